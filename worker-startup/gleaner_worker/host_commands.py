@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 _MOST_AT_ONCE = 20
 _MOST_KNOWN = 1000
 _REASON_CHARS = 10_000
+_RESTARTED = "The agent restarted while the command ran; it may have done a part of its work"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PASSED = ("LANG", "LC_ALL", "TZ", "JAX_PLATFORMS")
 
@@ -30,6 +31,7 @@ class HostCommands:
     def __init__(self, api, bucket: Bucket, preparation: Preparation, find_user: Callable[[], JobUser], home: str):
         self._api, self._bucket, self._preparation = api, bucket, preparation
         self._find_user, self._home = find_user, home
+        self._begun = os.path.join(os.path.realpath(home), "execs")
         self._known: dict[str, None] = {}  # ids in the order of their starts
         self._lock = threading.Lock()
         self._places = threading.Semaphore(_MOST_AT_ONCE)
@@ -51,15 +53,29 @@ class HostCommands:
                 answer = self._api.exec(exec_id, 60)
                 if answer["action"] != "exec":
                     return
-                outcome, code, error = self._outcome(answer["exec"])
+                begun = self._mark(exec_id)
+                outcome, code, error = self._outcome(answer["exec"]) if begun else ("refused", None, _RESTARTED)
                 log.info("The command %s ended: %s %s", exec_id, outcome, "" if code is None else code)
                 self._api.exec_end(exec_id, outcome, code, error, 600)
+                self._unmark(exec_id)
             except (Refused, LeaseLost) as error:
                 log.warning("The command %s is over: %s", exec_id, error)
             except Exception:  # the next heartbeat names the command again
                 log.exception("Failed to run the command %s", exec_id)
                 with self._lock:
                     self._known.pop(exec_id, None)
+
+    def _mark(self, exec_id: str) -> bool:
+        """Records that the command has begun; False if an agent before this one began it."""
+        os.makedirs(self._begun, mode=0o700, exist_ok=True)
+        try:
+            os.close(os.open(os.path.join(self._begun, exec_id), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            return False
+        return True
+
+    def _unmark(self, exec_id: str) -> None:
+        os.unlink(os.path.join(self._begun, exec_id))
 
     def _outcome(self, order: dict) -> tuple[str, int | None, str | None]:
         """(outcome, exit code, error) of the request `exec-end`."""

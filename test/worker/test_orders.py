@@ -1,0 +1,182 @@
+"""Orders of heartbeats: commands of people on this host, and new versions of the pool's source."""
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from build import BUCKET
+from git_server import GitServer
+from gleaner_worker import objects
+from gleaner_worker.jobs.user import NotIsolated, find_job_user
+from gleaner_worker.objects import Bucket
+from gleaner_worker.orders import Orders
+from job_attempts import UID, needs_root
+
+pytestmark = needs_root
+NOTHING = {"jax_version": None, "setup_script": None, "config_file": None, "ramfs_dir": None}
+
+
+class Api:
+    """Answers as worker-api does, and keeps the ends of commands."""
+
+    def __init__(self):
+        self.execs: dict[str, dict] = {}
+        self.ends: dict[str, tuple] = {}
+        self.answer = {"action": "source", "version": 0, "source": None, "environment": NOTHING}
+
+    def exec(self, exec_id, give_up_after_s=0):
+        found = self.execs.get(exec_id)
+        return {"action": "exec", "exec": found} if found else {"action": "none"}
+
+    def exec_end(self, exec_id, outcome, exit_code, error, give_up_after_s=0):
+        assert exec_id not in self.ends
+        self.ends[exec_id] = (outcome, exit_code, error)
+
+    def source(self, give_up_after_s=0):
+        return self.answer
+
+
+class Host:
+    def __init__(self, storage, home):
+        self.storage, self.api = storage, Api()
+        home.mkdir()
+        (home / "host-secret").write_text("5e" * 32)
+        (home / "host-secret").chmod(0o600)
+        self.env = {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
+        self.identity = SimpleNamespace(home=str(home))
+        self.bucket = Bucket(objects.make_client("local"), BUCKET)
+        self.orders = self.make(lambda: find_job_user(self.env))
+
+    def make(self, find_user):
+        return Orders(self.identity, self.api, self.bucket, find_user)
+
+    def exec(self, exec_id, *argv, **changes):
+        folder = f"execs/{exec_id}/tpu-us-central1-a-0/0/"
+        order = {"id": exec_id, "argv": list(argv), "shell": False, "timeout_s": 30, "folder": folder}
+        self.api.execs[exec_id] = order | {"source": None, "environment": NOTHING} | changes
+        for _ in range(3):  # heartbeats name a command until its end is known
+            self.orders.take({"execs": [exec_id], "source_version": 0})
+        until(lambda: exec_id in self.api.ends)
+        names = self.storage.names(BUCKET, folder)
+        return self.api.ends[exec_id], b"".join(self.storage.data(BUCKET, name) for name in names).decode()
+
+    def update(self, version, source=None, **environment):
+        """Gives the pool a new version. Returns the final report of it."""
+        answer = {"version": version, "source": source, "environment": NOTHING | environment}
+        self.api.answer |= answer
+        self.orders.take({"execs": [], "source_version": version})
+        until(lambda: (r := self.orders.report()) and r["version"] == version and r["status"] != "preparing")
+        return self.orders.report()
+
+
+def until(condition, most_s=60):
+    end = time.monotonic() + most_s
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def host(storage, tmp_path):
+    return Host(storage, tmp_path / "home")
+
+
+@pytest.fixture
+def server(tmp_path):
+    found = GitServer(tmp_path / "server")
+    yield found
+    found.close()
+
+
+def test_a_command_runs_once_as_the_job_user_and_its_output_is_stored(host):
+    end, output = host.exec("e1", "sh", "-c", "id -u; echo out; echo err >&2; exit 3")
+    assert end == ("exited", 3, None)
+    assert sorted(output.split()) == sorted([str(UID), "out", "err"])
+
+
+def test_the_arguments_of_a_command_are_no_shell_text(host):
+    assert host.exec("e1", "echo", "$HOME; id", "*")[1] == "$HOME; id *\n"
+
+
+def test_a_command_for_a_shell_is_one(host):
+    assert host.exec("e1", "echo $((6 * 7)) | tr 4 5", shell=True)[1] == "52\n"
+
+
+def test_a_command_that_takes_too_long_ends(host):
+    assert host.exec("e1", "sleep", "60", timeout_s=0.5)[0][0] == "timeout"
+
+
+def test_a_program_that_is_not_there_is_an_exit_code(host):
+    end, output = host.exec("e1", "no-such-program")
+    assert end == ("exited", 127, None) and "no-such-program" in output
+
+
+def test_a_command_reads_no_secret_of_the_host(host):
+    end, output = host.exec("e1", "cat", f"{host.identity.home}/host-secret")
+    assert end[1] != 0 and "5e5e" not in output
+
+
+def test_a_command_that_is_over_is_not_run(host):
+    host.orders.take({"execs": ["gone"], "source_version": 0})
+    time.sleep(0.2)
+    assert host.api.ends == {}
+
+
+def test_a_command_that_an_earlier_agent_began_does_not_run_again(host, tmp_path):
+    begun = tmp_path / "home" / "execs"
+    begun.mkdir()
+    (begun / "e1").touch()
+    end, output = host.exec("e1", "echo", "again")
+    assert end[0] == "refused" and "restarted" in end[2] and output == ""
+    until(lambda: not (begun / "e1").exists())
+
+
+def test_a_host_without_isolation_refuses_a_command_with_its_reason(host):
+    def refuse():
+        raise NotIsolated("Failed to isolate jobs: the agent runs without root")
+
+    host.orders = host.make(refuse)
+    assert host.exec("e1", "id")[0] == ("refused", None, "Failed to isolate jobs: the agent runs without root")
+
+
+def test_a_new_version_is_prepared_and_reported(host, server):
+    commit = server.commit({"main.py": "one"})
+    report = host.update(1, {"repo": server.repo, "branch": "main"})
+    assert (report["status"], report["ran"]["commit"], report["error"]) == ("ready", commit, None)
+    assert host.orders.changed.is_set()
+
+
+def test_a_version_that_fails_is_reported_and_the_next_one_is_prepared(host, server):
+    server.commit({"main.py": "one"})
+    report = host.update(1, {"repo": server.repo, "branch": "nowhere"})
+    assert report["status"] == "failed" and "refs/heads/nowhere" in report["error"]
+    assert host.update(2, {"repo": server.repo, "branch": "main"})["status"] == "ready"
+
+
+def test_a_job_of_the_pool_restarts_with_the_new_version_and_no_other_job_does(host, server):
+    server.commit({"main.py": "one"})
+    restarted = []
+    for version, of_pool in ((1, True), (2, False)):
+        runner = SimpleNamespace(
+            order={"source_version": version if of_pool else None}, restart=lambda prepared: restarted.append(prepared)
+        )
+        host.orders.attach(runner)
+        host.update(version, {"repo": server.repo, "branch": "main"})
+        host.orders.detach()
+    assert [prepared.ran["repo"] for prepared in restarted] == [server.repo]
+
+
+def test_a_failed_version_restarts_nothing(host, server):
+    restarted = threading.Event()
+    host.orders.attach(SimpleNamespace(order={"source_version": 0}, restart=lambda _: restarted.set()))
+    host.update(1, {"repo": server.repo, "branch": "nowhere"})
+    assert not restarted.is_set()
+
+
+def test_a_command_runs_in_the_source_of_the_pool(host, server):
+    server.commit({"main.py": "print('from the source')"})
+    source = {"repo": server.repo, "branch": "main"}
+    end, output = host.exec("e1", "python", "main.py", source=source)
+    assert (end, output) == (("exited", 0, None), "from the source\n")

@@ -1,0 +1,101 @@
+"""Code bundles: fetched by their sha256, and unpacked safely."""
+
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+
+import pytest
+
+from build import BUCKET
+from gleaner_worker import objects
+from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.objects import Bucket
+from gleaner_worker.source.bundle import unpack_bundle
+
+
+def archive_of(*members):
+    """members: (name, content) or a TarInfo."""
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as tar:
+        for member in members:
+            if isinstance(member, tarfile.TarInfo):
+                tar.addfile(member)
+                continue
+            name, content = member
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return data.getvalue()
+
+
+def a_link(name, target, kind=tarfile.SYMTYPE):
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info
+
+
+@pytest.fixture
+def unpack(storage, tmp_path):
+    """unpack(data) stores the bundle under its sha256, or under `sha256`, and unpacks it."""
+
+    def run(data, sha256=None):
+        digest = sha256 or hashlib.sha256(data).hexdigest()
+        storage.put(BUCKET, f"code/{digest}.tar.gz", data)
+        return unpack_bundle(digest, str(tmp_path / "jobs"), Bucket(objects.make_client("local"), BUCKET))
+
+    return run
+
+
+def test_a_bundle_is_unpacked_once_and_readable_for_all(unpack):
+    data = archive_of(("./main.py", b"one"), ("./lib/deep.py", b"two"))
+    folder = unpack(data)
+    with open(f"{folder}/lib/deep.py", "rb") as file:
+        assert file.read() == b"two"
+    assert os.stat(f"{folder}/lib").st_mode & 0o777 == 0o755
+    assert os.stat(f"{folder}/main.py").st_mode & 0o777 == 0o644
+    assert unpack(data) == folder
+
+
+def test_a_bundle_of_another_sha256_is_not_unpacked(unpack, tmp_path):
+    with pytest.raises(SourceFailed, match="its sha256 is"):
+        unpack(archive_of(("main.py", b"x")), "0" * 64)
+    assert os.listdir(tmp_path / "jobs" / "bundles") == []
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        ("../outside", b"x"),
+        ("/etc/outside", b"x"),
+        ("a/../../outside", b"x"),
+        a_link("link", "/etc/passwd"),
+        a_link("hard", "main.py", tarfile.LNKTYPE),
+        a_link("pipe", "", tarfile.FIFOTYPE),
+    ],
+)
+def test_a_bundle_with_a_way_out_is_refused(unpack, tmp_path, member):
+    data = archive_of(("main.py", b"x"), member)
+    if isinstance(member, tuple) and member[0].startswith("/"):
+        folder = unpack(data)  # the filter takes an absolute path as one inside of the folder
+        assert os.path.exists(f"{folder}/etc/outside") and not os.path.exists("/etc/outside")
+        return
+    with pytest.raises(SourceFailed, match=r"Failed to use gs://"):
+        unpack(data)
+    assert not os.path.exists(tmp_path / "jobs" / "outside") and not os.path.exists(tmp_path / "outside")
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"no archive", gzip.compress(b"no tar"), archive_of(("a", os.urandom(9999)))[:200]]
+)
+def test_a_damaged_bundle_is_an_error_that_names_it(unpack, data):
+    digest = hashlib.sha256(data).hexdigest()
+    with pytest.raises(SourceFailed, match=f"code/{digest}.tar.gz"):
+        unpack(data)
+
+
+def test_a_missing_bundle_is_an_error_that_names_it(storage, tmp_path):
+    bucket = Bucket(objects.make_client("local"), BUCKET)
+    with pytest.raises(SourceFailed, match=r"code/1{64}.tar.gz"):
+        unpack_bundle("1" * 64, str(tmp_path / "jobs"), bucket)

@@ -1,0 +1,132 @@
+"""What a job needs before it starts: environments, setup scripts, config files and folders in memory."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from build import BUCKET
+from gleaner_worker import objects
+from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.jobs.user import find_job_user
+from gleaner_worker.objects import Bucket
+from gleaner_worker.source.prepare import Preparation
+from gleaner_worker.source.ramfs import mount_ramfs
+from job_attempts import UID, needs_root
+
+pytestmark = needs_root
+NOTHING = {"jax_version": None, "setup_script": None, "config_file": None, "ramfs_dir": None}
+
+
+@pytest.fixture
+def prepare(storage, tmp_path):
+    """prepare(version, **environment) prepares a job without a source."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "host-secret").write_text("5e" * 32)
+    (home / "host-secret").chmod(0o600)
+    env = {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
+    preparation = Preparation(str(home), Bucket(objects.make_client("local"), BUCKET), lambda: find_job_user(env))
+
+    def run(version=1, **environment):
+        return preparation.prepare({"source": None, "environment": NOTHING | environment}, version)
+
+    return run
+
+
+def test_without_settings_the_locked_environment_of_the_agent_serves(prepare):
+    prepared = prepare()
+    assert prepared.python == sys.executable and prepared.source_folder is None
+    assert prepared.ran["jax_version"] and len(prepared.ran["environment"]) == 64
+
+
+def test_a_setup_script_runs_once_and_again_when_it_changes(prepare, tmp_path):
+    script = 'mkdir -p "$VIRTUAL_ENV/share" && date +%N > "$VIRTUAL_ENV/share/ran"; test "$(id -u)" != 0'
+    first = prepare(setup_script=script)
+
+    def ran(prepared):
+        with open(os.path.join(os.path.dirname(prepared.python), "..", "share", "ran"), encoding="ascii") as file:
+            return file.read()
+
+    before = ran(first)
+    assert ran(prepare(2, setup_script=script)) == before
+    changed = prepare(3, setup_script=f"{script} # changed")
+    assert ran(changed) != before and changed.ran["environment"] != first.ran["environment"]
+
+
+def test_the_python_of_an_environment_has_the_locked_packages(prepare):
+    prepared = prepare(setup_script="true")
+    code = "import jax, sys; print(jax.__version__, sys.prefix)"
+    done = subprocess.run([prepared.python, "-c", code], capture_output=True, text=True, check=True)
+    version, prefix = done.stdout.split()
+    assert version == prepared.ran["jax_version"]
+    assert prefix == os.path.dirname(os.path.dirname(prepared.python))
+
+
+def test_no_job_can_change_an_environment(prepare):
+    folder = os.path.dirname(os.path.dirname(prepare(setup_script="true").python))
+    for path in (folder, f"{folder}/bin", f"{folder}/pyvenv.cfg"):
+        assert os.stat(path).st_uid == 0 and os.stat(path).st_mode & 0o022 == 0
+
+
+def test_a_setup_script_that_fails_is_named_with_its_last_line_and_runs_again(prepare, tmp_path):
+    for _ in range(2):
+        with pytest.raises(SourceFailed, match="The setup script failed: no such package") as failed:
+            prepare(setup_script="echo 'no such package' >&2; exit 3")
+        assert failed.value.cause == "setup"
+    assert os.listdir(tmp_path / "home" / "jobs" / "environments") == []
+
+
+def test_a_jax_version_that_does_not_exist_is_named(prepare, monkeypatch):
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:1/simple")
+    with pytest.raises(SourceFailed, match=r"Failed to install jax 0\.0\.1: ") as failed:
+        prepare(jax_version="0.0.1")
+    assert failed.value.cause == "setup"
+
+
+def test_a_config_file_is_readable_for_the_job_and_named(prepare):
+    prepared = prepare(config_file={"name": "bench.yaml", "text": "steps: 3\n"})
+    path = prepared.environment["JOB_CONFIG"]
+    assert os.path.basename(path) == "bench.yaml" and path in prepared.visible
+    with open(path, encoding="utf-8") as file:
+        assert file.read() == "steps: 3\n"
+    again = prepare(2, config_file={"name": "bench.yaml", "text": "steps: 4\n"})
+    assert again.environment["JOB_CONFIG"] != path
+
+
+@pytest.mark.parametrize("path", ["/", "/proc/x", "/etc/x", "/usr/share/x", "/tmp", "/dev/shm/x"])
+def test_a_folder_in_memory_has_a_place_of_its_own(path, tmp_path):
+    with pytest.raises(SourceFailed, match="name a folder of its own"):
+        mount_ramfs(path, str(tmp_path))
+
+
+@pytest.fixture
+def place():
+    """A folder outside of /tmp, which jobs see as a folder of their own."""
+    path = Path(f"/mnt/gleaner-test-{os.getpid()}")
+    path.mkdir(parents=True)
+    yield path
+    subprocess.run(["umount", "--quiet", str(path)], check=False)
+    shutil.rmtree(path)
+
+
+def test_a_folder_in_memory_is_mounted_once_for_everyone(place, tmp_path):
+    try:
+        mount_ramfs(str(place), str(tmp_path / "home"))
+    except SourceFailed as error:
+        if "permission denied" not in str(error):
+            raise
+        pytest.skip("this machine refuses mounts")
+    (place / "kept").write_text("x")
+    mount_ramfs(str(place), str(tmp_path / "home"))
+    assert (place / "kept").read_text() == "x"
+    assert os.stat(place).st_mode & 0o7777 == 0o1777
+
+
+def test_a_folder_in_memory_covers_no_files(place, tmp_path):
+    (place / "file").write_text("x")
+    with pytest.raises(SourceFailed, match="the folder is not empty"):
+        mount_ramfs(str(place), str(tmp_path / "home"))
