@@ -194,7 +194,10 @@ export class Operators {
   #unpause(run: string): void {
     const found = this.#context.store.peek(paths.run(run));
     if (found && found.budget_usd !== null) this.#send({action: 'configure', run, budget_usd: null});
-    if (found?.status === 'paused') this.#send({action: 'resume', run});
+    if (found?.status !== 'paused') return;
+    if (String(found.reason).includes('allow_mixed_code'))
+      this.#send({action: 'configure', run, allow_mixed_code: true});
+    this.#send({action: 'resume', run});
   }
 
   /** Retries a stream, or drops each of its contents in turn, because the stored shards match only one content. */

@@ -13,6 +13,9 @@ const STORE_VERBS = ['get', 'query', 'count', 'sum', 'tx.get', 'commit'];
 /** Verbs whose permission an operator may remove. */
 export const PERMISSIONS = ['publish', 'tpus.list', 'tpus.get', 'tpus.create', 'tpus.delete', 'list', 'ping'];
 
+/** Worker bundle of the next release. */
+const NEXT_BUNDLE = 'd'.repeat(64);
+
 /** An instance of a function. The calls of a dead instance never end. */
 export type Process = {
   name: string;
@@ -60,7 +63,10 @@ export class Processes {
   tickInstance(): Process {
     const {chance, isCalm} = this.#context;
     const isDeployed = !isCalm && chance.happens(0.03);
-    if (!this.#ticking || this.#ticking.isDead || isDeployed) this.#ticking = this.instance();
+    // A deployment ends: no instance of an earlier release goes on in the calm.
+    const isLate = isCalm && this.#ticking !== undefined && this.#ticking.code !== this.#code();
+    if (isLate) this.killAll();
+    if (!this.#ticking || this.#ticking.isDead || isDeployed || isLate) this.#ticking = this.instance();
     return this.#ticking;
   }
 
@@ -69,6 +75,11 @@ export class Processes {
     const {current, next} = this.#codes;
     if (!next) return current;
     return this.#context.isCalm || this.#context.strikes('rollout') ? next : current;
+  }
+
+  /** Each release comes with a worker bundle of its own. */
+  #bundleOf({code}: Process): string {
+    return code === this.#codes.next ? NEXT_BUNDLE : this.#context.config.bundle;
   }
 
   killAll(): void {
@@ -88,7 +99,7 @@ export class Processes {
       accountOf,
       now: () => context.clockwork.now + process.skew_ms,
       log: (severity, message) => context.note(() => `${process.name} ${severity} ${message}`),
-      config: context.config,
+      config: {...context.config, bundle: this.#bundleOf(process)},
       ticks: this.#ticksOf(process),
       ...process.memory,
       startupScript: async () => '#!/bin/bash\n',
