@@ -1,6 +1,9 @@
-/** Limits of a request to worker-api. An agent sends at most some kilobytes of JSON. */
+/**
+ * Limits of a request to worker-api. An agent sends some kilobytes of JSON, and at the end of a job a result of up to 256 KiB. JSON
+ * escapes a byte of it as six at most.
+ */
 
-const MOST_BYTES = 256 * 1024;
+const MOST_BYTES = 2 * 1024 * 1024;
 
 type Request = {get(header: string): string | undefined; rawBody?: Uint8Array};
 

@@ -50,9 +50,9 @@ describe('worker-api at its local address, with the secret of a worker', () => {
     assert.equal((await world.ask({action: 'ping'}, {secret})).status, 403);
   });
 
-  it('refuses what is not JSON, and more than 256 KiB', async () => {
+  it('refuses what is not JSON, and more than 2 MiB', async () => {
     const text = {'content-type': 'text/plain'};
     assert.equal((await world.ask(beat, {secret, headers: text})).status, 415);
-    assert.equal((await world.ask({...beat, more: 'x'.repeat(256 * 1024)}, {secret})).status, 413);
+    assert.equal((await world.ask({...beat, more: 'x'.repeat(2 * 1024 * 1024)}, {secret})).status, 413);
   });
 });
