@@ -91,13 +91,19 @@ export const argv = z
     `at most ${MAX_CODE_BYTES} bytes; put longer texts in a source`,
   );
 
+/** An instant, in the milliseconds of documents. */
+export const instant = z.iso.datetime().transform(text => new Date(text).toISOString());
+
 /** Fields of a job that people write. Unknown fields of a document are kept, and of a message refused. */
 export const jobFields = {
   code: code.nullish(),
   command: z.union([argv, code]).nullish(),
   challenge_number: z.number().int().nullish(),
   timeout: z.number().positive().max(MAX_TIMEOUT_S).default(300),
-  pool: z.string().max(31).nullish(),
+  pool: z
+    .string()
+    .regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool name such as tpu')
+    .nullish(),
   priority: z.number().int().min(-1000).max(1000).default(0),
   max_retries: z.number().int().min(0).max(100).default(0),
   source: source.nullish(),
@@ -112,7 +118,7 @@ export const jobFields = {
     .partial()
     .nullish(),
   metadata: z.record(z.string().max(1000), z.unknown()).default({}),
-  deadline_at: z.iso.datetime().nullish(),
+  deadline_at: instant.nullish(),
   budget_usd: z.number().positive().max(10_000_000).nullish(),
 };
 

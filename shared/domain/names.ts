@@ -191,9 +191,14 @@ export function logObject(worker: string, incarnation: number): string {
   return `logs/${worker}/${incarnation}.log`;
 }
 
+/** Folder of all attempts of a job. */
+export function jobsFolder(job: string): string {
+  return `jobs/${job}/`;
+}
+
 /** Folder of one attempt of a job: its output, its artifacts and a long result. */
 export function jobFolder(job: string, epoch: number): string {
-  return `jobs/${job}/epoch_${epoch}/`;
+  return `${jobsFolder(job)}epoch_${epoch}/`;
 }
 
 /** Folder of the output of a command on one host. */

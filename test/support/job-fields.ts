@@ -1,7 +1,6 @@
-import type {z} from 'zod';
-import {jobDocument} from '../../shared/control-plane/state/job-documents.ts';
+/** Names of the fields of a document of a job, people's and ours. */
+import {JOB_FIELDS} from '../../shared/control-plane/state/job-schema.ts';
 
-/** Fields of the document of a job, those of people and those of the control plane. */
 export function jobDocumentFields(): string[] {
-  return Object.keys((jobDocument as unknown as z.ZodObject).shape);
+  return [...JOB_FIELDS];
 }

@@ -10,6 +10,7 @@ import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import {endLostExecs} from '../execs/end-exec.ts';
 import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
+import {mendOrphans} from '../jobs/mend-jobs.ts';
 import {FINISHING, sumUp} from '../runs/summarize-run.ts';
 import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
@@ -66,6 +67,8 @@ export async function applyPlans(
   await countFreed(deps, freed, failures);
   for (const [index, part] of parts.entries())
     await applyToRuns(deps, part, outcomes[index]?.held ?? [], failures);
+  const workers = parts.flatMap(({snapshot}) => [...snapshot.workers.values()]);
+  await failures.isolate('mend jobs without a worker', () => mendOrphans(deps, workers));
   await failures.isolate('end lost commands', () => endLostExecs(deps));
   await failures.isolate('publish open tasks', () => publishOpenTasks(deps));
 }

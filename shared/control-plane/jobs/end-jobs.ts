@@ -1,5 +1,5 @@
 /** Attempts that a tick ends: of due jobs, of leases that ran out, and of deleted jobs. Logs long attempts. */
-import {endAttempt, endOfDue} from '../../domain/job/lifecycle.ts';
+import {endAttempt, endByExpiry, endOfDue} from '../../domain/job/lifecycle.ts';
 import {parseJobWork} from '../../domain/names.ts';
 import {hasRunOut} from '../../domain/stream/lease.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
@@ -11,6 +11,7 @@ import {skipIfInvalid, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import {jobOf, jobRecords, storeEnded, workerOf} from '../state/job-documents.ts';
 import {clearWork} from '../state/lease-documents.ts';
+import {mendJobs, storeFitting} from './mend-jobs.ts';
 
 /** Due jobs that one tick ends. The next tick ends the others. */
 const MOST_AT_ONCE = 200;
@@ -24,7 +25,9 @@ export async function endDueJobs(deps: Deps): Promise<void> {
     order_by: {field: 'due_at'},
     limit: MOST_AT_ONCE,
   });
-  const jobs = jobRecords.parseAll(found, error => log('ERROR', error.message));
+  const invalid: string[] = [];
+  const jobs = jobRecords.parseAll(found, (_, id) => invalid.push(id));
+  await mendJobs(deps, invalid);
   await forEachConcurrently(jobs, ({job}) =>
     skipIfInvalid(log, () =>
       store.transaction(async tx => {
@@ -33,7 +36,8 @@ export async function endDueJobs(deps: Deps): Promise<void> {
         const holder = current && (await workerOf(deps, tx, current));
         const price = holder?.usd_per_hour ?? null;
         const end = current && endOfDue(current, price, now);
-        if (!current || !end) return;
+        if (!current) return;
+        if (!end) return storeFitting(deps, tx, current);
         storeEnded(deps, tx, current, endAttempt(current, end, price, now), now);
         clearWork(tx, holder);
       }),
@@ -52,8 +56,7 @@ export async function endExpiredJobs(deps: Deps, names: readonly string[], serve
       const now = deps.now();
       workerRecords.set(tx, withoutWork(worker));
       if (!job) return;
-      const error = `${name} has not claimed it for ${lease_s} s`;
-      const end = {outcome: 'failed', cause: 'machine', error} as const;
+      const end = endByExpiry(worker, lease_s);
       storeEnded(deps, tx, job, endAttempt(job, end, worker.usd_per_hour, now), now);
     }),
   );

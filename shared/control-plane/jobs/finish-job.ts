@@ -1,8 +1,10 @@
 /** Ends of attempts, as their workers report them. */
 import {Rejected} from '../../contracts/errors.ts';
 import {MAX_RESULT_BYTES} from '../../contracts/job-schemas.ts';
+import type {JobAttempt} from '../../domain/job/job.ts';
 import {endAttempt, holdsJob, type JobEnd} from '../../domain/job/lifecycle.ts';
 import {jobFolder, jobWork} from '../../domain/names.ts';
+import type {Claim} from '../../domain/stream/lease.ts';
 import {heardFrom} from '../../domain/worker/heartbeat.ts';
 import {NO_WORK} from '../../domain/worker/worker.ts';
 import type {Deps} from '../state/deps.ts';
@@ -41,13 +43,11 @@ export async function finishJob(deps: Deps, request: Finish): Promise<WorkerAnsw
   const holder = requesterOf(request);
   const answer = await deps.store.transaction(async (tx): Promise<WorkerAnswer> => {
     const now = deps.now();
-    const job = await jobRecords.get(deps, tx, id);
+    // An invalid document is as good as a deleted one: its worker becomes free.
+    const job = await skipIfInvalid(deps.log, () => jobRecords.get(deps, tx, id));
     const worker = await workerRecords.get(tx, request.worker);
     const isHeld = job !== undefined && holdsJob(job, {...holder, epoch});
-    const isKnown = job?.attempts.some(
-      each =>
-        each.epoch === epoch && each.worker === holder.worker && each.incarnation === holder.incarnation,
-    );
+    const isKnown = job?.attempts.some(each => isReportOf(each, {...holder, epoch}, end));
     const isAtWork = isCurrent(worker, request) && worker.work === jobWork(id) && worker.epoch === epoch;
     if (!isHeld && !isKnown && !(isAtWork && job === undefined)) return lost;
     if (isHeld) storeEnded(deps, tx, job, endAttempt(job, end, worker?.usd_per_hour ?? null, now), now);
@@ -59,8 +59,17 @@ export async function finishJob(deps: Deps, request: Finish): Promise<WorkerAnsw
     }
     return ok(say('continue', ''));
   });
+  // A repeated report wakes too: the delivery before it may have died before its wake.
   if (answer.status === 200) await wake(deps.bus);
   return answer;
+}
+
+/** True if the attempt ended by an earlier delivery of this report. Another end is that of a lost lease. */
+function isReportOf(attempt: JobAttempt, claim: Claim, {outcome, cause}: JobEnd): boolean {
+  const {epoch, worker, incarnation} = claim;
+  const isTheirs =
+    attempt.epoch === epoch && attempt.worker === worker && attempt.incarnation === incarnation;
+  return isTheirs && attempt.outcome === outcome && attempt.cause === cause;
 }
 
 function endOf(deps: Deps, request: Finish): JobEnd {

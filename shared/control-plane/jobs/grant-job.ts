@@ -1,4 +1,6 @@
 /** Requests for work: leases a waiting job of its pool to the worker that asks. */
+import {NO_ENVIRONMENT} from '../../domain/fleet/source.ts';
+import {withFittingFields} from '../../domain/job/edits.ts';
 import type {Job} from '../../domain/job/job.ts';
 import {endAttempt, grantJob, isJobOf, type JobEnd, whyNotGranted} from '../../domain/job/lifecycle.ts';
 import {rankIn} from '../../domain/job/queue.ts';
@@ -16,6 +18,7 @@ import {workOf} from '../state/lease-documents.ts';
 import {poolOf} from '../state/pool.ts';
 import {queueOf} from '../state/waiting-jobs.ts';
 import {type Asked, requesterOf} from '../state/worker-answers.ts';
+import {mendJobs} from './mend-jobs.ts';
 
 type LeaseRequest = Asked<'lease'>;
 
@@ -42,12 +45,19 @@ export async function grantWaitingJob(
   return tries > 0 ? 'taken' : undefined;
 }
 
-/** Ids of waiting jobs in order. Each asker has an order of its own for jobs of equal rank, so that few meet. */
-async function waitingFor({config, log, store}: Deps, {pool}: Worker, asker: string): Promise<string[]> {
+/**
+ * Ids of waiting jobs in order. Each asker has an order of its own for jobs of equal rank, so that few meet. A document with a place
+ * that is not its own would keep the place for ever, so it is mended.
+ */
+async function waitingFor(deps: Deps, {pool}: Worker, asker: string): Promise<string[]> {
   const query = {where: queueOf(pool), order_by: {field: 'queue'}, limit: PAGE};
-  const found = await store.query(config.jobs_collection, query);
-  const jobs = jobRecords.parseAll(found, error => log('ERROR', error.message));
-  const groups = Map.groupBy(jobs, ({queue}) => rankIn(queue ?? ''));
+  const found = await deps.store.query(deps.config.jobs_collection, query);
+  const unfit: string[] = [];
+  const jobs = jobRecords.parseAll(found, (_, id) => unfit.push(id));
+  const waiting = jobs.filter(job => job.status === 'scheduled' && withFittingFields(job) === job);
+  unfit.push(...jobs.filter(job => !waiting.includes(job)).map(({job}) => job));
+  await mendJobs(deps, unfit);
+  const groups = Map.groupBy(waiting, ({queue}) => rankIn(queue ?? ''));
   return [...groups.values()].flatMap(group => shuffled(group, asker, ({job}) => job)).map(({job}) => job);
 }
 
@@ -114,7 +124,7 @@ function orderOf(deps: Deps, job: Job, pool: Awaited<ReturnType<typeof poolOf>>,
     job: {
       ...{id: job.job, code, command, challenge_number, timeout_s: timeout, limits, folder},
       source: source ?? pool?.source ?? null,
-      environment: {...pool?.environment, ...environment},
+      environment: {...NO_ENVIRONMENT, ...pool?.environment, ...environment},
       source_version: source === null ? (pool?.source_version ?? 0) : null,
       bucket: deps.objects.bucket,
     },

@@ -1,95 +1,48 @@
 /** Reads and writes of the documents of jobs. The deployment chooses their collection. */
-import {z} from 'zod';
-import {environment, ran, source} from '../../contracts/job-schemas.ts';
-import {MAX_LEASE_EPOCH, MAX_ORDINAL} from '../../domain/bounds.ts';
-import type {Environment} from '../../domain/fleet/source.ts';
-import {CAUSES, type Job} from '../../domain/job/job.ts';
+import {InvalidDocument, type Rejected} from '../../contracts/errors.ts';
+import type {Job} from '../../domain/job/job.ts';
 import {isJobOf} from '../../domain/job/lifecycle.ts';
 import {jobWork, parseJobWork, paths} from '../../domain/names.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import type {Store, Transaction} from '../../ports.ts';
+import type {Document, Store, Stored, Transaction} from '../../ports.ts';
 import type {Deps} from './deps.ts';
 import {kind} from './document-kind.ts';
 import {skipIfInvalid, workerRecords} from './documents.ts';
 import {recordEvent} from './event-log.ts';
-
-const count = z.number().int().min(0);
-const instant = z.iso.datetime();
-const text = z.string();
-const amount = z.number().nullable();
-const epoch = count.max(MAX_LEASE_EPOCH);
-const incarnation = count.max(MAX_ORDINAL);
-const cause = z.enum(CAUSES).nullable();
-
-/** A document that the control plane has completed: what people wrote is checked before. */
-export const jobDocument: z.ZodType<Job> = z.looseObject({
-  job: text,
-  challenge_number: z.number().int().nullable(),
-  code: text.nullable(),
-  command: z.union([z.array(text), text]).nullable(),
-  timeout: z.number().positive(),
-  pool: text,
-  priority: z.number().int(),
-  max_retries: count,
-  source: source.nullable(),
-  environment: environment.partial().nullable() as z.ZodType<Partial<Environment> | null>,
-  limits: z
-    .looseObject({memory_gb: amount, processes: amount, open_files: amount, file_gb: amount})
-    .nullable(),
-  metadata: z.record(text, z.unknown()),
-  deadline_at: instant.nullable(),
-  budget_usd: z.number().nullable(),
-  status: z.enum(['pending', 'scheduled', 'running', 'completed', 'failed', 'cancelled']),
-  queue: text.nullable(),
-  epoch,
-  lease: z.looseObject({worker: text, incarnation, epoch}).nullable(),
-  due_at: instant.nullable(),
-  failures: count,
-  machine_failures: count,
-  result: text.nullable(),
-  result_path: text.nullable(),
-  error: text.nullable(),
-  cause,
-  exit_code: z.number().int().nullable(),
-  attempts: z.array(
-    z.looseObject({
-      ...{epoch, worker: text, incarnation, started_at: instant, ended_at: instant, cause},
-      outcome: z.enum(['completed', 'failed', 'preempted', 'drained', 'cancelled']),
-      error: text.nullable(),
-      exit_code: z.number().int().nullable(),
-      cost_usd: z.number().nullable(),
-      ran: ran.nullable(),
-    }),
-  ),
-  ran: ran.nullable(),
-  log_path: text.nullable(),
-  artifacts_path: text.nullable(),
-  spent_usd: z.number(),
-  long_epoch: epoch.nullable().default(null),
-  said: z.record(text, instant),
-  created_at: instant,
-  scheduled_at: instant.nullable(),
-  started_at: instant.nullable(),
-  completed_at: instant.nullable(),
-  updated_at: instant,
-  expire_at: instant.nullable(),
-});
+import {jobDocument} from './job-schema.ts';
+import {storable} from './storable-job.ts';
 
 const jobs = kind(jobDocument);
 
 type Configured = Pick<Deps, 'config'>;
 
 export const jobRecords = {
-  ...jobs,
-  get: ({config}: Configured, from: Store | Transaction, id: string) =>
-    jobs.get(from, paths.job(config.jobs_collection, id)),
-  set: ({config}: Configured, tx: Transaction, job: Job) =>
-    jobs.set(tx, paths.job(config.jobs_collection, job.job), job),
+  /** Its document id names a job: a person may copy a document with its fields. */
+  get: async ({config}: Configured, from: Store | Transaction, id: string): Promise<Job | undefined> => {
+    const found = await jobs.get(from, paths.job(config.jobs_collection, id));
+    return found && {...found, job: id};
+  },
+  parse: (path: string, id: string, data: Document): Job => ({...jobs.parse(path, data), job: id}),
+  parseAll: (stored: Stored[], onInvalid: (error: Rejected, id: string) => void): Job[] =>
+    jobs.parseAll(
+      stored.map(each => ({...each, data: {...each.data, job: each.id}})),
+      onInvalid,
+    ),
+  /** A document that an edit made larger than the Store takes loses fields, because it must not stop its worker. */
+  set: ({config}: Configured, tx: Transaction, job: Job): void => {
+    const path = paths.job(config.jobs_collection, job.job);
+    try {
+      jobs.set(tx, path, job);
+    } catch (error) {
+      if (!(error instanceof InvalidDocument)) throw error;
+      jobs.set(tx, path, storable(path, job));
+    }
+  },
 };
 
 /** Deletes the document of an ended job. */
-export function deleteJob({config}: Configured, tx: Transaction, {job}: Job): void {
-  tx.delete(paths.job(config.jobs_collection, job));
+export function deleteJob({config}: Configured, tx: Transaction, id: string): void {
+  tx.delete(paths.job(config.jobs_collection, id));
 }
 
 /** Reads the job that the worker holds; undefined if its document says otherwise. */

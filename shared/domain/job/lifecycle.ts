@@ -5,13 +5,17 @@ import type {Holder} from '../stream/lease.ts';
 import type {Lease} from '../stream/stream.ts';
 import {iso, msOf} from '../time.ts';
 import {type Death, isMachineDeath} from '../worker/liveness.ts';
+import {nodeStanding} from '../worker/provider-states.ts';
+import type {Worker} from '../worker/worker.ts';
 import type {Cause, Job, JobAttempt} from './job.ts';
 import {queuePlace} from './queue.ts';
 
 /** Ends of machines that a job may have caused, before the job counts as their cause. */
 export const MAX_MACHINE_FAILURES = 5;
-/** Attempts that a document keeps: one that fails for ever must not outgrow it. */
-const MOST_ATTEMPTS = 50;
+/** Attempts that a document keeps, and characters of an error: a job that fails for ever must not outgrow its document. */
+export const MOST_ATTEMPTS = 50;
+export const MOST_ERROR_CHARS = 20_000;
+const MOST_ATTEMPT_ERROR_CHARS = 500;
 /** Time after its timeout at which a tick ends a job, because its agent has not. */
 const GRACE_S = 120;
 /** Time for which the document of an ended job is kept. */
@@ -117,7 +121,7 @@ export function endAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, n
     case 'failed': {
       const told = {
         ...ended,
-        error: end.error,
+        error: clipped(end.error, MOST_ERROR_CHARS),
         cause,
         exit_code: end.exit_code ?? null,
         ran: end.ran ?? null,
@@ -143,15 +147,25 @@ function poisonText(error: string | null): string {
   return `${MAX_MACHINE_FAILURES} machines ended at work on it, the last one because ${error}`;
 }
 
+/** Time until which a job is kept that ends now, unless a person gave a later time. */
+export function keptUntil(now: number): string {
+  return iso(now + KEPT_DAYS * 86_400_000);
+}
+
 function closed(job: Job, status: 'completed' | 'failed' | 'cancelled', end: JobEnd, now: number): Job {
-  const kept = iso(now + KEPT_DAYS * 86_400_000);
+  const kept = keptUntil(now);
   return {
     ...job,
-    ...{status, queue: null, lease: null, due_at: null, error: end.error, cause: end.cause},
+    ...{status, queue: null, lease: null, due_at: null, cause: end.cause},
+    error: clipped(end.error, MOST_ERROR_CHARS),
     completed_at: iso(now),
     updated_at: iso(now),
     expire_at: job.expire_at !== null && job.expire_at > kept ? job.expire_at : kept,
   };
+}
+
+function clipped(text: string | null, most: number): string | null {
+  return text === null ? null : text.slice(0, most).toWellFormed();
 }
 
 /** Records the attempt of the lease, with the cost of its time. A job without a lease has no attempt. */
@@ -160,7 +174,8 @@ function withAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: nu
   if (!lease || started_at === null) return job;
   const hours = Math.max(0, now - msOf(started_at)) / 3_600_000;
   const cost_usd = usd_per_hour === null ? null : hours * usd_per_hour;
-  const {outcome, cause, error, exit_code = null, ran = null} = end;
+  const {outcome, cause, exit_code = null, ran = null} = end;
+  const error = clipped(end.error, MOST_ATTEMPT_ERROR_CHARS);
   const attempt = {
     ...{epoch: lease.epoch, worker: lease.worker, incarnation: lease.incarnation},
     ...{started_at, ended_at: iso(now), outcome, cause, error, exit_code, cost_usd, ran},
@@ -176,10 +191,19 @@ function withAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: nu
 
 /** The end that the death of its worker means for a job: a preemption, or a machine that the job may have ended. */
 export function endByDeath(worker: string, death: Death | undefined): JobEnd {
-  const error = death ? `${worker} is lost: ${death.cause}` : `${worker} is not needed any more`;
-  return death && isMachineDeath(death)
+  if (!death) return {outcome: 'drained', cause: 'drained', error: `${worker} is not needed any more`};
+  const error = `${worker} is lost: ${death.cause}`;
+  return isMachineDeath(death)
     ? {outcome: 'failed', cause: 'machine', error}
     : {outcome: 'preempted', cause: 'preempted', error};
+}
+
+/** The end of an attempt whose worker has not claimed it for too long. A node that Google repairs says nothing about its job. */
+export function endByExpiry(worker: Worker, lease_s: number): JobEnd {
+  const error = `${worker.name} has not claimed it for ${lease_s} s`;
+  return nodeStanding(worker) === 'mending'
+    ? {outcome: 'preempted', cause: 'preempted', error}
+    : {outcome: 'failed', cause: 'machine', error};
 }
 
 /** The end of a job that is due: by its deadline, its budget or its timeout. Undefined for a job that is not due. */
@@ -188,6 +212,8 @@ export function endOfDue(job: Job, usd_per_hour: number | null, now: number): Jo
   const {deadline_at, budget_usd, spent_usd, started_at, timeout} = job;
   if (deadline_at !== null && msOf(deadline_at) <= now)
     return {outcome: 'failed', cause: 'deadline', error: `its deadline passed at ${deadline_at}`};
+  // An edit of the document moved the time.
+  if (job.status !== 'running') return undefined;
   const hours = started_at === null ? 0 : (now - msOf(started_at)) / 3_600_000;
   const cost = spent_usd + hours * (usd_per_hour ?? 0);
   if (budget_usd !== null && cost >= budget_usd)

@@ -4,7 +4,7 @@ import type {Decision} from '../../../domain/commands.ts';
 import type {Transaction} from '../../../ports.ts';
 import type {Deps} from '../../state/deps.ts';
 
-export type About = {run?: string; stream?: string; worker?: string; pool?: string};
+export type About = {run?: string; stream?: string; worker?: string; pool?: string; job?: string};
 export type Outcome = {outcome: 'applied' | 'rejected'; reason: string; about: About};
 /** `said_at` is the publish time, which orders messages. */
 export type Moment = {said_at: string; now: number};

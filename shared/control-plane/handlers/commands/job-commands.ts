@@ -1,20 +1,24 @@
 import {z} from 'zod';
-import {jobFields, jobId} from '../../../contracts/job-schemas.ts';
+import {Rejected} from '../../../contracts/errors.ts';
+import {instant, jobFields, jobId} from '../../../contracts/job-schemas.ts';
 import type {Decision} from '../../../domain/commands.ts';
 import {decideCancelJob, decideRetryJob, noJob} from '../../../domain/job/commands.ts';
 import {CAUSES, type Job} from '../../../domain/job/job.ts';
 import {isFinal} from '../../../domain/job/lifecycle.ts';
 import {paths} from '../../../domain/names.ts';
 import type {Document, Filter, Transaction} from '../../../ports.ts';
-import {submitJob} from '../../jobs/schedule-jobs.ts';
+import {submitJob, takeUp} from '../../jobs/schedule-jobs.ts';
 import type {Deps} from '../../state/deps.ts';
 import {deleteJob, jobRecords, storeEnded, workerOf} from '../../state/job-documents.ts';
 import {clearWork} from '../../state/lease-documents.ts';
+import {pagesOf} from '../../state/pages.ts';
 import {command, type Moment, type Outcome} from './command.ts';
 
 /** Jobs that one message changes. A repeated message changes more. */
 const MOST_AT_ONCE = 200;
 const MOST_NAMED = 20;
+/** Bytes of documents that one message changes: a commit has at most 10 MiB. */
+const MOST_BYTES = 8 * 1024 * 1024;
 
 /** Submits a job under an id that the sender chose. */
 export const submit = command({
@@ -22,12 +26,16 @@ export const submit = command({
   decide: async (deps, tx, {action: _, job, ...fields}) => {
     const path = paths.job(deps.config.jobs_collection, job);
     if (await tx.get(path))
-      return {outcome: 'rejected', reason: `there is a job "${job}" already: choose another id`, about: {}};
+      return {
+        outcome: 'rejected',
+        reason: `there is a job "${job}" already: choose another id`,
+        about: {job},
+      };
     const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
     const document = {...given, status: 'pending'} as Document;
     const why = await submitJob(deps, tx, job, document);
-    if (why !== undefined) return {outcome: 'rejected', reason: why, about: {}};
-    return {outcome: 'applied', reason: `job ${job} is submitted`, about: {}};
+    if (why !== undefined) return {outcome: 'rejected', reason: why, about: {job}};
+    return {outcome: 'applied', reason: `job ${job} is submitted`, about: {job}};
   },
 });
 
@@ -37,11 +45,15 @@ export const whichJobs = {
   where: z.strictObject({cause: z.enum(CAUSES)}).optional(),
 };
 
+/** Takes up a document whose event is still under way, so that no command comes too early. */
+export async function takeUpNamed(deps: Deps, {job}: {job?: string | undefined}): Promise<void> {
+  if (job !== undefined) await takeUp(deps, job);
+}
+
 /** Ends a job. Its worker hears so at its next heartbeat. */
-export async function cancelJob(deps: Deps, tx: Transaction, id: string, moment: Moment): Promise<Outcome> {
-  return concludeJobs(deps, tx, [id], moment, (job, price) =>
-    decideCancelJob(job, price, moment.said_at, moment.now),
-  );
+export async function cancelJob(deps: Deps, tx: Transaction, job: string, moment: Moment): Promise<Outcome> {
+  const decide: Decide = (found, price) => decideCancelJob(found, price, moment.said_at, moment.now);
+  return {...(await concludeJobs(deps, tx, [job], moment, decide)), about: {job}};
 }
 
 /** Runs one ended job again, or up to 200 jobs that failed for a cause. */
@@ -52,9 +64,11 @@ export async function retryJobs(
   moment: Moment,
 ): Promise<Outcome> {
   const ids = job === undefined ? await failedFor(deps, where?.cause ?? '') : [job];
+  const about = job === undefined ? {} : {job};
   if (ids.length === 0)
-    return {outcome: 'rejected', reason: `no job has failed for the cause "${where?.cause}"`, about: {}};
-  return concludeJobs(deps, tx, ids, moment, found => decideRetryJob(found, moment.said_at, moment.now));
+    return {outcome: 'rejected', reason: `no job has failed for the cause "${where?.cause}"`, about};
+  const decide: Decide = found => decideRetryJob(found, moment.said_at, moment.now);
+  return {...(await concludeJobs(deps, tx, ids, moment, decide)), about};
 }
 
 /** Queries before the transaction reads: a transaction reads documents one by one. */
@@ -64,48 +78,84 @@ async function failedFor({config, store}: Deps, cause: string): Promise<string[]
     {field: 'status', op: '==', value: 'failed'},
   ];
   const found = await store.query(config.jobs_collection, {where, limit: MOST_AT_ONCE});
-  return found.map(({id}) => id);
+  let bytes = 0;
+  const fitting = found.filter(({data}) => {
+    bytes += Buffer.byteLength(JSON.stringify(data));
+    return bytes <= MOST_BYTES;
+  });
+  return (fitting.length > 0 ? fitting : found.slice(0, 1)).map(({id}) => id);
 }
+
+type Decide = (job: Job, usd_per_hour: number | null) => Decision<Job>;
 
 async function concludeJobs(
   deps: Deps,
   tx: Transaction,
   ids: readonly string[],
   {now}: Moment,
-  decide: (job: Job, usd_per_hour: number | null) => Decision<Job>,
-): Promise<Outcome> {
-  const found = await Promise.all(ids.map(id => jobRecords.get(deps, tx, id)));
-  const holders = await Promise.all(found.map(job => job && workerOf(deps, tx, job)));
-  const decisions = found.map((job, index) =>
-    job ? decide(job, holders[index]?.usd_per_hour ?? null) : noJob(ids[index] ?? ''),
+  decide: Decide,
+): Promise<Omit<Outcome, 'about'>> {
+  const decided = await Promise.all(
+    ids.map(async id => {
+      const job = await orReason(() => jobRecords.get(deps, tx, id));
+      if (job === undefined) return {decision: noJob(id)};
+      if (typeof job === 'string') return {decision: {kind: 'rejected' as const, reason: job}};
+      const holder = await workerOf(deps, tx, job);
+      return {job, holder, decision: decide(job, holder?.usd_per_hour ?? null)};
+    }),
   );
-  for (const [index, decision] of decisions.entries()) {
-    const job = found[index];
+  for (const {job, holder, decision} of decided) {
     if (decision.kind !== 'applied' || !job) continue;
     storeEnded(deps, tx, job, decision.next, now);
-    if (decision.next.lease === null) clearWork(tx, holders[index]);
+    if (decision.next.lease === null) clearWork(tx, holder);
   }
-  const reasons = decisions.map(decision => (decision.kind === 'applied' ? decision.what : decision.reason));
+  const reasons = decided.map(({decision}) =>
+    decision.kind === 'applied' ? decision.what : decision.reason,
+  );
   const named = reasons.slice(0, MOST_NAMED);
   if (reasons.length > MOST_NAMED) named.push(`and ${reasons.length - MOST_NAMED} more`);
-  if (ids.length === MOST_AT_ONCE) named.push('there may be more: send it again for them');
-  const isApplied = decisions.some(({kind}) => kind === 'applied');
-  return {outcome: isApplied ? 'applied' : 'rejected', reason: named.join('; '), about: {}};
+  if (ids.length > 1) named.push('if more have failed for this cause, send it again for them');
+  const isApplied = decided.some(({decision}) => decision.kind === 'applied');
+  return {outcome: isApplied ? 'applied' : 'rejected', reason: named.join('; ')};
 }
 
-/** Deletes the documents of ended jobs, the oldest ids first. Their folders in the bucket stay. */
+/** The document, or why it is invalid: an invalid document stops no other. */
+async function orReason(read: () => Promise<Job | undefined>): Promise<Job | string | undefined> {
+  try {
+    return await read();
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    return error.message;
+  }
+}
+
+const ENDED: Filter = {field: 'status', op: 'in', value: ['completed', 'failed', 'cancelled']};
+
+/** Deletes the documents of ended jobs. Their folders in the bucket stay. */
 export const clear = command({
-  schema: z.strictObject({action: z.literal('clear'), before_at: z.iso.datetime().optional()}),
+  schema: z.strictObject({action: z.literal('clear'), before_at: instant.optional()}),
   decide: async (deps, tx, {before_at}) => {
     const {config, store} = deps;
-    const where: Filter[] = [{field: 'status', op: 'in', value: ['completed', 'failed', 'cancelled']}];
-    const found = await store.query(config.jobs_collection, {where, limit: MOST_AT_ONCE + 1});
-    const jobs = await Promise.all(found.slice(0, MOST_AT_ONCE).map(({id}) => jobRecords.get(deps, tx, id)));
-    const isOld = ({completed_at}: Job) => before_at === undefined || (completed_at ?? '') < before_at;
-    const ended = jobs.filter(job => job !== undefined).filter(job => isFinal(job) && isOld(job));
-    for (const job of ended) deleteJob(deps, tx, job);
-    const more = found.length > MOST_AT_ONCE ? '; there are more: send it again for them' : '';
-    const reason = ended.length > 0 ? `${ended.length} ended jobs are deleted${more}` : 'no job has ended';
-    return {outcome: ended.length > 0 ? 'applied' : 'rejected', reason, about: {}};
+    const isOld = ({status, completed_at}: Document) =>
+      isFinal({status: status as Job['status']}) &&
+      (before_at === undefined || (typeof completed_at === 'string' && completed_at < before_at));
+    const total = await store.count(config.jobs_collection, [ENDED]);
+    const ids: string[] = [];
+    for await (const page of pagesOf(store, config.jobs_collection, {where: [ENDED]}, MOST_AT_ONCE)) {
+      ids.push(...page.filter(({data}) => isOld(data)).map(({id}) => id));
+      if (ids.length >= MOST_AT_ONCE) break;
+    }
+    const some = ids.slice(0, MOST_AT_ONCE);
+    const current = await Promise.all(some.map(id => tx.get(paths.job(config.jobs_collection, id))));
+    // A retry may have opened a job since the query.
+    const ended = some.filter((_, index) => isOld(current[index] ?? {}));
+    for (const id of ended) deleteJob(deps, tx, id);
+    const left = total - ended.length;
+    const more = left > 0 ? `${left} ended jobs are left` : 'no ended job is left';
+    return {
+      outcome: ended.length > 0 ? 'applied' : 'rejected',
+      reason: ended.length > 0 ? `${ended.length} ended jobs are deleted; ${more}` : 'no such job has ended',
+      about: {},
+    };
   },
 });

@@ -10,7 +10,7 @@ import type {Deps} from '../../state/deps.ts';
 import {FAILED, runRecords, streamRecords} from '../../state/documents.ts';
 import {clearWork, holderOf} from '../../state/lease-documents.ts';
 import {command, type Moment, type Outcome} from './command.ts';
-import {cancelJob, retryJobs, whichJobs} from './job-commands.ts';
+import {cancelJob, retryJobs, takeUpNamed, whichJobs} from './job-commands.ts';
 
 /** Parked streams that one message revives. A repeated message revives more. */
 const MOST_AT_ONCE = 200;
@@ -31,6 +31,7 @@ export const retry = command({
     })
     .refine(({run, stream}) => stream === undefined || run !== undefined, 'a stream needs its run')
     .meta({oneOf: [{required: ['run']}, {required: ['job']}, {required: ['where']}]}),
+  prepare: takeUpNamed,
   decide: async (deps, tx, {run, stream, job, where}, moment) => {
     if (run === undefined) return retryJobs(deps, tx, {job, where}, moment);
     const ids = stream === undefined ? await parkedStreams(deps, run) : [stream];
@@ -55,6 +56,7 @@ export const cancel = command({
       'name a run and its stream, or a job',
     )
     .meta({oneOf: [{required: ['run', 'stream']}, {required: ['job']}]}),
+  prepare: takeUpNamed,
   decide: async (deps, tx, {run, stream, job}, moment) => {
     if (job !== undefined) return cancelJob(deps, tx, job, moment);
     const which = {run: run ?? '', stream: stream ?? ''};
