@@ -1,0 +1,205 @@
+import assert from 'node:assert/strict';
+import type {Cause, Job} from '../../../../shared/domain/job/job.ts';
+import {
+  endAttempt,
+  endByDeath,
+  endByExpiry,
+  endOfDue,
+  grantJob,
+  type JobEnd,
+  MAX_MACHINE_FAILURES,
+  scheduleJob,
+  whyNotGranted,
+} from '../../../../shared/domain/job/lifecycle.ts';
+import {queuePlace} from '../../../../shared/domain/job/queue.ts';
+import type {Death} from '../../../../shared/domain/worker/liveness.ts';
+import {at, aWorker, T0} from '../../../support/builders.ts';
+import {aJob, aRunningJob, HOLDER} from '../../../support/jobs.ts';
+
+const MINUTE = T0 + 60_000;
+const failed = (cause: Cause, error = 'it broke'): JobEnd => ({outcome: 'failed', cause, error});
+
+describe('the end of an attempt', () => {
+  const cases: {name: string; given?: Partial<Job>; when: JobEnd; then: Partial<Job>}[] = [
+    {
+      name: 'completed keeps the result and ends the job',
+      when: {outcome: 'completed', cause: null, error: null, result: '42', exit_code: 0},
+      then: {status: 'completed', result: '42', exit_code: 0, cause: null, error: null, completed_at: at(60)},
+    },
+    ...(['exit', 'timeout', 'memory', 'output', 'result'] as const).map(cause => ({
+      name: `${cause} without a retry left fails the job`,
+      when: failed(cause),
+      then: {status: 'failed' as const, cause, error: 'it broke', failures: 1},
+    })),
+    ...(['exit', 'timeout', 'memory', 'output', 'result'] as const).map(cause => ({
+      name: `${cause} with a retry left makes the job wait again`,
+      given: {max_retries: 1},
+      when: failed(cause),
+      then: {status: 'scheduled' as const, failures: 1, machine_failures: 0},
+    })),
+    ...(['source', 'setup', 'isolation', 'tpu', 'invalid'] as const).map(cause => ({
+      name: `${cause} fails the job in spite of its retries`,
+      given: {max_retries: 9},
+      when: failed(cause),
+      then: {status: 'failed' as const, cause, failures: 0},
+    })),
+    ...(['preempted', 'drained'] as const).map(outcome => ({
+      name: `${outcome} costs the job nothing`,
+      when: {outcome, cause: outcome, error: null},
+      then: {status: 'scheduled' as const, failures: 0, machine_failures: 0, cause: null, error: null},
+    })),
+    {
+      name: 'machine counts apart from the retries',
+      when: failed('machine'),
+      then: {status: 'scheduled', failures: 0, machine_failures: 1},
+    },
+    {
+      name: 'machine fails the job that has ended many machines',
+      given: {machine_failures: MAX_MACHINE_FAILURES - 1, max_retries: 9},
+      when: failed('machine'),
+      then: {status: 'failed', cause: 'machine', failures: 0, machine_failures: MAX_MACHINE_FAILURES},
+    },
+    {
+      name: 'cancelled ends the job',
+      when: {outcome: 'cancelled', cause: 'cancelled', error: 'cancelled by a message'},
+      then: {status: 'cancelled', cause: 'cancelled'},
+    },
+  ];
+  for (const {name, given = {}, when, then} of cases)
+    it(name, () => {
+      const job = endAttempt(aRunningJob(given), when, 6, MINUTE);
+      const found = Object.fromEntries(Object.keys(then).map(key => [key, job[key as keyof Job]]));
+      assert.deepEqual(found, then);
+      assert.deepEqual([job.lease, job.epoch], [null, 3]);
+      assert.equal(job.queue, job.status === 'scheduled' ? queuePlace(job) : null);
+      const [attempt] = job.attempts;
+      assert.deepEqual(
+        [attempt?.epoch, attempt?.worker, attempt?.outcome, attempt?.cost_usd],
+        [3, HOLDER.worker, when.outcome, 0.1],
+      );
+      assert.equal(job.spent_usd, 0.1);
+    });
+
+  it('keeps the newest fifty attempts, and their errors short', () => {
+    let job = aRunningJob({max_retries: 100});
+    for (let attempt = 0; attempt < 60; attempt++) {
+      const ended = endAttempt(job, failed('exit', '€'.repeat(20_000)), null, T0);
+      job = grantJob(ended, HOLDER, null, T0);
+    }
+    assert.deepEqual([job.attempts.length, job.attempts[0]?.epoch, job.attempts.at(-1)?.epoch], [50, 13, 62]);
+    assert.ok(JSON.stringify(job).length < 100_000);
+  });
+
+  it('keeps an ended job for thirty days, or until the later time that a person gave', () => {
+    const days = (count: number) => at(60 + count * 86_400);
+    const expiry = (expire_at: string | null) =>
+      endAttempt(aRunningJob({expire_at}), failed('exit'), null, MINUTE).expire_at;
+    assert.deepEqual([null, days(1), days(90)].map(expiry), [days(30), days(30), days(90)]);
+  });
+
+  it('without a price has no cost, and changes no money', () => {
+    const job = endAttempt(aRunningJob({spent_usd: 1}), failed('exit'), null, MINUTE);
+    assert.deepEqual([job.attempts[0]?.cost_usd, job.spent_usd], [null, 1]);
+  });
+});
+
+describe('the end that a worker gives to its job', () => {
+  const deaths: {death: Death['kind'] | undefined; then: string}[] = [
+    ...(['silent', 'hung', 'crashed', 'broken'] as const).map(death => ({death, then: 'failed machine'})),
+    ...(['taken', 'setup', 'unheard', 'asked'] as const).map(death => ({death, then: 'preempted preempted'})),
+    {death: undefined, then: 'drained drained'},
+  ];
+  for (const {death, then} of deaths)
+    it(`by its death (${death ?? 'none'}) is ${then}`, () => {
+      const {outcome, cause} = endByDeath('tpu', death && {kind: death, cause: 'so'});
+      assert.equal(`${outcome} ${cause}`, then);
+    });
+
+  it('by an expired lease is a failure of the machine, unless Google repairs the node', () => {
+    const worker = aWorker({phase: 'working', provider_state: 'READY', health: 'HEALTHY'});
+    const mending = {...worker, provider_state: 'REPAIRING'};
+    assert.equal(endByExpiry(worker, 90).cause, 'machine');
+    assert.equal(endByExpiry(mending, 90).cause, 'preempted');
+  });
+});
+
+describe('a grant', () => {
+  it('raises the epoch, takes the job out of the queue, and sets the time at which it is due', () => {
+    const job = grantJob(aJob({epoch: 7}), HOLDER, 6, T0);
+    assert.deepEqual(
+      [job.status, job.queue, job.epoch, job.lease, job.started_at],
+      ['running', null, 8, {...HOLDER, epoch: 8}, at(0)],
+    );
+  });
+
+  const dues: {name: string; given: Partial<Job>; price: number | null; then: number}[] = [
+    {name: 'its timeout and the grace', given: {}, price: 6, then: 420},
+    {name: 'its deadline', given: {deadline_at: at(100)}, price: 6, then: 100},
+    {name: 'the end of its budget', given: {budget_usd: 0.2, spent_usd: 0.1}, price: 6, then: 60},
+    {name: 'its timeout, at an unknown price', given: {budget_usd: 0.2}, price: null, then: 420},
+  ];
+  for (const {name, given, price, then} of dues)
+    it(`makes the job due at ${name}`, () => {
+      assert.equal(grantJob(aJob(given), HOLDER, price, T0).due_at, at(then));
+    });
+
+  const refusals: {name: string; given: Partial<Job>; price: number | null; then: Cause | undefined}[] = [
+    {name: 'a job without limits', given: {}, price: null, then: undefined},
+    {name: 'a job past its deadline', given: {deadline_at: at(0)}, price: 6, then: 'deadline'},
+    {name: 'a job that has spent its budget', given: {budget_usd: 1, spent_usd: 1}, price: 6, then: 'budget'},
+    {name: 'a job with a budget at no price', given: {budget_usd: 1}, price: null, then: 'budget'},
+    {name: 'a job within its budget', given: {budget_usd: 1, spent_usd: 0.5}, price: 6, then: undefined},
+  ];
+  for (const {name, given, price, then} of refusals)
+    it(`of ${name} ${then ? `is refused: ${then}` : 'is made'}`, () => {
+      assert.equal(whyNotGranted(aJob(given), price, T0)?.cause, then);
+    });
+});
+
+describe('a due job', () => {
+  const cases: {name: string; given: Job; then: Cause | undefined}[] = [
+    {name: 'before its time goes on', given: aRunningJob({due_at: at(61)}), then: undefined},
+    {name: 'past its timeout has timed out', given: aRunningJob({due_at: at(60)}), then: 'timeout'},
+    {
+      name: 'past its deadline has missed it',
+      given: aRunningJob({due_at: at(60), deadline_at: at(60)}),
+      then: 'deadline',
+    },
+    {
+      name: 'that has spent its budget is over it',
+      given: aRunningJob({due_at: at(60), budget_usd: 0.1}),
+      then: 'budget',
+    },
+    {
+      name: 'that waits past its deadline has missed it',
+      given: aJob({deadline_at: at(60), due_at: at(60)}),
+      then: 'deadline',
+    },
+    {name: 'that waits with an edited time goes on', given: aJob({due_at: at(1)}), then: undefined},
+    {
+      name: 'that has ended stays as it is',
+      given: aJob({status: 'completed', queue: null, due_at: at(1)}),
+      then: undefined,
+    },
+  ];
+  for (const {name, given, then} of cases)
+    it(name, () => {
+      assert.equal(endOfDue(given, 6, MINUTE)?.cause, then);
+    });
+});
+
+describe('the place of a job', () => {
+  it('is before those of lower priority, and of younger jobs', () => {
+    const jobs = [
+      aJob({job: 'low', priority: -1000}),
+      aJob({job: 'young', created_at: at(9)}),
+      aJob({job: 'old'}),
+      aJob({job: 'high', priority: 1000, created_at: at(99)}),
+    ].map(job => scheduleJob(job, T0));
+    const sorted = jobs.toSorted((a, b) => (String(a.queue) < String(b.queue) ? -1 : 1));
+    assert.deepEqual(
+      sorted.map(({job}) => job),
+      ['high', 'old', 'young', 'low'],
+    );
+  });
+});
