@@ -95,6 +95,7 @@ async function start({
     ...(options.deployments ? {deployments: options.deployments} : {}),
     tick_interval_ms: 500,
     google_emulators: emulators ?? false,
+    jobs_collection: process.env.GLEANER_JOBS_COLLECTION || undefined,
     function_host: {
       ...functions,
       env: (where, deployment) => ({

@@ -1,12 +1,13 @@
 import {join, resolve} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {CloudDatabase, lockFolder} from './database.ts';
+import {documentTriggersOf} from './document-events.ts';
 import {vmNetwork, type Where} from './environment.ts';
 import {LocalCloudError} from './errors.ts';
 import {Events} from './events.ts';
 import {badFault, Faults, isQueueFault, type NodeFault} from './faults.ts';
 import {FunctionHosts} from './function-hosts.ts';
-import {connectAll, startGoogle} from './google/services.ts';
+import {connectAll, startGoogle, watchAll} from './google/services.ts';
 import {guarded, proofOf, tokenIn} from './guard.ts';
 import {type Route, router, serve} from './http.ts';
 import {Identities, invokersOf} from './identity.ts';
@@ -17,7 +18,7 @@ import {pubsubRoutes} from './pubsub/rest.ts';
 import {Topics} from './pubsub/topics.ts';
 import {onRememberedPort} from './remembered-port.ts';
 import {Scheduler} from './scheduler.ts';
-import {resourceOf, type StoredObject} from './storage/resource.ts';
+import {infoOf, resourceOf} from './storage/resource.ts';
 import {openStorage} from './storage/routes.ts';
 import {deploymentsIn, subscriptionsOf, topicsOf} from './subscriptions.ts';
 import {Nodes} from './tpu/nodes.ts';
@@ -61,10 +62,12 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     const database = new CloudDatabase(join(dir, 'cloud.db'));
     ends.push(() => database.close());
 
-    const where: Where = {url: '', project, bucket, pubsub_endpoint: '', dir, store_file};
+    const {jobs_collection} = options;
+    const where: Where = {url: '', project, bucket, pubsub_endpoint: '', jobs_collection, dir, store_file};
     const names = deployments.map(({name}) => name);
     const topics = names.flatMap(name => topicsOf(triggers, name));
     const subscriptions = names.flatMap(name => subscriptionsOf(triggers, name));
+    const documents = deployments.flatMap(each => documentTriggersOf(triggers, each, jobs_collection));
     // Faults of notifications have the target `object`.
     const notified = triggers.notifications.map(({topic}) => topic);
     const google = options.google_emulators
@@ -74,13 +77,13 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     // Google's Pub/Sub emulator has no faults.
     const faults = new Faults(
       database,
-      topics.filter(topic => !google && !notified.includes(topic)),
+      google ? ['document'] : topics.filter(topic => !notified.includes(topic)),
     );
     let hosts: FunctionHosts | undefined;
     const events = new Events({
-      ...{database, faults, deployments, subscriptions, project, token, trouble},
+      ...{database, faults, deployments, subscriptions, documents, project, token, trouble},
       notifications: triggers.notifications,
-      portOf: subscription => hosts?.portOf(subscription),
+      portOf: receiver => hosts?.portOf(receiver),
       random: Math.random,
       forward: google && ((topic, message) => google.pubsub.publish(topic, message)),
     });
@@ -214,6 +217,8 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       await nodes.start();
       queue.start();
       scheduler.start();
+      const created = events.documentCreated.bind(events);
+      if (google) ends.push(await watchAll(google, documents, {project, created, trouble}));
     }
     lock.note(`process ${process.pid}, ${server.url}`);
     log('cloud', `ready at ${server.url}, in ${dir}`);
@@ -240,10 +245,4 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
     await close();
     throw error;
   }
-}
-
-function infoOf(object: StoredObject): StoredInfo {
-  const {bucket, name, generation, size_bytes, crc32c, created_at, fields} = object;
-  const metadata = fields.metadata ?? {};
-  return {bucket, name, generation: String(generation), size_bytes, crc32c, created_at, metadata};
 }

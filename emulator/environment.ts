@@ -11,6 +11,8 @@ export type Where = {
   pubsub_endpoint: string;
   /** HOST:PORT of Google's Firestore emulator; undefined where the functions use SQLite. */
   firestore_endpoint?: string | undefined;
+  /** Collection of the documents of jobs; undefined for the default of the functions. */
+  jobs_collection?: string | undefined;
   dir: string;
   /** Store of the functions. The cloud never opens this file. */
   store_file: string;
@@ -31,10 +33,11 @@ export function functionEnvironment(
   token: string,
   {ticket_key, metadata_host}: Proofs,
 ): Record<string, string> {
-  const {url, project, pubsub_endpoint, firestore_endpoint} = where;
+  const {url, project, pubsub_endpoint, firestore_endpoint, jobs_collection} = where;
   const {worker, control} = accountsOf(project, deployment.name);
   return {
     ...(firestore_endpoint === undefined ? {} : {FIRESTORE_EMULATOR_HOST: firestore_endpoint}),
+    ...(jobs_collection === undefined ? {} : {GLEANER_JOBS_COLLECTION: jobs_collection}),
     GLEANER_DEPLOYMENT: deployment.name,
     GOOGLE_CLOUD_PROJECT: project,
     STORAGE_EMULATOR_HOST: url,

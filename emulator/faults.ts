@@ -30,7 +30,7 @@ export const faultHelp = `  preempt NAME                 preempts a TPU: its VM 
   slow-create ZONE[=SECONDS]   delays creates in a zone (default 30 s)
   endless-create ZONE          keeps creates in a zone open for ever; no queued resource becomes ACTIVE
   late-failure ZONE[=SECONDS]  fails creates in a zone after a delay (default 5 s)
-  drop TARGET[=RATE]           drops events; TARGET is object, a topic or all; RATE is 0 to 1 (default 1)
+  drop TARGET[=RATE]           drops events; TARGET is object, document, a topic or all; RATE is 0 to 1 (default 1)
   double TARGET[=RATE]         delivers events twice
   reorder TARGET[=RATE]        delivers events late and in another order
   clear [KIND|all]             ends lasting faults: those of zones and events
@@ -53,9 +53,10 @@ export class Faults {
   readonly #database: CloudDatabase;
   readonly #event_targets: string[];
 
-  constructor(database: CloudDatabase, topics: string[]) {
+  /** `targets`: words for events beside `object`. */
+  constructor(database: CloudDatabase, targets: string[]) {
     this.#database = database;
-    this.#event_targets = ['object', ...topics];
+    this.#event_targets = ['object', ...targets];
   }
 
   list(): Fault[] {

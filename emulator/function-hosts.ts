@@ -64,7 +64,7 @@ export class FunctionHosts {
     );
   }
 
-  portOf({deployment, function: name}: Subscription): number | undefined {
+  portOf({deployment, function: name}: Pick<Subscription, 'deployment' | 'function'>): number | undefined {
     return this.#hosts.get(deployment)?.portOf(name);
   }
 

@@ -19,6 +19,8 @@ export type LocalCloudOptions = {
   storage_only?: boolean;
   /** Uses Google's emulators for Firestore and Pub/Sub in place of SQLite and the cloud's own Pub/Sub. Needs gcloud and Java. */
   google_emulators?: boolean;
+  /** Collection of the documents of jobs, GLEANER_JOBS_COLLECTION of the functions; by default that of the triggers. */
+  jobs_collection?: string | undefined;
   /** Interval of the Scheduler job; by default 1000. */
   tick_interval_ms?: number;
   /** Process of the functions. Without it events wait on disk for a cloud with functions. */

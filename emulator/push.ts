@@ -21,20 +21,35 @@ export type Push = {
 /** Answers that acknowledge a push. */
 const ACKNOWLEDGED = [102, 200, 201, 202, 204];
 
-/**
- * Sends a message to a function as Pub/Sub does. Returns when the function acknowledges the message. Throws `ReceiverAway`
- * where no host listens, and another error for a refusal.
- */
+/** Sends a message to a function as Pub/Sub does. */
 export async function pushMessage(push: Push): Promise<void> {
   const {subscription, project, port, token} = push;
-  const {function: name, timeout_s} = subscription;
+  // Functions-framework reads the topic from this path, and makes a CloudEvent of the push.
+  const path = `/projects/${project}/topics/${subscription.topic}`;
+  const headers = {'content-type': 'application/json'};
+  await postEvent({...subscription, port, token, path, headers, body: JSON.stringify(envelopeOf(push))});
+}
+
+/**
+ * Posts an event to a function. Returns when the function acknowledges the event. Throws `ReceiverAway` where no host listens,
+ * and another error for a refusal.
+ */
+export async function postEvent(request: {
+  function: string;
+  timeout_s: number;
+  port: number;
+  token: string;
+  path: string;
+  headers: Record<string, string>;
+  body: string | Buffer<ArrayBuffer>;
+}): Promise<void> {
+  const {function: name, timeout_s, port, token, path, headers, body} = request;
   let response: Response;
   try {
-    // Functions-framework reads the topic from this path, and makes a CloudEvent of the push.
-    response = await fetch(`http://127.0.0.1:${port}/projects/${project}/topics/${subscription.topic}`, {
+    response = await fetch(`http://127.0.0.1:${port}${path}`, {
       method: 'POST',
-      headers: {'content-type': 'application/json', [HOST_HEADER]: token},
-      body: JSON.stringify(envelopeOf(push)),
+      headers: {...headers, [HOST_HEADER]: token},
+      body,
       redirect: 'manual',
       signal: AbortSignal.timeout(timeout_s * 1000),
     });

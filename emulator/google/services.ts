@@ -1,5 +1,7 @@
+import type {DocumentEvent, DocumentTrigger} from '../document-events.ts';
 import {pushTokenOf} from '../guard.ts';
 import type {Subscription} from '../subscriptions.ts';
+import {watchDocuments} from './documents.ts';
 import {type EmulatorProcess, requireEmulators, startEmulator} from './process.ts';
 import {GooglePubsub} from './pubsub.ts';
 
@@ -61,4 +63,29 @@ export async function connectAll(
     const port = portOf(subscription);
     if (port !== undefined) await pubsub.connect(subscription, port);
   }
+}
+
+/** Calls `created` for each new document of the triggers, until the returned function is called. */
+export async function watchAll(
+  {endpoints}: GoogleServices,
+  triggers: DocumentTrigger[],
+  options: {
+    project: string;
+    created: (trigger: DocumentTrigger, event: DocumentEvent) => void;
+    trouble: (error: unknown) => void;
+  },
+): Promise<() => Promise<void>> {
+  const {project, created, trouble} = options;
+  const ends = await Promise.all(
+    triggers.map(trigger =>
+      watchDocuments({
+        ...{host: endpoints.firestore_endpoint, project, database: trigger.deployment, trouble},
+        collection: trigger.collection,
+        created: ({data, ...document}) => created(trigger, {...document, data: data.toString('base64')}),
+      }),
+    ),
+  );
+  return async () => {
+    await Promise.all(ends.map(end => end()));
+  };
 }

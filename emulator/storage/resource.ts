@@ -1,5 +1,6 @@
 import {ApiError} from '../errors.ts';
 import {isObject, type Json, type JsonObject} from '../json.ts';
+import type {StoredInfo} from '../options.ts';
 import {optionalString, stringMap} from '../request-body.ts';
 
 /** Writable fields of an object, under the names of the API. */
@@ -161,4 +162,11 @@ export function bucketResource(bucket: {name: string; created_at: string}, url: 
       publicAccessPrevention: 'inherited',
     },
   };
+}
+
+/** What listeners learn about an object. */
+export function infoOf(object: StoredObject): StoredInfo {
+  const {bucket, name, generation, size_bytes, crc32c, created_at, fields} = object;
+  const metadata = fields.metadata ?? {};
+  return {bucket, name, generation: String(generation), size_bytes, crc32c, created_at, metadata};
 }

@@ -45,7 +45,7 @@ describe("A local cloud with Google's emulators", () => {
     const topic = `${cloud.url}/v1/projects/${cloud.project}/topics/control`;
     const body = JSON.stringify({messages: [{data: 'e30='}]});
     assert.equal((await fetch(`${topic}:publish`, {method: 'POST', body})).status, 401);
-    await assert.rejects(cloud.fault('drop', 'control'), /a target is all or one of object;/);
+    await assert.rejects(cloud.fault('drop', 'control'), /a target is all or one of object, document;/);
   });
 
   it('fails with the name of an emulator that ended, and ends the other', async () => {

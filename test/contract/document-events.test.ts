@@ -1,0 +1,115 @@
+import assert from 'node:assert/strict';
+import {createRequire} from 'node:module';
+import {dirname, join} from 'node:path';
+import {DatabaseSync} from 'node:sqlite';
+import {Firestore} from '@google-cloud/firestore';
+import {loadSync, type MessageTypeDefinition} from '@grpc/proto-loader';
+import {PassThroughClient} from 'google-auth-library';
+import {findEmulator} from '../../emulator/google/java.ts';
+import {Scratch, type Seen, until} from '../emulator/a-cloud.ts';
+
+type JobEvent = Seen &
+  Record<'subject' | 'time' | 'document' | 'database' | 'project' | 'specversion', string>;
+
+const LONG_TEXT = 'x'.repeat(100_000);
+
+describe("A new document on Google's Firestore emulator", () => {
+  const scratch = new Scratch();
+  const clients: Firestore[] = [];
+  before(function () {
+    for (const kind of ['firestore', 'pubsub'] as const) {
+      const found = findEmulator(kind);
+      if ('command' in found) continue;
+      if (process.env.CI) throw new Error(`CI needs the ${kind} emulator: ${found.missing}`);
+      console.log(`  skipped: ${found.missing}`);
+      this.skip();
+    }
+  });
+  afterEach(async () => {
+    for (const client of clients.splice(0)) await client.terminate();
+    await scratch.end();
+  });
+
+  const aCloud = async (options: {jobs_collection?: string} = {}) => {
+    const {cloud, seen} = await scratch.cloudWithFunctions({google_emulators: true, ...options});
+    const firestore = new Firestore({
+      ...{projectId: cloud.project, databaseId: 'gleaner', ssl: false},
+      host: cloud.firestore_endpoint ?? assert.fail(),
+      authClient: new PassThroughClient(),
+    });
+    clients.push(firestore);
+    const events = () => seen().filter(each => each.function === 'on-job') as JobEvent[];
+    return {cloud, firestore, events};
+  };
+
+  it('starts on-job with the event of Eventarc, once for each document', async () => {
+    const {cloud, firestore, events} = await aCloud();
+    const jobs = firestore.collection('jobs');
+    const {writeTime} = await jobs.doc('one').create({code: LONG_TEXT, priority: 3});
+    await jobs.doc('one').update({priority: 4});
+    await firestore.doc('runs/my-run').create({});
+    await jobs.doc('two').create({});
+    const [one, two] = await until('both events', () => (events().length > 1 ? events() : undefined));
+    assert.ok(one && two);
+    assert.deepEqual({...one, id: '', pid: 0, data: ''}, {
+      ...{function: 'on-job', pid: 0, id: '', data: '', specversion: '1.0'},
+      type: 'google.cloud.firestore.document.v1.created',
+      source: `//firestore.googleapis.com/projects/${cloud.project}/databases/gleaner`,
+      subject: 'documents/jobs/one',
+      time: `${writeTime.toDate().toISOString().slice(0, 19)}.${String(writeTime.nanoseconds).padStart(9, '0')}Z`,
+      dataschema:
+        'https://github.com/googleapis/google-cloudevents/blob/main/proto/google/events/cloud/firestore/v1/data.proto',
+      ...{document: 'jobs/one', database: 'gleaner', project: cloud.project},
+      ...{location: 'us-central1', namespace: '(default)'},
+    } as unknown as JobEvent);
+    assert.equal(two.subject, 'documents/jobs/two');
+    assert.notEqual(one.id, two.id);
+    assert.deepEqual(fieldsIn(String(one.data)), {
+      code: {stringValue: LONG_TEXT},
+      priority: {integerValue: '3'},
+    });
+  });
+
+  it('starts on-job for the collection that the cloud names', async () => {
+    const {firestore, events} = await aCloud({jobs_collection: 'work'});
+    await firestore.doc('jobs/one').create({});
+    await firestore.doc('work/two').create({});
+    await until('the event', () => events().length > 0 || undefined);
+    assert.deepEqual(
+      events().map(({document}) => document),
+      ['work/two'],
+    );
+  });
+
+  it('starts on-job twice, or never, where a fault says so', async () => {
+    const {cloud, firestore, events} = await aCloud();
+    await cloud.fault('drop', 'document');
+    await firestore.doc('jobs/lost').create({});
+    const database = new DatabaseSync(join(cloud.dir, 'cloud.db'), {readOnly: true});
+    const dropped = database.prepare('SELECT event FROM dropped_events');
+    const lost = await until('the drop', () => dropped.get() as {event: string} | undefined);
+    database.close();
+    assert.equal(JSON.parse(lost.event).path, 'jobs/lost');
+    await cloud.fault('clear', 'drop');
+    await cloud.fault('double', 'document');
+    await firestore.doc('jobs/twice').create({});
+    const both = await until('both copies', () => (events().length > 1 ? events() : undefined));
+    assert.deepEqual(
+      both.map(({document}) => document),
+      ['jobs/twice', 'jobs/twice'],
+    );
+    assert.equal(new Set(both.map(({id}) => id)).size, 1);
+  });
+});
+
+/** Fields of the document in DocumentEventData, whose first field holds the document. */
+function fieldsIn(data: string): object {
+  const bytes = Buffer.from(data, 'base64');
+  assert.equal(bytes[0], 10);
+  const length = bytes.subarray(1).findIndex(each => each < 128) + 1;
+  const client = createRequire(import.meta.url).resolve('@google-cloud/firestore/package.json');
+  const includeDirs = [join(dirname(client), 'build', 'protos')];
+  const types = loadSync('google/firestore/v1/document.proto', {includeDirs, longs: String});
+  const type = types['google.firestore.v1.Document'] as MessageTypeDefinition<object, {fields: object}>;
+  return type.deserialize(bytes.subarray(1 + length)).fields;
+}
