@@ -164,7 +164,7 @@ export function bucketResource(bucket: {name: string; created_at: string}, url: 
   };
 }
 
-/** What listeners learn about an object. */
+/** Description of an object for listeners. */
 export function infoOf(object: StoredObject): StoredInfo {
   const {bucket, name, generation, size_bytes, crc32c, created_at, fields} = object;
   const metadata = fields.metadata ?? {};
