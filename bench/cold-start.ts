@@ -9,9 +9,11 @@ import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {Firestore} from '@google-cloud/firestore';
 import {Command} from 'commander';
 import {buildArtifacts} from '../cli/build/artifacts.ts';
 import {startLocalCloud} from '../emulator/cloud.ts';
+import {documentRequest} from '../emulator/document-events.ts';
 import {functionEnvironment} from '../emulator/environment.ts';
 import {startEmulator} from '../emulator/google/process.ts';
 import {openObjects} from '../shared/google/objects.ts';
@@ -84,11 +86,15 @@ async function measureAll(): Promise<[name: string, measured: Round][]> {
     const objects = openObjects({project, bucket, endpoint, token});
     await objects.create('datasets/cold/stream_000.jsonl', Buffer.from('{"text":"one"}\n'));
     const measured: [string, Round][] = [];
-    for (const first of firstEvents(bucket))
+    const databaseId = 'gleaner';
+    const documents = new Firestore({projectId: project, databaseId, host: firestore.host, ssl: false});
+    for (const first of firstEvents(bucket)) {
+      if (first.document) await documents.doc(first.document).create(first.data);
       measured.push([
         first.name,
         await measure(first, {...environmentOf(), FIRESTORE_EMULATOR_HOST: firestore.host}),
       ]);
+    }
     // An event that fails early would look fast.
     const {tpus} = await openTpus({project, endpoint, token}).list();
     if (!tpus.some(({name}) => name === NODE)) throw new Error(`The events created no ${NODE}`);
@@ -139,12 +145,17 @@ function figuresOf(pid: number | undefined): Figures {
 }
 
 function send(
-  {topic, data, attributes}: First,
+  {topic, document, data, attributes}: First,
   port: number,
   env: Record<string, string>,
 ): Promise<Response> {
   const headers = {'content-type': 'application/json'};
-  const project = env.GLEANER_PROJECT;
+  const project = env.GLEANER_PROJECT ?? '';
+  if (document) {
+    const event = {database: 'gleaner', path: document, created_at: new Date().toISOString(), data: ''};
+    const request = documentRequest(`cold-${document}`, event, project);
+    return fetch(`http://127.0.0.1:${port}/`, {method: 'POST', ...request});
+  }
   if (topic === undefined) {
     const authorization = `Bearer ${asCloudRunPasses(env)}`;
     return fetch(`http://127.0.0.1:${port}/`, {
