@@ -9,6 +9,9 @@ locals {
     partials    = { control = "clear", worker-api = "clear", worker = "create" }
     models      = { worker = "read" }
     bundles     = { worker = "read" }
+    code        = { worker = "read" }
+    jobs        = { worker = "create" }
+    execs       = { worker = "create" }
   }
   folder_roles = merge([
     for folder, roles in local.folders : { for account, role in roles : "${folder}/${account}" => { folder = folder, account = account, role = role } }

@@ -1,11 +1,21 @@
 locals {
   # Kinds of documents that expire. Firestore deletes a document within a day after this time.
-  expiring = toset(["attempts", "control", "events", "tasks"])
+  expiring = toset(["attempts", "control", "events", "execs", "hosts", "tasks", var.jobs_collection])
   # A heartbeat changes these fields of its worker, and no query filters, orders or sums by them.
   unqueried = toset([
     "activity", "claimed_at", "costs", "costs_at", "heartbeat_at", "progress_at",
     "samples_done", "samples_total", "shards_done", "tokens_done", "tokens_per_s",
   ])
+  # Texts and maps of people and programs, by collection. No query reads them, and an index would bill every field of a map.
+  texts = {
+    (var.jobs_collection) = ["attempts", "code", "command", "environment", "error", "metadata", "ran", "result"]
+    execs                 = ["argv", "reason"]
+    hosts                 = ["error"]
+    pools                 = ["environment"]
+  }
+  text_fields = merge([
+    for collection, fields in local.texts : { for field in fields : "${collection}/${field}" => { collection = collection, field = field } }
+  ]...)
 }
 
 resource "google_firestore_database" "state" {
@@ -34,6 +44,15 @@ resource "google_firestore_field" "heartbeat" {
   database   = google_firestore_database.state.name
   collection = "workers"
   field      = each.key
+
+  index_config {}
+}
+
+resource "google_firestore_field" "text" {
+  for_each   = local.text_fields
+  database   = google_firestore_database.state.name
+  collection = each.value.collection
+  field      = each.value.field
 
   index_config {}
 }

@@ -18,6 +18,8 @@ locals {
       GLEANER_NETWORK                 = local.network
       GLEANER_SUBNETWORK              = local.subnetwork
       GLEANER_EXTERNAL_IPS            = tostring(var.network.external_ips)
+      GLEANER_INTERNET                = tostring(var.network.external_ips || var.network.nat)
+      GLEANER_JOBS_COLLECTION         = var.jobs_collection
       GLEANER_ZONES                   = join(",", var.zones)
       GLEANER_ALLOWED_ZONES           = join(",", local.allowed_zones)
       GLEANER_WORKERS_PER_ZONE        = tostring(var.workers_per_zone)
@@ -86,7 +88,7 @@ resource "google_cloudfunctions2_function" "function" {
     timeout_seconds                  = each.value.timeout_s
     max_instance_count               = each.value.instances
     max_instance_request_concurrency = each.value.concurrency
-    # Pub/Sub of the project counts as internal. Workers and the ping of on-tick come from outside.
+    # Pub/Sub and Eventarc of the project count as internal. Workers and the ping of on-tick come from outside.
     ingress_settings               = each.value.trigger.kind == "http" ? "ALLOW_ALL" : "ALLOW_INTERNAL_ONLY"
     all_traffic_on_latest_revision = true
     environment_variables          = local.environment
@@ -110,7 +112,7 @@ resource "google_cloudfunctions2_function" "function" {
 }
 
 resource "google_cloud_run_v2_service_iam_member" "invoker" {
-  for_each = local.events
+  for_each = toset(concat(keys(local.events), keys(local.documents)))
   name     = google_cloudfunctions2_function.function[each.key].name
   location = var.region
   role     = "roles/run.invoker"

@@ -3,7 +3,7 @@ locals {
     control    = "Runs the event functions: plans the work, and creates and deletes TPU nodes."
     worker-api = "Runs worker-api, which answers the agents on TPU nodes."
     worker     = "Runs the agent on each TPU node."
-    invoker    = "Signs the requests of push subscriptions to the event functions."
+    invoker    = "Signs the requests of push subscriptions and of Eventarc to the event functions."
     build      = "Builds the functions."
   }
   # A subset of tpu.admin, without rights to start, stop, simulate or reimage nodes.

@@ -1,7 +1,7 @@
 locals {
   services = toset([
-    "artifactregistry", "cloudbuild", "cloudfunctions", "cloudresourcemanager", "cloudscheduler", "compute", "firestore",
-    "iam", "logging", "monitoring", "pubsub", "run", "secretmanager", "storage", "tpu",
+    "artifactregistry", "cloudbuild", "cloudfunctions", "cloudresourcemanager", "cloudscheduler", "compute", "eventarc",
+    "eventarcpublishing", "firestore", "iam", "logging", "monitoring", "pubsub", "run", "secretmanager", "storage", "tpu",
   ])
 }
 

@@ -34,6 +34,14 @@ resource "google_pubsub_topic_iam_member" "publisher" {
   member   = google_service_account.account[each.value.account].member
 }
 
+# A publisher on this topic runs commands on every worker, so operators of topic control have no right to it.
+resource "google_pubsub_topic_iam_member" "exec_publisher" {
+  for_each = toset(var.exec_publishers)
+  topic    = google_pubsub_topic.topic["exec"].name
+  role     = "roles/pubsub.publisher"
+  member   = each.key
+}
+
 data "google_storage_project_service_account" "storage" {
   project    = var.project
   depends_on = [google_project_service.service]

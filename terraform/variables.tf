@@ -120,7 +120,7 @@ variable "max_budget_usd" {
 }
 
 variable "network" {
-  description = "Network of the TPU nodes. Without a name, a network with a subnet in each region is made, with Cloud NAT if nat is true."
+  description = "Network of the TPU nodes. Without a name, a network with a subnet in each region is made, with Cloud NAT if nat is true. With a name, nat says whether the network leads to the internet."
   type = object({
     name         = optional(string)
     subnetwork   = optional(string)
@@ -132,6 +132,32 @@ variable "network" {
   validation {
     condition     = (var.network.name == null) == (var.network.subnetwork == null)
     error_message = "network needs name and subnetwork together: an existing network, and the name of its subnet in every region of the zones."
+  }
+}
+
+variable "jobs_collection" {
+  description = "Collection of Firestore with the documents of jobs."
+  type        = string
+  default     = "jobs"
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9_-]{0,99}$", var.jobs_collection))
+    error_message = "jobs_collection must have 1 to 100 characters: a to z, 0 to 9, hyphens and underscores, a letter first."
+  }
+  validation {
+    condition     = !contains(["runs", "pools", "workers", "zones", "prices", "system", "tasks", "control", "events", "execs", "attempts", "hosts", "streams", "shards"], var.jobs_collection)
+    error_message = "jobs_collection must be no collection of the control plane, such as runs or workers."
+  }
+}
+
+variable "exec_publishers" {
+  description = "Members who may run commands on workers, such as user:someone@example.com: publishers on topic exec."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for member in var.exec_publishers : can(regex("^(user|group|serviceAccount):[^@: ]+@[^@ ]+[.][^@ ]+$", member))])
+    error_message = "exec_publishers must be members such as user:someone@example.com, group:team@example.com or serviceAccount:bot@PROJECT.iam.gserviceaccount.com."
   }
 }
 

@@ -105,3 +105,47 @@ run "another_deployment_has_names_of_its_own" {
     error_message = "The database and the buckets need the name of the deployment."
   }
 }
+
+run "jobs_have_another_collection_and_a_database_of_a_multi_region" {
+  variables {
+    jobs_collection    = "work"
+    firestore_location = "nam5"
+    exec_publishers    = ["group:operators@example.com"]
+  }
+  assert {
+    condition     = [for criterion in google_eventarc_trigger.document["on-job"].matching_criteria : criterion.value if criterion.attribute == "document"] == ["work/{id}"] && google_eventarc_trigger.document["on-job"].location == "us-central1"
+    error_message = "The trigger needs the collection, and the region that serves the multi-region."
+  }
+  assert {
+    condition     = alltrue([for function in google_cloudfunctions2_function.function : function.service_config[0].environment_variables.GLEANER_JOBS_COLLECTION == "work"])
+    error_message = "Each function needs the collection."
+  }
+  assert {
+    condition     = contains(keys(google_firestore_field.expire_at), "work") && contains(keys(google_firestore_field.text), "work/code") && !contains(keys(google_firestore_field.expire_at), "jobs")
+    error_message = "The documents of the collection expire, and their texts have no index."
+  }
+  assert {
+    condition     = [for grant in google_pubsub_topic_iam_member.exec_publisher : "${grant.topic} ${grant.member}"] == ["exec group:operators@example.com"]
+    error_message = "The members may publish on topic exec, and on no other."
+  }
+}
+
+run "a_database_in_nam7_has_no_trigger" {
+  variables {
+    firestore_location = "nam7"
+  }
+  assert {
+    condition     = length(google_eventarc_trigger.document) == 0
+    error_message = "Eventarc serves nam7 in no region."
+  }
+}
+
+run "workers_without_a_way_to_the_internet" {
+  variables {
+    network = { nat = false }
+  }
+  assert {
+    condition     = alltrue([for function in google_cloudfunctions2_function.function : function.service_config[0].environment_variables.GLEANER_INTERNET == "false"])
+    error_message = "Each function needs to know that workers reach no source of git."
+  }
+}

@@ -192,3 +192,27 @@ run "a_short_ticket_key" {
     ticket_key = "secret"
   }
 }
+
+run "a_collection_of_the_control_plane" {
+  command         = plan
+  expect_failures = [var.jobs_collection]
+  variables {
+    jobs_collection = "workers"
+  }
+}
+
+run "a_collection_with_a_slash" {
+  command         = plan
+  expect_failures = [var.jobs_collection]
+  variables {
+    jobs_collection = "team/jobs"
+  }
+}
+
+run "everybody_as_a_publisher_of_commands" {
+  command         = plan
+  expect_failures = [var.exec_publishers]
+  variables {
+    exec_publishers = ["allUsers"]
+  }
+}

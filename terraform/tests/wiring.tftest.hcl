@@ -110,6 +110,33 @@ run "failed_messages_are_retried_and_kept" {
   }
 }
 
+run "documents_of_jobs_start_on_job" {
+  assert {
+    condition = sort([for criterion in google_eventarc_trigger.document["on-job"].matching_criteria : "${criterion.attribute} ${coalesce(criterion.operator, "=")} ${criterion.value}"]) == tolist([
+      "database = gleaner",
+      "document match-path-pattern jobs/{id}",
+      "type = google.cloud.firestore.document.v1.created",
+    ])
+    error_message = "The trigger needs new documents of jobs in the database of the deployment."
+  }
+  assert {
+    condition     = google_eventarc_trigger.document["on-job"].location == "us-central1" && google_eventarc_trigger.document["on-job"].event_data_content_type == "application/protobuf"
+    error_message = "The trigger needs the location of the database, and the content type that Firestore sends."
+  }
+  assert {
+    condition     = google_eventarc_trigger.document["on-job"].service_account == "gleaner-invoker@my-project-123.iam.gserviceaccount.com" && google_cloud_run_v2_service_iam_member.invoker["on-job"].member == "serviceAccount:gleaner-invoker@my-project-123.iam.gserviceaccount.com"
+    error_message = "The trigger calls on-job as the invoker, which the function admits."
+  }
+  assert {
+    condition     = google_eventarc_trigger.document["on-job"].destination[0].cloud_run_service[0].service == "gleaner-on-job" && google_eventarc_trigger.document["on-job"].destination[0].cloud_run_service[0].region == "us-central1"
+    error_message = "The trigger needs the service of on-job as its destination."
+  }
+  assert {
+    condition     = length(google_pubsub_topic_iam_member.exec_publisher) == 0
+    error_message = "Nobody may run commands on workers by default."
+  }
+}
+
 run "objects_and_minutes_start_functions" {
   assert {
     condition     = { for prefix, notification in google_storage_notification.object : prefix => notification.event_types } == { "activations/" = toset(["OBJECT_FINALIZE"]), "datasets/" = toset(["OBJECT_FINALIZE"]) }
@@ -147,7 +174,7 @@ run "data_is_private_and_kept" {
     error_message = "The database needs delete protection, Native mode and the Standard edition."
   }
   assert {
-    condition     = keys(google_firestore_field.expire_at) == ["attempts", "control", "events", "tasks"] && alltrue([for field in google_firestore_field.expire_at : length(field.ttl_config) == 1 && length(field.index_config) == 1 && length(field.index_config[0].indexes) == 0])
-    error_message = "Four kinds of documents expire, without an index of expire_at."
+    condition     = keys(google_firestore_field.expire_at) == ["attempts", "control", "events", "execs", "hosts", "jobs", "tasks"] && alltrue([for field in google_firestore_field.expire_at : length(field.ttl_config) == 1 && length(field.index_config) == 1 && length(field.index_config[0].indexes) == 0])
+    error_message = "Seven kinds of documents expire, without an index of expire_at."
   }
 }

@@ -23,12 +23,15 @@ function queriedFields(): string[] {
   return [...new Set([...named, ...SUMMED])];
 }
 
-describe('index exemptions of workers', () => {
+describe('index exemptions', () => {
   let exempt: unknown[];
+  let texts: unknown[];
   before(async function () {
     this.timeout(60_000);
-    const fields = (await resourcesOf()).filter(({name}) => name === 'heartbeat');
-    exempt = fields.map(({values}) => values.field);
+    const fields = async (group: string) =>
+      (await resourcesOf()).filter(({name}) => name === group).map(({values}) => values.field);
+    exempt = await fields('heartbeat');
+    texts = await fields('text');
   });
 
   it('name no field that a query filters, orders or sums by', () => {
@@ -36,12 +39,16 @@ describe('index exemptions of workers', () => {
     for (const known of ['phase', 'held', 'blocked_until_at', 'status'])
       assert.ok(queried.includes(known), known);
     assert.deepEqual(
-      queried.filter(field => exempt.includes(field)),
+      queried.filter(field => [...exempt, ...texts].includes(field)),
       [],
     );
   });
 
-  it('name each field that a heartbeat at work changes', () => {
+  it('name the long texts of jobs', () => {
+    for (const field of ['code', 'result', 'error', 'environment']) assert.ok(texts.includes(field), field);
+  });
+
+  it('of workers name each field that a heartbeat at work changes', () => {
     const paid = aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 1, charged_to: 'my-run'});
     const first = heardFrom(paid, heartbeat(1, 0), T0);
     const second = heardFrom(first, heartbeat(2, 1), T0 + 60_000);

@@ -23,7 +23,7 @@ describe('a mocked apply', () => {
   it('gives each function an environment that the control plane accepts', async function () {
     this.timeout(60_000);
     const functions = (await resourcesOf()).filter(({type}) => type === 'google_cloudfunctions2_function');
-    assert.equal(functions.length, 6);
+    assert.equal(functions.length, 8);
     for (const {values} of functions) {
       const [service] = values.service_config as {environment_variables: Record<string, string>}[];
       const config = loadConfig({...service?.environment_variables, GLEANER_TICKET_KEY: 'a'.repeat(64)});
