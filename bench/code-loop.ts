@@ -1,0 +1,147 @@
+/**
+ * Measures the code loop on a local cloud of two workers: `npm run bench:code-loop [-- --rounds N --json]`. First, the time from
+ * `gleaner update` until the new code runs on both hosts. Then, the time from a submitted job until its process runs on an idle worker.
+ * Processes report their start to this program over HTTP.
+ */
+import {execFile} from 'node:child_process';
+import {mkdtempSync, rmSync} from 'node:fs';
+import {createServer} from 'node:http';
+import type {AddressInfo} from 'node:net';
+import {cpus, loadavg, tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {setTimeout as sleep} from 'node:timers/promises';
+import {fileURLToPath} from 'node:url';
+import {promisify} from 'node:util';
+import {Command} from 'commander';
+import {running} from '../cli/connect.ts';
+import {deployLocally, type LocalDeployment} from '../cli/local-deployment.ts';
+import {openBus} from '../shared/google/bus.ts';
+import {GitServer} from '../test/support/git-server.ts';
+
+const MAIN = fileURLToPath(new URL('../cli/main.ts', import.meta.url));
+const WORKERS = 2;
+const LONGEST_WAIT_S = 300;
+
+const options = new Command('bench:code-loop')
+  .option('--rounds <n>', 'updates, and submitted jobs', '7')
+  .option('--json', 'print JSON')
+  .parse()
+  .opts<{rounds: string; json?: boolean}>();
+const rounds = Number(options.rounds);
+
+/** Starts that processes reported, as `VERSION/JOB`. */
+const started = new Map<string, number>();
+const reports = createServer((request, response) => {
+  started.set((request.url ?? '').slice(1), performance.now());
+  response.end();
+});
+await new Promise<void>(resolve => reports.listen(0, '127.0.0.1', resolve));
+
+const dir = mkdtempSync(join(tmpdir(), 'gleaner-code-loop-'));
+const git = await GitServer.start();
+const cloud = await deployLocally({
+  ...{dir, port: 0, workers: WORKERS, stopped: new Promise(() => {})},
+  ...{begin: () => {}, say: () => {}},
+});
+try {
+  const updates = await measureUpdates();
+  const jobs = await measureJobs(cloud);
+  print({updates, jobs});
+} finally {
+  await cloud.close();
+  await git.close();
+  reports.close();
+  rmSync(dir, {recursive: true, force: true});
+}
+
+/** A program that reports its start and then waits. */
+function program(version: string): string {
+  const {port} = reports.address() as AddressInfo;
+  const url = `"http://127.0.0.1:${port}/${version}/" + os.environ["JOB_ID"]`;
+  return `import os, time, urllib.request\nurllib.request.urlopen(${url})\ntime.sleep(3600)\n`;
+}
+
+async function measureUpdates(): Promise<number[]> {
+  const jobs = Array.from({length: WORKERS}, (_, number) => `loop-${number}`);
+  git.commit('main', 'main.py', program('first'));
+  await gleaner('update', 'tpu', '--repo', git.url, '--branch', 'main');
+  for (const job of jobs)
+    await publish({action: 'submit', job, command: ['python', 'main.py'], timeout: 3600});
+  await startOf('first', jobs);
+  const seconds: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    const version = `update-${round}`;
+    git.commit('main', 'main.py', program(version));
+    // The phase of the heartbeats is random.
+    await sleep(Math.random() * 2000);
+    const began = performance.now();
+    const command = gleaner('update', 'tpu', '--branch', 'main');
+    seconds.push((await startOf(version, jobs)) - began);
+    await command;
+  }
+  return seconds.map(ms => ms / 1000);
+}
+
+async function measureJobs({cloud: {url, token}}: LocalDeployment): Promise<number[]> {
+  // Without a tick the workers stay, although no job waits.
+  const fault = await fetch(`${url}/_local/faults`, {
+    method: 'POST',
+    headers: {'content-type': 'application/json', authorization: `Bearer ${token}`},
+    body: JSON.stringify({kind: 'drop', target: 'tick'}),
+  });
+  if (!fault.ok) throw new Error(await fault.text());
+  for (let number = 0; number < WORKERS; number++) await gleaner('jobs', 'cancel', `loop-${number}`);
+  const seconds: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    await sleep(5000 + Math.random() * 2000);
+    const [job, version] = [`job-${round}`, `job-${round}`];
+    const began = performance.now();
+    const command = ['python', '-c', program(version).replace('3600', '0')];
+    await publish({action: 'submit', job, command});
+    seconds.push((await startOf(version, [job])) - began);
+  }
+  return seconds.map(ms => ms / 1000);
+}
+
+/** Time at which the last of these jobs reported a version. */
+async function startOf(version: string, jobs: readonly string[]): Promise<number> {
+  const end = performance.now() + LONGEST_WAIT_S * 1000;
+  for (;;) {
+    const times = jobs.map(job => started.get(`${version}/${job}`));
+    if (times.every(time => time !== undefined)) return Math.max(...times);
+    if (performance.now() > end) throw new Error(`${version} does not run after ${LONGEST_WAIT_S} s`);
+    await sleep(10);
+  }
+}
+
+async function gleaner(...args: string[]): Promise<void> {
+  await promisify(execFile)(process.execPath, [MAIN, ...args, '--dir', dir, '--json']);
+}
+
+async function publish(message: Parameters<ReturnType<typeof openBus>['publish']>[1]): Promise<void> {
+  const {project, deployment, token} = running(cloud.cloud);
+  await openBus({project, deployment, token}).publish('control', message);
+}
+
+type Figures = {least: number; median: number; most: number};
+
+function figuresOf(seconds: readonly number[]): Figures {
+  const sorted = seconds.toSorted((a, b) => a - b);
+  const at = (index: number) => sorted[index] ?? Number.NaN;
+  return {least: at(0), median: at(Math.floor(sorted.length / 2)), most: at(sorted.length - 1)};
+}
+
+function print(measured: {updates: number[]; jobs: number[]}): void {
+  const update_s = figuresOf(measured.updates);
+  const job_s = figuresOf(measured.jobs);
+  const machine = {cores: cpus().length, load: loadavg()[0] ?? 0};
+  if (options.json) {
+    console.log(JSON.stringify({rounds, ...machine, update_s, job_s}));
+    return;
+  }
+  const text = ({least, median, most}: Figures) =>
+    `${median.toFixed(1)} s (${least.toFixed(1)} to ${most.toFixed(1)})`;
+  console.log(`gleaner update to new code on ${WORKERS} hosts   ${text(update_s)}, ${rounds} rounds`);
+  console.log(`submitted job to its process, idle worker  ${text(job_s)}`);
+  console.log(`on ${machine.cores} cores with a load of ${machine.load.toFixed(1)}`);
+}
