@@ -13,7 +13,7 @@ import {tokenFile} from '../../emulator/guard.ts';
 import {openStore} from '../../shared/compose.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
-import type {Document, Objects} from '../../shared/ports.ts';
+import type {Document, Objects, Store} from '../../shared/ports.ts';
 import {until, WAIT_S} from './until.ts';
 
 /** For a test of several waits. */
@@ -176,14 +176,24 @@ export class TestHome {
     if (!response.ok) throw new Error(await response.text());
   }
 
-  /** Reads the view of `gleaner status RUN` in this process, because a process for each look would take a core. */
-  async view(run: string): Promise<RunView | undefined> {
+  /** Reads documents in this process, because a process for each look would take a core. */
+  async read<T>(ask: (store: Store) => Promise<T>): Promise<T> {
     const store = openStore(this.#connection);
     try {
-      return await viewRun(store, run);
+      return await ask(store);
     } finally {
       await store.close();
     }
+  }
+
+  /** The view of `gleaner status RUN`. */
+  view(run: string): Promise<RunView | undefined> {
+    return this.read(store => viewRun(store, run));
+  }
+
+  /** Process groups of the VMs. The command of a VM names the folder of the cloud; the command of an agent does not. */
+  vmGroups(): number[] {
+    return processes().flatMap(({args, pgid}) => (args.includes(`${this.dir}/vms/`) ? [pgid] : []));
   }
 
   async verify(run: string): Promise<Report> {
@@ -202,6 +212,16 @@ export class TestHome {
 /** True for a run that is over and whose workers are gone. */
 export function hasEnded(view: RunView | undefined): boolean {
   return view !== undefined && !['active', 'paused'].includes(view.run.status) && view.workers.length === 0;
+}
+
+/** Kills a process or a group. Returns 1 for a delivered signal, 0 for a process that has ended. */
+export function signal(pid: number): number {
+  try {
+    process.kill(pid, 'SIGKILL');
+    return 1;
+  } catch {
+    return 0;
+  }
 }
 
 export type Process = {pid: number; ppid: number; pgid: number; args: string};

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {seeded} from '../../cli/demo/input.ts';
 import type {RunView} from '../../cli/run-view.ts';
-import {E2E_MS, processes, SPEC, TestHome, texts} from './home.ts';
+import {E2E_MS, processes, SPEC, signal, TestHome, texts} from './home.ts';
 
 const KILLS = Number(process.env.GLEANER_KILLS ?? 4);
 const STREAMS = ['datasets/RUN/stream_000.jsonl', 'datasets/RUN/stream_001.jsonl'];
@@ -42,7 +42,7 @@ describe('A run on a local cloud', function () {
     const random = seeded(12345);
     const killed = {worker: 0, functions: 0, cloud: 0};
     const workersOfWild = async () => ({
-      groups: vmGroups(home),
+      groups: home.vmGroups(),
       status: (await home.view('wild'))?.run.status,
     });
     const isKillable = ({groups, status}: {groups: number[]; status: string | undefined}) =>
@@ -60,7 +60,7 @@ describe('A run on a local cloud', function () {
         const host = processes().find(({ppid, args}) => ppid === home.pid && args.includes('function-host'));
         if (host) killed.functions += signal(host.pid);
       } else {
-        const groups = [...new Set(vmGroups(home))];
+        const groups = [...new Set(home.vmGroups())];
         const group = groups[Math.floor(random() * groups.length)];
         if (group !== undefined && group > 1) killed.worker += signal(-group);
       }
@@ -93,7 +93,7 @@ describe('A run on a local cloud', function () {
     await dropRun(home, 'orphan');
     const groups = new Set<number>();
     const ours = () => {
-      for (const group of vmGroups(home)) groups.add(group);
+      for (const group of home.vmGroups()) groups.add(group);
       return processes().filter(({args, pgid}) => args.includes(home.dir) || groups.has(pgid));
     };
     await home.until(
@@ -110,19 +110,3 @@ describe('A run on a local cloud', function () {
     await home.up();
   });
 });
-
-/** Process groups of the VMs. The command of a VM names the folder of the cloud; the command of an agent does not. */
-function vmGroups(home: TestHome): number[] {
-  const vms = processes().filter(({args}) => args.includes(`${home.dir}/vms/`));
-  return vms.map(({pgid}) => pgid);
-}
-
-/** Kills a process or a group. Returns 1 for a delivered signal, 0 for a process that has ended. */
-function signal(pid: number): number {
-  try {
-    process.kill(pid, 'SIGKILL');
-    return 1;
-  } catch {
-    return 0;
-  }
-}

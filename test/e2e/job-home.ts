@@ -1,0 +1,104 @@
+/** Jobs on a local cloud, as a person submits and reads them. */
+import assert from 'node:assert/strict';
+import {mkdirSync, writeFileSync} from 'node:fs';
+import {join} from 'node:path';
+import type {Job} from '../../shared/domain/job/job.ts';
+import {paths} from '../../shared/domain/names.ts';
+import type {Worker} from '../../shared/domain/worker/worker.ts';
+import {gleaner, TestHome} from './home.ts';
+import {until} from './until.ts';
+
+/** Variables of a cloud whose workers run jobs: without root there is no other user. */
+const ISOLATION: Record<string, string> = process.getuid?.() === 0 ? {} : {GLEANER_JOB_ISOLATION: 'none'};
+
+export type Fields = Record<string, unknown>;
+
+export class JobHome {
+  readonly home: TestHome;
+  #files = 0;
+
+  private constructor(home: TestHome) {
+    this.home = home;
+  }
+
+  static async start(workers: number, flags: string[] = []): Promise<JobHome> {
+    return new JobHome(await TestHome.start(workers, ISOLATION, flags));
+  }
+
+  remove(): Promise<void> {
+    return this.home.remove();
+  }
+
+  /** Runs `gleaner ARGS` on the cloud. */
+  gleaner(...args: string[]): ReturnType<typeof gleaner> {
+    const end = args.indexOf('--');
+    const at = end < 0 ? args.length : end;
+    return gleaner([...args.slice(0, at), '--dir', this.home.dir, ...args.slice(at)]);
+  }
+
+  /** Runs `gleaner ARGS`, and returns its output. Fails where the command fails. */
+  async succeeds(...args: string[]): Promise<string> {
+    const {code, stdout, stderr} = await this.gleaner(...args);
+    assert.equal(code, 0, `gleaner ${args.join(' ')}: ${stdout}${stderr}`);
+    return stdout;
+  }
+
+  /** Submits a job by the command. Returns its id. */
+  async submit(fields: Fields): Promise<string> {
+    const file = join(this.home.dir, 'submitted', `${++this.#files}.json`);
+    mkdirSync(join(this.home.dir, 'submitted'), {recursive: true});
+    writeFileSync(file, JSON.stringify(fields));
+    const {id} = JSON.parse(await this.succeeds('jobs', 'submit', file, '--json'));
+    return String(id);
+  }
+
+  /** Submits a job by a message. */
+  async send(job: string, fields: Fields): Promise<void> {
+    await this.home.publish({action: 'submit', job, ...fields});
+  }
+
+  async job(id: string): Promise<Job | undefined> {
+    return (await this.home.read(store => store.get(paths.job('jobs', id)))) as unknown as Job | undefined;
+  }
+
+  async jobs(): Promise<Job[]> {
+    const stored = await this.home.read(store => store.query('jobs'));
+    return stored.map(({data}) => data as unknown as Job);
+  }
+
+  async workers(): Promise<Worker[]> {
+    const stored = await this.home.read(store => store.query('workers'));
+    return stored.map(({data}) => data as unknown as Worker);
+  }
+
+  /** Waits until the job has a status. */
+  becomes(id: string, ...statuses: Job['status'][]): Promise<Job> {
+    const has = (job: Job | undefined) => job !== undefined && statuses.includes(job.status);
+    return until(`${id} ${statuses}`, () => this.job(id), has) as Promise<Job>;
+  }
+
+  ends(id: string): Promise<Job> {
+    return this.becomes(id, 'completed', 'failed', 'cancelled');
+  }
+
+  /** Text of the objects of a folder, in the order of their names. */
+  async text(folder: string): Promise<string> {
+    const names = (await this.home.objects.list(folder)).map(({name}) => name).sort();
+    const parts = await Promise.all(names.map(name => this.home.objects.read(name, {max_bytes: 1e8})));
+    return Buffer.concat(parts.map(part => Buffer.from(part ?? ''))).toString();
+  }
+
+  /** Output of an attempt of a job. */
+  output(id: string, epoch = 1): Promise<string> {
+    return this.text(`jobs/${id}/epoch_${epoch}/output/`);
+  }
+
+  /** Waits until the output of an attempt has a text. */
+  async prints(id: string, text: string, epoch = 1): Promise<string> {
+    return until(
+      `"${text}" of ${id}`,
+      () => this.output(id, epoch),
+      output => output.includes(text),
+    );
+  }
+}
