@@ -5,13 +5,12 @@ import {join} from 'node:path';
 import type {Job} from '../../shared/domain/job/job.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Document} from '../../shared/ports.ts';
 import {gleaner, TestHome} from './home.ts';
 import {until} from './until.ts';
 
 /** Variables of a cloud whose workers run jobs: without root there is no other user. */
 const ISOLATION: Record<string, string> = process.getuid?.() === 0 ? {} : {GLEANER_JOB_ISOLATION: 'none'};
-
-export type Fields = Record<string, unknown>;
 
 export class JobHome {
   readonly home: TestHome;
@@ -44,7 +43,7 @@ export class JobHome {
   }
 
   /** Submits a job by the command. Returns its id. */
-  async submit(fields: Fields): Promise<string> {
+  async submit(fields: Document): Promise<string> {
     const file = join(this.home.dir, 'submitted', `${++this.#files}.json`);
     mkdirSync(join(this.home.dir, 'submitted'), {recursive: true});
     writeFileSync(file, JSON.stringify(fields));
@@ -53,8 +52,15 @@ export class JobHome {
   }
 
   /** Submits a job by a message. */
-  async send(job: string, fields: Fields): Promise<void> {
+  async send(job: string, fields: Document): Promise<void> {
     await this.home.publish({action: 'submit', job, ...fields});
+  }
+
+  /** Creates the document of a job, as a client of Firestore does. */
+  async create(id: string, fields: Document): Promise<void> {
+    await this.home.read(store =>
+      store.transaction(async tx => tx.create(paths.job('jobs', id), {...fields, status: 'pending'})),
+    );
   }
 
   async job(id: string): Promise<Job | undefined> {

@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import {setTimeout as sleep} from 'node:timers/promises';
+import {seeded} from '../../cli/demo/input.ts';
+import type {Job} from '../../shared/domain/job/job.ts';
+import {isAlive} from '../../shared/domain/worker/worker.ts';
+import type {Document} from '../../shared/ports.ts';
+import {E2E_MS, signal} from './home.ts';
+import {JobHome} from './job-home.ts';
+
+/** Each job leaves a line in its artifacts and a result: both name the process that wrote them. */
+const WORK =
+  'id="$JOB_ID $$ $(date +%s%N)"; sleep SECONDS; echo "$id" > "$JOB_ARTIFACTS/line.txt"; echo "$id" > "$JOB_RESULT"';
+
+/** Kinds of jobs in turn, with the end that each must have. */
+const KINDS: {fields: (random: () => number) => Document; status: Job['status']; cause: Job['cause']}[] = [
+  ...Array.from({length: 6}, () => ({
+    fields: (random: () => number) => ({command: WORK.replace('SECONDS', (random() * 2).toFixed(1))}),
+    status: 'completed' as const,
+    cause: null,
+  })),
+  {fields: () => ({command: 'exit 3', max_retries: 1}), status: 'failed', cause: 'exit'},
+  {fields: () => ({code: 'x = 1', command: 'true'}), status: 'failed', cause: 'invalid'},
+];
+
+type Sizes = {jobs: number; workers: number; disturbances: number};
+
+async function disturb(cloud: JobHome, disturbances: number, random: () => number): Promise<void> {
+  for (let number = 0; number < disturbances; number++) {
+    await sleep(random() * 3000);
+    const [worker] = (await cloud.workers()).filter(each => isAlive(each) && each.work !== null);
+    const groups = cloud.home.vmGroups();
+    if (number % 4 === 3) signal(-(groups[Math.floor(random() * groups.length)] ?? 0));
+    else if (worker)
+      await cloud.home.fault(number % 4 === 2 ? 'preempt-with-notice' : 'preempt', worker.name);
+  }
+}
+
+/** The attempt of a completed job, and its line in the bucket, are the only ones that count. */
+async function checkCompleted(cloud: JobHome, job: Job): Promise<void> {
+  const completed = job.attempts.filter(({outcome}) => outcome === 'completed');
+  assert.deepEqual(
+    completed.map(({epoch}) => epoch),
+    [job.epoch],
+    JSON.stringify(job),
+  );
+  const line = await cloud.text(`jobs/${job.job}/epoch_${job.epoch}/artifacts/`);
+  assert.ok(line.startsWith(`${job.job} `), line);
+  assert.equal(job.result, line, 'the result is of the recorded run');
+  for (const {epoch, outcome} of job.attempts)
+    if (outcome !== 'completed') assert.ok(epoch < job.epoch, JSON.stringify(job.attempts));
+}
+
+describe('Many jobs on preemptible workers', function () {
+  this.timeout(E2E_MS);
+  let cloud: JobHome;
+  before(async () => {
+    cloud = await JobHome.start(3);
+  });
+  after(() => cloud?.remove());
+
+  const sizes: Sizes[] = [
+    {jobs: 24, workers: 3, disturbances: 3},
+    {jobs: 200, workers: 3, disturbances: 40},
+  ];
+  for (const {jobs, workers, disturbances} of sizes)
+    it(`all end as they must, each completed run recorded once: ${jobs} jobs on ${workers} workers${jobs > 50 ? ' @long' : ''}`, async () => {
+      const random = seeded(jobs);
+      const prefix = `many-${jobs}-`;
+      for (let number = 0; number < jobs; number++)
+        await cloud.create(`${prefix}${number}`, KINDS[number % KINDS.length]?.fields(random) ?? {});
+      await cloud.home.until(
+        'a running job',
+        () => cloud.jobs(),
+        found => found.some(({status}) => status === 'running'),
+      );
+      await disturb(cloud, disturbances, random);
+      const ended = await cloud.home.until(
+        'the end of every job',
+        async () => (await cloud.jobs()).filter(({job}) => job.startsWith(prefix)),
+        found =>
+          found.length === jobs &&
+          found.every(({status}) => !['pending', 'scheduled', 'running'].includes(status)),
+        1200,
+      );
+      for (const job of ended) {
+        const kind = KINDS[Number(job.job.slice(prefix.length)) % KINDS.length];
+        assert.deepEqual([job.status, job.cause], [kind?.status, kind?.cause], JSON.stringify(job));
+        if (job.status === 'completed') await checkCompleted(cloud, job);
+        if (job.cause === 'exit') assert.equal(job.failures, 2, JSON.stringify(job));
+      }
+      const epochs = ended.flatMap(({job, attempts}) => attempts.map(({epoch}) => `${job} ${epoch}`));
+      assert.equal(new Set(epochs).size, epochs.length, 'one attempt for each epoch');
+      const preempted = ended
+        .flatMap(({attempts}) => attempts)
+        .filter(({outcome}) => outcome === 'preempted');
+      assert.ok(preempted.length > 0, 'the disturbances met jobs');
+    });
+});
