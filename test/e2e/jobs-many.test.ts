@@ -29,7 +29,8 @@ async function disturb(cloud: JobHome, disturbances: number, random: () => numbe
     await sleep(random() * 3000);
     const [worker] = (await cloud.workers()).filter(each => isAlive(each) && each.work !== null);
     const groups = cloud.home.vmGroups();
-    if (number % 4 === 3) signal(-(groups[Math.floor(random() * groups.length)] ?? 0));
+    const group = groups[Math.floor(random() * groups.length)];
+    if (number % 4 === 3 && group !== undefined && group > 1) signal(-group);
     else if (worker)
       await cloud.home.fault(number % 4 === 2 ? 'preempt-with-notice' : 'preempt', worker.name);
   }
