@@ -18,7 +18,7 @@ export async function packWorker(): Promise<{bytes: Buffer; sha256: string}> {
   return pack(WORKER_FOLDER, files);
 }
 
-/** What a folder of code holds beside code: histories, environments and caches. */
+/** Histories, environments and caches: no part of the code in a folder. */
 const UNPACKED = /(^|\/)(\.git|__pycache__|node_modules|\.venv|\.gleaner)(\/|$)/;
 
 /** Packs a folder of code. The same files give the same bytes. */

@@ -178,7 +178,7 @@ describe('a document of a job', () => {
     assert.deepEqual(await storedJob(world), given);
   });
 
-  it('in another collection is nobody’s', async () => {
+  it('in another collection is no job of the deployment', async () => {
     const world = new World({...ONE_SLOT, GLEANER_JOBS_COLLECTION: 'tpu_jobs'});
     await world.writeJob('my-job', {code: CODE, status: 'pending'});
     await world.untilAsleep();

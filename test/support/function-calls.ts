@@ -11,7 +11,7 @@ export function eventOf(id: string, topic: Topic, data: unknown): CloudEvent<unk
   return {id, type: topic, source: 'test', specversion: '1.0', data};
 }
 
-/** The event of a new document of a job, as Eventarc sends it. Nobody reads its data. */
+/** The event of a new document of a job, as Eventarc sends it. Its data is not read. */
 export function jobEvent(id: string, job: string, collection = 'jobs'): CloudEvent<unknown> {
   const type = 'google.cloud.firestore.document.v1.created';
   const subject = `documents/${collection}/${job}`;

@@ -7,7 +7,7 @@ export type Source =
   | {repo: string; pr: number}
   | {repo: string; commit: string};
 
-/** What a host prepares before a job. The texts are those of files. */
+/** Preparations of a host before a job. The texts are those of files. */
 export type Environment = {
   /** `X.Y.Z`, `newest` or `nightly`; null is the locked version of the worker bundle. */
   jax_version: string | null;

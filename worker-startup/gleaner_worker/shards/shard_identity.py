@@ -1,5 +1,6 @@
 """The metadata that identify a shard: equal for every worker and every attempt that makes it from the same plan."""
 
+from ..code_identity import code_metadata
 from ..work import Work
 from .plan import ShardPlan, tokens_sha256
 
@@ -33,9 +34,9 @@ def shard_identity(work: Work, plan: ShardPlan, model_fingerprint: str) -> dict[
 
 
 def shard_metadata(work: Work, identity: dict[str, str], crc32c: str) -> dict[str, str]:
-    """The custom metadata of the object: its identity, the checksum of its bytes, and the attempt that made it."""
+    """The custom metadata of the object: its identity, its checksum, and the attempt and the code that made it."""
     made = {"run": work.run, "epoch": str(work.epoch), "stream_generation": str(work.generation)}
-    return identity | made | {"crc32c": crc32c}
+    return identity | made | code_metadata() | {"crc32c": crc32c}
 
 
 def disagreement(identity: dict[str, str], found: dict[str, str]) -> str | None:

@@ -4,10 +4,10 @@ import importlib.metadata
 import json
 import platform
 
+from ..code_identity import locked_digest, worker_bundle
 from ..model.model import Model
 from ..names import shard_name
 from ..work import Work
-from ..worker_bundle import worker_bundle
 from .plan import ShardPlan
 from .shard_stats import fold_stats
 
@@ -15,7 +15,7 @@ _MIB = 1024 * 1024
 _PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "tokenizers", "safetensors")
 _MODEL_FACTS = ("name", "revision", "fingerprint", "weights_sha256", "tokenizer_sha256", "files")
 # Fields that may differ between two attempts with the same shards.
-_CIRCUMSTANCES = ("versions", "code")
+_CIRCUMSTANCES = ("versions", "code", "environment")
 # Fields of the final shard's bytes. Another attempt may store that shard after this summary, with other last bits.
 _FINAL_BYTES = ("crc32c", "size_bytes", "file_size_mb", "stats")
 
@@ -81,6 +81,7 @@ def stream_summary(work: Work, model: Model, entries: list[dict]) -> dict:
         "versions": {"python": platform.python_version()}
         | {package: importlib.metadata.version(package) for package in _PACKAGES},
         "code": worker_bundle(),
+        "environment": locked_digest(),
         "shards": entries,
     }
 

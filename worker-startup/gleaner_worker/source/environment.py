@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 
+from ..code_identity import locked_digest
 from ..jobs.prepared import SourceFailed
 from ..jobs.user import make_folder
 from .commands import Commands
@@ -111,15 +112,6 @@ def visible_of(python: str) -> list[str]:
     """Folders without which this Python does not start."""
     found = {os.path.dirname(os.path.dirname(path)) for path in (python, os.path.realpath(python))}
     return [path for path in found if path not in ("/", "/usr", "/usr/local")]
-
-
-def locked_digest() -> str:
-    """The sha256 of the lock file of the agent's environment; of its place, where a test has no lock."""
-    path = os.path.join(sys.prefix, "lock-sha256")
-    if os.path.exists(path):
-        with open(path, encoding="ascii") as file:
-            return file.read().strip()
-    return hashlib.sha256(sys.prefix.encode()).hexdigest()
 
 
 def _find_uv() -> str:

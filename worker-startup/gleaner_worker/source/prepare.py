@@ -6,13 +6,13 @@ import os
 import threading
 from collections.abc import Callable
 
+from ..code_identity import locked_digest, worker_bundle
 from ..jobs.prepared import Prepared, SourceFailed
 from ..jobs.user import JobUser, NotIsolated
 from ..objects import Bucket
-from ..worker_bundle import worker_bundle
 from .bundle import unpack_bundle
 from .commands import Commands
-from .environment import Environments, locked_digest
+from .environment import Environments
 from .git import check_out
 from .ramfs import mount_ramfs
 
