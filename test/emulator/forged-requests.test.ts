@@ -25,6 +25,23 @@ const REQUESTS = [
     body: {action: 'release', lease: LEASE, outcome: 'failed', failure: crash},
   },
   {name: 'a hello with the ticket of the forger', body: {action: 'hello'}},
+  {
+    name: 'a heartbeat at a job',
+    body: {action: 'heartbeat', phase: 'running', lease: {job: 'my-job', epoch: 1}, progress: null},
+  },
+  {
+    name: 'the end of a job',
+    body: {
+      ...{action: 'finish', lease: {job: 'my-job', epoch: 1}, outcome: 'completed', cause: null},
+      ...{error: null, exit_code: 0, result: 'x', result_object: null, has_artifacts: false, ran: null},
+    },
+  },
+  {name: 'a question for the source of its pool', body: {action: 'source'}},
+  {name: 'a question for a command', body: {action: 'exec', exec: 'my-command'}},
+  {
+    name: 'the end of a command',
+    body: {action: 'exec-end', exec: 'my-command', outcome: 'exited', exit_code: 0, error: null},
+  },
 ];
 
 describe('worker-api at its local address, with a valid token', () => {
