@@ -1,10 +1,21 @@
 import assert from 'node:assert/strict';
+import {FieldValue, Firestore, Timestamp} from '@google-cloud/firestore';
 import {findEmulator} from '../../emulator/google/java.ts';
 import {openStore} from '../../shared/compose.ts';
 import {E2E_MS, gleaner, processes, TestHome, texts} from './home.ts';
 
 /** For a stream that is still at work when the preemption comes. */
 const LONG_SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.001});
+
+const JOB_OF_SEEDS = `
+import jax
+import jax.numpy as jnp
+
+# Your JAX/TPU code here
+x = jnp.ones((1000, 1000))
+result = jnp.dot(x, x).sum()
+logger.info(f'Result: {result}')
+`;
 
 describe("Gleaner on Google's emulators of Firestore and Pub/Sub", function () {
   this.timeout(E2E_MS);
@@ -51,6 +62,33 @@ describe("Gleaner on Google's emulators of Firestore and Pub/Sub", function () {
     );
     const lost = view?.streams.find(each => each.stream === stream);
     assert.equal(lost?.epoch, 2, 'the lease of another worker life');
+  });
+
+  it("runs a job whose document has the shape of the seeds' job service, written by a client of Firestore", async () => {
+    const database = new Firestore({projectId: home.ready.project, databaseId: 'gleaner', ssl: false});
+    try {
+      const document = await database.collection('jobs').add({
+        challenge_number: 42,
+        code: JOB_OF_SEEDS,
+        timeout: 300,
+        status: 'pending',
+        created_at: FieldValue.serverTimestamp(),
+      });
+      const found = await home.until(
+        'the end of the job',
+        async () => (await document.get()).data(),
+        job => ['completed', 'failed'].includes(job?.status),
+      );
+      assert.deepEqual(
+        [found?.status, found?.error, found?.challenge_number, found?.job],
+        ['completed', null, 42, document.id],
+      );
+      assert.equal(Number(found?.result), 1e9);
+      for (const time of ['created_at', 'scheduled_at', 'started_at', 'completed_at', 'updated_at'])
+        assert.ok(found?.[time] instanceof Timestamp, time);
+    } finally {
+      await database.terminate();
+    }
   });
 
   it('records messages under their ids, also a message that Google delivers without data', async () => {
