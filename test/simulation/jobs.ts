@@ -9,6 +9,8 @@ import type {Delivery} from './delivery.ts';
 /** Every third world has jobs. Their draws are apart, so that the other worlds stay as they are. */
 const JOBS_EVERY = 3;
 const MOST_JOBS = 8;
+/** A deadly job takes its worker about an hour: the calm of a world with one slot has time for one. */
+const MOST_DEADLY = 1;
 
 /**
  * Course of a job in its agent. `works` and `fails` end after some seconds. `endless` ends at its timeout. `deadly` kills its machine.
@@ -22,6 +24,7 @@ export class Jobs {
   readonly #context: Context;
   readonly #delivery: Delivery;
   readonly #chance: Chance;
+  #deadly = 0;
 
   constructor(context: Context, delivery: Delivery, seed: number) {
     this.#context = context;
@@ -35,9 +38,11 @@ export class Jobs {
 
   #planJob(id: string): void {
     const [context, chance] = [this.#context, this.#chance];
-    const course = chance.pick<Course>([
+    const drawn = chance.pick<Course>([
       ...(['works', 'works', 'works', 'works', 'fails', 'endless', 'deadly', 'invalid'] as const),
     ]);
+    if (drawn === 'deadly') this.#deadly += 1;
+    const course = drawn === 'deadly' && this.#deadly > MOST_DEADLY ? 'works' : drawn;
     const fields = {
       code: `${course} ${chance.integer(5, 400)}`,
       timeout: course === 'invalid' ? -1 : course === 'endless' ? chance.pick([60, 300]) : 600,
