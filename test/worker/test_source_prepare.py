@@ -22,8 +22,11 @@ NOTHING = {"jax_version": None, "setup_script": None, "config_file": None, "ramf
 
 
 @pytest.fixture
-def prepare(storage, tmp_path):
+def prepare(storage, tmp_path, monkeypatch):
     """prepare(version, **environment) prepares a job without a source."""
+    # A VM has the cache of uv from its start; the commands keep theirs here.
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "gleaner", "uv")
+    monkeypatch.setenv("UV_CACHE_DIR", cache)
     home = tmp_path / "home"
     home.mkdir()
     (home / "host-secret").write_text("5e" * 32)
