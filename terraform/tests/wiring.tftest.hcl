@@ -133,7 +133,7 @@ run "documents_of_jobs_start_on_job" {
   }
   assert {
     condition     = length(google_pubsub_topic_iam_member.exec_publisher) == 0
-    error_message = "Nobody may run commands on workers by default."
+    error_message = "No member may run commands on workers by default."
   }
 }
 
