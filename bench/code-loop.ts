@@ -41,6 +41,10 @@ const dir = mkdtempSync(join(tmpdir(), 'gleaner-code-loop-'));
 const git = await GitServer.start();
 const cloud = await deployLocally({
   ...{dir, port: 0, workers: WORKERS, stopped: new Promise(() => {})},
+  // The heartbeats of Google Cloud, so that the pool's poll_s of 2 decides.
+  function_env: () => ({
+    ...{GLEANER_POLL_S: '2', GLEANER_HEARTBEAT_S: '60', GLEANER_LEASE_S: '240', GLEANER_SILENT_S: '300'},
+  }),
   ...{begin: () => {}, say: () => {}},
 });
 try {
