@@ -89,7 +89,8 @@ def kill_all(user: JobUser) -> None:
     """Kills every process of the job user, also those that left their session. Only for a user of its own."""
     assert user.is_isolated and user.uid != 0
     command = [sys.executable, "-I", "-S", "-c", f"{_GUARD}kill_user({user.uid})"]
-    subprocess.run(command, stdin=subprocess.DEVNULL, env={}, timeout=60, check=True)
+    # A session of its own: the TERM of a preemption goes to the whole group of the agent.
+    subprocess.run(command, stdin=subprocess.DEVNULL, env={}, timeout=60, check=True, start_new_session=True)
 
 
 def _own_paths() -> set[str]:
