@@ -10,7 +10,7 @@ locals {
     silence-brake   = { text = "A zone holds silent workers, which cost money. Check worker-api and the network.", above = 0 }
     creates-stopped = { text = "Nodes were READY and never spoke, so creates stop. Read the log of a worker's boot.", above = 0 }
     run-paused      = { text = "A run is paused, because machines died at its work. `gleaner status RUN` says why.", above = 0 }
-    job-failed      = { text = "A job has failed. `gleaner job logs JOB` shows its output, and its document says why.", above = 0 }
+    job-failed      = { text = "A job has failed. `gleaner jobs logs JOB` shows its output, and its document says why.", above = 0 }
     job-long        = { text = "A job has run for a long time. `gleaner status` shows it, and a message cancels it.", above = 0 }
     orphans         = { text = "Nodes have no document: the database was lost. Run `gleaner rebuild`.", above = 0 }
   }
