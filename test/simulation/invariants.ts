@@ -73,6 +73,7 @@ export class Invariants {
     const mayEnd = kind === 'runs/system' || (isJob && this.#jobs.mayBeDeleted);
     this.#violations.check(after !== undefined || mayEnd, () => `${path} was deleted`);
     this.#speakers.onCommit(path);
+    this.#violations.onCommit();
     if (!after) return;
     if (isJob) this.#jobs.onJob(path, before, after);
     const isEnd = ['completed', 'deleting', 'creating', 'gone'].includes(String(after.status ?? after.phase));
@@ -92,7 +93,7 @@ export class Invariants {
           this.#failureAttribution.onStream(path, before, after);
           this.#operatorIntent.onStream(path, before, after);
         } else this.#progress.onStreamCreated(path, after);
-        if (this.#isByEvent && before?.generation !== after.generation)
+        if (this.#violations.isBy('object') && before?.generation !== after.generation)
           this.#wakes.expectTick(`${path} was registered`);
         this.#progress.onStream(path, after);
         break;
@@ -109,6 +110,7 @@ export class Invariants {
         this.#zones.onWorker(before, after);
         this.#operatorIntent.onWorker(id, before, after);
         this.#money.onWorker(id, before, after);
+        this.#jobs.onWorker(id, before, after);
         break;
       case 'workers/attempts':
         if (before) break;
@@ -135,12 +137,6 @@ export class Invariants {
     }
     if (!before) this.#operatorIntent.onCreated(path, after);
     this.#documents.onCommit(kind, path, before, after);
-  }
-
-  /** True if an object event caused the present call. */
-  get #isByEvent(): boolean {
-    const {actor} = this.#violations;
-    return actor !== undefined && 'topic' in actor && actor.topic === 'object';
   }
 
   /** Called after all documents of a commit are written. */
@@ -171,8 +167,9 @@ export class Invariants {
     const what = request.outcome === undefined ? '' : `${request.outcome}: `;
     this.#context.see(`${request.action} is answered: ${what}${answer.action ?? status}`);
     this.#leases.onAnswer(request, answer);
-    if (request.action === 'release' && status === 200)
-      this.#wakes.expectTick(`${request.worker} released its stream`);
+    const isEnd = request.action === 'release' || request.action === 'finish';
+    if (isEnd && status === 200 && this.#violations.changed.has(request))
+      this.#wakes.expectTick(`${request.worker} released its work`);
   }
 
   onNodeRequest(request: TpuRequest): void {

@@ -1,7 +1,9 @@
 /** Checks jobs: one holder, each attempt recorded once, a final state that only people reopen, and an end of every job. */
 
+import {JOBS, totalOf} from '../../../shared/domain/billing/cost.ts';
 import type {Job, JobStatus} from '../../../shared/domain/job/job.ts';
 import {jobWork, parseJobWork, paths} from '../../../shared/domain/names.ts';
+import type {Costs} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import type {Lease} from './leases.ts';
@@ -51,8 +53,7 @@ export class Jobs {
   }
 
   get #isMessage(): boolean {
-    const {actor} = this.#violations;
-    return actor !== undefined && 'topic' in actor && actor.topic === 'control';
+    return this.#violations.isBy('control');
   }
 
   #checkShape(path: string, {status, lease, queue, epoch, due_at}: Job): void {
@@ -107,6 +108,11 @@ export class Jobs {
       added === (hasEnded ? 1 : 0),
       () => `${path} has ${added} attempts more, and its lease ${hasEnded ? 'ended' : 'goes on'}`,
     );
+    const cost_usd = added > 0 ? (job.attempts.at(-1)?.cost_usd ?? 0) : 0;
+    this.#violations.check(
+      Math.abs(job.spent_usd - was.spent_usd - cost_usd) < 1e-9,
+      () => `${path} had spent $${was.spent_usd} and has $${job.spent_usd}, with an attempt of $${cost_usd}`,
+    );
     const epochs = job.attempts.map(({epoch}) => epoch);
     this.#violations.check(
       new Set(epochs).size === epochs.length,
@@ -130,6 +136,16 @@ export class Jobs {
     );
   }
 
+  /** The time of a worker with a job is billed to the payer of jobs. */
+  onWorker(name: string, {work, incarnation, costs}: Document, after: Document): void {
+    if (parseJobWork(work as string | null) === undefined || after.incarnation !== incarnation) return;
+    const [was, is] = [costs, after.costs].map(each => totalOf(without(each as Costs, JOBS)));
+    this.#violations.check(
+      Number(is) <= Number(was) + 1e-9,
+      () => `${name} has ${work}, and bills others than jobs: ${JSON.stringify([costs, after.costs])}`,
+    );
+  }
+
   /** True if a person deletes the document, or a message of a person. */
   get mayBeDeleted(): boolean {
     return this.#violations.actor === undefined || this.#isMessage;
@@ -150,6 +166,9 @@ export class Jobs {
           () => `${path} is leased to ${JSON.stringify(lease)}, and that worker has ${worker?.work}`,
         );
       }
+      if (/^workers\/[^/]+$/.test(path)) this.#checkLeftBehind(path);
+      if (path.startsWith(`${config.jobs_collection}/`) && document)
+        this.#checkMachine(path, document, changed);
       const id = /^workers\/[^/]+$/.test(path) ? parseJobWork((document?.work as string) ?? null) : undefined;
       const job = id === undefined ? undefined : store.peek(paths.job(config.jobs_collection, id));
       const lease = job?.lease as Lease | null | undefined;
@@ -160,6 +179,31 @@ export class Jobs {
         () => `${path} works on ${document?.work}, which is leased to ${JSON.stringify(lease)}`,
       );
     }
+  }
+
+  /** A worker that loses its job frees it in the same commit. */
+  #checkLeftBehind(path: string): void {
+    const {config, store} = this.#context;
+    const {work, incarnation} = store.peek(path) ?? {};
+    for (const {path: job, id, data} of store.collection(config.jobs_collection)) {
+      const lease = data.lease as Lease | null | undefined;
+      const isTheirs = lease && paths.worker(lease.worker) === path && lease.incarnation === incarnation;
+      this.#violations.check(
+        !isTheirs || work === jobWork(id),
+        () => `${job} is leased to ${JSON.stringify(lease)}, and that worker has ${work}`,
+      );
+    }
+  }
+
+  /** A preemption is no fault of a machine. */
+  #checkMachine(path: string, {attempts = [], lease}: Document, changed: readonly string[]): void {
+    const last = (attempts as Job['attempts']).at(-1);
+    const record = last && paths.attempt(last.worker, last.incarnation);
+    if (lease || last?.cause !== 'machine' || !record || !changed.includes(record)) return;
+    this.#violations.check(
+      this.#context.store.peek(record)?.cause_kind !== 'taken',
+      () => `${path} was charged for ${last.worker}, which was taken: ${last.error}`,
+    );
   }
 
   /** Every job has ended, and in the way of its course. A deleted job is not made again. */
@@ -175,7 +219,7 @@ export class Jobs {
         job !== undefined && FINAL.includes(job.status),
         () => `${id} (${course}) is ${job?.status} at the end`,
       );
-      if (!job || job.status === 'cancelled') continue;
+      if (!job?.attempts || job.status === 'cancelled') continue;
       const own = job.attempts.filter(({cause}) => OWN.includes(String(cause))).length;
       const isMachine = job.cause === 'machine';
       const isRight =
@@ -189,6 +233,10 @@ export class Jobs {
       this.#violations.check(isRight, () => `${id} (${course}) is ${job.status}: ${job.cause} ${job.error}`);
     }
   }
+}
+
+function without(costs: Costs, payer: string): Costs {
+  return Object.fromEntries(Object.entries(costs).filter(([each]) => each !== payer));
 }
 
 export function resultOf(job: string, epoch: number): string {

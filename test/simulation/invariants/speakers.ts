@@ -59,7 +59,7 @@ export class Speakers {
       () => `${request.worker} was refused a ${request.action} with its own secret`,
     );
     this.#violations.check(
-      !isForged || answer.action !== 'work',
+      !isForged || (answer.action !== 'work' && answer.action !== 'job'),
       () => `a forged lease in the name of ${request.worker} was granted`,
     );
   }

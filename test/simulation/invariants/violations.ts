@@ -39,6 +39,13 @@ export class Violations {
   /** The cause of the present call. */
   actor: Actor;
 
+  /** Requests that changed a document. A repeated one, or one under an old lease, changes none. */
+  readonly changed = new WeakSet<WorkerRequest>();
+
+  onCommit(): void {
+    if (this.request) this.changed.add(this.request);
+  }
+
   check(holds: boolean, breach: () => string): void {
     if (!holds) this.violation ??= breach();
   }
@@ -54,9 +61,14 @@ export class Violations {
     return isForged ? this.request : undefined;
   }
 
+  /** True if a message on this topic caused the present call. */
+  isBy(topic: Topic): boolean {
+    return this.actor !== undefined && 'topic' in this.actor && this.actor.topic === topic;
+  }
+
   /** True if an operator caused the present call: by a control message, or by the rebuild that one started. */
   get isForOperator(): boolean {
-    if (this.actor === undefined || !('topic' in this.actor)) return false;
-    return this.actor.topic === 'control' || this.actor.task === 'rebuild';
+    const isRebuild = this.actor !== undefined && 'task' in this.actor && this.actor.task === 'rebuild';
+    return isRebuild || this.isBy('control');
   }
 }
