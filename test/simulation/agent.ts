@@ -60,7 +60,12 @@ export class AgentLoop {
   async #runJob({lease, order}: JobInHand): Promise<void> {
     const [agent, {sleep, die}] = [this.#agent, this.#machine];
     const [course, seconds] = (order.code ?? '').split(' ');
-    const ends_s = course === 'endless' ? order.timeout_s : Math.min(Number(seconds), order.timeout_s);
+    const ends_s =
+      course === 'stuck'
+        ? Infinity
+        : course === 'endless'
+          ? order.timeout_s
+          : Math.min(Number(seconds), order.timeout_s);
     for (let run_s = 0; run_s < ends_s && !this.#isLost(); run_s += JOB_STEP_S)
       await sleep(JOB_STEP_S * 1000);
     if (course === 'deadly' && !this.#isLost()) return die();

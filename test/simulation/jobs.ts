@@ -13,10 +13,10 @@ const MOST_JOBS = 8;
 const MOST_DEADLY = 1;
 
 /**
- * Course of a job in its agent. `works` and `fails` end after some seconds. `endless` ends at its timeout. `deadly` kills its machine.
- * `invalid` is no valid document.
+ * Course of a job in its agent. `works` and `fails` end after some seconds. `endless` ends at its timeout. `stuck` is never
+ * reported. `deadly` kills its machine. `invalid` is no valid document.
  */
-export type Course = 'works' | 'fails' | 'endless' | 'deadly' | 'invalid';
+export type Course = 'works' | 'fails' | 'endless' | 'stuck' | 'deadly' | 'invalid';
 
 export type Submitted = {course: Course; max_retries: number; isDeleted: boolean};
 
@@ -42,25 +42,36 @@ export class Jobs {
       ...(['works', 'works', 'works', 'works', 'fails', 'endless', 'deadly', 'invalid'] as const),
     ]);
     if (drawn === 'deadly') this.#deadly += 1;
-    const course = drawn === 'deadly' && this.#deadly > MOST_DEADLY ? 'works' : drawn;
+    const seconds = chance.integer(5, 400);
+    const timeout = drawn === 'invalid' ? -1 : drawn === 'endless' ? chance.pick([60, 300]) : 600;
+    const course = this.#courseOf(drawn, timeout);
     const fields = {
-      code: `${course} ${chance.integer(5, 400)}`,
-      timeout: course === 'invalid' ? -1 : course === 'endless' ? chance.pick([60, 300]) : 600,
+      code: `${course} ${seconds}`,
+      timeout,
       priority: chance.integer(-1, 1),
       max_retries: chance.pick([0, 0, 1, 2]),
     };
     const [isMessage, isDeleted, isCancelled, isRetried] = [0.3, 0.1, 0.15, 0.2].map(p => chance.happens(p));
     const submit_ms = chance.between(0, 20) * 60_000;
-    const later_ms = submit_ms + chance.between(0, 15) * 60_000;
+    const minutes = chance.between(0, 15);
+    const later_ms = submit_ms + minutes * 60_000;
+    // Many deletes come at once: the control plane takes up the job at that time.
+    const deleted_ms = submit_ms + (minutes / 15) ** 3 * 15 * 60_000;
     context.after(submit_ms, () => {
       context.note(() => `a person submits ${id}: ${JSON.stringify(fields)}`);
       context.submitted.set(id, {course, max_retries: fields.max_retries, isDeleted: false});
       if (isMessage && course !== 'invalid') this.#send({action: 'submit', job: id, ...fields});
       else this.#write(id, {...fields, status: 'pending', created_at: iso(context.clockwork.now)});
     });
-    if (isDeleted) context.after(later_ms, () => this.#delete(id));
+    if (isDeleted) context.after(deleted_ms, () => this.#delete(id));
     else if (isCancelled) context.after(later_ms, () => this.#send({action: 'cancel', job: id}));
     else if (isRetried) context.after(later_ms, () => this.#send({action: 'retry', job: id}));
+  }
+
+  /** Half of the endless jobs have an agent that hangs with them. */
+  #courseOf(drawn: Course, timeout: number): Course {
+    if (drawn === 'deadly' && this.#deadly > MOST_DEADLY) return 'works';
+    return drawn === 'endless' && timeout === 300 ? 'stuck' : drawn;
   }
 
   #send(message: Document): void {
