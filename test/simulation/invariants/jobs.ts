@@ -38,10 +38,7 @@ export class Jobs {
     const job = after as unknown as Job;
     if (this.#violations.actor === undefined) return; // a person
     this.#context.see(`a job is: ${job.status}`);
-    this.#violations.check(
-      before !== undefined || this.#isMessage,
-      () => `${path} was created without a message or a person`,
-    );
+    this.#violations.check(before !== undefined || this.#isMessage, () => `${path} was created by no message`);
     // A message writes the document as people do, and its handler completes it.
     if (job.epoch === undefined) return;
     this.#checkShape(path, job);

@@ -128,7 +128,7 @@ export const JOBS: Mistake[] = [
     ],
   },
   {
-    name: 'an overdue job that nobody ends',
+    name: 'an overdue job that no tick ends',
     class: 'stick',
     edits: [
       {file: TICK, find: "  await failures.isolate('end due jobs', () => endDueJobs(deps));\n", replace: ''},
