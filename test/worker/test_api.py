@@ -1,5 +1,6 @@
 """Requests to worker-api and the metadata server that get malformed, late or no answers."""
 
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -76,9 +77,8 @@ def test_every_request_carries_the_secret_of_the_host(cloud, api):
     assert api.hello()["action"] == "continue"
     api.heartbeat("idle", None, None)
     assert cloud.secrets == {SECRET}
-    assert cloud.hellos == [
-        {"action": "hello", "ticket": "T" * 43, "worker": "tpu-us-central1-a-0", "incarnation": 3, "host": 0}
-    ]
+    sender = {"worker": "tpu-us-central1-a-0", "incarnation": 3, "host": 0}
+    assert cloud.hellos == [{"action": "hello", "ticket": "T" * 43, "hostname": socket.gethostname(), **sender}]
 
 
 def test_a_worker_whose_secret_is_refused_says_hello_once_and_stops(cloud, api):
