@@ -1,6 +1,5 @@
 /** The seed, clock, services, faults, counts and trace that all parts of a world share. */
 import type {Config} from '../../shared/contracts/config.ts';
-import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import type {Document} from '../../shared/ports.ts';
 import {aConfig, T0} from '../support/builders.ts';
 import {FakeBucket} from '../support/fake-bucket.ts';
@@ -10,12 +9,11 @@ import type {SharedProject} from '../support/shared-project.ts';
 import {CALM, type Faults, MAX_HANG_MINUTES} from './faults.ts';
 import {Invariants} from './invariants.ts';
 import type {Submitted} from './jobs.ts';
+import {SPOT_V5E_USD} from './prices.ts';
+import {hasSecondPool, SECOND_SLOTS} from './second-pool.ts';
 import {SimStore} from './store.ts';
 
 export const MINUTE_MS = 60_000;
-
-/** The list price of the default accelerator. */
-const SPOT_V5E_USD = LIST_PRICES['v5litepod@us-central1']?.spot_usd ?? Number.NaN;
 
 /** Short limits, because a world lasts for an hour or two. */
 const LIMITS = {
@@ -51,6 +49,7 @@ export const SIMPLER = [
   'second stream',
   'long storm',
   'jobs',
+  'second pool',
 ];
 
 export type Options = {
@@ -107,6 +106,7 @@ export class Context {
   /** True if the present call ended a stream, a run or an incarnation. */
   isDangerous = false;
   readonly isWide: boolean;
+  readonly hasSecondPool: boolean;
 
   constructor(seed: number, options: Options) {
     this.chance = new Chance(seed);
@@ -116,6 +116,7 @@ export class Context {
     this.objects = new FakeBucket(() => this.clockwork.now);
     this.tpus = new FakeTpus(this);
     this.isWide = options.plan === undefined && seed % WIDE_EVERY === WIDE_EVERY - 1;
+    this.hasSecondPool = hasSecondPool(seed) && !options.plan && !options.without?.has('second pool');
     const drawnCreates = this.chance.pick([2, 3, 4, 8]);
     this.maxCreates = this.isWide ? 5 * drawnCreates : drawnCreates;
     this.store.isPessimistic = this.chance.happens(this.isWide ? 0.7 : 0.2);
@@ -157,7 +158,9 @@ export class Context {
     ];
     if (this.options.plan) return {};
     return {
-      ...(hasWorkerLimit ? {GLEANER_MAX_WORKERS: String(workers)} : {}),
+      ...(hasWorkerLimit
+        ? {GLEANER_MAX_WORKERS: String(workers + (this.hasSecondPool ? SECOND_SLOTS : 0))}
+        : {}),
       ...(hasMonthBudget && !this.options.without?.has('budget')
         ? {GLEANER_MAX_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
         : {}),

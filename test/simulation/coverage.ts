@@ -44,7 +44,7 @@ const DEATHS = all<Death['kind'] | 'not-needed'>({
   'not-needed': true,
   asked: true,
 });
-const ACTIONS = all<Exclude<ControlMessage['action'], 'clear' | 'update' | 'pool'>>({
+const ACTIONS = all<Exclude<ControlMessage['action'], 'clear' | 'update'>>({
   start: true,
   pause: true,
   resume: true,
@@ -57,6 +57,7 @@ const ACTIONS = all<Exclude<ControlMessage['action'], 'clear' | 'update' | 'pool
   recreate: true,
   delete: true,
   submit: true,
+  pool: true,
 });
 const OUTCOMES = all<Outcome>({completed: true, drained: true, preempted: true, failed: true});
 
@@ -95,7 +96,8 @@ export const EXPECTED: Record<string, string[]> = {
     'completed: stop',
     'failed: stop',
   ],
-  ceilings: ['the maximum of workers'],
+  ceilings: ['the maximum of workers', 'the maximum of workers over two pools'],
+  'the second pool has': ['a worker', 'a stream', 'a job'],
   'at the same time': ['a handler and its redelivery', 'a second machine of a slot', 'two ticks'],
   'the next release counts': NEXT_RELEASE_COUNTERS,
 };

@@ -33,7 +33,7 @@ export class Invariants {
   readonly #silence: Silence;
   readonly #zones: Zones;
   readonly #money: Money;
-  readonly #operatorIntent: OperatorIntent;
+  readonly operatorIntent: OperatorIntent;
   readonly #ticks: Ticks;
   readonly #tasks: Tasks;
   readonly #wakes: Wakes;
@@ -50,7 +50,7 @@ export class Invariants {
     this.#silence = new Silence(context, this.#violations);
     this.#zones = new Zones(context, this.#violations);
     this.#money = new Money(context, this.#violations);
-    this.#operatorIntent = new OperatorIntent(context, this.#violations);
+    this.operatorIntent = new OperatorIntent(context, this.#violations);
     this.#ticks = new Ticks(context, this.#violations, this.#money);
     this.#tasks = new Tasks(context, this.#violations);
     this.#wakes = new Wakes(context, this.#violations);
@@ -82,7 +82,7 @@ export class Invariants {
     switch (kind) {
       case 'runs':
         this.#context.see(`a run is: ${after.status}`);
-        this.#operatorIntent.onRun(id, before, after);
+        this.operatorIntent.onRun(id, before, after);
         this.#progress.onRun(id, after);
         break;
       case 'runs/streams':
@@ -91,7 +91,7 @@ export class Invariants {
         if (before) {
           this.#progress.onStreamChange(path, before, after);
           this.#failureAttribution.onStream(path, before, after);
-          this.#operatorIntent.onStream(path, before, after);
+          this.operatorIntent.onStream(path, before, after);
         } else this.#progress.onStreamCreated(path, after);
         if (this.#violations.isBy('object') && before?.generation !== after.generation)
           this.#wakes.expectTick(`${path} was registered`);
@@ -108,7 +108,7 @@ export class Invariants {
         this.#nodes.onWorker(id, before, after);
         this.#silence.onWorker(id, before, after);
         this.#zones.onWorker(before, after);
-        this.#operatorIntent.onWorker(id, before, after);
+        this.operatorIntent.onWorker(id, before, after);
         this.#money.onWorker(id, before, after);
         this.#jobs.onWorker(id, before, after);
         break;
@@ -123,11 +123,11 @@ export class Invariants {
         if (before) this.#zones.onZone(before as unknown as Zone, after as unknown as Zone);
         break;
       case 'control':
-        this.#operatorIntent.onControl(id, before, after);
+        this.operatorIntent.onControl(id, before, after);
         if (after.outcome === 'applied') this.#wakes.expectTick(`control message ${id} was applied`);
         break;
       case 'pools':
-        this.#zones.onPool(after);
+        this.#zones.onPool(before, after);
         break;
       case 'tasks':
         this.#tasks.onTask(path, before, after);
@@ -135,7 +135,7 @@ export class Invariants {
           this.#nodes.onRebuild();
         break;
     }
-    if (!before) this.#operatorIntent.onCreated(path, after);
+    if (!before) this.operatorIntent.onCreated(path, after);
     this.#documents.onCommit(kind, path, before, after);
   }
 
@@ -215,15 +215,15 @@ export class Invariants {
   }
 
   onStop(run: string): void {
-    this.#operatorIntent.onStop(run);
+    this.operatorIntent.onStop(run);
   }
 
   expectRecord(message_id: string, outcome: 'rejected' | undefined): void {
-    this.#operatorIntent.expectRecord(message_id, outcome);
+    this.operatorIntent.expectRecord(message_id, outcome);
   }
 
   onHandled(id: string, message: Document): void {
-    this.#operatorIntent.onHandled(id, message);
+    this.operatorIntent.onHandled(id, message);
   }
 
   onWipe(): void {
@@ -231,7 +231,7 @@ export class Invariants {
     this.#silence.onWipe();
     this.#zones.onWipe();
     this.#money.onWipe();
-    this.#operatorIntent.onWipe();
+    this.operatorIntent.onWipe();
   }
 
   atTheEnd(underway: number): void {
@@ -242,6 +242,6 @@ export class Invariants {
     this.#violations.check(underway === 0, () => `${underway} messages are neither handled nor lost`);
     this.#nodes.atTheEnd();
     this.#money.atTheEnd();
-    this.#operatorIntent.atTheEnd();
+    this.operatorIntent.atTheEnd();
   }
 }

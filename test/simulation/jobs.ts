@@ -5,6 +5,7 @@ import type {Document} from '../../shared/ports.ts';
 import {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
+import type {SecondPool} from './second-pool.ts';
 
 /** Every third world has jobs. Their draws are apart, so that the other worlds stay as they are. */
 const JOBS_EVERY = 3;
@@ -23,12 +24,14 @@ export type Submitted = {course: Course; max_retries: number; isDeleted: boolean
 export class Jobs {
   readonly #context: Context;
   readonly #delivery: Delivery;
+  readonly #second: SecondPool;
   readonly #chance: Chance;
   #deadly = 0;
 
-  constructor(context: Context, delivery: Delivery, seed: number) {
+  constructor(context: Context, delivery: Delivery, second: SecondPool, seed: number) {
     this.#context = context;
     this.#delivery = delivery;
+    this.#second = second;
     this.#chance = new Chance(seed * 7919 + 1);
     const {options} = context;
     if (seed % JOBS_EVERY !== 1 || options.plan || options.without?.has('jobs')) return;
@@ -45,7 +48,7 @@ export class Jobs {
     const seconds = chance.integer(5, 400);
     const timeout = drawn === 'invalid' ? -1 : drawn === 'endless' ? chance.pick([60, 300]) : 600;
     const course = this.#courseOf(drawn, timeout);
-    const fields = {
+    const drawn_fields = {
       code: `${course} ${seconds}`,
       timeout,
       priority: chance.integer(-1, 1),
@@ -58,6 +61,7 @@ export class Jobs {
     // Many deletes come at once: the control plane takes up the job at that time.
     const deleted_ms = submit_ms + (minutes / 15) ** 3 * 15 * 60_000;
     context.after(submit_ms, () => {
+      const fields = {...drawn_fields, ...this.#second.forJob()};
       context.note(() => `a person submits ${id}: ${JSON.stringify(fields)}`);
       context.submitted.set(id, {course, max_retries: fields.max_retries, isDeleted: false});
       if (isMessage && course !== 'invalid') this.#send({action: 'submit', job: id, ...fields});

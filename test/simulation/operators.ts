@@ -10,6 +10,7 @@ import {type Context, WIDE_SLOTS} from './context.ts';
 import type {Delivery} from './delivery.ts';
 import type {Jobs} from './jobs.ts';
 import {aCommand, anInvalidMessage, oppositeOf} from './operator-messages.ts';
+import type {SecondPool} from './second-pool.ts';
 
 const MAX_MESSAGES = 10;
 
@@ -17,11 +18,13 @@ export class Operators {
   readonly #context: Context;
   readonly #delivery: Delivery;
   readonly #jobs: Jobs;
+  readonly #second: SecondPool;
   readonly #retries = new Map<string, number>();
 
-  constructor(context: Context, delivery: Delivery, jobs: Jobs) {
+  constructor(context: Context, delivery: Delivery, jobs: Jobs, second: SecondPool) {
     this.#context = context;
     this.#jobs = jobs;
+    this.#second = second;
     this.#delivery = delivery;
   }
 
@@ -180,6 +183,7 @@ export class Operators {
       this.#send({action: 'scale', budget_usd: null, workers_per_zone, zones});
     for (const {name} of slotsOf(pool))
       if (store.peek(paths.worker(name))?.held) this.#send({action: 'recreate', worker: name});
+    this.#second.intervene();
     // Only a deployment changes the month budget: no message does.
     config.ceilings.max_budget_usd = null;
     for (const run of new Set(unfinished.map(({run}) => run))) this.#unpause(run);

@@ -3,6 +3,7 @@ import {T0} from '../support/builders.ts';
 import {Clockwork} from '../support/kernel.ts';
 import {SharedProject} from '../support/shared-project.ts';
 import {MINUTE_MS} from './context.ts';
+import {secondPoolOf} from './second-pool.ts';
 import {CALM_MINUTES, startWorld, type World} from './world.ts';
 
 export type PairOutcome = {
@@ -43,7 +44,8 @@ export async function simulatePair(seed: number, names: readonly [string, string
     if (violation) violations.push(`${deployment}: ${violation}`);
     outcome.made[deployment] = tpus.made.length;
     for (const {id, data} of store.collection('workers'))
-      if (data.pool !== config.pool.pool) violations.push(`${deployment} has a document of ${id}`);
+      if (![config.pool.pool, secondPoolOf(config)].includes(String(data.pool)))
+        violations.push(`${deployment} has a document of ${id}`);
   }
   return outcome;
 }

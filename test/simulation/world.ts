@@ -12,6 +12,7 @@ import {drawFaults} from './faults.ts';
 import {Jobs} from './jobs.ts';
 import {Operators} from './operators.ts';
 import {PERMISSIONS} from './processes.ts';
+import {SecondPool} from './second-pool.ts';
 import type {SimStore} from './store.ts';
 import {Vms} from './vms.ts';
 
@@ -65,8 +66,9 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   };
   const delivery = new Delivery(context, codes);
   const vms = new Vms(context, delivery.processes, codes);
-  const jobs = new Jobs(context, delivery, seed);
-  const operators = new Operators(context, delivery, jobs);
+  const second = new SecondPool(context, delivery, seed);
+  const jobs = new Jobs(context, delivery, second, seed);
+  const operators = new Operators(context, delivery, jobs, second);
   objects.onFinalized = info => {
     invariants.onObject(info);
     delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
@@ -85,6 +87,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   operators.planMessages();
   operators.planForeign();
   operators.planStray();
+  second.plan();
   changeFaults(context, vms);
   delivery.startScheduler();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : context.minutes(10, 40);

@@ -38,7 +38,10 @@ export class Jobs {
     const job = after as unknown as Job;
     if (this.#violations.actor === undefined) return; // a person
     this.#context.see(`a job is: ${job.status}`);
-    this.#violations.check(before !== undefined || this.#isMessage, () => `${path} was created by no message`);
+    this.#violations.check(
+      before !== undefined || this.#isMessage,
+      () => `${path} was created by no message`,
+    );
     // A message writes the document as people do, and its handler completes it.
     if (job.epoch === undefined) return;
     this.#checkShape(path, job);
@@ -156,6 +159,11 @@ export class Jobs {
       if (path.startsWith(`${config.jobs_collection}/`) && document?.lease) {
         const lease = document.lease as Lease;
         const worker = store.peek(paths.worker(lease.worker));
+        if (document.pool !== config.pool.pool) this.#context.see('the second pool has: a job');
+        this.#violations.check(
+          document.pool === worker?.pool,
+          () => `${path} of the pool ${document.pool} is leased to ${lease.worker}`,
+        );
         this.#violations.check(
           worker?.work === jobWork(String(document.job)) &&
             worker.epoch === lease.epoch &&

@@ -119,6 +119,7 @@ export class Leases {
       request?.action !== 'lease' || run?.status === 'active',
       () => `${path} was leased to ${lease.worker}, and its run is ${run?.status}`,
     );
+    if (request?.action === 'lease') this.#checkPool(path, lease, run?.pool);
     if (request?.action === 'lease' && !held) this.#checkPriority(path, Number(run?.priority), request);
     if (request?.action === 'lease' && run?.stopped_at === null) this.#checkGeneration(path);
     this.#violations.check(
@@ -134,6 +135,15 @@ export class Leases {
           otherLease.incarnation === lease.incarnation;
         this.#violations.check(!isTwo, () => `${lease.worker} holds both ${path} and ${other}`);
       }
+  }
+
+  #checkPool(path: string, {worker}: Lease, pool: unknown): void {
+    const own = this.#context.store.peek(paths.worker(worker))?.pool;
+    if (own !== this.#context.config.pool.pool) this.#context.see('the second pool has: a stream');
+    this.#violations.check(
+      own === pool,
+      () => `${path} of the pool ${pool} was leased to ${worker} of ${own}`,
+    );
   }
 
   /** A lease names the generation in the bucket, because a worker can read no other. */
@@ -154,10 +164,11 @@ export class Leases {
     const {store} = this.#context;
     const since = (this.#receivedAt.get(request) ?? 0) - 60_000 - 2 * MAX_SKEW_MS;
     const isOld = ({data}: Stored) => Date.parse(String(data.updated_at)) < since;
-    const {usd_per_hour} = store.peek(paths.worker(request.worker)) as Worker;
+    const {usd_per_hour, pool} = store.peek(paths.worker(request.worker)) as Worker;
     const higher = store
       .collection('runs')
       .filter(run => run.data.status === 'active' && Number(run.data.priority) > priority && isOld(run))
+      .filter(run => run.data.pool === pool)
       // Without a tick, worker-api does not know that a stream of a run is pending again.
       .filter(run => Number(run.data.streams_pending) > 0)
       // No tick has paused the run yet, and its budget carries no further worker.
@@ -188,8 +199,9 @@ export class Leases {
 
   /** Where no budget is set, a worker at work is never deleted as not needed: it finishes its shard. */
   onIncarnationEnded(name: string, {cause_kind, last_phase, work}: Document): void {
-    const pool = poolOf(this.#context);
-    const isUnlimited = pool.budget_usd === null && pool.version === 0 && !this.#context.hasMonthBudget;
+    const pool = poolOf(this.#context, name);
+    const isNew = pool?.version === (pool?.pool === this.#context.config.pool.pool ? 0 : 1);
+    const isUnlimited = pool?.budget_usd === null && isNew && !this.#context.hasMonthBudget;
     const isInterrupted = cause_kind === 'not-needed' && last_phase === 'working' && work !== null;
     const isAnyRunConfigured = this.#context.store
       .collection('runs')

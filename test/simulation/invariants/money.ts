@@ -4,7 +4,7 @@ import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {monthOf} from '../../../shared/domain/billing/monthly-spending.ts';
 import {usdPerHour} from '../../../shared/domain/billing/prices.ts';
 import type {Pool} from '../../../shared/domain/fleet/pool.ts';
-import {paths} from '../../../shared/domain/names.ts';
+import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/run/run.ts';
 import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
@@ -13,21 +13,32 @@ import {MAX_SKEW_MS} from '../faults.ts';
 import {isNewIncarnation, isUp, workersOf} from './nodes.ts';
 import type {Violations} from './violations.ts';
 
+type Spent = {budget: string; pool: string | null; budget_usd: number; spent_usd: number};
+
 /** The greatest age of the data behind a hanging commit: the plan of a tick, or a transaction, which ends after 270 s. */
 const HUNG_MINUTES = 6;
 
 /** Seconds by which a bill may differ from the lifetime, in addition to the clock skew of two instances. */
 const MAX_ERROR_S = 5;
 
-export function poolOf({config, store}: Context): Pool {
-  return (store.peek(paths.pool(config.pool.pool)) as Pool | undefined) ?? config.pool;
+/** The pool of a worker; undefined if it has no document. */
+export function poolOf(context: Context, worker: string): Pool | undefined {
+  const name = parseWorkerName(worker)?.pool;
+  return poolsOf(context).find(({pool}) => pool === name);
+}
+
+/** The pool of the deployment and the others. */
+function poolsOf({config, store}: Context): Pool[] {
+  const others = store.collection('pools').filter(({id}) => id !== config.pool.pool);
+  const own = store.peek(paths.pool(config.pool.pool)) ?? config.pool;
+  return [own, ...others.map(({data}) => data)] as Pool[];
 }
 
 export class Money {
   readonly #context: Context;
   readonly #violations: Violations;
-  /** Minutes since the budget of the pool or of the month was spent. */
-  #overspentMinutes = 0;
+  /** Minutes since each budget was spent: of a pool or of the month. */
+  readonly #overspentMinutes = new Map<string, number>();
   #isWiped = false;
 
   constructor(context: Context, violations: Violations) {
@@ -36,8 +47,12 @@ export class Money {
   }
 
   onMinute(): void {
-    const isSpent = this.#spent().some(({budget_usd, spent_usd}) => spent_usd >= budget_usd);
-    this.#overspentMinutes = isSpent ? this.#overspentMinutes + 1 : 0;
+    for (const {budget, budget_usd, spent_usd} of this.#spent())
+      this.#overspentMinutes.set(budget, spent_usd >= budget_usd ? this.#minutesOf(budget) + 1 : 0);
+  }
+
+  #minutesOf(budget: string): number {
+    return this.#overspentMinutes.get(budget) ?? 0;
   }
 
   onWipe(): void {
@@ -48,28 +63,35 @@ export class Money {
   onWorker(name: string, before: Document, after: Document): void {
     if (!isNewIncarnation(before, after)) return;
     const allowed = this.#context.faults.hang > 0 ? HUNG_MINUTES : 1;
-    for (const {budget, budget_usd, spent_usd} of this.#spent())
+    for (const {budget, budget_usd, spent_usd} of this.#spentFor(name))
       this.#violations.check(
-        spent_usd < budget_usd || this.#overspentMinutes <= allowed,
+        spent_usd < budget_usd || this.#minutesOf(budget) <= allowed,
         () =>
-          `${name} was created ${this.#overspentMinutes} min after $${spent_usd} of ${budget} $${budget_usd} were spent`,
+          `${name} was created ${this.#minutesOf(budget)} min after $${spent_usd} of ${budget} $${budget_usd} were spent`,
       );
   }
 
-  /** The budgets and the spending of the pool and of the month, with the cost of living workers until they are deleted. */
-  #spent(): {budget: string; budget_usd: number; spent_usd: number}[] {
+  /** The budgets that the worker's node counts in: of its pool and of the month. */
+  #spentFor(worker: string): Spent[] {
+    const name = parseWorkerName(worker)?.pool;
+    return this.#spent().filter(({pool}) => pool === null || pool === name);
+  }
+
+  /** The budgets and the spending of each pool and of the month, with the cost of living workers until they are deleted. */
+  #spent(): Spent[] {
     const {clockwork, config, store} = this.#context;
     const {max_budget_usd} = config.ceilings;
-    const {budget_usd, spent_usd} = poolOf(this.#context);
     const months = store.peek(paths.spending())?.months as Record<string, number> | undefined;
     const inMonth = months?.[monthOf(clockwork.now)] ?? 0;
-    const workers = workersOf(store);
-    const living =
+    const costOf = (workers: Worker[]) =>
       costOfLiving(workers, clockwork.now - MAX_SKEW_MS).total + costOfDeletingAll(workers).total;
-    return [
-      {budget: 'the pool budget', budget_usd: budget_usd ?? Infinity, spent_usd: spent_usd + living},
-      {budget: 'the month budget', budget_usd: max_budget_usd ?? Infinity, spent_usd: inMonth + living},
-    ];
+    const workers = workersOf(store);
+    const pools = poolsOf(this.#context).map(({pool, budget_usd, spent_usd}) => ({
+      ...{budget: `the budget of ${pool}`, pool, budget_usd: budget_usd ?? Infinity},
+      spent_usd: spent_usd + costOf(workers.filter(worker => worker.pool === pool)),
+    }));
+    const month = {budget_usd: max_budget_usd ?? Infinity, spent_usd: inMonth + costOf(workers)};
+    return [...pools, {budget: 'the month budget', pool: null, ...month}];
   }
 
   /** Workers that must be deleted now: the budget of the pool, the month or their run is spent. */
@@ -79,13 +101,14 @@ export class Money {
     const workers = workersOf(store);
     const [living, deleting] = [costOfLiving(workers, now), costOfDeletingAll(workers)];
     const isOver = (budget: number | null, spent: number) => budget !== null && spent >= budget;
-    const isAllSpent = this.#spent().some(({budget_usd, spent_usd}) => spent_usd >= budget_usd);
+    const spent = this.#spent().filter(({budget_usd, spent_usd}) => spent_usd >= budget_usd);
+    const isAllSpent = ({pool: own}: Worker) => spent.some(({pool}) => pool === null || pool === own);
     const isOverBudget = (worker: Worker) => {
       const id = payerOf(worker);
       const run = id === null ? undefined : (store.peek(paths.run(id)) as Run | undefined);
-      const spent =
+      const paid =
         (run?.spent_usd ?? 0) + (living.runs.get(id ?? '') ?? 0) + (deleting.runs.get(id ?? '') ?? 0);
-      return isAllSpent || isOver(run?.budget_usd ?? null, spent);
+      return isAllSpent(worker) || isOver(run?.budget_usd ?? null, paid);
     };
     return workers
       .filter(worker => isUp(worker) && isOverBudget(accrue(worker, now)))
@@ -102,24 +125,27 @@ export class Money {
       .flatMap(({path}) => store.collection(`${path}/attempts`))
       .filter(({data}) => data.gone_at !== undefined && data.ready_at !== null);
     const owed = new Map<string, number>();
+    const byPool = new Map<string, number>();
     let total = 0;
     for (const {path, data} of attempts) {
       this.#checkBill(path, data);
       total += Number(data.cost_usd);
+      const pool = parseWorkerName(String(data.worker))?.pool ?? '';
+      byPool.set(pool, (byPool.get(pool) ?? 0) + Number(data.cost_usd));
       for (const [run, usd] of Object.entries(data.costs as Record<string, number>))
         owed.set(run, (owed.get(run) ?? 0) + usd);
     }
-    const spent = poolOf(this.#context).spent_usd;
     const months = Object.values((store.peek(paths.spending())?.months ?? {}) as Record<string, number>);
     const inMonths = months.reduce((sum, usd) => sum + usd, 0);
     this.#violations.check(
       Math.abs(inMonths - total) < 1e-6,
       () => `the months have spent $${inMonths}, their incarnations cost $${total}`,
     );
-    this.#violations.check(
-      Math.abs(spent - total) < 1e-6,
-      () => `the pool has spent $${spent}, its incarnations cost $${total}`,
-    );
+    for (const {pool, spent_usd} of poolsOf(this.#context))
+      this.#violations.check(
+        Math.abs(spent_usd - (byPool.get(pool) ?? 0)) < 1e-6,
+        () => `${pool} has spent $${spent_usd}, its incarnations cost $${byPool.get(pool) ?? 0}`,
+      );
     for (const {id, data} of store.collection('runs'))
       this.#violations.check(
         Math.abs(Number(data.spent_usd) - (owed.get(id) ?? 0)) < 1e-6,

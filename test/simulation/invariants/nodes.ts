@@ -59,7 +59,9 @@ export class Nodes {
     // After the database was lost, a plan does not count its nodes before they are adopted.
     const {max_workers} = this.#context.config.ceilings;
     const living = workersOf(this.#context.store).filter(({phase}) => phase !== 'gone').length;
-    if (isNew && living === max_workers) this.#context.see('ceilings: the maximum of workers');
+    if (isNew && living === max_workers) this.#seeFull();
+    if (isNew && after.pool !== this.#context.config.pool.pool)
+      this.#context.see('the second pool has: a worker');
     this.#violations.check(
       !isNew || living <= max_workers || this.#wiped_at > 0,
       () => `${name} was created as one of ${living} workers, and at most ${max_workers} are allowed`,
@@ -71,6 +73,14 @@ export class Nodes {
       !isVanished || !isThere,
       () => `${name} is recorded as vanished, and its node is READY`,
     );
+  }
+
+  #seeFull(): void {
+    const pools = new Set(
+      workersOf(this.#context.store).flatMap(({phase, pool}) => (phase === 'gone' ? [] : pool)),
+    );
+    this.#context.see('ceilings: the maximum of workers');
+    if (pools.size > 1) this.#context.see('ceilings: the maximum of workers over two pools');
   }
 
   /** A worker is gone only when its node is deleted. A create that hangs may make the node later. */
@@ -111,13 +121,18 @@ export class Nodes {
     const lost_ms = clockwork.now - this.#wiped_at;
     const isUnknown = (node: Tpu) => node.name === name || !store.peek(paths.worker(node.name));
     const isOld = ({created_at}: Tpu) => Date.parse(created_at) < this.#wiped_at - MAX_SKEW_MS;
-    const isOfSlot = (node: Tpu) => node.zone === zone && parseWorkerName(node.name)?.zone === zone;
+    const slot = parseWorkerName(name);
+    const isOfSlot = (node: Tpu) => {
+      const its = parseWorkerName(node.name);
+      return node.zone === zone && its?.zone === zone && its.pool === slot?.pool;
+    };
     const orphans = [...tpus.nodes.values()].filter(
       node => isOfSlot(node) && node.labels['managed-by'] === 'gleaner' && isUnknown(node) && isOld(node),
     );
     // A list that leaves nodes out may show a single orphan, which is deleted at once. An earlier list may have shown them all.
     const {stale, omission} = this.#context.storm;
-    const mark = store.peek(paths.zone(String(zone)))?.orphans ?? null;
+    const owner = slot?.pool === this.#context.config.pool.pool ? null : slot?.pool;
+    const mark = store.peek(paths.zone(String(zone), owner))?.orphans ?? null;
     const wereSeen = mark !== null || (stale === 0 && omission === 0);
     const {config, hasMonthBudget} = this.#context;
     const isBudgeted = hasMonthBudget || config.pool.budget_usd !== null;

@@ -76,16 +76,12 @@ export class OperatorIntent {
       stream,
       job,
       if_version: _,
-      pool: __,
+      pool = this.#context.config.pool.pool,
       ...settings
     } = JSON.parse(String(message));
     // The invariants of jobs check the effect of such a message.
     if (job !== undefined) return;
-    const path = worker
-      ? paths.worker(worker)
-      : run
-        ? paths.run(run)
-        : paths.pool(this.#context.config.pool.pool);
+    const path = worker ? paths.worker(worker) : run ? paths.run(run) : paths.pool(pool);
     const fields = FIELD_OF[action] ?? (stream === undefined ? settings : {});
     for (const [field, value] of Object.entries(fields)) {
       const last = this.#last.get(`${path} ${field}`);
@@ -178,6 +174,11 @@ export class OperatorIntent {
       !isNewIncarnation(before, after) || !before.held,
       () => `${name} was deleted, and is created again`,
     );
+  }
+
+  /** An edit of a document replaces what messages set. */
+  onEdit(path: string): void {
+    for (const key of this.#last.keys()) if (key.startsWith(`${path} `)) this.#last.delete(key);
   }
 
   /** A lost Store loses the messages. */

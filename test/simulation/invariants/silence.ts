@@ -4,6 +4,7 @@ import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
 import type {Violations} from './violations.ts';
+import {keyOf} from './zones.ts';
 
 /** The limits of the brake, repeated here. A zone in these worlds has at most seven nodes, so its share is one node. */
 const NEXT_END_MS = 600_000;
@@ -17,9 +18,9 @@ export class Silence {
   readonly #context: Context;
   readonly #violations: Violations;
   readonly #outages: {from: number; to: number}[] = [];
-  /** By zone: the last end of a silent worker since the last first heartbeat of a worker. */
+  /** By pool and zone: the last end of a silent worker since the last first heartbeat of a worker. */
   readonly #episodes = new Map<string, Episode>();
-  /** By zone: the time of the last first heartbeat of a worker. */
+  /** By pool and zone: the time of the last first heartbeat of a worker. */
   readonly #first_heartbeat_at = new Map<string, number>();
 
   constructor(context: Context, violations: Violations) {
@@ -39,7 +40,7 @@ export class Silence {
   }
 
   onWorker(name: string, before: Document, after: Document): void {
-    const zone = String(after.zone);
+    const zone = keyOf(after.pool, after.zone);
     if (after.hello_at !== null && before.hello_at === null) {
       this.#episodes.delete(zone);
       this.#first_heartbeat_at.set(zone, this.#context.clockwork.now);

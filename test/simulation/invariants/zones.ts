@@ -31,7 +31,7 @@ export class Zones {
     const isRequestedAgain =
       after.phase === 'creating' && before.phase === 'creating' && after.asked_at !== before.asked_at;
     if (!isNewIncarnation(before, after) && !isRequestedAgain) return;
-    const zone = String(after.zone);
+    const zone = keyOf(after.pool, after.zone);
     const {now} = this.#context.clockwork;
     // A commit that hangs is later than the time that it names.
     const hung_ms = this.#context.storm.hang > 0 ? MAX_HANG_MINUTES * 60_000 : 0;
@@ -49,7 +49,7 @@ export class Zones {
     const isUnheard = cause_kind === 'unheard' && document?.hello_at === null;
     if (cause_kind === 'not-needed' || cause_kind === 'asked') return;
     const wasReady = ALIVE.includes(String(last_phase));
-    this.#ends.push({zone: String(document?.zone), wasReady, isUnheard});
+    this.#ends.push({zone: keyOf(document?.pool, document?.zone), wasReady, isUnheard});
   }
 
   /** A zone counts the losses of nodes that were preempted or failed, and no others, and the boots without a heartbeat. */
@@ -73,11 +73,15 @@ export class Zones {
   }
 
   /** The pool has no more workers than the deployment allows. */
-  onPool({version, workers_per_zone, zones}: Document): void {
-    const workers = Number(workers_per_zone) * (zones as string[]).length;
+  onPool(before: Document | undefined, after: Document): void {
+    const slotsOf = ({workers_per_zone, zones}: Document) =>
+      Number(workers_per_zone) * (zones as string[]).length;
+    const workers = slotsOf(after);
+    // A person may edit the document.
+    const isLarger = this.#violations.actor !== undefined && (!before || workers > slotsOf(before));
     const {max_workers} = this.#context.config.ceilings;
     this.#violations.check(
-      version === 0 || workers <= max_workers,
+      !isLarger || after.version === 0 || workers <= max_workers,
       () => `the pool has ${workers} workers, and ${max_workers} are allowed`,
     );
   }
@@ -86,7 +90,7 @@ export class Zones {
   onZone(before: Zone, after: Zone): void {
     const {now} = this.#context.clockwork;
     this.#counts.push({
-      zone: after.zone,
+      zone: keyOf(after.pool ?? this.#context.config.pool.pool, after.zone),
       losses: after.losses.length - before.losses.length,
       unheard: after.boots.unheard - before.boots.unheard,
     });
@@ -118,6 +122,11 @@ export class Zones {
   onWipe(): void {
     this.#creates.clear();
   }
+}
+
+/** Each pool knows a zone by itself. */
+export function keyOf(pool: unknown, zone: unknown): string {
+  return `${pool} in ${zone}`;
 }
 
 function sumOf<K extends string>(items: readonly Record<K, number>[], key: K): number {

@@ -1,0 +1,76 @@
+/** Mistakes of a deployment with several pools. */
+import type {Mistake} from './mistake.ts';
+
+export const POOLS: Mistake[] = [
+  {
+    name: 'a ceiling of workers that each pool has for itself',
+    class: 'overspend',
+    edits: [
+      {
+        file: 'shared/domain/fleet/fleet-plan.ts',
+        find: 'unreadable.size - orphans.length - elsewhere;',
+        replace: 'unreadable.size - orphans.length - 0 * elsewhere;',
+      },
+    ],
+  },
+  {
+    name: 'a month budget that the workers of other pools do not use up',
+    class: 'overspend',
+    edits: [
+      {
+        file: 'shared/domain/billing/budget.ts',
+        find: '[...workers.values(), ...others.workers]',
+        replace: '[...workers.values()]',
+      },
+    ],
+  },
+  {
+    name: 'a bill of a second pool that the pool of the deployment pays',
+    class: 'overspend',
+    edits: [
+      {
+        file: 'shared/control-plane/workers/decide-slots.ts',
+        find: 'readShared(deps, tx, plan.pool.pool, turns',
+        replace: 'readShared(deps, tx, deps.config.pool.pool, turns',
+      },
+    ],
+  },
+  {
+    name: 'a stream that is leased to a worker of another pool',
+    class: 'double',
+    edits: [
+      {
+        file: 'shared/control-plane/streams/grant-lease.ts',
+        find: 'isRunnable(run) && run.pool === worker.pool',
+        replace: 'isRunnable(run)',
+      },
+    ],
+  },
+  {
+    name: 'a job that is leased to a worker of another pool',
+    class: 'double',
+    edits: [
+      {
+        file: 'shared/control-plane/jobs/grant-job.ts',
+        find: 'const query = {where: queueOf(pool), order_by',
+        replace: 'const query = {where: queueOf(deps.config.pool.pool || pool), order_by',
+      },
+      {
+        file: 'shared/control-plane/jobs/grant-job.ts',
+        find: ' || job.pool !== worker.pool) {',
+        replace: ') {',
+      },
+    ],
+  },
+  {
+    name: 'a waiting job of a second pool that no plan counts',
+    class: 'stick',
+    edits: [
+      {
+        file: 'shared/domain/tick/pools.ts',
+        find: 'hasDocument ? jobs.get(pool.pool) : 0;',
+        replace: 'hasDocument && pool === pools[0] ? jobs.get(pool.pool) : 0;',
+      },
+    ],
+  },
+];

@@ -1,0 +1,135 @@
+/** In some worlds operators create a second pool, name it in a run and in jobs, and change it by messages and by edits. */
+import type {Config} from '../../shared/contracts/config.ts';
+import {nameIn} from '../../shared/domain/deployment.ts';
+import {type Pool, slotsOf} from '../../shared/domain/fleet/pool.ts';
+import {paths} from '../../shared/domain/names.ts';
+import type {Document} from '../../shared/ports.ts';
+import {Chance} from '../support/kernel.ts';
+import type {Context} from './context.ts';
+import type {Delivery} from './delivery.ts';
+import {SPOT_V5E_USD} from './prices.ts';
+
+const EVERY = 5;
+const REMAINDER = 2;
+/** Slots of the pool that the ceiling of the deployment has room for. */
+export const SECOND_SLOTS = 2;
+/** Slots of the pool after an edit of its document: more than the ceiling has room for. */
+const EDITED_SLOTS = 4;
+const MOST_MESSAGES = 4;
+
+/** True for a seed whose world has a second pool. */
+export function hasSecondPool(seed: number): boolean {
+  return seed % EVERY === REMAINDER;
+}
+
+export function secondPoolOf({deployment}: Pick<Config, 'deployment'>): string {
+  return nameIn(deployment, 'second');
+}
+
+export class SecondPool {
+  readonly name: string;
+  readonly #context: Context;
+  readonly #delivery: Delivery;
+  /** Draws of its own, so that the other worlds stay as they are. */
+  readonly #chance: Chance;
+  readonly #isThere: boolean;
+  readonly #creation: Document;
+
+  constructor(context: Context, delivery: Delivery, seed: number) {
+    this.#context = context;
+    this.#delivery = delivery;
+    this.#chance = new Chance(seed * 104_729 + 3);
+    const {config, tpus} = context;
+    this.name = secondPoolOf(config);
+    this.#isThere = context.hasSecondPool;
+    const {accelerator, runtime_version, provisioning} = config.pool;
+    const zones = [this.#chance.pick([...tpus.zones.keys()])];
+    const workers_per_zone = this.#chance.integer(1, SECOND_SLOTS);
+    const budget = this.#chance.happens(0.2) ? {budget_usd: this.#chance.between(0.1, 1) * SPOT_V5E_USD} : {};
+    this.#creation = {
+      ...{action: 'pool', pool: this.name, accelerator, runtime_version, provisioning},
+      ...{zones, workers_per_zone, ...budget},
+    };
+  }
+
+  /** Plans the creation of the pool, the run that names it, messages and an edit. */
+  plan(): void {
+    if (!this.#isThere) return;
+    const {objects} = this.#context;
+    const chance = this.#chance;
+    this.#after(chance.between(0, 8), () => this.#send(this.#creation));
+    const run = chance.pick(['run-0', 'run-1', '']);
+    const spec = JSON.stringify({pool: this.name});
+    if (run !== '') this.#context.after(0, () => void objects.put(`datasets/${run}/run.json`, spec));
+    for (let count = chance.integer(0, MOST_MESSAGES); count > 0; count--)
+      this.#after(chance.between(2, 25), () => this.#send(this.#aMessage()));
+    if (chance.happens(0.3)) this.#after(chance.between(5, 25), () => this.#edit());
+  }
+
+  #after(minutes: number, run: () => void): void {
+    this.#context.after(minutes * 60_000, () => this.#context.isCalm || run());
+  }
+
+  #aMessage(): Document {
+    const {pool, zones} = this.#creation as {pool: string; zones: string[]};
+    const worker = `${pool}-${zones[0]}-0`;
+    const workers_per_zone = this.#chance.integer(0, SECOND_SLOTS);
+    return this.#chance.pick<Document>([
+      {action: 'scale', pool, workers_per_zone},
+      {action: 'scale', pool, zones: [this.#chance.pick([...this.#context.tpus.zones.keys()])]},
+      {action: 'pool', pool, workers_per_zone},
+      {action: 'recreate', worker},
+      {action: 'delete', worker},
+    ]);
+  }
+
+  #send(message: Document): void {
+    const {invariants} = this.#context;
+    this.#context.note(() => `an operator sends ${JSON.stringify(message)}`);
+    invariants.expectRecord(this.#delivery.send('control', message), undefined);
+  }
+
+  /** A person writes more slots into the document than the deployment has room for. */
+  #edit(): void {
+    const {invariants, store} = this.#context;
+    const path = paths.pool(this.name);
+    if (!store.peek(path)) return;
+    this.#context.note(() => `a person edits ${path}`);
+    this.#context.see('a person edits a pool');
+    invariants.operatorIntent.onEdit(path);
+    void store
+      .through(async (_, effect) => effect())
+      .transaction(async tx => {
+        const found = await tx.get(path);
+        if (found) tx.set(path, {...found, workers_per_zone: EDITED_SLOTS});
+      });
+  }
+
+  /** The pool for a new job: this one or that of the deployment. */
+  forJob(): {pool?: string} {
+    const isNamed = this.#chance.happens(0.5);
+    return isNamed && this.#isThere && this.#find() ? {pool: this.name} : {};
+  }
+
+  #find(): Pool | undefined {
+    return this.#context.store.peek(paths.pool(this.name)) as Pool | undefined;
+  }
+
+  /** Sends the messages that unfinished work needs: the pool itself, slots, a budget, and workers that were deleted. */
+  intervene(): void {
+    if (!this.#isThere) return;
+    const {config, store} = this.#context;
+    const pool = this.#find();
+    const {workers_per_zone, zones} = config.pool;
+    // The pool of the deployment may have taken the room of this pool.
+    if (!pool || pool.workers_per_zone === 0) this.#send({action: 'scale', workers_per_zone, zones});
+    if (!pool) {
+      this.#send({...this.#creation, budget_usd: null});
+      return;
+    }
+    if (pool.workers_per_zone === 0 || pool.workers_per_zone > SECOND_SLOTS || pool.budget_usd !== null)
+      this.#send({action: 'scale', pool: this.name, workers_per_zone: 1, budget_usd: null});
+    for (const {name} of slotsOf(pool))
+      if (store.peek(paths.worker(name))?.held) this.#send({action: 'recreate', worker: name});
+  }
+}
