@@ -63,7 +63,7 @@ export class SecondPool {
     if (run !== '') this.#context.after(0, () => void objects.put(`datasets/${run}/run.json`, spec));
     for (let count = chance.integer(0, MOST_MESSAGES); count > 0; count--)
       this.#after(chance.between(2, 25), () => this.#send(this.#aMessage()));
-    if (chance.happens(0.3)) this.#after(chance.between(5, 25), () => this.#edit());
+    if (chance.happens(0.7)) this.#after(chance.between(5, 25), () => this.#edit());
   }
 
   #after(minutes: number, run: () => void): void {

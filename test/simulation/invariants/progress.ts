@@ -131,7 +131,9 @@ export class Progress {
     if (this.#calmMinutes !== REGISTERED_WITHIN_MINUTES) return;
     for (const name of streams.keys()) {
       const [, run = '', file = ''] = name.split('/');
-      const isClosed = store.peek(paths.run(run))?.stopped_at != null;
+      const parent = store.peek(paths.run(run));
+      // An operator has to create the pool that its run.json names.
+      const isClosed = parent?.stopped_at != null || /there is no pool/.test(String(parent?.reason));
       this.#violations.check(
         isClosed || !objects.info(name) || store.peek(paths.stream(run, file.slice(7, 10))) !== undefined,
         () => `${name} has no document after ${REGISTERED_WITHIN_MINUTES} minutes of calm`,
