@@ -3,28 +3,6 @@ import type {Mistake} from './mistake.ts';
 
 export const POOLS: Mistake[] = [
   {
-    name: 'a ceiling of workers that each pool has for itself',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/domain/fleet/fleet-plan.ts',
-        find: 'unreadable.size - orphans.length - elsewhere;',
-        replace: 'unreadable.size - orphans.length - 0 * elsewhere;',
-      },
-    ],
-  },
-  {
-    name: 'a month budget that the workers of other pools do not use up',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/domain/billing/budget.ts',
-        find: '[...workers.values(), ...others.workers]',
-        replace: '[...workers.values()]',
-      },
-    ],
-  },
-  {
     name: 'a bill of a second pool that the pool of the deployment pays',
     class: 'overspend',
     edits: [
