@@ -35,8 +35,12 @@ export async function endDueJobs(deps: Deps): Promise<void> {
         const current = await jobRecords.get(deps, tx, job);
         const holder = current && (await workerOf(deps, tx, current));
         const price = holder?.usd_per_hour ?? null;
-        const end = current && endOfDue(current, price, now);
+        const due = current && endOfDue(current, price, now);
         if (!current) return;
+        // A worker that was not heard may have ended the job in time, or died: its silence is no failure of the job.
+        const isUnheard =
+          due?.cause === 'timeout' && holder && isOlderThan(holder.claimed_at, config.lease_s, now);
+        const end = isUnheard ? endByExpiry(holder, config.lease_s) : due;
         if (!end) return storeFitting(deps, tx, current);
         storeEnded(deps, tx, current, endAttempt(current, end, price, now), now);
         clearWork(tx, holder);

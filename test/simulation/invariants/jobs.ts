@@ -211,7 +211,7 @@ export class Jobs {
     );
   }
 
-  /** Every job has ended, and in the way of its course. In an outage, a job is due before its dead worker counts as silent. A deleted job is not made again. */
+  /** Every job has ended, and in the way of its course. A deleted job is not made again. */
   atTheEnd(): void {
     const {config, store, submitted} = this.#context;
     for (const [id, {course, isDeleted, max_retries}] of submitted) {
@@ -233,7 +233,7 @@ export class Jobs {
           : course === 'invalid'
             ? job.cause === 'invalid'
             : course === 'deadly'
-              ? isMachine || job.cause === 'timeout'
+              ? isMachine
               : isMachine || (job.status === 'failed' && own > max_retries);
       this.#violations.check(isRight, () => `${id} (${course}) is ${job.status}: ${job.cause} ${job.error}`);
     }
