@@ -23,14 +23,19 @@ def server(tmp_path):
 
 
 @pytest.fixture
-def fetch(tmp_path, server):
-    """fetch(branch=…) returns (the text of main.py, the commit, the folder)."""
+def commands(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "host-secret").write_text("5e" * 32)
     (home / "host-secret").chmod(0o600)
     env = {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
-    commands = Commands(find_job_user(env), threading.Event())
+    return Commands(find_job_user(env), threading.Event())
+
+
+@pytest.fixture
+def fetch(tmp_path, server, commands):
+    """fetch(branch=…) returns (the text of main.py, the commit, the folder)."""
+    home = tmp_path / "home"
 
     def get(repo=None, **reference):
         jobs = str(home / "jobs")
@@ -121,6 +126,39 @@ def test_a_link_in_a_repository_leads_no_job_to_the_secret(server, fetch, tmp_pa
     folder = fetch(branch="main")[2]
     assert os.path.islink(f"{folder}/stolen")
     assert os.stat(tmp_path / "home" / "host-secret").st_mode & 0o077 == 0
+
+
+class Meddling(Commands):
+    """A job beside the fetch: `meddle` changes the fetched tree as soon as git has ended."""
+
+    def __init__(self, commands, meddle):
+        super().__init__(commands.user, threading.Event())
+        self._meddle = meddle
+
+    def run(self, argv, folder, *rest):
+        said = super().run(argv, folder, *rest)
+        self._meddle(os.path.join(folder, "tree"))
+        return said
+
+
+def test_a_job_that_puts_a_link_in_the_place_of_the_tree_opens_no_folder_of_the_agent(server, commands, tmp_path):
+    secrets = tmp_path / "home" / "secrets"
+    secrets.mkdir(mode=0o700)
+    (secrets / "key").write_text("x")
+    (secrets / "key").chmod(0o600)
+
+    def meddle(tree):
+        os.rename(tree, f"{tree}.old")
+        os.symlink(secrets, tree)
+
+    server.commit({"main.py": "one"})
+    jobs = str(tmp_path / "home" / "jobs")
+    os.makedirs(jobs)
+    with pytest.raises(SourceFailed, match="put something in the place of its files"):
+        check_out({"repo": server.repo, "branch": "main"}, jobs, Meddling(commands, meddle))
+    assert [os.stat(path).st_mode & 0o777 for path in (secrets, secrets / "key")] == [0o700, 0o600]
+    folder, _ = check_out({"repo": server.repo, "branch": "main"}, jobs, commands)
+    assert not os.path.islink(folder) and os.listdir(folder) == ["main.py"]
 
 
 def test_hooks_and_attributes_of_a_repository_do_not_run(server, fetch, tmp_path):

@@ -3,12 +3,11 @@
 import hashlib
 import os
 import re
-import shutil
 
 from ..jobs.prepared import SourceFailed
 from ..jobs.user import make_folder
 from .commands import Commands
-from .sealed import seal, use
+from .sealed import NotSealed, remove, seal, use
 
 _FETCH_S = 120.0
 _COMMIT = re.compile(r"^commit ([0-9a-f]{40})$", re.M)
@@ -65,9 +64,12 @@ def check_out(source: dict, jobs: str, commands: Commands) -> tuple[str, str]:
     tree = os.path.join(trees, found[1])
     if not os.path.isdir(tree):
         unfinished = os.path.join(trees, f".{found[1]}.{os.getpid()}")
-        shutil.rmtree(unfinished, ignore_errors=True)
+        remove(unfinished)
         os.rename(os.path.join(folder, "tree"), unfinished)
-        seal(unfinished, commands.user)
+        try:
+            seal(unfinished, commands.user)
+        except NotSealed as error:
+            raise SourceFailed("source", f"Failed to fetch {reference} of {repo}: {error}") from error
         os.rename(unfinished, tree)
     return use(tree), found[1]
 

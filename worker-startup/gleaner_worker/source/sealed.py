@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 import subprocess
 
 from ..jobs.user import JobUser
@@ -9,11 +10,32 @@ from ..jobs.user import JobUser
 _KEPT = 8
 
 
+class NotSealed(Exception):
+    """Another process of the job user has changed the folder. The text is one line."""
+
+
 def seal(path: str, user: JobUser) -> None:
-    """Gives a folder of the job user to the agent. Links are not followed."""
-    if user.is_isolated:
-        subprocess.run(["chown", "-hR", "0:0", "--", path], check=True, stdin=subprocess.DEVNULL)
-        subprocess.run(["chmod", "-R", "u+rwX,go+rX,go-w", "--", path], check=True, stdin=subprocess.DEVNULL)
+    """Gives a folder of the job user to the agent. Raises NotSealed for a folder that changes meanwhile.
+
+    Its parent belongs to the agent. Other jobs of the user may run: they reach the folder through /proc. `chmod` follows
+    a link that it is told to change, so only a folder whose every entry belongs to the agent gets new modes.
+    """
+    if not stat.S_ISDIR(os.lstat(path).st_mode):
+        remove(path)
+        raise NotSealed("another process put something in the place of its files")
+    if not user.is_isolated:
+        return
+    subprocess.run(["chown", "-hR", "0:0", "--", path], check=True, stdin=subprocess.DEVNULL)
+    strangers = ["find", path, "!", "-uid", "0", "-print", "-quit"]
+    if subprocess.run(strangers, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout:
+        remove(path)
+        raise NotSealed("another process changed its files meanwhile")
+    subprocess.run(["chmod", "-R", "u+rwX,go+rX,go-w", "--", path], check=True, stdin=subprocess.DEVNULL)
+
+
+def remove(*paths: str) -> None:
+    """`rm` follows no link, and a folder of any depth is no problem for it."""
+    subprocess.run(["rm", "-rf", "--", *paths], stdin=subprocess.DEVNULL, check=False)
 
 
 def use(path: str) -> str:
