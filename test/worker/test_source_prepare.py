@@ -13,6 +13,7 @@ from gleaner_worker import objects
 from gleaner_worker.jobs.prepared import SourceFailed
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.objects import Bucket
+from gleaner_worker.source.commands import Commands
 from gleaner_worker.source.prepare import Preparation
 from gleaner_worker.source.ramfs import mount_ramfs
 from job_attempts import UID, needs_root
@@ -133,3 +134,24 @@ def test_a_folder_in_memory_covers_no_files(place, tmp_path):
     (place / "file").write_text("x")
     with pytest.raises(SourceFailed, match="the folder is not empty"):
         mount_ramfs(str(place), str(tmp_path / "home"))
+
+
+def test_links_of_another_process_of_the_user_lead_the_agent_to_no_file(prepare, tmp_path, monkeypatch):
+    """A job beside the preparation reaches the folder of the environment through /proc."""
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    victim.chmod(0o600)
+    run = Commands.run
+
+    def meddling(commands, argv, folder, *rest):
+        said = run(commands, argv, folder, *rest)
+        if "venv" in argv:
+            os.symlink(victim, f"{folder}/setup.sh")
+            (packages,) = Path(folder).glob("lib/python3*/site-packages")
+            os.symlink(victim, packages / "locked-packages.pth")
+        return said
+
+    monkeypatch.setattr(Commands, "run", meddling)
+    with pytest.raises(SourceFailed):
+        prepare(setup_script="echo owned")
+    assert victim.read_text() == "kept" and victim.stat().st_mode & 0o777 == 0o600

@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 
 from ..code_identity import locked_digest
 from ..jobs.prepared import SourceFailed
 from ..jobs.user import make_folder
 from .commands import Commands
-from .sealed import seal, use
+from .sealed import NotSealed, remove, seal, use
 
 _INSTALL_S = 1800.0
 _SETUP_S = 1800.0
@@ -48,27 +49,29 @@ class Environments:
 
     def _make(self, folder: str, jax_version: str | None, script: str | None) -> None:
         """The folder has its place from the start: scripts of a virtual environment name it."""
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
         make_folder(folder, self._commands.user)
         try:
             uv = _find_uv()
             self._call([uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, folder], folder, uv)
-            self._link_locked_packages(folder)
+            self._link_locked_packages(folder, uv)
             if jax_version is not None:
                 self._install(folder, uv, jax_version)
             if script is not None:
                 self._set_up(folder, uv, script)
             seal(folder, self._commands.user)
+        except NotSealed as error:
+            raise SourceFailed("setup", f"Failed to make the environment: {error}") from error
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
             raise
 
-    def _link_locked_packages(self, folder: str) -> None:
-        """Packages of the lock are found after those of the environment."""
-        own = next(iter(glob.glob(f"{folder}/lib/python3*/site-packages")))
+    def _link_locked_packages(self, folder: str, uv: str) -> None:
+        """Packages of the lock are found after those of the environment. The user writes the file, because the agent
+        would follow a link."""
         locked = next(path for path in sys.path if path.endswith("site-packages"))
-        with open(os.path.join(own, "locked-packages.pth"), "w", encoding="utf-8") as file:
-            file.write(f"{locked}\n")
+        script = 'cd "$1"/lib/python3*/site-packages && printf "%s\\n" "$2" > locked-packages.pth'
+        self._call(["bash", "-c", script, "link", folder, locked], folder, uv)
 
     def _install(self, folder: str, uv: str, version: str) -> None:
         extra = "[tpu]" if os.environ.get("JAX_PLATFORMS") == "tpu" else ""
@@ -79,11 +82,17 @@ class Environments:
         self._call(command, folder, uv, f"Failed to install jax {version}")
 
     def _set_up(self, folder: str, uv: str, script: str) -> None:
-        path = os.path.join(folder, "setup.sh")
-        with open(path, "w", encoding="utf-8") as file:
+        """The script lies in a folder of the agent: a link in the folder of the user could lead to any file."""
+        scripts = os.path.join(self._jobs, "scripts")
+        os.makedirs(scripts, mode=0o755, exist_ok=True)
+        path = os.path.join(scripts, f"{os.path.basename(folder)}.sh")
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
             file.write(script)
         os.chmod(path, 0o644)
-        self._call(["bash", path], folder, uv, "The setup script failed", _SETUP_S)
+        try:
+            self._call(["bash", path], folder, uv, "The setup script failed", _SETUP_S, [path])
+        finally:
+            os.unlink(path)
 
     def _call(
         self,
@@ -92,6 +101,7 @@ class Environments:
         uv: str,
         what: str = "Failed to make the environment",
         limit_s: float = _INSTALL_S,
+        readable: Sequence[str] = (),
     ) -> None:
         tools = os.path.dirname(uv)
         environment = {
@@ -102,7 +112,7 @@ class Environments:
             "UV_PYTHON_DOWNLOADS": "never",
             **{name: os.environ[name] for name in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL") if name in os.environ},
         }
-        visible = [*visible_of(sys.executable), tools]
+        visible = [*visible_of(sys.executable), tools, *readable]
         said = self._commands.run(command, folder, limit_s, environment, visible)
         if not said.is_success:
             raise SourceFailed("setup", f"{what}: {said.why}")
