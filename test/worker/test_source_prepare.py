@@ -136,6 +136,14 @@ def test_a_folder_in_memory_covers_no_files(place, tmp_path):
         mount_ramfs(str(place), str(tmp_path / "home"))
 
 
+def test_a_folder_in_memory_lies_in_no_folder_that_a_job_may_change(place, tmp_path):
+    """A job could put a link to a folder of the system in its place between the look and the mount."""
+    place.chmod(0o1777)
+    with pytest.raises(SourceFailed, match=f"other users may change {place}; name a folder in another one"):
+        mount_ramfs(str(place / "mine"), str(tmp_path / "home"))
+    assert os.listdir(place) == []
+
+
 def test_links_of_another_process_of_the_user_lead_the_agent_to_no_file(prepare, tmp_path, monkeypatch):
     """A job beside the preparation reaches the folder of the environment through /proc."""
     victim = tmp_path / "victim"

@@ -19,6 +19,10 @@ def mount_ramfs(path: str, home: str) -> None:
         return
     if os.geteuid() != 0:
         raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: the agent runs without root")
+    if (parent := _parent_of_others(where)) is not None:
+        raise SourceFailed(
+            "setup", f"Failed to mount ramfs_dir {path}: other users may change {parent}; name a folder in another one"
+        )
     try:
         os.makedirs(where, exist_ok=True)
         if os.listdir(where):
@@ -31,6 +35,19 @@ def mount_ramfs(path: str, home: str) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: {' '.join(done.stderr.split())[:300]}")
+
+
+def _parent_of_others(path: str) -> str | None:
+    """The first folder above `path` that other users may change: they could put a link there."""
+    parent = "/"
+    for part in path.split("/")[1:]:
+        if not os.path.isdir(parent):
+            return None
+        found = os.stat(parent)
+        if found.st_uid != 0 or found.st_mode & 0o022:
+            return parent
+        parent = os.path.join(parent, part)
+    return None
 
 
 def _is_within(path: str, folder: str) -> bool:

@@ -17,8 +17,8 @@ class NotSealed(Exception):
 def seal(path: str, user: JobUser) -> None:
     """Gives a folder of the job user to the agent. Raises NotSealed for a folder that changes meanwhile.
 
-    Its parent belongs to the agent. Other jobs of the user may run: they reach the folder through /proc. `chmod` follows
-    a link that it is told to change, so only a folder whose every entry belongs to the agent gets new modes.
+    Its parent belongs to the agent. Other jobs of the user may run: they reach the folder through /proc. `chmod`
+    follows a link that it is told to change, so only a folder whose every entry belongs to the agent gets new modes.
     """
     if not stat.S_ISDIR(os.lstat(path).st_mode):
         remove(path)
