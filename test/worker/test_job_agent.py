@@ -116,6 +116,22 @@ def test_a_preempted_vm_stores_what_its_job_leaves(cloud, storage, job_agent, no
     assert storage.data(BUCKET, "jobs/j1/epoch_2/artifacts/state") == b"saved\n"
 
 
+@pytest.mark.parametrize("notice", ["SIGTERM", "metadata"])
+def test_a_job_that_the_shutdown_of_its_vm_ends_is_preempted(cloud, storage, job_agent, notice):
+    """The system ends all processes at once, so the job may end before the agent has the notice."""
+    cloud.leases = [a_job_answer(command="echo begun; sleep 1000")]
+    process = job_agent()
+    cloud.wait(lambda asked: storage.names(BUCKET, "jobs/j1/epoch_2/output/"))
+    for pid in processes_of(UID):
+        os.kill(pid, signal.SIGTERM)
+    if notice == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    else:
+        cloud.preempted = True
+    assert process.wait(40) == 0, process.stderr.read()
+    assert [(f["outcome"], f["cause"]) for f in cloud.finishes()] == [("preempted", None)]
+
+
 def test_a_finish_that_is_not_answered_is_repeated(cloud, storage, job_agent):
     cloud.leases = [a_job_answer(command=["true"])]
     away = [503, 503]

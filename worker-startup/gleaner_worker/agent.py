@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 # A preempted VM has 30 s from the notice: the control says how many for the work, and these are for the release.
 _RELEASE_S = 3.0
+_NOTICE_S = 2.0  # from the end of a process by a signal to the notice of a preemption, which is asked for each second
+_KILLED = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 _REASON_CHARS = 10_000  # of a failure; worker-api refuses longer ones
 
 
@@ -114,6 +116,8 @@ class Agent:
         self.orders.attach(runner)
         try:
             ending = self._in_thread(runner.run, runner) or runner.preempted()
+            if self._is_by_preemption(ending):
+                ending |= {"outcome": "preempted", "cause": None, "error": None}
             log.info("Finishing job %s: %s %s", lease["job"], ending["outcome"], ending["cause"] or "")
             if self.preempted.is_set():
                 self.api.finish(lease, ending, _RELEASE_S)
@@ -126,6 +130,14 @@ class Agent:
         finally:
             self.orders.detach()
             self.in_hand = None
+
+    def _is_by_preemption(self, ending: dict) -> bool:
+        """True for a failure in a shutdown of the VM: the system ends the job at the same time as the agent."""
+        if (ending["outcome"], ending["cause"]) != ("failed", "exit"):
+            return False
+        if ending["exit_code"] in _KILLED:
+            self.preempted.wait(_NOTICE_S)
+        return self.preempted.is_set()
 
     def _in_thread(self, call, control: Control | JobRunner | None = None):
         """Runs `call` on a thread, so that the main thread receives signals; None when a preemption ends the wait."""
