@@ -2,7 +2,7 @@
 import {MAX_EPOCH} from '../../domain/bounds.ts';
 import type {Job} from '../../domain/job/job.ts';
 import {scheduleJob} from '../../domain/job/lifecycle.ts';
-import {JOB, jobsFolder, paths} from '../../domain/names.ts';
+import {JOB, jobsFolder, jobWork, paths} from '../../domain/names.ts';
 import type {Document, Objects, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../state/concurrency.ts';
 import type {Deps} from '../state/deps.ts';
@@ -36,28 +36,35 @@ export async function takeUp(deps: Deps, id: string): Promise<boolean> {
     return false;
   }
   const checked = await check(deps, id, known);
-  const stored_epoch = JOB.test(id) ? await lastEpochOf(deps.objects, id) : 0;
+  const last_epoch = JOB.test(id) ? await lastEpochOf(deps, id) : 0;
   return deps.store.transaction(async tx => {
     const data = await tx.get(path);
     if (!data || !isNew(data)) return false;
     // The document changed between the two reads: the check of the newest one decides.
     const isSame = JSON.stringify(data) === JSON.stringify(known);
     const {job, why} = isSame ? checked : await check(deps, id, data);
-    return store(deps, tx, data, {...job, epoch: Math.max(job.epoch, stored_epoch)}, why);
+    return store(deps, tx, data, {...job, epoch: Math.max(job.epoch, last_epoch)}, why);
   });
 }
 
 /**
- * The epoch of the last attempt with output in the bucket. A job that was deleted and written again goes on above it, because output
- * is never overwritten.
+ * The epoch of the last known attempt. A job that was deleted and written again goes on above it, because output is never overwritten.
+ * A worker may still run an attempt of the deleted job, and store its output later.
  */
-async function lastEpochOf(objects: Objects, id: string): Promise<number> {
+async function lastEpochOf({objects, store}: Deps, id: string): Promise<number> {
+  const holders = await store.query('workers', {where: [{field: 'work', op: '==', value: jobWork(id)}]});
+  const held = holders.map(({data}) => (typeof data.epoch === 'number' ? data.epoch : 0));
+  return Math.min(Math.max(0, await storedEpochOf(objects, id), ...held), MAX_EPOCH);
+}
+
+/** The epoch of the last attempt with output in the bucket. */
+async function storedEpochOf(objects: Objects, id: string): Promise<number> {
   let last = 0;
   // `0` is the character after the slash behind the epoch.
   for (let start = ''; ; ) {
     const [next] = await objects.list(jobsFolder(id), {limit: 1, ...(start && {start})});
     const epoch = /\/epoch_([1-9]\d{0,6})\//.exec(next?.name ?? '')?.[1];
-    if (epoch === undefined) return Math.min(last, MAX_EPOCH);
+    if (epoch === undefined) return last;
     last = Math.max(last, Number(epoch));
     start = `${jobsFolder(id)}epoch_${epoch}0`;
   }
@@ -71,7 +78,7 @@ export async function submitJob(
   data: Document,
 ): Promise<string | undefined> {
   const {job, why} = await check(deps, id, data);
-  const epoch = await lastEpochOf(deps.objects, id);
+  const epoch = await lastEpochOf(deps, id);
   if (why === undefined) jobRecords.set(deps, tx, scheduleJob({...job, epoch}, deps.now()));
   return why;
 }
