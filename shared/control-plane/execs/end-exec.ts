@@ -14,6 +14,7 @@ import type {Deps} from '../state/deps.ts';
 import {skipIfInvalid, workerRecords} from '../state/documents.ts';
 import {recordEvent} from '../state/event-log.ts';
 import {execHostRecords, execRecords, OPEN_HOSTS, RUNNING, SUCCEEDED} from '../state/exec-documents.ts';
+import {pagesOf} from '../state/pages.ts';
 
 /**
  * Ends the command if none of its hosts is open, or `anyway`. Hosts are counted outside of the transaction: an ended host stays ended.
@@ -43,8 +44,8 @@ export async function concludeExec({store, log, now}: Deps, exec: string, anyway
   });
 }
 
-/** Commands and their hosts that one tick reads. A later tick reads the rest. */
-const MOST_EXECS = 20;
+/** Commands that a tick reads at once, and hosts of one command that it reads: a later tick reads the rest. */
+const EXECS_AT_ONCE = 20;
 const MOST_HOSTS = 500;
 /** Hosts that one transaction ends. */
 const HOSTS_AT_ONCE = 50;
@@ -52,16 +53,20 @@ const HOSTS_AT_ONCE = 50;
 /** Ends the hosts that give no answer any more, and then the commands without an open host. */
 export async function endLostExecs(deps: Deps): Promise<void> {
   const {store, log} = deps;
-  const stored = await store.query('execs', {where: [RUNNING], limit: MOST_EXECS});
-  const running = execRecords.parseAll(stored, error => log('ERROR', error.message));
-  await forEachConcurrently(running, async exec => {
+  const end = async (exec: Exec) => {
     const open = await store.query(paths.execHosts(exec.exec), {where: [OPEN_HOSTS], limit: MOST_HOSTS});
     const hosts = execHostRecords.parseAll(open, error => log('ERROR', error.message));
     await forEachConcurrently(batchesOf(hosts, HOSTS_AT_ONCE), batch => endLostHosts(deps, exec, batch));
     // No report follows for a host whose document is invalid.
     const hasMore = open.length === MOST_HOSTS;
     await concludeExec(deps, exec.exec, isOverdue(exec, deps.now()) && !hasMore);
-  });
+  };
+  // All of them: commands that go on for a day must not hide others.
+  for await (const page of pagesOf(store, 'execs', {where: [RUNNING]}, EXECS_AT_ONCE))
+    await forEachConcurrently(
+      execRecords.parseAll(page, error => log('ERROR', error.message)),
+      end,
+    );
 }
 
 async function endLostHosts({store, log, now}: Deps, exec: Exec, batch: readonly ExecHost[]): Promise<void> {
