@@ -63,6 +63,12 @@ def test_an_artifact_that_is_no_regular_file_is_left_out_and_named(jobs, script)
     assert "[gleaner] artifact left out: " in jobs.output and "bad" in jobs.output
 
 
+def test_links_and_pipes_count_as_artifacts_so_that_no_number_of_them_holds_up_the_agent(jobs, monkeypatch):
+    monkeypatch.setattr(upload, "_MOST_ARTIFACTS", 3)
+    run(jobs, "cd $JOB_ARTIFACTS; for n in 1 2 3 4 5 6 7 8 9; do ln -s x $n; done")
+    assert "more than 3 files" in jobs.output and jobs.output.count("artifact left out") == 4
+
+
 def test_more_artifacts_than_the_limits_are_left_out(jobs, monkeypatch):
     monkeypatch.setattr(upload, "_MOST_ARTIFACTS", 3)
     run(jobs, "cd $JOB_ARTIFACTS; touch {1..9}")

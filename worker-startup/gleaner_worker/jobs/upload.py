@@ -54,7 +54,7 @@ def store_artifacts(path: str, uid: int, bucket: Bucket, folder: str) -> tuple[i
         for name, entry, fd in walk(path, _MOST_DEPTH):
             bucket.check()
             try:
-                if stored == _MOST_ARTIFACTS:
+                if stored + len(problems) >= _MOST_ARTIFACTS:
                     raise OverflowError(f"more than {_MOST_ARTIFACTS} files")
                 if not name.isprintable() or len(folder) + len(name.encode("utf-8", "replace")) > 1000:
                     raise ValueError("its name is too long, or has characters that cannot be printed")
