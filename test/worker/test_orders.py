@@ -1,5 +1,7 @@
 """Orders of heartbeats: commands of people on this host, and new versions of the pool's source."""
 
+import os
+import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -102,6 +104,17 @@ def test_the_arguments_of_a_command_are_no_shell_text(host):
 
 def test_a_command_for_a_shell_is_one(host):
     assert host.exec("e1", "echo $((6 * 7)) | tr 4 5", shell=True)[1] == "52\n"
+
+
+def test_a_command_has_no_more_memory_than_its_host(host):
+    (_, code, _), text = host.exec("e1", "df", "-B1", "--output=size", "/dev/shm")
+    assert code == 0 and int(text.split()[-1]) < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def test_a_command_that_leaves_a_deep_folder_ends_with_its_exit_code(host, tmp_path):
+    code = "import os\nfor _ in range(3000):\n os.mkdir('d')\n os.chdir('d')"
+    assert host.exec("e1", sys.executable, "-c", code)[0] == ("exited", 0, None)
+    until(lambda: not list((tmp_path / "home" / "jobs").glob("exec-*")))
 
 
 def test_a_command_that_takes_too_long_ends(host):

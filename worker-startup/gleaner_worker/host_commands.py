@@ -2,7 +2,6 @@
 
 import logging
 import os
-import shutil
 import threading
 import uuid
 from collections.abc import Callable
@@ -11,11 +10,13 @@ from .api import Refused
 from .failures import LeaseLost
 from .jobs.output import OutputParts
 from .jobs.prepared import Prepared, SourceFailed
-from .jobs.process import Limits, run_process
+from .jobs.process import run_process
+from .jobs.runner import job_limits
 from .jobs.user import JobUser, NotIsolated, make_folder
 from .objects import Bucket
 from .source.environment import visible_of
 from .source.prepare import Preparation
+from .source.sealed import remove
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class HostCommands:
                 user=user,
                 folder=prepared.source_folder or folder,
                 environment=_environment(prepared, folder, order),
-                limits=Limits(float(order["timeout_s"]), 1 << 62, 4096, 65_536, 50 << 30),
+                limits=job_limits({}, float(order["timeout_s"])),
                 write=output.write,
                 stop=threading.Event(),
                 visible=[
@@ -103,11 +104,11 @@ class HostCommands:
         finally:
             output.close()
             if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove(folder)
         if ended.cause == "timeout":
             return "timeout", None, f"It took longer than {order['timeout_s']:g} s"
         code = ended.exit_code if ended.signal is None else 128 + ended.signal
-        return "exited", code, None
+        return "exited", code, "It used nine tenths of the memory of its host" if ended.cause == "memory" else None
 
 
 def _argv(order: dict) -> list[str]:
