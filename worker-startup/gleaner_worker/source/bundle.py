@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import tarfile
+import zlib
 
 from ..failures import Failure
 from ..jobs.prepared import SourceFailed
@@ -13,6 +14,8 @@ from .sealed import use
 _MOST_FILES = 100_000
 _MOST_BYTES = 20 << 30
 _PIECE_BYTES = 1 << 20
+# tarfile lets the errors of numbers and of zlib through.
+_DAMAGED = (OSError, EOFError, ValueError, OverflowError, tarfile.TarError, zlib.error)
 
 
 def unpack_bundle(sha256: str, jobs: str, bucket: Bucket) -> str:
@@ -29,10 +32,11 @@ def unpack_bundle(sha256: str, jobs: str, bucket: Bucket) -> str:
         if (found := _sha256(archive)) != sha256:
             raise SourceFailed("source", f"Failed to use gs://{bucket.name}/{name}: its sha256 is {found}")
         shutil.rmtree(unfinished, ignore_errors=True)
-        os.mkdir(unfinished, 0o755)
+        os.mkdir(unfinished)
+        os.chmod(unfinished, 0o755)
         _unpack(archive, unfinished)
         os.rename(unfinished, folder)
-    except (Failure, OSError, tarfile.TarError, EOFError) as error:
+    except (Failure, *_DAMAGED) as error:
         reason = error.reason if isinstance(error, Failure) else str(error)
         raise SourceFailed("source", f"Failed to use gs://{bucket.name}/{name}: {reason}") from error
     finally:
@@ -44,19 +48,44 @@ def unpack_bundle(sha256: str, jobs: str, bucket: Bucket) -> str:
 
 
 def _unpack(archive: str, folder: str) -> None:
-    """Accepts files and folders alone; the filter refuses every path that leads out of the folder."""
+    """Writes files and folders alone, because every other kind of member may lead out of the folder.
+
+    Python 3.11 before 3.11.4 has no filter of tarfile.
+    """
     size = 0
     with tarfile.open(archive, "r:gz") as tar:
         for number, member in enumerate(tar, 1):
             size += member.size
-            if not (member.isreg() or member.isdir()):
-                raise tarfile.TarError(f"{member.name!r:.200} is no file and no folder")
             if number > _MOST_FILES or size > _MOST_BYTES:
                 raise tarfile.TarError(f"it has more than {_MOST_FILES} files or {_MOST_BYTES} bytes")
-            member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
-            tar.extract(member, folder, filter="data")
-    for path, _, _ in os.walk(folder):
+            path = os.path.join(folder, *_parts_of(member.name))
+            if member.isdir():
+                _make_folders(path, folder)
+            elif member.isreg() and path != folder:
+                _make_folders(os.path.dirname(path), folder)
+                with open(path, "xb") as file:
+                    shutil.copyfileobj(tar.extractfile(member), file, _PIECE_BYTES)  # type: ignore[arg-type]
+                os.chmod(path, 0o755 if member.mode & 0o100 else 0o644)
+            else:
+                raise tarfile.TarError(f"{_shown(member.name)} is no file and no folder")
+
+
+def _parts_of(name: str) -> list[str]:
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts:
+        raise tarfile.TarError(f"{_shown(name)} leads out of the bundle")
+    return parts
+
+
+def _make_folders(path: str, top: str) -> None:
+    if path != top and not os.path.isdir(path):
+        _make_folders(os.path.dirname(path), top)
+        os.mkdir(path)
         os.chmod(path, 0o755)
+
+
+def _shown(name: str) -> str:
+    return repr(name)[:200]
 
 
 def _sha256(path: str) -> str:
