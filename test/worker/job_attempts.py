@@ -18,6 +18,8 @@ from gleaner_worker.objects import Bucket
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a user of its own needs root")
 FOLDER = "jobs/j1/epoch_2/"
+# A VM has the cache of uv from its start; the commands keep theirs here.
+UV_CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "gleaner", "uv")
 UID = 100_000 + 16 * os.getpid()  # tests run at the same time
 RAN = dict.fromkeys(("bundle", "worker_bundle", "repo", "commit", "jax_version", "environment")) | {"jax_version": "1"}
 

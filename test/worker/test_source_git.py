@@ -1,15 +1,19 @@
 """Sources of git: fetched as the job user from a real server, again and again."""
 
 import os
+import shutil
 import threading
 
 import pytest
 
 from git_server import GitServer
 from gleaner_worker.jobs.prepared import SourceFailed
-from gleaner_worker.jobs.user import find_job_user
+from gleaner_worker.jobs.user import JobUser, find_job_user
+from gleaner_worker.source import commands as programs
+from gleaner_worker.source import git
 from gleaner_worker.source.commands import Commands
 from gleaner_worker.source.git import check_out, reference_of
+from gleaner_worker.source.sealed import seal
 from job_attempts import UID, needs_root
 
 pytestmark = needs_root
@@ -40,7 +44,9 @@ def fetch(tmp_path, server, commands):
     def get(repo=None, **reference):
         jobs = str(home / "jobs")
         os.makedirs(jobs, exist_ok=True)
-        folder, commit = check_out({"repo": repo or server.repo, **reference}, jobs, commands)
+        folder, commit = check_out(
+            {"repo": repo or server.repo, **reference}, jobs, Commands(commands.user, threading.Event())
+        )
         with open(os.path.join(folder, "main.py"), encoding="utf-8") as file:
             return file.read(), commit, folder
 
@@ -135,8 +141,8 @@ class Meddling(Commands):
         super().__init__(commands.user, threading.Event())
         self._meddle = meddle
 
-    def run(self, argv, folder, *rest):
-        said = super().run(argv, folder, *rest)
+    def run(self, argv, folder, *rest, **more):
+        said = super().run(argv, folder, *rest, **more)
         self._meddle(os.path.join(folder, "tree"))
         return said
 
@@ -164,6 +170,57 @@ def test_a_job_that_puts_a_link_in_the_place_of_the_tree_opens_no_folder_of_the_
 def test_hooks_and_attributes_of_a_repository_do_not_run(server, fetch, tmp_path):
     server.commit({"main.py": "one", ".gitattributes": "*.py filter=evil", ".git-hooks/post-checkout": "touch x"})
     assert fetch(branch="main")[0] == "one"
+
+
+def test_a_file_that_a_newer_commit_lacks_is_gone(server, fetch):
+    server.commit({"main.py": "one", "old.py": "x", "place": "a file"})
+    fetch(branch="main")
+    server.commit({"main.py": "two", "place/deep.py": "a folder"})
+    folder = fetch(branch="main")[2]
+    assert sorted(os.listdir(folder)) == ["main.py", "place"] and os.listdir(f"{folder}/place") == ["deep.py"]
+
+
+def test_a_fetch_after_one_that_was_killed_works(server, fetch, tmp_path):
+    server.commit({"main.py": "one"})
+    fetch(branch="main")
+    (repository,) = (tmp_path / "home" / "jobs").glob("git-*/*/repository")
+    for name in ("shallow.lock", "index.lock", "FETCH_HEAD.lock", "config.lock"):
+        (repository / name).touch()
+    server.commit({"main.py": "two"})
+    assert fetch(branch="main")[0] == "two"
+
+
+def test_the_repository_does_not_grow_with_the_number_of_fetches(server, fetch, tmp_path, monkeypatch):
+    monkeypatch.setitem(git._SETTINGS, "gc.autoPackLimit", "1")
+    for number in range(4):
+        server.commit({"main.py": f"{number}", "noise": os.urandom(300_000).hex()})
+        fetch(branch="main")
+    (repository,) = (tmp_path / "home" / "jobs").glob("git-*/*/repository")
+    size = sum(path.stat().st_size for path in repository.rglob("*") if path.is_file())
+    assert size < 2 * 400_000
+    assert fetch(branch="main")[0] == "3"
+
+
+def test_a_machine_without_git_is_named(server, fetch, tmp_path, monkeypatch):
+    server.commit({"main.py": "one"})
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "rm", "mkdir", "find"):
+        (tools / name).symlink_to(shutil.which(name))
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr(programs, "_SYSTEM_PATH", str(tools))
+    monkeypatch.setenv("PATH", str(tools))
+    with pytest.raises(SourceFailed, match="Failed to fetch refs/heads/main of .*: git is not installed on this VM"):
+        fetch(branch="main")
+
+
+def test_a_link_in_the_place_of_the_files_is_not_taken_over(tmp_path):
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o700)
+    (tmp_path / "tree").symlink_to(victim)
+    with pytest.raises(SourceFailed, match="it is no folder"):
+        seal(str(tmp_path / "tree"), JobUser(UID, UID))
+    assert os.stat(victim).st_mode & 0o777 == 0o700
 
 
 def test_references_are_those_of_git():

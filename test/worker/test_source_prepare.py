@@ -16,7 +16,7 @@ from gleaner_worker.objects import Bucket
 from gleaner_worker.source.commands import Commands
 from gleaner_worker.source.prepare import Preparation
 from gleaner_worker.source.ramfs import mount_ramfs
-from job_attempts import UID, needs_root
+from job_attempts import UID, UV_CACHE, needs_root
 
 pytestmark = needs_root
 NOTHING = {"jax_version": None, "setup_script": None, "config_file": None, "ramfs_dir": None}
@@ -25,9 +25,7 @@ NOTHING = {"jax_version": None, "setup_script": None, "config_file": None, "ramf
 @pytest.fixture
 def prepare(storage, tmp_path, monkeypatch):
     """prepare(version, **environment) prepares a job without a source."""
-    # A VM has the cache of uv from its start; the commands keep theirs here.
-    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "gleaner", "uv")
-    monkeypatch.setenv("UV_CACHE_DIR", cache)
+    monkeypatch.setenv("UV_CACHE_DIR", UV_CACHE)
     home = tmp_path / "home"
     home.mkdir()
     (home / "host-secret").write_text("5e" * 32)

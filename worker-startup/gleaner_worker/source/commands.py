@@ -1,7 +1,7 @@
 """Programs that prepare code, run as the job user: what they say, and how they end."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..jobs.prepared import SourceFailed
@@ -39,8 +39,8 @@ class Said:
 class Commands:
     """Runs programs in folders of the job user. stop: ends the program in hand."""
 
-    def __init__(self, user: JobUser, stop: threading.Event, write: Callable[[bytes], None] = lambda _: None):
-        self.user, self._stop, self._write = user, stop, write
+    def __init__(self, user: JobUser, stop: threading.Event):
+        self.user, self._stop = user, stop
 
     def run(
         self,
@@ -49,11 +49,11 @@ class Commands:
         limit_s: float,
         environment: Mapping[str, str] | None = None,
         visible: Sequence[str] = (),
+        file_bytes: int = 50 << 30,
     ) -> Said:
         kept = bytearray()
 
         def write(data: bytes) -> None:
-            self._write(data)
             kept.extend(data)
             del kept[:-_KEPT_BYTES]
 
@@ -63,11 +63,15 @@ class Commands:
             user=self.user,
             folder=folder,
             environment=own | dict(environment or {}),
-            limits=Limits(limit_s, 16 << 30, 4096, 65_536, 50 << 30),
+            limits=Limits(limit_s, 16 << 30, 4096, 65_536, file_bytes),
             write=write,
             stop=self._stop,
             visible=visible,
         )
         if ended.cause == "stopped":
-            raise SourceFailed("machine", "The preparation was stopped, because the lease is over")
+            raise stopped()
         return Said(ended, kept.decode("utf-8", "replace"))
+
+
+def stopped() -> SourceFailed:
+    return SourceFailed("machine", "The preparation was stopped, because the lease is over")

@@ -3,9 +3,11 @@
 import glob
 import hashlib
 import json
+import logging
 import os
 import shutil
 import sys
+import time
 from collections.abc import Sequence
 
 from ..code_identity import locked_digest
@@ -14,10 +16,29 @@ from ..jobs.user import make_folder
 from .commands import Commands
 from .sealed import NotSealed, remove, seal, use
 
+log = logging.getLogger(__name__)
+
 _INSTALL_S = 1800.0
 _SETUP_S = 1800.0
 _SHORT_S = 120.0
+_LOGGED_CHARS = 16_384
 _NIGHTLY = "https://us-python.pkg.dev/ml-oss-artifacts-published/jax/simple/"
+_LIBTPU = "https://storage.googleapis.com/jax-releases/libtpu_releases.html"  # for versions before libtpu was on PyPI
+_LIBTPU_ON_PYPI = (0, 6, 0)
+
+
+def environment_digest(wanted: dict, version: int) -> str:
+    """The digest of the lock file, the JAX version and the setup script; of the lock file alone without those two.
+
+    A new `version` resolves newest and nightly again. Without a version, of jobs with an environment of their own, each
+    day does.
+    """
+    jax_version, script = wanted.get("jax_version"), wanted.get("setup_script")
+    base = locked_digest()
+    if jax_version is None and script is None:
+        return base
+    moving = (version or time.strftime("%Y-%m-%d", time.gmtime())) if jax_version in ("newest", "nightly") else None
+    return hashlib.sha256(json.dumps([base, jax_version, moving, script]).encode()).hexdigest()
 
 
 class Environments:
@@ -26,19 +47,14 @@ class Environments:
     def __init__(self, jobs: str, commands: Commands):
         self._jobs, self._commands = jobs, commands
 
-    def prepare(self, wanted: dict, version: int) -> tuple[str, str]:
-        """Returns (path of the Python, digest). A new `version` resolves newest and nightly again."""
-        jax_version, script = wanted.get("jax_version"), wanted.get("setup_script")
-        base = locked_digest()
-        if jax_version is None and script is None:
-            return sys.executable, base
-        moving = version if jax_version in ("newest", "nightly") else None
-        digest = hashlib.sha256(json.dumps([base, jax_version, moving, script]).encode()).hexdigest()
+    def prepare(self, wanted: dict, digest: str) -> str:
+        """Returns the path of the Python. digest: of environment_digest."""
+        if digest == locked_digest():
+            return sys.executable
         folder = os.path.join(self._jobs, "environments", digest)
-        python = os.path.join(folder, "bin", "python")
-        if not os.path.exists(python):
-            self._make(folder, jax_version, script)
-        return os.path.join(use(folder), "bin", "python"), digest
+        if not _is_complete(folder):
+            self._make(folder, wanted.get("jax_version"), wanted.get("setup_script"))
+        return os.path.join(use(folder), "bin", "python")
 
     def jax_version(self, python: str, folder: str) -> str | None:
         """The version that the Python has, or None without JAX."""
@@ -60,6 +76,8 @@ class Environments:
             if script is not None:
                 self._set_up(folder, uv, script)
             seal(folder, self._commands.user)
+            remove(os.path.join(folder, ".uv-cache"))
+            _mark_complete(folder)
         except NotSealed as error:
             raise SourceFailed("setup", f"Failed to make the environment: {error}") from error
         except BaseException:
@@ -67,29 +85,33 @@ class Environments:
             raise
 
     def _link_locked_packages(self, folder: str, uv: str) -> None:
-        """Packages of the lock are found after those of the environment. The user writes the file, because the agent
-        would follow a link."""
+        """Packages of the lock are found after those of the environment.
+
+        The job user writes the file: the agent would follow a link in a folder of the user.
+        """
         locked = next(path for path in sys.path if path.endswith("site-packages"))
-        script = 'cd "$1"/lib/python3*/site-packages && printf "%s\\n" "$2" > locked-packages.pth'
-        self._call(["bash", "-c", script, "link", folder, locked], folder, uv)
+        script = 'cd lib/python3*/site-packages && printf "%s\\n" "$1" > locked-packages.pth'
+        self._call(["bash", "-c", script, "link", locked], folder, uv)
 
     def _install(self, folder: str, uv: str, version: str) -> None:
-        extra = "[tpu]" if os.environ.get("JAX_PLATFORMS") == "tpu" else ""
+        is_tpu = os.environ.get("JAX_PLATFORMS") == "tpu"
+        package = "jax[tpu]" if is_tpu else "jax"
         command = [uv, "pip", "install", "--quiet", "--python", f"{folder}/bin/python"]
         if version == "nightly":
             command += ["--pre", "--extra-index-url", _NIGHTLY, "--index-strategy", "unsafe-best-match"]
-        command.append(f"jax{extra}" if version in ("newest", "nightly") else f"jax{extra}=={version}")
-        self._call(command, folder, uv, f"Failed to install jax {version}")
+        elif version != "newest":
+            package += f"=={version}"
+            if is_tpu and tuple(map(int, version.split("."))) < _LIBTPU_ON_PYPI:
+                command += ["--find-links", _LIBTPU]
+        self._call([*command, package], folder, uv, f"Failed to install jax {version}")
 
     def _set_up(self, folder: str, uv: str, script: str) -> None:
-        """The script lies in a folder of the agent: a link in the folder of the user could lead to any file."""
-        scripts = os.path.join(self._jobs, "scripts")
-        os.makedirs(scripts, mode=0o755, exist_ok=True)
-        path = os.path.join(scripts, f"{os.path.basename(folder)}.sh")
-        with open(path, "w", encoding="utf-8", errors="replace") as file:
-            file.write(script)
-        os.chmod(path, 0o644)
+        """The file lies outside of the folder, where the agent follows no link of the user."""
+        path = f"{folder}.setup.sh"
         try:
+            with open(path, "w", encoding="utf-8", errors="replace") as file:
+                file.write(script)
+            os.chmod(path, 0o644)
             self._call(["bash", path], folder, uv, "The setup script failed", _SETUP_S, [path])
         finally:
             os.unlink(path)
@@ -101,7 +123,7 @@ class Environments:
         uv: str,
         what: str = "Failed to make the environment",
         limit_s: float = _INSTALL_S,
-        readable: Sequence[str] = (),
+        visible: Sequence[str] = (),
     ) -> None:
         tools = os.path.dirname(uv)
         environment = {
@@ -112,8 +134,10 @@ class Environments:
             "UV_PYTHON_DOWNLOADS": "never",
             **{name: os.environ[name] for name in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL") if name in os.environ},
         }
-        visible = [*visible_of(sys.executable), tools, *readable]
-        said = self._commands.run(command, folder, limit_s, environment, visible)
+        seen = [*visible_of(sys.executable), tools, *visible]
+        said = self._commands.run(command, folder, limit_s, environment, seen)
+        if output := said.output.strip():
+            log.info("Output of the preparation of an environment:\n%s", output[-_LOGGED_CHARS:])
         if not said.is_success:
             raise SourceFailed("setup", f"{what}: {said.why}")
 
@@ -122,6 +146,23 @@ def visible_of(python: str) -> list[str]:
     """Folders without which this Python does not start."""
     found = {os.path.dirname(os.path.dirname(path)) for path in (python, os.path.realpath(python))}
     return [path for path in found if path not in ("/", "/usr", "/usr/local")]
+
+
+def _is_complete(folder: str) -> bool:
+    """A reboot may leave an environment half-made. The mark is the agent's, because a setup script may write one."""
+    try:
+        return os.stat(os.path.join(folder, "complete"), follow_symlinks=False).st_uid == os.geteuid()
+    except FileNotFoundError:
+        return False
+
+
+def _mark_complete(folder: str) -> None:
+    path = os.path.join(folder, "complete")
+    if os.path.lexists(path):
+        os.unlink(path)
+    with open(path, "x", encoding="ascii"):
+        pass
+    os.chmod(path, 0o644)
 
 
 def _find_uv() -> str:

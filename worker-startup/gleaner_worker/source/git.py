@@ -10,26 +10,38 @@ from .commands import Commands
 from .sealed import NotSealed, remove, seal, use
 
 _FETCH_S = 120.0
-_COMMIT = re.compile(r"^commit ([0-9a-f]{40})$", re.M)
+_MOST_FILE_BYTES = 10 << 30
+_COMMIT = re.compile(r"^commit ([0-9a-f]{40})$")
 # Arguments: the address, the reference. FETCH_HEAD serves branches, pull requests and commits, twice in a row too.
+# A fetch that was killed leaves locks. The reference keeps the newest objects for the next fetch; gc removes others.
 _SCRIPT = """
 set -eu
-[ -d repository ] || git init --quiet --bare repository
-git --git-dir=repository fetch --quiet --depth=1 --no-tags --no-recurse-submodules --force -- "$1" "$2"
-commit=$(git --git-dir=repository rev-parse --verify --quiet 'FETCH_HEAD^{commit}')
+export GIT_DIR=repository
 rm -rf tree
+if [ -d repository ]; then
+  find repository -name '*.lock' -delete
+  find repository -name 'tmp_*' -delete
+else
+  git init --quiet --bare repository
+fi
+git fetch --quiet --depth=1 --no-tags --no-auto-gc --no-recurse-submodules --force -- "$1" "$2"
+commit=$(git rev-parse --verify --quiet 'FETCH_HEAD^{commit}')
 mkdir tree
-git --git-dir=repository --work-tree=tree checkout --quiet --force FETCH_HEAD -- .
-printf 'commit %s\\n' "$commit"
+rm -f repository/index
+git --work-tree=tree checkout --quiet --force FETCH_HEAD -- .
+git update-ref refs/kept/newest "$commit"
+git gc --quiet --auto || true
+printf '\\ncommit %s\\n' "$commit"
 """
 _SETTINGS = {
     "core.hooksPath": "/dev/null",
     "credential.helper": "",
     "protocol.allow": "never",
-    "protocol.https.allow": "always",
-    "protocol.http.allow": "always",  # the control plane accepts http for this machine alone
     "http.followRedirects": "initial",
-    "gc.auto": "0",
+    "fetch.unpackLimit": "1",  # a pack for each fetch, so that their number says when to collect
+    "gc.autoPackLimit": "10",
+    "gc.autoDetach": "false",
+    "gc.pruneExpire": "now",
     "core.fsmonitor": "false",
     "core.symlinks": "true",
     "advice.detachedHead": "false",
@@ -54,16 +66,18 @@ def check_out(source: dict, jobs: str, commands: Commands) -> tuple[str, str]:
     folder = os.path.join(jobs, f"git-{commands.user.uid}", name)
     if not os.path.isdir(folder):
         make_folder(folder, commands.user)
-    said = commands.run(["bash", "-c", _SCRIPT, "git", repo, reference], folder, _FETCH_S, _environment())
-    found = _COMMIT.search(said.output)
+    use(folder)
+    argv = ["bash", "-c", _SCRIPT, "git", repo, reference]
+    said = commands.run(argv, folder, _FETCH_S, _environment(repo), file_bytes=_MOST_FILE_BYTES)
+    found = _COMMIT.match(said.last_line)
     if not said.is_success or not found:
         what = "git is not installed on this VM" if said.ended.exit_code == 127 else said.why
         raise SourceFailed("source", f"Failed to fetch {reference} of {repo}: {what}")
-    trees = os.path.join(jobs, "trees", name)
+    trees = os.path.join(jobs, "trees")
     os.makedirs(trees, mode=0o755, exist_ok=True)
-    tree = os.path.join(trees, found[1])
+    tree = os.path.join(trees, f"{name}-{found[1]}")
     if not os.path.isdir(tree):
-        unfinished = os.path.join(trees, f".{found[1]}.{os.getpid()}")
+        unfinished = os.path.join(trees, f".{name}-{found[1]}")
         remove(unfinished)
         os.rename(os.path.join(folder, "tree"), unfinished)
         try:
@@ -74,15 +88,17 @@ def check_out(source: dict, jobs: str, commands: Commands) -> tuple[str, str]:
     return use(tree), found[1]
 
 
-def _environment() -> dict[str, str]:
+def _environment(repo: str) -> dict[str, str]:
+    # The control plane accepts http for this machine alone; an https address leads to no other transport.
+    transport = "http" if repo.startswith("http://") else "https"
     settings = {
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": "/dev/null",
         "GIT_ASKPASS": "/bin/false",
         "GIT_LFS_SKIP_SMUDGE": "1",
-        "GIT_CONFIG_COUNT": str(len(_SETTINGS)),
+        "GIT_CONFIG_COUNT": str(len(_SETTINGS) + 1),
     }
-    for number, (key, value) in enumerate(_SETTINGS.items()):
+    for number, (key, value) in enumerate({**_SETTINGS, f"protocol.{transport}.allow": "always"}.items()):
         settings |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return settings

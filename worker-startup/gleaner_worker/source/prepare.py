@@ -4,65 +4,73 @@ import hashlib
 import importlib.metadata
 import os
 import threading
-from collections.abc import Callable
+import uuid
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ..code_identity import locked_digest, worker_bundle
 from ..jobs.prepared import Prepared, SourceFailed
 from ..jobs.user import JobUser, NotIsolated
 from ..objects import Bucket
 from .bundle import unpack_bundle
-from .commands import Commands
-from .environment import Environments
+from .commands import Commands, stopped
+from .environment import Environments, environment_digest
 from .git import check_out
 from .ramfs import mount_ramfs
+from .sealed import trim
+
+_LOOK_EVERY_S = 0.1
 
 
 class Preparation:
-    """Prepares one job at a time on this host. home: the agent's folder."""
+    """Prepares jobs on this host. home: the agent's folder."""
 
     def __init__(self, home: str, bucket: Bucket, find_user: Callable[[], JobUser]):
         self._home, self._bucket, self._find_user = home, bucket, find_user
         self._jobs = os.path.join(os.path.realpath(home), "jobs")
         self._lock = threading.Lock()
+        self._locks: dict[str, threading.Lock] = {}  # of each repository, bundle and environment
+        self._given: list[weakref.ref[Prepared]] = []
 
-    def prepare(
-        self,
-        order: dict,
-        version: int = 0,
-        stop: threading.Event | None = None,
-        write: Callable[[bytes], None] = lambda _: None,
-    ) -> Prepared:
-        """order: `source` and `environment` as worker-api gives them. version: of the pool's source.
+    def prepare(self, order: dict, version: int = 0, stop: threading.Event | None = None) -> Prepared:
+        """order: `source` and `environment` as worker-api gives them. version: of the pool's source. stop: ends it.
 
-        Raises SourceFailed. Files of an earlier version stay, so its jobs go on.
+        Raises SourceFailed. Files of an earlier version stay, so its jobs go on, and all folders of a Prepared stay as
+        long as its receiver holds it. Calls on other threads wait only for a source or an environment that they share.
         """
         source, environment = order.get("source"), order.get("environment") or {}
-        with self._lock:
-            os.makedirs(self._jobs, mode=0o755, exist_ok=True)
-            try:
-                return self._prepare(
-                    source, environment, version, Commands(self._user(), stop or threading.Event(), write)
-                )
-            except NotIsolated as error:
-                raise SourceFailed("isolation", str(error)) from error
+        os.makedirs(self._jobs, mode=0o755, exist_ok=True)
+        stop = stop or threading.Event()
+        try:
+            prepared = self._prepare(source, environment, version, Commands(self._find_user(), stop), stop)
+        except NotIsolated as error:
+            raise SourceFailed("isolation", str(error)) from error
+        self._clean_up(prepared)
+        return prepared
 
-    def _user(self) -> JobUser:
-        return self._find_user()
-
-    def _prepare(self, source: dict | None, environment: dict, version: int, commands: Commands) -> Prepared:
+    def _prepare(
+        self, source: dict | None, wanted: dict, version: int, commands: Commands, stop: threading.Event
+    ) -> Prepared:
         folder, commit = None, None
         if source is not None and "bundle" in source:
-            folder = unpack_bundle(source["bundle"], self._jobs, self._bucket)
+            with self._alone(source["bundle"], stop):
+                folder = unpack_bundle(source["bundle"], self._jobs, self._bucket)
         elif source is not None:
-            folder, commit = check_out(source, self._jobs, commands)
+            with self._alone(source["repo"], stop):
+                folder, commit = check_out(source, self._jobs, commands)
+        digest = environment_digest(wanted, version)
         environments = Environments(self._jobs, commands)
-        python, digest = environments.prepare(environment, version)
+        with self._alone(digest, stop):
+            python = environments.prepare(wanted, digest)
         variables, visible = {}, []
-        if config := environment.get("config_file"):
+        if config := wanted.get("config_file"):
             visible.append(self._write_config(config))
             variables["JOB_CONFIG"] = visible[0]
-        if ramfs_dir := environment.get("ramfs_dir"):
-            mount_ramfs(ramfs_dir, self._home)
+        if ramfs_dir := wanted.get("ramfs_dir"):
+            with self._alone("ramfs", stop):
+                mount_ramfs(ramfs_dir, self._home)
+            visible.append(ramfs_dir)
             variables["RAMFS_DIR"] = ramfs_dir
         ran = {
             "bundle": source.get("bundle") if source else None,
@@ -74,6 +82,32 @@ class Preparation:
         }
         return Prepared(python, folder, ran, variables, tuple(visible))
 
+    @contextmanager
+    def _alone(self, key: str, stop: threading.Event) -> Iterator[None]:
+        """Only one thread makes the same thing; the next one finds it made."""
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        while not lock.acquire(timeout=_LOOK_EVERY_S):
+            if stop.is_set():
+                raise stopped()
+        try:
+            if stop.is_set():
+                raise stopped()
+            yield
+        finally:
+            lock.release()
+
+    def _clean_up(self, prepared: Prepared) -> None:
+        """Removes what was used longest ago, and keeps the folders of work in hand."""
+        with self._lock:
+            self._given = [ref for ref in self._given if ref() is not None] + [weakref.ref(prepared)]
+            held = set()
+            for given in filter(None, (ref() for ref in self._given)):
+                held |= {given.source_folder, os.path.dirname(os.path.dirname(given.python))}
+            names = os.listdir(self._jobs)
+            for name in ("bundles", "trees", "environments", *(name for name in names if name.startswith("git-"))):
+                trim(os.path.join(self._jobs, name), held)
+
     def _write_config(self, config: dict) -> str:
         """The path of the file, which the job user reads."""
         data = config["text"].encode("utf-8", "replace")
@@ -81,10 +115,11 @@ class Preparation:
         os.makedirs(folder, mode=0o755, exist_ok=True)
         path = os.path.join(folder, config["name"])
         if not os.path.exists(path):
-            with open(f"{path}.new", "wb") as file:
+            unfinished = os.path.join(folder, f".{uuid.uuid4().hex}")
+            with open(unfinished, "wb") as file:
                 file.write(data)
-            os.chmod(f"{path}.new", 0o644)
-            os.replace(f"{path}.new", path)
+            os.chmod(unfinished, 0o644)
+            os.replace(unfinished, path)
         return path
 
     def _jax_version(self, environments: Environments, python: str, digest: str) -> str | None:

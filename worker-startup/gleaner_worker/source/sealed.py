@@ -1,9 +1,9 @@
 """Folders that belong to the agent, and that the job user reads and cannot change."""
 
 import os
-import shutil
 import stat
 import subprocess
+from collections.abc import Collection
 
 from ..jobs.user import JobUser
 
@@ -30,7 +30,7 @@ def seal(path: str, user: JobUser) -> None:
     if subprocess.run(strangers, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout:
         remove(path)
         raise NotSealed("another process changed its files meanwhile")
-    subprocess.run(["chmod", "-R", "u+rwX,go+rX,go-w", "--", path], check=True, stdin=subprocess.DEVNULL)
+    subprocess.run(["chmod", "-R", "u+rwX,go+rX,go-w,ug-s", "--", path], check=True, stdin=subprocess.DEVNULL)
 
 
 def remove(*paths: str) -> None:
@@ -39,9 +39,15 @@ def remove(*paths: str) -> None:
 
 
 def use(path: str) -> str:
-    """Notes that the folder is in use now, and removes the folders beside it that were used longest ago."""
+    """Notes that the folder is in use now."""
     os.utime(path)
-    parent = os.path.dirname(path)
+    return path
+
+
+def trim(parent: str, held: Collection[str] = ()) -> None:
+    """Removes the folders in `parent` that were used longest ago. A folder of work in hand stays."""
+    if not os.path.isdir(parent):
+        return
     with os.scandir(parent) as entries:
         folders = sorted(
             (entry.stat(follow_symlinks=False).st_mtime, entry.path)
@@ -49,5 +55,5 @@ def use(path: str) -> str:
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
         )
     for _, old in folders[:-_KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
-    return path
+        if old not in held:
+            remove(old)

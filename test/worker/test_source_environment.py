@@ -1,0 +1,148 @@
+"""Versions of JAX in environments of their own, from an index of this machine, and preparations at the same time."""
+
+import os
+import subprocess
+import threading
+import time
+
+import pytest
+
+from build import BUCKET
+from gleaner_worker import objects
+from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.jobs.user import find_job_user
+from gleaner_worker.objects import Bucket
+from gleaner_worker.source import environment, sealed
+from gleaner_worker.source.prepare import Preparation
+from job_attempts import UID, UV_CACHE, needs_root
+from package_index import PackageIndex
+
+pytestmark = needs_root
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """Releases of jax; nightly versions are in an index of their own."""
+    releases, nightly = PackageIndex(tmp_path / "releases"), PackageIndex(tmp_path / "nightly")
+    releases.add("jax", "98.0.0")
+    releases.add("jax", "98.1.0")
+    nightly.add("jax", "98.2.0.dev20260101")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", releases.url)
+    monkeypatch.setattr(environment, "_NIGHTLY", nightly.url)
+    yield releases
+    releases.close()
+    nightly.close()
+
+
+@pytest.fixture
+def preparation(storage, tmp_path, monkeypatch):
+    monkeypatch.setenv("UV_CACHE_DIR", UV_CACHE)
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "host-secret").write_text("5e" * 32)
+    (home / "host-secret").chmod(0o600)
+    env = {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
+    return Preparation(str(home), Bucket(objects.make_client("local"), BUCKET), lambda: find_job_user(env))
+
+
+@pytest.fixture
+def prepare(preparation):
+    def run(version=1, stop=None, **environment):
+        return preparation.prepare({"source": None, "environment": environment}, version, stop)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"), [("98.0.0", "98.0.0"), ("newest", "98.1.0"), ("nightly", "98.2.0.dev20260101")]
+)
+def test_a_version_of_jax_takes_the_place_of_the_locked_one_and_is_recorded(index, prepare, wanted, found):
+    prepared = prepare(jax_version=wanted)
+    assert prepared.ran["jax_version"] == found
+    code = "import jax, numpy; print(jax.__version__)"
+    done = subprocess.run([prepared.python, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == found
+
+
+def test_the_newest_version_is_asked_for_again_with_each_version_of_the_source(index, prepare):
+    assert prepare(1, jax_version="newest").ran["jax_version"] == "98.1.0"
+    index.add("jax", "98.3.0")
+    assert prepare(1, jax_version="newest").ran["jax_version"] == "98.1.0"
+    assert prepare(2, jax_version="newest").ran["jax_version"] == "98.3.0"
+
+
+def test_a_version_that_the_index_lacks_is_named(index, prepare):
+    with pytest.raises(SourceFailed, match=r"Failed to install jax 97\.0\.0: .*") as failed:
+        prepare(jax_version="97.0.0")
+    assert failed.value.cause == "setup" and "\n" not in failed.value.reason
+
+
+def test_an_environment_that_a_reboot_left_half_made_is_made_again(prepare):
+    prepared = prepare(setup_script="touch $VIRTUAL_ENV/done")
+    folder = os.path.dirname(os.path.dirname(prepared.python))
+    os.unlink(f"{folder}/complete")
+    os.unlink(f"{folder}/done")
+    prepare(setup_script="touch $VIRTUAL_ENV/done")
+    assert os.path.exists(f"{folder}/done")
+
+
+def test_a_setup_script_that_leaves_links_makes_the_agent_write_no_file(prepare, tmp_path):
+    victim = tmp_path / "home" / "host-secret"
+    script = f"""
+    cd "$VIRTUAL_ENV"
+    for name in complete setup.sh pyvenv.cfg lib/python3*/site-packages/locked-packages.pth; do
+      rm -f $name; ln -s {victim} $name
+    done
+    ln -s / root
+    chmod 4755 bin/activate
+    """
+    prepared = prepare(setup_script=script)
+    folder = os.path.dirname(os.path.dirname(prepared.python))
+    found = os.stat(victim)
+    assert victim.read_text() == "5e" * 32 and (found.st_uid, found.st_mode & 0o777) == (0, 0o600)
+    assert os.stat(f"{folder}/bin/activate").st_mode & 0o7000 == 0
+    assert os.stat("/").st_uid == 0
+
+
+def test_the_output_of_a_setup_script_is_in_the_log(prepare, caplog):
+    caplog.set_level("INFO")
+    prepare(setup_script="echo building the tokenizer")
+    assert "building the tokenizer" in caplog.text
+
+
+def test_the_environment_keeps_no_downloads(index, prepare):
+    folder = os.path.dirname(os.path.dirname(prepare(jax_version="newest").python))
+    assert ".uv-cache" not in os.listdir(folder)
+
+
+def test_a_slow_preparation_holds_up_no_job_without_one(prepare):
+    stop = threading.Event()
+    failed = []
+
+    def prepare_slowly():
+        try:
+            prepare(2, stop, setup_script="sleep 60")
+        except SourceFailed as error:
+            failed.append(error.cause)
+
+    thread = threading.Thread(target=prepare_slowly)
+    thread.start()
+    time.sleep(1)
+    began = time.monotonic()
+    assert prepare(config_file={"name": "a", "text": "b"}).environment["JOB_CONFIG"]
+    assert time.monotonic() - began < 10 and thread.is_alive()
+    stop.set()
+    thread.join(30)
+    assert failed == ["machine"]
+
+
+def test_environments_used_longest_ago_are_removed_except_for_those_in_use(prepare, tmp_path, monkeypatch):
+    monkeypatch.setattr(sealed, "_KEPT", 1)
+    held, folder = prepare(setup_script="true # held"), tmp_path / "home" / "jobs" / "environments"
+    for number in range(2):
+        prepare(setup_script=f"true # {number}")
+    assert len(list(folder.iterdir())) == 2 and os.path.exists(held.python)
+    del held
+    prepare(setup_script="true # last")
+    assert len(list(folder.iterdir())) == 1
