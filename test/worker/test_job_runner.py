@@ -7,7 +7,7 @@ import pytest
 
 from build import BUCKET
 from gleaner_worker.failures import LeaseLost
-from gleaner_worker.jobs.prepared import Prepared
+from gleaner_worker.jobs.prepared import Prepared, SourceFailed
 from gleaner_worker.jobs.tpu_settings import tpu_settings
 from job_attempts import FOLDER, RAN, needs_root, prepare
 
@@ -111,6 +111,19 @@ def test_a_preempted_job_that_ignores_term_leaves_in_time(jobs):
     runner.request("flush")
     assert wait()["ending"]["outcome"] == "preempted"
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("stop", "lost"), ("flush", "preempted")])
+def test_a_preparation_that_is_stopped_is_no_failure_of_the_job(jobs, mode, expected):
+    def prepare_slowly(_):
+        assert runner.ended.wait(30)
+        raise SourceFailed("machine", "The preparation was stopped, because the lease is over")
+
+    runner = jobs.runner(prepare=prepare_slowly, code="result = 1")
+    wait = start(runner)
+    runner.request(mode)
+    result = wait()
+    assert ("lost" if isinstance(result.get("error"), LeaseLost) else result["ending"]["outcome"]) == expected
 
 
 def test_a_restart_runs_the_job_again_with_the_new_source(jobs, tmp_path):

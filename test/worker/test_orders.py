@@ -11,10 +11,12 @@ import pytest
 from build import BUCKET
 from git_server import GitServer
 from gleaner_worker import objects
-from gleaner_worker.jobs.user import NotIsolated, find_job_user
+from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.jobs.process import kill_all
+from gleaner_worker.jobs.user import JobUser, NotIsolated, find_job_user
 from gleaner_worker.objects import Bucket
 from gleaner_worker.orders import Orders
-from job_attempts import UID, needs_root
+from job_attempts import UID, UV_CACHE, needs_root
 
 pytestmark = needs_root
 NOTHING = {"jax_version": None, "setup_script": None, "config_file": None, "ramfs_dir": None}
@@ -81,8 +83,10 @@ def until(condition, most_s=60):
 
 
 @pytest.fixture
-def host(storage, tmp_path):
-    return Host(storage, tmp_path / "home")
+def host(storage, tmp_path, monkeypatch):
+    monkeypatch.setenv("UV_CACHE_DIR", UV_CACHE)
+    yield Host(storage, tmp_path / "home")
+    kill_all(JobUser(UID, UID))  # a preparation that a test left
 
 
 @pytest.fixture
@@ -171,14 +175,14 @@ def test_a_version_that_fails_is_reported_and_the_next_one_is_prepared(host, ser
 def test_a_job_of_the_pool_restarts_with_the_new_version_and_no_other_job_does(host, server):
     server.commit({"main.py": "one"})
     restarted = []
-    for version, of_pool in ((1, True), (2, False)):
+    for version, of_job in ((1, 0), (2, None), (3, 3)):  # the last one began with the new version
         runner = SimpleNamespace(
-            order={"source_version": version if of_pool else None}, restart=lambda prepared: restarted.append(prepared)
+            order={"source_version": of_job}, restart=lambda prepared, number=version: restarted.append(number)
         )
         host.orders.attach(runner)
         host.update(version, {"repo": server.repo, "branch": "main"})
         host.orders.detach()
-    assert [prepared.ran["repo"] for prepared in restarted] == [server.repo]
+    assert restarted == [1]
 
 
 def test_a_failed_version_restarts_nothing(host, server):
@@ -186,6 +190,57 @@ def test_a_failed_version_restarts_nothing(host, server):
     host.orders.attach(SimpleNamespace(order={"source_version": 0}, restart=lambda _: restarted.set()))
     host.update(1, {"repo": server.repo, "branch": "nowhere"})
     assert not restarted.is_set()
+
+
+def test_a_command_runs_while_a_new_version_is_in_preparation(host, tmp_path):
+    host.update(1, setup_script="true")
+    host.api.answer |= {"version": 2, "environment": NOTHING | {"setup_script": "sleep 60"}}
+    host.orders.take({"execs": [], "source_version": 2})
+    until(lambda: host.orders.report()["version"] == 2)
+    began = time.monotonic()
+    end, output = host.exec(
+        "e1", "python", "-c", "import sys; print(sys.prefix)", environment=host.api.answer["environment"]
+    )
+    assert end == ("exited", 0, None) and f"{tmp_path}/home/jobs/environments" in output
+    assert time.monotonic() - began < 30 and host.orders.report()["status"] == "preparing"
+
+
+def test_a_command_that_this_host_cannot_start_is_refused_with_the_reason(host, tmp_path):
+    (tmp_path / "home" / "jobs").write_text("in the way")
+    end, _ = host.exec("e1", "id")
+    assert end[0] == "refused" and end[2].startswith("Failed to run the command: FileExistsError: ")
+    assert os.listdir(tmp_path / "home" / "execs") == []
+
+
+def test_the_end_of_a_command_is_reported_again_after_a_lost_report(host):
+    report, lost = host.api.exec_end, iter([True, False])
+
+    def lose_one(*arguments):
+        if next(lost):
+            raise OSError("no answer")
+        report(*arguments)
+
+    host.api.exec_end = lose_one
+    folder = "execs/e1/tpu-us-central1-a-0/0/"
+    order = {"id": "e1", "argv": ["sh", "-c", "exit 4"], "shell": False, "timeout_s": 30, "folder": folder}
+    host.api.execs["e1"] = order | {"source": None, "environment": NOTHING}
+    host.orders.take({"execs": ["e1"]})
+    until(lambda: host.orders._commands._known == {})
+    host.orders = host.make(lambda: find_job_user(host.env))  # another agent
+    host.orders.take({"execs": ["e1"]})
+    until(lambda: "e1" in host.api.ends)
+    assert host.api.ends["e1"] == ("exited", 4, None)
+
+
+def test_the_preparation_of_a_job_ends_when_its_lease_is_lost(host):
+    order = {"source": None, "environment": NOTHING | {"setup_script": "sleep 60"}, "source_version": None}
+    runner = SimpleNamespace(order=order, ended=threading.Event())
+    host.orders.attach(runner)
+    threading.Timer(1, runner.ended.set).start()
+    began = time.monotonic()
+    with pytest.raises(SourceFailed) as failed:
+        host.orders.prepare(order)
+    assert failed.value.cause == "machine" and time.monotonic() - began < 30
 
 
 def test_a_command_runs_in_the_source_of_the_pool(host, server):

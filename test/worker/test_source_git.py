@@ -13,7 +13,7 @@ from gleaner_worker.source import commands as programs
 from gleaner_worker.source import git
 from gleaner_worker.source.commands import Commands
 from gleaner_worker.source.git import check_out, reference_of
-from gleaner_worker.source.sealed import seal
+from gleaner_worker.source.sealed import NotSealed, seal
 from job_attempts import UID, needs_root
 
 pytestmark = needs_root
@@ -218,7 +218,7 @@ def test_a_link_in_the_place_of_the_files_is_not_taken_over(tmp_path):
     victim = tmp_path / "victim"
     victim.mkdir(mode=0o700)
     (tmp_path / "tree").symlink_to(victim)
-    with pytest.raises(SourceFailed, match="it is no folder"):
+    with pytest.raises(NotSealed, match="put something in the place of its files"):
         seal(str(tmp_path / "tree"), JobUser(UID, UID))
     assert os.stat(victim).st_mode & 0o777 == 0o700
 

@@ -24,12 +24,13 @@ class Orders:
     def __init__(self, identity: Identity, api, bucket: Bucket, user_finder: Callable[[], JobUser]):
         self._api = api
         self._preparation = Preparation(identity.home, bucket, user_finder)
-        self._commands = HostCommands(api, bucket, self._preparation, user_finder, identity.home)
+        self._commands = HostCommands(api, bucket, self._prepare_for_command, user_finder, identity.home)
         self.changed = threading.Event()
         self._lock = threading.Lock()
         self._wanted = 0  # version of the pool's source
         self._known = 0  # version that was prepared, or that failed
         self._report: dict | None = None
+        self._ready: Prepared | None = None  # of the newest version that could be prepared
         self._runner: JobRunner | None = None
         self._is_preparing = False
 
@@ -58,46 +59,58 @@ class Orders:
     def prepare(self, order: dict) -> Prepared:
         """What a job needs. A job of the pool's source has at least the version of its order."""
         version = order.get("source_version")
-        prepared = self._preparation.prepare(order, version or 0)
+        with self._lock:
+            runner = self._runner
+        stop = runner.ended if runner is not None and runner.order is order else None
+        prepared = self._preparation.prepare(order, version or 0, stop)
         if version:
-            self._note(int(version), "ready", prepared.ran, None)
+            self._note(int(version), "ready", prepared)
         return prepared
 
+    def _prepare_for_command(self, order: dict) -> Prepared:
+        """What jobs of the pool have on this host now. A new version in preparation holds up no command."""
+        with self._lock:
+            ready = self._ready
+        return ready or self._preparation.prepare(order, int(order.get("source_version") or 0))
+
     def _update(self) -> None:
+        """Prepares the newest version. The heartbeat after it starts the next one."""
         try:
-            while True:
-                answer = self._api.source(_AGAIN_S)
-                version = int(answer["version"])
-                self._note(version, "preparing", None, None)
-                try:
-                    prepared = self._preparation.prepare(answer, version)
-                except SourceFailed as error:
-                    log.error("Failed to prepare version %s of the source: %s", version, error.reason)
-                    self._note(version, "failed", None, error.reason[:_REASON_CHARS])
-                else:
-                    self._restart(prepared)
-                    self._note(version, "ready", prepared.ran, None)
-                with self._lock:
-                    if self._wanted <= self._known:
-                        self._is_preparing = False
-                        return
+            answer = self._api.source(_AGAIN_S)
+            if answer["action"] == "source" and answer["version"] > self._known:
+                self._follow(answer, answer["version"])
         except Exception as error:  # the next heartbeat starts another attempt
             log.warning("Failed to prepare the source of the pool: %s", error)
+        finally:
             with self._lock:
                 self._is_preparing = False
 
-    def _note(self, version: int, status: str, ran: dict | None, error: str | None) -> None:
+    def _follow(self, answer: dict, version: int) -> None:
+        self._note(version, "preparing")
+        try:
+            prepared = self._preparation.prepare(answer, version)
+        except SourceFailed as error:
+            log.error("Failed to prepare version %s of the source: %s", version, error.reason)
+            self._note(version, "failed", error=error.reason[:_REASON_CHARS])
+        else:
+            self._restart(prepared, version)
+            self._note(version, "ready", prepared)
+
+    def _note(self, version: int, status: str, prepared: Prepared | None = None, error: str | None = None) -> None:
         with self._lock:
             if self._report and (version < self._report["version"]):
                 return
+            ran = prepared.ran if prepared else None
             self._report = {"version": version, "status": status, "ran": ran, "error": error}
+            self._ready = prepared or self._ready
             if status != "preparing":
                 self._known = max(self._known, version)
         self.changed.set()
 
-    def _restart(self, prepared: Prepared) -> None:
-        """Restarts the job in hand if its code is that of the pool."""
+    def _restart(self, prepared: Prepared, version: int) -> None:
+        """Restarts the job in hand if its code is an earlier version of the pool's."""
         with self._lock:
             runner = self._runner
-        if runner is not None and runner.order.get("source_version") is not None:
+        given = runner.order.get("source_version") if runner is not None else None
+        if runner is not None and given is not None and given < version:
             runner.restart(prepared)

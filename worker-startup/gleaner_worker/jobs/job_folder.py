@@ -3,6 +3,7 @@
 import glob
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 
 from .prepared import Prepared
@@ -107,6 +108,7 @@ def _shared_cache(home: str, user: JobUser) -> str:
 
 
 def _find_libtpu(python: str) -> str:
-    """The library of the job's own JAX, or the folder that a TPU VM image uses."""
-    libraries = os.path.join(os.path.dirname(os.path.dirname(python)), "lib")
-    return next(iter(sorted(glob.glob(f"{libraries}/python3*/site-packages/libtpu/libtpu.so"))), "/lib")
+    """The library of the job's own JAX, of the locked JAX, or the folder that a TPU VM image uses."""
+    environments = (os.path.dirname(os.path.dirname(python)), sys.prefix)
+    found = [path for own in environments for path in glob.glob(f"{own}/lib/python3*/site-packages/libtpu/libtpu.so")]
+    return next(iter(found), "/lib")

@@ -52,6 +52,7 @@ class JobRunner:
         self._give_up_at = float("inf")
         self._next: Prepared | None = None
         self._stop = threading.Event()
+        self.ended = threading.Event()  # ends the preparation too: the lease is lost, or the VM is preempted
         self._tail = bytearray()
 
     def progress(self) -> None:
@@ -65,6 +66,7 @@ class JobRunner:
             if mode == "flush" and self._ended_as is None:
                 self._give_up_at = time.monotonic() + _FLUSH_S
             self._ended_as = mode
+            self.ended.set()
             self._stop.set()
 
     def restart(self, prepared: Prepared) -> None:
@@ -91,7 +93,9 @@ class JobRunner:
         except LeaseLost:
             raise
         except SourceFailed as error:
-            return _failed(error.cause, error.reason)
+            if self._ended_as == "stop":
+                raise LeaseLost from error
+            return self.preempted() if self._ended_as == "flush" else _failed(error.cause, error.reason)
         except NotIsolated as error:
             return _failed("isolation", str(error))
         except Exception as error:  # of this machine or of the bucket; another worker may succeed
