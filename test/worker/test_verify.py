@@ -47,6 +47,24 @@ def test_a_right_run_is_verified(stored, verify):
     assert report["bytes"] == sum(len(outputs(stored)[name]) for name in shards)
 
 
+def test_each_shard_names_the_code_that_made_it(stored):
+    summary = json.loads(stored.data(BUCKET, PREFIX + "metadata.json"))
+    for name in [name for name in outputs(stored) if name.startswith("shard_")]:
+        said = stored.metadata(BUCKET, PREFIX + name)
+        assert said["bundle"] == "none"
+        assert said["environment"] == summary["environment"] and len(said["environment"]) == 64
+        assert said["jax_version"] == summary["versions"]["jax"]
+
+
+def test_a_run_whose_shards_do_not_name_their_code_is_verified(stored, verify):
+    for name in [name for name in outputs(stored) if name.startswith("shard_")]:
+        said = stored.metadata(BUCKET, PREFIX + name)
+        kept = {key: said[key] for key in said if key not in ("bundle", "environment", "jax_version")}
+        stored.put(BUCKET, PREFIX + name, stored.data(BUCKET, PREFIX + name), kept)
+    report, problems = verify()
+    assert report["ok"], problems
+
+
 def test_a_changed_stream_is_found(stored, verify):
     a_stream(stored, [*LINES[:5], json.dumps({"text": "another"}), *LINES[6:]])
     report, problems = verify()
