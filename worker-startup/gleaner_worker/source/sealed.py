@@ -15,7 +15,7 @@ class NotSealed(Exception):
 
 
 def seal(path: str, user: JobUser) -> None:
-    """Gives a folder of the job user to the agent. Raises NotSealed for a folder that changes meanwhile.
+    """Gives a folder of the job user to the agent. Raises NotSealed for a folder that others still change.
 
     Its parent belongs to the agent. Other jobs of the user may run: they reach the folder through /proc. `chmod`
     follows a link that it is told to change, so only a folder whose every entry belongs to the agent gets new modes.
@@ -29,7 +29,7 @@ def seal(path: str, user: JobUser) -> None:
     strangers = ["find", path, "!", "-uid", "0", "-print", "-quit"]
     if subprocess.run(strangers, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout:
         remove(path)
-        raise NotSealed("another process changed its files meanwhile")
+        raise NotSealed("another process changed its files during the fetch or the setup")
     subprocess.run(["chmod", "-R", "u+rwX,go+rX,go-w,ug-s", "--", path], check=True, stdin=subprocess.DEVNULL)
 
 
