@@ -202,10 +202,15 @@ def job_limits(asked: Mapping[str, float | None], wall_s: float) -> Limits:
     return Limits(
         wall_s=wall_s,
         memory_bytes=min(int(memory_gb * _GB) if memory_gb else 1 << 62, _machine_memory_bytes()),
-        processes=int(asked.get("processes") or 16_384),
+        processes=int(asked.get("processes") or _most_processes()),
         open_files=int(asked.get("open_files") or 65_536),
         file_bytes=int((file_gb or 50) * _GB),
     )
+
+
+def _most_processes() -> int:
+    """Enough for the threads of JAX on every core, and few enough that the agent goes on beside a fork bomb."""
+    return min(16_384, max(2048, 64 * (os.cpu_count() or 1)))
 
 
 def _machine_memory_bytes() -> int:
