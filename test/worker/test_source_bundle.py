@@ -88,7 +88,9 @@ def test_a_bundle_with_a_way_out_is_refused(unpack, tmp_path, member):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"no archive", gzip.compress(b"no tar"), archive_of(("a", os.urandom(9999)))[:200]]
+    "data",
+    [b"", b"no archive", gzip.compress(b"no tar"), archive_of(("a", os.urandom(9999)))[:200]],
+    ids=["empty", "text", "gzip", "cut"],
 )
 def test_a_damaged_bundle_is_an_error_that_names_it(unpack, data):
     digest = hashlib.sha256(data).hexdigest()
