@@ -10,6 +10,7 @@ import time
 import pytest
 
 from gleaner_worker.jobs.process import kill_all
+from gleaner_worker.jobs.processes import memory_bytes
 from gleaner_worker.jobs.user import JobUser
 from job_attempts import UID, needs_root, processes_of
 
@@ -131,6 +132,21 @@ def test_a_fork_bomb_stays_below_its_limit_and_ends_with_its_timeout(jobs):
     watcher.join()
     assert ended.cause == "timeout" and 50 < max(seen) <= 100
     assert processes_of(UID) == []
+
+
+def test_a_look_at_the_memory_of_many_processes_ends_in_time_and_counts_the_largest_first():
+    code = "import sys, time; x = bytearray(int(sys.argv[1]) << 20); print(flush=True); time.sleep(100)"
+    children = [subprocess.Popen([*PYTHON, code, str(mb)], stdout=subprocess.PIPE) for mb in (1, 200, 1)]
+    try:
+        for child in children:
+            child.stdout.readline()
+        everything = memory_bytes(os.getpid(), 1)
+        assert memory_bytes(os.getpid(), 1, until=0) == 0
+        assert 200 << 20 < everything < 230 << 20
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
 
 
 def test_a_process_that_kills_its_group_its_parent_and_everything_kills_itself_alone(jobs):

@@ -17,6 +17,7 @@ _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspat
 # The environment of the agent and its folder mean nothing to the guard: -I. It needs no installed package: -S.
 _GUARD = f"import sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); from gleaner_worker.jobs import launch; launch."
 _LOOK_EVERY_S = 0.2
+_LOOK_S = 2.0  # most time for the memory of many processes
 _TERM_S = 10.0  # between TERM and KILL
 _END_S = 20.0  # for the guard to end after KILL
 _PIECE_BYTES = 1 << 18
@@ -154,7 +155,7 @@ class _Guarded:
                     self._end("stopped", began)
                 elif began >= deadline:
                     self._end("timeout", began)
-                elif memory_bytes(self._guard.pid, self._limits.memory_bytes) > self._limits.memory_bytes:
+                elif self._memory_bytes(min(deadline, began + _LOOK_S)) > self._limits.memory_bytes:
                     self._end("memory", began - _TERM_S)
             elif not killed and began >= self._kill_at:
                 killed = True
@@ -165,6 +166,9 @@ class _Guarded:
             # A look at many processes takes long, and a tenth of one core is enough for it.
             wait_s = max(_LOOK_EVERY_S, 10 * (time.monotonic() - began))
             self._report.join(min(wait_s, max(0.01, deadline - time.monotonic())) if self._cause is None else 0.05)
+
+    def _memory_bytes(self, until: float) -> int:
+        return memory_bytes(self._guard.pid, self._limits.memory_bytes, until)
 
     def _end(self, cause: str, now: float) -> None:
         self._cause, self._kill_at = cause, now + _TERM_S

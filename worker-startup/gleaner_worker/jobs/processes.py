@@ -1,6 +1,7 @@
 """The processes below one process, and the memory that they use, as /proc shows them."""
 
 import os
+import time
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -29,15 +30,22 @@ def descendants(root: int) -> list[int]:
     return [pid for pid in found if pid not in dead]
 
 
-def memory_bytes(root: int, most_bytes: int) -> int:
-    """Memory of all processes below `root`, and of their private /dev/shm; exact above `most_bytes`.
+def memory_bytes(root: int, most_bytes: int, until: float = float("inf")) -> int:
+    """Memory of all processes below `root`, and of their private /dev/shm.
 
-    Resident sizes count shared pages once for each process, so that a sum above the limit is counted again.
+    Resident sizes count shared pages once for each process, so that a sum above the limit is counted again, the largest
+    process first. That count ends above `most_bytes`, or at the monotonic time `until`, with what it has by then: it
+    takes milliseconds for each process, and a fork bomb has thousands.
     """
-    pids = descendants(root)
-    shared = _shared_memory_bytes(root)
-    resident = shared + sum(_resident_bytes(pid) for pid in pids)
-    return resident if resident <= most_bytes else shared + sum(_proportional_bytes(pid) for pid in pids)
+    total = _shared_memory_bytes(root)
+    sizes = {pid: _resident_bytes(pid) for pid in descendants(root)}
+    if total + sum(sizes.values()) <= most_bytes:
+        return total + sum(sizes.values())
+    for pid in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        if total > most_bytes or time.monotonic() >= until:
+            break
+        total += _proportional_bytes(pid)
+    return total
 
 
 def _resident_bytes(pid: int) -> int:
