@@ -59,7 +59,7 @@ class OutputParts:
         self._thread.join(give_up_after_s)
 
     def _last_line(self) -> bytes:
-        why = "the bucket was away" if self._is_slow else f"the limit is {self._most_bytes} bytes"
+        why = "it came faster than the bucket took it" if self._is_slow else f"the limit is {self._most_bytes} bytes"
         return f"\n[gleaner] {self._dropped} bytes of output are left out here: {why}\n".encode()
 
     def _run(self) -> None:
