@@ -1,3 +1,4 @@
+import {EventEmitter} from 'node:events';
 import {Command} from 'commander';
 import {LocalCloudError} from '../emulator/errors.ts';
 import {Rejected} from '../shared/contracts/errors.ts';
@@ -10,6 +11,9 @@ import {addPoolCommands} from './commands/pools.ts';
 import {addRunCommands} from './commands/runs.ts';
 import {CliError, Interrupted} from './errors.ts';
 import {print, say} from './output.ts';
+
+// Google's storage client adds listeners to a stream with each piece of an object, and Node would warn of them.
+EventEmitter.defaultMaxListeners = 0;
 
 // Words behind -- belong to another command.
 const wantsJson = process.argv.join('\0').split('\0--\0')[0]?.split('\0').includes('--json') ?? false;
