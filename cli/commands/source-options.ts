@@ -19,8 +19,8 @@ export function addSourceOptions(command: Command): Command {
       new Option('--pr <n>', 'newest commit of a pull request').argParser(positive).conflicts('commit'),
     )
     .option('--commit <sha>', 'commit, 40 hexadecimal digits', text)
-    .option('--jax-version <version>', 'newest, nightly or X.Y.Z', text)
-    .option('--setup-script <file>', 'shell script that runs once on each host', text)
-    .option('--config <file>', 'file that code finds under $JOB_CONFIG', text)
-    .option('--ramfs-dir <folder>', 'folder in memory, such as /mnt/ramfs', text);
+    .option('--jax-version <version>', 'newest, nightly or X.Y.Z; none: the locked one', text)
+    .option('--setup-script <file>', 'shell script that runs once on each host, or none', text)
+    .option('--config <file>', 'file that code finds under $JOB_CONFIG, or none', text)
+    .option('--ramfs-dir <folder>', 'folder in memory, such as /mnt/ramfs, or none', text);
 }

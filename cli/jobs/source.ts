@@ -9,6 +9,9 @@ import type {Cloud} from '../control.ts';
 import {CliError} from '../errors.ts';
 import {quoted, say} from '../output.ts';
 
+/** The value of an option that removes a part of an environment. */
+const NONE = 'none';
+
 export type SourceOptions = {
   bundle?: string;
   repo?: string;
@@ -56,11 +59,14 @@ export function uploadLines({connection}: Cloud, {object, folder}: PackedCode): 
 
 export async function environmentOf(options: SourceOptions): Promise<Partial<Environment> | undefined> {
   const {jaxVersion, setupScript, config, ramfsDir} = options;
+  const configFile = async (path: string) => ({name: basename(path), text: await readText(path)});
   const environment = {
-    ...(jaxVersion === undefined ? {} : {jax_version: jaxVersion}),
-    ...(setupScript === undefined ? {} : {setup_script: await readText(setupScript)}),
-    ...(config === undefined ? {} : {config_file: {name: basename(config), text: await readText(config)}}),
-    ...(ramfsDir === undefined ? {} : {ramfs_dir: ramfsDir}),
+    ...(jaxVersion === undefined ? {} : {jax_version: jaxVersion === NONE ? null : jaxVersion}),
+    ...(setupScript === undefined
+      ? {}
+      : {setup_script: setupScript === NONE ? null : await readText(setupScript)}),
+    ...(config === undefined ? {} : {config_file: config === NONE ? null : await configFile(config)}),
+    ...(ramfsDir === undefined ? {} : {ramfs_dir: ramfsDir === NONE ? null : ramfsDir}),
   };
   return Object.keys(environment).length > 0 ? environment : undefined;
 }
