@@ -23,7 +23,9 @@ class Said:
 
     @property
     def last_line(self) -> str:
-        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        """Of uv and git, the line before their hints: hints do not say what failed."""
+        said = [line.strip() for line in self.output.splitlines() if line.strip()]
+        lines = [line for line in said if not line.startswith("hint:")] or said
         return lines[-1][:500] if lines else "it said nothing"
 
     @property
