@@ -8,7 +8,7 @@ import type {Document, Objects, Store} from '../shared/ports.ts';
 import {type Connection, connect, storeOf, type Where} from './connect.ts';
 import {DEFAULT_DIR} from './defaults.ts';
 import {CliError} from './errors.ts';
-import {quoted} from './output.ts';
+import {print, quoted} from './output.ts';
 
 export const POLL_MS = 250;
 /** Limit of waiting for the record of a message. */
@@ -77,6 +77,18 @@ export async function apply(cloud: Cloud, message: object): Promise<string> {
   const {outcome, reason} = await outcomeOf(cloud.store, await publish(cloud, 'control', message));
   if (outcome !== 'applied') throw new CliError(`the message was rejected: ${reason}`);
   return reason;
+}
+
+export type SendOptions = Where & {json?: boolean; dryRun?: boolean};
+
+/** Publishes a control message, waits until it is applied, and prints what it did; or prints the command of gcloud. */
+export async function send(message: object, options: SendOptions): Promise<void> {
+  await withCloud(options, async cloud => {
+    const command = publishLine(cloud.connection, 'control', message);
+    if (options.dryRun) return print(options.json, {command}, [command]);
+    const done = await apply(cloud, message);
+    print(options.json, {done}, [done]);
+  });
 }
 
 /** Waits for the recorded outcome of a message. */

@@ -6,20 +6,26 @@ export function print(json: boolean | undefined, value: object, lines: readonly 
   process.stdout.write(json ? `${jsonText(value)}\n` : `${lines.map(printable).join('\n')}\n`);
 }
 
-/** Prints a line for a person on standard error. */
+let isQuiet = false;
+
+/** `--quiet` of the command line: `say` prints nothing. */
+export function setQuiet(quiet: boolean): void {
+  isQuiet = quiet;
+}
+
+/** Prints a line of progress for a person on standard error. */
 export function say(line: string): void {
+  if (!isQuiet) complain(line);
+}
+
+/** Prints an error or a question on standard error, also with `--quiet`. */
+export function complain(line: string): void {
   process.stderr.write(`${printable(line)}\n`);
 }
 
 /** `Log` that prints warnings and errors on standard error. */
 export function warn(severity: string, message: string): void {
-  if (severity !== 'INFO') say(message);
-}
-
-/** Dollars as `$1.24`, and below a cent with two digits: `$0.0031`. */
-export function dollarText(usd: number): string {
-  const isSmall = usd > 0 && usd < 0.01;
-  return `$${isSmall ? usd.toLocaleString('en-US', {maximumSignificantDigits: 2}) : usd.toFixed(2)}`;
+  if (severity !== 'INFO') complain(message);
 }
 
 /** Text as one word of a shell. */

@@ -7,7 +7,8 @@ import type {Store} from '../shared/ports.ts';
 import {connect, storeOf, type Where} from './connect.ts';
 import {jobsCollection} from './control.ts';
 import {CliError} from './errors.ts';
-import {dollarText, print} from './output.ts';
+import {dollarText} from './format.ts';
+import {print} from './output.ts';
 import {
   listAlerts,
   listRejected,

@@ -1,7 +1,7 @@
 import type {Span} from '../../shared/domain/billing/estimate.ts';
 import {LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
 import {regionOf} from '../../shared/domain/names.ts';
-import {dollarText} from '../output.ts';
+import {dollarText} from '../format.ts';
 import type {Report} from './report.ts';
 
 /** Estimate as lines for a person. */

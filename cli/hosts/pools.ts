@@ -1,7 +1,8 @@
 import type {Where} from '../connect.ts';
-import {withCloud} from '../control.ts';
-import {send} from '../jobs/change.ts';
-import {dollarText, print} from '../output.ts';
+import {send, withCloud} from '../control.ts';
+
+import {dollarText} from '../format.ts';
+import {print} from '../output.ts';
 import {aliveIn, readFleet} from './targets.ts';
 
 type Options = Where & {json?: boolean; dryRun?: boolean};

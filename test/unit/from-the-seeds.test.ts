@@ -1,11 +1,7 @@
 /** The tables of docs/from-the-seeds.md name what the product has. */
 import assert from 'node:assert/strict';
 import {readdirSync, readFileSync} from 'node:fs';
-import {Command} from 'commander';
-import {addCloudCommands} from '../../cli/commands/clouds.ts';
-import {addJobCommands} from '../../cli/commands/jobs.ts';
-import {addPoolCommands} from '../../cli/commands/pools.ts';
-import {addRunCommands} from '../../cli/commands/runs.ts';
+import {gleanerProgram} from '../../cli/program.ts';
 import {environment} from '../../shared/contracts/environment.ts';
 import {controlJsonSchema} from '../../shared/control-plane/handlers/commands/table.ts';
 
@@ -67,19 +63,13 @@ function variablesOfVms(): string[] {
 }
 
 /** Commands of `gleaner`, as cli/main.ts has them. */
-function gleaner(): Command {
-  const program = new Command('gleaner');
-  for (const add of [addCloudCommands, addRunCommands, addJobCommands, addPoolCommands]) add(program);
-  return program;
-}
-
 function namesOfProduct(): Names {
   const files = filesOf();
   const {oneOf} = controlJsonSchema() as unknown as {
     oneOf: {properties: Record<string, {const?: string}>}[];
   };
   return {
-    commands: commandsOf(gleaner()),
+    commands: commandsOf(gleanerProgram()),
     scripts: new Set(Object.keys(JSON.parse(read('package.json')).scripts)),
     variables: new Set([...Object.keys(environment.shape), ...variablesOfVms()]),
     files,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import {dollarText, quoted} from '../../../cli/output.ts';
+import {dollarText} from '../../../cli/format.ts';
+import {quoted} from '../../../cli/output.ts';
 import {jsonText, printable} from '../../../shared/contracts/printable.ts';
 
 describe('The text of dollars', () => {

@@ -1,0 +1,30 @@
+/** The commands of `gleaner` with their arguments and options. The code of a command is loaded when it runs. */
+import {Command} from 'commander';
+import {printable} from '../shared/contracts/printable.ts';
+import {addCloudCommands} from './commands/clouds.ts';
+import {addJobCommands} from './commands/jobs.ts';
+import {addPoolCommands} from './commands/pools.ts';
+import {addRunCommands} from './commands/runs.ts';
+import {setQuiet} from './output.ts';
+
+export function gleanerProgram(): Command {
+  const program = new Command('gleaner')
+    .description('LLM activation extraction on spare Cloud TPUs')
+    .version('0.1.0')
+    .showHelpAfterError('(add --help for the options)')
+    // Usage errors quote arguments, which may contain control characters.
+    .configureOutput({writeErr: text => process.stderr.write(text.split('\n').map(printable).join('\n'))})
+    .hook('preAction', (_, command) => setQuiet(command.opts().quiet === true));
+  addCloudCommands(program);
+  addRunCommands(program);
+  addJobCommands(program);
+  addPoolCommands(program);
+  for (const command of leavesOf(program))
+    command.option('--quiet', 'print results and errors alone, without progress');
+  return program;
+}
+
+/** Commands without subcommands. */
+export function leavesOf(command: Command): Command[] {
+  return command.commands.length === 0 ? [command] : command.commands.flatMap(leavesOf);
+}
