@@ -10,7 +10,7 @@ describe('The text of dollars', () => {
     [0.01, '$0.01'],
     [0.00314, '$0.0031'],
     [0.00000042, '$0.00000042'],
-    [12345.6, '$12345.60'],
+    [12345.6, '$12,345.60'],
   ] as const)
     it(`is ${text} for ${usd}`, () => assert.equal(dollarText(usd), text));
 });

@@ -1,0 +1,11 @@
+/**
+ * Schemas of the answers of `--json`, by command. A failed command prints `{"error": TEXT}` in place of the answer, and exits with 1 or 2.
+ * `docs/output.schema.json` is generated from these schemas.
+ */
+import {z} from 'zod';
+import {controlAnswers} from './control.ts';
+
+export const failure = z.strictObject({error: z.string()});
+
+/** Schema of the answer of each command with `--json`, such as `run start`. */
+export const answers: Readonly<Record<string, z.ZodType>> = {...controlAnswers};
