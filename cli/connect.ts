@@ -6,12 +6,13 @@ import {emulatorFolder} from '../emulator/google/process.ts';
 import {proofOf, readToken} from '../emulator/guard.ts';
 import {openStore} from '../shared/compose.ts';
 import {isSameText} from '../shared/contracts/constant-time.ts';
-import {DEFAULT_DEPLOYMENT, isDeployment} from '../shared/domain/deployment.ts';
+import {DEFAULT_DEPLOYMENT} from '../shared/domain/deployment.ts';
 import {SIGN_IN} from '../shared/google/error-advice.ts';
 import {withAdvice} from '../shared/google/errors.ts';
 import type {Store} from '../shared/ports.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
+import {googleConnection} from './google-connection.ts';
 import {addressIn, pointClientsAt} from './local-deployment.ts';
 import {tinyModel} from './tiny-model.ts';
 
@@ -30,6 +31,12 @@ export type Connection = {
   default_model: string | undefined;
   /** Store: `sqlite:FILE` or `firestore:DATABASE`. */
   store: string;
+  /** Collection of the documents of jobs, which the deployment chooses. */
+  jobs: string;
+  /** Where the cloud was found, such as `--port` or GLEANER_PROJECT. */
+  origin: string;
+  /** Origins of single values, where they differ from `origin`. */
+  origins: Readonly<Record<string, string>>;
   close(): Promise<void>;
 };
 
@@ -44,45 +51,32 @@ const DEFAULT_URL = `http://127.0.0.1:${DEFAULT_PORT}`;
 /**
  * Finds the cloud of a command. In this order: the local cloud on `--port`, the local cloud in the folder `--dir` (running or
  * not), the local cloud of `gleaner local env`, the local cloud on the default port, the Google Cloud project in the
- * environment, and the files of the default folder.
+ * environment or in `gleaner.tfvars.json`, and the files of the default folder.
  */
-export async function connect({port, dir}: Where): Promise<Connection> {
-  if (port) return running(await localInfo(`http://127.0.0.1:${port}`));
-  if (dir !== undefined) return openFolder(dir);
-  const url = process.env.GLEANER_LOCAL_URL;
-  if (url) return running(await localInfo(url));
-  const info = await tryLocalInfo(DEFAULT_URL);
-  if (info) return running(info);
-  const google = googleConnection(process.env);
-  if (google) {
-    await requireCredentials();
-    return google;
-  }
-  return openFolder(DEFAULT_DIR);
+export async function connect(where: Where): Promise<Connection> {
+  const connection = await findCloud(where);
+  if (connection.storage_endpoint === undefined) await requireCredentials();
+  return connection;
 }
 
-/** Connection to the deployment that the environment names; undefined without a bucket and a project. */
-export function googleConnection(env: NodeJS.ProcessEnv): Connection | undefined {
-  const {GLEANER_BUCKET: bucket, GLEANER_PROJECT: project} = env;
-  if (!bucket || !project) return undefined;
-  const deployment = deploymentNamed(env.GLEANER_DEPLOYMENT);
-  return {
-    storage_endpoint: undefined,
-    pubsub_endpoint: undefined,
-    token: undefined,
-    default_model: env.GLEANER_DEFAULT_MODEL,
-    ...{project, deployment, bucket},
-    // Terraform gives the database the name of its deployment.
-    store: env.GLEANER_STORE ?? `firestore:${deployment}`,
-    close: async () => {},
-  };
+/** Finds the cloud without a look at the credentials. */
+export async function findCloud({port, dir}: Where): Promise<Connection> {
+  if (port) return running(await localInfo(`http://127.0.0.1:${port}`), '--port');
+  if (dir !== undefined) return openFolder(dir, '--dir');
+  const url = process.env.GLEANER_LOCAL_URL;
+  if (url) return running(await localInfo(url), 'GLEANER_LOCAL_URL');
+  const info = await tryLocalInfo(DEFAULT_URL);
+  if (info) return running(info, `the local cloud on the default port ${DEFAULT_PORT}`);
+  const google = googleConnection(process.env);
+  if (google) return google;
+  return openFolder(DEFAULT_DIR, `the local cloud in the default folder ${DEFAULT_DIR}`);
 }
 
 /**
  * Throws `CliError` without valid credentials of Google. The clients would throw later, some of them outside of every promise.
  * Emulators of Google ask for none.
  */
-async function requireCredentials(): Promise<void> {
+export async function requireCredentials(): Promise<void> {
   if (process.env.FIRESTORE_EMULATOR_HOST) return;
   const {GoogleAuth} = (await import('google-auth-library')).default;
   const auth = new GoogleAuth({scopes: ['https://www.googleapis.com/auth/cloud-platform']});
@@ -91,13 +85,6 @@ async function requireCredentials(): Promise<void> {
   } catch (cause) {
     throw new CliError(`Failed to sign in to Google Cloud: ${withAdvice(cause, SIGN_IN)}`, {cause});
   }
-}
-
-function deploymentNamed(name = DEFAULT_DEPLOYMENT): string {
-  if (isDeployment(name)) return name;
-  throw new CliError(
-    `GLEANER_DEPLOYMENT is "${name}": set it to 4 to 15 lower-case letters, digits and dashes, such as gleaner`,
-  );
 }
 
 /** Running local cloud that `--port`, `--dir` or `gleaner local env` names, otherwise the local cloud on the default port. */
@@ -145,7 +132,7 @@ async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
 }
 
 /** Connection to a running local cloud. Closing the connection leaves the cloud running. */
-export function running(info: LocalInfo): Connection {
+export function running(info: LocalInfo, origin = 'the local cloud'): Connection {
   pointClientsAt(info);
   return {
     storage_endpoint: info.url,
@@ -156,6 +143,9 @@ export function running(info: LocalInfo): Connection {
     deployment: DEFAULT_DEPLOYMENT,
     bucket: info.bucket,
     store: storeOfLocal(info),
+    jobs: process.env.GLEANER_JOBS_COLLECTION || 'jobs',
+    origin,
+    origins: process.env.GLEANER_JOBS_COLLECTION ? {jobs: 'GLEANER_JOBS_COLLECTION'} : {jobs: 'default'},
     close: async () => {},
   };
 }
@@ -191,17 +181,17 @@ function isDenied(file: string): boolean {
 }
 
 /** Connects to the cloud that runs in a folder, otherwise serves the storage of the folder during this command. */
-async function openFolder(folder: string): Promise<Connection> {
+async function openFolder(folder: string, origin: string): Promise<Connection> {
   const dir = resolve(folder);
   if (!existsSync(join(dir, 'cloud.db')))
     throw new CliError(
       `there is no local cloud in ${dir}: start one with \`gleaner local up\`, or name its --dir or --port`,
     );
   const live = await runningIn(dir);
-  if (live) return running(live);
+  if (live) return running(live, origin);
   const cloud = await startLocalCloud({dir, port: 0, storage_only: true});
   const hasStore = existsSync(cloud.store_file) || !existsSync(emulatorFolder(dir));
-  const connection = running(cloud);
+  const connection = running(cloud, origin);
   const store = hasStore ? connection.store : '';
   return {...connection, store, pubsub_endpoint: null, close: () => cloud.close()};
 }

@@ -27,11 +27,6 @@ export type Cloud = {
   dir: string;
 };
 
-/** Collection of the documents of jobs, which the deployment chooses. */
-export function jobsCollection(): string {
-  return process.env.GLEANER_JOBS_COLLECTION || 'jobs';
-}
-
 /** Opens the cloud of a command, and closes it at the end of `work`. */
 export async function withCloud<T>(where: Where, work: (cloud: Cloud) => Promise<T>): Promise<T> {
   const connection = await connect(where);
@@ -41,7 +36,7 @@ export async function withCloud<T>(where: Where, work: (cloud: Cloud) => Promise
     return await work({
       ...{connection, store, dir: where.dir ?? DEFAULT_DIR},
       objects: openObjects({project, bucket, endpoint, token}),
-      jobs: jobsCollection(),
+      jobs: connection.jobs,
     });
   } finally {
     await store.close();

@@ -5,9 +5,18 @@ import {addCloudCommands} from './commands/clouds.ts';
 import {addJobCommands} from './commands/jobs.ts';
 import {addPoolCommands} from './commands/pools.ts';
 import {addRunCommands} from './commands/runs.ts';
+import {addCompletionCommands, addSettingsCommands} from './commands/settings.ts';
 import {setQuiet} from './output.ts';
 
+/** Every command. */
 export function gleanerProgram(): Command {
+  const program = programOfWork();
+  addCompletionCommands(program, programOfWork);
+  return program;
+}
+
+/** Every command except the completion of shells, which describes these. */
+function programOfWork(): Command {
   const program = new Command('gleaner')
     .description('LLM activation extraction on spare Cloud TPUs')
     .version('0.1.0')
@@ -19,6 +28,7 @@ export function gleanerProgram(): Command {
   addRunCommands(program);
   addJobCommands(program);
   addPoolCommands(program);
+  addSettingsCommands(program);
   for (const command of leavesOf(program))
     command.option('--quiet', 'print results and errors alone, without progress');
   return program;

@@ -5,7 +5,6 @@ import type {Run} from '../shared/domain/run/run.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import type {Store} from '../shared/ports.ts';
 import {connect, storeOf, type Where} from './connect.ts';
-import {jobsCollection} from './control.ts';
 import {CliError} from './errors.ts';
 import {dollarText} from './format.ts';
 import {print} from './output.ts';
@@ -30,7 +29,7 @@ export async function status(run: string | undefined, options: Where & {json?: b
       const known = new Set(runs.map(({run}) => run));
       print(options.json, runs.map(withRates), [
         ...(runs.length > 0 ? runs.map(runLine) : ['no runs yet: drop a stream into the bucket']),
-        ...(await jobLines(store)),
+        ...(await jobLines(store, connection.jobs)),
         ...(await listAlerts(store)).map(alertLine),
         ...(await listRejected(store, name => !known.has(name))).map(rejectedLine),
       ]);
@@ -65,8 +64,7 @@ export async function status(run: string | undefined, options: Where & {json?: b
 }
 
 /** Counts of waiting and running jobs, with the workers of the latter; nothing without such jobs. */
-async function jobLines(store: Store): Promise<string[]> {
-  const collection = jobsCollection();
+async function jobLines(store: Store, collection: string): Promise<string[]> {
   const waiting = await store.count(collection, [
     {field: 'status', op: 'in', value: ['pending', 'scheduled']},
   ]);

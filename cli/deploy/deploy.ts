@@ -7,12 +7,13 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {CliError, Interrupted} from '../errors.ts';
+import {SETTINGS_FILE} from '../google-connection.ts';
 import {print, quoted, say} from '../output.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
 import {isTooEarly} from './advice.ts';
 import {costLines, mostAnHour} from './cost.ts';
 import {mockedPlan, type Plan, readPlan, whyMocked} from './plan.ts';
-import {EXAMPLE, readSettings, SETTINGS_FILE, type Settings} from './settings.ts';
+import {EXAMPLE, readSettings, type Settings} from './settings.ts';
 import {StepFailed, Terraform} from './terraform.ts';
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;

@@ -8,7 +8,6 @@ import {parseJson} from '../../shared/contracts/schemas.ts';
 import {isDeployment} from '../../shared/domain/deployment.ts';
 import {CliError} from '../errors.ts';
 
-export const SETTINGS_FILE = 'gleaner.tfvars.json';
 export const EXAMPLE = fileURLToPath(new URL('../../terraform/example.tfvars.json', import.meta.url));
 
 const VARIABLES = fileURLToPath(new URL('../../terraform/variables.tf', import.meta.url));

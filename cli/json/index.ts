@@ -3,9 +3,10 @@
  * `docs/output.schema.json` is generated from these schemas.
  */
 import {z} from 'zod';
+import {cloudAnswers} from './clouds.ts';
 import {controlAnswers} from './control.ts';
 
 export const failure = z.strictObject({error: z.string()});
 
 /** Schema of the answer of each command with `--json`, such as `run start`. */
-export const answers: Readonly<Record<string, z.ZodType>> = {...controlAnswers};
+export const answers: Readonly<Record<string, z.ZodType>> = {...cloudAnswers, ...controlAnswers};

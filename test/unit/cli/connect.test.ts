@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
-import {mkdtempSync, rmSync} from 'node:fs';
+import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {googleConnection} from '../../../cli/connect.ts';
+import {googleConnection} from '../../../cli/google-connection.ts';
 
 describe('The deployment on Google Cloud that the environment names', () => {
   const place = {GLEANER_PROJECT: 'p', GLEANER_BUCKET: 'b'};
@@ -40,6 +40,45 @@ describe('The deployment on Google Cloud that the environment names', () => {
       /GLEANER_DEPLOYMENT is "Team B"/,
     );
   });
+});
+
+describe('The deployment on Google Cloud that gleaner.tfvars.json names', () => {
+  let folder: string;
+  before(() => {
+    folder = mkdtempSync(join(tmpdir(), 'gleaner-settings-'));
+  });
+  after(() => rmSync(folder, {recursive: true}));
+
+  const fileWith = (text: string) => {
+    const file = join(folder, 'gleaner.tfvars.json');
+    writeFileSync(file, text);
+    return file;
+  };
+
+  it('has the bucket and the database that Terraform names', () => {
+    const file = fileWith('{"project": "p", "name": "other", "jobs_collection": "tpu_jobs"}');
+    const {project, deployment, bucket, store, jobs, origin} = googleConnection({}, file) ?? {};
+    assert.deepEqual(
+      [project, deployment, bucket, store, jobs],
+      ['p', 'other', 'p-other', 'firestore:other', 'tpu_jobs'],
+    );
+    assert.equal(origin, file);
+  });
+
+  it('gives way to the environment', () => {
+    const found = googleConnection({GLEANER_PROJECT: 'q', GLEANER_BUCKET: 'b'}, fileWith('{"project": "p"}'));
+    assert.deepEqual([found?.project, found?.bucket], ['q', 'b']);
+  });
+
+  for (const [text, error] of [
+    ['{"region": "us-central1"}', /names no project: set "project" in it/],
+    ['[]', /names no project/],
+    ['null', /it is no JSON object/],
+    ['{', /Failed to read the settings in /],
+    ['{"project": "p", "name": "A"}', /"name" in .* is "A": set it to 4 to 15/],
+  ] as const)
+    it(`is refused with a reason: ${text}`, () =>
+      assert.throws(() => googleConnection({}, fileWith(text)), error));
 });
 
 describe('Commands without credentials of Google', function () {
