@@ -1,11 +1,14 @@
 /** Options that commands share, and parsers of arguments. */
 import {InvalidArgumentError, Option} from 'commander';
-import {MAX_TIMEOUT_S} from '../shared/contracts/job-schemas.ts';
+import {MAX_TIMEOUT_S} from '../shared/domain/bounds.ts';
 import {isRunId, isZone, JOB} from '../shared/domain/names.ts';
 
 export const port = (least = 1) =>
   new Option('--port <port>', 'port of the local cloud').argParser(text => portNumber(text, least));
 export const dir = (text: string) => new Option('--dir <folder>', text).argParser(folder);
+/** Text of a help page behind the options. */
+export const examples = (...lines: string[]) => `\nExamples:\n${lines.map(line => `  ${line}`).join('\n')}`;
+export const yes = () => new Option('--yes', 'do not ask');
 export const json = () => new Option('--json', 'print JSON for programs');
 
 /** Port with a lower bound: 0 for a server, which may use any free port, and 1 for a client. */

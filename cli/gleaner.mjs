@@ -1,18 +1,23 @@
 #!/usr/bin/env node
 // Command `gleaner`. The sources are TypeScript, which needs Node 24. An older Node starts the Node 24 that npm installed with
-// the project.
+// the project. Node keeps the compiled sources in a folder of this user, which halves the start of a command.
 import {spawn} from 'node:child_process';
 import {existsSync} from 'node:fs';
-import {constants} from 'node:os';
+import * as nodeModule from 'node:module';
+import {constants, homedir} from 'node:os';
+import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 
 const main = fileURLToPath(new URL('main.ts', import.meta.url));
 const bundled = fileURLToPath(new URL('../node_modules/.bin/node', import.meta.url));
+const compiled = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'gleaner', 'compiled');
 
 if (Number(process.versions.node.split('.')[0]) >= 24) {
+  nodeModule.enableCompileCache(compiled);
   await import(main);
 } else if (existsSync(bundled)) {
-  const child = spawn(bundled, [main, ...process.argv.slice(2)], {stdio: 'inherit'});
+  const env = {NODE_COMPILE_CACHE: compiled, ...process.env};
+  const child = spawn(bundled, [main, ...process.argv.slice(2)], {stdio: 'inherit', env});
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => child.kill(signal));
   child.on('exit', (code, signal) => process.exit(code ?? 128 + constants.signals[signal]));
 } else {

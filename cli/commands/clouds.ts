@@ -1,5 +1,5 @@
 import type {Command} from 'commander';
-import {dir, json, natural, port, positive} from '../arguments.ts';
+import {dir, examples, json, natural, port, positive} from '../arguments.ts';
 import {DEFAULT_DIR, DEFAULT_PORT} from '../defaults.ts';
 
 /** Registers the commands that start or change a cloud. */
@@ -16,6 +16,10 @@ export function addCloudCommands(program: Command): void {
     .addOption(port(0).default(0, 'any free port'))
     .option('--keep', 'keep the local cloud running until Ctrl-C')
     .addOption(json())
+    .addHelpText(
+      'after',
+      examples('gleaner demo', 'gleaner demo --input my.jsonl --streams 4 --workers 2 --preempt 3'),
+    )
     .action(async options => (await import('../demo/demo.ts')).demo(options));
 
   const local = program.command('local').description('a small Google Cloud on this machine');
@@ -28,12 +32,17 @@ export function addCloudCommands(program: Command): void {
     .option('--built', 'run the functions of `gleaner build` instead of their sources')
     .option('--emulators', "use Google's emulators of Firestore and Pub/Sub; needs gcloud and Java")
     .addOption(json())
+    .addHelpText(
+      'after',
+      examples('gleaner local up', 'gleaner local up --port 9000 --dir /tmp/cloud --workers 4'),
+    )
     .action(async options => (await import('../local.ts')).up(options));
   local
     .command('env')
     .description('print export lines that point gcloud and the Cloud Storage clients at the local cloud')
     .addOption(port())
     .addOption(dir('folder of the local cloud, in place of its port'))
+    .addHelpText('after', examples('eval "$(gleaner local env)"'))
     .action(async options => (await import('../local.ts')).printEnvironment(options));
   local
     .command('fault')
@@ -42,12 +51,21 @@ export function addCloudCommands(program: Command): void {
     .argument('[target]', 'TPU, queued resource, zone or kind of event', '')
     .addOption(port())
     .addOption(dir('folder of the local cloud, in place of its port'))
+    .addHelpText(
+      'after',
+      examples(
+        'gleaner local fault preempt tpu-us-central1-a-0',
+        'gleaner local fault stockout us-central1-a',
+        'gleaner local fault clear',
+      ),
+    )
     .action(async (kind, target, options) => (await import('../local.ts')).fault(kind, target, options));
 
   program
     .command('build')
     .description('build the functions and the worker bundle for Google Cloud into dist/')
     .addOption(json())
+    .addHelpText('after', examples('gleaner build', 'gleaner build --json'))
     .action(async options => (await import('../build/build.ts')).build(options));
 
   program
@@ -66,5 +84,9 @@ export function addCloudCommands(program: Command): void {
     )
     .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")
     .addOption(json())
+    .addHelpText(
+      'after',
+      examples('gleaner deploy --plan', 'gleaner deploy', 'gleaner deploy other.tfvars.json --yes'),
+    )
     .action(async (settings, options) => (await import('../deploy/deploy.ts')).deploy(settings, options));
 }

@@ -4,6 +4,7 @@ import {
   dir,
   dollars,
   dryRun,
+  examples,
   instant,
   integer,
   jobName,
@@ -13,6 +14,7 @@ import {
   positive,
   seconds,
   text,
+  yes,
 } from '../arguments.ts';
 import {addSourceOptions} from './source-options.ts';
 
@@ -26,34 +28,40 @@ export function addJobCommands(program: Command): void {
     where(jobs.command(name).description(description)).addOption(json());
   about('show', 'show one job: state, attempts with cause and cost, and its result')
     .argument('<id>', 'job id', jobName)
+    .addHelpText('after', examples('gleaner jobs show my-job', 'gleaner jobs show my-job --json'))
     .action(async (id, options) => (await import('../jobs/show.ts')).show(id, options));
   about('list', 'list the newest jobs')
     .addOption(new Option('--status <status>', 'only jobs in this state').choices(STATUSES))
     .option('--pool <pool>', 'only jobs of this pool', text)
     .option('--limit <n>', 'most jobs to list', positive, 10)
+    .addHelpText('after', examples('gleaner jobs list', 'gleaner jobs list --status failed --limit 50'))
     .action(async options => (await import('../jobs/show.ts')).list(options));
   where(jobs.command('follow'))
     .description('print the output of a job while it runs; exit 0 when it completed, and 1 otherwise')
     .argument('<id>', 'job id', jobName)
+    .addHelpText('after', examples('gleaner jobs follow my-job'))
     .action(async (id, options) => (await import('../jobs/follow.ts')).follow(id, options));
   where(jobs.command('logs'))
     .description('print the stored output of an attempt')
     .argument('<id>', 'job id', jobName)
     .option('--attempt <n>', 'number of the attempt, as `jobs show` lists it (default: the newest)', positive)
+    .addHelpText('after', examples('gleaner jobs logs my-job', 'gleaner jobs logs my-job --attempt 2'))
     .action(async (id, options) => (await import('../jobs/follow.ts')).logs(id, options));
   about('cancel', 'end a job, waiting or running')
     .argument('<id>', 'job id', jobName)
     .addOption(dryRun())
+    .addHelpText('after', examples('gleaner jobs cancel my-job'))
     .action(async (id, options) => (await import('../jobs/change.ts')).cancel(id, options));
   about('retry', 'run an ended job again, or every job that failed for a cause')
     .argument('[id]', 'job id', jobName)
     .option('--where <cause=CAUSE>', `jobs that failed for a cause: ${CAUSES.join(', ')}`, pair)
     .addOption(dryRun())
-    .addHelpText('after', '\nExamples:\n  gleaner jobs retry ID\n  gleaner jobs retry --where cause=memory')
+    .addHelpText('after', examples('gleaner jobs retry my-job', 'gleaner jobs retry --where cause=memory'))
     .action(async (id, options) => (await import('../jobs/change.ts')).retry(id, options));
   about('clear', 'delete the documents of ended jobs; their output stays in the bucket')
-    .option('--yes', 'do not ask')
+    .addOption(yes())
     .addOption(dryRun())
+    .addHelpText('after', examples('gleaner jobs clear', 'gleaner jobs clear --yes'))
     .action(async options => (await import('../jobs/change.ts')).clear(options));
 }
 
@@ -81,8 +89,10 @@ function addSubmit(jobs: Command): void {
     .addOption(json())
     .addHelpText(
       'after',
-      '\nExamples:\n  gleaner jobs submit train.py --timeout 600 --follow' +
-        '\n  gleaner jobs submit --bundle . --command -- python -m my_package --steps 10',
+      examples(
+        'gleaner jobs submit train.py --timeout 600 --follow',
+        'gleaner jobs submit --bundle . --command -- python -m my_package --steps 10',
+      ),
     )
     .action(async (files, options) => (await import('../jobs/submit.ts')).submit(files, options));
 }

@@ -1,5 +1,5 @@
 import {Argument, type Command} from 'commander';
-import {dir, json, port} from '../arguments.ts';
+import {dir, examples, json, port} from '../arguments.ts';
 
 /** Registers `gleaner config`. */
 export function addSettingsCommands(program: Command): void {
@@ -11,7 +11,7 @@ export function addSettingsCommands(program: Command): void {
     .addOption(port())
     .addOption(dir('folder of a local cloud, running or stopped'))
     .addOption(json())
-    .addHelpText('after', '\nExamples:\n  gleaner config show --show-origin\n  gleaner config show --json')
+    .addHelpText('after', examples('gleaner config show --show-origin', 'gleaner config show --json'))
     .action(async options => (await import('../config.ts')).showConfig(options));
 }
 
@@ -23,9 +23,11 @@ export function addCompletionCommands(program: Command, others: () => Command): 
     .addArgument(new Argument('<shell>', 'shell').choices(['bash', 'zsh', 'fish']))
     .addHelpText(
       'after',
-      '\nExamples:\n  source <(gleaner completion bash)         # in ~/.bashrc' +
-        '\n  source <(gleaner completion zsh)          # in ~/.zshrc, after compinit' +
-        '\n  gleaner completion fish | source          # in ~/.config/fish/config.fish',
+      examples(
+        'source <(gleaner completion bash)    # in ~/.bashrc, with the package bash-completion',
+        'source <(gleaner completion zsh)     # in ~/.zshrc, after compinit',
+        'gleaner completion fish | source     # in ~/.config/fish/config.fish',
+      ),
     )
     .action(async shell => (await import('../completion.ts')).printScript(shell));
   program

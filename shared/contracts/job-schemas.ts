@@ -1,5 +1,6 @@
 /** Schemas of jobs, sources and environments, as people type them and as agents report them. */
 import {z} from 'zod';
+import {MAX_TIMEOUT_S} from '../domain/bounds.ts';
 import {JOB} from '../domain/names.ts';
 
 const text = (most: number) =>
@@ -68,8 +69,6 @@ export const environment = z.strictObject({
 
 /** Longest Python text or command of a job: longer code belongs in a source. */
 export const MAX_CODE_BYTES = 180_000;
-/** Longest timeout of a job: a week. */
-export const MAX_TIMEOUT_S = 604_800;
 /** Longest result in a document, in bytes of UTF-8; a longer result goes to the bucket. */
 export const MAX_RESULT_BYTES = 262_144;
 

@@ -15,3 +15,5 @@ export const MAX_SHARD_TOKENS = 1e12;
 /** Of one stream, as its worker counts: a thousand of the largest shards. */
 export const MAX_STREAM_SAMPLES = 1e12;
 export const MAX_STREAM_TOKENS = 1e15;
+/** Longest timeout of a job: a week. */
+export const MAX_TIMEOUT_S = 604_800;
