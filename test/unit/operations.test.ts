@@ -1,0 +1,44 @@
+/** docs/operations.md explains every alert and every status word of the product. */
+import assert from 'node:assert/strict';
+import {readFileSync} from 'node:fs';
+import {ROOT} from '../support/process.ts';
+
+const read = (file: string) => readFileSync(ROOT + file, 'utf8');
+const page = read('docs/operations.md');
+
+/** The words of a union or a `z.enum` in a source: each quoted word of the matched text. */
+function wordsIn(file: string, pattern: RegExp): string[] {
+  const [, text] = pattern.exec(read(file)) ?? [];
+  assert.ok(text, `${file} has no ${pattern}`);
+  return [...text.matchAll(/'([^']+)'/g)].map(([, word = '']) => word);
+}
+
+const SCHEMAS = 'shared/control-plane/state/document-schemas.ts';
+
+describe('docs/operations.md', () => {
+  const alerts = [...read('terraform/alerts.tf').matchAll(/^ {4}([a-z-]+) += \{ text/gm)].map(
+    ([, name = '']) => name,
+  );
+  const policies = [
+    ...read('terraform/alerts.tf').matchAll(/display_name += "Gleaner \$\{var\.name\}: ([a-z ]+)"/g),
+  ];
+
+  it('reads the alerts of Terraform', () => {
+    assert.ok(alerts.length >= 9 && policies.length >= 3, `${alerts} ${policies}`);
+  });
+
+  for (const {title, words} of [
+    {title: 'alert', words: [...alerts, ...policies.map(([, name = '']) => name)]},
+    {title: 'status of a run', words: wordsIn(SCHEMAS, /runDocument[\s\S]*?status: z\.enum\(\[(.*?)\]/)},
+    {
+      title: 'status of a stream',
+      words: wordsIn(SCHEMAS, /streamDocument[\s\S]*?status: z\.enum\(\[(.*?)\]/),
+    },
+    {title: 'phase of a TPU', words: wordsIn(SCHEMAS, /phase: z\.enum\(\[(.*?)\]/)},
+    {title: 'status of a job', words: wordsIn('shared/domain/job/job.ts', /type JobStatus = (.*?);/)},
+    {title: 'status of a command', words: wordsIn('shared/domain/exec/exec.ts', /type ExecStatus = (.*?);/)},
+    {title: 'status of a host', words: wordsIn('shared/domain/exec/exec.ts', /type ExecHostStatus = (.*?);/)},
+  ])
+    for (const word of words)
+      it(`explains the ${title} ${word}`, () => assert.ok(page.includes(`\`${word}\``), word));
+});
