@@ -1,6 +1,7 @@
 """Exports of stored activations for training code of other projects."""
 
 from .dictionary_learning import to_dictionary_learning
+from .npy import to_npy
 from .saelens import to_saelens
 
-__all__ = ["to_dictionary_learning", "to_saelens"]
+__all__ = ["to_dictionary_learning", "to_npy", "to_saelens"]

@@ -1,0 +1,79 @@
+"""One layer of a run as numpy files: the rows, and the stream, sample, position and token of each."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import gleaner_reader
+from gleaner_reader.export import to_npy
+from stored_run import store_run
+
+
+def load(folder, name):
+    return np.load(os.path.join(folder, f"{name}.npy"), mmap_mode="r")
+
+
+@pytest.mark.parametrize(
+    ("file_format", "dtype", "tokens"),
+    [("safetensors", "bf16", "all"), ("safetensors.zst", "int8", "all"), ("safetensors", "fp32", "mean")],
+)
+def test_every_row_has_its_sample(tmp_path, file_format, dtype, tokens):
+    stored = store_run(tmp_path / "run", file_format, dtype, tokens=tokens, sites=("resid_post", "mlp_out"))
+    run = gleaner_reader.open(stored.folder)
+    out = tmp_path / "out"
+    export = to_npy(run, str(out), 2, "mlp_out")
+    values, streams, samples = load(out, "activations"), load(out, "stream"), load(out, "sample_idx")
+    assert values.shape == (run.num_rows, run.d_model) and values.dtype == np.float32
+    np.testing.assert_array_equal(values, np.concatenate(list(run.layer(2, "mlp_out", dtype="float32"))))
+    for (stream, index), sample in stored.samples.items():
+        here = (streams == stream) & (samples == index)
+        assert here.sum() == len(sample["activations"]["mlp_out.2"])
+        if tokens == "all":
+            np.testing.assert_array_equal(load(out, "token_id")[here], sample["token_ids"])
+            np.testing.assert_array_equal(load(out, "position")[here], sample["positions"])
+    assert ("token_id" in export.files) == (tokens == "all")
+    assert json.loads((out / "export.json").read_text())["rows"] == run.num_rows
+
+
+def test_a_run_with_two_sites_needs_one(tmp_path):
+    run = gleaner_reader.open(store_run(tmp_path / "run", sites=("resid_post", "mlp_out")).folder)
+    with pytest.raises(ValueError, match="site"):
+        to_npy(run, str(tmp_path / "out"), 2)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupted_export_leaves_no_folder(tmp_path):
+    def interrupt(done, total):
+        if done > total // 2:
+            raise KeyboardInterrupt
+
+    run = gleaner_reader.open(store_run(tmp_path / "run").folder)
+    with pytest.raises(KeyboardInterrupt):
+        to_npy(run, str(tmp_path / "out"), 2, progress=interrupt)
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_an_existing_folder_is_kept(tmp_path):
+    stored = store_run(tmp_path / "run")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(FileExistsError, match="choose another folder"):
+        to_npy(gleaner_reader.open(stored.folder), str(tmp_path / "out"), 2)
+
+
+@pytest.mark.slow
+def test_the_module_prints_the_export_or_one_line(tmp_path):
+    stored = store_run(tmp_path / "run")
+
+    def export(*options):
+        command = [sys.executable, "-m", "gleaner_reader.export", stored.folder, "--output", str(tmp_path / "out")]
+        return subprocess.run([*command, *options], capture_output=True, text=True, env=os.environ, check=False)
+
+    failed = export("--layer", "5")
+    assert failed.returncode == 1 and "has layers 0, 2" in failed.stderr and failed.stderr.count("\n") == 1
+    done = export("--layer", "2", "--dtype", "float16")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["dtype"] == "float16" and load(tmp_path / "out", "activations").dtype == np.float16
