@@ -6,6 +6,7 @@ import {addJobCommands} from './commands/jobs.ts';
 import {addPoolCommands} from './commands/pools.ts';
 import {addRunCommands} from './commands/runs.ts';
 import {addCompletionCommands, addSettingsCommands} from './commands/settings.ts';
+import {addStreamCommands} from './commands/streams.ts';
 import {setQuiet} from './output.ts';
 
 /** Every command. */
@@ -26,6 +27,7 @@ function programOfWork(): Command {
     .hook('preAction', (_, command) => setQuiet(command.opts().quiet === true));
   addCloudCommands(program);
   addRunCommands(program);
+  addStreamCommands(program);
   addJobCommands(program);
   addPoolCommands(program);
   addSettingsCommands(program);

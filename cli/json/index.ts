@@ -5,8 +5,13 @@
 import {z} from 'zod';
 import {cloudAnswers} from './clouds.ts';
 import {controlAnswers} from './control.ts';
+import {streamAnswers} from './streams.ts';
 
 export const failure = z.strictObject({error: z.string()});
 
 /** Schema of the answer of each command with `--json`, such as `run start`. */
-export const answers: Readonly<Record<string, z.ZodType>> = {...cloudAnswers, ...controlAnswers};
+export const answers: Readonly<Record<string, z.ZodType>> = {
+  ...cloudAnswers,
+  ...controlAnswers,
+  ...streamAnswers,
+};

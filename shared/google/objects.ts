@@ -219,7 +219,7 @@ const apartFromOthers: Interceptor = {
 };
 
 /** Adds the token: the client sends no credentials to an endpoint other than Google's. */
-function withToken(token: string): Interceptor {
+export function withToken(token: string): Interceptor {
   const headersOf = ({headers}: {headers?: object}) => ({...headers, authorization: `Bearer ${token}`});
   return {
     request: options => ({...options, headers: headersOf(options)}) as ReturnType<Interceptor['request']>,

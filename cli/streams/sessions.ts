@@ -1,0 +1,74 @@
+/** Sessions of unfinished uploads, in files beside the streams: an upload that was killed goes on where it was. */
+import {mkdir, readFile, rename, rm, rmdir, writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
+import {z} from 'zod';
+import type {Content} from '../../shared/google/resumable.ts';
+
+const FOLDER = '.upload';
+
+const record = z.strictObject({
+  bucket: z.string(),
+  name: z.string(),
+  size_bytes: z.number(),
+  crc32c: z.string(),
+  session: z.string(),
+  /** Process that uploads. Another upload takes a session over after the end of its process. */
+  pid: z.number().int().positive(),
+});
+
+export class Sessions {
+  readonly #folder: string;
+  readonly #bucket: string;
+
+  constructor(folder: string, bucket: string) {
+    this.#folder = join(folder, FOLDER);
+    this.#bucket = bucket;
+  }
+
+  /** Session of an earlier upload of the same content to the same object. */
+  async find(file: string, {name, size_bytes, crc32c}: Content): Promise<string | undefined> {
+    try {
+      const found = record.parse(JSON.parse(await readFile(this.#fileOf(file), 'utf8')));
+      const isSame =
+        found.bucket === this.#bucket &&
+        found.name === name &&
+        found.size_bytes === size_bytes &&
+        found.crc32c === crc32c;
+      return isSame && !isOfAnother(found.pid) ? found.session : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** Writes a session. Only this user can read the file, because a session is a credential. */
+  async keep(file: string, {name, size_bytes, crc32c}: Content, session: string): Promise<void> {
+    await mkdir(this.#folder, {recursive: true, mode: 0o700});
+    const [path, pid] = [this.#fileOf(file), process.pid];
+    const text = JSON.stringify({bucket: this.#bucket, name, size_bytes, crc32c, session, pid});
+    await writeFile(`${path}.${pid}`, text, {mode: 0o600});
+    await rename(`${path}.${pid}`, path);
+  }
+
+  async forget(file: string): Promise<void> {
+    await rm(this.#fileOf(file), {force: true});
+  }
+
+  /** Removes the folder where it is empty. */
+  async end(): Promise<void> {
+    await rmdir(this.#folder).catch(() => {});
+  }
+
+  #fileOf(file: string): string {
+    return join(this.#folder, `${file}.json`);
+  }
+}
+
+function isOfAnother(pid: number): boolean {
+  if (pid === process.pid) return false;
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}

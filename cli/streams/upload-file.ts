@@ -1,0 +1,84 @@
+/** Upload of one stream: in one request, or in pieces where the file is large. */
+import {open, readFile} from 'node:fs/promises';
+import {streamObject} from '../../shared/domain/names.ts';
+import type {Content, ResumableUploads} from '../../shared/google/resumable.ts';
+import type {Objects} from '../../shared/ports.ts';
+import {changedError, type StreamFile} from './folder.ts';
+import {crc32cOf} from './hash-file.ts';
+import type {Sessions} from './sessions.ts';
+
+/** A multiple of 256 KiB, as Cloud Storage wants. Each parallel upload holds one piece in memory. */
+const PIECE_BYTES = 8 << 20;
+/** Sessions that Cloud Storage may end during one upload. */
+const MOST_SESSIONS = 3;
+
+export type Uploaded = 'uploaded' | 'exists';
+
+export type Uploader = {
+  objects: Objects;
+  resumable: ResumableUploads;
+  sessions: Sessions;
+  run: string;
+  stop: AbortSignal;
+  /** Called with the bytes that Cloud Storage has taken or had. */
+  moved: (bytes: number) => void;
+};
+
+/** The content that an upload of the stream sends. Throws `CliError` for a stream that has changed. */
+export async function contentOf(stream: StreamFile, run: string, stop: AbortSignal): Promise<Content> {
+  const crc32c = await crc32cOf(stream.path, stop);
+  if (stream.known && stream.known.crc32c !== crc32c) throw changedError(stream);
+  const name = streamObject(run, stream.stream, stream.gzip);
+  const content_type = stream.gzip ? 'application/gzip' : 'application/jsonl';
+  return {name, size_bytes: stream.bytes, crc32c, content_type};
+}
+
+/** Creates the object, and never replaces one. */
+export async function uploadFile(to: Uploader, stream: StreamFile, content: Content): Promise<Uploaded> {
+  if (content.size_bytes > PIECE_BYTES) return uploadPieces(to, stream, content);
+  const {name, content_type} = content;
+  const outcome = await to.objects.create(name, await readFile(stream.path), {content_type});
+  to.moved(content.size_bytes);
+  return outcome === 'created' ? 'uploaded' : 'exists';
+}
+
+async function uploadPieces(to: Uploader, stream: StreamFile, content: Content): Promise<Uploaded> {
+  for (let round = 1; round <= MOST_SESSIONS; round++) {
+    const kept = round === 1 ? await to.sessions.find(stream.file, content) : undefined;
+    const session = kept ?? (await to.resumable.begin(content));
+    if (session === undefined) return 'exists';
+    await to.sessions.keep(stream.file, content, session);
+    const outcome = await sendPieces(to, stream, content, session);
+    await to.sessions.forget(stream.file);
+    if (outcome !== 'gone') return outcome;
+  }
+  throw new Error(
+    `Failed to upload ${stream.path}: Cloud Storage ended ${MOST_SESSIONS} sessions; try again later`,
+  );
+}
+
+async function sendPieces(
+  {resumable, stop, moved}: Uploader,
+  {path}: StreamFile,
+  content: Content,
+  session: string,
+): Promise<Uploaded | 'gone'> {
+  const file = await open(path);
+  const buffer = Buffer.alloc(Math.min(PIECE_BYTES, content.size_bytes));
+  let at = 0;
+  try {
+    for (let progress = await resumable.ask(session, content, stop); ; ) {
+      if (progress.status !== 'open') {
+        moved((progress.status === 'gone' ? 0 : content.size_bytes) - at);
+        return progress.status === 'done' ? 'uploaded' : progress.status;
+      }
+      moved(progress.stored - at);
+      at = progress.stored;
+      const {bytesRead} = await file.read(buffer, 0, buffer.length, at);
+      if (bytesRead === 0) throw new Error(`Failed to upload ${path}: the file became shorter`);
+      progress = await resumable.send(session, content, at, buffer.subarray(0, bytesRead), stop);
+    }
+  } finally {
+    await file.close();
+  }
+}

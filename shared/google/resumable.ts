@@ -1,0 +1,130 @@
+/** Uploads to Cloud Storage in pieces. Another process can continue an upload by its session. */
+import type {Bucket} from '@google-cloud/storage';
+import {isNotFound, isPreconditionFailed, storageReason} from './errors.ts';
+import {memoizeAsync} from './memoize-async.ts';
+import {withToken} from './objects.ts';
+import {type RetryPolicy, STORAGE_RETRIES, withRetries} from './retry.ts';
+
+/** A piece slower than this has failed. */
+const LEAST_BYTES_PER_MS = 100;
+
+/** Content to upload. Cloud Storage rejects bytes with another CRC-32C. */
+export type Content = {name: string; size_bytes: number; crc32c: string; content_type: string};
+
+/**
+ * `stored`: bytes that Cloud Storage has. `done`: the object exists with all bytes. `exists`: another upload created the object
+ * first. `gone`: Cloud Storage no longer knows the session.
+ */
+export type Progress = {status: 'open'; stored: number} | {status: 'done' | 'exists' | 'gone'};
+
+/** Create-only uploads of one bucket. */
+export class ResumableUploads {
+  readonly #place: {bucket: string; token: string | undefined};
+  readonly #open: () => Promise<Bucket>;
+  readonly #retries: RetryPolicy;
+
+  constructor(options: {
+    project: string;
+    bucket: string;
+    endpoint?: string | undefined;
+    token?: string | undefined;
+    retries?: RetryPolicy;
+  }) {
+    const {project, bucket, endpoint, token, retries = STORAGE_RETRIES} = options;
+    this.#place = {bucket, token};
+    this.#retries = retries;
+    this.#open = memoizeAsync(async () => {
+      const {Storage} = await import('@google-cloud/storage');
+      const storage = new Storage({
+        projectId: project,
+        ...(endpoint ? {apiEndpoint: endpoint} : {}),
+        interceptors_: token ? [withToken(token)] : [],
+        retryOptions: {autoRetry: false},
+      });
+      return storage.bucket(bucket);
+    });
+  }
+
+  /** Starts an upload and returns the address of its session. The address is a credential. Undefined: the object exists. */
+  async begin({name, size_bytes, crc32c, content_type}: Content): Promise<string | undefined> {
+    try {
+      const bucket = await this.#open();
+      const metadata = {contentType: content_type, contentLength: size_bytes, crc32c};
+      const preconditionOpts = {ifGenerationMatch: 0};
+      const [session] = await withRetries(this.#retries, () =>
+        bucket.file(name).createResumableUpload({metadata, preconditionOpts}),
+      );
+      return session;
+    } catch (error) {
+      if (isPreconditionFailed(error)) return undefined;
+      throw this.#failure(name, error);
+    }
+  }
+
+  /** Asks how many bytes are stored. */
+  ask(session: string, content: Content, stop?: AbortSignal): Promise<Progress> {
+    return this.#put(session, content, `bytes */${content.size_bytes}`, undefined, stop);
+  }
+
+  /** Sends bytes that start at `start`. */
+  send(
+    session: string,
+    content: Content,
+    start: number,
+    bytes: Buffer<ArrayBuffer>,
+    stop?: AbortSignal,
+  ): Promise<Progress> {
+    const range = `bytes ${start}-${start + bytes.length - 1}/${content.size_bytes}`;
+    return this.#put(session, content, range, bytes, stop);
+  }
+
+  async #put(
+    session: string,
+    content: Content,
+    range: string,
+    body: Buffer<ArrayBuffer> | undefined,
+    stop: AbortSignal | undefined,
+  ): Promise<Progress> {
+    const limit_ms = this.#retries.silence_ms + Math.ceil((body?.length ?? 0) / LEAST_BYTES_PER_MS);
+    const {token} = this.#place;
+    const headers = {'content-range': range, ...(token ? {authorization: `Bearer ${token}`} : {})};
+    try {
+      return await withRetries(this.#retries, async () => {
+        const late = AbortSignal.timeout(limit_ms);
+        const signal = stop ? AbortSignal.any([stop, late]) : late;
+        const answer = await fetch(session, {method: 'PUT', headers, body: body ?? null, signal}).catch(
+          error => Promise.reject(unreached(error)),
+        );
+        return progressOf(answer, await answer.text());
+      });
+    } catch (error) {
+      stop?.throwIfAborted();
+      if (isPreconditionFailed(error)) return {status: 'exists'};
+      if (isNotFound(error) || isGone(error)) return {status: 'gone'};
+      throw this.#failure(content.name, error);
+    }
+  }
+
+  #failure(name: string, cause: unknown): Error {
+    const {bucket} = this.#place;
+    return new Error(`Failed to upload gs://${bucket}/${name}: ${storageReason(cause, bucket)}`, {cause});
+  }
+}
+
+function progressOf(answer: Response, text: string): Progress {
+  if (answer.ok) return {status: 'done'};
+  if (answer.status !== 308) throw Object.assign(new Error(text || answer.statusText), {code: answer.status});
+  const last = /^bytes=0-(\d+)$/.exec(answer.headers.get('range') ?? '')?.[1];
+  return {status: 'open', stored: last === undefined ? 0 : Number(last) + 1};
+}
+
+/** Cloud Storage answers 410 for a session that it ended. */
+function isGone(error: unknown): boolean {
+  return (error as {code?: unknown}).code === 410;
+}
+
+/** `fetch` hides the reason of a broken connection behind its own error. */
+function unreached(error: Error): Error {
+  const cause = (error.cause ?? error) as NodeJS.ErrnoException;
+  return Object.assign(new Error(cause.message || String(cause.code), {cause: error}), {code: 503});
+}
