@@ -1,7 +1,7 @@
 /** Options that commands share, and parsers of arguments. */
 import {InvalidArgumentError, Option} from 'commander';
 import {MAX_TIMEOUT_S} from '../shared/domain/bounds.ts';
-import {isRunId, isZone, JOB} from '../shared/domain/names.ts';
+import {isRunId, isZone, JOB, streamId} from '../shared/domain/names.ts';
 
 export const port = (least = 1) =>
   new Option('--port <port>', 'port of the local cloud').argParser(text => portNumber(text, least));
@@ -39,10 +39,18 @@ export function natural(text: string): number {
   return whole(text, 0);
 }
 
-export function whole(text: string, least: number): number {
-  if (!/^\d{1,4}$/.test(text) || Number(text) < least)
-    throw new InvalidArgumentError(`a whole number from ${least} to 9999.`);
+export function whole(text: string, least: number, most = 9999): number {
+  if (!/^\d{1,9}$/.test(text) || Number(text) < least || Number(text) > most)
+    throw new InvalidArgumentError(`a whole number from ${least} to ${most}.`);
   return Number(text);
+}
+
+/** Size of a shard in GB: `1GB`, `500MB`, or a number of GB. */
+export function shardSize(given: string): number {
+  const [, value, unit = 'gb'] = /^(\d{1,6}(?:\.\d{1,6})?)\s?(gb|mb|kb)?$/.exec(given.toLowerCase()) ?? [];
+  if (value === undefined || Number(value) === 0)
+    throw new InvalidArgumentError('a size such as 1GB or 500MB.');
+  return Number(value) / {gb: 1, mb: 1e3, kb: 1e6}[unit as 'gb' | 'mb' | 'kb'];
 }
 
 export function folder(text: string): string {
@@ -96,6 +104,17 @@ export function dollars(given: string): number {
   if (!/^\d+(\.\d+)?$/.test(given) || value <= 0)
     throw new InvalidArgumentError('dollars above 0, such as 12.50.');
   return value;
+}
+
+/** Dollars, or null for `none`: no limit. */
+export function budget(given: string): number | null {
+  return given === 'none' ? null : dollars(given);
+}
+
+/** Number of a stream as its document has it: `7` and `007` are `007`. */
+export function streamNumber(given: string): string {
+  if (!/^\d{1,9}$/.test(given)) throw new InvalidArgumentError('the number of a stream, such as 007.');
+  return streamId(Number(given));
 }
 
 /** An instant, as the contracts take it: in UTC. */

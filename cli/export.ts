@@ -1,6 +1,6 @@
 import {existsSync} from 'node:fs';
 import {resolve} from 'node:path';
-import {outputPrefix} from '../shared/domain/names.ts';
+import {outputsPrefix} from '../shared/domain/names.ts';
 import {connect, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
 import {bytesText, counted} from './format.ts';
@@ -29,7 +29,7 @@ export async function exportRun(run: string, options: Options): Promise<void> {
   const connection = await connect(options);
   try {
     const env = connection.storage_endpoint ? {STORAGE_EMULATOR_HOST: connection.storage_endpoint} : {};
-    const folder = `gs://${connection.bucket}/${outputPrefix(run, '000').replace(/\/tpu_0\/$/, '')}`;
+    const folder = `gs://${connection.bucket}/${outputsPrefix(run).replace(/\/tpu_$/, '')}`;
     const args = ['gleaner_reader.export', folder, '--layer', String(options.layer), '--output', output];
     if (options.site !== undefined) args.push('--site', options.site);
     const {code, stdout, stderr} = await runWorkerModule([...args, '--dtype', options.dtype], env, say);

@@ -4,6 +4,7 @@ import {printable} from '../shared/contracts/printable.ts';
 import {addCloudCommands} from './commands/clouds.ts';
 import {addJobCommands} from './commands/jobs.ts';
 import {addPoolCommands} from './commands/pools.ts';
+import {addRunGroup} from './commands/run.ts';
 import {addRunCommands} from './commands/runs.ts';
 import {addCompletionCommands, addSettingsCommands} from './commands/settings.ts';
 import {addStreamCommands} from './commands/streams.ts';
@@ -26,6 +27,7 @@ function programOfWork(): Command {
     .configureOutput({writeErr: text => process.stderr.write(text.split('\n').map(printable).join('\n'))})
     .hook('preAction', (_, command) => setQuiet(command.opts().quiet === true));
   addCloudCommands(program);
+  addRunGroup(program);
   addRunCommands(program);
   addStreamCommands(program);
   addJobCommands(program);

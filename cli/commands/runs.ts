@@ -1,18 +1,51 @@
+/** Commands about runs that have a short form beside `gleaner run …`, and the repair of documents. */
 import {Argument, type Command, Option} from 'commander';
-import {bytes, dir, json, modelName, port, positive, rate, runId, zone} from '../arguments.ts';
+import {
+  bytes,
+  dir,
+  dryRun,
+  examples,
+  json,
+  modelName,
+  port,
+  positive,
+  rate,
+  runId,
+  seconds,
+  zone,
+} from '../arguments.ts';
 
-/** Registers the commands about runs. */
+/** Registers the short forms. */
 export function addRunCommands(program: Command): void {
-  program
+  addStatus(program);
+  addVerify(program);
+  addEstimate(program);
+  addRebuild(program);
+  addTick(program);
+}
+
+/** `status`, `verify` and `estimate` of the program, or of its group `run`. */
+export function addStatus(parent: Command): void {
+  const of = formOf(parent);
+  parent
     .command('status')
-    .description('show every run, or one run with its streams, workers and latest events')
+    .description('show every run, or one run with its streams, TPUs and latest events')
     .argument('[run]', 'run id', runId)
+    .option('-w, --watch', 'keep the screen up to date until the run has ended')
+    .option('--interval <s>', 'seconds between two looks, with --watch', seconds, 2)
     .addOption(port())
     .addOption(dir('folder of a local cloud, running or stopped'))
     .addOption(json())
-    .action(async (run, options) => (await import('../status.ts')).status(run, options));
+    .addHelpText('after', examples(`${of} status`, `${of} status my-run`, `${of} status my-run --watch`))
+    .action(async (run, options) =>
+      options.watch
+        ? (await import('../watch/watch.ts')).watch(run, options)
+        : (await import('../status.ts')).status(run, options),
+    );
+}
 
-  program
+export function addVerify(parent: Command): void {
+  parent
     .command('verify')
     .description(
       'read the streams and every shard of a run, and count the samples that are stored exactly once',
@@ -21,13 +54,15 @@ export function addRunCommands(program: Command): void {
     .addOption(port())
     .addOption(dir('folder of a local cloud, running or stopped'))
     .addOption(json())
+    .addHelpText('after', examples(`${formOf(parent)} verify my-run`))
     .action(async (run, options) => (await import('../verify.ts')).verify(run, options));
+}
 
-  program
+export function addEstimate(parent: Command): void {
+  const of = formOf(parent);
+  parent
     .command('estimate')
-    .description(
-      'estimate the tokens, shards, bytes, hours and dollars of a run from a sample of its streams',
-    )
+    .description('estimate the tokens, shards, bytes, time and dollars of a run from a sample of its streams')
     .argument('<what>', 'JSONL file, gs://BUCKET/datasets/RUN/, stream in a bucket, or run id')
     .option('--spec <file>', "run.json in place of the run's own spec or the defaults")
     .option('--model <model>', 'model in place of the model in the spec', modelName)
@@ -52,18 +87,30 @@ export function addRunCommands(program: Command): void {
     .addOption(port())
     .addOption(dir('folder of a local cloud, running or stopped'))
     .addOption(json())
+    .addHelpText(
+      'after',
+      examples(
+        `${of} estimate my.jsonl --workers 8 --model Qwen/Qwen2.5-0.5B`,
+        `${of} estimate my-run --accelerator v6e-1 --zone us-east1-d`,
+      ),
+    )
     .action(async (what, options) => (await import('../estimate/estimate.ts')).estimate(what, options));
+}
 
+function addRebuild(program: Command): void {
   program
     .command('rebuild')
-    .description('rebuild the documents of runs, streams and shards from the bucket; workers continue')
+    .description('rebuild the documents of runs, streams and shards from the bucket; TPUs continue')
     .argument('[run]', 'run id (default: every run in the bucket)', runId)
     .option('--dry-run', 'change nothing: list the differences from the bucket, and exit 1 where any exists')
     .addOption(port())
     .addOption(dir('folder of a local cloud; a stopped cloud permits only --dry-run'))
     .addOption(json())
+    .addHelpText('after', examples('gleaner rebuild --dry-run', 'gleaner rebuild my-run'))
     .action(async (run, options) => (await import('../rebuild.ts')).rebuild(run, options));
+}
 
+function addTick(program: Command): void {
   program
     .command('tick')
     .description('ask for a tick now; or pause, resume or show the job that asks for one every minute')
@@ -71,9 +118,15 @@ export function addRunCommands(program: Command): void {
       new Argument('[action]', 'what to do').choices(['now', 'pause', 'resume', 'state']).default('now'),
     )
     .option('--location <region>', 'region of the Cloud Scheduler job', 'us-central1')
-    .option('--dry-run', 'change nothing: print the gcloud command')
+    .addOption(dryRun())
     .addOption(port())
     .addOption(dir('folder of a running local cloud'))
     .addOption(json())
+    .addHelpText('after', examples('gleaner tick', 'gleaner tick state --location europe-west4'))
     .action(async (action, options) => (await import('../tick.ts')).tick(action, options));
+}
+
+/** `gleaner`, or `gleaner run`. */
+function formOf(parent: Command): string {
+  return parent.parent ? `${parent.parent.name()} ${parent.name()}` : parent.name();
 }

@@ -19,6 +19,8 @@ export type UploadOptions = {
   say?: ((line: string) => void) | undefined;
   /** Ends the upload. The same upload goes on later. */
   stopped?: AbortSignal | undefined;
+  /** False: `run.json` of the folder stays where it is. */
+  with_spec?: boolean;
 };
 
 export type UploadReport = {
@@ -40,7 +42,7 @@ export async function uploadStreams(
   {connection, objects, dir}: Pick<Cloud, 'connection' | 'objects' | 'dir'>,
   folder: string,
   run: string,
-  {parallel = DEFAULT_PARALLEL, say = () => {}, stopped}: UploadOptions = {},
+  {parallel = DEFAULT_PARALLEL, say = () => {}, stopped, with_spec = true}: UploadOptions = {},
 ): Promise<UploadReport> {
   if (connection.pubsub_endpoint === null)
     throw new CliError(
@@ -58,7 +60,7 @@ export async function uploadStreams(
   const resumable = new ResumableUploads({project, bucket, endpoint, token});
   const to: Uploader = {objects, resumable, sessions, run, stop, moved: bytes => progress.moved(bytes)};
   try {
-    const spec = await uploadSpec(to, local, bucket);
+    const spec = with_spec ? await uploadSpec(to, local, bucket) : null;
     await inParallel(local.streams, parallel, failed, async stream => {
       stop.throwIfAborted();
       progress.ended(await uploadOne(to, stream, stored, bucket));

@@ -1,0 +1,44 @@
+/** An option for each key of run.json. */
+import {type Command, Option} from 'commander';
+import {budget, integer, modelName, natural, positive, shardSize, text, whole, words} from '../arguments.ts';
+
+/** Adds the options. `cli/runs/spec.ts` turns them into a spec, and its schema checks their values. */
+export function addSpecOptions(command: Command): Command {
+  const choice = (flags: string, description: string, ...choices: string[]) =>
+    command.addOption(new Option(flags, description).choices(choices));
+  command
+    .option('--spec <file>', 'run.json to start from; the options below come on top of it', text)
+    .option('--model <model>', 'hub id, gs://BUCKET/PATH, or a folder on the TPU VM', modelName)
+    .option('--revision <name>', 'branch, tag or commit of a hub model', text)
+    .option('--layers <layers>', 'all, a range such as 0-23, or a list such as 0,6,12', text)
+    .option(
+      '--sites <sites>',
+      'resid_pre, resid_mid, resid_post, attn_out, mlp_out, with commas between',
+      words,
+    )
+    .option('--tokens <tokens>', 'all, last, mean, a slice such as 0:16, or positions such as 0,-1', text)
+    .option('--exclude-special', 'leave special tokens out before --tokens chooses');
+  choice('--dtype <dtype>', 'of the stored values', 'bf16', 'fp16', 'fp32', 'int8');
+  choice('--compute-dtype <dtype>', 'of weights and computation', 'bf16', 'fp32');
+  choice('--format <format>', 'of the shards', 'safetensors', 'safetensors.zst', 'pkl.gz');
+  command
+    .option('--shard-size <size>', 'such as 1GB or 500MB', shardSize)
+    .option('--max-seq-length <n>', 'tokens of a sample, at most', given => whole(given, 1, 999_999));
+  choice('--over-long <action>', 'what becomes of a longer sample', 'reject', 'truncate');
+  command
+    .option('--field <name>', 'field of a record that holds the text, ids or messages', text)
+    .option('--template <text>', 'Jinja template over the fields of a record', text)
+    .option('--encoder <expression>', 'how the grids of an ARC task become text', text)
+    .option('--prompt-version <name>', 'words around the grids of an ARC task', text)
+    .option('--predictions-per-task <n>', 'samples made of each ARC task', positive)
+    .option('--add-generation-prompt', "end messages with the opening of the model's answer")
+    .option('--keep <fields>', 'fields of a record to copy into the shards, with commas between', words)
+    .option('--seed <n>', 'of every random choice', given => whole(given, 0, 999_999_999))
+    .option('--pool <pool>', "pool (default: the deployment's own)", text)
+    .option('--priority <n>', 'higher goes first, -1000 to 1000', integer);
+  choice('--affinity <kind>', 'fixed: stream N is for one TPU alone', 'any', 'fixed');
+  return command
+    .option('--stream-offset <n>', 'stream of the first TPU, with --affinity fixed', natural)
+    .option('--allow-mixed-code', 'let TPUs with a later bundle continue the run')
+    .option('--budget-usd <usd>', 'dollars that the TPUs of the run may cost, or none', budget);
+}
