@@ -18,9 +18,14 @@ const toOutput = (line: string) => print(false, {}, [line]);
 
 /**
  * Prints the output of a job while it comes, and every change of its state on standard error, until the job has ended. Returns its
- * document. Exit code 1: the job did not complete.
+ * document. Exit code 1: the job did not complete. `caughtUp` is called after each read of the output.
  */
-export async function followJob(cloud: Cloud, id: string, write = toOutput): Promise<Document> {
+export async function followJob(
+  cloud: Cloud,
+  id: string,
+  write = toOutput,
+  caughtUp = () => {},
+): Promise<Document> {
   let [said, parts, epoch]: [string, Parts | undefined, number] = ['', undefined, 0];
   for (;;) {
     const job = await readJob(cloud, id);
@@ -33,6 +38,7 @@ export async function followJob(cloud: Cloud, id: string, write = toOutput): Pro
     // The state is read before the output: the output of an ended attempt is complete.
     if (isEnded(job)) await parts?.end();
     else await parts?.read();
+    caughtUp();
     const state = stateLine(job);
     if (state !== said) say(`${id}: ${state}`);
     said = state;
@@ -66,18 +72,26 @@ export async function readJob({store, jobs}: Cloud, id: string): Promise<Documen
 
 /** Prints the stored output of one attempt. */
 export async function logs(id: string, {attempt, ...where}: Where & {attempt?: number}): Promise<void> {
-  await withCloud(where, async cloud => {
-    const job = await readJob(cloud, id);
-    const newest = Number(job.epoch ?? 0);
-    if (newest === 0) throw new CliError(`job ${id} is ${job.status ?? 'pending'}: no worker has run it yet`);
-    const epoch = attempt ?? newest;
-    if (epoch > newest) throw new CliError(`job ${id} has no attempt ${epoch}: the newest is ${newest}`);
-    let lines = 0;
-    const parts = new Parts(cloud.objects, outputFolder(id, epoch), line => {
-      lines++;
-      toOutput(line);
-    });
-    await parts.end();
-    if (lines === 0) say(`attempt ${epoch} of job ${id} has written no output`);
+  await withCloud(where, cloud => printStored(cloud, id, attempt, toOutput));
+}
+
+/** Writes the stored output of an attempt; by default of the newest. */
+export async function printStored(
+  cloud: Cloud,
+  id: string,
+  attempt: number | undefined,
+  write: (line: string) => void,
+): Promise<void> {
+  const job = await readJob(cloud, id);
+  const newest = Number(job.epoch ?? 0);
+  if (newest === 0) throw new CliError(`job ${id} is ${job.status ?? 'pending'}: no worker has run it yet`);
+  const epoch = attempt ?? newest;
+  if (epoch > newest) throw new CliError(`job ${id} has no attempt ${epoch}: the newest is ${newest}`);
+  let lines = 0;
+  const parts = new Parts(cloud.objects, outputFolder(id, epoch), line => {
+    lines++;
+    write(line);
   });
+  await parts.end();
+  if (lines === 0) say(`attempt ${epoch} of job ${id} has written no output`);
 }
