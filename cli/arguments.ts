@@ -117,6 +117,24 @@ export function streamNumber(given: string): string {
   return streamId(Number(given));
 }
 
+/** Lines to print: infinity for `all`. */
+export function tail(given: string): number {
+  if (given === 'all') return Number.POSITIVE_INFINITY;
+  if (!/^\d{1,9}$/.test(given)) throw new InvalidArgumentError('a whole number of lines, or all.');
+  return Number(given);
+}
+
+const UNITS_S: Record<string, number> = {s: 1, m: 60, h: 3600, d: 86_400};
+
+/** An instant, or the time before now such as `10m`, as an instant. */
+export function since(given: string): string {
+  const [, count, unit] = /^(\d{1,6})([smhd])$/.exec(given) ?? [];
+  if (count !== undefined && unit !== undefined)
+    return new Date(Date.now() - Number(count) * (UNITS_S[unit] ?? 0) * 1000).toISOString();
+  if (/^\d{4}-/.test(given)) return instant(given);
+  throw new InvalidArgumentError('a time such as 90s, 10m, 2h, 1d or 2026-01-02T03:04:05Z.');
+}
+
 /** An instant, as the contracts take it: in UTC. */
 export function instant(given: string): string {
   if (Number.isNaN(Date.parse(given)) || !/^\d{4}-\d\d-\d\d([T ].*(Z|[+-]\d\d:?\d\d))$/.test(given))

@@ -3,11 +3,13 @@ import {Command} from 'commander';
 import {printable} from '../shared/contracts/printable.ts';
 import {addCloudCommands} from './commands/clouds.ts';
 import {addJobCommands} from './commands/jobs.ts';
+import {addLogCommands} from './commands/logs.ts';
 import {addPoolCommands} from './commands/pools.ts';
 import {addRunGroup} from './commands/run.ts';
 import {addRunCommands} from './commands/runs.ts';
 import {addCompletionCommands, addSettingsCommands} from './commands/settings.ts';
 import {addStreamCommands} from './commands/streams.ts';
+import {addTpuCommands} from './commands/tpus.ts';
 import {setQuiet} from './output.ts';
 
 /** Every command. */
@@ -33,6 +35,8 @@ function programOfWork(): Command {
   addJobCommands(program);
   addPoolCommands(program);
   addSettingsCommands(program);
+  addTpuCommands(program);
+  addLogCommands(program);
   for (const command of leavesOf(program))
     command.option('--quiet', 'print results and errors alone, without progress');
   return program;

@@ -1,7 +1,10 @@
 import type {Where} from '../connect.ts';
 import {withCloud} from '../control.ts';
+import {table} from '../format.ts';
 import {print} from '../output.ts';
 import {aliveIn, readFleet} from './targets.ts';
+
+const COLUMNS = [{title: 'HOST'}, {title: 'NAME'}, {title: 'ADDRESS'}, {title: 'PHASE'}];
 
 /** Prints the hosts of the running workers. A host is known once it has said hello. */
 export async function discover(target: string, options: Where & {json?: boolean}): Promise<void> {
@@ -11,16 +14,19 @@ export async function discover(target: string, options: Where & {json?: boolean}
       Object.entries(hosts).map(([host, at]) => ({worker: name, host: Number(host), ...at, pool, phase})),
     );
     const silent = workers.filter(({hosts}) => Object.keys(hosts).length === 0);
-    const lines = [
-      ...hosts.map(
-        ({worker, host, hostname, address, phase}) => `${worker}/${host}  ${hostname}  ${address}  ${phase}`,
-      ),
-      ...silent.map(({name, phase}) => `${name}  no host has said hello yet  ${phase}`),
-    ];
+    const lines = table(COLUMNS, [
+      ...hosts.map(({worker, host, hostname, address, phase}) => [
+        `${worker}/${host}`,
+        hostname || '-',
+        address || '-',
+        phase,
+      ]),
+      ...silent.map(({name, phase}) => [name, 'no host has said hello yet', '-', phase]),
+    ]);
     print(
       options.json,
       hosts,
-      lines.length > 0 ? lines : ['no worker is running: workers are created when there is work'],
+      workers.length > 0 ? lines : ['no TPU is running: TPUs are created when there is work'],
     );
   });
 }

@@ -8,6 +8,7 @@ import {execFolder, paths} from '../../shared/domain/names.ts';
 import type {Where} from '../connect.ts';
 import {type Cloud, POLL_MS, publish, publishLine, readOutcome, withCloud} from '../control.ts';
 import {CliError, Interrupted} from '../errors.ts';
+import {counted} from '../format.ts';
 import {newId, sender} from '../jobs/submit.ts';
 import {print, say} from '../output.ts';
 import {Parts} from '../output-parts.ts';
@@ -139,7 +140,7 @@ class Watch {
     say(
       waiting.length > 0
         ? `waiting for ${waiting.map(({worker, host}) => `${worker}/${host}`).join(', ')}: ${asks}`
-        : `the command runs on ${running} hosts`,
+        : `the command runs on ${counted(running, 'host')}`,
     );
   }
 }

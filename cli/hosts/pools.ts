@@ -1,8 +1,9 @@
+import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import type {Where} from '../connect.ts';
 import {send, withCloud} from '../control.ts';
-
-import {dollarText} from '../format.ts';
+import {counted, dollarText, timeText} from '../format.ts';
 import {print} from '../output.ts';
+import {type PoolChange, scaleMessage} from './scale-message.ts';
 import {aliveIn, readFleet} from './targets.ts';
 
 type Options = Where & {json?: boolean; dryRun?: boolean};
@@ -14,16 +15,24 @@ export async function pools(options: Options): Promise<void> {
       ...(fleet.pools.find(({pool}) => pool === name) ?? {pool: name}),
       alive: aliveIn(fleet, name).map(worker => worker.name),
     }));
-    const lines = rows.map(row => {
-      if (!('accelerator' in row))
-        return `${row.pool}  as the deployment sets it, ${row.alive.length} workers running`;
-      const spot = row.spot ? 'spot' : 'on demand';
-      const budget =
-        row.budget_usd === null ? '' : `, ${dollarText(row.spent_usd)} of ${dollarText(row.budget_usd)}`;
-      return `${row.pool}  ${row.accelerator}  ${row.runtime_version}  ${spot}  ${row.workers_per_zone} in each of ${row.zones.join(', ')}  ${row.alive.length} workers running${budget}`;
-    });
+    const lines = rows.map(poolLine);
     print(options.json, rows, lines);
   });
+}
+
+type Row = {pool: string; alive: string[]} | (Pool & {alive: string[]});
+
+function poolLine(row: Row): string {
+  const running = `${counted(row.alive.length, 'TPU')} running`;
+  if (!('accelerator' in row)) return `${row.pool}  as the deployment sets it, ${running}`;
+  const {accelerator, runtime_version, workers_per_zone, zones, budget_usd, spent_usd, boots} = row;
+  const spot = row.spot ? 'spot' : 'on demand';
+  const budget = budget_usd === null ? '' : `, ${dollarText(spent_usd)} of ${dollarText(budget_usd)}`;
+  const stopped =
+    boots.stopped_at === null
+      ? ''
+      : `, creates stopped since ${timeText(boots.stopped_at)} UTC: \`gleaner pool resume ${row.pool}\``;
+  return `${row.pool}  ${accelerator}  ${runtime_version}  ${spot}  ${workers_per_zone} in each of ${zones.join(', ')}  ${running}${budget}${stopped}`;
 }
 
 type NewPool = Options & {
@@ -33,6 +42,8 @@ type NewPool = Options & {
   workersPerZone: number;
   spot?: boolean;
   pollS?: number;
+  budgetUsd?: number;
+  /** Earlier name of `budgetUsd`. */
   budget?: number;
 };
 
@@ -44,12 +55,17 @@ export function createPool(name: string, options: NewPool): Promise<void> {
     workersPerZone: workers_per_zone,
     spot,
   } = options;
-  const {pollS: poll_s, budget: budget_usd} = options;
+  const {pollS: poll_s, budgetUsd: budget_usd = options.budget} = options;
   const message = {action: 'pool', pool: name, accelerator, runtime_version, zones, workers_per_zone};
   // Undefined fields are not in the JSON.
   return send({...message, spot, poll_s, budget_usd}, options);
 }
 
-export function scale(pool: string | undefined, options: Options & {workersPerZone: number}): Promise<void> {
-  return send({action: 'scale', pool, workers_per_zone: options.workersPerZone}, options);
+export function scale(pool: string | undefined, options: Options & PoolChange): Promise<void> {
+  return send(scaleMessage(pool, options), options);
+}
+
+/** Allows creates again after a breaker stopped them. */
+export function resumePool(pool: string, options: Options): Promise<void> {
+  return send({action: 'resume', pool}, options);
 }

@@ -7,6 +7,7 @@ import type {Document} from '../../shared/ports.ts';
 import type {Where} from '../connect.ts';
 import {apply, type Cloud, POLL_MS, publishLine, withCloud} from '../control.ts';
 import {CliError} from '../errors.ts';
+import {counted, durationText} from '../format.ts';
 import {ranText} from '../jobs/job-view.ts';
 import {environmentOf, type SourceOptions, sourceOf, upload, uploadLines} from '../jobs/source.ts';
 import {print, say} from '../output.ts';
@@ -43,10 +44,10 @@ export async function update(pool: string, options: Options): Promise<void> {
     const seconds = Math.round((performance.now() - began) / 10) / 100;
     const isReady = workers.every(({source_report}) => source_report?.status === 'ready');
     const reports = workers.map(({name, source_report}) => ({worker: name, ...source_report}));
-    const none = `no worker of pool ${pool} is running: the next one starts with this code`;
+    const none = `no TPU of pool ${pool} is running: the next one starts with this code`;
     print(options.json, {done, ready: isReady, seconds, workers: reports}, [
       ...workers.map(reportLine),
-      workers.length === 0 ? none : `${workers.length} workers in ${seconds} s`,
+      workers.length === 0 ? none : `${counted(workers.length, 'TPU')} in ${durationText(seconds)}`,
     ]);
     if (!isReady) process.exitCode = 1;
   });

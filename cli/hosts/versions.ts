@@ -2,33 +2,25 @@ import type {Source} from '../../shared/domain/fleet/source.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Where} from '../connect.ts';
-import {withCloud} from '../control.ts';
+import {type Cloud, withCloud} from '../control.ts';
+import {CliError} from '../errors.ts';
 import {ranText} from '../jobs/job-view.ts';
 import {print, quoted} from '../output.ts';
-import {aliveIn, readFleet, requirePool} from './targets.ts';
+import {availableIn} from './runtime-versions.ts';
+import {aliveIn, type Fleet, readFleet, requirePool} from './targets.ts';
 
-type Options = Where & {available?: string | boolean; json?: boolean};
+type Options = Where & {available?: string | boolean; dryRun?: boolean; json?: boolean};
 
-/** Prints which code pools and their running workers have, or the command that lists the runtime versions of a zone. */
+/** Prints which code pools and their running workers have, or the runtime versions of zones. */
 export async function versions(only: string | undefined, options: Options, gleaner: string): Promise<void> {
   await withCloud(options, async cloud => {
     const fleet = await readFleet(cloud);
     if (only !== undefined) requirePool(fleet, only);
-    const {pools} = fleet;
-    if (options.available) {
-      const named =
-        typeof options.available === 'string' ? [options.available] : pools.flatMap(({zones}) => zones);
-      const zones = [...new Set(named.length > 0 ? named : fleet.workers.map(({zone}) => zone))];
-      const commands = (zones.length > 0 ? zones : ['us-central1-a']).map(
-        zone =>
-          `gcloud compute tpus tpu-vm versions list --zone=${quoted(zone)} --project=${quoted(cloud.connection.project)}`,
-      );
-      return print(options.json, {commands}, commands);
-    }
+    if (options.available) return printAvailable(cloud, fleet, options);
     const rows = fleet.names
       .filter(name => only === undefined || name === only)
       .map(name => {
-        const found = pools.find(({pool}) => pool === name);
+        const found = fleet.pools.find(({pool}) => pool === name);
         return {
           pool: name,
           accelerator: found?.accelerator ?? null,
@@ -49,6 +41,28 @@ export async function versions(only: string | undefined, options: Options, glean
     ]);
     print(options.json, {gleaner, pools: rows}, [`gleaner ${gleaner}`, ...lines]);
   });
+}
+
+/** Prints the runtime versions of a zone, or of the zones of every pool. */
+async function printAvailable({connection}: Cloud, fleet: Fleet, options: Options): Promise<void> {
+  const zones = zonesOf(fleet, options.available);
+  if (options.dryRun) {
+    const commands = zones.map(
+      zone =>
+        `gcloud compute tpus tpu-vm versions list --zone=${quoted(zone)} --project=${quoted(connection.project)}`,
+    );
+    return print(options.json, {commands}, commands);
+  }
+  const available = await availableIn(zones, connection);
+  const lines = available.flatMap(({zone, versions}) => [zone, ...versions.map(version => `  ${version}`)]);
+  print(options.json, {available}, lines);
+}
+
+function zonesOf({pools, workers}: Fleet, given: Options['available']): string[] {
+  if (typeof given === 'string') return [given];
+  const known = [...pools.flatMap(({zones}) => zones), ...workers.map(({zone}) => zone)];
+  if (known.length === 0) throw new CliError('no pool has a zone yet: name one, --available us-central1-a');
+  return [...new Set(known)].sort();
 }
 
 export function sourceText(source: Source | null): string {

@@ -5,7 +5,10 @@
 import {z} from 'zod';
 import {cloudAnswers} from './clouds.ts';
 import {controlAnswers} from './control.ts';
+import {hostAnswers} from './hosts.ts';
+import {jobAnswers} from './jobs.ts';
 import {streamAnswers} from './streams.ts';
+import {tpuAnswers} from './tpus.ts';
 
 export const failure = z.strictObject({error: z.string()});
 
@@ -14,4 +17,7 @@ export const answers: Readonly<Record<string, z.ZodType>> = {
   ...cloudAnswers,
   ...controlAnswers,
   ...streamAnswers,
+  ...hostAnswers,
+  ...jobAnswers,
+  ...tpuAnswers,
 };

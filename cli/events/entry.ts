@@ -1,0 +1,36 @@
+/** Events of the timeline as a person may have edited them. */
+import {eventRecords} from '../../shared/control-plane/state/history-documents.ts';
+import type {Stored} from '../../shared/ports.ts';
+import {complain} from '../output.ts';
+
+export type Entry = {
+  id: string;
+  at: string;
+  kind: string;
+  text: string;
+  run: string | null;
+  stream: string | null;
+  worker: string | null;
+  job: string | null;
+};
+
+/** An invalid document is named and left out. */
+export function entriesOf(stored: Stored[]): Entry[] {
+  const valid: {id: string; data: ReturnType<typeof eventRecords.parse>}[] = [];
+  for (const {id, path, data} of stored) {
+    const [parsed] = eventRecords.parseAll([{path, id, data}], ({message}) => complain(message));
+    if (parsed) valid.push({id, data: parsed});
+  }
+  return valid.map(({id, data: {at, kind, text, ...others}}) => ({
+    ...{id, at, kind, text},
+    run: textOf(others.run),
+    stream: textOf(others.stream),
+    worker: textOf(others.worker),
+    job: textOf(others.job),
+  }));
+}
+
+/** Fields that the schema of an event leaves open may have any value. */
+function textOf(value: unknown): string | null {
+  return typeof value === 'string' ? value : null;
+}

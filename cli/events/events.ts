@@ -1,0 +1,79 @@
+import {setTimeout as sleep} from 'node:timers/promises';
+import type {Where} from '../connect.ts';
+import {type Cloud, withCloud} from '../control.ts';
+import {Timeline} from '../demo/timeline.ts';
+import type {Style} from '../format.ts';
+import {isRunOver} from '../logs/target.ts';
+import {print, say} from '../output.ts';
+import {printLines} from '../styled-lines.ts';
+import type {Entry} from './entry.ts';
+import {EventFilter} from './filter.ts';
+import {EventReader} from './read.ts';
+
+type Options = Where & {follow?: boolean; tail: number; kind?: string; json?: boolean};
+
+const FOLLOW_MS = 1000;
+
+/** Prints the timeline, the oldest event first. */
+export async function events(run: string | undefined, options: Options): Promise<void> {
+  await withCloud(options, cloud => printEvents(cloud, run, options));
+}
+
+async function printEvents(cloud: Cloud, run: string | undefined, options: Options): Promise<void> {
+  const {store} = cloud;
+  const filter = await EventFilter.open(store, run, options.kind);
+  const screen = new Screen(options);
+  const reader = new EventReader(store, filter);
+  const found = await reader.newest(options.tail);
+  screen.write(found);
+  if (found.length === 0) say(run === undefined ? 'no event yet' : `no event of run ${run} yet`);
+  if (!options.follow) return screen.end();
+  for (;;) {
+    // The state is read before the events: the events of an ended run are complete.
+    const isOver = run !== undefined && (await isRunOver(store, run));
+    screen.write(await reader.next());
+    if (isOver) return screen.end();
+    await sleep(FOLLOW_MS);
+  }
+}
+
+/** Events on standard output: one JSON object a line, or lines for a person. */
+class Screen {
+  readonly #isJson: boolean;
+  readonly #timeline = new Timeline();
+
+  constructor({json}: Options) {
+    this.#isJson = json === true;
+  }
+
+  write(entries: readonly Entry[], now_ms = Date.now()): void {
+    if (this.#isJson) {
+      for (const entry of entries) print(true, entry, []);
+      return;
+    }
+    const named = entries.map(entry => ({...entry, run: entry.run ?? ''}));
+    const lines = this.#timeline.add(named, now_ms);
+    printLines(
+      lines.map(({at, text}) => ({
+        text: `${at.slice(0, 19).replace('T', ' ')} ${text}`,
+        style: styleOf(text),
+      })),
+      {is_cut: false},
+    );
+  }
+
+  /** Writes the shards that wait for the next shards of their line. */
+  end(): void {
+    this.write([], Number.POSITIVE_INFINITY);
+  }
+}
+
+const LOSS = / is lost: | failed|cannot be created|is not created|is paused: |was rejected/;
+const RECOVERY =
+  / is wanted: creating it, incarnation (?!1$)| works on \S+ from sample (?!0$)|is READY again/;
+
+/** Red for a loss, green for a recovery and for the end of a stream or a run. */
+export function styleOf(text: string): Style | undefined {
+  if (LOSS.test(text)) return 'red';
+  return RECOVERY.test(text) || / is completed?\b/.test(text) ? 'green' : undefined;
+}

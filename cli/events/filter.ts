@@ -1,0 +1,46 @@
+/** Events that a person asks for. No query has two filters, because that needs a composite index. */
+import {paths} from '../../shared/domain/names.ts';
+import type {Store} from '../../shared/ports.ts';
+import {CliError} from '../errors.ts';
+import {tpusOfRun} from '../logs/run-tpus.ts';
+import {nearText} from '../near-names.ts';
+import type {Entry} from './entry.ts';
+
+export class EventFilter {
+  readonly #run: string | undefined;
+  readonly #kind: string | undefined;
+  readonly #tpus: Set<string>;
+  /** Creation of the run. Earlier events of its TPUs are about other runs. */
+  readonly since: string | undefined;
+
+  private constructor(run: string | undefined, kind: string | undefined, tpus: Set<string>, since?: string) {
+    this.#run = run;
+    this.#kind = kind;
+    this.#tpus = tpus;
+    this.since = since;
+  }
+
+  /** Events of the run and of the TPUs that work or worked on the run; without a run, all events. */
+  static async open(store: Store, run: string | undefined, kind: string | undefined): Promise<EventFilter> {
+    if (run === undefined) return new EventFilter(run, kind, new Set());
+    const found = await store.get(paths.run(run));
+    if (!found) {
+      const names = (await store.query('runs')).map(({id}) => id);
+      throw new CliError(
+        `there is no run "${run}"${nearText(run, names)}: \`gleaner status\` lists the runs`,
+      );
+    }
+    const tpus = (await tpusOfRun(store, run)).map(({tpu}) => tpu);
+    const {created_at} = found;
+    return new EventFilter(run, kind, new Set(tpus), typeof created_at === 'string' ? created_at : undefined);
+  }
+
+  /** True for an event that is meant. The TPU of a stream of the run is from then on a TPU of the run. */
+  isMeant({run, kind, worker, at}: Entry): boolean {
+    const isOwn = run !== null && run === this.#run;
+    if (isOwn && worker !== null) this.#tpus.add(worker);
+    if (this.#kind !== undefined && kind !== this.#kind) return false;
+    if (this.#run === undefined || isOwn) return true;
+    return run === null && worker !== null && this.#tpus.has(worker) && at >= (this.since ?? '');
+  }
+}

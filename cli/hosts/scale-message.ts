@@ -1,0 +1,30 @@
+/** Message `scale` of the options that `gleaner scale` and `gleaner tpus create` share. */
+import {CliError} from '../errors.ts';
+
+export type PoolChange = {
+  workersPerZone?: number;
+  zones?: string[];
+  provisioning?: string;
+  /** Null removes the budget. */
+  budgetUsd?: number | null;
+  pollS?: number;
+  ifVersion?: number;
+};
+
+export function scaleMessage(pool: string | undefined, change: PoolChange): object {
+  const {
+    workersPerZone: workers_per_zone,
+    zones,
+    provisioning,
+    budgetUsd: budget_usd,
+    pollS: poll_s,
+    ifVersion: if_version,
+  } = change;
+  const settings = {workers_per_zone, zones, provisioning, budget_usd, poll_s};
+  if (Object.values(settings).every(value => value === undefined))
+    throw new CliError(
+      'say what to change: --workers-per-zone, --zones, --provisioning, --budget-usd or --poll-s',
+    );
+  // Undefined fields are not in the JSON.
+  return {action: 'scale', pool, ...settings, if_version};
+}

@@ -1,0 +1,108 @@
+/** Answers of `gleaner tpus …`, `gleaner logs` and `gleaner events`. */
+import {z} from 'zod';
+
+const text = z.string();
+const maybe = text.nullable();
+const count = z.number().int().min(0);
+const dollars = z.number();
+
+const tpu = {
+  tpu: text,
+  status: text,
+  phase: text,
+  pool: text,
+  zone: text,
+  accelerator: maybe,
+  incarnation: count,
+  work: maybe,
+  activity: maybe,
+  since_at: text,
+  heartbeat_at: maybe,
+  usd_per_hour: dollars.nullable(),
+  is_billed: z.boolean(),
+  cost_usd: dollars,
+  held: z.boolean(),
+  last_error: maybe,
+};
+
+const attempt = z.strictObject({
+  incarnation: count,
+  cause: text,
+  evidence: text,
+  last_phase: maybe,
+  work: maybe,
+  ready_at: maybe,
+  ended_at: text,
+  cost_usd: dollars,
+  log: maybe,
+});
+
+const commands = z.strictObject({commands: z.array(text)});
+const outcome = z.strictObject({tpu: text, outcome: text, reason: text});
+const results = z.strictObject({results: z.array(outcome)});
+
+const ceiling = z.strictObject({
+  pool: text,
+  most_tpus: count,
+  most_usd_per_hour: dollars,
+  unknown_zones: z.array(text),
+});
+
+/** One line of a log. */
+const logLine = z.union([
+  z.strictObject({
+    tpu: text,
+    incarnation: count,
+    time: maybe,
+    severity: maybe,
+    message: text,
+    traceback: maybe,
+  }),
+  z.strictObject({job: text, text}),
+]);
+
+/** One event. */
+const event = z.strictObject({
+  id: text,
+  at: text,
+  kind: text,
+  text,
+  run: maybe,
+  stream: maybe,
+  worker: maybe,
+  job: maybe,
+});
+
+export const tpuAnswers = {
+  'tpus list': z.strictObject({
+    tpus: z.array(z.strictObject(tpu)),
+    totals: z.strictObject({
+      tpus: count,
+      working: count,
+      billed: count,
+      usd_per_hour: dollars,
+      unknown_prices: count,
+    }),
+  }),
+  'tpus status': z.strictObject({
+    ...tpu,
+    provider_state: maybe,
+    queue_state: maybe,
+    health: maybe,
+    provisioning: maybe,
+    ready_at: maybe,
+    symptoms: z.array(z.looseObject({symptom: text, details: text, created_at: text})),
+    costs: z.record(text, dollars),
+    attempts: z.array(attempt),
+  }),
+  'tpus create': z.union([
+    z.strictObject({done: text, ceiling: ceiling.nullable()}),
+    z.strictObject({command: text}),
+    results,
+    commands,
+  ]),
+  'tpus recreate': z.union([results, z.strictObject({results: z.tuple([]), lost: z.array(text)}), commands]),
+  'tpus delete': z.union([results, commands]),
+  logs: logLine,
+  events: event,
+};

@@ -1,0 +1,138 @@
+/** Logs of agents: of one TPU, or of the TPUs of a run in the order of time. */
+import {setTimeout as sleep} from 'node:timers/promises';
+import {forEachConcurrently} from '../../shared/control-plane/state/concurrency.ts';
+import {workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {paths} from '../../shared/domain/names.ts';
+import {hasEnded} from '../../shared/domain/worker/worker.ts';
+import type {Objects, Store} from '../../shared/ports.ts';
+import type {Cloud} from '../control.ts';
+import {say} from '../output.ts';
+import {AgentLog} from './agent-log.ts';
+import {openLogs} from './bucket.ts';
+import {parseLogLine} from './log-line.ts';
+import {type Incarnation, tpusOfRun} from './run-tpus.ts';
+import {Tail} from './tail.ts';
+import {isRunOver} from './target.ts';
+import {type AgentLine, writeAgentLine} from './writer.ts';
+
+export type LogOptions = {follow?: boolean; tail: number; since?: string; json?: boolean};
+
+const FOLLOW_MS = 1000;
+/** Interval of searches for further TPUs of a run. */
+const SEARCH_MS = 10_000;
+/** Agents store their log every 15 s, so the last lines of a run come later than its end. */
+const LAST_LINES_MS = 20_000;
+
+export async function runLogs(cloud: Cloud, run: string, options: LogOptions): Promise<void> {
+  const logs = new AgentLogs(openLogs(cloud.connection), options);
+  let over_ms: number | undefined;
+  let [tpus, searched_ms]: [Incarnation[], number] = [[], 0];
+  for (;;) {
+    if (Date.now() - searched_ms >= SEARCH_MS) {
+      tpus = await tpusOfRun(cloud.store, run);
+      searched_ms = Date.now();
+    }
+    // The state is read before the logs: the logs of an ended run are complete.
+    const isOver = await isRunOver(cloud.store, run);
+    const isQuiet = isOver && (await haveEnded(cloud.store, tpus));
+    await logs.read(tpus);
+    if (!options.follow) return logs.sayNothing(`no TPU has worked on run ${run}`);
+    if (isOver) over_ms ??= Date.now();
+    if (isQuiet || (over_ms !== undefined && Date.now() - over_ms > LAST_LINES_MS)) return;
+    await sleep(FOLLOW_MS);
+  }
+}
+
+/** Prints the log of the newest incarnation, and with `follow` of each later one, until Ctrl-C. */
+export async function tpuLogs(cloud: Cloud, tpu: string, options: LogOptions): Promise<void> {
+  const logs = new AgentLogs(openLogs(cloud.connection), options, false);
+  let shown = 0;
+  for (;;) {
+    const incarnation = Number((await cloud.store.get(paths.worker(tpu)))?.incarnation ?? 0);
+    if (shown > 0 && incarnation > shown) say(`${tpu} is created again: incarnation ${incarnation}`);
+    shown = incarnation;
+    await logs.read([{tpu, incarnation}]);
+    if (!options.follow) return logs.sayNothing(`${tpu} has no TPU yet`);
+    await sleep(FOLLOW_MS);
+  }
+}
+
+async function haveEnded(store: Store, tpus: readonly Incarnation[]): Promise<boolean> {
+  const found = await Promise.all(
+    tpus.map(async ({tpu, incarnation}) => {
+      const worker = await workerRecords.get(store, tpu).catch(() => undefined);
+      return !worker || worker.incarnation !== incarnation || hasEnded(worker);
+    }),
+  );
+  return found.every(Boolean);
+}
+
+/** Logs that are read again and again. Each line is written once. */
+class AgentLogs {
+  readonly #objects: Objects;
+  readonly #options: LogOptions;
+  readonly #hasNames: boolean;
+  readonly #logs = new Map<string, AgentLog>();
+  readonly #tail: Tail<AgentLine>;
+  #lines = 0;
+  #isFirst = true;
+  #width = 0;
+  #missing: string[] = [];
+
+  constructor(objects: Objects, options: LogOptions, hasNames = true) {
+    this.#objects = objects;
+    this.#options = options;
+    this.#hasNames = hasNames;
+    this.#tail = new Tail(options.tail, line => writeAgentLine(line, this.#width, options.json));
+  }
+
+  async read(tpus: readonly Incarnation[]): Promise<void> {
+    const batch: AgentLine[][] = [];
+    this.#missing = [];
+    await forEachConcurrently(tpus, async each => {
+      const log = this.#logOf(each);
+      const lines = await log.read();
+      if (lines === undefined) this.#missing.push(log.name);
+      else batch.push(this.#newest(lines.map(line => ({...each, line: parseLogLine(line)}))));
+    });
+    if (this.#hasNames) this.#width = Math.max(this.#width, ...tpus.map(({tpu}) => tpu.length));
+    for (const line of inOrder(batch.flat())) {
+      this.#lines++;
+      this.#tail.add(line);
+    }
+    this.#tail.flush();
+    this.#isFirst = false;
+  }
+
+  sayNothing(noTpu: string): void {
+    if (this.#lines > 0) return;
+    const names = this.#missing.map(name => `gs://${this.#objects.bucket}/${name}`);
+    const none = `no log yet in ${names.join(', ')}: an agent stores its first lines when it has booted`;
+    if (this.#logs.size === 0) say(noTpu);
+    else say(names.length > 0 ? none : 'no line matches');
+  }
+
+  #logOf({tpu, incarnation}: Incarnation): AgentLog {
+    const name = `${tpu}#${incarnation}`;
+    const log = this.#logs.get(name) ?? new AgentLog(this.#objects, tpu, incarnation);
+    this.#logs.set(name, log);
+    return log;
+  }
+
+  /** Lines since the time of the options. A line without a time belongs to the line before. */
+  #newest(lines: AgentLine[]): AgentLine[] {
+    let time: string | null = null;
+    const timed = lines.map(each => {
+      time = each.line.time ?? time;
+      return {...each, line: {...each.line, time}};
+    });
+    const {since, tail} = this.#options;
+    const meant = since === undefined ? timed : timed.filter(({line}) => (line.time ?? '') >= since);
+    // No log has more lines of the tail of all logs than the tail has.
+    return this.#isFirst ? meant.slice(Math.max(0, meant.length - tail)) : meant;
+  }
+}
+
+function inOrder(lines: AgentLine[]): AgentLine[] {
+  return lines.sort((a, b) => (a.line.time ?? '').localeCompare(b.line.time ?? ''));
+}

@@ -1,0 +1,37 @@
+import type {Where} from '../connect.ts';
+import {type Cloud, withCloud} from '../control.ts';
+import {CliError} from '../errors.ts';
+import {followJob, printStored} from '../jobs/follow.ts';
+import {print} from '../output.ts';
+import {type LogOptions, runLogs, tpuLogs} from './agent-logs.ts';
+import {Tail} from './tail.ts';
+import {type Kinds, kindOf} from './target.ts';
+
+/** Prints the log of a run, a TPU or a job. */
+export async function logs(name: string, options: Where & Kinds & LogOptions): Promise<void> {
+  await withCloud(options, async cloud => {
+    const kind = await kindOf(cloud, name, options);
+    switch (kind) {
+      case 'run':
+        return runLogs(cloud, name, options);
+      case 'tpu':
+        return tpuLogs(cloud, name, options);
+      case 'job':
+        return jobLogs(cloud, name, options);
+      default:
+        return kind satisfies never;
+    }
+  });
+}
+
+async function jobLogs(cloud: Cloud, job: string, {follow, tail, since, json}: LogOptions): Promise<void> {
+  if (since !== undefined)
+    throw new CliError('the output of a job has no times: use --tail in place of --since');
+  const lines = new Tail<string>(tail, text => print(json, {job, text}, [text]));
+  const add = (line: string) => lines.add(line);
+  if (follow) await followJob(cloud, job, add, () => lines.flush());
+  else {
+    await printStored(cloud, job, undefined, add);
+    lines.flush();
+  }
+}

@@ -1,0 +1,41 @@
+/** Words for the state of a TPU, as tables show them. docs/operations.md explains each. */
+import type {Worker} from '../../shared/domain/worker/worker.ts';
+
+export type TpuStatus =
+  | 'STARTING'
+  | 'READY'
+  | 'WORKING'
+  | 'DRAINING'
+  | 'PREEMPT'
+  | 'MISSING'
+  | 'DELETING'
+  | 'GONE'
+  | 'HELD';
+
+export function tpuStatus(worker: Worker): TpuStatus {
+  switch (worker.phase) {
+    case 'creating':
+    case 'booting':
+      return 'STARTING';
+    case 'idle':
+      return 'READY';
+    case 'working':
+      return 'WORKING';
+    case 'draining':
+      return 'DRAINING';
+    case 'deleting':
+      return worker.held ? 'DELETING' : (lossOf(worker) ?? 'DELETING');
+    case 'gone':
+      return worker.held ? 'HELD' : 'GONE';
+    default:
+      return worker.phase satisfies never;
+  }
+}
+
+const SILENT = /^it (vanished|has said nothing|is READY but said nothing)/;
+
+/** How Google took the TPU away, where it did. */
+function lossOf({provider_state, missing_since_at, last_death}: Worker): 'PREEMPT' | 'MISSING' | undefined {
+  if (provider_state === 'PREEMPTED' || last_death === 'it was preempted') return 'PREEMPT';
+  return missing_since_at !== null || SILENT.test(last_death ?? '') ? 'MISSING' : undefined;
+}

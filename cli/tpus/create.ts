@@ -1,0 +1,70 @@
+import {readPrices} from '../../shared/control-plane/state/prices.ts';
+import {usdPerHour} from '../../shared/domain/billing/prices.ts';
+import {poolOf} from '../../shared/domain/deployment.ts';
+import type {Pool} from '../../shared/domain/fleet/pool.ts';
+import {parseWorkerName} from '../../shared/domain/names.ts';
+import {hasEnded} from '../../shared/domain/worker/worker.ts';
+import type {Where} from '../connect.ts';
+import {apply, type Cloud, publishLine, withCloud} from '../control.ts';
+import {CliError} from '../errors.ts';
+import {counted, dollarText} from '../format.ts';
+import {type PoolChange, scaleMessage} from '../hosts/scale-message.ts';
+import {readFleet} from '../hosts/targets.ts';
+import {nearText} from '../near-names.ts';
+import {print, warn} from '../output.ts';
+import {recreate} from './change.ts';
+
+type Options = Where & PoolChange & {dryRun?: boolean; json?: boolean};
+
+/** Raises the ceiling of a pool, or fills the slot of a deleted TPU again. */
+export async function create(target: string | undefined, options: Options): Promise<void> {
+  if (target !== undefined && parseWorkerName(target)) return refill(target, options);
+  const message = scaleMessage(target, options);
+  await withCloud(options, async cloud => {
+    const {connection} = cloud;
+    const name = target ?? poolOf(connection.deployment);
+    const fleet = await readFleet(cloud);
+    if (!fleet.names.includes(name))
+      throw new CliError(
+        `there is no pool "${name}"${nearText(name, fleet.names)}: \`gleaner pool create ${name}\` creates one`,
+      );
+    const command = publishLine(connection, 'control', message);
+    if (options.dryRun) return print(options.json, {command}, [command]);
+    const done = await apply(cloud, message);
+    const pool = (await readFleet(cloud)).pools.find(({pool}) => pool === name);
+    const ceiling = pool ? await ceilingOf(cloud, pool) : null;
+    print(options.json, {done, ceiling}, [done, ...(ceiling ? [ceilingText(ceiling)] : [])]);
+  });
+}
+
+/** Ends the hold of a deleted TPU. A TPU that runs is left alone. */
+async function refill(name: string, options: Options): Promise<void> {
+  await withCloud(options, async cloud => {
+    const found = (await readFleet(cloud)).workers.find(worker => worker.name === name);
+    if (found && !hasEnded(found))
+      throw new CliError(
+        `${name} exists and is ${found.phase}: \`gleaner tpus recreate ${name}\` replaces it`,
+      );
+  });
+  return recreate([name], options);
+}
+
+/** Most TPUs of a pool, and the most dollars that an hour of them costs. `unknown_zones`: zones without a known price. */
+export type Ceiling = {pool: string; most_tpus: number; most_usd_per_hour: number; unknown_zones: string[]};
+
+export async function ceilingOf({store}: Cloud, pool: Pool): Promise<Ceiling> {
+  const prices = await readPrices({store, log: warn}, [pool]);
+  const each = pool.zones.map(zone => ({zone, usd: usdPerHour(prices, {...pool, zone})}));
+  const a_set = each.reduce((sum, {usd}) => sum + (usd ?? 0), 0);
+  return {
+    pool: pool.pool,
+    most_tpus: pool.zones.length * pool.workers_per_zone,
+    most_usd_per_hour: a_set * pool.workers_per_zone,
+    unknown_zones: each.filter(({usd}) => usd === null).map(({zone}) => zone),
+  };
+}
+
+export function ceilingText({most_tpus, most_usd_per_hour, unknown_zones}: Ceiling): string {
+  const unknown = unknown_zones.length === 0 ? '' : `, and an unknown price in ${unknown_zones.join(', ')}`;
+  return `A ceiling of ${counted(most_tpus, 'TPU')}, at most ${dollarText(most_usd_per_hour)} an hour${unknown}. TPUs come when there is work, and go after it.`;
+}

@@ -1,0 +1,79 @@
+import type {Where} from '../connect.ts';
+import {type Cloud, withCloud} from '../control.ts';
+import {counted, dollarText, durationText, type Style, table} from '../format.ts';
+import {readFleet, requirePool} from '../hosts/targets.ts';
+import {print} from '../output.ts';
+import {printLines, type StyledLine} from '../styled-lines.ts';
+import {rowOf, type TpuRow, totalsOf, totalsText} from './tpu-row.ts';
+
+type Options = Where & {pool?: string; zone?: string; all?: boolean; json?: boolean};
+
+/** Lists the TPUs of the deployment, with what they cost together. */
+export async function list(options: Options): Promise<void> {
+  await withCloud(options, async cloud => {
+    const now = Date.now();
+    const found = await rowsOf(cloud, options, now);
+    const shown = options.all ? found : found.filter(({phase}) => phase !== 'gone');
+    const totals = totalsOf(found);
+    if (options.json) return print(true, {tpus: shown, totals}, []);
+    const gone = found.length - shown.length;
+    const hidden = gone === 0 ? [] : [{text: `${counted(gone, 'TPU')} gone: --all shows them`}];
+    if (shown.length === 0)
+      return printLines([{text: 'no TPU: TPUs are created when there is work'}, ...hidden]);
+    printLines([...tpuTable(shown, now), {text: totalsText(totals), style: 'bold'}, ...hidden]);
+  });
+}
+
+async function rowsOf(cloud: Cloud, {pool, zone}: Options, now: number): Promise<TpuRow[]> {
+  const fleet = await readFleet(cloud);
+  if (pool !== undefined) requirePool(fleet, pool);
+  return fleet.workers
+    .filter(
+      worker => (pool === undefined || worker.pool === pool) && (zone === undefined || worker.zone === zone),
+    )
+    .map(worker => rowOf(worker, fleet.pools, now));
+}
+
+/** The name and the status come first, because a narrow terminal cuts the right side. */
+const COLUMNS = [
+  {title: 'TPU'},
+  {title: 'STATUS'},
+  {title: 'WORKS ON'},
+  {title: 'SINCE', right: true},
+  {title: '$/H', right: true},
+  {title: 'PHASE'},
+  {title: 'ZONE'},
+  {title: 'ACCELERATOR'},
+  {title: 'LAST ERROR'},
+];
+
+export function tpuTable(rows: readonly TpuRow[], now: number): StyledLine[] {
+  const cells = rows.map(row => [
+    row.tpu,
+    row.status,
+    row.work ?? '-',
+    ageText(row.since_at, now),
+    row.usd_per_hour === null ? '?' : dollarText(row.usd_per_hour),
+    row.phase,
+    row.zone,
+    row.accelerator ?? '-',
+    row.last_error ?? '',
+  ]);
+  const [head = '', ...lines] = table(COLUMNS, cells);
+  return [
+    {text: head, style: 'bold'},
+    ...lines.map((text, index) => ({text, style: rows[index] && styleOf(rows[index])})),
+  ];
+}
+
+/** `5.2 min`; nothing for a slot that never had a TPU. */
+export function ageText(at: string, now: number): string {
+  const ms = Date.parse(at);
+  return ms === 0 ? '-' : durationText(Math.max(0, now - ms) / 1000);
+}
+
+function styleOf({status, phase, work}: TpuRow): Style | undefined {
+  if (status === 'PREEMPT' || status === 'MISSING') return 'red';
+  if (phase === 'gone') return 'dim';
+  return phase === 'working' && work !== null ? 'green' : undefined;
+}

@@ -1,0 +1,32 @@
+import assert from 'node:assert/strict';
+import type {Command} from 'commander';
+import {answers} from '../../../cli/json/index.ts';
+import {gleanerProgram, leavesOf} from '../../../cli/program.ts';
+
+/** Commands whose answer has no schema yet. */
+const PENDING = ['demo', 'estimate', 'local up', 'rebuild', 'status', 'tick', 'verify'];
+
+/** `run start`: the words of a command without the name of the program. */
+function pathOf(command: Command): string {
+  const parent = command.parent?.parent ? `${pathOf(command.parent)} ` : '';
+  return `${parent}${command.name()}`;
+}
+
+describe('The schemas of answers', () => {
+  const commands = leavesOf(gleanerProgram());
+  const withJson = commands.filter(({options}) => options.some(({long}) => long === '--json')).map(pathOf);
+
+  it('exist for each command with --json', () => {
+    const known = new Set([...Object.keys(answers), ...PENDING]);
+    assert.deepEqual(
+      withJson.filter(path => !known.has(path)),
+      [],
+    );
+  });
+
+  it('belong to a command with --json', () =>
+    assert.deepEqual(
+      Object.keys(answers).filter(path => !withJson.includes(path)),
+      [],
+    ));
+});
