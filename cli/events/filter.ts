@@ -27,7 +27,7 @@ export class EventFilter {
     if (!found) {
       const names = (await store.query('runs')).map(({id}) => id);
       throw new CliError(
-        `there is no run "${run}"${nearText(run, names)}: \`gleaner status\` lists the runs`,
+        `there is no run "${run}": \`gleaner status\` lists the runs${nearText(run, names)}`,
       );
     }
     const tpus = (await tpusOfRun(store, run)).map(({tpu}) => tpu);

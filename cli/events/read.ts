@@ -1,6 +1,6 @@
 /** Reads of the timeline, the documents `events/{id}`, in the order of `at`. */
 import type {Filter, Store} from '../../shared/ports.ts';
-import {type Entry, entriesOf} from './entry.ts';
+import {type Entry, entriesOf, inOrder} from './entry.ts';
 import type {EventFilter} from './filter.ts';
 
 const PAGE = 300;
@@ -43,7 +43,7 @@ export class EventReader {
       where = [{field: 'at', op: '<=', value: last}];
     } while (found.length < most && seen.size < MOST_READ);
     this.#floor = this.#newest;
-    return found.slice(0, most).reverse();
+    return inOrder(found.slice(0, most).reverse());
   }
 
   /** The events since the last read, the oldest first. */
@@ -56,7 +56,7 @@ export class EventReader {
     const fresh = entriesOf(stored.filter(({id}) => !this.#seen.has(id)));
     this.#seen = new Set(stored.map(({id}) => id));
     this.#advance(fresh);
-    return fresh.filter(entry => entry.at > this.#floor && this.#filter.isMeant(entry));
+    return inOrder(fresh.filter(entry => entry.at > this.#floor && this.#filter.isMeant(entry)));
   }
 
   #advance(entries: readonly Entry[]): void {

@@ -19,7 +19,10 @@ export async function kindOf(cloud: Cloud, name: string, given: Kinds): Promise<
   const exists = await Promise.all(kinds.map(kind => has(cloud, kind, name)));
   const [first, second] = kinds.filter((_, index) => exists[index]);
   if (first && !second) return first;
-  if (first) throw new CliError(`"${name}" is a ${first} and a ${second}: add --${first} or --${second}`);
+  if (first)
+    throw new CliError(
+      `"${name}" is a ${WORDS[first]} and a ${WORDS[second]}: add --${first} or --${second}`,
+    );
   const near = nearText(name, await knownNames(cloud, kinds));
   throw new CliError(`there is no ${kindsText(kinds)} "${name}"${near}`);
 }

@@ -26,7 +26,7 @@ export async function create(target: string | undefined, options: Options): Prom
     const fleet = await readFleet(cloud);
     if (!fleet.names.includes(name))
       throw new CliError(
-        `there is no pool "${name}"${nearText(name, fleet.names)}: \`gleaner pool create ${name}\` creates one`,
+        `there is no pool "${name}": \`gleaner pool create\` creates one${nearText(name, fleet.names)}`,
       );
     const command = publishLine(connection, 'control', message);
     if (options.dryRun) return print(options.json, {command}, [command]);

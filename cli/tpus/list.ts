@@ -53,7 +53,7 @@ export function tpuTable(rows: readonly TpuRow[], now: number): StyledLine[] {
     row.status,
     row.work ?? '-',
     ageText(row.since_at, now),
-    row.usd_per_hour === null ? '?' : dollarText(row.usd_per_hour),
+    priceText(row),
     row.phase,
     row.zone,
     row.accelerator ?? '-',
@@ -64,6 +64,12 @@ export function tpuTable(rows: readonly TpuRow[], now: number): StyledLine[] {
     {text: head, style: 'bold'},
     ...lines.map((text, index) => ({text, style: rows[index] && styleOf(rows[index])})),
   ];
+}
+
+/** A TPU that is gone costs nothing. */
+function priceText({phase, usd_per_hour}: TpuRow): string {
+  if (phase === 'gone') return '-';
+  return usd_per_hour === null ? '?' : dollarText(usd_per_hour);
 }
 
 /** `5.2 min`; nothing for a slot that never had a TPU. */

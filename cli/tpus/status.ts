@@ -24,10 +24,10 @@ export async function status(name: string, options: Where & {json?: boolean}): P
       fleet.workers.find(each => each.name === name) ?? (await workerRecords.get(cloud.store, name));
     if (!worker)
       throw new CliError(
-        `there is no TPU "${name}"${nearText(
+        `there is no TPU "${name}": \`gleaner tpus list --all\` lists them${nearText(
           name,
           fleet.workers.map(each => each.name),
-        )}: \`gleaner tpus list --all\` lists them`,
+        )}`,
       );
     const now = Date.now();
     const row = rowOf(worker, fleet.pools, now);

@@ -1,0 +1,180 @@
+import assert from 'node:assert/strict';
+import type {Cloud} from '../../../cli/control.ts';
+import {nearNames} from '../../../cli/near-names.ts';
+import {tpuStatus} from '../../../cli/screen/tpu-status.ts';
+import {deletionLines} from '../../../cli/tpus/change.ts';
+import {ceilingOf, ceilingText} from '../../../cli/tpus/create.ts';
+import {tpuTable} from '../../../cli/tpus/list.ts';
+import {namedTpus} from '../../../cli/tpus/named.ts';
+import {attemptsOf} from '../../../cli/tpus/status.ts';
+import {rowOf, totalsOf, totalsText} from '../../../cli/tpus/tpu-row.ts';
+import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
+import type {Document, Store} from '../../../shared/ports.ts';
+import {aConfig, at, aWorker, T0} from '../../support/builders.ts';
+
+const POOL = aConfig().pool;
+const A = 'tpu-us-central1-a-0';
+const B = 'tpu-us-central1-a-1';
+const C = 'tpu-us-east5-b-0';
+const working = aWorker({
+  phase: 'working',
+  work: 'my-run/007',
+  ready_at: at(0),
+  usd_per_hour: 1.25,
+  costs_at: at(0),
+});
+
+async function aStore(documents: Record<string, Document>): Promise<Store> {
+  const store = openSqliteStore(':memory:', () => T0);
+  await store.transaction(async tx => {
+    for (const [path, data] of Object.entries(documents)) tx.set(path, data);
+  });
+  return store;
+}
+
+describe('The status word of a TPU', () => {
+  for (const {given, word} of [
+    {given: {phase: 'creating'}, word: 'STARTING'},
+    {given: {phase: 'booting'}, word: 'STARTING'},
+    {given: {phase: 'idle'}, word: 'READY'},
+    {given: {phase: 'working'}, word: 'WORKING'},
+    {given: {phase: 'draining'}, word: 'DRAINING'},
+    {given: {phase: 'deleting'}, word: 'DELETING'},
+    {given: {phase: 'deleting', last_death: 'it was preempted'}, word: 'PREEMPT'},
+    {given: {phase: 'deleting', provider_state: 'PREEMPTED'}, word: 'PREEMPT'},
+    {given: {phase: 'deleting', last_death: 'it vanished from Cloud TPU'}, word: 'MISSING'},
+    {given: {phase: 'deleting', last_death: 'it has said nothing for 300 s'}, word: 'MISSING'},
+    {given: {phase: 'deleting', provider_state: 'PREEMPTED', held: true}, word: 'DELETING'},
+    {given: {phase: 'gone'}, word: 'GONE'},
+    {given: {phase: 'gone', held: true}, word: 'HELD'},
+  ] as const)
+    it(`is ${word} for ${JSON.stringify(given)}`, () => assert.equal(tpuStatus(aWorker(given)), word));
+});
+
+describe('A list of TPUs', () => {
+  const rows = [
+    working,
+    aWorker({name: B, phase: 'creating', usd_per_hour: 1.25}),
+    aWorker({name: C, phase: 'gone', held: true, usd_per_hour: 1.25, last_death: 'delete was asked for'}),
+  ].map(worker => rowOf(worker, [POOL], T0 + 3_600_000));
+
+  it('shows name, status, work, age and price of each', () => {
+    assert.deepEqual(
+      tpuTable(rows, T0 + 3_600_000).map(({text}) => text),
+      [
+        'TPU                  STATUS    WORKS ON     SINCE    $/H  PHASE     ZONE           ACCELERATOR  LAST ERROR',
+        `${A}  WORKING   my-run/007  60 min  $1.25  working   us-central1-a  v5litepod-1`,
+        `${B}  STARTING  -           60 min  $1.25  creating  us-central1-a  v5litepod-1`,
+        `${C}     HELD      -           60 min      -  gone      us-east5-b     v5litepod-1  delete was asked for`,
+      ],
+    );
+  });
+
+  it('adds up the dollars of TPUs that exist', () =>
+    assert.equal(totalsText(totalsOf(rows)), '2 TPUs, 1 at work, $1.25 an hour'));
+
+  it('says where a price is unknown', () => {
+    const unknown = rowOf({...working, usd_per_hour: null}, [], T0);
+    assert.equal(
+      totalsText(totalsOf([unknown])),
+      '1 TPU, 1 at work, $0.00 an hour, and the price of 1 TPU is unknown',
+    );
+  });
+
+  it('has the cost of this incarnation until now', () => assert.equal(rows[0]?.cost_usd, 1.25));
+
+  it('replaces control characters of an error', () => {
+    const hostile = rowOf({...working, last_error: 'a\u001b[31m\u202eb'}, [], T0);
+    assert.doesNotMatch(tpuTable([hostile], T0)[1]?.text ?? '', /\p{Cc}|\p{Cf}/u);
+  });
+});
+
+describe('The TPUs that a command names', () => {
+  const fleet = {
+    pools: [POOL],
+    names: ['tpu'],
+    workers: [working, aWorker({name: B, phase: 'gone'}), aWorker({name: C, phase: 'idle'})],
+  };
+  const names = (...args: [string[], {zone?: string; all?: boolean}]) =>
+    namedTpus(fleet, ...args).map(({name}) => name);
+
+  it('are those of the names, of the zone, or all that are not gone', () => {
+    assert.deepEqual(names([A, B], {}), [A, B]);
+    assert.deepEqual(names([], {zone: 'us-east5-b'}), [C]);
+    assert.deepEqual(names([], {all: true}), [A, C]);
+  });
+
+  it('are chosen in one way', () => {
+    assert.throws(() => names([], {}), /^CliError: choose the TPUs/);
+    assert.throws(() => names([A], {all: true}), /^CliError: choose the TPUs/);
+  });
+
+  it('are near misses for an unknown name', () =>
+    assert.throws(
+      () => names([A, 'tpu-us-east5-b-1'], {}),
+      /"tpu-us-east5-b-1"; did you mean "tpu-us-east5-b-0"/,
+    ));
+
+  it('are listed before a delete with dollars and work', () => {
+    const rows = [working].map(worker => rowOf(worker, [POOL], T0));
+    assert.deepEqual(deletionLines(rows), [
+      '1 TPU will be deleted, which saves $1.25 an hour:',
+      `  ${A}  WORKING  my-run/007 goes back to the queue`,
+      'Stored shards stay. Work that is not stored is done again.',
+      'The slot stays empty until `gleaner tpus recreate NAME`.',
+    ]);
+  });
+});
+
+describe('Names near a typed name', () => {
+  for (const [given, known, near] of [
+    ['my-rum', ['my-run', 'other'], ['my-run']],
+    ['MY-RUN', ['my-run'], ['my-run']],
+    ['zzz', ['my-run'], []],
+    ['a', ['b', 'c', 'd', 'e'], ['b', 'c', 'd']],
+  ] as const)
+    it(`of "${given}" are ${JSON.stringify(near)}`, () => assert.deepEqual(nearNames(given, known), near));
+});
+
+describe('The ceiling of a pool', () => {
+  it('is its slots, and the price of an hour of all of them', async () => {
+    const store = await aStore({'prices/chips': {v5litepod: {usd: 2, spot_usd: 1}}});
+    const pool = {...POOL, zones: ['us-central1-a', 'us-east5-b'], workers_per_zone: 3};
+    const ceiling = await ceilingOf({store} as Cloud, pool);
+    assert.deepEqual(ceiling, {pool: 'tpu', most_tpus: 6, most_usd_per_hour: 6, unknown_zones: []});
+    assert.match(ceilingText(ceiling), /^A ceiling of 6 TPUs, at most \$6\.00 an hour\. TPUs come when/);
+    await store.close();
+  });
+});
+
+describe('The attempts of a TPU', () => {
+  const attempt = {
+    ...{worker: A, incarnation: 1, cause: 'it was preempted', cause_kind: 'taken', work: 'my-run/007'},
+    ...{
+      ready_at: at(0),
+      ended_at: at(60),
+      expire_at: at(90),
+      costs: {},
+      cost_usd: 0.5,
+      last_phase: 'working',
+    },
+  };
+
+  it('are the newest first, with how sure the cause is; an invalid document is left out', async () => {
+    const path = (id: string) => `workers/${A}/attempts/${id}`;
+    const store = await aStore({
+      [path('000001')]: attempt,
+      [path('000002')]: {...attempt, incarnation: 2, cause_kind: 'silent', work: 7, log: 'gs://logs/2.log'},
+      [path('000003')]: {...attempt, incarnation: 3, cost_usd: 'much'},
+    });
+    const found = await attemptsOf(store, A);
+    assert.deepEqual(
+      found.map(({incarnation, evidence, work, log}) => [incarnation, evidence, work, log]),
+      [
+        [2, 'likely: the agent stopped speaking', null, 'gs://logs/2.log'],
+        [1, 'certain: Cloud TPU reported it', 'my-run/007', null],
+      ],
+    );
+    await store.close();
+  });
+});
