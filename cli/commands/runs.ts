@@ -37,11 +37,11 @@ export function addStatus(parent: Command): void {
     .addOption(dir('folder of a local cloud, running or stopped'))
     .addOption(json())
     .addHelpText('after', examples(`${of} status`, `${of} status my-run`, `${of} status my-run --watch`))
-    .action(async (run, options) =>
-      options.watch
-        ? (await import('../watch/watch.ts')).watch(run, options)
-        : (await import('../status.ts')).status(run, options),
-    );
+    .action(async (run, options) => {
+      if (!options.watch) return (await import('../status.ts')).status(run, options);
+      if (run === undefined) return parent.error('error: --watch needs the name of a run', {exitCode: 2});
+      return (await import('../watch/watch.ts')).watch(run, options);
+    });
 }
 
 export function addVerify(parent: Command): void {

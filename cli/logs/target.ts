@@ -19,7 +19,7 @@ export async function kindOf(cloud: Cloud, name: string, given: Kinds): Promise<
   const exists = await Promise.all(kinds.map(kind => has(cloud, kind, name)));
   const [first, second] = kinds.filter((_, index) => exists[index]);
   if (first && !second) return first;
-  if (first)
+  if (first && second)
     throw new CliError(
       `"${name}" is a ${WORDS[first]} and a ${WORDS[second]}: add --${first} or --${second}`,
     );

@@ -1,0 +1,176 @@
+/** The screen of a run: its TPUs, its totals, its streams and its cost, as lines for a width and a height. */
+import {usdPerMillionTokens} from '../../shared/domain/billing/cost.ts';
+import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
+import type {Run} from '../../shared/domain/run/run.ts';
+import type {Stream} from '../../shared/domain/stream/stream.ts';
+import type {Worker} from '../../shared/domain/worker/worker.ts';
+import {bytesText, counted, dollarText, durationText, numberText, type Style, table} from '../format.ts';
+import type {StyledLine} from '../styled-lines.ts';
+import {barText, progressOf, storedText} from './bars.ts';
+import {type RunState, streamCount} from './read-run.ts';
+import {type TpuStatus, tpuStatus} from './tpu-status.ts';
+
+export type Size = {width: number; height: number};
+/** Lines of a run by stream number, where they are known from elsewhere. */
+export type Records = readonly number[];
+
+const STATUS_STYLES: Partial<Record<TpuStatus, Style>> = {
+  PREEMPT: 'red',
+  MISSING: 'red',
+  WORKING: 'green',
+  STARTING: 'yellow',
+};
+const RUN_STYLES: Partial<Record<Run['status'], Style>> = {
+  completed: 'green',
+  failed: 'red',
+  paused: 'yellow',
+  cancelled: 'yellow',
+};
+const WIDE = 60;
+
+/** `my-run  active`, with the reason. */
+export function headLine({run}: RunState): StyledLine {
+  const reason = run.reason === null ? '' : `: ${run.reason}`;
+  return {text: `${run.run}  ${run.status}${reason}`, style: RUN_STYLES[run.status] ?? 'bold'};
+}
+
+/** TPUs with the totals of the run below. Columns that do not fit are left out. */
+export function tpuLines({run, tpus, work}: RunState, {width, height}: Size): StyledLine[] {
+  const isWide = width >= WIDE;
+  const columns = [
+    {title: 'TPU NAME'},
+    {title: 'STATUS'},
+    {title: 'SAMPLES', right: true},
+    ...(isWide ? [{title: 'SHARDS', right: true}, {title: 'GCS', right: true}, {title: 'WORK'}] : []),
+  ];
+  const shown = tpus.slice(0, Math.max(1, height));
+  const rows = shown.map(worker => {
+    const stream = work.get(worker.name);
+    const cells = [worker.name, tpuStatus(worker), samplesText(worker, stream)];
+    const shards = [numberText(worker.shards_done ?? 0), numberText(stream?.total_shards ?? 0)];
+    return isWide ? [...cells, ...shards, workText(worker, run)] : cells;
+  });
+  const totals = ['TOTALS', '', numberText(run.total_samples_processed)];
+  const stored = [numberText(run.total_shards), numberText(run.total_shards), bytesText(run.total_bytes)];
+  const [head = '', ...others] = table(columns, [...rows, isWide ? [...totals, ...stored] : totals]);
+  const body = others.slice(0, -1).map((text, index) => {
+    const worker = shown[index];
+    return {text, style: worker ? STATUS_STYLES[tpuStatus(worker)] : undefined};
+  });
+  const left = tpus.length - shown.length;
+  return [
+    {text: head, style: 'dim' as const},
+    ...body,
+    ...(tpus.length === 0 ? [{text: 'no TPU', style: 'dim' as const}] : []),
+    ...(left > 0 ? [{text: `… ${counted(left, 'further TPU')}`, style: 'dim' as const}] : []),
+    {text: others.at(-1) ?? '', style: 'bold' as const},
+  ];
+}
+
+function samplesText({samples_done, samples_total}: Worker, stream: Stream | undefined): string {
+  if (!stream) return '0';
+  const done = numberText(samples_done ?? stream.last_processed_sample_idx + 1);
+  return samples_total === null ? done : `${done}/${numberText(samples_total)}`;
+}
+
+/** `stream 007 (compiling)`, with the run of another one. */
+function workText({work, activity}: Worker, {run}: Run): string {
+  const [stream, job] = [parseWork(work), parseJobWork(work)];
+  const doing = activity ? ` (${activity})` : '';
+  if (stream) return `${stream.run === run ? '' : `${stream.run}, `}stream ${stream.stream}${doing}`;
+  return job === undefined ? (activity ?? '') : `job ${job}${doing}`;
+}
+
+/** `Healthy: 2  Working: 1  Needs Recovery: 0`: READY or at work; at work; lost. */
+export function summaryLine({tpus}: RunState): StyledLine {
+  const words = tpus.map(tpuStatus);
+  const count = (...wanted: TpuStatus[]) => words.filter(word => wanted.includes(word)).length;
+  const lost = count('PREEMPT', 'MISSING');
+  const text = `Healthy: ${count('READY', 'WORKING', 'DRAINING')}  Working: ${count('WORKING', 'DRAINING')}  Needs Recovery: ${lost}`;
+  return {text, style: lost > 0 ? 'red' : undefined};
+}
+
+/** `8 streams: 3 completed, 2 in progress, 3 pending`. */
+export function streamCounts(state: RunState): StyledLine {
+  const {streams_completed, streams_in_progress, streams_pending, streams_failed} = state.run;
+  const parts = Object.entries({
+    completed: streams_completed,
+    'in progress': streams_in_progress,
+    pending: streams_pending,
+    failed: streams_failed,
+  });
+  const words = parts.filter(([, count]) => count > 0).map(([word, count]) => `${numberText(count)} ${word}`);
+  const text = `${counted(streamCount(state), 'stream')}${words.length > 0 ? `: ${words.join(', ')}` : ''}`;
+  return {text, style: streams_failed > 0 ? 'red' : undefined};
+}
+
+/** Streams with bars: those at work first, then failed, waiting and completed ones, in the order of their numbers. */
+export function streamLines(state: RunState, {width, height}: Size, records: Records = []): StyledLine[] {
+  const rank = {in_progress: 0, failed: 1, pending: 2, completed: 3};
+  const sorted = [...state.streams].sort(
+    (a, b) => rank[a.status] - rank[b.status] || a.worker_id - b.worker_id,
+  );
+  const isAll = sorted.length <= height;
+  const shown = isAll
+    ? state.streams
+    : sorted.slice(0, Math.max(0, height - 1)).sort((a, b) => a.worker_id - b.worker_id);
+  const left = streamCount(state) - shown.length;
+  return [
+    ...shown.map(stream => streamLine(stream, state.tpus, width, records[stream.worker_id])),
+    ...(left > 0 && height > 0
+      ? [{text: `… ${counted(left, 'further stream')}`, style: 'dim' as const}]
+      : []),
+  ];
+}
+
+const STREAM_STYLES: Partial<Record<Stream['status'], Style>> = {completed: 'green', failed: 'red'};
+
+/** `stream 007 ████░░░░  62%  1,240 samples, 5 shards  in_progress on tpu-us-central1-a-0 (running)`. */
+export function streamLine(
+  stream: Stream,
+  tpus: readonly Worker[],
+  width: number,
+  records?: number,
+): StyledLine {
+  const worker = tpus.find(({name}) => name === stream.lease?.worker);
+  const bar = barText(
+    progressOf(stream, worker, records),
+    width >= WIDE ? Math.min(24, Math.floor(width / 5)) : 8,
+  );
+  const doing = worker?.activity ? ` (${worker.activity})` : '';
+  const on = stream.lease ? ` on ${stream.lease.worker}${doing}` : '';
+  const why = stream.last_error ? `: ${stream.last_error}` : '';
+  const parts = [`stream ${stream.stream}`, bar, storedText(stream), `${stream.status}${on}${why}`];
+  return {text: parts.filter(part => part !== '').join('  '), style: STREAM_STYLES[stream.status]};
+}
+
+/** `$0.02 of $1.00, $0.05 a million tokens; 1,240 tokens/s, about 3.0 min left`. */
+export function costLine(state: RunState, records: Records = []): StyledLine {
+  const {run, tpus} = state;
+  const budget = run.budget_usd === null ? ' without a budget' : ` of ${dollarText(run.budget_usd)}`;
+  const rate = usdPerMillionTokens(run);
+  const each = rate === null ? '' : `, ${dollarText(rate)} a million tokens`;
+  const speed = tpus
+    .filter(({work}) => parseWork(work)?.run === run.run)
+    .reduce((sum, {tokens_per_s}) => sum + (tokens_per_s ?? 0), 0);
+  const left_s = secondsLeft(state, speed, records);
+  const pace = speed > 0 ? `; ${numberText(Math.round(speed))} tokens/s` : '';
+  const left = left_s === null ? '' : `, about ${durationText(left_s)} left`;
+  return {text: `${dollarText(run.cost_usd)}${budget}${each}${pace}${left}`};
+}
+
+/** Seconds for the rest at the present speed; null while a stream is not counted, or nobody works. */
+function secondsLeft(state: RunState, tokens_per_s: number, records: Records): number | null {
+  const {run, streams, tpus, work} = state;
+  if (tokens_per_s === 0 || run.total_samples_processed === 0 || streams.length < streamCount(state))
+    return null;
+  const open = streams.filter(({status}) => status === 'pending' || status === 'in_progress');
+  let samples = 0;
+  for (const stream of open) {
+    const worker = tpus.find(({name}) => work.get(name) === stream);
+    const {seen, total} = progressOf(stream, worker, records[stream.worker_id]);
+    if (total === null) return null;
+    samples += total - seen;
+  }
+  return (samples * (run.total_tokens / run.total_samples_processed)) / tokens_per_s;
+}
