@@ -15,6 +15,7 @@ import type {Run} from '../shared/domain/run/run.ts';
 import type {Stream} from '../shared/domain/stream/stream.ts';
 import type {Worker} from '../shared/domain/worker/worker.ts';
 import type {Document, Objects, Store} from '../shared/ports.ts';
+import {counted, dollarText} from './format.ts';
 
 export type TimelineEntry = {id: string; at: string; kind: string; run: string; text: string};
 
@@ -68,23 +69,6 @@ export async function readResult(objects: Objects, run: string): Promise<RunResu
   }
 }
 
-/** `  4096 rows of resid_mid.0 to mlp_out.7 (16 tensors) from Qwen/Qwen2.5-0.5B at 060db6499f32; int8 error up to 0.41 %`. */
-export function resultLines({rows, model, stats, unread, unread_streams}: RunResult): string[] {
-  const [first, ...others] = Object.keys(stats);
-  const what = others.length > 0 ? `${first} to ${others.at(-1)} (${others.length + 1} tensors)` : first;
-  const errors = Object.values(stats).flatMap(({int8_error}) => int8_error ?? []);
-  const error = errors.length > 0 ? `; int8 error up to ${(Math.max(...errors) * 100).toPrecision(2)} %` : '';
-  const more = unread_streams - Object.keys(unread).length;
-  const at = model?.revision ? ` at ${model.revision.slice(0, 12)}` : '';
-  return [
-    ...(model ? [`  ${rows} rows of ${what} from ${model.name}${at}${error}`] : []),
-    ...Object.entries(unread).map(
-      ([stream, why]) => `  metadata.json of stream ${stream} is not in the result: ${why}`,
-    ),
-    ...(more > 0 ? [`  metadata.json of ${more} further streams is not in the result`] : []),
-  ];
-}
-
 /** Latest events, oldest first. With `run`: events of the run, and events of workers, which belong to no run. */
 async function timeline(store: Store, run: string | undefined, limit = 200): Promise<TimelineEntry[]> {
   const stored = await store.query('events', {order_by: {field: 'at', direction: 'desc'}, limit});
@@ -115,9 +99,8 @@ export async function listAlerts(store: Store): Promise<string[]> {
   const pools = poolRecords.parseAll(await store.query('pools'), ignore);
   const held = zones.flatMap(({zone, pool, brake}) => {
     if (!brake || brake.held === 0) return [];
-    const usd =
-      brake.held_usd_per_hour === null ? 'an unknown price' : `$${brake.held_usd_per_hour.toFixed(2)}`;
-    return `${nameOf({zone, pool})} holds ${brake.held} silent workers for ${usd} an hour until a new worker speaks`;
+    const usd = brake.held_usd_per_hour === null ? 'an unknown price' : dollarText(brake.held_usd_per_hour);
+    return `${nameOf({zone, pool})} holds ${counted(brake.held, 'silent TPU')} for ${usd} an hour until a new TPU speaks`;
   });
   const names = [...zones.map(nameOf), ...pools.map(({pool}) => `pool ${pool}`)];
   const stopped = [...zones, ...pools].flatMap(({boots}, index) =>
@@ -126,34 +109,4 @@ export async function listAlerts(store: Store): Promise<string[]> {
       : `creates of ${names[index]} are stopped since ${boots.stopped_at}: ${boots.unheard} nodes in a row never spoke`,
   );
   return [...held, ...stopped];
-}
-
-const BAR_WIDTH = 24;
-
-/**
- * Line of a stream: `stream 007 ████████░░░░  62%  1240 samples, 5 shards  in_progress on tpu-us-central1-a-0`. The total of the
- * samples is `records`, or the count of the worker.
- */
-export function streamLine(stream: Stream, workers: readonly Worker[], records?: number): string {
-  const worker = workers.find(({name}) => name === stream.lease?.worker);
-  const seen = stream.last_processed_sample_idx + 1;
-  const total = stream.status === 'completed' ? seen : (records ?? worker?.samples_total ?? null);
-  const share = total ? Math.min(1, seen / total) : stream.status === 'completed' ? 1 : 0;
-  const percent = total === null && seen > 0 ? '?' : String(Math.round(share * 100));
-  const full = Math.round(share * BAR_WIDTH);
-  const bar = '█'.repeat(full) + '░'.repeat(BAR_WIDTH - full);
-  const rejected = stream.rejected_samples > 0 ? `, ${stream.rejected_samples} rejected` : '';
-  const who = stream.lease
-    ? ` on ${stream.lease.worker}${worker?.activity ? ` (${worker.activity})` : ''}`
-    : '';
-  const why = stream.last_error ? `: ${stream.last_error}` : '';
-  return (
-    `stream ${stream.stream} ${bar} ${percent.padStart(3)}%  ` +
-    `${stream.total_samples_processed} samples, ${stream.total_shards} shards${rejected}  ${stream.status}${who}${why}`
-  );
-}
-
-/** Worker as `us-central1-a-0 #1 working/computing`: name, incarnation, phase and activity. */
-export function workerLine(worker: Worker): string {
-  return `${worker.name} #${worker.incarnation} ${worker.phase}${worker.activity ? `/${worker.activity}` : ''}`;
 }

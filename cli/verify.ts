@@ -1,7 +1,9 @@
 import {type Connection, connect, type Where} from './connect.ts';
 import {CliError} from './errors.ts';
+import {bytesText, counted, numberText, table} from './format.ts';
 import {print, say} from './output.ts';
 import {runWorkerModule} from './python.ts';
+import {printLines, type StyledLine} from './styled-lines.ts';
 
 /** Report of `gleaner_worker.verify`. */
 export type Report = {
@@ -32,7 +34,8 @@ export async function verify(run: string, options: Where & {json?: boolean}): Pr
   const connection = await connect(options);
   try {
     const report = await verifyRun(connection, run, options.json ? undefined : say);
-    print(options.json, report, verdictLines(report));
+    if (options.json) print(true, report, []);
+    else printLines(verdictLines(report), {is_cut: false});
     process.exitCode = report.ok ? 0 : 1;
   } finally {
     await connection.close();
@@ -58,18 +61,40 @@ export async function verifyRun(
 }
 
 /** Report as lines for a person. */
-export function verdictLines(report: Report): string[] {
-  const lines = report.streams.map(
-    s =>
-      `  stream ${s.stream}  ${s.stored_once} of ${s.samples} stored exactly once in ${s.shards} shards, ${s.rejected} rejected` +
-      `, ${s.missing} missing, ${s.doubled} doubled, ${s.different} different`,
+export function verdictLines(report: Report): StyledLine[] {
+  const columns = [
+    'STREAM',
+    'SAMPLES',
+    'STORED ONCE',
+    'REJECTED',
+    'MISSING',
+    'DOUBLED',
+    'DIFFERENT',
+    'SHARDS',
+  ];
+  const rows = report.streams.map(stream => [
+    stream.stream,
+    ...[stream.samples, stream.stored_once, stream.rejected, stream.missing].map(numberText),
+    ...[stream.doubled, stream.different, stream.shards].map(numberText),
+  ]);
+  const [head = '', ...lines] = table(
+    columns.map(title => ({title, right: title !== 'STREAM'})),
+    rows,
   );
-  const problems = [...report.problems, ...report.streams.flatMap(s => s.problems)];
-  const total =
-    `${report.samples} samples: ${report.stored_once} stored exactly once, ${report.rejected} rejected with a reason, ` +
-    `${report.missing} missing, ${report.doubled} doubled, ${report.different} different from the stream` +
-    `${report.truncated > 0 ? `, ${report.truncated} truncated as asked` : ''}; ` +
-    `${report.tokens} tokens, ${(report.bytes / 1e6).toFixed(1)} MB`;
-  const verdict = report.ok ? `verified: ${report.run}` : `NOT verified: ${report.run}`;
-  return [...lines, ...problems.map(problem => `  problem: ${problem}`), total, verdict];
+  const problems = [...report.problems, ...report.streams.flatMap(stream => stream.problems)];
+  const truncated = report.truncated > 0 ? `, ${numberText(report.truncated)} truncated as asked` : '';
+  return [
+    ...(rows.length > 0 ? [{text: head, style: 'dim' as const}, ...lines.map(text => ({text}))] : []),
+    ...problems.map(problem => ({text: `problem: ${problem}`, style: 'red' as const})),
+    {
+      text:
+        `${counted(report.samples, 'sample')}: ${numberText(report.stored_once)} stored exactly once, ` +
+        `${numberText(report.rejected)} rejected with a reason, ${numberText(report.missing)} missing, ` +
+        `${numberText(report.doubled)} doubled, ${numberText(report.different)} different from the stream${truncated}; ` +
+        `${counted(report.tokens, 'token')}, ${bytesText(report.bytes)}`,
+    },
+    report.ok
+      ? {text: `verified: ${report.run}`, style: ['bold', 'green']}
+      : {text: `NOT verified: ${report.run}`, style: ['bold', 'red']},
+  ];
 }

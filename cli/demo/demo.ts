@@ -13,14 +13,18 @@ import type {Run} from '../../shared/domain/run/run.ts';
 import type {Store} from '../../shared/ports.ts';
 import {running} from '../connect.ts';
 import {CliError} from '../errors.ts';
+import {EventFilter} from '../events/filter.ts';
+import {EventReader} from '../events/read.ts';
 import {deployLocally, type LocalDeployment} from '../local-deployment.ts';
 import {print, quoted} from '../output.ts';
-import {listRuns, type RunView, viewRun} from '../run-view.ts';
+import {listRuns} from '../run-view.ts';
+import {readRun} from '../screen/read-run.ts';
 import {stopSignal} from '../stop-signal.ts';
+import {printLines, type StyledLine} from '../styled-lines.ts';
 import {type Report, verdictLines, verifyRun} from '../verify.ts';
+import {DemoScreen} from './demo-screen.ts';
 import {countRecords, type InputStream, writeStreams} from './input.ts';
 import {injectPreemptions} from './preempt.ts';
-import {liveView} from './progress-view.ts';
 
 export type DemoOptions = {
   input?: string[];
@@ -39,12 +43,10 @@ const DEFAULT_DIR = '.gleaner/demo';
 const FULL_SHARDS = 6;
 /** Time without a stored shard or a change of status after which the demo fails. */
 const STUCK_MS = 300_000;
-/** More events than happen between two reads of the view. */
-const SHOWN_EVENTS = 200;
 
 /** Drops streams, preempts a worker during the extraction, and verifies the shards. Exit 0 only for a verified run. */
 export async function demo(options: DemoOptions): Promise<void> {
-  const live = liveView(options.json ? process.stderr : process.stdout, options.json === true);
+  const screen = new DemoScreen(options.json ? process.stderr : process.stdout, options.json === true);
   const started = Date.now();
   const dir = await checkFolder(options.dir);
   const {input = []} = options;
@@ -55,34 +57,35 @@ export async function demo(options: DemoOptions): Promise<void> {
   const {port, workers} = options;
   // The results of an earlier demo stay until the checks of options, files, disk and Python have passed.
   const fresh = options.dir === undefined;
-  const {begin, say} = live;
+  const {begin, say} = screen;
   const deployment = await deployLocally({dir, port, workers, fresh, stopped: interrupted, begin, say});
   const connection = running(deployment.cloud);
   const store = openStore(connection);
   try {
     const run = await freeRunId(store);
     const streams = await writeStreams(join(dir, 'input', run), input, options.streams, records);
-    const preemptions = injectPreemptions(deployment, store, run, options, live.highlight);
+    const preemptions = injectPreemptions(deployment, store, run, options, screen.tell);
     await drop(deployment, run, streams, options);
     const lengths = streams.map(stream => stream.records);
-    const since = new Date(started).toISOString();
-    const show = (view: RunView) =>
-      live.show({...view, events: view.events.filter(event => event.at >= since)}, lengths);
-    const outcome = await Promise.race([watch(store, run, show), interrupted, deployment.full]);
+    const outcome = await Promise.race([
+      watch(store, run, screen, {records: lengths, since: new Date(started).toISOString()}),
+      interrupted,
+      deployment.full,
+    ]);
     if (outcome === 'interrupted') {
       process.stderr.write('Interrupted: every TPU and the local cloud are stopped\n');
       process.exitCode = 130;
       return;
     }
-    live.begin('Reading the streams and every shard again');
+    screen.begin('Reading the streams and every shard again');
     const report = await verifyRun(connection, run);
-    live.end();
+    screen.end();
     report.ok &&= outcome.status === 'completed';
     const seconds = Math.round((Date.now() - started) / 1000);
     printResult(deployment, outcome, report, preemptions(), seconds, options);
     process.exitCode = report.ok ? 0 : 1;
     if (options.keep) {
-      live.say(`The local cloud stays up at ${deployment.cloud.url} until Ctrl-C`);
+      screen.say(`The local cloud stays up at ${deployment.cloud.url} until Ctrl-C`);
       await interrupted;
     }
   } finally {
@@ -160,20 +163,30 @@ function parseConfig(text: string, name: string): z.infer<typeof modelConfig> {
 }
 
 /** Shows the run until the run has ended and every TPU is gone. */
-async function watch(store: Store, run: string, show: (view: RunView) => void): Promise<Run> {
-  let last = '';
-  let changed = Date.now();
+async function watch(
+  store: Store,
+  run: string,
+  screen: DemoScreen,
+  {records, since}: {records: readonly number[]; since: string},
+): Promise<Run> {
+  let [last, changed_ms] = ['', Date.now()];
+  const reader = new EventReader(store, await EventFilter.open(store, undefined, undefined));
+  const news = async () => (await reader.next()).filter(({at}) => at >= since);
   for (;;) {
-    const view = await viewRun(store, run, SHOWN_EVENTS);
-    if (view) {
-      show(view);
-      const ended = !['active', 'paused'].includes(view.run.status);
-      if (ended && view.workers.length === 0) return view.run;
-      const now = JSON.stringify([view.run, view.streams, view.workers.map(worker => worker.phase)]);
-      if (now !== last) changed = Date.now();
+    const state = await readRun(store, run);
+    if (state.run) {
+      screen.show(state, await news(), records);
+      const isEnded = !['active', 'paused'].includes(state.run.status);
+      if (isEnded && state.tpus.length === 0) {
+        screen.show(state, await news(), records, Number.POSITIVE_INFINITY);
+        screen.end();
+        return state.run;
+      }
+      const now = JSON.stringify([state.run, state.streams, state.tpus.map(({phase}) => phase)]);
+      if (now !== last) changed_ms = Date.now();
       last = now;
     }
-    if (Date.now() - changed > STUCK_MS)
+    if (Date.now() - changed_ms > STUCK_MS)
       throw new CliError(
         `the run made no progress for ${STUCK_MS / 1000} s: see the logs in the subfolder logs/`,
       );
@@ -200,17 +213,26 @@ function printResult(
     seconds,
     shards_folder: shards,
   };
+  if (options.json) {
+    print(true, result, []);
+    return;
+  }
+  const here = relative(process.cwd(), dir) || '.';
   const first = relative(process.cwd(), join(dir, 'buckets', bucket, outputPrefix(run.run, '000')));
-  print(options.json, result, [
+  const lines: (string | StyledLine)[] = [
     '',
     ...verdictLines(report),
     '',
     `${injected(preemptions, options.preempt, report.ok)}, ${seconds} s; every TPU is gone.`,
     `The shards: ${relative(process.cwd(), shards)}`,
-    `Try next:   npx gleaner verify ${run.run} --dir ${quoted(relative(process.cwd(), dir) || '.')}`,
+    `Try next:   npx gleaner verify ${run.run} --dir ${quoted(here)}`,
     `            ls ${quoted(first)}`,
     ...(run.reason ? [`The run is ${run.status}: ${run.reason}`] : []),
-  ]);
+  ];
+  printLines(
+    lines.map(line => (typeof line === 'string' ? {text: line} : line)),
+    {is_cut: false},
+  );
 }
 
 function injected(done: number, asked: number, recovered: boolean): string {

@@ -12,9 +12,15 @@ export function injectPreemptions(
   store: Store,
   run: string,
   options: {preempt: number; streams: number},
-  highlight: (text: string) => void,
+  tell: (text: string) => void,
 ): () => number {
   let done = 0;
+  const preempt = async (stream: string): Promise<void> => {
+    const found = await streamRecords.get(store, run, stream);
+    const tpu = found?.lease?.worker ?? '';
+    tell(`preempted ${tpu} without notice, in the middle of stream ${stream}`);
+    await deployment.cloud.fault('preempt', tpu);
+  };
   deployment.cloud.onObject(object => {
     const shard = parseOutputObject(object.name);
     if (shard?.run !== run || done >= options.preempt || object.metadata.final === 'true') return;
@@ -22,16 +28,10 @@ export function injectPreemptions(
     const from = 2 + 2 * Math.floor(done / options.streams);
     if (Number(shard.stream) !== target || shard.shard < from) return;
     done++;
-    streamRecords
-      .get(store, run, shard.stream)
-      .then(stream => deployment.cloud.fault('preempt', stream?.lease?.worker ?? ''))
-      .then(
-        effect => highlight(`${effect}, in the middle of stream ${shard.stream}`),
-        (error: Error) => {
-          done--;
-          highlight(`Failed to inject a preemption: ${error.message}`);
-        },
-      );
+    preempt(shard.stream).catch((error: Error) => {
+      done--;
+      tell(`Failed to inject a preemption: ${error.message}`);
+    });
   });
   return () => done;
 }

@@ -1,10 +1,10 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {Where} from '../connect.ts';
 import {type Cloud, withCloud} from '../control.ts';
-import {Timeline} from '../demo/timeline.ts';
-import type {Style} from '../format.ts';
 import {isRunOver} from '../logs/target.ts';
 import {print, say} from '../output.ts';
+import {styleOf} from '../screen/story.ts';
+import {Timeline} from '../screen/timeline.ts';
 import {printLines} from '../styled-lines.ts';
 import type {Entry} from './entry.ts';
 import {EventFilter} from './filter.ts';
@@ -51,8 +51,7 @@ class Screen {
       for (const entry of entries) print(true, entry, []);
       return;
     }
-    const named = entries.map(entry => ({...entry, run: entry.run ?? ''}));
-    const lines = this.#timeline.add(named, now_ms);
+    const lines = this.#timeline.add(entries, now_ms);
     printLines(
       lines.map(({at, text}) => ({
         text: `${at.slice(0, 19).replace('T', ' ')} ${text}`,
@@ -66,14 +65,4 @@ class Screen {
   end(): void {
     this.write([], Number.POSITIVE_INFINITY);
   }
-}
-
-const LOSS = / is lost: | failed|cannot be created|is not created|is paused: |was rejected/;
-const RECOVERY =
-  / is wanted: creating it, incarnation (?!1$)| works on \S+ from sample (?!0$)|is READY again/;
-
-/** Red for a loss, green for a recovery and for the end of a stream or a run. */
-export function styleOf(text: string): Style | undefined {
-  if (LOSS.test(text)) return 'red';
-  return RECOVERY.test(text) || / is completed?\b/.test(text) ? 'green' : undefined;
 }

@@ -35,6 +35,11 @@ export class EventFilter {
     return new EventFilter(run, kind, new Set(tpus), typeof created_at === 'string' ? created_at : undefined);
   }
 
+  /** Events of these TPUs are meant from now on. */
+  add(tpus: Iterable<string>): void {
+    for (const tpu of tpus) this.#tpus.add(tpu);
+  }
+
   /** True for an event that is meant. The TPU of a stream of the run is from then on a TPU of the run. */
   isMeant({run, kind, worker, at}: Entry): boolean {
     const isOwn = run !== null && run === this.#run;

@@ -4,28 +4,17 @@ import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
-import {bytesText, counted, dollarText, durationText, numberText, type Style, table} from '../format.ts';
+import {bytesText, counted, dollarText, durationText, numberText, table} from '../format.ts';
 import type {StyledLine} from '../styled-lines.ts';
 import {barText, progressOf, storedText} from './bars.ts';
 import {type RunState, streamCount} from './read-run.ts';
+import {RUN_STYLES, STREAM_STYLES, TPU_STYLES} from './styles.ts';
 import {type TpuStatus, tpuStatus} from './tpu-status.ts';
 
 export type Size = {width: number; height: number};
 /** Lines of a run by stream number, where they are known from elsewhere. */
 export type Records = readonly number[];
 
-const STATUS_STYLES: Partial<Record<TpuStatus, Style>> = {
-  PREEMPT: 'red',
-  MISSING: 'red',
-  WORKING: 'green',
-  STARTING: 'yellow',
-};
-const RUN_STYLES: Partial<Record<Run['status'], Style>> = {
-  completed: 'green',
-  failed: 'red',
-  paused: 'yellow',
-  cancelled: 'yellow',
-};
 const WIDE = 60;
 
 /** `my-run  active`, with the reason. */
@@ -55,7 +44,7 @@ export function tpuLines({run, tpus, work}: RunState, {width, height}: Size): St
   const [head = '', ...others] = table(columns, [...rows, isWide ? [...totals, ...stored] : totals]);
   const body = others.slice(0, -1).map((text, index) => {
     const worker = shown[index];
-    return {text, style: worker ? STATUS_STYLES[tpuStatus(worker)] : undefined};
+    return {text, style: worker ? TPU_STYLES[tpuStatus(worker)] : undefined};
   });
   const left = tpus.length - shown.length;
   return [
@@ -122,8 +111,6 @@ export function streamLines(state: RunState, {width, height}: Size, records: Rec
       : []),
   ];
 }
-
-const STREAM_STYLES: Partial<Record<Stream['status'], Style>> = {completed: 'green', failed: 'red'};
 
 /** `stream 007 ████░░░░  62%  1,240 samples, 5 shards  in_progress on tpu-us-central1-a-0 (running)`. */
 export function streamLine(

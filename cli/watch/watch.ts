@@ -1,11 +1,10 @@
 /** `gleaner run watch`: TPUs, streams, cost and events of a run until it has ended. */
 import {setTimeout as sleep} from 'node:timers/promises';
 import {parseWork} from '../../shared/domain/names.ts';
+import type {Store} from '../../shared/ports.ts';
 import type {Where} from '../connect.ts';
 import {type Cloud, withCloud} from '../control.ts';
-import {Timeline} from '../demo/timeline.ts';
 import {CliError} from '../errors.ts';
-import {styleOf} from '../events/events.ts';
 import {EventFilter} from '../events/filter.ts';
 import {EventReader} from '../events/read.ts';
 import {counted, timeText} from '../format.ts';
@@ -14,6 +13,8 @@ import {similarRuns} from '../runs/change.ts';
 import {LiveScreen} from '../screen/live.ts';
 import {type RunState, readRun, streamCount} from '../screen/read-run.ts';
 import {costLine, headLine, streamCounts, streamLines, summaryLine, tpuLines} from '../screen/run-screen.ts';
+import {styleOf} from '../screen/story.ts';
+import {Timeline} from '../screen/timeline.ts';
 import {tpuStatus} from '../screen/tpu-status.ts';
 import {stopSignal} from '../stop-signal.ts';
 import type {StyledLine} from '../styled-lines.ts';
@@ -58,21 +59,24 @@ function isOver({run, tpus}: RunState): boolean {
 class Story {
   readonly #timeline = new Timeline();
   readonly #reader: EventReader;
+  readonly #filter: EventFilter;
   #isFirst = true;
 
-  private constructor(reader: EventReader) {
-    this.#reader = reader;
+  private constructor(store: Store, filter: EventFilter) {
+    this.#filter = filter;
+    this.#reader = new EventReader(store, filter);
   }
 
   static async open({store}: Cloud, run: string): Promise<Story> {
-    return new Story(new EventReader(store, await EventFilter.open(store, run, undefined)));
+    return new Story(store, await EventFilter.open(store, run, undefined));
   }
 
-  async next(now_ms: number): Promise<StyledLine[]> {
+  /** `tpus`: names of the TPUs that the screen shows. */
+  async next(now_ms: number, tpus: Iterable<string> = []): Promise<StyledLine[]> {
+    this.#filter.add(tpus);
     const entries = await (this.#isFirst ? this.#reader.newest(MOST_EVENTS * 4) : this.#reader.next());
     this.#isFirst = false;
-    const named = entries.map(entry => ({...entry, run: entry.run ?? ''}));
-    const lines = this.#timeline.add(named, now_ms);
+    const lines = this.#timeline.add(entries, now_ms);
     return lines.map(({at, text}) => ({text: `${at.slice(11, 19)}  ${text}`, style: styleOf(text)}));
   }
 }
@@ -105,7 +109,10 @@ class RunView {
       return state;
     }
     this.#story ??= await Story.open(this.#cloud, this.#run);
-    const news = await this.#story.next(now);
+    const news = await this.#story.next(
+      now,
+      state.tpus.map(({name}) => name),
+    );
     if (this.#screen.isTerminal) this.#draw(state, news, now);
     else this.#print(state, news, now);
     return state;

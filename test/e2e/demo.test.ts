@@ -23,9 +23,9 @@ describe('gleaner demo', function () {
     assert.equal(code, 0, stdout + stderr);
     assert.match(stdout, /^verified: demo$/m);
     assert.match(stdout, /1 preemption injected, all work recovered/);
-    assert.match(stdout, /^\d\d:\d\d:\d\d {2}preempted tpu-.* in the middle of stream 000$/m);
+    assert.match(stdout, /^\d\d:\d\d:\d\d {2}PREEMPTED +tpu-.* in the middle of stream 000$/m);
     assert.match(stdout, /was preempted/);
-    assert.match(stdout, /^\d\d:\d\d:\d\d {2}Shards \d.* of demo\/00\d stored$/m);
+    assert.match(stdout, /^\d\d:\d\d:\d\d {2}stored +Shards \d.* of demo\/00\d stored$/m);
     const shards = readdirSync(join(dir, 'plain/buckets/gleaner-local/activations/demo/tpu_0'));
     const count = shards.filter(name => name.endsWith('.safetensors')).length;
     assert.ok(count > 4 && count <= 12, shards.join());

@@ -106,13 +106,13 @@ describe('The built functions of Gleaner on a local cloud', function () {
     assert.match(told, /stream_003\.jsonl(\.gz)? has the same index/);
     const misnamed = await gleaner(['status', 'misnamed', '--dir', home.dir]);
     assert.deepEqual(
-      [misnamed.code, /there is no run "misnamed"[\s\S]*not taken: .*stream_7/.test(misnamed.stderr)],
+      [misnamed.code, /there is no run "misnamed"[\s\S]*rejected: .*stream_7/.test(misnamed.stderr)],
       [1, true],
     );
     assert.ok(!misnamed.stderr.includes('\u001b'), 'no control character of a name reaches the terminal');
     const all = await gleaner(['status', '--dir', home.dir]);
-    assert.match(all.stdout, /not taken: .*misnamed\/stream_7/);
-    assert.doesNotMatch(all.stdout, /not taken: .*bad\/stream_2/, 'the run lists this object');
+    assert.match(all.stdout, /rejected: .*misnamed\/stream_7/);
+    assert.doesNotMatch(all.stdout, /rejected: .*bad\/stream_2/, 'the run lists this object');
   });
 
   it('fails a run without its model and names the model, while other runs continue', async () => {

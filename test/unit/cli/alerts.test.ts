@@ -20,7 +20,7 @@ describe('The alerts of gleaner status', () => {
       poolRecords.set(tx, {...aConfig().pool, boots});
     });
     assert.deepEqual(await listAlerts(store), [
-      'us-central1-a holds 2 silent workers for $2.50 an hour until a new worker speaks',
+      'us-central1-a holds 2 silent TPUs for $2.50 an hour until a new TPU speaks',
       `creates of pool tpu are stopped since ${at(0)}: 5 nodes in a row never spoke`,
     ]);
     await store.close();

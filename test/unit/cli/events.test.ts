@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import {styleOf} from '../../../cli/events/events.ts';
 import {EventFilter} from '../../../cli/events/filter.ts';
 import {EventReader} from '../../../cli/events/read.ts';
+import {styleOf} from '../../../cli/screen/story.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import type {Document, Store} from '../../../shared/ports.ts';
 import {aLeasedStream, aRun, at, aWorker, T0} from '../../support/builders.ts';
@@ -91,12 +91,12 @@ describe('The colour of an event', () => {
   for (const [text, style] of [
     [`${TPU} is lost: it was preempted; deleting it`, 'red'],
     [`${TPU} is wanted: creating it, incarnation 2`, 'green'],
-    [`${TPU} works on my-run/007 from sample 12`, 'green'],
+    [`${TPU} works on my-run/007 from sample 12`, ['bold', 'green']],
     [`${TPU} works on my-run/007 from sample 0`, undefined],
     ['Stream my-run/007 is complete', 'green'],
-    ['Run my-run is completed', 'green'],
+    ['Run my-run is completed', ['bold', 'green']],
     ['Run my-run is paused: its budget allows no more', 'red'],
-    ['Shards 1-3 of my-run/007 stored', undefined],
+    ['Shards 1-3 of my-run/007 stored', 'dim'],
   ] as const)
-    it(`of "${text}" is ${style ?? 'none'}`, () => assert.equal(styleOf(text), style));
+    it(`of "${text}" is ${style ?? 'none'}`, () => assert.deepEqual(styleOf(text), style));
 });

@@ -1,17 +1,16 @@
 import assert from 'node:assert/strict';
-import {Timeline} from '../../../cli/demo/timeline.ts';
+import {storyLine, verbOf} from '../../../cli/screen/story.ts';
+import {Timeline} from '../../../cli/screen/timeline.ts';
 
 const event = (id: number, text: string) => ({
   id: String(id),
   at: `2026-11-22T10:00:0${id % 10}.000Z`,
-  kind: 'any',
-  run: 'demo',
   text,
 });
 const stored = (id: number, shard: number, stream: string) =>
   event(id, `Shard ${shard} of demo/${stream} stored: samples 0-4`);
 
-describe('The timeline of a demo', () => {
+describe('The timeline', () => {
   it('joins the shards of each stream in one line before the next event', () => {
     const timeline = new Timeline();
     const shards = [3, 4, 6, 5, 9].map((shard, id) => stored(id, shard, '000'));
@@ -34,16 +33,29 @@ describe('The timeline of a demo', () => {
       ['Shards 1-2 of demo/000 stored'],
     );
   });
+});
 
-  for (const [text, is_highlight] of [
-    ['tpu-a-0 is lost: it was preempted; deleting it', true],
-    ['tpu-a-0 is wanted: creating it, incarnation 2', true],
-    ['tpu-a-0 is wanted: creating it, incarnation 12', true],
-    ['tpu-a-0 works on demo/000 from sample 12', true],
-    ['tpu-a-0 is wanted: creating it, incarnation 1', false],
-    ['tpu-a-0 works on demo/000 from sample 0', false],
-    ['tpu-a-0 is gone', false],
+describe('The story of a run', () => {
+  for (const [text, verb] of [
+    ['preempted tpu-a-0 without notice', 'PREEMPTED'],
+    ['tpu-a-0 is lost: it was preempted; deleting it', 'lost'],
+    ['tpu-a-0 is wanted: creating it, incarnation 2', 'recreated'],
+    ['tpu-a-0 is wanted: creating it, incarnation 12', 'recreated'],
+    ['tpu-a-0 is wanted: creating it, incarnation 1', 'created'],
+    ['tpu-a-0 works on demo/000 from sample 12', 'resumed'],
+    ['tpu-a-0 works on demo/000 from sample 0', 'started'],
+    ['tpu-a-0 is gone', 'deleted'],
+    ['Run demo is completed', 'completed'],
+    ['tpu-a-0 is READY and boots', undefined],
   ] as const)
-    it(`${is_highlight ? 'highlights' : 'does not highlight'} "${text}"`, () =>
-      assert.equal(new Timeline().add([event(1, text)], 0)[0]?.is_highlight, is_highlight));
+    it(`has ${verb ?? 'no verb'} for "${text}"`, () => assert.equal(verbOf(text)?.verb, verb));
+
+  it('has a time and a verb in front of each event, and leaves other events out', () => {
+    const at = '2026-11-22T10:00:07.000Z';
+    assert.equal(
+      storyLine({at, text: 'preempted tpu-a-0 without notice'})?.text,
+      '10:00:07  PREEMPTED  tpu-a-0 without notice',
+    );
+    assert.equal(storyLine({at, text: 'tpu-a-0 is READY and boots'}), undefined);
+  });
 });

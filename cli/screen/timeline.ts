@@ -1,19 +1,10 @@
-import type {TimelineEntry} from '../run-view.ts';
+import {ranges} from '../result-lines.ts';
 
-export type Line = {
-  at: string;
-  text: string;
-  /** True for a loss and for the recovery from a loss. */
-  is_highlight: boolean;
-};
+/** Event of the timeline. */
+export type Moment = {id: string; at: string; text: string};
+export type Line = {at: string; text: string};
 
 const SHARD = /^Shard (\d+) of (\S+) stored/;
-/** Events of a loss and a recovery: a lost TPU, its next incarnation, and a stream that continues from its checkpoint. */
-const HIGHLIGHTS = [
-  / is lost: /,
-  / is wanted: creating it, incarnation (?!1$)/,
-  / works on \S+ from sample (?!0$)/,
-];
 /** Time that a stored shard waits for the next shards of its line. */
 const FOLD_MS = 2000;
 
@@ -24,14 +15,14 @@ export class Timeline {
   #waits_since_ms = 0;
 
   /** Returns the lines that are due. Each event may occur in any number of calls. */
-  add(events: readonly TimelineEntry[], now_ms: number): Line[] {
+  add(events: readonly Moment[], now_ms: number): Line[] {
     const lines: Line[] = [];
     for (const {id, at, text} of events) {
       if (this.#shown.has(id)) continue;
       this.#shown.add(id);
       const [, number, stream] = SHARD.exec(text) ?? [];
       if (number !== undefined && stream !== undefined) this.#hold(stream, Number(number), at, now_ms);
-      else lines.push(...this.#flush(), {at, text, is_highlight: HIGHLIGHTS.some(event => event.test(text))});
+      else lines.push(...this.#flush(), {at, text});
     }
     if (this.#shards.size > 0 && now_ms - this.#waits_since_ms >= FOLD_MS) lines.push(...this.#flush());
     return lines;
@@ -46,21 +37,9 @@ export class Timeline {
   #flush(): Line[] {
     const lines = [...this.#shards].map(([stream, {numbers, at}]) => ({
       at,
-      text: `Shard${numbers.length > 1 ? 's' : ''} ${ranges(numbers)} of ${stream} stored`,
-      is_highlight: false,
+      text: `Shard${numbers.length > 1 ? 's' : ''} ${ranges(numbers.toSorted((a, b) => a - b))} of ${stream} stored`,
     }));
     this.#shards.clear();
     return lines;
   }
-}
-
-/** Numbers as ranges: `1-3, 5` for 1, 2, 3 and 5. */
-function ranges(numbers: readonly number[]): string {
-  const spans: [number, number][] = [];
-  for (const number of numbers.toSorted((a, b) => a - b)) {
-    const last = spans.at(-1);
-    if (last?.[1] === number - 1) last[1] = number;
-    else spans.push([number, number]);
-  }
-  return spans.map(([first, last]) => (first === last ? `${first}` : `${first}-${last}`)).join(', ');
 }

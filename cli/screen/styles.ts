@@ -1,0 +1,21 @@
+/** Colours of status words. */
+import type {Run} from '../../shared/domain/run/run.ts';
+import type {Stream} from '../../shared/domain/stream/stream.ts';
+import type {Style} from '../format.ts';
+import type {TpuStatus} from './tpu-status.ts';
+
+export const TPU_STYLES: Partial<Record<TpuStatus, Style>> = {
+  PREEMPT: 'red',
+  MISSING: 'red',
+  WORKING: 'green',
+  STARTING: 'yellow',
+};
+
+export const RUN_STYLES: Partial<Record<Run['status'], Style>> = {
+  completed: 'green',
+  failed: 'red',
+  paused: 'yellow',
+  cancelled: 'yellow',
+};
+
+export const STREAM_STYLES: Partial<Record<Stream['status'], Style>> = {completed: 'green', failed: 'red'};

@@ -1,0 +1,228 @@
+/** Screens of runs on terminals of several sizes, and on pipes. */
+import assert from 'node:assert/strict';
+import {PassThrough} from 'node:stream';
+import {stripVTControlCharacters} from 'node:util';
+import {DemoScreen} from '../../../cli/demo/demo-screen.ts';
+import {LiveScreen} from '../../../cli/screen/live.ts';
+import {type RunState, readRun} from '../../../cli/screen/read-run.ts';
+import {streamLine, summaryLine} from '../../../cli/screen/run-screen.ts';
+import {plainLine} from '../../../cli/watch/plain-line.ts';
+import {screenLines} from '../../../cli/watch/watch.ts';
+import {runRecords, streamRecords, workerRecords} from '../../../shared/control-plane/state/documents.ts';
+import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
+import {aRun, aStream, aWorker, T0} from '../../support/builders.ts';
+import {aTerminal} from '../../support/terminal.ts';
+
+const TPU = 'tpu-us-central1-a-0';
+
+/** A run with `count` streams: the first is at work, the second is lost by a preempted TPU. */
+function aState(count: number, changes: Partial<RunState['run']> = {}): RunState {
+  const streams = Array.from({length: count}, (_, index) => {
+    const stream = String(index).padStart(3, '0');
+    return aStream({run: 'my-run', stream, worker_id: index});
+  });
+  const lease = {worker: TPU, incarnation: 1, epoch: 1};
+  const first = aStream({
+    ...{
+      run: 'my-run',
+      stream: '000',
+      worker_id: 0,
+      status: 'in_progress',
+      lease,
+      total_samples_processed: 62,
+    },
+    ...{last_processed_sample_idx: 61, total_shards: 5},
+  });
+  const tpus = [
+    aWorker({
+      name: TPU,
+      phase: 'working',
+      work: 'my-run/000',
+      samples_total: 100,
+      samples_done: 62,
+      activity: 'running',
+    }),
+    aWorker({name: 'tpu-us-central1-a-1', phase: 'deleting', provider_state: 'PREEMPTED'}),
+  ];
+  const run = aRun({
+    run: 'my-run',
+    status: 'active',
+    streams_pending: count - 1,
+    streams_in_progress: 1,
+    ...changes,
+  });
+  return {run, streams: [first, ...streams.slice(1)], tpus, work: new Map([[TPU, first]]), invalid: []};
+}
+
+const frame = (width: number, height: number) => ({width, height, header: 'bucket b', now: T0});
+
+describe('The screen of run watch', () => {
+  for (const columns of [40, 80, 120])
+    for (const count of [1, 200])
+      it(`fits ${columns} columns and 24 rows with ${count} streams, and is redrawn in place`, async () => {
+        const terminal = aTerminal(columns, 24);
+        const screen = new LiveScreen(terminal.out);
+        const draw = () => screen.show(screenLines(aState(count), [], frame(screen.width, screen.height)));
+        draw();
+        const once = await terminal.lines();
+        draw();
+        assert.deepEqual(await terminal.lines(), once);
+        assert.ok(once.length <= 23, `${once.length} lines`);
+        const text = once.join('\n');
+        for (const word of [
+          'my-run  active',
+          'TPU NAME',
+          'WORKING',
+          'PREEMPT',
+          'TOTALS',
+          'Healthy: 1',
+          'Last update',
+        ])
+          assert.ok(text.includes(word), `${word} is missing:\n${text}`);
+      });
+
+  it('has the columns of the monitor on a wide terminal', () => {
+    const lines = screenLines(aState(3), [], frame(100, 30)).map(({text}) => text);
+    assert.ok(
+      lines.some(line => /^TPU NAME +STATUS +SAMPLES +SHARDS +GCS +WORK$/.test(line)),
+      lines.join('\n'),
+    );
+    assert.ok(
+      lines.some(line => /^tpu-us-central1-a-0 +WORKING +62\/100 /.test(line)),
+      lines.join('\n'),
+    );
+  });
+
+  it('leaves no line behind when the terminal becomes narrower', async () => {
+    const terminal = aTerminal(120, 30);
+    const screen = new LiveScreen(terminal.out);
+    const draw = () => screen.show(screenLines(aState(4), [], frame(screen.width, screen.height)));
+    draw();
+    await terminal.lines();
+    terminal.resize(50, 30);
+    draw();
+    const lines = await terminal.lines();
+    assert.equal(lines.filter(line => line.startsWith('TPU NAME')).length, 1, lines.join('\n'));
+  });
+
+  it('shows hostile names without control characters', async () => {
+    const hostile = 'x\u001b]0;PWN\u0007\u009b2J\u202e'.repeat(40);
+    const state = aState(2, {reason: hostile});
+    state.tpus[0] = {...aWorker({name: TPU}), activity: hostile};
+    const terminal = aTerminal(80, 24);
+    new LiveScreen(terminal.out).show(screenLines(state, [{text: hostile}], frame(80, 23)));
+    const own = stripVTControlCharacters(terminal.raw());
+    assert.doesNotMatch(own, /[^\P{Cc}\n\r]|\p{Cf}/u);
+    assert.ok((await terminal.lines()).every(line => line.length <= 80));
+  });
+
+  for (const [where, env, coloured] of [
+    ['has colours on a terminal', {}, true],
+    ['has no colours with NO_COLOR', {NO_COLOR: '1'}, false],
+  ] as const)
+    it(where, () => {
+      const forced = process.env.FORCE_COLOR;
+      delete process.env.FORCE_COLOR;
+      const terminal = aTerminal(80, 24, env);
+      new LiveScreen(terminal.out).show(screenLines(aState(2), [], frame(80, 23)));
+      if (forced !== undefined) process.env.FORCE_COLOR = forced;
+      assert.equal(terminal.raw().includes('\u001b[31m'), coloured);
+    });
+
+  it('counts healthy, working and lost TPUs', () =>
+    assert.equal(summaryLine(aState(2)).text, 'Healthy: 1  Working: 1  Needs Recovery: 1'));
+
+  it('is one line on a pipe', () =>
+    assert.equal(
+      plainLine(aState(3)),
+      'my-run active  0 samples, 0 shards, 0 bytes, $0.00; 3 streams: 1 in progress, 2 pending; 2 TPUs: 1 WORKING, 1 PREEMPT',
+    ));
+});
+
+describe('The line of a stream', () => {
+  it('has no bar while nobody has counted the samples', () => {
+    const stream = aStream({
+      stream: '007',
+      worker_id: 7,
+      total_samples_processed: 1,
+      total_shards: 1,
+      last_processed_sample_idx: 0,
+    });
+    assert.equal(streamLine(stream, [], 100).text, 'stream 007  1 sample, 1 shard  pending');
+  });
+
+  it('has a full bar when the stream is completed', () => {
+    const stream = aStream({
+      stream: '007',
+      status: 'completed',
+      total_samples_processed: 1240,
+      total_shards: 5,
+      last_processed_sample_idx: 1239,
+    });
+    assert.match(
+      streamLine(stream, [], 40).text,
+      /^stream 007 {2}█{8} 100% {2}1,240 samples, 5 shards {2}completed$/,
+    );
+  });
+});
+
+describe('The state of a run', () => {
+  it('leaves out documents with wrong types, and names each', async () => {
+    const store = openSqliteStore(':memory:', () => 0);
+    await store.transaction(async tx => {
+      runRecords.set(tx, aRun({run: 'my-run', streams_pending: 2}));
+      streamRecords.set(tx, aStream({run: 'my-run', stream: '000'}));
+      workerRecords.set(tx, aWorker({name: TPU, phase: 'idle'}));
+      tx.set('runs/my-run/streams/001', {status: 'in_progress', total_shards: 'many'});
+      tx.set('workers/tpu-us-central1-a-1', {phase: 7});
+    });
+    const state = await readRun(store, 'my-run');
+    assert.ok(state.run);
+    assert.deepEqual([state.streams.length, state.tpus.length], [1, 1]);
+    assert.match(state.invalid.join('\n'), /streams\/001[\s\S]*tpu-us-central1-a-1/);
+    await store.transaction(async tx => tx.set('runs/my-run', {status: 7}));
+    const broken = await readRun(store, 'my-run');
+    assert.equal(broken.run, undefined);
+    assert.match(broken.invalid[0] ?? '', /runs\/my-run/);
+    await store.close();
+  });
+});
+
+describe('The screen of a demo', () => {
+  const event = {id: '1', at: '2026-11-22T10:00:07.000Z', text: 'preempted tpu-a-0 without notice'};
+
+  it('grows by the story, and keeps one table below it', async () => {
+    const terminal = aTerminal(100, 30);
+    const screen = new DemoScreen(terminal.out, false);
+    screen.begin('Preparing');
+    screen.show(aState(2), [], [100, 100], 0);
+    screen.show(aState(2), [event], [100, 100], 1);
+    screen.end();
+    screen.say('done');
+    const lines = await terminal.lines();
+    assert.deepEqual(
+      [lines[0], lines[1]],
+      ['Preparing … 0 s', '10:00:07  PREEMPTED  tpu-a-0 without notice'],
+    );
+    assert.equal(lines.filter(line => line.startsWith('TPU NAME')).length, 1, lines.join('\n'));
+    assert.equal(lines.at(-1), 'done');
+  });
+
+  it('is the story alone on a pipe, without control characters', () => {
+    const out = new PassThrough();
+    const screen = new DemoScreen(out as unknown as NodeJS.WriteStream, false);
+    screen.show(aState(2), [event], [], 0);
+    screen.end();
+    assert.equal(String(out.read()), '10:00:07  PREEMPTED  tpu-a-0 without notice\n');
+  });
+
+  it('is empty with --json', () => {
+    const out = new PassThrough();
+    const screen = new DemoScreen(out as unknown as NodeJS.WriteStream, true);
+    screen.begin('Preparing');
+    screen.show(aState(2), [event], [], 0);
+    screen.tell('preempted tpu-a-0');
+    screen.end();
+    assert.equal(out.read(), null);
+  });
+});
