@@ -6,7 +6,7 @@ import {counted, numberText} from '../format.ts';
 export type Progress = {
   /** Samples that are stored or rejected, with those that a TPU has computed since. */
   seen: number;
-  /** Samples of the stream; null while nobody has counted them. */
+  /** Samples of the stream; null before a TPU has counted them. */
   total: number | null;
 };
 

@@ -146,7 +146,7 @@ export function costLine(state: RunState, records: Records = []): StyledLine {
   return {text: `${dollarText(run.cost_usd)}${budget}${each}${pace}${left}`};
 }
 
-/** Seconds for the rest at the present speed; null while a stream is not counted, or nobody works. */
+/** Seconds for the rest at the present speed; null while a stream is not counted, or no TPU works. */
 function secondsLeft(state: RunState, tokens_per_s: number, records: Records): number | null {
   const {run, streams, tpus, work} = state;
   if (tokens_per_s === 0 || run.total_samples_processed === 0 || streams.length < streamCount(state))

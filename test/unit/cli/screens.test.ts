@@ -140,7 +140,7 @@ describe('The screen of run watch', () => {
 });
 
 describe('The line of a stream', () => {
-  it('has no bar while nobody has counted the samples', () => {
+  it('has no bar before a TPU has counted the samples', () => {
     const stream = aStream({
       stream: '007',
       worker_id: 7,
