@@ -1,10 +1,14 @@
 /** Commands as the tests run them: their lines in order of arrival, their exit code, and the Python environments. */
 import {spawn} from 'node:child_process';
+import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
-import {environmentFolder, UV_CACHE, WORKER_FOLDER} from '../../cli/python.ts';
+import {CACHE, environmentFolder, UV_CACHE, WORKER_FOLDER} from '../../cli/python.ts';
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+
+/** Compiled TypeScript, which Node keeps for its next start: tests start hundreds of processes and threads of Node. */
+const COMPILED = join(CACHE, 'test', 'compiled');
 
 export type Outcome = {code: number; lines: string[]};
 export type Run = (command: string, args: string[], env?: Record<string, string>) => Promise<Outcome>;
@@ -19,7 +23,7 @@ export function runCommand(
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
       cwd: ROOT,
-      env: {...process.env, METADATA_SERVER_DETECTION: 'none', ...env},
+      env: {...process.env, METADATA_SERVER_DETECTION: 'none', NODE_COMPILE_CACHE: COMPILED, ...env},
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     const lines: string[] = [];
