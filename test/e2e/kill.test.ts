@@ -3,6 +3,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {seeded} from '../../cli/demo/input.ts';
 import type {RunView} from '../../cli/run-view.ts';
 import {E2E_MS, processes, SPEC, signal, TestHome, texts} from './home.ts';
+import {FAST} from './until.ts';
 
 const KILLS = Number(process.env.GLEANER_KILLS ?? 4);
 const STREAMS = ['datasets/RUN/stream_000.jsonl', 'datasets/RUN/stream_001.jsonl'];
@@ -27,7 +28,7 @@ describe('A run on a local cloud', function () {
   this.timeout(E2E_MS);
   let home: TestHome;
   before(async () => {
-    home = await TestHome.start();
+    home = await TestHome.start(2, FAST);
   });
   after(() => home.remove());
 
@@ -83,6 +84,7 @@ describe('A run on a local cloud', function () {
     const partials = () => home.objects.list('partials/told/tpu_0/');
     const [saved] = await home.until('a partial shard', partials, list => list.length > 0);
     assert.ok((saved?.size_bytes ?? 0) > 10_000, 'the partial shard has rows');
+    await home.fault('preempt', working?.workers[0]?.name ?? '');
     const ended = await home.runEnds('told');
     assert.equal(ended?.run.status, 'completed');
     assert.equal((await home.verify('told')).ok, true);

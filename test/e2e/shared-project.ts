@@ -15,10 +15,7 @@ import {openObjects} from '../../shared/google/objects.ts';
 import type {Bus, Document, Objects} from '../../shared/ports.ts';
 import {hasEnded, type LocalState, processes} from './home.ts';
 import {type Change, startTpuRecorder, type TpuRecorder} from './tpu-recorder.ts';
-import {until} from './until.ts';
-
-/** Silence ends the worker of a vanished node. */
-const FAST = {GLEANER_LEASE_S: '8', GLEANER_SILENT_S: '12'};
+import {FAST, until} from './until.ts';
 
 /** Documents of a store by their path. */
 export type Documents = Record<string, Document>;
