@@ -8,11 +8,58 @@ import {E2E_MS, gleaner, SPEC, TestHome, texts} from './home.ts';
 /** For a stream that is still at work when a message arrives: few shards, so that their events do not delay the message. */
 const LONG_SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.001});
 
+/** Drops a run with bad lines, an empty stream and two objects of one index, and objects that no run takes. */
+async function dropBadLines(home: TestHome): Promise<void> {
+  const good = (n: number) => JSON.stringify({text: `good record ${n}`});
+  const lines = [
+    `\ufeff${good(0)}`,
+    `${good(1)}\r`,
+    'not json',
+    '{"unknown": "field"}',
+    '',
+    '[1, 2]',
+    '{"text": 7}',
+    good(2),
+    JSON.stringify({text: 'word '.repeat(20_000)}),
+    good(3),
+  ];
+  const bytes = Buffer.concat([
+    Buffer.from(lines.join('\n')),
+    Buffer.from('\n{"text": "\xff"}\n', 'latin1'),
+    Buffer.from(good(4)),
+  ]);
+  await home.drop('datasets/bad/run.json', SPEC);
+  await home.drop('datasets/bad/stream_000.jsonl', bytes);
+  await home.drop('datasets/bad/stream_001.jsonl', '');
+  await home.drop('datasets/bad/stream_2.jsonl', good(0));
+  await home.drop('datasets/misnamed/stream_7.jsonl', good(0));
+  await home.drop('datasets/misnamed/\u001b[2J.jsonl', good(0));
+  await home.drop('datasets/bad/stream_003.jsonl', `${good(9)}\n`);
+  await home.drop('datasets/bad/stream_003.jsonl.gz', gzipSync(good(9)));
+}
+
+/** Drops a run without its model, and a run beside it. */
+async function dropMissingModel(home: TestHome): Promise<void> {
+  await home.drop(
+    'datasets/nomodel/run.json',
+    JSON.stringify({model: `gs://${home.ready.bucket}/models/none`}),
+  );
+  await home.drop('datasets/nomodel/stream_000.jsonl', texts(5, 'd'));
+  await home.drop('datasets/fine/run.json', SPEC);
+  await home.drop('datasets/fine/stream_000.jsonl', texts(20, 'e'));
+}
+
 describe('The built functions of Gleaner on a local cloud', function () {
   this.timeout(E2E_MS);
   let home: TestHome;
   before(async () => {
     home = await TestHome.start(2, {}, ['--built']);
+    // The runs share the VMs: each boot of a VM takes seconds.
+    await home.drop('datasets/first/run.json', SPEC);
+    await home.drop('datasets/first/stream_000.jsonl', texts(120, 'a'));
+    await home.drop('datasets/first/stream_001.jsonl.gz', gzipSync(texts(80, 'b')));
+    await dropBadLines(home);
+    await dropMissingModel(home);
   });
   after(() => home.remove());
 
@@ -23,9 +70,6 @@ describe('The built functions of Gleaner on a local cloud', function () {
   });
 
   it('turns dropped streams into verified shards and deletes every TPU', async () => {
-    await home.drop('datasets/first/run.json', SPEC);
-    await home.drop('datasets/first/stream_000.jsonl', texts(120, 'a'));
-    await home.drop('datasets/first/stream_001.jsonl.gz', gzipSync(texts(80, 'b')));
     const view = await home.runEnds('first');
     assert.equal(view?.run.status, 'completed');
     const report = await home.verify('first');
@@ -41,45 +85,7 @@ describe('The built functions of Gleaner on a local cloud', function () {
     assert.deepEqual(state.tpus, []);
   });
 
-  it('extracts a further stream of a completed run', async () => {
-    await home.drop('datasets/first/stream_002.jsonl', texts(40, 'c'));
-    await home.until(
-      'the new stream',
-      () => home.view('first'),
-      view => view?.streams.length === 3,
-    );
-    const view = await home.runEnds('first');
-    assert.equal(view?.run.total_samples_processed, 240);
-    assert.equal((await home.verify('first')).ok, true);
-  });
-
   it('lists every bad line with its reason in rejects.jsonl, and stores the good lines and the other streams', async () => {
-    const good = (n: number) => JSON.stringify({text: `good record ${n}`});
-    const lines = [
-      `\ufeff${good(0)}`,
-      `${good(1)}\r`,
-      'not json',
-      '{"unknown": "field"}',
-      '',
-      '[1, 2]',
-      '{"text": 7}',
-      good(2),
-      JSON.stringify({text: 'word '.repeat(20_000)}),
-      good(3),
-    ];
-    const bytes = Buffer.concat([
-      Buffer.from(lines.join('\n')),
-      Buffer.from('\n{"text": "\xff"}\n', 'latin1'),
-      Buffer.from(good(4)),
-    ]);
-    await home.drop('datasets/bad/run.json', SPEC);
-    await home.drop('datasets/bad/stream_000.jsonl', bytes);
-    await home.drop('datasets/bad/stream_001.jsonl', '');
-    await home.drop('datasets/bad/stream_2.jsonl', good(0));
-    await home.drop('datasets/misnamed/stream_7.jsonl', good(0));
-    await home.drop('datasets/misnamed/\u001b[2J.jsonl', good(0));
-    await home.drop('datasets/bad/stream_003.jsonl', `${good(9)}\n`);
-    await home.drop('datasets/bad/stream_003.jsonl.gz', gzipSync(good(9)));
     const view = await home.runEnds('bad');
     const byStream = new Map(view?.streams.map(stream => [stream.stream, stream]));
     assert.equal(byStream.get('000')?.status, 'completed');
@@ -116,17 +122,22 @@ describe('The built functions of Gleaner on a local cloud', function () {
   });
 
   it('fails a run without its model and names the model, while other runs continue', async () => {
-    await home.drop(
-      'datasets/nomodel/run.json',
-      JSON.stringify({model: `gs://${home.ready.bucket}/models/none`}),
-    );
-    await home.drop('datasets/nomodel/stream_000.jsonl', texts(5, 'd'));
-    await home.drop('datasets/fine/run.json', SPEC);
-    await home.drop('datasets/fine/stream_000.jsonl', texts(20, 'e'));
     const [bad, fine] = await Promise.all([home.runEnds('nomodel'), home.runEnds('fine')]);
     assert.equal(bad?.run.status, 'failed');
     assert.match(bad?.run.reason ?? '', /models\/none/);
     assert.equal(fine?.run.status, 'completed');
+  });
+
+  it('extracts a further stream of a completed run', async () => {
+    await home.drop('datasets/first/stream_002.jsonl', texts(40, 'c'));
+    await home.until(
+      'the new stream',
+      () => home.view('first'),
+      view => view?.streams.length === 3,
+    );
+    const view = await home.runEnds('first');
+    assert.equal(view?.run.total_samples_processed, 240);
+    assert.equal((await home.verify('first')).ok, true);
   });
 
   it('pauses, resumes and stops a run by message, between messages that are invalid', async () => {
