@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {FieldValue, Firestore, Timestamp} from '@google-cloud/firestore';
+import {type DocumentReference, FieldValue, Firestore, Timestamp} from '@google-cloud/firestore';
 import {findEmulator} from '../../emulator/google/java.ts';
 import {openStore} from '../../shared/compose.ts';
 import {E2E_MS, gleaner, processes, TestHome, texts} from './home.ts';
@@ -20,6 +20,8 @@ logger.info(f'Result: {result}')
 describe("Gleaner on Google's emulators of Firestore and Pub/Sub", function () {
   this.timeout(E2E_MS);
   let home: TestHome;
+  let database: Firestore;
+  let job: DocumentReference;
   before(async function () {
     for (const kind of ['firestore', 'pubsub'] as const) {
       const found = findEmulator(kind);
@@ -29,8 +31,20 @@ describe("Gleaner on Google's emulators of Firestore and Pub/Sub", function () {
       this.skip();
     }
     home = await TestHome.start(1, {}, ['--emulators']);
+    database = new Firestore({projectId: home.ready.project, databaseId: 'gleaner', ssl: false});
+    // The job and the run share the VMs of the first test.
+    job = await database.collection('jobs').add({
+      challenge_number: 42,
+      code: JOB_OF_SEEDS,
+      timeout: 300,
+      status: 'pending',
+      created_at: FieldValue.serverTimestamp(),
+    });
   });
-  after(() => home?.remove());
+  after(async () => {
+    await database?.terminate();
+    await home?.remove();
+  });
 
   /** The Java processes that serve the emulators of the cloud. */
   async function emulators(): Promise<() => number> {
@@ -65,30 +79,18 @@ describe("Gleaner on Google's emulators of Firestore and Pub/Sub", function () {
   });
 
   it("runs a job whose document has the shape of the seeds' job service, written by a client of Firestore", async () => {
-    const database = new Firestore({projectId: home.ready.project, databaseId: 'gleaner', ssl: false});
-    try {
-      const document = await database.collection('jobs').add({
-        challenge_number: 42,
-        code: JOB_OF_SEEDS,
-        timeout: 300,
-        status: 'pending',
-        created_at: FieldValue.serverTimestamp(),
-      });
-      const found = await home.until(
-        'the end of the job',
-        async () => (await document.get()).data(),
-        job => ['completed', 'failed'].includes(job?.status),
-      );
-      assert.deepEqual(
-        [found?.status, found?.error, found?.challenge_number, found?.job],
-        ['completed', null, 42, document.id],
-      );
-      assert.equal(Number(found?.result), 1e9);
-      for (const time of ['created_at', 'scheduled_at', 'started_at', 'completed_at', 'updated_at'])
-        assert.ok(found?.[time] instanceof Timestamp, time);
-    } finally {
-      await database.terminate();
-    }
+    const found = await home.until(
+      'the end of the job',
+      async () => (await job.get()).data(),
+      data => ['completed', 'failed'].includes(data?.status),
+    );
+    assert.deepEqual(
+      [found?.status, found?.error, found?.challenge_number, found?.job],
+      ['completed', null, 42, job.id],
+    );
+    assert.equal(Number(found?.result), 1e9);
+    for (const time of ['created_at', 'scheduled_at', 'started_at', 'completed_at', 'updated_at'])
+      assert.ok(found?.[time] instanceof Timestamp, time);
   });
 
   it('records messages under their ids, also a message that Google delivers without data', async () => {
