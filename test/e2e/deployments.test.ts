@@ -5,8 +5,10 @@ import {type Documents, SharedProject, type State, type TeamDeployment} from './
 import type {Change} from './tpu-recorder.ts';
 import {until} from './until.ts';
 
-/** Rounds of a vanished and a preempted node in each deployment. */
 const ROUNDS = Number(process.env.GLEANER_ROUNDS ?? 1);
+type Loss = 'vanish' | 'preempt';
+/** Losses of nodes in a round: one in the first round, and both in each further round. */
+const lossesOf = (first: Loss, round: number): Loss[] => (round === 0 ? [first] : ['vanish', 'preempt']);
 /** Samples of a stream: further rounds need longer streams. */
 const SAMPLES = 700 * ROUNDS;
 const SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.0005});
@@ -64,26 +66,24 @@ describe('Two deployments on one local cloud, under faults', function () {
       assert.equal(ended?.run.status, 'completed', JSON.stringify(ended));
       const report = await deployment.verify(run);
       assert.deepEqual([report.ok, report.stored_once], [true, 2 * SAMPLES], JSON.stringify(report));
-      for (const kind of ['preempt', 'vanish'])
-        assert.ok(faults.nodes.includes(`${kind} ${run}`), faults.nodes.join());
+      const first = run === 'north' ? 'vanish' : 'preempt';
+      for (const loss of lossesOf(first, ROUNDS - 1))
+        assert.ok(faults.nodes.includes(`${loss} ${run}`), faults.nodes.join());
     }
   });
 
   async function disturbNorth(): Promise<void> {
     await whenSeen('a shard', north, hasShard);
     await north.deployment.publish({action: 'rebuild'});
-    for (let round = 0; round < ROUNDS; round++) {
-      await faults.breakNode(north, 'vanish');
-      await faults.breakNode(north, 'preempt');
-    }
+    for (let round = 0; round < ROUNDS; round++)
+      for (const loss of lossesOf('vanish', round)) await faults.breakNode(north, loss);
   }
 
   async function disturbSouth(): Promise<void> {
     await whenSeen('a shard', south, hasShard);
     for (let round = 0; round < ROUNDS; round++) {
-      await faults.breakNode(south, 'preempt');
+      for (const loss of lossesOf('preempt', round)) await faults.breakNode(south, loss);
       if (round === 0) lost = await faults.loseStore(south);
-      await faults.breakNode(south, 'vanish');
     }
   }
 
