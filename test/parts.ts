@@ -57,6 +57,7 @@ const EFFORT: Record<Tier, Record<string, string>> = {
     GLEANER_PAIRS: '101',
     GLEANER_RANDOM_RUNS: '1000',
     GLEANER_ROUNDS: '4',
+    GLEANER_SIMULATION_PAIRS: '300',
     GLEANER_SIMULATION_SEEDS: '20000',
     GLEANER_STORIES: '12',
   },
