@@ -1,9 +1,78 @@
-import type {Command} from 'commander';
-import {dir, dryRun, examples, folder, json, port, positive, runId} from '../arguments.ts';
+import {type Command, InvalidArgumentError, Option} from 'commander';
+import {dir, dryRun, examples, folder, json, port, positive, runId, text} from '../arguments.ts';
+import {FORMATS} from '../streams/sources/formats.ts';
+
+/** A count of rows, samples or streams. */
+function count(given: string): number {
+  return atLeast(given, 1);
+}
+
+function index(given: string): number {
+  return atLeast(given, 0);
+}
+
+function atLeast(given: string, least: number): number {
+  if (!/^\d{1,10}$/.test(given) || Number(given) < least)
+    throw new InvalidArgumentError(`a whole number from ${least}.`);
+  return Number(given);
+}
+
+/** Template of the command line, where `\\n` and `\\t` stand for a newline and a tab. */
+function template(given: string): string {
+  return text(given).replace(/\\([nt\\])/g, (_, letter) => ({n: '\n', t: '\t'})[letter as 'n' | 't'] ?? '\\');
+}
 
 /** Registers the commands about streams. */
 export function addStreamCommands(program: Command): void {
   const streams = program.command('streams').description('split a dataset into streams, and upload streams');
+
+  streams
+    .command('create')
+    .description('split a dataset into streams, with each row in exactly one stream')
+    .argument(
+      '<source...>',
+      'file, folder, pattern such as data/*.csv, or data set of Hugging Face as ORG/NAME',
+    )
+    .requiredOption('--num-streams <n>', 'number of streams', count)
+    .option('--output-dir <folder>', 'folder of the streams', folder, 'data/streams')
+    .option('--max-samples <n>', 'most samples of all streams together', count)
+    .option('--max-samples-per-stream <n>', 'most samples of each stream', count)
+    .option('--start-index <i>', 'first row, from 0', index)
+    .option('--end-index <j>', 'row after the last one', index)
+    .addOption(
+      new Option('--column <name>', 'column that becomes the record: text, messages or token ids')
+        .argParser(text)
+        .conflicts('template'),
+    )
+    .option('--template <text>', 'text of each record, such as "Q: {question}\\nA: {answer}"', template)
+    .addOption(
+      new Option(
+        '--as <kind>',
+        'arc: the column has examples of an ARC task (default column: examples)',
+      ).choices(['arc']),
+    )
+    .option('--shuffle-seed <n>', 'shuffle the rows; the same seed gives the same order', index)
+    .addOption(
+      new Option('--format <format>', 'format of the files (default: by their names)').choices(FORMATS),
+    )
+    .option('--revision <revision>', 'branch, tag or commit of a data set (default: main)', text)
+    .option('--split <split>', 'split of a data set', text, 'train')
+    .option('--config <name>', 'configuration of a data set', text)
+    .option('--dry-run', 'count the rows and print the plan, and write nothing')
+    .option('--force', 'replace other streams in the folder')
+    .addOption(json())
+    .addHelpText(
+      'after',
+      examples(
+        'gleaner streams create prompts.jsonl --num-streams 4 --output-dir streams',
+        "gleaner streams create 'data/*.csv' --num-streams 8 --template 'Q: {question}\\nA: {answer}'",
+        'gleaner streams create openai/gsm8k --config main --column question --num-streams 8 --max-samples 1000',
+        'gleaner streams create tasks.parquet --as arc --column examples --num-streams 32 --max-samples 200000',
+      ),
+    )
+    .action(async (sources, options) =>
+      (await import('../streams/create-command.ts')).create(sources, options),
+    );
 
   streams
     .command('upload')

@@ -4,6 +4,14 @@ import {z} from 'zod';
 const count = z.number().int().min(0);
 
 export const streamAnswers = {
+  'streams create': z.strictObject({
+    status: z.enum(['created', 'complete', 'planned']),
+    folder: z.string(),
+    samples: count,
+    bytes: count,
+    streams: z.array(z.strictObject({file: z.string(), samples: count})),
+    seconds: z.number(),
+  }),
   'streams upload': z.union([
     z.strictObject({
       run: z.string(),

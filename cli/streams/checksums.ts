@@ -22,7 +22,6 @@ const source = z.strictObject({
   commit: z.string().optional(),
   sha256: z.string().optional(),
   bytes: z.number().int().min(0),
-  rows: z.number().int().min(0),
 });
 
 export const checksums = z.strictObject({
@@ -31,7 +30,7 @@ export const checksums = z.strictObject({
   samples: z.number().int().min(0),
   sources: z.array(source),
   /** Options that chose and changed the rows. */
-  options: z.record(z.string(), z.union([z.string(), z.number(), z.null()])),
+  options: z.record(z.string(), z.union([z.string(), z.number()])),
 });
 
 export type Checksums = z.infer<typeof checksums>;

@@ -63,7 +63,7 @@ export class Sessions {
   }
 }
 
-function isOfAnother(pid: number): boolean {
+export function isOfAnother(pid: number): boolean {
   if (pid === process.pid) return false;
   try {
     process.kill(pid, 0);

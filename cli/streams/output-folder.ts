@@ -1,0 +1,99 @@
+/** Folder of new streams. Files are written in a subfolder, and get their names when all of them are complete. */
+import {mkdir, readdir, readFile, rename, rm, writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
+import {isDeepStrictEqual} from 'node:util';
+import {parseDatasetObject} from '../../shared/domain/names.ts';
+import {CliError} from '../errors.ts';
+import {CHECKSUMS_FILE, type Checksums, readChecksums} from './checksums.ts';
+import {crc32cOf} from './hash-file.ts';
+import {list} from './list.ts';
+import {isOfAnother} from './sessions.ts';
+
+const WORK_FOLDER = '.create';
+const OWNER_FILE = 'pid';
+
+/** What decides the content of the streams. */
+export type Wanted = Pick<Checksums, 'sources' | 'options'>;
+
+export class OutputFolder {
+  readonly folder: string;
+  /** Folder of the incomplete files. */
+  readonly work: string;
+
+  constructor(folder: string) {
+    this.folder = folder;
+    this.work = join(folder, WORK_FOLDER);
+  }
+
+  /** Takes the folder for this process. Removes what an interrupted process left. */
+  async take(): Promise<void> {
+    const owner = Number(await readFile(join(this.work, OWNER_FILE), 'utf8').catch(() => ''));
+    if (owner > 0 && isOfAnother(owner))
+      throw new CliError(
+        `process ${owner} is writing streams into ${this.folder}: wait for its end, or choose another --output-dir`,
+      );
+    if (!(await readChecksums(this.work))) await rm(this.work, {recursive: true, force: true});
+    await mkdir(this.work, {recursive: true});
+    await writeFile(join(this.work, OWNER_FILE), String(process.pid));
+  }
+
+  /** Gives the folder back, without the incomplete files. */
+  async leave(): Promise<void> {
+    await rm(this.work, {recursive: true, force: true});
+  }
+
+  /** Checksums of the streams that the folder has, where they are the wanted ones. Finishes an interrupted renaming. */
+  async complete(wanted: Wanted): Promise<Checksums | undefined> {
+    const left = await readChecksums(this.work);
+    if (left && isWanted(left, wanted)) await this.#rename(left);
+    const there = await readChecksums(this.folder);
+    if (!there || !isWanted(there, wanted)) return undefined;
+    for (const {file, crc32c} of there.streams)
+      if ((await crc32cOf(join(this.folder, file)).catch(() => '')) !== crc32c) return undefined;
+    return there;
+  }
+
+  /** Empties the folder of the incomplete files. Throws `CliError` where the folder has other streams, unless `force`. */
+  async prepare(force: boolean): Promise<void> {
+    const names = await this.#streamNames();
+    if (names.length > 0 && !force)
+      throw new CliError(
+        `${this.folder} has other streams (${list(names.slice(0, 3))}): choose another --output-dir, or replace them with --force`,
+      );
+    for (const name of await readdir(this.work))
+      if (name !== OWNER_FILE) await rm(join(this.work, name), {recursive: true});
+  }
+
+  /** Gives the complete files their names, in place of the earlier streams of the folder. */
+  async publish(checksums: Checksums): Promise<void> {
+    await writeFile(join(this.work, CHECKSUMS_FILE), `${JSON.stringify(checksums, null, 2)}\n`, {
+      flush: true,
+    });
+    await this.#rename(checksums);
+  }
+
+  /** The checksums go first and come last: without them the folder is incomplete. */
+  async #rename({streams}: Checksums): Promise<void> {
+    await rm(join(this.folder, CHECKSUMS_FILE), {force: true});
+    const files = streams.map(({file}) => file);
+    for (const file of files)
+      await rename(join(this.work, file), join(this.folder, file)).catch(ignoreAbsent);
+    for (const name of await this.#streamNames())
+      if (!files.includes(name)) await rm(join(this.folder, name));
+    await rename(join(this.work, CHECKSUMS_FILE), join(this.folder, CHECKSUMS_FILE));
+  }
+
+  async #streamNames(): Promise<string[]> {
+    const names = await readdir(this.folder);
+    return names.filter(name => parseDatasetObject(`datasets/${name}`).kind === 'stream').sort();
+  }
+}
+
+function isWanted({sources, options}: Checksums, wanted: Wanted): boolean {
+  return isDeepStrictEqual({sources, options}, wanted);
+}
+
+/** An interrupted renaming has moved some files. */
+function ignoreAbsent(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'ENOENT') throw error;
+}

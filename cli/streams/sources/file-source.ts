@@ -1,0 +1,29 @@
+import {stat} from 'node:fs/promises';
+import {sha256Of} from './open-file.ts';
+import type {Row, RowSource, SourceIdentity, Watch} from './row.ts';
+
+/** Local file of rows. */
+export abstract class FileSource implements RowSource {
+  readonly name: string;
+  abstract readonly unit: 'line' | 'row';
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  abstract rows(watch: Watch, columns: readonly string[] | undefined): AsyncIterable<Row[]>;
+
+  async identity(watch: Watch): Promise<SourceIdentity> {
+    const {size: bytes} = await stat(this.name);
+    return {source: this.name, bytes, sha256: await sha256Of(this.name, watch)};
+  }
+
+  async count(watch: Watch, most: number): Promise<number> {
+    let found = 0;
+    for await (const rows of this.rows(watch, [])) {
+      found += rows.length;
+      if (found >= most) return most;
+    }
+    return found;
+  }
+}

@@ -1,0 +1,30 @@
+/** Formats of files of rows. */
+export const FORMATS = ['jsonl', 'json', 'csv', 'parquet', 'text'] as const;
+export type Format = (typeof FORMATS)[number];
+
+const EXTENSIONS: Record<string, Format> = {
+  jsonl: 'jsonl',
+  ndjson: 'jsonl',
+  json: 'json',
+  csv: 'csv',
+  tsv: 'csv',
+  parquet: 'parquet',
+  txt: 'text',
+};
+
+/** Format of a file by its name, such as `rows.jsonl.gz`. Undefined for an unknown extension. */
+export function formatOf(file: string): Format | undefined {
+  const extension = /\.([a-z]+)(?:\.gz)?$/i.exec(file)?.[1]?.toLowerCase() ?? '';
+  const format = EXTENSIONS[extension];
+  return format === 'parquet' && isGzip(file) ? undefined : format;
+}
+
+export function isGzip(file: string): boolean {
+  return /\.gz$/i.test(file);
+}
+
+export function isTabbed(file: string): boolean {
+  return /\.tsv(?:\.gz)?$/i.test(file);
+}
+
+export const KNOWN_NAMES = '.jsonl, .ndjson, .json, .csv, .tsv, .txt (each also .gz) and .parquet';

@@ -1,0 +1,121 @@
+/** Data sets of Hugging Face: Parquet files of one commit, read in parts over HTTP. */
+import {z} from 'zod';
+import {CliError} from '../../errors.ts';
+import {Hub, hubSettings} from './hub.ts';
+import {chooseConverted, chooseOwn, type HubFile} from './hub-files.ts';
+import {openParquet, type ParquetFile, parquetRows, rowsIn} from './parquet.ts';
+import type {SourceOptions} from './resolve.ts';
+import type {Row, RowSource, SourceIdentity, Watch} from './row.ts';
+
+/** Branch of the Parquet files that the hub makes of other formats. */
+const CONVERTED = 'refs/convert/parquet';
+
+const listing = z.object({
+  sha: z.string().regex(/^[0-9a-f]{40}$/),
+  siblings: z.array(
+    z.object({
+      rfilename: z.string(),
+      size: z.number().int().optional(),
+      lfs: z.object({sha256: z.string().optional()}).nullish(),
+    }),
+  ),
+});
+
+type Commit = {id: string; commit: string; files: HubFile[]};
+
+/** Opens the Parquet files of one split, each as a source. */
+export async function openDataset(
+  id: string,
+  {revision, split = 'train', config}: SourceOptions,
+  say: (line: string) => void,
+  hub = new Hub(hubSettings()),
+): Promise<RowSource[]> {
+  const own = await readCommit(hub, id, revision ?? 'main');
+  if (own === undefined)
+    throw new CliError(
+      revision === undefined
+        ? `${id} is neither a file here nor a data set of ${hub.endpoint}: check the name`
+        : `${id} has no revision ${revision} on ${hub.endpoint}, or does not exist there: check --revision and the name`,
+    );
+  if (own.files.length > 0) return sourcesOf(hub, own, chooseOwn(own.files, {split, config}), say);
+  const converted = revision === undefined ? await readCommit(hub, id, CONVERTED) : undefined;
+  if (!converted || converted.files.length === 0)
+    throw new CliError(
+      `${id} has no Parquet files${revision === undefined ? '' : ` at ${revision}`}: download its files, and name them as the source`,
+    );
+  const {files, isPartial} = chooseConverted(converted.files, {split, config});
+  if (isPartial)
+    say(`${id}: the hub has converted only the first part of the split; the streams have that part`);
+  return sourcesOf(hub, converted, files, say);
+}
+
+async function readCommit(hub: Hub, id: string, revision: string): Promise<Commit | undefined> {
+  const path = `/api/datasets/${id}/revision/${encodeURIComponent(revision)}?blobs=true`;
+  const answer = await hub.json(path, id);
+  if (answer === undefined) return undefined;
+  const parsed = listing.safeParse(answer);
+  if (!parsed.success)
+    throw new CliError(
+      `Failed to read ${id} from ${hub.endpoint}: the answer is no list of files; check HF_ENDPOINT`,
+    );
+  const {sha, siblings} = parsed.data;
+  const files = siblings
+    .filter(({rfilename}) => rfilename.endsWith('.parquet'))
+    .map(({rfilename, size, lfs}) => ({path: rfilename, size, sha256: lfs?.sha256}))
+    .sort((a, b) => (a.path < b.path ? -1 : 1));
+  return {id, commit: sha, files};
+}
+
+function sourcesOf(hub: Hub, commit: Commit, files: HubFile[], say: (line: string) => void): RowSource[] {
+  say(`${commit.id}: ${files.length} Parquet files at commit ${commit.commit}`);
+  return files.map(file => new HubSource(hub, commit, file));
+}
+
+class HubSource implements RowSource {
+  readonly name: string;
+  readonly unit = 'row';
+  readonly #hub: Hub;
+  readonly #commit: string;
+  readonly #file: HubFile;
+  readonly #path: string;
+  #parquet: Promise<ParquetFile> | undefined;
+
+  constructor(hub: Hub, {id, commit}: Commit, file: HubFile) {
+    this.name = `hf://datasets/${id}/${file.path}`;
+    this.#hub = hub;
+    this.#commit = commit;
+    this.#file = file;
+    const path = file.path.split('/').map(encodeURIComponent).join('/');
+    this.#path = `/datasets/${id}/resolve/${commit}/${path}`;
+  }
+
+  async identity(watch: Watch): Promise<SourceIdentity> {
+    const {sha256} = this.#file;
+    const {file} = await this.#open(watch);
+    return {source: this.name, commit: this.#commit, bytes: file.byteLength, ...(sha256 ? {sha256} : {})};
+  }
+
+  async count(watch: Watch, most: number): Promise<number> {
+    return Math.min(most, rowsIn(await this.#open(watch)));
+  }
+
+  async *rows(watch: Watch, columns: readonly string[] | undefined): AsyncGenerator<Row[]> {
+    yield* parquetRows(await this.#open(watch), watch, columns);
+  }
+
+  #open({stop}: Watch): Promise<ParquetFile> {
+    this.#parquet ??= this.#size(stop).then(byteLength =>
+      openParquet(this.name, {
+        byteLength,
+        slice: async (start, end = byteLength) =>
+          (await this.#hub.range(this.#path, this.name, start, end, stop)).bytes,
+      }),
+    );
+    return this.#parquet;
+  }
+
+  async #size(stop: AbortSignal): Promise<number> {
+    if (this.#file.size !== undefined) return this.#file.size;
+    return (await this.#hub.range(this.#path, this.name, 0, 4, stop)).size;
+  }
+}

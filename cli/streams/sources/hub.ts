@@ -1,0 +1,135 @@
+/** Requests to a hub such as huggingface.co, with retries. HF_ENDPOINT names another hub, and HF_TOKEN signs in. */
+import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../../shared/google/retry.ts';
+import {CliError} from '../../errors.ts';
+
+const DEFAULT_ENDPOINT = 'https://huggingface.co';
+/** An answer slower than this has failed. */
+const LEAST_BYTES_PER_MS = 50;
+
+export type HubSettings = {endpoint: string; token: string | undefined; retries: RetryPolicy};
+
+/** Throws `CliError` where a token would travel without encryption. */
+export function hubSettings(env: NodeJS.ProcessEnv = process.env): HubSettings {
+  const endpoint = (env.HF_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, '');
+  if (!/^https:\/\/|^http:\/\/(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:|\/|$)/.test(endpoint))
+    throw new CliError(`HF_ENDPOINT is ${endpoint}, which is no https:// address: correct it, or unset it`);
+  return {endpoint, token: env.HF_TOKEN || undefined, retries: STORAGE_RETRIES};
+}
+
+/** Hub of one command. */
+export class Hub {
+  readonly endpoint: string;
+  readonly #token: string | undefined;
+  readonly #retries: RetryPolicy;
+
+  constructor({endpoint, token, retries}: HubSettings) {
+    this.endpoint = endpoint;
+    this.#token = token;
+    this.#retries = retries;
+  }
+
+  /** JSON of an address of the hub's API; undefined where it does not exist. */
+  async json(path: string, what: string): Promise<unknown> {
+    return this.#get(`${this.endpoint}${path}`, what, {}, 0, async answer => {
+      if (answer.status === 404) return undefined;
+      requireOk(answer, await errorOf(answer));
+      return answer.json();
+    });
+  }
+
+  /** Bytes `start` to `end` (half open) of a file, and the size of the file. */
+  async range(
+    path: string,
+    what: string,
+    start: number,
+    end: number,
+    stop?: AbortSignal,
+  ): Promise<{bytes: ArrayBuffer; size: number}> {
+    const headers = {range: `bytes=${start}-${end - 1}`};
+    return this.#get(
+      `${this.endpoint}${path}`,
+      what,
+      headers,
+      end - start,
+      async answer => {
+        requireOk(answer, await errorOf(answer));
+        const [, from, size] =
+          /^bytes (\d+)-\d+\/(\d+)$/.exec(answer.headers.get('content-range') ?? '') ?? [];
+        if (answer.status !== 206 || Number(from) !== start)
+          throw new CliError(
+            `Failed to read ${what}: the hub sends no parts of files; download the file first`,
+          );
+        const bytes = await answer.arrayBuffer();
+        if (bytes.byteLength !== end - start)
+          throw new BrokenAnswer(`${bytes.byteLength} of ${end - start} bytes came`);
+        return {bytes, size: Number(size)};
+      },
+      stop,
+    );
+  }
+
+  async #get<T>(
+    url: string,
+    what: string,
+    headers: Record<string, string>,
+    bytes: number,
+    read: (answer: Response) => Promise<T>,
+    stop?: AbortSignal,
+  ): Promise<T> {
+    const limit_ms = this.#retries.silence_ms + Math.ceil(bytes / LEAST_BYTES_PER_MS);
+    // `fetch` drops the token when the hub redirects to another host.
+    const signed = this.#token ? {...headers, authorization: `Bearer ${this.#token}`} : headers;
+    try {
+      return await withRetries(this.#retries, async () => {
+        const late = AbortSignal.timeout(limit_ms);
+        const signal = stop ? AbortSignal.any([stop, late]) : late;
+        try {
+          return await read(await fetch(url, {headers: signed, signal}));
+        } catch (error) {
+          throw unreached(error as Error);
+        }
+      });
+    } catch (error) {
+      stop?.throwIfAborted();
+      throw error instanceof CliError ? error : this.#failure(what, error as Error & {code?: unknown});
+    }
+  }
+
+  #failure(what: string, error: Error & {code?: unknown}): CliError {
+    return new CliError(`Failed to read ${what} from ${this.endpoint}: ${this.#advice(error)}`, {
+      cause: error,
+    });
+  }
+
+  #advice({message, code}: Error & {code?: unknown}): string {
+    if (code === 401)
+      return this.#token
+        ? `${message}; the hub does not accept HF_TOKEN, or the data set does not exist`
+        : `${message}; the data set does not exist, or is private or gated: set HF_TOKEN to a token that may read it`;
+    if (code === 403)
+      return `${message}; accept the conditions on the page of the data set, and set HF_TOKEN to a token of that account`;
+    if (code === 404) return `${message}; check the name and --revision`;
+    return `${message}; check the network and HF_ENDPOINT, or try again later`;
+  }
+}
+
+async function errorOf(answer: Response): Promise<string> {
+  if (answer.ok) return '';
+  const text = await answer.text().catch(() => '');
+  const said = answer.headers.get('x-error-message') ?? /"error"\s*:\s*"([^"]{1,300})"/.exec(text)?.[1];
+  return `${answer.status} ${said ?? answer.statusText}`.trim();
+}
+
+function requireOk(answer: Response, problem: string): void {
+  if (!answer.ok) throw Object.assign(new Error(problem), {code: answer.status});
+}
+
+/** A broken connection is worth a retry. `fetch` hides its reason behind its own error. */
+function unreached(error: Error): Error {
+  if (error instanceof CliError || 'code' in error) {
+    const {code} = error as {code?: unknown};
+    if (error instanceof CliError || typeof code === 'number') return error;
+  }
+  const cause = (error.cause ?? error) as NodeJS.ErrnoException;
+  return Object.assign(new Error(cause.message || String(cause.code), {cause: error}), {code: 503});
+}
