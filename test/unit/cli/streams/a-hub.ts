@@ -1,0 +1,76 @@
+import {createServer, type IncomingMessage, type Server, type ServerResponse} from 'node:http';
+import type {AddressInfo} from 'node:net';
+import {Hub} from '../../../../cli/streams/sources/hub.ts';
+
+export const COMMIT = 'a'.repeat(40);
+export const CONVERTED_COMMIT = 'b'.repeat(40);
+
+type Files = Record<string, Uint8Array>;
+type Refusal = {status: number; headers?: Record<string, string>; body?: string};
+
+/** Loopback server with the API of a hub, for one data set `org/data`. */
+export class FakeHub {
+  readonly requests: {url: string; range: string | undefined; authorization: string | undefined}[] = [];
+  /** Files of each revision. */
+  readonly revisions: Record<string, {commit: string; files: Files}>;
+  /** Answers that replace the next ones. */
+  readonly refusals: Refusal[] = [];
+  hasSizes = true;
+  readonly #server: Server;
+
+  private constructor(revisions: FakeHub['revisions']) {
+    this.revisions = revisions;
+    this.#server = createServer((request, response) => this.#answer(request, response));
+  }
+
+  static async start(revisions: FakeHub['revisions']): Promise<FakeHub> {
+    const hub = new FakeHub(revisions);
+    await new Promise<void>(done => hub.#server.listen(0, '127.0.0.1', done));
+    return hub;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  client(token?: string): Hub {
+    const waits = {first_wait_ms: 1, longest_wait_ms: 2, silence_ms: 5000};
+    const retries = {attempts: 3, give_up_ms: 5000, read_ms: 5000, ...waits};
+    return new Hub({endpoint: this.url, token, retries});
+  }
+
+  async end(): Promise<void> {
+    this.#server.closeAllConnections();
+    await new Promise(done => this.#server.close(done));
+  }
+
+  #answer({url = '', headers}: IncomingMessage, response: ServerResponse): void {
+    this.requests.push({url, range: headers.range, authorization: headers.authorization});
+    const refusal = this.refusals.shift();
+    const listing = /^\/api\/datasets\/org\/data\/revision\/([^?/]+)\?blobs=true$/.exec(url)?.[1];
+    const [, commit, path = ''] = /^\/datasets\/org\/data\/resolve\/([0-9a-f]{40})\/(.+)$/.exec(url) ?? [];
+    const found = Object.values(this.revisions).find(revision => revision.commit === commit);
+    const bytes = found?.files[decodeURIComponent(path)];
+    if (refusal) response.writeHead(refusal.status, refusal.headers).end(refusal.body);
+    else if (listing) this.#list(decodeURIComponent(listing), response);
+    else if (bytes) this.#send(bytes, headers.range, response);
+    else response.writeHead(404).end('{"error":"Entry not found"}');
+  }
+
+  #list(revision: string, response: ServerResponse): void {
+    const found = this.revisions[revision];
+    const siblings = Object.entries(found?.files ?? {}).map(([rfilename, bytes]) => ({
+      rfilename,
+      ...(this.hasSizes ? {size: bytes.length} : {}),
+    }));
+    if (found) response.end(JSON.stringify({id: 'org/data', sha: found.commit, siblings}));
+    else response.writeHead(404).end('{"error":"Invalid rev id"}');
+  }
+
+  #send(bytes: Uint8Array, range: string | undefined, response: ServerResponse): void {
+    const [, start = '0', end = bytes.length] = /^bytes=(\d+)-(\d+)$/.exec(range ?? '') ?? [];
+    const part = bytes.subarray(Number(start), Number(end) + 1);
+    const stated = `bytes ${start}-${Number(start) + part.length - 1}/${bytes.length}`;
+    response.writeHead(206, {'content-range': stated}).end(part);
+  }
+}

@@ -1,0 +1,190 @@
+import assert from 'node:assert/strict';
+import {createHash} from 'node:crypto';
+import fc from 'fast-check';
+import {type CreateOptions, createStreams} from '../../../../cli/streams/create.ts';
+import {Folder} from './a-folder.ts';
+
+describe('The creation of streams', () => {
+  let folder: Folder;
+  beforeEach(() => {
+    folder = new Folder();
+  });
+  afterEach(() => folder.end());
+
+  const create = (sources: string[], options: Partial<CreateOptions> = {}, say?: (line: string) => void) =>
+    createStreams(
+      sources.map(source => folder.at(source)),
+      {num_streams: 1, output_dir: folder.at('out'), ...options},
+      {say},
+    );
+  const rows = (count: number) => Array.from({length: count}, (_, index) => `{"text":"row ${index}"}`);
+
+  it('puts every row of the range into exactly one stream, in order, under every combination of options', async () => {
+    const some = (least: number, most: number) =>
+      fc.option(fc.integer({min: least, max: most}), {nil: undefined});
+    const choice = fc.record({
+      files: fc.array(fc.integer({min: 0, max: 12}), {minLength: 1, maxLength: 3}),
+      num_streams: fc.integer({min: 1, max: 6}),
+      max_samples: some(1, 40),
+      max_samples_per_stream: some(1, 8),
+      start_index: some(0, 20),
+      end_index: some(0, 40),
+      shuffle_seed: some(0, 3),
+    });
+    let number = 0;
+    await fc.assert(
+      fc.asyncProperty(choice, async ({files, ...options}) => {
+        const id = `case-${number++}`;
+        const all = rows(files.reduce((sum, count) => sum + count, 0));
+        let at = 0;
+        const names = files.map((count, index) => {
+          const lines = all.slice(at, at + count);
+          at += count;
+          folder.put(`${id}/${index}.jsonl`, lines.join('\n'));
+          return `${id}/${index}.jsonl`;
+        });
+        const range = all.slice(options.start_index ?? 0, options.end_index);
+        const {
+          num_streams: streams,
+          max_samples_per_stream: each = Infinity,
+          max_samples = Infinity,
+        } = options;
+        const samples = Math.min(range.length, max_samples, each * streams);
+        const made = create(names, {...options, output_dir: folder.at(`${id}/out`)});
+        if (samples < streams) return assert.rejects(made, /cannot fill/);
+        await made;
+        const contents = folder.streams(`${id}/out`).map(text => text.split('\n').slice(0, -1));
+        const sizes = contents.map(lines => lines.length);
+        const found = contents.flat();
+        assert.equal(found.length, samples);
+        assert.deepEqual(
+          sizes,
+          sizes.toSorted((a, b) => b - a),
+          'the remainder is not in the first streams',
+        );
+        assert.ok((sizes[0] ?? 0) - (sizes.at(-1) ?? 0) <= 1);
+        if (options.shuffle_seed === undefined) assert.deepEqual(found, range.slice(0, samples));
+        assert.equal(new Set(found).size, samples);
+        for (const line of found) assert.ok(range.includes(line), line);
+      }),
+      {numRuns: 40},
+    );
+  });
+
+  it('shuffles by the seed: the same order again, and another one for another seed', async () => {
+    folder.put('in.jsonl', rows(200).join('\n'));
+    const order = async (shuffle_seed: number, output: string) => {
+      await create(['in.jsonl'], {shuffle_seed, output_dir: folder.at(output)});
+      return folder.streams(output);
+    };
+    const first = await order(1, 'a');
+    assert.deepEqual(await order(1, 'b'), first);
+    assert.notDeepEqual(await order(2, 'c'), first);
+    assert.notEqual(first[0], `${rows(200).join('\n')}\n`);
+  });
+
+  it('keeps the bytes of JSON lines: spaces, escapes, large numbers and carriage returns', async () => {
+    const lines = ['{ "text" : "\\u00e9" }', '{"n":12345678901234567890, "text":"x"}\r', '{"text":"é"}'];
+    folder.put('in.jsonl', `\ufeff${lines[0]}\n\n${lines[1]}\n  \r\n${lines[2]}`);
+    await create(['in.jsonl']);
+    assert.deepEqual(folder.streams('out'), [`${lines.join('\n')}\n`]);
+  });
+
+  it('writes checksums that are those of the files', async () => {
+    folder.put('in.jsonl', rows(5).join('\n'));
+    await create(['in.jsonl'], {num_streams: 2});
+    const {streams, samples, sources} = JSON.parse(folder.text('out/checksums.json'));
+    const contents = folder.streams('out');
+    assert.deepEqual(
+      streams.map(({sha256}: {sha256: string}) => sha256),
+      contents.map(text => createHash('sha256').update(text).digest('hex')),
+    );
+    assert.deepEqual(
+      streams.map((stream: {samples: number}) => stream.samples),
+      [3, 2],
+    );
+    assert.equal(samples, 5);
+    assert.equal(sources[0].sha256, createHash('sha256').update(rows(5).join('\n')).digest('hex'));
+    assert.deepEqual(folder.names('out'), ['checksums.json', 'stream_000.jsonl', 'stream_001.jsonl']);
+  });
+
+  it('changes nothing in a complete folder', async () => {
+    folder.put('in.jsonl', rows(5).join('\n'));
+    await create(['in.jsonl']);
+    assert.equal((await create(['in.jsonl'])).status, 'complete');
+  });
+
+  for (const {name, change} of [
+    {name: 'other options', change: {num_streams: 2}},
+    {name: 'another order', change: {shuffle_seed: 1}},
+  ])
+    it(`refuses a folder with streams of ${name}, and replaces them with force`, async () => {
+      folder.put('in.jsonl', rows(5).join('\n'));
+      await create(['in.jsonl'], {num_streams: 3});
+      const before = folder.streams('out');
+      await assert.rejects(create(['in.jsonl'], change), /has other streams .* --force/);
+      assert.deepEqual(folder.streams('out'), before);
+      await create(['in.jsonl'], {...change, force: true});
+      assert.equal(folder.streams('out').length, change.num_streams ?? 1);
+    });
+
+  it('writes a stream anew that was changed or deleted, with force', async () => {
+    folder.put('in.jsonl', rows(4).join('\n'));
+    await create(['in.jsonl'], {num_streams: 2});
+    const before = folder.streams('out');
+    folder.put('out/stream_001.jsonl', 'broken');
+    await assert.rejects(create(['in.jsonl'], {num_streams: 2}), /has other streams/);
+    assert.equal((await create(['in.jsonl'], {num_streams: 2, force: true})).status, 'created');
+    assert.deepEqual(folder.streams('out'), before);
+  });
+
+  it('finishes the renaming of an interrupted process', async () => {
+    folder.put('in.jsonl', rows(4).join('\n'));
+    await create(['in.jsonl'], {num_streams: 2});
+    const [first = '', second = ''] = folder.streams('out');
+    const checksums = folder.text('out/checksums.json');
+    folder.end();
+    folder.put('in.jsonl', rows(4).join('\n'));
+    folder.put('out/stream_000.jsonl', first);
+    folder.put('out/.create/stream_001.jsonl', second);
+    folder.put('out/.create/checksums.json', checksums);
+    assert.equal((await create(['in.jsonl'], {num_streams: 2})).status, 'complete');
+    assert.deepEqual(folder.streams('out'), [first, second]);
+    assert.deepEqual(folder.names('out'), ['checksums.json', 'stream_000.jsonl', 'stream_001.jsonl']);
+  });
+
+  it('leaves no stream after a stop between two streams, and starts again', async () => {
+    folder.put('in.csv', `q\n${'x\n'.repeat(5000)}`);
+    const options = {num_streams: 50, output_dir: folder.at('out')};
+    const stop = new AbortController();
+    // The advice about the first record comes after the start of the writing.
+    const say = () => stop.abort();
+    const made = createStreams([folder.at('in.csv')], options, {say, stopped: stop.signal});
+    await assert.rejects(made, {name: 'Interrupted'});
+    assert.deepEqual(folder.names('out'), []);
+    assert.equal((await create(['in.csv'], options)).status, 'created');
+  });
+
+  it('refuses a folder into which another process writes', async () => {
+    folder.put('in.jsonl', rows(4).join('\n'));
+    folder.put('out/.create/pid', String(process.ppid));
+    await assert.rejects(create(['in.jsonl']), /process \d+ is writing streams/);
+  });
+
+  it('plans without writing', async () => {
+    folder.put('in.jsonl', rows(5).join('\n'));
+    const report = await create(['in.jsonl'], {num_streams: 2, dry_run: true});
+    assert.deepEqual(
+      report.streams.map(stream => stream.samples),
+      [3, 2],
+    );
+    assert.deepEqual(folder.names(), ['in.jsonl']);
+  });
+
+  it('says what to do with records that no run reads by itself', async () => {
+    folder.put('in.csv', 'question,answer\na,b\n');
+    const said: string[] = [];
+    await create(['in.csv'], {}, line => said.push(line));
+    assert.match(said.join(), /fields question, answer, .* --column or --template/);
+  });
+});

@@ -1,0 +1,303 @@
+import assert from 'node:assert/strict';
+import {gzipSync} from 'node:zlib';
+import {parquetWriteBuffer} from 'hyparquet-writer';
+import {type CreateOptions, createStreams} from '../../../../cli/streams/create.ts';
+import {Folder} from './a-folder.ts';
+
+const parquet = (columns: object[], rowGroupSize = 1000) =>
+  new Uint8Array(parquetWriteBuffer({columnData: columns, rowGroupSize} as never));
+const bytes = (text: string, encoding: BufferEncoding = 'utf8') => Buffer.from(text, encoding);
+
+describe('Datasets as records of streams', () => {
+  let folder: Folder;
+  beforeEach(() => {
+    folder = new Folder();
+  });
+  afterEach(() => folder.end());
+
+  const recordsOf = async (name: string, content: Uint8Array, options: Partial<CreateOptions> = {}) => {
+    const file = folder.put(name, content);
+    await createStreams([file], {num_streams: 1, output_dir: folder.at('out'), ...options});
+    return folder
+      .streams('out')
+      .join('')
+      .split('\n')
+      .slice(0, -1)
+      .map(line => JSON.parse(line));
+  };
+
+  const pair = (cell: number) => [[[cell]], [[cell]]];
+  const good: {name: string; file: string; content: Uint8Array; options?: object; records: object[]}[] = [
+    {
+      name: 'CSV with quotes, commas and newlines in values',
+      file: 'a.csv',
+      content: bytes('\ufeffq,a\r\n"one ""two"", three","line\nbreak"\r\n,last'),
+      records: [
+        {q: 'one "two", three', a: 'line\nbreak'},
+        {q: '', a: 'last'},
+      ],
+    },
+    {name: 'packed CSV', file: 'a.csv.gz', content: gzipSync('q\n1\n'), records: [{q: '1'}]},
+    {name: 'tabs', file: 'a.tsv', content: bytes('q\ta\n1,5\t2\n'), records: [{q: '1,5', a: '2'}]},
+    {
+      name: 'text without its blank lines and carriage returns',
+      file: 'a.txt',
+      content: bytes('\ufeffone\r\n\r\n  two\nthree'),
+      records: [{text: 'one'}, {text: '  two'}, {text: 'three'}],
+    },
+    {
+      name: 'packed JSON lines',
+      file: 'a.jsonl.gz',
+      content: gzipSync('{"text":"é"}'),
+      records: [{text: 'é'}],
+    },
+    {
+      name: 'a JSON array over many lines',
+      file: 'a.json',
+      content: bytes('\ufeff [\n {"text": "a ] } \\" , b",\n "x": [1, {"y": null}]}\n ,{}]\n'),
+      records: [{text: 'a ] } " , b', x: [1, {y: null}]}, {}],
+    },
+    {
+      name: 'a JSON object of columns',
+      file: 'a.json',
+      content: bytes('{"text":\n["a","b"],"n":[1,2]}'),
+      records: [
+        {text: 'a', n: 1},
+        {text: 'b', n: 2},
+      ],
+    },
+    {
+      name: 'JSON lines under the name .json',
+      file: 'a.json',
+      content: bytes('{"text":"a"}\n{"text":"b"}\n'),
+      records: [{text: 'a'}, {text: 'b'}],
+    },
+    {
+      name: 'Parquet of several row groups with nulls, 64-bit integers and dates',
+      file: 'a.parquet',
+      content: parquet(
+        [
+          {name: 'text', data: ['a', null, 'c', 'd', 'e'], type: 'STRING', nullable: true},
+          {name: 'n', data: [1n, 2n, 3n, 4n, 9007199254740993n], type: 'INT64'},
+        ],
+        2,
+      ),
+      records: [
+        {text: 'a', n: 1},
+        {text: null, n: 2},
+        {text: 'c', n: 3},
+        {text: 'd', n: 4},
+        // JSON.parse rounds: the next test reads the digits.
+        {text: 'e', n: 9007199254740992},
+      ],
+    },
+    {
+      name: 'a nested column of Parquet',
+      file: 'a.parquet',
+      content: parquet([{name: 'm', data: [{role: 'user', content: ['é', 'b']}], type: 'JSON'}]),
+      records: [{m: {role: 'user', content: ['é', 'b']}}],
+    },
+    {
+      name: 'a column of text',
+      file: 'a.csv',
+      content: bytes('q,a\n1,2\n'),
+      options: {column: 'a'},
+      records: [{text: '2'}],
+    },
+    {
+      name: 'a column of messages',
+      file: 'a.jsonl',
+      content: bytes('{"chat":[{"role":"user","content":"hi"}],"x":1}'),
+      options: {column: 'chat'},
+      records: [{messages: [{role: 'user', content: 'hi'}]}],
+    },
+    {
+      name: 'a column of token ids',
+      file: 'a.jsonl',
+      content: bytes('{"ids":[1,2,3]}'),
+      options: {column: 'ids'},
+      records: [{tokens: [1, 2, 3]}],
+    },
+    {
+      name: 'a template with brackets and values that are no text',
+      file: 'a.jsonl',
+      content: bytes('{"q":"why","n":[1,2]}'),
+      options: {template: '{{{q}}} {n}\n'},
+      records: [{text: '{why} [1,2]\n'}],
+    },
+    {
+      name: 'examples as ARC tasks whose last example is the test',
+      file: 'a.jsonl',
+      content: bytes(`\n${JSON.stringify({examples: [pair(1), pair(2), {input: [[3]], output: [[4]]}]})}`),
+      options: {column: 'examples', as: 'arc'},
+      records: [
+        {
+          task_id: 'task_00000000',
+          train: [
+            {input: [[1]], output: [[1]]},
+            {input: [[2]], output: [[2]]},
+          ],
+          test: [{input: [[3]]}],
+        },
+      ],
+    },
+  ];
+  for (const {name, file, content, options, records} of good)
+    it(`are read from ${name}`, async () =>
+      assert.deepEqual(await recordsOf(file, content, options), records));
+
+  it('keep every digit of a 64-bit integer', async () => {
+    await recordsOf('a.parquet', parquet([{name: 'n', data: [9007199254740993n], type: 'INT64'}]));
+    assert.deepEqual(folder.streams('out'), ['{"n":9007199254740993}\n']);
+  });
+
+  it('keep the digits of numbers in a JSON array', async () => {
+    await recordsOf('a.json', bytes('[{"n": 1.10000000000000000001e400}]'));
+    assert.deepEqual(folder.streams('out'), ['{"n":1.10000000000000000001e400}\n']);
+  });
+
+  it('number the ARC tasks by their rows, whatever the range is', async () => {
+    const lines = Array.from({length: 12}, () => JSON.stringify({examples: [pair(1), pair(2)]}));
+    const options = {column: 'examples', as: 'arc' as const, start_index: 10};
+    const tasks = await recordsOf('a.jsonl', bytes(lines.join('\n')), options);
+    assert.deepEqual(
+      tasks.map(task => task.task_id),
+      ['task_0000000a', 'task_0000000b'],
+    );
+  });
+
+  const bad: {name: string; file: string; content: Uint8Array; options?: object; error: RegExp}[] = [
+    {
+      name: 'a line that is not JSON',
+      file: 'a.jsonl',
+      content: bytes('{"text":"a"}\n\n{"text":'),
+      error: /a\.jsonl, line 3: it is not JSON/,
+    },
+    {name: 'a line that is no object', file: 'a.jsonl', content: bytes('[1]'), error: /line 1: it is a list/},
+    {
+      name: 'a line that is not UTF-8',
+      file: 'a.jsonl',
+      content: bytes('{"text":"\xe9"}', 'latin1'),
+      error: /line 1: it is not UTF-8/,
+    },
+    {name: 'CSV that is not UTF-8', file: 'a.csv', content: bytes('a\n\xe9', 'latin1'), error: /not UTF-8/},
+    {
+      name: 'CSV with a missing value',
+      file: 'a.csv',
+      content: bytes('a,b\n1\n'),
+      error: /is not CSV: .*line 2/,
+    },
+    {name: 'CSV with an open quote', file: 'a.csv', content: bytes('a\n"x\n'), error: /is not CSV: .*Quote/i},
+    {name: 'a column twice', file: 'a.csv', content: bytes('a,a\n1,2'), error: /the column "a" twice/},
+    {
+      name: 'a file that is not Parquet',
+      file: 'a.parquet',
+      content: bytes('not at all'),
+      error: /is not Parquet/,
+    },
+    {name: 'a cut array', file: 'a.json', content: bytes('[{"a":1},{"b"'), error: /after row 1: .*cut off/},
+    {name: 'text after an array', file: 'a.json', content: bytes('[{}] x'), error: /text follows/},
+    {name: 'no JSON at all', file: 'a.json', content: bytes('hello'), error: /starts with neither/},
+    {
+      name: 'columns of different lengths',
+      file: 'a.json',
+      content: bytes('{"a":[1],\n"b":[1,2]}'),
+      error: /different lengths \(1, 2\)/,
+    },
+    {
+      name: 'a damaged .gz file',
+      file: 'a.jsonl.gz',
+      content: bytes('plain'),
+      error: /Failed to read .*header/,
+    },
+    {
+      name: 'an unknown extension',
+      file: 'a.bin',
+      content: bytes('x'),
+      error: /unknown extension: give --format/,
+    },
+    {
+      name: 'an absent column',
+      file: 'a.jsonl',
+      content: bytes('{"q":"1","a":"2"}'),
+      options: {column: 'x'},
+      error: /line 1: it has no column "x"; its columns are q, a/,
+    },
+    {
+      name: 'an absent column of Parquet',
+      file: 'a.parquet',
+      content: parquet([{name: 'q', data: ['1'], type: 'STRING'}]),
+      options: {template: '{x}'},
+      error: /no column "x"; its columns are q/,
+    },
+    {
+      name: 'a null in a template',
+      file: 'a.jsonl',
+      content: bytes('{"q":null}'),
+      options: {template: '{q}'},
+      error: /column "q" is null/,
+    },
+    {
+      name: 'a template without a column',
+      file: 'a.txt',
+      content: bytes('x'),
+      options: {template: '{{q}}'},
+      error: /names no column/,
+    },
+    {
+      name: 'an open bracket',
+      file: 'a.txt',
+      content: bytes('x'),
+      options: {template: '{text} {'},
+      error: /character 8/,
+    },
+    {
+      name: 'a column of numbers',
+      file: 'a.jsonl',
+      content: bytes('{"n":1.5}'),
+      options: {column: 'n'},
+      error: /column "n": it is a number/,
+    },
+    {
+      name: 'one example of an ARC task',
+      file: 'a.jsonl',
+      content: bytes(JSON.stringify({e: [pair(1)]})),
+      options: {column: 'e', as: 'arc'},
+      error: /1 of at least 2 examples/,
+    },
+    {
+      name: 'a cell above 9',
+      file: 'a.jsonl',
+      content: bytes(JSON.stringify({e: [pair(1), pair(10)]})),
+      options: {column: 'e', as: 'arc'},
+      error: /example 2 has a cell that is not a digit/,
+    },
+    {
+      name: 'bytes of a picture',
+      file: 'a.parquet',
+      content: parquet([{name: 'p', data: [new Uint8Array([0xff, 0xd8])], type: 'BYTE_ARRAY'}]),
+      error: /row 1: it holds bytes that are no text/,
+    },
+  ];
+  for (const {name, file, content, options, error} of bad)
+    it(`are refused for ${name}, and no stream is left`, async () => {
+      await assert.rejects(recordsOf(file, content, options), error);
+      assert.deepEqual(folder.names().includes('out') ? folder.names('out') : [], []);
+    });
+
+  it('are read from the files of a folder or pattern, in the order of their names', async () => {
+    for (const name of ['b', 'a', 'c']) folder.put(`in/${name}.txt`, name);
+    folder.put('in/.hidden.txt', 'no');
+    for (const [index, source] of ['in', 'in/*.txt'].entries()) {
+      await createStreams([folder.at(source)], {num_streams: 1, output_dir: folder.at(`out${index}`)});
+      assert.deepEqual(folder.streams(`out${index}`), ['{"text":"a"}\n{"text":"b"}\n{"text":"c"}\n']);
+    }
+  });
+
+  it('are refused from a folder with files of different formats', async () => {
+    folder.put('in/a.txt', 'a');
+    folder.put('in/a.csv', 'a');
+    const made = createStreams([folder.at('in')], {num_streams: 1, output_dir: folder.at('out')});
+    await assert.rejects(made, /mixes files of different formats/);
+  });
+});
