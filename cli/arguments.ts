@@ -106,9 +106,16 @@ export function dollars(given: string): number {
   return value;
 }
 
-/** Dollars, or null for `none`: no limit. */
-export function budget(given: string): number | null {
-  return given === 'none' ? null : dollars(given);
+/** Dollars, or `none` for no limit. `budgetField` makes the field of it: commander replaces a null by an empty text. */
+export type Budget = number | 'none';
+
+export function budget(given: string): Budget {
+  return given === 'none' ? given : dollars(given);
+}
+
+/** The field `budget_usd` of an option: null is no limit, and undefined leaves the field away. */
+export function budgetField(given: Budget | undefined): number | null | undefined {
+  return given === 'none' ? null : given;
 }
 
 /** Number of a stream as its document has it: `7` and `007` are `007`. */

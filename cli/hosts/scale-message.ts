@@ -1,12 +1,12 @@
 /** Message `scale` of the options that `gleaner scale` and `gleaner tpus create` share. */
+import {type Budget, budgetField} from '../arguments.ts';
 import {CliError} from '../errors.ts';
 
 export type PoolChange = {
   workersPerZone?: number;
   zones?: string[];
   provisioning?: string;
-  /** Null removes the budget. */
-  budgetUsd?: number | null;
+  budgetUsd?: Budget;
   pollS?: number;
   ifVersion?: number;
 };
@@ -16,10 +16,10 @@ export function scaleMessage(pool: string | undefined, change: PoolChange): obje
     workersPerZone: workers_per_zone,
     zones,
     provisioning,
-    budgetUsd: budget_usd,
     pollS: poll_s,
     ifVersion: if_version,
   } = change;
+  const budget_usd = budgetField(change.budgetUsd);
   const settings = {workers_per_zone, zones, provisioning, budget_usd, poll_s};
   if (Object.values(settings).every(value => value === undefined))
     throw new CliError(

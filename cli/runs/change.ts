@@ -2,6 +2,7 @@
 import {runRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
 import {parseWork} from '../../shared/domain/names.ts';
 import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
+import {type Budget, budgetField} from '../arguments.ts';
 import {requireConsent} from '../ask.ts';
 import {type Cloud, outcomeOf, publish, publishLine, type SendOptions, withCloud} from '../control.ts';
 import {CliError} from '../errors.ts';
@@ -25,10 +26,11 @@ export function cancel(run: string, {stream, ...options}: SendOptions & {stream:
   return change(run, {action: 'cancel', run, stream}, options);
 }
 
-type Settings = {priority?: number; budgetUsd?: number | null; allowMixedCode?: boolean; ifVersion?: number};
+type Settings = {priority?: number; budgetUsd?: Budget; allowMixedCode?: boolean; ifVersion?: number};
 
 export function configure(run: string, options: SendOptions & Settings): Promise<void> {
-  const {priority, budgetUsd: budget_usd, allowMixedCode: allow_mixed_code, ifVersion: if_version} = options;
+  const budget_usd = budgetField(options.budgetUsd);
+  const {priority, allowMixedCode: allow_mixed_code, ifVersion: if_version} = options;
   const settings = {priority, budget_usd, allow_mixed_code};
   if (Object.values(settings).every(value => value === undefined))
     throw new CliError('there is nothing to change: give --priority, --budget-usd or --allow-mixed-code');

@@ -3,6 +3,7 @@ import {readFile} from 'node:fs/promises';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseValue} from '../../shared/contracts/schemas.ts';
 import {parseRunSpec, type RunSpecInput, runSpecInput} from '../../shared/contracts/spec.ts';
+import {type Budget, budgetField} from '../arguments.ts';
 import {CliError} from '../errors.ts';
 
 export type SpecOptions = {
@@ -32,7 +33,7 @@ export type SpecOptions = {
   affinity?: string;
   streamOffset?: number;
   allowMixedCode?: boolean;
-  budgetUsd?: number | null;
+  budgetUsd?: Budget;
 };
 
 /**
@@ -75,7 +76,7 @@ function keysOf(options: SpecOptions): object {
     over_long: options.overLong,
     stream_offset: options.streamOffset,
     allow_mixed_code: options.allowMixedCode,
-    budget_usd: options.budgetUsd,
+    budget_usd: budgetField(options.budgetUsd),
   };
 }
 
