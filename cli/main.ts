@@ -7,6 +7,13 @@ import {gleanerProgram} from './program.ts';
 // Google's storage client adds listeners to a stream with each piece of an object, and Node would warn of them.
 EventEmitter.defaultMaxListeners = 0;
 
+// A reader such as `head` may end before the output does. The code is that of a process that SIGPIPE ended.
+for (const stream of [process.stdout, process.stderr])
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+    process.exit(141);
+  });
+
 // Words behind -- belong to another command.
 const wantsJson = process.argv.join('\0').split('\0--\0')[0]?.split('\0').includes('--json') ?? false;
 
