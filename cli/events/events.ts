@@ -57,7 +57,6 @@ class Screen {
         text: `${at.slice(0, 19).replace('T', ' ')} ${text}`,
         style: styleOf(text),
       })),
-      {is_cut: false},
     );
   }
 

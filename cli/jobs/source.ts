@@ -7,6 +7,7 @@ import {codeObject} from '../../shared/domain/names.ts';
 import {packFolder} from '../bundle.ts';
 import type {Cloud} from '../control.ts';
 import {CliError} from '../errors.ts';
+import {bytesText, counted} from '../format.ts';
 import {quoted, say} from '../output.ts';
 
 /** The value of an option that removes a part of an environment. */
@@ -32,7 +33,7 @@ export async function sourceOf(options: SourceOptions): Promise<PackedCode> {
   if (bundle !== undefined) {
     await requireKind(bundle, 'folder');
     const {bytes, sha256, files} = await packFolder(bundle);
-    say(`${bundle}: ${files} files, ${(bytes.length / 1e6).toFixed(2)} MB packed`);
+    say(`${bundle}: ${counted(files, 'file')}, ${bytesText(bytes.length)} packed`);
     return {source: {bundle: sha256}, object: codeObject(sha256), bytes, folder: bundle};
   }
   const of = repo === undefined ? {} : {repo};

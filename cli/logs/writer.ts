@@ -14,10 +14,7 @@ export function writeAgentLine({tpu, incarnation, line}: AgentLine, width: numbe
   }
   const prefix = width > 0 ? `${tpu.padEnd(width)} | ` : '';
   const style = logStyle(line);
-  printLines(
-    logText(line).map(text => ({text: `${prefix}${text}`, style})),
-    {is_cut: false},
-  );
+  printLines(logText(line).map(text => ({text: `${prefix}${text}`, style})));
 }
 
 function fieldsOf({raw, time, severity, message, traceback}: LogLine) {

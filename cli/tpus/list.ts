@@ -61,8 +61,8 @@ export function tpuTable(rows: readonly TpuRow[], now: number): StyledLine[] {
   ]);
   const [head = '', ...lines] = table(COLUMNS, cells);
   return [
-    {text: head, style: 'bold'},
-    ...lines.map((text, index) => ({text, style: rows[index] && styleOf(rows[index])})),
+    {text: head, style: 'bold', is_row: true},
+    ...lines.map((text, index) => ({text, style: rows[index] && styleOf(rows[index]), is_row: true})),
   ];
 }
 
