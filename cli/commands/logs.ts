@@ -1,5 +1,5 @@
 import {type Command, Option} from 'commander';
-import {dir, examples, port, runId, since, tail, text} from '../arguments.ts';
+import {dir, examples, port, positive, runId, since, tail, text} from '../arguments.ts';
 
 const KINDS = ['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control', 'job', 'exec'];
 
@@ -18,6 +18,7 @@ export function addLogCommands(program: Command): void {
     .option(...follow)
     .option('--tail <n>', 'last lines to print, or all', tail, 200)
     .option('--since <time>', 'only lines since then: 10m, 2h, or 2026-01-02T03:04:05Z', since)
+    .option('--incarnation <n>', 'earlier life of a TPU, as `gleaner tpus status` lists it', positive)
     .addOption(new Option('--run', 'the name is a run').conflicts(['tpu', 'job']))
     .addOption(new Option('--tpu', 'the name is a TPU').conflicts(['run', 'job']))
     .addOption(new Option('--job', 'the name is a job').conflicts(['run', 'tpu']))

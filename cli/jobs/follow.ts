@@ -29,7 +29,7 @@ export async function followJob(
   let [said, parts, epoch]: [string, Parts | undefined, number] = ['', undefined, 0];
   for (;;) {
     const job = await readJob(cloud, id);
-    const now = Number(job.epoch ?? 0);
+    const now = epochOf(job);
     if (now !== epoch) {
       await parts?.end();
       parts = new Parts(cloud.objects, outputFolder(id, now), write);
@@ -48,6 +48,11 @@ export async function followJob(
     }
     await sleep(FOLLOW_MS);
   }
+}
+
+/** Number of the newest attempt; 0 without one, and for a value that is no number. */
+function epochOf({epoch}: Document): number {
+  return typeof epoch === 'number' && Number.isInteger(epoch) ? epoch : 0;
 }
 
 function outputFolder(id: string, epoch: number): string {
@@ -83,7 +88,7 @@ export async function printStored(
   write: (line: string) => void,
 ): Promise<void> {
   const job = await readJob(cloud, id);
-  const newest = Number(job.epoch ?? 0);
+  const newest = epochOf(job);
   if (newest === 0) throw new CliError(`job ${id} is ${job.status ?? 'pending'}: no worker has run it yet`);
   const epoch = attempt ?? newest;
   if (epoch > newest) throw new CliError(`job ${id} has no attempt ${epoch}: the newest is ${newest}`);

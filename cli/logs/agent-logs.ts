@@ -2,7 +2,6 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {forEachConcurrently} from '../../shared/control-plane/state/concurrency.ts';
 import {workerRecords} from '../../shared/control-plane/state/documents.ts';
-import {paths} from '../../shared/domain/names.ts';
 import {hasEnded} from '../../shared/domain/worker/worker.ts';
 import type {Objects, Store} from '../../shared/ports.ts';
 import type {Cloud} from '../control.ts';
@@ -15,7 +14,14 @@ import {Tail} from './tail.ts';
 import {isRunOver} from './target.ts';
 import {type AgentLine, writeAgentLine} from './writer.ts';
 
-export type LogOptions = {follow?: boolean; tail: number; since?: string; json?: boolean};
+export type LogOptions = {
+  follow?: boolean;
+  tail: number;
+  since?: string;
+  /** Incarnation of a TPU, in place of the newest. */
+  incarnation?: number;
+  json?: boolean;
+};
 
 const FOLLOW_MS = 1000;
 /** Interval of searches for further TPUs of a run. */
@@ -43,16 +49,17 @@ export async function runLogs(cloud: Cloud, run: string, options: LogOptions): P
   }
 }
 
-/** Prints the log of the newest incarnation, and with `follow` of each later one, until Ctrl-C. */
+/** Prints the log of an incarnation, by default of the newest, and with `follow` of each later one, until Ctrl-C. */
 export async function tpuLogs(cloud: Cloud, tpu: string, options: LogOptions): Promise<void> {
   const logs = new AgentLogs(openLogs(cloud.connection), options, false);
+  const newest = async () => (await workerRecords.get(cloud.store, tpu))?.incarnation ?? 0;
   let shown = 0;
   for (;;) {
-    const incarnation = Number((await cloud.store.get(paths.worker(tpu)))?.incarnation ?? 0);
+    const incarnation = options.incarnation ?? (await newest());
     if (shown > 0 && incarnation > shown) say(`${tpu} is created again: incarnation ${incarnation}`);
     shown = incarnation;
-    await logs.read([{tpu, incarnation}]);
-    if (!options.follow) return logs.sayNothing(`${tpu} has no TPU yet`);
+    await logs.read(incarnation > 0 ? [{tpu, incarnation}] : []);
+    if (!options.follow) return logs.sayNothing(`slot ${tpu} has had no TPU yet`);
     await sleep(FOLLOW_MS);
   }
 }

@@ -11,6 +11,8 @@ import {type Kinds, kindOf} from './target.ts';
 export async function logs(name: string, options: Where & Kinds & LogOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const kind = await kindOf(cloud, name, options);
+    if (kind !== 'tpu' && options.incarnation !== undefined)
+      throw new CliError('--incarnation is for the name of a TPU');
     switch (kind) {
       case 'run':
         return runLogs(cloud, name, options);

@@ -4,7 +4,7 @@ import type {Where} from '../connect.ts';
 import {withCloud} from '../control.ts';
 import {counted, dollarText} from '../format.ts';
 import {readFleet} from '../hosts/targets.ts';
-import {print} from '../output.ts';
+import {print, say} from '../output.ts';
 import {namedTpus} from './named.ts';
 import {printCommands, sendEach} from './send-each.ts';
 import {rowOf, type TpuRow, totalsOf} from './tpu-row.ts';
@@ -23,7 +23,7 @@ export async function remove(
     const messages = chosen.map(({name}) => ({action: 'delete', worker: name}) as const);
     if (options.dryRun) return printCommands(cloud, messages, options);
     const rows = chosen.map(worker => rowOf(worker, fleet.pools, Date.now()));
-    await requireConsent(deletionLines(rows), options);
+    await announce(deletionLines(rows), options);
     await sendEach(cloud, messages, options);
   });
 }
@@ -42,6 +42,12 @@ export function deletionLines(rows: readonly TpuRow[]): string[] {
   ];
 }
 
+/** Asks, or with `--yes` tells the consequences alone. */
+async function announce(consequences: readonly string[], {yes = false}: Options): Promise<void> {
+  if (yes) for (const line of consequences) say(line);
+  await requireConsent(consequences, {yes});
+}
+
 const RECOVERY = 'The tick recreates lost TPUs by itself: nothing is sent.';
 
 /** Recreates TPUs, or with `--preempted` says which lost TPUs the tick recreates by itself. */
@@ -58,7 +64,7 @@ export async function recreate(names: string[], options: Options & {preempted?: 
     if (options.dryRun) return printCommands(cloud, messages, options);
     const running = chosen.filter(worker => !hasEnded(worker));
     const rows = running.map(worker => rowOf(worker, fleet.pools, Date.now()));
-    if (rows.length > 0) await requireConsent(recreationLines(rows), options);
+    if (rows.length > 0) await announce(recreationLines(rows), options);
     await sendEach(cloud, messages, options);
   });
 }
