@@ -88,18 +88,23 @@ function escaped(text: string): string {
 function picture(all: readonly string[]): string {
   const [width, height] = [COLUMNS * CELL_WIDTH + 2 * MARGIN, ROWS * CELL_HEIGHT + 2 * MARGIN];
   const total_s = ((all.length - 1) * FRAME_MS) / 1000 + LAST_S;
-  const percent = (index: number) => ((index * FRAME_MS) / 10 / total_s).toFixed(3);
+  const percent = (index: number) => String(Number(((index * FRAME_MS) / 10 / total_s).toFixed(3)));
   const groups = all.map((svg, index) => {
     const isLast = index === all.length - 1;
-    const [from, to] = [percent(index), isLast ? '100' : percent(index + 1)];
+    // A later step at the same percent replaces an earlier one.
+    const steps = new Map([
+      ['0', 'hidden'],
+      [percent(index), 'visible'],
+      [isLast ? '100' : percent(index + 1), isLast ? 'visible' : 'hidden'],
+      ['100', isLast ? 'visible' : 'hidden'],
+    ]);
     const name = `f${index}`;
-    const hidden = 'visibility:hidden';
-    const steps = `@keyframes ${name}{0%{${index === 0 ? 'visibility:visible' : hidden}}${from}%{visibility:visible}${to}%{${isLast ? 'visibility:visible' : hidden}}100%{${isLast ? 'visibility:visible' : hidden}}}`;
-    const style = `#${name}{visibility:${isLast ? 'visible' : 'hidden'};animation:${name} ${total_s.toFixed(1)}s steps(1) infinite}`;
-    return {steps: steps + style, group: `<g id="${name}">\n${svg}\n</g>`};
+    const frames = [...steps].map(([at, seen]) => `${at}%{visibility:${seen}}`).join('');
+    const style = `@keyframes ${name}{${frames}}#${name}{visibility:${isLast ? 'visible' : 'hidden'};animation:${name} ${total_s.toFixed(1)}s steps(1) infinite}`;
+    return {style, group: `<g id="${name}">\n${svg}\n</g>`};
   });
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width.toFixed(0)} ${height}" role="img" aria-label="gleaner demo">
-<style>svg{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:14px;fill:${FOREGROUND}}${groups.map(({steps}) => steps).join('')}</style>
+<style>svg{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;font-size:14px;fill:${FOREGROUND}}${groups.map(({style}) => style).join('')}</style>
 <rect width="100%" height="100%" rx="10" fill="${BACKGROUND}"/>
 ${groups.map(({group}) => group).join('\n')}
 </svg>

@@ -31,7 +31,7 @@ export async function showConfig(options: Where & {showOrigin?: boolean; json?: 
 function settingsOf(connection: Connection): Setting[] {
   const {origin, origins} = connection;
   const values = {
-    cloud: connection.storage_endpoint ?? 'Google Cloud',
+    cloud: connection.is_google ? 'Google Cloud' : (connection.storage_endpoint ?? null),
     project: connection.project,
     deployment: connection.deployment,
     bucket: connection.bucket,
@@ -45,7 +45,7 @@ function settingsOf(connection: Connection): Setting[] {
 /** Settings of the pools that have a document. A pool without one has the settings of the deployment. */
 async function poolSettings(connection: Connection): Promise<Setting[]> {
   try {
-    if (connection.storage_endpoint === undefined) await requireCredentials();
+    if (connection.is_google) await requireCredentials();
     const store = storeOf(connection);
     try {
       const pools = poolRecords.parseAll(await store.query('pools'), ({message}) => say(message));

@@ -18,6 +18,8 @@ import {tinyModel} from './tiny-model.ts';
 
 /** Cloud that a command works on. */
 export type Connection = {
+  /** False for a local cloud. */
+  is_google: boolean;
   /** Address of Cloud Storage; undefined for Google Cloud. */
   storage_endpoint: string | undefined;
   /** Address of Pub/Sub; undefined for Google Cloud, null without Pub/Sub. */
@@ -55,7 +57,7 @@ const DEFAULT_URL = `http://127.0.0.1:${DEFAULT_PORT}`;
  */
 export async function connect(where: Where): Promise<Connection> {
   const connection = await findCloud(where);
-  if (connection.storage_endpoint === undefined) await requireCredentials();
+  if (connection.is_google) await requireCredentials();
   return connection;
 }
 
@@ -135,6 +137,7 @@ async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
 export function running(info: LocalInfo, origin = 'the local cloud'): Connection {
   pointClientsAt(info);
   return {
+    is_google: false,
     storage_endpoint: info.url,
     pubsub_endpoint: info.pubsub_endpoint,
     token: info.token,

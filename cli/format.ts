@@ -20,7 +20,7 @@ export function bytesText(bytes: number): string {
   // Rounds first: 999,999 bytes are 1 MB and not 1000 kB.
   while (Number(value.toPrecision(3)) >= 1000 && unit < SIZES.length - 1)
     [value, unit] = [value / 1000, unit + 1];
-  if (unit === 0) return counted(bytes, 'byte');
+  if (unit === 0) return counted(Math.round(bytes), 'byte');
   return `${value < 10 ? value.toFixed(1) : value.toFixed(0)} ${SIZES[unit]}`;
 }
 

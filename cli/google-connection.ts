@@ -17,6 +17,7 @@ export function googleConnection(env: NodeJS.ProcessEnv, file = SETTINGS_FILE): 
   // Terraform gives the database the name of its deployment.
   const store = env.GLEANER_STORE ?? `firestore:${deployment}`;
   return {
+    is_google: true,
     storage_endpoint: undefined,
     pubsub_endpoint: undefined,
     token: undefined,

@@ -35,7 +35,7 @@ export async function verify(run: string, options: Where & {json?: boolean}): Pr
   try {
     const report = await verifyRun(connection, run, options.json ? undefined : say);
     if (options.json) print(true, report, []);
-    else printLines(verdictLines(report), {is_cut: false});
+    else printLines(verdictLines(report));
     process.exitCode = report.ok ? 0 : 1;
   } finally {
     await connection.close();

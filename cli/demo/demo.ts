@@ -229,10 +229,7 @@ function printResult(
     `            ls ${quoted(first)}`,
     ...(run.reason ? [`The run is ${run.status}: ${run.reason}`] : []),
   ];
-  printLines(
-    lines.map(line => (typeof line === 'string' ? {text: line} : line)),
-    {is_cut: false},
-  );
+  printLines(lines.map(line => (typeof line === 'string' ? {text: line} : line)));
 }
 
 function injected(done: number, asked: number, recovered: boolean): string {

@@ -11,7 +11,7 @@ import {DEFAULT_DEPLOYMENT, poolOf} from '../../shared/domain/deployment.ts';
 import {isRunId} from '../../shared/domain/names.ts';
 import {type Connection, connect, storeOf} from '../connect.ts';
 import {CliError} from '../errors.ts';
-import {print, warn} from '../output.ts';
+import {print, say, warn} from '../output.ts';
 import {CACHE, runWorkerModule} from '../python.ts';
 import {earlierRun} from './earlier-run.ts';
 import type {EstimateOptions} from './options.ts';
@@ -37,6 +37,7 @@ export async function estimate(target: string, options: EstimateOptions): Promis
     const prices = store ? await readPrices({store, log: warn}, [{accelerator}]) : LIST_PRICES;
     const earlier = like === undefined ? undefined : await earlierRun(like, store, accelerator, prices);
     const args = [...found.args, '--sample-bytes', String(options.sampleBytes)];
+    say(`Reading a sample of ${found.what}, and the tokenizer of ${spec.model}`);
     const sampled = await sample(spec, args, connection);
     const report = reportOn(found.what, spec, sampled, options, prices, earlier);
     print(options.json, report, reportLines(report));

@@ -1,7 +1,7 @@
 import type {Span} from '../../shared/domain/billing/estimate.ts';
 import {LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
 import {regionOf} from '../../shared/domain/names.ts';
-import {dollarText} from '../format.ts';
+import {bytesText, counted, dollarText, durationText, numberText} from '../format.ts';
 import type {Report} from './report.ts';
 
 /** Estimate as lines for a person. */
@@ -10,10 +10,10 @@ export function reportLines(report: Report): string[] {
   const of = `${report.layers} of ${report.model_layers} layers, ${spec.sites?.join(', ')}, tokens ${JSON.stringify(spec.tokens)}`;
   const how = report.exact
     ? 'every byte was read'
-    : `from ${sample.lines} lines in ${sample.blocks} places, ${bytes(sample.bytes)}; ranges are 95 % of what the places differ`;
+    : `from ${counted(sample.lines, 'line')} in ${counted(sample.blocks, 'place')}, ${bytesText(sample.bytes)}; ranges are 95 % of what the places differ`;
   const where = report.exact ? 'in all' : 'in the sample';
   const lines = [
-    `${report.what}: ${report.streams} ${report.streams === 1 ? 'stream' : 'streams'}, ${bytes(report.stream_bytes)}; ${how}`,
+    `${report.what}: ${counted(report.streams, 'stream')}, ${bytesText(report.stream_bytes)}; ${how}`,
     `  model      ${model.name} (${model.family}, d_model ${model.d_model}): ${of}, ${spec.dtype}, ${spec.format}`,
     `  samples    ${span(totals.samples, whole)}; ${span(totals.rejected, whole)} rejected, ${span(totals.truncated, whole)} truncated`,
     ...report.reject_reasons.map(
@@ -22,14 +22,14 @@ export function reportLines(report: Report): string[] {
     ),
     `  tokens     ${span(totals.tokens, whole)}; ${whole(report.computed_tokens)} computed, with the padding of batches`,
     `  shards     ${span(totals.shards, whole)} of ${spec.shard_size_gb} GB`,
-    `  bytes      ${span(report.stored_bytes, bytes)}`,
+    `  bytes      ${span(report.stored_bytes, bytesText)}`,
   ];
   if (totals.samples.estimate === 0)
-    return [...lines, `  hours      none: no line${report.exact ? '' : ' of the sample'} becomes a sample`];
+    return [...lines, `  time       none: no line${report.exact ? '' : ' of the sample'} becomes a sample`];
   if (!rate || !report.tpu_hours || !report.clock_hours)
     return [
       ...lines,
-      `  hours      unknown: no speed is known for ${machine.accelerator}; set --tokens-per-second`,
+      `  time       unknown: no speed is known for ${machine.accelerator}; set --tokens-per-second`,
     ];
   const {spot, on_demand} = report.usd;
   const from = {
@@ -40,8 +40,8 @@ export function reportLines(report: Report): string[] {
   return [
     ...lines,
     `  speed      ${span(rate, whole)} tokens/s for each ${machine.accelerator}, limited by ${rate.limit}`,
-    `  hours      ${span(report.tpu_hours, hours)} of TPU; ${span(report.clock_hours, hours)} on the clock with ${Math.min(machine.workers, report.streams)} at work`,
-    `  dollars    ${spot ? `${span(spot, usd)} spot` : 'unknown spot'}, ${on_demand ? `${span(on_demand, usd)} on demand` : 'unknown on demand'} (${machine.zone}; ${from})`,
+    `  time       ${span(report.tpu_hours, time)} of TPU${startText(report)}; ${span(report.clock_hours, time)} on the clock with ${counted(Math.min(machine.workers, report.streams), 'TPU')}`,
+    `  dollars    ${spot ? `${span(spot, dollarText)} spot` : 'unknown spot'}, ${on_demand ? `${span(on_demand, dollarText)} on demand` : 'unknown on demand'} (${machine.zone}; ${from})`,
     ...assumptions(report),
   ];
 }
@@ -49,7 +49,7 @@ export function reportLines(report: Report): string[] {
 function assumptions({assumed, earlier}: Report): string[] {
   if (earlier)
     return [
-      `  earlier    run ${earlier.run}: $${earlier.usd_per_million_tokens.toPrecision(3)} a million tokens, starts and preemptions included, at $${earlier.usd_per_hour.toPrecision(3)} an hour for each TPU`,
+      `  earlier    run ${earlier.run}: ${dollarText(earlier.usd_per_million_tokens)} a million tokens, starts and preemptions included, at ${dollarText(earlier.usd_per_hour)} an hour for each TPU`,
     ];
   if (!assumed) return [];
   const start = `${assumed.start_s.estimate} s from READY to the first batch (${assumed.start_s.low} to ${assumed.start_s.high})`;
@@ -75,19 +75,16 @@ function percent(share: number): string {
 }
 
 function whole(value: number): string {
-  return Math.round(value).toLocaleString('en-US');
+  return numberText(Math.round(value));
 }
 
-function bytes(value: number): string {
-  const unit = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
-  const power = Math.min(unit.length - 1, Math.floor(Math.log10(Math.max(value, 1)) / 3));
-  return `${(value / 1000 ** power).toPrecision(3)} ${unit[power]}`;
+function time(hours: number): string {
+  return durationText(hours * 3600);
 }
 
-function hours(value: number): string {
-  return value < 1 ? `${(value * 60).toPrecision(2)} min` : `${value.toPrecision(3)} h`;
-}
-
-function usd(value: number): string {
-  return value < 10 ? dollarText(value) : `$${whole(value)}`;
+/** Share of the time that passes before the first batch: of a small run it is nearly all. */
+function startText({assumed, machine, streams}: Report): string {
+  const start_s = assumed?.start_s.estimate ?? 0;
+  if (start_s === 0) return '';
+  return `, ${durationText(start_s * Math.min(machine.workers, streams))} of it until the first batch`;
 }

@@ -7,6 +7,7 @@ import {cloudAnswers} from './clouds.ts';
 import {controlAnswers} from './control.ts';
 import {hostAnswers} from './hosts.ts';
 import {jobAnswers} from './jobs.ts';
+import {runAnswers} from './runs.ts';
 import {streamAnswers} from './streams.ts';
 import {tpuAnswers} from './tpus.ts';
 
@@ -16,6 +17,7 @@ export const failure = z.strictObject({error: z.string()});
 export const answers: Readonly<Record<string, z.ZodType>> = {
   ...cloudAnswers,
   ...controlAnswers,
+  ...runAnswers,
   ...streamAnswers,
   ...hostAnswers,
   ...jobAnswers,

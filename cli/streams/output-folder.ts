@@ -12,7 +12,7 @@ import {isOfAnother} from './sessions.ts';
 const WORK_FOLDER = '.create';
 const OWNER_FILE = 'pid';
 
-/** What decides the content of the streams. */
+/** Sources and options: they decide the content of the streams. */
 export type Wanted = Pick<Checksums, 'sources' | 'options'>;
 
 export class OutputFolder {

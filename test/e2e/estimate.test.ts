@@ -76,8 +76,8 @@ describe('gleaner estimate', function () {
     const {code, stdout, stderr} = await gleaner(['estimate', file, '--dir', home.dir]);
     assert.equal(code, 0, stderr);
     assert.match(stdout, /2 in all, such as: is empty\n/);
-    assert.match(stdout, /hours +none: no line becomes a sample/);
-    assert.doesNotMatch(stdout, /hours +unknown/);
+    assert.match(stdout, /time +none: no line becomes a sample/);
+    assert.doesNotMatch(stdout, /time +unknown/);
   });
 
   const wrong: {name: string; args: string[]; says: RegExp; exit?: number}[] = [

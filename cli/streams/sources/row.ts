@@ -15,7 +15,7 @@ export type SourceIdentity = {source: string; bytes: number; sha256?: string; co
 export interface RowSource {
   /** Name for messages. */
   readonly name: string;
-  /** What `at` of a row counts. */
+  /** Unit of `at` of a row. */
   readonly unit: 'line' | 'row';
   identity(watch: Watch): Promise<SourceIdentity>;
   /** Number of rows, or `most` where there are more. */

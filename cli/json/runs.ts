@@ -1,0 +1,136 @@
+/** Answers of the commands about runs. Documents keep the fields that later releases add. */
+import {z} from 'zod';
+import {sent} from './control.ts';
+
+const text = z.string();
+const maybe = text.nullable();
+const count = z.number().int().min(0);
+const dollars = z.number();
+
+/** Fields of `runs/{run}`: docs/firestore.md explains each. */
+const run = z.looseObject({
+  ...{run: text, status: text, reason: maybe, spec_hash: maybe, pool: text, priority: z.number().int()},
+  ...{budget_usd: dollars.nullable(), cost_usd: dollars, usd_per_million_tokens: dollars.nullable()},
+  ...{streams_pending: count, streams_in_progress: count, streams_completed: count, streams_failed: count},
+  ...{total_samples_processed: count, rejected_samples: count, total_tokens: count},
+  ...{total_shards: count, total_bytes: count},
+});
+const stream = z.looseObject({
+  ...{stream: text, status: text, object: text, last_error: maybe},
+  ...{total_samples_processed: count, rejected_samples: count, total_shards: count, total_bytes: count},
+});
+const worker = z.looseObject({name: text, pool: text, zone: text, phase: text, work: maybe, activity: maybe});
+const entry = z.looseObject({id: text, at: text, kind: text, text});
+
+const status = z.union([
+  z.array(run),
+  z.strictObject({
+    ...{run, streams: z.array(stream), workers: z.array(worker)},
+    ...{events: z.array(entry), rejected: z.array(entry), alerts: z.array(text)},
+    result: z.looseObject({}).nullable(),
+  }),
+]);
+
+const watched = z.strictObject({
+  ...{at: text, run: text, status: text, reason: maybe},
+  ...{samples: count, rejected: count, tokens: count, shards: count, bytes: count},
+  ...{cost_usd: dollars, budget_usd: dollars.nullable()},
+  streams: z.strictObject({
+    total: count,
+    pending: count,
+    in_progress: count,
+    completed: count,
+    failed: count,
+  }),
+  tpus: z.array(
+    z.strictObject({
+      tpu: text,
+      status: text,
+      work: maybe,
+      samples: count.nullable(),
+      shards: count.nullable(),
+    }),
+  ),
+});
+
+const counts = {
+  ...{samples: count, stored_once: count, missing: count, doubled: count, different: count, rejected: count},
+  ...{shards: count, problems: z.array(text)},
+};
+const report = {
+  ...counts,
+  ...{run: text, ok: z.boolean(), truncated: count, bytes: count, tokens: count},
+  streams: z.array(z.looseObject({stream: text, ...counts})),
+};
+
+const span = z.looseObject({estimate: z.number(), low: z.number(), high: z.number().nullable()});
+const estimate = z.looseObject({
+  ...{what: text, spec: z.looseObject({}), streams: count, exact: z.boolean()},
+  totals: z.looseObject({samples: span, rejected: span, tokens: span, rows: span, shards: span}),
+  ...{stored_bytes: span, tpu_hours: span.nullable(), clock_hours: span.nullable()},
+  tokens_per_second: span.nullable(),
+  usd: z.strictObject({spot: span.nullable(), on_demand: span.nullable()}),
+});
+
+const pair = {name: text, a: z.unknown(), b: z.unknown()};
+const compared = z.strictObject({
+  ...{a: text, b: text, same: z.boolean()},
+  ...{spec: z.array(z.strictObject(pair)), totals: z.array(z.strictObject(pair))},
+  statistics: z.array(z.strictObject({...pair, relative: z.number().nullable()})),
+  shards: z.strictObject({same_bytes: count, other_bytes: count, only_a: count, only_b: count}),
+  notes: z.array(text),
+});
+
+const exported = z.strictObject({
+  ...{run: text, site: text, layer: count, dtype: text, rows: count, d_model: count, samples: count},
+  ...{files: z.record(text, text), output: text},
+});
+
+const survey = z.looseObject({
+  stream: text,
+  finding: text,
+  stored_shards: count,
+  known_shards: count,
+  why: maybe,
+});
+const rebuilt = z.strictObject({
+  runs: z.array(
+    z.union([
+      z.strictObject({run: text, right: z.boolean(), summary: text, wrong: z.array(survey)}),
+      z.strictObject({run: text, outcome: text, reason: text, faulty: z.array(survey)}),
+    ]),
+  ),
+});
+
+export const runAnswers = {
+  status,
+  'run status': status,
+  'run watch': watched,
+  'run start': z.union([
+    z.strictObject({run: text, status: maybe, streams: count, rejected: z.array(text)}),
+    z.strictObject({commands: z.array(text)}),
+  ]),
+  'run pause': sent,
+  'run resume': sent,
+  'run stop': sent,
+  'run retry': sent,
+  'run cancel': sent,
+  'run configure': sent,
+  'run compare': compared,
+  'run export': exported,
+  verify: z.strictObject(report),
+  'run verify': z.strictObject(report),
+  estimate,
+  'run estimate': estimate,
+  rebuild: rebuilt,
+  tick: z.union([z.strictObject({job: text, action: text, state: text}), z.strictObject({command: text})]),
+  demo: z.strictObject({
+    ...report,
+    ...{verified: z.boolean(), status: text, reason: maybe, preemptions: count, seconds: count},
+    shards_folder: text,
+  }),
+  'local up': z.union([
+    z.strictObject({ready: z.literal(true), url: text, project: text, bucket: text, dir: text}),
+    z.strictObject({at: text, kind: text, run: maybe, text}),
+  ]),
+};
