@@ -34,12 +34,21 @@ export function deletionLines(rows: readonly TpuRow[]): string[] {
   const at_work = rows.filter(({work}) => work !== null);
   return [
     `${counted(rows.length, 'TPU')} will be deleted, which saves ${dollarText(usd_per_hour)} an hour:`,
-    ...rows.map(
-      row => `  ${row.tpu}  ${row.status}${row.work ? `  ${row.work} goes back to the queue` : ''}`,
-    ),
+    ...rowLines(rows),
     ...(at_work.length > 0 ? ['Stored shards stay. Work that is not stored is done again.'] : []),
     `${rows.length === 1 ? 'The slot stays' : 'The slots stay'} empty until \`gleaner tpus recreate NAME\`.`,
   ];
+}
+
+/** TPUs that a question lists by name. */
+const MOST_LISTED = 20;
+
+function rowLines(rows: readonly TpuRow[]): string[] {
+  const lines = rows
+    .slice(0, MOST_LISTED)
+    .map(({tpu, status, work}) => `  ${tpu}  ${status}${work ? `  ${work} goes back to the queue` : ''}`);
+  const more = rows.length - lines.length;
+  return more > 0 ? [...lines, `  and ${counted(more, 'further TPU')}`] : lines;
 }
 
 /** Asks, or with `--yes` tells the consequences alone. */
@@ -76,8 +85,6 @@ function isLost({phase, recreate, held}: Worker): boolean {
 function recreationLines(rows: readonly TpuRow[]): string[] {
   return [
     `${counted(rows.length, 'TPU')} will be deleted, and created again if there is work:`,
-    ...rows.map(
-      row => `  ${row.tpu}  ${row.status}${row.work ? `  ${row.work} goes back to the queue` : ''}`,
-    ),
+    ...rowLines(rows),
   ];
 }

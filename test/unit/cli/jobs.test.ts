@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {mkdirSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
+import {jobAnswers} from '../../../cli/json/jobs.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import type {Document} from '../../../shared/ports.ts';
@@ -42,7 +43,7 @@ describe('gleaner jobs', () => {
   it('lists the newest jobs first, and only those that were asked for', async () => {
     const ids = async (...args: string[]) => {
       const {stdout} = await gleaner(['jobs', 'list', '--json', ...args, ...at()]);
-      return JSON.parse(stdout).map(({id}: {id: string}) => id);
+      return jobAnswers['jobs list'].parse(JSON.parse(stdout)).map(({id}) => id);
     };
     assert.deepEqual(await ids(), ['bad', 'good']);
     assert.deepEqual(await ids('--limit', '1'), ['bad']);

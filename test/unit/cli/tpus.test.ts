@@ -126,6 +126,17 @@ describe('The TPUs that a command names', () => {
   });
 });
 
+describe('The question before a delete', () => {
+  it('names twenty TPUs and counts the rest', () => {
+    const rows = Array.from({length: 21}, (_, slot) =>
+      rowOf(aWorker({name: `tpu-us-east5-b-${slot}`, phase: 'idle'}), [POOL], T0),
+    );
+    const lines = deletionLines(rows);
+    assert.deepEqual(lines.slice(20, 22), ['  tpu-us-east5-b-19  READY', '  and 1 further TPU']);
+    assert.equal(lines.at(-1), 'The slots stay empty until `gleaner tpus recreate NAME`.');
+  });
+});
+
 describe('Names near a typed name', () => {
   for (const [given, known, near] of [
     ['my-rum', ['my-run', 'other'], ['my-run']],

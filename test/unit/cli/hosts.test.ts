@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import {hostAnswers} from '../../../cli/json/hosts.ts';
+import type {LocalCloud} from '../../../emulator/cloud.ts';
+import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
+import type {Document} from '../../../shared/ports.ts';
+import {gleaner} from '../../e2e/home.ts';
+import {Scratch} from '../../emulator/a-cloud.ts';
+import {aConfig, at, aWorker} from '../../support/builders.ts';
+
+describe('The commands about pools and hosts', () => {
+  const scratch = new Scratch();
+  let cloud: LocalCloud;
+  const run = (...args: string[]) => gleaner([...args, '--port', new URL(cloud.url).port]);
+  before(async () => {
+    cloud = await scratch.cloud();
+    const {pool} = aConfig();
+    const documents: Record<string, object> = {
+      'pools/tpu': {...pool, boots: {...pool.boots, stopped_at: at(0)}},
+      'pools/bad': {...pool, pool: 'bad', zones: 'us-central1-a'},
+      'workers/tpu-us-central1-a-0': aWorker({
+        phase: 'idle',
+        hosts: {0: {hostname: 't1v\u001b[31m', address: ''}, 1: {hostname: 't1w', address: '10.0.0.2'}},
+      }),
+      'workers/tpu-us-central1-a-1': aWorker({name: 'tpu-us-central1-a-1', phase: 'booting'}),
+    };
+    const store = openSqliteStore(cloud.store_file);
+    await store.transaction(async tx => {
+      for (const [path, data] of Object.entries(documents)) tx.set(path, data as Document);
+    });
+    await store.close();
+  });
+  after(() => scratch.end());
+
+  it('list the pools, name an invalid one, and say how to allow creates again', async () => {
+    const {code, stdout, stderr} = await run('pools');
+    assert.deepEqual([code, stdout.trim().split('\n').length], [0, 1]);
+    assert.match(
+      stdout,
+      /us-central1-a {2}2 TPUs running, creates stopped since 2026-01-02 03:04:05 UTC: `gleaner/,
+    );
+    assert.match(stderr, /^Failed to read pools\/bad: zones: /);
+    const json = await run('pools', '--json');
+    assert.equal(hostAnswers.pools.parse(JSON.parse(json.stdout))[0]?.alive.length, 2);
+  });
+
+  it('list the hosts in columns, with a dash for an address that is unknown', async () => {
+    const {stdout} = await run('discover');
+    assert.deepEqual(stdout.trimEnd().split('\n'), [
+      'HOST                   NAME                        ADDRESS   PHASE',
+      'tpu-us-central1-a-0/0  t1v\ufffd[31m                    -         idle',
+      'tpu-us-central1-a-0/1  t1w                         10.0.0.2  idle',
+      'tpu-us-central1-a-1    no host has said hello yet  -         booting',
+    ]);
+  });
+
+  it('list the runtime versions that a zone offers', async () => {
+    const {stdout} = await run('versions', '--available', 'us-central1-a', '--json');
+    const answer = hostAnswers.versions.parse(JSON.parse(stdout)) as {available: {versions: string[]}[]};
+    assert.ok(answer.available[0]?.versions.includes('v2-alpha-tpuv5-lite'));
+    const dry = await run('versions', '--available', '--dry-run');
+    const command = 'gcloud compute tpus tpu-vm versions list --zone=us-central1-a --project=gleaner-local\n';
+    assert.equal(dry.stdout, command);
+  });
+});
