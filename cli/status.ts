@@ -52,7 +52,10 @@ function runTable(runs: readonly Run[]): StyledLine[] {
     titles.map(title => ({title, right: !left.has(title)})),
     runs.map(runCells),
   );
-  return [{text: head, style: 'dim'}, ...rows.map((text, index) => ({text, style: styleOfRun(runs[index])}))];
+  return [
+    {text: head, style: 'dim', is_row: true},
+    ...rows.map((text, index) => ({text, style: styleOfRun(runs[index]), is_row: true})),
+  ];
 }
 
 function styleOfRun(run: Run | undefined): StyledLine['style'] {
