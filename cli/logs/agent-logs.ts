@@ -2,10 +2,11 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {forEachConcurrently} from '../../shared/control-plane/state/concurrency.ts';
 import {workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {parseWorkerName} from '../../shared/domain/names.ts';
 import {hasEnded} from '../../shared/domain/worker/worker.ts';
 import type {Objects, Store} from '../../shared/ports.ts';
 import type {Cloud} from '../control.ts';
-import {say} from '../output.ts';
+import {quoted, say} from '../output.ts';
 import {AgentLog} from './agent-log.ts';
 import {openLogs} from './bucket.ts';
 import {parseLogLine} from './log-line.ts';
@@ -59,9 +60,19 @@ export async function tpuLogs(cloud: Cloud, tpu: string, options: LogOptions): P
     if (shown > 0 && incarnation > shown) say(`${tpu} is created again: incarnation ${incarnation}`);
     shown = incarnation;
     await logs.read(incarnation > 0 ? [{tpu, incarnation}] : []);
-    if (!options.follow) return logs.sayNothing(`slot ${tpu} has had no TPU yet`);
+    if (!options.follow) return logs.sayNothing(`slot ${tpu} has had no TPU yet`, bootText(cloud, tpu));
     await sleep(FOLLOW_MS);
   }
+}
+
+/** The place of what a VM prints before its agent starts. */
+function bootText({connection}: Cloud, tpu: string): string {
+  const {storage_endpoint, project} = connection;
+  if (storage_endpoint !== undefined)
+    return '; the console of its VM is in logs/ of the folder of the local cloud';
+  const zone = parseWorkerName(tpu)?.zone ?? 'ZONE';
+  const line = `gcloud compute tpus tpu-vm ssh ${tpu} --zone=${zone} --project=${quoted(project)} --command='sudo journalctl -u google-startup-scripts'`;
+  return `; \`${line}\` prints its boot`;
 }
 
 async function haveEnded(store: Store, tpus: readonly Incarnation[]): Promise<boolean> {
@@ -111,10 +122,10 @@ class AgentLogs {
     this.#isFirst = false;
   }
 
-  sayNothing(noTpu: string): void {
+  sayNothing(noTpu: string, boot = ''): void {
     if (this.#lines > 0) return;
     const names = this.#missing.map(name => `gs://${this.#objects.bucket}/${name}`);
-    const none = `no log yet in ${names.join(', ')}: an agent stores its first lines when it has booted`;
+    const none = `no log yet in ${names.join(', ')}: an agent stores its first lines when it has booted${boot}`;
     if (this.#logs.size === 0) say(noTpu);
     else say(names.length > 0 ? none : 'no line matches');
   }
