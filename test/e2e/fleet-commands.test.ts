@@ -65,18 +65,6 @@ describe('The commands about TPUs, logs and events', function () {
     await until('the next incarnation', worker, found => found?.incarnation === 2);
   });
 
-  it('set the ceiling of a pool, and say what it can cost', async () => {
-    const [created] = await answersOf<{ceiling: unknown}>('tpus create', '--workers-per-zone', '1');
-    assert.match(JSON.stringify(created?.ceiling), /"most_tpus":1,"most_usd_per_hour":0\.\d+,/);
-    const [[offer], pools] = await Promise.all([
-      answersOf<{available: {versions: string[]}[]}>('versions', '--available'),
-      output('pools'),
-      ...['pools', 'discover', 'versions'].map(path => answersOf(path)),
-    ]);
-    assert.match(pools, / {2}1 TPU running$/m);
-    assert.ok(offer?.available[0]?.versions.includes('v2-alpha-tpuv5-lite'));
-  });
-
   it('print the timeline of a run, and end with the run', async () => {
     await home.publish({action: 'stop', run: 'fl'});
     const events = await answersOf<{text: string}>('events', 'fl', '--follow', '--tail', 'all');
@@ -84,8 +72,13 @@ describe('The commands about TPUs, logs and events', function () {
     assert.ok(has(/^Shard 1 of fl\/000 stored/) && has(/is deleted, as asked/) && has(/incarnation 2/));
     assert.match(
       await output('events', 'fl', '--kind', 'shard'),
-      /^\S+ \S+ Shards \d+-\d+ of fl\/000 stored/m,
+      /^\S+ \S+ Shards [\d, -]+ of fl\/000 stored/m,
     );
+  });
+
+  it('set the ceiling of a pool, and say what it can cost', async () => {
+    const [created] = await answersOf<{ceiling: unknown}>('tpus create', '--workers-per-zone', '1');
+    assert.match(JSON.stringify(created?.ceiling), /"most_tpus":1,"most_usd_per_hour":0\.\d+,/);
   });
 
   it('name an invalid document, and a rejected message with exit code 1', async () => {
