@@ -1,5 +1,6 @@
 import {poolRecords} from '../shared/control-plane/state/documents.ts';
-import {type Connection, findCloud, requireCredentials, storeOf, type Where} from './connect.ts';
+import {findCloud, requireCredentials, storeOf, type Where} from './connect.ts';
+import type {Connection} from './connection.ts';
 import {table} from './format.ts';
 import {print, say} from './output.ts';
 

@@ -1,7 +1,7 @@
 /** Deployment on Google Cloud that the environment names, or the settings file of `gleaner deploy` in the current folder. */
 import {existsSync, readFileSync} from 'node:fs';
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../shared/domain/deployment.ts';
-import type {Connection} from './connect.ts';
+import type {Connection} from './connection.ts';
 import {CliError} from './errors.ts';
 
 /** File that `gleaner deploy` reads, where no other is named. */

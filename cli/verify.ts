@@ -1,4 +1,5 @@
-import {type Connection, connect, type Where} from './connect.ts';
+import {connect, type Where} from './connect.ts';
+import type {Connection} from './connection.ts';
 import {CliError} from './errors.ts';
 import {bytesText, counted, numberText, table} from './format.ts';
 import {print, say} from './output.ts';

@@ -6,7 +6,7 @@ import {parseJson} from '../../shared/contracts/schemas.ts';
 import {MAX_SPEC_BYTES, parseRunSpec, type RunSpecInput} from '../../shared/contracts/spec.ts';
 import {datasetPrefix, isRunId, manifestObject, specObject} from '../../shared/domain/names.ts';
 import {openObjects} from '../../shared/google/objects.ts';
-import type {Connection} from '../connect.ts';
+import type {Connection} from '../connection.ts';
 import {CliError} from '../errors.ts';
 
 /** Streams of an estimate: their name, the arguments that lead the worker's module to them, and their spec. */

@@ -1,6 +1,6 @@
 /** Runtime versions that Cloud TPU offers in a zone. */
 import {clientOptionsFor} from '../../shared/google/endpoint.ts';
-import type {Connection} from '../connect.ts';
+import type {Connection} from '../connection.ts';
 import {CliError} from '../errors.ts';
 
 const CALL = {timeout: 20_000};

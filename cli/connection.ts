@@ -1,0 +1,25 @@
+/** Cloud that a command works on. */
+export type Connection = {
+  /** False for a local cloud. */
+  is_google: boolean;
+  /** Address of Cloud Storage; undefined for Google Cloud. */
+  storage_endpoint: string | undefined;
+  /** Address of Pub/Sub; undefined for Google Cloud, null without Pub/Sub. */
+  pubsub_endpoint: string | null | undefined;
+  /** Token for writes to a local cloud; undefined for Google Cloud and for the local cloud of another user. */
+  token: string | undefined;
+  project: string;
+  deployment: string;
+  bucket: string;
+  /** Model of runs without `model`; undefined where this machine does not know the model. */
+  default_model: string | undefined;
+  /** Store: `sqlite:FILE` or `firestore:DATABASE`. */
+  store: string;
+  /** Collection of the documents of jobs, which the deployment chooses. */
+  jobs: string;
+  /** Where the cloud was found, such as `--port` or GLEANER_PROJECT. */
+  origin: string;
+  /** Origins of single values, where they differ from `origin`. */
+  origins: Readonly<Record<string, string>>;
+  close(): Promise<void>;
+};
