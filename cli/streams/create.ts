@@ -36,7 +36,9 @@ export type CreateReport = {
 
 type Watcher = {say?: ((line: string) => void) | undefined; stopped?: AbortSignal | undefined};
 
-const SPOOL_FILE = 'shuffled';
+const SPOOL_FOLDER = 'shuffled';
+/** Size of the lines beside the size of their sources, which may be compressed. */
+const UNPACKED = 4;
 
 /** Creates the streams, or finds the folder complete. Throws `CliError`, and `Interrupted` after Ctrl-C. */
 export async function createStreams(
@@ -69,6 +71,7 @@ export async function createStreams(
     const split = planSplit(await countRows(sources, options, watch, progress), options);
     const streams = await writeRows({
       sources,
+      bytes: wanted.sources.reduce((sum, source) => sum + source.bytes, 0),
       convert,
       split,
       options,
@@ -117,6 +120,8 @@ async function countRows(
 
 type Writing = {
   sources: RowSource[];
+  /** Size of the sources. */
+  bytes: number;
   convert: Convert;
   split: Split;
   options: CreateOptions;
@@ -144,21 +149,23 @@ async function writeRows(writing: Writing): Promise<StreamChecksum[]> {
   }
 }
 
-/** Writes the chosen rows into one file in their order, and reads them back in the order of the permutation. */
+/** Writes the chosen rows into files by their places in the permutation, and reads these files in their order. */
 async function writeShuffled(writing: Writing, seed: number, writer: StreamWriter): Promise<void> {
   const {split, work, watch} = writing;
   const places = positionsOf(split.end - split.first, seed);
-  const spool = await Spool.open(join(work, SPOOL_FILE), split.samples);
+  const spool = await Spool.open(join(work, SPOOL_FOLDER), split.samples, writing.bytes * UNPACKED);
   try {
     const isChosen = (row: number) => (places[row - split.first] as number) < split.samples;
     for await (const lines of linesOf(writing, isChosen))
       for (const {line, row} of lines) await spool.write(line, places[row - split.first] as number);
-    for await (const line of spool.read()) {
+    writing.progress.begin('shuffling');
+    for await (const lines of spool.read()) {
       watch.stop.throwIfAborted();
-      await writer.write(line);
+      for (const line of lines) await writer.write(line);
+      for (const line of lines) writing.progress.moved(line.length);
     }
   } finally {
-    await spool.close();
+    await spool.remove();
   }
 }
 

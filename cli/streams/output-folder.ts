@@ -12,7 +12,7 @@ import {isOfAnother} from './sessions.ts';
 const WORK_FOLDER = '.create';
 const OWNER_FILE = 'pid';
 
-/** Sources and options: they decide the content of the streams. */
+/** Sources and options: equal ones give equal streams. */
 export type Wanted = Pick<Checksums, 'sources' | 'options'>;
 
 export class OutputFolder {
