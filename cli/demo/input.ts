@@ -1,11 +1,10 @@
-import {once} from 'node:events';
-import {createReadStream, createWriteStream} from 'node:fs';
 import {mkdir} from 'node:fs/promises';
 import {join} from 'node:path';
-import {finished} from 'node:stream/promises';
-import {createGunzip} from 'node:zlib';
-import {streamId} from '../../shared/domain/names.ts';
 import {CliError} from '../errors.ts';
+import {lineBatches} from '../streams/lines.ts';
+import {bytesOf} from '../streams/sources/open-file.ts';
+import {spread} from '../streams/split.ts';
+import {StreamWriter} from '../streams/stream-writer.ts';
 
 /** Stream of a demo as a local file. `tokens` is an estimate. */
 export type InputStream = {file: string; records: number; tokens: number};
@@ -46,7 +45,7 @@ export function seeded(seed: number): () => number {
 /** Counts the lines of the inputs. Throws where the inputs have fewer lines than `streams`. */
 export async function countRecords(inputs: string[], streams: number): Promise<number> {
   let total = 0;
-  for await (const _ of readLines(inputs)) total++;
+  for await (const lines of readLines(inputs)) total += lines.length;
   if (total < streams)
     throw new CliError(
       `${total} records do not fill ${streams} streams: give fewer --streams or more --input`,
@@ -65,26 +64,24 @@ export async function writeStreams(
   total: number,
 ): Promise<InputStream[]> {
   await mkdir(folder, {recursive: true});
-  const streams: InputStream[] = [];
-  const lines = readLines(inputs);
-  for (let index = 0; index < count; index++) {
-    const records = Math.floor(total / count) + (index < total % count ? 1 : 0);
-    const file = join(folder, `stream_${streamId(index)}.jsonl`);
-    const out = createWriteStream(file);
-    const written = finished(out);
-    // The `await` below throws an error that happens while lines are read.
-    written.catch(() => {});
-    let tokens = 0;
-    for (let line = 0; line < records && !out.errored; line++) {
-      const {value} = await lines.next();
-      tokens += guessTokens(value.toString('latin1'));
-      if (!out.write(value)) await once(out, 'drain');
-    }
-    out.end();
-    await written;
-    streams.push({file, records, tokens});
+  const writer = new StreamWriter(folder, spread(total, count));
+  const tokens: number[] = [];
+  try {
+    for await (const lines of readLines(inputs))
+      for (const line of lines) {
+        const stream = writer.done.length;
+        if (stream === count) break;
+        tokens[stream] = (tokens[stream] ?? 0) + guessTokens(line.toString('latin1'));
+        await writer.write(line);
+      }
+  } finally {
+    await writer.abandon();
   }
-  return streams;
+  return writer.done.map(({file, samples}, index) => ({
+    file: join(folder, file),
+    records: samples,
+    tokens: tokens[index] ?? 0,
+  }));
 }
 
 /** Estimates one token for each word and digit, and the prompt around the grids of an ARC task. */
@@ -93,40 +90,9 @@ function guessTokens(line: string): number {
   return line.includes('"train"') ? words + TASK_PROMPT_TOKENS : words;
 }
 
-/** Lines of every file with their newline, which is added to a last line without it. */
-async function* readLines(inputs: string[]): AsyncGenerator<Buffer> {
-  if (inputs.length === 0) for (const task of sampleTasks()) yield Buffer.from(`${task}\n`);
-  for (const file of inputs) {
-    try {
-      yield* splitLines(
-        file.endsWith('.gz') ? createReadStream(file).pipe(createGunzip()) : createReadStream(file),
-      );
-    } catch (error) {
-      throw new CliError(`Failed to read --input ${file}: ${(error as Error).message}`);
-    }
-  }
-}
-
-const BYTE_ORDER_MARK = Buffer.from('\ufeff');
-const NEWLINE = Buffer.from('\n');
-
-async function* splitLines(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let pending: Buffer[] = [];
-  let isFirst = true;
-  const take = (last: Buffer) => {
-    const line = Buffer.concat([...pending, last]);
-    pending = [];
-    const marked = isFirst && line.subarray(0, 3).equals(BYTE_ORDER_MARK);
-    isFirst = false;
-    return marked ? line.subarray(3) : line;
-  };
-  for await (const chunk of source) {
-    let start = 0;
-    for (let end = chunk.indexOf(10); end >= 0; end = chunk.indexOf(10, start)) {
-      yield take(chunk.subarray(start, end + 1));
-      start = end + 1;
-    }
-    if (start < chunk.length) pending.push(chunk.subarray(start));
-  }
-  if (pending.length > 0) yield take(NEWLINE);
+/** Lines of every file without their newline, in batches. */
+async function* readLines(inputs: string[]): AsyncGenerator<Buffer[]> {
+  if (inputs.length === 0) yield [...sampleTasks()].map(task => Buffer.from(task));
+  const watch = {stop: new AbortController().signal, moved: () => {}};
+  for (const file of inputs) yield* lineBatches(bytesOf(file, watch));
 }

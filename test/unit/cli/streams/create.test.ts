@@ -2,6 +2,8 @@ import assert from 'node:assert/strict';
 import {createHash} from 'node:crypto';
 import fc from 'fast-check';
 import {type CreateOptions, createStreams} from '../../../../cli/streams/create.ts';
+import {positionsOf} from '../../../../cli/streams/permutation.ts';
+import {Spool} from '../../../../cli/streams/spool.ts';
 import {Folder} from './a-folder.ts';
 
 describe('The creation of streams', () => {
@@ -187,4 +189,28 @@ describe('The creation of streams', () => {
     await create(['in.csv'], {}, line => said.push(line));
     assert.match(said.join(), /fields question, answer, .* --column or --template/);
   });
+});
+
+describe('The files of a shuffle', () => {
+  for (const {lines, bytes} of [
+    {lines: 1000, bytes: 1e9},
+    {lines: 7, bytes: 1e12},
+    {lines: 3000, bytes: 0},
+  ])
+    it(`give ${lines} lines back in the order of their places, for about ${bytes} bytes`, async () => {
+      const folder = new Folder();
+      const spool = await Spool.open(folder.at('spool'), lines, bytes);
+      const places = positionsOf(lines, 5);
+      for (const [index, place] of places.entries()) await spool.write(Buffer.from(`line ${index}`), place);
+      const found: string[] = [];
+      for await (const batch of spool.read()) found.push(...batch.map(String));
+      const wanted = [...places.keys()].toSorted((a, b) => (places[a] ?? 0) - (places[b] ?? 0));
+      assert.deepEqual(
+        found,
+        wanted.map(index => `line ${index}`),
+      );
+      await spool.remove();
+      assert.deepEqual(folder.names(), []);
+      folder.end();
+    });
 });
