@@ -28,3 +28,11 @@ export function isTabbed(file: string): boolean {
 }
 
 export const KNOWN_NAMES = '.jsonl, .ndjson, .json, .csv, .tsv, .txt (each also .gz) and .parquet';
+
+/** Options of the command line about sources. `revision`, `split` and `config` are those of a data set of the hub. */
+export type SourceOptions = {
+  format?: Format | undefined;
+  revision?: string | undefined;
+  split?: string | undefined;
+  config?: string | undefined;
+};

@@ -1,10 +1,10 @@
 /** Data sets of Hugging Face: Parquet files of one commit, read in parts over HTTP. */
 import {z} from 'zod';
 import {CliError} from '../../errors.ts';
+import type {SourceOptions} from './formats.ts';
 import {Hub, hubSettings} from './hub.ts';
 import {chooseConverted, chooseOwn, type HubFile} from './hub-files.ts';
 import {openParquet, type ParquetFile, parquetRows, rowsIn} from './parquet.ts';
-import type {SourceOptions} from './resolve.ts';
 import type {Row, RowSource, SourceIdentity, Watch} from './row.ts';
 
 /** Branch of the Parquet files that the hub makes of other formats. */

@@ -4,17 +4,10 @@ import {join} from 'node:path';
 import {CliError} from '../../errors.ts';
 import {list} from '../list.ts';
 import {CsvFile} from './csv-source.ts';
-import {type Format, formatOf, KNOWN_NAMES} from './formats.ts';
+import {type Format, formatOf, KNOWN_NAMES, type SourceOptions} from './formats.ts';
 import {JsonFile} from './json-source.ts';
 import {JsonLines, TextLines} from './line-source.ts';
 import type {RowSource} from './row.ts';
-
-export type SourceOptions = {
-  format?: Format | undefined;
-  revision?: string | undefined;
-  split?: string | undefined;
-  config?: string | undefined;
-};
 
 const DATASET_ID = /^(?:hf:\/\/datasets\/)?([\w.-]+\/[\w.-]+)$/;
 
