@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {parquetWriteBuffer} from 'hyparquet-writer';
 import {createStreams} from '../../../../cli/streams/create.ts';
+import type {SourceOptions} from '../../../../cli/streams/sources/formats.ts';
 import {hubSettings} from '../../../../cli/streams/sources/hub.ts';
 import {chooseConverted, chooseOwn} from '../../../../cli/streams/sources/hub-files.ts';
 import {openDataset} from '../../../../cli/streams/sources/hub-source.ts';
-import type {SourceOptions} from '../../../../cli/streams/sources/resolve.ts';
 import {Folder} from './a-folder.ts';
 import {COMMIT, CONVERTED_COMMIT, FakeHub} from './a-hub.ts';
 
