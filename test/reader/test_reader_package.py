@@ -1,8 +1,10 @@
-"""The reader as a package of its own: installed from its folder, with numpy and nothing else."""
+"""The reader as a package of its own: from its folder, from git and as a wheel, with numpy and nothing else."""
 
 import os
+import shutil
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -12,6 +14,7 @@ from stored_run import store_run
 pytestmark = pytest.mark.slow
 
 NO_NETWORK = ("error sending request", "Failed to fetch", "Failed to download", "operation timed out")
+SUBDIRECTORY = "worker-startup/gleaner_reader"
 PACKAGE = os.path.join(WORKER, "gleaner_reader")
 USE = """
 import sys, gleaner_reader
@@ -35,16 +38,47 @@ def uv(*arguments):
     )
 
 
-def test_the_package_installs_into_an_environment_of_its_own(tmp_path):
-    stored = store_run(tmp_path / "run")
-    before = sorted(os.listdir(PACKAGE))
-    made = uv("venv", "--quiet", "--python", sys.executable, str(tmp_path / "env"))
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """A Python of its own, for one package after the other."""
+    folder = tmp_path_factory.mktemp("env") / "env"
+    made = uv("venv", "--quiet", "--python", sys.executable, str(folder))
     assert made.returncode == 0, made.stderr
-    python = str(tmp_path / "env/bin/python")
-    done = uv("pip", "install", "--python", python, PACKAGE)
+    return str(folder / "bin/python")
+
+
+def install(python, *what):
+    done = uv("pip", "install", "--python", python, "--reinstall-package", "gleaner-reader", *what)
     if done.returncode and any(sign in done.stderr for sign in NO_NETWORK):
         pytest.skip("no package registry can be reached")
     assert done.returncode == 0, done.stderr
+
+
+def repository_with_the_reader(folder):
+    """A git repository with the reader where this one has it."""
+    shutil.copytree(PACKAGE, folder / SUBDIRECTORY, ignore=shutil.ignore_patterns("__pycache__"))
+    git = ["git", "-C", str(folder), "-c", "user.name=t", "-c", "user.email=t@localhost"]
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "reader"]):
+        subprocess.run([*git, *command], check=True)
+    return f"gleaner-reader @ git+file://{folder}#subdirectory={SUBDIRECTORY}"
+
+
+@pytest.mark.parametrize("form", ["a folder", "a git address", "a wheel"])
+def test_the_package_installs_into_an_environment_of_its_own(tmp_path, python, form):
+    stored = store_run(tmp_path / "run")
+    before = sorted(os.listdir(PACKAGE))
+    match form:
+        case "a folder":
+            install(python, PACKAGE)
+        case "a git address":
+            install(python, repository_with_the_reader(tmp_path / "repository"))
+        case "a wheel":
+            built = uv("build", "--wheel", "--quiet", "--out-dir", str(tmp_path / "dist"), PACKAGE)
+            assert built.returncode == 0, built.stderr
+            (wheel,) = (tmp_path / "dist").glob("gleaner_reader-*.whl")
+            names = zipfile.ZipFile(wheel).namelist()
+            assert {"gleaner_reader/__init__.py", "gleaner_reader/export/npy.py", "gleaner_reader/py.typed"} <= {*names}
+            install(python, str(wheel))
     listed = uv("pip", "list", "--python", python, "--format", "freeze").stdout.split()
     assert [name.partition("==")[0] for name in listed] == ["gleaner-reader", "numpy"]
     assert sorted(os.listdir(PACKAGE)) == before

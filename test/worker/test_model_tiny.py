@@ -12,6 +12,7 @@ from gleaner_worker.model.decoder import resid_post
 from gleaner_worker.model.families import FAMILIES
 from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config, main, make_tiny_model
 from gleaner_worker.model.weights import load_params
+from gleaner_worker.records.chat import load_chat
 from gleaner_worker.records.samples import read_samples
 
 pytestmark = pytest.mark.slow
@@ -70,3 +71,12 @@ def test_real_records_are_read_and_mostly_short(tmp_path, name, fitting):
         assert len(items) == sum(1 for _ in file)
     assert sum(hasattr(item, "token_ids") for item in items) >= fitting
     assert all("tokens long; the limit is 2048" in item.reason for item in items if not hasattr(item, "token_ids"))
+
+
+def test_the_tiny_model_takes_messages(tmp_path):
+    make_tiny_model(str(tmp_path), config=family_config("qwen2") | {"num_hidden_layers": 1, "hidden_size": 64})
+    chat = load_chat(str(tmp_path), "tiny")
+    messages = [{"role": "user", "content": "How many apples?"}, {"role": "assistant", "content": "Two."}]
+    text = chat.render(messages, add_generation_prompt=False)
+    assert text == "<|user|>How many apples?<|endoftext|>\n<|assistant|>Two.<|endoftext|>\n"
+    assert chat.render(messages[:1], add_generation_prompt=True).endswith("<|endoftext|>\n<|assistant|>")

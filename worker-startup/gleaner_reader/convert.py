@@ -74,7 +74,7 @@ def check_kind(as_: str, dtype: str | None) -> None:
     if dtype is not None and dtype not in _WANTED:
         raise ValueError(f"dtype is {dtype!r}, known are {', '.join(_WANTED)}")
     if as_ == "numpy" and dtype == "bfloat16" and ml_dtypes is None:
-        raise MissingPackage("give bfloat16 as numpy arrays", "ml_dtypes", "bf16")
+        raise MissingPackage("give bfloat16 as numpy arrays", "ml_dtypes")
     if as_ != "numpy":
         _import(as_)
 
@@ -126,4 +126,4 @@ def _import(name: str) -> Any:
 
         return jax
     except ImportError:
-        raise MissingPackage(f"give {name} arrays", name, name) from None
+        raise MissingPackage(f"give {name} arrays", name) from None

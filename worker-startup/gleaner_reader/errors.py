@@ -10,7 +10,10 @@ class Unsafe(Exception):
 
 
 class MissingPackage(ImportError):
-    """An optional package is not installed; the message says how to install it."""
+    """An optional package is not installed; the message names it.
 
-    def __init__(self, what: str, package: str, extra: str):
-        super().__init__(f"Failed to {what}: {package} is not installed; pip install 'gleaner-reader[{extra}]'")
+    No message names an extra of this package: an index of packages may have another package of its name.
+    """
+
+    def __init__(self, what: str, package: str):
+        super().__init__(f"Failed to {what}: {package} is not installed; run: pip install {package}")

@@ -126,7 +126,9 @@ class CloudFolder:
             for blob in blobs
         }
         if not found:
-            raise FileNotFoundError(f"Failed to open {self.url}: there are no objects of that name")
+            raise FileNotFoundError(
+                f"Failed to open {self.url}: there are no objects of that name; pass gs://BUCKET/activations/RUN"
+            )
         return found
 
 
@@ -151,5 +153,12 @@ def _client_of(emulator: str | None):
     try:
         from google.cloud import storage
     except ImportError:
-        raise MissingPackage("read gs://", "google-cloud-storage", "gcs") from None
-    return storage.Client(project="local") if emulator else storage.Client()
+        raise MissingPackage("read gs://", "google-cloud-storage") from None
+    from google.auth.exceptions import DefaultCredentialsError
+
+    try:
+        return storage.Client(project="local") if emulator else storage.Client()
+    except DefaultCredentialsError as error:
+        raise PermissionError(
+            "Failed to read gs://: there are no credentials; run: gcloud auth application-default login"
+        ) from error

@@ -22,6 +22,9 @@ class Layer:
         self._as, self._dtype, self._verify = as_, dtype, verify
         self._verified: set[int] = set()  # shards, by their number
 
+    def __repr__(self) -> str:
+        return f"<Layer {self._site}.{self._layer} of {self._run.url}: {self.shape[0]:,} rows of {self.shape[1]}>"
+
     @property
     def shape(self) -> tuple[int, int]:
         return self._run.num_rows, self._run.d_model

@@ -49,9 +49,25 @@ class Run(Shards[Shard]):
         self._numbers = {stream: sorted(found[stream]) for stream in self.streams}
         if not self.shards:
             raise FileNotFoundError(
-                f"Failed to open {self.url}: there are no shards, such as tpu_0/shard_0001.safetensors"
+                f"Failed to open {self.url}: there are no shards, such as tpu_0/shard_0001.safetensors; "
+                f"{_contents(list(files))}. Pass the folder activations/RUN of a run"
             )
         self.manifest = _read_manifest(files.get("manifest.json"))
+
+    def __repr__(self) -> str:
+        """Reads no shard: facts that the manifest lacks are left out."""
+        result = (self.manifest or {}).get("result")
+        spec = (self.manifest or {}).get("spec")
+        facts = [f"{len(self.shards):,} shards of {len(self.streams):,} streams"]
+        if isinstance(result, dict):
+            facts += [f"{result[name]:,} {name}" for name in ("samples", "rows") if type(result.get(name)) is int]
+        if isinstance(spec, dict):
+            facts += [
+                f"{name} {spec[name]}" for name in ("model", "layers", "dtype") if isinstance(spec.get(name), str)
+            ]
+            if isinstance(spec.get("sites"), list):
+                facts.append(f"sites {', '.join(map(str, spec['sites']))}")
+        return f"<Run {self.url}: {', '.join(facts)}>"
 
     @cached_property
     def problems(self) -> list[str]:
@@ -150,6 +166,12 @@ def _stream_of(url: str) -> str:
     """The stream of a folder that holds shards directly."""
     match = _STREAM_FOLDER.fullmatch(url.replace("\\", "/"))
     return match[1] if match else "0"
+
+
+def _contents(names: list[str]) -> str:
+    """What is there instead."""
+    folders = sorted({name.partition("/")[0] + ("/" if "/" in name else "") for name in names})
+    return f"it has {', '.join(folders[:5])}{' and more' if len(folders) > 5 else ''}" if folders else "it is empty"
 
 
 def _and_more(count: int) -> str:

@@ -45,7 +45,7 @@ class Plain:
         try:
             import zstandard
         except ImportError:
-            raise MissingPackage(f"read {file.url}", "zstandard", "zstd") from None
+            raise MissingPackage(f"read {file.url}", "zstandard") from None
         self.url = file.url
         self._file, self._zstandard = file, zstandard
 

@@ -27,6 +27,10 @@ class Shard:
         self._lock = threading.Lock()
         self._index: Index | None = None
 
+    def __repr__(self) -> str:
+        """Reads nothing: facts of a shard need its header."""
+        return f"<Shard {self.url}, {self.size_bytes:,} bytes, {self.format}>"
+
     @property
     def size_bytes(self) -> int:
         return self._file.size
@@ -138,7 +142,8 @@ class Shard:
         if site is None and len(self.sites) == 1:
             return self.sites[0]
         if site not in self.sites:
-            raise ValueError(f"site is {site!r}; {self.url} has {', '.join(self.sites)}")
+            choices = " or ".join(f"site={name!r}" for name in self.sites)
+            raise ValueError(f"site is {site!r}; {self.url} has {', '.join(self.sites)}: pass {choices}")
         return site
 
     def _load_index(self) -> Index:

@@ -182,4 +182,4 @@ def _import_datasets():
 
         return datasets
     except ImportError:
-        raise MissingPackage("export to SAELens", "datasets", "saelens") from None
+        raise MissingPackage("export to SAELens", "datasets") from None

@@ -49,6 +49,13 @@ FAMILY_CONFIGS = {
     "qwen2": {},
     "qwen3": {"architectures": ["Qwen3ForCausalLM"], "head_dim": 64},
 }
+# One turn a line. The tokenizer has the name of a role as bytes, because the model has learned nothing anyway.
+_CHAT_TEMPLATE = (
+    "{%- for message in messages -%}"
+    "{{- '<|' + message['role'] + '|>' + message['content'] + eos_token + '\\n' -}}"
+    "{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}"
+)
 _WORDS = (
     "the a an of to and in is it that he she they has have had how many much more each every day week year for "
     "from with were was are at on by as his her their there then than if does do did will would can cost costs "
@@ -89,6 +96,7 @@ def make_tiny_model(folder: str, seed: int = 0, dtype: str = "bf16", config: dic
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_max_length": config["max_position_embeddings"],
             "eos_token": "<|endoftext|>",
+            "chat_template": _CHAT_TEMPLATE,
         },
     )
 
