@@ -1,10 +1,12 @@
 import {faultHelp} from '../emulator/faults.ts';
 import {tokenFile, urlWithToken} from '../emulator/guard.ts';
-import {type LocalInfo, runningCloud, type Where} from './connect.ts';
+import {openStore} from '../shared/compose.ts';
+import {type LocalInfo, running, runningCloud, type Where} from './connect.ts';
 import {DEFAULT_PORT} from './defaults.ts';
 import {CliError} from './errors.ts';
 import {deployLocally, ZONE} from './local-deployment.ts';
-import {print, quoted, say} from './output.ts';
+import {printNews} from './local-news.ts';
+import {complain, print, quoted, say} from './output.ts';
 import {stopSignal} from './stop-signal.ts';
 
 export async function up(options: {
@@ -14,6 +16,7 @@ export async function up(options: {
   built?: boolean;
   emulators?: boolean;
   json?: boolean;
+  quiet?: boolean;
 }): Promise<void> {
   const stopped = stopSignal();
   const deployment = await deployLocally({...options, stopped, begin: say, say});
@@ -23,10 +26,20 @@ export async function up(options: {
     {ready: true, url, project, bucket, dir},
     welcome(url, port, bucket, options.emulators),
   );
+  const news = new AbortController();
+  const store = openStore(running(deployment.cloud));
+  const printed = options.quiet
+    ? undefined
+    : printNews(store, {json: options.json === true, stopped: news.signal}).catch((error: Error) =>
+        complain(`Failed to read the events: ${error.message}; \`gleaner events -f\` prints them`),
+      );
   try {
     await Promise.race([stopped, deployment.cloud.closed, deployment.full]);
     say('Stopping');
   } finally {
+    news.abort();
+    await printed;
+    await store.close();
     await deployment.close();
   }
 }
@@ -36,9 +49,10 @@ function welcome(url: string, port: number, bucket: string, emulators = false): 
   return [
     `Gleaner's local cloud is up at ${url}. In another terminal:`,
     '',
-    `  eval "$(npx gleaner local env${flag})"`,
-    `  gcloud storage cp my.jsonl gs://${bucket}/datasets/my-run/stream_000.jsonl`,
-    `  npx gleaner status my-run${flag}`,
+    `  npx gleaner streams create my.jsonl --num-streams 4 --output-dir streams`,
+    `  npx gleaner run start my-run --streams streams${flag}`,
+    `  npx gleaner run watch my-run${flag}`,
+    `  eval "$(npx gleaner local env${flag})"    # for gcloud: gs://${bucket}`,
     '',
     ...(emulators
       ? [
