@@ -3,6 +3,7 @@
 ENV/bin/python -m pytest test/worker
 """
 
+import json
 import os
 import shutil
 import sys
@@ -62,6 +63,7 @@ def tiny_folder(tmp_path_factory):
 
     folder = str(tmp_path_factory.mktemp("tiny"))
     make_tiny_model(folder, seed=1, config=TINY_CONFIG)
+    _drop_chat_template(folder)
     return folder
 
 
@@ -83,3 +85,13 @@ def tiny_models(tiny_folder):
         return replace(loaded[key], spec=spec)
 
     return get
+
+
+def _drop_chat_template(folder: str) -> None:
+    """Tests of records add a template of their own, or none: without one, ARC tasks are plain prompts."""
+    path = os.path.join(folder, "tokenizer_config.json")
+    with open(path) as file:
+        config = json.load(file)
+    del config["chat_template"]
+    with open(path, "w") as file:
+        json.dump(config, file)
