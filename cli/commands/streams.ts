@@ -46,10 +46,9 @@ export function addStreamCommands(program: Command): void {
     )
     .option('--template <text>', 'text of each record, such as "Q: {question}\\nA: {answer}"', template)
     .addOption(
-      new Option(
-        '--as <kind>',
-        'arc: the column has examples of an ARC task (default column: examples)',
-      ).choices(['arc']),
+      new Option('--as <kind>', 'arc: the column has examples of an ARC task (default column: examples)')
+        .choices(['arc'])
+        .conflicts('template'),
     )
     .option('--shuffle-seed <n>', 'shuffle the rows; the same seed gives the same order', index)
     .addOption(

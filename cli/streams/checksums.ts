@@ -6,6 +6,8 @@ import {parseJson} from '../../shared/contracts/schemas.ts';
 import {CliError} from '../errors.ts';
 
 export const CHECKSUMS_FILE = 'checksums.json';
+/** Subfolder of incomplete streams. */
+export const WORK_FOLDER = '.create';
 
 const streamChecksum = z.strictObject({
   file: z.string(),

@@ -5,7 +5,7 @@ import {parseRunSpec} from '../../shared/contracts/spec.ts';
 import {parseDatasetObject} from '../../shared/domain/names.ts';
 import {CliError} from '../errors.ts';
 import {counted} from '../format.ts';
-import {CHECKSUMS_FILE, readChecksums, type StreamChecksum} from './checksums.ts';
+import {CHECKSUMS_FILE, readChecksums, type StreamChecksum, WORK_FOLDER} from './checksums.ts';
 
 const SPEC_FILE = 'run.json';
 const SHOWN_NAMES = 5;
@@ -25,6 +25,10 @@ export type StreamFolder = {folder: string; spec: Buffer | undefined; streams: S
 /** Reads the names and sizes of a folder. Throws `CliError` for names that are no streams and for files that have changed. */
 export async function readStreamFolder(folder: string): Promise<StreamFolder> {
   const names = await namesIn(folder);
+  if (names.includes(WORK_FOLDER))
+    throw new CliError(
+      `${folder} is incomplete: wait for the end of \`gleaner streams create\`, or give that command again`,
+    );
   const known = new Map((await readChecksums(folder))?.streams.map(stream => [stream.file, stream]));
   const streams: StreamFile[] = [];
   const foreign: string[] = [];

@@ -4,12 +4,11 @@ import {join} from 'node:path';
 import {isDeepStrictEqual} from 'node:util';
 import {parseDatasetObject} from '../../shared/domain/names.ts';
 import {CliError} from '../errors.ts';
-import {CHECKSUMS_FILE, type Checksums, readChecksums} from './checksums.ts';
+import {CHECKSUMS_FILE, type Checksums, readChecksums, WORK_FOLDER} from './checksums.ts';
 import {crc32cOf} from './hash-file.ts';
 import {list} from './list.ts';
 import {isOfAnother} from './sessions.ts';
 
-const WORK_FOLDER = '.create';
 const OWNER_FILE = 'pid';
 
 /** Sources and options: equal ones give equal streams. */

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {createHash} from 'node:crypto';
 import fc from 'fast-check';
+import {answers} from '../../../../cli/json/index.ts';
 import {type CreateOptions, createStreams} from '../../../../cli/streams/create.ts';
 import {positionsOf} from '../../../../cli/streams/permutation.ts';
 import {Spool} from '../../../../cli/streams/spool.ts';
@@ -113,7 +114,9 @@ describe('The creation of streams', () => {
   it('changes nothing in a complete folder', async () => {
     folder.put('in.jsonl', rows(5).join('\n'));
     await create(['in.jsonl']);
-    assert.equal((await create(['in.jsonl'])).status, 'complete');
+    const report = await create(['in.jsonl']);
+    assert.equal(report.status, 'complete');
+    assert.deepEqual(answers['streams create']?.parse(report), report);
   });
 
   for (const {name, change} of [

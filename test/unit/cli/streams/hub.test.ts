@@ -87,6 +87,22 @@ describe('A data set of Hugging Face', () => {
     assert.equal(hub.requests[0]?.authorization, 'Bearer hf_secret');
   });
 
+  it('sends the token to the hub alone, and not to the host of a redirect', async () => {
+    const store = await FakeHub.start(hub.revisions);
+    const [source] = await openDataset('org/data', {split: 'test'}, () => {}, hub.client('hf_secret'));
+    const {pathname} = new URL(
+      `/datasets/org/data/resolve/${COMMIT}/data/test-00000-of-00001.parquet`,
+      hub.url,
+    );
+    hub.refusals.push({status: 302, headers: {location: store.url + pathname}});
+    assert.equal(await source?.count(watch(), 10), 1);
+    assert.deepEqual(
+      store.requests.map(({authorization}) => authorization),
+      [undefined],
+    );
+    await store.end();
+  });
+
   it('is read in spite of errors that pass', async () => {
     hub.refusals.push({status: 503}, {status: 429});
     assert.deepEqual(await textsOf({split: 'test'}), ['t']);

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {answers} from '../../../../cli/json/index.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import {gleaner} from '../../../e2e/home.ts';
 import {put, Scratch} from '../../../emulator/a-cloud.ts';
@@ -20,7 +21,9 @@ describe('The upload of streams', () => {
   it('puts run.json and every stream under the names that a run reads', async () => {
     await to.streams(5, 2);
     to.folder.put('streams/run.json', '{"layers": "all"}');
-    const {seconds, ...report} = await to.start();
+    const whole = await to.start();
+    assert.deepEqual(answers['streams upload']?.parse(whole), whole);
+    const {seconds, ...report} = whole;
     assert.ok(seconds > 0);
     const bytes = to.folder.streams('streams').join('').length;
     assert.deepEqual(report, {
@@ -100,6 +103,7 @@ describe('The upload of streams', () => {
     () => to.folder.put('streams/stream_7.jsonl', '{}'),
     /1 file that no run reads: stream_7\.jsonl/,
   );
+  changed('an incomplete folder', () => to.folder.put('streams/.create/pid', '1'), /is incomplete: wait/);
   changed(
     'both forms of a stream',
     () => to.folder.put('streams/stream_000.jsonl.gz', ''),
