@@ -55,7 +55,7 @@ export async function createStreams(
   const folder = resolve(options.output_dir);
   let isTaken = false;
   try {
-    const sources = await openSources(given, options, say);
+    const sources = await openSources(given, {...options, stop: stopped}, say);
     progress.begin('reading the sources');
     const wanted = await wantedOf(sources, options, watch);
     if (options.dry_run) {

@@ -92,10 +92,13 @@ export class ResumableUploads {
       return await withRetries(this.#retries, async () => {
         const late = AbortSignal.timeout(limit_ms);
         const signal = stop ? AbortSignal.any([stop, late]) : late;
-        const answer = await fetch(session, {method: 'PUT', headers, body: body ?? null, signal}).catch(
-          error => Promise.reject(unreached(error)),
-        );
-        return progressOf(answer, await answer.text());
+        try {
+          const answer = await fetch(session, {method: 'PUT', headers, body: body ?? null, signal});
+          return progressOf(answer, await answer.text());
+        } catch (error) {
+          // A stopped upload is not repeated.
+          throw stop?.aborted ? error : unreached(error as Error);
+        }
       });
     } catch (error) {
       stop?.throwIfAborted();
@@ -123,8 +126,9 @@ function isGone(error: unknown): boolean {
   return (error as {code?: unknown}).code === 410;
 }
 
-/** `fetch` hides the reason of a broken connection behind its own error. */
+/** `fetch` hides the reason of a broken connection behind its own error. An answer with a status stays as it is. */
 function unreached(error: Error): Error {
+  if (typeof (error as {code?: unknown}).code === 'number' && error.name === 'Error') return error;
   const cause = (error.cause ?? error) as NodeJS.ErrnoException;
   return Object.assign(new Error(cause.message || String(cause.code), {cause: error}), {code: 503});
 }

@@ -35,4 +35,5 @@ export type SourceOptions = {
   revision?: string | undefined;
   split?: string | undefined;
   config?: string | undefined;
+  stop?: AbortSignal | undefined;
 };

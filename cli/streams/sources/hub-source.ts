@@ -26,11 +26,11 @@ type Commit = {id: string; commit: string; files: HubFile[]};
 /** Opens the Parquet files of one split, each as a source. */
 export async function openDataset(
   id: string,
-  {revision, split = 'train', config}: SourceOptions,
+  {revision, split = 'train', config, stop}: SourceOptions,
   say: (line: string) => void,
   hub = new Hub(hubSettings()),
 ): Promise<RowSource[]> {
-  const own = await readCommit(hub, id, revision ?? 'main');
+  const own = await readCommit(hub, id, revision ?? 'main', stop);
   if (own === undefined)
     throw new CliError(
       revision === undefined
@@ -38,7 +38,7 @@ export async function openDataset(
         : `${id} has no revision ${revision} on ${hub.endpoint}, or does not exist there: check --revision and the name`,
     );
   if (own.files.length > 0) return sourcesOf(hub, own, chooseOwn(own.files, {split, config}), say);
-  const converted = revision === undefined ? await readCommit(hub, id, CONVERTED) : undefined;
+  const converted = revision === undefined ? await readCommit(hub, id, CONVERTED, stop) : undefined;
   if (!converted || converted.files.length === 0)
     throw new CliError(
       `${id} has no Parquet files${revision === undefined ? '' : ` at ${revision}`}: download its files, and name them as the source`,
@@ -49,9 +49,14 @@ export async function openDataset(
   return sourcesOf(hub, converted, files, say);
 }
 
-async function readCommit(hub: Hub, id: string, revision: string): Promise<Commit | undefined> {
+async function readCommit(
+  hub: Hub,
+  id: string,
+  revision: string,
+  stop: AbortSignal | undefined,
+): Promise<Commit | undefined> {
   const path = `/api/datasets/${id}/revision/${encodeURIComponent(revision)}?blobs=true`;
-  const answer = await hub.json(path, id);
+  const answer = await hub.json(path, id, stop);
   if (answer === undefined) return undefined;
   const parsed = listing.safeParse(answer);
   if (!parsed.success)

@@ -29,12 +29,13 @@ export class Hub {
   }
 
   /** JSON of an address of the hub's API; undefined where it does not exist. */
-  async json(path: string, what: string): Promise<unknown> {
-    return this.#get(`${this.endpoint}${path}`, what, {}, 0, async answer => {
+  async json(path: string, what: string, stop?: AbortSignal): Promise<unknown> {
+    const read = async (answer: Response) => {
       if (answer.status === 404) return undefined;
       requireOk(answer, await errorOf(answer));
       return answer.json();
-    });
+    };
+    return this.#get(`${this.endpoint}${path}`, what, {}, 0, read, stop);
   }
 
   /** Bytes `start` to `end` (half open) of a file, and the size of the file. */
@@ -86,7 +87,8 @@ export class Hub {
         try {
           return await read(await fetch(url, {headers: signed, signal}));
         } catch (error) {
-          throw unreached(error as Error);
+          // A stopped read is not repeated.
+          throw stop?.aborted ? error : unreached(error as Error);
         }
       });
     } catch (error) {
@@ -124,12 +126,11 @@ function requireOk(answer: Response, problem: string): void {
   if (!answer.ok) throw Object.assign(new Error(problem), {code: answer.status});
 }
 
-/** A broken connection is worth a retry. `fetch` hides its reason behind its own error. */
+/** A broken connection is worth a retry. `fetch` hides its reason behind its own error. An answer with a status stays as it is. */
 function unreached(error: Error): Error {
-  if (error instanceof CliError || 'code' in error) {
-    const {code} = error as {code?: unknown};
-    if (error instanceof CliError || typeof code === 'number') return error;
-  }
+  const {code} = error as {code?: unknown};
+  if (error instanceof CliError || (typeof code === 'number' && error.name === 'Error')) return error;
+  if (error instanceof BrokenAnswer) return error;
   const cause = (error.cause ?? error) as NodeJS.ErrnoException;
   return Object.assign(new Error(cause.message || String(cause.code), {cause: error}), {code: 503});
 }
