@@ -29,7 +29,7 @@ export class OutputFolder {
     const owner = Number(await readFile(join(this.work, OWNER_FILE), 'utf8').catch(() => ''));
     if (owner > 0 && isOfAnother(owner))
       throw new CliError(
-        `process ${owner} is writing streams into ${this.folder}: wait for its end, or choose another --output-dir`,
+        `process ${owner} is writing streams into ${this.folder}: wait for its end, or delete ${this.work} where that process is another program`,
       );
     if (!(await readChecksums(this.work))) await rm(this.work, {recursive: true, force: true});
     await mkdir(this.work, {recursive: true});
