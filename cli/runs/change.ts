@@ -1,12 +1,13 @@
 /** Verbs on runs and streams. Each waits until its message is applied or rejected. */
 import {runRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
 import {parseWork} from '../../shared/domain/names.ts';
+import type {Run} from '../../shared/domain/run/run.ts';
 import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
 import {type Budget, budgetField} from '../arguments.ts';
 import {requireConsent} from '../ask.ts';
 import {type Cloud, outcomeOf, publish, publishLine, type SendOptions, withCloud} from '../control.ts';
 import {CliError} from '../errors.ts';
-import {counted, dollarText} from '../format.ts';
+import {counted, dollarText, numberText} from '../format.ts';
 import {nearText} from '../near-names.ts';
 import {print, say} from '../output.ts';
 
@@ -43,30 +44,33 @@ export async function stop(run: string, {yes, ...options}: SendOptions & {yes?: 
   const message = {action: 'stop', run};
   if (options.dryRun) return change(run, message, options);
   await withCloud(options, async cloud => {
-    await requireConsent(await consequencesOf(cloud, run), {yes});
+    const found = await runRecords.get(cloud.store, run);
+    if (!found) throw await unknownRun(cloud, run);
+    await requireConsent(await consequencesOf(cloud, found), {yes});
     await sendChange(cloud, run, message, options);
   });
 }
 
-async function consequencesOf(cloud: Cloud, run: string): Promise<string[]> {
-  const found = await runRecords.get(cloud.store, run);
-  const unfinished = found ? found.streams_pending + found.streams_in_progress : 0;
-  const workers = await workersOf(cloud, run);
+async function consequencesOf(cloud: Cloud, run: Run): Promise<string[]> {
+  const unfinished = run.streams_pending + run.streams_in_progress;
+  const workers = await workersOf(cloud, run.run);
   const usd = workers.reduce((sum, {usd_per_hour}) => sum + (usd_per_hour ?? 0), 0);
   return [
-    `This ends run ${run} for good: it takes no further stream, and nothing resumes it.`,
-    ...(found
-      ? [
-          `${counted(unfinished, 'stream')} that ${unfinished === 1 ? 'is' : 'are'} not completed will be given up.`,
-        ]
-      : []),
-    ...(workers.length > 0
-      ? [
-          `TPUs that lose their work (${dollarText(usd)} an hour): ${workers.map(({name}) => name).join(', ')}.`,
-        ]
-      : ['No TPU works on it now.']),
-    `Stored shards stay${found ? `: ${counted(found.total_shards, 'shard')} for ${dollarText(found.cost_usd)}` : ''}.`,
+    `This ends run ${run.run} for good: it takes no further stream, and nothing resumes it.`,
+    `${counted(unfinished, 'stream')} that ${unfinished === 1 ? 'is' : 'are'} not completed will be given up.`,
+    workers.length > 0
+      ? `TPUs that lose their work (${dollarText(usd)} an hour): ${namesText(workers)}.`
+      : 'No TPU works on it now.',
+    `Stored shards stay: ${counted(run.total_shards, 'shard')} for ${dollarText(run.cost_usd)}.`,
   ];
+}
+
+const MOST_NAMES = 20;
+
+function namesText(workers: readonly Worker[]): string {
+  const names = workers.slice(0, MOST_NAMES).map(({name}) => name);
+  const more = workers.length - names.length;
+  return `${names.join(', ')}${more > 0 ? ` and ${numberText(more)} more` : ''}`;
 }
 
 async function workersOf({store}: Cloud, run: string): Promise<Worker[]> {
@@ -87,6 +91,13 @@ async function sendChange(cloud: Cloud, run: string, message: object, options: S
   const {outcome, reason} = await outcomeOf(cloud.store, await publish(cloud, 'control', message));
   if (outcome === 'applied') return print(options.json, {done: reason}, [reason]);
   throw new CliError(`the message was rejected: ${reason}${await similarRuns(cloud, run)}`);
+}
+
+/** Error for a name that no run has. */
+export async function unknownRun(cloud: Cloud, run: string): Promise<CliError> {
+  return new CliError(
+    `there is no run "${run}"${await similarRuns(cloud, run)}: \`gleaner status\` lists the runs`,
+  );
 }
 
 /** `; did you mean "my-run"?` where no run has the name. */

@@ -7,11 +7,10 @@ import type {Run} from '../../shared/domain/run/run.ts';
 import type {Objects} from '../../shared/ports.ts';
 import type {Where} from '../connect.ts';
 import {type Cloud, withCloud} from '../control.ts';
-import {CliError} from '../errors.ts';
 import {bytesText, cut, dollarText, numberText, table} from '../format.ts';
 import {print} from '../output.ts';
 import {readResult} from '../run-view.ts';
-import {similarRuns} from './change.ts';
+import {unknownRun} from './change.ts';
 
 /** Relative difference of two statistics that another machine or order of sums may make. */
 const TOLERANCE = 1e-3;
@@ -44,7 +43,7 @@ export async function compareRuns(a: string, b: string, options: Where & {json?:
 
 async function readSide(cloud: Cloud, name: string): Promise<Side> {
   const run = await runRecords.get(cloud.store, name);
-  if (!run) throw new CliError(`there is no run "${name}"${await similarRuns(cloud, name)}`);
+  if (!run) throw await unknownRun(cloud, name);
   const result = run.status === 'completed' ? await readResult(cloud.objects, name) : null;
   return {run, result, shards: await shardsOf(cloud.objects, name)};
 }
@@ -109,7 +108,7 @@ function differentKeys({run: a}: Side, {run: b}: Side): Pair[] {
 
 function differentStatistics(a: Record<string, Stats>, b: Record<string, Stats>): Comparison['statistics'] {
   const found = [...new Set([...Object.keys(a), ...Object.keys(b)])].flatMap(tensor =>
-    (['mean', 'norm', 'max_abs', 'non_finite'] as const).map(key => {
+    (['mean', 'norm', 'max_abs', 'non_finite', 'mean_square', 'int8_error'] as const).map(key => {
       const [of_a, of_b] = [a[tensor]?.[key] ?? null, b[tensor]?.[key] ?? null];
       return {
         name: `${tensor} ${key}`,
@@ -162,7 +161,7 @@ function linesOf({a, b, same, spec, totals, statistics, shards, notes}: Comparis
       ? [`… ${statistics.length - MOST_STATISTICS} further statistics differ`]
       : []),
     ...notes.map(note => `note: ${note}`),
-    same ? 'same samples, tokens and statistics' : 'DIFFERENT',
+    same ? `same samples, tokens and statistics (within ${TOLERANCE * 100} %)` : 'DIFFERENT',
   ];
 }
 

@@ -5,7 +5,7 @@ import {datasetPrefix, parseDatasetObject, specObject, streamPrefix} from '../..
 import type {Where} from '../connect.ts';
 import {apply, type Cloud, publishLine, withCloud} from '../control.ts';
 import {CliError} from '../errors.ts';
-import {counted, dollarText} from '../format.ts';
+import {bytesText, counted, dollarText} from '../format.ts';
 import {print, quoted, say} from '../output.ts';
 import {stopSignal} from '../stop-signal.ts';
 import {readStreamFolder, type StreamFolder} from '../streams/folder.ts';
@@ -31,6 +31,7 @@ export async function start(run: string, options: StartOptions): Promise<void> {
   await withCloud(options, async cloud => {
     if (options.dryRun) return printCommands(cloud, run, spec, folder, options.json);
     await refuseEnded(cloud, run);
+    say(planText(run, spec, folder));
     await writeSpec(cloud, run, spec);
     if (spec.budget_usd === undefined || spec.budget_usd === null)
       say('The run has no budget of its own: --budget-usd N gives it one');
@@ -43,6 +44,16 @@ export async function start(run: string, options: StartOptions): Promise<void> {
   });
   if (options.watch && process.exitCode === undefined)
     await (await import('../watch/watch.ts')).watch(run, {...options, interval: 2});
+}
+
+/** What the command will do, in one line. */
+export function planText(run: string, spec: RunSpecInput, folder: StreamFolder | undefined): string {
+  const bytes = folder?.streams.reduce((sum, stream) => sum + stream.bytes, 0) ?? 0;
+  const what = folder
+    ? `${counted(folder.streams.length, 'stream')} of ${bytesText(bytes)} from ${folder.folder}`
+    : 'the streams in the bucket';
+  const budget = spec.budget_usd ?? null;
+  return `Run ${run}: ${what}, ${budget === null ? 'no budget' : `budget ${dollarText(budget)}`}`;
 }
 
 /** Uploads the streams of a folder, and returns their numbers. */
