@@ -15,7 +15,7 @@ import {unknownRun} from './change.ts';
 /** Relative difference of two statistics that another machine or order of sums may make. */
 const TOLERANCE = 1e-3;
 
-type Side = {run: Run; result: RunResult | null; shards: Map<string, string>};
+export type Side = {run: Run; result: RunResult | null; shards: Map<string, string>};
 type Pair = {name: string; a: unknown; b: unknown};
 
 export type Comparison = {

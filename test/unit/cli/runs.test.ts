@@ -1,0 +1,127 @@
+import assert from 'node:assert/strict';
+import {answers} from '../../../cli/json/index.ts';
+import {compareSides, type Side} from '../../../cli/runs/compare.ts';
+import {type SpecOptions, specOf} from '../../../cli/runs/spec.ts';
+import {planText} from '../../../cli/runs/start.ts';
+import {differencesOf} from '../../../cli/runs/write-spec.ts';
+import type {Stats} from '../../../shared/domain/run/result.ts';
+import {aRun} from '../../support/builders.ts';
+
+describe('The spec of run start', () => {
+  for (const {given, spec} of [
+    {given: {}, spec: {}},
+    {given: {layers: '0-23', tokens: 'last'}, spec: {layers: '0-23', tokens: 'last'}},
+    {given: {layers: '3', tokens: '0,-1'}, spec: {layers: [3], tokens: [0, -1]}},
+    {given: {shardSize: 0.5, budgetUsd: 50}, spec: {shard_size_gb: 0.5, budget_usd: 50}},
+    {given: {budgetUsd: 'none'}, spec: {budget_usd: null}},
+    {given: {field: 'body', keep: ['id']}, spec: {record: {field: 'body'}, keep: ['id']}},
+  ] as {given: SpecOptions; spec: object}[])
+    it(`is ${JSON.stringify(spec)} for ${JSON.stringify(given)}`, async () =>
+      assert.deepEqual(await specOf(given), spec));
+
+  it('has the options on top of the run.json of the folder', async () =>
+    assert.deepEqual(await specOf({dtype: 'fp32', field: 'body'}, Buffer.from('{"dtype":"bf16","seed":3}')), {
+      dtype: 'fp32',
+      record: {field: 'body'},
+      seed: 3,
+    }));
+
+  for (const {given, error} of [
+    {given: {priority: 5000}, error: /priority: expected at most 1000, but it is 5000/},
+    {given: {sites: ['bad']}, error: /sites\.0: expected one of "resid_pre"/},
+    {given: {layers: '5-2'}, error: /layers: expected a range from low to high, "2-5"/},
+    {given: {field: 'a', template: 'b'}, error: /record: expected field or template, not both/},
+    {given: {spec: '/nowhere/run.json'}, error: /Failed to read --spec \/nowhere\/run\.json/},
+  ] as {given: SpecOptions; error: RegExp}[])
+    it(`is refused in words for ${JSON.stringify(given)}`, () => assert.rejects(specOf(given), error));
+});
+
+describe('The plan of run start', () => {
+  const stream = {
+    stream: '000',
+    gzip: false,
+    path: 'd/stream_000.jsonl',
+    file: 'stream_000.jsonl',
+    bytes: 54_000,
+  };
+  const folder = {folder: 'd', spec: undefined, streams: [stream]};
+  for (const {spec, of, text} of [
+    {spec: {budget_usd: 50}, of: folder, text: 'Run r: 1 stream of 54 kB from d, budget $50.00'},
+    {spec: {}, of: undefined, text: 'Run r: the streams in the bucket, no budget'},
+  ])
+    it(`reads: ${text}`, () =>
+      assert.equal(planText('r', spec, of && {...of, streams: [{...stream, known: undefined}]}), text));
+});
+
+describe('The keys that differ between two specs', () => {
+  it('do not depend on the order of keys', () =>
+    assert.deepEqual(differencesOf({a: 1, b: {c: 1, d: 2}}, {b: {d: 2, c: 1}, a: 1}), []));
+  it('are named with both values', () =>
+    assert.deepEqual(differencesOf({a: 1, b: 2}, {a: 1, c: 3}), [
+      {key: 'b', wanted: 2, stored: undefined},
+      {key: 'c', wanted: undefined, stored: 3},
+    ]));
+});
+
+describe('A comparison of runs', () => {
+  const STATS: Stats = {mean: 0.001, norm: 12, max_abs: 40, non_finite: 0};
+  const totals = {samples: 40, rejected: 0, truncated: 0, tokens: 900, rows: 900, shards: 2, bytes: 5000};
+  const aSide = (run: string, stats: Partial<Stats> = {}, samples = 40): Side => ({
+    run: aRun({run, status: 'completed', total_samples_processed: samples, total_tokens: 900}),
+    result: {
+      ...{...totals, samples, streams: 1, model: null, versions: {}, code: [], unread: {}, unread_streams: 0},
+      stats: {'resid_post.0': {...STATS, ...stats}},
+    },
+    shards: new Map([
+      ['000/1', 'AAAA'],
+      ['000/2', run],
+    ]),
+  });
+  const compared = (a: Side, b: Side) => {
+    const comparison = compareSides(a, b);
+    answers['run compare']?.parse(JSON.parse(JSON.stringify(comparison)));
+    return comparison;
+  };
+
+  for (const {what, stats, same} of [
+    {what: 'equal statistics', stats: {}, same: true},
+    {what: 'the rounding of another machine', stats: {norm: 12.001}, same: true},
+    {what: 'means near zero that differ by less than the norm shows', stats: {mean: -0.001}, same: true},
+    {what: 'another norm', stats: {norm: 12.1}, same: false},
+    {what: 'one value that is not finite', stats: {non_finite: 1}, same: false},
+  ])
+    it(`finds ${same ? 'the same' : 'a difference'} in ${what}`, () =>
+      assert.equal(compared(aSide('a'), aSide('b', stats)).same, same));
+
+  it('begins with the largest difference', () => {
+    const {statistics} = compared(aSide('a'), aSide('b', {norm: 13, max_abs: 80}));
+    assert.deepEqual(
+      statistics.map(({name}) => name),
+      ['resid_post.0 max_abs', 'resid_post.0 norm'],
+    );
+  });
+
+  it('finds a difference in the samples', () =>
+    assert.equal(compared(aSide('a'), aSide('b', {}, 39)).same, false));
+
+  it('counts shards with equal bytes', () => {
+    const [a, b] = [aSide('a'), aSide('b')];
+    b.shards.set('001/1', 'BBBB');
+    assert.deepEqual(compared(a, b).shards, {same_bytes: 1, other_bytes: 1, only_a: 0, only_b: 1});
+  });
+
+  it('never calls a run the same that has not ended', () => {
+    const a = {
+      ...aSide('a'),
+      run: aRun({run: 'a', status: 'active', total_samples_processed: 40, total_tokens: 900}),
+    };
+    const {same, notes} = compared(a, aSide('b'));
+    assert.deepEqual([same, notes], [false, ['run a is active: only what is stored is compared']]);
+  });
+
+  it('finds a layer that one run alone has', () => {
+    const b = aSide('b');
+    if (b.result) b.result.stats['resid_post.1'] = STATS;
+    assert.equal(compared(aSide('a'), b).same, false);
+  });
+});
