@@ -1,6 +1,6 @@
 /** Verbs on runs and streams. Each waits until its message is applied or rejected. */
 import {runRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
-import {parseWork} from '../../shared/domain/names.ts';
+import {parseWork, paths} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
 import {type Budget, budgetField} from '../arguments.ts';
@@ -90,7 +90,8 @@ async function sendChange(cloud: Cloud, run: string, message: object, options: S
   if (options.dryRun) return print(options.json, {command}, [command]);
   const {outcome, reason} = await outcomeOf(cloud.store, await publish(cloud, 'control', message));
   if (outcome === 'applied') return print(options.json, {done: reason}, [reason]);
-  throw new CliError(`the message was rejected: ${reason}${await similarRuns(cloud, run)}`);
+  if (!(await cloud.store.get(paths.run(run)))) throw await unknownRun(cloud, run);
+  throw new CliError(`the message was rejected: ${reason}`);
 }
 
 /** Error for a name that no run has. */

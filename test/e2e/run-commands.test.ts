@@ -1,0 +1,133 @@
+import assert from 'node:assert/strict';
+import {execFileSync, spawn} from 'node:child_process';
+import {once} from 'node:events';
+import {mkdirSync, mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {fileURLToPath} from 'node:url';
+import {answers} from '../../cli/json/index.ts';
+import type {Comparison} from '../../cli/runs/compare.ts';
+import {gleaner, TestHome, texts} from './home.ts';
+
+const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
+const SPEC = ['--layers', '0-1', '--sites', 'resid_post'];
+
+type Sent = {done: string};
+type Started = {run: string; status: string; streams: number; rejected: string[]};
+
+describe('The commands about runs', function () {
+  this.timeout(120_000);
+  let home: TestHome;
+  let streams: string;
+  const run = (verb: string, ...args: string[]) => gleaner(['run', verb, ...args, '--dir', home.dir]);
+  /** The answer of --json of a command with this exit code, checked with the schema of the command. */
+  const answerOf = async <T>(verb: string, args: string[], code = 0): Promise<T> => {
+    const ended = await run(verb, ...args, '--json');
+    assert.equal(ended.code, code, `run ${verb} ${args.join(' ')}: ${ended.stdout}${ended.stderr}`);
+    return answers[`run ${verb}`]?.parse(JSON.parse(ended.stdout)) as T;
+  };
+  const done = async (verb: string, ...args: string[]) => (await answerOf<Sent>(verb, args)).done;
+  const refused = async (pattern: RegExp, verb: string, ...args: string[]) => {
+    const {code, stderr} = await run(verb, ...args);
+    assert.equal(code, 1, stderr);
+    assert.match(stderr, pattern);
+  };
+  const document = (name: string) => home.read(store => store.get(`runs/${name}`));
+
+  before(async () => {
+    home = await TestHome.start(1);
+    streams = mkdtempSync(join(tmpdir(), 'gleaner-runs-'));
+    for (const stream of ['000', '001'])
+      writeFileSync(join(streams, `stream_${stream}.jsonl`), texts(6, `s${stream}`));
+  });
+  after(async () => {
+    await home?.remove();
+    rmSync(streams, {recursive: true, force: true});
+  });
+
+  it('refuse a wrong spec before anything is written', async () => {
+    await refused(
+      /priority: expected at most 1000/,
+      'start',
+      'no',
+      '--priority',
+      '5000',
+      '--streams',
+      streams,
+    );
+    await refused(/has no streams/, 'start', 'no', '--streams', home.dir.replace(/$/, '/vms'));
+    assert.deepEqual(await home.objects.list('datasets/no/'), []);
+  });
+
+  it('print commands that a shell passes to gcloud word for word', async () => {
+    const quote = "it's {{ text }}";
+    const args = ['no', '--template', quote, '--streams', streams, '--dry-run'];
+    const {commands} = await answerOf<{commands: string[]}>('start', args);
+    const shell = `gcloud() { printf '%s\\n' "$@"; [ "$4" = - ] && cat; return 0; }\n${commands.join('\n')}`;
+    const seen = execFileSync('bash', ['-ec', shell], {encoding: 'utf8'});
+    assert.ok(seen.includes(JSON.stringify({record: {template: quote}})), seen);
+    assert.ok(seen.includes(`${streams}/stream_001.jsonl\n`), seen);
+    assert.deepEqual(await home.objects.list('datasets/no/'), []);
+  });
+
+  it('start a run from a folder, also after Ctrl-C', async () => {
+    const args = ['run', 'start', 'ka', '--streams', streams, ...SPEC, '--dir', home.dir];
+    const child = spawn(process.execPath, [MAIN, ...args], {stdio: ['ignore', 'ignore', 'pipe']});
+    let said = '';
+    child.stderr.on('data', chunk => {
+      said += chunk;
+      // A second signal would end the command at once.
+      if (!child.killed && said.includes('run.json is written')) child.kill('SIGINT');
+    });
+    const [code] = await once(child, 'close');
+    assert.equal(code, 130, said);
+    const started = await answerOf<Started>('start', ['ka', '--streams', streams, ...SPEC]);
+    assert.deepEqual(started, {run: 'ka', status: 'active', streams: 2, rejected: []});
+  });
+
+  it('pause, change and continue a run', async () => {
+    assert.match(await done('pause', 'ka'), /paus/);
+    assert.match(await done('cancel', 'ka', '--stream', '1'), /001/);
+    assert.match(await done('configure', 'ka', '--priority', '5', '--budget-usd', '20'), /priority/);
+    const changed = await document('ka');
+    assert.deepEqual([changed?.status, changed?.priority, changed?.budget_usd], ['paused', 5, 20]);
+    await refused(/version/, 'configure', 'ka', '--priority', '6', '--if-version', '9999');
+    assert.match(await done('retry', 'ka', '--stream', '001'), /001/);
+    assert.match(await done('resume', 'ka'), /./);
+    assert.equal((await document('ka'))?.status, 'active');
+  });
+
+  it('refuse an unknown run with names like it, and another spec with its keys', async () => {
+    await refused(/no run.*did you mean "ka"/, 'pause', 'kx');
+    await refused(/no run.*did you mean "ka"/, 'stop', 'kx', '--yes');
+    await refused(/no run.*did you mean "ka"/, 'compare', 'kx', 'ka');
+    await refused(/layers: "0-1" there, \[2\] here/, 'start', 'ka', '--layers', '2', '--sites', 'resid_post');
+    assert.equal((await run('cancel', 'ka')).code, 2);
+  });
+
+  it('stop a run after a question, and for good', async () => {
+    await answerOf('start', ['kc', '--streams', streams, ...SPEC, '--priority', '-5']);
+    await refused(/for good[\s\S]*2 streams[\s\S]*Stored shards stay[\s\S]*add --yes/, 'stop', 'kc');
+    assert.equal((await document('kc'))?.status, 'active');
+    assert.match(await done('stop', 'kc', '--yes'), /./);
+    assert.equal((await document('kc'))?.status, 'cancelled');
+    await refused(/was stopped/, 'start', 'kc', '--streams', streams, ...SPEC, '--priority', '-5');
+  });
+
+  it('say that two runs over the same streams hold the same, and name what differs', async () => {
+    const one = join(streams, 'one');
+    mkdirSync(one);
+    writeFileSync(join(one, 'stream_000.jsonl'), texts(5, 's000'));
+    await answerOf('start', ['kd', '--streams', one, ...SPEC]);
+    rmSync(one, {recursive: true});
+    await answerOf('start', ['kb', '--streams', streams, ...SPEC, '--seed', '7']);
+    await Promise.all([home.runEnds('ka'), home.runEnds('kb'), home.runEnds('kd')]);
+    const same = await answerOf<Comparison>('compare', ['ka', 'kb']);
+    assert.deepEqual([same.same, same.spec.map(({name}) => name), same.statistics], [true, ['seed'], []]);
+    const other = await answerOf<Comparison>('compare', ['ka', 'kd'], 1);
+    assert.deepEqual(other.totals[2], {name: 'samples', a: 12, b: 5});
+    assert.ok(other.shards.only_a > 0);
+    const unended = await answerOf<Comparison>('compare', ['ka', 'kc'], 1);
+    assert.match(unended.notes[0] ?? '', /kc is cancelled: only what is stored/);
+  });
+});
