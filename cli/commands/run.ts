@@ -95,7 +95,15 @@ export function addRunGroup(program: Command): void {
     .addOption(port())
     .addOption(dir('folder of a local cloud, running or stopped'))
     .addOption(json())
-    .addHelpText('after', examples('gleaner run compare my-run my-other-run'))
+    .addHelpText(
+      'after',
+      [
+        '',
+        'Exit code 0: both have the same samples, rejected samples, tokens and rows, and statistics within 0.1 %.',
+        'Exit code 1: one of these differs, or a run is not completed. Specs, costs and bytes of shards may differ.',
+        examples('gleaner run compare my-run my-other-run'),
+      ].join('\n'),
+    )
     .action(async (a, b, options) => (await import('../runs/compare.ts')).compareRuns(a, b, options));
   about('export', 'write one layer of a run to numpy files')
     .requiredOption('--layer <n>', 'layer', natural)

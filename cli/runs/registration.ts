@@ -24,6 +24,7 @@ export async function untilRegistered(
 ): Promise<string[]> {
   const rejected = new Map<string, string>();
   let waiting = [...streams];
+  if (waiting.length > 0) say(`Waiting until run ${run} has taken up ${counted(waiting.length, 'stream')}`);
   let [moved_ms, isAsked] = [Date.now(), false];
   while (waiting.length > 0) {
     await refuseFailedSpec(cloud, run);

@@ -55,7 +55,7 @@ describe('The commands about runs', function () {
       '--streams',
       streams,
     );
-    await refused(/has no streams/, 'start', 'no', '--streams', home.dir.replace(/$/, '/vms'));
+    await refused(/has no streams/, 'start', 'no', '--streams', join(home.dir, 'vms'));
     assert.deepEqual(await home.objects.list('datasets/no/'), []);
   });
 
@@ -98,10 +98,12 @@ describe('The commands about runs', function () {
   });
 
   it('refuse an unknown run with names like it, and another spec with its keys', async () => {
-    await refused(/no run.*did you mean "ka"/, 'pause', 'kx');
-    await refused(/no run.*did you mean "ka"/, 'stop', 'kx', '--yes');
-    await refused(/no run.*did you mean "ka"/, 'compare', 'kx', 'ka');
-    await refused(/layers: "0-1" there, \[2\] here/, 'start', 'ka', '--layers', '2', '--sites', 'resid_post');
+    const similar = /no run.*did you mean "ka"/;
+    await Promise.all([refused(similar, 'pause', 'kx'), refused(similar, 'stop', 'kx', '--yes')]);
+    await Promise.all([
+      refused(similar, 'compare', 'kx', 'ka'),
+      refused(/layers: "0-1" there, \[2\] here/, 'start', 'ka', '--layers', '2', '--sites', 'resid_post'),
+    ]);
     assert.equal((await run('cancel', 'ka')).code, 2);
   });
 
