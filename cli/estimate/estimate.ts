@@ -12,13 +12,16 @@ import {isRunId} from '../../shared/domain/names.ts';
 import {connect, storeOf} from '../connect.ts';
 import type {Connection} from '../connection.ts';
 import {CliError} from '../errors.ts';
+import {durationText} from '../format.ts';
 import {print, say, warn} from '../output.ts';
-import {CACHE, runWorkerModule} from '../python.ts';
+import {CACHE, runWorkerModule, workerPython} from '../python.ts';
 import {earlierRun} from './earlier-run.ts';
 import type {EstimateOptions} from './options.ts';
 import {reportOn} from './report.ts';
 import {reportLines} from './report-lines.ts';
 import {findTarget} from './target.ts';
+
+const CLOCK_MS = 5000;
 
 /**
  * Prints the tokens, shards, bytes, hours and dollars of a run in advance. Creates nothing; reads a sample of the streams and the
@@ -39,7 +42,7 @@ export async function estimate(target: string, options: EstimateOptions): Promis
     const earlier = like === undefined ? undefined : await earlierRun(like, store, accelerator, prices);
     const args = [...found.args, '--sample-bytes', String(options.sampleBytes)];
     say(`Reading a sample of ${found.what}, and the tokenizer of ${spec.model}`);
-    const sampled = await sample(spec, args, connection);
+    const sampled = await withClock(() => sample(spec, args, connection));
     const report = reportOn(found.what, spec, sampled, options, prices, earlier);
     print(options.json, report, reportLines(report));
   } catch (error) {
@@ -63,9 +66,25 @@ async function connectIfThere(target: string, options: EstimateOptions): Promise
   }
 }
 
+/** Says every few seconds that the work goes on: a large tokenizer takes minutes to download. */
+async function withClock<T>(work: () => Promise<T>): Promise<T> {
+  const started_ms = Date.now();
+  const clock = setInterval(
+    () => say(`The sample is being read for ${durationText((Date.now() - started_ms) / 1000)}`),
+    CLOCK_MS,
+  );
+  try {
+    return await work();
+  } finally {
+    clearInterval(clock);
+  }
+}
+
 async function sample(spec: RunSpec, args: string[], connection: Connection | undefined): Promise<Sampled> {
   const home = join(CACHE, 'models');
   await mkdir(home, {recursive: true});
+  // The sampler's own errors come back below; the environment reports its progress here.
+  await workerPython(say);
   const endpoint = connection?.storage_endpoint;
   // The worker's module needs a bucket also for a model in a bucket.
   const bucket = args.includes('--bucket') || !connection ? [] : ['--bucket', connection.bucket];

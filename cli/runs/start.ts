@@ -46,7 +46,7 @@ export async function start(run: string, options: StartOptions): Promise<void> {
     await (await import('../watch/watch.ts')).watch(run, {...options, interval: 2});
 }
 
-/** What the command will do, in one line. */
+/** Streams, bytes and budget of the start, in one line. */
 export function planText(run: string, spec: RunSpecInput, folder: StreamFolder | undefined): string {
   const bytes = folder?.streams.reduce((sum, stream) => sum + stream.bytes, 0) ?? 0;
   const what = folder
