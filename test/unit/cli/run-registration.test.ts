@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import type {Cloud} from '../../../cli/control.ts';
+import {setQuiet} from '../../../cli/output.ts';
+import {untilRegistered} from '../../../cli/runs/registration.ts';
+import {writeSpec} from '../../../cli/runs/write-spec.ts';
+import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
+import type {Document} from '../../../shared/ports.ts';
+import {aRun, aStream, at, T0} from '../../support/builders.ts';
+import {callAtOnce} from '../../support/call.ts';
+import {FakeBucket} from '../../support/fake-bucket.ts';
+
+const SPEC_OBJECT = 'datasets/my-run/run.json';
+const refusedRun = aRun({status: 'failed', spec: null, spec_hash: null, reason: 'run.json is not JSON'});
+
+async function aCloud(documents: Record<string, object> = {}): Promise<{cloud: Cloud; bucket: FakeBucket}> {
+  const store = openSqliteStore(':memory:', () => T0);
+  await store.transaction(async tx => {
+    for (const [path, data] of Object.entries(documents)) tx.set(path, data as Document);
+  });
+  const bucket = new FakeBucket(() => T0);
+  return {cloud: {store, objects: bucket.through(callAtOnce)} as Cloud, bucket};
+}
+
+describe('run.json of run start', () => {
+  before(() => setQuiet(true));
+  after(() => setQuiet(false));
+
+  it('is written once, and is left as it is by the same command', async () => {
+    const {cloud, bucket} = await aCloud();
+    await writeSpec(cloud, 'my-run', {seed: 3});
+    const generation = bucket.info(SPEC_OBJECT)?.generation;
+    await writeSpec(cloud, 'my-run', {seed: 3});
+    assert.equal(bucket.info(SPEC_OBJECT)?.generation, generation);
+  });
+
+  it('is not replaced by another spec, whose keys are named', async () => {
+    const {cloud, bucket} = await aCloud();
+    bucket.put(SPEC_OBJECT, '{"seed": 3, "dtype": "bf16"}');
+    await assert.rejects(
+      writeSpec(cloud, 'my-run', {seed: 4, keep: ['id']}),
+      /seed: 3 there, 4 here\n.*keep: the default there, \["id"\] here\n.*dtype: "bf16" there, the default here/s,
+    );
+    assert.equal(bucket.text(SPEC_OBJECT), '{"seed": 3, "dtype": "bf16"}');
+  });
+
+  it('is replaced where the run was refused for it', async () => {
+    const {cloud, bucket} = await aCloud({'runs/my-run': refusedRun});
+    bucket.put(SPEC_OBJECT, '{"seed": "no"}');
+    await writeSpec(cloud, 'my-run', {seed: 4});
+    assert.deepEqual(JSON.parse(bucket.text(SPEC_OBJECT) ?? ''), {seed: 4});
+  });
+});
+
+describe('The wait of run start', () => {
+  before(() => setQuiet(true));
+  after(() => setQuiet(false));
+  const stopped = new AbortController().signal;
+  const wait = {streams: ['000', '001'], since: at(0), stopped};
+
+  it('ends when each stream is registered or rejected, and returns the reasons', async () => {
+    const {cloud} = await aCloud({
+      'runs/my-run': aRun(),
+      'runs/my-run/streams/000': aStream(),
+      'events/e1': {
+        ...{at: at(1), kind: 'rejected', run: 'my-run', text: 'it is empty'},
+        object: 'datasets/my-run/stream_001.jsonl.gz',
+      },
+    });
+    assert.deepEqual(await untilRegistered(cloud, 'my-run', wait), ['it is empty']);
+  });
+
+  it('fails with the reason of a refused spec', async () => {
+    const {cloud} = await aCloud({'runs/my-run': refusedRun});
+    await assert.rejects(untilRegistered(cloud, 'my-run', wait), /refused: run\.json is not JSON/);
+  });
+
+  it('ends at Ctrl-C', async () => {
+    const {cloud} = await aCloud({'runs/my-run': aRun()});
+    const interrupted = {...wait, stopped: AbortSignal.abort()};
+    await assert.rejects(untilRegistered(cloud, 'my-run', interrupted), {name: 'Interrupted'});
+  });
+});
