@@ -87,12 +87,18 @@ describe('The commands about runs', function () {
 
   it('pause, change and continue a run', async () => {
     assert.match(await done('pause', 'ka'), /paus/);
-    assert.match(await done('cancel', 'ka', '--stream', '1'), /001/);
-    assert.match(await done('configure', 'ka', '--priority', '5', '--budget-usd', '20'), /priority/);
+    const [cancelled, configured] = await Promise.all([
+      done('cancel', 'ka', '--stream', '1'),
+      done('configure', 'ka', '--priority', '5', '--budget-usd', '20'),
+    ]);
+    assert.match(`${cancelled}; ${configured}`, /001.*; .*priority/);
     const changed = await document('ka');
     assert.deepEqual([changed?.status, changed?.priority, changed?.budget_usd], ['paused', 5, 20]);
-    await refused(/version/, 'configure', 'ka', '--priority', '6', '--if-version', '9999');
-    assert.match(await done('retry', 'ka', '--stream', '001'), /001/);
+    const [retried] = await Promise.all([
+      done('retry', 'ka', '--stream', '001'),
+      refused(/version/, 'configure', 'ka', '--priority', '6', '--if-version', '9999'),
+    ]);
+    assert.match(retried, /001/);
     assert.match(await done('resume', 'ka'), /./);
     assert.equal((await document('ka'))?.status, 'active');
   });
@@ -117,12 +123,13 @@ describe('The commands about runs', function () {
   });
 
   it('say that two runs over the same streams hold the same, and name what differs', async () => {
-    const one = join(streams, 'one');
+    const one = join(home.dir, 'one');
     mkdirSync(one);
     writeFileSync(join(one, 'stream_000.jsonl'), texts(5, 's000'));
-    await answerOf('start', ['kd', '--streams', one, ...SPEC]);
-    rmSync(one, {recursive: true});
-    await answerOf('start', ['kb', '--streams', streams, ...SPEC, '--seed', '7']);
+    await Promise.all([
+      answerOf('start', ['kd', '--streams', one, ...SPEC]),
+      answerOf('start', ['kb', '--streams', streams, ...SPEC, '--seed', '7']),
+    ]);
     await Promise.all([home.runEnds('ka'), home.runEnds('kb'), home.runEnds('kd')]);
     const same = await answerOf<Comparison>('compare', ['ka', 'kb']);
     assert.deepEqual([same.same, same.spec.map(({name}) => name), same.statistics], [true, ['seed'], []]);
