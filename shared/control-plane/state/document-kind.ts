@@ -16,6 +16,7 @@ export function kind<T extends object>(schema: z.ZodType<T>) {
     );
   };
   return {
+    schema,
     get: async (from: Store | Transaction, path: string): Promise<T | undefined> => {
       const data = await from.get(path);
       return data && parse(path, data);

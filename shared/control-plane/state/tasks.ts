@@ -10,7 +10,7 @@ import {forEachConcurrently} from './concurrency.ts';
 import type {Deps} from './deps.ts';
 import {kind} from './document-kind.ts';
 
-const task = z.looseObject({
+export const task = z.looseObject({
   task: z.enum(['register', 'rebuild', 'resync', 'finish', 'totals']),
   run: z.string().nullable(),
   status: z.enum(['open', 'done']),

@@ -1,0 +1,41 @@
+/** The generated files of docs/, by path. */
+import {readFileSync} from 'node:fs';
+import {fileURLToPath} from 'node:url';
+import {z} from 'zod';
+import {runSpecJsonSchema} from '../../../shared/contracts/spec.ts';
+import {controlJsonSchema} from '../../../shared/control-plane/handlers/commands/table.ts';
+import {answers, failure} from '../../json/index.ts';
+import {controlPage} from './control-messages.ts';
+import {firestorePage} from './firestore.ts';
+import {runSpecPage} from './run-spec.ts';
+
+const DOCS = fileURLToPath(new URL('../../../docs/', import.meta.url));
+
+function template(page: string): string {
+  return readFileSync(new URL(`pages/${page}`, import.meta.url), 'utf8');
+}
+
+/** JSON Schema of the answers of `--json`, by command. */
+function outputJsonSchema(): object {
+  const schemas = Object.entries({...answers, failure}).map(([name, schema]) => {
+    const {$schema: _, ...own} = z.toJSONSchema(schema, {unrepresentable: 'any'});
+    return [name, own] as const;
+  });
+  return {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    title: 'Answers of gleaner --json, by command',
+    $defs: Object.fromEntries(schemas),
+  };
+}
+
+export function generated(): Map<string, string> {
+  const json = (schema: object) => `${JSON.stringify(schema, null, 2)}\n`;
+  return new Map([
+    [`${DOCS}firestore.md`, firestorePage(template('firestore.md'))],
+    [`${DOCS}control-messages.md`, controlPage(template('control-messages.md'))],
+    [`${DOCS}run-spec.md`, runSpecPage(template('run-spec.md'))],
+    [`${DOCS}run.schema.json`, json(runSpecJsonSchema())],
+    [`${DOCS}control.schema.json`, json(controlJsonSchema())],
+    [`${DOCS}output.schema.json`, json(outputJsonSchema())],
+  ]);
+}

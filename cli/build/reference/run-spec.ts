@@ -1,0 +1,48 @@
+/** docs/run-spec.md: every key of `run.json`. */
+import {runSpecJsonSchema} from '../../../shared/contracts/spec.ts';
+import {row, typeOf} from './types.ts';
+
+type Property = Parameters<typeof typeOf>[0] & {
+  minimum?: number;
+  maximum?: number;
+  exclusiveMinimum?: number;
+  maxItems?: number;
+};
+
+function limits({minimum, maximum, exclusiveMinimum, maxItems}: Property): string {
+  const from = minimum ?? (exclusiveMinimum === undefined ? undefined : `over ${exclusiveMinimum}`);
+  const range = [from, maximum].filter(
+    value => value !== undefined && Math.abs(Number(value)) !== Number.MAX_SAFE_INTEGER,
+  );
+  const most = maxItems === undefined ? [] : [`at most ${maxItems}`];
+  return [range.join(' to '), ...most].filter(Boolean).join(', ');
+}
+
+/** The limits of a value, also where the value may be null. */
+function limitsOf(property: Property): string {
+  return [property, ...((property.anyOf ?? []) as Property[])].map(limits).filter(Boolean).join(', ');
+}
+
+function rows(properties: Record<string, Property>, prefix = ''): string[] {
+  return Object.entries(properties).flatMap(([key, property]) => {
+    const given = property.default === undefined ? '' : `\`${JSON.stringify(property.default)}\``;
+    const own = row(
+      `\`${prefix}${key}\``,
+      typeOf(property),
+      given,
+      limitsOf(property),
+      property.description ?? '',
+    );
+    return [own, ...rows((property.properties ?? {}) as Record<string, Property>, `${prefix}${key}.`)];
+  });
+}
+
+export function runSpecPage(template: string): string {
+  const {properties} = runSpecJsonSchema() as {properties: Record<string, Property>};
+  const table = [
+    '| key | values | default | limits | meaning |',
+    '|---|---|---|---|---|',
+    ...rows(properties),
+  ];
+  return template.replace('{{keys}}', () => table.join('\n'));
+}
