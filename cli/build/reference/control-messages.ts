@@ -9,8 +9,9 @@ const TPU = {worker: 'tpu-us-central1-a-0'};
 
 export const WORDS: Record<keyof typeof COMMANDS, Words> = {
   start: {
-    effect: 'Registers every stream of the run in the bucket, also streams whose events were lost.',
-    rejected: 'the bucket has no stream of the run, or the run was stopped',
+    effect:
+      'Makes a paused run active. Registers every stream of the run in the bucket, also streams whose events were lost.',
+    rejected: 'there is no such run and no stream of it in the bucket, or the run was stopped',
     command: 'gleaner run start my-run',
     example: RUN,
   },

@@ -42,7 +42,8 @@ export const taskFields: Record<KnownKeys<Task>, string> = {
   status: '`open` while pages are left, then `done`.',
   cursor: 'JSON of the place where the next delivery continues; empty at the first page.',
   result: 'Summary of the task; null without one.',
-  busy_until_at: 'End of the time that a delivery has claimed the task for; null when nobody works on it.',
+  busy_until_at:
+    'End of the time that a delivery has claimed the task for; null while no delivery works on it.',
   created_at: 'Time at which the task was opened last.',
   updated_at: 'Time of the last page.',
   expire_at: 'Firestore deletes the document some time after this: 30 days after it was opened.',

@@ -76,7 +76,7 @@ export const streamFields: Record<keyof Stream, string> = {
   last_error: 'Text of the last failure; null before the first.',
   said: SAID,
   blocked_reason:
-    'Why no lease is granted before a `rebuild`: a shard has an epoch that nobody was granted. Else null.',
+    'Why no lease is granted before a `rebuild`: a shard has an epoch that was never granted. Else null.',
   created_at: CREATED,
   updated_at: UPDATED,
 };

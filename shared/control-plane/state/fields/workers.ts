@@ -15,7 +15,7 @@ export const workerFields: Record<keyof Worker, string> = {
   costs:
     'Dollars of this incarnation up to `costs_at`, by the run that paid. Keys with `_` are no runs: `_idle` has time that no run paid for.',
   costs_at: 'Time up to which `costs` is counted; null before the first count.',
-  charged_to: 'The run that pays for the time of the TPU, also while it boots or waits. Null: nobody.',
+  charged_to: 'The run that pays for the time of the TPU, also while it boots or waits. Null: no run pays.',
   incarnation:
     'Number of the node in this slot. Every create adds 1, so an older node and its messages are recognised.',
   born_at: 'Time of the request for this incarnation; null before.',
@@ -57,7 +57,7 @@ export const workerFields: Record<keyof Worker, string> = {
   blocked_until_at: 'No create before this time, because a create failed. Null: no wait.',
   asked_at:
     'Time of the last create or delete request. A request without effect is repeated. Null before the first.',
-  recreate: 'True: a message asked to replace the TPU, and the next tick does so.',
+  recreate: 'True: a `recreate` or `delete` message wants this node deleted, and a tick does so.',
   held: 'True: a `delete` message empties the slot until a `recreate` message.',
   last_death: 'Why the last incarnation ended; null before the first end.',
   last_error: 'Last error of the slot, such as a refused create. Null without one.',
