@@ -1,0 +1,73 @@
+/** The commands of the pages work as they are written. */
+import assert from 'node:assert/strict';
+import type {ChildProcess} from 'node:child_process';
+import {mkdtempSync, rmSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {end, isLike, type Place, preparePlace, runPage} from '../support/doc-runner.ts';
+import {E2E_MS} from './home.ts';
+
+/** Pages whose blocks run. Further pages plug in here. */
+const RUN_PAGES = ['docs/formats.md'];
+
+describe('commands of the documents', function () {
+  this.timeout(E2E_MS);
+  const background: ChildProcess[] = [];
+  let dir: string;
+  let place: Place;
+  beforeEach(async () => {
+    dir = mkdtempSync(join(tmpdir(), 'gleaner-docs-'));
+    place = await preparePlace(dir);
+  });
+  afterEach(async () => {
+    for (const child of background.splice(0)) await end(child);
+    rmSync(dir, {recursive: true, force: true});
+  });
+
+  const page = (info: string, ...lines: string[]) => [`\`\`\`${info}`, ...lines, '```'].join('\n');
+  const fixtures: {name: string; text: string; fails?: RegExp}[] = [
+    {
+      name: 'an output with a wildcard',
+      text: `${page('sh run', 'echo one two three')}\n${page('text', 'one … three')}`,
+    },
+    {name: 'a line that exits with 1', text: page('sh run', 'false # exits with 1', 'echo after')},
+    {name: 'a block of Python', text: page('python run', 'import gleaner_reader')},
+    {
+      name: 'a line that fails before the last line',
+      text: page('sh run', 'false', 'true'),
+      fails: /exited with 1/,
+    },
+    {
+      name: 'a line that wrongly succeeds',
+      text: page('sh run', 'true # exits with 1', 'true'),
+      fails: /exited with 1/,
+    },
+    {
+      name: 'another output',
+      text: `${page('sh run', 'echo one')}\n${page('text', 'two')}`,
+      fails: /output differs/,
+    },
+    {name: 'a background process that ends', text: page('sh background', 'false'), fails: /ended with 1/},
+  ];
+  for (const {name, text, fails} of fixtures)
+    it(`a page with ${name} ${fails ? 'fails' : 'passes'}`, async () => {
+      const ran = runPage(place, 'fixture.md', background, text);
+      if (fails) await assert.rejects(ran, fails);
+      else assert.equal(await ran, 1);
+    });
+
+  it('a page whose background process is a local cloud reaches this cloud', async () => {
+    const text = [page('sh background', 'npx gleaner local up'), page('sh run', 'npx gleaner status --json')];
+    assert.equal(await runPage(place, 'fixture.md', background, text.join('\n')), 1);
+  });
+
+  for (const each of RUN_PAGES)
+    it(`${each} works as it is written`, async () => {
+      assert.ok((await runPage(place, each, background)) > 0);
+    });
+
+  it('lines of an output are compared in their order', () => {
+    assert.ok(isLike(['a …', 'c'], 'a 1\nb\nc\n'));
+    assert.ok(!isLike(['c', 'a …'], 'a 1\nb\nc\n'));
+  });
+});
