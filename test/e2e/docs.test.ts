@@ -8,7 +8,7 @@ import {end, isLike, type Place, preparePlace, runPage} from '../support/doc-run
 import {E2E_MS} from './home.ts';
 
 /** Pages whose blocks run. Further pages plug in here. */
-const RUN_PAGES = ['docs/formats.md'];
+const RUN_PAGES = ['docs/formats.md', 'docs/quickstart-local.md'];
 
 describe('commands of the documents', function () {
   this.timeout(E2E_MS);
