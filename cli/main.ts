@@ -21,7 +21,11 @@ const program = gleanerProgram();
 exitByCode(program);
 
 try {
-  await program.parseAsync();
+  // A name of commands alone asks for their help.
+  const [name, ...others] = process.argv.slice(2);
+  const group = name === undefined ? program : program.commands.find(command => command.name() === name);
+  if (others.length === 0 && group !== undefined && group.commands.length > 0) group.outputHelp();
+  else await program.parseAsync();
 } catch (error) {
   const text = await textOf(error as NodeJS.ErrnoException);
   if (wantsJson) print(true, {error: text ?? String(error)}, []);

@@ -19,6 +19,14 @@ export function gleanerProgram(): Command {
   return program;
 }
 
+/** Commands in the order of the help. */
+const GROUPS: {title: string; add: ((program: Command) => void)[]}[] = [
+  {title: 'Work:', add: [addStreamCommands, addRunGroup, addRunCommands, addJobCommands]},
+  {title: 'TPUs:', add: [addTpuCommands, addPoolCommands]},
+  {title: 'See what happens:', add: [addLogCommands]},
+  {title: 'Clouds and settings:', add: [addCloudCommands, addSettingsCommands]},
+];
+
 /** Every command except the completion of shells, which describes these. */
 function programOfWork(): Command {
   const program = new Command('gleaner')
@@ -28,15 +36,10 @@ function programOfWork(): Command {
     // Usage errors quote arguments, which may contain control characters.
     .configureOutput({writeErr: text => process.stderr.write(text.split('\n').map(printable).join('\n'))})
     .hook('preAction', (_, command) => setQuiet(command.opts().quiet === true));
-  addCloudCommands(program);
-  addRunGroup(program);
-  addRunCommands(program);
-  addStreamCommands(program);
-  addJobCommands(program);
-  addPoolCommands(program);
-  addSettingsCommands(program);
-  addTpuCommands(program);
-  addLogCommands(program);
+  for (const {title, add} of GROUPS) {
+    program.commandsGroup(title);
+    for (const each of add) each(program);
+  }
   for (const command of leavesOf(program))
     command.option('--quiet', 'print results and errors alone, without progress');
   return program;
