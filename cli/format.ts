@@ -1,5 +1,6 @@
 /** Counts, sizes, money, durations and tables as people write them. */
 import {styleText} from 'node:util';
+import stringWidth from 'string-width';
 import {printable} from '../shared/contracts/printable.ts';
 
 /** `1 shard`, `1,240 shards`. */
@@ -50,9 +51,24 @@ export function timeText(at: string): string {
   return at.slice(0, 19).replace('T', ' ');
 }
 
-/** First `width` characters of a line, with `…` at the end of a cut one. */
+/** First cells of a line, with `…` at the end of a cut one. A character of Chinese or an emoji takes two cells. */
 export function cut(line: string, width: number): string {
-  return line.length <= width ? line : `${line.slice(0, Math.max(0, width - 1))}…`;
+  if (stringWidth(line) <= width) return line;
+  let [kept, cells] = ['', 0];
+  for (const {segment} of SEGMENTS.segment(line)) {
+    cells += stringWidth(segment);
+    if (cells > width - 1) break;
+    kept += segment;
+  }
+  return `${kept}…`;
+}
+
+const SEGMENTS = new Intl.Segmenter();
+
+/** Fills a cell of a table with spaces. */
+function padded(cell: string, width: number, right: boolean): string {
+  const space = ' '.repeat(Math.max(0, width - stringWidth(cell)));
+  return right ? space + cell : cell + space;
 }
 
 export type Column = {title: string; right?: boolean};
@@ -60,12 +76,12 @@ export type Column = {title: string; right?: boolean};
 /** Aligned lines, the titles first. Control characters of cells are replaced, because they would move the columns. */
 export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): string[] {
   const cells = [columns.map(({title}) => title), ...rows.map(row => row.map(printable))];
-  const widths = columns.map((_, index) => Math.max(...cells.map(row => row[index]?.length ?? 0)));
+  const widths = columns.map((_, index) => Math.max(...cells.map(row => stringWidth(row[index] ?? ''))));
   return cells.map(row =>
     columns
       .map(({right}, index) => {
         const [cell, width] = [row[index] ?? '', widths[index] ?? 0];
-        return right ? cell.padStart(width) : cell.padEnd(width);
+        return padded(cell, width, right === true);
       })
       .join('  ')
       .trimEnd(),

@@ -16,6 +16,7 @@ import type {Stream} from '../shared/domain/stream/stream.ts';
 import type {Worker} from '../shared/domain/worker/worker.ts';
 import type {Document, Objects, Store} from '../shared/ports.ts';
 import {counted, dollarText} from './format.ts';
+import {complain} from './output.ts';
 
 export type TimelineEntry = {id: string; at: string; kind: string; run: string; text: string};
 
@@ -29,19 +30,19 @@ export type RunView = {
   rejected: TimelineEntry[];
 };
 
-const ignore = () => {};
+const skip = ({message}: Error) => complain(message);
 
 export async function listRuns(store: Store): Promise<Run[]> {
-  return runRecords.parseAll(await store.query('runs'), ignore);
+  return runRecords.parseAll(await store.query('runs'), skip);
 }
 
 /** Run with its streams, its workers that are not gone, and the newest events of run and workers, oldest first. */
 export async function viewRun(store: Store, name: string, events = 10): Promise<RunView | undefined> {
   const run = await runRecords.get(store, name);
   if (!run) return undefined;
-  const streams = streamRecords.parseAll(await store.query(paths.streams(name)), ignore);
+  const streams = streamRecords.parseAll(await store.query(paths.streams(name)), skip);
   const workers = workerRecords
-    .parseAll(await store.query('workers'), ignore)
+    .parseAll(await store.query('workers'), skip)
     .filter(worker => worker.phase !== 'gone');
   const entries = await timeline(store, name);
   const rejected = entries.filter(({kind, run}) => kind === 'rejected' && run === name);
@@ -95,8 +96,8 @@ function nameOf({zone, pool}: Pick<Zone, 'zone' | 'pool'>): string {
 
 /** Sentences about silent workers that a zone holds and about stopped creates. Both wait for a person. */
 export async function listAlerts(store: Store): Promise<string[]> {
-  const zones = zoneRecords.parseAll(await store.query('zones'), ignore);
-  const pools = poolRecords.parseAll(await store.query('pools'), ignore);
+  const zones = zoneRecords.parseAll(await store.query('zones'), skip);
+  const pools = poolRecords.parseAll(await store.query('pools'), skip);
   const held = zones.flatMap(({zone, pool, brake}) => {
     if (!brake || brake.held === 0) return [];
     const usd = brake.held_usd_per_hour === null ? 'an unknown price' : dollarText(brake.held_usd_per_hour);

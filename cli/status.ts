@@ -68,10 +68,16 @@ function runCells(run: Run): string[] {
   const budget = run.budget_usd === null ? '' : ` of ${dollarText(run.budget_usd)}`;
   return [
     ...[run.run, run.status],
-    streams === 0 ? 'not counted' : `${numberText(streams_completed)} of ${numberText(streams)}`,
+    streams === 0
+      ? 'not counted'
+      : `${numberText(streams_completed)} of ${numberText(streams)}${failedText(run)}`,
     ...[total_samples_processed, rejected_samples, total_shards].map(numberText),
     ...[bytesText(total_bytes), `${dollarText(run.cost_usd)}${budget}`, run.reason ?? ''],
   ];
+}
+
+function failedText({streams_failed}: Run): string {
+  return streams_failed === 0 ? '' : `, ${numberText(streams_failed)} failed`;
 }
 
 async function oneRun(cloud: Cloud, name: string, {json}: Options): Promise<void> {

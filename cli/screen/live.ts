@@ -1,4 +1,5 @@
 /** Lines that change in place at the end of a terminal, below lines that stay. Elsewhere the output only grows. */
+import stringWidth from 'string-width';
 import {printable} from '../../shared/contracts/printable.ts';
 import {cut, styled} from '../format.ts';
 import type {StyledLine} from '../styled-lines.ts';
@@ -10,7 +11,7 @@ const DEFAULT_ROWS = 24;
 
 export class LiveScreen {
   readonly #out: NodeJS.WriteStream;
-  /** Lengths of the lines that change in place, as they were written last. */
+  /** Cells of the lines that change in place, as they were written last. */
   #drawn: number[] = [];
   #below: readonly StyledLine[] = [];
 
@@ -61,7 +62,7 @@ export class LiveScreen {
     const text = lines.map(line => `${this.#styled(line, line.text)}\n`).join('');
     this.#out.write(`${BEGIN}${this.#erase()}${text}${END}`);
     this.#below = below;
-    this.#drawn = fitting.map(({text}) => text.length);
+    this.#drawn = fitting.map(({text}) => stringWidth(text));
   }
 
   #styled({style}: StyledLine, text: string): string {

@@ -8,22 +8,22 @@ import {CliError} from '../errors.ts';
 import {EventFilter} from '../events/filter.ts';
 import {EventReader} from '../events/read.ts';
 import {counted, timeText} from '../format.ts';
-import {print} from '../output.ts';
+import {print, say} from '../output.ts';
 import {similarRuns} from '../runs/change.ts';
 import {LiveScreen} from '../screen/live.ts';
 import {type RunState, readRun, streamCount} from '../screen/read-run.ts';
-import {costLine, headLine, streamCounts, streamLines, summaryLine, tpuLines} from '../screen/run-screen.ts';
 import {styleOf} from '../screen/story.ts';
 import {Timeline} from '../screen/timeline.ts';
 import {tpuStatus} from '../screen/tpu-status.ts';
 import {stopSignal} from '../stop-signal.ts';
 import type {StyledLine} from '../styled-lines.ts';
 import {plainLine} from './plain-line.ts';
+import {MOST_EVENTS, screenLines} from './screen-lines.ts';
 
 export type WatchOptions = Where & {interval: number; json?: boolean};
 
-/** Events that the screen shows. */
-const MOST_EVENTS = 6;
+/** Failed reads in a row that end the watch. */
+const MOST_FAILURES = 10;
 
 /** Exit code 0: the run is completed. Exit code 1: it ended in another way. Exit code 130: Ctrl-C ended the watch, and not the run. */
 export async function watch(run: string, options: WatchOptions): Promise<void> {
@@ -31,9 +31,10 @@ export async function watch(run: string, options: WatchOptions): Promise<void> {
   void stopSignal().then(() => stopped.abort());
   await withCloud(options, async cloud => {
     const view = new RunView(cloud, run, options);
+    process.stdout.on('resize', () => view.redraw());
     for (;;) {
       const state = await view.refresh();
-      if (isOver(state)) {
+      if (state && isOver(state)) {
         process.exitCode = state.run.status === 'completed' ? 0 : 1;
         return view.end();
       }
@@ -89,6 +90,8 @@ class RunView {
   #story: Story | undefined;
   #events: StyledLine[] = [];
   #said = '';
+  #last: {state: RunState; now: number} | undefined;
+  #failures = 0;
 
   constructor(cloud: Cloud, run: string, options: WatchOptions) {
     this.#cloud = cloud;
@@ -96,7 +99,25 @@ class RunView {
     this.#options = options;
   }
 
-  async refresh(): Promise<RunState> {
+  /** Reads and shows the run. A failed read is repeated at the next look, a few times. */
+  async refresh(): Promise<RunState | undefined> {
+    try {
+      const state = await this.#read();
+      this.#failures = 0;
+      return state;
+    } catch (error) {
+      if (error instanceof CliError || ++this.#failures >= MOST_FAILURES) throw error;
+      say(`Failed to read run ${this.#run}: ${(error as Error).message}; trying again`);
+      return undefined;
+    }
+  }
+
+  /** Draws the last state again, for a terminal of another size. */
+  redraw(): void {
+    if (this.#last) this.#draw(this.#last.state, [], this.#last.now);
+  }
+
+  async #read(): Promise<RunState> {
     const state = await readRun(this.#cloud.store, this.#run);
     if (!state.run) {
       const why =
@@ -126,6 +147,7 @@ class RunView {
   }
 
   #draw(state: RunState, news: readonly StyledLine[], now: number): void {
+    this.#last = {state, now};
     this.#events = [...this.#events, ...news].slice(-MOST_EVENTS);
     this.#screen.show(
       screenLines(state, this.#events, {
@@ -153,37 +175,6 @@ class RunView {
   }
 }
 
-type Frame = {width: number; height: number; header: string; now: number};
-
-/** The whole screen. TPUs, streams and events share the height. */
-export function screenLines(
-  state: RunState,
-  events: readonly StyledLine[],
-  {width, height, header, now}: Frame,
-): StyledLine[] {
-  const fixed = 11;
-  const room = Math.max(2, height - fixed - Math.min(events.length, MOST_EVENTS));
-  const of_tpus = Math.max(1, Math.min(state.tpus.length, Math.ceil(room / 2)));
-  const of_streams = Math.max(0, room - of_tpus);
-  return [
-    headLine(state),
-    {text: header, style: 'dim'},
-    {text: ''},
-    ...tpuLines(state, {width, height: of_tpus}),
-    summaryLine(state),
-    {text: ''},
-    streamCounts(state),
-    ...streamLines(state, {width, height: of_streams}),
-    costLine(state),
-    ...state.invalid.slice(0, 1).map(text => ({text: `not shown: ${text}`, style: 'yellow' as const})),
-    ...events,
-    {
-      text: `Last update: ${timeText(new Date(now).toISOString())}  Ctrl-C ends the watch, and not the run`,
-      style: 'dim',
-    },
-  ];
-}
-
 /** Answer of `--json`, one object for each look. */
 function answerOf(state: RunState, now: number) {
   const {run, tpus, work} = state;
@@ -199,6 +190,7 @@ function answerOf(state: RunState, now: number) {
       ...{total: streamCount(state), pending: streams_pending, in_progress: streams_in_progress},
       ...{completed: streams_completed, failed: streams_failed},
     },
+    not_shown: state.invalid,
     tpus: tpus.map(worker => ({
       tpu: worker.name,
       status: tpuStatus(worker),

@@ -7,7 +7,7 @@ import {LiveScreen} from '../../../cli/screen/live.ts';
 import {type RunState, readRun} from '../../../cli/screen/read-run.ts';
 import {streamLine, summaryLine} from '../../../cli/screen/run-screen.ts';
 import {plainLine} from '../../../cli/watch/plain-line.ts';
-import {screenLines} from '../../../cli/watch/watch.ts';
+import {screenLines} from '../../../cli/watch/screen-lines.ts';
 import {runRecords, streamRecords, workerRecords} from '../../../shared/control-plane/state/documents.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {aRun, aStream, aWorker, T0} from '../../support/builders.ts';
@@ -80,6 +80,31 @@ describe('The screen of run watch', () => {
         ])
           assert.ok(text.includes(word), `${word} is missing:\n${text}`);
       });
+
+  for (const height of [4, 8, 12, 19, 20, 24, 50])
+    for (const invalid of [[], ['Failed to read workers/x: phase']])
+      it(`keeps its last line in ${height} rows with 60 TPUs, 60 streams and ${invalid.length} invalid documents`, () => {
+        const state = aState(60);
+        const more = Array.from({length: 58}, (_, slot) => aWorker({name: `tpu-us-central1-b-${slot}`}));
+        const events = Array.from({length: 6}, (_, index) => ({text: `event ${index}`}));
+        const lines = screenLines(
+          {...state, invalid, tpus: [...state.tpus, ...more]},
+          events,
+          frame(80, height),
+        );
+        assert.ok(lines.length <= height, `${lines.length} lines`);
+        assert.match(lines.at(-1)?.text ?? '', /^Last update: /);
+      });
+
+  it('is redrawn in place with characters that take two cells', async () => {
+    const terminal = aTerminal(40, 24);
+    const screen = new LiveScreen(terminal.out);
+    const state = aState(1, {reason: '漢'.repeat(60)});
+    for (let draw = 0; draw < 3; draw++)
+      screen.show(screenLines(state, [], frame(screen.width, screen.height)));
+    const lines = await terminal.lines();
+    assert.equal(lines.filter(line => line.startsWith('my-run  active')).length, 1, lines.join('\n'));
+  });
 
   it('has the columns of the monitor on a wide terminal', () => {
     const lines = screenLines(aState(3), [], frame(100, 30)).map(({text}) => text);
