@@ -103,6 +103,7 @@ def test_a_preempted_job_saves_its_artifacts_after_term(jobs):
     assert time.monotonic() - began < 15
 
 
+@pytest.mark.long  # test_job_process.py kills a process that ignores TERM
 def test_a_preempted_job_that_ignores_term_leaves_in_time(jobs):
     runner = jobs.runner(command="trap '' TERM; echo begun; while :; do sleep 0.1; done")
     wait = start(runner)

@@ -82,6 +82,7 @@ def test_a_setup_script_that_fails_is_named_with_its_last_line_and_runs_again(pr
     assert os.listdir(tmp_path / "home" / "jobs" / "environments") == []
 
 
+@pytest.mark.long  # test_source_environment.py names a version that the index lacks
 def test_a_jax_version_that_does_not_exist_is_named(prepare, monkeypatch):
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://127.0.0.1:1/simple")
     with pytest.raises(SourceFailed, match=r"Failed to install jax 0\.0\.1: ") as failed:
