@@ -90,6 +90,13 @@ export function integer(given: string): number {
   return Number(given);
 }
 
+/** Priority of a run or a job. */
+export function priority(given: string): number {
+  const value = integer(given);
+  if (Math.abs(value) > 1000) throw new InvalidArgumentError('a whole number from -1000 to 1000.');
+  return value;
+}
+
 export function seconds(given: string): number {
   const value = Number(given);
   if (!/^\d+(\.\d+)?$/.test(given) || value <= 0 || value > MAX_TIMEOUT_S)

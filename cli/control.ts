@@ -1,5 +1,6 @@
 /** Messages of a command: their publication, their recorded outcome, and the command of gcloud that publishes the same. */
 import {setTimeout as sleep} from 'node:timers/promises';
+import {jsonText} from '../shared/contracts/printable.ts';
 import {nameIn} from '../shared/domain/deployment.ts';
 import {paths} from '../shared/domain/names.ts';
 import {openBus} from '../shared/google/bus.ts';
@@ -51,7 +52,7 @@ export function publishLine(
   topic: Topic,
   message: object,
 ): string {
-  return `gcloud pubsub topics publish ${nameIn(deployment, topic)} --message=${quoted(JSON.stringify(message))} --project=${quoted(project)}`;
+  return `gcloud pubsub topics publish ${nameIn(deployment, topic)} --message=${quoted(jsonText(message))} --project=${quoted(project)}`;
 }
 
 /** Publishes the message and returns its id. */

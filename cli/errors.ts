@@ -7,3 +7,8 @@ export class CliError extends Error {
 export class Interrupted extends CliError {
   override name = 'Interrupted';
 }
+
+/** Command line that no parser of one option can judge. The command exits with 2. */
+export class UsageError extends CliError {
+  override name = 'UsageError';
+}

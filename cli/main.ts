@@ -1,6 +1,6 @@
 import {EventEmitter} from 'node:events';
 import type {Command} from 'commander';
-import {CliError, Interrupted} from './errors.ts';
+import {CliError, Interrupted, UsageError} from './errors.ts';
 import {complain, print} from './output.ts';
 import {gleanerProgram} from './program.ts';
 
@@ -30,7 +30,7 @@ try {
   const text = await textOf(error as NodeJS.ErrnoException);
   if (wantsJson) print(true, {error: text ?? String(error)}, []);
   for (const line of `gleaner: ${text ?? (error as Error).stack ?? error}`.split('\n')) complain(line);
-  process.exitCode = error instanceof Interrupted ? 130 : 1;
+  process.exitCode = error instanceof Interrupted ? 130 : error instanceof UsageError ? 2 : 1;
 }
 
 /** Exit 2: the command line is invalid. Exit 1: the command failed, or its answer is negative. */

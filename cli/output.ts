@@ -28,7 +28,19 @@ export function warn(severity: string, message: string): void {
   if (severity !== 'INFO') complain(message);
 }
 
-/** Text as one word of a shell. */
+/** Text as one word of a shell. Characters that a terminal hides are escapes, which bash and zsh know. */
 export function quoted(text: string): string {
+  if (printable(text) !== text) return `$'${escaped(text)}'`;
   return /^[\w./@%+=:,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+function escaped(text: string): string {
+  const safe = text.replaceAll('\\', '\\\\').replaceAll("'", "\\'");
+  return Array.from(safe, char => {
+    if (printable(char) === char) return char;
+    const code = char.codePointAt(0) ?? 0;
+    return code < 0x100
+      ? `\\x${code.toString(16).padStart(2, '0')}`
+      : `\\U${code.toString(16).padStart(8, '0')}`;
+  }).join('');
 }

@@ -1,15 +1,15 @@
-import type {Command} from 'commander';
+import {type Command, Option} from 'commander';
 import {
   budget,
   dir,
   dryRun,
   examples,
   folder,
-  integer,
   json,
   natural,
   port,
   positive,
+  priority,
   runId,
   seconds,
   streamNumber,
@@ -79,7 +79,7 @@ export function addRunGroup(program: Command): void {
     .addHelpText('after', examples('gleaner run cancel my-run --stream 007'))
     .action(async (id, options) => (await import('../runs/change.ts')).cancel(id, options));
   about('configure', 'change the priority or the budget of a run')
-    .option('--priority <n>', 'higher goes first, -1000 to 1000', integer)
+    .option('--priority <n>', 'higher goes first, -1000 to 1000', priority)
     .option('--budget-usd <usd>', 'dollars that the TPUs of the run may cost, or none', budget)
     .option('--allow-mixed-code <true|false>', 'let TPUs with a later bundle continue the run', trueOrFalse)
     .option('--if-version <n>', 'change only while the document has this version', natural)
@@ -108,7 +108,9 @@ export function addRunGroup(program: Command): void {
   about('export', 'write one layer of a run to numpy files')
     .requiredOption('--layer <n>', 'layer', natural)
     .option('--site <site>', 'site, needed where the run has several', text)
-    .option('--dtype <dtype>', 'float32 or float16', 'float32')
+    .addOption(
+      new Option('--dtype <dtype>', 'of the numbers').choices(['float32', 'float16']).default('float32'),
+    )
     .requiredOption('--output <folder>', 'folder that does not exist yet', folder)
     .addHelpText('after', examples('gleaner run export my-run --layer 12 --output layer-12'))
     .action(async (id, options) => (await import('../export.ts')).exportRun(id, options));

@@ -1,6 +1,6 @@
 /** An option for each key of run.json. */
 import {type Command, Option} from 'commander';
-import {budget, integer, modelName, natural, positive, shardSize, text, whole, words} from '../arguments.ts';
+import {budget, modelName, natural, positive, priority, shardSize, text, whole, words} from '../arguments.ts';
 
 /** Adds the options. `cli/runs/spec.ts` turns them into a spec, and its schema checks their values. */
 export function addSpecOptions(command: Command): Command {
@@ -35,7 +35,7 @@ export function addSpecOptions(command: Command): Command {
     .option('--keep <fields>', 'fields of a record to copy into the shards, with commas between', words)
     .option('--seed <n>', 'of every random choice', given => whole(given, 0, 999_999_999))
     .option('--pool <pool>', "pool (default: the deployment's own)", text)
-    .option('--priority <n>', 'higher goes first, -1000 to 1000', integer);
+    .option('--priority <n>', 'higher goes first, -1000 to 1000', priority);
   choice('--affinity <kind>', 'fixed: stream N is for one TPU alone', 'any', 'fixed');
   return command
     .option('--stream-offset <n>', 'stream of the first TPU, with --affinity fixed', natural)

@@ -29,6 +29,10 @@ export async function followJob(
   let [said, parts, epoch]: [string, Parts | undefined, number] = ['', undefined, 0];
   for (;;) {
     const job = await readJob(cloud, id);
+    if (typeof (job.status ?? 'pending') !== 'string')
+      throw new CliError(
+        `job ${id} has the status ${JSON.stringify(job.status)}, which is no word: mend the field in the console`,
+      );
     const now = epochOf(job);
     if (now !== epoch) {
       await parts?.end();

@@ -6,7 +6,7 @@ import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
 import {type Budget, budgetField} from '../arguments.ts';
 import {requireConsent} from '../ask.ts';
 import {type Cloud, outcomeOf, publish, publishLine, type SendOptions, withCloud} from '../control.ts';
-import {CliError} from '../errors.ts';
+import {CliError, UsageError} from '../errors.ts';
 import {counted, dollarText, numberText} from '../format.ts';
 import {nearText} from '../near-names.ts';
 import {print, say} from '../output.ts';
@@ -34,7 +34,7 @@ export function configure(run: string, options: SendOptions & Settings): Promise
   const {priority, allowMixedCode: allow_mixed_code, ifVersion: if_version} = options;
   const settings = {priority, budget_usd, allow_mixed_code};
   if (Object.values(settings).every(value => value === undefined))
-    throw new CliError('there is nothing to change: give --priority, --budget-usd or --allow-mixed-code');
+    throw new UsageError('there is nothing to change: give --priority, --budget-usd or --allow-mixed-code');
   // Undefined fields are not in the JSON.
   return change(run, {action: 'configure', run, ...settings, if_version}, options);
 }

@@ -14,6 +14,14 @@ const GIVE_UP_MS = 120_000;
 const AT_ONCE = 50;
 const NEWEST_EVENTS = 1000;
 
+/** Time of the newest event by the clock of the cloud; before every event without one. */
+export async function newestEvent({store}: Cloud): Promise<string> {
+  const order_by = {field: 'at', direction: 'desc'} as const;
+  const [newest] = await store.query('events', {order_by, limit: 1});
+  return typeof newest?.data.at === 'string' ? newest.data.at : '';
+}
+
+/** `since`: time of the newest event before the drop. */
 type Dropped = {streams: readonly string[]; since: string; stopped: AbortSignal};
 
 /** Waits until each stream has a document or was rejected, and returns the reasons of the rejected ones. */
@@ -66,7 +74,7 @@ async function refuseFailedSpec({store}: Cloud, run: string): Promise<void> {
 /** Reason of each object of the run that was rejected since then. */
 async function rejectionsSince({store}: Cloud, run: string, since: string): Promise<Map<string, string>> {
   const events = await store.query('events', {
-    where: [{field: 'at', op: '>=', value: since}],
+    where: [{field: 'at', op: '>', value: since}],
     order_by: {field: 'at', direction: 'desc'},
     limit: NEWEST_EVENTS,
   });

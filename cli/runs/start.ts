@@ -1,4 +1,6 @@
 /** `gleaner run start`: writes run.json, drops the streams of a folder, and waits until the control plane has taken them up. */
+
+import {jsonText} from '../../shared/contracts/printable.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec.ts';
 import {runRecords} from '../../shared/control-plane/state/documents.ts';
 import {datasetPrefix, parseDatasetObject, specObject, streamPrefix} from '../../shared/domain/names.ts';
@@ -10,7 +12,7 @@ import {print, quoted, say} from '../output.ts';
 import {stopSignal} from '../stop-signal.ts';
 import {readStreamFolder, type StreamFolder} from '../streams/folder.ts';
 import {uploadLines, uploadReportLines, uploadStreams} from '../streams/upload.ts';
-import {untilRegistered} from './registration.ts';
+import {newestEvent, untilRegistered} from './registration.ts';
 import {type SpecOptions, specOf} from './spec.ts';
 import {writeSpec} from './write-spec.ts';
 
@@ -35,7 +37,7 @@ export async function start(run: string, options: StartOptions): Promise<void> {
     await writeSpec(cloud, run, spec);
     if (spec.budget_usd === undefined || spec.budget_usd === null)
       say('The run has no budget of its own: --budget-usd N gives it one');
-    const since = new Date(Date.now() - 1000).toISOString();
+    const since = await newestEvent(cloud);
     const numbers = folder
       ? await drop(cloud, run, folder, options.parallel, stopped.signal)
       : await startDropped(cloud, run);
@@ -84,7 +86,9 @@ async function refuseEnded({store}: Cloud, run: string): Promise<void> {
   if (found?.status === 'cancelled')
     throw new CliError(`run ${run} was stopped, and a stop is final: start a run with another name`);
   if (found?.status === 'paused')
-    say(`run ${run} is paused: ${found.reason ?? ''}; \`gleaner run resume ${run}\` continues it`);
+    say(
+      `run ${run} is paused${found.reason ? `: ${found.reason}` : ''}; \`gleaner run resume ${run}\` continues it`,
+    );
 }
 
 async function report(
@@ -121,7 +125,7 @@ function printCommands(
   const {bucket} = connection;
   const to = quoted(`gs://${bucket}/${datasetPrefix(run)}run.json`);
   const commands = [
-    `echo ${quoted(JSON.stringify(spec))} | gcloud storage cp --if-generation-match=0 - ${to}`,
+    `printf '%s\\n' ${quoted(jsonText(spec))} | gcloud storage cp --if-generation-match=0 - ${to}`,
     ...(folder
       ? uploadLines({...folder, spec: undefined}, run, bucket)
       : [publishLine(connection, 'control', {action: 'start', run})]),

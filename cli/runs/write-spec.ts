@@ -12,11 +12,10 @@ import {say} from '../output.ts';
 /** Writes run.json. Throws `CliError` where the run has another spec already, and names each key that differs. */
 export async function writeSpec(cloud: Cloud, run: string, spec: RunSpecInput): Promise<void> {
   const frozen = await readText(cloud, manifestObject(run), MAX_MANIFEST_BYTES);
-  if (frozen !== undefined)
-    return refuseDifferences(
-      `run ${run} has begun, and its spec is frozen`,
-      unequalToFrozen(spec, frozen, run),
-    );
+  if (frozen !== undefined) {
+    refuseDifferences(`run ${run} has begun, and its spec is frozen`, unequalToFrozen(spec, frozen, run));
+    return refuseOtherSettings(cloud, run, spec);
+  }
   const name = specObject(run);
   const bytes = Buffer.from(`${JSON.stringify(spec, null, 2)}\n`);
   const content_type = 'application/json';
@@ -54,13 +53,39 @@ async function readText({objects}: Cloud, name: string, max_bytes: number): Prom
   }
 }
 
-/** Keys of the wanted spec whose frozen values differ. Placement changes by `gleaner run configure`. */
+/** Settings that a message changes after the start, and their options. */
+const SETTINGS = {
+  priority: '--priority',
+  budget_usd: '--budget-usd',
+  allow_mixed_code: '--allow-mixed-code',
+} as const;
+
+/** A run that has begun has the settings of its document. */
+async function refuseOtherSettings({store}: Cloud, run: string, spec: RunSpecInput): Promise<void> {
+  const found = await runRecords.get(store, run);
+  const keys = Object.keys(SETTINGS).filter(key => key in spec) as (keyof typeof SETTINGS)[];
+  const other = found ? differencesOf(spec, found, keys) : [];
+  if (other.length === 0) return;
+  const texts = other.map(({key, wanted, stored}) => `${key} is ${shown(stored)}, not ${shown(wanted)}`);
+  const options = other.map(
+    ({key, wanted}) => `${SETTINGS[key as keyof typeof SETTINGS]} ${wanted ?? 'none'}`,
+  );
+  throw new CliError(
+    `run ${run} has begun, and ${texts.join(', ')}: change it with \`gleaner run configure ${run} ${options.join(' ')}\``,
+  );
+}
+
+/** Keys of the wanted spec whose frozen values differ. `gleaner run configure` changes settings. */
 function unequalToFrozen(spec: RunSpecInput, text: string, run: string): Difference[] {
   try {
     const {spec: of_run, placement = {}} = parseJson(manifest, text, manifestObject(run));
     const stored = {...placement, ...of_run} as Record<string, unknown>;
     const wanted = spec.record ? {...spec, record: {...(of_run.record ?? {}), ...spec.record}} : spec;
-    return differencesOf(wanted, stored, Object.keys(spec));
+    return differencesOf(
+      wanted,
+      stored,
+      Object.keys(spec).filter(key => !(key in SETTINGS)),
+    );
   } catch (error) {
     throw error instanceof Rejected ? new CliError(error.message, {cause: error}) : error;
   }

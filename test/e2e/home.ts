@@ -243,9 +243,7 @@ export const SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.0002});
 /** Records of `words` words each: long enough to fill several shards, and all different. */
 export function texts(count: number, seed: string, words = 15): string {
   return Array.from({length: count}, (_, index) => {
-    const text = Array.from({length: words}, (_, word) => `${seed}${(index * 31 + word * 17) % 97}`).join(
-      ' ',
-    );
-    return `${JSON.stringify({text: `${index} ${text}`})}\n`;
+    const text = Array.from({length: words}, (_, word) => `${seed}${(index * 31 + word * 17) % 97}`);
+    return `${JSON.stringify({text: `${index} ${text.join(' ')}`})}\n`;
   }).join('');
 }

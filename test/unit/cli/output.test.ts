@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {spawnSync} from 'node:child_process';
 import {dollarText} from '../../../cli/format.ts';
 import {quoted} from '../../../cli/output.ts';
 import {jsonText, printable} from '../../../shared/contracts/printable.ts';
@@ -34,5 +35,16 @@ describe('Output for a terminal', () => {
   it('quotes a text that a shell reads as several words', () => {
     assert.equal(quoted('/a/b-c_1'), '/a/b-c_1');
     assert.equal(quoted("x'; touch y; '"), "'x'\\''; touch y; '\\'''");
+  });
+
+  it('is the same text in bash after quoting, also with hidden characters', () => {
+    for (const text of [HOSTILE, 'a\nb', "it's\u200d `x` $(touch y) \\n", '\u0001f']) {
+      const {stdout} = spawnSync('bash', ['-c', `printf %s ${quoted(text)}`], {
+        encoding: 'utf8',
+        env: {...process.env, LC_ALL: 'C.UTF-8'},
+      });
+      assert.equal(stdout, text);
+      assert.doesNotMatch(quoted(text), UNSAFE);
+    }
   });
 });

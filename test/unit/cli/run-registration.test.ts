@@ -43,6 +43,34 @@ describe('run.json of run start', () => {
     assert.equal(bucket.text(SPEC_OBJECT), '{"seed": 3, "dtype": "bf16"}');
   });
 
+  it('of a run that has begun has the settings of its document, which configure changes', async () => {
+    const {cloud, bucket} = await aCloud({'runs/my-run': aRun({budget_usd: 7, priority: 2})});
+    const placement = {pool: 'tpu', priority: 0, budget_usd: null, affinity: 'any', stream_offset: 0};
+    bucket.put(
+      'activations/my-run/manifest.json',
+      JSON.stringify({
+        schema: 'gleaner/1',
+        run: 'my-run',
+        spec: {seed: 3},
+        spec_hash: 'a'.repeat(64),
+        placement,
+      }),
+    );
+    await writeSpec(cloud, 'my-run', {seed: 3, budget_usd: 7, priority: 2});
+    await assert.rejects(
+      writeSpec(cloud, 'my-run', {budget_usd: 5}),
+      /budget_usd is 7, not 5: change it with `gleaner run configure my-run --budget-usd 5`/,
+    );
+    await assert.rejects(
+      writeSpec(cloud, 'my-run', {budget_usd: null}),
+      /configure my-run --budget-usd none`/,
+    );
+    await assert.rejects(
+      writeSpec(cloud, 'my-run', {seed: 4}),
+      /its spec is frozen[\s\S]*seed: 3 there, 4 here/,
+    );
+  });
+
   it('is replaced where the run was refused for it', async () => {
     const {cloud, bucket} = await aCloud({'runs/my-run': refusedRun});
     bucket.put(SPEC_OBJECT, '{"seed": "no"}');
