@@ -39,7 +39,7 @@ function escaped(text: string): string {
   return Array.from(safe, char => {
     if (printable(char) === char) return char;
     const code = char.codePointAt(0) ?? 0;
-    return code < 0x100
+    return code < 0x80
       ? `\\x${code.toString(16).padStart(2, '0')}`
       : `\\U${code.toString(16).padStart(8, '0')}`;
   }).join('');

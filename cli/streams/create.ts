@@ -1,5 +1,6 @@
 /** Streams from a dataset: a pass that counts the rows, and a pass that writes each row once, in order. */
-import {join, resolve} from 'node:path';
+import {realpath} from 'node:fs/promises';
+import {join, resolve, sep} from 'node:path';
 import {CliError, Interrupted} from '../errors.ts';
 import type {Checksums, StreamChecksum} from './checksums.ts';
 import {OutputFolder, type Wanted} from './output-folder.ts';
@@ -47,16 +48,17 @@ export async function createStreams(
   {say = () => {}, stopped = new AbortController().signal}: Watcher = {},
 ): Promise<CreateReport> {
   const begun_ms = performance.now();
+  const convert = converter(options);
   const progress = new PassProgress(say);
   const watch: Watch = {stop: stopped, moved: bytes => progress.moved(bytes)};
-  const convert = converter(options);
   const seconds = () => (performance.now() - begun_ms) / 1000;
   const output = new OutputFolder(options.output_dir);
   const folder = resolve(options.output_dir);
   let isTaken = false;
   try {
-    const sources = await openSources(given, {...options, stop: stopped}, say);
     progress.begin('reading the sources');
+    const sources = await openSources(given, {...options, stop: stopped}, say);
+    await refuseOwnSources(sources, folder);
     const wanted = await wantedOf(sources, options, watch);
     if (options.dry_run) {
       const split = planSplit(await countRows(sources, options, watch, progress), options);
@@ -65,7 +67,7 @@ export async function createStreams(
     }
     await output.take();
     isTaken = true;
-    const there = await output.complete(wanted);
+    const there = await output.complete(wanted, options.force === true);
     if (there) return {...reportOf('complete', folder, there), seconds: seconds()};
     await output.prepare(options.force === true);
     const split = planSplit(await countRows(sources, options, watch, progress), options);
@@ -90,6 +92,17 @@ export async function createStreams(
   } finally {
     progress.end();
     if (isTaken) await output.leave();
+  }
+}
+
+/** A source in the output folder would be replaced, or read again as a source by the next command. */
+async function refuseOwnSources(sources: RowSource[], folder: string): Promise<void> {
+  const own = await realpath(folder).catch(() => undefined);
+  if (own === undefined) return;
+  for (const {name} of sources) {
+    const path = await realpath(name).catch(() => undefined);
+    if (path?.startsWith(`${own}${sep}`))
+      throw new CliError(`${name} lies in --output-dir ${folder}: choose another folder for the streams`);
   }
 }
 

@@ -48,6 +48,8 @@ export async function readStreamFolder(folder: string): Promise<StreamFolder> {
       `${folder} has no streams: create them with \`gleaner streams create\`, or name them stream_000.jsonl`,
     );
   requireOneFileEach(folder, streams);
+  const empty = streams.find(({bytes}) => bytes === 0);
+  if (empty) throw new CliError(`${empty.path} is empty: a stream has at least one record`);
   if (known.size > 0) requireKnown(folder, streams, [...known.keys()]);
   const spec = names.includes(SPEC_FILE) ? await readSpec(join(folder, SPEC_FILE)) : undefined;
   return {folder, spec, streams: streams.sort((a, b) => Number(a.stream) - Number(b.stream))};

@@ -1,5 +1,6 @@
 /** Folder of new streams. Files are written in a subfolder, and get their names when all of them are complete. */
-import {mkdir, readdir, readFile, rename, rm, writeFile} from 'node:fs/promises';
+import {existsSync} from 'node:fs';
+import {mkdir, readdir, readFile, rename, rm, rmdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {isDeepStrictEqual} from 'node:util';
 import {parseDatasetObject} from '../../shared/domain/names.ts';
@@ -24,28 +25,69 @@ export class OutputFolder {
     this.work = join(folder, WORK_FOLDER);
   }
 
-  /** Takes the folder for this process. Removes what an interrupted process left. */
+  /** Takes the folder for this process. Removes what an interrupted process left. Throws `CliError` where another process has it. */
   async take(): Promise<void> {
-    const owner = Number(await readFile(join(this.work, OWNER_FILE), 'utf8').catch(() => ''));
+    try {
+      while (!(await this.#lock())) await this.#unlockOfEnded();
+    } catch (error) {
+      throw error instanceof CliError ? error : notWritable(this.folder, error as NodeJS.ErrnoException);
+    }
+    const left = await readChecksums(this.work).catch(() => undefined);
+    if (!left) await this.#empty();
+  }
+
+  /** True where this process has made the owner's file, which only one process can. */
+  async #lock(): Promise<boolean> {
+    await mkdir(this.work, {recursive: true});
+    try {
+      await writeFile(join(this.work, OWNER_FILE), String(process.pid), {flag: 'wx'});
+      return true;
+    } catch (error) {
+      const {code} = error as NodeJS.ErrnoException;
+      // ENOENT: the process that gave the folder back removed the subfolder at this moment.
+      if (code === 'EEXIST' || (code === 'ENOENT' && existsSync(this.folder))) return false;
+      throw error;
+    }
+  }
+
+  /** Removes the owner's file of an ended process. Of several processes that try, the renaming succeeds for one. */
+  async #unlockOfEnded(): Promise<void> {
+    const file = join(this.work, OWNER_FILE);
+    const owner = Number(await readFile(file, 'utf8').catch(() => ''));
     if (owner > 0 && isOfAnother(owner))
       throw new CliError(
         `process ${owner} is writing streams into ${this.folder}: wait for its end, or delete ${this.work} where that process is another program`,
       );
-    if (!(await readChecksums(this.work))) await rm(this.work, {recursive: true, force: true});
-    await mkdir(this.work, {recursive: true});
-    await writeFile(join(this.work, OWNER_FILE), String(process.pid));
+    const taken = `${file}.${process.pid}`;
+    await rename(file, taken).then(
+      () => rm(taken),
+      () => {},
+    );
   }
 
-  /** Gives the folder back, without the incomplete files. */
+  /** Gives the folder back, without the incomplete files. The owner's file goes last. */
   async leave(): Promise<void> {
-    await rm(this.work, {recursive: true, force: true});
+    const owner = await readFile(join(this.work, OWNER_FILE), 'utf8').catch(() => '');
+    if (owner !== String(process.pid)) return;
+    await this.#empty();
+    await rm(join(this.work, OWNER_FILE), {force: true});
+    await rmdir(this.work).catch(() => {});
+  }
+
+  async #empty(): Promise<void> {
+    for (const name of await readdir(this.work))
+      if (name !== OWNER_FILE) await rm(join(this.work, name), {recursive: true, force: true});
   }
 
   /** Checksums of the streams that the folder has, where they are the wanted ones. Finishes an interrupted renaming. */
-  async complete(wanted: Wanted): Promise<Checksums | undefined> {
-    const left = await readChecksums(this.work);
+  async complete(wanted: Wanted, force: boolean): Promise<Checksums | undefined> {
+    const left = await readChecksums(this.work).catch(() => undefined);
     if (left && isWanted(left, wanted)) await this.#rename(left);
-    const there = await readChecksums(this.folder);
+    // With `force` an unreadable file is replaced.
+    const there = await readChecksums(this.folder).catch((error: Error) => {
+      if (force) return undefined;
+      throw error;
+    });
     if (!there || !isWanted(there, wanted)) return undefined;
     for (const {file, crc32c} of there.streams)
       if ((await crc32cOf(join(this.folder, file)).catch(() => '')) !== crc32c) return undefined;
@@ -59,8 +101,7 @@ export class OutputFolder {
       throw new CliError(
         `${this.folder} has other streams (${list(names.slice(0, 3))}): choose another --output-dir, or replace them with --force`,
       );
-    for (const name of await readdir(this.work))
-      if (name !== OWNER_FILE) await rm(join(this.work, name), {recursive: true});
+    await this.#empty();
   }
 
   /** Gives the complete files their names, in place of the earlier streams of the folder. */
@@ -90,6 +131,13 @@ export class OutputFolder {
 
 function isWanted({sources, options}: Checksums, wanted: Wanted): boolean {
   return isDeepStrictEqual({sources, options}, wanted);
+}
+
+function notWritable(folder: string, error: NodeJS.ErrnoException): Error {
+  if (error.code === 'ENOSPC') return error;
+  return new CliError(`Failed to write into ${folder}: ${error.message}; choose another --output-dir`, {
+    cause: error,
+  });
 }
 
 /** An interrupted renaming has moved some files. */

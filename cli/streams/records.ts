@@ -106,6 +106,9 @@ function filled(parts: Part[]): Convert {
       const value = cellOf(source, row, record, part.column);
       if (value === null || value === undefined)
         throw rowError(source, row, `column "${part.column}" is null, and --template needs a value`);
+      if (typeof value === 'number' && !Number.isFinite(value))
+        throw rowError(source, row, `column "${part.column}" is ${value}, and --template needs a value`);
+      if (value instanceof Date) return value.toISOString();
       return typeof value === 'string' ? value : textOf(source, row, value);
     });
     return lineOf(source, row, {text: text.join('')});

@@ -1,8 +1,9 @@
 /** Sessions of unfinished uploads, in files beside the streams: an upload that was killed goes on where it was. */
-import {mkdir, readFile, rename, rm, rmdir, writeFile} from 'node:fs/promises';
+import {lstat, mkdir, readFile, rename, rm, rmdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {z} from 'zod';
 import type {Content} from '../../shared/google/resumable.ts';
+import {CliError} from '../errors.ts';
 
 const FOLDER = '.upload';
 
@@ -27,6 +28,7 @@ export class Sessions {
 
   /** Session of an earlier upload of the same content to the same object. */
   async find(file: string, {name, size_bytes, crc32c}: Content): Promise<string | undefined> {
+    await this.#refuseForeign();
     try {
       const found = record.parse(JSON.parse(await readFile(this.#fileOf(file), 'utf8')));
       const isSame =
@@ -47,6 +49,17 @@ export class Sessions {
     const text = JSON.stringify({bucket: this.#bucket, name, size_bytes, crc32c, session, pid});
     await writeFile(`${path}.${pid}`, text, {mode: 0o600});
     await rename(`${path}.${pid}`, path);
+  }
+
+  /** A folder of another user, or elsewhere, may name the sessions of others. */
+  async #refuseForeign(): Promise<void> {
+    const found = await lstat(this.#folder).catch(() => undefined);
+    if (!found) return;
+    const isOwn = found.isDirectory() && (process.getuid === undefined || found.uid === process.getuid());
+    if (!isOwn)
+      throw new CliError(
+        `${this.#folder} is not a folder of this user: delete it, and run the command again`,
+      );
   }
 
   async forget(file: string): Promise<void> {

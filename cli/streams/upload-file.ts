@@ -45,16 +45,27 @@ export async function uploadFile(to: Uploader, stream: StreamFile, content: Cont
 async function uploadPieces(to: Uploader, stream: StreamFile, content: Content): Promise<Uploaded> {
   for (let round = 1; round <= MOST_SESSIONS; round++) {
     const kept = round === 1 ? await to.sessions.find(stream.file, content) : undefined;
-    const session = kept ?? (await to.resumable.begin(content));
+    // A folder may come from an archive: bytes go to the bucket alone.
+    const session =
+      (kept !== undefined && to.resumable.isOwn(kept) ? kept : undefined) ??
+      (await to.resumable.begin(content));
     if (session === undefined) return 'exists';
     await to.sessions.keep(stream.file, content, session);
     const outcome = await sendPieces(to, stream, content, session);
     await to.sessions.forget(stream.file);
+    if (outcome === 'uploaded') await requireStored(to, content);
     if (outcome !== 'gone') return outcome;
   }
   throw new Error(
     `Failed to upload ${stream.path}: Cloud Storage ended ${MOST_SESSIONS} sessions; try again later`,
   );
+}
+
+/** Throws where the bucket does not have the content. */
+async function requireStored({objects}: Uploader, {name, size_bytes, crc32c}: Content): Promise<void> {
+  const there = await objects.head(name);
+  if (there?.crc32c === crc32c && there.size_bytes === size_bytes) return;
+  throw new Error(`Failed to upload gs://${objects.bucket}/${name}: the bucket does not have it; try again`);
 }
 
 async function sendPieces(

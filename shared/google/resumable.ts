@@ -5,6 +5,7 @@ import {memoizeAsync} from './memoize-async.ts';
 import {withToken} from './objects.ts';
 import {type RetryPolicy, STORAGE_RETRIES, withRetries} from './retry.ts';
 
+const GOOGLE = 'https://storage.googleapis.com';
 /** A piece slower than this has failed. */
 const LEAST_BYTES_PER_MS = 100;
 
@@ -22,6 +23,7 @@ export class ResumableUploads {
   readonly #place: {bucket: string; token: string | undefined};
   readonly #open: () => Promise<Bucket>;
   readonly #retries: RetryPolicy;
+  readonly #origin: string;
 
   constructor(options: {
     project: string;
@@ -32,6 +34,7 @@ export class ResumableUploads {
   }) {
     const {project, bucket, endpoint, token, retries = STORAGE_RETRIES} = options;
     this.#place = {bucket, token};
+    this.#origin = new URL(endpoint ?? GOOGLE).origin;
     this.#retries = retries;
     this.#open = memoizeAsync(async () => {
       const {Storage} = await import('@google-cloud/storage');
@@ -59,6 +62,13 @@ export class ResumableUploads {
       if (isPreconditionFailed(error)) return undefined;
       throw this.#failure(name, error);
     }
+  }
+
+  /** True for a session of this bucket. Bytes and token go to no other address. */
+  isOwn(session: string): boolean {
+    const url = URL.parse(session);
+    const path = `/upload/storage/v1/b/${encodeURIComponent(this.#place.bucket)}/o`;
+    return url?.origin === this.#origin && url.pathname.startsWith(path);
   }
 
   /** Asks how many bytes are stored. */
@@ -93,7 +103,13 @@ export class ResumableUploads {
         const late = AbortSignal.timeout(limit_ms);
         const signal = stop ? AbortSignal.any([stop, late]) : late;
         try {
-          const answer = await fetch(session, {method: 'PUT', headers, body: body ?? null, signal});
+          const answer = await fetch(session, {
+            method: 'PUT',
+            headers,
+            body: body ?? null,
+            signal,
+            redirect: 'manual',
+          });
           return progressOf(answer, await answer.text());
         } catch (error) {
           // A stopped upload is not repeated.

@@ -14,7 +14,8 @@ const listing = z.object({
   sha: z.string().regex(/^[0-9a-f]{40}$/),
   siblings: z.array(
     z.object({
-      rfilename: z.string(),
+      // A path with .. would leave the data set.
+      rfilename: z.string().refine(path => !path.split('/').includes('..'), 'a path without ..'),
       size: z.number().int().optional(),
       lfs: z.object({sha256: z.string().optional()}).nullish(),
     }),

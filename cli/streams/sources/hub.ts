@@ -11,9 +11,14 @@ export type HubSettings = {endpoint: string; token: string | undefined; retries:
 /** Throws `CliError` where a token would travel without encryption. */
 export function hubSettings(env: NodeJS.ProcessEnv = process.env): HubSettings {
   const endpoint = (env.HF_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, '');
+  if (URL.parse(endpoint)?.username)
+    throw new CliError('HF_ENDPOINT has a user and a password: leave them out, and set HF_TOKEN');
   if (!/^https:\/\/|^http:\/\/(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:|\/|$)/.test(endpoint))
     throw new CliError(`HF_ENDPOINT is ${endpoint}, which is no https:// address: correct it, or unset it`);
-  return {endpoint, token: env.HF_TOKEN || undefined, retries: STORAGE_RETRIES};
+  const token = env.HF_TOKEN?.trim() || undefined;
+  if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
+    throw new CliError('HF_TOKEN has characters that no token has: copy the token again, or unset it');
+  return {endpoint, token, retries: STORAGE_RETRIES};
 }
 
 /** Hub of one command. */
@@ -33,7 +38,14 @@ export class Hub {
     const read = async (answer: Response) => {
       if (answer.status === 404) return undefined;
       requireOk(answer, await errorOf(answer));
-      return answer.json();
+      const text = await answer.text();
+      try {
+        return JSON.parse(text) as unknown;
+      } catch (cause) {
+        throw new CliError(`Failed to read ${what}: the hub's answer is not JSON; check HF_ENDPOINT`, {
+          cause,
+        });
+      }
     };
     return this.#get(`${this.endpoint}${path}`, what, {}, 0, read, stop);
   }

@@ -9,7 +9,7 @@ import {JsonFile} from './json-source.ts';
 import {JsonLines, TextLines} from './line-source.ts';
 import type {RowSource} from './row.ts';
 
-const DATASET_ID = /^(?:hf:\/\/datasets\/)?([\w.-]+\/[\w.-]+)$/;
+const DATASET_ID = /^(?:hf:\/\/datasets\/)?([A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*)$/;
 
 /** Opens the sources in the order of the command line; the files of a folder or glob are in the order of their names. */
 export async function openSources(

@@ -34,7 +34,7 @@ export function recordOf(source: RowSource, row: Row): Record<string, unknown> {
   if (!isUtf8(row.line)) throw rowError(source, row, 'it is not UTF-8 text; convert the file to UTF-8');
   let value: unknown;
   try {
-    value = JSON.parse(row.line.toString('utf8'));
+    value = parseExactly(row.line.toString('utf8'));
   } catch (error) {
     throw rowError(
       source,
@@ -45,6 +45,16 @@ export function recordOf(source: RowSource, row: Row): Record<string, unknown> {
   if (value === null || typeof value !== 'object' || Array.isArray(value))
     throw rowError(source, row, `it is ${kindOf(value)}, and a row is a JSON object`);
   return value as Record<string, unknown>;
+}
+
+/** JSON with every digit of its integers: an integer that no `number` holds is a `bigint`. */
+function parseExactly(text: string): unknown {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  const exact = (_key: string, value: unknown, context?: {source?: string}): unknown =>
+    typeof value === 'number' && /^-?\d+$/.test(context?.source ?? '') && !Number.isSafeInteger(value)
+      ? BigInt(context?.source ?? 0)
+      : value;
+  return JSON.parse(text, exact as (key: string, value: unknown) => unknown);
 }
 
 /** The value of a column. Throws `CliError` that lists the columns of the row. */

@@ -1,0 +1,160 @@
+/** Input that would destroy a dataset, leak a credential, or never end. */
+import assert from 'node:assert/strict';
+import {mkdirSync, symlinkSync} from 'node:fs';
+import {createServer, type Server} from 'node:http';
+import type {AddressInfo} from 'node:net';
+import {crc32cOf} from '../../../../cli/streams/hash-file.ts';
+import type {LocalCloud} from '../../../../emulator/cloud.ts';
+import {gleaner} from '../../../e2e/home.ts';
+import {Scratch} from '../../../emulator/a-cloud.ts';
+import {Folder} from './a-folder.ts';
+import {Upload} from './an-upload.ts';
+
+describe('gleaner streams create', function () {
+  this.timeout(60_000);
+  let folder: Folder;
+  beforeEach(() => {
+    folder = new Folder();
+  });
+  afterEach(() => folder.end());
+
+  const create = (...args: string[]) => gleaner(['streams', 'create', ...args], {cwd: folder.path});
+
+  for (const template of ['x', '{text'])
+    it(`ends after the wrong template ${template}`, async () => {
+      folder.put('a.jsonl', '{"text":"a"}\n');
+      const {code, stderr} = await create(
+        'a.jsonl',
+        '--num-streams',
+        '1',
+        '--output-dir',
+        'out',
+        '--template',
+        template,
+      );
+      assert.equal(code, 1);
+      assert.match(stderr, /^gleaner: --template /);
+    });
+
+  it('is complete for one of two that write into a folder at once, and refused for the other', async () => {
+    folder.put('rows.jsonl', Array.from({length: 2000}, (_, row) => `{"text":"${row}"}\n`).join(''));
+    for (let round = 0; round < 4; round++) {
+      const out = `out${round}`;
+      const both = await Promise.all(
+        ['300', '200'].map(streams => create('rows.jsonl', '--num-streams', streams, '--output-dir', out)),
+      );
+      const won = both.findIndex(({code}) => code === 0);
+      assert.ok(won >= 0, both.map(({stderr}) => stderr).join('\n'));
+      for (const {stderr} of both) assert.doesNotMatch(stderr, /\n\s+at /);
+      const {streams} = JSON.parse(folder.text(`${out}/checksums.json`));
+      for (const {file, crc32c} of streams)
+        assert.equal(await crc32cOf(folder.at(`${out}/${file}`), new AbortController().signal), crc32c);
+      assert.equal(folder.streams(out).join(''), folder.text('rows.jsonl'));
+    }
+  });
+
+  for (const sources of [['in'], ['in/stream_000.jsonl'], ['in/*.jsonl']])
+    it(`refuses ${sources} in its own output folder, and changes nothing`, async () => {
+      folder.put('in/stream_000.jsonl', '{"text":"a"}\n{"text":"b"}\n');
+      const {code, stderr} = await create(...sources, '--num-streams', '2', '--output-dir', 'in', '--force');
+      assert.equal(code, 1);
+      assert.match(stderr, /lies in --output-dir .*: choose another folder/);
+      assert.deepEqual(folder.streams('in'), ['{"text":"a"}\n{"text":"b"}\n']);
+    });
+
+  for (const {args, line} of [
+    {args: ['--template', '{n}'], line: '{"text":"9007199254740993123"}\n'},
+    {args: ['--column', 'ids'], line: '{"tokens":[9007199254740993,-9007199254740993]}\n'},
+  ])
+    it(`keeps every digit of a large integer with ${args.join(' ')}`, async () => {
+      folder.put('a.jsonl', '{"n":9007199254740993123,"ids":[9007199254740993,-9007199254740993]}\n');
+      const {code, stderr} = await create('a.jsonl', '--num-streams', '1', '--output-dir', 'out', ...args);
+      assert.equal(code, 0, stderr);
+      assert.deepEqual(folder.streams('out'), [line]);
+    });
+
+  it('replaces unreadable checksums with --force', async () => {
+    folder.put('a.jsonl', '{"text":"a"}\n');
+    folder.put('out/checksums.json', 'garbage');
+    const args = ['a.jsonl', '--num-streams', '1', '--output-dir', 'out'];
+    assert.equal((await create(...args)).code, 1);
+    const {code, stderr} = await create(...args, '--force');
+    assert.equal(code, 0, stderr);
+  });
+
+  for (const {what, env, secret} of [
+    {what: 'a token with a newline', env: {HF_TOKEN: 'hf_SECRET\nX'}, secret: /SECRET/},
+    {
+      what: 'a password in the address of the hub',
+      env: {HF_ENDPOINT: 'https://user:PASSW@host'},
+      secret: /PASSW/,
+    },
+  ])
+    it(`prints nothing of ${what}`, async () => {
+      const {code, stdout, stderr} = await gleaner(
+        ['streams', 'create', 'org/name', '--num-streams', '1', '--output-dir', 'out'],
+        {cwd: folder.path, env},
+      );
+      assert.equal(code, 1);
+      assert.doesNotMatch(stdout + stderr, secret);
+    });
+});
+
+describe('gleaner streams upload', function () {
+  this.timeout(60_000);
+  const scratch = new Scratch();
+  let cloud: LocalCloud;
+  let to: Upload;
+  let foreign: Server;
+  let requests: string[];
+  before(async () => {
+    cloud = await scratch.cloud();
+    foreign = createServer((request, response) => {
+      requests.push(`${request.method} ${request.headers.authorization}`);
+      request.resume().on('end', () => response.end());
+    });
+    await new Promise<void>(resolve => foreign.listen(0, '127.0.0.1', resolve));
+  });
+  after(() => {
+    foreign.close();
+    return scratch.end();
+  });
+  beforeEach(() => {
+    requests = [];
+    to = new Upload(cloud);
+  });
+  afterEach(() => to.folder.end());
+
+  it('sends nothing to the address of a session that is not of its bucket', async () => {
+    to.large(9);
+    const path = to.folder.at('streams/stream_000.jsonl');
+    const session = `http://127.0.0.1:${(foreign.address() as AddressInfo).port}/steal`;
+    const content = {
+      bucket: cloud.bucket,
+      name: `datasets/${to.run}/stream_000.jsonl`,
+      size_bytes: to.folder.text('streams/stream_000.jsonl').length,
+      crc32c: await crc32cOf(path, new AbortController().signal),
+    };
+    to.folder.put(
+      'streams/.upload/stream_000.jsonl.json',
+      JSON.stringify({...content, session, pid: 4_194_000}),
+    );
+    assert.equal((await to.start()).uploaded, 1);
+    assert.deepEqual(requests, []);
+    assert.equal((await to.stored()).length, 1);
+  });
+
+  it('refuses sessions behind a link', async () => {
+    to.large(9);
+    mkdirSync(to.folder.at('victim'));
+    symlinkSync(to.folder.at('victim'), to.folder.at('streams/.upload'));
+    await assert.rejects(to.start(), /\.upload is not a folder of this user/);
+  });
+
+  it('refuses an empty stream before the first byte is sent', async () => {
+    to.folder.put('streams/stream_000.jsonl', '{"text":"a"}\n');
+    to.folder.put('streams/stream_001.jsonl', '');
+    await assert.rejects(to.start(), /stream_001\.jsonl is empty/);
+    assert.deepEqual(await to.stored(), []);
+  });
+});
