@@ -1,5 +1,5 @@
 import {open} from 'node:fs/promises';
-import {Crc32c} from '../../emulator/storage/crc32c.ts';
+import {Crc32c} from '../../shared/contracts/crc32c.ts';
 
 const CHUNK_BYTES = 1 << 20;
 

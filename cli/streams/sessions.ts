@@ -42,13 +42,21 @@ export class Sessions {
     }
   }
 
-  /** Writes a session. Only this user can read the file, because a session is a credential. */
+  /**
+   * Writes a session. Only this user can read the file, because a session is a credential. In a read-only folder an interrupted upload
+   * begins anew.
+   */
   async keep(file: string, {name, size_bytes, crc32c}: Content, session: string): Promise<void> {
-    await mkdir(this.#folder, {recursive: true, mode: 0o700});
     const [path, pid] = [this.#fileOf(file), process.pid];
     const text = JSON.stringify({bucket: this.#bucket, name, size_bytes, crc32c, session, pid});
-    await writeFile(`${path}.${pid}`, text, {mode: 0o600});
-    await rename(`${path}.${pid}`, path);
+    try {
+      await mkdir(this.#folder, {recursive: true, mode: 0o700});
+      await writeFile(`${path}.${pid}`, text, {mode: 0o600});
+      await rename(`${path}.${pid}`, path);
+    } catch (error) {
+      const {code} = error as NodeJS.ErrnoException;
+      if (code !== 'EROFS' && code !== 'EACCES' && code !== 'EPERM') throw error;
+    }
   }
 
   /** A folder of another user, or elsewhere, may name the sessions of others. */
@@ -63,7 +71,7 @@ export class Sessions {
   }
 
   async forget(file: string): Promise<void> {
-    await rm(this.#fileOf(file), {force: true});
+    await rm(this.#fileOf(file), {force: true}).catch(() => {});
   }
 
   /** Removes the folder where it is empty. */

@@ -1,7 +1,7 @@
 import {createHash} from 'node:crypto';
 import {type FileHandle, open} from 'node:fs/promises';
 import {join} from 'node:path';
-import {Crc32c} from '../../emulator/storage/crc32c.ts';
+import {Crc32c} from '../../shared/contracts/crc32c.ts';
 import {streamId} from '../../shared/domain/names.ts';
 import type {StreamChecksum} from './checksums.ts';
 
