@@ -32,7 +32,13 @@ export async function exportRun(run: string, options: Options): Promise<void> {
     const folder = `gs://${connection.bucket}/${outputsPrefix(run).replace(/\/tpu_$/, '')}`;
     const args = ['gleaner_reader.export', folder, '--layer', String(options.layer), '--output', output];
     if (options.site !== undefined) args.push('--site', options.site);
-    const {code, stdout, stderr} = await runWorkerModule([...args, '--dtype', options.dtype], env, say);
+    // The last line of a failure is the error of this command.
+    const sayProgress = (line: string) => (/ rows$/.test(line) ? say(line) : undefined);
+    const {code, stdout, stderr} = await runWorkerModule(
+      [...args, '--dtype', options.dtype],
+      env,
+      sayProgress,
+    );
     const last = stdout.at(-1);
     if (code !== 0 || last === undefined)
       throw new CliError(stderr.at(-1) ?? `Failed to export ${run}: the exporter ended with exit ${code}`);

@@ -160,8 +160,10 @@ class RunView {
 
   #print(state: RunState, news: readonly StyledLine[], now: number): void {
     const line = plainLine(state);
-    const isNew = line !== this.#said;
-    this.#said = line;
+    // The cost grows at every look.
+    const facts = plainLine({...state, run: {...state.run, cost_usd: 0}});
+    const isNew = facts !== this.#said;
+    this.#said = facts;
     this.#screen.add([
       ...news,
       ...(isNew ? [{text: `${timeText(new Date(now).toISOString()).slice(11)}  ${line}`}] : []),
