@@ -71,7 +71,9 @@ async function namesIn(folder: string): Promise<string[]> {
 }
 
 async function sizeOf(path: string): Promise<number> {
-  const info = await stat(path);
+  const info = await stat(path).catch((cause: Error) => {
+    throw new CliError(`Failed to read ${path}: ${cause.message}`, {cause});
+  });
   if (!info.isFile()) throw new CliError(`${path} is no file: a stream is a file of JSON lines`);
   return info.size;
 }

@@ -1,4 +1,5 @@
 import {stat} from 'node:fs/promises';
+import {CliError} from '../../errors.ts';
 import {sha256Of} from './open-file.ts';
 import type {Row, RowSource, SourceIdentity, Watch} from './row.ts';
 
@@ -14,7 +15,11 @@ export abstract class FileSource implements RowSource {
   abstract rows(watch: Watch, columns: readonly string[] | undefined): AsyncIterable<Row[]>;
 
   async identity(watch: Watch): Promise<SourceIdentity> {
-    const {size: bytes} = await stat(this.name);
+    const found = await stat(this.name).catch((cause: Error) => {
+      throw new CliError(`Failed to read ${this.name}: ${cause.message}`, {cause});
+    });
+    if (!found.isFile()) throw new CliError(`${this.name} is no regular file: copy its rows into a file`);
+    const bytes = found.size;
     return {source: this.name, bytes, sha256: await sha256Of(this.name, watch)};
   }
 

@@ -16,7 +16,7 @@ const listing = z.object({
     z.object({
       // A path with .. would leave the data set.
       rfilename: z.string().refine(path => !path.split('/').includes('..'), 'a path without ..'),
-      size: z.number().int().optional(),
+      size: z.number().int().min(0).optional(),
       lfs: z.object({sha256: z.string().optional()}).nullish(),
     }),
   ),

@@ -11,8 +11,8 @@ export type HubSettings = {endpoint: string; token: string | undefined; retries:
 /** Throws `CliError` where a token would travel without encryption. */
 export function hubSettings(env: NodeJS.ProcessEnv = process.env): HubSettings {
   const endpoint = (env.HF_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, '');
-  if (URL.parse(endpoint)?.username)
-    throw new CliError('HF_ENDPOINT has a user and a password: leave them out, and set HF_TOKEN');
+  if (endpoint.includes('@'))
+    throw new CliError('HF_ENDPOINT has a user or a password: leave them out, and set HF_TOKEN');
   if (!/^https:\/\/|^http:\/\/(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:|\/|$)/.test(endpoint))
     throw new CliError(`HF_ENDPOINT is ${endpoint}, which is no https:// address: correct it, or unset it`);
   const token = env.HF_TOKEN?.trim() || undefined;
@@ -144,5 +144,7 @@ function unreached(error: Error): Error {
   if (error instanceof CliError || (typeof code === 'number' && error.name === 'Error')) return error;
   if (error instanceof BrokenAnswer) return error;
   const cause = (error.cause ?? error) as NodeJS.ErrnoException;
+  // The same redirects would come again.
+  if (/redirect/.test(cause.message)) return new CliError(`the hub redirects without end: ${cause.message}`);
   return Object.assign(new Error(cause.message || String(cause.code), {cause: error}), {code: 503});
 }

@@ -83,7 +83,11 @@ async function openFolder(folder: string, format: Format | undefined): Promise<R
 
 async function openGlob(pattern: string, format: Format | undefined): Promise<RowSource[]> {
   const files: string[] = [];
-  for await (const file of glob(pattern)) if ((await stat(file)).isFile()) files.push(file);
+  for await (const file of glob(pattern)) {
+    // A link that leads nowhere is named when it is opened.
+    const found = await stat(file).catch(() => undefined);
+    if (!found || found.isFile()) files.push(file);
+  }
   if (files.length === 0) throw new CliError(`no file matches ${pattern}`);
   return openFiles(pattern, files.sort(), format);
 }

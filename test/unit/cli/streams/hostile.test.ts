@@ -73,6 +73,16 @@ describe('gleaner streams create', function () {
       assert.deepEqual(folder.streams('out'), [line]);
     });
 
+  for (const source of ['in', 'in/*.jsonl'])
+    it(`names a link that leads nowhere among ${source}`, async () => {
+      folder.put('in/a.jsonl', '{"text":"a"}\n');
+      symlinkSync(folder.at('absent'), folder.at('in/b.jsonl'));
+      const {code, stderr} = await create(source, '--num-streams', '1', '--output-dir', 'out');
+      assert.equal(code, 1);
+      assert.match(stderr, /b\.jsonl/);
+      assert.doesNotMatch(stderr, /\n\s+at /);
+    });
+
   it('replaces unreadable checksums with --force', async () => {
     folder.put('a.jsonl', '{"text":"a"}\n');
     folder.put('out/checksums.json', 'garbage');
@@ -87,6 +97,16 @@ describe('gleaner streams create', function () {
     {
       what: 'a password in the address of the hub',
       env: {HF_ENDPOINT: 'https://user:PASSW@host'},
+      secret: /PASSW/,
+    },
+    {
+      what: 'a password without a user',
+      env: {HF_ENDPOINT: 'https://:PASSW@127.0.0.1:1'},
+      secret: /PASSW/,
+    },
+    {
+      what: 'a password in an address without https',
+      env: {HF_ENDPOINT: 'user:PASSW@host'},
       secret: /PASSW/,
     },
   ])
