@@ -40,6 +40,8 @@ def a_raw_spec(**changes):
         "shard_size_gb": 1.0,
         "max_seq_length": 64,
         "over_long": "reject",
+        "row_tokens": 128,
+        "window_tokens": 1024,
         "record": {"field": None},
         "seed": 42,
     } | changes

@@ -14,7 +14,7 @@ import pytest
 
 import environment
 from agent_process import agent  # noqa: F401  (each fixture is beside the functions that tests use with it)
-from device_batches import capture_models  # noqa: F401
+from device_rows import capture_models  # noqa: F401
 from hub_models import hub  # noqa: F401
 from hub_secret import secrets  # noqa: F401
 from interruption import clean  # noqa: F401
@@ -69,7 +69,7 @@ def tiny_folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def tiny_models(tiny_folder):
-    """tiny_models(**spec) -> the model. Specs that compile to the same programs share them."""
+    """tiny_models(**spec) -> the model. Specs that compile to the same program share it."""
     from dataclasses import replace
 
     from build import a_model, a_spec
@@ -79,7 +79,7 @@ def tiny_models(tiny_folder):
     def get(**changes):
         spec = a_spec(model=tiny_folder, **changes)
         key = (spec.layers, spec.sites, spec.tokens, spec.exclude_special, spec.dtype, spec.compute_dtype)
-        key += (spec.max_seq_length,)
+        key += (spec.max_seq_length, spec.row_tokens)
         if key not in loaded:
             loaded[key] = a_model(spec)
         return replace(loaded[key], spec=spec)

@@ -57,7 +57,7 @@ def run(order):
     os.environ["STORAGE_EMULATOR_HOST"] = order["storage"]
     control = Control()
     if order.get("flush_at"):
-        wrap("extract:put_batch", after=at_call(order["flush_at"], lambda: control.request("flush")))
+        wrap("extract:put_sample", after=at_call(order["flush_at"], lambda: control.request("flush")))
     if order.get("kill"):
         die = at_call(order["nth"], lambda: os.kill(os.getpid(), signal.SIGKILL))
         wrap(order["kill"], **{"after" if order.get("after") else "before": die})

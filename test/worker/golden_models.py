@@ -5,10 +5,12 @@ import os
 from functools import cache, partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.decoder import SITES, run_blocks
+from gleaner_worker.model.decoder import SITES, Rows, run_blocks
+from gleaner_worker.model.tuning import CPU
 from gleaner_worker.model.weights import load_params
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
@@ -42,10 +44,24 @@ def expected(name):
         return dict(file)
 
 
-@partial(jax.jit, static_argnums=(2, 3))
-def run(weights, token_ids, config, layers):
-    """{site: [len(layers), B, T, D]}"""
-    return run_blocks(weights, token_ids, config, layers, dict)
+@partial(jax.jit, static_argnums=(2, 3), static_argnames=("sites", "tuning"))
+def run(weights, token_ids, config, layers, sites=SITES, tuning=CPU):
+    """{site: [len(layers), R, T, D]} of rows with one sample each."""
+    pieces = run_blocks(
+        weights,
+        one_sample_a_row(token_ids),
+        config,
+        layers,
+        sites,
+        lambda found: {site: found[site] for site in sites},
+        tuning,
+    )
+    return {site: jnp.concatenate([piece[site] for piece in pieces]) for site in sites}
+
+
+def one_sample_a_row(token_ids):
+    positions = jnp.broadcast_to(jnp.arange(token_ids.shape[1]), token_ids.shape)
+    return Rows(jnp.asarray(token_ids), jnp.ones_like(positions), positions)
 
 
 def check(name, config, weights, dtype="fp32", layers=None):

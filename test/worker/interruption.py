@@ -1,6 +1,4 @@
-"""Interruptions of an extraction: a flush after a number of batches."""
-
-import re
+"""Interruptions of an extraction: a flush after a number of samples."""
 
 import pytest
 
@@ -17,22 +15,17 @@ def clean(storage):
 
 
 class Interruption:
-    """Counts batches, and asks for a flush after so many."""
+    """Counts computed samples, and asks for a flush after so many."""
 
-    def __init__(self, monkeypatch, batches=10**9):
+    def __init__(self, monkeypatch, samples=10**9):
         self.control, self.done, self.shards = Control(), 0, set()
-        put_batch = extract_module.put_batch
+        put_sample = extract_module.put_sample
 
         def counting(*arguments):
-            put_batch(*arguments)
+            put_sample(*arguments)
             self.done += 1
             self.shards.add(arguments[0].plan.number)
-            if self.done == batches:
+            if self.done == samples:
                 self.control.request("flush")
 
-        monkeypatch.setattr(extract_module, "put_batch", counting)
-
-
-def batches_of(name):
-    shard, first, last = re.fullmatch(r".*/shard_(\d+)\.e\d+\.b(\d+)-(\d+)\.safetensors", name).groups()
-    return [(shard, batch) for batch in range(int(first), int(last) + 1)]
+        monkeypatch.setattr(extract_module, "put_sample", counting)

@@ -24,14 +24,8 @@ def no_thread_is_left():
 
 @pytest.fixture
 def warm_models(tiny_models):
-    """Models with every program compiled."""
-
-    def get(**spec):
-        model = tiny_models(**spec)
-        model.warm_up().wait()
-        return model
-
-    return get
+    """Models with their program compiled."""
+    return tiny_models
 
 
 class Alive:

@@ -1,10 +1,9 @@
-"""All chips of a machine: batches and weights on several devices, with the results of a single device."""
+"""All chips of a machine: rows and weights on several devices, with the results of a single device."""
 
 import json
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -13,9 +12,8 @@ import pytest
 from build import TINY_CONFIG, a_model, a_spec
 from environment import HERE
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.capture import Capture
 from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.mesh import batch_bytes, can_split, choose_layout, parameter_axes, weight_bytes
+from gleaner_worker.model.mesh import can_split, layouts, parameter_axes
 from gleaner_worker.model.tiny import make_tiny_model
 
 pytestmark = pytest.mark.slow
@@ -36,12 +34,12 @@ GEMMA_CONFIG = TINY_CONFIG | {
 
 @pytest.fixture(scope="module")
 def on_devices(tmp_path_factory):
-    """on_devices(folder, count, device_bytes, **spec) -> the results of devices_process.py, kept for the next call."""
+    """on_devices(folder, count, ways, **spec) -> the results of devices_process.py, kept for the next call."""
     answers, processes = {}, {}
 
-    def get(folder, count, device_bytes=None, **spec):
+    def get(folder, count, ways=None, **spec):
         spec = {"model": folder, "max_seq_length": 64, "dtype": "fp32", "sites": SITES} | spec
-        key = json.dumps([count, device_bytes, spec], sort_keys=True)
+        key = json.dumps([count, ways, spec], sort_keys=True)
         if count not in processes:
             processes[count] = subprocess.Popen(
                 [sys.executable, f"{HERE}/devices_process.py"],
@@ -52,7 +50,7 @@ def on_devices(tmp_path_factory):
             )
         if key not in answers:
             out = str(tmp_path_factory.mktemp("devices") / "out.npz")
-            processes[count].stdin.write(json.dumps([out, spec, device_bytes]) + "\n")
+            processes[count].stdin.write(json.dumps([out, spec, ways]) + "\n")
             processes[count].stdin.flush()
             assert processes[count].stdout.readline() == "done\n"
             answers[key] = dict(np.load(out))
@@ -79,7 +77,7 @@ def rows_of(answer):
 def test_eight_devices_compute_the_bits_of_one(on_devices, tiny_folder, dtype):
     one, eight = (on_devices(tiny_folder, count, dtype=dtype) for count in (1, 8))
     assert one["layout"][:2].tolist() == [1, 1] and eight["layout"][:2].tolist() == [8, 1]
-    assert eight["layout"][3] < one["layout"][3]  # batches: eight at a time
+    assert eight["layout"][3] < one["layout"][3]  # steps: eight rows each
     assert eight["layout"][2] == 8 * one["layout"][2]  # every device has all weights
     assert len(rows_of(one)) == 300 * len(SITES)
     for name, rows in rows_of(one).items():
@@ -93,8 +91,7 @@ def test_eight_devices_compute_the_bits_of_one(on_devices, tiny_folder, dtype):
 def test_split_weights_compute_the_same(on_devices, tiny_folder, gemma_folder, split, tokens):
     for folder in (tiny_folder, gemma_folder) if tokens == "all" else (tiny_folder,):
         one = on_devices(folder, 1, tokens=tokens)
-        spec = {"model": folder, "max_seq_length": 64, "dtype": "fp32", "sites": SITES, "tokens": tokens}
-        many = on_devices(folder, 8, device_bytes=room_for(spec, split), tokens=tokens)
+        many = on_devices(folder, 8, ways=split, tokens=tokens)
         assert many["layout"][:2].tolist() == [8 // split, split]
         # A device has its part, and all weights that are not split.
         assert many["layout"][2] < 8 * one["layout"][2] / split * 1.3
@@ -102,14 +99,6 @@ def test_split_weights_compute_the_same(on_devices, tiny_folder, gemma_folder, s
             found, expected = many[name].view(np.float32).astype(np.float64), rows.view(np.float32)
             assert np.linalg.norm(found - expected) <= 1e-5 * np.linalg.norm(expected), name
         assert not all(np.array_equal(rows, many[name]) for name, rows in rows_of(one).items())  # it was split
-
-
-def room_for(raw_spec, ways):
-    """The memory of a device for the weights split `ways` ways, but no fewer."""
-    model = a_model(a_spec(**raw_spec))
-    params, what = model.params, model.capture
-    need = weight_bytes(params, what.config, ways) + batch_bytes(what, [(64, 32), (32, 64)], ways)
-    return int(need / 0.92) + 1024
 
 
 def a_big_config(**changes):
@@ -140,24 +129,22 @@ def test_devices_share_key_and_value_heads_where_there_are_too_few():
 def test_a_model_that_no_split_fits_is_refused_with_the_sizes():
     config = a_big_config()
     params = {"embed": np.zeros((600, 64), np.float32), "blocks": {"wq": np.zeros((3, 64, 64), np.float32)}}
-    what = Capture(config, (0, 1, 2), ("resid_post",), "all", "fp32")
     devices = jax.local_devices() * 4
-    assert choose_layout(params, what, [(64, 32)], 100_000, devices).model == 4
+    assert [layout.model for layout in layouts(params, config, 100_000, devices)] == [4]
     with pytest.raises(Failure) as failure:
-        choose_layout(params, what, [(64, 32)], 50_000, devices)
+        layouts(params, config, 50_000, devices)
     assert failure.value.kind == "model"
     for said in ("4 cpu of 5e-05 GB", "5.07e-05 GB split over 4", "8 heads", "more memory"):
         assert said in failure.value.reason, failure.value.reason
 
 
-def test_a_batch_that_does_not_fit_is_refused_with_its_shape_before_it_runs(tiny_folder):
+def test_a_step_that_does_not_fit_is_refused_with_its_shape_before_the_weights_are_read(tiny_folder):
     spec = a_spec(model=tiny_folder, max_seq_length=64)
     weights = sum(w.nbytes for w in jax.tree.leaves(a_model(spec).params))
     limit = 600_000
-    assert weights < limit
-    model = a_model(spec, device_bytes=limit)
+    assert weights < 0.92 * limit
     with pytest.raises(Failure) as failure:
-        model.start([[SimpleNamespace(token_ids=np.array([1], np.int32), positions=None)]], 64, 32)
+        a_model(spec, device_bytes=limit)
     assert failure.value.kind == "model"
-    for said in ("64 x 32 tokens", "max_seq_length 64", "0.0006 GB"):
+    for said in ("16 x 128 tokens", "max_seq_length 64", "0.0006 GB"):
         assert said in failure.value.reason, failure.value.reason

@@ -34,8 +34,8 @@ STEPS = [
     "extract:start_shard",
     "shards.partial:Partials.restore",
     "model.model:Model.start",
-    "model.device_output:InFlightBatch.collect",
-    "extract:put_batch",
+    "model.device_output:InFlightStep.collect",
+    "extract:put_sample",
     "extract:shard_stats",
     "extract:encode_shard",
     "extract:EncodedShard",
@@ -158,7 +158,7 @@ def test_an_extractor_killed_at_every_step_in_turn_stores_the_same_bytes_in_ever
         ("two positions", 2),
     ],
 )
-def test_an_extractor_killed_while_it_saves_batches_completes(storage, stream, name, nth):
+def test_an_extractor_killed_while_it_saves_samples_completes(storage, stream, name, nth):
     """Kills with and without notice: some of the partials arrive, and each is whole."""
     attempt = stream(FORMATS[name])
     for epoch in (1, 2, 3):

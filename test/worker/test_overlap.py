@@ -6,14 +6,16 @@ import time
 
 import pytest
 
-from build import BUCKET, SMALL, a_stream, a_work, outputs, run_extract, shard_gb, text_lines
+from build import BUCKET, SMALL, a_stream, a_work, outputs, run_extract, text_lines
 from gleaner_worker.control import Control
 from gleaner_worker.shard_memory import most_shards
 from gleaner_worker.upload_content import BytesContent
 from pipeline_probes import PREFIX, Alive, until
-from read_shards import read_stream
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_thread_is_left")]
+
+
+HELD = most_shards(0, 3)  # a window of 1,024 tokens fills three shards of 400
 
 
 @pytest.mark.sample(1)
@@ -36,8 +38,8 @@ def test_memory_holds_only_a_few_shards_with_a_slow_bucket(storage, tmp_path, wa
     assert rows.all == encoded.all > 15
     # Plain shards are in memory until they are stored, packed shards until they are packed.
     plain, packed = counts[0]
-    assert plain == 6 if file_format == "safetensors" else 6 <= plain + packed <= 7
-    assert (rows.most <= 6, encoded.most <= 6) == (True, True)
+    assert plain == HELD if file_format == "safetensors" else HELD <= plain + packed <= HELD + 1
+    assert (rows.most <= HELD, encoded.most <= HELD) == (True, True)
     assert (rows.now(), encoded.now()) == (0, 0)
 
 
@@ -150,46 +152,3 @@ def test_a_shard_that_other_hardware_stored_first_is_summarised_as_it_is_stored(
     told = json.loads(outputs(storage)["metadata.json"])["shards"][1]
     assert told["crc32c"] == BytesContent(other).crc32c
     assert told["stats"]["resid_post.0"]["norm"] != calm["stats"]["resid_post.0"]["norm"]
-
-
-@pytest.mark.long
-def test_nothing_is_compiled_after_the_warm_up_in_two_streams_of_mixed_lengths(storage, tmp_path, tiny_folder):
-    from build import a_model, a_spec
-
-    spec = {"shard_size_gb": shard_gb(3000), "sites": ["resid_pre", "resid_post"], "max_seq_length": 256}
-    model = a_model(a_spec(model=tiny_folder, **spec), str(tmp_path))
-    before = model.programs
-    model.warm_up().wait()
-    assert model.programs - before > 3
-    before = model.programs
-    for stream, words in (("001", 20), ("002", 50)):
-        resource = a_stream(storage, text_lines(150, words), stream=stream)
-        assert run_extract(a_work(resource, stream=stream, **spec), model, str(tmp_path)) == "completed"
-    assert model.programs == before
-    samples = read_stream(outputs(storage, "activations/my-run/tpu_2/"), "safetensors")
-    lengths = [len(sample["token_ids"]) for sample in samples.values()]
-    assert min(lengths) < 32 and max(lengths) > 128
-
-
-def test_a_cold_model_reports_that_it_compiles_and_computes(storage, tmp_path, tiny_folder, monkeypatch):
-    from build import a_model, a_spec
-    from gleaner_worker.model import model as model_module
-
-    spec, lines = {"tokens": "::3", "max_seq_length": 64}, text_lines(30, 10)
-    model = a_model(a_spec(model=tiny_folder, **spec), str(tmp_path))
-    phases, start = [], model_module.Model.start
-
-    def noting(self, *arguments):
-        phases.append(control.phase)
-        return start(self, *arguments)
-
-    monkeypatch.setattr(model_module.Model, "start", noting)
-    control = Control()
-    run_extract(a_work(a_stream(storage, lines), **spec), model, str(tmp_path), control)
-    assert phases[0] == "compiling"
-    run_extract(a_work(a_stream(storage, lines, stream="8"), stream="008", **spec), model, str(tmp_path))
-    assert phases[-1] == "running"
-    # A compilation of the first run may outlive it, because its end is not waited for.
-    for thread in threading.enumerate():
-        if thread.name == "compile":
-            thread.join()

@@ -1,4 +1,4 @@
-"""Partials: the batches that a preempted worker saved, used where they fit."""
+"""Partials: the samples that a preempted worker saved, used where they fit."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 import safetensors.numpy
 
 from build import BUCKET, a_stream, a_work, outputs, run_extract, text_lines
-from interruption import PARTIALS, Interruption, batches_of
+from interruption import PARTIALS, Interruption
 from read_shards import load_tensors
 
 pytestmark = pytest.mark.slow
@@ -34,10 +34,10 @@ def test_a_preempted_shard_continues_and_has_the_same_bytes(storage, tmp_path, t
     computed, samples = 0, 0
     for epoch in range(1, 20):
         with monkeypatch.context() as patch:
-            interruption = Interruption(patch, batches=2)
+            interruption = Interruption(patch, samples=70)
             outcome = run_extract(a_work(resource, epoch=epoch, **spec), model, str(tmp_path), interruption.control)
         computed += interruption.done
-        assert interruption.control.progress()["samples_done"] >= samples  # restored batches count
+        assert interruption.control.progress()["samples_done"] >= samples  # restored samples count
         samples = interruption.control.progress()["samples_done"]
         if outcome == "completed":
             break
@@ -45,9 +45,13 @@ def test_a_preempted_shard_continues_and_has_the_same_bytes(storage, tmp_path, t
         assert any(f".e{epoch}." in name for name in storage.names(BUCKET, f"{PARTIALS}shard_0001."))
     assert epoch > 2
     assert outputs(storage) == undisturbed
-    assert computed == calm.done  # no batch was computed twice
-    saved = [batch for name in storage.names(BUCKET, PARTIALS) for batch in batches_of(name)]
+    assert computed == calm.done  # no sample was stored twice
+    saved = [sample for name in storage.names(BUCKET, PARTIALS) for sample in samples_of(storage, name)]
     assert len(saved) == len(set(saved)) > 0  # nor saved twice
+
+
+def samples_of(storage, name):
+    return [(storage.metadata(BUCKET, name)["shard"], s) for s in load_tensors(storage.data(BUCKET, name))["samples"]]
 
 
 def spoil(storage, name, how):
@@ -59,21 +63,22 @@ def spoil(storage, name, how):
             storage.put(BUCKET, name, b"", metadata)
         case "huge":
             storage.put(BUCKET, name, data + bytes(2 << 20), metadata)
-        case "other rows" | "no scale" | "other dtype":
+        case "other rows" | "no scale" | "other dtype" | "other samples" | "impossible samples" | "samples twice":
             tensors = load_tensors(data)
-            if how == "other rows":
+            samples = tensors["samples"]
+            if how == "other samples":
+                tensors["samples"] = samples[:-1]
+            elif how == "impossible samples":
+                tensors["samples"] = samples + 10**6
+            elif how == "samples twice":
+                tensors["samples"] = np.repeat(samples[:1], len(samples))
+            elif how == "other rows":
                 tensors["rows.resid_post"] = tensors["rows.resid_post"][:, :-1]
             elif how == "no scale":
                 del tensors["scale.resid_post"]
             else:
                 tensors["rows.resid_post"] = tensors["rows.resid_post"].astype(np.uint8)
             storage.put(BUCKET, name, safetensors.numpy.save(tensors), metadata)
-        case "other batches":
-            metadata["last_batch"] = str(int(metadata["last_batch"]) - 1)
-        case "impossible batches":
-            metadata["last_batch"] = "999999999"
-        case "no number":
-            metadata["first_batch"] = "²"
         case key:
             metadata[key] = "other"
 
@@ -88,9 +93,10 @@ def spoil(storage, name, how):
         "other rows",
         "no scale",
         "other dtype",
-        "other batches",
-        "impossible batches",
-        "no number",
+        "other samples",
+        "impossible samples",
+        "samples twice",
+        "program",
         "tokens_sha256",
         "rows",
         "model_fingerprint",
@@ -105,7 +111,7 @@ def test_a_partial_that_does_not_fit_is_ignored(storage, tmp_path, tiny_models, 
     undisturbed = outputs(storage)
     clean()
     with monkeypatch.context() as patch:
-        interruption = Interruption(patch, batches=2)
+        interruption = Interruption(patch, samples=70)
         work = a_work(resource, **spec)
         assert run_extract(work, tiny_models(**spec), str(tmp_path), interruption.control) == "preempted"
     for name in storage.names(BUCKET, PARTIALS):
@@ -119,7 +125,7 @@ def test_a_partial_that_does_not_fit_is_ignored(storage, tmp_path, tiny_models, 
 
 @pytest.mark.long
 def test_partials_of_several_workers_are_combined(storage, tmp_path, tiny_models, monkeypatch, clean):
-    """A lost partial: the others are used, and only its batches are computed again."""
+    """A lost partial: the others are used, and only its samples are computed again."""
     monkeypatch.setattr("gleaner_worker.shards.partial._PART_BYTES", 1)
     resource = a_stream(storage, text_lines(600))
     with monkeypatch.context() as patch:
@@ -128,10 +134,10 @@ def test_partials_of_several_workers_are_combined(storage, tmp_path, tiny_models
     undisturbed = outputs(storage)
     clean()
     with monkeypatch.context() as patch:
-        first = Interruption(patch, batches=3)
+        first = Interruption(patch, samples=30)
         run_extract(a_work(resource), tiny_models(), str(tmp_path), first.control)
     names = storage.names(BUCKET, PARTIALS)
-    assert len(names) == first.done  # a batch each
+    assert len(names) == first.done  # a sample each
     storage.delete(BUCKET, names[1])
     with monkeypatch.context() as patch:
         second = Interruption(patch)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gleaner_worker.batching import plan_batches
 from gleaner_worker.records.samples import Reject, Sample
 from gleaner_worker.shards import plan as plan_module
 from gleaner_worker.shards.plan import Capacity, plan_shards, row_count, tokens_sha256
@@ -40,8 +39,8 @@ def stream(lines, per_line=1):
     return items
 
 
-def capacity(size, pooled=False, max_length=4096):
-    return Capacity(size, ROW_BYTES, max_length, pooled)
+def capacity(size, pooled=False):
+    return Capacity(size, ROW_BYTES, pooled)
 
 
 lines = st.lists(st.none() | st.tuples(st.integers(1, 30), st.integers(1, 30), st.integers(0, 20)), max_size=60)
@@ -75,15 +74,12 @@ def test_a_shard_is_within_its_bytes_unless_it_holds_one_sample(items, size):
 
 
 @given(streams, capacities)
-def test_a_shard_is_at_least_half_full_when_the_next_one_begins(items, size):
+def test_a_shard_holds_as_many_samples_as_fit(items, size):
     shards = list(plan_shards(items, size))
     stored = [sample for shard in shards for sample in shard.samples]
     begin = 0
     for shard, following in pairwise(shards):
-        fitting = most_that_fit(stored[begin:], size)
-        assert len(fitting) < len(stored) - begin
-        held = sum(map(size.sample_bytes, shard.samples))
-        assert held >= sum(map(size.sample_bytes, fitting)) / 2 and len(shard.samples) <= len(fitting)
+        assert list(shard.samples) == most_that_fit(stored[begin:], size)
         assert following.first_sample == following.samples[0].index
         begin += len(shard.samples)
 
@@ -94,32 +90,8 @@ def most_that_fit(samples, size):
     return samples[: max(1, int(np.searchsorted(ends, size.shard_bytes, "right")))]
 
 
-@given(streams, capacities)
-def test_samples_that_move_to_the_next_shard_would_fill_the_batches_no_better(items, size):
-    stored = [item for item in items if isinstance(item, Sample)]
-    begin = 0
-    for shard in list(plan_shards(items, size))[:-1]:
-        fitting = most_that_fit(stored[begin:], size)
-        assert share_of_tokens(shard.samples, size) >= share_of_tokens(fitting, size)
-        begin += len(shard.samples)
-
-
-def share_of_tokens(samples, size):
-    lengths = [len(sample.token_ids) for sample in samples]
-    computed = sum(batch.height * batch.width for batch in plan_batches(lengths, size.max_length))
-    return sum(lengths) / computed
-
-
-def test_a_shard_ends_where_its_last_batch_is_full():
-    """Eight samples of 256 tokens are one batch, and nine would fit."""
-    room = 9 * (256 * ROW_BYTES + 4 * 256 + 16)
-    shards = list(plan_shards([sample(i, 256) for i in range(20)], capacity(room)))
-    assert [len(shard.samples) for shard in shards] == [8, 8, 4]
-    assert [(shard.first_sample, shard.last_sample) for shard in shards] == [(0, 7), (8, 15), (16, 19)]
-
-
 def test_rejects_stay_with_the_samples_before_them_where_a_shard_is_cut():
-    room = 9 * (256 * ROW_BYTES + 4 * 256 + 16)
+    room = 8 * (256 * ROW_BYTES + 4 * 256 + 16)
     items = [item for i in range(0, 40, 2) for item in (sample(i, 256), rejected(i + 1))]
     shards = list(plan_shards(items, capacity(room)))
     assert [(shard.first_sample, shard.last_sample, shard.rejected) for shard in shards] == [

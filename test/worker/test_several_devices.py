@@ -20,7 +20,7 @@ DEVICES = 4
 
 
 class Together:
-    """A single device in the place of several: it computes their batches in turn."""
+    """A single device in the place of several: it computes their rows in turn."""
 
     def __init__(self, pending):
         self._pending = pending
@@ -30,19 +30,20 @@ class Together:
 
 
 @pytest.fixture
-def groups(monkeypatch):
-    """[(batches, height, width)] of every group of batches, on DEVICES devices."""
+def steps(monkeypatch):
+    """The number of rows of every step, on DEVICES devices of a row each."""
     started, start = [], Model.start
 
-    def start_each(model, batches, height, width):
-        assert 1 <= len(batches) <= DEVICES
-        started.append((len(batches), height, width))
+    def start_each(model, rows):
+        assert 1 <= len(rows) <= DEVICES
+        started.append(len(rows))
         with monkeypatch.context() as one:
-            one.setattr(Model, "devices", property(lambda _: 1))
-            return Together([start(model, [batch], height, width) for batch in batches])
+            one.setattr(Model, "rows_per_step", real)
+            return Together([start(model, [row]) for row in rows])
 
+    real = Model.rows_per_step
     monkeypatch.setattr(Model, "start", start_each)
-    monkeypatch.setattr(Model, "devices", property(lambda _: DEVICES))
+    monkeypatch.setattr(Model, "rows_per_step", property(lambda _: DEVICES))
     return started
 
 
@@ -56,39 +57,34 @@ def calm(storage, tmp_path, tiny_models):
     return resource, stored
 
 
-def batches_of(stored):
-    """Samples of the tiny stream have fewer than 64 tokens, so a shard has at most two batches, of different widths."""
-    return 2 * len(json.loads(stored["metadata.json"])["shards"])
-
-
-def test_batches_of_several_shards_are_computed_together(storage, tmp_path, tiny_models, calm, groups):
+def test_a_step_takes_rows_of_several_shards_and_windows(storage, tmp_path, tiny_models, calm, steps):
     resource, stored = calm
     assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path)) == "completed"
     assert outputs(storage) == stored
-    # Later groups may be smaller, because full memory starts incomplete groups.
-    assert [count for count, _, _ in groups[:2]] == [DEVICES, DEVICES]
-    assert len(groups) < len(json.loads(stored["metadata.json"])["shards"])
+    # Memory that is full may start a smaller step, and so does the end of the stream.
+    assert steps[:3] == [DEVICES] * 3
+    assert sum(count < DEVICES for count in steps) <= len(steps) / 3
 
 
-def test_partials_of_several_open_shards_serve_a_single_device(
-    storage, tmp_path, tiny_models, calm, groups, monkeypatch
+def test_partials_of_several_open_shards_serve_another_number_of_devices(
+    storage, tmp_path, tiny_models, calm, steps, monkeypatch
 ):
     resource, stored = calm
     model = tiny_models(**SMALL)
     with monkeypatch.context() as patch:
-        interruption = Interruption(patch, batches=5)
+        interruption = Interruption(patch, samples=100)
         work = a_work(resource, **SMALL)
         assert run_extract(work, model, str(tmp_path), interruption.control) == "preempted"
     assert outputs(storage).items() < stored.items() and storage.names(BUCKET, "partials/")
     with monkeypatch.context() as patch:
-        patch.setattr(Model, "devices", property(lambda _: 1))
+        patch.setattr(Model, "rows_per_step", property(lambda _: 1))
         second = Interruption(patch)
         assert run_extract(a_work(resource, epoch=2, **SMALL), model, str(tmp_path)) == "completed"
     assert outputs(storage) == stored
-    assert second.done < batches_of(stored)
+    assert second.done <= 200
 
 
-def test_a_drained_extraction_finishes_every_shard_that_it_began(storage, tmp_path, tiny_models, calm, groups):
+def test_a_drained_extraction_finishes_every_shard_of_its_windows(storage, tmp_path, tiny_models, calm, steps):
     resource, stored = calm
     control = Control()
     storage.faults = lambda what: control.request("drain") if "/upload/" in what else None
@@ -100,9 +96,9 @@ def test_a_drained_extraction_finishes_every_shard_that_it_began(storage, tmp_pa
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_little_memory_makes_small_groups(storage, tmp_path, tiny_models, calm, groups, monkeypatch):
+def test_little_memory_makes_smaller_steps(storage, tmp_path, tiny_models, calm, steps, monkeypatch):
     resource, stored = calm
-    monkeypatch.setattr("gleaner_worker.shard_memory.most_shards", lambda size, most_open: 2)
+    monkeypatch.setattr("gleaner_worker.shard_memory.most_shards", lambda size, window_shards: 2)
     assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path)) == "completed"
     assert outputs(storage) == stored
 

@@ -27,7 +27,7 @@ def broken(*_arguments, **_more):
         "plan_shards",
         "start_shard",
         "Partials.restore",
-        "put_batch",
+        "put_sample",
         "encode_shard",
         "Uploader.store",
     ],

@@ -18,7 +18,7 @@ from build import (
     run_extract,
     text_lines,
 )
-from gleaner_worker.batching import batch_height, batch_width
+from device_rows import rows_of, run
 from gleaner_worker.control import Control
 from gleaner_worker.failures import Failure
 from gleaner_worker.records.samples import Sample, read_samples
@@ -29,17 +29,13 @@ pytestmark = pytest.mark.slow
 
 
 def computed_alone(model, sample):
-    """{"site.layer": [rows, d_model] fp32} of the sample in a batch of its own, as it would be stored."""
-    width = batch_width(len(sample.token_ids), model.max_length)
-    host = model.start([[sample]], batch_height(width), width).collect()[0]
-    found = {}
-    for site in model.sites:
-        for position, layer in enumerate(model.layers):
-            rows = np.asarray(host.rows(site, 0)[position]).astype(np.float32)
-            if model.spec.dtype == "int8":
-                rows = rows * host.scale(site, 0)[position][:, None]
-            found[f"{site}.{layer}"] = rows
-    return found
+    """{"site.layer": [vectors, d_model] fp32} of the sample in a row of its own, as it would be stored."""
+    computed = run(model, [sample])
+    return {
+        f"{site}.{layer}": rows_of(computed, site)[position]
+        for site in model.sites
+        for position, layer in enumerate(model.layers)
+    }
 
 
 SPECS = [
@@ -65,7 +61,7 @@ def numbered_lines(count):
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: "-".join(str(value) for value in spec.values()))
 def test_every_sample_is_stored_once_with_its_own_activations(storage, tmp_path, tiny_models, tiny_folder, spec):
     selection = {key: spec[key] for key in ("tokens", "exclude_special", "keep") if key in spec}
-    spec = spec | {"max_seq_length": 64}  # two batch shapes
+    spec = spec | {"max_seq_length": 64}
     model = tiny_models(**spec)
     spec["shard_size_gb"] = model.row_bytes * (30 if selection.get("tokens", "all") != "all" else 400) / 1e9
     work = a_work(a_stream(storage, numbered_lines(60)), **spec)
@@ -156,7 +152,7 @@ def test_a_value_that_is_not_finite_stops_the_stream_with_its_place(storage, tmp
     spec = {"model": str(folder), "dtype": dtype, "sites": ["resid_pre"], "shard_size_gb": 20 * 3 * 32 * 2 * 3 / 1e9}
     work = a_work(a_stream(storage, lines), **spec)
     model = a_model(work.spec, str(tmp_path), bucket(), "my-run")
-    told = rf"resid_pre.0 has \d rows that are not finite, .*sample 25; .*{hint}"
+    told = rf"resid_pre.0 has \d vectors that are not finite, .*sample 25; .*{hint}"
     with pytest.raises(Failure, match=told) as failure:
         run_extract(work, model, str(tmp_path))
     assert failure.value.kind == "stream"

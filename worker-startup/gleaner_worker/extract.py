@@ -4,38 +4,47 @@ Memory is bounded by a few shards, whatever the stream's length and the size of 
 """
 
 import os
+from collections import deque
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 
-import numpy as np
-
-from .batch_queue import BatchQueue, Part
 from .control import Control
 from .disk import empty_folder
 from .failures import Failure
-from .model.device_output import InFlightBatch
+from .model.device_output import HostRow, InFlightStep
 from .model.model import Model
 from .objects import Bucket
 from .pipeline import Pipeline
-from .records.samples import Reader, Reject, Sample, Window, count_samples, read_windows, tokenize_windows
+from .records.samples import Reader, Reject, Sample, count_samples, read_windows, tokenize_windows
+from .records.samples import Window as Lines
 from .records.stream import no_lines
 from .shard_memory import UPLOADS, ShardMemory
 from .shards.encode import encode_shard
 from .shards.existing_shards import ExistingShards
 from .shards.partial import Partials
-from .shards.plan import Capacity, ShardPlan, plan_shards, shapes_of
+from .shards.plan import Capacity, ShardPlan, plan_shards
 from .shards.rejects import RejectsFile
-from .shards.shard_buffer import ShardBuffer, put_batch, start_shard
+from .shards.shard_buffer import ShardBuffer, check_finite, put_sample, start_shard
 from .shards.shard_identity import shard_identity
 from .shards.shard_stats import shard_stats
 from .shards.upload import EncodedShard, Uploader
+from .shards.windows import MAX_WINDOW_BYTES, Place, Row, Window, plan_windows, window_limits
 from .work import Work
 
-_PLANNED = 4  # shards whose batch shapes are compiled ahead
-_OPEN = 4  # shards that wait together for batches of one width, on several devices
+_PLANNED = 4  # shard plans and windows made ahead
 _LATE_UPLOADS = 2  # more uploads at once when the machine goes away
 
-# A group of batches that the devices compute, or a shard with no batch left to compute.
-Running = tuple[list[Part], InFlightBatch] | tuple[ShardBuffer, None]
+
+@dataclass(frozen=True)
+class Step:
+    """Rows that the devices compute."""
+
+    rows: list[Row]
+    in_flight: InFlightStep
+
+
+# A step, or a shard without a sample left to compute.
+Running = Step | ShardBuffer
 
 
 def extract(work: Work, model: Model, reader: Reader, bucket: Bucket, folder: str, control: Control) -> str:
@@ -74,18 +83,14 @@ class _Extraction:
         self._rejects = RejectsFile(folder)
         uploads = bucket.checked(self._pipeline.check)  # an upload ends when a stage has failed
         self._uploader = Uploader(work, model, uploads, control, self._existing, self._rejects)
-        self._warm_up = model.warm_up(())
-        self._most_open = _OPEN if model.devices > 1 else 1
-        self._memory = ShardMemory(work.spec.shard_size_bytes, self._most_open)
+        self._pooled = work.spec.tokens == "mean"
+        self._window = window_limits(work.spec, model.row_bytes)
+        self._open: dict[int, ShardBuffer] = {}  # by shard number, from the first row to the last
+        window_bytes = min(MAX_WINDOW_BYTES, work.spec.window_tokens * model.row_bytes)
+        self._memory = ShardMemory(work.spec.shard_size_bytes, 1 + window_bytes // work.spec.shard_size_bytes)
 
     def run(self, path: str) -> str:
         """Returns the outcome, as `extract` does."""
-        try:
-            return self._run(path)
-        finally:
-            self._warm_up.cancel()
-
-    def _run(self, path: str) -> str:
         control = self._control
         control.phase = "running"
         with self._pipeline as pipeline:
@@ -97,114 +102,133 @@ class _Extraction:
             are_stored = pipeline.each("upload", encoded, self._store, UPLOADS, self._note_stored)
             pipeline.wait_until(lambda: are_stored() or control.mode == "flush")
             if control.mode == "flush":
-                # Every encoded shard is uploaded at once. The others are saved as they are: first the shard that is
-                # computed, then the batches that are still on the device.
+                # Every encoded shard is uploaded at once. The others are saved as they are: first the shards that are
+                # computed, then the steps that are still on the device.
                 late_are_stored = pipeline.each("late-upload", encoded, self._store, _LATE_UPLOADS, self._note_stored)
                 self._partials.save(self._memory.unencoded)
                 pipeline.wait_until(lambda: shards.has_ended)
                 self._partials.save(self._memory.unencoded)
                 pipeline.wait_until(late_are_stored)
             pipeline.wait_until(are_stored)
+            if control.mode == "drain":
+                self._partials.save(self._memory.unencoded)  # shards that continue in the next window
         if self._uploader.is_committed:
             return "completed"
         return "drained" if control.mode == "drain" else "preempted"
 
-    def _plan(self, windows: Iterator[Window]) -> Generator[ShardPlan]:
-        """Plans the shards, and begins to compile the batch shapes of those that the bucket lacks."""
+    def _plan(self, windows: Iterator[Lines]) -> Generator[ShardPlan | Window]:
+        """Plans the shards and the rows of their samples."""
         work, model = self._work, self._model
-        capacity = Capacity(work.spec.shard_size_bytes, model.row_bytes, model.max_length, work.spec.tokens == "mean")
-        for plan in plan_shards(self._rejects.note(self._tokenize(windows)), capacity):
-            if plan.number not in self._existing:
-                self._warm_up.add(shapes_of(plan, model.max_length))
-            yield plan
+        capacity = Capacity(work.spec.shard_size_bytes, model.row_bytes, self._pooled)
+        plans = plan_shards(self._rejects.note(self._tokenize(windows)), capacity)
+        yield from plan_windows(plans, self._window, model.row_limits, self._pooled)
 
-    def _tokenize(self, windows: Iterator[Window]) -> Iterator[Sample | Reject]:
+    def _tokenize(self, windows: Iterator[Lines]) -> Iterator[Sample | Reject]:
         for item in tokenize_windows(windows, self._reader):
             self._pipeline.check()
             yield item
 
-    def _compute(self, plans: Iterator[ShardPlan]) -> Generator[Running]:
-        """Starts the batches of every shard that the bucket lacks, until the stream ends or control ends the
-        extraction.
+    def _compute(self, plan: Iterator[ShardPlan | Window]) -> Generator[Running]:
+        """Starts the rows of every shard that the bucket lacks, until the stream ends or control ends the extraction.
 
-        On several devices a batch waits until each device has a batch of its width, from this shard or the next few.
+        A step takes rows from any window, so only the last one may have empty rows.
         """
-        control, queue = self._control, BatchQueue(self._model.devices)
-        for plan in plans:
-            if info := self._existing.has(plan):
-                self._uploader.skip(plan, info)
-                control.add_done(plan.last_sample - plan.first_sample + 1, 0)
-                continue
-            # Shards that wait in the queue hold memory: when it is full, all of them start.
-            yield from self._start_oldest(queue, 0 if self._memory.is_full else self._most_open - 1)
-            if control.mode != "run" or (shard := self._start_shard(plan)) is None:
+        control, waiting = self._control, deque[Row]()
+        missing: dict[int, ShardPlan] = {}  # shards that are not begun
+        for item in plan:
+            if control.mode != "run":
                 break
+            if isinstance(item, Window):
+                yield from self._begin(item, missing, waiting)
+                while len(waiting) >= self._model.rows_per_step and control.mode != "flush":
+                    yield self._start_step(waiting)
+            elif info := self._existing.has(item):
+                self._uploader.skip(item, info)
+                control.add_done(item.last_sample - item.first_sample + 1, 0)
+            elif item.samples:
+                missing[item.number] = item
+            else:  # every line of it is rejected
+                yield from self._start_all(waiting)
+                if shard := self._start_shard(item):
+                    yield shard
+        yield from self._start_all(waiting)
+
+    def _begin(self, window: Window, missing: dict[int, ShardPlan], waiting: deque[Row]) -> Iterator[Running]:
+        """Begins the shards of the window, and adds its rows with a missing sample to `waiting`."""
+        wanted = [number for number in window.shards if number in missing]
+        if wanted and not self._has_room(window, wanted):
+            # Shards of earlier windows hold the memory: their last rows cannot wait for more rows.
+            yield from self._start_all(waiting)
+        for number in wanted:
+            if (shard := self._start_shard(missing.pop(number), window)) is None:
+                return
             if shard.done.all():
-                yield shard, None
-            for number in np.flatnonzero(~shard.done).tolist():
-                if group := queue.add(shard, number):
-                    if control.mode == "flush":
-                        return
-                    yield self._start_batches(group)
-            group = None
-            del shard
-        yield from self._start_oldest(queue, 0)
+                yield shard
+            else:
+                self._open[number] = shard
+        waiting.extend(row for row in window.rows if any(self._is_missing(place) for place in row))
 
-    def _start_oldest(self, queue: BatchQueue, most: int) -> Iterator[Running]:
-        """Starts the groups of the oldest shards until at most `most` shards wait."""
-        while self._control.mode != "flush" and (groups := queue.take_oldest(most)):
-            while groups:
-                yield self._start_batches(groups.pop(0))
+    def _is_missing(self, place: Place) -> bool:
+        shard = self._open.get(place.shard)
+        return shard is not None and not shard.done[place.position]
 
-    def _start_shard(self, plan: ShardPlan) -> ShardBuffer | None:
+    def _has_room(self, window: Window | None, more: list[int]) -> bool:
+        """Whether memory holds `more` shards too. The shards of one window are always held together."""
+        others = self._memory.count - sum(number in self._open for number in (window.shards if window else ()))
+        return others <= 0 or self._memory.count + len(more) <= self._memory.most
+
+    def _start_all(self, waiting: deque[Row]) -> Iterator[Running]:
+        while waiting and self._control.mode != "flush":
+            yield self._start_step(waiting)
+
+    def _start_shard(self, plan: ShardPlan, window: Window | None = None) -> ShardBuffer | None:
         """Waits for memory; returns None when the machine goes away first."""
         control = self._control
-        if self._memory.is_full:
+        if not self._has_room(window, [plan.number]):
             control.phase = "uploading"
-            self._pipeline.wait_until(lambda: not self._memory.is_full or control.mode == "flush")
+            self._pipeline.wait_until(lambda: self._has_room(window, [plan.number]) or control.mode == "flush")
             control.phase = "running"
         if control.mode == "flush":
             return None
         shard = start_shard(plan, self._model)
         self._partials.restore(shard)
-        for number in np.flatnonzero(shard.done).tolist():
-            self._count(shard, number)
+        for position, sample in enumerate(plan.samples):
+            if shard.done[position]:
+                control.add_done(1, len(sample.token_ids))
         self._memory.add(shard)
         return shard
 
-    def _start_batches(self, parts: list[Part]) -> Running:
-        """Starts batches of one shape, at most one for each device."""
-        control = self._control
-        batches = [(shard.plan.samples, shard.batches[number]) for shard, number in parts]
-        height, width = batches[0][1].height, batches[0][1].width
-        if not self._model.is_ready(height, width):
-            control.phase = "compiling"
-        in_flight = self._model.start([[samples[s] for s in batch.rows] for samples, batch in batches], height, width)
-        control.phase = "running"
-        return parts, in_flight
+    def _start_step(self, waiting: deque[Row]) -> Step:
+        rows = [waiting.popleft() for _ in range(min(len(waiting), self._model.rows_per_step))]
+        return Step(rows, self._model.start([[place.sample for place in row] for row in rows]))
 
     def _gather(self, running: Iterator[Running]) -> Generator[ShardBuffer]:
-        """Copies the rows of each batch into its shard; yields the shards that are complete."""
+        """Copies the vectors of each row into their shards; yields the shards that are complete."""
         for item in running:
-            if item[1] is None:
-                yield self._complete(item[0])
+            if isinstance(item, ShardBuffer):
+                yield self._complete(item)
                 del item
                 continue
-            parts, in_flight = item
-            for (shard, number), host in zip(parts, in_flight.collect(), strict=True):
-                put_batch(shard, number, host, self._model, self._work.object)
-                self._count(shard, number)
-                if shard.done.all():
-                    yield self._complete(shard)
-            del item, parts, in_flight, shard, host
+            for row, host in zip(item.rows, item.in_flight.collect(), strict=True):
+                check_finite(host, [place.sample.index for place in row], self._model, self._work.object)
+                yield from self._put_row(row, host)
+            del item, row, host
+
+    def _put_row(self, row: Row, host: HostRow) -> Iterator[ShardBuffer]:
+        for b, place in enumerate(row):
+            if not self._is_missing(place):
+                continue
+            shard = self._open[place.shard]
+            put_sample(shard, place.position, host, b)
+            self._control.add_done(1, len(place.sample.token_ids))
+            if shard.done.all():
+                del self._open[place.shard]
+                yield self._complete(shard)
+            del shard
 
     def _complete(self, shard: ShardBuffer) -> ShardBuffer:
         self._control.add_done(shard.plan.rejected, 0)
         return shard
-
-    def _count(self, shard: ShardBuffer, number: int) -> None:
-        rows = shard.batches[number].rows
-        self._control.add_done(len(rows), sum(len(shard.plan.samples[s].token_ids) for s in rows))
 
     def _encode(self, shards: Iterator[ShardBuffer]) -> Generator[EncodedShard]:
         for shard in shards:

@@ -40,8 +40,8 @@ def partial_prefix(run: str, stream: str, number: int) -> str:
     return f"partials/{run_folder(run)}tpu_{int(stream)}/shard_{number:04d}."
 
 
-def partial_name(run: str, stream: str, number: int, epoch: int, first_batch: int, last_batch: int) -> str:
-    return f"{partial_prefix(run, stream, number)}e{epoch}.b{first_batch}-{last_batch}.safetensors"
+def partial_name(run: str, stream: str, number: int, epoch: int, first: int, last: int) -> str:
+    return f"{partial_prefix(run, stream, number)}e{epoch}.s{first}-{last}.safetensors"
 
 
 def parse_stream(name: str) -> tuple[str, str] | None:

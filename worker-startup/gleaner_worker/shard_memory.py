@@ -11,17 +11,13 @@ _MEMORY_SHARE = 0.5  # of this machine's memory, for shards
 
 
 class ShardMemory:
-    """Counts a shard from its first batch until it is stored. Every method may be called from any thread."""
+    """Counts a shard from its first row until it is stored. Every method may be called from any thread."""
 
-    def __init__(self, shard_bytes: int, most_open: int):
-        self._most = most_shards(shard_bytes, most_open)
+    def __init__(self, shard_bytes: int, window_shards: int):
+        self.most = most_shards(shard_bytes, window_shards)
         self._lock = threading.Lock()
-        self._count = 0
+        self.count = 0
         self._unencoded: list[ShardBuffer] = []
-
-    @property
-    def is_full(self) -> bool:
-        return self._count >= self._most
 
     @property
     def unencoded(self) -> list[ShardBuffer]:
@@ -31,7 +27,7 @@ class ShardMemory:
 
     def add(self, shard: ShardBuffer) -> None:
         with self._lock:
-            self._count += 1
+            self.count += 1
             self._unencoded.append(shard)
 
     def note_encoded(self, shard: ShardBuffer) -> None:
@@ -40,13 +36,13 @@ class ShardMemory:
 
     def note_stored(self) -> None:
         with self._lock:
-            self._count -= 1
+            self.count -= 1
 
 
-def most_shards(shard_bytes: int, most_open: int) -> int:
+def most_shards(shard_bytes: int, window_shards: int) -> int:
     """Enough shards to keep every stage busy, as far as they fit into memory; at least two.
 
-    most_open: shards that wait together for batches of one width.
+    window_shards: the shards that one window fills, which are open together.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(2, min(_MOST_SHARDS + most_open - 1, int(memory * _MEMORY_SHARE) // max(shard_bytes, 1)))
+    return max(2, min(_MOST_SHARDS + window_shards - 1, int(memory * _MEMORY_SHARE) // max(shard_bytes, 1)))

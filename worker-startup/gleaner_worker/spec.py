@@ -41,6 +41,8 @@ class Spec:
     record: RecordSpec
     keep: tuple[str, ...]
     seed: int
+    row_tokens: int = 2048  # the least length of a packed row: a power of two
+    window_tokens: int = 65_536  # of the samples that are packed together
 
     def max_length(self, max_positions: int) -> int:
         """The most tokens of a sample, for a model of so many positions."""
@@ -83,6 +85,8 @@ def parse_spec(raw: object) -> Spec:
         record=RecordSpec(**given["record"]),
         keep=tuple(given["keep"]),
         seed=given["seed"],
+        row_tokens=given["row_tokens"],
+        window_tokens=given["window_tokens"],
     )
 
 
@@ -174,6 +178,12 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
         "a list of names, each once, without control characters",
     ),
     "seed": (42, _whole(0, (1 << 31) - 1), "0 to 2147483647"),
+    "row_tokens": (
+        2048,
+        lambda value: _whole(64, 131_072)(value) and value & (value - 1) == 0,
+        "a power of two, 64 to 131072",
+    ),
+    "window_tokens": (65_536, _whole(1024, 1 << 20), "1024 to 1048576"),
     "pool": (None, lambda _: True, ""),  # this key and the next four belong to the control plane
     "affinity": (None, lambda _: True, ""),
     "stream_offset": (None, lambda _: True, ""),

@@ -48,7 +48,9 @@ class StreamWork:
             config, _ = read_config(work.spec, files.folder)
             # Before the weights, which take minutes: a tokenizer that cannot be used fails at once.
             self.reader = make_reader(files.folder, work.spec, config.vocab_size, config.max_positions)
-            self.model = load_model(work.spec, files, log.info, previous)
+            self.model = load_model(
+                work.spec, files, log.info, previous, phase=lambda name: setattr(control, "phase", name)
+            )
             self.loaded = {"model": work.spec.model, "spec_hash": work.spec_hash}
             self.loaded_for = (work.run, work.spec)
             log.info("Loaded %s (%s)", work.spec.model, self.model.fingerprint)

@@ -19,11 +19,12 @@ from collections import Counter
 from ..failures import Failure
 from ..model.capture import Capture
 from ..model.model_source import find_model, read_config
-from ..model.row_selection import check_tokens, mode_of
+from ..model.row_selection import check_tokens, mode_of, row_limits
 from ..objects import Bucket, make_client
 from ..records.samples import Reject, make_reader
 from ..records.stream import no_lines
 from ..shards.plan import Capacity
+from ..shards.windows import window_limits
 from ..spec import Spec, parse_spec
 from .blocks import BLOCK_BYTES, BLOCKS, FileSource, ObjectSource, Source, sample_blocks
 from .count import Counts, Range, again_and_again, common, count_lines_of, extrapolate, plan_of
@@ -82,7 +83,8 @@ def estimate(
     reader = make_reader(files.folder, spec, config.vocab_size, config.max_positions)
     check_tokens(spec, reader.max_length)
     row_bytes = Capture(config, layers, spec.sites, mode_of(spec), spec.dtype).row_bytes
-    capacity = Capacity(spec.shard_size_bytes, row_bytes, reader.max_length, spec.tokens == "mean")
+    capacity = Capacity(spec.shard_size_bytes, row_bytes, spec.tokens == "mean")
+    window, row = window_limits(spec, row_bytes), row_limits(spec, reader.max_length)
     depth, total_bytes = layers[-1] + 1, sum(source.size for source in sources)
     sampled = None if total_bytes <= sample_bytes else sample_blocks(sources, size=max(1, sample_bytes // BLOCKS))
     reasons: Counter = Counter()
@@ -104,7 +106,7 @@ def estimate(
                     raise no_lines(source.name)
                 for name, value in vars(found.counts).items():
                     setattr(whole, name, getattr(whole, name) + value)
-                plans.append(plan_of(found.items, capacity, config, depth, reader.max_length))
+                plans.append(plan_of(found.items, capacity, config, depth, window, row))
             totals = {name: Range(value, value, value) for name, value in vars(whole).items()}
             shards = sum(plan.shards for plan in plans)
             totals["shards"] = Range(shards, shards, shards)
@@ -120,7 +122,7 @@ def estimate(
             if not parts:
                 raise Failure("stream", "Failed to estimate: no line of the sample is short enough to be a record")
             totals = extrapolate(parts, total_bytes)
-            plan = plan_of(again_and_again(samples, capacity), capacity, config, depth, reader.max_length)
+            plan = plan_of(again_and_again(samples, capacity), capacity, config, depth, window, row)
             totals["shards"] = _shards(totals["shard_bytes"], sources, total_bytes, plan.fill, capacity)
             scale = totals["tokens"].estimate / max(plan.tokens, 1)
             computed, operations = plan.computed_tokens * scale, plan.operations * scale

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import chain, islice, repeat
 
-from ..batching import plan_batches
 from ..model.config import DecoderConfig
 from ..records.samples import Reader, Reject, Sample, read_samples
+from ..rows import RowLimits
 from ..shards.plan import Capacity, ShardPlan, plan_shards, row_count
+from ..shards.windows import Window, WindowLimits, plan_windows
 
 # A plan repeats the sampled samples until it has so many shards or so many samples.
 _SHARDS, _SAMPLES = 12, 100_000
@@ -98,24 +99,30 @@ class Planned:
     shards: int
     fill: float  # the share of its capacity that a shard uses when it closes
     tokens: int
-    computed_tokens: int  # with the padding of batches
+    computed_tokens: int  # with the padding of rows
     operations: float  # of the decoder's blocks, up to the deepest stored layer
 
 
 def plan_of(
-    items: Iterable[Sample | Reject], capacity: Capacity, config: DecoderConfig, depth: int, longest: int
+    items: Iterable[Sample | Reject],
+    capacity: Capacity,
+    config: DecoderConfig,
+    depth: int,
+    window: WindowLimits,
+    row: RowLimits,
 ) -> Planned:
-    """`depth`: the number of computed blocks. `longest`: the tokens that a sample may have."""
-    fills, shards, tokens, computed, operations = [], 0, 0, 0, 0.0
-    for plan in plan_shards(items, capacity):
+    """`depth`: the number of computed blocks."""
+    fills, shards, tokens, rows = [], 0, 0, 0
+    for item in plan_windows(plan_shards(items, capacity), window, row, capacity.pooled):
+        if isinstance(item, Window):
+            rows += len(item.rows)
+            continue
         shards += 1
-        tokens += plan.tokens
-        if not plan.final:
-            fills.append(_size(plan, capacity) / capacity.shard_bytes)
-        for batch in plan_batches([len(sample.token_ids) for sample in plan.samples], longest):
-            computed += batch.height * batch.width
-            operations += batch.height * operations_of(config, depth, batch.width)
-    return Planned(shards, sum(fills) / len(fills) if fills else 1.0, tokens, computed, operations)
+        tokens += item.tokens
+        if not item.final:
+            fills.append(_size(item, capacity) / capacity.shard_bytes)
+    operations = rows * operations_of(config, depth, row.tokens)
+    return Planned(shards, sum(fills) / len(fills) if fills else 1.0, tokens, rows * row.tokens, operations)
 
 
 def again_and_again(samples: Sequence[Sample], capacity: Capacity) -> Iterable[Sample]:

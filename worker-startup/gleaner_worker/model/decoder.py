@@ -2,176 +2,207 @@
 
 Computes no logits, and no block after the deepest requested one. Numerics follow transformers: weights, activations
 and the residual stream in one dtype; norms, rotary embeddings and softmax in fp32. Products are summed in fp32.
+
+Runs inside a shard_map. Devices that share one copy of the weights have whole heads and a part of the MLP each, and add
+their parts of a sum in the dtype of the weights.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .attention import attend
 from .config import DecoderConfig
+from .cpu import from_bits
 from .rotate import rope_tables, rotate
+from .tuning import Tuning
 
 # resid_pre: the stream that enters a block (for block 0, the scaled embeddings). attn_out and mlp_out: the sums that
 # the block's two halves add, after their own norms in families that have them. resid_mid and resid_post: the stream
 # after each half.
 SITES = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
+_WHOLE_BLOCK = {"resid_post", "mlp_out"}  # the sites that need the second half of a block
 _MAX_RUNS = 4  # of kept layers and of other layers; each run is compiled by itself
-_CPU_ROWS = 512  # of an MLP at a time
-_MAX_PARTS = 16
 _ACTIVATIONS = {"silu": jax.nn.silu, "gelu_pytorch_tanh": partial(jax.nn.gelu, approximate=True)}
+
+
+class Rows(NamedTuple):
+    """Packed rows of T tokens: samples one after another, then padding."""
+
+    token_ids: jax.Array  # int32 [R, T]
+    segments: jax.Array  # int32 [R, T]: 1 for the first sample of a row, 2 for the next; 0 for padding
+    positions: jax.Array  # int32 [R, T]: of the token in its sample
+
+
+@dataclass(frozen=True)
+class Split:
+    """The devices that share one copy of the weights, along the mesh axis `model`."""
+
+    ways: int = 1
+
+    def total(self, x: jax.Array, part: int, whole: int, dtype) -> jax.Array:
+        """The sum of every device's x where each has `part` of `whole` terms."""
+        return jax.lax.psum(x.astype(dtype), "model") if part < whole else x
+
+    def gather(self, x: jax.Array, whole: int) -> jax.Array:
+        """x with all `whole` values of its last axis."""
+        return jax.lax.all_gather(x, "model", axis=x.ndim - 1, tiled=True) if x.shape[-1] < whole else x
+
+    def own(self, x: jax.Array, axis: int, count: int) -> jax.Array:
+        """The `count` entries along `axis` that this device uses; devices may share entries."""
+        if x.shape[axis] == count:
+            return x
+        parts = x.shape[axis] // count
+        begin = jax.lax.axis_index("model") * parts // self.ways * count
+        return jax.lax.dynamic_slice_in_dim(x, begin, count, axis)
 
 
 def run_blocks(
     params: dict,
-    token_ids: jax.Array,
+    rows: Rows,
     config: DecoderConfig,
     layers: tuple[int, ...],
+    sites: tuple[str, ...],
     emit: Callable[[dict[str, jax.Array]], Any],
-) -> Any:
-    """Runs blocks 0 to max(layers); returns the results of `emit` for the sites of each block in `layers` (ascending),
-    stacked along a new first axis of len(layers).
+    tuning: Tuning,
+    split: Split = Split(),  # noqa: B008 - immutable
+) -> list[Any]:
+    """Runs blocks 0 to max(layers); returns the results of `emit` for the blocks in `layers` (ascending), in pieces of
+    consecutive entries of `layers`. The first axis of a piece is the layer.
 
-    token_ids: int32 [B, T], padded on the right: attention is causal, so padding changes no real token.
-    params: {"embed": [V, D], "blocks": {name: [L, ...]}} with at least max(layers) + 1 blocks.
-    emit: receives {site: [B, T, D]} for each of SITES, inside the scan; a site that it does not use is never computed.
+    params: {"embed": [V, D], "blocks": {name: [L, ...]}} with at least max(layers) + 1 blocks, this device's part.
+    emit: receives {site: [R, T, D]} for each of SITES, inside the scan. sites: those that `emit` uses; a site that it
+    does not use is never computed.
     """
-    x = _embed(params["embed"], token_ids, config)
-    block = _block_runner(params["blocks"], token_ids.shape[1], config)
-    shapes, used = _what_emit_does(emit, x)
-    outputs = jax.tree.map(lambda like: jnp.zeros((len(layers), *like.shape), like.dtype), shapes)
-    # The place of each layer's outputs. The next kept layer overwrites the outputs of layers that are not kept.
-    slots = jnp.asarray([sum(kept < layer for kept in layers) for layer in range(layers[-1] + 1)])
+    x = _embed(params["embed"], rows.token_ids, config, split)
+    block = _block_runner(params["blocks"], rows, config, tuning, split)
 
-    def keep(outputs, sites, layer):
-        return jax.tree.map(lambda out, new: out.at[slots[layer]].set(new), outputs, emit(sites))
+    def keeping(x, layer):
+        out = block(x, layer)
+        return out["resid_post"], emit(out)
 
-    def keeping(carry, layer):
-        x, outputs = carry
-        sites = block(x, layer)
-        return (sites["resid_post"], keep(outputs, sites, layer)), None
-
-    def passing(carry, layer):
-        x, outputs = carry
-        return (block(x, layer)["resid_post"], outputs), None
+    def passing(x, layer):
+        return block(x, layer)["resid_post"], None
 
     # Without the stream after it, the deepest block stays outside of the scan: XLA then drops the rest of that block.
-    whole = bool(used & {"resid_post", "mlp_out"})
-    for first, end, is_kept in _runs(layers, layers[-1] + whole):
-        (x, outputs), _ = jax.lax.scan(keeping if is_kept else passing, (x, outputs), jnp.arange(first, end))
-    return outputs if whole else keep(outputs, block(x, layers[-1]), layers[-1])
+    whole = bool(_WHOLE_BLOCK & set(sites))
+    pieces = []
+    for first, end, kept in layer_runs(layers, layers[-1] + whole):
+        x, out = jax.lax.scan(keeping if kept else passing, x, jnp.arange(first, end))
+        if kept:
+            chosen = np.asarray(kept) - first
+            pieces.append(out if len(kept) == end - first else jax.tree.map(lambda y, at=chosen: y[at], out))
+    if not whole:
+        pieces.append(jax.tree.map(lambda y: y[None], emit(block(x, layers[-1]))))
+    return pieces
 
 
-@partial(jax.jit, static_argnames=("config", "layers"))
-def resid_post(params: dict, token_ids: jax.Array, config: DecoderConfig, layers: tuple[int, ...]) -> jax.Array:
-    """The output of each block in `layers` (ascending), before the final norm: [len(layers), B, T, d_model]."""
-    return run_blocks(params, token_ids, config, layers, lambda sites: sites["resid_post"])
+def layer_runs(layers: tuple[int, ...], end: int) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Cuts 0..end into (first, end, kept layers) runs, one scan each, so that layers that are not kept emit nothing.
 
-
-def _what_emit_does(emit: Callable, x: jax.Array) -> tuple[Any, set[str]]:
-    """The shapes of the results of `emit`, and the sites that it uses."""
-    closed, shapes = jax.make_jaxpr(emit, return_shape=True)(dict.fromkeys(SITES, x))
-    read = {id(v) for equation in closed.jaxpr.eqns for v in equation.invars} | {id(v) for v in closed.jaxpr.outvars}
-    # A dictionary's values become arguments in the order of its sorted keys.
-    return shapes, {site for site, v in zip(sorted(SITES), closed.jaxpr.invars, strict=True) if id(v) in read}
-
-
-def _runs(layers: tuple[int, ...], end: int) -> list[tuple[int, int, bool]]:
-    """Cuts 0..end into (first, end, kept) runs, one scan each, so that layers that are not kept emit nothing.
-
-    Each run is compiled. For more than a few runs it is faster to emit for all layers and to overwrite.
+    Each run is compiled. For more than a few runs it is faster to emit for all layers and to choose.
     """
-    runs: list[tuple[int, int, bool]] = []
+    runs: list[tuple[int, int, tuple[int, ...]]] = []
     for layer in range(end):
-        is_kept = layer in layers
-        if runs and runs[-1][2] == is_kept:
-            runs[-1] = (runs[-1][0], layer + 1, is_kept)
+        kept = (layer,) if layer in layers else ()
+        if runs and bool(runs[-1][2]) == bool(kept):
+            runs[-1] = (runs[-1][0], layer + 1, runs[-1][2] + kept)
         else:
-            runs.append((layer, layer + 1, is_kept))
-    return runs if len(runs) <= _MAX_RUNS else [(0, end, True)]
+            runs.append((layer, layer + 1, kept))
+    return runs if len(runs) <= _MAX_RUNS else [(0, end, tuple(layer for layer in layers if layer < end))]
 
 
-def _embed(table: jax.Array, token_ids: jax.Array, config: DecoderConfig) -> jax.Array:
-    x = jnp.asarray(table)[token_ids]  # [B, T, D]
+def _embed(table: jax.Array, token_ids: jax.Array, config: DecoderConfig, split: Split) -> jax.Array:
+    x = split.gather(jnp.asarray(table)[token_ids], config.d_model)  # [R, T, D]
     return x if config.embed_scale is None else x * jnp.asarray(config.embed_scale, x.dtype)
 
 
-def _block_runner(blocks: dict, length: int, config: DecoderConfig) -> Callable:
-    """A function (x [B, T, D], layer) -> the sites of that block, for a layer number that is known only in the scan."""
-    cos, sin = rope_tables(config.ropes, config.head_dim, length)
+def _block_runner(blocks: dict, rows: Rows, config: DecoderConfig, tuning: Tuning, split: Split) -> Callable:
+    """A function (x [R, T, D], layer) -> the sites of that block, for a layer number that is known only in the scan."""
+    length = rows.token_ids.shape[1]
+    # [ropes, R, 1, T, H / 2]: gathered once, for all layers and heads.
+    cos, sin = (
+        jnp.asarray(table)[:, rows.positions][:, :, None]
+        for table in rope_tables(config.ropes, config.head_dim, length)
+    )
     layer_ropes = jnp.asarray(config.layer_ropes)
     windows = [min(window, length) for window in config.windows]  # longer windows are full attention
     different = sorted(set(windows))
     kinds = jnp.asarray([different.index(window) for window in windows])
     attentions = [
-        partial(attend, window=window, scale=config.attention_scale, softcap=config.attention_softcap)
+        partial(attend, segments=rows.segments, window=window, softcap=config.attention_softcap, tuning=tuning)
         for window in different
     ]
 
     def run(x, layer):
         # Indexed here instead of sliced before the scan, because a slice copies the weights of a whole run of layers.
-        p = {name: _of_layer(stack, layer) for name, stack in blocks.items()}
+        p = {
+            name: from_bits(jax.lax.dynamic_index_in_dim(stack, layer, keepdims=False))
+            for name, stack in blocks.items()
+        }
         rope = layer_ropes[layer]
         attention = attentions[0] if len(attentions) == 1 else partial(jax.lax.switch, kinds[layer], attentions)
-        return _block(x, p, cos[rope], sin[rope], attention, config)
+        return _block(x, p, cos[rope], sin[rope], attention, config, split)
 
     return run
 
 
-def _of_layer(stack, layer):
-    """One layer's part of a parameter. bf16 may come as its bits, uint16: to index a stack of bf16, XLA's CPU widens
-    the whole stack to fp32 in every layer."""
-    part = jax.lax.dynamic_index_in_dim(stack, layer, keepdims=False)
-    return jax.lax.bitcast_convert_type(part, jnp.bfloat16) if part.dtype == jnp.uint16 else part
-
-
-def _block(x, p, cos, sin, attention, config: DecoderConfig):
+def _block(x, p, cos, sin, attention, config: DecoderConfig, split: Split):
     """Values stay in fp32 between two products, and are rounded to the weights' dtype once."""
-    b, t, _ = x.shape
     norm = partial(_rms_norm, config=config)
     h = norm(x, p["norm1"])
-    q = _linear(h, p["wq"], p.get("bq")).reshape(b, t, config.num_kv_heads, -1, config.head_dim)  # [B, T, K, G, H]
-    k = _linear(h, p["wk"], p.get("bk")).reshape(b, t, config.num_kv_heads, config.head_dim)
-    v = _linear(h, p["wv"], p.get("bv")).reshape(b, t, config.num_kv_heads, config.head_dim)
+    kv_heads = max(1, config.num_kv_heads // split.ways)
+    q = _heads(h, p["wq"], p.get("bq"), config)  # [R, N, T, H]
+    k, v = (_heads(h, *_own_heads(p, name, kv_heads, config, split), config) for name in ("k", "v"))
     if config.qk_norm:
         q, k = norm(q, p["q_norm"]), norm(k, p["k_norm"])
-    q = rotate(q, cos[:, None, None], sin[:, None, None])
-    k = rotate(k, cos[:, None], sin[:, None])
-    rows = attention(q.astype(x.dtype), k.astype(x.dtype), v.astype(x.dtype)).reshape(b, t, -1)
-    attn_out = _linear(rows, p["wo"], p.get("bo"))
+    q, k = rotate(q, cos, sin, x.dtype, config.attention_scale), rotate(k, cos, sin, x.dtype)
+    rows = attention(q, k, v.astype(x.dtype))
+    wo = p["wo"].reshape(config.d_model, -1, config.head_dim)
+    attn_out = jnp.einsum("rnth,dnh->rtd", rows, wo, preferred_element_type=jnp.float32)
+    attn_out = _plus(split.total(attn_out, wo.shape[1], config.num_heads, x.dtype), p.get("bo"))
     if config.sandwich_norms:
         attn_out = norm(attn_out, p["post1"])
     attn_out = attn_out.astype(x.dtype)
     mid = x + attn_out
-    mlp_out = _by_rows(partial(_mlp, p=p, activation=_ACTIVATIONS[config.activation]), norm(mid, p["norm2"]))
+    mlp_out = _mlp(norm(mid, p["norm2"]), p, config, split)
     if config.sandwich_norms:
         mlp_out = norm(mlp_out, p["post2"])
     mlp_out = mlp_out.astype(x.dtype)
     return {"resid_pre": x, "resid_mid": mid, "resid_post": mid + mlp_out, "attn_out": attn_out, "mlp_out": mlp_out}
 
 
-def _mlp(x, p, activation):
+def _own_heads(p: dict, name: str, heads: int, config: DecoderConfig, split: Split):
+    """The weights and biases of this device's key/value heads."""
+    size = heads * config.head_dim
+    bias = p.get(f"b{name}")
+    return split.own(p[f"w{name}"], 0, size), None if bias is None else split.own(bias, 0, size)
+
+
+def _heads(x, w, bias, config: DecoderConfig):
+    """x [R, T, D], w [heads * H, D] -> fp32 [R, heads, T, H]."""
+    y = jnp.einsum("rtd,nhd->rnth", x, w.reshape(-1, config.head_dim, w.shape[1]), preferred_element_type=jnp.float32)
+    return y if bias is None else y + bias.reshape(-1, 1, config.head_dim)
+
+
+def _mlp(x, p, config: DecoderConfig, split: Split):
+    activation = _ACTIVATIONS[config.activation]
     gated = activation(_linear(x, p["gate"], p.get("b_gate"))) * _linear(x, p["up"], p.get("b_up"))
-    return _linear(gated.astype(x.dtype), p["down"], p.get("b_down"))
-
-
-def _by_rows(function, x):
-    """Applies a row-wise function to x [B, T, D]; on a CPU in parts, so that intermediate values fit its caches."""
-    b, t, d = x.shape
-    size = max(_CPU_ROWS, -(-b * t // _MAX_PARTS))
-    if jax.default_backend() != "cpu" or b * t <= size:
-        return function(x)
-    rows = x.reshape(1, b * t, d)
-    parts = [function(rows[:, begin : begin + size]) for begin in range(0, b * t, size)]
-    return jnp.concatenate(parts, axis=1).reshape(b, t, -1)
+    out = split.total(_linear(gated.astype(x.dtype), p["down"], None), p["down"].shape[1], config.d_ff, x.dtype)
+    return _plus(out, p.get("b_down"))
 
 
 def _linear(x, w, bias):
-    """fp32. w is [out, in], as in the files. On a CPU a product of bf16 is fast only without rounding to bf16."""
-    y = jnp.einsum("btd,od->bto", x, w, preferred_element_type=jnp.float32)
+    """fp32. w is [out, in], as in the files."""
+    return _plus(jnp.einsum("rti,oi->rto", x, w, preferred_element_type=jnp.float32), bias)
+
+
+def _plus(y, bias):
     return y if bias is None else y + bias
 
 

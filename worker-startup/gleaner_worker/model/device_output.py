@@ -1,118 +1,153 @@
-"""A batch on its way to the host, and on the host: the rows of each sample, and statistics of them."""
+"""A step on its way to the host, and its rows on the host: the vectors of each sample, and statistics of them."""
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import jax
 import numpy as np
 
 from ..failures import Failure
-from .capture import STORED, Capture
+from .capture import STATS, Capture
 from .program import is_out_of_memory
 
-_MAX_ABS, _NON_FINITE = 2, 3  # columns of capture.STATS
+_MAX_ABS = STATS.index("max_abs")
 # The order in which a block computes its sites: the first site that is not finite is the origin.
 _COMPUTED = ("resid_pre", "attn_out", "resid_mid", "mlp_out", "resid_post")
 _RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
-class InFlightBatch:
-    """The results of the devices, one batch for each. Their arrays are copied to the host as soon as they are ready."""
+@dataclass
+class Piece:
+    """One device's part of an output of all rows: some layers, some rows, some of D."""
 
-    def __init__(self, output: dict, counts: list[np.ndarray], what: Capture, name: str):
-        self._what = what
-        self._counts = counts
-        self._name = name
+    layer: int  # the first, as an index of Capture.layers
+    row: int  # the first of the step
+    column: int  # the first of D
+    data: jax.Array | np.ndarray  # [L, R, W, ...]
+
+
+class InFlightStep:
+    """The results of the devices. Their arrays are copied to the host as soon as they are ready."""
+
+    def __init__(self, output: dict[str, list[dict]], counts: list[np.ndarray], what: Capture, name: str):
+        self._what, self._counts, self._name = what, counts, name
         self._lock = threading.Lock()
-        self._on_host: dict | None = None
-        # One array per device, in the order of their batches. The arrays of idle devices are never copied.
-        self._parts = {
-            part: {site: _pieces(array)[: len(counts)] for site, array in sites.items()}
-            for part, sites in output.items()
+        self._is_landed = False
+        self._parts: dict[str, dict[str, list[Piece]]] = {
+            part: {site: _pieces([piece[site] for piece in pieces], len(counts)) for site in what.sites}
+            for part, pieces in output.items()
         }
-        for piece in jax.tree.leaves(self._parts):
-            piece.copy_to_host_async()
+        for piece in self._all():
+            piece.data.copy_to_host_async()  # type: ignore[union-attr]
 
     def land(self) -> None:
         """Waits until every array is on the host, and frees the devices' memory. Raises Failure."""
         with self._lock:
-            if self._on_host is None:
-                try:
-                    self._on_host = jax.tree.map(np.asarray, self._parts)
-                except jax.errors.JaxRuntimeError as error:
-                    raise device_failure(self._name, error) from error
-                self._parts = {}
+            if self._is_landed:
+                return
+            try:
+                for piece in self._all():
+                    piece.data = np.asarray(piece.data)
+            except jax.errors.JaxRuntimeError as error:
+                raise device_failure(self._name, error) from error
+            self._is_landed = True
 
-    def collect(self) -> list["HostBatch"]:
-        """The batches on the host, once; raises Failure("infrastructure") when the devices failed to compute them."""
+    def collect(self) -> list["HostRow"]:
+        """The rows on the host, once; raises Failure("infrastructure") when the devices failed to compute them."""
         self.land()
-        parts, self._on_host = self._on_host or {}, {}
-        return [
-            HostBatch({part: _of_device(sites, i) for part, sites in parts.items()}, counts, self._what)
-            for i, counts in enumerate(self._counts)
-        ]
+        parts, self._parts = self._parts, {}
+        return [HostRow(parts, r, counts, self._what) for r, counts in enumerate(self._counts)]
+
+    def _all(self) -> list[Piece]:
+        return [piece for sites in self._parts.values() for pieces in sites.values() for piece in pieces]
 
 
-class HostBatch:
-    """counts: int32 [samples], the stored rows of each sample, in the order of the batch's rows."""
+class HostRow:
+    """counts: int32 [samples], the stored vectors of each sample, in the order of the row."""
 
-    def __init__(self, parts: dict[str, dict[str, np.ndarray]], counts: np.ndarray, what: Capture):
+    def __init__(self, parts: dict[str, dict[str, list[Piece]]], row: int, counts: np.ndarray, what: Capture):
         self.counts = counts
-        self._stats = parts["stats"]  # [L, B, K]
-        self.stats = {site: self._fold(stats) for site, stats in self._stats.items()}  # fp64 [L, K]
-        # bf16 rows are their bits
-        self._rows = {site: rows.view(STORED[what.dtype]) for site, rows in parts["rows"].items()}
-        self._scale = parts.get("scale", {})
-        self._layers = what.layers
+        self._what = what
+        self._ends = np.cumsum(counts)
+        self._values = {site: _of_row(pieces, row) for site, pieces in parts["rows"].items()}
+        self._scale = {site: _of_row(pieces, row) for site, pieces in parts.get("scale", {}).items()}
+        self._stats = {site: self._table(_of_row(pieces, row)) for site, pieces in parts["stats"].items()}
 
-    def rows(self, site: str, b: int) -> np.ndarray:
-        """The rows of sample b: a view [L, counts[b], D] in the stored dtype."""
-        return self._rows[site][:, b, : self.counts[b]]
-
-    def scale(self, site: str, b: int) -> np.ndarray:
-        """The scales of sample b, of int8 only: a view fp32 [L, counts[b]]."""
-        return self._scale[site][:, b, : self.counts[b]]
-
-    def store(self, rows: dict, scale: dict, begins: Sequence[int]) -> None:
-        """Copies each sample b to begins[b] and the rows after it, in `rows` {site: [L, rows, D]} and, for int8, in
+    def store(self, b: int, rows: dict, scale: dict, begin: int) -> None:
+        """Copies the vectors of sample b to `begin` and after it, in `rows` {site: [L, rows, D]} and, for int8, in
         `scale` {site: fp32 [L, rows]}, as Model.empty makes them."""
-        for targets, computed in ((rows, self._rows), (scale, self._scale)):
-            for site, target in targets.items():
+        source = self._span(b)
+        target = slice(begin, begin + int(self.counts[b]))
+        for arrays, computed in ((rows, self._values), (scale, self._scale)):
+            for site, array in arrays.items():
                 # As integers: numpy copies the floats of ml_dtypes one by one.
-                raw = _RAW[target.itemsize]
-                for begin, count, row in zip(
-                    begins, self.counts, computed[site].view(raw).swapaxes(0, 1), strict=False
-                ):
-                    target.view(raw)[:, begin : begin + count] = row[:, :count]
+                raw = array.view(_RAW[array.itemsize])
+                for piece in computed[site]:
+                    data = piece.data[:, source].view(raw.dtype)
+                    layers = slice(piece.layer, piece.layer + len(data))
+                    if data.ndim == 3:
+                        raw[layers, target, piece.column : piece.column + data.shape[2]] = data
+                    else:
+                        raw[layers, target] = data
+
+    def sums(self, b: int) -> dict[str, np.ndarray]:
+        """Statistics of sample b by site, fp64 [L, K]: Capture.stats_columns, over its vectors."""
+        return {site: self._fold(stats[:, self._span(b)]) for site, stats in self._stats.items()}
 
     def non_finite(self) -> tuple[str, int, int, int] | None:
         """The origin of the first value that is not finite: site, layer, first sample b with such a value there, and
-        the number of such rows in the batch. None when all values are finite."""
-        for index, layer in enumerate(self._layers):
+        the number of such vectors in the row. None when all values are finite."""
+        broken = {site: ~np.isfinite(stats[:, :, _MAX_ABS]) for site, stats in self._stats.items()}
+        if not any(marks.any() for marks in broken.values()):
+            return None
+        for index, layer in enumerate(self._what.layers):
             for site in _COMPUTED:
-                if site in self._stats and (broken := self._stats[site][index, :, _NON_FINITE]).any():
-                    return site, layer, int(np.flatnonzero(broken)[0]), int(broken.sum())
-        return None
+                if site in broken and (marks := broken[site][index]).any():
+                    first = int(np.flatnonzero(marks)[0])
+                    return site, layer, int(np.searchsorted(self._ends, first, "right")), int(marks.sum())
+        raise AssertionError("a mark belongs to a site and a layer")
+
+    def _span(self, b: int) -> slice:
+        end = int(self._ends[b])
+        return slice(end - int(self.counts[b]), end)
+
+    def _table(self, pieces: list[Piece]) -> np.ndarray:
+        """fp32 [L, stored vectors, K] of all layers."""
+        return np.concatenate([piece.data[:, : self._ends[-1]] for piece in pieces])
 
     def _fold(self, stats: np.ndarray) -> np.ndarray:
-        """[L, B, K] -> fp64 [L, K] over the samples: the maximum of magnitudes, the sum of all else."""
-        by_sample = stats[:, : len(self.counts)].astype(np.float64)
-        folded = by_sample.sum(axis=1)
-        folded[:, _MAX_ABS] = by_sample[:, :, _MAX_ABS].max(axis=1)
-        return folded
+        values = stats.astype(np.float64)
+        folded = values.sum(axis=1)
+        largest = values[:, :, _MAX_ABS]
+        broken = (~np.isfinite(largest)).sum(axis=1)
+        return np.column_stack([folded[:, :2], largest.max(axis=1, initial=0), broken, folded[:, 3:]])
 
 
-def _of_device(sites: dict[str, list[np.ndarray]], number: int) -> dict[str, np.ndarray]:
-    return {site: pieces[number] for site, pieces in sites.items()}
+def _of_row(pieces: list[Piece], row: int) -> list[Piece]:
+    """The pieces of one row, [L, W, ...]."""
+    return [
+        Piece(piece.layer, 0, piece.column, np.asarray(piece.data)[:, row - piece.row])
+        for piece in pieces
+        if piece.row <= row < piece.row + piece.data.shape[1]
+    ]
 
 
-def _pieces(array: jax.Array) -> list[jax.Array]:
-    shards = [shard for shard in array.addressable_shards if shard.replica_id == 0]
-    return [shard.data for shard in sorted(shards, key=lambda shard: shard.index[1].start or 0)]
+def _pieces(runs: Sequence[jax.Array], rows: int) -> list[Piece]:
+    """Every device's part of the arrays of consecutive layers, ordered by layer. Parts without a used row are left
+    out, and never copied."""
+    pieces, layer = [], 0
+    for array in runs:
+        for shard in array.addressable_shards:
+            begin = [index.start or 0 for index in shard.index] + [0]
+            if shard.replica_id == 0 and begin[1] < rows:
+                pieces.append(Piece(layer, begin[1], begin[3], shard.data))
+        layer += array.shape[0]
+    return pieces
 
 
 def device_failure(name: str, error: Exception) -> Failure:
     hint = (
         "; lower max_seq_length, or store fewer layers or sites, if it happens again" if is_out_of_memory(error) else ""
     )
-    return Failure("infrastructure", f"Failed to compute a batch of {name}: {str(error)[:1000]}{hint}")
+    return Failure("infrastructure", f"Failed to compute {name}: {str(error)[:1000]}{hint}")

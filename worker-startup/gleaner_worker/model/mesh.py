@@ -1,21 +1,21 @@
-"""The placement of a model on the chips of this host: the batch split over `data`, the weights over `model` if needed.
+"""The placement of a model on the chips of this host: the rows split over `data`, the weights over `model` if needed.
 
-Data parallel is the rule: every device has all weights and computes batches of the shapes that a single device would
-compute. So the number of devices changes no bit. Weights are split only when one device cannot hold them.
+Data parallel is the rule: every device has all weights and runs the program of a single device. So the number of
+devices changes no bit. Weights are split only when one device cannot hold them beside a step.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
-import ml_dtypes
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..failures import Failure
-from .capture import Capture
 from .config import DecoderConfig
+from .cpu import host_bits
 
-# The share of a device's memory for weights and one batch; the runtime and fragments need the rest.
+# The share of a device's memory for weights; a step, the runtime and fragments need the rest.
 _USABLE = 0.92
 _OUTPUT_PARAMETERS = {"wq", "bq", "wk", "bk", "wv", "bv", "gate", "b_gate", "up", "b_up"}  # [L, out, ...]
 _KV_PARAMETERS = {"wk", "bk", "wv", "bv"}
@@ -44,17 +44,14 @@ def memory_of(devices: list) -> int | None:
     return stats.get("bytes_limit")
 
 
-def choose_layout(
-    params: dict, what: Capture, shapes: list[tuple[int, int]], limit: int | None, devices: list
-) -> Layout:
-    """The fewest devices per copy of the weights that hold them beside the largest of `shapes` (per copy).
+def layouts(params: dict, config: DecoderConfig, limit: int | None, devices: list) -> list[Layout]:
+    """The layouts whose weights fit, fewest devices per copy of the weights first.
 
-    limit: bytes of one device, None when unknown. Where only all devices together hold the weights, they share them,
-    and the compiler decides whether the largest batch fits. Raises Failure("model") with the sizes when the weights do
-    not fit.
+    params: arrays or their shapes, as load_params returns them. limit: bytes of one device, None when unknown. Raises
+    Failure("model") with the sizes when the weights do not fit.
     """
-    ways = [n for n in range(1, len(devices) + 1) if len(devices) % n == 0 and can_split(what.config, n)]
-    weights = {n: weight_bytes(params, what.config, n) for n in ways}
+    ways = [n for n in range(1, len(devices) + 1) if len(devices) % n == 0 and can_split(config, n)]
+    weights = {n: weight_bytes(params, config, n) for n in ways}
     room = float("inf") if limit is None else _USABLE * limit
     if weights[ways[-1]] > room:
         split = ", ".join(f"{_gb(size)} split over {n}" for n, size in weights.items() if n > 1)
@@ -62,13 +59,12 @@ def choose_layout(
             "model",
             f"Failed to fit the model into {len(devices)} {devices[0].device_kind} of {_gb(limit or 0)}: its "
             f"weights are {_gb(weights[1])}{', on each device ' if split else ''}{split} "
-            f"(its {what.config.num_heads} heads and {what.config.num_kv_heads} key/value heads "
+            f"(its {config.num_heads} heads and {config.num_kv_heads} key/value heads "
             "decide over how many); take an accelerator with more memory or more chips, ask for less deep `layers`, "
             "or for compute_dtype bf16",
         )
-    fitting = [n for n in ways if weights[n] + batch_bytes(what, shapes, n) <= room]
-    chosen = fitting[0] if fitting else ways[-1]
-    return Layout(Mesh(np.array(devices).reshape(-1, chosen), ("data", "model")))
+    fitting = [n for n in ways if weights[n] <= room]
+    return [Layout(Mesh(np.array(devices).reshape(-1, n), ("data", "model"))) for n in fitting]
 
 
 def can_split(config: DecoderConfig, ways: int) -> bool:
@@ -93,37 +89,28 @@ def parameter_axes(name: str, shape: tuple[int, ...], config: DecoderConfig, way
 def weight_bytes(params: dict, config: DecoderConfig, ways: int) -> int:
     """The bytes of the weights per device, split `ways` ways."""
     return sum(
-        array.nbytes // (ways if parameter_axes(name, array.shape, config, ways) else 1)
+        _nbytes(array) // (ways if parameter_axes(name, array.shape, config, ways) else 1)
         for name, array in _named(params)
     )
 
 
-def batch_bytes(what: Capture, shapes: list[tuple[int, int]], ways: int) -> int:
-    """An estimate of the memory that the largest batch needs per device; the compiler later computes it exactly."""
-    config = what.config
-    most = 0
-    for height, width in shapes:
-        tokens = height * width
-        stream = tokens * config.d_model * 4 * 6
-        heads = tokens * (config.num_heads + 2 * config.num_kv_heads) * config.head_dim * 4
-        scores = height * config.num_heads * min(width, max(256, width // 32)) * width * 4 * 2
-        hidden = tokens * config.d_ff * 4 * 2
-        output = tokens * what.row_bytes
-        most = max(most, stream + output + (heads + scores + hidden) // ways)
-    return most
+def parameter_specs(params: dict, config: DecoderConfig, ways: int) -> dict:
+    """The PartitionSpec of every parameter, in the tree of `params`."""
+
+    def spec(name: str, array) -> PartitionSpec:
+        return PartitionSpec(*parameter_axes(name, array.shape, config, ways))
+
+    blocks = {name: spec(name, array) for name, array in params["blocks"].items()}
+    return {"embed": spec("embed", params["embed"]), "blocks": blocks}
 
 
-def place(params: dict, config: DecoderConfig, layout: Layout) -> dict:
-    """Moves the numpy arrays of `params` to the devices one by one, and empties it: the host never holds two copies.
-
-    On a CPU the blocks' bf16 becomes its bits, uint16: see decoder._of_layer.
-    """
-    as_bits = layout.mesh.devices.flat[0].platform == "cpu"
+def place(params: dict, config: DecoderConfig, layout: Layout, as_bits: bool) -> dict:
+    """Moves the numpy arrays of `params` to the devices one by one, and empties it: the host never holds two copies."""
 
     def move(holder: dict, name: str) -> jax.Array:
         array = holder.pop(name)
-        if as_bits and name != "embed" and array.dtype == ml_dtypes.bfloat16:
-            array = array.view(np.uint16)
+        if as_bits and name != "embed":
+            array = host_bits(array)
         moved = jax.device_put(array, layout.sharding(*parameter_axes(name, array.shape, config, layout.model)))
         return moved.block_until_ready()
 
@@ -131,8 +118,12 @@ def place(params: dict, config: DecoderConfig, layout: Layout) -> dict:
     return {"blocks": {name: move(blocks, name) for name in list(blocks)}, "embed": move(params, "embed")}
 
 
-def _named(params: dict) -> list[tuple[str, np.ndarray]]:
+def _named(params: dict) -> list[tuple[str, Any]]:
     return [("embed", params["embed"]), *params["blocks"].items()]
+
+
+def _nbytes(array) -> int:
+    return int(np.prod(array.shape)) * array.dtype.itemsize
 
 
 def _gb(size: int) -> str:

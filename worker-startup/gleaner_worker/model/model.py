@@ -1,34 +1,34 @@
-"""A model ready to run: its parameters on the devices, and the programs that compute what a spec asks for."""
+"""A model ready to run: its parameters on the devices, and the program that computes what a spec asks for."""
 
+import hashlib
 import logging
 import threading
-import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import cast
 
 import jax
 import numpy as np
 
-from ..batching import batch_shapes
+from ..failures import Failure
 from ..objects import Bucket
+from ..rows import RowLimits
 from ..spec import Spec
 from . import device
 from .capture import STORED, Capture
 from .config import DecoderConfig
-from .device_output import InFlightBatch, device_failure
+from .device_output import InFlightStep, device_failure
 from .hub import Hub
 from .identity import ModelFiles
-from .mesh import Layout, choose_layout, memory_of, place
+from .mesh import Layout, layouts, memory_of, place
 from .model_lock import find_run_model
 from .model_source import find_model, read_config
-from .program import Program, compile_batch
-from .row_selection import SelectedTokens, check_tokens, make_inputs, mode_of, row_counts, stored_width
-from .warm_up import Programs, Shape, WarmUp
-from .weights import load_params
+from .program import Program, StepShape, compile_rows
+from .row_selection import SelectedTokens, check_tokens, make_inputs, mode_of, row_counts, row_limits
+from .tuning import Tuning, tuning_of
+from .weights import load_params, parameter_shapes
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +43,12 @@ class Model:
     params: dict
     layout: Layout
     capture: Capture
-    _programs: Programs  # of Program, by a batch's (height, width)
+    shape: StepShape  # of every step, for one device
+    tuning: Tuning
+    _program: Program
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    # Weak references: a batch that no caller waits for holds no memory.
-    _in_flight: deque["weakref.ref[InFlightBatch]"] = field(default_factory=deque)
+    # Weak references: a step that no caller waits for holds no memory.
+    _in_flight: deque["weakref.ref[InFlightStep]"] = field(default_factory=deque)
 
     @property
     def name(self) -> str:
@@ -92,9 +94,20 @@ class Model:
         return self.capture.sites
 
     @property
-    def devices(self) -> int:
-        """The batches that are computed at once, each by a device (or by the devices that share the weights)."""
-        return self.layout.data
+    def rows_per_step(self) -> int:
+        """The rows that the devices compute at once."""
+        return self.layout.data * self.shape.rows
+
+    @property
+    def row_limits(self) -> RowLimits:
+        return row_limits(self.spec, self.max_length)
+
+    @property
+    def program_version(self) -> str:
+        """Names the program and the mesh: vectors of one version may share a shard with each other alone."""
+        mesh = f"{self.layout.mesh.devices.flat[0].device_kind} {self.layout.data}x{self.layout.model}"
+        facts = f"{jax.__version__} {mesh} {self.shape} {self.tuning}"
+        return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     @property
     def dtype(self) -> np.dtype:
@@ -118,42 +131,27 @@ class Model:
             {site: np.empty(shape[:2], np.float32) for site in scaled},
         )
 
-    def warm_up(self, shapes: Iterable[Shape] | None = None) -> WarmUp:
-        """Begins to compile these batch shapes, by default every possible shape; returns at once.
+    def start(self, rows: Sequence[Sequence[SelectedTokens]]) -> InFlightStep:
+        """Sends at most `rows_per_step` rows to the devices, and returns before they are computed.
 
-        Batches of any shape can start before the end of the warm-up, and shapes can be added.
+        A row has samples within `row_limits`. When the devices are full, the oldest steps move to
+        the host first. Raises Failure("infrastructure") when the devices fail.
         """
-        return WarmUp(self._programs, batch_shapes(self.max_length) if shapes is None else shapes)
-
-    def is_ready(self, height: int, width: int) -> bool:
-        """Whether `start` finds the program of this shape compiled."""
-        return self._programs.is_ready((height, width))
-
-    def start(self, batches: Sequence[Sequence[SelectedTokens]], height: int, width: int) -> InFlightBatch:
-        """Sends a batch to each device, at most `devices` of them, and returns before they are computed.
-
-        A batch has up to `height` samples of up to `width` tokens. When the devices are full, the oldest batches move
-        to the host first. Raises Failure("model") when batches of this shape can never fit.
-        """
-        program: Program = self._programs.get((height, width))
-        mode = self.capture.mode
-        rows = stored_width(self.spec, width)
-        idle = [()] * (self.devices - len(batches))
-        parts = [make_inputs(samples, height, width, mode, rows) for samples in [*batches, *idle]]
-        inputs = tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        counts = [row_counts(part[2], len(samples), mode) for part, samples in zip(parts, batches, strict=False)]
-        name = f"{sum(map(len, counts))} samples, {len(batches)} x {height} x {width} tokens, of {self.name}"
+        mode, height = self.capture.mode, self.rows_per_step
+        inputs = make_inputs(rows, height, self.shape.row_tokens, mode, self.shape.width)
+        counts = [row_counts(samples, mode) for samples in rows]
+        name = f"a step of {sum(map(len, counts))} samples in {len(rows)} rows of {self.name}"
         with self._lock:
-            while len(self._in_flight) >= program.in_flight:
+            while len(self._in_flight) >= self._program.in_flight:
                 if oldest := self._in_flight.popleft()():
                     oldest.land()
             try:
-                output = program.run(self.params, *jax.device_put(inputs, self.layout.sharding("data")))
+                output = self._program.run(self.params, *jax.device_put(inputs, self.layout.sharding("data")))
             except jax.errors.JaxRuntimeError as error:
                 raise device_failure(name, error) from error
-            batch = InFlightBatch(output, counts, self.capture, name)
-            self._in_flight.append(weakref.ref(batch))
-            return batch
+            step = InFlightStep(output, counts, self.capture, name)
+            self._in_flight.append(weakref.ref(step))
+            return step
 
 
 def find_files(
@@ -176,13 +174,14 @@ def load_model(
     tell: Callable[[str], None] = lambda message: None,
     previous: Model | None = None,
     device_bytes: int | None = None,
+    phase: Callable[[str], None] = lambda name: None,
 ) -> Model:
     """Loads the model of find_files for all devices of this machine.
 
     tell: receives a line for each step. previous: the model of the last stream, which no other code uses any more; its
     weights are used again where they are the same, and freed otherwise. device_bytes: the memory of one device, where
-    it differs from what the device reports. Raises Failure("model") where the model, its size, or the chosen layers or
-    tokens cannot be used.
+    it differs from what the device reports. phase: receives the phase of this worker. Raises Failure("model") where
+    the model, its size, or the chosen layers or tokens cannot be used.
     """
     devices = jax.local_devices()
     config, layers = read_config(spec, files.folder)
@@ -190,27 +189,57 @@ def load_model(
     check_tokens(spec, max_length)
     what = Capture(config, layers, spec.sites, mode_of(spec), spec.dtype)
     limit = device_bytes or memory_of(devices)
-    lay_out = partial(choose_layout, what=what, shapes=batch_shapes(max_length), limit=limit, devices=devices)
-    if previous and _has_weights(previous, files, spec, layers) and lay_out(previous.params) == previous.layout:
-        params, layout = previous.params, previous.layout
-    else:
-        if previous:  # before the next weights come: memory may not hold both
-            for weight in jax.tree.leaves(previous.params):
-                weight.delete()
-        tell(f"Reading the weights of {spec.model}")
-        weights = load_params(files.folder, config, layers[-1] + 1, spec.compute_dtype, spec.model)
-        layout = lay_out(weights)
-        tell(f"Moving {spec.model} to {len(devices)} {devices[0].device_kind}, each copy on {layout.model}")
-        params = place(weights, config, layout)
+    tuning = tuning_of(devices[0], spec.compute_dtype)
+    shape = step_shape(spec, max_length, tuning)
+    weights = parameter_shapes(config, layers[-1] + 1, spec.compute_dtype)
+    if previous and not _has_weights(previous, files, spec, layers):
+        _delete_weights(previous)
+        previous = None
+    elif previous:  # it may hold deeper layers
+        weights = {"embed": previous.params["embed"], "blocks": previous.params["blocks"]}
     where = f"{spec.model} (max_seq_length {spec.max_seq_length})"
+    phase("compiling")
+    tell(f"Compiling {shape.rows} x {shape.row_tokens} tokens per device")
+    layout, program = choose_program(what, weights, shape, tuning, limit, devices, where)
+    phase("loading")
+    if previous and previous.layout == layout:
+        params = previous.params
+    else:
+        if previous:
+            _delete_weights(previous)
+        tell(f"Reading the weights of {spec.model}")
+        read = load_params(files.folder, config, layers[-1] + 1, spec.compute_dtype, spec.model)
+        tell(f"Moving {spec.model} to {len(devices)} {devices[0].device_kind}, each copy on {layout.model}")
+        params = place(read, config, layout, tuning.bf16_as_bits)
+    return Model(files, spec, config, params, layout, what, shape, tuning, program)
 
-    def compile_shape(shape: Shape) -> Program:
-        started = time.monotonic()
-        program = compile_batch(what, layout, params, shape, stored_width(spec, shape[1]), limit, where)
-        log.info("Compiled batches of %d x %d tokens in %.1f s", *shape, time.monotonic() - started)
-        return program
 
-    return Model(files, spec, config, params, layout, what, Programs(compile_shape))
+def step_shape(spec: Spec, max_length: int, tuning: Tuning) -> StepShape:
+    """The shape of every step of a run on one device."""
+    row = row_limits(spec, max_length)
+    return StepShape(max(1, tuning.step_tokens // row.tokens), row.tokens, row.vectors)
+
+
+def choose_program(
+    what: Capture, params: dict, shape: StepShape, tuning: Tuning, limit: int | None, devices: list, where: str
+) -> tuple[Layout, Program]:
+    """Compiles for the fewest devices per copy of the weights that hold them beside a step.
+
+    params: arrays or their shapes. Raises Failure("model") when no layout fits, with the sizes of the last one.
+    """
+    *others, last = layouts(params, what.config, limit, devices)
+    for layout in others:
+        try:
+            return layout, compile_rows(what, layout, params, shape, tuning, limit, where)
+        except Failure as failure:
+            log.info("%s; splitting the weights further", failure.reason)
+    return last, compile_rows(what, last, params, shape, tuning, limit, where)
+
+
+def _delete_weights(model: Model) -> None:
+    """Frees the devices' memory before the next weights come: it may not hold both."""
+    for weight in jax.tree.leaves(model.params):
+        weight.delete()
 
 
 def _has_weights(model: Model, files: ModelFiles, spec: Spec, layers: tuple[int, ...]) -> bool:

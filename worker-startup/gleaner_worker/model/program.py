@@ -1,4 +1,4 @@
-"""Compiles the program of one batch shape over all devices, and checks that it fits into their memory."""
+"""Compiles the one program of a run over all devices, and checks that it fits into their memory."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from ..failures import Failure
 from .capture import Capture, capture
-from .mesh import Layout
+from .decoder import Rows, Split
+from .mesh import Layout, parameter_specs
+from .tuning import Tuning
 
 # Every value is rounded where the decoder and capture round it. Otherwise XLA leaves out different roundings on one
 # device and on several, and the bits differ.
@@ -17,28 +19,30 @@ _MAX_IN_FLIGHT = 3  # one is computed, one waits, one is copied to the host
 
 
 @dataclass(frozen=True)
+class StepShape:
+    """The shape of every step, for one device."""
+
+    rows: int
+    row_tokens: int
+    width: int  # W of capture.capture
+
+
+@dataclass(frozen=True)
 class Program:
-    run: jax.stages.Compiled  # (params, token_ids, picks, counts), as capture takes them, on the devices
-    in_flight: int  # batches that the devices' memory holds at once
+    run: jax.stages.Compiled  # (params, rows, picks), as capture takes them, on the devices
+    in_flight: int  # steps that the devices' memory holds at once
 
 
-def compile_batch(
-    what: Capture, layout: Layout, params: dict, shape: tuple[int, int], rows: int, limit: int | None, where: str
+def compile_rows(
+    what: Capture, layout: Layout, params: dict, shape: StepShape, tuning: Tuning, limit: int | None, where: str
 ) -> Program:
-    """shape: height and width of one device's batch. rows: W of the rows mode. limit: bytes of one device, when known.
+    """params: arrays or their shapes. limit: bytes of one device, when known.
 
-    Raises Failure("model") when the weights and one batch do not fit; `where` names the model and the limit on its
+    Raises Failure("model") when the weights and one step do not fit; `where` names the model and the limit on its
     samples.
     """
-    height, width = shape[0] * layout.data, shape[1]
-    picks = {"all": ((height, 0), jnp.int32), "rows": ((height, rows), jnp.int32), "mean": ((height, width), bool)}
-    by_row = layout.sharding("data")
-    inputs = [((height, width), jnp.int32), picks[what.mode], ((height,), jnp.int32)]
-    arrays = [jax.ShapeDtypeStruct(*entry, sharding=by_row) for entry in inputs]
     try:
-        # On a TPU the default precision of an fp32 product is bf16.
-        with jax.default_matmul_precision("highest" if params["embed"].dtype == jnp.float32 else "default"):
-            compiled = _over_devices(what, layout).lower(params, *arrays).compile(_COMPILER_OPTIONS)
+        compiled = lower_rows(what, layout, params, shape, tuning).compile(_COMPILER_OPTIONS)
     except jax.errors.JaxRuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -57,40 +61,67 @@ def compile_batch(
     return Program(compiled, int(min(_MAX_IN_FLIGHT, (limit - fixed) // max(output, 1))))
 
 
+def lower_rows(what: Capture, layout: Layout, params: dict, shape: StepShape, tuning: Tuning) -> jax.stages.Lowered:
+    """The program before its compilation."""
+    specs = parameter_specs(params, what.config, layout.model)
+
+    def placed(array, spec):
+        dtype = jnp.uint16 if tuning.bf16_as_bits and array.dtype == jnp.bfloat16 else array.dtype
+        return jax.ShapeDtypeStruct(array.shape, dtype, sharding=NamedSharding(layout.mesh, spec))
+
+    weights = {
+        "embed": jax.ShapeDtypeStruct(
+            params["embed"].shape, params["embed"].dtype, sharding=NamedSharding(layout.mesh, specs["embed"])
+        ),
+        "blocks": {name: placed(array, specs["blocks"][name]) for name, array in params["blocks"].items()},
+    }
+    height = shape.rows * layout.data
+    row, by_row = (height, shape.row_tokens), layout.sharding("data")
+    picks = {"all": ((height, 0), jnp.int32), "rows": ((height, shape.width), jnp.int32), "mean": (row, bool)}
+    tokens = jax.ShapeDtypeStruct(row, jnp.int32, sharding=by_row)
+    chosen = jax.ShapeDtypeStruct(*picks[what.mode], sharding=by_row)
+    # On a TPU the default precision of an fp32 product is bf16.
+    with jax.default_matmul_precision("highest" if params["embed"].dtype == jnp.float32 else "default"):
+        return _over_devices(what, layout, specs, shape.width, tuning).lower(
+            weights, Rows(tokens, tokens, tokens), chosen
+        )
+
+
 def is_out_of_memory(error: Exception) -> bool:
     return "RESOURCE_EXHAUSTED" in str(error)
 
 
-def _too_large(shape: tuple[int, int], where: str, cause: str) -> Failure:
+def _too_large(shape: StepShape, where: str, cause: str) -> Failure:
     return Failure(
         "model",
-        f"Failed to fit a batch of {shape[0]} x {shape[1]} tokens per device of {where}: {cause}; lower "
+        f"Failed to fit a step of {shape.rows} x {shape.row_tokens} tokens per device of {where}: {cause}; lower "
         "max_seq_length, store fewer layers or sites, or take an accelerator with more memory",
     )
 
 
-def _over_devices(what: Capture, layout: Layout):
-    """capture, with the batch axis split by hand: each device runs the program of a single device, without
-    communication.
+def _over_devices(what: Capture, layout: Layout, specs: dict, width: int, tuning: Tuning):
+    """capture over the mesh. Each device of the axis `data` runs the program of a single device, without
+    communication; the devices of the axis `model` share one copy of the weights.
 
-    Only the split of the weights is left to the compiler. Devices that share one copy of the weights each hold every
-    site whole, so any of them can copy it to the host. No buffer is donated, because no output has an input's shape.
+    No buffer is donated, because no output has an input's shape.
     """
+    split = Split(layout.model)
 
-    def whole(x):
-        mesh = jax.sharding.get_abstract_mesh()
-        return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(None, None, None)))
+    def compute(params, rows, picks):
+        return capture(params, rows, picks, what, width, tuning, split)
 
-    def capture_batch(params, token_ids, picks, counts):
-        return capture(params, token_ids, picks, counts, what, whole if layout.model > 1 else lambda x: x)
-
-    by_row, output = PartitionSpec("data"), PartitionSpec(None, "data")
-    split = jax.shard_map(
-        capture_batch,
-        mesh=layout.mesh,
-        in_specs=(PartitionSpec(), by_row, by_row, by_row),
-        out_specs=output,
-        axis_names={"data"},
-        check_vma=False,
+    by_row = PartitionSpec("data")
+    output = PartitionSpec(None, "data")
+    is_split = layout.model > 1 and what.config.d_model % layout.model == 0
+    outputs = {"rows": PartitionSpec(None, "data", None, "model") if is_split else output, "stats": output}
+    if what.dtype == "int8":
+        outputs["scale"] = output
+    return jax.jit(
+        jax.shard_map(
+            compute,
+            mesh=layout.mesh,
+            in_specs=(specs, by_row, by_row),
+            out_specs=outputs,
+            check_vma=False,
+        )
     )
-    return jax.jit(split, out_shardings=layout.sharding(None, "data"))

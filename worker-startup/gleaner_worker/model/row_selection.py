@@ -1,4 +1,4 @@
-"""The rows that come back from a batch: the shapes that follow from the spec's tokens, and the arrays that select."""
+"""The vectors that come back from a row: the shapes that follow from the spec's tokens, and the arrays that select."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -7,7 +7,11 @@ from typing import Protocol
 import numpy as np
 
 from ..failures import Failure
+from ..rows import RowLimits, row_tokens
 from ..spec import Spec
+from .decoder import Rows
+
+_ANY_NUMBER = ("all", "assistant")  # selections that may take every token of a sample
 
 
 class SelectedTokens(Protocol):
@@ -31,16 +35,29 @@ def mode_of(spec: Spec) -> str:
     return "all" if spec.tokens == "all" and not spec.exclude_special else "rows"
 
 
-def stored_width(spec: Spec, width: int) -> int:
-    """The most rows of a sample that a batch of `width` tokens brings back.
+def stored_width(spec: Spec, row_tokens: int, max_length: int) -> int:
+    """The most vectors of a row of `row_tokens` tokens that come back: W of capture.capture.
 
-    The number follows from the spec and the width alone, so one program serves each width.
+    The number follows from the spec and the model's limits alone, so one program serves a run.
     """
-    if spec.tokens in ("last", "mean"):
-        return 1
-    if spec.tokens == "all":
-        return width
-    return most_rows(spec.tokens, width)
+    mode = mode_of(spec)
+    if mode == "mean":
+        return max_samples(row_tokens)
+    if mode == "all" or spec.tokens in _ANY_NUMBER:
+        return row_tokens
+    most = 1 if spec.tokens == "last" else most_rows(spec.tokens, max_length)
+    return min(row_tokens, max_samples(row_tokens) * most)
+
+
+def row_limits(spec: Spec, max_length: int) -> RowLimits:
+    """The limits of a row in a run whose samples have at most `max_length` tokens."""
+    tokens = row_tokens(spec.row_tokens, max_length)
+    return RowLimits(tokens, max_samples(tokens), stored_width(spec, tokens, max_length))
+
+
+def max_samples(row_tokens: int) -> int:
+    """The most samples of a row."""
+    return row_tokens // 8
 
 
 @lru_cache(maxsize=1024)
@@ -54,7 +71,7 @@ def most_rows(tokens: str | tuple[int, ...], length: int) -> int:
 
 def check_tokens(spec: Spec, max_length: int) -> None:
     """Raises Failure("model") when no sample of up to `max_length` tokens has the tokens that `tokens` selects."""
-    if spec.tokens in ("all", "last", "mean"):
+    if spec.tokens in (*_ANY_NUMBER, "last", "mean"):
         return
     problem = None
     if isinstance(spec.tokens, str):
@@ -70,26 +87,32 @@ def check_tokens(spec: Spec, max_length: int) -> None:
 
 
 def make_inputs(
-    samples: Sequence[SelectedTokens], height: int, width: int, mode: str, rows: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The token_ids, picks and counts that capture.capture takes; rows without a sample are zero."""
-    token_ids = np.zeros((height, width), np.int32)
-    counts = np.zeros(height, np.int32)
-    picks = np.zeros({"all": (height, 0), "rows": (height, rows), "mean": (height, width)}[mode], np.int32)
-    for b, sample in enumerate(samples):
-        length = len(sample.token_ids)
-        token_ids[b, :length] = sample.token_ids
-        # Padding with the sample's own token: another token may not be finite, and 0 times infinity spoils the sample.
-        token_ids[b, length:] = sample.token_ids[-1]
-        positions = np.arange(length) if sample.positions is None else sample.positions
-        counts[b] = len(positions)
-        if mode == "rows":
-            picks[b, : len(positions)] = positions
-        elif mode == "mean":
-            picks[b, positions] = 1
-    return token_ids, picks.astype(bool) if mode == "mean" else picks, counts
+    rows: Sequence[Sequence[SelectedTokens]], height: int, row_tokens: int, mode: str, width: int
+) -> tuple[Rows, np.ndarray]:
+    """The rows and picks that capture.capture takes, for up to `height` rows; further rows are padding."""
+    shape = (height, row_tokens)
+    token_ids, segments, positions = (np.zeros(shape, np.int32) for _ in range(3))
+    picks = np.zeros({"all": (height, 0), "rows": (height, width), "mean": shape}[mode], np.int32)
+    for r, samples in enumerate(rows):
+        begin = stored = 0
+        for number, sample in enumerate(samples, 1):
+            length = len(sample.token_ids)
+            span = slice(begin, begin + length)
+            token_ids[r, span], segments[r, span], positions[r, span] = sample.token_ids, number, np.arange(length)
+            chosen = np.arange(length) if sample.positions is None else sample.positions
+            if mode == "rows":
+                picks[r, stored : stored + len(chosen)] = begin + chosen
+                stored += len(chosen)
+            elif mode == "mean":
+                picks[r, begin + chosen] = 1
+            begin += length
+        # Padding repeats a token of the row: another token may not be finite, and 0 times infinity spoils the row.
+        token_ids[r, begin:] = token_ids[r, begin - 1]
+    return Rows(token_ids, segments, positions), picks.astype(bool) if mode == "mean" else picks
 
 
-def row_counts(counts: np.ndarray, samples: int, mode: str) -> np.ndarray:
-    """int32 [samples]: the stored rows of each sample."""
-    return np.ones(samples, np.int32) if mode == "mean" else counts[:samples]
+def row_counts(samples: Sequence[SelectedTokens], mode: str) -> np.ndarray:
+    """int32 [samples]: the stored vectors of each sample."""
+    if mode == "mean":
+        return np.ones(len(samples), np.int32)
+    return np.array([len(s.token_ids if s.positions is None else s.positions) for s in samples], np.int32)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import jax
 import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -59,6 +60,15 @@ def load_params(folder: str, config: DecoderConfig, num_layers: int, dtype: str,
     except (OSError, ValueError) as error:
         raise Failure("model", f"Failed to read the weights of {where}: {error}; copy the model again") from error
     return params
+
+
+def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str) -> dict:
+    """The shapes of the parameters that load_params returns, without reading them."""
+    blocks = {parameter: (num_layers, *shape) for parameter, shape in layer_table(config).values()}
+    shapes = {"embed": (config.vocab_size, config.d_model), "blocks": blocks}
+    return jax.tree.map(
+        lambda shape: jax.ShapeDtypeStruct(shape, DTYPES[dtype]), shapes, is_leaf=lambda x: isinstance(x, tuple)
+    )
 
 
 def read_header(path: str, where: str) -> list[StoredTensor]:

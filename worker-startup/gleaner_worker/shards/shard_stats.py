@@ -1,11 +1,13 @@
 """Statistics of a shard's values: mean, norm, largest magnitude, and for int8 the error of rounding."""
 
+import math
+
 from ..model.model import Model
 from .shard_buffer import ShardBuffer
 
 
 def shard_stats(shard: ShardBuffer, model: Model) -> dict[str, dict[str, float]]:
-    """The statistics of each `{site}.{layer}`, with batches added up in their order.
+    """The statistics of each `{site}.{layer}`. Sums over samples are exact, so their order changes no bit.
 
     mean: of all values; norm: the mean L2 norm of a row; max_abs: the largest magnitude. int8 adds mean_square, of the
     values before rounding, and int8_error, the L2 norm of all rounding errors over that of all values.
@@ -14,12 +16,12 @@ def shard_stats(shard: ShardBuffer, model: Model) -> dict[str, dict[str, float]]
     told = {}
     for site, sums in shard.sums.items():
         for position, layer in enumerate(model.layers):
-            by_batch = dict(zip(model.stats_columns, sums[:, position].T, strict=True))
-            folded = {name: float(sum(column)) for name, column in by_batch.items()}
+            by_sample = dict(zip(model.stats_columns, sums[:, position].T, strict=True))
+            folded = {name: math.fsum(column) for name, column in by_sample.items()}
             stats = {
                 "mean": folded["sum"] / values,
                 "norm": folded["norm_sum"] / max(shard.plan.rows, 1),
-                "max_abs": float(by_batch["max_abs"].max(initial=0.0)),
+                "max_abs": float(by_sample["max_abs"].max(initial=0.0)),
             }
             if "squares" in folded:
                 stats["mean_square"] = folded["squares"] / values

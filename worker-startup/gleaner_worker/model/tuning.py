@@ -1,0 +1,31 @@
+"""The settings of a program that depend on the chip, chosen once from the devices of the mesh."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Hashable: static under jit. Every other part of a program is the same for all chips."""
+
+    attention: str  # "splash", the kernel of JAX for TPUs, or "blocks" of queries
+    query_block: int  # queries of a block of the "blocks" attention
+    step_tokens: int  # of one device in a step; a longer row makes a longer step
+    bf16_as_bits: bool = False  # see cpu.py
+    interpret: bool = False  # runs the kernel without a TPU, for tests
+
+
+CPU = Tuning("blocks", query_block=64, step_tokens=2048, bf16_as_bits=True)
+TPU = Tuning("splash", query_block=256, step_tokens=2048)
+_STEP_TOKENS = {"TPU v6 lite": 8192, "TPU v5": 4096, "TPU v5p": 4096}  # by device kind; fast chips need longer steps
+
+
+def tuning_of(device: Any, compute_dtype: str) -> Tuning:
+    """The settings for a mesh of such devices.
+
+    The kernel multiplies in bf16, so fp32 runs keep the blocks. compute_dtype: bf16 or fp32.
+    """
+    if device.platform == "cpu":
+        return CPU
+    attention = "splash" if device.platform == "tpu" and compute_dtype == "bf16" else "blocks"
+    return Tuning(attention, TPU.query_block, _STEP_TOKENS.get(device.device_kind, TPU.step_tokens))

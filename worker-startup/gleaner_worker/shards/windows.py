@@ -1,0 +1,75 @@
+"""Windows of a stream: consecutive samples, packed into rows.
+
+Windows and rows follow from the stream, the tokenizer and the spec alone, never from the machine, the time or the past.
+So a row has the same samples at the same places in every attempt, whatever interrupts a run.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ..records.samples import Sample
+from ..rows import RowLimits, pack
+from ..spec import Spec
+from .plan import ShardPlan, row_count
+
+MAX_WINDOW_BYTES = 4_000_000_000  # of the vectors that a window stores
+
+
+@dataclass(frozen=True)
+class WindowLimits:
+    """The limits of one window. A larger sample has a window of its own."""
+
+    tokens: int
+    vectors: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """A sample, and its shard."""
+
+    shard: int  # the number of its shard
+    position: int  # in the samples of that shard
+    sample: Sample
+
+
+Row = tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Consecutive samples of a stream, packed into rows. The rows are ordered by their first sample."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def shards(self) -> list[int]:
+        return sorted({place.shard for row in self.rows for place in row})
+
+
+def window_limits(spec: Spec, row_bytes: int) -> WindowLimits:
+    """row_bytes: of one stored vector in every layer and site."""
+    return WindowLimits(spec.window_tokens, max(1, MAX_WINDOW_BYTES // row_bytes))
+
+
+def plan_windows(
+    plans: Iterable[ShardPlan], window: WindowLimits, row: RowLimits, pooled: bool
+) -> Iterator[ShardPlan | Window]:
+    """Yields every shard plan, and each window after the plans of all of its shards."""
+    places: list[Place] = []
+    tokens = vectors = 0
+    for plan in plans:
+        yield plan
+        for position, sample in enumerate(plan.samples):
+            more_tokens, more_vectors = len(sample.token_ids), row_count(sample, pooled)
+            if places and (tokens + more_tokens > window.tokens or vectors + more_vectors > window.vectors):
+                yield _packed(places, row, pooled)
+                places, tokens, vectors = [], 0, 0
+            places.append(Place(plan.number, position, sample))
+            tokens, vectors = tokens + more_tokens, vectors + more_vectors
+    if places:
+        yield _packed(places, row, pooled)
+
+
+def _packed(places: list[Place], limits: RowLimits, pooled: bool) -> Window:
+    sizes = [(len(place.sample.token_ids), row_count(place.sample, pooled)) for place in places]
+    return Window(tuple(tuple(places[index] for index in row) for row in pack(sizes, limits)))
