@@ -1,4 +1,4 @@
-"""The decoder compared with itself: in other batches and blocks, for other layers and sites, and its cost."""
+"""The decoder compared with itself: in other rows and blocks, for other layers and sites, and its cost."""
 
 from dataclasses import replace
 
@@ -9,11 +9,11 @@ import pytest
 
 import golden_models as golden
 from gleaner_worker.failures import Failure
-from gleaner_worker.model import attention
 from gleaner_worker.model.attention import attend
-from gleaner_worker.model.decoder import SITES, _rms_norm, resid_post, run_blocks
+from gleaner_worker.model.decoder import SITES, Rows, _rms_norm, run_blocks
 from gleaner_worker.model.rope import Rope, inverse_frequencies
 from gleaner_worker.model.rotate import rope_tables
+from gleaner_worker.model.tuning import CPU, TPU
 from gleaner_worker.spec import parse_spec, resolve_layers
 
 pytestmark = pytest.mark.slow
@@ -28,46 +28,97 @@ def difference(a, b):
     return np.linalg.norm(a - b) / np.linalg.norm(b)
 
 
+def packed(ids, at, neighbours, length=256):
+    """Rows with a sample at `at` among samples of other tokens, and padding after them."""
+    token_ids = neighbours.integers(0, 60, (1, length), dtype=np.int32)
+    token_ids[0, at : at + len(ids)] = ids
+    segments = np.zeros((1, length), np.int32)
+    segments[0, :at], segments[0, at : at + len(ids)] = 1, 2
+    segments[0, at + len(ids) : length - 20] = 3
+    positions = np.concatenate([np.arange(at), np.arange(len(ids)), np.arange(length - at - len(ids))])[None]
+    return Rows(token_ids, segments, positions.astype(np.int32))
+
+
+def resid_post(weights, rows, config, tuning=CPU):
+    """[layers, R, T, D]"""
+    emit = lambda sites: sites["resid_post"]  # noqa: E731
+    layers = tuple(range(config.num_layers))
+    (out,) = jax.jit(lambda: run_blocks(weights, rows, config, layers, ("resid_post",), emit, tuning))()
+    return np.asarray(out)
+
+
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "dtype", "limit"), [("gemma3-text", "fp32", 1e-5), ("qwen2", "bf16", 2e-2)])
-def test_a_sample_is_the_same_in_any_batch_with_any_neighbours(name, dtype, limit):
+def test_a_sample_is_the_same_alone_and_packed_with_any_neighbours(name, dtype, limit):
     config, weights = golden.config(name), golden.params(name, dtype)
-    layers = tuple(range(config.num_layers))
     sample = random_ids((1, 100))
-    alone = np.asarray(resid_post(weights, sample, config, layers))[:, 0]
-    for height, width, row in ((4, 128, 2), (3, 256, 0)):
-        batch = random_ids((height, width), seed=row)
-        batch[row, :100] = sample
-        among = np.asarray(resid_post(weights, batch, config, layers))[:, row, :100]
+    alone = resid_post(weights, golden.one_sample_a_row(sample), config)[:, 0]
+    for at in (0, 7, 130):
+        rows = packed(sample[0], at, np.random.default_rng(at))
+        among = resid_post(weights, rows, config)[:, 0, at : at + 100]
         assert difference(among, alone) <= limit
-        # In one shape, neither the other rows nor the padding change any bit.
-        others = random_ids((height, width), seed=row + 1)
-        others[row, :100] = sample
-        assert np.array_equal(among, np.asarray(resid_post(weights, others, config, layers))[:, row, :100])
+        # At one place of a row, its neighbours and the padding change no bit.
+        others = packed(sample[0], at, np.random.default_rng(at + 1))
+        assert np.array_equal(among, resid_post(weights, others, config)[:, 0, at : at + 100])
 
 
-def plain_attention(q, k, v, window, scale, softcap):
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(("name", "dtype"), [("gemma2", "fp32"), ("qwen2", "bf16")])
+def test_a_row_has_the_same_bits_at_each_position_of_a_step_with_any_other_rows(name, dtype):
+    config, weights = golden.config(name), golden.params(name, dtype)
+    row = packed(random_ids((100,)), 30, np.random.default_rng(0))
+    results = []
+    for position in range(4):
+        rng = np.random.default_rng(position)
+        step = [packed(random_ids((60,), position), 50, rng) if rng.random() < 0.7 else EMPTY for _ in range(4)]
+        step[position] = row
+        joined = Rows(*(np.concatenate(arrays) for arrays in zip(*step, strict=True)))
+        results.append(resid_post(weights, joined, config)[:, position])
+    assert all(np.array_equal(results[0], other) for other in results[1:])
+
+
+EMPTY = Rows(*(np.zeros((1, 256), np.int32) for _ in range(3)))
+
+
+def plain_attention(q, k, v, segments, window, softcap):
     """All T x T scores at once, in numpy and fp64."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
-    scores = np.einsum("bqkgh,bskh->bkgqs", q, k) * scale
+    k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
+    scores = np.einsum("rnqh,rnsh->rnqs", q, k)
     if softcap is not None:
         scores = np.tanh(scores / softcap) * softcap
-    distance = np.arange(q.shape[1])[:, None] - np.arange(q.shape[1])[None, :]
-    weights = np.where((distance >= 0) & (distance < window), np.exp(scores), 0)
-    return np.einsum("bkgqs,bskh->bqkgh", weights / weights.sum(axis=-1, keepdims=True), v)
+    distance = np.arange(q.shape[2])[:, None] - np.arange(q.shape[2])[None, :]
+    seen = (distance >= 0) & (distance < window) & (segments[:, None, :, None] == segments[:, None, None, :])
+    weights = np.where(seen, np.exp(scores), 0)
+    return np.einsum("rnqs,rnsh->rnqh", weights / weights.sum(axis=-1, keepdims=True), v)
+
+
+def some_segments(rng, length):
+    return np.sort(rng.integers(0, 4, (2, length)), axis=1).astype(np.int32)
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("length", [1, 50, 300])
 @pytest.mark.parametrize(("window", "softcap"), [(1, None), (2, None), (130, None), (200, 3.0), (2**30, None)])
-def test_attention_in_blocks_that_skip_keys_equals_full_attention(monkeypatch, length, window, softcap):
-    monkeypatch.setattr(attention, "_QUERY_BLOCK", {"cpu": 48})
+def test_attention_in_blocks_equals_full_attention_within_segments(length, window, softcap):
+    check_attention(replace(CPU, query_block=48), length, window, softcap, head_dim=8, limit=2e-6)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(("window", "softcap"), [(1, None), (130, None), (200, 3.0), (512, None)])
+def test_the_kernel_for_tpus_equals_full_attention_within_segments(window, softcap):
+    """The kernel of JAX, interpreted on the CPU."""
+    check_attention(replace(TPU, interpret=True), 512, window, softcap, head_dim=64, limit=2e-5)
+
+
+def check_attention(tuning, length, window, softcap, head_dim, limit):
     rng = np.random.default_rng(length)
-    q = rng.standard_normal((2, length, 2, 3, 8), dtype=np.float32)
-    k, v = rng.standard_normal((2, 2, length, 2, 8), dtype=np.float32)
+    q = rng.standard_normal((2, 6, length, head_dim), dtype=np.float32) / 3
+    k, v = rng.standard_normal((2, 2, 2, length, head_dim), dtype=np.float32)
+    segments = some_segments(rng, length)
     with jax.default_matmul_precision("highest"):
-        got = jax.jit(attend, static_argnums=(3, 4, 5))(q, k, v, window, 0.3, softcap)
-    assert difference(got, plain_attention(q, k, v, window, 0.3, softcap)) < 2e-6
+        got = attend(q, k, v, segments, window=window, softcap=softcap, tuning=tuning)
+    assert difference(got, plain_attention(q, k, v, segments, window, softcap)) < limit
 
 
 def products(jaxpr):
@@ -86,12 +137,12 @@ def products(jaxpr):
 
 def cost(name, layers, sites, length=128):
     config, weights = golden.config(name), golden.params(name)
-    ids = np.zeros((1, length), np.int32)
+    rows = golden.one_sample_a_row(np.zeros((1, length), np.int32))
 
     def emit(every_site):
         return {site: every_site[site] for site in sites}
 
-    return products(jax.make_jaxpr(lambda: run_blocks(weights, ids, config, layers, emit))().jaxpr)
+    return products(jax.make_jaxpr(lambda: run_blocks(weights, rows, config, layers, sites, emit, CPU))().jaxpr)
 
 
 @pytest.mark.parametrize("name", ["qwen2", "gemma3-text"])
@@ -116,10 +167,12 @@ def test_windows_make_long_sequences_cheaper():
 )
 def test_work_after_the_requested_site_of_the_deepest_layer_is_skipped(site, share):
     """Measured in the compiled program, after XLA has dropped unused results."""
-    config, weights, ids = golden.config("qwen2"), golden.params("qwen2"), np.zeros((1, 128), np.int32)
+    config, weights = golden.config("qwen2"), golden.params("qwen2")
+    rows = golden.one_sample_a_row(np.zeros((1, 128), np.int32))
 
     def flops(site):
-        function = jax.jit(lambda weights: run_blocks(weights, ids, config, (0,), lambda sites: sites[site]))
+        emit = lambda sites: sites[site]  # noqa: E731
+        function = jax.jit(lambda weights: run_blocks(weights, rows, config, (0,), (site,), emit, CPU))
         return function.lower(weights).compile().cost_analysis().get("flops", 0)
 
     assert flops(site) <= share * flops("resid_post") * 1.001 + 10_000
@@ -133,17 +186,17 @@ def test_a_site_is_the_same_with_and_without_other_sites(sites, layers):
     name = "gemma3-text"
     config, weights, ids = golden.config(name), golden.params(name), golden.expected(name)["token_ids"][None]
     with jax.default_matmul_precision("highest"):
-        got = run_blocks(weights, ids, config, layers, lambda all_: {s: all_[s] for s in sites})
+        got = golden.run(weights, ids, config, layers, sites=sites)
     for site in sites:
         assert difference(got[site][:, 0], golden.expected(name)[site][list(layers)]) <= 1e-5
 
 
 @pytest.mark.long
 def test_bf16_weights_may_be_given_as_their_bits():
-    config, weights, layers = golden.config("mistral"), golden.params("mistral", "bf16"), (0, 1, 2)
+    config, weights = golden.config("mistral"), golden.params("mistral", "bf16")
     bits = weights | {"blocks": {name: stack.view(np.uint16) for name, stack in weights["blocks"].items()}}
-    ids = random_ids((8, 100))  # more rows than an MLP takes at a time on a CPU
-    got, wanted = (np.asarray(resid_post(given, ids, config, layers)) for given in (bits, weights))
+    rows = golden.one_sample_a_row(random_ids((8, 100)))
+    got, wanted = (resid_post(given, rows, config) for given in (bits, weights))
     assert got.dtype == wanted.dtype == np.dtype("bfloat16")
     assert difference(got, wanted) < 1e-2
 

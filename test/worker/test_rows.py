@@ -1,0 +1,89 @@
+"""Rows: windows of a stream packed into rows, every sample once, and chips that compute little padding."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gleaner_worker.records.samples import Sample
+from gleaner_worker.rows import RowLimits, pack, row_tokens
+from gleaner_worker.shards.plan import Capacity, ShardPlan, plan_shards
+from gleaner_worker.shards.windows import MAX_WINDOW_BYTES, Window, WindowLimits, plan_windows
+
+LIMITS = RowLimits(64, 8, 40)
+sizes = st.lists(st.integers(1, 64).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, min(n, 40)))), max_size=80)
+
+
+@given(sizes)
+def test_every_item_is_in_one_row_within_its_limits(items):
+    rows = pack(items, LIMITS)
+    assert sorted(index for row in rows for index in row) == list(range(len(items)))
+    for row in rows:
+        assert row == sorted(row) and len(row) <= LIMITS.samples
+        assert sum(items[index][0] for index in row) <= LIMITS.tokens
+        assert sum(items[index][1] for index in row) <= LIMITS.vectors
+    assert [row[0] for row in rows] == sorted(row[0] for row in rows)
+
+
+@given(st.lists(st.integers(1, 64), max_size=80))
+def test_two_half_empty_rows_never_stand_beside_each_other(lengths):
+    """At most one row is half empty, as long as the number of samples does not end a row."""
+    rows = pack([(n, 1) for n in lengths], RowLimits(64, 10**6, 10**6))
+    assert sum(sum(lengths[index] for index in row) <= 32 for row in rows) <= 1
+
+
+@pytest.mark.parametrize(("length", "expected"), [(1, 2048), (2048, 2048), (2049, 4096), (131_072, 131_072)])
+def test_rows_hold_the_longest_sample(length, expected):
+    assert row_tokens(2048, length) == expected
+
+
+def a_sample(index, length):
+    return Sample(index, np.zeros(length, np.int32), None, "", False)
+
+
+@given(st.lists(st.integers(1, 64), max_size=60), st.integers(1, 300), st.integers(1, 300), st.integers(1, 200))
+def test_windows_hold_every_sample_of_a_stream_in_order_after_its_shard(lengths, tokens, vectors, shard_tokens):
+    samples = [a_sample(index, length) for index, length in enumerate(lengths)]
+    plans = plan_shards(samples, Capacity(shard_tokens * 14 + 16, 10))
+    known, found = {}, []
+    for item in plan_windows(plans, WindowLimits(tokens, vectors), RowLimits(64, 8, 64), pooled=False):
+        if isinstance(item, ShardPlan):
+            known[item.number] = item
+            continue
+        places = sorted((place for row in item.rows for place in row), key=lambda place: place.sample.index)
+        assert all(known[place.shard].samples[place.position] is place.sample for place in places)
+        total = sum(len(place.sample.token_ids) for place in places)
+        assert total <= min(tokens, vectors) or len(places) == 1
+        found += [place.sample.index for place in places]
+    assert found == list(range(len(lengths)))
+
+
+# Lengths of prompts: GSM8K's questions, ARC prompts, an even spread, and pages of the web (log-normal).
+
+
+def mixes():
+    rng = np.random.default_rng(7)
+    return {
+        "short": np.clip(rng.lognormal(np.log(50), 0.45, 40_000), 8, 2048).astype(int),
+        "long prompts": np.clip(rng.normal(1149, 420, 2_000), 120, 2048).astype(int),
+        "even": rng.integers(8, 2049, 2_000),
+        "web": np.clip(rng.lognormal(np.log(400), 1.1, 4_000), 8, 2048).astype(int),
+    }
+
+
+MODELS = {"0.5B, 24 layers": 24 * 896 * 2, "0.5B, one layer": 896 * 2, "8B, 32 layers": 32 * 4096 * 2}
+
+
+@pytest.mark.parametrize("chips", [1, 4, 8])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("mix", mixes())
+def test_most_of_the_computed_tokens_are_real(mix, model, chips):
+    row_bytes = MODELS[model]
+    samples = [a_sample(index, int(length)) for index, length in enumerate(mixes()[mix])]
+    window = WindowLimits(65_536, MAX_WINDOW_BYTES // row_bytes)
+    plan = plan_windows(plan_shards(samples, Capacity(10**9, row_bytes)), window, RowLimits(2048, 256, 2048), False)
+    rows = sum(len(item.rows) for item in plan if isinstance(item, Window))
+    steps = -(-rows // chips)
+    share = sum(len(sample.token_ids) for sample in samples) / (steps * chips * 2048)
+    print(mix, model, chips, round(share, 3))
+    assert share >= (0.85 if window.vectors >= 32_768 else 0.80)
