@@ -1,0 +1,1 @@
+"""`npm run bench:tpu`: the program of the extractor, judged by the TPU compiler."""

@@ -1,0 +1,162 @@
+"""Compiles the worker's program for TPUs that are not here, and estimates its time.
+
+    python -m tpu [--json] [--model M] [--accelerator A] [--shape RxT] [--baseline]
+
+Every figure is of the TPU compiler and the frozen cost model of gleaner_worker/preflight/cost_model.py; no TPU runs.
+`ratio` compares with commit 6379725 (baseline.json; --baseline measures that commit again). Exit status 1: a ratio is
+larger than asked, a collective is fp32, a buffer holds the scores of all tokens, or a program does not fit.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+from gleaner_worker.estimate.count import operations_of
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.preflight.accelerators import ACCELERATORS, chip_of
+from gleaner_worker.preflight.cost_model import cost_of, square_buffers
+
+from .models import ASKED, BASELINES, CONFIGS, MESHES, SHAPES
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+BASELINE = HERE / "baseline.json"
+BASELINE_COMMIT = "6379725"
+_ENV = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="npm run bench:tpu --", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object per program")
+    parser.add_argument("--model", choices=CONFIGS)
+    parser.add_argument("--accelerator", choices=sorted({name for meshes in MESHES.values() for name in meshes}))
+    parser.add_argument("--shape", help="rows x tokens of one device, such as 1x2048")
+    parser.add_argument("--baseline", action="store_true", help=f"measure commit {BASELINE_COMMIT}, and store its figures")
+    args = parser.parse_args()
+    if args.baseline:
+        measure_baseline()
+        return 0
+    wanted = [
+        (model, accelerator, f"{rows}x{tokens}")
+        for model in CONFIGS
+        for accelerator in MESHES[model]
+        for rows, tokens in SHAPES
+        if tokens <= CONFIGS[model]["max_position_embeddings"]
+    ]
+    wanted = [
+        case
+        for case in wanted
+        if args.model in (None, case[0]) and args.accelerator in (None, case[1]) and args.shape in (None, case[2])
+    ]
+    if not wanted:
+        parser.error("no program has that model, accelerator and shape")
+    problems = []
+    baseline = {tuple(entry["program"]): entry["estimated_ms"] for entry in json.loads(BASELINE.read_text())["programs"]}
+    for number, case in enumerate(wanted, 1):
+        print(f"{number} of {len(wanted)}: {' '.join(case)}", file=sys.stderr, flush=True)
+        found = measure("current", *case, str(ROOT / "worker-startup")) | compared(case, baseline)
+        found["ratio"] = found["baseline_ms"] and round(found["estimated_ms"] / found["baseline_ms"], 3)
+        problems += problems_of(case, found)
+        print(json.dumps(found) if args.json else table_row(found), flush=True)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+def compared(case: tuple[str, str, str], baseline: dict) -> dict:
+    return {"baseline_ms": baseline.get(case), "asked_ratio": ASKED.get(case)}
+
+
+def measure(side: str, model: str, accelerator: str, shape: str, worker: str) -> dict:
+    """The figures of one program, compiled in a process of its own."""
+    with tempfile.TemporaryDirectory(prefix="gleaner-bench-tpu-") as folder:
+        out = os.path.join(folder, "program")
+        done = subprocess.run(
+            [sys.executable, str(HERE / "compile_program.py"), side, model, accelerator, shape, out],
+            env=os.environ | _ENV | {"PYTHONPATH": worker},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        if done.returncode:
+            raise SystemExit(f"Failed to compile {model} {shape} for {accelerator}:\n{done.stderr[-3000:]}")
+        text = Path(f"{out}.txt").read_text()
+        facts = json.loads(Path(f"{out}.json").read_text())
+    config, chip, cost = parse_config(CONFIGS[model], model), chip_of(accelerator), cost_of(text)
+    data, ways = MESHES[model][accelerator]
+    rows, tokens = map(int, shape.split("x"))
+    milliseconds = cost.milliseconds(chip)
+    operations = rows * data * operations_of(config, config.num_layers, tokens)
+    used = sum(facts["hbm_bytes"].values())
+    return {
+        "model": model,
+        "accelerator": accelerator,
+        "mesh": f"{data}x{ways}",
+        "shape": shape,
+        "estimated_ms": round(milliseconds, 3),
+        "tokens_per_s": round(rows * tokens * data / milliseconds * 1e3),
+        "share_of_peak": round(operations / (milliseconds / 1e3) / (data * ways * chip.peak_flops), 3),
+        **facts,
+        "fits": used <= chip.hbm_bytes,
+        "programs": 1,
+        "collectives": [
+            {"kind": each.kind, "dtypes": list(each.dtypes), "bytes": each.size_bytes, "calls": each.calls}
+            for each in cost.collectives
+        ],
+        # A stored part of D may be as wide as the row is long.
+        "square_buffers": [] if config.d_model // ways == tokens else square_buffers(text, tokens),
+    }
+
+
+def problems_of(case: tuple[str, str, str], found: dict) -> list[str]:
+    name, problems = " ".join(case), []
+    if found["asked_ratio"] and found["ratio"] > found["asked_ratio"]:
+        problems.append(f"{name}: {found['ratio']} of the time of {BASELINE_COMMIT}, asked is {found['asked_ratio']}")
+    if any("f32" in each["dtypes"] for each in found["collectives"]):
+        problems.append(f"{name}: a collective moves fp32")
+    if found["square_buffers"]:
+        problems.append(f"{name}: buffers of all tokens by all tokens: {', '.join(found['square_buffers'])}")
+    # 27B has no 32k; 0.5B and 8B store every layer of 32,768 tokens only where memory allows.
+    if not found["fits"] and case[2] == "1x2048":
+        problems.append(f"{name}: it does not fit into {chip_of(case[1]).hbm_bytes / 1e9:.1f} GB")
+    return problems
+
+
+def table_row(found: dict) -> str:
+    used = sum(found["hbm_bytes"].values()) / 1e9
+    ratio = f"{found['ratio']:.2f} of {BASELINE_COMMIT}" if found["ratio"] else ""
+    return (
+        f"{found['model']:13} {found['accelerator']:11} {found['mesh']:4} {found['shape']:8} "
+        f"{found['estimated_ms']:9.2f} ms {found['tokens_per_s']:9,} tokens/s {found['share_of_peak']:5.0%} of peak  "
+        f"{used:5.2f} GB{'' if found['fits'] else ' (does not fit)'}  {found['compile_cpu_s']:5.1f} CPU-s  {ratio}"
+    )
+
+
+def measure_baseline() -> None:
+    """Measures the worker of the old commit with the same cost model, and stores the figures."""
+    archive = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", BASELINE_COMMIT, "worker-startup"], stdout=subprocess.PIPE, check=True
+    ).stdout
+    with tempfile.TemporaryDirectory(prefix="gleaner-baseline-") as folder:
+        path = os.path.join(folder, "worker.tar")
+        Path(path).write_bytes(archive)
+        with tarfile.open(path) as tar:
+            tar.extractall(folder, filter="data")
+        programs = []
+        for case in BASELINES:
+            print(f"{BASELINE_COMMIT}: {' '.join(case)}", file=sys.stderr, flush=True)
+            found = measure("baseline", *case, os.path.join(folder, "worker-startup"))
+            keys = ("mesh", "estimated_ms", "share_of_peak", "hbm_bytes", "compile_cpu_s", "collectives")
+            programs.append({"program": list(case)} | {key: found[key] for key in keys})
+    BASELINE.write_text(json.dumps({"commit": BASELINE_COMMIT, "programs": programs}, indent=1) + "\n")
+
+
+assert all(accelerator in ACCELERATORS for meshes in MESHES.values() for accelerator in meshes)
+
+if __name__ == "__main__":
+    sys.exit(main())

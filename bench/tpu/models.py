@@ -1,0 +1,69 @@
+"""The models, meshes and shapes that are measured: configurations only, no weights."""
+
+_QWEN = {
+    "model_type": "qwen2",
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "vocab_size": 151_936,
+    "max_position_embeddings": 32_768,
+    "rope_theta": 1e6,
+}
+_LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14_336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128_256,
+    "max_position_embeddings": 131_072,
+    "rope_theta": 5e5,
+    "rms_norm_eps": 1e-5,
+}
+_GEMMA = {"model_type": "gemma2", "vocab_size": 256_000, "max_position_embeddings": 8192}
+_GEMMA_2B = _GEMMA | {
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "query_pre_attn_scalar": 256,
+}
+_GEMMA_27B = _GEMMA | {
+    "hidden_size": 4608,
+    "intermediate_size": 36_864,
+    "num_hidden_layers": 46,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 16,
+    "head_dim": 128,
+    "query_pre_attn_scalar": 144,
+}
+CONFIGS = {
+    "Qwen2.5-0.5B": _QWEN,
+    "gemma-2-2b": _GEMMA_2B,
+    "Llama-3.1-8B": _LLAMA,
+    "gemma-2-27b": _GEMMA_27B,
+}
+# Accelerator -> (data, model), for each model. The weights fit, and heads stay whole.
+MESHES: dict[str, dict[str, tuple[int, int]]] = {
+    "Qwen2.5-0.5B": {"v5litepod-1": (1, 1), "v5litepod-8": (8, 1), "v6e-1": (1, 1), "v5p-8": (4, 1)},
+    "gemma-2-2b": {"v5litepod-1": (1, 1), "v5litepod-8": (8, 1), "v6e-1": (1, 1), "v5p-8": (4, 1)},
+    "Llama-3.1-8B": {"v5litepod-8": (4, 2), "v6e-1": (1, 1), "v6e-8": (8, 1), "v5p-8": (4, 1)},
+    "gemma-2-27b": {"v5litepod-8": (2, 4), "v6e-8": (4, 2), "v5p-8": (4, 1)},
+}
+# Rows of one device, and tokens of a row. Gemma 2 has 8,192 positions.
+SHAPES = ((8, 256), (1, 2048), (1, 32_768))
+
+# The programs that commit 6379725 compiles for the same meshes, by its own choice of a layout, and the largest ratio
+# of today's time to its time.
+ASKED = {
+    ("Qwen2.5-0.5B", "v5litepod-1", "1x2048"): 0.5,
+    ("Qwen2.5-0.5B", "v5litepod-1", "8x256"): 0.95,
+    ("Llama-3.1-8B", "v5litepod-8", "1x2048"): 0.8,
+    ("gemma-2-27b", "v5litepod-8", "1x2048"): 0.8,
+}
+BASELINES = (*ASKED, ("Llama-3.1-8B", "v5litepod-8", "8x256"), ("gemma-2-27b", "v5litepod-8", "8x256"))

@@ -1,0 +1,50 @@
+"""The accelerators that the TPU compiler can compile for, without a TPU.
+
+Sources: the public pages of Cloud TPU on v5e, v5p and v6e. The clock follows from the peak and the MXUs of a chip: 4 of
+128 x 128 (v5e), 8 of 128 x 128 (v5p), 4 of 256 x 256 (v6e), 2 operations each a cycle.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+_QUIET = {"JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "TPU_MIN_LOG_LEVEL": "3"}
+
+
+@dataclass(frozen=True)
+class Chip:
+    clock_hz: float
+    peak_flops: float  # bf16, a second
+    hbm_bytes_per_s: float
+    hbm_bytes: int  # for programs
+
+
+CHIPS = {
+    "v5e": Chip(1.5e9, 197e12, 819e9, int(15.75 * 2**30)),
+    "v5p": Chip(1.75e9, 459e12, 2765e9, int(94.75 * 2**30)),
+    "v6e": Chip(1.75e9, 918e12, 1640e9, int(31.25 * 2**30)),
+}
+# For each accelerator type: its generation, the smallest topology with so many chips, and the number of chips.
+ACCELERATORS = {
+    "v5litepod-1": ("v5e", "v5e:2x2", 1),
+    "v5litepod-4": ("v5e", "v5e:2x2", 4),
+    "v5litepod-8": ("v5e", "v5e:2x4", 8),
+    "v5p-8": ("v5p", "v5p:2x2x1", 4),
+    "v6e-1": ("v6e", "v6e:2x2", 1),
+    "v6e-4": ("v6e", "v6e:2x2", 4),
+    "v6e-8": ("v6e", "v6e:2x4", 8),
+}
+
+
+def devices_of(accelerator: str) -> list[Any]:
+    """Descriptions of the chips, which the compiler takes in the place of devices. Raises KeyError for a type that is
+    not in ACCELERATORS. Call it before JAX opens a backend."""
+    _, topology, chips = ACCELERATORS[accelerator]
+    os.environ |= _QUIET
+    from jax.experimental import topologies
+
+    return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[:chips])
+
+
+def chip_of(accelerator: str) -> Chip:
+    return CHIPS[ACCELERATORS[accelerator][0]]

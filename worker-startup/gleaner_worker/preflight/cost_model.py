@@ -1,0 +1,167 @@
+"""The time of a compiled TPU program, estimated from its text. Frozen: figures of two programs compare only under it.
+
+The estimate adds three parts, without any overlap between them:
+
+1. The compiler's own `estimated_cycles` of every instruction, times the trips of the loops around it, over the clock.
+2. For each Pallas call, for which the compiler has no estimate, the larger of FLOPs over 0.3 of the peak, and of the
+   bytes of its operands and results over the HBM rate. The FLOPs are those of causal attention: the calls of this
+   project are attention, with queries [..., heads, T, H] as the first floating-point operand.
+3. The bytes of each collective over 45 GB/s: the larger of its operands and its result.
+
+A conditional costs as much as its dearest branch.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+from .accelerators import Chip
+
+PALLAS_SHARE_OF_PEAK = 0.3
+COLLECTIVE_BYTES_PER_S = 45e9
+
+_SIZES = {"pred": 1, "s8": 1, "u8": 1, "s16": 2, "u16": 2, "bf16": 2, "f16": 2, "s32": 4, "u32": 4, "f32": 4, "f64": 8}
+_COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+_COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) \(.*\{$")
+_INSTRUCTION = re.compile(r"\s+(?:ROOT )?%([\w.\-]+) = (\(.*?\)|\S+) ([\w\-]+)\((.*)", re.DOTALL)
+_SHAPE = re.compile(r"\b(pred|[suf]\d+|bf16)\[([\d,]*)\]")
+_LAYOUTS = re.compile(r"operand_layout_constraints=\{((?:[^{}]|\{[^{}]*\})*)\}")
+
+
+@dataclass(frozen=True)
+class Collective:
+    kind: str
+    dtypes: tuple[str, ...]
+    size_bytes: int  # the larger of operands and result, of one call
+    calls: int
+
+
+@dataclass
+class Cost:
+    cycles: float = 0
+    kernels: list[tuple[float, int, int]] = field(default_factory=list)  # FLOPs, bytes, calls
+    collectives: list[Collective] = field(default_factory=list)
+
+    def milliseconds(self, chip: Chip) -> float:
+        kernels = sum(
+            calls * max(flops / (PALLAS_SHARE_OF_PEAK * chip.peak_flops), size / chip.hbm_bytes_per_s)
+            for flops, size, calls in self.kernels
+        )
+        moved = sum(each.size_bytes * each.calls for each in self.collectives) / COLLECTIVE_BYTES_PER_S
+        return 1e3 * (self.cycles / chip.clock_hz + kernels + moved)
+
+
+def cost_of(text: str) -> Cost:
+    """The cost of a program by the text of its optimised HLO, `jax.stages.Compiled.as_text()`."""
+    computations, entry = _computations(text)
+    return _cost(computations, entry)
+
+
+def square_buffers(text: str, length: int) -> list[str]:
+    """The floating-point shapes of at least length x length values with two axes of `length` or more, parameters
+    excepted: scores of all tokens with all tokens."""
+    found = set()
+    for line in text.splitlines():
+        match = _INSTRUCTION.match(line)
+        if match and match[3] not in ("parameter", "get-tuple-element", "while", "tuple"):
+            for dtype, axes in _shapes(match[2]):
+                if sum(axis == length for axis in axes) >= 2:
+                    found.add(f"{dtype}{axes}")
+    return sorted(found)
+
+
+def _cost(computations: dict[str, list[str]], name: str) -> Cost:
+    total = Cost()
+    types: dict[str, str] = {}
+    for line in computations[name]:
+        match = _INSTRUCTION.match(line)
+        if match is None:
+            continue
+        instruction, result, operation, rest = match.groups()
+        types[instruction] = result
+        if operation == "while":
+            trips = _trips(computations[_attribute(line, "condition")])
+            _add(total, _cost(computations, _attribute(line, "body")), trips)
+        elif operation == "conditional":
+            branches = re.findall(r"[\w.\-]+", re.search(r"branch_computations=\{(.*?)\}", line)[1])  # type: ignore[index]
+            _add(total, max((_cost(computations, branch) for branch in branches), key=_weight), 1)
+        elif operation == "call":
+            _add(total, _cost(computations, _attribute(line, "to_apply")), 1)
+        elif operation.removesuffix("-start") in _COLLECTIVES:
+            total.collectives.append(_collective(operation, result, rest, types))
+        elif '"tpu_custom_call"' in line:
+            total.kernels.append((*_kernel(line, result), 1))
+        elif cycles := re.search(r'"estimated_cycles":"(\d+)"', line):
+            total.cycles += int(cycles[1])
+    return total
+
+
+def _add(total: Cost, part: Cost, times: int) -> None:
+    total.cycles += part.cycles * times
+    total.kernels += [(flops, size, calls * times) for flops, size, calls in part.kernels]
+    total.collectives += [
+        Collective(each.kind, each.dtypes, each.size_bytes, each.calls * times) for each in part.collectives
+    ]
+
+
+def _weight(cost: Cost) -> float:
+    """Orders the branches of a conditional; their kernels differ in nothing but the mask."""
+    return cost.cycles + sum(flops for flops, _, _ in cost.kernels)
+
+
+def _computations(text: str) -> tuple[dict[str, list[str]], str]:
+    """The instructions of each computation, and the name of the entry. An attribute may hold line breaks, so only a
+    brace alone on its line ends a computation."""
+    found: dict[str, list[str]] = {}
+    current, entry = None, ""
+    for line in text.splitlines():
+        if current is None:
+            if match := _COMPUTATION.match(line):
+                current = found[match[2]] = []
+                entry = match[2] if match[1] else entry
+        elif line == "}":
+            current = None
+        elif _INSTRUCTION.match(line) or not current:
+            current.append(line)
+        else:
+            current[-1] += line
+    return found, entry
+
+
+def _trips(condition: list[str]) -> int:
+    """The rounds of a loop of jax.lax.scan, which compares its counter with a constant."""
+    return max(int(value) for line in condition for value in re.findall(r" constant\((\d+)\)", line))
+
+
+def _attribute(line: str, name: str) -> str:
+    return re.search(rf"{name}=%?([\w.\-]+)", line)[1]  # type: ignore[index]
+
+
+def _collective(operation: str, result: str, rest: str, types: dict[str, str]) -> Collective:
+    operands = re.findall(r"%([\w.\-]+)", rest.partition(")")[0])
+    read = sum(_bytes(types.get(name, "")) for name in operands)
+    # The result of a -start form holds the operands too.
+    made = max((_size(*shape) for shape in _shapes(result)), default=0) if "-start" in operation else _bytes(result)
+    dtypes = tuple(sorted({dtype for dtype, axes in _shapes(result) if axes}))
+    return Collective(operation.removesuffix("-start"), dtypes, max(read, made), 1)
+
+
+def _kernel(line: str, result: str) -> tuple[float, int]:
+    """FLOPs and bytes of a causal attention call."""
+    operands = _LAYOUTS.search(line)[1]  # type: ignore[index]
+    queries = next(axes for dtype, axes in _shapes(operands) if dtype in ("bf16", "f32") and len(axes) >= 3)
+    return 4 * prod(queries) * queries[-2] / 2, _bytes(operands) + _bytes(result)
+
+
+def _shapes(text: str) -> Iterator[tuple[str, list[int]]]:
+    for dtype, axes in _SHAPE.findall(text):
+        yield dtype, [int(axis) for axis in axes.split(",") if axis]
+
+
+def _size(dtype: str, axes: list[int]) -> int:
+    return _SIZES.get(dtype, 4) * prod(axes)
+
+
+def _bytes(text: str) -> int:
+    return sum(_size(*shape) for shape in _shapes(text))
