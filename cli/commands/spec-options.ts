@@ -23,7 +23,11 @@ export function addSpecOptions(command: Command): Command {
   choice('--format <format>', 'of the shards', 'safetensors', 'safetensors.zst', 'pkl.gz');
   command
     .option('--shard-size <size>', 'such as 1GB or 500MB', shardSize)
-    .option('--max-seq-length <n>', 'tokens of a sample, at most', given => whole(given, 1, 999_999));
+    .option('--max-seq-length <n>', 'tokens of a sample, at most', given => whole(given, 1, 999_999))
+    .option('--row-tokens <n>', 'tokens of a packed row, a power of two', given => whole(given, 256, 131_072))
+    .option('--window-tokens <n>', 'tokens that are packed together, at most', given =>
+      whole(given, 1024, 1_048_576),
+    );
   choice('--over-long <action>', 'what becomes of a longer sample', 'reject', 'truncate');
   command
     .option('--field <name>', 'field of a record that holds the text, ids or messages', text)

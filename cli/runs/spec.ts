@@ -19,6 +19,8 @@ export type SpecOptions = {
   format?: string;
   shardSize?: number;
   maxSeqLength?: number;
+  rowTokens?: number;
+  windowTokens?: number;
   overLong?: string;
   field?: string;
   template?: string;
@@ -74,6 +76,8 @@ function keysOf(options: SpecOptions): object {
     shard_size_gb: options.shardSize,
     max_seq_length: options.maxSeqLength,
     over_long: options.overLong,
+    row_tokens: options.rowTokens,
+    window_tokens: options.windowTokens,
     stream_offset: options.streamOffset,
     allow_mixed_code: options.allowMixedCode,
     budget_usd: budgetField(options.budgetUsd),

@@ -4,6 +4,8 @@ import {z} from 'zod';
 export const SITES = ['resid_pre', 'resid_mid', 'resid_post', 'attn_out', 'mlp_out'] as const;
 const MAX_POSITIONS = 1024;
 const MAX_LENGTH = 131_072;
+/** Powers of two: the shapes of rows that the kernels take. */
+const ROW_TOKENS = [256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536, 131_072] as const;
 
 /** Text without lone surrogates: JSON may have them, and documents cannot. */
 const text = (max: number) =>
@@ -125,6 +127,12 @@ export const fields = {
   shard_size_gb: z.number().positive().max(64).meta(about('bytes of a shard before compression, in 10^9', 1)),
   max_seq_length: whole(1, MAX_LENGTH).meta(about('tokens of a sample, at most', 2048)),
   over_long: z.enum(['reject', 'truncate']).meta(about('what becomes of a longer sample', 'reject')),
+  row_tokens: z
+    .literal(ROW_TOKENS)
+    .meta(about('tokens of a packed row, at least; a longer max_seq_length makes longer rows', 2048)),
+  window_tokens: whole(1024, 1_048_576).meta(
+    about('tokens of consecutive samples that are packed into rows together, at most', 65_536),
+  ),
   record: record.meta({...about('how a line becomes a sample'), allOf: RECORD_RULES}),
   keep: list(name(256), 0, 32).meta(about("fields of the record to copy into the shard's index", [])),
   seed: whole(0, 2 ** 31 - 1).meta(about('of every random choice', 42)),

@@ -71,6 +71,8 @@ export function completeSpec(
     shard_size_gb: given.shard_size_gb ?? 1,
     max_seq_length: given.max_seq_length ?? 2048,
     over_long: given.over_long ?? 'reject',
+    row_tokens: given.row_tokens ?? 2048,
+    window_tokens: given.window_tokens ?? 65_536,
     record: {
       field: record.field ?? null,
       template: record.template ?? null,

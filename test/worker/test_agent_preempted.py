@@ -31,7 +31,7 @@ def test_a_preempted_vm_saves_its_batches_and_the_next_worker_continues(
     assert process.wait(600) == 0, process.stderr and process.stderr.read()
     assert release_of(cloud) == ("preempted", None)
     partials = storage.names(BUCKET, "partials/")
-    assert partials and all(name.startswith("partials/my-run/tpu_7/shard_0001.e1.b") for name in partials)
+    assert partials and all(name.startswith("partials/my-run/tpu_7/shard_0001.e1.s") for name in partials)
     assert outputs(storage) == {}
     computed = cloud.releases()[0]["progress"]["samples_done"]
     assert 200 <= computed < 800

@@ -14,6 +14,7 @@ ALLOWED = {
     "model": set(),
     "shards": {"records", "model"},
     "jobs": set(),
+    "preflight": set(),
     "source": {"jobs"},
     "verify": {"records", "model", "shards"},
     "estimate": {"records", "model", "shards"},

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from build import a_model, a_reader, a_spec
+from device_rows import a_sample, rows_of, run
 from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.decoder import resid_post
 from gleaner_worker.model.families import FAMILIES
 from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config, main, make_tiny_model
 from gleaner_worker.model.weights import load_params
@@ -34,8 +34,7 @@ def test_a_seed_makes_one_model_and_another_seed_another(tmp_path):
     assert first["model.safetensors"] != other["model.safetensors"]
     model = a_model(a_spec(model=str(tmp_path / "a"), max_seq_length=2048))
     assert (model.config.d_model, model.config.num_layers, model.config.max_positions) == (128, 8, 32768)
-    ids = np.arange(256, dtype=np.int32)[None]
-    out = np.asarray(resid_post(model.params, ids, model.config, model.layers)).astype(np.float32)
+    out = rows_of(run(model, [a_sample(np.arange(256))]), "resid_post")
     assert np.isfinite(out).all() and out.std() > 0.1
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from build import a_model, a_spec
-from device_batches import run, some_samples
+from device_rows import run, some_samples
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.row_selection import check_tokens, most_rows, stored_width
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 )
 def test_a_slice_has_a_most_number_of_tokens(tokens, length, most):
     assert most_rows(tokens, length) == most
-    assert stored_width(a_spec(tokens=tokens), length) == most
+    assert stored_width(a_spec(tokens=tokens), 2048, length) == min(2048, 256 * most)
 
 
 @pytest.mark.parametrize(
