@@ -34,6 +34,7 @@ export const PARTS: Part[] = [
     run: mocha(testsOf('**'), ...TWO_AT_ONCE, ...OWN_PART.flatMap(folder => ['--ignore', testsOf(folder)])),
   },
   {name: 'terraform', tiers: SLOW, run: terraform},
+  {name: 'tpu-program', tiers: SLOW, run: tpuProgram},
   {name: 'worlds', tiers: ['fast'], run: mocha('test/simulation/worlds.test.ts')},
   {name: 'types', tiers: BEFORE_MERGE, run: check(`${BIN}tsc`, '--noEmit')},
   {name: 'python-types', tiers: ['full'], run: pyright},
@@ -120,6 +121,12 @@ async function pytest(run: Run, tier: Tier): Promise<Counts> {
     failed: numberBefore(summary, /(\d+) failed/) + numberBefore(summary, /(\d+) error/),
     skipped: numberBefore(summary, /(\d+) skipped/),
   });
+}
+
+/** The TPU compiler compiles the extractor's program; no TPU is needed. */
+async function tpuProgram(run: Run): Promise<Counts> {
+  const python = await pythonOf(`${ROOT}worker-startup/requirements-tpu.lock`, run);
+  return wholly(await run(python, ['test/tpu/compile_program.py']));
 }
 
 async function ruff(run: Run): Promise<Counts> {

@@ -1,0 +1,71 @@
+"""Compiles the program of a small model with the TPU compiler, so that a program that it refuses never lands.
+
+For one v5e chip and for a mesh of 4 x 2: each fits, no collective moves fp32, and no buffer holds the scores of all
+tokens. Exit status 1 names what is wrong.
+"""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "worker-startup"))
+from gleaner_worker.preflight.accelerators import chip_of, devices_of  # isort: skip
+
+import numpy as np
+from jax.sharding import Mesh
+
+from gleaner_worker.model.capture import Capture
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.mesh import Layout
+from gleaner_worker.model.program import StepShape, compile_rows
+from gleaner_worker.model.tuning import tuning_of
+from gleaner_worker.model.weights import parameter_shapes
+from gleaner_worker.preflight.cost_model import cost_of, square_buffers
+
+# Two kinds of layers, a soft cap, and key/value heads that two chips share out.
+CONFIG = {
+    "model_type": "gemma2",
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "vocab_size": 4096,
+    "max_position_embeddings": 8192,
+    "query_pre_attn_scalar": 64,
+    "sliding_window": 512,
+}
+ROW_TOKENS = 2048
+
+
+def problems_of(accelerator: str, data: int, ways: int, dtype: str, mode: str) -> list[str]:
+    name = f"{accelerator} {data}x{ways} {dtype} {mode}"
+    mesh = Mesh(np.array(devices_of(accelerator)).reshape(data, ways), ("data", "model"))
+    config = parse_config(CONFIG, "a small model")
+    what = Capture(config, (0, 1, 3), ("resid_post", "attn_out"), mode, dtype)
+    width = ROW_TOKENS if mode == "all" else ROW_TOKENS // 8
+    params, tuning = parameter_shapes(config, 4, "bf16"), tuning_of(mesh.devices.flat[0], "bf16")
+    shape = StepShape(1, ROW_TOKENS, width)
+    limit = chip_of(accelerator).hbm_bytes
+    text = compile_rows(what, Layout(mesh), params, shape, tuning, limit, name).run.as_text()
+    cost = cost_of(text)
+    problems = [f"{name}: {each.kind} moves fp32" for each in cost.collectives if "f32" in each.dtypes]
+    problems += [f"{name}: {buffer} holds all scores" for buffer in square_buffers(text, ROW_TOKENS)]
+    if not cost.kernels:
+        problems.append(f"{name}: the attention kernel is missing")
+    if bool(cost.collectives) != (ways > 1):
+        problems.append(f"{name}: {len(cost.collectives)} collectives")
+    print(f"{name}: {cost.milliseconds(chip_of(accelerator)):.3f} ms", flush=True)
+    return problems
+
+
+def main() -> int:
+    found = problems_of("v5litepod-1", 1, 1, "bf16", "all") + problems_of("v5litepod-8", 4, 2, "int8", "mean")
+    for problem in found:
+        print(problem)
+    return 1 if found else 0
+
+
+status = main()
+sys.stdout.flush()
+os._exit(status)  # libtpu's own exit takes seconds
