@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gleaner_worker.batching import plan_batches
 from gleaner_worker.control import Control
 from gleaner_worker.extract import extract
 from gleaner_worker.model.model import Model, find_files, load_model
 from gleaner_worker.objects import Bucket
 from gleaner_worker.records.samples import Sample, make_reader
+from gleaner_worker.rows import pack
 from gleaner_worker.spec import Spec
 from gleaner_worker.upload_content import BytesContent
 from gleaner_worker.work import Work
@@ -23,10 +23,8 @@ _NUMBERS = itertools.count()
 
 
 def load(place: Workplace, spec: Spec) -> Model:
-    """The model with every batch shape compiled."""
-    model = load_model(spec, find_files(spec, place.path("home"), None))
-    model.warm_up().wait()
-    return model
+    """The model, compiled and on the devices."""
+    return load_model(spec, find_files(spec, place.path("home"), None))
 
 
 def load_forward(place: Workplace, deepest: int | None = None, **spec) -> Model:
@@ -46,10 +44,11 @@ def samples_of(rows: Sequence[np.ndarray], positions: str = "last") -> list[Samp
 
 
 def compute(model: Model, samples: list[Sample]) -> None:
-    """Computes every batch of `samples`; the next batch starts before the last one is collected."""
+    """Computes every sample, packed into rows; the next step starts before the last one is collected."""
     waiting = None
-    for batch in plan_batches([len(sample.token_ids) for sample in samples], model.max_length):
-        pending = model.start([[samples[row] for row in batch.rows]], batch.height, batch.width)
+    rows = pack([(len(sample.token_ids), 1) for sample in samples], model.row_limits)
+    for begin in range(0, len(rows), model.rows_per_step):
+        pending = model.start([[samples[index] for index in row] for row in rows[begin : begin + model.rows_per_step]])
         if waiting is not None:
             waiting.collect()
         waiting = pending

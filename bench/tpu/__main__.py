@@ -36,7 +36,9 @@ def main() -> int:
     parser.add_argument("--model", choices=CONFIGS)
     parser.add_argument("--accelerator", choices=sorted({name for meshes in MESHES.values() for name in meshes}))
     parser.add_argument("--shape", help="rows x tokens of one device, such as 1x2048")
-    parser.add_argument("--baseline", action="store_true", help=f"measure commit {BASELINE_COMMIT}, and store its figures")
+    parser.add_argument(
+        "--baseline", action="store_true", help=f"measure commit {BASELINE_COMMIT}, and store its figures"
+    )
     args = parser.parse_args()
     if args.baseline:
         measure_baseline()
@@ -56,7 +58,9 @@ def main() -> int:
     if not wanted:
         parser.error("no program has that model, accelerator and shape")
     problems = []
-    baseline = {tuple(entry["program"]): entry["estimated_ms"] for entry in json.loads(BASELINE.read_text())["programs"]}
+    baseline = {
+        tuple(entry["program"]): entry["estimated_ms"] for entry in json.loads(BASELINE.read_text())["programs"]
+    }
     for number, case in enumerate(wanted, 1):
         print(f"{number} of {len(wanted)}: {' '.join(case)}", file=sys.stderr, flush=True)
         found = measure("current", *case, str(ROOT / "worker-startup")) | compared(case, baseline)

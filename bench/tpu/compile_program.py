@@ -15,7 +15,13 @@ from jax.experimental import topologies
 from jax.sharding import Mesh
 from models import CONFIGS, MESHES
 
-TOPOLOGIES = {"v5litepod-1": "v5e:2x2", "v5litepod-8": "v5e:2x4", "v6e-1": "v6e:2x2", "v6e-8": "v6e:2x4", "v5p-8": "v5p:2x2x1"}
+TOPOLOGIES = {
+    "v5litepod-1": "v5e:2x2",
+    "v5litepod-8": "v5e:2x4",
+    "v6e-1": "v6e:2x2",
+    "v6e-8": "v6e:2x4",
+    "v5p-8": "v5p:2x2x1",
+}
 
 
 def main() -> None:

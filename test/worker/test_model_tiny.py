@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+import golden_models as golden
 from build import a_model, a_reader, a_spec
 from device_rows import a_sample, rows_of, run
 from gleaner_worker.model.config import parse_config
@@ -46,7 +47,7 @@ def test_every_family_has_a_tiny_model(tmp_path):
         make_tiny_model(str(tmp_path / family), config=raw, dtype="fp32")
         config = parse_config(raw, family)
         weights = load_params(str(tmp_path / family), config, 2, "fp32", family)
-        out = np.asarray(resid_post(weights, np.arange(300, dtype=np.int32)[None], config, (0, 1)))
+        out = np.asarray(golden.run(weights, np.arange(300, dtype=np.int32)[None], config, (0, 1))["resid_post"])
         assert np.isfinite(out).all() and 0.1 < out.std() < 100, family
 
 

@@ -153,6 +153,10 @@ def _is_tokens(value: object) -> bool:
     return _is_each_once(value, _whole(-(1 << 31), (1 << 31) - 1))
 
 
+def _is_row_length(value: Any) -> bool:
+    return _whole(64, 131_072)(value) and value & (value - 1) == 0
+
+
 def _is_size(value: Any) -> bool:
     return type(value) in (int, float) and 0 < value <= 64
 
@@ -178,11 +182,7 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
         "a list of names, each once, without control characters",
     ),
     "seed": (42, _whole(0, (1 << 31) - 1), "0 to 2147483647"),
-    "row_tokens": (
-        2048,
-        lambda value: _whole(64, 131_072)(value) and value & (value - 1) == 0,
-        "a power of two, 64 to 131072",
-    ),
+    "row_tokens": (2048, _is_row_length, "a power of two, 64 to 131072"),
     "window_tokens": (65_536, _whole(1024, 1 << 20), "1024 to 1048576"),
     "pool": (None, lambda _: True, ""),  # this key and the next four belong to the control plane
     "affinity": (None, lambda _: True, ""),

@@ -4,7 +4,9 @@ Two forms of one function: the splash kernel of JAX on a TPU, and blocks of quer
 take the softmax in fp32 for inputs of any type, and neither holds T x T scores in memory.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,11 +34,11 @@ def attend(
 
     A token sees itself and the tokens of its own segment among the `window` - 1 tokens before it.
     """
-    form = _splash if tuning.attention == "splash" else _blocks
+    form: Callable[..., jax.Array] = _splash if tuning.attention == "splash" else _blocks
     return form(q, k, v, segments, window, softcap, tuning)
 
 
-def _splash(q, k, v, segments, window: int, softcap: float | None, tuning: Tuning):
+def _splash(q, k, v, segments, window: int, softcap: float | None, tuning: Tuning) -> Any:
     heads, length = q.shape[1:3]
     # The window counts the token itself; the mask counts the tokens to its left.
     mask = masks.MultiHeadMask([masks.LocalMask((length, length), (window - 1, 0), offset=0)] * heads)

@@ -32,11 +32,11 @@ _ACTIVATIONS = {"silu": jax.nn.silu, "gelu_pytorch_tanh": partial(jax.nn.gelu, a
 
 
 class Rows(NamedTuple):
-    """Packed rows of T tokens: samples one after another, then padding."""
+    """Packed rows of T tokens, as arrays or their shapes: samples one after another, then padding."""
 
-    token_ids: jax.Array  # int32 [R, T]
-    segments: jax.Array  # int32 [R, T]: 1 for the first sample of a row, 2 for the next; 0 for padding
-    positions: jax.Array  # int32 [R, T]: of the token in its sample
+    token_ids: Any  # int32 [R, T]
+    segments: Any  # int32 [R, T]: 1 for the first sample of a row, 2 for the next; 0 for padding
+    positions: Any  # int32 [R, T]: of the token in its sample
 
 
 @dataclass(frozen=True)
