@@ -26,7 +26,12 @@ const python = made.stdout.trim().split('\n').at(-1);
 if (made.status !== 0 || !python)
   throw new Error(`Failed to make the environment of ${LOCK}: see the messages above`);
 const run = spawnSync(python, ['-m', 'tpu', ...process.argv.slice(2)], {
-  env: {...process.env, PYTHONPATH: `${HERE}:${WORKER_FOLDER}`, PYTHONDONTWRITEBYTECODE: '1', JAX_PLATFORMS: 'cpu'},
+  env: {
+    ...process.env,
+    PYTHONPATH: `${HERE}:${WORKER_FOLDER}`,
+    PYTHONDONTWRITEBYTECODE: '1',
+    JAX_PLATFORMS: 'cpu',
+  },
   stdio: 'inherit',
 });
 process.exitCode = run.status ?? 1;

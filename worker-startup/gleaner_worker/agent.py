@@ -10,7 +10,7 @@ from typing import Any
 
 from .api import Refused, WorkerApi
 from .control import Control
-from .failures import Failure, LeaseLost
+from .failures import Failure, LeaseLost, raise_exits
 from .job_work import JobOrder, JobWork
 from .jobs.runner import JobRunner
 from .jobs.user import find_job_user
@@ -89,7 +89,8 @@ class Agent:
         except Failure as error:
             outcome, failure = "failed", {"kind": error.kind, "reason": error.reason[:_REASON_CHARS]}
             log.error("%s", error.reason)
-        except Exception as error:
+        except BaseException as error:  # a panic of native code too
+            raise_exits(error)
             reason = f"Failed to extract stream {lease['stream']}: {type(error).__name__}: {error}"
             outcome, failure = "failed", {"kind": "infrastructure", "reason": reason[:_REASON_CHARS]}
             log.exception("Failed to extract stream %s of run %s", lease["stream"], lease["run"])
@@ -228,7 +229,8 @@ def main() -> int:
     except Refused as error:
         log.error("%s", error)
         code = 1
-    except Exception:
+    except BaseException as error:
+        raise_exits(error)
         log.exception("Failed to run the agent: unexpected error")
         code = 1
     shipper.ship(agent.logs, name)

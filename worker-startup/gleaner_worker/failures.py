@@ -23,5 +23,12 @@ class Unreachable(Failure):
     """The bucket gave no answer until the time limit, so no other object can be read either."""
 
 
+def raise_exits(error: BaseException) -> None:
+    """Raises an exit of the process again. Any other error is a failure, also a panic of native code, which Python
+    raises as a BaseException."""
+    if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
+        raise error
+
+
 class LeaseLost(Exception):
     """Another worker may hold the stream now: leave it at once and write nothing more."""

@@ -16,6 +16,7 @@ from .model_cache import Copy, kept_copy, make_room
 
 _GS = re.compile(r"gs://([^/]+)/(.+?)/*")
 _AT_ONCE = 4
+_MAX_CONFIG_BYTES = 16 * 1024 * 1024
 
 
 def find_model(
@@ -75,7 +76,10 @@ def read_config(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...]
 
 def _read_json(folder: str, model: str) -> dict:
     try:
-        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+        path = os.path.join(folder, "config.json")
+        if os.path.getsize(path) > _MAX_CONFIG_BYTES:
+            raise ValueError(f"it is larger than {_MAX_CONFIG_BYTES} bytes")
+        with open(path, encoding="utf-8") as file:
             config = json.load(file)
     except (ValueError, RecursionError) as error:
         raise Failure("model", f"Failed to read config.json of {model}: {error}") from error

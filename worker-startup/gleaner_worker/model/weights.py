@@ -20,6 +20,7 @@ from .tensors import EMBEDDING, FINAL_NORM, HEADS, OLD_BUFFERS, OTHER_TOWERS, PR
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}
 
 _STORED = {"BF16": np.dtype(ml_dtypes.bfloat16), "F16": np.dtype(np.float16), "F32": np.dtype(np.float32)}
+_MOST_TENSORS = 100_000  # of one file
 _LISTED = 100  # problems in one error; a model of another family has hundreds
 _LAYER = re.compile(r"layers\.(0|[1-9]\d{0,4})\.(.+)", re.DOTALL)
 
@@ -78,7 +79,9 @@ def read_header(path: str, where: str) -> list[StoredTensor]:
             pass  # The library compares the header with the file's length, and refuses tensors that overlap.
         with open(path, "rb") as file:
             start = 8 + int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(start - 8))
+            header = json.loads(file.read(start - 8), object_pairs_hook=_once)
+        if len(header) > _MOST_TENSORS:
+            raise ValueError(f"it has {len(header)} tensors; the limit is {_MOST_TENSORS}")
         header.pop("__metadata__", None)
         tensors = []
         for name, entry in header.items():
@@ -89,6 +92,15 @@ def read_header(path: str, where: str) -> list[StoredTensor]:
         raise Failure(
             "model", f"Failed to read {os.path.basename(path)} of {where}: {error}; copy the model again"
         ) from error
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict:
+    """The object of these pairs. Raises ValueError for a key that is there twice: the last one would win unseen."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)[:100]!r} is there twice")
+    return found
 
 
 def _match(

@@ -4,7 +4,7 @@ import os
 
 from tokenizers import Encoding, Tokenizer
 
-from ..failures import Failure
+from ..failures import Failure, raise_exits
 from .reject_reason import RejectReason
 
 
@@ -15,8 +15,9 @@ def load_tokenizer(folder: str, model: str) -> Tokenizer:
         raise Failure("model", f"Failed to read the tokenizer of {model}: it has no tokenizer.json")
     try:
         tokenizer = Tokenizer.from_file(path)
-    except Exception as error:  # tokenizers raises plain Exception
-        raise Failure("model", f"Failed to read tokenizer.json of {model}: {error}") from error
+    except BaseException as error:  # tokenizers raises plain Exception, and panics on some files
+        raise_exits(error)
+        raise Failure("model", f"Failed to read tokenizer.json of {model}: {str(error)[:300]}") from error
     # tokenizer.json may ask for both; either changes samples silently.
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -27,7 +28,8 @@ def find_bos(tokenizer: Tokenizer) -> int | None:
     """The id that begins every text, or None: Llama and Gemma have it, Qwen does not."""
     try:
         bare, full = (tokenizer.encode("a", add_special_tokens=add).ids for add in (False, True))
-    except Exception:  # a vocabulary without that letter
+    except BaseException as error:  # a vocabulary without that letter, or a panic
+        raise_exits(error)
         return None
     return full[0] if len(full) > len(bare) and full[1 : 1 + len(bare)] == bare else None
 
@@ -50,9 +52,10 @@ def encode_complete(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | 
 def _encode(texts: list[str], tokenizer: Tokenizer, add_special_tokens: bool) -> list[Encoding | RejectReason]:
     try:
         return [*tokenizer.encode_batch_fast(texts, add_special_tokens=add_special_tokens)]
-    except Exception as error:  # tokenizers raises plain Exception for the first text that it cannot encode
+    except BaseException as error:  # for the first text that tokenizers cannot encode; some texts make it panic
+        raise_exits(error)
         if len(texts) == 1:
-            return [RejectReason(f"cannot be tokenised: {error}")]
+            return [RejectReason(f"cannot be tokenised: {str(error)[:300]}")]
         return [found for text in texts for found in _encode([text], tokenizer, add_special_tokens)]
 
 

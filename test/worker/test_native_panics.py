@@ -1,0 +1,61 @@
+"""Panics of the tokenizer's native code: failures and rejects with a reason, never the end of the process."""
+
+import json
+
+import pytest
+
+from gleaner_worker.failures import Failure, raise_exits
+from gleaner_worker.records.reject_reason import RejectReason
+from gleaner_worker.records.tokenizer import encode_texts, load_tokenizer
+
+VOCABULARY = {chr(code): code - 97 for code in range(97, 123)}
+
+
+def a_folder(tmp_path, **changes):
+    """The folder of a tokenizer with one token for each letter."""
+    parts = {"version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": None, "post_processor": None}
+    model = {"type": "BPE", "vocab": VOCABULARY, "merges": [], "unk_token": None}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(parts | {"decoder": None, "model": model} | changes))
+    return str(tmp_path)
+
+
+SLOW = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+
+
+def test_a_text_that_exceeds_the_retries_of_a_regex_is_rejected_alone(tmp_path):
+    tokenizer = load_tokenizer(a_folder(tmp_path, pre_tokenizer=SLOW), "a model")
+    good, bad, last = encode_texts(["abc", "a" * 40 + "b", "xyz"], tokenizer)
+    assert (good, last) == ([0, 1, 2], [23, 24, 25])
+    assert isinstance(bad, RejectReason) and bad.text.startswith("cannot be tokenised")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
+        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}},
+        {
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "[X]", "type_id": 0}}],
+                "pair": [],
+                "special_tokens": {},
+            }
+        },
+    ],
+)
+def test_a_damaged_tokenizer_is_a_failure_or_rejects_its_texts(tmp_path, changes):
+    folder = a_folder(tmp_path, **changes)
+    try:
+        tokenizer = load_tokenizer(folder, "a model")
+    except Failure as failure:
+        assert failure.kind == "model" and "tokenizer.json of a model" in failure.reason
+        return
+    (made,) = encode_texts(["abc"], tokenizer)
+    assert isinstance(made, RejectReason | list)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_exit_of_the_process_is_no_failure(error):
+    with pytest.raises(error):
+        raise_exits(error())
