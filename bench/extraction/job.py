@@ -11,7 +11,8 @@ from gleaner_worker.control import Control
 from gleaner_worker.extract import extract
 from gleaner_worker.model.model import Model, find_files, load_model
 from gleaner_worker.objects import Bucket
-from gleaner_worker.records.samples import Sample, make_reader
+from gleaner_worker.records.reader import make_reader
+from gleaner_worker.records.sample import Sample
 from gleaner_worker.rows import pack
 from gleaner_worker.spec import Spec
 from gleaner_worker.upload_content import BytesContent

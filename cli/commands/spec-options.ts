@@ -16,7 +16,11 @@ export function addSpecOptions(command: Command): Command {
       'resid_pre, resid_mid, resid_post, attn_out, mlp_out, with commas between',
       words,
     )
-    .option('--tokens <tokens>', 'all, last, mean, a slice such as 0:16, or positions such as 0,-1', text)
+    .option(
+      '--tokens <tokens>',
+      'all, last, mean, assistant, a slice such as 0:16, or positions such as 0,-1',
+      text,
+    )
     .option('--exclude-special', 'leave special tokens out before --tokens chooses');
   choice('--dtype <dtype>', 'of the stored values', 'bf16', 'fp16', 'fp32', 'int8');
   choice('--compute-dtype <dtype>', 'of weights and computation', 'bf16', 'fp32');
@@ -28,7 +32,19 @@ export function addSpecOptions(command: Command): Command {
     .option('--window-tokens <n>', 'tokens that are packed together, at most', given =>
       whole(given, 1024, 1_048_576),
     );
-  choice('--over-long <action>', 'what becomes of a longer sample', 'reject', 'truncate');
+  choice('--over-long <action>', 'what becomes of a longer sample', 'reject', 'truncate', 'chunk', 'pack');
+  command
+    .option('--context-size <n>', 'tokens of a chunk or of a packed window', given =>
+      whole(given, 2, 131_072),
+    )
+    .option('--overlap <n>', 'tokens that a chunk repeats of the chunk before', natural);
+  choice(
+    '--bos <when>',
+    'BOS at the beginning of a text; auto: as tokenizer.json says',
+    'auto',
+    'true',
+    'false',
+  );
   command
     .option('--field <name>', 'field of a record that holds the text, ids or messages', text)
     .option('--template <text>', 'Jinja template over the fields of a record', text)

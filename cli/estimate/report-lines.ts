@@ -20,6 +20,7 @@ export function reportLines(report: Report): string[] {
       ({reason, samples}) =>
         `               ${whole(samples)} ${where}${samples > 1 ? ', such as' : ''}: ${reason}`,
     ),
+    ...report.warnings.map(warning => `  warning    ${warning}`),
     `  tokens     ${span(totals.tokens, whole)}; ${whole(report.computed_tokens)} computed, with the padding of batches`,
     `  shards     ${span(totals.shards, whole)} of ${spec.shard_size_gb} GB`,
     `  bytes      ${span(report.stored_bytes, bytesText)}`,

@@ -22,6 +22,9 @@ export type SpecOptions = {
   rowTokens?: number;
   windowTokens?: number;
   overLong?: string;
+  contextSize?: number;
+  overlap?: number;
+  bos?: string;
   field?: string;
   template?: string;
   encoder?: string;
@@ -76,6 +79,9 @@ function keysOf(options: SpecOptions): object {
     shard_size_gb: options.shardSize,
     max_seq_length: options.maxSeqLength,
     over_long: options.overLong,
+    context_size: options.contextSize,
+    overlap: options.overlap,
+    bos: options.bos === 'true' ? true : options.bos === 'false' ? false : options.bos,
     row_tokens: options.rowTokens,
     window_tokens: options.windowTokens,
     stream_offset: options.streamOffset,

@@ -2,10 +2,13 @@
 import {SLICE, type SpecValues} from './spec-keys.ts';
 
 type Issue = [path: (string | number)[], message: string];
+/** Most tokens of a sample, and the key that says so. */
+type Limit = {length: number; key: string};
 
 export function* contradictions(spec: SpecValues): Generator<Issue> {
-  const {format, dtype, sites = [], layers, tokens, keep = [], record = {}, max_seq_length = 2048} = spec;
+  const {format, dtype, sites = [], layers, tokens, keep = [], record = {}} = spec;
   const {affinity, stream_offset} = spec;
+  const limit = limitOf(spec);
   if (format === 'pkl.gz' && (dtype === 'bf16' || dtype === 'int8'))
     yield [['dtype'], 'expected fp32 or fp16, which pkl.gz can hold'];
   if (format === 'pkl.gz' && sites.length > 1)
@@ -16,12 +19,18 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
   }
   for (const [key, values] of Object.entries({sites, layers, tokens, keep}))
     if (Array.isArray(values)) yield* repetitions(key, values);
-  if (Array.isArray(tokens)) yield* beyond(tokens, max_seq_length);
-  if (typeof tokens === 'string' && isEmptySlice(tokens, max_seq_length))
+  if (Array.isArray(tokens)) yield* beyond(tokens, limit);
+  if (typeof tokens === 'string' && isEmptySlice(tokens, limit.length))
     yield [
       ['tokens'],
-      `expected a slice that holds tokens of a sample of at most ${max_seq_length} (max_seq_length)`,
+      `expected a slice that holds tokens of a sample of at most ${limit.length} (${limit.key})`,
     ];
+  if (tokens === 'assistant' && (record.template || record.encoder))
+    yield [
+      ['tokens'],
+      'expected other tokens: "assistant" needs records with messages, which a chat template writes',
+    ];
+  yield* ofLongDocuments(spec, limit.length);
   if ((stream_offset ?? 0) > 0 && affinity !== 'fixed')
     yield [['stream_offset'], 'expected affinity "fixed" beside it: any TPU may have any stream otherwise'];
   if (record.field && record.template)
@@ -33,18 +42,57 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
     ];
 }
 
+function limitOf({context_size, max_seq_length = 2048}: SpecValues): Limit {
+  return context_size
+    ? {length: context_size, key: 'context_size'}
+    : {length: max_seq_length, key: 'max_seq_length'};
+}
+
 function* repetitions(key: string, values: readonly (string | number)[]): Generator<Issue> {
   const again = values.findIndex((value, index) => values.indexOf(value) < index);
   if (again >= 0) yield [[key, again], 'expected one that was not named before'];
 }
 
-function* beyond(positions: readonly number[], max_seq_length: number): Generator<Issue> {
-  const index = positions.findIndex(position => position >= max_seq_length || position < -max_seq_length);
+function* beyond(positions: readonly number[], {length, key}: Limit): Generator<Issue> {
+  const index = positions.findIndex(position => position >= length || position < -length);
   if (index >= 0)
     yield [
       ['tokens', index],
-      `expected a position from -${max_seq_length} to ${max_seq_length - 1}, as samples have at most ${max_seq_length} tokens (max_seq_length)`,
+      `expected a position from -${length} to ${length - 1}, as samples have at most ${length} tokens (${key})`,
     ];
+}
+
+/** Contradictions between `over_long` and the keys that belong to it. */
+function* ofLongDocuments(spec: SpecValues, length: number): Generator<Issue> {
+  const {
+    over_long = 'reject',
+    context_size,
+    overlap = 0,
+    max_seq_length,
+    format,
+    keep = [],
+    record = {},
+  } = spec;
+  const isCut = over_long === 'chunk' || over_long === 'pack';
+  if (!isCut && context_size) yield [['context_size'], 'expected over_long "chunk" or "pack" beside it'];
+  if (over_long !== 'chunk' && overlap > 0) yield [['overlap'], 'expected over_long "chunk" beside it'];
+  if (over_long === 'chunk' && overlap > length - 2)
+    yield [
+      ['overlap'],
+      `expected at most ${length - 2}: a chunk has ${length} tokens, one may be BOS, and one is new`,
+    ];
+  if (context_size && max_seq_length && context_size > max_seq_length)
+    yield [['context_size'], `expected at most max_seq_length, which is ${max_seq_length}`];
+  if (!isCut) return;
+  if (format === 'pkl.gz')
+    yield [
+      ['over_long'],
+      'expected reject or truncate: pkl.gz has no place for line and chunk, safetensors has',
+    ];
+  if ((record.predictions_per_task ?? 1) > 1)
+    yield [['over_long'], 'expected reject or truncate beside predictions_per_task'];
+  if (over_long === 'pack' && keep.length > 0)
+    yield [['keep'], 'expected no names beside over_long "pack": a packed window holds several records'];
 }
 
 /** True if a Python slice is empty for every sample of up to `length` tokens. */

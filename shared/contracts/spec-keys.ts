@@ -30,11 +30,12 @@ const layers = z.union([z.string().regex(/^(all|\d{1,4}-\d{1,4})$/, LAYERS), lis
   error: LAYERS,
 });
 
-const TOKENS = 'expected "all", "last", "mean", a slice such as "0:16" or "-8:", or a list of positions';
+const TOKENS =
+  'expected "all", "last", "mean", "assistant", a slice such as "0:16" or "-8:", or a list of positions';
 export const SLICE = /^(-?\d{1,6})?:(-?\d{1,6})?(?::([1-9]\d{0,5}))?$/;
 const tokens = z.union(
   [
-    z.string().regex(new RegExp(`^(all|last|mean|${SLICE.source.slice(1, -1)})$`), TOKENS),
+    z.string().regex(new RegExp(`^(all|last|mean|assistant|${SLICE.source.slice(1, -1)})$`), TOKENS),
     list(whole(-MAX_LENGTH, MAX_LENGTH - 1), 1, MAX_POSITIONS),
   ],
   {error: TOKENS},
@@ -100,6 +101,22 @@ const RECORD_RULES = [
 ];
 export const RULES = [
   rule({stream_offset: {minimum: 1}}, given({affinity: {const: 'fixed'}})),
+  rule({context_size: {type: 'integer'}}, given({over_long: {enum: ['chunk', 'pack']}})),
+  rule({overlap: {minimum: 1}}, given({over_long: {const: 'chunk'}})),
+  rule(
+    {over_long: {enum: ['chunk', 'pack']}},
+    {
+      properties: {
+        format: {not: {const: 'pkl.gz'}},
+        record: {properties: {predictions_per_task: {maximum: 1}}},
+      },
+    },
+  ),
+  rule({over_long: {const: 'pack'}}, {properties: {keep: {maxItems: 0}}}),
+  rule(
+    {tokens: {const: 'assistant'}},
+    {properties: {record: {properties: {template: {type: 'null'}, encoder: {type: 'null'}}}}},
+  ),
   rule({format: {const: 'pkl.gz'}}, {properties: {dtype: {enum: ['fp16', 'fp32']}, sites: {maxItems: 1}}}),
 ];
 
@@ -126,7 +143,25 @@ export const fields = {
     .meta(about('of the shard files', 'safetensors')),
   shard_size_gb: z.number().positive().max(64).meta(about('bytes of a shard before compression, in 10^9', 1)),
   max_seq_length: whole(1, MAX_LENGTH).meta(about('tokens of a sample, at most', 2048)),
-  over_long: z.enum(['reject', 'truncate']).meta(about('what becomes of a longer sample', 'reject')),
+  over_long: z
+    .enum(['reject', 'truncate', 'chunk', 'pack'])
+    .meta(
+      about(
+        'what becomes of a longer sample; chunk cuts it into samples, pack joins all records and cuts them into windows',
+        'reject',
+      ),
+    ),
+  context_size: whole(2, MAX_LENGTH)
+    .nullable()
+    .meta(about('tokens of a chunk or of a packed window, at most; null is max_seq_length', null)),
+  overlap: whole(0, MAX_LENGTH - 2).meta(
+    about('tokens at the end of a chunk that the next chunk repeats, with over_long "chunk"', 0),
+  ),
+  bos: z
+    .union([z.literal('auto'), z.boolean()], {error: 'expected "auto", true or false'})
+    .meta(
+      about('BOS at the beginning of a text: auto as tokenizer.json says, true always, false never', 'auto'),
+    ),
   row_tokens: z
     .literal(ROW_TOKENS)
     .meta(about('tokens of a packed row, at least; a longer max_seq_length makes longer rows', 2048)),

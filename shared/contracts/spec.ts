@@ -69,8 +69,11 @@ export function completeSpec(
     compute_dtype: given.compute_dtype ?? (dtype === 'fp32' ? 'fp32' : 'bf16'),
     format,
     shard_size_gb: given.shard_size_gb ?? 1,
-    max_seq_length: given.max_seq_length ?? 2048,
+    max_seq_length: given.max_seq_length ?? Math.max(2048, given.context_size ?? 0),
     over_long: given.over_long ?? 'reject',
+    context_size: given.context_size ?? null,
+    overlap: given.overlap ?? 0,
+    bos: given.bos ?? 'auto',
     row_tokens: given.row_tokens ?? 2048,
     window_tokens: given.window_tokens ?? 65_536,
     record: {

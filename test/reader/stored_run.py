@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import ml_dtypes
 import numpy as np
 
-from gleaner_worker.records.samples import Sample
+from gleaner_worker.records.sample import Sample
 from gleaner_worker.shards.encode import encode_shard
 from gleaner_worker.shards.plan import ShardPlan
 from gleaner_worker.shards.shard_bytes import ShardBytes

@@ -11,7 +11,7 @@ import pytest
 
 from gleaner_reader import ShardError
 from gleaner_reader.safe_pickle import Unsafe, load_shard
-from gleaner_worker.records.samples import Sample
+from gleaner_worker.records.sample import Sample
 from hostile_files import MIB, a_file, at_most, read_everything
 
 pytestmark = pytest.mark.slow

@@ -3,7 +3,9 @@
 import json
 
 from build import a_spec
-from gleaner_worker.records.samples import Reject, make_reader, read_windows
+from gleaner_worker.records.read_prompts import read_windows
+from gleaner_worker.records.reader import make_reader
+from gleaner_worker.records.sample import Reject
 
 TASK = {
     "task_id": "t",

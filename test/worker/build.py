@@ -115,7 +115,7 @@ def a_model(spec, home="/nowhere", bucket=None, run=None, **how):
 
 def a_reader(model):
     """The reader of the samples that the model computes."""
-    from gleaner_worker.records.samples import make_reader
+    from gleaner_worker.records.reader import make_reader
 
     return make_reader(model.files.folder, model.spec, model.config.vocab_size, model.config.max_positions)
 

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import zstandard
 
-from gleaner_worker.records.samples import Sample
+from gleaner_worker.records.sample import Sample
 from gleaner_worker.shards.encode import encode_shard
 from gleaner_worker.shards.plan import ShardPlan
 

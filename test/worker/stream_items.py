@@ -5,7 +5,8 @@ import json
 import pytest
 
 from build import a_spec
-from gleaner_worker.records.samples import make_reader, read_samples
+from gleaner_worker.records.reader import make_reader
+from gleaner_worker.records.samples import read_samples
 
 
 @pytest.fixture

@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from build import a_spec
-from gleaner_worker.records.samples import (
-    Reject,
-    make_reader,
-    read_samples,
-)
+from gleaner_worker.records.reader import make_reader
+from gleaner_worker.records.sample import Reject
+from gleaner_worker.records.samples import read_samples
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,9 @@ from arc_tasks import TASK, prompts, read
 from build import a_spec
 from gleaner_worker.failures import Failure
 from gleaner_worker.records.arc import MAX_CELLS, VERSIONS, encode_task
-from gleaner_worker.records.samples import Reject, Sample, make_reader, read_samples
+from gleaner_worker.records.reader import make_reader
+from gleaner_worker.records.sample import Reject, Sample
+from gleaner_worker.records.samples import read_samples
 
 DATA = os.path.join(os.path.dirname(__file__), "../../../shared/data/arc-agi-training.jsonl")
 SYSTEM = VERSIONS["output-from-examples-v0"].system

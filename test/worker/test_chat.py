@@ -8,7 +8,9 @@ import pytest
 
 from build import a_spec
 from gleaner_worker.failures import Failure
-from gleaner_worker.records.samples import Reject, Sample, make_reader, read_samples
+from gleaner_worker.records.reader import make_reader
+from gleaner_worker.records.sample import Reject, Sample
+from gleaner_worker.records.samples import read_samples
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ import pytest
 from build import a_spec
 from gleaner_worker.failures import Failure
 from gleaner_worker.records.grids import DEFAULT_ENCODER, parse_encoder
-from gleaner_worker.records.samples import make_reader
+from gleaner_worker.records.reader import make_reader
 
 GRID = ("07", "70", "11")
 

@@ -5,9 +5,11 @@ import json
 import pytest
 
 from gleaner_worker.failures import Failure, raise_exits
+from gleaner_worker.records.bos import Bos
 from gleaner_worker.records.reject_reason import RejectReason
-from gleaner_worker.records.tokenizer import encode_texts, load_tokenizer
+from gleaner_worker.records.tokenizer import Encoded, encode_texts, load_tokenizer
 
+NO_BOS = Bos(None, False, "auto")
 VOCABULARY = {chr(code): code - 97 for code in range(97, 123)}
 
 
@@ -24,8 +26,9 @@ SLOW = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated",
 
 def test_a_text_that_exceeds_the_retries_of_a_regex_is_rejected_alone(tmp_path):
     tokenizer = load_tokenizer(a_folder(tmp_path, pre_tokenizer=SLOW), "a model")
-    good, bad, last = encode_texts(["abc", "a" * 40 + "b", "xyz"], tokenizer)
-    assert (good, last) == ([0, 1, 2], [23, 24, 25])
+    good, bad, last = encode_texts(["abc", "a" * 40 + "b", "xyz"], tokenizer, NO_BOS)
+    assert isinstance(good, Encoded) and isinstance(last, Encoded)
+    assert (good.ids, last.ids) == ([0, 1, 2], [23, 24, 25])
     assert isinstance(bad, RejectReason) and bad.text.startswith("cannot be tokenised")
 
 
@@ -51,8 +54,8 @@ def test_a_damaged_tokenizer_is_a_failure_or_rejects_its_texts(tmp_path, changes
     except Failure as failure:
         assert failure.kind == "model" and "tokenizer.json of a model" in failure.reason
         return
-    (made,) = encode_texts(["abc"], tokenizer)
-    assert isinstance(made, RejectReason | list)
+    (made,) = encode_texts(["abc"], tokenizer, NO_BOS)
+    assert isinstance(made, RejectReason | Encoded)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])

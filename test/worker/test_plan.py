@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gleaner_worker.records.samples import Reject, Sample
+from gleaner_worker.records.sample import Reject, Sample
 from gleaner_worker.shards import plan as plan_module
 from gleaner_worker.shards.plan import Capacity, plan_shards, row_count, tokens_sha256
 
@@ -22,7 +22,7 @@ def sample(index, length, first=0, positions=None, kept=""):
 
 
 def rejected(index, samples=1):
-    return Reject(index, "bad", samples)
+    return Reject(index, "bad", index, samples)
 
 
 def stream(lines, per_line=1):

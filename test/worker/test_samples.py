@@ -8,15 +8,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from build import a_spec
 from gleaner_worker.failures import Failure
-from gleaner_worker.records.samples import (
-    Reject,
-    Sample,
-    count_samples,
-    make_reader,
-    read_samples,
-    read_windows,
-    tokenize_windows,
-)
+from gleaner_worker.records.read_prompts import read_windows
+from gleaner_worker.records.reader import make_reader
+from gleaner_worker.records.sample import Reject, Sample
+from gleaner_worker.records.samples import count_samples, read_samples, tokenize_windows
 
 pytestmark = pytest.mark.slow
 

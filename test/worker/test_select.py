@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer
 
 from build import a_spec
+from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.reject_reason import RejectReason
-from gleaner_worker.records.samples import make_reader, read_samples
+from gleaner_worker.records.samples import read_samples
 from gleaner_worker.records.select import Selection, make_selection, select
 
 BOS, EOS = 7, 9

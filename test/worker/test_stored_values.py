@@ -21,7 +21,8 @@ from build import (
 from device_rows import rows_of, run
 from gleaner_worker.control import Control
 from gleaner_worker.failures import Failure
-from gleaner_worker.records.samples import Sample, read_samples
+from gleaner_worker.records.sample import Sample
+from gleaner_worker.records.samples import read_samples
 from gleaner_worker.spec import SITES
 from read_shards import read_shard, read_stream
 

@@ -13,7 +13,10 @@ from .safetensors_header import TensorInfo
 
 @dataclass(frozen=True)
 class Index:
-    """S samples, T tokens, R rows. Sample s owns tokens sample_offsets[s]..[s + 1] and rows row_offsets[s]..[s + 1]."""
+    """S samples, T tokens, R rows. Sample s owns tokens sample_offsets[s]..[s + 1] and rows row_offsets[s]..[s + 1].
+
+    lines, chunks: of a run with over_long chunk or pack; None for other runs, where each record is one sample.
+    """
 
     sample_idx: np.ndarray  # int64 [S], ascending
     sample_offsets: np.ndarray  # int64 [S + 1]
@@ -22,6 +25,9 @@ class Index:
     positions: np.ndarray | None  # int32 [R]: the position in its sample of each row's token; None for means of tokens
     kept: list[dict] | None  # per sample
     previews: list[str] | None = None  # per sample, in a pkl.gz alone
+    lines: np.ndarray | None = None  # int64 [S], zero-based: the line of the stream that each sample begins in
+    chunks: np.ndarray | None = None  # int32 [S]: how many samples before it hold tokens of that line
+    token_lines: np.ndarray | None = None  # int64 [T]: the line of each token, in a run with over_long pack alone
 
     @cached_property
     def row_tokens(self) -> np.ndarray | None:
@@ -42,6 +48,9 @@ _TYPES = {
     "token_ids": "I32",
     "row_offsets": "I64",
     "positions": "I32",
+    "line_idx": "I64",
+    "chunk_idx": "I32",
+    "token_line_idx": "I64",
     "kept": "U8",
 }
 INDEX = _TYPES.keys()  # the tensors of an index
@@ -72,7 +81,15 @@ def read_index(tensors: dict[str, TensorInfo], read: Callable[[str], np.ndarray]
         if (positions >= np.repeat(lengths, np.diff(row_offsets))).any():
             raise ShardError(f"{url} cannot be read: it has positions that its samples lack")
     kept = _parse_kept(found["kept"], len(numbers), url) if "kept" in found else None
-    return Index(numbers, offsets, row_offsets, token_ids, positions, kept)
+    lines, chunks, token_lines = (found.get(name) for name in ("line_idx", "chunk_idx", "token_line_idx"))
+    for name, values, count in (
+        ("line_idx", lines, len(numbers)),
+        ("chunk_idx", chunks, len(numbers)),
+        ("token_line_idx", token_lines, len(token_ids)),
+    ):
+        if values is not None and (len(values) != count or (values < 0).any()):
+            raise ShardError(f"{url} cannot be read: its {name} are not {count} numbers from 0")
+    return Index(numbers, offsets, row_offsets, token_ids, positions, kept, None, lines, chunks, token_lines)
 
 
 def check_order(index: Index, url: str) -> Index:

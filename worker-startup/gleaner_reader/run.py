@@ -30,6 +30,9 @@ class Sample:
     token_ids: np.ndarray | None  # int32; a pkl.gz has none
     positions: np.ndarray | None  # int32 [rows]: the positions of the tokens that have rows; None for a mean of tokens
     kept: dict
+    line: int | None = None  # zero-based; with `chunk`, of a run with over_long chunk or pack alone
+    chunk: int | None = None
+    token_lines: np.ndarray | None = None  # int64: the line of each token, of a run with over_long pack alone
 
 
 class Run(Shards[Shard]):
@@ -128,16 +131,20 @@ class Run(Shards[Shard]):
         ]
         check_kind(as_, dtype)
         arrays = [finish(rows.stored, rows.scale, as_, dtype) for rows in shard.rows_of_each(wanted, begin, end)]
-        tokens = None
-        if held.token_ids is not None:
-            tokens = held.token_ids[held.sample_offsets[place] : held.sample_offsets[place + 1]]
+
+        def of_tokens(values: np.ndarray | None) -> np.ndarray | None:
+            return None if values is None else values[slice(*held.sample_offsets[place : place + 2])]
+
         return Sample(
             stream=number,
             index=index,
             activations={f"{name}.{layer}": array for (name, layer), array in zip(wanted, arrays, strict=True)},
-            token_ids=tokens,
+            token_ids=of_tokens(held.token_ids),
             positions=None if held.positions is None else held.positions[begin:end],
             kept=held.kept[place] if held.kept else {},
+            line=None if held.lines is None else int(held.lines[place]),
+            chunk=None if held.chunks is None else int(held.chunks[place]),
+            token_lines=of_tokens(held.token_lines),
         )
 
     def _shard_with(self, stream: int, index: int) -> Shard:

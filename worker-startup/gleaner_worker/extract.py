@@ -15,9 +15,12 @@ from .model.device_output import HostRow, InFlightStep
 from .model.model import Model
 from .objects import Bucket
 from .pipeline import Pipeline
-from .records.samples import Reader, Reject, Sample, count_samples, read_windows, tokenize_windows
-from .records.samples import Window as Lines
-from .records.stream import no_lines
+from .records.read_prompts import Window as Lines
+from .records.read_prompts import read_windows
+from .records.reader import Reader
+from .records.sample import Reject, Sample
+from .records.samples import tokenize_windows
+from .records.stream import count_lines, no_lines
 from .shard_memory import UPLOADS, ShardMemory
 from .shards.encode import encode_shard
 from .shards.existing_shards import ExistingShards
@@ -55,9 +58,11 @@ def extract(work: Work, model: Model, reader: Reader, bucket: Bucket, folder: st
     """
     stream_path = os.path.join(empty_folder(folder), "stream")
     _download(work, bucket, stream_path)
-    control.samples_total = count_samples(stream_path, work.object, reader)
-    if control.samples_total == 0:
+    lines = count_lines(stream_path, work.object, control.check_lease)
+    if lines == 0:
         raise no_lines(work.object)
+    if reader.samples_per_line is not None:
+        control.samples_total = lines * reader.samples_per_line
     return _Extraction(work, model, reader, bucket, folder, control).run(stream_path)
 
 
@@ -124,9 +129,12 @@ class _Extraction:
         yield from plan_windows(plans, self._window, model.row_limits, self._pooled)
 
     def _tokenize(self, windows: Iterator[Lines]) -> Iterator[Sample | Reject]:
+        last = -1
         for item in tokenize_windows(windows, self._reader):
             self._pipeline.check()
             yield item
+            last = item.last
+        self._control.samples_total = last + 1
 
     def _compute(self, plan: Iterator[ShardPlan | Window]) -> Generator[Running]:
         """Starts the rows of every shard that the bucket lacks, until the stream ends or control ends the extraction.

@@ -30,7 +30,7 @@ class Spec:
     revision: str | None
     layers: str | tuple[int, ...]  # "all", "0-23", or the numbers themselves
     sites: tuple[str, ...]  # in the order of SITES
-    tokens: str | tuple[int, ...]  # "all", "last", "mean", a slice such as "0:16" or "-8:", or positions
+    tokens: str | tuple[int, ...]  # "all", "last", "mean", "assistant", a slice such as "0:16" or "-8:", or positions
     exclude_special: bool
     dtype: str  # as stored
     compute_dtype: str  # of the weights and the computation: bf16 or fp32
@@ -43,10 +43,13 @@ class Spec:
     seed: int
     row_tokens: int = 2048  # the least length of a packed row: a power of two
     window_tokens: int = 65_536  # of the samples that are packed together
+    context_size: int | None = None  # tokens of a chunk or a packed window; None for max_seq_length
+    overlap: int = 0  # tokens that a chunk repeats of the chunk before
+    bos: str | bool = "auto"
 
     def max_length(self, max_positions: int) -> int:
         """The most tokens of a sample, for a model of so many positions."""
-        return min(self.max_seq_length, max_positions)
+        return min(self.context_size or self.max_seq_length, max_positions)
 
 
 def parse_spec(raw: object) -> Spec:
@@ -87,6 +90,9 @@ def parse_spec(raw: object) -> Spec:
         seed=given["seed"],
         row_tokens=given["row_tokens"],
         window_tokens=given["window_tokens"],
+        context_size=given["context_size"],
+        overlap=given["overlap"],
+        bos=given["bos"],
     )
 
 
@@ -103,6 +109,15 @@ def _contradictions(given: dict) -> list[str]:
     problems = []
     if given["format"] == "pkl.gz" and (given["dtype"] not in ("fp16", "fp32") or len(given["sites"]) > 1):
         problems.append("pkl.gz holds one site in fp16 or fp32; ask for safetensors")
+    if given["over_long"] in ("chunk", "pack"):
+        if given["format"] == "pkl.gz":
+            problems.append(f"over_long {given['over_long']} is not for pkl.gz, which has no place for line and chunk")
+        if given["record"]["predictions_per_task"] > 1:
+            problems.append(f"over_long {given['over_long']} excludes predictions_per_task")
+        if given["over_long"] == "pack" and given["keep"]:
+            problems.append("keep names fields, and a packed window holds several records")
+    elif given["context_size"] is not None:
+        problems.append("context_size is for over_long chunk and pack")
     if given["record"]["field"] and given["record"]["template"]:
         problems.append("record has a field and a template, which exclude each other")
     return problems
@@ -149,7 +164,7 @@ def _is_layers(value: object) -> bool:
 
 def _is_tokens(value: object) -> bool:
     if isinstance(value, str):
-        return value in ("all", "last", "mean") or is_slice(value)
+        return value in ("all", "last", "mean", "assistant") or is_slice(value)
     return _is_each_once(value, _whole(-(1 << 31), (1 << 31) - 1))
 
 
@@ -167,14 +182,14 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "revision": (None, _is_name_or_none, "a name without control characters, or null"),
     "layers": (None, _is_layers, '"all", a range such as "0-23", and a list of numbers'),
     "sites": (["resid_post"], lambda value: _is_each_once(value, SITES.__contains__), f"{', '.join(SITES)}, each once"),
-    "tokens": ("all", _is_tokens, "all, last, mean, a slice such as 0:16, and positions, each once"),
+    "tokens": ("all", _is_tokens, "all, last, mean, assistant, a slice such as 0:16, and positions, each once"),
     "exclude_special": (False, lambda value: isinstance(value, bool), "true and false"),
     "dtype": (None, *_one_of(DTYPES)),
     "compute_dtype": (None, *_one_of(("bf16", "fp32"))),
     "format": (None, *_one_of(FORMATS)),
     "shard_size_gb": (None, _is_size, "a number above 0, and at most 64"),
     "max_seq_length": (None, _whole(1, 131_072), "1 to 131072"),
-    "over_long": (None, *_one_of(("reject", "truncate"))),
+    "over_long": (None, *_one_of(("reject", "truncate", "chunk", "pack"))),
     "record": ({}, lambda value: isinstance(value, dict), "an object"),
     "keep": (
         [],
@@ -183,6 +198,9 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     ),
     "seed": (42, _whole(0, (1 << 31) - 1), "0 to 2147483647"),
     "row_tokens": (2048, _is_row_length, "a power of two, 64 to 131072"),
+    "context_size": (None, lambda value: value is None or _whole(2, 131_072)(value), "null, and 2 to 131072"),
+    "overlap": (0, _whole(0, 131_070), "0 to 131070"),
+    "bos": ("auto", lambda value: value == "auto" or isinstance(value, bool), "auto, true and false"),
     "window_tokens": (65_536, _whole(1024, 1 << 20), "1024 to 1048576"),
     "pool": (None, lambda _: True, ""),  # this key and the next four belong to the control plane
     "affinity": (None, lambda _: True, ""),

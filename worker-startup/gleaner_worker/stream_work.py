@@ -11,7 +11,7 @@ from .model.hub import worker_hub
 from .model.model import Model, find_files, load_model
 from .model.model_source import read_config
 from .objects import Bucket
-from .records.samples import Reader, make_reader
+from .records.reader import Reader, make_reader
 from .spec import Spec
 from .work import Work, parse_work
 

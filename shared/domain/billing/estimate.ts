@@ -26,6 +26,8 @@ export type Sampled = {
   computed_tokens: number;
   operations: number;
   reject_reasons: {reason: string; samples: number}[];
+  /** Disagreements of the model's files, as the worker logs them. */
+  warnings: string[];
 };
 
 /** Peak bf16 operations a second of one chip, from the Cloud TPU documentation of its generation. */

@@ -35,7 +35,7 @@ describe('reasons of a rejection', () => {
     {
       schema: runSpecInput,
       given: {over_long: 'cut'},
-      is: 'over_long: expected one of "reject", "truncate", but it is "cut"',
+      is: 'over_long: expected one of "reject", "truncate", "chunk", "pack", but it is "cut"',
     },
     {schema: shardMetadata, given: {}, is: 'schema is missing: Gleaner did not write it'},
     {

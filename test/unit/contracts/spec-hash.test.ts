@@ -88,6 +88,13 @@ describe('the hash of a spec', () => {
       {shard_size_gb: 2},
       {max_seq_length: 2049},
       {over_long: 'truncate'},
+      {over_long: 'chunk'},
+      {over_long: 'chunk', overlap: 1},
+      {over_long: 'pack'},
+      {over_long: 'pack', context_size: 512},
+      {bos: true},
+      {bos: false},
+      {tokens: 'assistant'},
       {record: {field: 'text'}},
       {record: {template: 'text'}},
       {record: {encoder: 'MinimalGridEncoder()'}},
@@ -115,7 +122,7 @@ describe('the hash of a spec', () => {
   it('the hash of the default spec changes with a new key alone: every shard carries it', () => {
     assert.equal(
       specHash(complete({}).spec),
-      '798a5d7ff86380ad9e55515a6068dc828073aa4603965fee54f709735710a73e',
+      '70a9246f7ec0cea40f74143df1b4737db1cdad89eb92272c778d193f73c39aaa',
     );
   });
 });

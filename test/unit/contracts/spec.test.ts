@@ -106,13 +106,15 @@ describe('run.json', () => {
     assert.equal(specHash(spec), specHash(complete({model: 'tiny'}).spec));
   });
 
-  it('the JSON Schema of run.json refuses every invalid case except ranges, slices and positions', () => {
+  it('the JSON Schema of run.json refuses every invalid case except ranges, slices, positions and lengths of other keys', () => {
     const fits = new Ajv2020({strict: false}).compile(runSpecJsonSchema());
     const refusedAll = cases.valid.filter(({given}) => !fits(given));
     const taken = cases.invalid.filter(({given}) => fits(given));
     assert.deepEqual(refusedAll, []);
     assert.ok(taken.length < cases.invalid.length / 4);
-    for (const {name, says} of taken) assert.match(says[0] ?? '', /^(layers|tokens)/, name);
+    const compared = ['a context beyond the longest sample', 'an overlap of whole chunks'];
+    for (const {name, says} of taken)
+      if (!compared.includes(name)) assert.match(says[0] ?? '', /^(layers|tokens)/, name);
     for (const given of [
       {stream_offset: 8},
       {record: {template: 'a', predictions_per_task: 2}},

@@ -21,7 +21,8 @@ from ..model.capture import Capture
 from ..model.model_source import find_model, read_config
 from ..model.row_selection import check_tokens, mode_of, row_limits
 from ..objects import Bucket, make_client
-from ..records.samples import Reject, make_reader
+from ..records.reader import make_reader
+from ..records.sample import Reject
 from ..records.stream import no_lines
 from ..shards.plan import Capacity
 from ..shards.windows import window_limits
@@ -143,6 +144,7 @@ def estimate(
         "computed_tokens": round(computed),
         "operations": operations,
         "reject_reasons": common(reasons),
+        "warnings": list(reader.warnings),
     }
 
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, fields
 from itertools import chain, islice, repeat
 
 from ..model.config import DecoderConfig
-from ..records.samples import Reader, Reject, Sample, read_samples
+from ..records.reader import Reader
+from ..records.sample import Reject, Sample
+from ..records.samples import read_samples
 from ..rows import RowLimits
 from ..shards.plan import Capacity, ShardPlan, plan_shards, row_count
 from ..shards.windows import Window, WindowLimits, plan_windows
@@ -54,7 +56,7 @@ def count_lines_of(path: str, name: str, reader: Reader, capacity: Capacity) -> 
         counts.rows += row_count(item, capacity.pooled)
         counts.shard_bytes += capacity.sample_bytes(item)
     if counted.items:
-        counts.lines = (counted.items[-1].last + 1) // reader.samples_per_line
+        counts.lines = counted.items[-1].line + 1
     return counted
 
 

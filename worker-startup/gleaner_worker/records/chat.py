@@ -29,14 +29,31 @@ class Chat:
     tools_template: Template | None
     tokens: Mapping[str, str]  # bos_token and the like, as the template sees them
     problem: str = ""
+    adds_bos: bool | None = None  # add_bos_token of tokenizer_config.json
 
     def render(self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None = None) -> str:
         """Raises TemplateProblem. The text holds all special tokens that it needs."""
+        return self._template_for(tools).render(self._values(messages, add_generation_prompt, tools))
+
+    def marks_generation(self, tools: list[dict] | None) -> bool:
+        """Whether the template marks the text that the model wrote, by {% generation %} blocks."""
+        return self._template_for(tools).marks_generation
+
+    def render_marked(
+        self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None
+    ) -> tuple[str, list[tuple[int, int]]]:
+        """The text, and the characters [begin, end) of each {% generation %} block. Raises TemplateProblem."""
+        return self._template_for(tools).render_marked(self._values(messages, add_generation_prompt, tools))
+
+    def _template_for(self, tools: list[dict] | None) -> Template:
         template = self.tools_template if tools else self.template
         if template is None:
             raise TemplateProblem(self.problem)
+        return template
+
+    def _values(self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None) -> dict[str, Any]:
         values = {"messages": [_normal(message) for message in messages], "tools": tools, "documents": None}
-        return template.render({**values, "add_generation_prompt": add_generation_prompt, **self.tokens})
+        return {**values, "add_generation_prompt": add_generation_prompt, **self.tokens}
 
 
 def load_chat(folder: str, model: str) -> Chat:
@@ -51,18 +68,21 @@ def load_chat(folder: str, model: str) -> Chat:
     if "added_tokens_decoder" not in config:  # otherwise transformers ignores the old file
         tokens |= {name: value for name, value in _read_json(folder, _MAP, model).items() if name in _TOKENS and value}
     texts = {name: text for name, value in tokens.items() if (text := _content(value)) is not None}
+    adds_bos = config.get("add_bos_token")
+    adds_bos = adds_bos if isinstance(adds_bos, bool) else None
     sources = _sources(_read_text(folder, _JINJA, model), config.get("chat_template"))
     sources = sources or _sources(None, _read_json(folder, _JSON, model).get("chat_template"))
     if not sources:
-        return Chat(None, None, texts, f"the model has no chat template (in {_JINJA} or {_CONFIG})")
+        problem = f"the model has no chat template (in {_JINJA} or {_CONFIG})"
+        return Chat(None, None, texts, problem, adds_bos)
     try:
         if "default" not in sources:
             raise TemplateProblem(f"the model has no default among its chat templates {', '.join(sources)[:200]}")
         template = _compile(sources["default"])
         tools_template = _compile(sources["tool_use"]) if "tool_use" in sources else template
     except TemplateProblem as problem:
-        return Chat(None, None, texts, str(problem))
-    return Chat(template, tools_template, texts)
+        return Chat(None, None, texts, str(problem), adds_bos)
+    return Chat(template, tools_template, texts, adds_bos=adds_bos)
 
 
 def check_messages(messages: object, field: str) -> str | None:

@@ -17,6 +17,7 @@ from typing import Any
 from ..failures import Failure
 from ..spec import Spec
 from .arc import ArcPrompts, make_arc_prompts, parse_task
+from .assistant import render_assistant
 from .augment import augment
 from .chat import Chat, check_messages, load_chat, written_as_python
 from .parse import check_text, check_tokens, kind_of, list_fields
@@ -28,10 +29,11 @@ KNOWN_FIELDS = "`text`, `prompt`, `messages`, `tokens`, or an ARC task's `train`
 
 @dataclass(frozen=True)
 class Prompt:
-    """Text, or the token ids themselves. `is_complete`: the text holds its special tokens."""
+    """Text, or the token ids themselves."""
 
     content: str | list[int]
-    is_complete: bool
+    is_complete: bool  # the text holds its special tokens
+    assistant: list[tuple[int, int]] | None = None  # characters [begin, end) of the text that the model wrote
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,10 @@ class PromptWriter:
     add_generation_prompt: bool
     predictions: int  # samples per line
     seed: int
+    specials: tuple[str, ...] | None  # texts of special tokens, where the run stores what the model wrote
 
 
-def make_prompt_writer(spec: Spec, folder: str) -> PromptWriter:
+def make_prompt_writer(spec: Spec, folder: str, specials: tuple[str, ...] | None = None) -> PromptWriter:
     """Raises Failure("model") for a record spec that cannot be used."""
     record = spec.record
     chat = load_chat(folder, spec.model)
@@ -58,7 +61,14 @@ def make_prompt_writer(spec: Spec, folder: str) -> PromptWriter:
     except TemplateProblem as problem:
         raise Failure("model", f"Failed to use record.template of run.json: {problem}; correct it") from problem
     return PromptWriter(
-        record.field, template, chat, arc, record.add_generation_prompt, record.predictions_per_task, spec.seed
+        record.field,
+        template,
+        chat,
+        arc,
+        record.add_generation_prompt,
+        record.predictions_per_task,
+        spec.seed,
+        specials,
     )
 
 
@@ -80,6 +90,8 @@ def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Rejec
         prompt = _from_known(record, writer)
     if isinstance(prompt, RejectReason):
         return prompt
+    if writer.specials is not None and (prompt is None or prompt.assistant is None):
+        return RejectReason("is no list of messages: `tokens` is assistant, the text that the model wrote in messages")
     if prompt is not None:
         if writer.predictions > 1:
             return RejectReason(f"is not an ARC task: predictions_per_task {writer.predictions} is for those alone")
@@ -133,8 +145,14 @@ def _from_messages(messages: Any, name: str, tools: object, writer: PromptWriter
         return RejectReason(reason)
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
         return RejectReason(f"`tools` is {kind_of(tools)}, not a list of objects")
+    assistant = None
     try:
-        text = writer.chat.render(messages, writer.add_generation_prompt, tools)
+        if writer.specials is None:
+            text = writer.chat.render(messages, writer.add_generation_prompt, tools)
+        else:
+            text, assistant = render_assistant(
+                writer.chat, messages, writer.add_generation_prompt, tools, writer.specials
+            )
     except TemplateProblem as problem:
         return RejectReason(f"`{name}` cannot be written with the chat template: {problem}")
     number = written_as_python(messages, text)
@@ -142,7 +160,7 @@ def _from_messages(messages: Any, name: str, tools: object, writer: PromptWriter
         return RejectReason(
             f"`{name}[{number}]` has a list as its `content`, and the model's chat template knows strings alone"
         )
-    return _complete(text, name)
+    return _complete(text, name, assistant)
 
 
 def _from_task(task, arc: ArcPrompts) -> Prompt | RejectReason:
@@ -153,6 +171,6 @@ def _from_task(task, arc: ArcPrompts) -> Prompt | RejectReason:
     return _complete(text, "train") if arc.is_chat else Prompt(text, is_complete=False)
 
 
-def _complete(text: str, name: str) -> Prompt | RejectReason:
+def _complete(text: str, name: str, assistant: list[tuple[int, int]] | None = None) -> Prompt | RejectReason:
     checked = check_text(text, name)
-    return checked if isinstance(checked, RejectReason) else Prompt(checked, is_complete=True)
+    return checked if isinstance(checked, RejectReason) else Prompt(checked, True, assistant)

@@ -11,7 +11,7 @@ from .reject_reason import RejectReason
 
 @dataclass(frozen=True)
 class Selection:
-    tokens: str | tuple[int, ...]  # "all", "last", "mean", a slice as text, or positions
+    tokens: str | tuple[int, ...]  # "all", "last", "mean", "assistant", a slice as text, or positions
     special_ids: np.ndarray | None  # ids of tokens that are taken out first; None without exclude_special
 
     @property
@@ -27,10 +27,13 @@ def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
     return Selection(spec.tokens, np.array(sorted(special), np.int32))
 
 
-def select(selection: Selection, token_ids: np.ndarray) -> np.ndarray | None | RejectReason:
+def select(
+    selection: Selection, token_ids: np.ndarray, written: np.ndarray | None = None
+) -> np.ndarray | None | RejectReason:
     """int32 [rows] positions in token_ids, in the order of storage; for "mean" the averaged positions.
 
-    None stands for all tokens, and is returned for every sample of a run or for none. Positions and slices count the
+    written: bool [length], whether the model wrote the token, for "assistant" alone. None stands for all tokens, and is
+    returned for every sample of a run or for none. Positions and slices count the
     tokens that remain without the special ones.
     """
     if selection.is_everything:
@@ -43,6 +46,10 @@ def select(selection: Selection, token_ids: np.ndarray) -> np.ndarray | None | R
         if not len(positions):
             return RejectReason(f"has no tokens but special ones ({len(token_ids)}), which exclude_special leaves out")
     wanted = selection.tokens
+    if wanted == "assistant":
+        assert written is not None
+        chosen = positions[written[positions]]
+        return chosen if len(chosen) else RejectReason(f"has {words}, and the model wrote none of them")
     if wanted in ("all", "mean"):
         return positions
     if wanted == "last":

@@ -2,13 +2,15 @@
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from ..failures import Failure
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
+MAX_LINES = 50_000_000
+_LINES_PER_CHECK = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -46,8 +48,16 @@ def damaged(name: str, error: Exception) -> Failure:
     return Failure("stream", f"Failed to read {name}: its gzip data is damaged ({error}); upload it again")
 
 
-def count_lines(path: str, name: str) -> int:
-    return sum(1 for _ in read_lines(path, name))
+def count_lines(path: str, name: str, check: Callable[[], None] = lambda: None) -> int:
+    """The lines of a stream. Calls `check` now and then. Raises Failure("stream") for a stream of over MAX_LINES."""
+    lines = 0
+    for line in read_lines(path, name):
+        lines = line.index + 1
+        if lines % _LINES_PER_CHECK == 0:
+            check()
+        if lines > MAX_LINES:
+            raise Failure("stream", f"Failed to read {name}: it has over {MAX_LINES} lines; divide it into streams")
+    return lines
 
 
 def _open(path: str) -> BinaryIO:

@@ -1,5 +1,7 @@
 """A Jinja template from run.json or from a model's folder, compiled once and rendered record by record."""
 
+import json
+import re
 import threading
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,6 +20,9 @@ MAX_TEXT_BYTES = 8 * 1024 * 1024  # of one prompt
 DATE = datetime(2024, 7, 26)  # the date in Llama 3.2's own template
 _MAX_FORM_CHARS = 100
 _REASON_CHARS = 300
+# Around the text of each {% generation %} block, until the text is complete. No record may have these characters.
+_BEGIN, _END = "\ue000\ue001", "\ue001\ue000"
+_MARK = re.compile(f"{_BEGIN}|{_END}")
 
 
 class TemplateProblem(Exception):
@@ -52,9 +57,31 @@ class Template:
             self._template = self._sandbox.from_string(source)
         except Exception as error:  # hostile sources raise any error in the parser
             raise TemplateProblem(_describe(error)) from None
+        self.marks_generation = is_chat and re.search(r"{%[+-]?\s*generation\b", source) is not None
 
     def render(self, values: Mapping[str, Any]) -> str:
         """Raises TemplateProblem."""
+        return self.render_marked(values)[0]
+
+    def render_marked(self, values: Mapping[str, Any]) -> tuple[str, list[tuple[int, int]]]:
+        """The text, and the characters [begin, end) of each {% generation %} block. Raises TemplateProblem."""
+        text = self._render(values)
+        if not self.marks_generation:
+            return text, []
+        if re.search("[\ue000\ue001]", json.dumps(values, ensure_ascii=False, default=str)):
+            raise TemplateProblem("the record has the private character U+E000 or U+E001; take it out")
+        plain, spans, size = [], [], 0
+        last = begin = 0
+        for mark in _MARK.finditer(text):
+            plain.append(text[last : mark.start()])
+            size, last = size + len(plain[-1]), mark.end()
+            if mark[0] == _BEGIN:
+                begin = size
+            else:
+                spans.append((begin, size))
+        return "".join([*plain, text[last:]]), spans
+
+    def _render(self, values: Mapping[str, Any]) -> str:
         with self._lock:
             self._sandbox.refill()
             try:
@@ -67,14 +94,15 @@ class Template:
 
 
 class _Generation(Extension):
-    """{% generation %}…{% endgeneration %} marks the assistant's text; here it is text like any other."""
+    """{% generation %}…{% endgeneration %} marks the text that the model wrote."""
 
     tags = {"generation"}
 
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.Scope(body, lineno=line)
+        begin, end = (nodes.Output([nodes.TemplateData(mark)], lineno=line) for mark in (_BEGIN, _END))
+        return nodes.Scope([begin, *body, end], lineno=line)
 
 
 class _Date(Undefined):

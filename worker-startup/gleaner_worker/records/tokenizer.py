@@ -1,10 +1,13 @@
 """The tokenizer of a model, which encodes many texts at once on every core."""
 
 import os
+from dataclasses import dataclass
 
+import numpy as np
 from tokenizers import Encoding, Tokenizer
 
 from ..failures import Failure, raise_exits
+from .bos import Bos
 from .reject_reason import RejectReason
 
 
@@ -24,46 +27,83 @@ def load_tokenizer(folder: str, model: str) -> Tokenizer:
     return tokenizer
 
 
-def find_bos(tokenizer: Tokenizer) -> int | None:
-    """The id that begins every text, or None: Llama and Gemma have it, Qwen does not."""
-    try:
-        bare, full = (tokenizer.encode("a", add_special_tokens=add).ids for add in (False, True))
-    except BaseException as error:  # a vocabulary without that letter, or a panic
-        raise_exits(error)
-        return None
-    return full[0] if len(full) > len(bare) and full[1 : 1 + len(bare)] == bare else None
+def special_texts(tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The added tokens that tokenizer.json calls special."""
+    return tuple(token.content for token in tokenizer.get_added_tokens_decoder().values() if token.special)
 
 
-def encode_texts(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | RejectReason]:
+@dataclass(frozen=True)
+class Encoded:
+    """The tokens of a text."""
+
+    ids: list[int]
+    written: np.ndarray | None = None  # bool [length]: whether the model wrote the token; None where not asked
+
+
+def encode_texts(texts: list[str], tokenizer: Tokenizer, bos: Bos) -> list[Encoded | RejectReason]:
     """Encodes with the special tokens that the tokenizer adds, but without a second BOS for a text that begins with it.
 
     The empty text has no tokens.
     """
-    bos_id = find_bos(tokenizer)
-    found = [_ids(encoding) for encoding in _encode(texts, tokenizer, True)]
-    return [_with_one_bos(ids, bos_id) if text else [] for text, ids in zip(texts, found, strict=True)]
+    found = _encode(texts, tokenizer, True)
+    return [
+        _with_bos(_once(encoding, bos), bos) if text else Encoded([])
+        for text, encoding in zip(texts, found, strict=True)
+    ]
 
 
-def encode_complete(texts: list[str], tokenizer: Tokenizer) -> list[list[int] | RejectReason]:
+def encode_complete(texts: list[str], tokenizer: Tokenizer, bos: Bos) -> list[Encoded | RejectReason]:
     """Encodes texts that hold their special tokens already."""
-    return [_ids(encoding) for encoding in _encode(texts, tokenizer, False)]
+    return [_with_bos(_ids(encoding), bos) for encoding in _encode(texts, tokenizer, False)]
 
 
-def _encode(texts: list[str], tokenizer: Tokenizer, add_special_tokens: bool) -> list[Encoding | RejectReason]:
+def encode_written(
+    texts: list[str], spans: list[list[tuple[int, int]]], tokenizer: Tokenizer, bos: Bos
+) -> list[Encoded | RejectReason]:
+    """Encodes complete texts, and marks the tokens with a character in one of the text's spans, [begin, end) each."""
+    found = []
+    for encoding, marked in zip(_encode(texts, tokenizer, False, with_offsets=True), spans, strict=True):
+        if isinstance(encoding, RejectReason):
+            found.append(encoding)
+            continue
+        begins, ends = np.array(encoding.offsets, np.int64).reshape(-1, 2).T
+        written = np.zeros(len(begins), bool)
+        for begin, end in marked:
+            written |= (begins < end) & (ends > begin) & (ends > begins)
+        found.append(_with_bos(Encoded(encoding.ids, written), bos))
+    return found
+
+
+def _encode(
+    texts: list[str], tokenizer: Tokenizer, add_special_tokens: bool, with_offsets: bool = False
+) -> list[Encoding | RejectReason]:
+    encode = tokenizer.encode_batch if with_offsets else tokenizer.encode_batch_fast
     try:
-        return [*tokenizer.encode_batch_fast(texts, add_special_tokens=add_special_tokens)]
+        return [*encode(texts, add_special_tokens=add_special_tokens)]
     except BaseException as error:  # for the first text that tokenizers cannot encode; some texts make it panic
         raise_exits(error)
         if len(texts) == 1:
             return [RejectReason(f"cannot be tokenised: {str(error)[:300]}")]
-        return [found for text in texts for found in _encode([text], tokenizer, add_special_tokens)]
+        return [found for text in texts for found in _encode([text], tokenizer, add_special_tokens, with_offsets)]
 
 
-def _ids(encoding: Encoding | RejectReason) -> list[int] | RejectReason:
-    return encoding if isinstance(encoding, RejectReason) else encoding.ids
+def _ids(encoding: Encoding | RejectReason) -> Encoded | RejectReason:
+    return encoding if isinstance(encoding, RejectReason) else Encoded(encoding.ids)
 
 
-def _with_one_bos(ids: list[int] | RejectReason, bos_id: int | None) -> list[int] | RejectReason:
-    if isinstance(ids, RejectReason) or bos_id is None or ids[:2] != [bos_id, bos_id]:
-        return ids
-    return ids[1:]
+def _once(encoding: Encoding | RejectReason, bos: Bos) -> Encoded | RejectReason:
+    found = _ids(encoding)
+    if isinstance(found, RejectReason) or not bos.is_added or found.ids[:2] != [bos.token_id] * 2:
+        return found
+    return Encoded(found.ids[1:])
+
+
+def _with_bos(found: Encoded | RejectReason, bos: Bos) -> Encoded | RejectReason:
+    if isinstance(found, RejectReason):
+        return found
+    if bos.when is True and found.ids and found.ids[0] != bos.token_id:
+        assert bos.token_id is not None
+        return Encoded([bos.token_id, *found.ids], None if found.written is None else np.append(False, found.written))
+    if bos.when is False and bos.token_id is not None and found.ids[:1] == [bos.token_id]:
+        return Encoded(found.ids[1:], None if found.written is None else found.written[1:])
+    return found

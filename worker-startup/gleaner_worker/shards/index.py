@@ -1,4 +1,4 @@
-"""A shard's index: its samples, their token ids, the positions of tokens with rows, and the kept fields."""
+"""A shard's index: its samples, their lines, token ids, the positions of tokens with rows, and the kept fields."""
 
 import numpy as np
 
@@ -18,9 +18,15 @@ def index_tensors(plan: ShardPlan) -> dict[str, np.ndarray]:
         tensors["row_offsets"] = plan.row_offsets
     if positions is not None:
         tensors["positions"] = _joined(positions)
+    if any(sample.chunk is not None for sample in samples):
+        tensors["line_idx"] = np.array([sample.line for sample in samples], np.int64)
+        tensors["chunk_idx"] = np.array([sample.chunk for sample in samples], np.int32)
+    lines = [sample.token_lines for sample in samples if sample.token_lines is not None]
+    if lines:
+        tensors["token_line_idx"] = np.concatenate(lines)
     if any(sample.kept for sample in samples):
-        lines = "".join(f"{sample.kept or '{}'}\n" for sample in samples)
-        tensors["kept"] = np.frombuffer(lines.encode(), np.uint8)
+        text = "".join(f"{sample.kept or '{}'}\n" for sample in samples)
+        tensors["kept"] = np.frombuffer(text.encode(), np.uint8)
     return tensors
 
 

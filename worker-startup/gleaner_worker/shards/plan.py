@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..records.samples import Reject, Sample
+from ..records.sample import Reject, Sample
 
 # The index and the samples of a shard must fit into memory for rows of any size.
 MAX_SHARD_TOKENS = 1 << 20
@@ -27,8 +27,7 @@ class Capacity:
 
     def sample_bytes(self, sample: Sample) -> int:
         """The rows of the sample and its part of the index."""
-        rows = row_count(sample, self.pooled)
-        return rows * self.row_bytes + 4 * len(sample.token_ids) + 16 + len(sample.kept)
+        return row_count(sample, self.pooled) * self.row_bytes + sample.index_bytes
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from ..disk import writing
-from ..records.samples import Reject, Sample
+from ..records.sample import Reject, Sample
 
 
 class RejectsFile:

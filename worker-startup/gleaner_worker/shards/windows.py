@@ -7,7 +7,7 @@ So a row has the same samples at the same places in every attempt, whatever inte
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ..records.samples import Sample
+from ..records.sample import Sample
 from ..rows import RowLimits, pack
 from ..spec import Spec
 from .plan import ShardPlan, row_count

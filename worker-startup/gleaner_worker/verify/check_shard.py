@@ -3,6 +3,7 @@
 import json
 import os
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from gleaner_reader.errors import ShardError
 
 from ..failures import Failure, Unreachable
 from ..objects import Bucket, ObjectInfo
-from ..records.samples import Reject, Sample
+from ..records.sample import Reject, Sample
 from ..shards.plan import row_count, tokens_sha256
 from .expectation import Expectation
 from .marks import DIFFERENT, STORED, STORED_AGAIN
@@ -55,7 +56,7 @@ def check_content(
     if different:
         wrong.append(
             f"holds {len(different)} samples that are not as in the stream, "
-            f"the first at line {expect.line_of(different[0])}"
+            f"the first at line {samples.line_of(different[0])}"
         )
     stored = [item for index in content.sample_idx if isinstance(item := expected.get(index), Sample)]
     if tokens_sha256(stored) != shard.metadata.get("tokens_sha256"):
@@ -91,6 +92,12 @@ def _is_same(expected: Sample | Reject | None, content: ShardContent, place: int
     if content.previews is not None and content.previews[place] != expected.preview:
         return False
     if content.kept is not None and content.kept[place] != json.loads(expected.kept):
+        return False
+    if content.lines is not None and content.lines[place] != (expected.line, expected.chunk):
+        return False
+    if content.token_lines is not None and not np.array_equal(
+        content.token_lines[place], cast(np.ndarray, expected.token_lines)
+    ):
         return False
     if content.positions is not None:
         all_tokens = np.arange(len(expected.token_ids))

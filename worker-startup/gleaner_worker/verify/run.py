@@ -9,7 +9,7 @@ from ..model.model_lock import find_run_model, read_model_lock
 from ..model.model_source import find_model, read_config
 from ..names import manifest_name, output_prefix, parse_stream, run_folder
 from ..objects import Bucket, ObjectInfo
-from ..records.samples import make_reader
+from ..records.reader import make_reader
 from ..spec import Spec, parse_spec
 from .expectation import Expectation
 from .shard_content import Wanted

@@ -26,6 +26,11 @@ class Wanted:
         return self.spec.tokens == "mean"
 
     @property
+    def cuts(self) -> bool:
+        """Whether samples are parts of documents."""
+        return self.spec.over_long in ("chunk", "pack")
+
+    @property
     def has_positions(self) -> bool:
         return self.selects and not self.pooled
 
@@ -43,6 +48,8 @@ class ShardContent:
     token_ids: list[np.ndarray] | None = None  # per sample; a pkl.gz has none
     positions: list[np.ndarray] | None = None  # per sample; None where rows are means, or a pkl.gz has all tokens
     kept: list[dict] | None = None
+    lines: list[tuple[int, int]] | None = None  # line and chunk per sample, of runs that cut documents
+    token_lines: list[np.ndarray] | None = None  # per sample of a packed run
     previews: list[str] | None = None
     stats: dict = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)

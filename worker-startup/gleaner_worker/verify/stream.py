@@ -98,9 +98,9 @@ def verify_stream(
         left = "" if is_final else f"; {_missing(prefix, due, due)}, and perhaps more shards"
         problems.append(f"{info.name} is not finished: its shards cover {end + 1} of its {len(marks)} samples{left}")
     samples.read_rest()
-    read_rejects(expect, bucket, named.get("rejects.jsonl"), marks, problems)
+    read_rejects(bucket, named.get("rejects.jsonl"), samples, problems)
     counts = count(marks)
-    check_rejects(expect, marks, f"{prefix}rejects.jsonl", problems)
+    check_rejects(samples, f"{prefix}rejects.jsonl", problems)
     if is_final:
         check_summary(
             expect,
@@ -115,7 +115,7 @@ def verify_stream(
     for key in ("missing", "doubled", "different"):
         if counts[key]:
             problems.append(
-                f"{info.name} has {counts[key]} samples {key}, the first {expect.where(first_of(marks, key))}"
+                f"{info.name} has {counts[key]} samples {key}, the first {samples.where(first_of(marks, key))}"
             )
     if len(problems) > _MAX_PROBLEMS:
         problems = [*problems[:_MAX_PROBLEMS], f"and {len(problems) - _MAX_PROBLEMS} more"]

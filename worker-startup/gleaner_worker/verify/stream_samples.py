@@ -1,8 +1,11 @@
 """The samples and rejects of a stream, made again from its lines, with a mark for each."""
 
+from array import array
 from collections.abc import Iterator
 
-from ..records.samples import Reader, Reject, Sample, count_samples, read_samples
+from ..records.reader import Reader
+from ..records.sample import Reject, Sample
+from ..records.samples import count_samples, read_samples
 from .marks import BAD, CUT
 
 
@@ -10,9 +13,21 @@ class StreamSamples:
     """Reads the stream in one pass; a range before the last one starts again from the beginning."""
 
     def __init__(self, path: str, name: str, reader: Reader):
-        self.marks = bytearray(count_samples(path, name, reader))
         self._open = lambda: read_samples(path, name, reader)
+        self._per_line = reader.samples_per_line
+        # Of each sample, where only the tokens say how many samples a line makes.
+        self._lines = array("q", (item.line for item in self._open()) if self._per_line is None else ())
+        self.marks = bytearray(count_samples(path, name, reader) if self._per_line else len(self._lines))
         self._items, self._next = self._open(), 0
+
+    def line_of(self, sample: int) -> int:
+        """The number of the line, from 1, that a sample comes from, or begins in."""
+        return (sample // self._per_line if self._per_line else self._lines[sample]) + 1
+
+    def where(self, sample: int) -> str:
+        """The place of a sample in its stream, as problems name it."""
+        line = f"at line {self.line_of(sample)}"
+        return line if self._per_line == 1 else f"{line} (sample {sample})"
 
     def range(self, first: int, last: int) -> dict[int, Sample | Reject]:
         if first < self._next:

@@ -35,6 +35,10 @@ def read_tensors(path: str, metadata: dict[str, str], wanted: Wanted, content: S
     content.token_ids = _split(index.token_ids, index.sample_offsets)
     content.positions = None if index.positions is None else _split(index.positions, index.row_offsets)
     content.kept = index.kept
+    if index.lines is not None and index.chunks is not None:
+        content.lines = list(zip(index.lines.tolist(), index.chunks.tolist(), strict=True))
+    if index.token_lines is not None:
+        content.token_lines = _split(index.token_lines, index.sample_offsets)
 
 
 def _expected_tensors(metadata: dict[str, str], wanted: Wanted) -> dict[str, tuple[str, list[int]]]:
@@ -48,6 +52,10 @@ def _expected_tensors(metadata: dict[str, str], wanted: Wanted) -> dict[str, tup
         expected["row_offsets"] = ("I64", [samples + 1])
     if wanted.has_positions and samples:
         expected["positions"] = ("I32", [rows])
+    if wanted.cuts and samples:
+        expected |= {"line_idx": ("I64", [samples]), "chunk_idx": ("I32", [samples])}
+        if wanted.spec.over_long == "pack":
+            expected["token_line_idx"] = ("I64", [tokens])
     if wanted.spec.keep and samples:
         expected["kept"] = ("U8", [])
     for name in wanted.names:

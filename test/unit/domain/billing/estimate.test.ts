@@ -40,6 +40,7 @@ function aSample(changes: Partial<Sampled> = {}): Sampled {
     computed_tokens: tokens,
     operations: tokens * 0.89e9,
     reject_reasons: [],
+    warnings: [],
     ...changes,
   };
 }

@@ -1,0 +1,121 @@
+"""`tokens: "assistant"`: the positions that the model itself wrote, by the chat templates of model families."""
+
+import json
+
+import pytest
+
+from gleaner_worker.records.sample import Reject, Sample
+from test_chat import fixture, read, write_folder
+
+pytestmark = pytest.mark.slow
+
+TALK = [
+    {"role": "user", "content": "two and two"},
+    {"role": "assistant", "content": "four is it"},
+    {"role": "user", "content": "and one"},
+    {"role": "assistant", "content": "five"},
+]
+MARKED = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
+    "<|im_end|>{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}\n{% endfor %}"
+)
+FAMILIES = [name for name in fixture() if name != "many"]  # `many` marks the text of every role
+
+
+def written(folder, tmp_path, messages, **spec):
+    """The text of each run of neighbouring chosen tokens."""
+    (item,) = read(folder, tmp_path, [{"messages": messages}], tokens="assistant", **spec)
+    if isinstance(item, Reject):
+        return item.reason
+    from gleaner_worker.records.tokenizer import load_tokenizer
+
+    tokenizer = load_tokenizer(folder, "a model")
+    runs, last = [], None
+    for position in item.positions.tolist():
+        if last is None or position != last + 1:
+            runs.append([])
+        runs[-1].append(item.token_ids[position])
+        last = position
+    return [tokenizer.decode(ids, skip_special_tokens=False) for ids in runs]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_each_answer_is_chosen_with_the_token_that_ends_it(tmp_path, name):
+    found = written(write_folder(tmp_path, name), tmp_path, TALK)
+    assert not isinstance(found, str), found
+    assert len(found) == 2
+    for text, message in zip(found, (TALK[1], TALK[3]), strict=True):
+        assert message["content"].replace(" ", "") in text.replace(" ", "")
+        assert "two and" not in text and "assistant" not in text and "user" not in text
+
+
+def test_chatml_chooses_the_answer_and_its_end(tmp_path):
+    assert written(write_folder(tmp_path, "chatml"), tmp_path, TALK) == ["four is it<|im_end|>", "five<|im_end|>"]
+
+
+def test_blocks_of_generation_decide_where_the_template_has_them(tmp_path):
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": MARKED}})
+    assert written(folder, tmp_path, TALK) == ["four is it<|im_end|>", "five<|im_end|>"]
+    (plain,) = read(folder, tmp_path, [{"messages": TALK}])
+    assert isinstance(plain, Sample) and "\ue000" not in plain.preview and "four is it<|im_end|>" in plain.preview
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"text": "two"}, "is no list of messages"),
+        ({"tokens": [1, 2]}, "is no list of messages"),
+        ({"messages": TALK[:1]}, "the model wrote none of them"),
+        ({"messages": [{"role": "user", "content": "a \ue000 b"}, *TALK[1:]]}, "U+E000"),
+    ],
+)
+def test_a_record_without_text_of_the_model_is_rejected(tmp_path, record, reason):
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": MARKED}})
+    (item,) = read(folder, tmp_path, [record], tokens="assistant")
+    assert isinstance(item, Reject) and reason in item.reason
+
+
+def test_a_template_that_drops_an_answer_is_a_reason(tmp_path):
+    template = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": template}})
+    assert "does not show which text of message 1" in written(folder, tmp_path, TALK)
+
+
+@pytest.mark.parametrize(("bos", "begins"), [("auto", True), (True, True), (False, False)])
+@pytest.mark.parametrize("over_long", ["truncate", "chunk", "pack"])
+def test_bos_moves_the_chosen_positions_with_the_tokens(tmp_path, bos, begins, over_long):
+    name = next(name for name in FAMILIES if name == "llama")
+    folder = write_folder(tmp_path, name)
+    items = read(folder, tmp_path, [{"messages": TALK}], tokens="assistant", over_long=over_long, bos=bos)
+    (item,) = [item for item in items if isinstance(item, Sample)]
+    from gleaner_worker.records.tokenizer import load_tokenizer
+
+    tokenizer = load_tokenizer(folder, "a model")
+    assert (item.token_ids[0] == tokenizer.token_to_id(fixture()[name]["bos"])) == begins
+    text = tokenizer.decode(item.token_ids[item.positions].tolist(), skip_special_tokens=False)
+    assert "four" in text and "five" in text and "two" not in text
+
+
+@pytest.mark.parametrize("adds", [True, False, None])
+@pytest.mark.parametrize("name", ["chatml", "llama"])
+def test_files_that_disagree_about_bos_are_named(tmp_path, caplog, name, adds):
+    config = fixture()[name]["files"]["tokenizer_config.json"]
+    config = json.loads(config) if isinstance(config, str) else dict(config)
+    config.pop("add_bos_token", None)
+    config |= {} if adds is None else {"add_bos_token": adds}
+    folder = write_folder(tmp_path, name, **{"tokenizer_config.json": config})
+    read(folder, tmp_path, [{"text": "two"}])
+    disagrees = adds is not None and adds != (name == "llama")
+    assert ("disagree about BOS" in caplog.text) == disagrees
+    caplog.clear()
+    read(folder, tmp_path, [{"text": "two"}], bos=False)
+    assert "disagree" not in caplog.text
+
+
+def test_bos_true_puts_it_before_texts_that_lack_it(tmp_path):
+    config = {"bos_token": "<|im_start|>"}
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": config})
+    records = [{"text": "two"}, {"text": "<|im_start|>two"}, {"tokens": [5]}, {"text": ""}]
+    plain, with_bos, ids, empty = read(folder, tmp_path, records, bos=True)
+    assert plain.token_ids.tolist() == with_bos.token_ids.tolist() and len(plain.token_ids) > 1
+    assert ids.token_ids.tolist() == [5] and isinstance(empty, Reject)

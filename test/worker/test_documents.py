@@ -1,0 +1,114 @@
+"""Long documents as chunks and as packed windows: no token is lost, and each sample has its line and chunk."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gleaner_worker.records.documents import Cut, Document, Piece, cut_documents
+from gleaner_worker.records.sample import Reject
+
+BOS, EOS = 1, 2
+lengths = st.lists(st.integers(1, 40), min_size=1, max_size=8)
+
+
+def a_document(line, ids, written=None):
+    marks = None if written is None else np.array(written, bool)
+    return Document(line, line, np.array(ids, np.int32), marks, "", f'{{"line":{line}}}')
+
+
+def cut(documents, over_long, length, overlap=0, bos_id: int | None = BOS, eos_id: int | None = EOS):
+    return list(cut_documents(documents, Cut(over_long, length, overlap, bos_id, eos_id)))
+
+
+def shown(pieces):
+    return [(piece.line, piece.chunk, piece.token_ids.tolist()) for piece in pieces]
+
+
+@pytest.mark.parametrize(
+    ("ids", "overlap", "expected"),
+    [
+        ([5, 6, 7], 0, [[5, 6, 7]]),
+        ([5, 6, 7, 8], 0, [[5, 6, 7, 8]]),
+        ([5, 6, 7, 8, 9], 0, [[5, 6, 7, 8], [9]]),
+        ([5, 6, 7, 8, 9, 10], 2, [[5, 6, 7, 8], [7, 8, 9, 10]]),
+        ([5, 6, 7, 8, 9, 10, 11], 2, [[5, 6, 7, 8], [7, 8, 9, 10], [9, 10, 11]]),
+        ([BOS, 5, 6, 7, 8], 0, [[BOS, 5, 6, 7], [BOS, 8]]),
+        ([BOS, 5, 6, 7, 8, 9], 1, [[BOS, 5, 6, 7], [BOS, 7, 8, 9]]),
+        ([BOS], 2, [[BOS]]),
+    ],
+)
+def test_a_document_becomes_chunks_that_begin_as_it_does(ids, overlap, expected):
+    pieces = cut([a_document(3, ids)], "chunk", 4, overlap)
+    assert shown(pieces) == [(3, number, chunk) for number, chunk in enumerate(expected)]
+    assert {piece.kept for piece in pieces} == {'{"line":3}'}
+
+
+@given(lengths=lengths, length=st.integers(2, 16), overlap=st.integers(0, 14), has_bos=st.booleans())
+def test_chunks_hold_every_token_once_beside_bos_and_overlap(lengths, length, overlap, has_bos):
+    overlap = min(overlap, length - 2)
+    documents = [
+        a_document(line, [BOS] * has_bos + list(range(100, 100 + size)), [False] * has_bos + [True] * size)
+        for line, size in enumerate(lengths)
+    ]
+    pieces = cut(documents, "chunk", length, overlap)
+    for document in documents:
+        own = [piece for piece in pieces if piece.line == document.line]
+        assert [piece.chunk for piece in own] == list(range(len(own)))
+        assert all(len(piece.token_ids) <= length for piece in own)
+        assert all((piece.token_ids[0] == BOS) == has_bos for piece in own)
+        bodies = [piece.token_ids[has_bos:].tolist() for piece in own]
+        assert bodies[0] + [token for body in bodies[1:] for token in body[overlap:]] == list(
+            document.token_ids[has_bos:]
+        )
+        assert all(len(body) > overlap for body in bodies[1:])
+        assert all(before[len(before) - overlap :] == body[:overlap] for before, body in pairwise(bodies))
+        assert all(
+            piece.written.tolist() == [False] * has_bos + [True] * len(body)
+            for piece, body in zip(own, bodies, strict=True)
+        )
+
+
+@pytest.mark.parametrize(
+    ("documents", "bos", "expected"),
+    [
+        ([[BOS, 5, 6], [BOS, 7]], BOS, [(0, 0, [BOS, 5, 6, BOS]), (1, 1, [BOS, 7])]),
+        ([[BOS, 5, 6, 7, 8, 9, 10]], BOS, [(0, 0, [BOS, 5, 6, 7]), (0, 1, [BOS, 8, 9, 10])]),
+        ([[BOS, 5, 6, 7], [BOS, 8]], BOS, [(0, 0, [BOS, 5, 6, 7]), (1, 0, [BOS, 8])]),
+        ([[5, 6], [7, 8, 9, 10]], None, [(0, 0, [5, 6, EOS, 7]), (1, 1, [8, 9, 10, EOS])]),
+        ([[5, EOS], [7]], None, [(0, 0, [5, EOS, 7, EOS])]),
+    ],
+)
+def test_documents_are_packed_into_windows(documents, bos, expected):
+    pieces = cut([a_document(line, ids) for line, ids in enumerate(documents)], "pack", 4, bos_id=bos)
+    assert shown(pieces) == expected
+
+
+@given(lengths=lengths, length=st.integers(2, 16), has_bos=st.booleans(), has_eos=st.booleans())
+def test_windows_hold_every_token_once_and_know_its_line(lengths, length, has_bos, has_eos):
+    documents = [
+        a_document(line, [BOS] * has_bos + list(range(100, 100 + size)), [False] * has_bos + [True] * size)
+        for line, size in enumerate(lengths)
+    ]
+    pieces = cut(documents, "pack", length, bos_id=BOS if has_bos else None, eos_id=EOS if has_eos else None)
+    assert all(len(piece.token_ids) == length for piece in pieces[:-1]) and len(pieces[-1].token_ids) <= length
+    assert not has_bos or all(piece.token_ids[0] == BOS for piece in pieces)
+    ids, lines, written = (
+        np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("token_ids", "token_lines", "written")
+    )
+    for document in documents:
+        is_text = (lines == document.line) & (ids >= 100)
+        assert ids[is_text].tolist() == [token for token in document.token_ids if token >= 100]
+    assert (written == (ids >= 100)).all()
+    assert len({(piece.line, piece.chunk) for piece in pieces}) == len(pieces)
+    assert all(piece.line == piece.token_lines[0] for piece in pieces)
+
+
+@pytest.mark.parametrize("over_long", ["chunk", "pack"])
+def test_a_reject_keeps_its_place(over_long):
+    reject = Reject(1, "bad", 1)
+    items = cut([a_document(0, [5] * 8), reject, a_document(2, [6] * 4)], over_long, 4, bos_id=None, eos_id=None)
+    assert [item is reject for item in items] == [False, False, True, False]
+    assert isinstance(items[3], Piece) and items[3].line == 2

@@ -1,0 +1,109 @@
+"""Runs that cut documents: stored, read, verified, and interrupted."""
+
+import json
+
+import numpy as np
+import pytest
+
+import gleaner_reader
+from build import a_spec, a_stream, a_work, outputs, put_manifest, run_extract, shard_gb
+from device_rows import rows_of
+from device_rows import run as run_rows
+from gleaner_worker.failures import Failure
+from gleaner_worker.records.reader import make_reader
+from gleaner_worker.records.sample import Reject, Sample
+from verified_run import rewrite
+
+pytestmark = pytest.mark.slow
+
+LINES = (
+    [json.dumps({"text": "one two three four five " * n, "id": n}) for n in (1, 9, 2)]
+    + ["junk"]
+    + [json.dumps({"text": "six seven " * n, "id": n}) for n in (12, 1, 1, 30)]
+)
+CHUNK = {"over_long": "chunk", "context_size": 16, "overlap": 3, "keep": ["id"], "shard_size_gb": shard_gb(60)}
+PACK = {"over_long": "pack", "context_size": 16, "shard_size_gb": shard_gb(60)}
+
+
+def stored(storage, tmp_path, tiny_models, tiny_folder, **spec):
+    work = a_work(a_stream(storage, LINES), **spec)
+    assert run_extract(work, tiny_models(**spec), str(tmp_path)) == "completed"
+    put_manifest(storage, model=tiny_folder, **spec)
+    for name, data in outputs(storage).items():
+        path = tmp_path / "run" / "tpu_7" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    with pytest.warns(UserWarning, match="no manifest"):
+        return gleaner_reader.open(str(tmp_path / "run"))
+
+
+@pytest.mark.parametrize("tokens", ["all", "mean", "last", [-1, 0]])
+@pytest.mark.parametrize("spec", [CHUNK, PACK], ids=["chunk", "pack"])
+def test_a_run_that_cuts_documents_is_stored_read_and_verified(
+    storage,
+    tmp_path,
+    tiny_models,
+    tiny_folder,
+    verify,
+    spec,
+    tokens,
+):
+    run = stored(storage, tmp_path, tiny_models, tiny_folder, **spec, tokens=tokens)
+    report, problems = verify()
+    assert report["ok"], problems
+    assert report["rejected"] >= 1 and report["missing"] == report["doubled"] == 0
+    assert len(run.shards) > 1 or tokens != "all"
+    indices = [run.index(shard) for shard in run.shards]
+    identities = [pair for index in indices for pair in zip(index.lines, index.chunks, strict=True)]
+    assert len(set(identities)) == len(identities) == report["stored_once"]
+    sample = run.sample(7, int(indices[0].sample_idx[1]))
+    assert (sample.line, sample.chunk) == (int(indices[0].lines[1]), int(indices[0].chunks[1]))
+    if spec is PACK:
+        assert sample.token_lines.shape == sample.token_ids.shape
+    else:
+        assert all(
+            kept["id"] == json.loads(LINES[line])["id"]
+            for index in indices
+            for kept, line in zip(index.kept, index.lines, strict=True)
+        )
+    rejects = [json.loads(line) for line in outputs(storage)["rejects.jsonl"].splitlines()]
+    assert [reject["line"] for reject in rejects if "JSON" in reject["reason"]] == [4]
+
+
+def test_verify_finds_a_sample_with_the_chunk_of_another(storage, tmp_path, tiny_models, tiny_folder, verify):
+    stored(storage, tmp_path, tiny_models, tiny_folder, **CHUNK)
+
+    def change(tensors):
+        tensors["chunk_idx"][0] += 1
+
+    rewrite(storage, "shard_0001.safetensors", change, signed=True)
+    report, problems = verify()
+    assert not report["ok"] and report["different"] == 1 and "not as in the stream" in problems
+
+
+def test_a_chunk_has_the_activations_of_its_tokens_alone(storage, tmp_path, tiny_models, tiny_folder):
+    run = stored(storage, tmp_path, tiny_models, tiny_folder, **CHUNK, dtype="fp32")
+    found = [run.sample(7, int(index)) for shard in run.shards for index in run.index(shard).sample_idx]
+    (chunk, *_) = [sample for sample in found if sample.chunk == 1]
+    model = tiny_models(dtype="fp32")
+    alone = rows_of(run_rows(model, [Sample(0, chunk.token_ids, None, "", False)]), "resid_post")
+    for layer, rows in zip(model.layers, alone, strict=True):
+        assert np.allclose(rows, chunk.activations[f"resid_post.{layer}"], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"over_long": "chunk", "context_size": 2048}, "positions"),
+        ({"over_long": "chunk", "max_seq_length": 8, "overlap": 7}, "overlap 7"),
+        ({"bos": True}, "bos_token"),
+    ],
+)
+def test_a_spec_that_the_model_cannot_follow_is_refused(tiny_folder, spec, reason):
+    with pytest.raises(Failure, match=reason):
+        make_reader(tiny_folder, a_spec(**spec), 600, 1024)
+
+
+def test_a_text_that_no_sample_can_hold_is_rejected_before_it_is_tokenised(read_items):
+    (item,) = read_items([{"text": " " * 1_000_000}], max_seq_length=16)
+    assert isinstance(item, Reject) and "1000000 characters" in item.reason

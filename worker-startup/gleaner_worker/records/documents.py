@@ -1,0 +1,126 @@
+"""Long documents: their tokens as chunks, or as windows of several documents.
+
+    chunk   a document becomes samples of at most `length` tokens; each repeats the last `overlap` tokens of the one
+            before, and begins with BOS where the document does
+    pack    the documents of a stream follow each other and are cut into windows of `length` tokens; every window
+            begins with BOS where documents do. Other documents end with EOS, if the model has one
+
+The last window of a stream may be shorter. Every token of a document is in a chunk or a window.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from .sample import Reject
+
+
+@dataclass(frozen=True)
+class Document:
+    """The tokens of a record."""
+
+    index: int  # of its sample, where a document makes one
+    line: int
+    token_ids: np.ndarray  # int32 [length]
+    written: np.ndarray | None  # bool [length]: whether the model wrote the token; None where the run does not ask
+    preview: str
+    kept: str
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a document, or parts of several: what a sample stores."""
+
+    line: int  # of its first token
+    chunk: int
+    token_ids: np.ndarray
+    written: np.ndarray | None
+    kept: str = ""
+    token_lines: np.ndarray | None = None  # int64 [length]
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How documents are cut."""
+
+    over_long: str  # "chunk" or "pack"
+    length: int
+    overlap: int
+    bos_id: int | None
+    eos_id: int | None
+
+
+def cut_documents(items: Iterable[Document | Reject], cut: Cut) -> Iterator[Piece | Reject]:
+    """Passes rejects on, each at its place."""
+    windows = _Windows(cut) if cut.over_long == "pack" else None
+    for item in items:
+        if isinstance(item, Reject):
+            yield item
+        elif windows is None:
+            yield from _chunks(item, cut)
+        else:
+            yield from windows.add(item)
+    if windows is not None:
+        yield from windows.flush()
+
+
+def _chunks(document: Document, cut: Cut) -> Iterator[Piece]:
+    ids, written = document.token_ids, document.written
+    prefix = int(_begins_with(ids, cut.bos_id))  # tokens that every chunk begins with
+    step = cut.length - prefix - cut.overlap
+    begins = range(prefix, max(prefix + 1, len(ids) - cut.overlap), step)
+    for chunk, begin in enumerate(begins):
+        span = np.r_[0:prefix, begin : min(begin + cut.length - prefix, len(ids))]
+        marks = None if written is None else written[span]
+        yield Piece(document.line, chunk, ids[span], marks, document.kept)
+
+
+class _Windows:
+    """The window that documents fill."""
+
+    def __init__(self, cut: Cut):
+        self._cut = cut
+        self._parts: list[tuple[np.ndarray, np.ndarray | None, int]] = []  # token ids, marks, line
+        self._size = 0
+        self._line, self._chunk = 0, 0  # of the window's first token
+
+    def add(self, document: Document) -> Iterator[Piece]:
+        cut, ids, written = self._cut, document.token_ids, document.written
+        has_bos = _begins_with(ids, cut.bos_id)
+        if not has_bos and cut.eos_id is not None and ids[-1] != cut.eos_id:
+            ids = np.append(ids, np.int32(cut.eos_id))
+            written = None if written is None else np.append(written, False)
+        begin, chunk = 0, 0
+        while begin < len(ids):
+            if not self._size:
+                self._line, self._chunk = document.line, chunk
+                if has_bos and begin:
+                    self._put(ids[:1], None if written is None else np.zeros(1, bool), document.line)
+            end = min(len(ids), begin + cut.length - self._size)
+            self._put(ids[begin:end], None if written is None else written[begin:end], document.line)
+            begin, chunk = end, chunk + 1
+            if self._size == cut.length:
+                yield from self.flush()
+
+    def _put(self, ids: np.ndarray, written: np.ndarray | None, line: int) -> None:
+        self._parts.append((ids, written, line))
+        self._size += len(ids)
+
+    def flush(self) -> Iterator[Piece]:
+        """The window as it is, if it holds a token."""
+        if not self._parts:
+            return
+        ids, marks, lines = zip(*self._parts, strict=True)
+        yield Piece(
+            self._line,
+            self._chunk,
+            np.concatenate(ids),
+            None if marks[0] is None else np.concatenate(marks),
+            token_lines=np.repeat(np.array(lines, np.int64), [len(part) for part in ids]),
+        )
+        self._parts, self._size = [], 0
+
+
+def _begins_with(ids: np.ndarray, token: int | None) -> bool:
+    return token is not None and len(ids) > 0 and ids[0] == token

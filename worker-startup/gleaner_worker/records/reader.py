@@ -1,0 +1,87 @@
+"""The settings that, together with the stream, decide which samples there are."""
+
+import logging
+from dataclasses import dataclass
+
+from tokenizers import Tokenizer
+
+from ..failures import Failure
+from ..spec import Spec
+from .bos import Bos, bos_rule, bos_warning
+from .documents import Cut
+from .prompts import PromptWriter, make_prompt_writer
+from .select import Selection, make_selection
+from .tokenizer import load_tokenizer, special_texts
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Reader:
+    tokenizer: Tokenizer
+    vocab_size: int
+    max_length: int
+    over_long: str
+    bos: Bos
+    cut: Cut | None  # of runs that cut documents
+    writer: PromptWriter
+    selection: Selection
+    keep: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def samples_per_line(self) -> int | None:
+        """None for runs that cut documents: only their tokens say how many samples a line makes."""
+        return None if self.cut else self.writer.predictions
+
+
+def make_reader(folder: str, spec: Spec, vocab_size: int, max_positions: int) -> Reader:
+    """Reads tokenizer.json and the chat template of a model's folder. Raises Failure("model")."""
+    tokenizer = load_tokenizer(folder, spec.model)
+    # Without added tokens: some models have more of them than embeddings (Gemma 3 1B has one for images). A record with
+    # such a token is rejected.
+    largest = max(tokenizer.get_vocab(with_added_tokens=False).values(), default=0)
+    if largest >= vocab_size:
+        raise Failure(
+            "model",
+            f"Failed to use the tokenizer of {spec.model}: it makes ids up to {largest}, the model has {vocab_size} "
+            "embeddings; tokenizer.json and model.safetensors are not of one model",
+        )
+    if spec.context_size is not None and spec.context_size > max_positions:
+        raise Failure(
+            "model",
+            f"Failed to use context_size {spec.context_size} of run.json: {spec.model} has {max_positions} positions",
+        )
+    specials = special_texts(tokenizer) if spec.tokens == "assistant" else None
+    writer = make_prompt_writer(spec, folder, specials)
+    bos = bos_rule(spec, tokenizer, writer.chat)
+    warning = bos_warning(bos, writer.chat, spec.model)
+    if warning:
+        log.warning("%s", warning)
+    max_length = spec.max_length(max_positions)
+    return Reader(
+        tokenizer,
+        vocab_size,
+        max_length,
+        spec.over_long,
+        bos,
+        _cut(spec, max_length, bos, tokenizer, writer),
+        writer,
+        make_selection(spec, tokenizer),
+        spec.keep,
+        (warning,) if warning else (),
+    )
+
+
+def _cut(spec: Spec, max_length: int, bos: Bos, tokenizer: Tokenizer, writer: PromptWriter) -> Cut | None:
+    if spec.over_long not in ("chunk", "pack"):
+        return None
+    if spec.overlap > max_length - 2:
+        raise Failure(
+            "model",
+            f"Failed to use overlap {spec.overlap} of run.json: a chunk of {spec.model} has {max_length} tokens, "
+            "and at least one of them is new",
+        )
+    eos = writer.chat.tokens.get("eos_token")
+    eos_id = None if eos is None else tokenizer.token_to_id(eos)
+    return Cut(spec.over_long, max_length, spec.overlap, bos.token_id, eos_id)

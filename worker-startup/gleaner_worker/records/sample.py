@@ -1,0 +1,59 @@
+"""Samples and rejects of a stream, by their number."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sample whose activations are stored.
+
+    chunk, token_lines: of runs that cut documents alone (over_long chunk and pack). A sample there is identified by
+    its line and its chunk: how many samples before it hold tokens of that line.
+    """
+
+    index: int  # from 0, without a gap over samples and rejects
+    token_ids: np.ndarray  # int32 [length]
+    positions: np.ndarray | None  # int32 [rows], of the stored or averaged tokens; None for all
+    preview: str
+    truncated: bool
+    kept: str = ""  # a JSON object of the record's fields that spec.keep names; "" without names
+    line: int = 0  # zero-based, of its first token
+    chunk: int | None = None
+    token_lines: np.ndarray | None = None  # int64 [length]: the line of each token, in a packed window alone
+
+    @property
+    def last(self) -> int:
+        return self.index
+
+    @property
+    def index_bytes(self) -> int:
+        """The size of its part of a shard's index."""
+        ids = 4 * len(self.token_ids) + 16 + len(self.kept)
+        lines = 0 if self.token_lines is None else 8 * len(self.token_lines)
+        return ids + lines + (0 if self.chunk is None else 12)
+
+
+@dataclass(frozen=True)
+class Reject:
+    """A sample that is not stored, or all samples of a line that cannot be used."""
+
+    index: int  # of the first sample
+    reason: str
+    line: int  # zero-based
+    samples: int = 1
+    chunk: int | None = None
+
+    @property
+    def last(self) -> int:
+        return self.index + self.samples - 1
+
+    def record(self) -> dict:
+        """The line of rejects.jsonl."""
+        record = {"line": self.line + 1, "sample_idx": self.index, "reason": self.reason}
+        if self.samples > 1:
+            record["samples"] = self.samples
+        if self.chunk is not None:
+            record["chunk"] = self.chunk
+        return record
