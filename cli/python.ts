@@ -15,12 +15,18 @@ export const JAX_CACHE = join(CACHE, 'jax');
 /** Keeps bytecode outside of the sources, because the worker bundle packs their folder. Bytecode saves seconds at each start. */
 const BYTECODE = {PYTHONPYCACHEPREFIX: join(CACHE, 'bytecode'), PYTHONDONTWRITEBYTECODE: ''};
 
-let environment: Promise<string> | undefined;
+/** Packages of a worker on this machine, without libtpu. */
+const LOCK = join(WORKER_FOLDER, 'requirements.lock');
+/** Packages of a worker on a TPU VM: the TPU compiler is one of them, and needs no TPU. */
+export const TPU_LOCK = join(WORKER_FOLDER, 'requirements-tpu.lock');
 
-/** Path of the Python in the worker's environment, created by the function `make_environment` that TPU VMs use. */
-export function workerPython(say: (line: string) => void): Promise<string> {
-  environment ??= makeEnvironment(say);
-  return environment;
+const environments = new Map<string, Promise<string>>();
+
+/** Path of the Python in the environment of a lock file, created by the function `make_environment` that TPU VMs use. */
+export function workerPython(say: (line: string) => void, lock = LOCK): Promise<string> {
+  const made = environments.get(lock) ?? makeEnvironment(lock, say);
+  environments.set(lock, made);
+  return made;
 }
 
 /** Folder of the environment for a lock file, named by the hash of the file. */
@@ -31,8 +37,7 @@ export async function environmentFolder(lock: string): Promise<string> {
   return join(CACHE, `env-${hash.slice(0, 16)}`);
 }
 
-async function makeEnvironment(say: (line: string) => void): Promise<string> {
-  const lock = join(WORKER_FOLDER, 'requirements.lock');
+async function makeEnvironment(lock: string, say: (line: string) => void): Promise<string> {
   const folder = await environmentFolder(lock);
   const script = 'source "$1"; make_environment "$2" "$3"';
   const child = spawn('bash', ['-c', script, 'bash', join(WORKER_FOLDER, 'startup.sh'), folder, lock], {
@@ -57,8 +62,9 @@ export async function runWorkerModule(
   args: string[],
   env: Record<string, string>,
   say: (line: string) => void,
+  lock = LOCK,
 ): Promise<PythonRun> {
-  const python = await workerPython(say);
+  const python = await workerPython(say, lock);
   const child = spawn(python, ['-m', ...args], {
     cwd: WORKER_FOLDER,
     env: {...process.env, ...BYTECODE, JAX_PLATFORMS: 'cpu', ...env},

@@ -1,4 +1,4 @@
-"""Compiles one program with the TPU compiler: `python compile_program.py current|baseline MODEL ACCELERATOR SHAPE OUT`.
+"""Compiles one program with the TPU compiler: `python compile_program.py current|baseline MODEL ACCELERATOR TOPOLOGY SHAPE OUT`.
 
 The environment decides which worker is imported. OUT.txt gets the optimised HLO, OUT.json the memory and the CPU time.
 `baseline` drives the worker of commit 6379725, whose model code asks for the default backend.
@@ -15,20 +15,12 @@ from jax.experimental import topologies
 from jax.sharding import Mesh
 from models import CONFIGS, MESHES
 
-TOPOLOGIES = {
-    "v5litepod-1": "v5e:2x2",
-    "v5litepod-8": "v5e:2x4",
-    "v6e-1": "v6e:2x2",
-    "v6e-8": "v6e:2x4",
-    "v5p-8": "v5p:2x2x1",
-}
-
 
 def main() -> None:
-    side, model, accelerator, shape, out = sys.argv[1:]
+    side, model, accelerator, topology, shape, out = sys.argv[1:]
     data, ways = MESHES[model][accelerator]
     rows, tokens = map(int, shape.split("x"))
-    devices = topologies.get_topology_desc(platform="tpu", topology_name=TOPOLOGIES[accelerator]).devices
+    devices = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
     mesh = Mesh(np.array(devices[: data * ways]).reshape(data, ways), ("data", "model"))
     began = time.process_time()
     compiled = {"current": compile_current, "baseline": compile_baseline}[side](model, mesh, rows, tokens)

@@ -12,14 +12,17 @@ import {
   rate,
   runId,
   seconds,
+  words,
   zone,
 } from '../arguments.ts';
+import {addSpecOptions} from './spec-options.ts';
 
 /** Registers the short forms. */
 export function addRunCommands(program: Command): void {
   addStatus(program);
   addVerify(program);
   addEstimate(program);
+  addPreflight(program);
   addRebuild(program);
   addTick(program);
 }
@@ -75,6 +78,7 @@ export function addEstimate(parent: Command): void {
       bytes,
       6_291_456,
     )
+    .option('--quick', "assume a share of the chip's peak in place of the TPU compiler's estimate")
     .option('--tokens-per-second <n>', 'measured speed of one TPU, in place of the assumed speed', rate)
     .addOption(
       new Option(
@@ -95,6 +99,28 @@ export function addEstimate(parent: Command): void {
       ),
     )
     .action(async (what, options) => (await import('../estimate/estimate.ts')).estimate(what, options));
+}
+
+function addPreflight(program: Command): void {
+  const command = program
+    .command('preflight')
+    .description(
+      'compile the program of a run for TPUs, without a TPU: whether it fits, its speed and its price',
+    )
+    .requiredOption('--accelerator <types>', 'types of TPU, with commas between', words)
+    .option('--zone <zone>', 'zone of the TPUs, for their price', zone, 'us-central1-a');
+  addSpecOptions(command)
+    .addOption(port())
+    .addOption(dir('folder of a local cloud, running or stopped'))
+    .addOption(json())
+    .addHelpText(
+      'after',
+      examples(
+        'gleaner preflight --model Qwen/Qwen2.5-0.5B --accelerator v5litepod-1',
+        'gleaner preflight --model google/gemma-2-27b --layers 20 --accelerator v5litepod-8,v6e-8 --json',
+      ),
+    )
+    .action(async options => (await import('../preflight/preflight.ts')).preflight(options));
 }
 
 function addRebuild(program: Command): void {

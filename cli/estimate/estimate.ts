@@ -5,23 +5,22 @@ import {DEFAULT_MODEL} from '../../shared/contracts/environment.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {completeSpec, type RunSpec} from '../../shared/contracts/spec.ts';
 import {readPrices} from '../../shared/control-plane/state/prices.ts';
-import type {Sampled} from '../../shared/domain/billing/estimate.ts';
+import type {Compiled, Sampled} from '../../shared/domain/billing/estimate.ts';
 import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import {DEFAULT_DEPLOYMENT, poolOf} from '../../shared/domain/deployment.ts';
 import {isRunId} from '../../shared/domain/names.ts';
 import {connect, storeOf} from '../connect.ts';
 import type {Connection} from '../connection.ts';
 import {CliError} from '../errors.ts';
-import {durationText} from '../format.ts';
 import {print, say, warn} from '../output.ts';
+import {compileProgram} from '../preflight/compile-program.ts';
 import {CACHE, runWorkerModule, workerPython} from '../python.ts';
+import {withClock} from '../with-clock.ts';
 import {earlierRun} from './earlier-run.ts';
 import type {EstimateOptions} from './options.ts';
 import {reportOn} from './report.ts';
 import {reportLines} from './report-lines.ts';
 import {findTarget} from './target.ts';
-
-const CLOCK_MS = 5000;
 
 /**
  * Prints the tokens, shards, bytes, hours and dollars of a run in advance. Creates nothing; reads a sample of the streams and the
@@ -42,8 +41,9 @@ export async function estimate(target: string, options: EstimateOptions): Promis
     const earlier = like === undefined ? undefined : await earlierRun(like, store, accelerator, prices);
     const args = [...found.args, '--sample-bytes', String(options.sampleBytes)];
     say(`Reading a sample of ${found.what}, and the tokenizer of ${spec.model}`);
-    const sampled = await withClock(() => sample(spec, args, connection));
-    const report = reportOn(found.what, spec, sampled, options, prices, earlier);
+    const sampled = await withClock('The sample is being read', () => sample(spec, args, connection));
+    const compiled = await compile(spec, sampled, options, connection);
+    const report = reportOn(found.what, spec, sampled, options, prices, earlier, compiled);
     print(options.json, report, reportLines(report));
   } catch (error) {
     if (error instanceof Rejected) throw new CliError(error.message);
@@ -51,6 +51,24 @@ export async function estimate(target: string, options: EstimateOptions): Promis
   } finally {
     await store?.close();
     await connection?.close();
+  }
+}
+
+/** The program of the run for the type of TPU; undefined where its speed is not asked for, or the compiler lacks the type. */
+async function compile(
+  spec: RunSpec,
+  sampled: Sampled,
+  {accelerator, quick, tokensPerSecond, like}: EstimateOptions,
+  connection: Connection | undefined,
+): Promise<Compiled | undefined> {
+  if (quick || tokensPerSecond !== undefined || like !== undefined || sampled.totals.tokens.estimate === 0)
+    return undefined;
+  try {
+    return await compileProgram(spec, accelerator, connection);
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+    sampled.warnings.push(`${error.message}; a share of the peak is assumed`);
+    return undefined;
   }
 }
 
@@ -63,20 +81,6 @@ async function connectIfThere(target: string, options: EstimateOptions): Promise
     if (!(error instanceof CliError) || isNamed) throw error;
     if (existsSync(target) || target.startsWith('gs://')) return undefined;
     throw isRunId(target) ? error : new CliError(`there is no file ${target}`);
-  }
-}
-
-/** Says every few seconds that the work goes on: a large tokenizer takes minutes to download. */
-async function withClock<T>(work: () => Promise<T>): Promise<T> {
-  const started_ms = Date.now();
-  const clock = setInterval(
-    () => say(`The sample is being read for ${durationText((Date.now() - started_ms) / 1000)}`),
-    CLOCK_MS,
-  );
-  try {
-    return await work();
-  } finally {
-    clearInterval(clock);
   }
 }
 

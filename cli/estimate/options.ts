@@ -10,5 +10,6 @@ export type EstimateOptions = Where & {
   workers: number;
   sampleBytes: number;
   tokensPerSecond?: number;
+  quick?: boolean;
   like?: string;
 };

@@ -21,12 +21,13 @@ export function reportLines(report: Report): string[] {
         `               ${whole(samples)} ${where}${samples > 1 ? ', such as' : ''}: ${reason}`,
     ),
     ...report.warnings.map(warning => `  warning    ${warning}`),
-    `  tokens     ${span(totals.tokens, whole)}; ${whole(report.computed_tokens)} computed, with the padding of batches`,
+    `  tokens     ${span(totals.tokens, whole)}; ${whole(report.computed_tokens)} computed, with the padding of rows`,
     `  shards     ${span(totals.shards, whole)} of ${spec.shard_size_gb} GB`,
     `  bytes      ${span(report.stored_bytes, bytesText)}`,
   ];
   if (totals.samples.estimate === 0)
     return [...lines, `  time       none: no line${report.exact ? '' : ' of the sample'} becomes a sample`];
+  if (report.program?.fits === false) return [...lines, `  time       none: ${report.program.reason}`];
   if (!rate || !report.tpu_hours || !report.clock_hours)
     return [
       ...lines,
@@ -47,7 +48,7 @@ export function reportLines(report: Report): string[] {
   ];
 }
 
-function assumptions({assumed, earlier}: Report): string[] {
+function assumptions({assumed, earlier, program}: Report): string[] {
   if (earlier)
     return [
       `  earlier    run ${earlier.run}: ${dollarText(earlier.usd_per_million_tokens)} a million tokens, starts and preemptions included, at ${dollarText(earlier.usd_per_hour)} an hour for each TPU`,
@@ -56,9 +57,12 @@ function assumptions({assumed, earlier}: Report): string[] {
   const start = `${assumed.start_s.estimate} s from READY to the first batch (${assumed.start_s.low} to ${assumed.start_s.high})`;
   const more = `${percent(assumed.preemption.estimate - 1)} more for preemptions`;
   if (!('utilisation' in assumed)) return [`  assumed    ${start}; ${more}`];
-  const {utilisation, upload_bytes_per_s, chip_to_host_bytes_per_s} = assumed;
+  const {utilisation, compiled_speed, upload_bytes_per_s, chip_to_host_bytes_per_s} = assumed;
+  const computing = program?.fits
+    ? `the TPU compiler's ${program.estimated_ms.toFixed(1)} ms a step, ${percent(program.share_of_peak)} of the peak (${compiled_speed.low} to ${compiled_speed.high} times that speed)`
+    : `${percent(utilisation.estimate)} of a chip's peak (${percent(utilisation.low)} to ${percent(utilisation.high)})`;
   return [
-    `  assumed    ${percent(utilisation.estimate)} of a chip's peak (${percent(utilisation.low)} to ${percent(utilisation.high)}); ` +
+    `  assumed    ${computing}; ` +
       `${upload_bytes_per_s.estimate / 1e9} GB/s from a VM to the bucket (${upload_bytes_per_s.low / 1e9} to ${upload_bytes_per_s.high / 1e9}), ` +
       `${chip_to_host_bytes_per_s.estimate / 1e9} GB/s from a chip to its host; ${start}; ${more}`,
     '             none of these values was measured on a TPU: --tokens-per-second and --like RUN use measured values',

@@ -2,6 +2,7 @@ import type {RunSpec} from '../../shared/contracts/spec.ts';
 import {
   ASSUMED,
   assumedRate,
+  type Compiled,
   type Earlier,
   hoursOf,
   measuredRate,
@@ -26,12 +27,13 @@ export function reportOn(
   options: EstimateOptions,
   prices: Prices,
   earlier: Earlier | undefined,
+  compiled: Compiled | undefined,
 ) {
   const {accelerator, zone, workers} = options;
   const {format, dtype, compute_dtype} = spec;
   const numbers = {format, dtype, compute_dtype} as Numbers;
   const machine = {accelerator, workers};
-  const rate = rateOf(sampled, numbers, options, earlier);
+  const rate = rateOf(sampled, numbers, options, earlier, compiled);
   const hours = rate && hoursOf(sampled, rate, machine, earlier ? NOTHING_MORE : ASSUMED);
   const dollars = (spot: boolean) => {
     const usd = usdPerHour(prices, {accelerator, spot, zone});
@@ -48,6 +50,7 @@ export function reportOn(
       workers,
       spot_usd_per_hour: usdPerHour(prices, {accelerator, spot: true, zone}),
     },
+    program: compiled ?? null,
     tokens_per_second: rate ?? null,
     tpu_hours: hours?.tpu ?? null,
     clock_hours: hours?.clock ?? null,
@@ -76,8 +79,9 @@ function rateOf(
   numbers: Numbers,
   {accelerator, workers, tokensPerSecond}: EstimateOptions,
   earlier: Earlier | undefined,
+  compiled: Compiled | undefined,
 ): Rate | undefined {
   if (tokensPerSecond !== undefined) return measuredRate(tokensPerSecond, 'the measured --tokens-per-second');
   if (earlier) return rateLike(earlier);
-  return assumedRate(sampled, numbers, {accelerator, workers});
+  return assumedRate(sampled, numbers, {accelerator, workers}, compiled);
 }

@@ -72,6 +72,19 @@ const estimate = z.looseObject({
   usd: z.strictObject({spot: span.nullable(), on_demand: span.nullable()}),
 });
 
+const compiled = z.looseObject({model: text, accelerator: text, chips: count, fits: z.boolean()});
+const preflight = z.strictObject({
+  spec: z.looseObject({}),
+  programs: z.array(
+    compiled.extend({
+      usd_per_million_tokens: z.strictObject({
+        spot: z.number().nullable(),
+        on_demand: z.number().nullable(),
+      }),
+    }),
+  ),
+});
+
 const pair = {name: text, a: z.unknown(), b: z.unknown()};
 const compared = z.strictObject({
   ...{a: text, b: text, same: z.boolean()},
@@ -122,6 +135,7 @@ export const runAnswers = {
   'run verify': z.strictObject(report),
   estimate,
   'run estimate': estimate,
+  preflight,
   rebuild: rebuilt,
   tick: z.union([z.strictObject({job: text, action: text, state: text}), z.strictObject({command: text})]),
   demo: z.strictObject({

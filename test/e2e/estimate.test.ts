@@ -11,6 +11,8 @@ type Report = {
   stored_bytes: Span;
   tokens_per_second: {estimate: number; limit: string};
   usd: {spot: Span; on_demand: Span};
+  program: {fits: boolean} | null;
+  warnings: string[];
 };
 
 describe('gleaner estimate', function () {
@@ -68,6 +70,19 @@ describe('gleaner estimate', function () {
     const {code, stderr} = await gleaner(args);
     assert.equal(code, 1);
     assert.match(stderr, /run "real" used v5litepod-1, so it gives no speed for v5litepod-8/);
+  });
+
+  it('takes the speed of the TPU compiler, and assumes a share of the peak with --quick or without that type', async () => {
+    const compiled = await ask('soon');
+    assert.ok(compiled.program?.fits, JSON.stringify(compiled.program));
+    assert.deepEqual(compiled.warnings, []);
+    const quick = await ask('soon', '--quick');
+    assert.equal(quick.program, null);
+    const other = await ask('soon', '--accelerator', 'v4-8');
+    assert.equal(other.program, null);
+    assert.match(other.warnings.join(), /set up for v5litepod-1,.*a share of the peak is assumed/);
+    const {stdout} = await gleaner(['estimate', 'soon', '--dir', home.dir]);
+    assert.match(stdout, /assumed +the TPU compiler's [\d.]+ ms a step, \d+ % of the peak/);
   });
 
   it('names the reason when no line becomes a sample', async () => {

@@ -14,10 +14,10 @@ ALLOWED = {
     "model": set(),
     "shards": {"records", "model"},
     "jobs": set(),
-    "preflight": set(),
+    "preflight": {"model"},
     "source": {"jobs"},
     "verify": {"records", "model", "shards"},
-    "estimate": {"records", "model", "shards"},
+    "estimate": {"records", "model", "shards", "preflight"},
 }
 
 

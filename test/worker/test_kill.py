@@ -27,7 +27,7 @@ FORMATS = {
 }
 STEPS = [
     "objects:Bucket.download",
-    "extract:count_samples",
+    "extract:count_lines",
     "extract:read_windows",
     "extract:tokenize_windows",
     "shards.existing_shards:ExistingShards.has",

@@ -1,6 +1,6 @@
 /**
- * Estimated time and cost of a run, from a sample of its streams and from assumptions about the machines.
- * Every assumption stands here, and the answer names it. A measured rate replaces the assumptions of speed.
+ * Estimated time and cost of a run, from a sample of its streams, the TPU compiler's estimate of the program, and
+ * assumptions about the machines. Every assumption stands here, and the answer names it. A measured rate replaces the assumptions of speed.
  * An earlier run replaces all assumptions.
  */
 import {chipsOf} from './prices.ts';
@@ -30,6 +30,30 @@ export type Sampled = {
   warnings: string[];
 };
 
+/** Output of `gleaner_worker.preflight`: the program of a run, compiled for one type of TPU. Bytes are of one chip. */
+export type Compiled = {
+  model: string;
+  accelerator: string;
+  chips: number;
+  /** Rows of one chip in a step, and tokens of a row. */
+  shape: string;
+  hbm_limit_bytes: number;
+} & (
+  | {fits: false; reason: string}
+  | {
+      fits: true;
+      /** Copies of the weights, and chips of a copy. */
+      mesh: string;
+      hbm_bytes: {arguments: number; temp: number; output: number};
+      /** Of one step of all chips. */
+      estimated_ms: number;
+      /** Of all chips, with full rows. */
+      tokens_per_s: number;
+      share_of_peak: number;
+      compile_cpu_s: number;
+    }
+);
+
 /** Peak bf16 operations a second of one chip, from the Cloud TPU documentation of its generation. */
 const PEAK_OPS_PER_S: Record<string, number> = {
   v2: 45e12,
@@ -42,7 +66,9 @@ const PEAK_OPS_PER_S: Record<string, number> = {
 
 /** Assumptions without a measurement on a TPU. */
 export const ASSUMED = {
-  /** Share of the peak that a forward pass reaches, with batches of 2,048 tokens a chip. */
+  /** Real speed over the compiler's estimate, which overlaps nothing. */
+  compiled_speed: {estimate: 1, low: 0.5, high: 1.2},
+  /** Share of the peak that a forward pass reaches, where no program was compiled. */
   utilisation: {estimate: 0.4, low: 0.15, high: 0.55},
   /** bf16 products that one fp32 product costs. */
   fp32_products: 6,
@@ -89,21 +115,30 @@ export function storedBytes({totals}: Sampled, {format, dtype}: Numbers): Span {
   return {estimate: estimate * likely, low: low * best, high: high === null ? null : high * worst};
 }
 
-/** Rate of the slowest stage: computing, transfer to the host, encoding, or upload. */
-export function assumedRate(sampled: Sampled, numbers: Numbers, machine: Machine): Rate | undefined {
+/** Rate of the slowest stage: computing, transfer to the host, encoding, or upload. Undefined for a program that does not fit. */
+export function assumedRate(
+  sampled: Sampled,
+  numbers: Numbers,
+  machine: Machine,
+  compiled?: Compiled,
+): Rate | undefined {
   const type = chipsOf(machine.accelerator);
   const peak = type && PEAK_OPS_PER_S[type.generation];
   const tokens = sampled.totals.tokens.estimate;
-  if (!type || !peak || tokens === 0) return undefined;
+  if (!type || !peak || tokens === 0 || compiled?.fits === false) return undefined;
   const {chips} = type;
   const per_token = sampled.operations / tokens;
   const raw = sampled.totals.shard_bytes.estimate / tokens;
   const stored = storedBytes(sampled, numbers).estimate / tokens;
   const products = numbers.compute_dtype === 'fp32' ? ASSUMED.fp32_products : 1;
   const encode = ASSUMED.encode_bytes_per_s[numbers.format] * ASSUMED.cores_per_chip * chips;
+  const computing = (which: 'estimate' | 'low' | 'high') =>
+    compiled
+      ? compiled.tokens_per_s * (tokens / sampled.computed_tokens) * ASSUMED.compiled_speed[which]
+      : (chips * peak * ASSUMED.utilisation[which]) / products / per_token;
   const at = (which: 'estimate' | 'low' | 'high') => {
     const stages: [string, number][] = [
-      ['computing', (chips * peak * ASSUMED.utilisation[which]) / products / per_token],
+      ['computing', computing(which)],
       ['the way from the chips to the host', (chips * ASSUMED.chip_to_host_bytes_per_s[which]) / raw],
       ['encoding', encode / raw],
       ['the upload', ASSUMED.upload_bytes_per_s[which] / stored],

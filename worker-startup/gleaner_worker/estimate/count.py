@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from itertools import chain, islice, repeat
 
 from ..model.config import DecoderConfig
+from ..preflight.operations import operations_of
 from ..records.reader import Reader
 from ..records.sample import Reject, Sample
 from ..records.samples import read_samples
@@ -138,17 +139,6 @@ def again_and_again(samples: Sequence[Sample], capacity: Capacity) -> Iterable[S
 
 def _size(plan: ShardPlan, capacity: Capacity) -> int:
     return sum(capacity.sample_bytes(sample) for sample in plan.samples)
-
-
-def operations_of(config: DecoderConfig, depth: int, width: int) -> float:
-    """Multiplications and additions for one row of `width` tokens through `depth` blocks.
-
-    2 for each weight and token, and 4 * heads * head size * width for each token's scores and their sum. Embeddings
-    are looked up; logits are never computed.
-    """
-    heads, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    weights = config.d_model * (2 * heads + 2 * keys + 3 * config.d_ff)
-    return depth * width * (2 * weights + 4 * heads * width)
 
 
 def common(reasons: Counter) -> list[dict]:

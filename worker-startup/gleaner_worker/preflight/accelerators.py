@@ -8,7 +8,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-_QUIET = {
+# For a process that compiles for TPUs: no TPU is searched, and several such processes may run.
+COMPILER_ENV = {
     "JAX_PLATFORMS": "cpu",
     "TPU_SKIP_MDS_QUERY": "1",
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
@@ -45,7 +46,7 @@ def devices_of(accelerator: str) -> list[Any]:
     """Descriptions of the chips, which the compiler takes in the place of devices. Raises KeyError for a type that is
     not in ACCELERATORS. Call it before JAX opens a backend."""
     _, topology, chips = ACCELERATORS[accelerator]
-    os.environ |= _QUIET
+    os.environ |= COMPILER_ENV
     from jax.experimental import topologies
 
     return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices[:chips])

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import {
   ASSUMED,
   assumedRate,
+  type Compiled,
   hoursOf,
   measuredRate,
   NOTHING_MORE,
@@ -45,6 +46,19 @@ function aSample(changes: Partial<Sampled> = {}): Sampled {
   };
 }
 const BF16: Numbers = {format: 'safetensors', dtype: 'bf16', compute_dtype: 'bf16'};
+const COMPILED: Compiled = {
+  ...{
+    model: 'm',
+    accelerator: 'v5litepod-1',
+    chips: 1,
+    shape: '1x2048',
+    hbm_limit_bytes: 17e9,
+    fits: true,
+    mesh: '1x1',
+  },
+  hbm_bytes: {arguments: 1e9, temp: 1e6, output: 1e8},
+  ...{estimated_ms: 20.48, tokens_per_s: 100_000, share_of_peak: 0.45, compile_cpu_s: 12},
+};
 const V5E = {accelerator: 'v5litepod-1', workers: 32};
 
 describe('an estimate of a run', () => {
@@ -59,6 +73,17 @@ describe('an estimate of a run', () => {
     assert.ok(Math.abs(rate.estimate - (197e12 * 0.4) / 0.89e9) < 1);
     const fp32 = assumedRate(one, {...BF16, compute_dtype: 'fp32'}, V5E) ?? assert.fail();
     assert.ok(Math.abs(fp32.estimate * ASSUMED.fp32_products - rate.estimate) < 1);
+  });
+
+  it('the compiler replaces the share of the peak, and pays for padding', () => {
+    const {totals} = aSample();
+    const tokens = totals.tokens.estimate;
+    const one = aSample({computed_tokens: 2 * tokens, totals: {...totals, shard_bytes: sure(tokens * 1792)}});
+    const rate = assumedRate(one, BF16, V5E, COMPILED) ?? assert.fail();
+    assert.equal(rate.limit, 'computing');
+    assert.deepEqual([rate.estimate, rate.low, rate.high], [50_000, 25_000, 60_000]);
+    const refused: Compiled = {...COMPILED, fits: false, reason: 'too large'};
+    assert.equal(assumedRate(one, BF16, V5E, refused), undefined);
   });
 
   it('encoding limits a run with gzip', () => {

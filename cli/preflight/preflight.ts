@@ -1,0 +1,93 @@
+import {DEFAULT_MODEL} from '../../shared/contracts/environment.ts';
+import {completeSpec} from '../../shared/contracts/spec.ts';
+import {readPrices} from '../../shared/control-plane/state/prices.ts';
+import type {Compiled} from '../../shared/domain/billing/estimate.ts';
+import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
+import {usdPerHour} from '../../shared/domain/billing/prices.ts';
+import {DEFAULT_DEPLOYMENT, poolOf} from '../../shared/domain/deployment.ts';
+import {connect, storeOf, type Where} from '../connect.ts';
+import type {Connection} from '../connection.ts';
+import {CliError} from '../errors.ts';
+import {bytesText, dollarText, numberText, table} from '../format.ts';
+import {print, warn} from '../output.ts';
+import {type SpecOptions, specOf} from '../runs/spec.ts';
+import {compileProgram} from './compile-program.ts';
+
+export type PreflightOptions = Where & SpecOptions & {accelerator: string[]; zone: string; json?: boolean};
+/** A program with the dollars of a million tokens in full rows, while the chips compute. */
+type Answer = Compiled & {usd_per_million_tokens: {spot: number | null; on_demand: number | null}};
+
+/** Compiles the program of a run for types of TPU that need not exist here. Exit code 1 if it does not fit into one of them. */
+export async function preflight(options: PreflightOptions): Promise<void> {
+  const connection = await connectIfThere(options);
+  const store = connection && storeOf(connection);
+  try {
+    const {spec} = completeSpec(await specOf(options), {
+      default_model: connection?.default_model ?? DEFAULT_MODEL,
+      pool: {pool: poolOf(connection?.deployment ?? DEFAULT_DEPLOYMENT)},
+    });
+    const types = options.accelerator.map(accelerator => ({accelerator}));
+    const prices = store ? await readPrices({store, log: warn}, types) : LIST_PRICES;
+    const programs: Answer[] = [];
+    for (const accelerator of options.accelerator) {
+      const compiled = await compileProgram(spec, accelerator, connection);
+      const usd = (spot: boolean) => {
+        const hour = usdPerHour(prices, {accelerator, spot, zone: options.zone});
+        return hour === null || !compiled.fits ? null : hour / 3600 / (compiled.tokens_per_s / 1e6);
+      };
+      programs.push({...compiled, usd_per_million_tokens: {spot: usd(true), on_demand: usd(false)}});
+    }
+    print(options.json, {spec, programs}, linesOf(programs, options.zone));
+    if (programs.some(program => !program.fits)) process.exitCode = 1;
+  } finally {
+    await store?.close();
+    await connection?.close();
+  }
+}
+
+/** Undefined where no cloud is named and none is there: a model of a hub or of a folder needs none. */
+async function connectIfThere(options: PreflightOptions): Promise<Connection | undefined> {
+  try {
+    return await connect(options);
+  } catch (error) {
+    if (!(error instanceof CliError) || options.port !== undefined || options.dir !== undefined) throw error;
+    return undefined;
+  }
+}
+
+function linesOf(programs: readonly Answer[], zone: string): string[] {
+  const columns = [
+    'TPU',
+    'fits',
+    'mesh',
+    'HBM of a chip',
+    'a step',
+    'tokens/s',
+    'of the peak',
+    'spot $/M tokens',
+    'on demand',
+  ];
+  const rows = programs.map(program => {
+    const limit = bytesText(program.hbm_limit_bytes);
+    if (!program.fits) return [program.accelerator, 'no', '', limit, '', '', '', '', ''];
+    const {spot, on_demand} = program.usd_per_million_tokens;
+    const used = Object.values(program.hbm_bytes).reduce((sum, bytes) => sum + bytes, 0);
+    return [
+      ...[program.accelerator, 'yes', program.mesh, `${bytesText(used)} of ${limit}`],
+      ...[`${program.estimated_ms.toFixed(1)} ms`, numberText(program.tokens_per_s)],
+      ...[`${Math.round(program.share_of_peak * 100)} %`, money(spot), money(on_demand)],
+    ];
+  });
+  return [
+    ...table(
+      columns.map((title, index) => ({title, right: index >= 3})),
+      rows,
+    ),
+    ...programs.flatMap(program => (program.fits ? [] : [`${program.accelerator}: ${program.reason}`])),
+    `Times are estimates of the TPU compiler for full rows, and no TPU has run them; prices are those of ${zone}. \`gleaner estimate\` adds padding, starts, uploads and preemptions.`,
+  ];
+}
+
+function money(usd: number | null): string {
+  return usd === null ? 'unknown' : dollarText(usd);
+}

@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict';
+import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {E2E_MS, gleaner} from './home.ts';
+
+/** Small model that the kernel of TPUs takes; its weights do not exist. */
+const CONFIG = {
+  ...{model_type: 'llama', hidden_size: 256, intermediate_size: 512, num_hidden_layers: 2, vocab_size: 1024},
+  ...{num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 4096, rms_norm_eps: 1e-5},
+};
+
+describe('gleaner preflight', function () {
+  this.timeout(E2E_MS);
+  let folder: string;
+  before(() => {
+    folder = mkdtempSync(join(tmpdir(), 'gleaner-preflight-'));
+    model({});
+    // Records of the streams would need its tokens; a program does not.
+    writeFileSync(join(folder, 'tokenizer.json'), '{}');
+  });
+  after(() => rmSync(folder, {recursive: true}));
+
+  function model(changes: object): void {
+    writeFileSync(join(folder, 'config.json'), JSON.stringify({...CONFIG, ...changes}));
+  }
+
+  async function ask(...args: string[]) {
+    const {code, stdout, stderr} = await gleaner(['preflight', '--model', folder, ...args, '--json']);
+    return {code, stderr, answer: stdout === '' ? undefined : JSON.parse(stdout)};
+  }
+
+  it('names memory, speed and price of the program of a run', async () => {
+    const all = await ask('--accelerator', 'v5litepod-8');
+    assert.equal(all.code, 0, all.stderr);
+    const [found] = all.answer.programs;
+    assert.deepEqual([found.fits, found.mesh, found.chips, found.shape], [true, '8x1', 8, '1x2048']);
+    assert.ok(found.hbm_bytes.arguments > 1024 * 256 * 2, JSON.stringify(found));
+    const full_rows = (8 * 2048) / (found.estimated_ms / 1000);
+    assert.ok(Math.abs(found.tokens_per_s / full_rows - 1) < 0.01, JSON.stringify(found));
+    const {spot, on_demand} = found.usd_per_million_tokens;
+    assert.ok(spot > 0 && spot < on_demand, JSON.stringify(found));
+    const one = await ask('--accelerator', 'v5litepod-8', '--layers', '0');
+    assert.ok(one.answer.programs[0].estimated_ms < found.estimated_ms);
+    assert.ok(one.answer.programs[0].hbm_bytes.output < found.hbm_bytes.output);
+  });
+
+  it('answers no with exit 1 for a model that does not fit, after the types where it does', async () => {
+    model({
+      hidden_size: 16_384,
+      intermediate_size: 65_536,
+      num_hidden_layers: 40,
+      num_attention_heads: 128,
+      num_key_value_heads: 8,
+    });
+    const {code, answer} = await ask('--accelerator', 'v5litepod-1,v6e-1');
+    model({});
+    assert.equal(code, 1);
+    for (const program of answer.programs) {
+      assert.equal(program.fits, false);
+      assert.match(program.reason, /Failed to fit the model into 1 /);
+      assert.deepEqual(program.usd_per_million_tokens, {spot: null, on_demand: null});
+    }
+  });
+
+  const wrong: {name: string; args: string[]; says: RegExp; exit: number}[] = [
+    {name: 'no type', args: [], says: /--accelerator/, exit: 2},
+    {name: 'an unknown type', args: ['--accelerator', 'v9-8'], says: /set up for v5litepod-1,/, exit: 1},
+    {
+      name: 'layers that the model lacks',
+      args: ['--accelerator', 'v6e-1', '--layers', '7'],
+      says: /layers 0 to 1/,
+      exit: 1,
+    },
+    {
+      name: 'a position that no sample has',
+      args: ['--accelerator', 'v6e-1', '--tokens', '5000'],
+      says: /tokens/,
+      exit: 1,
+    },
+    {
+      name: 'a model that is not there',
+      args: ['--accelerator', 'v6e-1', '--model', './none'],
+      says: /no such folder/,
+      exit: 1,
+    },
+  ];
+  for (const {name, args, says, exit} of wrong)
+    it(`answers ${name} with a reason and exit ${exit}`, async () => {
+      const {code, stdout, stderr} = await gleaner(['preflight', '--model', folder, ...args]);
+      assert.equal(code, exit, stderr);
+      assert.match(stderr, says);
+      assert.equal(stdout, '');
+    });
+});

@@ -1,0 +1,57 @@
+"""Compiles the program of a run for a TPU that is not here, and prints its figures as one line of JSON.
+
+    python -m gleaner_worker.preflight --spec JSON --home FOLDER --accelerator TYPE [--bucket B]
+
+Reads the small files of the model, never its weights. Exit status: 0, or 2 when the model or the accelerator cannot be
+used, with the reason on stderr. A program that does not fit is an answer.
+"""
+
+import argparse
+import json
+import logging
+import os
+import sys
+
+from ..failures import Failure
+from ..model.model_source import find_model, read_config
+from ..objects import Bucket, make_client
+from ..spec import parse_spec
+from .accelerators import ACCELERATORS
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m gleaner_worker.preflight", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--spec", required=True, help="the complete spec, as JSON")
+    parser.add_argument("--home", required=True, help="where the small files of models are kept")
+    parser.add_argument("--accelerator", required=True)
+    parser.add_argument("--bucket")
+    parser.add_argument("--project")
+    args = parser.parse_args()
+    logging.getLogger().setLevel(logging.ERROR)
+    try:
+        if args.accelerator not in ACCELERATORS:
+            raise Failure(
+                "model",
+                f"Failed to compile for {args.accelerator}: the compiler is set up for {', '.join(ACCELERATORS)}",
+            )
+        bucket = Bucket(make_client(args.project), args.bucket) if args.bucket else None
+        spec = parse_spec(json.loads(args.spec))
+        files = find_model(spec.model, args.home, bucket, revision=spec.revision, weights=False)
+        config, layers = read_config(spec, files.folder)
+        # JAX takes its settings from the environment when it is imported.
+        from .estimate_program import estimate_program
+
+        found = estimate_program(spec, config, layers, args.accelerator)
+        print(json.dumps({"model": files.name, "revision": files.revision, "layers": len(layers)} | found), flush=True)
+    except (Failure, OSError) as error:
+        print(error, file=sys.stderr, flush=True)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)  # libtpu's own exit takes seconds
