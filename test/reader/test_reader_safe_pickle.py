@@ -83,8 +83,39 @@ def test_a_small_pickle_cannot_keep_the_safe_reader_busy():
         file = gzipped(b"\x80\x04" + flood + b".")
         with at_most(32 * MIB), pytest.raises(Unsafe, match="more lists, tuples and dicts than a shard"):
             load_shard(file, 100_000_000)
+    memo = gzipped(b"\x80\x04N" + b"\x94" * 10_000_000 + b".")
+    with at_most(32 * MIB), pytest.raises(Unsafe, match="more values"):
+        load_shard(memo, 100_000_000)
     with pytest.raises(Unsafe, match="nested deeper"):
         load_shard(gzipped(b"\x80\x04" + b"(" * 1_000_000), 100_000_000)
+
+
+@pytest.mark.parametrize("key", [(1 << 61) - 1, 1 << 31, -(1 << 31), 1.5, b"x", None])
+def test_the_safe_reader_refuses_keys_that_can_collide(key):
+    for data in ({key: 1}, {key: 1, 5: 2}, {5: 2, key: 1}):
+        with pytest.raises(Unsafe, match="a key that is neither a small number nor text"):
+            load_shard(gzipped(pickle.dumps(data, 4)), 100_000)
+
+
+def test_an_array_finds_its_layer_without_a_search_of_the_values_before_it():
+    arrays = b"".join(AN_ARRAY + b"(K\x01K\x01\x85" + FLOATS + b"\x89C\x04\x00\x00\x80\x3ftb" for _ in range(100))
+    looked = []
+    found = load_shard(
+        gzipped(b"\x80\x04}K\x07](" + b"N" * 100_000 + arrays + b"es."),
+        1_000_000,
+        lambda layer, array: looked.append((layer, array.tolist())),
+    )
+    assert looked == [(7, [1.0])] * 100
+    assert isinstance(found, dict) and len(found[7]) == 100_100
+
+
+@pytest.mark.parametrize(
+    "code",
+    [b"\x80\x04\x95" + (1 << 40).to_bytes(8, "little"), b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little")],
+)
+def test_a_stated_size_allocates_nothing(code):
+    with at_most(8 * MIB), pytest.raises(Unsafe, match="it is larger than its metadata says"):
+        load_shard(gzipped(code + b"."), 1 << 30)
 
 
 TOWER = b")" + b"".join(b"q%ch%c\x86" % (i, i) for i in range(100))  # a tuple of 2^100 parts when it is written out
@@ -96,7 +127,7 @@ FLOATS = b"cnumpy\ndtype\nX\x02\x00\x00\x00f4\x85R"
     ("code", "says"),
     [
         (b"cnumpy\ndtype\n" + TOWER + b"\x85R.", "it has an array of a tuple, not of float32"),
-        (b"X\x02\x00\x00\x00os" + TOWER + b"\x93.", "it asks for os.a tuple"),
+        (b"X\x02\x00\x00\x00os" + TOWER + b"\x93.", "STACK_GLOBAL requires str"),
         (AN_ARRAY + b"(K\x01" + TOWER + FLOATS + b"\x89C\x00tb.", "it has an array of shape a tuple, a tuple"),
     ],
 )

@@ -1,18 +1,11 @@
 """Checks the plain values of a pickle: a dict from layer to a list of entries, one entry for each sample."""
 
-from dataclasses import dataclass
+from .safe_pickle import Taken
 
 _FIELDS = {"sample_idx", "activation", "shape", "text_preview"}
 _OPTIONAL = {"positions", "kept"}
 # Bytes of a sample beside its values: its other fields, and its kept fields.
 _ENTRY_BYTES, _KEPT_BYTES = 4096, 5 << 16
-
-
-@dataclass(frozen=True)
-class Taken:
-    """The replacement of an array; no pickle can make one."""
-
-    value: object
 
 
 def most_bytes(layers: int, rows: int, row_bytes: int, samples: int, keeps: bool) -> int:
@@ -45,7 +38,7 @@ def _entry_problem(entry: dict) -> str | None:
         return "an entry has a sample_idx that is no number"
     if type(entry["shape"]) is not tuple or type(entry["text_preview"]) is not str:
         return f"sample {entry['sample_idx']} has a shape or text_preview of a wrong type"
-    if type(entry["activation"]) is not Taken:
+    if type(entry["activation"]) is not Taken or not entry["activation"].is_made:
         return f"sample {entry['sample_idx']} has an activation that is no array"
     positions = entry.get("positions", [])
     if type(positions) is not list or not all(type(p) is int and 0 <= p < 1 << 31 for p in positions):

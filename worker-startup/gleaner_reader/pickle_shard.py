@@ -14,9 +14,8 @@ from .convert import STORED, Rows
 from .errors import ShardError, Unsafe
 from .gzip_header import read_gzip_header
 from .index import Index
-from .pickle_entries import Taken, most_bytes, problem_of
-from .pickle_machine import Take
-from .safe_pickle import load_shard
+from .pickle_entries import most_bytes, problem_of
+from .safe_pickle import FREE_OPCODES, OPCODES_PER_PACKED_BYTE, Take, load_shard
 from .seekable import File
 from .shard import Shard
 
@@ -147,7 +146,8 @@ class PickleShard(Shard):
         """The whole pickle, each array replaced by take(layer, array). Raises ShardError unless it is a shard."""
         try:
             file = io.BufferedReader(_Sequential(self._file), _READ_BYTES)
-            data: Any = load_shard(file, self._max_bytes, lambda layer, array: Taken(take(layer, array)))
+            most = FREE_OPCODES + OPCODES_PER_PACKED_BYTE * self._file.size
+            data: Any = load_shard(file, self._max_bytes, take, most)
         except Unsafe as error:
             raise ShardError(f"{self.url} is not a pickle that can be trusted: {error}") from error
         if problem := problem_of(data):
