@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gleaner_reader.checksums import as_text, combine, crc32c, crc32c_by_numpy
+from gleaner_reader.checksums import as_text, combine, crc32c
 
 pytestmark = pytest.mark.slow
 
@@ -14,7 +14,7 @@ def test_checksums_equal_those_of_cloud_storage():
     data = np.random.default_rng(0).integers(0, 256, 10_000_001, dtype=np.uint8)
     for size in (0, 1, 3, 1023, 1024, 1025, 5000, len(data)):
         expected = google_crc32c.extend(0, data[:size])
-        assert crc32c(data[:size]) == crc32c_by_numpy(data[:size]) == expected
+        assert crc32c(data[:size]) == expected
         assert (
             as_text(expected) == __import__("base64").b64encode(google_crc32c.Checksum(data[:size]).digest()).decode()
         )

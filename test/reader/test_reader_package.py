@@ -1,4 +1,4 @@
-"""The reader as a package of its own: from its folder, from git and as a wheel, with numpy and nothing else."""
+"""The reader as a package of its own: from its folder, from git and as a wheel, with numpy and google-crc32c."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ import sys, gleaner_reader
 assert "site-packages" in gleaner_reader.__file__, gleaner_reader.__file__
 run = gleaner_reader.open(sys.argv[1])
 print(gleaner_reader.__version__, run.num_rows, next(iter(run.layer(0))).dtype, len(next(run.batches(0, batch_rows=8))))
-known = {"numpy", "ml_dtypes", "jax", "torch", "google", "zstandard", "safetensors"}
+known = {"numpy", "ml_dtypes", "jax", "torch", "google", "google_crc32c", "zstandard", "safetensors"}
 print(*sorted(known & set(sys.modules)))
 """
 
@@ -80,8 +80,8 @@ def test_the_package_installs_into_an_environment_of_its_own(tmp_path, python, f
             assert {"gleaner_reader/__init__.py", "gleaner_reader/export/npy.py", "gleaner_reader/py.typed"} <= {*names}
             install(python, str(wheel))
     listed = uv("pip", "list", "--python", python, "--format", "freeze").stdout.split()
-    assert [name.partition("==")[0] for name in listed] == ["gleaner-reader", "numpy"]
+    assert [name.partition("==")[0] for name in listed] == ["gleaner-reader", "google-crc32c", "numpy"]
     assert sorted(os.listdir(PACKAGE)) == before
     used = subprocess.run([python, "-I", "-c", USE, stored.folder], capture_output=True, text=True)
     assert used.returncode == 0, used.stderr
-    assert used.stdout.splitlines() == [f"0.1.0 {len(stored.rows('resid_post.0'))} float32 8", "numpy"]
+    assert used.stdout.splitlines() == [f"0.1.0 {len(stored.rows('resid_post.0'))} float32 8", "google_crc32c numpy"]
