@@ -99,7 +99,7 @@ export const EVENT_SCENES: Record<string, Scene> = {
   heartbeat: async world =>
     each(world, ({sender, lease}) => {
       const counts = {samples_done: 2100, samples_total: 9000, tokens_done: 2_100_000, shards_done: 21};
-      const progress = {...counts, tokens_per_s: 9000};
+      const progress = {...counts, tokens_per_s: 9000, waits_for: null};
       return answerWorker(world.deps, AGENT, {
         action: 'heartbeat',
         ...sender,

@@ -124,7 +124,8 @@ export function streamLine(
     progressOf(stream, worker, records),
     width >= WIDE ? Math.min(24, Math.floor(width / 5)) : 8,
   );
-  const doing = worker?.activity ? ` (${worker.activity})` : '';
+  const waits = worker?.waits_for ? `, waiting for ${worker.waits_for}` : '';
+  const doing = worker?.activity ? ` (${worker.activity}${waits})` : '';
   const on = stream.lease ? ` on ${stream.lease.worker}${doing}` : '';
   const why = stream.last_error ? `: ${stream.last_error}` : '';
   const parts = [`stream ${stream.stream}`, bar, storedText(stream), `${stream.status}${on}${why}`];

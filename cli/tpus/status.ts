@@ -104,6 +104,7 @@ function tpuLines(row: TpuRow, worker: Worker, now: number): string[] {
     ...worker.symptoms.flatMap(symptom => line('symptom', symptomText(symptom))),
     ...line('heartbeat', age(worker.heartbeat_at)),
     ...line('works on', row.work && `${row.work}${row.activity ? ` (${row.activity})` : ''}${done}${rate}`),
+    ...line('waits for', worker.waits_for),
     ...line('cost', `${dollarText(row.cost_usd)} in this life, ${hourText(row.usd_per_hour)}`),
     ...line('waits until', worker.blocked_until_at && `${timeText(worker.blocked_until_at)} UTC`),
     ...line('slot', row.held ? `empty until \`gleaner tpus recreate ${row.tpu}\`` : null),

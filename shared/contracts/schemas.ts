@@ -100,6 +100,8 @@ const progress = z.object({
   tokens_done: upTo(MAX_STREAM_TOKENS),
   shards_done: upTo(MAX_ORDINAL),
   tokens_per_s: z.number().min(0).max(MAX_STREAM_TOKENS).nullable(),
+  /** Host that the work waits for, its error, and the number of tries. */
+  waits_for: z.string().max(400).transform(toWellFormed).nullable().default(null),
 });
 const sender = {worker: workerNameText, incarnation: upTo(MAX_ORDINAL), host: upTo(MAX_ORDINAL)};
 

@@ -9,7 +9,13 @@ import {resourcesOf} from './a-deployment.ts';
 const WORK = {work: 'my-run/007', epoch: 1, drains: false, activity: 'work', samples_total: 100};
 
 function heartbeat(progress: number, minute: number) {
-  const done = {samples_done: progress, tokens_done: progress, shards_done: progress, tokens_per_s: progress};
+  const done = {
+    samples_done: progress,
+    tokens_done: progress,
+    shards_done: progress,
+    tokens_per_s: progress,
+    waits_for: null,
+  };
   return {...WORK, ...done, claimed_at: at(60 * minute)};
 }
 

@@ -181,3 +181,30 @@ def test_a_missing_attribute_is_named_and_never_guessed(cloud, storage, agent, m
     assert process.wait(600) != 0
     assert f"metadata attribute {missing} is missing" in process.stderr.read()
     assert cloud.asked == []
+
+
+@pytest.mark.parametrize(("action", "outcome"), [("drain", "drained"), ("stop", None)])
+def test_an_agent_names_the_hub_that_does_not_answer_and_obeys_while_it_waits(cloud, storage, agent, action, outcome):
+    cloud.attributes["gleaner-hf-endpoint"] = "http://127.0.0.1:9"  # a closed port
+    cloud.leases = [a_work_answer(a_stream(storage, text_lines(3)), model="an-org/a-model", revision=None)]
+    told = []
+
+    def on_heartbeat(body):
+        waits_for = (body["progress"] or {}).get("waits_for")
+        told.append((body["phase"], waits_for))
+        is_told = waits_for is not None and waits_for.endswith(", try 2")
+        return {
+            "action": action if is_told else "continue",
+            "reason": "the run is paused",
+            "lease_expires_at": None,
+            "heartbeat_s": 0.1,
+        }
+
+    cloud.on_heartbeat = on_heartbeat
+    process = agent()
+    assert process.wait(60) == 0, process.stderr.read()
+    assert ("loading", "127.0.0.1:9: ConnectError: [Errno 111] Connection refused, try 2") in told
+    assert [release["outcome"] for release in cloud.releases()] == ([outcome] if outcome else [])
+    lines = [json.loads(line) for line in storage.data(BUCKET, "logs/tpu-us-central1-a-0/3.log").decode().splitlines()]
+    waits = [line for line in lines if line["message"].startswith("Waiting for 127.0.0.1:9: ConnectError")]
+    assert len(waits) >= 2 and {line["severity"] for line in waits} == {"WARNING"}

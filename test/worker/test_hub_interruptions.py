@@ -78,6 +78,7 @@ def test_a_short_outage_of_the_hub_is_waited_out(hub, tmp_path, tiny_folder, whe
 
 def test_a_long_outage_of_the_hub_is_a_failure(hub, tmp_path, tiny_folder, monkeypatch):
     monkeypatch.setattr(download, "GIVE_UP_AFTER_S", 2.0)
+    monkeypatch.setattr(download, "FIRST_GIVE_UP_AFTER_S", 2.0)
     hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda server, method, path: 503 if server == "cdn" else None
     reason = f"Failed to download the model {REPO} from {hub.url()}: it answers 503; let this machine reach it, or copy"
@@ -92,6 +93,7 @@ def test_a_long_outage_of_the_hub_is_a_failure(hub, tmp_path, tiny_folder, monke
 
 def test_a_file_that_comes_too_slowly_is_a_failure(hub, tmp_path, tiny_folder, monkeypatch):
     monkeypatch.setattr(download, "GIVE_UP_AFTER_S", 2.0)
+    monkeypatch.setattr(download, "FIRST_GIVE_UP_AFTER_S", 2.0)
     hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda server, method, path: ("slow", 0.5) if server == "cdn" else None
     with pytest.raises(Failure, match="model.safetensors comes too slowly"):

@@ -35,6 +35,7 @@ def test_the_token_goes_to_the_hub_and_to_no_redirect(hub, tmp_path, tiny_folder
 
 def test_a_token_that_a_server_sends_back_stays_out_of_the_reason(hub, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(download, "GIVE_UP_AFTER_S", 0.1)
+    monkeypatch.setattr(download, "FIRST_GIVE_UP_AFTER_S", 0.1)
     hub.put(REPO, {"config.json": b"{}"})
     for status in (418, 500):
         hub._answer = lambda *_, status=status: (status, {"X-Error-Message": f"you sent {TOKEN}"}, TOKEN.encode())

@@ -4,7 +4,7 @@ import threading
 import time
 from collections import deque
 
-from .failures import LeaseLost
+from .failures import Interrupted, LeaseLost
 
 # Later modes win: a lost lease ends an extraction that was told to drain.
 _MODES = ("run", "drain", "flush", "stop")
@@ -24,6 +24,7 @@ class Control:
         self._mode = "run"
         self._rates: deque[tuple[float, int]] = deque(maxlen=64)
         self.phase = "loading"
+        self.waits_for: str | None = None  # the host that does not answer, and its error
         self.samples_done = 0
         self.samples_total: int | None = None
         self.tokens_done = 0
@@ -41,6 +42,12 @@ class Control:
     def check_lease(self) -> None:
         if self._mode == "stop":
             raise LeaseLost
+
+    def check_running(self) -> None:
+        """For work that can end at any time, such as a download."""
+        self.check_lease()
+        if self._mode != "run":
+            raise Interrupted
 
     def add_done(self, samples: int, tokens: int) -> None:
         with self._lock:
@@ -61,4 +68,5 @@ class Control:
                 "tokens_done": self.tokens_done,
                 "shards_done": self.shards_done,
                 "tokens_per_s": None if rate is None else round(rate, 1),
+                "waits_for": self.waits_for,
             }

@@ -30,5 +30,9 @@ def raise_exits(error: BaseException) -> None:
         raise error
 
 
+class Interrupted(Exception):
+    """Control ends the work before the first shard: nothing is stored, and another worker may begin."""
+
+
 class LeaseLost(Exception):
     """Another worker may hold the stream now: leave it at once and write nothing more."""

@@ -3,9 +3,11 @@
 import logging
 import os
 import shutil
+from dataclasses import replace
 
 from .control import Control
 from .extract import extract
+from .failures import Interrupted
 from .metadata import Credentials, Identity
 from .model.hub import worker_hub
 from .model.model import Model, find_files, load_model
@@ -36,6 +38,8 @@ class StreamWork:
         try:
             model, reader = self._load(work, bucket, control)
             return extract(work, model, reader, bucket, folder, control)
+        except Interrupted:
+            return "drained" if control.mode == "drain" else "preempted"
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -44,7 +48,8 @@ class StreamWork:
         if self.loaded_for != (work.run, work.spec):
             control.phase = "loading"
             previous, self.model, self.loaded, self.loaded_for = self.model, None, None, None
-            files = find_files(work.spec, self.identity.home, bucket, work.run, self.hub)
+            hub = replace(self.hub, report=lambda trouble: setattr(control, "waits_for", trouble))
+            files = find_files(work.spec, self.identity.home, bucket.checked(control.check_running), work.run, hub)
             config, _ = read_config(work.spec, files.folder)
             # Before the weights, which take minutes: a tokenizer that cannot be used fails at once.
             self.reader = make_reader(files.folder, work.spec, config.vocab_size, config.max_positions)

@@ -161,6 +161,7 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
   tokens_done: count.nullable(),
   shards_done: count.nullable(),
   tokens_per_s: z.number().nullable(),
+  waits_for: text.nullable().default(null),
   progress_at: instant.nullable(),
   blocked_until_at: instant.nullable(),
   asked_at: instant.nullable(),

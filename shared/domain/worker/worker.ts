@@ -80,6 +80,8 @@ export type Worker = Shown & {
   tokens_done: number | null;
   shards_done: number | null;
   tokens_per_s: number | null;
+  /** Host that the work waits for, its error, and the number of tries. */
+  waits_for: string | null;
   /** Time of the last progress: a heartbeat proves that the agent lives, and nothing about its work. */
   progress_at: string | null;
   /** No create before this time, because the zone refused a node. */
@@ -196,6 +198,7 @@ export const NO_WORK = {
   tokens_done: null,
   shards_done: null,
   tokens_per_s: null,
+  waits_for: null,
 };
 
 /** The worker after its lease was revoked: its agent learns so at the next heartbeat. */

@@ -128,6 +128,17 @@ describe('The screen of run watch', () => {
     assert.equal(lines.filter(line => line.startsWith('TPU NAME')).length, 1, lines.join('\n'));
   });
 
+  it('names the host that the worker of a stream waits for', () => {
+    const {streams, tpus} = aState(1);
+    const waits = {activity: 'loading', waits_for: 'hub.example: ConnectError, try 7'};
+    const {text} = streamLine(
+      streams[0] ?? aStream({}),
+      tpus.map(tpu => ({...tpu, ...waits})),
+      120,
+    );
+    assert.match(text, /on tpu-us-central1-a-0 \(loading, waiting for hub\.example: ConnectError, try 7\)/);
+  });
+
   it('shows hostile names without control characters', async () => {
     const hostile = 'x\u001b]0;PWN\u0007\u009b2J\u202e'.repeat(40);
     const state = aState(2, {reason: hostile});

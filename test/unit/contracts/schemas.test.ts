@@ -88,6 +88,12 @@ const refused: {name: string; schema: z.ZodType; given: unknown; says: string}[]
     says: 'progress.tokens_done',
   },
   {
+    name: 'a host that the work waits for, of 401 characters',
+    schema: workerRequest,
+    given: heartbeat({progress: {...progress, waits_for: 'x'.repeat(401)}}),
+    says: 'progress.waits_for',
+  },
+  {
     name: 'an incarnation of ten digits',
     schema: workerRequest,
     given: {...heartbeat({}), incarnation: 1e9},

@@ -13,16 +13,21 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from ..disk import writing
 from ..failures import Failure
 
+log = logging.getLogger(__name__)
+
 GIVE_UP_AFTER_S = 600.0
+FIRST_GIVE_UP_AFTER_S = 120.0  # of the first answer: a hub that never answers may be mistyped
 FIRST_WAIT_S = 0.5
 COMMIT = re.compile(r"[0-9a-f]{40}")
 _SLOWEST_BYTES_PER_S = 1_000_000  # a file may take GIVE_UP_AFTER_S, and its size at this rate
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 20.0
 _AT_ONCE = 4
+_MOST_TROUBLE = 100  # characters; worker-api takes 400 with the host
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 T = TypeVar("T")
@@ -49,8 +54,15 @@ def hub_client() -> ModuleType:
 class Session:
     """Requests to the hub at `endpoint` about one model, with one token. `check` may raise to end a request."""
 
-    def __init__(self, endpoint: str, model: str, token: str | None, check: Callable[[], None]):
-        self.endpoint, self.model, self.check = endpoint, model, check
+    def __init__(
+        self,
+        endpoint: str,
+        model: str,
+        token: str | None,
+        check: Callable[[], None],
+        report: Callable[[str | None], None],
+    ):
+        self.endpoint, self.model, self.check, self._report = endpoint, model, check, report
         self._token = token
         self._hub = hub_client()
 
@@ -65,7 +77,8 @@ class Session:
                 raise ValueError("it names no commit")
             return info.sha, {str(file.rfilename): file.size for file in info.siblings or []}
 
-        commit, sizes = self._retry(ask, self.check, revision)
+        give_up = time.monotonic() + FIRST_GIVE_UP_AFTER_S
+        commit, sizes = self._retry(ask, self.check, revision, give_up)
         if revision and COMMIT.fullmatch(revision) and commit != revision:
             raise self._nonsense(f"asked for commit {revision}, it names {commit}")
         return commit, {name: size if isinstance(size, int) else None for name, size in sizes.items()}
@@ -149,11 +162,14 @@ class Session:
         """
         give_up = give_up or time.monotonic() + GIVE_UP_AFTER_S
         errors = self._hub.errors
-        wait_s = FIRST_WAIT_S
+        wait_s, tries = FIRST_WAIT_S, 0
         while True:
             check()
             try:
-                return call()
+                value = call()
+                if tries:
+                    self._report(None)
+                return value
             except errors.OfflineModeIsEnabled:
                 raise Failure(
                     "model", f"Failed to find the model {self.model}: HF_HUB_OFFLINE is set; unset it"
@@ -169,6 +185,10 @@ class Session:
                 raise self._nonsense(self._brief(error)) from None
             if time.monotonic() + wait_s > give_up:
                 raise self._unreachable(trouble) from None
+            tries += 1
+            waits_for = f"{urlsplit(self.endpoint).netloc}: {trouble[:_MOST_TROUBLE]}, try {tries}"
+            log.warning("Waiting for %s; trying again in %.1f s", waits_for, wait_s)
+            self._report(waits_for)
             end = time.monotonic() + wait_s
             while (left := end - time.monotonic()) > 0:
                 time.sleep(min(left, 0.2))

@@ -30,10 +30,14 @@ _ENDPOINT = re.compile(
 
 @dataclass(frozen=True)
 class Hub:
-    """The address of a hub, and the token for it, which is read when a download begins and never stored."""
+    """The address of a hub, and the token for it, which is read when a download begins and never stored.
+
+    report: receives the trouble of each failed try, and None when the hub answers again.
+    """
 
     endpoint: str = DEFAULT_ENDPOINT
     token: Callable[[], str | None] = field(default=lambda: None, repr=False)
+    report: Callable[[str | None], None] = field(default=lambda trouble: None, repr=False)
 
 
 def own_hub() -> Hub:
@@ -79,7 +83,7 @@ def fetch_model(
 
     @functools.cache
     def listing() -> tuple[Session, str, dict[str, int | None]]:
-        session = Session(hub.endpoint.rstrip("/"), model, hub.token(), check)
+        session = Session(hub.endpoint.rstrip("/"), model, hub.token(), check, hub.report)
         return session, *session.look(revision)
 
     hashes: dict[str, str] = {}

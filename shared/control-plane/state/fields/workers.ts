@@ -53,6 +53,7 @@ export const workerFields: Record<keyof Worker, string> = {
   tokens_done: 'Tokens of the stream so far; null without work.',
   shards_done: 'Shards of the stream so far; null without work.',
   tokens_per_s: 'Tokens a second, as the agent reports; null if unknown.',
+  waits_for: 'Host that does not answer the agent, its error, and the number of tries. Else null.',
   progress_at: 'Time of the last progress of the work. A heartbeat proves only that the agent lives.',
   blocked_until_at: 'No create before this time, because a create failed. Null: no wait.',
   asked_at:
