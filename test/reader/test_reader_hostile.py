@@ -67,6 +67,12 @@ def test_a_hostile_header_is_refused_by_name_and_in_little_memory(tmp_path, name
         read_everything(path)
 
 
+def test_a_header_of_too_many_tensors_is_refused(tmp_path):
+    path = a_file(tmp_path, a_header({str(number): 0 for number in range(100_001)}))
+    with at_most(64 * MIB), pytest.raises(ShardError, match="describes 100001 tensors, at most 100000 are read"):
+        read_everything(path)
+
+
 def wrap(values):
     """Sets neighbours whose differences overflow 64 bits to a value above zero."""
     values[1:3] = 2**63 - 1, int(values[3]) - (2**63 - 1)

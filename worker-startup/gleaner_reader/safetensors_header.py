@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from .errors import ShardError
 
 MAX_HEADER_BYTES = 1 << 24
+MAX_TENSORS = 100_000
 ITEM_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8, "I8": 1, "U8": 1, "I32": 4, "I64": 8}
 # Most headers are smaller, so one read is enough.
 _FIRST_READ = 1 << 16
@@ -62,6 +63,8 @@ def parse_safetensors_header(text: bytes, size: int) -> SafetensorsHeader:
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise ValueError("has a __metadata__ that does not map text to text")
+    if len(header) > MAX_TENSORS:
+        raise ValueError(f"describes {len(header)} tensors, at most {MAX_TENSORS} are read")
     data = 8 + len(text)
     tensors = {name: _parse_tensor(name, entry, data) for name, entry in header.items()}
     end = data
