@@ -1,8 +1,8 @@
 """Requests to a hub: a model's files at a commit, each resumed after an interruption.
 
-huggingface_hub defines names, headers and errors. The bytes are received here, because its own download starts a file
-again after an interruption and waits as long as a server asks. Xet stays off: for the same bytes it needs a second
-cache on the disk and connections to more hosts.
+huggingface_hub defines names, headers and errors. The bytes are received here: hf_hub_download of version 2.4.0 deletes
+the part of a file when its process or its retries end, sleeps as long as a server asks, and cannot be told to end. Xet
+stays off: for the same bytes it needs a second cache on the disk and connections to more hosts.
 """
 
 import logging
