@@ -44,7 +44,7 @@ def estimate_program(spec: Spec, config: DecoderConfig, layers: tuple[int, ...],
         return found | {"fits": False, "reason": failure.reason}
     memory = program.run.memory_analysis()
     assert memory is not None  # the TPU compiler always gives it
-    milliseconds = cost_of(program.run.as_text()).milliseconds(chip)
+    milliseconds = cost_of(program.run.as_text() or "").milliseconds(chip)
     rows = shape.rows * layout.data
     operations = rows * operations_of(config, layers[-1] + 1, shape.row_tokens)
     return found | {
