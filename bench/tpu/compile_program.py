@@ -1,6 +1,7 @@
 """Compiles a program with the TPU compiler: `python compile_program.py SIDE MODEL ACCELERATOR TOPOLOGY SHAPE OUT`.
 
-SIDE is current or baseline. The environment decides which worker is imported. OUT.txt gets the optimised HLO, OUT.json the memory and the CPU time.
+SIDE is current or baseline. The environment decides which worker is imported. OUT.txt gets the optimised HLO, OUT.json
+the memory and the CPU time.
 `baseline` drives the worker of commit 6379725, whose model code asks for the default backend.
 """
 

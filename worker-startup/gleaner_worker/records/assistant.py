@@ -11,7 +11,7 @@ from .chat import Chat
 from .template import TemplateProblem
 
 # Private characters: no text has them, and no template treats them.
-_PLACEHOLDER = "\ue000\ue001\ue002"
+_PLACEHOLDER = "\ue010\ue011\ue012"
 
 
 def render_assistant(

@@ -1,0 +1,211 @@
+"""The process that renders templates: `python renderer.py`, started by render_process.py.
+
+It reads requests from stdin and writes an answer to each, JSON behind its length in 4 bytes. A template is hostile:
+Jinja's sandbox keeps it away from Python, and the limits of this process bound its time and memory. When stdin ends,
+the process ends. A render that exceeds its CPU time ends the process by SIGPROF.
+"""
+
+import json
+import re
+import resource
+import signal
+import sys
+from datetime import datetime
+from typing import Any, cast
+
+from jinja2 import StrictUndefined, Template, Undefined, nodes
+from jinja2 import filters as jinja
+from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace, pass_context
+
+MEMORY_BYTES = 1 << 30
+MAX_TEXT_BYTES = 8 * 1024 * 1024  # of one prompt
+DATE = datetime(2024, 7, 26)  # the date in Llama 3.2's own template
+_MAX_FORM_CHARS = 100
+_REASON_CHARS = 300
+# Without filters that draw random numbers, write HTML or write addresses of objects.
+_FILTERS = (
+    "abs attr capitalize count d default dictsort e escape first float format groupby indent int items join last "
+    "length list lower map max min reject rejectattr replace reverse round safe select selectattr sort string "
+    "striptags title trim truncate unique upper urlencode wordcount"
+).split()
+_BYTES_OF_STRINGS = frozenset({"encode", "translate", "maketrans"})
+_WRITABLE = (str, int, float, type(None), list, tuple, dict, Undefined)
+# Around the text of each {% generation %} block, until the text is complete. No record may have these characters.
+_BEGIN, _END = "\ue000\ue001", "\ue001\ue000"
+_MARK = re.compile(f"{_BEGIN}|{_END}")
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        if isinstance(obj, (int, float, bytes)) or (isinstance(obj, str) and attr in _BYTES_OF_STRINGS):
+            return False
+        return super().is_safe_attribute(obj, attr, value)
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree = super()._parse(source, name, filename)
+        if tree.find(nodes.ScopedEvalContextModifier):
+            raise SecurityError("{% autoescape %} is for HTML; take it out")
+        return tree
+
+
+class _Generation(Extension):
+    """{% generation %}…{% endgeneration %} marks the text that the model wrote."""
+
+    tags = {"generation"}
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        begin, end = (nodes.Output([nodes.TemplateData(mark)], lineno=line) for mark in (_BEGIN, _END))
+        return nodes.Scope([begin, *body, end], lineno=line)
+
+
+class _Namespace(Namespace):
+    def __init__(*args: Any, **values: Any) -> None:
+        self, args = args[0], args[1:]
+        given = dict(*args, **values)
+        for name in given:
+            _check_name(name)
+        Namespace.__init__(self, given)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        _check_name(name)
+        Namespace.__setitem__(self, name, value)
+
+
+def _check_name(name: object) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"a namespace cannot hold {name[:40]!r}: it begins with an underscore")
+
+
+class _Date(Undefined):
+    """strftime_now: undefined for a template that tests it, and DATE for a template that calls it."""
+
+    unsafe_callable = alters_data = False  # attributes that the sandbox and the context read
+    jinja_pass_arg = None
+
+    def __call__(self, form: str) -> str:
+        if len(form) > _MAX_FORM_CHARS:
+            raise TemplateError(f"it asks for the date with {len(form)} characters; the limit is {_MAX_FORM_CHARS}")
+        return DATE.strftime(form)
+
+
+def _raise_exception(message: object) -> None:
+    raise TemplateError(str(message))
+
+
+@pass_context  # so that Jinja evaluates no constant while it compiles
+def _check_output(context: Context, value: Any) -> Any:
+    if not isinstance(value, _WRITABLE):
+        raise TemplateError(f"it writes a {type(value).__name__}, which has no text of its own")
+    return value
+
+
+def _to_json(value: Any, ensure_ascii=False, indent=None, separators=None, sort_keys=False) -> str:
+    """As in transformers: without the HTML escapes of Jinja's own filter."""
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _environment(is_chat: bool) -> _Environment:
+    """`is_chat`: as transformers runs chat templates. Line breaks after a block and blanks before it are removed,
+    undefined names are empty, and `raise_exception` and a date for `strftime_now` exist. Otherwise the text stays as
+    written, and undefined names are errors."""
+    made = _Environment(
+        trim_blocks=is_chat,
+        lstrip_blocks=is_chat,
+        keep_trailing_newline=not is_chat,
+        undefined=Undefined if is_chat else StrictUndefined,
+        finalize=_check_output,
+        extensions=[loopcontrols],
+        optimized=False,
+    )
+    known = made.globals
+    made.globals = {name: known[name] for name in ("range", "dict", "cycler", "joiner")} | {"namespace": _Namespace}
+    made.filters = {name: jinja.FILTERS[name] for name in _FILTERS} | {"tojson": _to_json}
+    if is_chat:
+        made.add_extension(_Generation)
+        made.globals |= {"raise_exception": _raise_exception, "strftime_now": _Date(name="strftime_now")}
+    return made
+
+
+def answer(request: dict, compiled: dict[int, tuple[Template, bool]]) -> dict:
+    """The answer to one request: to compile a template, or to render a compiled one."""
+    try:
+        if "source" in request:
+            source = request["source"]
+            is_marked = request["is_chat"] and re.search(r"{%[+-]?\s*generation\b", source) is not None
+            compiled[request["template"]] = _environment(request["is_chat"]).from_string(source), is_marked
+            return {"marks_generation": is_marked}
+        template, is_marked = compiled[request["template"]]
+        text = template.render(request["values"])
+        text, spans = _unmarked(text) if is_marked else (text, [])
+    except (Exception, RecursionError) as error:  # hostile templates raise any error
+        return {"problem": _describe(error)}
+    if len(text) > MAX_TEXT_BYTES:
+        return {"problem": f"it makes {len(text)} characters; the limit is {MAX_TEXT_BYTES}"}
+    return {"text": text, "spans": spans}
+
+
+def _unmarked(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """The text without marks, and the characters [begin, end) between each pair of them."""
+    plain: list[str] = []
+    spans: list[tuple[int, int]] = []
+    size = last = begin = 0
+    for mark in _MARK.finditer(text):
+        plain.append(text[last : mark.start()])
+        size, last = size + len(plain[-1]), mark.end()
+        if mark[0] == _BEGIN:
+            begin = size
+        else:
+            spans.append((begin, size))
+    return "".join([*plain, text[last:]]), spans
+
+
+def _describe(error: BaseException) -> str:
+    line = error.lineno if isinstance(error, TemplateSyntaxError) else None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, RecursionError):
+        text = "it is nested too deeply"
+    elif isinstance(error, MemoryError):
+        text = f"it needs more than {MEMORY_BYTES >> 20} MiB of memory"
+    elif isinstance(error, TemplateError):
+        text = str(error.message if isinstance(error, TemplateSyntaxError) else error)
+    else:
+        text = f"{type(error).__name__}: {error}"
+    return f"{f'line {line}: ' if line else ''}{text[:_REASON_CHARS]}"
+
+
+def main() -> None:
+    # Python and Jinja open some files at the first use: of a literal, of a date, of an error.
+    for source in ("{{ 'é' | upper }}{{ strftime_now('%d %B') }}", "{{ 1 / 0 }}", "{{ a b }}"):
+        warm: dict[int, tuple[Template, bool]] = {}
+        answer({"template": 0, "source": source, "is_chat": True}, warm)
+        answer({"template": 0, "values": {}}, warm)
+    # No file, no socket and no process beyond these: the two pipes and stderr.
+    limits = {"RLIMIT_AS": MEMORY_BYTES, "RLIMIT_NOFILE": 3, "RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0, "RLIMIT_NPROC": 0}
+    for name, most in limits.items():
+        try:
+            resource.setrlimit(getattr(resource, name), (most, most))
+        except (AttributeError, ValueError, OSError):
+            pass  # macOS lacks some; the time limit holds there too
+    compiled: dict[int, tuple[Template, bool]] = {}
+    while header := sys.stdin.buffer.read(4):
+        request = cast(dict, json.loads(sys.stdin.buffer.read(int.from_bytes(header, "big"))))
+        signal.setitimer(signal.ITIMER_PROF, request["cpu_s"])
+        data = json.dumps(answer(request, compiled)).encode()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        sys.stdout.buffer.write(len(data).to_bytes(4, "big") + data)
+        sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
