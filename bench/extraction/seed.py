@@ -12,10 +12,13 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.weights import load_params
+from gleaner_worker.model.mesh import Layout
+from gleaner_worker.model.place import place as place_weights
+from gleaner_worker.model.weights import open_weights
 from gleaner_worker.objects import Bucket
 from gleaner_worker.records.arc import encode_task
 from gleaner_worker.upload_content import FileContent
@@ -79,7 +82,9 @@ def run(place: Workplace) -> Report:
 class _SeedWay:
     def __init__(self, place: Workplace, length: int):
         config = parse_config(place.config, "the bench's model")
-        self._params = jax.device_put(load_params(place.model, config, config.num_layers, "fp32", "the bench's model"))
+        weights = open_weights(place.model, config, config.num_layers, "fp32", "the bench's model")
+        layout = Layout(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
+        self._params = place_weights(weights, layout, as_bits=False)
         self._path, self._length, self._number = place.path("seed-shard.pkl.gz"), length, 0
         shape = jax.ShapeDtypeStruct((_BATCH, length), jnp.int32)
         self._forward = jax.jit(partial(_residuals, config=config)).lower(self._params, shape).compile()

@@ -22,11 +22,14 @@ import numpy as np
 import torch
 import transformers
 import transformers_model as reference
+from jax.sharding import Mesh
 
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.decoder import SITES, Rows, run_blocks
+from gleaner_worker.model.mesh import Layout
+from gleaner_worker.model.place import place
 from gleaner_worker.model.tuning import CPU
-from gleaner_worker.model.weights import load_params
+from gleaner_worker.model.weights import open_weights
 
 LIMIT = 1e-5
 _LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -74,7 +77,8 @@ def compare(name: str, rng: random.Random) -> float:
 
 def ours(folder, config, dtype, token_ids):
     layers = tuple(range(config.num_layers))
-    params = load_params(folder, config, config.num_layers, dtype, folder)
+    layout = Layout(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
+    params = place(open_weights(folder, config, config.num_layers, dtype, folder), layout, as_bits=False)
     with jax.default_matmul_precision("highest" if dtype == "fp32" else "default"):
         # A row of two samples: the second one must not see the first.
         first, length = token_ids[: len(token_ids) // 3], len(token_ids)

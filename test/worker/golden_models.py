@@ -11,7 +11,7 @@ import numpy as np
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.decoder import SITES, Rows, run_blocks
 from gleaner_worker.model.tuning import CPU
-from gleaner_worker.model.weights import load_params
+from host_params import load_params
 
 FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
 NAMES = sorted(os.listdir(FOLDER))

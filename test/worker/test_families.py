@@ -10,7 +10,7 @@ from safetensors.numpy import load_file, save_file
 import golden_models as golden
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.tensors import OTHER_TOWERS
-from gleaner_worker.model.weights import load_params
+from host_params import load_params
 
 pytestmark = pytest.mark.slow
 

@@ -12,9 +12,9 @@ from device_rows import a_sample, rows_of, run
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.families import FAMILIES
 from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config, main, make_tiny_model
-from gleaner_worker.model.weights import load_params
 from gleaner_worker.records.chat import load_chat
 from gleaner_worker.records.samples import read_samples
+from host_params import load_params
 
 pytestmark = pytest.mark.slow
 

@@ -7,13 +7,11 @@ devices changes no bit. Weights are split only when one device cannot hold them 
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..failures import Failure
 from .config import DecoderConfig
-from .cpu import host_bits
 
 # The share of a device's memory for weights; a step, the runtime and fragments need the rest.
 _USABLE = 0.92
@@ -47,8 +45,8 @@ def memory_of(devices: list) -> int | None:
 def layouts(params: dict, config: DecoderConfig, limit: int | None, devices: list) -> list[Layout]:
     """The layouts whose weights fit, fewest devices per copy of the weights first.
 
-    params: arrays or their shapes, as load_params returns them. limit: bytes of one device, None when unknown. Raises
-    Failure("model") with the sizes when the weights do not fit.
+    params: arrays or their shapes, as parameter_shapes gives them. limit: bytes of one device, None when unknown.
+    Raises Failure("model") with the sizes when the weights do not fit.
     """
     ways = [n for n in range(1, len(devices) + 1) if len(devices) % n == 0 and can_split(config, n)]
     weights = {n: weight_bytes(params, config, n) for n in ways}
@@ -102,20 +100,6 @@ def parameter_specs(params: dict, config: DecoderConfig, ways: int) -> dict:
 
     blocks = {name: spec(name, array) for name, array in params["blocks"].items()}
     return {"embed": spec("embed", params["embed"]), "blocks": blocks}
-
-
-def place(params: dict, config: DecoderConfig, layout: Layout, as_bits: bool) -> dict:
-    """Moves the numpy arrays of `params` to the devices one by one, and empties it: the host never holds two copies."""
-
-    def move(holder: dict, name: str) -> jax.Array:
-        array = holder.pop(name)
-        if as_bits and name != "embed":
-            array = host_bits(array)
-        moved = jax.device_put(array, layout.sharding(*parameter_axes(name, array.shape, config, layout.model)))
-        return moved.block_until_ready()
-
-    blocks = params.pop("blocks")
-    return {"blocks": {name: move(blocks, name) for name in list(blocks)}, "embed": move(params, "embed")}
 
 
 def _named(params: dict) -> list[tuple[str, Any]]:

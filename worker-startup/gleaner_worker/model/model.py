@@ -22,13 +22,14 @@ from .config import DecoderConfig
 from .device_output import InFlightStep, device_failure
 from .hub import Hub
 from .identity import ModelFiles
-from .mesh import Layout, layouts, memory_of, place
+from .mesh import Layout, layouts, memory_of
 from .model_lock import find_run_model
 from .model_source import find_model, read_config
+from .place import place
 from .program import Program, StepShape, compile_rows
 from .row_selection import SelectedTokens, check_tokens, make_inputs, mode_of, row_counts, row_limits
 from .tuning import Tuning, tuning_of
-from .weights import load_params, parameter_shapes
+from .weights import Weights, open_weights, parameter_shapes
 
 log = logging.getLogger(__name__)
 
@@ -197,6 +198,11 @@ def load_model(
         previous = None
     elif previous:  # it may hold deeper layers
         weights = {"embed": previous.params["embed"], "blocks": previous.params["blocks"]}
+
+    def open_stored() -> Weights:
+        return open_weights(files.folder, config, layers[-1] + 1, spec.compute_dtype, spec.model)
+
+    stored = None if previous else open_stored()  # damaged files cost no compilation
     where = f"{spec.model} (max_seq_length {spec.max_seq_length})"
     phase("compiling")
     tell(f"Compiling {shape.rows} x {shape.row_tokens} tokens per device")
@@ -208,9 +214,8 @@ def load_model(
         if previous:
             _delete_weights(previous)
         tell(f"Reading the weights of {spec.model}")
-        read = load_params(files.folder, config, layers[-1] + 1, spec.compute_dtype, spec.model)
         tell(f"Moving {spec.model} to {len(devices)} {devices[0].device_kind}, each copy on {layout.model}")
-        params = place(read, config, layout, tuning.bf16_as_bits)
+        params = place(stored or open_stored(), layout, tuning.bf16_as_bits)
     return Model(files, spec, config, params, layout, what, shape, tuning, program)
 
 

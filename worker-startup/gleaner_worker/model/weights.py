@@ -1,9 +1,10 @@
-"""Hugging Face safetensors -> the decoder's stacked parameters, by one table, with every mismatch in one error."""
+"""Hugging Face safetensors as the decoder's parameters, by one table, with every mismatch in one error."""
 
 import json
 import os
 import re
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import jax
@@ -40,31 +41,51 @@ class StoredTensor:
         target[...] = stored.view(_STORED[self.dtype]).reshape(self.shape)
 
 
-def load_params(folder: str, config: DecoderConfig, num_layers: int, dtype: str, where: str) -> dict:
-    """Reads the embedding and the first `num_layers` blocks of the model in `folder` into numpy arrays.
+@dataclass(frozen=True)
+class Weights:
+    """The tensors of a model in its files: matched with its config, and read when they are asked for."""
 
-    Returns {"embed": [V, D], "blocks": {name: [num_layers, ...]}} in `dtype`, from any float type of the files. Raises
-    Failure("model") with every tensor that is missing, unknown, doubled, no float, or of another shape than config.json
-    states; `where` is the model's name in the spec. Nothing is allocated before all tensors fit.
+    config: DecoderConfig
+    num_layers: int
+    dtype: str  # bf16 or fp32, as the arrays have it
+    where: str  # the model's name in the spec
+    tensors: dict[str, StoredTensor]  # by their names without the prefix of the file
+
+    def embedding(self) -> np.ndarray:
+        """[V, D]. Raises Failure("model") when the file cannot be read."""
+        made = np.empty((self.config.vocab_size, self.config.d_model), DTYPES[self.dtype])
+        self._read([(self.tensors[EMBEDDING], made)])
+        return made
+
+    def layer(self, number: int) -> dict[str, np.ndarray]:
+        """The parameters of one block, read on several threads. Raises Failure("model") as `embedding` does."""
+        table = layer_table(self.config)
+        made = {parameter: np.empty(shape, DTYPES[self.dtype]) for parameter, shape in table.values()}
+        self._read([(self.tensors[f"layers.{number}.{name}"], made[table[name][0]]) for name in table])
+        return made
+
+    def _read(self, parts: list[tuple[StoredTensor, np.ndarray]]) -> None:
+        try:
+            with ThreadPoolExecutor(min(len(parts), os.cpu_count() or 1), "weights") as pool:
+                list(pool.map(lambda part: part[0].read_into(part[1]), parts))
+        except (OSError, ValueError) as error:
+            raise Failure(
+                "model", f"Failed to read the weights of {self.where}: {error}; copy the model again"
+            ) from error
+
+
+def open_weights(folder: str, config: DecoderConfig, num_layers: int, dtype: str, where: str) -> Weights:
+    """Reads the headers of the files alone.
+
+    The dtype of the files may be any float. Raises Failure("model") with every tensor that is missing, unknown,
+    doubled, no float, or of another shape than config.json states.
     """
-    paths = weight_files(folder, where)
-    stored = [tensor for path in paths for tensor in read_header(path, where)]
-    table = layer_table(config)
-    found = _match(stored, config, table, where)
-    params = {"embed": np.empty((config.vocab_size, config.d_model), DTYPES[dtype]), "blocks": {}}
-    try:
-        found[EMBEDDING].read_into(params["embed"])
-        for name, (parameter, shape) in table.items():
-            params["blocks"][parameter] = np.empty((num_layers, *shape), DTYPES[dtype])
-            for layer in range(num_layers):
-                found[f"layers.{layer}.{name}"].read_into(params["blocks"][parameter][layer])
-    except (OSError, ValueError) as error:
-        raise Failure("model", f"Failed to read the weights of {where}: {error}; copy the model again") from error
-    return params
+    stored = [tensor for path in weight_files(folder, where) for tensor in read_header(path, where)]
+    return Weights(config, num_layers, dtype, where, _match(stored, config, layer_table(config), where))
 
 
 def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str) -> dict:
-    """The shapes of the parameters that load_params returns, without reading them."""
+    """The shapes of the parameters on the devices: {"embed": [V, D], "blocks": {name: [num_layers, ...]}}."""
     blocks = {parameter: (num_layers, *shape) for parameter, shape in layer_table(config).values()}
     shapes = {"embed": (config.vocab_size, config.d_model), "blocks": blocks}
     return jax.tree.map(

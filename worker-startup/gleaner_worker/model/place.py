@@ -1,0 +1,46 @@
+"""Moves the weights of a model from its files to the devices, layer by layer."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+
+from .cpu import host_bits
+from .mesh import Layout, parameter_specs
+from .weights import Weights, parameter_shapes
+
+
+def place(weights: Weights, layout: Layout, as_bits: bool) -> dict:
+    """The parameters on the devices, as parameter_shapes describes them; as_bits: blocks of bf16 as uint16 (cpu.py).
+
+    The host holds two layers at most, or the embedding: while one moves to the devices, a thread reads the next. A
+    device holds its weights and one layer more. Raises Failure("model") when a file cannot be read.
+    """
+    shapes = parameter_shapes(weights.config, weights.num_layers, weights.dtype)
+    specs = parameter_specs(shapes, weights.config, layout.model)
+    embed = jax.device_put(weights.embedding(), layout.sharding(*specs["embed"])).block_until_ready()
+    stacked = {name: layout.sharding(*spec) for name, spec in specs["blocks"].items()}
+    single = {name: layout.sharding(*spec[1:]) for name, spec in specs["blocks"].items()}
+
+    def empty() -> dict:
+        return {
+            name: jnp.zeros(shape.shape, jnp.uint16 if as_bits and shape.dtype == jnp.bfloat16 else shape.dtype)
+            for name, shape in shapes["blocks"].items()
+        }
+
+    def put(blocks: dict, layer: dict, number: jax.Array) -> dict:
+        return {name: jax.lax.dynamic_update_index_in_dim(blocks[name], layer[name], number, 0) for name in blocks}
+
+    blocks = jax.jit(empty, out_shardings=stacked)()
+    put = jax.jit(put, out_shardings=stacked, donate_argnums=0)
+    with ThreadPoolExecutor(1, "layers") as pool:
+        following = pool.submit(weights.layer, 0)
+        for number in range(weights.num_layers):
+            host = following.result()
+            if number + 1 < weights.num_layers:
+                following = pool.submit(weights.layer, number + 1)
+            layer = {name: host_bits(array) if as_bits else array for name, array in host.items()}
+            blocks = put(blocks, jax.device_put(layer, single), number)
+            del host, layer
+            jax.block_until_ready(blocks)  # before the layer after the next is read
+    return {"embed": embed, "blocks": blocks}
