@@ -1,4 +1,4 @@
-"""A bucket on the loopback that receives at memory speed: `python -m extraction.sink` prints its URL.
+"""A bucket on the loopback that receives at memory speed: `python -m extraction.sink [CERTIFICATE KEY]` prints its URL.
 
 The sink has the part of Cloud Storage's JSON API that an upload needs, in a process of its own. Large objects are
 counted and dropped, so that no disk and no second checksum is measured; small objects can be read again.
@@ -8,8 +8,10 @@ import itertools
 import json
 import os
 import re
+import ssl
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -22,15 +24,26 @@ _PIECE_BYTES = 1 << 20
 
 
 @contextmanager
-def running_sink():
-    """Yields a Bucket that uploads to a sink."""
-    child = subprocess.Popen([sys.executable, "-m", "extraction.sink"], stdout=subprocess.PIPE, text=True)
-    try:
-        os.environ["STORAGE_EMULATOR_HOST"] = child.stdout.readline().strip()
-        yield Bucket(make_client("local"), BUCKET)
-    finally:
-        child.kill()
-        child.wait()
+def running_sink(with_tls: bool = False):
+    """Yields a Bucket that uploads to a sink; with TLS, by a certificate that this process alone trusts."""
+    with tempfile.TemporaryDirectory(prefix="gleaner-sink-") as folder:
+        files = [os.path.join(folder, name) for name in ("certificate.pem", "key.pem")] if with_tls else []
+        if files:
+            _make_certificate(*files)
+            os.environ["REQUESTS_CA_BUNDLE"] = files[0]
+        child = subprocess.Popen([sys.executable, "-m", "extraction.sink", *files], stdout=subprocess.PIPE, text=True)
+        try:
+            os.environ["STORAGE_EMULATOR_HOST"] = child.stdout.readline().strip()
+            yield Bucket(make_client("local"), BUCKET)
+        finally:
+            child.kill()
+            child.wait()
+
+
+def _make_certificate(certificate: str, key: str) -> None:
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-out", certificate, "-keyout", key]
+    subprocess.run(command, check=True, capture_output=True)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -39,6 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
     objects: dict[str, tuple[dict, bytes | None]] = {}
     uploads: dict[str, dict] = {}
     numbers = itertools.count(1)
+    scheme = "http"
 
     def setup(self):
         super().setup()
@@ -73,7 +87,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.uploads[token] = json.loads(self.rfile.read(size)) | {"kept": b""}
         host = self.headers["Host"]
         self._answer(
-            200, {}, {"Location": f"http://{host}/upload/storage/v1/b/{BUCKET}/o?uploadType=resumable&token={token}"}
+            200,
+            {},
+            {"Location": f"{self.scheme}://{host}/upload/storage/v1/b/{BUCKET}/o?uploadType=resumable&token={token}"},
         )
 
     def do_PUT(self):
@@ -110,7 +126,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
+    if files := sys.argv[1:]:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*files)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        _Handler.scheme = "https"
+    print(f"{_Handler.scheme}://127.0.0.1:{server.server_address[1]}", flush=True)
     server.serve_forever()
 
 

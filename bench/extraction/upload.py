@@ -27,10 +27,7 @@ _names = itertools.count()
 
 def run(place: Workplace) -> Report:
     report = Report("sink", CLAIM)
-    layers, samples = (2, 8) if place.is_quick else (12, 64)
-    rng = np.random.default_rng(0)
-    plan = ShardPlan(1, 0, samples - 1, tuple(samples_of(place.token_rows(samples, 128), "all")), True)
-    values = rng.standard_normal((layers, plan.tokens, 896), np.float32)
+    plan, values = a_plan(place)
     with running_sink() as bucket:
         for file_format, dtype, target in (
             ("safetensors", ml_dtypes.bfloat16, 0.9),
@@ -47,6 +44,41 @@ def run(place: Workplace) -> Report:
     return report
 
 
+def a_plan(place: Workplace) -> tuple[ShardPlan, np.ndarray]:
+    """The plan of a shard, and its values: fp32 [layers, tokens, 896]."""
+    layers, samples = (2, 8) if place.is_quick else (12, 64)
+    plan = ShardPlan(1, 0, samples - 1, tuple(samples_of(place.token_rows(samples, 128), "all")), True)
+    return plan, np.random.default_rng(0).standard_normal((layers, plan.tokens, 896), np.float32)
+
+
+def send_ready(bucket: Bucket, ready: ShardBytes, uploads: int) -> int:
+    """Uploads bytes that are encoded already, several times; returns the bytes."""
+    data = ready.read()
+    ready.seek(0)
+    checksum = crc32c(data)
+    _send(bucket, "safetensors", lambda: ShardBytes([data], [checksum]), uploads)
+    return _SHARDS * len(data)
+
+
+def send_encoded(bucket: Bucket, plan: ShardPlan, rows: dict[str, np.ndarray], uploads: int) -> int:
+    """Encodes and uploads shards; returns their bytes."""
+    sizes = []
+
+    def make() -> ShardBytes:
+        made = encode_rows("safetensors", plan, rows)
+        sizes.append(made.size)
+        return made
+
+    _send(bucket, "safetensors", make, uploads)
+    return sum(sizes)
+
+
+def encode_rows(file_format: str, plan: ShardPlan, rows: dict[str, np.ndarray]) -> ShardBytes:
+    layers = tuple(range(len(rows["resid_post"])))
+    stats = {f"resid_post.{layer}": _STATS for layer in layers}
+    return encode_shard(file_format, plan, layers, rows, {}, {"schema": "gleaner/1"}, stats)
+
+
 def _measure(
     place: Workplace,
     bucket: Bucket,
@@ -55,11 +87,8 @@ def _measure(
     rows: dict[str, np.ndarray],
     target: float | None,
 ) -> Figure:
-    layers = tuple(range(len(rows["resid_post"])))
-    stats = {f"resid_post.{layer}": _STATS for layer in layers}
-
     def encode() -> ShardBytes:
-        return encode_shard(file_format, plan, layers, rows, {}, {"schema": "gleaner/1"}, stats)
+        return encode_rows(file_format, plan, rows)
 
     ready = encode().read()
     checksum = crc32c(ready)
@@ -79,7 +108,7 @@ def _measure(
     return speed_up(f"{file_format}, {dtype}", seconds["raw"], seconds["encoded"], target, detail)
 
 
-def _send(bucket: Bucket, file_format: str, make: Callable[[], ShardBytes]) -> None:
+def _send(bucket: Bucket, file_format: str, make: Callable[[], ShardBytes], uploads: int = _UPLOADS) -> None:
     """Uploads several shards at once beside the next encoding, as the extraction does."""
 
     def shards() -> Iterator[ShardBytes]:
@@ -90,5 +119,5 @@ def _send(bucket: Bucket, file_format: str, make: Callable[[], ShardBytes]) -> N
         bucket.create(f"activations/bench/{next(_names)}", data, {}, CONTENT_TYPES[file_format])
 
     with Pipeline() as pipeline:
-        is_done = pipeline.each("upload", pipeline.stage("encode", shards(), ahead=1), upload, _UPLOADS)
+        is_done = pipeline.each("upload", pipeline.stage("encode", shards(), ahead=1), upload, uploads)
         pipeline.wait_until(is_done)

@@ -14,6 +14,7 @@ import urllib3.exceptions
 from google.api_core import exceptions as api
 from google.cloud import storage
 from google.cloud.storage.exceptions import DataCorruption
+from requests.adapters import HTTPAdapter
 
 from .disk import writing
 from .failures import Damaged, Failure, Unreachable
@@ -23,6 +24,7 @@ GIVE_UP_AFTER_S = 600.0
 FIRST_WAIT_S = 0.25
 # The network seldom damages a download. A stored object that is damaged arrives damaged every time.
 _DOWNLOADS_OF_DAMAGED = 3
+_CONNECTIONS = 64  # kept; uploads of a host with many cores need more than the client's ten
 _TIMEOUT_S = (10, 60)
 _TRANSIENT = (
     api.TooManyRequests,
@@ -221,21 +223,19 @@ class Bucket:
 
 
 def make_client(project: str | None, credentials=None) -> storage.Client:
-    """A storage client with `credentials`, or with those of this machine; an emulator needs none.
-
-    Raises Failure on a machine without credentials.
-    """
+    """A client with `credentials`, or those of this machine; an emulator needs none. Raises Failure without any."""
     # Otherwise the client reads the bucket's metadata for traces, and workers lack the permission for that.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
-    if credentials is None and not os.environ.get("STORAGE_EMULATOR_HOST"):
-        try:
-            return storage.Client(project=project)
-        except google.auth.exceptions.DefaultCredentialsError as error:
-            raise Failure(
-                "infrastructure",
-                f"Failed to open Cloud Storage: {_brief(error)}; sign in with `gcloud auth application-default login`",
-            ) from error
-    return storage.Client(project=project or "local", credentials=credentials)
+    is_own = credentials is None and not os.environ.get("STORAGE_EMULATOR_HOST")
+    try:
+        client = storage.Client(project=project if is_own else project or "local", credentials=credentials)
+    except google.auth.exceptions.DefaultCredentialsError as error:
+        raise Failure(
+            "infrastructure",
+            f"Failed to open Cloud Storage: {_brief(error)}; sign in with `gcloud auth application-default login`",
+        ) from error
+    client._http.mount("https://", HTTPAdapter(pool_maxsize=_CONNECTIONS))
+    return client
 
 
 def _info(blob: storage.Blob) -> ObjectInfo:

@@ -5,7 +5,8 @@ import threading
 
 from .shards.shard_buffer import ShardBuffer
 
-UPLOADS = 4  # at once
+# At once. A core encodes and sends 1.2 GB/s over TLS, so 24 fill a host of 200 Gbit/s; other stages need cores too.
+UPLOADS = min(24, max(4, (os.cpu_count() or 1) // 8))
 _MOST_SHARDS = 2 + UPLOADS  # one is computed, one is encoded, and the others are uploaded
 _MEMORY_SHARE = 0.5  # of this machine's memory, for shards
 

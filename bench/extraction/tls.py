@@ -1,0 +1,55 @@
+"""Encoding and uploading over TLS: bytes a second of each core that this process uses."""
+
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+
+import ml_dtypes
+
+from .sink import running_sink
+from .timing import Figure, Report
+from .upload import a_plan, encode_rows, send_encoded, send_ready
+from .workplace import Workplace
+
+CLAIM = "encode and upload into a bucket on the loopback over TLS, by the processor time of the uploading process alone"
+_HOST_BITS_PER_S = 200e9
+
+
+def run(place: Workplace) -> Report:
+    report = Report("tls", CLAIM)
+    plan, values = a_plan(place)
+    rows = {"resid_post": values.astype(ml_dtypes.bfloat16)}
+    with running_sink(with_tls=True) as bucket:
+        ready = encode_rows("safetensors", plan, rows)
+        for uploads in (1, 2, 4):
+            sides = {
+                "ready bytes": partial(send_ready, bucket, ready, uploads),
+                "encoded shards": partial(send_encoded, bucket, plan, rows, uploads),
+            }
+            report.figures += [_measure(f"{what}, {uploads} at once", place, send) for what, send in sides.items()]
+    per_core = report.figures[-1].value * 1e9
+    report.notes.append(
+        f"On paper, a host of 200 Gbit/s is filled by {_HOST_BITS_PER_S / 8 / per_core:.0f} cores that encode and send "
+        "at this speed; connections beyond the cores bring nothing."
+    )
+    return report
+
+
+def _measure(what: str, place: Workplace, send: Callable[[], int]) -> Figure:
+    send()
+    per_core, per_second = [], []
+    for _ in range(place.rounds(5)):
+        cpu, begin = _cpu_s(), time.perf_counter()
+        size = send()
+        per_core.append(size / (_cpu_s() - cpu) / 1e9)
+        per_second.append(size / (time.perf_counter() - begin) / 1e9)
+    detail = f"{statistics.median(per_second):.2f} GB/s on the clock, beside the sink"
+    return Figure(what, statistics.median(per_core), None, min(per_core), max(per_core), detail, "GB/s a core")
+
+
+def _cpu_s() -> float:
+    """Of every thread of this process, and of none of its children: the sink is another process."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
