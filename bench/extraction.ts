@@ -11,9 +11,7 @@ const LOCK = fileURLToPath(new URL('../test/reference/requirements.lock', import
 const HERE = fileURLToPath(new URL('.', import.meta.url));
 
 const python = await workerPython(line => console.error(line), LOCK);
-// The benchmark runs with the memory settings of a worker.
-const command = ['-c', 'source "$1/startup.sh"; keep_memory; shift; exec "$@"', 'bash', WORKER_FOLDER];
-const run = spawnSync('bash', [...command, python, '-m', 'extraction', ...process.argv.slice(2)], {
+const run = spawnSync(python, ['-m', 'extraction', ...process.argv.slice(2)], {
   env: {...process.env, PYTHONPATH: `${HERE}:${WORKER_FOLDER}`, PYTHONDONTWRITEBYTECODE: '1'},
   stdio: 'inherit',
 });

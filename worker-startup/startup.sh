@@ -200,12 +200,6 @@ platform() {
   fi
 }
 
-# keep_memory: makes malloc keep freed memory for the next shard, which has the same size. Fresh pages for each shard cost a tenth
-# of the speed on a VM (docs/benchmarks.md).
-keep_memory() {
-  export MALLOC_ARENA_MAX=1 MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=$((1 << 40))
-}
-
 main() {
   local command bundle lock python platform
   for command in curl tar sed; do
@@ -235,7 +229,6 @@ main() {
   export JAX_COMPILATION_CACHE_DIR="${JAX_COMPILATION_CACHE_DIR:-$GLEANER_HOME/jax-cache}"
   export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
   export JAX_PLATFORMS=$platform PYTHONPATH=$bundle PYTHONSAFEPATH=1
-  keep_memory
   exec "$python" -m gleaner_worker.agent
 }
 

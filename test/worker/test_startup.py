@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tarfile
 
 import pytest
@@ -27,19 +26,6 @@ def test_a_script_has_no_finding_of_shellcheck(name):
 def test_the_sourced_script_only_defines_its_functions():
     result = bash(f"source {SCRIPT}; declare -F main make_environment")
     assert (result.returncode, result.stdout.split(), result.stderr) == (0, ["main", "make_environment"], "")
-
-
-def test_freed_memory_is_used_again_without_the_kernel():
-    faults = """
-import resource
-for size in [100_000_000] * 3:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    b"1" * size
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-    kept = bash(f'source {SCRIPT}; keep_memory; exec "$@"', sys.executable, "-c", faults)
-    first, *others = map(int, kept.stdout.split())
-    assert first > 10_000 and max(others) < 1000, kept.stdout + kept.stderr
 
 
 def test_the_script_fetches_the_bundle_and_becomes_the_agent(cloud, storage, home):

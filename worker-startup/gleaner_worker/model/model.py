@@ -12,6 +12,7 @@ from typing import cast
 import jax
 import numpy as np
 
+from ..array_pool import ArrayPool
 from ..failures import Failure
 from ..objects import Bucket
 from ..rows import RowLimits
@@ -50,6 +51,7 @@ class Model:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     # Weak references: a step that no caller waits for holds no memory.
     _in_flight: deque["weakref.ref[InFlightStep]"] = field(default_factory=deque)
+    shard_arrays: ArrayPool = field(default_factory=ArrayPool)
 
     @property
     def name(self) -> str:
@@ -124,12 +126,15 @@ class Model:
         return self.capture.stats_columns
 
     def empty(self, rows: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Memory for a shard's rows, {site: [L, rows, D]}, and for int8 their scales, {site: fp32 [L, rows]}."""
+        """Memory for a shard's rows, {site: [L, rows, D]}, and for int8 their scales, {site: fp32 [L, rows]}.
+
+        The values are arbitrary, and may be those of an earlier shard.
+        """
         shape = (len(self.layers), rows, self.config.d_model)
         scaled = self.sites if self.capture.dtype == "int8" else ()
         return (
-            {site: np.empty(shape, self.dtype) for site in self.sites},
-            {site: np.empty(shape[:2], np.float32) for site in scaled},
+            {site: self.shard_arrays.empty(shape, self.dtype) for site in self.sites},
+            {site: self.shard_arrays.empty(shape[:2], np.dtype(np.float32)) for site in scaled},
         )
 
     def start(self, rows: Sequence[Sequence[SelectedTokens]]) -> InFlightStep:
