@@ -28,7 +28,7 @@ def run(place: Workplace) -> Report:
                 "ready bytes": partial(send_ready, bucket, ready, uploads),
                 "encoded shards": partial(send_encoded, bucket, plan, rows, uploads),
             }
-            report.figures += [_measure(f"{what}, {uploads} at once", place, send) for what, send in sides.items()]
+            report.figures.extend(_measure(f"{what}, {uploads} at once", place, send) for what, send in sides.items())
     per_core = report.figures[-1].value * 1e9
     report.notes.append(
         f"On paper, a host of 200 Gbit/s is filled by {_HOST_BITS_PER_S / 8 / per_core:.0f} cores that encode and send "
