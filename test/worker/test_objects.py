@@ -3,6 +3,7 @@ import http.client
 import io
 
 import google_crc32c
+import numpy as np
 import pytest
 import urllib3.exceptions
 from google.cloud.storage import Blob
@@ -10,7 +11,8 @@ from google.cloud.storage import Blob
 from build import BUCKET, bucket
 from gleaner_worker import objects
 from gleaner_worker.failures import Damaged, Failure, LeaseLost
-from gleaner_worker.upload_content import FileContent
+from gleaner_worker.shards.shard_bytes import ShardBytes
+from gleaner_worker.upload_content import CheckedContent, FileContent, Views
 
 pytestmark = pytest.mark.slow
 
@@ -82,6 +84,22 @@ def test_a_failed_upload_starts_again_at_its_beginning(storage, monkeypatch, siz
     assert bucket().create("a", Content(data), {}, "text/plain") is None
     assert left == []
     assert storage.data(BUCKET, "a") == data
+
+
+def test_a_large_shard_is_sent_from_its_own_memory_and_again_after_a_failure(storage, monkeypatch):
+    monkeypatch.setattr(objects, "GIVE_UP_AFTER_S", 60)
+    random = np.random.default_rng(0)
+    buffers = [random.integers(0, 256, size, dtype=np.uint8) for size in (100, 60 << 20, 0, 50 << 20, 7)]
+    body = CheckedContent(ShardBytes(buffers), lambda: None).read(100 << 20)
+    assert isinstance(body, Views)
+    assert [len(part) for part in body] == [100, 60 << 20, 0, (40 << 20) - 100]
+    for part, buffer in zip(body, buffers[:4], strict=True):
+        assert not len(part) or np.shares_memory(np.frombuffer(part, np.uint8), buffer)
+    left = [None, 503, None, None, 503, None, None, None]  # begin, send; begin, send, send; begin, send, send
+    storage.faults = lambda what: left.pop(0) if "/upload/" in what else None
+    assert bucket().create("a", ShardBytes(buffers), {}, "text/plain") is None
+    assert left == []
+    assert storage.data(BUCKET, "a") == b"".join(buffers)
 
 
 def test_an_existing_object_is_never_overwritten(storage, tmp_path):

@@ -3,10 +3,13 @@
 import base64
 import io
 import os
-from collections.abc import Callable
-from typing import BinaryIO, Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol, runtime_checkable
 
 import google_crc32c
+
+_MULTIPART_BYTES = 8 << 20  # the client joins a content of at most this size with its metadata, so it needs bytes
 
 
 class Content(Protocol):
@@ -18,6 +21,13 @@ class Content(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
     def seek(self, offset: int, whence: int = 0, /) -> int: ...
     def tell(self) -> int: ...
+
+
+@runtime_checkable
+class InMemory(Protocol):
+    def views(self, size: int) -> list[memoryview]:
+        """The next bytes, at most `size`, without a copy."""
+        ...
 
 
 class BytesContent(io.BytesIO):
@@ -37,6 +47,19 @@ class FileContent:
         self.read, self.seek, self.tell = file.read, file.seek, file.tell
 
 
+@dataclass(frozen=True)
+class Views:
+    """Bytes that lie in several places. The client of Cloud Storage sends them one by one, and again if it must."""
+
+    parts: list[memoryview]
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        return iter(self.parts)
+
+
 class CheckedContent:
     """A content that calls `check` before each read; an error of `check` ends the upload."""
 
@@ -44,8 +67,11 @@ class CheckedContent:
         self._content, self._check = content, check
         self.seek, self.tell = content.seek, content.tell
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int = -1) -> bytes | Views:
+        """Large parts of a content in memory are not copied."""
         self._check()
+        if size > _MULTIPART_BYTES and isinstance(self._content, InMemory):
+            return Views(self._content.views(size))
         return self._content.read(size)
 
 

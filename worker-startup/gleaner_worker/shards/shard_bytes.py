@@ -43,10 +43,7 @@ class ShardBytes(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        left = max(self.size - self._position, 0)
-        data = b"".join(self._take(left if size is None or size < 0 else min(size, left)))
-        self._position += len(data)
-        return data
+        return b"".join(self.views(self.size if size is None or size < 0 else size))
 
     def readall(self) -> bytes:
         return self.read()
@@ -54,25 +51,24 @@ class ShardBytes(io.RawIOBase):
     def readinto(self, target) -> int:
         target = memoryview(target).cast("B")
         begin = 0
-        for part in self._take(min(len(target), max(self.size - self._position, 0))):
+        for part in self.views(len(target)):
             target[begin : begin + len(part)] = part
             begin += len(part)
-        self._position += begin
         return begin
 
     def close(self) -> None:
         """Has no effect: the buffers are freed with the last reference."""
 
-    def _take(self, size: int) -> list[memoryview]:
-        """The next `size` bytes, as views."""
-        parts, position = [], self._position
-        number = int(np.searchsorted(self._ends, position, "right"))
-        while size > 0:
+    def views(self, size: int) -> list[memoryview]:
+        """Reads the next bytes, at most `size`, without a copy."""
+        parts, left = [], min(size, self.size - self._position)
+        number = int(np.searchsorted(self._ends, self._position, "right"))
+        while left > 0:
             buffer, end = self._buffers[number], self._ends[number]
-            start = position - (end - len(buffer))
-            part = buffer[start : start + size]
+            start = self._position - (end - len(buffer))
+            part = buffer[start : start + left]
             parts.append(part)
-            position, size, number = position + len(part), size - len(part), number + 1
+            self._position, left, number = self._position + len(part), left - len(part), number + 1
         return parts
 
 
