@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from .control import Control
 from .disk import empty_folder
-from .failures import Failure
 from .model.device_output import HostRow, InFlightStep
 from .model.model import Model
 from .objects import Bucket
@@ -32,6 +31,7 @@ from .shards.shard_identity import shard_identity
 from .shards.shard_stats import shard_stats
 from .shards.upload import EncodedShard, Uploader
 from .shards.windows import MAX_WINDOW_BYTES, Place, Row, Window, plan_windows, window_limits
+from .stream_file import download_stream
 from .work import Work
 
 _PLANNED = 4  # shard plans and windows made ahead
@@ -56,25 +56,14 @@ def extract(work: Work, model: Model, reader: Reader, bucket: Bucket, folder: st
     bucket: checked with control.check_lease, so that a worker that lost its lease writes nothing.
     folder: scratch space on this machine's disk, emptied first. Raises Failure or LeaseLost.
     """
-    stream_path = os.path.join(empty_folder(folder), "stream")
-    _download(work, bucket, stream_path)
-    lines = count_lines(stream_path, work.object, control.check_lease)
+    path = os.path.join(empty_folder(folder), "stream")
+    download_stream(work, bucket, path)
+    lines = count_lines(path, work.object, control.check_lease)
     if lines == 0:
         raise no_lines(work.object)
     if reader.samples_per_line is not None:
         control.samples_total = lines * reader.samples_per_line
-    return _Extraction(work, model, reader, bucket, folder, control).run(stream_path)
-
-
-def _download(work: Work, bucket: Bucket, path: str) -> None:
-    try:
-        bucket.download(work.object, path, work.generation)
-    except FileNotFoundError as error:
-        raise Failure(
-            "stream",
-            f"Failed to read {work.object}: generation {work.generation} was overwritten or deleted "
-            "while the run was working on it; give the new content a stream or a run of its own",
-        ) from error
+    return _Extraction(work, model, reader, bucket, folder, control).run(path)
 
 
 class _Extraction:

@@ -27,7 +27,7 @@ from .mesh import Layout, layouts, memory_of
 from .model_lock import find_run_model
 from .model_source import find_model, read_config
 from .place import place
-from .program import Program, StepShape, compile_rows
+from .program import Program, StepShape, compile_rows, step_shape
 from .row_selection import SelectedTokens, check_tokens, make_inputs, mode_of, row_counts, row_limits
 from .tuning import Tuning, tuning_of
 from .weights import Weights, open_weights, parameter_shapes
@@ -75,7 +75,7 @@ class Model:
 
     @property
     def programs(self) -> int:
-        """The programs that this process made ready so far; no program is added once all shapes are warm."""
+        """The programs that this process made ready so far."""
         return device.programs()
 
     @property
@@ -222,12 +222,6 @@ def load_model(
         tell(f"Moving {spec.model} to {len(devices)} {devices[0].device_kind}, each copy on {layout.model}")
         params = place(stored or open_stored(), layout, tuning.bf16_as_bits)
     return Model(files, spec, config, params, layout, what, shape, tuning, program)
-
-
-def step_shape(spec: Spec, max_length: int, tuning: Tuning) -> StepShape:
-    """The shape of every step of a run on one device."""
-    row = row_limits(spec, max_length)
-    return StepShape(max(1, tuning.step_tokens // row.tokens), row.tokens, row.vectors)
 
 
 def choose_program(

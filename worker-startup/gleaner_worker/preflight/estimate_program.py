@@ -8,7 +8,8 @@ import time
 from ..failures import Failure
 from ..model.capture import Capture
 from ..model.config import DecoderConfig
-from ..model.model import choose_program, step_shape
+from ..model.model import choose_program
+from ..model.program import step_shape
 from ..model.row_selection import check_tokens, mode_of
 from ..model.tuning import tuning_of
 from ..model.weights import parameter_shapes
