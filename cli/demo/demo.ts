@@ -8,6 +8,7 @@ import {checkPort} from '../../emulator/http.ts';
 import {openStore} from '../../shared/compose.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec.ts';
+import {LEAST_SHARD_GB} from '../../shared/contracts/spec-keys.ts';
 import {outputPrefix, specObject, streamId, streamObject} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Store} from '../../shared/ports.ts';
@@ -152,7 +153,7 @@ async function shardSize(
   const bytes = model ? await readFile(name) : await deployment.objects.read(name, {max_bytes: 1 << 20});
   const {num_hidden_layers, hidden_size} = parseConfig(Buffer.from(bytes ?? '{}').toString('utf8'), name);
   const tokens = Math.max(...streams.map(stream => stream.tokens));
-  return Math.max(1e-5, (tokens * num_hidden_layers * hidden_size * 2) / FULL_SHARDS / 1e9);
+  return Math.max(LEAST_SHARD_GB, (tokens * num_hidden_layers * hidden_size * 2) / FULL_SHARDS / 1e9);
 }
 
 const size = z.number().int().positive().default(1);

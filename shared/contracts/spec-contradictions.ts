@@ -1,5 +1,5 @@
 /** Contradictions between keys of `run.json`, or between entries of one key. */
-import {SLICE, type SpecValues} from './spec-keys.ts';
+import {LEAST_SHARD_GB, SLICE, type SpecValues} from './spec-keys.ts';
 
 type Issue = [path: (string | number)[], message: string];
 /** Most tokens of a sample, and the key that says so. */
@@ -7,7 +7,7 @@ type Limit = {length: number; key: string};
 
 export function* contradictions(spec: SpecValues): Generator<Issue> {
   const {format, dtype, sites = [], layers, tokens, keep = [], record = {}} = spec;
-  const {affinity, stream_offset} = spec;
+  const {affinity, stream_offset, shard_size_gb = 1} = spec;
   const limit = limitOf(spec);
   if (format === 'pkl.gz' && (dtype === 'bf16' || dtype === 'int8'))
     yield [['dtype'], 'expected fp32 or fp16, which pkl.gz can hold'];
@@ -31,6 +31,11 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
       'expected other tokens: "assistant" needs records with messages, which a chat template writes',
     ];
   yield* ofLongDocuments(spec, limit.length);
+  if (shard_size_gb < LEAST_SHARD_GB)
+    yield [
+      ['shard_size_gb'],
+      `expected at least ${LEAST_SHARD_GB}, 100 kB: each shard is an object and an event`,
+    ];
   if ((stream_offset ?? 0) > 0 && affinity !== 'fixed')
     yield [['stream_offset'], 'expected affinity "fixed" beside it: any TPU may have any stream otherwise'];
   if (record.field && record.template)

@@ -99,7 +99,10 @@ const RECORD_RULES = [
   rule({template: STRING, encoder: STRING}, false),
   rule({template: STRING, predictions_per_task: {minimum: 2}}, false),
 ];
+/** Least size of a shard in a new spec. Frozen specs of earlier releases may have a smaller one. */
+export const LEAST_SHARD_GB = 0.0001;
 export const RULES = [
+  {properties: {shard_size_gb: {minimum: LEAST_SHARD_GB}}},
   rule({stream_offset: {minimum: 1}}, given({affinity: {const: 'fixed'}})),
   rule({context_size: {type: 'integer'}}, given({over_long: {enum: ['chunk', 'pack']}})),
   rule({overlap: {minimum: 1}}, given({over_long: {const: 'chunk'}})),
