@@ -1,6 +1,4 @@
 import {existsSync} from 'node:fs';
-import {mkdir} from 'node:fs/promises';
-import {join} from 'node:path';
 import {DEFAULT_MODEL} from '../../shared/contracts/environment.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {completeSpec, type RunSpec} from '../../shared/contracts/spec.ts';
@@ -9,12 +7,12 @@ import type {Compiled, Sampled} from '../../shared/domain/billing/estimate.ts';
 import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import {DEFAULT_DEPLOYMENT, poolOf} from '../../shared/domain/deployment.ts';
 import {isRunId} from '../../shared/domain/names.ts';
+import {askWorker} from '../ask-worker.ts';
 import {connect, storeOf} from '../connect.ts';
 import type {Connection} from '../connection.ts';
 import {CliError} from '../errors.ts';
 import {print, say, warn} from '../output.ts';
 import {compileProgram} from '../preflight/compile-program.ts';
-import {CACHE, runWorkerModule, workerPython} from '../python.ts';
 import {withClock} from '../with-clock.ts';
 import {earlierRun} from './earlier-run.ts';
 import type {EstimateOptions} from './options.ts';
@@ -41,7 +39,9 @@ export async function estimate(target: string, options: EstimateOptions): Promis
     const earlier = like === undefined ? undefined : await earlierRun(like, store, accelerator, prices);
     const args = [...found.args, '--sample-bytes', String(options.sampleBytes)];
     say(`Reading a sample of ${found.what}, and the tokenizer of ${spec.model}`);
-    const sampled = await withClock('The sample is being read', () => sample(spec, args, connection));
+    const sampled = (await withClock('The sample is being read', () =>
+      askWorker('gleaner_worker.estimate', spec, args, connection),
+    )) as Sampled;
     const compiled = await compile(spec, sampled, options, connection);
     const report = reportOn(found.what, spec, sampled, options, prices, earlier, compiled);
     print(options.json, report, reportLines(report));
@@ -82,25 +82,4 @@ async function connectIfThere(target: string, options: EstimateOptions): Promise
     if (existsSync(target) || target.startsWith('gs://')) return undefined;
     throw isRunId(target) ? error : new CliError(`there is no file ${target}`);
   }
-}
-
-async function sample(spec: RunSpec, args: string[], connection: Connection | undefined): Promise<Sampled> {
-  const home = join(CACHE, 'models');
-  await mkdir(home, {recursive: true});
-  // The sampler's own errors come back below; the environment reports its progress here.
-  await workerPython(say);
-  const endpoint = connection?.storage_endpoint;
-  // The worker's module needs a bucket also for a model in a bucket.
-  const bucket = args.includes('--bucket') || !connection ? [] : ['--bucket', connection.bucket];
-  const {code, stdout, stderr} = await runWorkerModule(
-    ['gleaner_worker.estimate', '--spec', JSON.stringify(spec), '--home', home, ...args, ...bucket],
-    endpoint ? {STORAGE_EMULATOR_HOST: endpoint} : {},
-    () => {},
-  );
-  const last = stdout.at(-1);
-  if (code !== 0 || !last)
-    throw new CliError(
-      stderr.at(-1) ?? `Failed to estimate: the sampler ended with exit ${code} and printed nothing`,
-    );
-  return JSON.parse(last) as Sampled;
 }

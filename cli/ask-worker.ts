@@ -1,0 +1,39 @@
+import {mkdir} from 'node:fs/promises';
+import {join} from 'node:path';
+import type {RunSpec} from '../shared/contracts/spec.ts';
+import type {Connection} from './connection.ts';
+import {CliError} from './errors.ts';
+import {say} from './output.ts';
+import {CACHE, runWorkerModule, workerPython} from './python.ts';
+
+/**
+ * Runs a module of the worker that looks at a spec and the small files of its model, and prints one line of JSON. Throws `CliError` with
+ * the module's own reason. `lock`: packages of the module, the worker's by default.
+ */
+export async function askWorker(
+  module: string,
+  spec: RunSpec,
+  args: readonly string[],
+  connection: Connection | undefined,
+  lock?: string,
+): Promise<unknown> {
+  const home = join(CACHE, 'models');
+  await mkdir(home, {recursive: true});
+  // The module's own errors come back below; the environment reports its progress here.
+  await workerPython(say, lock);
+  const endpoint = connection?.storage_endpoint;
+  // A model in a bucket needs a bucket too.
+  const bucket = args.includes('--bucket') || !connection ? [] : ['--bucket', connection.bucket];
+  const {code, stdout, stderr} = await runWorkerModule(
+    [module, '--spec', JSON.stringify(spec), '--home', home, ...args, ...bucket],
+    endpoint ? {STORAGE_EMULATOR_HOST: endpoint} : {},
+    () => {},
+    lock,
+  );
+  const last = stdout.at(-1);
+  if (code !== 0 || !last)
+    throw new CliError(
+      stderr.at(-1) ?? `Failed to run ${module}: it ended with exit ${code} and printed nothing`,
+    );
+  return JSON.parse(last);
+}
