@@ -19,7 +19,7 @@ from pathlib import Path
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.preflight.accelerators import ACCELERATORS, COMPILER_ENV, chip_of
 from gleaner_worker.preflight.cost_model import cost_of, square_buffers
-from gleaner_worker.preflight.operations import operations_of
+from gleaner_worker.preflight.operations import speed_of
 
 from .models import ASKED, BASELINES, CONFIGS, MESHES, SHAPES
 
@@ -99,17 +99,13 @@ def measure(side: str, model: str, accelerator: str, shape: str, worker: str) ->
     config, chip, cost = parse_config(CONFIGS[model], model), chip_of(accelerator), cost_of(text)
     data, ways = MESHES[model][accelerator]
     rows, tokens = map(int, shape.split("x"))
-    milliseconds = cost.milliseconds(chip)
-    operations = rows * data * operations_of(config, config.num_layers, tokens)
     used = sum(facts["hbm_bytes"].values())
     return {
         "model": model,
         "accelerator": accelerator,
         "mesh": f"{data}x{ways}",
         "shape": shape,
-        "estimated_ms": round(milliseconds, 3),
-        "tokens_per_s": round(rows * tokens * data / milliseconds * 1e3),
-        "share_of_peak": round(operations / (milliseconds / 1e3) / (data * ways * chip.peak_flops), 3),
+        **speed_of(cost.milliseconds(chip), rows * data, tokens, config, config.num_layers, chip, data * ways),
         **facts,
         "fits": used <= chip.hbm_bytes,
         "programs": 1,

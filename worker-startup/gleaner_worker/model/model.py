@@ -27,10 +27,11 @@ from .mesh import Layout, layouts, memory_of
 from .model_lock import find_run_model
 from .model_source import find_model, read_config
 from .place import place
-from .program import Program, StepShape, compile_rows, step_shape
-from .row_selection import SelectedTokens, check_tokens, make_inputs, mode_of, row_counts, row_limits
-from .tuning import Tuning, tuning_of
-from .weights import Weights, open_weights, parameter_shapes
+from .program import Program, StepShape, compile_rows
+from .row_selection import SelectedTokens, make_inputs, row_counts, row_limits
+from .step_plan import StepPlan, plan_step
+from .tuning import Tuning
+from .weights import Weights, open_weights
 
 log = logging.getLogger(__name__)
 
@@ -191,13 +192,9 @@ def load_model(
     """
     devices = jax.local_devices()
     config, layers = read_config(spec, files.folder)
-    max_length = spec.max_length(config.max_positions)
-    check_tokens(spec, max_length)
-    what = Capture(config, layers, spec.sites, mode_of(spec), spec.dtype)
+    plan = plan_step(spec, config, layers, devices[0])
     limit = device_bytes or memory_of(devices)
-    tuning = tuning_of(devices[0], spec.compute_dtype)
-    shape = step_shape(spec, max_length, tuning)
-    weights = parameter_shapes(config, layers[-1] + 1, spec.compute_dtype)
+    weights = plan.weights
     if previous and not _has_weights(previous, files, spec, layers):
         _delete_weights(previous)
         previous = None
@@ -210,8 +207,8 @@ def load_model(
     stored = None if previous else open_stored()  # damaged files cost no compilation
     where = f"{spec.model} (max_seq_length {spec.max_seq_length})"
     phase("compiling")
-    tell(f"Compiling {shape.rows} x {shape.row_tokens} tokens per device")
-    layout, program = choose_program(what, weights, shape, tuning, limit, devices, where)
+    tell(f"Compiling {plan.shape.rows} x {plan.shape.row_tokens} tokens per device")
+    layout, program = choose_program(plan, weights, limit, devices, where)
     phase("loading")
     if previous and previous.layout == layout:
         params = previous.params
@@ -220,24 +217,28 @@ def load_model(
             _delete_weights(previous)
         tell(f"Reading the weights of {spec.model}")
         tell(f"Moving {spec.model} to {len(devices)} {devices[0].device_kind}, each copy on {layout.model}")
-        params = place(stored or open_stored(), layout, tuning.bf16_as_bits)
-    return Model(files, spec, config, params, layout, what, shape, tuning, program)
+        params = place(stored or open_stored(), layout, plan.tuning.bf16_as_bits)
+    return Model(files, spec, config, params, layout, plan.capture, plan.shape, plan.tuning, program)
 
 
 def choose_program(
-    what: Capture, params: dict, shape: StepShape, tuning: Tuning, limit: int | None, devices: list, where: str
+    plan: StepPlan, params: dict, limit: int | None, devices: list, where: str
 ) -> tuple[Layout, Program]:
     """Compiles for the fewest devices per copy of the weights that hold them beside a step.
 
     params: arrays or their shapes. Raises Failure("model") when no layout fits, with the sizes of the last one.
     """
-    *others, last = layouts(params, what.config, limit, devices)
+
+    def compiled(layout: Layout) -> tuple[Layout, Program]:
+        return layout, compile_rows(plan.capture, layout, params, plan.shape, plan.tuning, limit, where)
+
+    *others, last = layouts(params, plan.capture.config, limit, devices)
     for layout in others:
         try:
-            return layout, compile_rows(what, layout, params, shape, tuning, limit, where)
+            return compiled(layout)
         except Failure as failure:
             log.info("%s; splitting the weights further", failure.reason)
-    return last, compile_rows(what, last, params, shape, tuning, limit, where)
+    return compiled(last)
 
 
 def _delete_weights(model: Model) -> None:

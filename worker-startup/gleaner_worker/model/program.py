@@ -7,11 +7,9 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ..failures import Failure
-from ..spec import Spec
 from .capture import Capture, capture
 from .decoder import Rows, Split
 from .mesh import Layout, parameter_specs
-from .row_selection import row_limits
 from .tuning import Tuning
 
 # Every value is rounded where the decoder and capture round it. Otherwise XLA leaves out different roundings on one
@@ -33,12 +31,6 @@ class StepShape:
 class Program:
     run: jax.stages.Compiled  # (params, rows, picks), as capture takes them, on the devices
     in_flight: int  # steps that the devices' memory holds at once
-
-
-def step_shape(spec: Spec, max_length: int, tuning: Tuning) -> StepShape:
-    """The shape of every step of a run on one device."""
-    row = row_limits(spec, max_length)
-    return StepShape(max(1, tuning.step_tokens // row.tokens), row.tokens, row.vectors)
 
 
 def compile_rows(

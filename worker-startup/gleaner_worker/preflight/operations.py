@@ -1,6 +1,7 @@
-"""The operations of a decoder's blocks."""
+"""The operations of a decoder's blocks, and the speed that follows from the time of a step."""
 
 from ..model.config import DecoderConfig
+from .accelerators import Chip
 
 
 def operations_of(config: DecoderConfig, depth: int, width: int) -> float:
@@ -12,3 +13,16 @@ def operations_of(config: DecoderConfig, depth: int, width: int) -> float:
     heads, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
     weights = config.d_model * (2 * heads + 2 * keys + 3 * config.d_ff)
     return depth * width * (2 * weights + 4 * heads * width)
+
+
+def speed_of(
+    milliseconds: float, rows: int, row_tokens: int, config: DecoderConfig, depth: int, chip: Chip, chips: int
+) -> dict[str, float]:
+    """The figures of a step in which `chips` chips compute `rows` full rows, by their names in reports."""
+    seconds = milliseconds / 1e3
+    operations = rows * operations_of(config, depth, row_tokens)
+    return {
+        "estimated_ms": round(milliseconds, 3),
+        "tokens_per_s": round(rows * row_tokens / seconds),
+        "share_of_peak": round(operations / seconds / (chips * chip.peak_flops), 3),
+    }

@@ -1,0 +1,33 @@
+"""The plan of a run's steps, before any compilation: from the spec, the model's config and the kind of device."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..spec import Spec
+from .capture import Capture
+from .config import DecoderConfig
+from .program import StepShape
+from .row_selection import check_tokens, mode_of, row_limits
+from .tuning import Tuning, tuning_of
+from .weights import parameter_shapes
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    capture: Capture
+    tuning: Tuning
+    shape: StepShape
+    weights: dict  # their shapes, up to the deepest stored layer
+
+
+def plan_step(spec: Spec, config: DecoderConfig, layers: tuple[int, ...], device: Any) -> StepPlan:
+    """device: one that computes. Raises Failure("model") when no sample has the tokens that `tokens` selects."""
+    max_length = spec.max_length(config.max_positions)
+    check_tokens(spec, max_length)
+    tuning, row = tuning_of(device, spec.compute_dtype), row_limits(spec, max_length)
+    return StepPlan(
+        Capture(config, layers, spec.sites, mode_of(spec), spec.dtype),
+        tuning,
+        StepShape(max(1, tuning.step_tokens // row.tokens), row.tokens, row.vectors),
+        parameter_shapes(config, layers[-1] + 1, spec.compute_dtype),
+    )
