@@ -47,6 +47,11 @@ class Spec:
     overlap: int = 0  # tokens that a chunk repeats of the chunk before
     bos: str | bool = "auto"
 
+    @property
+    def cuts_documents(self) -> bool:
+        """Whether a sample is a part of a document, or of several."""
+        return self.over_long in ("chunk", "pack")
+
     def max_length(self, max_positions: int) -> int:
         """The most tokens of a sample, for a model of so many positions."""
         return min(self.context_size or self.max_seq_length, max_positions)

@@ -12,6 +12,8 @@ import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from gleaner_reader.safetensors_header import MAX_TENSORS
+
 from ..failures import Failure
 from .config import DecoderConfig
 from .config_parser import shown
@@ -21,7 +23,6 @@ from .tensors import EMBEDDING, FINAL_NORM, HEADS, OLD_BUFFERS, OTHER_TOWERS, PR
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}
 
 _STORED = {"BF16": np.dtype(ml_dtypes.bfloat16), "F16": np.dtype(np.float16), "F32": np.dtype(np.float32)}
-_MOST_TENSORS = 100_000  # of one file
 _LISTED = 100  # problems in one error; a model of another family has hundreds
 _LAYER = re.compile(r"layers\.(0|[1-9]\d{0,4})\.(.+)", re.DOTALL)
 
@@ -101,8 +102,8 @@ def read_header(path: str, where: str) -> list[StoredTensor]:
         with open(path, "rb") as file:
             start = 8 + int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(start - 8), object_pairs_hook=_once)
-        if len(header) > _MOST_TENSORS:
-            raise ValueError(f"it has {len(header)} tensors; the limit is {_MOST_TENSORS}")
+        if len(header) > MAX_TENSORS:
+            raise ValueError(f"it has {len(header)} tensors; the limit is {MAX_TENSORS}")
         header.pop("__metadata__", None)
         tensors = []
         for name, entry in header.items():

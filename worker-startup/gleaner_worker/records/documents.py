@@ -81,9 +81,8 @@ class _Windows:
 
     def __init__(self, cut: Cut):
         self._cut = cut
-        self._parts: list[tuple[np.ndarray, np.ndarray | None, int]] = []  # token ids, marks, line
+        self._parts: list[tuple[np.ndarray, np.ndarray | None, int, int]] = []  # token ids, marks, line, chunk
         self._size = 0
-        self._line, self._chunk = 0, 0  # of the window's first token
 
     def add(self, document: Document) -> Iterator[Piece]:
         cut, ids, written = self._cut, document.token_ids, document.written
@@ -93,28 +92,26 @@ class _Windows:
             written = None if written is None else np.append(written, False)
         begin, chunk = 0, 0
         while begin < len(ids):
-            if not self._size:
-                self._line, self._chunk = document.line, chunk
-                if has_bos and begin:
-                    self._put(ids[:1], None if written is None else np.zeros(1, bool), document.line)
+            if has_bos and begin and not self._size:
+                self._put(ids[:1], None if written is None else np.zeros(1, bool), document.line, chunk)
             end = min(len(ids), begin + cut.length - self._size)
-            self._put(ids[begin:end], None if written is None else written[begin:end], document.line)
+            self._put(ids[begin:end], None if written is None else written[begin:end], document.line, chunk)
             begin, chunk = end, chunk + 1
             if self._size == cut.length:
                 yield from self.flush()
 
-    def _put(self, ids: np.ndarray, written: np.ndarray | None, line: int) -> None:
-        self._parts.append((ids, written, line))
+    def _put(self, ids: np.ndarray, written: np.ndarray | None, line: int, chunk: int) -> None:
+        self._parts.append((ids, written, line, chunk))
         self._size += len(ids)
 
     def flush(self) -> Iterator[Piece]:
         """The window as it is, if it holds a token."""
         if not self._parts:
             return
-        ids, marks, lines = zip(*self._parts, strict=True)
+        ids, marks, lines, chunks = zip(*self._parts, strict=True)
         yield Piece(
-            self._line,
-            self._chunk,
+            lines[0],
+            chunks[0],
             np.concatenate(ids),
             None if marks[0] is None else np.concatenate(marks),
             token_lines=np.repeat(np.array(lines, np.int64), [len(part) for part in ids]),

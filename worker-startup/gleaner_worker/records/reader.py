@@ -74,7 +74,7 @@ def make_reader(folder: str, spec: Spec, vocab_size: int, max_positions: int) ->
 
 
 def _cut(spec: Spec, max_length: int, bos: Bos, tokenizer: Tokenizer, writer: PromptWriter) -> Cut | None:
-    if spec.over_long not in ("chunk", "pack"):
+    if not spec.cuts_documents:
         return None
     if spec.overlap > max_length - 2:
         raise Failure(

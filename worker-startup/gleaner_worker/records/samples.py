@@ -16,7 +16,6 @@ from .reader import Reader
 from .reject_reason import RejectReason
 from .sample import Reject, Sample
 from .select import select
-from .stream import count_lines
 from .tokenizer import Encoded, encode_complete, encode_texts, encode_written
 
 _PREVIEW_CHARS = 200
@@ -28,13 +27,6 @@ _LEAST_CHARS = 8192  # a few tokens may be longer
 def read_samples(path: str, name: str, reader: Reader) -> Iterator[Sample | Reject]:
     """Yields the samples of the file at `path`, without a gap; `name` is the object's name, for messages."""
     return tokenize_windows(read_windows(path, name, reader), reader)
-
-
-def count_samples(path: str, name: str, reader: Reader) -> int:
-    """The number of samples, stored or rejected. Tokenises the stream of a run that cuts documents."""
-    if reader.samples_per_line is not None:
-        return count_lines(path, name) * reader.samples_per_line
-    return sum(1 for _ in read_samples(path, name, reader))
 
 
 def tokenize_windows(windows: Iterable[Window], reader: Reader) -> Iterator[Sample | Reject]:

@@ -26,11 +26,6 @@ class Wanted:
         return self.spec.tokens == "mean"
 
     @property
-    def cuts(self) -> bool:
-        """Whether samples are parts of documents."""
-        return self.spec.over_long in ("chunk", "pack")
-
-    @property
     def has_positions(self) -> bool:
         return self.selects and not self.pooled
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 from ..records.reader import Reader
 from ..records.sample import Reject, Sample
-from ..records.samples import count_samples, read_samples
+from ..records.samples import read_samples
+from ..records.stream import count_lines
 from .marks import BAD, CUT
 
 
@@ -17,7 +18,7 @@ class StreamSamples:
         self._per_line = reader.samples_per_line
         # Of each sample, where only the tokens say how many samples a line makes.
         self._lines = array("q", (item.line for item in self._open()) if self._per_line is None else ())
-        self.marks = bytearray(count_samples(path, name, reader) if self._per_line else len(self._lines))
+        self.marks = bytearray(count_lines(path, name) * self._per_line if self._per_line else len(self._lines))
         self._items, self._next = self._open(), 0
 
     def line_of(self, sample: int) -> int:

@@ -52,7 +52,7 @@ def _expected_tensors(metadata: dict[str, str], wanted: Wanted) -> dict[str, tup
         expected["row_offsets"] = ("I64", [samples + 1])
     if wanted.has_positions and samples:
         expected["positions"] = ("I32", [rows])
-    if wanted.cuts and samples:
+    if wanted.spec.cuts_documents and samples:
         expected |= {"line_idx": ("I64", [samples]), "chunk_idx": ("I32", [samples])}
         if wanted.spec.over_long == "pack":
             expected["token_line_idx"] = ("I64", [tokens])
