@@ -132,21 +132,26 @@ def test_messages_with_tools_use_the_template_for_tools(tmp_path):
         ),
         ("wants a number of the date", {"chat_template": "{{ strftime_now(3) }}"}, "line 1: TypeError: "),
         ("looks into the date", {"chat_template": "{{ strftime_now.DATE }}"}, "line 1: 'strftime_now' is undefined"),
-        (
-            "loops for ever",
-            {"chat_template": "{% for i in range(99999) %}{% for i in range(99999) %}{% endfor %}{% endfor %}"},
-            "more than 0.5 s of a processor",
-        ),
         ("is of another kind", {"chat_template": 7}, "the model has no chat template"),
     ],
 )
-def test_an_unusable_template_rejects_chats_and_no_other_records(tmp_path, monkeypatch, name, config, reason):
-    monkeypatch.setattr(render_process, "CPU_S", 0.5)
+def test_an_unusable_template_rejects_chats_and_no_other_records(tmp_path, name, config, reason):
     folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": config})
     chat, text = read(folder, tmp_path, [{"messages": [{"role": "user", "content": "hi"}]}, {"text": "hi"}])
     assert chat.reason.startswith("`messages` cannot be written with the chat template: ")
     assert reason in chat.reason
     assert isinstance(text, Sample)
+
+
+def test_a_template_that_exceeds_its_time_ends_the_stream_and_names_the_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(render_process, "CPU_S", 0.5)
+    endless = "{% if messages[0].content == 'b' %}{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}"
+    config = {"chat_template": endless + "{% endfor %}{% endif %}hi"}
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": config})
+    records = [{"messages": [{"role": "user", "content": content}]} for content in "aab"]
+    with pytest.raises(Failure, match="line 3 of .*more than 0.5 s of a processor; simplify") as failure:
+        read(folder, tmp_path, [{"text": "hi"}, *records[1:]])
+    assert failure.value.kind == "stream"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import pytest
 
 from gleaner_worker.records import render_process
 from gleaner_worker.records.reject_reason import RejectReason
-from gleaner_worker.records.template import Template
+from gleaner_worker.records.render_process import LimitExceeded
+from gleaner_worker.records.template import Template, TemplateProblem
 from rendered_template import write
 
 pytestmark = pytest.mark.slow
@@ -87,10 +88,13 @@ GROWS = (
         ),
     ],
 )
-def test_a_template_without_end_or_limit_rejects_the_record(monkeypatch, template):
+def test_a_template_without_end_or_bound_makes_no_prompt(monkeypatch, template):
     monkeypatch.setattr(render_process, "CPU_S", 0.4)
-    bad = write(template, {"long": LONG + "b", "long2": LONG + "c"})
-    assert isinstance(bad, RejectReason), bad.content[:100]
+    try:
+        bad = write(template, {"long": LONG + "b", "long2": LONG + "c"})
+        assert isinstance(bad, RejectReason), bad.content[:100]
+    except LimitExceeded as limit:
+        assert "of a processor" in str(limit) or "memory" in str(limit)
     assert write("{{ x }}", {"x": "the next record"}).content == "the next record"
 
 
@@ -108,9 +112,8 @@ def test_a_template_without_end_or_limit_rejects_the_record(monkeypatch, templat
 )
 def test_work_that_no_count_sees_ends_by_the_limits_of_the_process(monkeypatch, template):
     monkeypatch.setattr(render_process, "CPU_S", 0.4)
-    bad = write(template, {})
-    assert isinstance(bad, RejectReason)
-    assert "of a processor" in bad.text or "1024 MiB of memory" in bad.text or "process allows" in bad.text
+    with pytest.raises(LimitExceeded, match="of a processor|1024 MiB of memory|process allows"):
+        write(template, {})
     assert write("{{ x }}", {"x": "the next record"}).content == "the next record"
 
 
@@ -132,6 +135,27 @@ def test_a_process_that_something_else_ends_is_replaced():
     assert template.render({"text": "a"}) == "a"
     os.kill(children()[0], signal.SIGKILL)
     assert template.render({"text": "b"}) == "b"
+
+
+def test_a_batch_continues_in_another_process_after_an_end_from_outside():
+    template = Template("{% for i in range(999) %}{{ text }}{% endfor %}", is_chat=False)
+    values = [template.encode({"text": str(n)}) for n in range(2000)]
+    killer = threading.Timer(0.05, lambda: os.kill(children()[0], signal.SIGKILL))
+    killer.start()
+    rendered = template.render_batch(values)
+    killer.join()
+    assert [text for text, _ in rendered] == [str(n) * 999 for n in range(2000)]
+
+
+def test_a_limit_names_the_position_in_the_batch(monkeypatch):
+    monkeypatch.setattr(render_process, "CPU_S", 0.2)
+    template = Template("{% for i in range(n) %}{% for j in range(n) %}{% endfor %}{% endfor %}{{ 1 / n }}", False)
+    values = [template.encode({"n": n}) for n in (1, 2, 0, 99_999, 4)]
+    with pytest.raises(LimitExceeded, match="more than 0.2 s of a processor") as limit:
+        template.render_batch(values)
+    assert limit.value.position == 3
+    one, half, problem = template.render_batch(values[:3])
+    assert (one[0], half[0], isinstance(problem, TemplateProblem)) == ("1.0", "0.5", True)
 
 
 def children(of=None):

@@ -1,7 +1,8 @@
 """The text that a model itself wrote, in a list of messages that its chat template writes (spec: tokens assistant).
 
-A template with {% generation %} blocks marks that text. Without them, a message of the assistant begins where the
-opening of an answer ends, as add_generation_prompt writes it, and ends with its content and the special token after it.
+A template with {% generation %} blocks marks that text (template.py). This file is for the other templates: a message
+of the assistant begins where the opening of an answer ends, as add_generation_prompt writes it. It ends with its
+content and the special token after it.
 """
 
 import os
@@ -21,8 +22,6 @@ def render_assistant(
 
     specials: the texts of special tokens. Raises TemplateProblem, also where the template does not show those parts.
     """
-    if chat.marks_generation(tools):
-        return chat.render_marked(messages, add_generation_prompt, tools)
     text = chat.render(messages, add_generation_prompt, tools)
 
     def span(number: int) -> tuple[int, int]:

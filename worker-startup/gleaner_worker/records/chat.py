@@ -32,18 +32,19 @@ class Chat:
     adds_bos: bool | None = None  # add_bos_token of tokenizer_config.json
 
     def render(self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None = None) -> str:
-        """Raises TemplateProblem. The text holds all special tokens that it needs."""
+        """Raises TemplateProblem, LimitExceeded. The text holds all special tokens that it needs."""
         return self._template_for(tools).render(self._values(messages, add_generation_prompt, tools))
+
+    def prepare(
+        self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None
+    ) -> tuple[Template, bytes]:
+        """The template and its encoded values. Raises TemplateProblem."""
+        template = self._template_for(tools)
+        return template, template.encode(self._values(messages, add_generation_prompt, tools))
 
     def marks_generation(self, tools: list[dict] | None) -> bool:
         """Whether the template marks the text that the model wrote, by {% generation %} blocks."""
         return self._template_for(tools).marks_generation
-
-    def render_marked(
-        self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None
-    ) -> tuple[str, list[tuple[int, int]]]:
-        """The text, and the characters [begin, end) of each {% generation %} block. Raises TemplateProblem."""
-        return self._template_for(tools).render_marked(self._values(messages, add_generation_prompt, tools))
 
     def _template_for(self, tools: list[dict] | None) -> Template:
         template = self.tools_template if tools else self.template

@@ -10,7 +10,7 @@ with any of the kinds below), and the first of these fields in the record:
     train, test   an ARC task; see arc.py. predictions_per_task makes several samples of a task
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,8 @@ from .augment import augment
 from .chat import Chat, check_messages, load_chat, written_as_python
 from .parse import check_text, check_tokens, kind_of, list_fields
 from .reject_reason import RejectReason
-from .template import Template, TemplateProblem
+from .render_process import LimitExceeded
+from .template import Rendered, Template, TemplateProblem
 
 KNOWN_FIELDS = "`text`, `prompt`, `messages`, `tokens`, or an ARC task's `train` and `test`"
 
@@ -34,6 +35,15 @@ class Prompt:
     content: str | list[int]
     is_complete: bool  # the text holds its special tokens
     assistant: list[tuple[int, int]] | None = None  # characters [begin, end) of the text that the model wrote
+
+
+@dataclass(frozen=True)
+class Unrendered:
+    """A prompt whose template render_prompts renders."""
+
+    template: Template
+    values: bytes  # as the template encodes them
+    finish: Callable[[Rendered | TemplateProblem], Prompt | RejectReason]
 
 
 @dataclass(frozen=True)
@@ -51,13 +61,14 @@ class PromptWriter:
 def make_prompt_writer(spec: Spec, folder: str, specials: tuple[str, ...] | None = None) -> PromptWriter:
     """Raises Failure("model") for a record spec that cannot be used."""
     record = spec.record
-    chat = load_chat(folder, spec.model)
     try:
+        chat = load_chat(folder, spec.model)
         arc = make_arc_prompts(chat, record.encoder, record.prompt_version)
+        template = None if record.template is None else Template(record.template, is_chat=False)
     except ValueError as error:
         raise Failure("model", f"Failed to use `record` of run.json: {error}") from error
-    try:
-        template = None if record.template is None else Template(record.template, is_chat=False)
+    except LimitExceeded as limit:
+        raise Failure("model", f"Failed to compile a template of {spec.model} or of run.json: {limit}") from limit
     except TemplateProblem as problem:
         raise Failure("model", f"Failed to use record.template of run.json: {problem}; correct it") from problem
     return PromptWriter(
@@ -72,10 +83,10 @@ def make_prompt_writer(spec: Spec, folder: str, specials: tuple[str, ...] | None
     )
 
 
-def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | RejectReason] | RejectReason:
+def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Unrendered | RejectReason] | RejectReason:
     """The prompts, one per prediction, made on demand; or the reason that rejects the whole record."""
     if writer.template is not None:
-        prompt: Prompt | RejectReason | None = _from_template(record, writer.template)
+        prompt: Prompt | Unrendered | RejectReason | None = _from_template(record, writer.template)
     elif writer.field is not None:
         if writer.field not in record:
             return RejectReason(
@@ -90,7 +101,7 @@ def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Rejec
         prompt = _from_known(record, writer)
     if isinstance(prompt, RejectReason):
         return prompt
-    if writer.specials is not None and (prompt is None or prompt.assistant is None):
+    if writer.specials is not None and (prompt is None or isinstance(prompt, Prompt) and prompt.assistant is None):
         return RejectReason("is no list of messages: `tokens` is assistant, the text that the model wrote in messages")
     if prompt is not None:
         if writer.predictions > 1:
@@ -103,7 +114,21 @@ def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Rejec
     return (_from_task(augment(task, writer.seed, k), writer.arc) for k in range(writer.predictions))
 
 
-def _from_known(record: dict, writer: PromptWriter) -> Prompt | RejectReason | None:
+def render_prompts(prompts: Sequence[Prompt | Unrendered]) -> list[Prompt | RejectReason]:
+    """Renders the unrendered prompts, all of a template at once. Raises LimitExceeded with a position in `prompts`."""
+    finished: dict[int, Prompt | RejectReason] = {}
+    waiting = {number: prompt for number, prompt in enumerate(prompts) if isinstance(prompt, Unrendered)}
+    for template in {prompt.template for prompt in waiting.values()}:
+        numbers = [number for number, prompt in waiting.items() if prompt.template is template]
+        try:
+            batch = template.render_batch([waiting[number].values for number in numbers])
+        except LimitExceeded as limit:
+            raise LimitExceeded(str(limit), numbers[limit.position]) from None
+        finished |= {number: waiting[number].finish(made) for number, made in zip(numbers, batch, strict=True)}
+    return [finished[number] if isinstance(prompt, Unrendered) else prompt for number, prompt in enumerate(prompts)]
+
+
+def _from_known(record: dict, writer: PromptWriter) -> Prompt | Unrendered | RejectReason | None:
     """None for an ARC task."""
     for name in ("text", "prompt"):
         if name in record:
@@ -121,7 +146,7 @@ def _is_task(record: dict) -> bool:
     return "train" in record and "test" in record
 
 
-def _from_value(value: object, record: dict, name: str, writer: PromptWriter) -> Prompt | RejectReason:
+def _from_value(value: object, record: dict, name: str, writer: PromptWriter) -> Prompt | Unrendered | RejectReason:
     if not isinstance(value, list):
         return _plain(check_text(value, name))
     if value and isinstance(value[0], dict):
@@ -133,34 +158,42 @@ def _plain(content: str | list[int] | RejectReason) -> Prompt | RejectReason:
     return content if isinstance(content, RejectReason) else Prompt(content, is_complete=False)
 
 
-def _from_template(record: dict, template: Template) -> Prompt | RejectReason:
+def _from_template(record: dict, template: Template) -> Unrendered | RejectReason:
+    def finish(rendered: Rendered | TemplateProblem) -> Prompt | RejectReason:
+        if isinstance(rendered, TemplateProblem):
+            return RejectReason(f"cannot be written with record.template: {rendered}")
+        return _plain(check_text(rendered[0], "record.template"))
+
     try:
-        return _plain(check_text(template.render({"record": record, **record}), "record.template"))
+        return Unrendered(template, template.encode({"record": record, **record}), finish)
     except TemplateProblem as problem:
         return RejectReason(f"cannot be written with record.template: {problem}")
 
 
-def _from_messages(messages: Any, name: str, tools: object, writer: PromptWriter) -> Prompt | RejectReason:
+def _from_messages(messages: Any, name: str, tools: object, writer: PromptWriter) -> Prompt | Unrendered | RejectReason:
     if reason := check_messages(messages, name):
         return RejectReason(reason)
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
         return RejectReason(f"`tools` is {kind_of(tools)}, not a list of objects")
-    assistant = None
-    try:
-        if writer.specials is None:
-            text = writer.chat.render(messages, writer.add_generation_prompt, tools)
-        else:
-            text, assistant = render_assistant(
-                writer.chat, messages, writer.add_generation_prompt, tools, writer.specials
+
+    def finish(rendered: Rendered | TemplateProblem) -> Prompt | RejectReason:
+        if isinstance(rendered, TemplateProblem):
+            return RejectReason(f"`{name}` cannot be written with the chat template: {rendered}")
+        text, spans = rendered
+        number = written_as_python(messages, text)
+        if number is not None:
+            return RejectReason(
+                f"`{name}[{number}]` has a list as its `content`, and the model's chat template knows strings alone"
             )
+        return _complete(text, name, spans if writer.specials is not None else None)
+
+    chat, opens = writer.chat, writer.add_generation_prompt
+    try:
+        if writer.specials is not None and not chat.marks_generation(tools):
+            return finish(render_assistant(chat, messages, opens, tools, writer.specials))
+        return Unrendered(*chat.prepare(messages, opens, tools), finish)
     except TemplateProblem as problem:
-        return RejectReason(f"`{name}` cannot be written with the chat template: {problem}")
-    number = written_as_python(messages, text)
-    if number is not None:
-        return RejectReason(
-            f"`{name}[{number}]` has a list as its `content`, and the model's chat template knows strings alone"
-        )
-    return _complete(text, name, assistant)
+        return finish(problem)
 
 
 def _from_task(task, arc: ArcPrompts) -> Prompt | RejectReason:

@@ -1,19 +1,25 @@
 """The first half of reading samples: the lines of a stream, and the prompts of each."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
+from ..failures import Failure
 from .kept_fields import kept_fields
 from .parse import parse_line
-from .prompts import Prompt, write_prompts
+from .prompts import Prompt, Unrendered, render_prompts, write_prompts
 from .reader import Reader
 from .reject_reason import RejectReason
+from .render_process import LimitExceeded
 from .sample import Reject
 from .stream import Line, read_lines
 
 # Tokenising many texts at once uses every core; these two limit the memory of a window.
 _WINDOW_ITEMS = 512
 _WINDOW_BYTES = 4 * 1024 * 1024
+# A message to the process of templates waits up to 5 ms for the interpreter's lock, so each has many prompts.
+_BATCH_ITEMS = 64
+_BATCH_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -26,26 +32,72 @@ class Written:
     kept: str
 
 
+@dataclass(frozen=True)
+class Draft:
+    """A prompt before its template is rendered; see Written."""
+
+    index: int
+    line: int
+    prompt: Prompt | Unrendered
+    kept: str
+
+
 Window = list[Written | Reject]
+Item = TypeVar("Item", Draft | Reject, Written | Reject)
 
 
 def read_windows(path: str, name: str, reader: Reader) -> Generator[Window]:
     """Reads lines and writes prompts. May run on a thread of its own. `name`: of the object, for messages."""
-    window: Window = []
+    drafts = _in_batches(_write_lines(path, name, reader), _BATCH_ITEMS, _BATCH_BYTES)
+    written = (item for batch in drafts for item in _render(batch, name))
+    yield from _in_batches(written, _WINDOW_ITEMS, _WINDOW_BYTES)
+
+
+def _in_batches(items: Iterable[Item], most: int, most_bytes: int) -> Generator[list[Item]]:
+    batch: list[Item] = []
     size = 0
+    for item in items:
+        more = _size(item)
+        if batch and (len(batch) >= most or size + more > most_bytes):
+            yield batch
+            batch, size = [], 0
+        batch.append(item)
+        size += more
+    if batch:
+        yield batch
+
+
+def _write_lines(path: str, name: str, reader: Reader) -> Iterator[Draft | Reject]:
     for line in read_lines(path, name):
-        for item in _write(line, reader):
-            more = _size(item)
-            if window and (len(window) >= _WINDOW_ITEMS or size + more > _WINDOW_BYTES):
-                yield window
-                window, size = [], 0
-            window.append(item)
-            size += more
-    if window:
-        yield window
+        try:
+            yield from _write(line, reader)
+        except LimitExceeded as limit:
+            raise _over_limit(line.index, name, limit) from limit
 
 
-def _write(line: Line, reader: Reader) -> Iterator[Written | Reject]:
+def _render(batch: list[Draft | Reject], name: str) -> Iterator[Written | Reject]:
+    drafts = [item for item in batch if isinstance(item, Draft)]
+    try:
+        prompts = iter(render_prompts([draft.prompt for draft in drafts]))
+    except LimitExceeded as limit:
+        raise _over_limit(drafts[limit.position].line, name, limit) from limit
+    for item in batch:
+        if isinstance(item, Reject):
+            yield item
+        elif isinstance(prompt := next(prompts), RejectReason):
+            yield Reject(item.index, prompt.text, item.line)
+        else:
+            yield Written(item.index, item.line, prompt, item.kept)
+
+
+def _over_limit(line: int, name: str, limit: LimitExceeded) -> Failure:
+    return Failure(
+        "stream",
+        f"Failed to render the template for line {line + 1} of {name}: {limit}; simplify the template or the line",
+    )
+
+
+def _write(line: Line, reader: Reader) -> Iterator[Draft | Reject]:
     count = reader.writer.predictions
     first = line.index * count
     record = parse_line(line)
@@ -58,10 +110,12 @@ def _write(line: Line, reader: Reader) -> Iterator[Written | Reject]:
         if isinstance(prompt, RejectReason):
             yield Reject(index, prompt.text, line.index)
         else:
-            yield Written(index, line.index, prompt, kept)
+            yield Draft(index, line.index, prompt, kept)
 
 
-def _write_record(record: dict, reader: Reader) -> tuple[Iterator[Prompt | RejectReason], str] | RejectReason:
+def _write_record(
+    record: dict, reader: Reader
+) -> tuple[Iterator[Prompt | Unrendered | RejectReason], str] | RejectReason:
     """The prompts of a record and its kept fields."""
     prompts = write_prompts(record, reader.writer)
     if isinstance(prompts, RejectReason):
@@ -70,8 +124,11 @@ def _write_record(record: dict, reader: Reader) -> tuple[Iterator[Prompt | Rejec
     return kept if isinstance(kept, RejectReason) else (prompts, kept)
 
 
-def _size(item: Written | Reject) -> int:
+def _size(item: Draft | Written | Reject) -> int:
     if isinstance(item, Reject):
         return len(item.reason)
+    prompt = item.prompt
+    if isinstance(prompt, Unrendered):
+        return len(item.kept) + len(prompt.values)
     # A token id in a list is 8 bytes, and mostly an object of its own.
-    return len(item.kept) + len(item.prompt.content) * (1 if isinstance(item.prompt.content, str) else 40)
+    return len(item.kept) + len(prompt.content) * (1 if isinstance(prompt.content, str) else 40)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 CPU_S = 5.0  # of one template and one record; real chat templates take milliseconds
@@ -16,8 +17,19 @@ _MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _RENDERER = Path(__file__).with_name("renderer.py")
 
 
-class Ended(Exception):
-    """The process ended before it answered; the message is a reason."""
+class LimitExceeded(Exception):
+    """A template needs more time or memory than its process has. The message is the reason.
+
+    Never a reject: a faster machine may render the record, and each attempt must make the same samples.
+    """
+
+    def __init__(self, reason: str, position: int = 0):
+        super().__init__(reason)
+        self.position = position  # in the batch of values
+
+
+class _Ended(Exception):
+    """The process ended before its last answer. The message names the limit, and is empty for another cause."""
 
 
 class RenderProcess:
@@ -26,51 +38,74 @@ class RenderProcess:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._child: subprocess.Popen | None = None
+        self._received = bytearray()
         self._sources: dict[int, dict] = {}  # by template: the request that compiles it
-        self._compiled: set[int] = set()  # in this child
+        self._compiled: dict[int, dict] = {}  # by template: the answer of this child
         atexit.register(self._end)
 
     def compile(self, source: str, is_chat: bool) -> tuple[int, dict]:
-        """A number for the template, and the answer. Raises Ended."""
+        """A number for the template, and the answer. Raises LimitExceeded."""
         with self._lock:
             number = len(self._sources)
             self._sources[number] = {"template": number, "source": source, "is_chat": is_chat}
-            return number, self._compile(number)
+            self._answer(number, [])
+            return number, self._compiled[number]
 
-    def render(self, template: int, values: dict) -> dict:
-        """The answer. Raises Ended."""
+    def render(self, template: int, values: Sequence[bytes]) -> list[dict]:
+        """The answers to `values`, each a JSON object. Raises LimitExceeded."""
         with self._lock:
-            if self._child is None or template not in self._compiled:
-                self._compile(template)
-            request = {"template": template, "values": values}
-            try:
-                return self._ask(request)
-            except Ended as error:
-                if str(error):
-                    raise
-            self._compile(template)  # something else ended the process: once more
-            return self._ask(request)
+            return self._answer(template, values)
 
-    def _compile(self, template: int) -> dict:
-        answer = self._ask(self._sources[template])
-        self._compiled.add(template)
+    def _answer(self, template: int, values: Sequence[bytes]) -> list[dict]:
+        answers: list[dict] = []
+        ended_at = None
+        while True:
+            try:
+                if self._child is None or template not in self._compiled:
+                    self._send(json.dumps(self._sources[template] | {"cpu_s": CPU_S}).encode())
+                    self._compiled[template] = self._receive()
+                if values:
+                    rest = b",".join(values[len(answers) :])
+                    self._send(b'{"template":%d,"cpu_s":%f,"values":[%b]}' % (template, CPU_S, rest))
+                while len(answers) < len(values):
+                    answers.append(self._receive())
+                return answers
+            except _Ended as ended:
+                if str(ended) or ended_at == len(answers):
+                    raise LimitExceeded(str(ended) or "its process ended twice", len(answers)) from None
+                ended_at = len(answers)  # another cause than a limit: continue there in another process, once
+
+    def _send(self, request: bytes) -> None:
+        child = self._child or self._start()
+        assert child.stdin is not None
+        try:
+            child.stdin.write(len(request).to_bytes(4, "big") + request)
+            child.stdin.flush()
+        except BrokenPipeError:
+            raise _Ended(self._end()) from None
+
+    def _receive(self) -> dict:
+        size = int.from_bytes(self._take(4), "big")
+        if size > _MAX_ANSWER_BYTES:
+            raise _Ended(self._end())
+        answer = json.loads(self._take(size))
+        if "exceeds" in answer:
+            self._end()
+            raise _Ended(answer["exceeds"])
         return answer
 
-    def _ask(self, request: dict) -> dict:
-        child = self._child or self._start()
-        assert child.stdin is not None and child.stdout is not None
-        data = json.dumps(request | {"cpu_s": CPU_S}).encode()
-        try:
-            child.stdin.write(len(data).to_bytes(4, "big") + data)
-            child.stdin.flush()
-            header = child.stdout.read(4) if select.select([child.stdout], [], [], _WALL_S)[0] else b""
-            size = int.from_bytes(header, "big")
-            answer = child.stdout.read(size) if len(header) == 4 and size <= _MAX_ANSWER_BYTES else b""
-        except BrokenPipeError:
-            answer = b""
-        if answer:
-            return json.loads(answer)
-        raise Ended(self._end())
+    def _take(self, size: int) -> bytes:
+        """The next `size` bytes of the answers."""
+        assert self._child is not None and self._child.stdout is not None
+        pipe = self._child.stdout.fileno()
+        while len(self._received) < size:
+            data = os.read(pipe, 1 << 20) if select.select([pipe], [], [], _WALL_S)[0] else b""
+            if not data:
+                raise _Ended(self._end())
+            self._received += data
+        taken = bytes(self._received[:size])
+        del self._received[:size]
+        return taken
 
     def _start(self) -> subprocess.Popen:
         # Without the environment of this process, which may hold tokens; with hashes that are the same everywhere.
@@ -83,12 +118,13 @@ class RenderProcess:
             cwd="/",
             start_new_session=True,
         )
-        self._compiled = set()
         return self._child
 
     def _end(self) -> str:
         """Ends the process. Returns the limit that ended it, or "" for another cause."""
         child, self._child = self._child, None
+        self._compiled.clear()
+        self._received.clear()
         if child is None:
             return ""
         try:

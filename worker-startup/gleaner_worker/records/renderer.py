@@ -1,8 +1,13 @@
 """The process that renders templates: `python renderer.py`, started by render_process.py.
 
-It reads requests from stdin and writes an answer to each, JSON behind its length in 4 bytes. A template is hostile:
-Jinja's sandbox keeps it away from Python, and the limits of this process bound its time and memory. When stdin ends,
-the process ends. A render that exceeds its CPU time ends the process by SIGPROF.
+It reads requests from stdin and writes answers to stdout, each as JSON behind its length in 4 bytes:
+
+    {template, source, is_chat, cpu_s}    compiles     {marks_generation}
+    {template, values: [...], cpu_s}      renders      {text, spans} for each of the values, as soon as it is made
+                                                       {problem} or {exceeds} in place of either
+
+A template is hostile: Jinja's sandbox keeps it away from Python, and the limits of this process bound its time and
+memory. When stdin ends, the process ends. A render that exceeds its CPU time ends the process by SIGPROF.
 """
 
 import json
@@ -10,6 +15,7 @@ import re
 import resource
 import signal
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, cast
 
@@ -133,19 +139,37 @@ def _environment(is_chat: bool) -> _Environment:
     return made
 
 
-def answer(request: dict, compiled: dict[int, tuple[Template, bool]]) -> dict:
-    """The answer to one request: to compile a template, or to render a compiled one."""
-    try:
-        if "source" in request:
-            source = request["source"]
-            is_marked = request["is_chat"] and re.search(r"{%[+-]?\s*generation\b", source) is not None
-            compiled[request["template"]] = _environment(request["is_chat"]).from_string(source), is_marked
-            return {"marks_generation": is_marked}
-        template, is_marked = compiled[request["template"]]
-        text = template.render(request["values"])
-        text, spans = _unmarked(text) if is_marked else (text, [])
-    except (Exception, RecursionError) as error:  # hostile templates raise any error
-        return {"problem": _describe(error)}
+Compiled = dict[int, tuple[Template, bool]]  # by number; whether it marks what the model wrote
+
+
+def answers(request: dict, compiled: Compiled) -> Iterator[bytes]:
+    """The framed answers to a request."""
+    parts = [request] if "source" in request else request["values"]
+    for part in parts:
+        signal.setitimer(signal.ITIMER_PROF, request["cpu_s"])
+        try:
+            data = json.dumps(
+                _compile(part, compiled) if part is request else _render(part, compiled[request["template"]])
+            )
+        except MemoryError:
+            data = json.dumps({"exceeds": f"it needs more than {MEMORY_BYTES >> 20} MiB of memory"})
+        except Exception as error:  # hostile templates raise any error
+            data = json.dumps({"problem": _describe(error)})
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        yield len(data).to_bytes(4, "big") + data.encode()
+
+
+def _compile(request: dict, compiled: Compiled) -> dict:
+    source = request["source"]
+    is_marked = request["is_chat"] and re.search(r"{%[+-]?\s*generation\b", source) is not None
+    compiled[request["template"]] = _environment(request["is_chat"]).from_string(source), is_marked
+    return {"marks_generation": is_marked}
+
+
+def _render(values: dict, compiled: tuple[Template, bool]) -> dict:
+    template, is_marked = compiled
+    text = template.render(values)
+    text, spans = _unmarked(text) if is_marked else (text, [])
     if len(text) > MAX_TEXT_BYTES:
         return {"problem": f"it makes {len(text)} characters; the limit is {MAX_TEXT_BYTES}"}
     return {"text": text, "spans": spans}
@@ -175,8 +199,6 @@ def _describe(error: BaseException) -> str:
         trace = trace.tb_next
     if isinstance(error, RecursionError):
         text = "it is nested too deeply"
-    elif isinstance(error, MemoryError):
-        text = f"it needs more than {MEMORY_BYTES >> 20} MiB of memory"
     elif isinstance(error, TemplateError):
         text = str(error.message if isinstance(error, TemplateSyntaxError) else error)
     else:
@@ -187,9 +209,9 @@ def _describe(error: BaseException) -> str:
 def main() -> None:
     # Python and Jinja open some files at the first use: of a literal, of a date, of an error.
     for source in ("{{ 'é' | upper }}{{ strftime_now('%d %B') }}", "{{ 1 / 0 }}", "{{ a b }}"):
-        warm: dict[int, tuple[Template, bool]] = {}
-        answer({"template": 0, "source": source, "is_chat": True}, warm)
-        answer({"template": 0, "values": {}}, warm)
+        warm: Compiled = {}
+        list(answers({"template": 0, "source": source, "is_chat": True, "cpu_s": 60}, warm))
+        list(answers({"template": 0, "values": [{}] if warm else [], "cpu_s": 60}, warm))
     # No file, no socket and no process beyond these: the two pipes and stderr.
     limits = {"RLIMIT_AS": MEMORY_BYTES, "RLIMIT_NOFILE": 3, "RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0, "RLIMIT_NPROC": 0}
     for name, most in limits.items():
@@ -197,14 +219,12 @@ def main() -> None:
             resource.setrlimit(getattr(resource, name), (most, most))
         except (AttributeError, ValueError, OSError):
             pass  # macOS lacks some; the time limit holds there too
-    compiled: dict[int, tuple[Template, bool]] = {}
+    compiled: Compiled = {}
     while header := sys.stdin.buffer.read(4):
         request = cast(dict, json.loads(sys.stdin.buffer.read(int.from_bytes(header, "big"))))
-        signal.setitimer(signal.ITIMER_PROF, request["cpu_s"])
-        data = json.dumps(answer(request, compiled)).encode()
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        sys.stdout.buffer.write(len(data).to_bytes(4, "big") + data)
-        sys.stdout.buffer.flush()
+        for data in answers(request, compiled):
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
 
 
 if __name__ == "__main__":

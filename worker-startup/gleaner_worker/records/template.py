@@ -2,13 +2,17 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .render_process import Ended, RenderProcess
+from .render_process import RenderProcess
 
 MAX_TEMPLATE_CHARS = 128 * 1024
 _PROCESS = RenderProcess()
+# The characters that mark blocks in the renderer, as JSON writes them.
+_PRIVATE = re.compile(rb"(?<!\\)(?:\\\\)*\\ue00[01]")
+
+Rendered = tuple[str, list[tuple[int, int]]]  # a text, and the characters [begin, end) of its {% generation %} blocks
 
 
 class TemplateProblem(Exception):
@@ -19,29 +23,36 @@ class Template:
     """A compiled template; any thread may render it. It runs in a process of its own, with limits (renderer.py)."""
 
     def __init__(self, source: str, is_chat: bool):
-        """Raises TemplateProblem when it cannot be compiled. is_chat: as transformers runs chat templates."""
+        """is_chat: as transformers runs chat templates. Raises TemplateProblem for a template that does not compile."""
         if len(source) > MAX_TEMPLATE_CHARS:
             raise TemplateProblem(f"it is {len(source)} characters long; the limit is {MAX_TEMPLATE_CHARS}")
-        try:
-            self._number, answer = _PROCESS.compile(source, is_chat)
-        except Ended as error:
-            raise TemplateProblem(str(error) or "its process ended twice") from None
+        self._number, answer = _PROCESS.compile(source, is_chat)
         if "problem" in answer:
             raise TemplateProblem(answer["problem"])
         self.marks_generation: bool = answer["marks_generation"]
 
-    def render(self, values: Mapping[str, Any]) -> str:
-        """values: JSON. Raises TemplateProblem."""
-        return self.render_marked(values)[0]
-
-    def render_marked(self, values: Mapping[str, Any]) -> tuple[str, list[tuple[int, int]]]:
-        """The text, and the characters [begin, end) of each {% generation %} block. Raises TemplateProblem."""
-        if self.marks_generation and re.search("[\ue000\ue001]", json.dumps(values, ensure_ascii=False)):
-            raise TemplateProblem("the record has the private character U+E000 or U+E001; take it out")
+    def encode(self, values: Mapping[str, Any]) -> bytes:
+        """JSON values for `render_batch`. Raises TemplateProblem."""
         try:
-            answer = _PROCESS.render(self._number, dict(values))
-        except Ended as error:
-            raise TemplateProblem(str(error) or "its process ended twice") from None
-        if "problem" in answer:
-            raise TemplateProblem(answer["problem"])
-        return answer["text"], [(begin, end) for begin, end in answer["spans"]]
+            data = json.dumps(values).encode()
+        except RecursionError:
+            raise TemplateProblem("its values are nested too deeply") from None
+        if self.marks_generation and _PRIVATE.search(data):
+            raise TemplateProblem("the record has the private character U+E000 or U+E001; take it out")
+        return data
+
+    def render(self, values: Mapping[str, Any]) -> str:
+        """Raises TemplateProblem, LimitExceeded."""
+        (rendered,) = self.render_batch([self.encode(values)])
+        if isinstance(rendered, TemplateProblem):
+            raise rendered
+        return rendered[0]
+
+    def render_batch(self, values: Sequence[bytes]) -> list[Rendered | TemplateProblem]:
+        """Renders many values with one message to the process. Raises LimitExceeded with a position in `values`."""
+        return [
+            TemplateProblem(answer["problem"])
+            if "problem" in answer
+            else (answer["text"], [(begin, end) for begin, end in answer["spans"]])
+            for answer in _PROCESS.render(self._number, values)
+        ]
