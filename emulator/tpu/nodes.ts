@@ -171,6 +171,9 @@ export class Nodes {
       case 'READY':
         return this.#preempt(node);
       case 'DELETING':
+        // The operation ends when the VM and its disk are gone. A fault may remove the node before.
+        await this.#options.fleet.destroy(node.id);
+        if (this.#find(node.zone, node.name)?.id !== node.id) return;
         return this.#remove(node);
       case 'PREEMPTED':
         return;
