@@ -14,6 +14,11 @@ from hub_models import REPO, USED, files_of, find, kept, once
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(download, "PIECE_BYTES", 10_000)
+
+
 def test_a_broken_download_resumes(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     hub.put(REPO, files)

@@ -1,10 +1,12 @@
 """Requests to a hub: a model's files at a commit, each resumed after an interruption.
 
-huggingface_hub defines names, headers and errors. The bytes are received here: hf_hub_download of version 2.4.0 deletes
-the part of a file when its process or its retries end, sleeps as long as a server asks, and cannot be told to end. Xet
-stays off: for the same bytes it needs a second cache on the disk and connections to more hosts.
+huggingface_hub defines names, headers and errors, and receives the bytes with `http_get`, into a file of this module.
+So the part of a file outlives the process, and a drain ends a transfer. hf_hub_download of version 2.4.0 deletes the
+part, and cannot be told to end. Xet stays off: for the same bytes it needs a second cache on the disk and connections
+to more hosts.
 """
 
+import io
 import logging
 import os
 import re
@@ -26,6 +28,7 @@ FIRST_WAIT_S = 0.5
 COMMIT = re.compile(r"[0-9a-f]{40}")
 _SLOWEST_BYTES_PER_S = 1_000_000  # a file may take GIVE_UP_AFTER_S, and its size at this rate
 _TIMEOUT_S = 20.0
+PIECE_BYTES = 256 * 1024
 _AT_ONCE = 4
 _MOST_TROUBLE = 100  # characters; worker-api takes 400 with the host
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
@@ -40,14 +43,18 @@ def hub_client() -> ModuleType:
         "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_HUB_DISABLE_UPDATE_CHECK": "1",
+        "HF_HUB_DOWNLOAD_TIMEOUT": f"{_TIMEOUT_S:.0f}",
     }
     import huggingface_hub
     import huggingface_hub.errors
+    import huggingface_hub.file_download
     import huggingface_hub.utils
 
     # These libraries log every address, signed ones too, and texts of the server.
     for name in ("httpx2", "httpcore2", "huggingface_hub"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    # A connection that breaks loses at most one piece.
+    huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE = PIECE_BYTES
     return huggingface_hub
 
 
@@ -128,27 +135,18 @@ class Session:
 
     def _receive(self, url: str, part: str, size: int | None, check: Callable[[], None]) -> None:
         """Appends the missing bytes to `part`. Raises _Broken when the connection ends before the file."""
-        begin = os.path.getsize(part) if os.path.exists(part) else 0
-        if 0 < begin == size:
-            return
-        headers = self._hub.utils.build_hf_headers(token=self._token or False) | {"accept-encoding": "identity"}
-        if begin:
-            headers["range"] = f"bytes={begin}-"
-        # The permanent address instead of the signed one that it redirects to. A redirect to another host loses the
-        # token.
-        with self._hub.utils.get_session().stream("GET", url, headers=headers, timeout=_TIMEOUT_S) as response:
-            if response.status_code == 416:
-                os.remove(part)
-                raise _Broken("more was there already than the file has")
-            self._hub.utils.hf_raise_for_status(response)
-            goes_on = response.status_code == 206
-            if goes_on and not response.headers.get("content-range", "").startswith(f"bytes {begin}-"):
-                os.remove(part)
-                raise _Broken("another range came than was asked for")
-            with open(part, "ab" if goes_on else "wb") as file:
-                for piece in response.iter_bytes():
-                    check()
-                    file.write(piece)
+        with _PartFile(part, check) as file:
+            begin = file.tell()
+            if 0 < begin == size:
+                return
+            headers = self._hub.utils.build_hf_headers(token=self._token or False) | {"accept-encoding": "identity"}
+            try:
+                self._hub.file_download.http_get(url, file, resume_size=begin, headers=headers, _nb_retries=0)
+            except self._hub.errors.HfHubHTTPError as error:
+                if error.response.status_code != 416:
+                    raise
+                file.truncate(0)
+                raise _Broken(f"{begin} bytes are more than the file has") from None
         found = os.path.getsize(part)
         if size is not None and found != size:
             raise _Broken(f"{found} bytes came of {size}")
@@ -232,6 +230,18 @@ class Session:
         if self._token:
             text = text.replace(self._token, "[the token]")
         return f"{type(error).__name__}: {text[:300]}"
+
+
+class _PartFile(io.BufferedWriter):
+    """A file that http_get continues. `check` is called before each write, and may raise."""
+
+    def __init__(self, path: str, check: Callable[[], None]):
+        super().__init__(io.FileIO(path, "a"))
+        self._check = check
+
+    def write(self, data: Any, /) -> int:
+        self._check()
+        return super().write(data)
 
 
 class _Broken(Exception):
