@@ -13,20 +13,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.mesh import Layout
 from gleaner_worker.model.place import place as place_weights
 from gleaner_worker.model.weights import open_weights
 from gleaner_worker.objects import Bucket
-from gleaner_worker.records.arc import encode_task
 from gleaner_worker.upload_content import FileContent
 
 from .job import load, put_stream, store
+from .prompts import every_nth, real_prompts
 from .sink import running_sink
 from .timing import Figure, Report, speed_up, take_turns
-from .workplace import Workplace, read_data
+from .workplace import Workplace
 
 CLAIM = "end to end against the older way, per sample, on the lengths of shared/data"
 SEED_WAY = (
@@ -39,20 +38,17 @@ _PROMPTS_PER_TASK = 8  # of an ARC task
 
 def run(place: Workplace) -> Report:
     report = Report("seed", CLAIM, notes=[f"The older way: {SEED_WAY}."])
-    data = {"GSM8K": read_data("gsm8k-test.jsonl"), "ARC": read_data("arc-agi-training.jsonl")}
-    if None in data.values():
+    ids = real_prompts(512 if place.is_quick else 8192)
+    if ids is None:
         report.notes.append("skipped: shared/data is not there")
         return report
-    texts = {"GSM8K": [r["prompt"] for r in data["GSM8K"]], "ARC": [encode_task(r) for r in data["ARC"]]}
-    ids = _tokenize(texts, 512 if place.is_quick else 8192)
     length = 64 if place.is_quick else _LENGTH
     seed = _SeedWay(place, length)
     totals: dict[str, list[float]] = {}
     with running_sink() as bucket:
         models_ = {dtype: load(place, place.spec(dtype=dtype, max_seq_length=length)) for dtype in ("bf16", "fp32")}
         for name, count, weight in (("GSM8K", 64, 1), ("ARC", 8, _PROMPTS_PER_TASK)):
-            # Every nth, so that the share of short and long prompts stays the same.
-            chosen = ids[name][:: max(1, len(ids[name]) // count)][:count]
+            chosen = every_nth(ids[name], count)
             stream = put_stream(bucket, [{"tokens": sample} for sample in chosen])
             sides = {"seed": partial(seed.run, chosen[:_BATCH], bucket)}
             sides |= {d: partial(store, place, model, bucket, stream) for d, model in models_.items()}
@@ -136,17 +132,3 @@ def _residuals(params: dict, ids: jax.Array, config) -> list[jax.Array]:
         x = x + (jax.nn.silu(h @ p["gate"].T) * (h @ p["up"].T)) @ p["down"].T
         kept.append(x)
     return kept
-
-
-def _tokenize(texts: dict[str, list[str]], vocab_size: int) -> dict[str, list[list[int]]]:
-    """Encodes with a byte-level BPE of these texts. Every digit is a token, as in Qwen's."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False
-    )
-    tokenizer.train_from_iterator([text for some in texts.values() for text in some], trainer)
-    return {name: [encoding.ids for encoding in tokenizer.encode_batch(some)] for name, some in texts.items()}

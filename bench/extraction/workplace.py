@@ -1,6 +1,5 @@
 """The start of every bench: a folder, a model of the Qwen2.5-0.5B shape with random weights, and real texts."""
 
-import json
 import os
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,7 +19,6 @@ _SHAPE = {
     "vocab_size": 151_936,
 }
 HUB_NAME = "Qwen/Qwen2.5-0.5B"  # the libraries' name of a model of that shape
-_DATA = os.path.join(os.path.dirname(__file__), "..", "..", "..", "shared", "data")
 
 
 @dataclass(frozen=True)
@@ -78,12 +76,3 @@ class Workplace:
             "over_long": "truncate",
         }
         return parse_spec(raw | changes)
-
-
-def read_data(name: str) -> list[dict] | None:
-    """The records of shared/data/{name}, or None without that folder."""
-    path = os.path.join(_DATA, name)
-    if not os.path.exists(path):
-        return None
-    with open(path, encoding="utf-8") as file:
-        return [json.loads(line) for line in file]

@@ -1,5 +1,8 @@
 """Rows: windows of a stream packed into rows, every sample once, and chips that compute little padding."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -58,12 +61,20 @@ def test_windows_hold_every_sample_of_a_stream_in_order_after_its_shard(lengths,
     assert found == list(range(len(lengths)))
 
 
-# Lengths of prompts: GSM8K's questions, ARC prompts, an even spread, and pages of the web (log-normal).
+# Tokens of each question of GSM8K's test and each training task of ARC-AGI; bench/extraction/prompts.py prints them.
+PROMPT_LENGTHS = Path(__file__).with_name("prompt_lengths.json")
 
 
 def mixes():
+    """Lengths of real prompts, and drawn lengths: short and long prompts, an even spread, web pages (log-normal)."""
     rng = np.random.default_rng(7)
+    real = {name: np.clip(lengths, 1, 2048) for name, lengths in json.loads(PROMPT_LENGTHS.read_text()).items()}
+    # Each data set several times, as a stream of 200,000 prompts: the last window counts little.
+    gsm8k, arc = np.tile(real["GSM8K"], 20), np.tile(real["ARC"], 8)
     return {
+        "GSM8K": gsm8k,
+        "ARC": arc,
+        "both": rng.permutation(np.concatenate([gsm8k, arc])),
         "short": np.clip(rng.lognormal(np.log(50), 0.45, 40_000), 8, 2048).astype(int),
         "long prompts": np.clip(rng.normal(1149, 420, 2_000), 120, 2048).astype(int),
         "even": rng.integers(8, 2049, 2_000),

@@ -13,6 +13,7 @@ from ..spec import Spec
 from .plan import ShardPlan, row_count
 
 MAX_WINDOW_BYTES = 4_000_000_000  # of the vectors that a window stores
+_FEW_SAMPLES = 64  # more samples fill their rows, wherever the window ends
 
 
 @dataclass(frozen=True)
@@ -56,20 +57,34 @@ def plan_windows(
 ) -> Iterator[ShardPlan | Window]:
     """Yields every shard plan, and each window after the plans of all of its shards."""
     places: list[Place] = []
+    sizes: list[tuple[int, int]] = []  # tokens and vectors of each place
     tokens = vectors = 0
     for plan in plans:
         yield plan
         for position, sample in enumerate(plan.samples):
             more_tokens, more_vectors = len(sample.token_ids), row_count(sample, pooled)
-            if places and (tokens + more_tokens > window.tokens or vectors + more_vectors > window.vectors):
-                yield _packed(places, row, pooled)
-                places, tokens, vectors = [], 0, 0
+            while places and (tokens + more_tokens > window.tokens or vectors + more_vectors > window.vectors):
+                end = _fullest_end(sizes, row)
+                yield _packed(places[:end], sizes[:end], row)
+                places, sizes = places[end:], sizes[end:]
+                tokens, vectors = sum(size[0] for size in sizes), sum(size[1] for size in sizes)
             places.append(Place(plan.number, position, sample))
+            sizes.append((more_tokens, more_vectors))
             tokens, vectors = tokens + more_tokens, vectors + more_vectors
     if places:
-        yield _packed(places, row, pooled)
+        yield _packed(places, sizes, row)
 
 
-def _packed(places: list[Place], limits: RowLimits, pooled: bool) -> Window:
-    sizes = [(len(place.sample.token_ids), row_count(place.sample, pooled)) for place in places]
+def _fullest_end(sizes: list[tuple[int, int]], limits: RowLimits) -> int:
+    """The number of samples, at least three quarters of a small window, that leave the least of their rows empty."""
+    if len(sizes) > _FEW_SAMPLES:
+        return len(sizes)
+
+    def tokens_per_row(end: int) -> float:
+        return sum(tokens for tokens, _ in sizes[:end]) / len(pack(sizes[:end], limits))
+
+    return max(range(len(sizes) - len(sizes) // 4, len(sizes) + 1), key=lambda end: (tokens_per_row(end), end))
+
+
+def _packed(places: list[Place], sizes: list[tuple[int, int]], limits: RowLimits) -> Window:
     return Window(tuple(tuple(places[index] for index in row) for row in pack(sizes, limits)))
