@@ -22,9 +22,16 @@ export const TPU_LOCK = join(WORKER_FOLDER, 'requirements-tpu.lock');
 
 const environments = new Map<string, Promise<string>>();
 
-/** Path of the Python in the environment of a lock file, created by the function `make_environment` that TPU VMs use. */
-export function workerPython(say: (line: string) => void, lock = LOCK): Promise<string> {
-  const made = environments.get(lock) ?? makeEnvironment(lock, say);
+/**
+ * Path of the Python in the environment of a lock file, created by the function `make_environment` that TPU VMs use. Packages
+ * come as wheels; `with-builds` also builds packages from source.
+ */
+export function workerPython(
+  say: (line: string) => void,
+  lock = LOCK,
+  builds: 'with-builds' | 'without-builds' = 'without-builds',
+): Promise<string> {
+  const made = environments.get(lock) ?? makeEnvironment(lock, say, builds);
   environments.set(lock, made);
   return made;
 }
@@ -37,10 +44,11 @@ export async function environmentFolder(lock: string): Promise<string> {
   return join(CACHE, `env-${hash.slice(0, 16)}`);
 }
 
-async function makeEnvironment(lock: string, say: (line: string) => void): Promise<string> {
+async function makeEnvironment(lock: string, say: (line: string) => void, builds: string): Promise<string> {
   const folder = await environmentFolder(lock);
-  const script = 'source "$1"; make_environment "$2" "$3"';
-  const child = spawn('bash', ['-c', script, 'bash', join(WORKER_FOLDER, 'startup.sh'), folder, lock], {
+  const script = 'source "$1"; make_environment "$2" "$3" "$4"';
+  const args = [join(WORKER_FOLDER, 'startup.sh'), folder, lock, builds];
+  const child = spawn('bash', ['-c', script, 'bash', ...args], {
     env: {...process.env, UV_CACHE_DIR: UV_CACHE},
     stdio: ['ignore', 'pipe', 'pipe'],
   });

@@ -5,7 +5,7 @@
 import {spawn} from 'node:child_process';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
-import {environmentFolder, UV_CACHE, WORKER_FOLDER} from '../../cli/python.ts';
+import {WORKER_FOLDER, workerPython} from '../../cli/python.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const LOCK = fileURLToPath(new URL('requirements.lock', import.meta.url));
@@ -32,15 +32,11 @@ function run(
   });
 }
 
-const script = 'source "$1/startup.sh"; make_environment "$2" "$3" with-builds';
-const made = await run('bash', ['-c', script, 'bash', WORKER_FOLDER, await environmentFolder(LOCK), LOCK], {
-  UV_CACHE_DIR: UV_CACHE,
-});
-if (made.code !== 0 || !made.last) throw new Error(`Failed to make an environment from ${LOCK}: see above`);
+const python = await workerPython(line => console.error(line), LOCK, 'with-builds');
 
 // The comparison creates its models and downloads none.
 const offline = {HF_HUB_OFFLINE: '1', PYTHONPATH: WORKER_FOLDER, PYTHONDONTWRITEBYTECODE: '1'};
-const compared = await run(made.last, ['test/reference/compare.py', ...process.argv.slice(2)], offline);
+const compared = await run(python, ['test/reference/compare.py', ...process.argv.slice(2)], offline);
 const pytest = ['-m', 'pytest', '-q', '-rs', '-p', 'no:cacheprovider', 'test/reference'];
-const tested = await run(made.last, pytest, offline);
+const tested = await run(python, pytest, offline);
 process.exitCode = compared.code || tested.code;
