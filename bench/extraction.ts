@@ -10,7 +10,7 @@ import {WORKER_FOLDER, workerPython} from '../cli/python.ts';
 const LOCK = fileURLToPath(new URL('../test/reference/requirements.lock', import.meta.url));
 const HERE = fileURLToPath(new URL('.', import.meta.url));
 
-const python = await workerPython(line => console.error(line), LOCK);
+const python = await workerPython(line => console.error(line), LOCK, 'with-builds');
 const run = spawnSync(python, ['-m', 'extraction', ...process.argv.slice(2)], {
   env: {...process.env, PYTHONPATH: `${HERE}:${WORKER_FOLDER}`, PYTHONDONTWRITEBYTECODE: '1'},
   stdio: 'inherit',

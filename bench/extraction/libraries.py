@@ -1,13 +1,15 @@
-"""One layer's residual stream of the same token rows, computed and stored, compared with common libraries.
+"""One layer's residual stream of real prompts, computed and stored, compared with common libraries.
 
-Every side makes fp32 activations of fp32 weights in batches of 2,048 tokens, and its stored rows are compared with
-ours. SAELens writes an Arrow dataset, as its runner does. TransformerLens and nnsight leave storage to their users, and
-get safetensors.
+Every side computes in fp32 with fp32 weights and stores fp32. The libraries take batches of at most 2,048 tokens in
+stream order, padded to the longest prompt of the batch, and store the rows of real tokens. These rows are compared
+with ours. SAELens knows context windows alone, so it is compared with `over_long: pack` and windows of the same size.
+SAELens writes an Arrow dataset, as its runner does. The other libraries leave storage to their users, and get
+safetensors.
 """
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import nnsight
@@ -18,87 +20,171 @@ from sae_lens import CacheActivationsRunner, CacheActivationsRunnerConfig
 from safetensors.torch import save_file
 from transformer_lens import HookedTransformer
 from transformer_lens.model_bridge import TransformerBridge
+from transformers import AutoModelForCausalLM
 
 from gleaner_reader.header import parse_tensors
+from gleaner_worker.model.model import Model
 
 from .job import load, put_stream, store
+from .prompts import every_nth, real_prompts
 from .sink import running_sink
 from .timing import Report, speed_up, take_turns
 from .workplace import HUB_NAME, Workplace
 
-CLAIM = "one layer's resid_post, computed and stored: SAELens, TransformerLens and nnsight over ours"
+CLAIM = "one layer's resid_post of real prompts, computed and stored: each library over ours"
 _BATCH_TOKENS = 2048
+_CONTEXT = 256  # tokens of a window of SAELens
 _CLOSE = 1e-4  # relative error, fp32: equal outputs
+_COUNTS = {"GSM8K": 64, "ARC": 4}
+
+Batch = tuple[torch.Tensor, torch.Tensor]  # token ids and attention mask, int64 [B, T]
+Side = Callable[[], np.ndarray | None]
 
 
 def run(place: Workplace) -> Report:
     report = Report("libraries", CLAIM)
+    ids = real_prompts(512 if place.is_quick else 8192)
+    if ids is None:
+        report.notes.append("skipped: shared/data is not there")
+        return report
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     place.put_in_hub_cache()
     layer = place.layers // 2
-    width = 32 if place.is_quick else 256
-    ids = place.token_rows(_BATCH_TOKENS // width * (1 if place.is_quick else 2), width)
-    with running_sink() as bucket:
-        stream = put_stream(bucket, [{"tokens": row.tolist()} for row in ids])
-        ours = load(place, place.spec(layers=[layer], dtype="fp32"))
-        sides: dict[str, Callable[[], np.ndarray | None]] = {
-            "ours": lambda: store(place, ours, bucket, stream) and None
-        }
-        sides["SAELens"] = _sae_lens(place, ids, layer)
-        lens = HookedTransformer.from_pretrained_no_processing(HUB_NAME, device="cpu")
-        bridge = TransformerBridge.boot_transformers(HUB_NAME, device="cpu")
-        for name, model, hook in (
-            ("TransformerLens", lens, f"blocks.{layer}.hook_resid_post"),
-            ("TransformerLens bridge", bridge, f"blocks.{layer}.hook_out"),
-        ):
-            sides[name] = partial(_lens, place, model, ids, hook, None)
-            sides[f"{name}, stopped there"] = partial(_lens, place, model, ids, hook, layer + 1)
-        traced = nnsight.LanguageModel(HUB_NAME, device_map="cpu", dtype=torch.float32, dispatch=True)
-        sides["nnsight"] = partial(_nnsight, place, traced, ids, layer, False)
-        sides["nnsight, stopped there"] = partial(_nnsight, place, traced, ids, layer, True)
-        sides["ours"]()
-        expected = _stored(bucket, layer)
-        for name, side in sides.items():
-            if (stored := side()) is not None and not _is_close(stored.reshape(expected.shape), expected):
-                raise RuntimeError(f"Failed to measure: {name} stored something else than we did")
-        seconds = take_turns(sides, place.rounds(3), warm_up=False)
-    rate = ids.size / min(seconds["ours"])
-    for name in list(sides)[1:]:
-        detail = f"{ids.size / min(seconds[name]):.0f} tok/s, ours {rate:.0f}"
-        report.figures.append(speed_up(f"fp32, layer {layer}, {name}", seconds[name], seconds["ours"], 2.0, detail))
+    length = 256 if place.is_quick else _BATCH_TOKENS
+    mixes = {name: [prompt[:length] for prompt in every_nth(ids[name], count)] for name, count in _COUNTS.items()}
+    mixes["both"] = mixes["GSM8K"][::2] + mixes["ARC"][::2]
+    shape = {"layers": [layer], "dtype": "fp32", "max_seq_length": length}
+    ours = load(place, place.spec(**shape))
+    packing = load(place, place.spec(**shape | {"over_long": "pack", "context_size": _CONTEXT, "bos": False}))
+    libraries = _libraries(layer)
+    for name, prompts in mixes.items():
+        sides = {side: partial(call, place, _padded(prompts)) for side, call in libraries.items()}
+        _compare(place, report, name, layer, prompts, ours, sides)
+        _compare(place, report, name, layer, prompts, packing, {"SAELens": _sae_lens(place, prompts, layer)})
     return report
 
 
+def _compare(
+    place: Workplace, report: Report, mix: str, layer: int, prompts: list[list[int]], model: Model, sides: dict
+) -> None:
+    """Checks that all sides store the same rows, and reports their speeds over ours."""
+    with running_sink() as bucket:
+        stream = put_stream(bucket, [{"tokens": prompt} for prompt in prompts])
+        all_sides: dict[str, Side] = {"ours": lambda: store(place, model, bucket, stream) and None, **sides}
+        all_sides["ours"]()
+        expected = _stored(bucket, layer)
+        for name, side in all_sides.items():
+            stored = side()
+            if stored is not None and not _is_close(stored, expected[: len(stored)]):
+                raise RuntimeError(f"Failed to measure: {name} stored other rows than ours for {mix}")
+        seconds = take_turns(all_sides, place.rounds(3), warm_up=False)
+    tokens = sum(len(prompt) for prompt in prompts)
+    for name in sides:
+        detail = (
+            f"{len(prompts)} prompts, {tokens} tokens; {tokens / min(seconds[name]):.0f} tok/s, "
+            f"ours {tokens / min(seconds['ours']):.0f}"
+        )
+        report.figures.append(speed_up(f"{mix}, {name}", seconds[name], seconds["ours"], None, detail))
+
+
 def _stored(bucket, layer: int) -> np.ndarray:
-    """The rows of the shard that was stored last."""
+    """The rows of the shard that was stored last, fp32 [rows, d_model]."""
     info = max(bucket.list("activations/"), key=lambda info: (info.name.endswith(".safetensors"), info.generation))
     tensors, _ = parse_tensors(bucket.read(info.name))
     return tensors[f"resid_post.{layer}"]
 
 
 def _is_close(found: np.ndarray, expected: np.ndarray) -> bool:
-    return float(np.linalg.norm(found - expected)) <= _CLOSE * float(np.linalg.norm(expected))
+    return found.shape == expected.shape and float(np.linalg.norm(found - expected)) <= _CLOSE * float(
+        np.linalg.norm(expected)
+    )
 
 
-def _sae_lens(place: Workplace, ids: np.ndarray, layer: int) -> Callable[[], np.ndarray]:
-    folder, width, d_model = place.path("sae-lens"), ids.shape[1], place.config["hidden_size"]
+def _padded(prompts: list[list[int]]) -> list[Batch]:
+    batches: list[list[list[int]]] = [[]]
+    for prompt in prompts:
+        longest = max(len(other) for other in [*batches[-1], prompt])
+        if batches[-1] and longest * (len(batches[-1]) + 1) > _BATCH_TOKENS:
+            batches.append([])
+        batches[-1].append(prompt)
+    return [_padded_batch(batch) for batch in batches]
+
+
+def _padded_batch(prompts: list[list[int]]) -> Batch:
+    width = max(len(prompt) for prompt in prompts)
+    ids = torch.zeros((len(prompts), width), dtype=torch.long)
+    mask = torch.zeros_like(ids)
+    for row, prompt in enumerate(prompts):
+        ids[row, : len(prompt)] = torch.tensor(prompt)
+        mask[row, : len(prompt)] = 1
+    return ids, mask
+
+
+def _libraries(layer: int) -> dict[str, Callable[[Workplace, list[Batch]], np.ndarray]]:
+    """By name: stores the real rows of the batches, and returns them."""
+    reference = AutoModelForCausalLM.from_pretrained(HUB_NAME, dtype=torch.float32)
+    lens = HookedTransformer.from_pretrained_no_processing(HUB_NAME, device="cpu")
+    bridge = TransformerBridge.boot_transformers(HUB_NAME, device="cpu")
+    traced = nnsight.LanguageModel(HUB_NAME, device_map="cpu", dtype=torch.float32, dispatch=True)
+
+    def transformers(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return reference(ids, attention_mask=mask, output_hidden_states=True, logits_to_keep=1).hidden_states[layer + 1]
+
+    def cached(model, hook: str, stop: int | None) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+        # Padding stands on the right, where causal attention hides it from every real token.
+        return lambda ids, mask: model.run_with_cache(ids, names_filter=hook, stop_at_layer=stop)[1][hook]
+
+    def trace(is_stopped: bool, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        with traced.trace({"input_ids": ids, "attention_mask": mask}) as tracer:
+            output = traced.model.layers[layer].output.save()
+            if is_stopped:
+                tracer.stop()
+        return output[0] if isinstance(output, tuple) else output
+
+    sides: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {"transformers": transformers}
+    for name, model, hook in (
+        ("TransformerLens", lens, f"blocks.{layer}.hook_resid_post"),
+        ("TransformerLens bridge", bridge, f"blocks.{layer}.hook_out"),
+    ):
+        sides[name] = cached(model, hook, None)
+        sides[f"{name}, stopped there"] = cached(model, hook, layer + 1)
+    sides["nnsight"] = partial(trace, False)
+    sides["nnsight, stopped there"] = partial(trace, True)
+    return {name: partial(_store_batches, side) for name, side in sides.items()}
+
+
+def _store_batches(side, place: Workplace, batches: Sequence[Batch]) -> np.ndarray:
+    kept = []
+    with torch.inference_mode():
+        for number, (ids, mask) in enumerate(batches):
+            rows = side(ids, mask)[mask.bool()].contiguous()
+            save_file({"rows": rows}, place.path(f"library-{number}.safetensors"))
+            kept.append(rows)
+    return torch.cat(kept).numpy()
+
+
+def _sae_lens(place: Workplace, prompts: list[list[int]], layer: int) -> Side:
+    """Whole windows alone, joined before, as SAELens wants a dataset of tokens."""
+    folder, d_model = place.path("sae-lens"), place.config["hidden_size"]
     hook = f"blocks.{layer}.hook_resid_post"
-    dataset = Dataset.from_dict({"tokens": ids.tolist()})
+    joined = np.concatenate([np.asarray(prompt) for prompt in prompts])
+    tokens = len(joined) // _CONTEXT * _CONTEXT
+    dataset = Dataset.from_dict({"tokens": joined[:tokens].reshape(-1, _CONTEXT).tolist()})
     runner = CacheActivationsRunner(
         CacheActivationsRunnerConfig(
             dataset_path="not used",
             model_name=HUB_NAME,
-            model_batch_size=_BATCH_TOKENS // width,
+            model_batch_size=_BATCH_TOKENS // _CONTEXT,
             hook_name=hook,
             d_in=d_model,
-            training_tokens=ids.size,
-            context_size=width,
+            training_tokens=tokens,
+            context_size=_CONTEXT,
             new_cached_activations_path=folder,
             shuffle=False,
             dtype="float32",
             device="cpu",
             # Exactly the available rows: for more rows SAELens starts again from the first.
-            buffer_size_gb=ids.size * d_model * 4 / 1e9,
+            buffer_size_gb=tokens * d_model * 4 / 1e9,
             prepend_bos=False,
             streaming=False,
         ),
@@ -109,36 +195,6 @@ def _sae_lens(place: Workplace, ids: np.ndarray, layer: int) -> Callable[[], np.
         shutil.rmtree(folder, ignore_errors=True)
         runner.activations_store.iterable_dataset = iter(dataset)
         stored = runner.run().with_format("numpy")
-        return np.asarray(stored[hook][:])
+        return np.asarray(stored[hook][:]).reshape(-1, d_model)
 
     return side
-
-
-def _batches(ids: np.ndarray):
-    height = _BATCH_TOKENS // ids.shape[1]
-    for at in range(0, len(ids), height):
-        yield torch.tensor(ids[at : at + height], dtype=torch.long)
-
-
-def _lens(place: Workplace, model, ids: np.ndarray, hook: str, stop: int | None) -> np.ndarray:
-    kept = []
-    with torch.inference_mode():
-        for number, batch in enumerate(_batches(ids)):
-            _, cache = model.run_with_cache(batch, names_filter=hook, stop_at_layer=stop)
-            save_file({hook: cache[hook].contiguous()}, place.path(f"lens-{number}.safetensors"))
-            kept.append(cache[hook])
-    return torch.cat(kept).numpy()
-
-
-def _nnsight(place: Workplace, model, ids: np.ndarray, layer: int, is_stopped: bool) -> np.ndarray:
-    kept = []
-    with torch.inference_mode():
-        for number, batch in enumerate(_batches(ids)):
-            with model.trace(batch) as tracer:
-                output = model.model.layers[layer].output.save()
-                if is_stopped:
-                    tracer.stop()
-            rows = output[0] if isinstance(output, tuple) else output
-            save_file({"rows": rows.contiguous()}, place.path(f"nnsight-{number}.safetensors"))
-            kept.append(rows)
-    return torch.cat(kept).numpy()
