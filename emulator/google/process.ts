@@ -53,7 +53,7 @@ export async function startEmulator(kind: Kind, dir: string): Promise<EmulatorPr
     const text = existsSync(log_file) ? readFileSync(log_file, 'utf8').trim() : '';
     throw new LocalCloudError(
       'emulator-failed',
-      `Failed to start ${name}: ${text.split('\n').at(-1) || 'it said nothing'}; its log is ${log_file}`,
+      `Failed to start ${name}: ${text.split('\n').at(-1) || 'it printed nothing'}; its log is ${log_file}`,
     );
   }
   return {

@@ -116,7 +116,7 @@ def test_a_state_of_other_batches_is_refused(runs, change, says):
 )
 def test_a_malformed_state_is_refused(runs, state):
     run, _ = runs(**ALL[0])
-    with pytest.raises(ValueError, match="Failed to go on"):
+    with pytest.raises(ValueError, match="Failed to resume"):
         run.batches(0, batch_rows=64, state=state)
 
 

@@ -52,7 +52,7 @@ def test_a_model_that_changed_between_streams_is_refused_with_every_changed_file
         find_for_run(model_folder, tmp_path)
     assert failure.value.kind == "model"
     for phrase in (
-        "Failed to go on with my-run, which was begun with another model (gs://a-bucket/activations/my-run/model.json)",
+        "Failed to resume my-run, which began with another model (gs://a-bucket/activations/my-run/model.json)",
         "chat_template.jinja is new; config.json has sha256 ",
         "; model.safetensors has sha256 ",
         "; tokenizer_config.json is gone; put that model back, or start a new run",

@@ -14,7 +14,7 @@ from gleaner_worker.jobs.process import Ended
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.objects import Bucket
 from gleaner_worker.source import environment, sealed
-from gleaner_worker.source.commands import Said
+from gleaner_worker.source.commands import CommandResult
 from gleaner_worker.source.prepare import Preparation
 from job_attempts import UID, UV_CACHE, needs_root
 from package_index import PackageIndex
@@ -82,11 +82,11 @@ def test_a_version_that_the_index_lacks_is_named(index, prepare):
 
 def test_a_failure_is_the_last_line_that_is_no_hint():
     def line_of(output):
-        return Said(Ended(1, None, None), output).why
+        return CommandResult(Ended(1, None, None), output).why
 
     assert line_of("error: Failed to fetch\n\nhint: Consider something\n") == "error: Failed to fetch"
     assert line_of("hint: alone") == "hint: alone"
-    assert line_of(" \n") == "it said nothing"
+    assert line_of(" \n") == "it printed nothing"
 
 
 def test_an_environment_that_a_reboot_left_half_made_is_made_again(prepare):

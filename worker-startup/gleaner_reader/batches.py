@@ -164,10 +164,10 @@ class Batches:
         mine, theirs = self._settings(), state.get("of")
         place: tuple[Any, ...] = tuple(state.get(key) for key in ("epoch", "group", "row"))
         if not isinstance(theirs, dict) or not all(type(value) is int and value >= 0 for value in place):
-            raise ValueError("Failed to go on: this is no state of batches")
+            raise ValueError("Failed to resume: this is no state of batches")
         differing = [f"{key} was {theirs.get(key)}, now {mine[key]}" for key in mine if theirs.get(key) != mine[key]]
         if differing:
-            raise ValueError(f"Failed to go on with these batches: {'; '.join(differing)}")
+            raise ValueError(f"Failed to resume these batches: {'; '.join(differing)}")
         return place
 
 

@@ -81,9 +81,9 @@ class Run(Shards[Shard]):
         elif "result" not in self.manifest:
             problems.append("its manifest has no result: the run has not completed")
         else:
-            said = self.manifest["result"].get("shards") if isinstance(self.manifest["result"], dict) else None
-            if type(said) is int and said != len(self.shards):
-                problems.append(f"{len(self.shards)} of its {said} shards are here")
+            stated = self.manifest["result"].get("shards") if isinstance(self.manifest["result"], dict) else None
+            if type(stated) is int and stated != len(self.shards):
+                problems.append(f"{len(self.shards)} of its {stated} shards are here")
         self._each([shards[-1] for shards in self.streams.values()])
         for stream, numbers in self._numbers.items():
             if absent := sorted(set(range(1, numbers[-1])) - set(numbers)):

@@ -239,10 +239,10 @@ def resolve_layers(spec: Spec, num_layers: int) -> tuple[int, ...]:
         wanted = set(spec.layers)
     absent = sorted(layer for layer in wanted if not 0 <= layer < num_layers)
     if absent or not wanted:
-        said = f'"{spec.layers}"' if isinstance(spec.layers, str) else ", ".join(map(str, absent[:10]))
+        asked = f'"{spec.layers}"' if isinstance(spec.layers, str) else ", ".join(map(str, absent[:10]))
         raise Failure(
             "model",
-            f"Failed to choose layers {said} of {spec.model}: it has layers 0 to {num_layers - 1}; "
+            f"Failed to choose layers {asked} of {spec.model}: it has layers 0 to {num_layers - 1}; "
             "correct `layers` in run.json",
         )
     return tuple(sorted(wanted))

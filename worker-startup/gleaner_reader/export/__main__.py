@@ -27,12 +27,12 @@ def main() -> int:
     parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0])
     parser.add_argument("--output", required=True, help="folder that does not exist yet")
     args = parser.parse_args()
-    said = time.monotonic()
+    reported_at = time.monotonic()
 
     def progress(done: int, total: int) -> None:
-        nonlocal said
-        if time.monotonic() - said > _PROGRESS_EVERY_S:
-            said = time.monotonic()
+        nonlocal reported_at
+        if time.monotonic() - reported_at > _PROGRESS_EVERY_S:
+            reported_at = time.monotonic()
             print(f"{done:,} of {total:,} rows", file=sys.stderr, flush=True)
 
     try:

@@ -58,7 +58,7 @@ def find_run_model(
         else:
             raise Failure(
                 "model",
-                f"Failed to go on with {run}, which was begun with another model "
+                f"Failed to resume {run}, which began with another model "
                 f"(gs://{bucket.name}/{model_name(run)}): {'; '.join(differing)}; "
                 "put that model back, or start a new run",
             )

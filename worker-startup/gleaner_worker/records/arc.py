@@ -64,12 +64,12 @@ class ArcPrompts:
 
     def write(self, task: Task) -> str:
         """Raises TemplateProblem."""
-        said = user_message(task, self.version, self.encoder)
+        question = user_message(task, self.version, self.encoder)
         opening = OPENING if self.encoder.to_text(("0",)).startswith(OPENING) else ""
         answer = f"{self.version.answer}{opening}"
         if not self.is_chat:
-            return "\n\n".join(part for part in (self.version.system, said, answer) if part)
-        return _render(self.chat, self.version.system, said, self.has_system) + answer
+            return "\n\n".join(part for part in (self.version.system, question, answer) if part)
+        return _render(self.chat, self.version.system, question, self.has_system) + answer
 
 
 def make_arc_prompts(chat: Chat, encoder: str | None, version: str) -> ArcPrompts:
@@ -139,19 +139,19 @@ def _shown(cell: object) -> str:
     return str(cell)[:20] if isinstance(cell, (int, float, str)) else "a list or an object"
 
 
-def _render(chat: Chat, system: str, said: str, has_system: bool) -> str:
-    messages = [{"role": "user", "content": said}]
+def _render(chat: Chat, system: str, question: str, has_system: bool) -> str:
+    messages = [{"role": "user", "content": question}]
     if system and has_system:
         messages.insert(0, {"role": "system", "content": system})
     elif system:
-        messages[0]["content"] = f"{system}\n\n{said}"
+        messages[0]["content"] = f"{system}\n\n{question}"
     return chat.render(messages, add_generation_prompt=True)
 
 
 def _takes_system(chat: Chat) -> bool:
-    system, said = "one thing that is said", "another thing"
+    system, question = "a text of the system", "a text of the user"
     try:
-        text = _render(chat, system, said, True)
+        text = _render(chat, system, question, True)
     except TemplateProblem:
         return False
-    return system in text and said in text
+    return system in text and question in text

@@ -55,8 +55,8 @@ def encode_shard(
     checksums = dict(
         zip(tensors, checksums_of([bytes_of(tensor) for tensor in tensors.values()], threads), strict=True)
     )
-    told = {name: as_text(checksum) for name, checksum in checksums.items()}
-    header, ordered = _layout(tensors, facts | {"checksums": json.dumps(told, separators=(",", ":"))})
+    texts = {name: as_text(checksum) for name, checksum in checksums.items()}
+    header, ordered = _layout(tensors, facts | {"checksums": json.dumps(texts, separators=(",", ":"))})
     if file_format == "safetensors.zst":
         return ShardBytes(compress([_raw(header), *_pieces(ordered)], threads))
     buffers = [header, *(bytes_of(tensor) for tensor in ordered.values())]

@@ -1,4 +1,4 @@
-"""The shards of a stream that the bucket has, compared with the plan: the bucket is the truth about work done."""
+"""The stored shards of a stream, compared with the plan. The bucket decides which work is done."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -63,13 +63,13 @@ class ExistingShards:
         try:
             stats = json.loads(read_metadata(read, info.size_bytes, self._work.spec.format)["stats"])
         except (ValueError, KeyError, FileNotFoundError) as error:
-            raise self._conflict(f"{info.name} does not tell its statistics ({error!r})") from error
+            raise self._conflict(f"{info.name} lacks its statistics ({error!r})") from error
         return entry | {"stats": stats}
 
-    def _conflict(self, what: str) -> Failure:
+    def _conflict(self, cause: str) -> Failure:
         work = self._work
         return Failure(
             "stream",
-            f"Failed to go on with {work.object}: {what}; nothing is overwritten: restore what the shards were made "
+            f"Failed to resume {work.object}: {cause}; nothing is overwritten: restore what the shards were made "
             f"from, or move {work.output_prefix} away to start this stream again",
         )

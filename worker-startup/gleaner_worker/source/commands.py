@@ -13,7 +13,7 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     ended: Ended
     output: str  # the end of stdout and stderr
 
@@ -24,9 +24,9 @@ class Said:
     @property
     def last_line(self) -> str:
         """Of uv and git, the line before their hints: hints do not say what failed."""
-        said = [line.strip() for line in self.output.splitlines() if line.strip()]
-        lines = [line for line in said if not line.startswith("hint:")] or said
-        return lines[-1][:500] if lines else "it said nothing"
+        printed = [line.strip() for line in self.output.splitlines() if line.strip()]
+        lines = [line for line in printed if not line.startswith("hint:")] or printed
+        return lines[-1][:500] if lines else "it printed nothing"
 
     @property
     def why(self) -> str:
@@ -52,7 +52,7 @@ class Commands:
         environment: Mapping[str, str] | None = None,
         visible: Sequence[str] = (),
         file_bytes: int = 50 << 30,
-    ) -> Said:
+    ) -> CommandResult:
         kept = bytearray()
 
         def write(data: bytes) -> None:
@@ -72,7 +72,7 @@ class Commands:
         )
         if ended.cause == "stopped":
             raise stopped()
-        return Said(ended, kept.decode("utf-8", "replace"))
+        return CommandResult(ended, kept.decode("utf-8", "replace"))
 
 
 def stopped() -> SourceFailed:

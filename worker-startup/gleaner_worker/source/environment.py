@@ -59,9 +59,9 @@ class Environments:
     def jax_version(self, python: str, folder: str) -> str | None:
         """The version that the Python has, or None without JAX."""
         code = "import importlib.metadata as m; print('jax', m.version('jax'))"
-        said = self._commands.run([python, "-I", "-c", code], folder, _SHORT_S, visible=visible_of(python))
-        last = said.last_line.split()
-        return last[1][:100] if said.is_success and len(last) == 2 and last[0] == "jax" else None
+        result = self._commands.run([python, "-I", "-c", code], folder, _SHORT_S, visible=visible_of(python))
+        last = result.last_line.split()
+        return last[1][:100] if result.is_success and len(last) == 2 and last[0] == "jax" else None
 
     def _make(self, folder: str, jax_version: str | None, script: str | None) -> None:
         """The folder has its place from the start: scripts of a virtual environment name it."""
@@ -135,11 +135,11 @@ class Environments:
             **{name: os.environ[name] for name in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL") if name in os.environ},
         }
         seen = [*visible_of(sys.executable), tools, *visible]
-        said = self._commands.run(command, folder, limit_s, environment, seen)
-        if output := said.output.strip():
+        result = self._commands.run(command, folder, limit_s, environment, seen)
+        if output := result.output.strip():
             log.info("Output of the preparation of an environment:\n%s", output[-_LOGGED_CHARS:])
-        if not said.is_success:
-            raise SourceFailed("setup", f"{what}: {said.why}")
+        if not result.is_success:
+            raise SourceFailed("setup", f"{what}: {result.why}")
 
 
 def visible_of(python: str) -> list[str]:

@@ -33,6 +33,9 @@ def check_rejects(samples: StreamSamples, name: str, problems: list[str]) -> Non
     marks = samples.marks
     lacking = [index for index, mark in enumerate(marks) if mark & BAD and not mark & (LISTED_REJECT | STORED)]
     made_up = [index for index, mark in enumerate(marks) if mark & LISTED_REJECT and not mark & BAD]
-    for found, said in ((lacking, "lacks {} samples that cannot be stored"), (made_up, "lists {} that can be stored")):
+    for found, problem in (
+        (lacking, "lacks {} samples that cannot be stored"),
+        (made_up, "lists {} that can be stored"),
+    ):
         if found:
-            problems.append(f"{name} {said.format(len(found))}, the first is {samples.where(found[0])}")
+            problems.append(f"{name} {problem.format(len(found))}, the first is {samples.where(found[0])}")

@@ -82,10 +82,10 @@ def verify_stream(
                 foreign.append(shard)
                 mark_different(marks, facts["first_sample"], facts["last_sample"])
             else:
-                found, told = check_content(expect, bucket, shard, samples, folder)
+                found, content_stats = check_content(expect, bucket, shard, samples, folder)
                 wrong += found
-                if told is not None:
-                    stats[shard.name] = told
+                if content_stats is not None:
+                    stats[shard.name] = content_stats
         for what in wrong:
             report(f"{shard.name} {what}")
         before = (number, shard)

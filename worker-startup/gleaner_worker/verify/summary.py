@@ -42,14 +42,14 @@ def check_summary(
         stored["model_fingerprint"] = expect.fingerprint
     try:
         summary = json.loads(text)
-        said = {key: summary[key] for key in stored}
+        listed_facts = {key: summary[key] for key in stored}
         entries = [(entry["gcs_path"], entry["size_bytes"], entry["crc32c"]) for entry in summary["shards"]]
-        told = {entry["gcs_path"]: entry["stats"] for entry in summary["shards"]}
+        listed_stats = {entry["gcs_path"]: entry["stats"] for entry in summary["shards"]}
         non_finite = [name for name, values in summary["stats"].items() if values["non_finite"] != 0]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problems.append(f"{info.name} is not a summary of ours: {error!r}")
         return
-    wrong = [f"{key} {said[key]}" for key in stored if said[key] != stored[key]]
+    wrong = [f"{key} {listed_facts[key]}" for key in stored if listed_facts[key] != stored[key]]
     if wrong:
         problems.append(f"{info.name} says {', '.join(wrong)}, which is not what is stored")
     listed = [(f"gs://{bucket.name}/{shard.name}", shard.size_bytes, shard.crc32c) for shard in shards]
@@ -58,8 +58,8 @@ def check_summary(
         stats = {name: values for name, values in stats.items() if name != shards[-1].name}
     if entries != listed:
         problems.append(f"{info.name} lists other shards, sizes or checksums than are stored")
-    shards_told = {f"gs://{bucket.name}/{name}": values for name, values in stats.items()}
-    if other := [name for name, values in shards_told.items() if told.get(name, values) != values]:
+    own_stats = {f"gs://{bucket.name}/{name}": values for name, values in stats.items()}
+    if other := [name for name, values in own_stats.items() if listed_stats.get(name, values) != values]:
         problems.append(f"{info.name} tells other statistics of {other[0]} than it does itself")
     if non_finite or list(summary["stats"]) != expect.wanted.names:
         problems.append(f"{info.name} does not tell the statistics of {', '.join(expect.wanted.names)}")
