@@ -66,7 +66,7 @@ def test_a_model_that_changed_in_its_bucket_is_refused_and_copied_once(storage, 
     find_for_run(GS, tmp_path)
     storage.put(BUCKET, "models/tiny/config.json", b" " + (model_folder / "config.json").read_bytes())
     before = len(downloads(storage))
-    with pytest.raises(Failure, match="begun with another model .*: config.json has sha256 ") as failure:
+    with pytest.raises(Failure, match="began with another model .*: config.json has sha256 ") as failure:
         find_for_run(GS, tmp_path)
     assert failure.value.kind == "model"
     assert downloads(storage)[before:].count("model.safetensors") == 1
@@ -127,7 +127,7 @@ def test_a_second_worker_with_other_files_names_them(storage, tmp_path, model_fo
             (model_folder / "config.json").write_bytes(mine)
 
     storage.faults = come_first
-    with pytest.raises(Failure, match="begun with another model .*: config.json has sha256"):
+    with pytest.raises(Failure, match="began with another model .*: config.json has sha256"):
         find_for_run(model_folder, tmp_path)
 
 

@@ -35,15 +35,16 @@ def test_a_worker_without_its_lease_writes_nothing_more(storage, tmp_path, tiny_
 def test_a_drained_extraction_ends_after_the_current_windows(storage, tmp_path, tiny_models):
     control = Control()
     storage.faults = lambda what: control.request("drain") if "/upload/" in what else None
-    work = a_work(a_stream(storage, text_lines(300)), shard_size_gb=SMALL)
+    work = a_work(a_stream(storage, text_lines(600)), shard_size_gb=SMALL)
     assert run_extract(work, tiny_models(), str(tmp_path), control) == "drained"
     shards = [name for name in outputs(storage) if name.startswith("shard_")]
     assert "metadata.json" not in outputs(storage)
-    assert 1 <= len(shards) <= 8
     continued = {name.removeprefix(PARTIALS)[:10] for name in storage.names(BUCKET, PARTIALS)}
-    assert len(continued) <= 1  # the shard that goes on in the next window
+    assert len(continued) <= 1  # the shard that continues in the next window
     storage.faults = lambda what: None
     assert run_extract(work, tiny_models(), str(tmp_path)) == "completed"
+    total = sum(name.startswith("shard_") for name in outputs(storage))
+    assert 1 <= len(shards) < total / 2
 
 
 def test_an_extraction_drained_before_its_start_computes_nothing(storage, tmp_path, tiny_models):
