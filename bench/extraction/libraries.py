@@ -9,6 +9,7 @@ safetensors.
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -79,10 +80,12 @@ def _compare(
         expected = _stored(bucket)[f"resid_post.{layer}"]
         tokens = {"ours": len(expected)}
         for name, side in sides.items():
+            print(f"{mix}, {name}: comparing its rows with ours", file=sys.stderr)
             stored = side()
             if not _is_close(stored, expected[: len(stored)]):
                 raise RuntimeError(f"Failed to measure: {name} stored other rows than ours for {mix}")
             tokens[name] = len(stored)
+        print(f"{mix}: measuring {', '.join(all_sides)}", file=sys.stderr)
         seconds = take_turns(all_sides, place.rounds(3), warm_up=False)
     each = {name: [s / tokens[name] for s in times] for name, times in seconds.items()}  # of a token
     for name in sides:
