@@ -13,7 +13,7 @@ from . import machine
 from .timing import Figure, Report
 from .workplace import Workplace
 
-NAMES = ("forward", "saved", "seed", "libraries", "depth", "sink", "tls", "memory", "reader")
+NAMES = ("forward", "saved", "seed", "libraries", "depth", "read", "sink", "tls", "memory", "reader")
 _MODULES = {"sink": "upload"}
 # No bench needs a network, and its output has no progress bar.
 _ENVIRONMENT = {

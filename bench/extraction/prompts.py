@@ -15,11 +15,16 @@ _DATA = os.path.join(os.path.dirname(__file__), "..", "..", "..", "shared", "dat
 
 def real_prompts(vocab_size: int = 8192) -> dict[str, list[list[int]]] | None:
     """Token ids of every prompt by data set, or None without the folder of the data."""
+    texts = real_texts()
+    return None if texts is None else _tokenize(texts, vocab_size)
+
+
+def real_texts() -> dict[str, list[str]] | None:
+    """The text of every prompt by data set, or None without the folder of the data."""
     questions, tasks = _read_data("gsm8k-test.jsonl"), _read_data("arc-agi-training.jsonl")
     if questions is None or tasks is None:
         return None
-    texts = {"GSM8K": [question["prompt"] for question in questions], "ARC": [encode_task(task) for task in tasks]}
-    return _tokenize(texts, vocab_size)
+    return {"GSM8K": [question["prompt"] for question in questions], "ARC": [encode_task(task) for task in tasks]}
 
 
 def every_nth(prompts: list[list[int]], count: int) -> list[list[int]]:

@@ -3,9 +3,10 @@
 import json
 
 from build import a_spec
-from gleaner_worker.records.read_prompts import read_windows
+from gleaner_worker.records.read_prompts import read_prompts
 from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.sample import Reject
+from gleaner_worker.records.stream import read_lines
 
 TASK = {
     "task_id": "t",
@@ -22,7 +23,7 @@ def read(folder, tmp_path, records, **record):
     path = tmp_path / "stream"
     path.write_text("".join(json.dumps(entry) + "\n" for entry in records))
     reader = make_reader(folder, a_spec(record=record, max_seq_length=100_000), 600, 100_000)
-    return [item for window in read_windows(str(path), "x", reader) for item in window]
+    return [item for batch in read_prompts(read_lines(str(path), "x"), "x", reader) for item in batch]
 
 
 def prompts(folder, tmp_path, records=(TASK,), **record):

@@ -120,12 +120,12 @@ def a_reader(model):
     return make_reader(model.files.folder, model.spec, model.config.vocab_size, model.config.max_positions)
 
 
-def run_extract(work, model, folder, control=None):
+def run_extract(work, model, folder, control=None, processes=None):
     from gleaner_worker.extract import extract
 
     control = control or Control()
     scratch = os.path.join(folder, "scratch")
-    return extract(work, model, a_reader(model), bucket(control.check_lease), scratch, control)
+    return extract(work, model, a_reader(model), bucket(control.check_lease), scratch, control, processes)
 
 
 def outputs(storage, prefix="activations/my-run/tpu_7/"):

@@ -17,7 +17,7 @@ from gleaner_worker.control import Control
 
 
 def wrap(path, before=lambda: None, after=lambda: None):
-    """Calls `before` and `after` around that function, or around each item of a generator."""
+    """Calls `before` and `after` around the function at `path`, or around each item of a generator."""
     module, _, name = path.partition(":")
     owner = importlib.import_module(f"gleaner_worker.{module}")
     *classes, name = name.split(".")
@@ -32,7 +32,7 @@ def wrap(path, before=lambda: None, after=lambda: None):
             after()
 
     def wrapped(*arguments, **more):
-        if name.endswith("_windows"):
+        if name in ("read_documents", "make_samples"):
             return each(real(*arguments, **more))
         before()
         result = real(*arguments, **more)
@@ -71,7 +71,7 @@ def run(order):
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        pid = os.fork()  # this process has started nothing of JAX, so a fork is safe
+        pid = os.fork()  # this process has not started JAX, so a fork is safe
         if pid == 0:
             try:
                 run(json.loads(line))

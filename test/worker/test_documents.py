@@ -16,7 +16,7 @@ lengths = st.lists(st.integers(1, 40), min_size=1, max_size=8)
 
 def a_document(line, ids, written=None):
     marks = None if written is None else np.array(written, bool)
-    return Document(line, line, np.array(ids, np.int32), marks, "", f'{{"line":{line}}}')
+    return Document(line, line, np.array(ids, np.int32), len(ids), marks, "", f'{{"line":{line}}}')
 
 
 def cut(documents, over_long, length, overlap=0, bos_id: int | None = BOS, eos_id: int | None = EOS):
@@ -40,14 +40,14 @@ def shown(pieces):
         ([BOS], 2, [[BOS]]),
     ],
 )
-def test_a_document_becomes_chunks_that_begin_as_it_does(ids, overlap, expected):
+def test_every_chunk_of_a_document_begins_with_its_bos_and_overlap(ids, overlap, expected):
     pieces = cut([a_document(3, ids)], "chunk", 4, overlap)
     assert shown(pieces) == [(3, number, chunk) for number, chunk in enumerate(expected)]
     assert {piece.kept for piece in pieces} == {'{"line":3}'}
 
 
 @given(lengths=lengths, length=st.integers(2, 16), overlap=st.integers(0, 14), has_bos=st.booleans())
-def test_chunks_hold_every_token_once_beside_bos_and_overlap(lengths, length, overlap, has_bos):
+def test_chunks_hold_every_token_once_except_for_bos_and_overlap(lengths, length, overlap, has_bos):
     overlap = min(overlap, length - 2)
     documents = [
         a_document(line, [BOS] * has_bos + list(range(100, 100 + size)), [False] * has_bos + [True] * size)
@@ -87,7 +87,7 @@ def test_documents_are_packed_into_windows(documents, bos, expected):
 
 
 @given(lengths=lengths, length=st.integers(2, 16), has_bos=st.booleans(), has_eos=st.booleans())
-def test_windows_hold_every_token_once_and_know_its_line(lengths, length, has_bos, has_eos):
+def test_windows_hold_every_token_once_with_its_line(lengths, length, has_bos, has_eos):
     documents = [
         a_document(line, [BOS] * has_bos + list(range(100, 100 + size)), [False] * has_bos + [True] * size)
         for line, size in enumerate(lengths)
@@ -107,7 +107,7 @@ def test_windows_hold_every_token_once_and_know_its_line(lengths, length, has_bo
 
 
 @pytest.mark.parametrize("over_long", ["chunk", "pack"])
-def test_a_reject_keeps_its_place(over_long):
+def test_a_reject_keeps_its_place_between_documents(over_long):
     reject = Reject(1, "bad", 1)
     items = cut([a_document(0, [5] * 8), reject, a_document(2, [6] * 4)], over_long, 4, bos_id=None, eos_id=None)
     assert [item is reject for item in items] == [False, False, True, False]

@@ -8,11 +8,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from build import a_spec
 from gleaner_worker.failures import Failure
-from gleaner_worker.records.read_prompts import read_windows
+from gleaner_worker.records.read_prompts import read_prompts
 from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.sample import Reject, Sample
-from gleaner_worker.records.samples import read_samples, tokenize_windows
-from gleaner_worker.records.stream import count_lines
+from gleaner_worker.records.samples import make_samples, read_documents, read_samples
+from gleaner_worker.records.stream import count_lines, read_lines
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,7 @@ def make_folder(folder, vocabulary, post_processor=None, unknown="<unk>"):
     return str(folder)
 
 
-def test_special_tokens_of_a_tokenizer_do_not_make_a_sample_of_an_empty_text(read_items, tmp_path):
+def test_an_empty_text_is_rejected_although_the_tokenizer_adds_special_tokens(read_items, tmp_path):
     added = processors.TemplateProcessing(single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)])
     folder = make_folder(tmp_path, {"<unk>": 0, "<s>": 1, "</s>": 2, "a": 3}, added)
     empty, full, twice = read_items([{"text": ""}, {"text": "a a"}, {"tokens": [1, 1, 3]}], folder)
@@ -60,14 +60,14 @@ def test_special_tokens_of_a_tokenizer_do_not_make_a_sample_of_an_empty_text(rea
     assert twice.token_ids.tolist() == [1, 1, 3]  # token ids of a record stay unchanged
 
 
-def test_an_id_that_only_the_post_processor_knows_is_found_before_the_model_gets_it(read_items, tmp_path):
+def test_a_token_id_of_the_post_processor_outside_the_vocabulary_is_rejected(read_items, tmp_path):
     added = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 70_000)])
     folder = make_folder(tmp_path, {"<unk>": 0, "a": 1}, added)
     (item,) = read_items([{"text": "a a"}], folder)
     assert item.reason == "token id 70000 at position 2 is not in the vocabulary (0 to 599)"
 
 
-def test_an_added_token_without_an_embedding_rejects_only_records_with_it(read_items, tmp_path):
+def test_an_added_token_without_an_embedding_rejects_only_records_with_this_token(read_items, tmp_path):
     """In Gemma 3 1B, the tokenizer has a token for images that the model lacks."""
     folder = make_folder(tmp_path, {"<unk>": 0, "a": 1, "b": 2})
     tokenizer = Tokenizer.from_file(f"{folder}/tokenizer.json")
@@ -98,7 +98,7 @@ def test_over_long_samples_are_rejected_with_their_length_or_truncated_on_reques
     assert (cut.token_ids.tolist(), cut.truncated, kept.truncated) == ([1] * 8, True, False)
 
 
-def test_the_positions_of_the_model_are_a_limit_too(read_items):
+def test_the_positions_of_the_model_limit_the_length_of_a_sample(read_items):
     (item,) = read_items([{"tokens": [1] * 1025}], max_seq_length=4096)
     assert "is 1025 tokens long; the limit is 1024" in item.reason
 
@@ -121,29 +121,38 @@ def test_a_tokenizer_of_another_model_is_refused(tiny_folder):
     assert failure.value.kind == "model"
 
 
-def test_a_record_of_10_mb_is_rejected_and_the_next_is_read(read_items):
+def test_a_record_of_10_mb_is_rejected_and_the_next_record_is_read(read_items):
     big, small = read_items([{"text": "x" * 10_000_000}, {"text": "y"}])
     assert "bytes long; the limit is 8388608" in big.reason
     assert isinstance(small, Sample)
 
 
-def test_the_two_halves_of_reading_equal_reading_at_once(tiny_folder, tmp_path):
+def test_lines_are_tokenised_in_batches_of_at_most_512(tiny_folder, tmp_path):
     path = tmp_path / "stream"
     lines = [json.dumps({"text": f"number {n} " * (n % 50)}) if n % 7 else "bad" for n in range(2000)]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
     reader = make_reader(tiny_folder, a_spec(), 600, 1024)
-    windows = list(read_windows(str(path), "x", reader))
-    assert len(windows) == 4
-    halves = list(tokenize_windows(iter(windows), reader))
-    whole = list(read_samples(str(path), "x", reader))
-    assert [repr(item) for item in halves] == [repr(item) for item in whole]
-    assert len(whole) == count_lines(str(path), "x") == 2000 and reader.samples_per_line == 1
+    batches = list(read_documents(str(path), "x", reader))
+    assert [len(batch) for batch in batches] == [512, 512, 512, 464]
+    samples = list(make_samples(batches, reader))
+    assert [repr(item) for item in samples] == [repr(item) for item in read_samples(str(path), "x", reader)]
+    assert len(samples) == count_lines(str(path), "x") == 2000 and reader.samples_per_line == 1
 
 
-def test_reading_ahead_is_bounded_by_bytes(tiny_folder, tmp_path):
+def test_a_batch_of_prompts_is_bounded_by_bytes(tiny_folder, tmp_path):
     path = tmp_path / "stream"
     sizes = [3_000_000, 3_000_000, 10, 1_000_000, 7_000_000, 5]
     path.write_text("".join(json.dumps({"text": "x" * size}) + "\n" for size in sizes))
     reader = make_reader(tiny_folder, a_spec(), 600, 1024)
-    held = [[len(item.prompt.content) for item in window] for window in read_windows(str(path), "x", reader)]
+    batches = read_prompts(read_lines(str(path), "x"), "x", reader)
+    held = [[len(item.prompt.content) for item in batch] for batch in batches]
     assert held == [[3_000_000], [3_000_000, 10, 1_000_000], [7_000_000], [5]]
+    assert [len(batch) for batch in read_documents(str(path), "x", reader)] == [1, 3, 1, 1]
+
+
+def test_tokens_of_a_truncated_text_that_no_sample_has_are_not_held(tiny_folder, tmp_path):
+    path = tmp_path / "stream"
+    path.write_text(json.dumps({"text": "one two " * 1000}) + "\n")
+    reader = make_reader(tiny_folder, a_spec(over_long="truncate"), 600, 1024)
+    ((document,),) = read_documents(str(path), "x", reader)
+    assert len(document.token_ids) == reader.max_length == 64 < document.length

@@ -22,8 +22,8 @@ def broken(*_arguments, **_more):
 @pytest.mark.parametrize(
     "stage",
     [
-        "read_windows",
-        "tokenize_windows",
+        "read_documents",
+        "make_samples",
         "plan_shards",
         "start_shard",
         "Partials.restore",
@@ -47,7 +47,7 @@ def test_an_error_in_any_stage_ends_the_extraction_at_once(storage, tmp_path, wa
             if number == 1:
                 broken()
 
-    generators = ("read_windows", "tokenize_windows", "plan_shards")
+    generators = ("read_documents", "make_samples", "plan_shards")
     monkeypatch.setattr(owner, method or target, from_the_start if stage in generators else third_time)
     storage.before_create = lambda name: time.sleep(0.05)
     spec = {"shard_size_gb": SMALL}
@@ -59,7 +59,7 @@ def test_an_error_in_any_stage_ends_the_extraction_at_once(storage, tmp_path, wa
 
 
 def test_a_failed_upload_ends_the_computation(storage, tmp_path, warm_models):
-    storage.faults = lambda what: 403 if "/upload/" in what and storage.names(BUCKET, PREFIX) else None
+    storage.faults = lambda request: 403 if "/upload/" in request and storage.names(BUCKET, PREFIX) else None
     spec = {"shard_size_gb": SMALL}
     control = Control()
     with pytest.raises(Failure, match="Failed to create .*403") as failure:

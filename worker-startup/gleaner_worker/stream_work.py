@@ -14,6 +14,7 @@ from .model.model import Model, find_files, load_model
 from .model.model_source import read_config
 from .objects import Bucket
 from .records.reader import Reader, make_reader
+from .records.tokenize_process import PROCESSES, TokenizeProcesses
 from .spec import Spec
 from .work import Work, parse_work
 
@@ -26,6 +27,7 @@ class StreamWork:
         self.hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, Credentials())
         self.model: Model | None = None
         self.reader: Reader | None = None
+        self.processes: TokenizeProcesses | None = None
         self.loaded: dict | None = None  # as worker-api receives it
         self.loaded_for: tuple[str, Spec] | None = None
 
@@ -37,7 +39,7 @@ class StreamWork:
         folder = os.path.join(self.identity.home, "work", f"{work.run}-{work.stream}-e{work.epoch}")
         try:
             model, reader = self._load(work, bucket, control)
-            return extract(work, model, reader, bucket, folder, control)
+            return extract(work, model, reader, bucket, folder, control, self.processes)
         except Interrupted:
             return "drained" if control.mode == "drain" else "preempted"
         finally:
@@ -52,7 +54,11 @@ class StreamWork:
             files = find_files(work.spec, self.identity.home, bucket.checked(control.check_running), work.run, hub)
             config, _ = read_config(work.spec, files.folder)
             # Before the weights, which take minutes: a tokenizer that cannot be used fails at once.
-            self.reader = make_reader(files.folder, work.spec, config.vocab_size, config.max_positions)
+            reading = files.folder, work.spec, config.vocab_size, config.max_positions
+            self.reader = make_reader(*reading)
+            if self.processes:
+                self.processes.close()
+            self.processes = TokenizeProcesses(*reading) if PROCESSES else None
             self.model = load_model(
                 work.spec, files, log.info, previous, phase=lambda name: setattr(control, "phase", name)
             )

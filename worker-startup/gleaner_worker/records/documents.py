@@ -1,9 +1,9 @@
-"""Long documents: their tokens as chunks, or as windows of several documents.
+"""Cuts long documents into chunks, or into windows that several documents share.
 
     chunk   a document becomes samples of at most `length` tokens; each repeats the last `overlap` tokens of the one
             before, and begins with BOS where the document does
     pack    the documents of a stream follow each other and are cut into windows of `length` tokens; every window
-            begins with BOS where documents do. Other documents end with EOS, if the model has one
+            begins with BOS where documents do. A document without BOS ends with EOS, if the model has one
 
 The last window of a stream may be shorter. Every token of a document is in a chunk or a window.
 """
@@ -22,7 +22,8 @@ class Document:
 
     index: int  # of its sample, where a document makes one
     line: int
-    token_ids: np.ndarray  # int32 [length]
+    token_ids: np.ndarray  # int32 [length], or the first tokens that a sample may have
+    length: int  # of all tokens of the record
     written: np.ndarray | None  # bool [length]: whether the model wrote the token; None where the run does not ask
     preview: str
     kept: str
@@ -30,11 +31,11 @@ class Document:
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of a document, or parts of several: what a sample stores."""
+    """The tokens of one sample: a part of a document, or parts of several documents."""
 
     line: int  # of its first token
     chunk: int
-    token_ids: np.ndarray
+    token_ids: np.ndarray  # int32 [length]
     written: np.ndarray | None
     kept: str = ""
     token_lines: np.ndarray | None = None  # int64 [length]
@@ -42,17 +43,17 @@ class Piece:
 
 @dataclass(frozen=True)
 class Cut:
-    """How documents are cut."""
+    """The rule by which a run cuts documents."""
 
     over_long: str  # "chunk" or "pack"
-    length: int
-    overlap: int
+    length: int  # tokens of a chunk or window
+    overlap: int  # tokens
     bos_id: int | None
     eos_id: int | None
 
 
 def cut_documents(items: Iterable[Document | Reject], cut: Cut) -> Iterator[Piece | Reject]:
-    """Passes rejects on, each at its place."""
+    """Cuts the documents, in order. Yields rejects unchanged, each at its place."""
     windows = _Windows(cut) if cut.over_long == "pack" else None
     for item in items:
         if isinstance(item, Reject):
@@ -77,7 +78,7 @@ def _chunks(document: Document, cut: Cut) -> Iterator[Piece]:
 
 
 class _Windows:
-    """The window that documents fill."""
+    """Fills windows with documents."""
 
     def __init__(self, cut: Cut):
         self._cut = cut
@@ -105,7 +106,7 @@ class _Windows:
         self._size += len(ids)
 
     def flush(self) -> Iterator[Piece]:
-        """The window as it is, if it holds a token."""
+        """Yields the current window, unless it is empty."""
         if not self._parts:
             return
         ids, marks, lines, chunks = zip(*self._parts, strict=True)

@@ -1,4 +1,4 @@
-"""The first half of reading samples: the lines of a stream, and the prompts of each."""
+"""The prompts of lines: each record as the input of the tokenizer, in batches."""
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from .reader import Reader
 from .reject_reason import RejectReason
 from .render_process import LimitExceeded
 from .sample import Reject
-from .stream import Line, read_lines
+from .stream import Line
 
-# Tokenising many texts at once uses every core; these two limit the memory of a window.
-_WINDOW_ITEMS = 512
-_WINDOW_BYTES = 4 * 1024 * 1024
+# The tokenizer uses every core for a batch of many prompts; these two limits bound the memory of a batch.
+MOST_ITEMS = 512
+MOST_BYTES = 4 * 1024 * 1024
 # A message to the process of templates waits up to 5 ms for the interpreter's lock, so each has many prompts.
-_BATCH_ITEMS = 64
-_BATCH_BYTES = 1024 * 1024
+_RENDERED_ITEMS = 64
+_RENDERED_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,17 @@ class Draft:
     kept: str
 
 
-Window = list[Written | Reject]
 Item = TypeVar("Item", Draft | Reject, Written | Reject)
 
 
-def read_windows(path: str, name: str, reader: Reader) -> Generator[Window]:
-    """Reads lines and writes prompts. May run on a thread of its own. `name`: of the object, for messages."""
-    drafts = _in_batches(_write_lines(path, name, reader), _BATCH_ITEMS, _BATCH_BYTES)
+def read_prompts(lines: Iterable[Line], name: str, reader: Reader) -> Generator[list[Written | Reject]]:
+    """Parses the lines and writes their prompts, in batches within MOST_ITEMS and MOST_BYTES.
+
+    name: of the stream's object, for messages. Raises Failure("stream") for a template that exceeds its limits.
+    """
+    drafts = _in_batches(_write_lines(lines, name, reader), _RENDERED_ITEMS, _RENDERED_BYTES)
     written = (item for batch in drafts for item in _render(batch, name))
-    yield from _in_batches(written, _WINDOW_ITEMS, _WINDOW_BYTES)
+    yield from _in_batches(written, MOST_ITEMS, MOST_BYTES)
 
 
 def _in_batches(items: Iterable[Item], most: int, most_bytes: int) -> Generator[list[Item]]:
@@ -67,8 +69,8 @@ def _in_batches(items: Iterable[Item], most: int, most_bytes: int) -> Generator[
         yield batch
 
 
-def _write_lines(path: str, name: str, reader: Reader) -> Iterator[Draft | Reject]:
-    for line in read_lines(path, name):
+def _write_lines(lines: Iterable[Line], name: str, reader: Reader) -> Iterator[Draft | Reject]:
+    for line in lines:
         try:
             yield from _write(line, reader)
         except LimitExceeded as limit:

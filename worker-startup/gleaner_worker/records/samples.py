@@ -4,18 +4,19 @@ Line n (from 0) with P predictions per task makes the samples n * P to n * P + P
 a run that cuts documents (over_long chunk and pack), samples and rejects are counted from 0.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import cast
 
 import numpy as np
 
 from .documents import Document, Piece, cut_documents
-from .read_prompts import Window, Written, read_windows
+from .read_prompts import MOST_BYTES, MOST_ITEMS, Written, read_prompts
 from .reader import Reader
 from .reject_reason import RejectReason
 from .sample import Reject, Sample
 from .select import select
+from .stream import Line, read_lines
 from .tokenizer import Encoded, encode_complete, encode_texts, encode_written
 
 _PREVIEW_CHARS = 200
@@ -24,14 +25,35 @@ _MOST_CHARS_PER_TOKEN = 32
 _LEAST_CHARS = 8192  # a few tokens may be longer
 
 
+Documents = list[Document | Reject]
+Tokenize = Callable[[Iterable[list[Line]], str], Iterator[Documents]]
+
+
 def read_samples(path: str, name: str, reader: Reader) -> Iterator[Sample | Reject]:
     """Yields the samples of the file at `path`, without a gap; `name` is the object's name, for messages."""
-    return tokenize_windows(read_windows(path, name, reader), reader)
+    return make_samples(read_documents(path, name, reader), reader)
 
 
-def tokenize_windows(windows: Iterable[Window], reader: Reader) -> Iterator[Sample | Reject]:
-    """The second half of read_samples."""
-    documents = (document for window in windows for document in _tokenize(window, reader))
+def read_documents(path: str, name: str, reader: Reader, tokenize: Tokenize | None = None) -> Generator[Documents]:
+    """Reads the lines of the file at `path`, and tokenises them in batches, in the order of the lines.
+
+    tokenize: the processes of tokenize_process.py; None for this process. Raises Failure("stream").
+    """
+    batches = _line_batches(path, name, reader)
+    if tokenize is None:
+        yield from (tokenize_lines(lines, name, reader) for lines in batches)
+    else:
+        yield from tokenize(batches, name)
+
+
+def tokenize_lines(lines: Iterable[Line], name: str, reader: Reader) -> Documents:
+    """The documents and rejects of the lines. Raises Failure("stream")."""
+    return [item for batch in read_prompts(lines, name, reader) for item in _tokenize(batch, reader)]
+
+
+def make_samples(batches: Iterable[Documents], reader: Reader) -> Iterator[Sample | Reject]:
+    """The samples of documents, cut and selected as the spec of `reader` says."""
+    documents = (item for batch in batches for item in batch)
     if reader.cut is None:
         for item in documents:
             yield item if isinstance(item, Reject) else _whole(item, reader)
@@ -40,17 +62,33 @@ def tokenize_windows(windows: Iterable[Window], reader: Reader) -> Iterator[Samp
         yield replace(item, index=index) if isinstance(item, Reject) else _piece(item, index, reader)
 
 
-def _tokenize(window: Window, reader: Reader) -> Iterator[Document | Reject]:
-    window = [_limit(item, reader) for item in window]
-    complete = [item.prompt for item in window if isinstance(item, Written) and item.prompt.is_complete]
+def _line_batches(path: str, name: str, reader: Reader) -> Iterator[list[Line]]:
+    """Lines that make at most MOST_ITEMS samples, and hold at most MOST_BYTES; at least one line each."""
+    most_lines = max(1, MOST_ITEMS // reader.writer.predictions)
+    batch: list[Line] = []
+    size = 0
+    for line in read_lines(path, name):
+        more = len(line.data or b"")
+        if batch and (len(batch) >= most_lines or size + more > MOST_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(line)
+        size += more
+    if batch:
+        yield batch
+
+
+def _tokenize(batch: list[Written | Reject], reader: Reader) -> Iterator[Document | Reject]:
+    batch = [_limit(item, reader) for item in batch]
+    complete = [item.prompt for item in batch if isinstance(item, Written) and item.prompt.is_complete]
     texts = [str(prompt.content) for prompt in complete]
     if reader.selection.tokens == "assistant":
         spans = [prompt.assistant or [] for prompt in complete]
         complete_ids = iter(encode_written(texts, spans, reader.tokenizer, reader.bos))
     else:
         complete_ids = iter(encode_complete(texts, reader.tokenizer, reader.bos))
-    plain_ids = iter(encode_texts(_plain_texts(window), reader.tokenizer, reader.bos))
-    for item in window:
+    plain_ids = iter(encode_texts(_plain_texts(batch), reader.tokenizer, reader.bos))
+    for item in batch:
         if isinstance(item, Reject):
             yield item
             continue
@@ -63,10 +101,17 @@ def _tokenize(window: Window, reader: Reader) -> Iterator[Document | Reject]:
         if problem is not None:
             yield Reject(item.index, problem.text, item.line)
             continue
-        made = cast(Encoded, made)
-        preview = content if isinstance(content, str) else _decode(content, reader)
-        token_ids = np.asarray(made.ids, dtype=np.int32)
-        yield Document(item.index, item.line, token_ids, made.written, preview[:_PREVIEW_CHARS], item.kept)
+        yield _document(item, cast(Encoded, made), reader)
+
+
+def _document(item: Written, encoded: Encoded, reader: Reader) -> Document:
+    content = item.prompt.content
+    preview = content if isinstance(content, str) else _decode(content, reader)
+    end = reader.max_length if reader.cut is None else None  # no sample has the other tokens
+    written = None if encoded.written is None else encoded.written[:end]
+    token_ids = np.asarray(encoded.ids[:end], dtype=np.int32)
+    length = len(encoded.ids)
+    return Document(item.index, item.line, token_ids, length, written, preview[:_PREVIEW_CHARS], item.kept)
 
 
 def _limit(item: Written | Reject, reader: Reader) -> Written | Reject:
@@ -80,8 +125,8 @@ def _limit(item: Written | Reject, reader: Reader) -> Written | Reject:
     return Reject(item.index, reason, item.line)
 
 
-def _plain_texts(window: Window) -> list[str]:
-    prompts = [item.prompt for item in window if isinstance(item, Written) and not item.prompt.is_complete]
+def _plain_texts(batch: list[Written | Reject]) -> list[str]:
+    prompts = [item.prompt for item in batch if isinstance(item, Written) and not item.prompt.is_complete]
     return [prompt.content for prompt in prompts if isinstance(prompt.content, str)]
 
 
@@ -104,22 +149,20 @@ def _decode(ids: list[int], reader: Reader) -> str:
 
 def _whole(document: Document, reader: Reader) -> Sample | Reject:
     """A document as one sample."""
-    length = len(document.token_ids)
-    is_longer = length > reader.max_length
+    is_longer = document.length > reader.max_length
     if is_longer and reader.over_long == "reject":
         return Reject(
             document.index,
-            f"is {length} tokens long; the limit is {reader.max_length} "
+            f"is {document.length} tokens long; the limit is {reader.max_length} "
             "(max_seq_length in run.json, and never more than the model's positions; "
             "over_long: truncate would keep the beginning, and chunk all of it)",
             document.line,
         )
-    token_ids = document.token_ids[: reader.max_length]
-    written = None if document.written is None else document.written[: reader.max_length]
-    positions = select(reader.selection, token_ids, written)
+    ids = document.token_ids
+    positions = select(reader.selection, ids, document.written)
     if isinstance(positions, RejectReason):
         return Reject(document.index, positions.text, document.line)
-    return Sample(document.index, token_ids, positions, document.preview, is_longer, document.kept, document.line)
+    return Sample(document.index, ids, positions, document.preview, is_longer, document.kept, document.line)
 
 
 def _piece(piece: Piece, index: int, reader: Reader) -> Sample | Reject:

@@ -1,0 +1,93 @@
+"""The messages between this process and the processes that tokenise lines: JSON, and arrays of bytes beside it.
+
+A frame is its length in 8 bytes, the length of its JSON in 4, the JSON, and the bytes:
+
+    settings     {"folder", "spec", "vocab_size", "max_positions"}: the first request, which has no answer
+    lines        {"name", "first", "sizes"}, and the bytes of the lines; a line without data has a negative size
+    documents    {"items", "written"}, and the token ids; with "written" also a byte for each token
+    failure      {"kind", "reason"}
+"""
+
+import json
+import struct
+from collections.abc import Sequence
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from .documents import Document
+from .sample import Reject
+from .stream import Line
+
+_LENGTHS = struct.Struct(">QI")
+
+
+class Frame(NamedTuple):
+    facts: dict
+    data: bytes = b""
+
+
+def write_frame(file: IO[bytes], frame: Frame) -> None:
+    facts = json.dumps(frame.facts).encode()
+    file.write(_LENGTHS.pack(len(facts) + len(frame.data), len(facts)) + facts)
+    file.write(frame.data)
+    file.flush()
+
+
+def read_frame(file: IO[bytes]) -> Frame | None:
+    """The next frame; None where the file ends."""
+    lengths = file.read(_LENGTHS.size)
+    if len(lengths) < _LENGTHS.size:
+        return None
+    size, split = _LENGTHS.unpack(lengths)
+    content = file.read(size)
+    return Frame(json.loads(content[:split]), content[split:]) if len(content) == size else None
+
+
+def frame_of_lines(lines: Sequence[Line], name: str) -> Frame:
+    """`lines`: consecutive lines of the stream `name`."""
+    sizes = [-line.size_bytes if line.data is None else line.size_bytes for line in lines]
+    return Frame({"name": name, "first": lines[0].index, "sizes": sizes}, b"".join(line.data or b"" for line in lines))
+
+
+def lines_of_frame(frame: Frame) -> list[Line]:
+    lines, begin = [], 0
+    for index, size in enumerate(frame.facts["sizes"], frame.facts["first"]):
+        end = begin + max(size, 0)
+        lines.append(Line(index, frame.data[begin:end] if size >= 0 else None, abs(size)))
+        begin = end
+    return lines
+
+
+def frame_of_documents(documents: Sequence[Document | Reject]) -> Frame:
+    items: list[list] = []
+    ids, marks = [], []
+    for document in documents:
+        if isinstance(document, Reject):
+            items.append([document.index, document.line, document.reason, document.samples])
+            continue
+        ids.append(document.token_ids)
+        if document.written is not None:
+            marks.append(document.written)
+        kept = len(document.token_ids)
+        items.append([document.index, document.line, kept, document.length, document.preview, document.kept])
+    return Frame({"items": items, "written": bool(marks)}, b"".join(array.tobytes() for array in (*ids, *marks)))
+
+
+def documents_of_frame(frame: Frame) -> list[Document | Reject]:
+    items = frame.facts["items"]
+    count = sum(item[2] for item in items if len(item) == 6)
+    ids = np.frombuffer(frame.data, np.int32, count)
+    marks = np.frombuffer(frame.data, bool, count, 4 * count) if frame.facts["written"] else None
+    documents: list[Document | Reject] = []
+    begin = 0
+    for index, line, *rest in items:
+        if len(rest) == 2:
+            documents.append(Reject(index, rest[0], line, rest[1]))
+            continue
+        size, length, preview, kept = rest
+        span = slice(begin, begin + size)
+        written = None if marks is None else marks[span]
+        documents.append(Document(index, line, ids[span], length, written, preview, kept))
+        begin += size
+    return documents

@@ -1,0 +1,46 @@
+"""A process that tokenises lines: `python -m gleaner_worker.records.tokenize_main`, started by tokenize_process.py."""
+
+import os
+import signal
+import sys
+from typing import Any
+
+from ..failures import Failure
+from ..spec import RecordSpec, Spec
+from .reader import Reader, make_reader
+from .samples import tokenize_lines
+from .tokenize_frames import Frame, frame_of_documents, lines_of_frame, read_frame, write_frame
+
+
+def main() -> None:
+    # The worker may read until it has flushed its shards; this process ends with the worker's side of the pipe.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # prints of libraries are no answers
+    settings = read_frame(requests)
+    if settings is None:
+        return
+    reader = _make_reader(settings.facts)
+    while lines := read_frame(requests):
+        write_frame(answers, _answer(lines, reader))
+
+
+def _make_reader(facts: dict) -> Reader:
+    # JSON has lists where a spec has tuples.
+    values: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in facts["spec"].items()
+    }
+    values["record"] = RecordSpec(**values["record"])
+    return make_reader(facts["folder"], Spec(**values), facts["vocab_size"], facts["max_positions"])
+
+
+def _answer(lines: Frame, reader: Reader) -> Frame:
+    try:
+        return frame_of_documents(tokenize_lines(lines_of_frame(lines), lines.facts["name"], reader))
+    except Failure as failure:
+        return Frame({"kind": failure.kind, "reason": failure.reason})
+
+
+if __name__ == "__main__":
+    main()
