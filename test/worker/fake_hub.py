@@ -1,4 +1,4 @@
-"""A hub of models on loopback with all that huggingface_hub needs: revisions, files, and large files on another host.
+"""A hub of models on loopback, as huggingface_hub needs it: revisions, files, and large files on another host.
 
 Large files (safetensors) redirect to a second server, as the real hub redirects to a CDN.
 """
@@ -16,7 +16,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request, client_address):
-        pass  # a client may go away; a fault of the fake shows as a 5xx or a broken answer in the test
+        pass  # a client may disconnect; a test sees an error of this fake as a 5xx or a broken answer
 
 
 class FakeHub:
@@ -29,8 +29,8 @@ class FakeHub:
         # (server, method, path, headers in lower case)
         self.requests: list[tuple[str, str, str, dict[str, str]]] = []
         # Called with (server, method, path); a result replaces the answer: a status, ("cut", bytes) to end the
-        # connection after so many bytes, ("slow", seconds) between pieces, ("flip", 0) to change one byte, ("body",
-        # bytes).
+        # connection after so many bytes, ("slow", seconds) between pieces, ("flip", 0) to change one byte, ("limited",
+        # seconds) to ask for a wait, ("body", bytes).
         self.faults = lambda server, method, path: None
         self.sent = 0  # bytes of large files
         self._servers = {name: Server(("127.0.0.1", 0), self._handler(name)) for name in ("hub", "cdn")}
@@ -117,6 +117,8 @@ class FakeHub:
                 if isinstance(fault, int):
                     return self.send(fault, {}, b"a fault of the test")
                 kind, value = fault or ("", 0)
+                if kind == "limited":
+                    return self.send(429, {"Retry-After": str(value)}, b"a fault of the test")
                 if kind == "body":
                     return self.send(200, {"Content-Type": "text/html"}, value)
                 status, answer, body = hub._answer(server, self.command, path, headers)
@@ -142,7 +144,7 @@ class FakeHub:
                         if kind == "slow":
                             time.sleep(value)
                 except ConnectionError:
-                    self.close_connection = True  # the client went away
+                    self.close_connection = True  # the client disconnected
                 if kind == "cut":
                     self.close_connection = True
 

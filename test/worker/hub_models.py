@@ -1,4 +1,4 @@
-"""Models on the fake hub: `hub` is the fixture, `find` gets a model from it."""
+"""Models on the fake hub: `hub` is the fixture, `find` gets a model from this hub."""
 
 import os
 
@@ -34,7 +34,7 @@ def files_of(folder, **changes):
 
 
 def find(hub, home, model=REPO, revision=None, token=None, weights=True, check=lambda: None):
-    where = Hub(hub.url(), lambda: token)
+    where = Hub(hub.url(), lambda check: token)
     return find_model(model, str(home), bucket(check), revision=revision, hub=where, weights=weights)
 
 

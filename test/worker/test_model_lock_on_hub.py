@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def find_for_run(hub, home, weights=True, token=None, **spec):
     home.mkdir(exist_ok=True)
     return find_run_model(
-        a_spec(**({"model": REPO} | spec)), "my-run", str(home), bucket(), Hub(hub.url(), lambda: token), weights
+        a_spec(**({"model": REPO} | spec)), "my-run", str(home), bucket(), Hub(hub.url(), lambda check: token), weights
     )
 
 
@@ -49,8 +49,8 @@ def test_of_two_workers_at_different_commits_the_second_adopts_the_first(hub, tm
     first = hub.put(REPO, files)
     second = []
 
-    def move(what):  # the branch moves and another worker writes first, just before this worker writes
-        if "/upload/" in what and not second:
+    def move(request):  # the branch moves and another worker writes first, just before this worker writes
+        if "/upload/" in request and not second:
             second.append(hub.put(REPO, files | {"config.json": files["config.json"] + b" "}))
             find_for_run(hub, tmp_path / "two")
 
@@ -60,7 +60,7 @@ def test_of_two_workers_at_different_commits_the_second_adopts_the_first(hub, tm
     assert json.loads(storage.data(BUCKET, "activations/my-run/model.json"))["revision"] == found.revision
 
 
-def test_workers_that_begin_at_the_same_time_agree(hub, tmp_path, tiny_folder):
+def test_workers_that_start_at_the_same_time_use_the_same_commit(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     hub.put(REPO, files)
     moves = threading.Semaphore(3)

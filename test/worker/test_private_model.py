@@ -32,7 +32,7 @@ def test_the_metadata_names_the_hub_and_the_secret(secrets, cloud, monkeypatch):
     assert (identity.hf_endpoint, identity.hf_token_secret) == ("https://mirror.example", NAME)
     hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, metadata.Credentials())
     assert secrets.requests == []  # the secret is read on demand
-    assert (hub.endpoint, hub.token()) == ("https://mirror.example", TOKEN)
+    assert (hub.endpoint, hub.token(lambda: None)) == ("https://mirror.example", TOKEN)
     assert TOKEN not in repr(hub) + repr(identity)
 
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def read(name=NAME):
-    return read_token(name, metadata.Credentials())
+    return read_token(name, metadata.Credentials(), lambda: None)
 
 
 def test_the_latest_version_is_read_with_the_service_account_of_the_vm(secrets):
@@ -28,7 +28,7 @@ def test_a_named_version_is_read(secrets):
     assert read(f"{NAME}/versions/7") == "hf_seventh"
 
 
-def test_a_newline_at_the_end_is_no_part_of_a_token(secrets):
+def test_a_newline_at_the_end_of_a_secret_is_removed(secrets):
     secrets.versions[f"{NAME}/versions/latest"] = f"{TOKEN}\n".encode()
     assert read() == TOKEN
 
@@ -46,14 +46,14 @@ def test_a_newline_at_the_end_is_no_part_of_a_token(secrets):
         b'{"payload": 1}',
     ],
 )
-def test_temporary_errors_are_waited_out(secrets, fault):
+def test_a_token_is_read_after_temporary_errors(secrets, fault):
     secrets.faults = lambda path: fault if len(secrets.requests) < 3 else None
     assert read() == TOKEN
     assert len(secrets.requests) == 3
 
 
 @pytest.mark.parametrize("crc", ["1", None, "x"])
-def test_bytes_with_a_wrong_checksum_are_no_token(secrets, crc, monkeypatch):
+def test_a_secret_with_a_wrong_checksum_is_refused(secrets, crc, monkeypatch):
     monkeypatch.setattr(secret, "GIVE_UP_AFTER_S", 0.05)
     secrets.faults = lambda path: secrets.answer(TOKEN.encode(), dataCrc32c=crc)
     with pytest.raises(
@@ -97,7 +97,7 @@ def test_an_unreadable_secret_is_reported_with_the_remedy(secrets, answer, kind,
     assert base64.b64encode(TOKEN.encode())[:20].decode() not in shown
 
 
-def test_a_manager_without_an_answer_is_a_failure(secrets, monkeypatch):
+def test_an_unreachable_secret_manager_is_a_failure(secrets, monkeypatch):
     monkeypatch.setattr(secret, "GIVE_UP_AFTER_S", 0.05)
     monkeypatch.setenv("SECRETMANAGER_EMULATOR_HOST", "http://127.0.0.1:9")
     with pytest.raises(Failure, match="Secret Manager does not answer .ConnectionError.; gave up") as failure:
@@ -114,7 +114,7 @@ def test_a_vm_without_an_access_token_is_a_failure(secrets, monkeypatch):
     assert secrets.requests == []
 
 
-def test_a_lost_lease_ends_the_waiting(secrets):
+def test_a_lost_lease_ends_the_retries_of_a_read(secrets):
     secrets.faults = lambda path: 503
 
     def check():

@@ -20,7 +20,7 @@ FIRST_WAIT_S = 0.25
 _NAME = re.compile(r"(projects/[a-z0-9][a-z0-9.:-]{0,62}/secrets/[A-Za-z0-9_-]{1,255})(/versions/[A-Za-z0-9_-]{1,63})?")
 _TIMEOUT_S = (10, 30)
 _MAX_BYTES = 64 << 10
-_PASSING = (408, 429, 500, 502, 503, 504)
+_TRANSIENT = (408, 429, 500, 502, 503, 504)
 
 
 def is_secret_name(text: str) -> bool:
@@ -28,9 +28,7 @@ def is_secret_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def read_token(
-    name: str, credentials: google.auth.credentials.Credentials, check: Callable[[], None] = lambda: None
-) -> str:
+def read_token(name: str, credentials: google.auth.credentials.Credentials, check: Callable[[], None]) -> str:
     """The secret `name` as a token: one word of printable ASCII.
 
     Raises Failure naming the secret and the remedy, never a part of the secret. `check` is called between attempts and
@@ -44,24 +42,27 @@ def read_token(
     give_up, wait_s = time.monotonic() + GIVE_UP_AFTER_S, FIRST_WAIT_S
     while True:
         check()
-        data, trouble = _access(version, credentials)
+        data, cause = _access(version, credentials)
         if data is not None:
             return _as_token(version, data)
         if time.monotonic() + wait_s > give_up:
             raise Failure(
                 "infrastructure",
-                f"Failed to read the secret {version}: {trouble}; gave up after {GIVE_UP_AFTER_S:.0f} s",
+                f"Failed to read the secret {version}: {cause}; gave up after {GIVE_UP_AFTER_S:.0f} s",
             )
-        time.sleep(wait_s)
+        end = time.monotonic() + wait_s
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, 0.2))
+            check()
         wait_s = min(wait_s * 2, 8.0)
 
 
 def _access(version: str, credentials: google.auth.credentials.Credentials) -> tuple[bytes | None, str]:
-    """The secret's bytes, or None and the cause where the cause may pass."""
+    """The secret's bytes, or None and the cause of a transient error."""
     endpoint = os.environ.get("SECRETMANAGER_EMULATOR_HOST", "https://secretmanager.googleapis.com").rstrip("/")
     url = f"{endpoint}/v1/{version}:access"
     headers: dict[str, str] = {}
-    # `from None` throughout: these errors hold requests and answers, which must not reach a traceback in the log.
+    # `from None` throughout: the errors hold requests and answers, which must not reach a traceback in the log.
     try:
         credentials.before_request(google.auth.transport.requests.Request(), "GET", url, headers)
         response = requests.get(url, headers=headers, timeout=_TIMEOUT_S, allow_redirects=False)
@@ -73,10 +74,10 @@ def _access(version: str, credentials: google.auth.credentials.Credentials) -> t
         ) from None
     except requests.RequestException as error:
         return None, f"Secret Manager does not answer ({type(error).__name__})"
-    if response.status_code in _PASSING:
+    if response.status_code in _TRANSIENT:
         return None, f"Secret Manager answers {response.status_code}"
     if response.status_code != 200:
-        raise Failure("model", f"Failed to read the secret {version}: {_what_to_do(response.status_code)}")
+        raise Failure("model", f"Failed to read the secret {version}: {_remedy(response.status_code)}")
     try:
         payload = response.json()["payload"]
         data = base64.b64decode(payload["data"], validate=True)
@@ -88,7 +89,7 @@ def _access(version: str, credentials: google.auth.credentials.Credentials) -> t
     return data, ""
 
 
-def _what_to_do(status: int) -> str:
+def _remedy(status: int) -> str:
     if status in (401, 403):
         return (
             f"Secret Manager answers {status}; give the worker's service account the role "

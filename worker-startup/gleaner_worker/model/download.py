@@ -1,12 +1,11 @@
 """Requests to a hub: a model's files at a commit, each resumed after an interruption.
 
-huggingface_hub defines names, headers and errors, and receives the bytes with `http_get`, into a file of this module.
-So the part of a file outlives the process, and a drain ends a transfer. hf_hub_download of version 2.4.0 deletes the
-part, and cannot be told to end. Xet stays off: for the same bytes it needs a second cache on the disk and connections
-to more hosts.
+huggingface_hub defines the names, the headers, the connections and the errors. The bytes go into a partial file here,
+which outlives the process, and a drain ends a transfer or a wait. hf_hub_download of version 2.4.0 deletes the partial
+file, waits as long as the hub asks, and has no way to end early. Xet stays off: for the same bytes it needs a second
+cache on the disk and connections to more hosts.
 """
 
-import io
 import logging
 import os
 import re
@@ -28,16 +27,16 @@ FIRST_WAIT_S = 0.5
 COMMIT = re.compile(r"[0-9a-f]{40}")
 _SLOWEST_BYTES_PER_S = 1_000_000  # a file may take GIVE_UP_AFTER_S, and its size at this rate
 _TIMEOUT_S = 20.0
-PIECE_BYTES = 256 * 1024
-_AT_ONCE = 4
-_MOST_TROUBLE = 100  # characters; worker-api takes 400 with the host
-_PASSING = (408, 425, 429, 500, 502, 503, 504)
+PIECE_BYTES = 256 * 1024  # a connection that breaks loses at most one piece
+_CONCURRENT_FILES = 4
+_MAX_CAUSE_CHARS = 100  # worker-api accepts 400 characters with the host
+_TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 T = TypeVar("T")
 
 
 def hub_client() -> ModuleType:
-    """huggingface_hub, which reads its settings from the environment at its import, so they are set first."""
+    """Imports huggingface_hub, after setting the environment variables that it reads at its import."""
     os.environ |= {
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_DISABLE_XET": "1",
@@ -47,19 +46,19 @@ def hub_client() -> ModuleType:
     }
     import huggingface_hub
     import huggingface_hub.errors
-    import huggingface_hub.file_download
     import huggingface_hub.utils
 
-    # These libraries log every address, signed ones too, and texts of the server.
+    # These libraries log every address, also signed addresses, and texts of the server.
     for name in ("httpx2", "httpcore2", "huggingface_hub"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    # A connection that breaks loses at most one piece.
-    huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE = PIECE_BYTES
     return huggingface_hub
 
 
 class Session:
-    """Requests to the hub at `endpoint` about one model, with one token. `check` may raise to end a request."""
+    """Requests to the hub at `endpoint` about one model, with one token. `check` may raise to end a request.
+
+    Methods raise Failure with the remedy. report: receives the cause of each failed attempt, and None after a success.
+    """
 
     def __init__(
         self,
@@ -73,7 +72,7 @@ class Session:
         self._token = token
         self._hub = hub_client()
 
-    def look(self, revision: str | None) -> tuple[str, dict[str, int | None]]:
+    def list_files(self, revision: str | None) -> tuple[str, dict[str, int | None]]:
         """(commit, {name: size}) with every file of the model."""
         api = self._hub.HfApi(endpoint=self.endpoint)
         options = {"timeout": _TIMEOUT_S, "files_metadata": True, "token": self._token or False}
@@ -87,7 +86,7 @@ class Session:
         give_up = time.monotonic() + FIRST_GIVE_UP_AFTER_S
         commit, sizes = self._retry(ask, self.check, revision, give_up)
         if revision and COMMIT.fullmatch(revision) and commit != revision:
-            raise self._nonsense(f"asked for commit {revision}, it names {commit}")
+            raise self._invalid_answer(f"asked for commit {revision}, it names {commit}")
         return commit, {name: size if isinstance(size, int) else None for name, size in sizes.items()}
 
     def fetch_all(self, names: list[str], commit: str, folder: str) -> dict[str, str]:
@@ -106,7 +105,7 @@ class Session:
                 failed.append(error)
                 return None
 
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_CONCURRENT_FILES) as pool:
             stated = list(pool.map(fetch, names))
         if failed:
             raise failed[0]
@@ -117,7 +116,7 @@ class Session:
         options = {"timeout": _TIMEOUT_S, "token": self._token or False, "endpoint": self.endpoint}
         facts = self._retry(lambda: self._hub.get_hf_file_metadata(url, **options), check, commit)
         if facts.commit_hash not in (None, commit):
-            raise self._nonsense(f"{name} of commit {commit} comes from {facts.commit_hash!r:.100}")
+            raise self._invalid_answer(f"{name} of commit {commit} comes from {facts.commit_hash!r:.100}")
         path = os.path.join(folder, name)
         if not os.path.exists(path):
             part = f"{path}.part"
@@ -126,7 +125,7 @@ class Session:
             def check_pace() -> None:
                 check()
                 if time.monotonic() > give_up:
-                    raise self._unreachable(f"{name} comes too slowly")
+                    raise self._unreachable(f"{name} arrives too slowly")
 
             with writing(part):
                 self._retry(lambda: self._receive(url, part, facts.size, check_pace), check, commit, give_up)
@@ -134,27 +133,33 @@ class Session:
         return facts.etag if facts.etag and _SHA256.fullmatch(facts.etag) else None
 
     def _receive(self, url: str, part: str, size: int | None, check: Callable[[], None]) -> None:
-        """Appends the missing bytes to `part`. Raises _Broken when the connection ends before the file."""
-        with _PartFile(part, check) as file:
+        """Appends the missing bytes to `part`. Raises _Incomplete when the connection ends before the file."""
+        with open(part, "ab") as file:
             begin = file.tell()
             if 0 < begin == size:
                 return
             headers = self._hub.utils.build_hf_headers(token=self._token or False) | {"accept-encoding": "identity"}
-            try:
-                self._hub.file_download.http_get(url, file, resume_size=begin, headers=headers, _nb_retries=0)
-            except self._hub.errors.HfHubHTTPError as error:
-                if error.response.status_code != 416:
-                    raise
-                file.truncate(0)
-                raise _Broken(f"{begin} bytes are more than the file has") from None
-        found = os.path.getsize(part)
-        if size is not None and found != size:
-            raise _Broken(f"{found} bytes came of {size}")
+            if begin:
+                headers["range"] = f"bytes={begin}-"
+            session = self._hub.get_session()
+            with session.stream("GET", url, headers=headers, timeout=_TIMEOUT_S) as response:
+                if response.status_code == 416:
+                    file.truncate(0)
+                    raise _Incomplete(f"{begin} bytes are more than the file has")
+                self._hub.utils.hf_raise_for_status(response)
+                if response.status_code != 206:
+                    file.truncate(0)  # the hub sends the whole file
+                for piece in response.iter_bytes(PIECE_BYTES):
+                    check()
+                    file.write(piece)
+        received = os.path.getsize(part)
+        if size is not None and received != size:
+            raise _Incomplete(f"received {received} of {size} bytes")
 
     def _retry(
         self, call: Callable[[], T], check: Callable[[], None], revision: str | None, give_up: float | None = None
     ) -> T:
-        """Calls until it succeeds; waits out temporary errors until `give_up`. Every other error becomes a Failure.
+        """Calls `call` until it succeeds; retries transient errors until `give_up`. Other errors become a Failure.
 
         Raised `from None`: the client's errors hold signed addresses and headers, which must not reach a traceback.
         """
@@ -173,18 +178,18 @@ class Session:
                     "model", f"Failed to find the model {self.model}: HF_HUB_OFFLINE is set; unset it"
                 ) from None
             except errors.HfHubHTTPError as error:
-                if error.response.status_code not in _PASSING:
+                if error.response.status_code not in _TRANSIENT:
                     raise self._refusal(error, revision) from None
-                trouble = f"it answers {error.response.status_code}"
-            # HTTPError is the error of the client's own HTTP library without an answer.
-            except (errors.HTTPError, _Broken) as error:
-                trouble = self._brief(error)
+                cause = f"it answers {error.response.status_code}"
+            # HTTPError is the error of the client's HTTP library when no answer arrives.
+            except (errors.HTTPError, _Incomplete) as error:
+                cause = self._brief(error)
             except (ValueError, TypeError, KeyError, AttributeError) as error:
-                raise self._nonsense(self._brief(error)) from None
+                raise self._invalid_answer(self._brief(error)) from None
             if time.monotonic() + wait_s > give_up:
-                raise self._unreachable(trouble) from None
+                raise self._unreachable(cause) from None
             tries += 1
-            waits_for = f"{urlsplit(self.endpoint).netloc}: {trouble[:_MOST_TROUBLE]}, try {tries}"
+            waits_for = f"{urlsplit(self.endpoint).netloc}: {cause[:_MAX_CAUSE_CHARS]}, try {tries}"
             log.warning("Waiting for %s; trying again in %.1f s", waits_for, wait_s)
             self._report(waits_for)
             end = time.monotonic() + wait_s
@@ -197,31 +202,31 @@ class Session:
         """The meaning of the hub's answer, and the remedy."""
         errors, status = self._hub.errors, error.response.status_code
         secret = "the secret that GLEANER_HF_TOKEN_SECRET names"
-        who = "the token's account" if self._token else f"an account, and store a token of it in {secret}"
+        account = "the token's account" if self._token else f"an account, and store a token of it in {secret}"
         if isinstance(error, errors.RevisionNotFoundError):
-            what = f"it has no revision {revision!r}; correct `revision` in run.json"
+            cause = f"it has no revision {revision!r}; correct `revision` in run.json"
         elif isinstance(error, errors.GatedRepoError) or status == 403:
-            what = f"it is gated or private; accept its conditions at {self.endpoint}/{self.model} with {who}"
+            cause = f"it is gated or private; accept its conditions at {self.endpoint}/{self.model} with {account}"
         elif isinstance(error, errors.RemoteEntryNotFoundError) or status not in (401, 404):
             return Failure("infrastructure", f"Failed to download the model {self.model}: {self._brief(error)}")
         elif status == 401 and self._token:
-            what = f"{self.endpoint} refuses the token; store a valid one in {secret}, or correct `model` in run.json"
+            cause = f"{self.endpoint} refuses the token; store a valid one in {secret}, or correct `model` in run.json"
         else:
-            what = f"{self.endpoint} shows no such model; correct `model` in run.json"
-            what += f", or if it is private open it to {who}"
-        return Failure("model", f"Failed to find the model {self.model} ({status}): {what}")
+            cause = f"{self.endpoint} shows no such model; correct `model` in run.json"
+            cause += f", or if it is private open it to {account}"
+        return Failure("model", f"Failed to find the model {self.model} ({status}): {cause}")
 
-    def _unreachable(self, trouble: str) -> Failure:
+    def _unreachable(self, cause: str) -> Failure:
         return Failure(
             "infrastructure",
-            f"Failed to download the model {self.model} from {self.endpoint}: {trouble}; let this machine reach it, or "
-            "copy the model's folder to gs://… and name that",
+            f"Failed to download the model {self.model} from {self.endpoint}: {cause}; let this machine reach it, or "
+            "copy the model's folder to gs://… and set `model` to that address",
         )
 
-    def _nonsense(self, what: str) -> Failure:
+    def _invalid_answer(self, problem: str) -> Failure:
         return Failure(
             "infrastructure",
-            f"Failed to download the model {self.model}: {self.endpoint} does not answer as a hub does: {what}",
+            f"Failed to download the model {self.model}: {self.endpoint} does not answer as a hub does: {problem}",
         )
 
     def _brief(self, error: Exception) -> str:
@@ -232,17 +237,5 @@ class Session:
         return f"{type(error).__name__}: {text[:300]}"
 
 
-class _PartFile(io.BufferedWriter):
-    """A file that http_get continues. `check` is called before each write, and may raise."""
-
-    def __init__(self, path: str, check: Callable[[], None]):
-        super().__init__(io.FileIO(path, "a"))
-        self._check = check
-
-    def write(self, data: Any, /) -> int:
-        self._check()
-        return super().write(data)
-
-
-class _Broken(Exception):
-    """A file that ended early; the next attempt resumes there."""
+class _Incomplete(Exception):
+    """The connection ended before the file; the next attempt resumes there."""

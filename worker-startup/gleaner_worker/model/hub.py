@@ -1,4 +1,4 @@
-"""Models from a hub such as huggingface.co: one commit of each, whole or not at all, without pickles or code."""
+"""Models from a hub such as huggingface.co: each at one commit, complete or missing, without pickles or code."""
 
 import functools
 import logging
@@ -22,7 +22,7 @@ _SEGMENT = r"[A-Za-z0-9_](?:[\w.-]{0,94}\w)?"
 _ID = re.compile(rf"(?:{_SEGMENT}/)?{_SEGMENT}", re.ASCII)
 _REVISION = re.compile(r"[A-Za-z0-9_][\w./+-]{0,255}", re.ASCII)
 
-# As startup.sh and the configuration of the functions accept it.
+# startup.sh and the configuration of the functions accept the same addresses.
 _ENDPOINT = re.compile(
     r"(https://[A-Za-z0-9._-]+|http://(127(\.[0-9]{1,3}){3}|localhost|\[::1\]))(:[0-9]{1,5})?(/[A-Za-z0-9._~%/+-]*)?"
 )
@@ -30,24 +30,28 @@ _ENDPOINT = re.compile(
 
 @dataclass(frozen=True)
 class Hub:
-    """The address of a hub, and the token for it, which is read when a download begins and never stored.
+    """The address of a hub.
 
-    report: receives the trouble of each failed try, and None when the hub answers again.
+    token: returns the token for the hub when a download begins; it is never stored. Its argument is called during
+    waits, and may raise. report: receives the cause of each failed attempt, and None when the hub answers again.
     """
 
     endpoint: str = DEFAULT_ENDPOINT
-    token: Callable[[], str | None] = field(default=lambda: None, repr=False)
-    report: Callable[[str | None], None] = field(default=lambda trouble: None, repr=False)
+    token: Callable[[Callable[[], None]], str | None] = field(default=lambda check: None, repr=False)
+    report: Callable[[str | None], None] = field(default=lambda cause: None, repr=False)
 
 
 def own_hub() -> Hub:
     """The hub of this machine's user: HF_ENDPOINT, and HF_TOKEN or the token of `hf auth login`."""
-    return Hub(_own_endpoint(), lambda: hub_client().get_token())
+    return Hub(_own_endpoint(), lambda check: hub_client().get_token())
 
 
 def worker_hub(endpoint: str | None, token_secret: str | None, credentials: Credentials) -> Hub:
     """The hub that this VM's metadata names, with the token of the secret that the metadata name, if any."""
-    token = functools.partial(read_token, token_secret, credentials) if token_secret else lambda: None
+
+    def token(check: Callable[[], None]) -> str | None:
+        return read_token(token_secret, credentials, check) if token_secret else None
+
     return Hub(endpoint or _own_endpoint(), token)
 
 
@@ -83,8 +87,8 @@ def fetch_model(
 
     @functools.cache
     def listing() -> tuple[Session, str, dict[str, int | None]]:
-        session = Session(hub.endpoint.rstrip("/"), model, hub.token(), check, hub.report)
-        return session, *session.look(revision)
+        session = Session(hub.endpoint.rstrip("/"), model, hub.token(check), check, hub.report)
+        return session, *session.list_files(revision)
 
     hashes: dict[str, str] = {}
 
@@ -110,17 +114,17 @@ def _fill(session: Session, commit: str, sizes: dict[str, int | None], folder: s
     log.info("Downloading %s at commit %s: %s", session.model, commit, ", ".join(chosen))
     for attempt in (1, 2):
         stated = session.fetch_all(chosen, commit, folder)
-        found = hash_files(folder, stated, session.model)
-        wrong = [name for name in stated if found[name] != stated[name]]
+        hashes = hash_files(folder, stated, session.model)
+        wrong = [name for name in stated if hashes[name] != stated[name]]
         if not wrong:
-            return found
+            return hashes
         log.warning("%s of %s arrived damaged (attempt %d)", ", ".join(wrong), session.model, attempt)
         for name in wrong:
             os.remove(os.path.join(folder, name))
     raise Failure(
         "infrastructure",
-        f"Failed to download {wrong[0]} of {session.model}: its sha256 is {found[wrong[0]]}, "
-        f"and the hub says {stated[wrong[0]]}",
+        f"Failed to download {wrong[0]} of {session.model}: its sha256 is {hashes[wrong[0]]}, "
+        f"and the hub states {stated[wrong[0]]}",
     )
 
 
