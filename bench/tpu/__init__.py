@@ -1,1 +1,1 @@
-"""`npm run bench:tpu`: the program of the extractor, judged by the TPU compiler."""
+"""`npm run bench:tpu`: the program of the extractor, measured with the TPU compiler."""

@@ -1,10 +1,10 @@
-"""Compiles the worker's program for TPUs that are not here, and estimates its time.
+"""Compiles the worker's program for absent TPUs, and estimates its time.
 
     python -m tpu [--json] [--model M] [--accelerator A] [--shape RxT] [--baseline]
 
-Every figure is of the TPU compiler and the frozen cost model of gleaner_worker/preflight/cost_model.py; no TPU runs.
+Figures come from the TPU compiler and the frozen cost model of gleaner_worker/preflight/cost_model.py; no TPU runs.
 `ratio` compares with commit 6379725 (baseline.json; --baseline measures that commit again). Exit status 1: a ratio is
-larger than asked, a collective is fp32, a buffer holds the scores of all tokens, or a program does not fit.
+larger than its limit, a collective is fp32, a buffer holds the scores of all tokens, or a program does not fit.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from gleaner_worker.preflight.accelerators import ACCELERATORS, COMPILER_ENV, ch
 from gleaner_worker.preflight.cost_model import cost_of, square_buffers
 from gleaner_worker.preflight.operations import speed_of
 
-from .models import ASKED, BASELINES, CONFIGS, MESHES, SHAPES
+from .models import BASELINES, CONFIGS, MESHES, RATIO_LIMITS, SHAPES
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -108,21 +108,20 @@ def measure(side: str, model: str, accelerator: str, shape: str, worker: str) ->
         **speed_of(cost.milliseconds(chip), rows * data, tokens, config, config.num_layers, chip, data * ways),
         **facts,
         "fits": used <= chip.hbm_bytes,
-        "programs": 1,
         "collectives": [
             {"kind": each.kind, "dtypes": list(each.dtypes), "bytes": each.size_bytes, "calls": each.calls}
             for each in cost.collectives
         ],
-        # Heads, or a stored part of D, may be as wide as the row is long: then shapes prove nothing.
+        # Heads, or a stored part of D, may be as wide as the row is long: a square shape then proves nothing.
         "square_buffers": ([] if tokens in (config.head_dim, config.d_model // ways) else square_buffers(text, tokens)),
     }
 
 
 def problems_of(case: tuple[str, str, str], found: dict) -> list[str]:
     name, problems = " ".join(case), []
-    asked = ASKED.get(case)
-    if asked and found["ratio"] > asked:
-        problems.append(f"{name}: {found['ratio']} of the time of {BASELINE_COMMIT}, asked is {asked}")
+    limit = RATIO_LIMITS.get(case)
+    if limit and found["ratio"] > limit:
+        problems.append(f"{name}: {found['ratio']} of the time of {BASELINE_COMMIT}, the limit is {limit}")
     if any("f32" in each["dtypes"] for each in found["collectives"]):
         problems.append(f"{name}: a collective moves fp32")
     if found["square_buffers"]:

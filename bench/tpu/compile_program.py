@@ -1,7 +1,7 @@
 """Compiles a program with the TPU compiler: `python compile_program.py SIDE MODEL ACCELERATOR TOPOLOGY SHAPE OUT`.
 
-SIDE is current or baseline. The environment decides which worker is imported. OUT.txt gets the optimised HLO, OUT.json
-the memory and the CPU time.
+SIDE is current or baseline. PYTHONPATH chooses the imported worker. OUT.txt gets the optimised HLO, OUT.json
+the memory, the CPU time and the number of programs that were compiled.
 `baseline` drives the worker of commit 6379725, whose model code asks for the default backend.
 """
 
@@ -16,6 +16,8 @@ from jax.experimental import topologies
 from jax.sharding import Mesh
 from models import CONFIGS, MESHES
 
+_COMPILED = "/jax/core/compile/backend_compile_duration"  # JAX's event of each compiled program
+
 
 def main() -> None:
     side, model, accelerator, topology, shape, out = sys.argv[1:]
@@ -23,11 +25,16 @@ def main() -> None:
     rows, tokens = map(int, shape.split("x"))
     devices = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
     mesh = Mesh(np.array(devices[: data * ways]).reshape(data, ways), ("data", "model"))
+    programs: list[str] = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, duration_secs, **_: programs.append(event) if event == _COMPILED else None
+    )
     began = time.process_time()
     compiled = {"current": compile_current, "baseline": compile_baseline}[side](model, mesh, rows, tokens)
     memory = compiled.memory_analysis()
     facts = {
         "compile_cpu_s": round(time.process_time() - began, 1),
+        "programs": len(programs),
         "hbm_bytes": {
             "arguments": memory.argument_size_in_bytes,
             "temp": memory.temp_size_in_bytes,
@@ -51,10 +58,10 @@ def compile_current(model: str, mesh: Mesh, rows: int, tokens: int):
     from gleaner_worker.model.weights import parameter_shapes
 
     config = parse_config(CONFIGS[model], model)
-    what = Capture(config, tuple(range(config.num_layers)), ("resid_post",), "all", "bf16")
+    capture = Capture(config, tuple(range(config.num_layers)), ("resid_post",), "all", "bf16")
     params = parameter_shapes(config, config.num_layers, "bf16")
     tuning = tuning_of(mesh.devices.flat[0], "bf16")
-    return compile_rows(what, Layout(mesh), params, StepShape(rows, tokens, tokens), tuning, None, model).run
+    return compile_rows(capture, Layout(mesh), params, StepShape(rows, tokens, tokens), tuning, None, model).run
 
 
 def compile_baseline(model: str, mesh: Mesh, rows: int, tokens: int):
@@ -66,7 +73,7 @@ def compile_baseline(model: str, mesh: Mesh, rows: int, tokens: int):
 
     jax.default_backend = lambda: "tpu"
     config = parse_config(CONFIGS[model], model)
-    what = Capture(config, tuple(range(config.num_layers)), ("resid_post",), "all", "bf16")
+    capture = Capture(config, tuple(range(config.num_layers)), ("resid_post",), "all", "bf16")
     layout = Layout(mesh)
 
     def weight(name: str, shape: tuple[int, ...]) -> jax.ShapeDtypeStruct:
@@ -75,7 +82,7 @@ def compile_baseline(model: str, mesh: Mesh, rows: int, tokens: int):
 
     blocks = {name: weight(name, (config.num_layers, *shape)) for name, shape in layer_table(config).values()}
     params = {"embed": weight("embed", (config.vocab_size, config.d_model)), "blocks": blocks}
-    return compile_batch(what, layout, params, (rows, tokens), tokens, None, model).run
+    return compile_batch(capture, layout, params, (rows, tokens), tokens, None, model).run
 
 
 if __name__ == "__main__":
