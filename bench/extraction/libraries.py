@@ -1,10 +1,10 @@
 """One layer's residual stream of real prompts, computed and stored, compared with common libraries.
 
-Every side computes in fp32 with fp32 weights and stores fp32. The libraries take batches of at most 2,048 tokens in
-stream order, padded to the longest prompt of the batch, and store the rows of real tokens. These rows are compared
-with ours. SAELens knows context windows alone, so it is compared with `over_long: pack` and windows of the same size.
-SAELens writes an Arrow dataset, as its runner does. The other libraries leave storage to their users, and get
-safetensors.
+The prompts are spread over all of the data, and fill two rows of ours, as the prompts of a longer stream do. Every side
+computes in fp32 with fp32 weights and stores fp32. The libraries take batches of at most 2,048 tokens in stream order,
+padded to the longest prompt of the batch, and store the rows of real tokens. These rows are compared with ours.
+SAELens has only context windows, so it is compared with `over_long: pack` and windows of the same size. SAELens writes
+an Arrow dataset, as its runner does. The other libraries leave storage to their users, and get safetensors.
 """
 
 import os
@@ -25,6 +25,7 @@ from transformers import AutoModelForCausalLM
 
 from gleaner_reader.header import parse_tensors
 from gleaner_worker.model.model import Model
+from gleaner_worker.rows import pack
 
 from .job import load, put_stream, store
 from .prompts import every_nth, real_prompts
@@ -36,10 +37,10 @@ CLAIM = "one layer's resid_post of real prompts, computed and stored: each libra
 _BATCH_TOKENS = 2048
 _CONTEXT = 256  # tokens of a window of SAELens
 _CLOSE = 1e-4  # relative error, fp32: equal outputs
-_COUNTS = {"GSM8K": 40, "ARC": 4}
+_ROWS = 2  # of 2,048 tokens, that the prompts of a mix fill
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # token ids and attention mask, int64 [B, T]
-Side = Callable[[], np.ndarray | None]
+Side = Callable[[], np.ndarray]  # stores the rows, and returns them
 
 
 def run(place: Workplace) -> Report:
@@ -52,16 +53,14 @@ def run(place: Workplace) -> Report:
     place.put_in_hub_cache()
     layer = place.layers // 2
     length = 256 if place.is_quick else _BATCH_TOKENS
-    many = 4 if place.is_quick else 1
-    mixes = {
-        name: [prompt[:length] for prompt in every_nth(ids[name], many * count)] for name, count in _COUNTS.items()
-    }
-    mixes["both"] = mixes["GSM8K"][::2] + mixes["ARC"][::2]
+    mixes = {name: [prompt[:length] for prompt in every_nth(prompts, 200)] for name, prompts in ids.items()}
+    mixes["both"] = [prompt for pair in zip(mixes["GSM8K"], mixes["ARC"], strict=True) for prompt in pair]
     shape = {"layers": [layer], "dtype": "fp32", "max_seq_length": length}
     ours = load(place, place.spec(**shape))
     packing = load(place, place.spec(**shape | {"over_long": "pack", "context_size": _CONTEXT, "bos": False}))
     libraries = _libraries(layer)
-    for name, prompts in mixes.items():
+    for name, candidates in mixes.items():
+        prompts = _filling(candidates, ours)
         sides = {side: partial(call, place, _padded(prompts)) for side, call in libraries.items()}
         _compare(place, report, name, layer, prompts, ours, sides)
         windows = _windows(place, packing, prompts)
@@ -75,22 +74,36 @@ def _compare(
     """Checks that all sides store the same rows, and reports their speeds over ours."""
     with running_sink() as bucket:
         stream = put_stream(bucket, [{"tokens": prompt} for prompt in prompts])
-        all_sides: dict[str, Side] = {"ours": lambda: store(place, model, bucket, stream) and None, **sides}
-        all_sides["ours"]()
-        expected = _stored(bucket)[f"resid_post.{layer}"]
-        tokens = {"ours": len(expected)}
-        for name, side in sides.items():
-            print(f"{mix}, {name}: comparing its rows with ours", file=sys.stderr)
-            stored = side()
-            if not _is_close(stored, expected[: len(stored)]):
-                raise RuntimeError(f"Failed to measure: {name} stored other rows than ours for {mix}")
-            tokens[name] = len(stored)
-        print(f"{mix}: measuring {', '.join(all_sides)}", file=sys.stderr)
+        rows: dict[str, np.ndarray] = {}  # of each side's last turn
+
+        def turn(name: str, side: Side) -> None:
+            print(f"{mix}: {name}", file=sys.stderr)
+            rows[name] = side()
+
+        def store_ours() -> np.ndarray:
+            store(place, model, bucket, stream)
+            return _stored(bucket)[f"resid_post.{layer}"]
+
+        all_sides = {name: partial(turn, name, side) for name, side in [("ours", store_ours), *sides.items()]}
         seconds = take_turns(all_sides, place.rounds(3), warm_up=False)
+    for name, stored in rows.items():
+        if not _is_close(stored, rows["ours"][: len(stored)]):
+            raise RuntimeError(f"Failed to measure: {name} stored other rows than ours for {mix}")
+    tokens = {name: len(stored) for name, stored in rows.items()}
     each = {name: [s / tokens[name] for s in times] for name, times in seconds.items()}  # of a token
     for name in sides:
         detail = f"{tokens[name]} tokens, {1 / min(each[name]):.0f} a second, ours {1 / min(each['ours']):.0f}"
         report.figures.append(speed_up(f"{mix}, {name}", each[name], each["ours"], None, detail))
+
+
+def _filling(candidates: list[list[int]], model: Model) -> list[list[int]]:
+    """The first candidates that fill _ROWS rows; a candidate that does not fit any more is left out."""
+    chosen: list[list[int]] = []
+    for prompt in candidates:
+        sizes = [(len(other), len(other)) for other in [*chosen, prompt]]
+        if len(pack(sizes, model.row_limits)) <= _ROWS:
+            chosen.append(prompt)
+    return chosen
 
 
 def _windows(place: Workplace, packing: Model, prompts: list[list[int]]) -> np.ndarray:
