@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 @contextmanager
 def at_most(size_bytes):
-    """Fails when the block ever uses more memory than that."""
+    """Fails if the block ever uses `size_bytes` or more."""
     tracemalloc.start()
     try:
         yield

@@ -4,6 +4,7 @@ import itertools
 import json
 import threading
 import time
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ import pytest
 import gleaner_reader
 from gleaner_reader import ShardError, shuffle
 from gleaner_reader.files import LocalFile
+from gleaner_reader.pickle_shard import PickleShard
+from gleaner_reader.tensor_shard import SafetensorsShard
 from shuffled_runs import ALL, as_rows, as_set
 from stored_run import store_run
 
@@ -101,7 +104,7 @@ def test_batches_after_a_state_equal_the_batches_of_an_uninterrupted_iteration(r
         ({"buffer_rows": 128, "exclude_ids": [7]}, "buffer_rows was .*, now 128; exclude_ids was .*, now .7"),
     ],
 )
-def test_a_state_of_other_batches_is_refused(runs, change, says):
+def test_a_state_of_batches_with_other_options_is_refused(runs, change, says):
     run, _ = runs(**ALL[0])
     state = run.batches(0, batch_rows=64).state()
     with pytest.raises(ValueError, match=says):
@@ -162,7 +165,23 @@ def test_an_unreadable_shard_ends_the_iteration_with_its_name(tmp_path):
         list(run.batches(0, batch_rows=16))
 
 
-def test_batches_of_jax_arrays(runs):
+@pytest.mark.parametrize("options", ALL, ids=lambda options: "-".join(options.values()))
+def test_a_filter_reads_the_index_of_a_shard_once_for_all_groups_and_epochs(runs, monkeypatch, options):
+    _, stored = runs(**options)
+    loaded = Counter()
+    for kind in (PickleShard, SafetensorsShard):
+
+        def noted(shard, load=kind._load_index):
+            loaded[shard.url] += 1
+            return load(shard)
+
+        monkeypatch.setattr(kind, "_load_index", noted)
+    run = gleaner_reader.open(stored.folder)
+    assert len(list(run.batches(0, batch_rows=64, buffer_rows=200, exclude_positions=[0], epochs=2))) > 10
+    assert set(loaded.values()) == {1} and len(loaded) == len(run.shards)
+
+
+def test_batches_are_jax_arrays_on_request(runs):
     import jax.numpy as jnp
 
     run, stored = runs(**ALL[1])
@@ -170,7 +189,7 @@ def test_batches_of_jax_arrays(runs):
     assert isinstance(batch, jnp.ndarray) and batch.dtype == jnp.bfloat16 and batch.shape == (16, 16)
 
 
-def test_a_single_shard_gives_batches_too(tmp_path):
+def test_a_single_shard_gives_batches(tmp_path):
     stored = store_run(tmp_path, streams=(0,), shards=1)
     shard = gleaner_reader.open(tmp_path / "tpu_0/shard_0001.safetensors")
     batches = as_rows(shard.batches(2, batch_rows=20, drop_last=False))

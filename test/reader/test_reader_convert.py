@@ -68,7 +68,7 @@ def test_any_rows_are_read_in_the_requested_order(stored):
         view[[0.5]]
 
 
-def test_every_sample_is_read_with_all_its_facts(stored):
+def test_every_sample_is_read_with_its_rows_tokens_positions_and_kept_fields(stored):
     run = gleaner_reader.open(stored.folder)
     assert run.num_samples == len(stored.samples)
     for (stream, index), expected in list(stored.samples.items())[::11]:
@@ -120,7 +120,7 @@ def test_layers_are_read_as_jax_arrays(stored):
         (lambda run: run.sample(0, -1), "sample -1 of stream 0 is not here"),
     ],
 )
-def test_a_missing_layer_site_or_sample_is_refused_with_the_existing_ones(tmp_path, asked, says):
+def test_an_unknown_layer_site_or_sample_is_refused_with_the_known_values(tmp_path, asked, says):
     store_run(tmp_path)
     with pytest.raises((ValueError, LookupError), match=says):
         asked(gleaner_reader.open(tmp_path))
@@ -170,7 +170,7 @@ def test_the_reader_works_with_numpy_and_google_crc32c_alone(tmp_path):
     assert [line.partition("pip install ")[2] for line in refused] == packages
 
 
-def test_a_changed_layer_is_found_when_it_is_verified(tmp_path):
+def test_a_damaged_layer_is_found_when_it_is_verified(tmp_path):
     store_run(tmp_path)
     path = tmp_path / "tpu_0/shard_0001.safetensors"
     shard = gleaner_reader.open(path)
@@ -191,7 +191,7 @@ def test_a_changed_layer_is_found_when_it_is_verified(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp32", "int8"])
-def test_a_value_that_float16_cannot_hold_is_never_made_infinite(tmp_path, monkeypatch, dtype):
+def test_a_value_beyond_float16_is_refused_instead_of_becoming_infinite(tmp_path, monkeypatch, dtype):
     store_run(tmp_path / "run", dtype=dtype)
     path = tmp_path / "run/tpu_0/shard_0001.safetensors"
     data = bytearray(path.read_bytes())
@@ -202,10 +202,10 @@ def test_a_value_that_float16_cannot_hold_is_never_made_infinite(tmp_path, monke
     assert np.isfinite(run.layer(2, dtype="float32")[:]).all()
     assert run.layer(0, dtype="float16")[:].dtype == np.float16
     monkeypatch.setattr(gleaner_reader.export.saelens, "_import_datasets", MagicMock())
-    for ask, what in (
+    for ask, name in (
         (lambda: run.layer(2, dtype="float16")[:], "rows"),
         (lambda: run.layer(2, dtype="float16", as_="jax")[3], "rows"),
         (lambda: to_saelens(run, str(tmp_path / "out"), 2, dtype="float16"), "blocks.2.hook_resid_post"),
     ):
-        with pytest.raises(ValueError, match=f"Failed to give {what} as float16, .*; ask for float32"):
+        with pytest.raises(ValueError, match=f"Failed to convert {name} to float16: .*; ask for float32"):
             ask()

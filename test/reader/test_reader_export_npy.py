@@ -21,7 +21,7 @@ def load(folder, name):
     ("file_format", "dtype", "tokens"),
     [("safetensors", "bf16", "all"), ("safetensors.zst", "int8", "all"), ("safetensors", "fp32", "mean")],
 )
-def test_every_row_has_its_sample(tmp_path, file_format, dtype, tokens):
+def test_every_exported_row_has_its_stream_sample_position_and_token(tmp_path, file_format, dtype, tokens):
     stored = store_run(tmp_path / "run", file_format, dtype, tokens=tokens, sites=("resid_post", "mlp_out"))
     run = gleaner_reader.open(stored.folder)
     out = tmp_path / "out"
@@ -39,7 +39,7 @@ def test_every_row_has_its_sample(tmp_path, file_format, dtype, tokens):
     assert json.loads((out / "export.json").read_text())["rows"] == run.num_rows
 
 
-def test_a_run_with_two_sites_needs_one(tmp_path):
+def test_an_export_of_a_run_with_two_sites_needs_a_site(tmp_path):
     run = gleaner_reader.open(store_run(tmp_path / "run", sites=("resid_post", "mlp_out")).folder)
     with pytest.raises(ValueError, match="site"):
         to_npy(run, str(tmp_path / "out"), 2)
@@ -57,7 +57,7 @@ def test_an_interrupted_export_leaves_no_folder(tmp_path):
     assert os.listdir(tmp_path) == ["run"]
 
 
-def test_an_existing_folder_is_kept(tmp_path):
+def test_an_export_into_an_existing_folder_is_refused(tmp_path):
     stored = store_run(tmp_path / "run")
     (tmp_path / "out").mkdir()
     with pytest.raises(FileExistsError, match="choose another folder"):
@@ -65,7 +65,7 @@ def test_an_existing_folder_is_kept(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_module_prints_the_export_or_one_line(tmp_path):
+def test_the_export_command_prints_json_or_an_error_of_one_line(tmp_path):
     stored = store_run(tmp_path / "run")
 
     def export(*options):

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("tokens", ["all", slice(1, 12, 2)], ids=str)
-def test_token_ids_and_positions_leave_out_rows(runs, tokens):
+def test_rows_of_excluded_token_ids_and_positions_are_left_out(runs, tokens):
     run, stored = runs(tokens=tokens)
     excluded = {3, 9, 60}
     expected = []
@@ -24,7 +24,7 @@ def test_token_ids_and_positions_leave_out_rows(runs, tokens):
     assert 0 < len(expected) < len(stored.rows("resid_post.0"))
 
 
-def test_an_unusual_norm_leaves_out_rows(runs, tmp_path):
+def test_rows_with_an_unusual_norm_are_left_out(runs, tmp_path):
     run, stored = runs(dtype="fp32")
     rows = stored.rows("resid_post.0")
     norms = np.linalg.norm(rows, axis=1)
@@ -38,7 +38,7 @@ def test_an_unusual_norm_leaves_out_rows(runs, tmp_path):
     ("options", "more", "says"),
     [
         ({"tokens": "mean"}, {"exclude_ids": [1]}, "exclude_ids needs the token id of each row"),
-        ({"tokens": "mean"}, {"exclude_positions": [0]}, "exclude_positions needs rows that are of one token each"),
+        ({"tokens": "mean"}, {"exclude_positions": [0]}, "exclude_positions needs one token for each row"),
         (
             {"file_format": "pkl.gz", "dtype": "fp32"},
             {"exclude_ids": [1]},

@@ -1,5 +1,7 @@
 """Files that are damaged or hostile: refused by name, in little memory."""
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,7 +21,6 @@ pytestmark = pytest.mark.slow
         ("nothing", b"", "it has 0 bytes, which cannot hold its header"),
         ("too little", b"\x01\x00", "it has 2 bytes"),
         ("a header of 2^63 bytes", a_header(b"{}", size=1 << 63), "cannot hold its header; it was cut short"),
-        ("a header of 100 MB", a_header(b" " * 100_000_000), "its header would have 100000000 bytes"),
         ("a header beyond the end", a_header(b"{}", size=3), "cannot hold its header"),
         ("no JSON", a_header(b"{]"), "its header is not JSON"),
         ("no text", a_header(b"\xff\xfe{}"), "its header is not text"),
@@ -67,6 +68,13 @@ def test_a_hostile_header_is_refused_by_name_and_in_little_memory(tmp_path, name
         read_everything(path)
 
 
+def test_a_header_of_100_megabytes_is_refused_before_it_is_read(tmp_path):
+    path = a_file(tmp_path, a_header(b"{}", size=100_000_000))
+    os.truncate(path, 8 + 100_000_000)
+    with at_most(16 * MIB), pytest.raises(ShardError, match=f"^{path} .*its header would have 100000000 bytes"):
+        read_everything(path)
+
+
 def test_a_header_of_too_many_tensors_is_refused(tmp_path):
     path = a_file(tmp_path, a_header({str(number): 0 for number in range(100_001)}))
     with at_most(64 * MIB), pytest.raises(ShardError, match="describes 100001 tensors, at most 100000 are read"):
@@ -86,14 +94,14 @@ INDEX_CHANGES = [
     ("sample_offsets", wrap, "has sample_offsets that do not divide its tokens"),
     ("row_offsets", wrap, "has row_offsets that do not divide its rows"),
     ("sample_idx", wrap, "holds samples out of order"),
-    ("positions", lambda v: v.__setitem__(0, -1), "it has not one position for each row"),
+    ("positions", lambda v: v.__setitem__(0, -1), "its positions are not .* numbers from 0"),
     ("positions", lambda v: v.__setitem__(0, 2**31 - 1), "positions that its samples lack"),
     ("sample_idx", lambda v: v.__setitem__(1, 0), "holds samples out of order"),
     ("kept", lambda v: v.__setitem__(0, ord("[")), "the kept fields of its samples are damaged"),
     (
         "kept",
         lambda v: v.__setitem__(slice(0, 2), [ord("1"), ord("\n")]),
-        "the kept fields|not one object of kept fields",
+        "the kept fields|its kept fields are not .* objects",
     ),
 ]
 
@@ -138,7 +146,7 @@ def test_a_changed_byte_is_found_or_harmless(tmp_path, file_format, dtype):
 
 @settings(max_examples=100)
 @given(data=st.binary(max_size=300), file_format=st.sampled_from(["safetensors", "safetensors.zst", "pkl.gz"]))
-def test_any_bytes_are_read_or_refused(tmp_path_factory, data, file_format):
+def test_random_bytes_are_refused(tmp_path_factory, data, file_format):
     path = a_file(tmp_path_factory.getbasetemp(), data, f"any.{file_format}")
     with pytest.raises(ShardError):
         read_everything(path)

@@ -1,4 +1,4 @@
-"""Opening a run: its facts without reading bodies, its place in a folder or a bucket, and incomplete runs."""
+"""Opening a run: its metadata without a body, its place in a folder or a bucket, and incomplete runs."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import pytest
 import gleaner_reader
 from gleaner_reader import ShardError
 from gleaner_reader.files import CloudFile, LocalFile
+from hostile_files import MIB, at_most
 from stored_run import put_in_bucket, store_run
 
 pytestmark = pytest.mark.slow
@@ -45,7 +46,7 @@ def warnings_are_errors():
 
 
 @pytest.mark.parametrize("file_format", ["safetensors", "safetensors.zst", "pkl.gz"])
-def test_a_run_states_its_facts_without_reading_a_body(tmp_path, counted, file_format):
+def test_a_run_is_opened_without_reading_a_body(tmp_path, counted, file_format):
     stored = store_run(tmp_path, file_format, "fp32", d_model=512, layers=(0, 2, 5))
     size = sum(file.stat().st_size for file in tmp_path.rglob("shard_*"))
     run = gleaner_reader.open(tmp_path)
@@ -81,7 +82,7 @@ def test_a_run_in_a_bucket_equals_the_run_in_a_folder(tmp_path, storage):
     assert shard.num_rows == stored.plans[4].rows
 
 
-def test_a_replaced_shard_is_never_read_as_a_part_of_the_earlier_one(tmp_path, storage):
+def test_a_shard_that_was_replaced_after_it_was_opened_is_refused(tmp_path, storage):
     stored = store_run(tmp_path, shards=1, streams=(0,))
     put_in_bucket(storage, stored.folder, "a-bucket", "activations/my-run")
     run = gleaner_reader.open("gs://a-bucket/activations/my-run")
@@ -91,7 +92,7 @@ def test_a_replaced_shard_is_never_read_as_a_part_of_the_earlier_one(tmp_path, s
         run.layer(0)[0]
 
 
-def test_the_folder_of_one_stream_is_a_run_too(tmp_path):
+def test_the_folder_of_one_stream_opens_as_a_run(tmp_path):
     stored = store_run(tmp_path)
     shutil.copy(tmp_path / "manifest.json", tmp_path / "tpu_7")
     with pytest.warns(UserWarning, match="3 of its 6 shards are here"):
@@ -128,6 +129,13 @@ def test_an_incomplete_run_opens_with_a_warning_that_names_the_missing_parts(tmp
     assert any(problem in said for said in run.problems)
     assert sum(len(array) for array in run.layer(0)) == run.num_rows > 0
     assert set(run.streams) <= {0, 7} and (7, 1) in stored.samples
+
+
+def test_a_shard_with_a_huge_number_needs_no_memory_for_the_numbers_before_it(tmp_path):
+    store_run(tmp_path)
+    os.rename(tmp_path / "tpu_7/shard_0003.safetensors", tmp_path / "tpu_7/shard_1000000.safetensors")
+    with at_most(16 * MIB), pytest.warns(UserWarning, match="shard 3 of stream 7 is missing, and 999996 more"):
+        gleaner_reader.open(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -167,14 +175,14 @@ def test_shards_of_two_runs_in_one_folder_are_refused(tmp_path):
         _ = run.num_rows
 
 
-def test_two_objects_of_one_number_are_refused(tmp_path):
+def test_two_objects_of_the_same_shard_number_are_refused(tmp_path):
     store_run(tmp_path)
     store_run(tmp_path, "pkl.gz", "fp32")
     with pytest.raises(ShardError, match="are both shard"):
         gleaner_reader.open(tmp_path)
 
 
-def test_a_shard_that_was_cut_short_is_named(tmp_path):
+def test_a_truncated_shard_is_named(tmp_path):
     stored = store_run(tmp_path)
     path = tmp_path / "tpu_7/shard_0002.safetensors"
     path.write_bytes(path.read_bytes()[:-5])
@@ -184,7 +192,7 @@ def test_a_shard_that_was_cut_short_is_named(tmp_path):
     assert (run.sample(0, 1).token_ids == stored.samples[0, 1]["token_ids"]).all()
 
 
-def test_one_layer_costs_the_bytes_of_one_layer(tmp_path, counted):
+def test_reading_a_layer_reads_only_the_bytes_of_this_layer(tmp_path, counted):
     layers = tuple(range(12))
     store_run(tmp_path, layers=layers, d_model=1024)
     size = sum(path.stat().st_size for path in tmp_path.rglob("shard_*"))
@@ -195,7 +203,7 @@ def test_one_layer_costs_the_bytes_of_one_layer(tmp_path, counted):
     assert abs((counted.bytes - before) / size - 1 / len(layers)) < 0.01
 
 
-def test_verified_rows_cost_each_layer_once(tmp_path, counted):
+def test_verification_reads_each_layer_once(tmp_path, counted):
     store_run(tmp_path, layers=(0, 1, 2, 3), d_model=1024)
     run = gleaner_reader.open(tmp_path)
     size = next(iter(run.layer(0))).nbytes
@@ -205,7 +213,7 @@ def test_verified_rows_cost_each_layer_once(tmp_path, counted):
     assert rows[5].nbytes == counted.bytes - before < size / 10
 
 
-def test_one_sample_costs_the_bytes_of_one_sample(tmp_path, counted):
+def test_reading_a_sample_reads_only_the_bytes_of_this_sample(tmp_path, counted):
     store_run(tmp_path, layers=(0, 1, 2, 3), d_model=1024)
     run = gleaner_reader.open(tmp_path)
     run.sample(7, 60)
@@ -215,7 +223,7 @@ def test_one_sample_costs_the_bytes_of_one_sample(tmp_path, counted):
 
 
 @pytest.mark.long
-def test_one_layer_of_zstd_costs_the_frames_of_that_layer(tmp_path, counted):
+def test_reading_a_layer_of_zstd_reads_only_the_frames_of_this_layer(tmp_path, counted):
     layers = tuple(range(8))
     store_run(tmp_path, "safetensors.zst", layers=layers, d_model=2048, streams=(0,), shards=1, count=300)
     size = next(tmp_path.rglob("shard_*")).stat().st_size
@@ -229,6 +237,6 @@ def test_one_layer_of_zstd_costs_the_frames_of_that_layer(tmp_path, counted):
     assert counted.bytes - before < 1 << 22
 
 
-def test_the_manifest_is_plain_json(tmp_path):
+def test_the_manifest_of_a_run_is_the_content_of_manifest_json(tmp_path):
     store_run(tmp_path)
     assert json.loads((tmp_path / "manifest.json").read_text()) == gleaner_reader.open(tmp_path).manifest

@@ -40,15 +40,15 @@ def uv(*arguments):
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory):
-    """A Python of its own, for one package after the other."""
+    """A Python environment into which each test installs the package."""
     folder = tmp_path_factory.mktemp("env") / "env"
     made = uv("venv", "--quiet", "--python", sys.executable, str(folder))
     assert made.returncode == 0, made.stderr
     return str(folder / "bin/python")
 
 
-def install(python, *what):
-    done = uv("pip", "install", "--python", python, "--reinstall-package", "gleaner-reader", *what)
+def install(python, *packages):
+    done = uv("pip", "install", "--python", python, "--reinstall-package", "gleaner-reader", *packages)
     if done.returncode and any(sign in done.stderr for sign in NO_NETWORK):
         pytest.skip("no package registry can be reached")
     assert done.returncode == 0, done.stderr

@@ -4,6 +4,7 @@ import gzip
 import os
 import pickle
 import struct
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -13,14 +14,14 @@ import gleaner_reader
 from gleaner_reader import ShardError
 from gleaner_reader.gzip_header import gzip_header
 from hostile_files import MIB, a_file, at_most, read_everything
-from stored_run import a_plan, encode
+from stored_run import a_plan, encode, store_run
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("protocol", [3, 4, 5])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_pickles_of_other_software_are_read_too(tmp_path, protocol, dtype):
+def test_pickles_of_other_software_are_read(tmp_path, protocol, dtype):
     random = np.random.default_rng(0)
     entries = [(index, random.standard_normal((index + 1, 6)).astype(dtype)) for index in (0, 2, 5)]
     data = {
@@ -69,18 +70,86 @@ def test_pickles_of_other_software_are_read_too(tmp_path, protocol, dtype):
         ),
     ],
 )
-def test_a_pickle_of_other_values_is_refused(tmp_path, name, data):
+def test_a_pickle_with_another_structure_is_refused(tmp_path, name, data):
     path = a_file(tmp_path, gzip.compress(pickle.dumps(data)), "shard_0001.pkl.gz")
     with pytest.raises(ShardError, match=f"^{path} "):
         read_everything(path)
 
 
-def test_an_array_that_two_layers_share_belongs_to_the_first(tmp_path):
+def a_tower(kind):
+    """A value whose pickle is small: it shares each part, and has 2^60 parts when it is written out."""
+    value = kind()
+    for _ in range(60):
+        value = kind((value, value))
+    return value
+
+
+def a_list_of_itself():
+    values = []
+    values += [values] * 1000
+    return values
+
+
+def nested(depth):
+    value = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
+WRONG_FIELDS = {
+    "a shape of shared tuples": ({"shape": a_tower(tuple)}, "shape that is not a tuple of small numbers"),
+    "a list as shape": ({"shape": [1, 2]}, "shape that is not"),
+    "a negative shape": ({"shape": (-1, 2)}, "shape that is not"),
+    "true in a shape": ({"shape": (True, 2)}, "shape that is not"),
+    "a huge size": ({"shape": (1 << 31, 2)}, "shape that is not"),
+    "many sizes": ({"shape": (1,) * 9}, "shape that is not"),
+    "a preview that is a number": ({"text_preview": 1}, "text_preview that is not text"),
+    "kept fields of shared lists": ({"kept": {"a": a_tower(list)}}, "not an object of JSON, or are too large"),
+    "kept fields that hold themselves": ({"kept": {"a": a_list_of_itself()}}, "kept fields that"),
+    "kept fields with a tuple": ({"kept": {"a": a_tower(tuple)}}, "kept fields that"),
+    "kept fields with bytes": ({"kept": {"a": [b"x"]}}, "kept fields that"),
+    "kept fields with an array": ({"kept": {"a": np.zeros(1, np.float32)}}, "kept fields that"),
+    "a number as the key of a kept field": ({"kept": {"a": {1: 2}}}, "kept fields that"),
+    "kept fields in a list": ({"kept": [1]}, "kept fields that"),
+    "too many kept values": ({"kept": {"a": [1] * (1 << 15)}}, "kept fields that"),
+}
+
+
+@pytest.mark.parametrize(("change", "says"), WRONG_FIELDS.values(), ids=WRONG_FIELDS)
+def test_a_sample_with_a_wrong_or_exponential_field_is_refused(tmp_path, change, says):
+    entry = {"sample_idx": 0, "activation": np.zeros((1, 2), np.float32), "shape": (1, 2), "text_preview": ""}
+    path = a_file(tmp_path, gzip.compress(pickle.dumps({0: [entry | change]})), "shard_0001.pkl.gz")
+    with at_most(32 * MIB), pytest.raises(ShardError, match=f"^{path} is not a shard: in layer 0 sample 0 .*{says}"):
+        read_everything(path)
+
+
+def test_kept_fields_too_deep_for_a_comparison_are_refused(tmp_path):
+    entry = {"sample_idx": 0, "activation": np.zeros((1, 2), np.float32), "shape": (1, 2), "text_preview": ""}
+    data = pickle.dumps({0: [entry | {"kept": {"a": "DEEP"}}]}, 3)  # pickle.dumps itself refuses such a depth
+    deep = data.replace(b"X\x04\x00\x00\x00DEEP", b"]" * 600 + b"a" * 599)
+    path = a_file(tmp_path, gzip.compress(deep), "shard_0001.pkl.gz")
+    with pytest.raises(ShardError, match="sample 0 has kept fields that"):
+        read_everything(path)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [{"a": [1] * 32_764}, {"a": nested(400)}, {"a": None, "b": [True, 1.5, "x", {"c": {}}]}],
+    ids=["as many values as 64 KiB of JSON can have", "a great depth", "every type"],
+)
+def test_the_kept_fields_that_a_worker_stores_are_read(tmp_path, kept):
+    entry = {"sample_idx": 0, "activation": np.zeros((1, 2), np.float32), "shape": (1, 2), "text_preview": ""}
+    path = a_file(tmp_path, gzip.compress(pickle.dumps({0: [entry | {"kept": kept}]})), "shard_0001.pkl.gz")
+    assert gleaner_reader.open(path).index().kept == [kept]
+
+
+def test_an_array_that_two_layers_share_belongs_to_the_first_layer(tmp_path):
     entry = {"sample_idx": 4, "activation": np.ones((2, 3), np.float32), "shape": (2, 3), "text_preview": ""}
     path = a_file(tmp_path, gzip.compress(pickle.dumps({0: [entry], 1: [entry]})), "shard_0001.pkl.gz")
     shard = gleaner_reader.open(path)
     assert np.array_equal(shard.read(0), entry["activation"])
-    with pytest.raises(ShardError, match="a sample of layer 1 has not"):
+    with pytest.raises(ShardError, match="a sample of layer 1 lacks values"):
         shard.read(1)
 
 
@@ -102,8 +171,8 @@ def entries_of(arrays):
             {"rows": "65536", "d_model": "1"},
             "is damaged: layer 0 is .131072000, 1.",
         ),
-        ("a header of rows without values", [], {"rows": "9" * 18, "d_model": "0"}, "which it cannot hold"),
-        ("a header of more than its bytes can hold", [], {"rows": "9" * 18, "d_model": "1"}, "which it cannot hold"),
+        ("a header of rows without values", [], {"rows": "9" * 18, "d_model": "0"}, "which the file cannot hold"),
+        ("a header of more than its bytes can hold", [], {"rows": "9" * 18, "d_model": "1"}, "the file cannot hold"),
         (
             "a layer of 5,000 digits",
             [],
@@ -121,7 +190,7 @@ def test_a_pickle_with_false_counts_is_refused_in_little_memory(tmp_path, name, 
         gleaner_reader.open(path).read(0)
 
 
-def test_a_shard_of_equal_rows_is_read_whatever_its_compression(tmp_path):
+def test_a_shard_with_a_very_high_compression_ratio_is_read(tmp_path):
     plan = a_plan(count=300)
     rows = {"resid_post": np.ones((2, plan.rows, 8192), np.float32)}
     path = a_file(tmp_path, encode(plan, rows, {}, (0, 1), "pkl.gz").read(), "shard_0001.pkl.gz")
@@ -129,6 +198,21 @@ def test_a_shard_of_equal_rows_is_read_whatever_its_compression(tmp_path):
     shard = gleaner_reader.open(path)
     assert np.array_equal(shard.read(1), rows["resid_post"][1])
     assert shard.index().row_offsets[-1] == plan.rows
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_reading_rows_of_a_run_leaves_no_layer_of_a_pickle_in_memory(tmp_path, verify):
+    stored = store_run(tmp_path, "pkl.gz", "fp32", d_model=1024)
+    run = gleaner_reader.open(tmp_path)
+    first_rows = run.row_offsets[:-1]
+    tracemalloc.start()
+    try:
+        rows = run.layer(0, verify=verify)[first_rows]
+        held_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert np.array_equal(rows, stored.rows("resid_post.0")[first_rows])
+    assert held_bytes < 4 * MIB < stored.rows("resid_post.0").nbytes
 
 
 def test_a_header_limits_the_bytes_that_are_read(tmp_path):

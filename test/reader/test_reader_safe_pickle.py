@@ -1,4 +1,4 @@
-"""The safe reader of pickles: it runs nothing, and small files cost little."""
+"""The safe reader of pickles: it runs no code, and a small file needs little time and memory."""
 
 import gzip
 import io
@@ -55,8 +55,8 @@ def test_the_safe_reader_runs_no_code_of_a_pickle(name, value, protocol):
 @pytest.mark.parametrize(
     ("name", "code"),
     [
-        ("a change of what makes arrays", b"cnumpy.core.multiarray\n_reconstruct\nN}X\x08\x00\x00\x00__code__Ns\x86b."),
-        ("a change of what makes types", b"cnumpy\ndtype\n}X\x01\x00\x00\x00aNsb."),
+        ("a change of the array maker", b"cnumpy.core.multiarray\n_reconstruct\nN}X\x08\x00\x00\x00__code__Ns\x86b."),
+        ("a change of the dtype class", b"cnumpy\ndtype\n}X\x01\x00\x00\x00aNsb."),
         ("a call of an array's class", b"cnumpy\nndarray\n)R."),
         ("another first argument", b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\ndtype\n\x85R."),
         ("a persistent object", b"\x80\x04P0\n."),
@@ -75,7 +75,7 @@ def test_the_safe_reader_refuses_other_opcodes_and_uses_of_names(name, code):
         load_shard(gzipped(code), 100_000)
 
 
-def test_a_small_pickle_cannot_keep_the_safe_reader_busy():
+def test_the_safe_reader_refuses_small_pickles_of_many_or_deeply_nested_values():
     tower = b"\x80\x04})\x94" + b"".join(b"h%c\x86\x94" % i + b"" for i in range(40))
     with pytest.raises(Unsafe):
         load_shard(gzipped(tower + b"Ns."), 100_000)
@@ -97,7 +97,7 @@ def test_the_safe_reader_refuses_keys_that_can_collide(key):
             load_shard(gzipped(pickle.dumps(data, 4)), 100_000)
 
 
-def test_an_array_finds_its_layer_without_a_search_of_the_values_before_it():
+def test_the_layer_of_an_array_is_found_without_a_search_of_earlier_values():
     arrays = b"".join(AN_ARRAY + b"(K\x01K\x01\x85" + FLOATS + b"\x89C\x04\x00\x00\x80\x3ftb" for _ in range(100))
     looked = []
     found = load_shard(
@@ -113,7 +113,7 @@ def test_an_array_finds_its_layer_without_a_search_of_the_values_before_it():
     "code",
     [b"\x80\x04\x95" + (1 << 40).to_bytes(8, "little"), b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little")],
 )
-def test_a_stated_size_allocates_nothing(code):
+def test_a_false_size_in_a_pickle_allocates_no_memory(code):
     with at_most(8 * MIB), pytest.raises(Unsafe, match="it is larger than its metadata says"):
         load_shard(gzipped(code + b"."), 1 << 30)
 
@@ -131,7 +131,7 @@ FLOATS = b"cnumpy\ndtype\nX\x02\x00\x00\x00f4\x85R"
         (AN_ARRAY + b"(K\x01" + TOWER + FLOATS + b"\x89C\x00tb.", "it has an array of shape a tuple, a tuple"),
     ],
 )
-def test_errors_of_the_safe_reader_never_write_out_a_value_that_holds_itself(code, says):
+def test_errors_of_the_safe_reader_never_print_a_value_of_exponential_size(code, says):
     with pytest.raises(Unsafe, match=says):
         load_shard(gzipped(b"\x80\x04" + code), 100_000)
 

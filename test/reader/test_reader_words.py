@@ -1,4 +1,4 @@
-"""Descriptions of runs, and errors that say what to pass."""
+"""Descriptions of runs, and errors that name the folder to pass."""
 
 import re
 
@@ -8,7 +8,7 @@ import gleaner_reader
 from stored_run import store_run
 
 
-def test_a_run_and_its_parts_describe_themselves(tmp_path):
+def test_the_repr_of_a_run_a_shard_and_a_layer_states_their_sizes(tmp_path):
     run = gleaner_reader.open(store_run(tmp_path, streams=(0,), shards=2).folder)
     assert repr(run) == f"<Run {tmp_path}: 2 shards of 1 streams>"
     assert re.fullmatch(r"<Shard .*shard_0001\.safetensors, [\d,]+ bytes, safetensors>", repr(run.shards[0]))
@@ -22,7 +22,7 @@ def test_a_run_and_its_parts_describe_themselves(tmp_path):
     )
 
 
-def test_a_folder_without_shards_says_what_it_has(tmp_path):
+def test_the_error_for_a_folder_without_shards_lists_the_content_of_the_folder(tmp_path):
     store_run(tmp_path / "activations" / "my-run")
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(FileNotFoundError, match=r"it has activations/, notes\.txt\. Pass the folder activations/RUN"):

@@ -1,6 +1,7 @@
 """Attempts of jobs with real processes, against a fake bucket."""
 
 import os
+import subprocess
 import sys
 import threading
 import uuid
@@ -9,16 +10,18 @@ from pathlib import Path
 import pytest
 
 from build import BUCKET
+from environment import CACHE
 from gleaner_worker import objects
-from gleaner_worker.jobs.prepared import Prepared, SourceFailed
+from gleaner_worker.jobs import output
+from gleaner_worker.jobs.prepared import Prepared
 from gleaner_worker.jobs.process import Limits, run_process
 from gleaner_worker.jobs.runner import JobRunner
 from gleaner_worker.jobs.user import find_job_user, make_folder
 from gleaner_worker.objects import Bucket
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a user of its own needs root")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a job user needs root")
 FOLDER = "jobs/j1/epoch_2/"
-# A VM has the cache of uv from its start; the commands keep theirs here.
+# The cache of uv that the commands keep. A VM has this cache from its start.
 UV_CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "gleaner", "uv")
 UID = 100_000 + 16 * os.getpid()  # tests run at the same time
 RAN = dict.fromkeys(("bundle", "worker_bundle", "repo", "commit", "jax_version", "environment")) | {"jax_version": "1"}
@@ -40,14 +43,11 @@ def an_order(**changes):
     } | changes
 
 
-def prepare(order):
-    if order["source"]:
-        raise SourceFailed("source", "Failed to fetch: no such branch")
-    return Prepared(sys.executable, None, RAN, {})
-
-
 class Jobs:
-    """Runs jobs on one host; `output` is the text of the last job."""
+    """Runs jobs on one host; `output` is the text of the last job.
+
+    Jobs import a stand-in for JAX, which takes no time. `prepare=with_jax` gives a job the real JAX.
+    """
 
     def __init__(self, storage, home: Path):
         self.storage, self.home = storage, home
@@ -55,14 +55,22 @@ class Jobs:
         home.mkdir()
         (home / "host-secret").write_text("5e" * 32)
         (home / "host-secret").chmod(0o600)
+        self.stand_in = home.parent / "stand-in"
+        (self.stand_in / "jax").mkdir(parents=True)
+        (self.stand_in / "jax" / "__init__.py").touch()
+        (self.stand_in / "jax" / "numpy.py").touch()
 
     def user(self):
         return find_job_user(self.env)
 
-    def runner(self, prepare=prepare, **order):
+    def prepare(self, order=None):
+        folder = str(self.stand_in)
+        return Prepared(sys.executable, None, RAN, {"PYTHONPATH": folder}, (folder,))
+
+    def runner(self, prepare=None, **order):
         self.storage.clear("jobs/")
         bucket = Bucket(objects.make_client("local"), BUCKET)
-        return JobRunner(an_order(**order), 2, str(self.home), bucket, prepare, self.user)
+        return JobRunner(an_order(**order), 2, str(self.home), bucket, prepare or self.prepare, self.user)
 
     def run(self, **order):
         return self.runner(**order).run()
@@ -90,6 +98,21 @@ class Jobs:
         )
 
 
+def with_jax(order):
+    return Prepared(sys.executable, None, RAN)
+
+
+def commands_of(uid):
+    """The programs and arguments of the user's processes."""
+    found = []
+    for pid in processes_of(uid):
+        try:
+            found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip())
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return found
+
+
 def processes_of(uid):
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -102,17 +125,24 @@ def processes_of(uid):
 
 
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory):
-    """What jobs compile, shared by all tests."""
-    folder = tmp_path_factory.mktemp("compiled")
-    os.chown(folder, UID, UID)
+def compiled():
+    """The folder of the programs and the bytecode that jobs compile. test/run.ts keeps it for the next run."""
+    folder = os.path.join(CACHE, f"jobs-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
+    os.makedirs(folder, exist_ok=True)
+    subprocess.run(["chown", "-R", f"{UID}:{UID}", folder], check=True)
     return folder
 
 
+def keep_compiled(home: Path, compiled: str) -> None:
+    """Jobs of the host with this home use the folder of compiled programs."""
+    (home / "jobs").mkdir()
+    (home / "jobs" / f"cache-{UID}").symlink_to(compiled)
+
+
 @pytest.fixture
-def jobs(storage, tmp_path, compiled):
+def jobs(storage, tmp_path, compiled, monkeypatch):
+    monkeypatch.setattr(output, "EVERY_S", 0.1)
     host = Jobs(storage, tmp_path / "agent")
-    (host.home / "jobs").mkdir()
-    (host.home / "jobs" / f"cache-{UID}").symlink_to(compiled)
+    keep_compiled(host.home, compiled)
     yield host
     assert processes_of(UID) == []

@@ -1,12 +1,14 @@
-"""Files that a job leaves: its artifacts, its result, and those that no reader may trust."""
+"""Files that a job leaves: its artifacts, its result, and hostile files."""
 
 import os
+import sys
 
 import pytest
 
 from build import BUCKET
 from gleaner_worker.jobs import upload
-from job_attempts import FOLDER, needs_root
+from gleaner_worker.jobs.prepared import Prepared
+from job_attempts import FOLDER, RAN, needs_root
 
 pytestmark = [needs_root, pytest.mark.slow]
 
@@ -50,30 +52,30 @@ HOSTILE = {
     "a pipe": "mkfifo $JOB_ARTIFACTS/bad",
     "a socket": "python3 -c 'import os, socket; socket.socket(socket.AF_UNIX).bind(\"bad\")'",
     "a name with a line break": "echo 1 > $JOB_ARTIFACTS/$'bad\\nname'",
-    "a name that is no text": "echo 1 > $JOB_ARTIFACTS/$'bad\\xff'",
+    "a name that is not UTF-8": "echo 1 > $JOB_ARTIFACTS/$'bad\\xff'",
     "a deep tree": "for _ in {1..60}; do mkdir bad; cd bad; done; echo 1 > x",
 }
 
 
 @pytest.mark.parametrize("script", HOSTILE.values(), ids=HOSTILE)
-def test_an_artifact_that_is_no_regular_file_is_left_out_and_named(jobs, script):
+def test_an_unsafe_artifact_is_left_out_and_reported(jobs, script):
     ending = run(jobs, f"cd $JOB_ARTIFACTS; {script}; cd $JOB_ARTIFACTS; echo 1 > a")
     assert ending["outcome"] == "completed"
     assert set(artifacts(jobs)) <= {"a"}
     assert "[gleaner] artifact left out: " in jobs.output and "bad" in jobs.output
 
 
-def test_links_and_pipes_count_as_artifacts_so_that_no_number_of_them_holds_up_the_agent(jobs, monkeypatch):
-    monkeypatch.setattr(upload, "_MOST_ARTIFACTS", 3)
+def test_links_and_pipes_count_towards_the_limit_of_artifacts(jobs, monkeypatch):
+    monkeypatch.setattr(upload, "_MAX_ARTIFACTS", 3)
     run(jobs, "cd $JOB_ARTIFACTS; for n in 1 2 3 4 5 6 7 8 9; do ln -s x $n; done")
     assert "more than 3 files" in jobs.output and jobs.output.count("artifact left out") == 4
 
 
-def test_more_artifacts_than_the_limits_are_left_out(jobs, monkeypatch):
-    monkeypatch.setattr(upload, "_MOST_ARTIFACTS", 3)
+def test_artifacts_over_the_limits_are_left_out(jobs, monkeypatch):
+    monkeypatch.setattr(upload, "_MAX_ARTIFACTS", 3)
     run(jobs, "cd $JOB_ARTIFACTS; touch {1..9}")
     assert len(artifacts(jobs)) == 3 and "more than 3 files" in jobs.output
-    monkeypatch.setattr(upload, "_MOST_ARTIFACT_BYTES", 10)
+    monkeypatch.setattr(upload, "_MAX_ARTIFACT_BYTES", 10)
     run(jobs, "cd $JOB_ARTIFACTS; echo 12345678901 > big")
     assert artifacts(jobs) == [] and "more than 10 bytes" in jobs.output
 
@@ -111,7 +113,7 @@ def test_a_huge_result_goes_to_the_bucket_up_to_its_limit(jobs, monkeypatch):
     ending = run(jobs, "head -c 20000000 /dev/zero > $JOB_RESULT")
     assert ending["result_object"] == f"{FOLDER}result.txt"
     assert len(jobs.storage.data(BUCKET, f"{FOLDER}result.txt")) == 20_000_000
-    monkeypatch.setattr(upload, "_MOST_STORED_RESULT_BYTES", 10_000_000)
+    monkeypatch.setattr(upload, "_MAX_STORED_RESULT_BYTES", 10_000_000)
     ending = run(jobs, "head -c 20000000 /dev/zero > $JOB_RESULT")
     assert (ending["cause"], ending["error"]) == ("result", "The result has 20000000 bytes; the limit is 10000000")
 
@@ -125,15 +127,24 @@ def test_a_forged_report_is_no_cause(jobs, script):
     assert (ending["cause"], ending["error"]) == ("exit", "The process exited with 2")
 
 
-def test_the_folder_of_a_job_is_removed_whatever_it_holds(jobs):
+def test_the_folder_of_a_job_is_removed_with_any_content(jobs):
     script = "cd $TMPDIR; mkdir locked; touch locked/x; chmod 0 locked; mkdir -p $(printf 'd/%.0s' {1..900})"
     assert run(jobs, script)["outcome"] == "completed"
     assert [name for name in os.listdir(jobs.home / "jobs") if name.startswith("j1")] == []
 
 
-def test_the_config_file_of_the_environment_lies_in_the_folder_of_the_job(jobs):
-    environment = {"config_file": {"name": "run.yaml", "text": "steps: 3\n"}}
-    ending = run(jobs, 'cat "$JOB_CONFIG"; basename $JOB_CONFIG; pwd; echo $HOME', environment=environment)
-    assert ending["outcome"] == "completed"
+def test_a_job_without_source_and_config_file_runs_in_its_own_folder(jobs):
+    assert run(jobs, 'echo "[$JOB_CONFIG]"; pwd; echo $HOME')["outcome"] == "completed"
     folder = f"{jobs.home}/jobs/j1-e2"
-    assert jobs.output == f"steps: 3\nrun.yaml\n{folder}\n{folder}/home\n"
+    assert jobs.output == f"[]\n{folder}\n{folder}/home\n"
+
+
+def test_a_job_reads_the_config_file_of_its_preparation_and_has_no_copy_of_it(jobs, tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("steps: 3\n")
+    path.chmod(0o644)
+    prepared = Prepared(sys.executable, None, RAN, {"JOB_CONFIG": str(path)}, (str(path),))
+    environment = {"config_file": {"name": "run.yaml", "text": "steps: 3\n"}}
+    command = ["bash", "-c", 'cat "$JOB_CONFIG"; ls']
+    ending = jobs.runner(prepare=lambda order: prepared, command=command, environment=environment).run()
+    assert (ending["outcome"], jobs.output) == ("completed", "steps: 3\nartifacts\nhome\ntmp\n")

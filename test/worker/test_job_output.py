@@ -35,12 +35,12 @@ def test_parts_are_stored_in_order_while_the_process_runs(storage, bucket):
     assert parts(storage) == [b"one\n", b"two\n"]
 
 
-def test_no_output_leaves_no_object(storage, bucket):
+def test_a_job_without_output_stores_no_object(storage, bucket):
     OutputParts(bucket, "out").close()
     assert parts(storage) == []
 
 
-def test_a_megabyte_is_stored_at_once_and_the_rest_at_the_end(storage, bucket):
+def test_each_megabyte_of_output_is_stored_at_once_and_the_rest_at_the_end(storage, bucket):
     output = OutputParts(bucket, "out", every_s=1000)
     output.write(b"x" * ((2 << 20) + 5))
     output.close()
@@ -48,7 +48,7 @@ def test_a_megabyte_is_stored_at_once_and_the_rest_at_the_end(storage, bucket):
 
 
 def test_output_over_the_limit_is_left_out_with_one_line_at_the_end(storage, bucket):
-    output = OutputParts(bucket, "out", most_bytes=10)
+    output = OutputParts(bucket, "out", max_bytes=10)
     for _ in range(1000):
         output.write(b"12345678")
     output.close()
@@ -57,7 +57,7 @@ def test_output_over_the_limit_is_left_out_with_one_line_at_the_end(storage, buc
     )
 
 
-def test_a_failed_upload_is_repeated_and_no_part_is_lost_or_doubled(storage, bucket):
+def test_a_failed_upload_is_repeated_and_every_part_is_stored_once(storage, bucket):
     faults = [503, ("after", 503), 503]
     storage.faults = lambda request: faults.pop() if faults and request.startswith("POST") else None
     output = OutputParts(bucket, "out", every_s=0.05)
@@ -68,10 +68,10 @@ def test_a_failed_upload_is_repeated_and_no_part_is_lost_or_doubled(storage, buc
     assert b"".join(parts(storage)) == b"one\ntwo\n" and faults == []
 
 
-def test_a_bucket_that_is_away_bounds_memory_and_never_holds_up_the_process(storage, bucket):
+def test_output_has_bounded_memory_and_never_blocks_while_uploads_hang(storage, bucket):
     gate = threading.Event()
     storage.before_create = lambda name: gate.wait(60)
-    output = OutputParts(bucket, "out", every_s=0.01, most_bytes=1 << 30)
+    output = OutputParts(bucket, "out", every_s=0.01, max_bytes=1 << 30)
     began = time.monotonic()
     for _ in range(100):
         output.write(bytes(1 << 20))
@@ -80,10 +80,10 @@ def test_a_bucket_that_is_away_bounds_memory_and_never_holds_up_the_process(stor
     output.close()
     total = sum(map(len, parts(storage)))
     assert 16 << 20 <= total < 20 << 20
-    assert parts(storage)[-1].endswith(b"bytes of output are left out here: it came faster than the bucket took it\n")
+    assert parts(storage)[-1].endswith(b"bytes of output are left out here: the bucket was slower than the process\n")
 
 
-def test_a_lost_lease_ends_the_uploads(storage, bucket):
+def test_a_lost_lease_ends_the_uploads_of_output(storage, bucket):
     lost = threading.Event()
 
     def check():
@@ -97,7 +97,7 @@ def test_a_lost_lease_ends_the_uploads(storage, bucket):
     assert parts(storage) == []
 
 
-def test_a_bucket_that_refuses_costs_the_part_alone(storage, bucket, caplog):
+def test_a_refused_upload_logs_that_its_part_is_lost(storage, bucket, caplog):
     storage.faults = lambda request: 400 if request.startswith("POST") else None
     output = OutputParts(bucket, "out", every_s=0.05)
     output.write(b"one\n")

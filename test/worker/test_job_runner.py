@@ -1,21 +1,24 @@
-"""Attempts of jobs that end in another way than by themselves."""
+"""Attempts of jobs that a limit, a preemption, a lost lease or a restart ends."""
 
+import shutil
+import sys
 import threading
 import time
 
 import pytest
 
 from build import BUCKET
+from gleaner_worker import job_work
 from gleaner_worker.failures import LeaseLost
 from gleaner_worker.jobs.prepared import Prepared, SourceFailed
 from gleaner_worker.jobs.tpu_settings import tpu_settings
-from job_attempts import FOLDER, RAN, needs_root, prepare
+from job_attempts import FOLDER, RAN, needs_root
 
 pytestmark = [needs_root, pytest.mark.slow]
 
 
 def start(runner):
-    """Runs it on a thread; returns what it gave or raised, and waits for its end."""
+    """Starts the runner on a thread. wait() -> its ending or its error, when the runner has ended."""
     result = {}
 
     def run():
@@ -35,11 +38,11 @@ def start(runner):
     return wait
 
 
-def wait_for(what):
+def wait_for(condition):
     give_up = time.monotonic() + 30
-    while not what() and time.monotonic() < give_up:
+    while not condition() and time.monotonic() < give_up:
         time.sleep(0.02)
-    assert what()
+    assert condition()
 
 
 def test_a_timeout_ends_the_job_and_keeps_its_output(jobs):
@@ -48,23 +51,26 @@ def test_a_timeout_ends_the_job_and_keeps_its_output(jobs):
     assert ending["error"] == "The job took longer than its timeout of 1.5 s" and jobs.output == "begun\n"
 
 
-def test_memory_over_the_limit_of_the_job_is_its_own_failure(jobs):
-    code = "x = bytearray(3 << 30)\nimport time\ntime.sleep(100)"
-    ending = jobs.run(code=code, limits={"memory_gb": 1.5})
+def test_a_job_over_its_memory_limit_fails_with_the_limit_to_raise(jobs):
+    code = "x = bytearray(600 << 20)\nimport time\ntime.sleep(100)"
+    ending = jobs.run(code=code, limits={"memory_gb": 0.3})
     assert (ending["outcome"], ending["cause"]) == ("failed", "memory")
     assert ending["error"] == "The job used more memory than its limit; raise limits.memory_gb"
 
 
-def test_a_gigabyte_of_output_is_limited_and_no_failure(jobs):
+def test_a_job_with_150_megabytes_of_output_completes_with_limited_output(jobs):
     began = time.monotonic()
-    ending = jobs.run(command="head -c 1000000000 /dev/zero | tr '\\0' x; echo 7 > $JOB_RESULT")
+    ending = jobs.run(command="head -c 150000000 /dev/zero | tr '\\0' x; echo 7 > $JOB_RESULT")
     assert (ending["outcome"], ending["result"]) == ("completed", "7\n")
     assert len(jobs.output) < 101 << 20 and "bytes of output are left out here" in jobs.output[-200:]
     assert time.monotonic() - began < 40
 
 
-def test_a_source_that_cannot_be_fetched_fails_the_job_before_a_process(jobs):
-    ending = jobs.run(code="result = 1", source={"repo": "https://example.com/x", "branch": "no"})
+def test_a_job_whose_source_cannot_be_fetched_fails_before_its_process_starts(jobs):
+    def fail(_):
+        raise SourceFailed("source", "Failed to fetch: no such branch")
+
+    ending = jobs.run(prepare=fail, code="result = 1")
     assert (ending["outcome"], ending["cause"], ending["ran"]) == ("failed", "source", None)
     assert ending["error"] == "Failed to fetch: no such branch"
 
@@ -76,7 +82,7 @@ def test_a_host_without_isolation_fails_the_job_with_one_line(jobs, monkeypatch)
     assert "start the agent as root" in ending["error"] and "\n" not in ending["error"]
 
 
-def test_a_lost_lease_ends_the_process_and_writes_nothing_more(jobs):
+def test_a_lost_lease_ends_the_process_of_a_job_and_all_uploads(jobs):
     runner = jobs.runner(
         command="echo begun; trap 'echo x > $JOB_ARTIFACTS/late; exit' TERM; while :; do sleep 0.1; done"
     )
@@ -103,8 +109,17 @@ def test_a_preempted_job_saves_its_artifacts_after_term(jobs):
     assert time.monotonic() - began < 15
 
 
+def test_a_preempted_job_has_the_artifacts_that_were_stored_before_its_deadline(jobs, monkeypatch):
+    monkeypatch.setattr("gleaner_worker.jobs.runner._FLUSH_S", 0.0)
+    runner = jobs.runner(command="touch $JOB_ARTIFACTS/{a,b}")
+    jobs.storage.before_create = lambda name: "/artifacts/" in name and runner.request("flush")
+    ending = runner.run()
+    assert len(jobs.storage.names(BUCKET, f"{FOLDER}artifacts/")) == 1
+    assert (ending["outcome"], ending["has_artifacts"]) == ("preempted", True)
+
+
 @pytest.mark.long  # test_job_process.py kills a process that ignores TERM
-def test_a_preempted_job_that_ignores_term_leaves_in_time(jobs):
+def test_a_preempted_job_that_ignores_term_ends_within_20_seconds(jobs):
     runner = jobs.runner(command="trap '' TERM; echo begun; while :; do sleep 0.1; done")
     wait = start(runner)
     wait_for(lambda: jobs.output)
@@ -115,10 +130,10 @@ def test_a_preempted_job_that_ignores_term_leaves_in_time(jobs):
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("stop", "lost"), ("flush", "preempted")])
-def test_a_preparation_that_is_stopped_is_no_failure_of_the_job(jobs, mode, expected):
+def test_a_job_whose_preparation_is_stopped_ends_without_a_failure(jobs, mode, expected):
     def prepare_slowly(_):
         assert runner.ended.wait(30)
-        raise SourceFailed("machine", "The preparation was stopped, because the lease is over")
+        raise SourceFailed("machine", "The preparation was stopped, because the lease has ended")
 
     runner = jobs.runner(prepare=prepare_slowly, code="result = 1")
     wait = start(runner)
@@ -130,10 +145,9 @@ def test_a_preparation_that_is_stopped_is_no_failure_of_the_job(jobs, mode, expe
 def test_a_restart_runs_the_job_again_with_the_new_source(jobs, tmp_path):
     def source(number):
         folder = tmp_path / f"source-{number}"
-        folder.mkdir(mode=0o755)
+        shutil.copytree(jobs.stand_in, folder)
         (folder / "version.py").write_text(f"NUMBER = {number}\n")
-        first = prepare({"source": None})
-        return Prepared(first.python, str(folder), RAN | {"commit": f"{number:040d}"}, {"EXTRA": str(number)})
+        return Prepared(sys.executable, str(folder), RAN | {"commit": f"{number:040d}"}, {"EXTRA": str(number)})
 
     code = """
 import os, time, version
@@ -152,14 +166,24 @@ result = version.NUMBER
     assert "version 1 True 1\n[gleaner] restarted" in jobs.output and "version 2 True 2\n" in jobs.output
 
 
-def test_the_deadline_stays_over_a_restart(jobs):
-    runner = jobs.runner(command="echo begun; sleep 100", timeout_s=3)
+def test_a_restarted_job_keeps_its_deadline(jobs):
+    runner = jobs.runner(command="echo begun; sleep 100", timeout_s=2)
     began = time.monotonic()
     wait = start(runner)
-    wait_for(lambda: jobs.output or time.monotonic() > began + 2)
-    runner.restart(prepare({"source": None}))
+    wait_for(lambda: jobs.output)
+    runner.restart(jobs.prepare())
     ending = wait()["ending"]
     assert ending["cause"] == "timeout" and time.monotonic() - began < 12
+
+
+def test_only_a_machine_without_the_attribute_has_no_settings_of_libtpu(cloud, monkeypatch):
+    monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
+    assert job_work._machine_settings() == {}
+    cloud.attributes["tpu-env"] = "TOPOLOGY: '2x4'\n"
+    assert job_work._machine_settings()["TPU_TOPOLOGY"] == "2x4"
+    cloud.attributes["tpu-env"] = b"nonsense\r\n\r\n"
+    with pytest.raises(OSError, match="the metadata server's answer ended early"):
+        job_work._machine_settings()
 
 
 def test_the_settings_of_libtpu_come_from_the_metadata_of_the_vm():

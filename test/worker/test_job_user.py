@@ -1,4 +1,4 @@
-"""The user of jobs: who gets one, and how the metadata server is blocked for it."""
+"""The user that runs jobs, and the block of the metadata server for this user."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def test_the_local_cloud_gives_each_vm_a_uid():
 
 @needs_root
 @pytest.mark.parametrize("uid", ["0", "999", "-1", "6e4", "61000 ", "4294967296", "\u0661"])
-def test_a_uid_of_somebody_else_is_refused(uid):
+def test_an_invalid_or_reserved_uid_of_jobs_is_refused(uid):
     with pytest.raises(NotIsolated, match="GLEANER_JOB_UID is '.*'; set a number from 10000"):
         find_job_user(LOCAL | {"GLEANER_JOB_UID": uid})
 
@@ -93,7 +93,9 @@ def test_a_vm_blocks_the_metadata_server_once(programs):
 
 
 @needs_root
-@pytest.mark.parametrize("names", [("iptables", "ip6tables"), ("ip6tables",)], ids=["refuses", "missing"])
+@pytest.mark.parametrize(
+    "names", [("iptables", "ip6tables"), ("ip6tables",)], ids=["iptables refuses", "iptables is missing"]
+)
 def test_a_vm_whose_metadata_server_stays_open_runs_no_job(programs, names):
     programs("#!/bin/sh\necho 'Permission denied (you must be root)' >&2\nexit 4\n", names)
     with pytest.raises(NotIsolated, match="Failed to block the metadata server for jobs: iptables.*install iptables"):
@@ -122,7 +124,7 @@ def test_a_new_folder_belongs_to_the_user_and_its_parents_to_the_agent(tmp_path)
         make_folder(path, user)
 
 
-# In a network namespace: a server at the address of the metadata server, its port 53, and who reaches them.
+# In a network namespace: servers at ports 80 and 53 of the metadata server's address, and the users that reach them.
 CONNECT = """
 import json, os, socket, subprocess
 from gleaner_worker.jobs.user import find_job_user
@@ -147,7 +149,7 @@ print(json.dumps(found))
 
 @needs_root
 @pytest.mark.skipif(not shutil.which("iptables"), reason="iptables is not installed")
-def test_the_kernel_rejects_the_user_and_no_other():
+def test_the_kernel_blocks_the_metadata_server_for_the_job_user_alone():
     done = subprocess.run(["unshare", "-n", sys.executable, "-c", CONNECT], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {

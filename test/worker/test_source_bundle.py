@@ -49,7 +49,7 @@ def unpack(storage, tmp_path):
     return run
 
 
-def test_a_bundle_is_unpacked_once_and_readable_for_all(unpack):
+def test_a_bundle_is_unpacked_once_and_readable_by_every_user(unpack):
     data = archive_of(("./main.py", b"one"), ("./lib/deep.py", b"two"))
     folder = unpack(data)
     with open(f"{folder}/lib/deep.py", "rb") as file:
@@ -79,7 +79,7 @@ def test_a_bundle_of_another_sha256_is_not_unpacked(unpack, tmp_path):
         (".", b"the folder itself"),
     ],
 )
-def test_a_bundle_with_a_way_out_is_refused(unpack, tmp_path, member):
+def test_a_bundle_with_an_unsafe_member_is_refused(unpack, tmp_path, member):
     data = archive_of(("main.py", b"x"), member)
     with pytest.raises(SourceFailed, match=r"Failed to use gs://"):
         unpack(data)
@@ -92,20 +92,20 @@ def test_a_bundle_with_a_way_out_is_refused(unpack, tmp_path, member):
     [b"", b"no archive", gzip.compress(b"no tar"), archive_of(("a", os.urandom(9999)))[:200]],
     ids=["empty", "text", "gzip", "cut"],
 )
-def test_a_damaged_bundle_is_an_error_that_names_it(unpack, data):
+def test_a_damaged_bundle_is_refused_by_name(unpack, data):
     digest = hashlib.sha256(data).hexdigest()
     with pytest.raises(SourceFailed, match=f"code/{digest}.tar.gz"):
         unpack(data)
 
 
-def test_a_bundle_with_damage_after_its_first_file_is_an_error_that_names_it(unpack):
+def test_a_bundle_with_damage_after_its_first_file_is_refused_by_name(unpack):
     data = bytearray(archive_of(("main.py", b"x"), ("noise", random.Random(1).randbytes(200_000).hex().encode())))
     data[100_000:105_000] = bytes(5_000)
     with pytest.raises(SourceFailed, match=r"Failed to use gs://"):
         unpack(bytes(data))
 
 
-def test_a_missing_bundle_is_an_error_that_names_it(storage, tmp_path):
+def test_a_missing_bundle_is_reported_by_name(storage, tmp_path):
     bucket = Bucket(objects.make_client("local"), BUCKET)
     with pytest.raises(SourceFailed, match=r"code/1{64}.tar.gz"):
         unpack_bundle("1" * 64, str(tmp_path / "jobs"), bucket)

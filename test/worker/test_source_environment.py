@@ -16,8 +16,9 @@ from gleaner_worker.objects import Bucket
 from gleaner_worker.source import environment, sealed
 from gleaner_worker.source.commands import CommandResult
 from gleaner_worker.source.prepare import Preparation
-from job_attempts import UID, UV_CACHE, needs_root
+from job_attempts import UID, UV_CACHE, commands_of, needs_root
 from package_index import PackageIndex
+from pipeline_probes import until
 
 pytestmark = needs_root
 
@@ -59,7 +60,7 @@ def prepare(preparation):
 @pytest.mark.parametrize(
     ("wanted", "found"), [("98.0.0", "98.0.0"), ("newest", "98.1.0"), ("nightly", "98.2.0.dev20260101")]
 )
-def test_a_version_of_jax_takes_the_place_of_the_locked_one_and_is_recorded(index, prepare, wanted, found):
+def test_the_requested_version_of_jax_replaces_the_locked_version_and_is_recorded(index, prepare, wanted, found):
     prepared = prepare(jax_version=wanted)
     assert prepared.ran["jax_version"] == found
     code = "import jax, numpy; print(jax.__version__)"
@@ -67,20 +68,20 @@ def test_a_version_of_jax_takes_the_place_of_the_locked_one_and_is_recorded(inde
     assert done.stdout.strip() == found
 
 
-def test_the_newest_version_is_asked_for_again_with_each_version_of_the_source(index, prepare):
+def test_the_newest_version_of_jax_is_resolved_again_for_each_version_of_the_source(index, prepare):
     assert prepare(1, jax_version="newest").ran["jax_version"] == "98.1.0"
     index.add("jax", "98.3.0")
     assert prepare(1, jax_version="newest").ran["jax_version"] == "98.1.0"
     assert prepare(2, jax_version="newest").ran["jax_version"] == "98.3.0"
 
 
-def test_a_version_that_the_index_lacks_is_named(index, prepare):
+def test_a_version_of_jax_that_the_index_lacks_is_named(index, prepare):
     with pytest.raises(SourceFailed, match=r"Failed to install jax 97\.0\.0: .*") as failed:
         prepare(jax_version="97.0.0")
     assert failed.value.cause == "setup" and "\n" not in failed.value.reason
 
 
-def test_a_failure_is_the_last_line_that_is_no_hint():
+def test_the_reason_of_a_failed_command_is_its_last_line_except_for_hints():
     def line_of(output):
         return CommandResult(Ended(1, None, None), output).why
 
@@ -89,7 +90,7 @@ def test_a_failure_is_the_last_line_that_is_no_hint():
     assert line_of(" \n") == "it printed nothing"
 
 
-def test_an_environment_that_a_reboot_left_half_made_is_made_again(prepare):
+def test_an_environment_that_a_reboot_left_incomplete_is_made_again(prepare):
     prepared = prepare(setup_script="touch $VIRTUAL_ENV/done")
     folder = os.path.dirname(os.path.dirname(prepared.python))
     os.unlink(f"{folder}/complete")
@@ -98,7 +99,7 @@ def test_an_environment_that_a_reboot_left_half_made_is_made_again(prepare):
     assert os.path.exists(f"{folder}/done")
 
 
-def test_a_setup_script_that_leaves_links_makes_the_agent_write_no_file(prepare, tmp_path):
+def test_the_agent_writes_no_file_through_the_links_of_a_setup_script(prepare, tmp_path):
     victim = tmp_path / "home" / "host-secret"
     script = f"""
     cd "$VIRTUAL_ENV"
@@ -127,7 +128,7 @@ def test_the_environment_keeps_no_downloads(index, prepare):
     assert ".uv-cache" not in os.listdir(folder)
 
 
-def test_a_slow_preparation_holds_up_no_job_without_one(prepare):
+def test_a_slow_preparation_delays_no_job_without_a_setup_script(prepare):
     stop = threading.Event()
     failed = []
 
@@ -139,7 +140,7 @@ def test_a_slow_preparation_holds_up_no_job_without_one(prepare):
 
     thread = threading.Thread(target=prepare_slowly)
     thread.start()
-    time.sleep(1)
+    until(lambda: "sleep 60" in commands_of(UID))
     began = time.monotonic()
     assert prepare(config_file={"name": "a", "text": "b"}).environment["JOB_CONFIG"]
     assert time.monotonic() - began < 10 and thread.is_alive()
@@ -148,7 +149,7 @@ def test_a_slow_preparation_holds_up_no_job_without_one(prepare):
     assert failed == ["machine"]
 
 
-def test_environments_used_longest_ago_are_removed_except_for_those_in_use(prepare, tmp_path, monkeypatch):
+def test_the_least_recently_used_environments_are_removed_unless_they_are_in_use(prepare, tmp_path, monkeypatch):
     monkeypatch.setattr(sealed, "_KEPT", 1)
     held, folder = prepare(setup_script="true # held"), tmp_path / "home" / "jobs" / "environments"
     for number in range(2):

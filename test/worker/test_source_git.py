@@ -1,4 +1,4 @@
-"""Sources of git: fetched as the job user from a real server, again and again."""
+"""Git sources: fetched as the job user from a real server, once and repeatedly."""
 
 import os
 import shutil
@@ -60,7 +60,7 @@ def test_a_branch_is_fetched_and_its_commit_is_recorded(server, fetch):
     assert os.path.exists(f"{folder}/lib/deep.py")
 
 
-def test_a_branch_that_was_forced_is_fetched_again_and_the_old_files_stay(server, fetch):
+def test_a_branch_after_a_forced_push_is_fetched_again_and_the_old_files_stay(server, fetch):
     server.commit({"main.py": "one"})
     _, _, old = fetch(branch="main")
     server.commit({"main.py": "two"})
@@ -115,12 +115,12 @@ def test_a_repository_that_cannot_be_reached_is_named(fetch):
 
 
 @pytest.mark.parametrize("repo", ["file:///etc", "ext::sh -c id", "ssh://127.0.0.1/x", "git://127.0.0.1/x"])
-def test_no_other_transport_is_used(fetch, repo):
+def test_a_source_with_another_transport_than_http_is_refused(fetch, repo):
     with pytest.raises(SourceFailed, match="transport .* not allowed|Failed to fetch"):
         fetch(repo=repo, branch="main")
 
 
-def test_a_reference_is_never_an_option(server, fetch, tmp_path):
+def test_a_reference_is_never_an_option_of_git(server, fetch, tmp_path):
     server.commit({"main.py": "one"})
     with pytest.raises(SourceFailed):
         fetch(commit=f"--upload-pack=touch {tmp_path}/owned")
@@ -147,7 +147,7 @@ class Meddling(Commands):
         return said
 
 
-def test_a_job_that_puts_a_link_in_the_place_of_the_tree_opens_no_folder_of_the_agent(server, commands, tmp_path):
+def test_a_link_that_a_job_puts_in_the_place_of_the_fetched_tree_is_refused(server, commands, tmp_path):
     secrets = tmp_path / "home" / "secrets"
     secrets.mkdir(mode=0o700)
     (secrets / "key").write_text("x")
@@ -160,19 +160,36 @@ def test_a_job_that_puts_a_link_in_the_place_of_the_tree_opens_no_folder_of_the_
     server.commit({"main.py": "one"})
     jobs = str(tmp_path / "home" / "jobs")
     os.makedirs(jobs)
-    with pytest.raises(SourceFailed, match="put something in the place of its files"):
+    with pytest.raises(SourceFailed, match="replaced the folder of its files"):
         check_out({"repo": server.repo, "branch": "main"}, jobs, Meddling(commands, meddle))
     assert [os.stat(path).st_mode & 0o777 for path in (secrets, secrets / "key")] == [0o700, 0o600]
     folder, _ = check_out({"repo": server.repo, "branch": "main"}, jobs, commands)
     assert not os.path.islink(folder) and os.listdir(folder) == ["main.py"]
 
 
-def test_hooks_and_attributes_of_a_repository_do_not_run(server, fetch, tmp_path):
-    server.commit({"main.py": "one", ".gitattributes": "*.py filter=evil", ".git-hooks/post-checkout": "touch x"})
-    assert fetch(branch="main")[0] == "one"
+def test_hooks_and_attributes_of_a_repository_do_not_run(server, fetch, tmp_path, monkeypatch):
+    """A job left a hook in the repository, and a filter in the configuration of its user."""
+
+    def fetched(text):
+        server.commit({"main.py": text, ".gitattributes": "*.py filter=planted"})
+        assert fetch(branch="main")[0] == text
+
+    fetched("one")
+    (folder,) = (tmp_path / "home" / "jobs").glob("git-*/*")
+    ran = folder / "ran"
+    hook = folder / "repository" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\necho hook >> {ran}\n")
+    hook.chmod(0o755)
+    (folder / ".gitconfig").write_text(f'[filter "planted"]\n  smudge = "echo filter >> {ran}; cat"\n')
+    fetched("two")
+    assert not ran.exists()
+    monkeypatch.setattr(git, "_environment", lambda repo: {})  # both run without the settings of the fetch
+    fetched("three")
+    assert sorted(ran.read_text().split()) == ["filter", "hook"]
 
 
-def test_a_file_that_a_newer_commit_lacks_is_gone(server, fetch):
+def test_a_file_that_a_newer_commit_lacks_is_removed(server, fetch):
     server.commit({"main.py": "one", "old.py": "x", "place": "a file"})
     fetch(branch="main")
     server.commit({"main.py": "two", "place/deep.py": "a folder"})
@@ -180,7 +197,7 @@ def test_a_file_that_a_newer_commit_lacks_is_gone(server, fetch):
     assert sorted(os.listdir(folder)) == ["main.py", "place"] and os.listdir(f"{folder}/place") == ["deep.py"]
 
 
-def test_a_fetch_after_one_that_was_killed_works(server, fetch, tmp_path):
+def test_a_fetch_succeeds_after_a_killed_fetch(server, fetch, tmp_path):
     server.commit({"main.py": "one"})
     fetch(branch="main")
     (repository,) = (tmp_path / "home" / "jobs").glob("git-*/*/repository")
@@ -201,28 +218,28 @@ def test_the_repository_does_not_grow_with_the_number_of_fetches(server, fetch, 
     assert fetch(branch="main")[0] == "3"
 
 
-def test_a_machine_without_git_is_named(server, fetch, tmp_path, monkeypatch):
+def test_a_fetch_on_a_vm_without_git_is_refused_with_the_cause(server, fetch, tmp_path, monkeypatch):
     server.commit({"main.py": "one"})
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("bash", "rm", "mkdir", "find"):
         (tools / name).symlink_to(shutil.which(name))
     tmp_path.chmod(0o755)
-    monkeypatch.setattr(programs, "_SYSTEM_PATH", str(tools))
+    monkeypatch.setattr(programs, "SYSTEM_PATH", str(tools))
     monkeypatch.setenv("PATH", str(tools))
     with pytest.raises(SourceFailed, match="Failed to fetch refs/heads/main of .*: git is not installed on this VM"):
         fetch(branch="main")
 
 
-def test_a_link_in_the_place_of_the_files_is_not_taken_over(tmp_path):
+def test_a_link_in_the_place_of_the_files_is_not_sealed(tmp_path):
     victim = tmp_path / "victim"
     victim.mkdir(mode=0o700)
     (tmp_path / "tree").symlink_to(victim)
-    with pytest.raises(NotSealed, match="put something in the place of its files"):
+    with pytest.raises(NotSealed, match="replaced the folder of its files"):
         seal(str(tmp_path / "tree"), JobUser(UID, UID))
     assert os.stat(victim).st_mode & 0o777 == 0o700
 
 
-def test_references_are_those_of_git():
+def test_a_branch_and_a_pull_request_become_references_of_git():
     assert reference_of({"repo": "r", "branch": "a/b"}) == "refs/heads/a/b"
     assert reference_of({"repo": "r", "pr": 3}) == "refs/pull/3/head"

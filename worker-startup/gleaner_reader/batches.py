@@ -2,7 +2,7 @@
 
 The run is cut into chunks of neighbouring rows. Each epoch puts the chunks into a new order and reads them in groups.
 The rows of a group come from everywhere in the run; they are shuffled and returned. So three numbers are the state of
-an iteration, and an iteration that starts from them returns exactly the batches that follow.
+an iteration: epoch, group and row. An iteration that starts from a state returns exactly the batches that follow it.
 """
 
 import hashlib
@@ -18,19 +18,20 @@ from .source import RowSource
 
 _BUFFER_BYTES = 1 << 29
 _CHUNK_BYTES = 1 << 20
-_CHUNKS_PER_GROUP = 64  # the least, where a shard can be read row by row
+_CHUNKS_PER_GROUP = 64  # the minimum, for shards that can be read row by row
 
 
 class Batches:
-    """An iterator over [batch_rows, d_model].
+    """An iterator over arrays [batch_rows, d_model].
 
     batch_rows: rows in a batch. seed: decides the order. epochs: passes over the run; None for endless passes.
     buffer_rows: rows that are mixed with each other (default: 512 MiB of rows). Memory holds twice as many, because the
-    next rows are read ahead. A pkl.gz shard is read whole.
-    drop_last: leave out the last rows of an epoch where they fill no batch.
+    next group is prefetched. A pkl.gz shard is read whole.
+    drop_last: leave out the last rows of an epoch if they fill no batch.
     exclude_ids, exclude_positions: leave out rows of these token ids, and of these positions in their sample.
     max_norm_multiple: leave out rows whose L2 norm is more than this many times the median norm of their group.
-    state: a result of state(); the iteration continues from there, with the same run and options.
+    as_: numpy, torch or jax. dtype: float32, float16 or bfloat16; None for the stored type, with int8 as float32.
+    state: a result of state(); the iteration resumes there. Raises ValueError for the state of another run or options.
     """
 
     def __init__(
@@ -95,11 +96,11 @@ class Batches:
         raise StopIteration
 
     def state(self) -> dict:
-        """The place where the next batch begins, as plain values for JSON."""
+        """The state before the next batch, as plain values for JSON."""
         return {"epoch": self._epoch, "group": self._group, "row": self._row, "of": self._settings()}
 
     def close(self) -> None:
-        """Stops reading ahead."""
+        """Stops the prefetch."""
         self._next = self._current = None
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -120,7 +121,7 @@ class Batches:
         self._current, self._given_in_epoch = None, False
 
     def _load(self) -> Group | None:
-        """The current group, in memory; None at the end of the epoch. Starts to read the next group."""
+        """Loads the current group and prefetches the next group. Returns None at the end of the epoch."""
         groups = self._plan(self._epoch)
         if self._group >= len(groups):
             return None
@@ -164,7 +165,7 @@ class Batches:
         mine, theirs = self._settings(), state.get("of")
         place: tuple[Any, ...] = tuple(state.get(key) for key in ("epoch", "group", "row"))
         if not isinstance(theirs, dict) or not all(type(value) is int and value >= 0 for value in place):
-            raise ValueError("Failed to resume: this is no state of batches")
+            raise ValueError("Failed to resume: the value is not a state of batches")
         differing = [f"{key} was {theirs.get(key)}, now {mine[key]}" for key in mine if theirs.get(key) != mine[key]]
         if differing:
             raise ValueError(f"Failed to resume these batches: {'; '.join(differing)}")

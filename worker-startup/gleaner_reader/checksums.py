@@ -21,12 +21,15 @@ def crc32c(data) -> int:
 
 
 def as_text(checksum: int) -> str:
-    """Base64 of its four bytes, big endian."""
+    """The checksum as Cloud Storage writes it: base64 of its four bytes, big endian."""
     return base64.b64encode(checksum.to_bytes(4, "big")).decode()
 
 
 def combine(first: int, second: int, second_size: int) -> int:
-    """The checksum of two pieces together, from the checksums of both: a shard's tensors are read once for both."""
+    """The checksum of two pieces of data in sequence, from the checksum of each piece and the size of the second.
+
+    A shard's tensors are read once: the checksum of the shard follows from the checksums of the tensors.
+    """
     return _multiply(_power(8 * second_size), first) ^ second
 
 

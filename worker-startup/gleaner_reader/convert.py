@@ -15,7 +15,7 @@ try:
 except ImportError:
     ml_dtypes = None
 
-# The types of stored rows: safetensors' name of each, and the name in a spec.
+# The types of stored rows: safetensors' name and the name in a spec.
 NAMES = {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "I8": "int8"}
 # The types of rows in memory until they are returned.
 STORED = {name: np.dtype(kind) for name, kind in (("bf16", "<u2"), ("fp16", "<f2"), ("fp32", "<f4"), ("int8", "i1"))}
@@ -33,7 +33,7 @@ class Rows:
 
 
 def view_as(data: np.ndarray, dtype: str) -> np.ndarray:
-    """uint8 [n] as values of a safetensors type; bf16 as the type of ml_dtypes, or float32 where that is missing."""
+    """uint8 [n] as values of a safetensors type; bf16 as the type of ml_dtypes, or float32 without ml_dtypes."""
     if dtype != "BF16":
         return data.view(_TYPES[dtype])
     bits = data.view("<u2")
@@ -59,22 +59,22 @@ def to_float32(stored: np.ndarray, scale: np.ndarray | None = None) -> np.ndarra
 
 
 def to_float16(values: np.ndarray, what: str = "rows") -> np.ndarray:
-    """Raises ValueError where a finite value would become infinite."""
+    """Rounds to float16. Raises ValueError for a finite value that would become infinite. what: named in the error."""
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float16)
     if (np.isinf(narrow) & np.isfinite(values)).any():
-        raise ValueError(f"Failed to give {what} as float16, which ends at 65504: a value is larger; ask for float32")
+        raise ValueError(f"Failed to convert {what} to float16: a value is beyond its largest, 65504; ask for float32")
     return narrow
 
 
 def check_kind(as_: str, dtype: str | None) -> None:
-    """Raises for an unknown kind, type or package before any byte is read."""
+    """Raises ValueError for an unknown kind or dtype, and MissingPackage, before any byte is read."""
     if as_ not in KINDS:
         raise ValueError(f"as_ is {as_!r}, known are {', '.join(KINDS)}")
     if dtype is not None and dtype not in _WANTED:
         raise ValueError(f"dtype is {dtype!r}, known are {', '.join(_WANTED)}")
     if as_ == "numpy" and dtype == "bfloat16" and ml_dtypes is None:
-        raise MissingPackage("give bfloat16 as numpy arrays", "ml_dtypes")
+        raise MissingPackage("make numpy arrays of bfloat16", "ml_dtypes")
     if as_ != "numpy":
         _import(as_)
 
@@ -112,7 +112,7 @@ def _as_torch(stored: np.ndarray, scale: np.ndarray | None, is_bf16: bool, dtype
 
 
 def _writable(values: np.ndarray) -> np.ndarray:
-    """A copy where the array is read-only: torch shares memory, and warns about memory that it may not write."""
+    """Copies a read-only array: torch shares the memory of an array, and warns if it is read-only."""
     return values if values.flags.writeable else values.copy()
 
 
@@ -126,4 +126,4 @@ def _import(name: str) -> Any:
 
         return jax
     except ImportError:
-        raise MissingPackage(f"give {name} arrays", name) from None
+        raise MissingPackage(f"make {name} arrays", name) from None

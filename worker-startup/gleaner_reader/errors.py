@@ -2,17 +2,17 @@
 
 
 class ShardError(ValueError):
-    """A shard is damaged, cut short, or no shard at all; the message begins with its name."""
+    """A file is damaged, cut short, or not a shard; the message begins with its name."""
 
 
 class Unsafe(Exception):
-    """A pickle is no shard; the message completes a sentence about the pickle."""
+    """A pickle is not a shard; the message completes a sentence about the pickle."""
 
 
 class MissingPackage(ImportError):
     """An optional package is not installed; the message names it.
 
-    No message names an extra of this package: an index of packages may have another package of its name.
+    The message names no extra of gleaner_reader, because a package index may have another package of that name.
     """
 
     def __init__(self, what: str, package: str):

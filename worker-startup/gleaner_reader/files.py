@@ -17,16 +17,18 @@ _GS = re.compile(r"gs://([^/]+)/?(.*)")
 
 
 class Folder(Protocol):
+    """A folder of this machine, or a prefix in a bucket."""
+
     @property
     def url(self) -> str: ...
 
     def files(self) -> dict[str, File]:
-        """Every file in the folder and its subfolders, by its path in the folder."""
+        """Every file in the folder and its subfolders, by its path in the folder. Raises FileNotFoundError."""
         ...
 
 
 def open_file(where: str) -> File:
-    """Raises FileNotFoundError."""
+    """Opens a path of this machine, or an object gs://BUCKET/NAME. Raises FileNotFoundError."""
     if match := _GS.fullmatch(where):
         bucket = _bucket(match[1])
         blob = bucket.get_blob(match[2], timeout=_TIMEOUT_S)
@@ -37,6 +39,7 @@ def open_file(where: str) -> File:
 
 
 def open_folder(where: str) -> Folder:
+    """Opens a folder of this machine, or a prefix gs://BUCKET/PREFIX. Reads nothing."""
     if match := _GS.fullmatch(where):
         return CloudFolder(match[1], match[2].rstrip("/"))
     return LocalFolder(os.path.abspath(where))
@@ -75,7 +78,7 @@ class LocalFolder:
 
 @dataclass(frozen=True)
 class CloudFile:
-    """One generation of an object. A newer generation is never read as a part of it."""
+    """One generation of an object, so that one read never mixes two generations."""
 
     bucket: str
     name: str

@@ -9,7 +9,7 @@ FORMATS = ("safetensors", "safetensors.zst", "pkl.gz")
 
 
 def open_shard(file: File) -> Shard:
-    """Raises ValueError for a name that belongs to no format."""
+    """Opens a shard by the ending of its name. Raises ValueError for any other ending."""
     if file.url.endswith((".safetensors", ".safetensors.zst")):
         return SafetensorsShard(file)
     if file.url.endswith(".pkl.gz"):

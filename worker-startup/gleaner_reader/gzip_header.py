@@ -1,4 +1,4 @@
-"""The facts of a pkl.gz shard: JSON in the `extra` field of gzip's header (RFC 1952), readable without unpacking."""
+"""The metadata of a pkl.gz shard: JSON in the `extra` field of gzip's header (RFC 1952), before the compressed data."""
 
 import json
 import struct
@@ -12,19 +12,19 @@ _SUBFIELD = b"GL"
 _MAX_EXTRA_BYTES = 0xFFFF
 
 
-def gzip_header(facts: dict[str, str]) -> bytes:
-    """The header of a gzip member, without a time or a name. Facts beyond 64 KiB are left out, longest first."""
-    facts = dict(sorted(facts.items()))
-    while facts and len(text := json.dumps(facts, separators=(",", ":")).encode("ascii")) > _MAX_EXTRA_BYTES - 4:
-        del facts[max(facts, key=lambda key: len(facts[key]))]
-    if not facts:
+def gzip_header(metadata: dict[str, str]) -> bytes:
+    """The header of a gzip member, without a time or a name. Leaves out the longest values beyond 64 KiB in all."""
+    kept = dict(sorted(metadata.items()))
+    while kept and len(text := json.dumps(kept, separators=(",", ":")).encode("ascii")) > _MAX_EXTRA_BYTES - 4:
+        del kept[max(kept, key=lambda key: len(kept[key]))]
+    if not kept:
         return _FIXED.pack(_MAGIC, _DEFLATE, 0, 0, 0, _UNIX)
     extra = _SUBFIELD + struct.pack("<H", len(text)) + text
     return _FIXED.pack(_MAGIC, _DEFLATE, _HAS_EXTRA, 0, 0, _UNIX) + struct.pack("<H", len(extra)) + extra
 
 
 def read_gzip_header(read: Callable[[int, int], bytes | memoryview], size: int, name: str) -> dict[str, str]:
-    """The facts of gzip_header; empty for a gzip file of other software. Raises ShardError for any other file."""
+    """The metadata of gzip_header; empty for a gzip file of other software. Raises ShardError for any other file."""
     fixed = _FIXED.size
     head = bytes(read(0, min(size, fixed + 2 + _MAX_EXTRA_BYTES)))
     if len(head) < fixed or head[:2] != _MAGIC or head[2] != _DEFLATE:
@@ -42,9 +42,9 @@ def read_gzip_header(read: Callable[[int, int], bytes | memoryview], size: int, 
 
 def _parse(text: bytes, name: str) -> dict[str, str]:
     try:
-        facts = json.loads(text)
+        metadata = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ShardError(f"{name} cannot be read: its header is damaged: {error}") from error
-    if not isinstance(facts, dict) or not all(isinstance(value, str) for value in facts.values()):
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise ShardError(f"{name} cannot be read: its header is damaged: it does not map text to text")
-    return facts
+    return metadata

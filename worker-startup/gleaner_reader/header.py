@@ -11,9 +11,9 @@ from .safetensors_header import read_safetensors_header
 from .seekable import Plain
 
 
-def is_number(text: str, most_digits: int) -> bool:
-    """Whether int() can read the text: int() refuses digits such as ², and a text of thousands of digits."""
-    return text.isascii() and text.isdigit() and len(text) <= most_digits
+def is_number(text: str, max_digits: int) -> bool:
+    """True for at most `max_digits` ASCII digits: int() refuses digits such as ², and thousands of digits."""
+    return text.isascii() and text.isdigit() and len(text) <= max_digits
 
 
 def read_metadata(read: Callable[[int, int], bytes], size: int, file_format: str) -> dict[str, str]:
@@ -42,6 +42,8 @@ def parse_tensors(data: bytes | memoryview) -> tuple[dict[str, np.ndarray], dict
 
 
 class _Ranged:
+    """A File over a function that reads ranges."""
+
     def __init__(self, url: str, size: int, read: Callable[[int, int], bytes]):
         self.url, self.size, self._read = url, size, read
 

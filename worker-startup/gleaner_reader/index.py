@@ -15,7 +15,7 @@ from .safetensors_header import TensorInfo
 class Index:
     """S samples, T tokens, R rows. Sample s owns tokens sample_offsets[s]..[s + 1] and rows row_offsets[s]..[s + 1].
 
-    lines, chunks: of a run with over_long chunk or pack; None for other runs, where each record is one sample.
+    lines, chunks: only of a run with over_long chunk or pack; in other runs each record is one sample.
     """
 
     sample_idx: np.ndarray  # int64 [S], ascending
@@ -37,7 +37,7 @@ class Index:
         return self.token_ids[np.repeat(self.sample_offsets[:-1], np.diff(self.row_offsets)) + self.positions]
 
     def find(self, sample_idx: int) -> int | None:
-        """The place in this index of the sample of that number; None where the shard lacks it."""
+        """The place in this index of the sample with that number; None if the shard lacks it."""
         place = int(np.searchsorted(self.sample_idx, sample_idx))
         return place if place < len(self.sample_idx) and self.sample_idx[place] == sample_idx else None
 
@@ -77,7 +77,7 @@ def read_index(tensors: dict[str, TensorInfo], read: Callable[[str], np.ndarray]
         positions = (np.arange(len(token_ids)) - np.repeat(offsets[:-1], lengths)).astype(np.int32)
     elif positions is not None:
         if positions.shape != (rows,) or (positions < 0).any():
-            raise ShardError(f"{url} cannot be read: it has not one position for each row")
+            raise ShardError(f"{url} cannot be read: its positions are not {rows} numbers from 0")
         if (positions >= np.repeat(lengths, np.diff(row_offsets))).any():
             raise ShardError(f"{url} cannot be read: it has positions that its samples lack")
     kept = _parse_kept(found["kept"], len(numbers), url) if "kept" in found else None
@@ -93,12 +93,14 @@ def read_index(tensors: dict[str, TensorInfo], read: Callable[[str], np.ndarray]
 
 
 def check_order(index: Index, url: str) -> Index:
+    """Raises ShardError unless the numbers of the samples ascend."""
     if not _ascends(index.sample_idx):
         raise ShardError(f"{url} holds samples out of order")
     return index
 
 
 def check_offsets(name: str, offsets: np.ndarray, samples: int, end: int, what: str, url: str) -> None:
+    """Raises ShardError unless the offsets ascend from 0 to `end`. what: named in the error."""
     if len(offsets) != samples + 1 or offsets[0] != 0 or offsets[-1] != end or not _ascends(offsets):
         raise ShardError(f"{url} has {name} that do not divide its {what}")
 
@@ -114,5 +116,5 @@ def _parse_kept(data: np.ndarray, samples: int, url: str) -> list[dict]:
     except (ValueError, RecursionError) as error:
         raise ShardError(f"{url} cannot be read: the kept fields of its samples are damaged: {error}") from error
     if len(kept) != samples or not all(isinstance(fields, dict) for fields in kept):
-        raise ShardError(f"{url} cannot be read: it has not one object of kept fields for each sample")
+        raise ShardError(f"{url} cannot be read: its kept fields are not {samples} objects")
     return kept

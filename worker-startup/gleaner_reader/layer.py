@@ -9,12 +9,12 @@ from .convert import Rows, check_kind, finish
 from .files import PARALLEL
 from .source import RowSource
 
-# One request reads rows that lie closer than this.
+# One request reads rows with smaller gaps than this.
 _GAP_BYTES = 1 << 16
 
 
 class Layer:
-    """`for array in layer`: the rows of each shard in order, reading one shard ahead. `layer[rows]`: any rows."""
+    """`for array in layer`: the rows of each shard in order, prefetching the next shard. `layer[rows]`: any rows."""
 
     def __init__(self, run: RowSource, layer: int, site: str, as_: str, dtype: str | None, verify: bool):
         check_kind(as_, dtype)
@@ -42,7 +42,11 @@ class Layer:
                 yield finish(rows.stored, rows.scale, self._as, self._dtype)
 
     def __getitem__(self, key: int | slice | np.ndarray | list[int]):
-        """A row [d_model] for a number, rows [n, d_model] for a slice or numbers, in the order of the request."""
+        """A row [d_model] for a number, rows [n, d_model] for a slice or numbers, in the order of the request.
+
+        A pkl.gz shard is read whole by each request, so ask for many of its rows at once.
+        Raises IndexError for a row that the run lacks, and TypeError for another key.
+        """
         if isinstance(key, slice):
             numbers = np.arange(*key.indices(len(self)))
         else:
@@ -65,43 +69,49 @@ class Layer:
         for number in np.unique(_shards_of(self._run, numbers)).tolist():
             if number not in self._verified:
                 self._run.shards[number].rows(self._site, self._layer, 0, 0, verify=True)
+                self._run.shards[number].release_rows()
                 self._verified.add(number)
 
     def _read(self, number: int) -> Rows:
         shard = self._run.shards[number]
         rows = shard.rows(self._site, self._layer, 0, shard.num_rows, self._verify)
-        shard.release()
+        shard.release_rows()
         return rows
 
 
 def read_rows(run: RowSource, site: str, layer: int, numbers: np.ndarray) -> Rows:
-    """Any rows of the run (int64 [n]), by as few requests as their places allow."""
+    """The rows of the run with these numbers (int64 [n], in any order). One request reads all neighbouring rows."""
     order = np.argsort(numbers, kind="stable")
     ranges = _ranges(run, numbers[order])
     stored, scale = None, None
 
-    def read(number: int, begin: int, end: int) -> Rows:
-        return run.shards[number].rows(site, layer, begin, end)
+    def read(number: int, begin: int, end: int, first: int, last: int) -> Rows:
+        rows = run.shards[number].rows(site, layer, begin, end)
+        run.shards[number].release_rows()
+        local = numbers[order[first:last]] - run.row_offsets[number] - begin
+        return Rows(rows.stored[local], None if rows.scale is None else rows.scale[local])
 
     with ThreadPoolExecutor(PARALLEL, "rows") as pool:
-        parts = pool.map(lambda of: read(*of[:3]), ranges)
-        for (number, begin, _, first, last), rows in zip(ranges, parts, strict=True):
+        parts = pool.map(lambda of: read(*of), ranges)
+        for (_, _, _, first, last), rows in zip(ranges, parts, strict=True):
             if stored is None:
                 stored = np.empty((len(numbers), rows.stored.shape[1]), rows.stored.dtype)
                 scale = None if rows.scale is None else np.empty(len(numbers), np.float32)
-            places = order[first:last]
-            local = numbers[places] - run.row_offsets[number] - begin
-            stored[places] = rows.stored[local]
+            stored[order[first:last]] = rows.stored
             if scale is not None and rows.scale is not None:
-                scale[places] = rows.scale[local]
+                scale[order[first:last]] = rows.scale
     if stored is None:
         empty = run.shards[0].rows(site, layer, 0, 0)
+        run.shards[0].release_rows()
         return empty
     return Rows(stored, scale)
 
 
 def _ranges(run: RowSource, numbers: np.ndarray) -> list[tuple[int, int, int, int, int]]:
-    """numbers: ascending. One (shard, its row begin, end; first and last of the numbers) for each request."""
+    """(shard, begin, end, first, last) of each request: rows begin..end of the shard hold numbers[first:last].
+
+    numbers: ascending.
+    """
     ranges: list[tuple[int, int, int, int, int]] = []
     shards = _shards_of(run, numbers)
     row_bytes = max(run.d_model, 1) * 2

@@ -4,18 +4,21 @@ from .safe_pickle import Taken
 
 _FIELDS = {"sample_idx", "activation", "shape", "text_preview"}
 _OPTIONAL = {"positions", "kept"}
-# Bytes of a sample beside its values: its other fields, and its kept fields.
+# Bytes of a sample besides its values: of its other fields, and of its kept fields.
 _ENTRY_BYTES, _KEPT_BYTES = 4096, 5 << 16
+_MAX_DIMENSIONS = 8
+# Kept fields have at most 64 KiB as JSON, and a value takes two characters. Python compares values recursively.
+_MAX_KEPT_VALUES, _MAX_KEPT_DEPTH = 1 << 15, 500
 
 
-def most_bytes(layers: int, rows: int, row_bytes: int, samples: int, keeps: bool) -> int:
-    """The most bytes that the pickle of such a shard may have."""
+def max_pickle_bytes(layers: int, rows: int, row_bytes: int, samples: int, keeps: bool) -> int:
+    """The size limit of a shard's pickle in bytes. keeps: its samples have kept fields."""
     entry = _ENTRY_BYTES + (_KEPT_BYTES if keeps else 0)
     return layers * (rows * (row_bytes + 16) + samples * entry) + (1 << 16)
 
 
 def problem_of(data: object) -> str | None:
-    """Describes the first value that no shard has, as a sentence; None for a shard."""
+    """Describes the first value that a shard cannot have, as a sentence; None for a shard."""
     if not isinstance(data, dict) or not all(type(layer) is int and layer >= 0 for layer in data):
         return "it is not a dict of layers"
     numbers = None
@@ -35,14 +38,46 @@ def _entry_problem(entry: dict) -> str | None:
     if not _FIELDS <= set(entry) <= _FIELDS | _OPTIONAL:
         return f"an entry has other fields than {', '.join(sorted(_FIELDS))}"
     if type(entry["sample_idx"]) is not int or not 0 <= entry["sample_idx"] < 1 << 62:
-        return "an entry has a sample_idx that is no number"
-    if type(entry["shape"]) is not tuple or type(entry["text_preview"]) is not str:
-        return f"sample {entry['sample_idx']} has a shape or text_preview of a wrong type"
+        return "an entry has a sample_idx that is not a number from 0"
+    if not _is_shape(entry["shape"]):
+        return f"sample {entry['sample_idx']} has a shape that is not a tuple of small numbers"
+    if type(entry["text_preview"]) is not str:
+        return f"sample {entry['sample_idx']} has a text_preview that is not text"
     if type(entry["activation"]) is not Taken or not entry["activation"].is_made:
-        return f"sample {entry['sample_idx']} has an activation that is no array"
+        return f"sample {entry['sample_idx']} has an activation that is not an array"
     positions = entry.get("positions", [])
     if type(positions) is not list or not all(type(p) is int and 0 <= p < 1 << 31 for p in positions):
-        return f"sample {entry['sample_idx']} has positions that are no list of numbers"
-    return (
-        None if type(entry.get("kept", {})) is dict else f"sample {entry['sample_idx']} kept something that is no dict"
-    )
+        return f"sample {entry['sample_idx']} has positions that are not a list of numbers"
+    if not _are_kept_fields(entry.get("kept", {})):
+        return f"sample {entry['sample_idx']} has kept fields that are not an object of JSON, or are too large"
+    return None
+
+
+def _is_shape(value: object) -> bool:
+    if type(value) is not tuple or len(value) > _MAX_DIMENSIONS:
+        return False
+    return all(type(size) is int and 0 <= size < 1 << 31 for size in value)
+
+
+def _are_kept_fields(fields: object) -> bool:
+    """True for a dict of JSON values within the limits. A shared value counts once for each of its places.
+
+    A pickle of a few bytes can hold 2^100 places, so a value outside the limits is never printed or compared.
+    """
+    if not isinstance(fields, dict):
+        return False
+    level, left = [fields], _MAX_KEPT_VALUES
+    for _ in range(_MAX_KEPT_DEPTH):
+        inner = []
+        for value in level:
+            if isinstance(value, dict | list):
+                left -= len(value)
+                if left < 0 or (isinstance(value, dict) and not all(type(key) is str for key in value)):
+                    return False
+                inner += value.values() if isinstance(value, dict) else value
+            elif value is not None and type(value) not in (str, int, float, bool):
+                return False
+        if not inner:
+            return True
+        level = inner
+    return False

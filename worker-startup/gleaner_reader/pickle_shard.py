@@ -1,4 +1,4 @@
-"""A shard as the seeds' pickle: one site, no token ids, and a body that is always read from its beginning."""
+"""A shard as a gzipped pickle: one site, no token ids, and a body that is always read from its beginning."""
 
 import io
 import re
@@ -14,7 +14,7 @@ from .convert import STORED, Rows
 from .errors import ShardError, Unsafe
 from .gzip_header import read_gzip_header
 from .index import Index
-from .pickle_entries import most_bytes, problem_of
+from .pickle_entries import max_pickle_bytes, problem_of
 from .safe_pickle import FREE_OPCODES, OPCODES_PER_PACKED_BYTE, Take, load_shard
 from .seekable import File
 from .shard import Shard
@@ -22,16 +22,16 @@ from .shard import Shard
 _ROWS = re.compile(r"(.+)\.([0-9]{1,6})")
 _DTYPES = {"float32": "fp32", "float16": "fp16"}
 _DEFAULT_SITE = "resid_post"
-# Activations hardly shrink (to 0.93 for fp32). A body that grows more than its header says is a bomb, not a shard.
-_MOST_GROWTH, _FREE_BYTES = 20, 1 << 26
-# The most bytes that deflate makes of one byte.
+# gzip shrinks activations little (fp32 to 0.93). A body that exceeds its header's size is a decompression bomb.
+_MAX_GROWTH, _FREE_BYTES = 20, 1 << 26
+# The most bytes that deflate can store in one byte.
 _DEFLATE_GROWTH = 1032
 _READ_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
 class _Body:
-    """The facts in the body, without its values."""
+    """The metadata in the body, without the activations."""
 
     index: Index
     layers: tuple[int, ...]
@@ -57,7 +57,7 @@ class _Sequential(io.RawIOBase):
 
 
 class PickleShard(Shard):
-    """Takes its facts from its header. A file of other software has no header, so its body is read for them."""
+    """Reads its metadata from its header. A file of other software has no metadata there, so its body is read."""
 
     format = "pkl.gz"
 
@@ -77,7 +77,9 @@ class PickleShard(Shard):
             return {(_DEFAULT_SITE, layer): shape for layer in self._body.layers}
         rows, width = self._number("rows"), self._number("d_model")
         if not width or rows * width > self._file.size * _DEFLATE_GROWTH:
-            raise ShardError(f"{self.url} cannot be read: its header says {rows} rows of {width}, which it cannot hold")
+            raise ShardError(
+                f"{self.url} cannot be read: its header says {rows} rows of {width}, which the file cannot hold"
+            )
         names = [match for name in self.stats if (match := _ROWS.fullmatch(name))]
         if not names or len(names) < len(self.stats):
             raise ShardError(f"{self.url} cannot be read: the stats in its header name no layers")
@@ -109,20 +111,25 @@ class PickleShard(Shard):
 
     def release(self) -> None:
         super().release()
+        self.release_rows()
+
+    def release_rows(self) -> None:
+        """Frees the metadata in the body too, unless the index is in memory."""
         self._layer = None
-        self.__dict__.pop("_body", None)
+        if self._index is None:
+            self.__dict__.pop("_body", None)
 
     def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:
-        """Keeps the layer that was read last. gzip always compares the data with its own checksum."""
+        """Keeps the layer that was read last. gzip compares the data with its checksum, also without `verify`."""
         self._check(site, layer, begin, end)
         with self._lock:
-            if self._layer is None or self._layer[0] != layer:
-                self._layer = (layer, self._read_layer(layer))
-            values = self._layer[1]
-        return Rows(values[begin:end], None)
+            held = self._layer  # another thread may release the rows
+            if held is None or held[0] != layer:
+                held = self._layer = (layer, self._read_layer(layer))
+        return Rows(held[1][begin:end], None)
 
     def rows_of_each(self, names: Sequence[tuple[str, int]], begin: int, end: int) -> list[Rows]:
-        """Reads all of them in one pass over the file."""
+        """Reads all layers in one pass over the file."""
         done: Counter = Counter()
 
         def take(layer: object, array: np.ndarray) -> np.ndarray | None:
@@ -146,8 +153,8 @@ class PickleShard(Shard):
         """The whole pickle, each array replaced by take(layer, array). Raises ShardError unless it is a shard."""
         try:
             file = io.BufferedReader(_Sequential(self._file), _READ_BYTES)
-            most = FREE_OPCODES + OPCODES_PER_PACKED_BYTE * self._file.size
-            data: Any = load_shard(file, self._max_bytes, take, most)
+            max_opcodes = FREE_OPCODES + OPCODES_PER_PACKED_BYTE * self._file.size
+            data: Any = load_shard(file, self._max_bytes, take, max_opcodes)
         except Unsafe as error:
             raise ShardError(f"{self.url} is not a pickle that can be trusted: {error}") from error
         if problem := problem_of(data):
@@ -159,20 +166,20 @@ class PickleShard(Shard):
 
     @cached_property
     def _max_bytes(self) -> int:
-        """The most bytes of the body. Equal rows shrink to nothing, so the header decides where the file has one."""
-        usual = self._file.size * _MOST_GROWTH + _FREE_BYTES
+        """The size limit of the body in bytes. Equal rows shrink to almost nothing, so a header can raise the limit."""
+        usual = self._file.size * _MAX_GROWTH + _FREE_BYTES
         if self._wanted_bytes or not {"rows", "d_model", "dtype", "samples", "stats"} <= set(self.metadata):
             return self._wanted_bytes or usual
         (rows, width), dtype = next(iter(self.names.values())), _DTYPES.get(self.metadata["dtype"], "fp32")
         row_bytes = width * STORED[dtype].itemsize
-        return max(usual, most_bytes(len(self.names), rows, row_bytes, self.num_samples, keeps=True))
+        return max(usual, max_pickle_bytes(len(self.names), rows, row_bytes, self.num_samples, keeps=True))
 
     def _read_layer(self, layer: int) -> np.ndarray:
         data = self.load(lambda key, array: array if key == layer else None)
         arrays = [entry["activation"] for entry in data.get(layer, ())]
         rows, d_model = next(iter(self.names.values()))
         if not all(isinstance(array, np.ndarray) and array.ndim == 2 for array in arrays):
-            raise ShardError(f"{self.url} is not a shard: a sample of layer {layer} has not [rows, d_model] values")
+            raise ShardError(f"{self.url} is not a shard: a sample of layer {layer} lacks values [rows, d_model]")
         shape = [sum(map(len, arrays)), *({array.shape[1] for array in arrays} or {d_model})]
         if shape != [rows, d_model]:
             raise ShardError(f"{self.url} is damaged: layer {layer} is {shape}, its header says {rows} rows")
@@ -189,19 +196,19 @@ class PickleShard(Shard):
     def _body(self) -> _Body:
         data = self.load(lambda _, array: (array.shape, array.dtype.name))
         entries = next(iter(data.values()), [])
-        facts = [entry["activation"] for entry in entries]
-        if any(len(shape) != 2 for shape, _ in facts) or len({(shape[1], dtype) for shape, dtype in facts}) > 1:
+        arrays = [entry["activation"] for entry in entries]
+        if any(len(shape) != 2 for shape, _ in arrays) or len({(shape[1], dtype) for shape, dtype in arrays}) > 1:
             raise ShardError(f"{self.url} is not a shard: its samples have different widths or types")
-        # Many samples can share one array. Its bytes are read once, and its rows count for each of them.
-        if sum(shape[0] * shape[1] for shape, _ in facts) > self._max_bytes:
+        # Many samples can share one array: its bytes are read once, and its rows count for each sample.
+        if sum(shape[0] * shape[1] for shape, _ in arrays) > self._max_bytes:
             raise ShardError(f"{self.url} is not a shard: its samples have more values than it can hold")
-        offsets = np.cumsum([0, *(shape[0] for shape, _ in facts)], dtype=np.int64)
+        offsets = np.cumsum([0, *(shape[0] for shape, _ in arrays)], dtype=np.int64)
         is_selection = any("positions" in entry for entry in entries)
         are_tokens = not is_selection and self.metadata.get("tokens", str(offsets[-1])) == str(offsets[-1])
         if is_selection:
             lists = [entry.get("positions", ()) for entry in entries]
             if [len(positions) for positions in lists] != np.diff(offsets).tolist():
-                raise ShardError(f"{self.url} is not a shard: it has not one position for each row")
+                raise ShardError(f"{self.url} is not a shard: its samples do not have one position per row")
             positions = np.array([position for positions in lists for position in positions], np.int32)
         else:
             positions = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))).astype(np.int32)
@@ -214,4 +221,4 @@ class PickleShard(Shard):
             kept=[entry.get("kept", {}) for entry in entries] if any("kept" in e for e in entries) else None,
             previews=[entry["text_preview"] for entry in entries],
         )
-        return _Body(index, tuple(data), facts[0][0][1] if facts else None, _DTYPES[facts[0][1]] if facts else None)
+        return _Body(index, tuple(data), arrays[0][0][1] if arrays else None, _DTYPES[arrays[0][1]] if arrays else None)

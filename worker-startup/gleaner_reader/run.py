@@ -24,19 +24,24 @@ _MAX_MANIFEST_BYTES = 1 << 26
 
 @dataclass(frozen=True)
 class Sample:
+    """The stored data of one sample."""
+
     stream: int
     index: int
     activations: dict[str, np.ndarray]  # "resid_post.12" -> [rows, d_model]
     token_ids: np.ndarray | None  # int32; a pkl.gz has none
-    positions: np.ndarray | None  # int32 [rows]: the positions of the tokens that have rows; None for a mean of tokens
+    positions: np.ndarray | None  # int32 [rows]: the position of each row's token; None for a mean of tokens
     kept: dict
-    line: int | None = None  # zero-based; with `chunk`, of a run with over_long chunk or pack alone
+    line: int | None = None  # zero-based; line and chunk only of a run with over_long chunk or pack
     chunk: int | None = None
-    token_lines: np.ndarray | None = None  # int64: the line of each token, of a run with over_long pack alone
+    token_lines: np.ndarray | None = None  # int64: the line of each token; only of a run with over_long pack
 
 
 class Run(Shards[Shard]):
-    """The shards of a run, by stream and number. `manifest`: of the run; None where the folder lacks it."""
+    """The shards of a run. streams: by stream and number. manifest: manifest.json; None if the folder lacks it.
+
+    Raises FileNotFoundError for a folder without shards, and ShardError for two shards of one number.
+    """
 
     def __init__(self, folder: Folder):
         files = folder.files()
@@ -58,7 +63,7 @@ class Run(Shards[Shard]):
         self.manifest = _read_manifest(files.get("manifest.json"))
 
     def __repr__(self) -> str:
-        """Reads no shard: facts that the manifest lacks are left out."""
+        """Reads no shard. Leaves out the values that the manifest lacks."""
         result = (self.manifest or {}).get("result")
         spec = (self.manifest or {}).get("spec")
         facts = [f"{len(self.shards):,} shards of {len(self.streams):,} streams"]
@@ -74,7 +79,7 @@ class Run(Shards[Shard]):
 
     @cached_property
     def problems(self) -> list[str]:
-        """The reasons why this is not all of a run; empty for a complete run."""
+        """The reasons why the run is incomplete; empty for a complete run."""
         problems = []
         if self.manifest is None:
             problems.append("it has no manifest.json")
@@ -84,10 +89,13 @@ class Run(Shards[Shard]):
             stated = self.manifest["result"].get("shards") if isinstance(self.manifest["result"], dict) else None
             if type(stated) is int and stated != len(self.shards):
                 problems.append(f"{len(self.shards)} of its {stated} shards are here")
-        self._each([shards[-1] for shards in self.streams.values()])
+        self._read_headers([shards[-1] for shards in self.streams.values()])
         for stream, numbers in self._numbers.items():
-            if absent := sorted(set(range(1, numbers[-1])) - set(numbers)):
-                problems.append(f"shard {absent[0]} of stream {stream} is missing" + _and_more(len(absent) - 1))
+            # A name can state any number up to 999,999,999, so absent numbers are counted, not listed.
+            held = [number for number in numbers if number > 0]
+            if absent := numbers[-1] - len(held):
+                first = next(due for due, number in enumerate(held, 1) if number != due)
+                problems.append(f"shard {first} of stream {stream} is missing" + _and_more(absent - 1))
             if not self.streams[stream][-1].is_final:
                 problems.append(f"stream {stream} ends with shard {numbers[-1]}, which is not its last")
         return problems
@@ -106,7 +114,7 @@ class Run(Shards[Shard]):
         as_: str = "numpy",
         dtype: str | None = None,
     ) -> Sample:
-        """Everything that is stored of one sample. Raises LookupError for a rejected sample and for a missing sample.
+        """Reads one sample. Raises LookupError for a rejected or missing sample.
 
         layers, site: the layers and the site to read; all by default. Raises ValueError for a layer or a site that the
         run lacks.
@@ -151,7 +159,7 @@ class Run(Shards[Shard]):
         if stream not in self.streams:
             raise LookupError(f"there is no stream {stream} in {self.url}; it has {', '.join(map(str, self.streams))}")
         shards = self.streams[stream]
-        self._each(shards)
+        self._read_headers(shards)
         place = bisect_right([shard.first_sample for shard in shards], index) - 1
         if place < 0 or index > shards[place].last_sample:
             raise LookupError(
@@ -162,7 +170,7 @@ class Run(Shards[Shard]):
 
 
 def open_run(folder: Folder) -> Run:
-    """Warns when the run is not complete."""
+    """Opens a run. Warns when the run is not complete. Raises FileNotFoundError and ShardError."""
     run = Run(folder)
     if run.problems:
         warnings.warn(f"{run.url} is not complete: {'; '.join(run.problems)}", stacklevel=3)
@@ -170,13 +178,13 @@ def open_run(folder: Folder) -> Run:
 
 
 def _stream_of(url: str) -> str:
-    """The stream of a folder that holds shards directly."""
+    """The number in a folder `tpu_N`; 0 for any other folder that holds shards directly."""
     match = _STREAM_FOLDER.fullmatch(url.replace("\\", "/"))
     return match[1] if match else "0"
 
 
 def _contents(names: list[str]) -> str:
-    """What is there instead."""
+    """Describes a folder without shards by its first five entries."""
     folders = sorted({name.partition("/")[0] + ("/" if "/" in name else "") for name in names})
     return f"it has {', '.join(folders[:5])}{' and more' if len(folders) > 5 else ''}" if folders else "it is empty"
 

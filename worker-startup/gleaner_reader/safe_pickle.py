@@ -1,6 +1,6 @@
-"""Reads the seeds' pickles without running them: plain values and arrays of fp32 or fp16, nothing else.
+"""Reads the pickle of a pkl.gz shard without running it: plain values and arrays of fp32 or fp16, nothing else.
 
-The standard library's Unpickler in Python, not in C: the one in C hides its stack, and allocates what a pickle states.
+Uses the standard library's Unpickler in Python: the C version hides its stack and allocates any stated size.
 """
 
 import gzip
@@ -14,50 +14,51 @@ from .errors import Unsafe
 
 Take = Callable[[object, np.ndarray], object]
 
-# An opcode costs up to 100 bytes of memory. Each row of a shard packs to more bytes than it has opcodes.
+# An opcode costs up to 100 bytes of memory. A row of a shard has more compressed bytes than opcodes.
 FREE_OPCODES, OPCODES_PER_PACKED_BYTE = 200_000, 16
 _MAX_DEPTH, _MAX_KEY = 100, 1 << 31
 _MAX_NAME_BYTES, _PIECE_BYTES = 200, 1 << 24
 _DTYPES = {"f4": np.dtype("<f4"), "<f4": np.dtype("<f4"), "f2": np.dtype("<f2"), "<f2": np.dtype("<f2")}
 # In the order of pickle.py: protocol, frame; containers; their changes; constants, numbers; text; bytes; memo; names.
 _OPCODES = b"\x80\x95.(}])t\x85\x86\x87aesuN\x88\x89JKM\x8aG\x8cX\x8dCB\x8e\x96qr\x94hjc\x93Rb"
-_STEPS: dict[int, Callable] = {code: pickle._Unpickler.dispatch[code] for code in _OPCODES}  # pyright: ignore
-# A bytearray is read as bytes: the step of its own opcode allocates the stated size first.
-_STEPS[pickle.BYTEARRAY8[0]] = _STEPS[pickle.BINBYTES8[0]]
+_HANDLERS: dict[int, Callable] = {code: pickle._Unpickler.dispatch[code] for code in _OPCODES}  # pyright: ignore
+# A bytearray is read as bytes: the handler of its opcode allocates the stated size first.
+_HANDLERS[pickle.BYTEARRAY8[0]] = _HANDLERS[pickle.BINBYTES8[0]]
 
 
 def load_shard(
     file: BinaryIO, max_bytes: int, take: Take = lambda layer, array: array, max_opcodes: int = FREE_OPCODES
 ) -> object:
-    """The values of a gzipped pickle; raises Unsafe unless they are plain values and arrays of fp32 or fp16.
+    """The values of a gzipped pickle. Raises Unsafe unless they are plain values and arrays of fp32 or fp16.
 
-    max_bytes: the limit of the decompressed pickle. take(layer, array): called for each array, so that a caller keeps
-    only the arrays that it needs; `layer` is the key of the array. A Taken with its result replaces the array.
+    max_bytes: limit of the decompressed pickle. max_opcodes: limit of its opcodes. take(layer, array): called for each
+    array, so that a caller keeps only the arrays that it needs. `layer` is the key of the array in the outermost dict.
+    A Taken with the result of take replaces the array.
     """
     try:
         with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
-            machine = _Machine(_Limited(unpacked, max_bytes), take, max_opcodes)
+            unpickler = _CheckedUnpickler(_Limited(unpacked, max_bytes), take, max_opcodes)
             try:
-                value = machine.load()
-                if unpacked.read(1):  # a read at the end compares gzip's checksum
-                    raise Unsafe("it goes on after its end")
+                value = unpickler.load()
+                if unpacked.read(1):  # at the end, this read also compares gzip's checksum
+                    raise Unsafe("it has data after its end")
                 return value
             finally:
-                vars(machine).clear()  # the memo refers to the machine, and to every value
+                vars(unpickler).clear()  # frees the values, which the memo and reference cycles hold
     except Unsafe:
         raise
-    except Exception as error:  # a damaged pickle can raise anything
+    except Exception as error:  # a damaged pickle can raise any error
         raise Unsafe(f"it cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
 
 
 class _Limited:
-    """A reader that refuses to return more than `left` bytes: a small gzip file can hold terabytes."""
+    """Reads at most `left` bytes, because a small gzip file can hold terabytes."""
 
     def __init__(self, file: gzip.GzipFile, left: int):
         self._file, self._left = file, left
 
     def read(self, size: int) -> bytes:
-        """Exactly `size` bytes, piece by piece, because one read allocates all that the pickle asks for."""
+        """Reads exactly `size` bytes, in pieces, because one read allocates the size that the pickle states."""
         if size > self._left:
             raise Unsafe("it is larger than its metadata says")
         self._left -= size
@@ -74,7 +75,7 @@ class _Limited:
 
 
 class _Memo(dict):
-    """Keeps no bytes of an array: no opcode refers to them again."""
+    """A memo without the bytes of arrays: no opcode refers to them again."""
 
     def __setitem__(self, number: int, value: object) -> None:
         super().__setitem__(number, None if type(value) is bytes and len(value) > _MAX_NAME_BYTES else value)
@@ -90,14 +91,16 @@ class _Name:
 
     def __call__(self, *arguments: object) -> object:
         if self._call is None:
-            raise Unsafe("it calls something that is no array")
+            raise Unsafe("it calls an object that is not an array")
         return self._call(*arguments)
 
     def __setstate__(self, state: object) -> None:
-        raise Unsafe("it changes something that is no array")
+        raise Unsafe("it changes an object that is not an array")
 
 
 class _Dtype:
+    """Replaces numpy.dtype."""
+
     __slots__ = ("dtype",)
 
     def __init__(self, code: object = None, *_: object):
@@ -107,11 +110,11 @@ class _Dtype:
 
     def __setstate__(self, state: Any) -> None:
         if type(state) is not tuple or len(state) < 2 or state[1] not in ("<", "|", "="):
-            raise Unsafe("it has an array of another byte order than ours")
+            raise Unsafe("it has an array that is not little-endian")
 
 
 class Taken:
-    """The replacement of an array; `is_made` once the pickle has given its values."""
+    """Replaces an array. is_made: the pickle has given the values. value: the result of take for the array."""
 
     __slots__ = ("_make", "is_made", "value")
 
@@ -126,8 +129,8 @@ class Taken:
         del self._make
 
 
-class _Machine(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage]
-    """Steps through a pickle, and looks at each opcode before its step."""
+class _CheckedUnpickler(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage]
+    """Checks each opcode before its handler runs."""
 
     stack: list
     metastack: list[list]
@@ -139,24 +142,24 @@ class _Machine(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage]
         self._ndarray = _Name()
 
     @property
-    def dispatch(self) -> "_Machine":  # pyright: ignore
-        """The table of steps, as `load` asks for it."""
+    def dispatch(self) -> "_CheckedUnpickler":  # pyright: ignore
+        """The table of handlers that `load` reads; __getitem__ checks the opcode."""
         return self
 
     def __getitem__(self, opcode: int) -> Callable:
         self._left -= 1
         if self._left < 0:
             raise Unsafe("it has more values, or more lists, tuples and dicts than a shard of its size")
-        if opcode not in _STEPS:
+        if opcode not in _HANDLERS:
             raise Unsafe(f"it has the opcode {bytes([opcode])!r}, which a shard never needs")
         if len(self.metastack) > _MAX_DEPTH:
             raise Unsafe("it is nested deeper than a shard")
         if opcode in b"su":
             target, keys = (self.stack[-3], self.stack[-2:-1]) if opcode in b"s" else self._items()
-            # Keys that collide cost the square of their count: small numbers and text do not.
+            # Keys with equal hashes cost quadratic time. Small numbers and text have different hashes.
             if type(target) is not dict or not all(type(key) is str or _is_number(key) for key in keys):
                 raise Unsafe("it has a key that is neither a small number nor text")
-        return _STEPS[opcode]
+        return _HANDLERS[opcode]
 
     def find_class(self, module: str, name: str) -> object:
         if (module, name) == ("numpy", "ndarray"):
@@ -174,7 +177,7 @@ class _Machine(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage]
 
     def _reconstruct(self, subtype: object = None, *_: object) -> Taken:
         if subtype is not self._ndarray:
-            raise Unsafe("it makes something else than an array")
+            raise Unsafe("it makes an object that is not an array")
         return Taken(self._array)
 
     def _from_buffer(self, data: object, dtype: object, shape: object, order: object) -> Taken:
@@ -191,7 +194,7 @@ class _Machine(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage]
         return self._take(self._layer(), array)
 
     def _layer(self) -> object:
-        """The key in the outermost dict whose list is read now: the list is the last value of a frame, or its entry."""
+        """The key in the outermost dict of the list that is being read: one of the last two values of a stack frame."""
         for frame in (*self.metastack, self.stack):
             for position in range(len(frame) - 1, max(len(frame) - 3, 0), -1):
                 if type(frame[position]) is list:
@@ -204,5 +207,5 @@ def _is_number(key: object) -> bool:
 
 
 def _shown(value: object) -> str:
-    """A value as errors show it, without the inside of a container: a tuple may hold itself 2^40 times."""
+    """A value as errors show it. A container shows only its type: a tuple may repeat one value 2^40 times."""
     return str(value)[:100] if type(value) in (str, int) else f"a {type(value).__name__}"

@@ -1,6 +1,7 @@
-"""safetensors' header: the place of each tensor. Every statement of a file is checked before it is used.
+"""safetensors' header: the place of each tensor. Every value of the header is checked before its use.
 
-The format: 8 bytes of length, little endian; as many bytes of JSON; then the tensors, without gaps.
+The format (https://github.com/huggingface/safetensors#format): 8 bytes of length, little endian; as many bytes of
+JSON; then the tensors, without gaps.
 """
 
 import json
@@ -35,7 +36,10 @@ class SafetensorsHeader:
 def read_safetensors_header(
     read: Callable[[int, int], bytes | memoryview], size: int, name: str, first_read: int = _FIRST_READ
 ) -> SafetensorsHeader:
-    """read(begin, end): returns those bytes of a file of `size`. Raises ShardError with the name and the fault."""
+    """Reads the header of a file of `size` bytes. Raises ShardError with the name and the fault.
+
+    read(begin, end): returns those bytes of the file. first_read: bytes of the first read.
+    """
     head = bytes(read(0, min(size, max(first_read, 8)))) if size >= 8 else b""
     length = int.from_bytes(head[:8], "little")
     if len(head) < 8 or length > size - 8:

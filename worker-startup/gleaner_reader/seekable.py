@@ -39,7 +39,7 @@ class File(Protocol):
 
 
 class Plain:
-    """The content of a seekable zstd file, as a File; a range costs the frames that it touches."""
+    """The decompressed content of a seekable zstd file, as a File. A read decompresses only the frames of its range."""
 
     def __init__(self, file: File):
         try:
@@ -55,7 +55,7 @@ class Plain:
 
     @property
     def first_frame(self) -> int:
-        """The bytes of the first frame: the writer puts the header there."""
+        """The decompressed size of the first frame in bytes: the writer puts the header there."""
         return int(self._frames[1][1])
 
     def read(self, begin: int, end: int) -> bytes | memoryview:
@@ -83,10 +83,10 @@ class Plain:
     def _decompress(self, frame: memoryview, size: int, number: int) -> bytes:
         zstandard = self._zstandard
         try:
-            # Compared first, because decompression allocates the size that the frame states.
+            # The check comes first, because decompression allocates the size that the frame states.
             if zstandard.frame_content_size(frame) != size:
                 raise ShardError(
-                    f"{self.url} cannot be read: frame {number} has not the {size} bytes that its table says"
+                    f"{self.url} cannot be read: frame {number} does not have the {size} bytes that the table states"
                 )
             return zstandard.ZstdDecompressor().decompress(frame, max_output_size=size, allow_extra_data=False)
         except zstandard.ZstdError as error:
@@ -94,7 +94,7 @@ class Plain:
 
     @cached_property
     def _frames(self) -> tuple[np.ndarray, np.ndarray]:
-        """int64 [frames + 1] each: the begin of every frame, packed and plain, and the end of the last one."""
+        """int64 [frames + 1] each: the begin of every frame, packed and plain, and the end of the last frame."""
         file, size = self._file, self._file.size
         tail = bytes(file.read(max(0, size - _FIRST_READ), size))
         if len(tail) < _FOOTER.size or _FOOTER.unpack(tail[-_FOOTER.size :])[2] != TABLE_MAGIC:
@@ -115,5 +115,5 @@ class Plain:
         sizes[:, 1:] = entries[:, :2].T
         packed, plain = np.cumsum(sizes, axis=1)
         if packed[-1] != size - table or count == 0 or (sizes[:, 1:] == 0).any() or sizes[1].max() > _MAX_FRAME_BYTES:
-            raise ShardError(f"{self.url} cannot be read: the table of its frames does not fit it; it is damaged")
+            raise ShardError(f"{self.url} cannot be read: its table of frames does not match the file; it is damaged")
         return packed, plain

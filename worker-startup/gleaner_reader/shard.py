@@ -1,4 +1,4 @@
-"""One shard: its facts, its index, and rows of any layer, each read by a range of its own."""
+"""One shard: its metadata, its index, and rows of any layer, each read by a separate range."""
 
 import json
 import threading
@@ -17,7 +17,10 @@ from .shards import Shards
 
 
 class Shard:
-    """The methods of every format. Only the header is read without a request; errors are ShardError."""
+    """The methods of every format. Properties read the header; methods read the requested parts of the body.
+
+    Raises ShardError for a damaged file.
+    """
 
     format: str
 
@@ -28,7 +31,7 @@ class Shard:
         self._index: Index | None = None
 
     def __repr__(self) -> str:
-        """Reads nothing: facts of a shard need its header."""
+        """Reads nothing, so it shows no value of the header."""
         return f"<Shard {self.url}, {self.size_bytes:,} bytes, {self.format}>"
 
     @property
@@ -96,6 +99,7 @@ class Shard:
         return 1
 
     def index(self) -> Index:
+        """The index of the samples. Keeps it until release()."""
         index = self._index
         if index is None:
             with self._lock:
@@ -103,8 +107,11 @@ class Shard:
         return index
 
     def release(self) -> None:
-        """Frees the parts of the body that were read; a later request reads them again."""
+        """Frees the parts of the body in memory; a later request reads them again."""
         self._index = None
+
+    def release_rows(self) -> None:
+        """Frees the rows in memory and keeps the index."""
 
     def read(
         self,
@@ -119,7 +126,8 @@ class Shard:
     ):
         """Rows begin..end (all by default) of one layer, [n, d_model]; int8 as fp32.
 
-        verify: compare the layer with its checksum first, which reads all of it.
+        verify: compare the layer with its checksum first, which reads all of it. Raises ValueError for an unknown layer
+        or site, and IndexError for rows that the shard lacks.
         """
         check_kind(as_, dtype)
         rows = self.rows(self.site(site), layer, begin, self.num_rows if end is None else end, verify)
@@ -130,6 +138,7 @@ class Shard:
         return Shards(self.url, (self,)).batches(layer, site, **options)
 
     def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:
+        """Rows begin..end of one layer, as stored. Raises the errors of read()."""
         raise NotImplementedError
 
     def rows_of_each(self, names: Sequence[tuple[str, int]], begin: int, end: int) -> list[Rows]:
@@ -138,7 +147,7 @@ class Shard:
             return list(pool.map(lambda name: self.rows(name[0], name[1], begin, end), names))
 
     def site(self, site: str | None) -> str:
-        """The site of a request; None where the shard has a single site. Raises ValueError naming the shard's sites."""
+        """The site of a request; None selects the only site. Raises ValueError that names the shard's sites."""
         if site is None and len(self.sites) == 1:
             return self.sites[0]
         if site not in self.sites:

@@ -1,4 +1,4 @@
-"""Shards as if they were one: their facts, one layer of all of them, shuffled rows of all of them."""
+"""A sequence of shards as one: its metadata, one layer of all shards, shuffled rows of all shards."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -99,8 +99,8 @@ class Shards(Generic[S]):
 
     @cached_property
     def _opened(self) -> tuple[S, ...]:
-        """The shards with every header read, and compared with the first."""
-        self._each(self.shards)
+        """The shards, with every header read and compared with the first header."""
+        self._read_headers(self.shards)
         first = self.shards[0]
         for shard in self.shards:
             if (set(shard.names), shard.d_model, shard.dtype) != (set(first.names), first.d_model, first.dtype):
@@ -111,7 +111,7 @@ class Shards(Generic[S]):
                 )
         return self.shards
 
-    def _each(self, shards: Sequence[S]) -> None:
+    def _read_headers(self, shards: Sequence[S]) -> None:
         with ThreadPoolExecutor(PARALLEL, "header") as pool:
             list(pool.map(lambda shard: (shard.metadata, shard.names), shards))
 

@@ -1,4 +1,4 @@
-"""Cuts a run for shuffling: chunks of neighbouring rows, and groups of chunks from everywhere that are mixed."""
+"""Shuffles a run: cuts chunks of neighbouring rows, and mixes groups of chunks from everywhere in the run."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from .convert import STORED, Rows, to_float32
 from .files import PARALLEL
 from .source import RowSource
 
-_NORM_ROWS = 8192  # norms are computed for so many rows at once
+_NORM_ROWS = 8192  # rows in one computation of norms
 
 
 @dataclass(frozen=True)
 class Filter:
-    """The rows to leave out. Raises ValueError where a filter needs a fact that the shard lacks."""
+    """The rows to leave out; Batches describes the options."""
 
     exclude_ids: frozenset[int] = frozenset()
     exclude_positions: frozenset[int] = frozenset()
@@ -42,7 +42,7 @@ class Shuffle:
 
 
 def cut(run: RowSource, chunk_rows: int) -> np.ndarray:
-    """int64 [chunks, 3]: the number of a shard, and the begin and end of its rows."""
+    """int64 [chunks, 3]: the number of a shard, and the begin and end of the chunk's rows in it."""
     chunks = []
     for number, rows in enumerate(np.diff(run.row_offsets).tolist()):
         step = max(chunk_rows, run.shards[number].block_rows)
@@ -63,6 +63,7 @@ def plan_groups(shuffle: Shuffle, chunks: np.ndarray, epoch: int) -> list[np.nda
 
 
 def read_group(shuffle: Shuffle, chunks: np.ndarray, epoch: int, number: int) -> Group:
+    """Reads, filters and shuffles group `number`. Raises ValueError if a shard lacks the values for the filter."""
     filter_ = shuffle.filter
     rows = read_chunks(shuffle, chunks)
     keep = np.ones(len(rows.stored), bool)
@@ -95,7 +96,7 @@ def read_chunks(shuffle: Shuffle, chunks: np.ndarray) -> Rows:
         stored[last - (end - begin) : last] = rows.stored
         if scale is not None:
             scale[last - (end - begin) : last] = rows.scale
-        shard.release()
+        shard.release_rows()
 
     with ThreadPoolExecutor(PARALLEL, "chunks") as pool:
         list(pool.map(read, range(len(chunks))))
@@ -121,7 +122,7 @@ def _kept_rows(run: RowSource, filter_: Filter, number: int) -> np.ndarray:
     keep = np.ones(shard.num_rows, bool)
     if filter_.exclude_positions:
         if index.positions is None:
-            raise ValueError(f"exclude_positions needs rows that are of one token each; those of {shard.url} are not")
+            raise ValueError(f"exclude_positions needs one token for each row; rows of {shard.url} are means of tokens")
         keep &= ~np.isin(index.positions, list(filter_.exclude_positions))
     if filter_.exclude_ids:
         if index.row_tokens is None:

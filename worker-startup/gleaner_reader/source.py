@@ -1,6 +1,6 @@
-"""Protocols of the shards that layers and batches read: rows and an index of each.
+"""Protocols of the shards that Layer and Batches read: the rows and the index of each shard.
 
-The classes Shard and Shards implement them. Through the protocols these classes can import Layer and Batches.
+Shard and Shards implement the protocols, which let them import Layer and Batches without an import cycle.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from .index import Index
 
 
 class ShardSource(Protocol):
-    """One shard: its facts, and rows of any of its layers."""
+    """One shard: its metadata, and rows of any of its layers."""
 
     url: str
 
@@ -60,11 +60,13 @@ class ShardSource(Protocol):
 
     def release(self) -> None: ...
 
+    def release_rows(self) -> None: ...
+
     def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows: ...
 
 
 class RowSource(Protocol):
-    """Shards whose rows have common numbers: shard s holds rows row_offsets[s]..row_offsets[s + 1]."""
+    """Shards with one numbering of rows: shard s holds rows row_offsets[s]..row_offsets[s + 1]."""
 
     url: str
 
@@ -86,5 +88,5 @@ class RowSource(Protocol):
     def dtype(self) -> str: ...
 
     def shard_index(self, number: int) -> Index:
-        """The index of the shard of that number."""
+        """The index of shard `number`."""
         ...

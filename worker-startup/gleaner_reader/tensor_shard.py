@@ -1,4 +1,4 @@
-"""A shard as safetensors, plain or in zstd's seekable format: any rows of any layer by a range of their own."""
+"""A shard as safetensors, plain or in zstd's seekable format: any rows of any layer are read by one range."""
 
 import re
 from functools import cached_property
@@ -19,7 +19,7 @@ _FRAME_BYTES = 1 << 22
 
 
 class SafetensorsShard(Shard):
-    """A plain file, or a file in zstd's seekable format, whose content `_plain` reads."""
+    """A plain file, or a file in zstd's seekable format. `_plain` reads the decompressed content."""
 
     def __init__(self, file: File):
         super().__init__(file)
@@ -85,11 +85,11 @@ class SafetensorsShard(Shard):
             return Rows(stored, None)
         scale = self.header.tensors.get(f"{name}.scale")
         if scale is None or scale.dtype != "F32" or scale.shape != (self.num_rows,):
-            raise ShardError(f"{self.url} cannot be read: {name} is int8 and has not one fp32 scale for each row")
+            raise ShardError(f"{self.url} cannot be read: {name} is int8 without one fp32 scale for each row")
         return Rows(stored, self.tensor(f"{name}.scale", begin, end, verify))
 
     def tensor(self, name: str, begin: int = 0, end: int | None = None, verify: bool = False) -> np.ndarray:
-        """Rows begin..end of any tensor, as stored: bf16 as uint16."""
+        """Rows begin..end of any tensor, as stored: bf16 as uint16. Raises ShardError for a missing tensor."""
         info = self.header.tensors.get(name)
         if info is None:
             raise ShardError(f"{self.url} cannot be read: it has no {name}")

@@ -1,4 +1,4 @@
-"""Exports of stored activations for training code of other projects."""
+"""Exports stored activations for the training code of other projects."""
 
 from .dictionary_learning import to_dictionary_learning
 from .npy import to_npy

@@ -23,7 +23,7 @@ def main() -> int:
     )
     parser.add_argument("run")
     parser.add_argument("--layer", type=int, required=True)
-    parser.add_argument("--site", help="needed where the run has several sites")
+    parser.add_argument("--site", help="needed if the run has several sites")
     parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0])
     parser.add_argument("--output", required=True, help="folder that does not exist yet")
     args = parser.parse_args()

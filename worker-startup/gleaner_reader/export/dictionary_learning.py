@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 class ActivationBuffer:
-    """A buffer as dictionary_learning has it: an iterator, and a `config` that its trainers save with the SAE."""
+    """A buffer for dictionary_learning: an iterator over [out_batch_size, d_model], and the `config` of the buffer.
+
+    dictionary_learning's trainers save `config` with the SAE.
+    """
 
     def __init__(self, run: "Run", layer: int, site: str, out_batch_size: int, device: str, options: dict):
         self._batches = run.batches(layer, site, batch_rows=out_batch_size, as_="torch", **options)
@@ -31,7 +34,7 @@ class ActivationBuffer:
         return batch.to(self._device)
 
     def state(self) -> dict:
-        """The state to pass as `state` when training continues."""
+        """The value to pass as `state` when training resumes."""
         return self._batches.state()
 
     def close(self) -> None:

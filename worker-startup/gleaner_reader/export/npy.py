@@ -1,4 +1,4 @@
-"""An export to plain numpy files: one array of rows, and arrays that say where each row comes from."""
+"""An export to plain numpy files: one array of rows, and arrays with the origin of each row."""
 
 import json
 import os
@@ -46,9 +46,9 @@ def to_npy(
 
     `activations.npy` is [rows, d_model], float32 or float16, in the order of storage. `stream.npy`, `sample_idx.npy`,
     `position.npy` and `token_id.npy` are int64 [rows]; the last two are absent where rows are means of tokens.
-    `np.load(path, mmap_mode="r")` reads rows without loading the file. `progress` gets the rows that are written and
-    all rows. Raises ValueError for an unknown layer, site or dtype, and for a value that float16 cannot hold. After an
-    error `out_dir` does not exist.
+    `np.load(path, mmap_mode="r")` reads rows without loading the file. progress(written, total): called with the
+    written rows and all rows. Raises FileExistsError, and ValueError for an unknown layer, site or dtype and for a
+    value that float16 cannot hold. After an error `out_dir` does not exist.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype is {dtype!r}, known are {', '.join(DTYPES)}")

@@ -40,7 +40,7 @@ class Exported:
     d_in: int
     contexts: int
     rows: int
-    rows_left_out: int  # at the end, where they fill no context
+    rows_left_out: int  # the last rows, which fill no context
 
 
 def to_saelens(
@@ -56,8 +56,8 @@ def to_saelens(
 
     Rows follow each other in the order of storage, sample after sample, in contexts of `context_size`. A context may
     mix samples: SAELens shuffles rows, and each row was computed within its own sample. Without stored token ids the
-    export has no column of them. Raises ValueError for a value that float16 cannot hold. After any error `out_dir` is
-    empty.
+    export has no column of them. Raises FileExistsError, MissingPackage, and ValueError for a wrong option or a value
+    that float16 cannot hold. After an error during the export `out_dir` is empty.
     """
     datasets = _import_datasets()
     if dtype not in _DTYPES or context_size < 1:
@@ -97,7 +97,7 @@ def to_saelens(
 def _contexts(
     run: "Run", layer: int, site: str, context_size: int, has_tokens: bool
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """fp32 rows and their token ids, some contexts at a time; rows that fill no context come again with the next."""
+    """Yields fp32 rows and their token ids, some contexts at a time. Rows that fill no context come again next time."""
     step = max(1, _WRITE_BYTES // (context_size * run.d_model * 4)) * context_size
     rows = np.empty((0, run.d_model), np.float32)
     tokens = np.empty(0, np.int32) if has_tokens else None

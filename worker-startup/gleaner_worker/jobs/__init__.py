@@ -1,1 +1,1 @@
-"""Jobs: the code of people, in processes of a user of its own."""
+"""Jobs: code that people submit, run in processes of the job user."""

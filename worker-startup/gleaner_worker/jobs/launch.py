@@ -1,8 +1,9 @@
-"""The guard of one process of the job user: it sets limits, drops the user, waits, and kills what is left.
+"""The guard of one job process: sets limits, drops root, waits, and kills the remaining descendants.
 
-A program of its own, because a process with threads cannot run Python between fork and exec. It reads its order as one
-line of JSON from standard input, which stays open as a lifeline: `T` ends the process, `K` kills it with all its
-descendants, and so does the end of the agent. It reports lines of JSON: {"pid"}, then {"exit", "signal"}, or {"error"}.
+The guard is a separate program, because a process with threads cannot run Python between fork and exec. It reads its
+order as one line of JSON from standard input, which stays open as a control pipe. `T` sends TERM to the process. `K`
+kills the process and all its descendants, and so does the end of the pipe when the agent ends. The guard reports lines
+of JSON: {"pid"}, then {"exit", "signal"}, or {"error"}.
 """
 
 import ctypes
@@ -18,7 +19,7 @@ from .mounts import show_only
 from .processes import descendants
 
 _SET_NO_NEW_PRIVS, _SET_CHILD_SUBREAPER = 38, 36
-_UNUSED_UIDS = 3_000_000_000  # from here on, above every uid of jobs and people
+_UNUSED_UIDS = 3_000_000_000  # uids of guards start here, above every uid of jobs and people
 _IS_LINUX = sys.platform == "linux"
 
 
@@ -44,9 +45,9 @@ def main() -> None:
 
 
 def kill_user(uid: int) -> None:
-    """Kills every process of the user, in one call that no fork escapes. Needs root, and gives it up."""
-    # A real uid that no other process has: the user may send no signal to this process, and neither may another one of
-    # its kind, while kill(-1) reaches the user alone.
+    """Kills every process of the user with kill(-1), which no fork escapes. Needs root, and drops it for the calls."""
+    # The real uid belongs to no other process, so neither the user nor another guard can signal this process. With the
+    # effective uid of the user, kill(-1) reaches only processes of the user.
     os.setresuid(_UNUSED_UIDS + os.getpid(), uid, 0)
     try:
         for _ in range(100):
@@ -59,7 +60,7 @@ def kill_user(uid: int) -> None:
 
 
 def _start(order: dict, report: int) -> int:
-    """Returns the pid of the process. Raises OSError where it cannot be isolated."""
+    """Starts the process and returns its pid. Raises OSError if it cannot be isolated."""
     if _IS_LINUX and _prctl(_SET_CHILD_SUBREAPER, 1) != 0:
         raise OSError("prctl refuses a subreaper")
     if order["uid"] is not None:
@@ -96,7 +97,7 @@ def _limit(limits: dict, is_isolated: bool) -> None:
     _set_limit(resource.RLIMIT_FSIZE, limits["file_bytes"])
     _set_limit(resource.RLIMIT_CORE, 0)
     if is_isolated:
-        # Without a user of its own the count would include every process of the person.
+        # Without a separate user, the limit would count every process of the person.
         _set_limit(resource.RLIMIT_NPROC, limits["processes"])
         # libtpu pins memory for the chips.
         _set_limit(resource.RLIMIT_MEMLOCK, resource.RLIM_INFINITY)
@@ -105,9 +106,9 @@ def _limit(limits: dict, is_isolated: bool) -> None:
             file.write("1000")
 
 
-def _set_limit(kind: int, most: int) -> None:
+def _set_limit(kind: int, limit: int) -> None:
     try:
-        resource.setrlimit(kind, (most, most))
+        resource.setrlimit(kind, (limit, limit))
     except ValueError:  # a container may lack the right to raise a limit; its own limit is lower
         _, hard = resource.getrlimit(kind)
         resource.setrlimit(kind, (hard, hard))
@@ -128,7 +129,7 @@ def _drop_user(order: dict) -> None:
 
 
 def _execute(argv: list[str], environment: dict[str, str]) -> None:
-    """Replaces this process; a program that cannot start ends as in a shell, with 126 or 127 and a line of output."""
+    """Replaces this process. A program that cannot start exits as in a shell: 126 or 127, and one line of output."""
     try:
         os.execvpe(argv[0], argv, environment)
     except BaseException as error:
@@ -138,18 +139,18 @@ def _execute(argv: list[str], environment: dict[str, str]) -> None:
 
 
 def _wait(pid: int) -> tuple[int, bool]:
-    """(status of the process, whether the agent lives). Follows the lifeline, and reaps orphans."""
+    """Returns the status of the process and whether the agent is alive. Obeys the control pipe and reaps orphans."""
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    lifeline = [0]
+    control = [0]
     while True:
         while (ended := _reap()) is not None:
             if ended[0] == pid:
-                return ended[1], bool(lifeline)
-        readable, _, _ = select.select([woken, *lifeline], [], [], 1)
+                return ended[1], bool(control)
+        readable, _, _ = select.select([woken, *control], [], [], 1)
         if woken in readable:
             os.read(woken, 4096)
         if 0 in readable:
@@ -160,7 +161,7 @@ def _wait(pid: int) -> tuple[int, bool]:
                 _kill_descendants()
                 _signal_group(pid, signal.SIGKILL)
             if not commands:
-                lifeline = []
+                control = []
 
 
 def _reap() -> tuple[int, int] | None:
@@ -179,7 +180,7 @@ def _signal_group(pid: int, number: int) -> None:
 
 
 def _kill_descendants() -> None:
-    """Stops all of them first, because a stopped process makes no other, and then kills them."""
+    """Stops all descendants first, because a stopped process cannot fork, and then kills them."""
     if not _IS_LINUX:
         return
     stopped: set[int] = set()
@@ -193,7 +194,7 @@ def _kill_descendants() -> None:
 
 
 def _reap_descendants() -> None:
-    """Returns when none is left, so that the end of the guard is the end of them all."""
+    """Waits up to 10 s for every descendant, so that all descendants have ended when the guard ends."""
     give_up = time.monotonic() + 10
     try:
         while time.monotonic() < give_up:
@@ -211,7 +212,7 @@ def _send(pid: int, number: int) -> None:
 
 
 def _close_output() -> None:
-    """Leaves the output to the process, so that its reader sees the end."""
+    """Closes the guard's copy of the output, so that the reader sees the end when the process ends."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 1)
     os.dup2(null, 2)
@@ -234,5 +235,5 @@ def _read_line() -> bytes:
 def _report(fd: int, value: dict) -> None:
     try:
         os.write(fd, json.dumps(value).encode() + b"\n")
-    except OSError:  # the agent is gone
+    except OSError:  # the agent has ended
         pass

@@ -1,4 +1,4 @@
-"""Files that a job leaves. Their owner is a stranger: links, pipes, devices and files of other users are refused."""
+"""Files that a job leaves. The job is not trusted: links, pipes, devices and files of other users are refused."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 import google_crc32c
 
-_MOST_REPORT_BYTES = 100_000
+_MAX_REPORT_BYTES = 100_000
 
 
 class LeftFile:
@@ -45,10 +45,10 @@ def open_left(path: str, uid: int, folder_fd: int | None = None) -> Iterator[Bin
 
 
 def read_report(path: str, uid: int) -> dict:
-    """What run_job.py says of a failure; empty without a report, or with one that no job of ours writes."""
+    """The `cause` and `error` that run_job.py reports of a failure. Empty if the report is missing or invalid."""
     try:
         with open_left(path, uid) as file:
-            report = json.loads(file.read(_MOST_REPORT_BYTES))
+            report = json.loads(file.read(_MAX_REPORT_BYTES))
     except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(report, dict) or not isinstance(report.get("error"), str):
@@ -56,13 +56,13 @@ def read_report(path: str, uid: int) -> dict:
     return report if report.get("cause") in ("exit", "memory", "result", "tpu") else {}
 
 
-def walk(folder: str, most_depth: int) -> Iterator[tuple[str, str, int]]:
-    """(path below `folder`, name, fd of its folder) of every entry that is no folder. Follows no link.
+def walk(folder: str, max_depth: int) -> Iterator[tuple[str, str, int]]:
+    """Yields (path below `folder`, name, fd of the parent folder) of every entry except folders. Follows no link.
 
-    Raises ValueError for a tree that is deeper.
+    Raises ValueError for a tree deeper than `max_depth`.
     """
     root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    yield from _walk(root, "", most_depth)
+    yield from _walk(root, "", max_depth)
 
 
 def _walk(fd: int, prefix: str, depth: int) -> Iterator[tuple[str, str, int]]:

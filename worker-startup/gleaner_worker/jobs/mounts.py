@@ -1,4 +1,4 @@
-"""A view of the files for one process: the agent's folder is hidden, and the temporary folders are private."""
+"""A mount namespace for one process: the agent's folder is hidden, and the temporary folders are private."""
 
 import ctypes
 import os
@@ -13,9 +13,9 @@ _SHARED_MEMORY = "/dev/shm"
 def show_only(visible: list[str], hidden: list[str], tmp: str | None, shm_bytes: int, uid: int, gid: int) -> bool:
     """Gives this process a mount namespace in which the user reaches each visible path.
 
-    Covers every hidden folder, and every folder above a visible path that the user may not pass. The visible paths
-    appear again in the covers. tmp: folder that takes the place of /tmp and /var/tmp.
-    Returns False where the kernel refuses; nothing has changed then.
+    Covers every hidden folder, and every folder above a visible path that the user cannot enter. The visible paths
+    appear again in the covers. tmp: folder that replaces /tmp and /var/tmp. shm_bytes: size of /dev/shm.
+    Returns False, and changes nothing, if the kernel refuses a namespace. Raises OSError if a mount fails.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNS) != 0:
@@ -59,20 +59,20 @@ def _make_place(path: str, fd: int) -> None:
 
 
 def _closed_parent(path: str, uid: int, gid: int) -> str | None:
-    """The first folder above `path` that the user may not pass."""
+    """The first folder above `path` that the user cannot enter."""
     parent = "/"
     for part in path.split("/")[1:]:
         found = os.stat(parent)
         mode = found.st_mode
-        may_pass = mode & (0o100 if found.st_uid == uid else 0o010 if found.st_gid == gid else 0o001)
-        if not may_pass:
+        can_enter = mode & (0o100 if found.st_uid == uid else 0o010 if found.st_gid == gid else 0o001)
+        if not can_enter:
             return parent
         parent = os.path.join(parent, part)
     return None
 
 
 def _outermost(folders: list[str], temporary: list[str]) -> list[str]:
-    """The folders that lie in no other; /tmp is replaced as a whole, so that no folder in it needs a cover."""
+    """The folders that no other folder contains. /tmp is replaced as a whole, so no folder in it needs a cover."""
     kept: list[str] = []
     for folder in sorted(set(folders)):
         if not any(_is_inside(folder, other) for other in [*kept, *temporary]):

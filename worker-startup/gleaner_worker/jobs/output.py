@@ -1,4 +1,4 @@
-"""The output of a process in the bucket, part by part, while it runs."""
+"""Uploads the output of a process to the bucket, part by part, while the process runs."""
 
 import logging
 import threading
@@ -10,21 +10,23 @@ from ..upload_content import BytesContent
 
 log = logging.getLogger(__name__)
 
+EVERY_S = 3.0  # between two parts
 _PART_BYTES = 1 << 20
-_MOST_WAITING = 16  # parts in memory while the bucket does not answer
+_MAX_WAITING = 16  # parts in memory while the bucket does not answer
 _RETRY_S = 5.0
 
 
 class OutputParts:
     """Writes `FOLDER/000001.txt` and so on, each created once, in order. Memory and size have limits.
 
-    bucket: its check ends the uploads, for example when the lease is lost; the process is never held up and never
-    stopped by an upload.
+    bucket: its check ends the uploads, for example when the lease is lost. An upload never delays or stops the process.
+    every_s: seconds between two parts, EVERY_S if absent. max_bytes: limit of the whole output.
     """
 
-    def __init__(self, bucket: Bucket, folder: str, every_s: float = 3.0, most_bytes: int = 100 << 20):
+    def __init__(self, bucket: Bucket, folder: str, every_s: float | None = None, max_bytes: int = 100 << 20):
         self._bucket, self._folder = bucket, folder.rstrip("/") + "/"
-        self._every_s, self._left_bytes, self._most_bytes = every_s, most_bytes, most_bytes
+        self._every_s = EVERY_S if every_s is None else every_s
+        self._left_bytes, self._max_bytes = max_bytes, max_bytes
         self._changed = threading.Condition()
         self._waiting = bytearray()
         self._dropped = self._parts = 0
@@ -32,14 +34,10 @@ class OutputParts:
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
         self._thread.start()
 
-    @property
-    def is_cut(self) -> bool:
-        return self._dropped > 0
-
     def write(self, data: bytes) -> None:
-        """Returns at once. Drops what is over the limits."""
+        """Returns at once. Drops the bytes above the limits."""
         with self._changed:
-            room = min(self._left_bytes, _MOST_WAITING * _PART_BYTES - len(self._waiting))
+            room = min(self._left_bytes, _MAX_WAITING * _PART_BYTES - len(self._waiting))
             kept = data[: max(0, room)] if not self._dropped else b""
             if len(kept) < len(data):
                 self._is_slow = self._is_slow or len(kept) < self._left_bytes and not self._dropped
@@ -59,7 +57,7 @@ class OutputParts:
         self._thread.join(give_up_after_s)
 
     def _last_line(self) -> bytes:
-        why = "it came faster than the bucket took it" if self._is_slow else f"the limit is {self._most_bytes} bytes"
+        why = "the bucket was slower than the process" if self._is_slow else f"the limit is {self._max_bytes} bytes"
         return f"\n[gleaner] {self._dropped} bytes of output are left out here: {why}\n".encode()
 
     def _run(self) -> None:
@@ -72,7 +70,7 @@ class OutputParts:
                 log.warning("%s; the output of this part is lost", error.reason)
 
     def _next(self) -> bytes | None:
-        """The next part, at the latest `every_s` after the one before; None at the end."""
+        """Waits for the next part: a full part, or the output of `every_s` seconds. Returns None at the end."""
         end = time.monotonic() + self._every_s
         with self._changed:
             while not self._closing and len(self._waiting) < _PART_BYTES:
@@ -87,7 +85,7 @@ class OutputParts:
             return part
 
     def _store(self, part: bytes) -> None:
-        """A part that exists already is this one, stored by an attempt whose answer was lost."""
+        """An object of that name is this part, stored by a request whose answer was lost."""
         self._parts += 1
         name = f"{self._folder}{self._parts:06d}.txt"
         self._bucket.create(name, BytesContent(part), {}, "text/plain; charset=utf-8")

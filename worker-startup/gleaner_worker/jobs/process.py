@@ -1,5 +1,6 @@
 """One process of the job user, from its start to the end of its last descendant."""
 
+import contextlib
 import json
 import os
 import signal
@@ -14,20 +15,22 @@ from .processes import memory_bytes
 from .user import JobUser, NotIsolated
 
 _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# The environment of the agent and its folder mean nothing to the guard: -I. It needs no installed package: -S.
+# -I: the guard ignores the agent's variables and current folder. -S: it needs no installed package.
 _GUARD = f"import sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); from gleaner_worker.jobs import launch; launch."
-_LOOK_EVERY_S = 0.2
-_LOOK_S = 2.0  # most time for the memory of many processes
-_TERM_S = 10.0  # between TERM and KILL
-_END_S = 20.0  # for the guard to end after KILL
+_CHECK_EVERY_S = 0.2
+_MEASURE_S = 2.0  # limit for measuring the memory of many processes
+_TERM_S = 10.0  # from TERM to KILL
+_END_S = 20.0  # from KILL to the end of the guard
 _PIECE_BYTES = 1 << 18
 
-_running: dict[int, int] = {}  # processes for each uid
+_running: dict[int, int] = {}  # uid -> number of processes
 _running_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
 class Limits:
+    """`wall_s` and `memory_bytes` limit the process with all its descendants; the others are limits of setrlimit."""
+
     wall_s: float
     memory_bytes: int
     processes: int
@@ -37,9 +40,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Ended:
+    """How a process ended: by its exit code or by a signal."""
+
     exit_code: int | None
     signal: int | None
-    cause: str | None  # 'timeout', 'memory', 'stopped', or None for an end of its own
+    cause: str | None  # 'timeout', 'memory', 'stopped', or None if the process ended by itself
 
 
 def run_process(
@@ -57,10 +62,10 @@ def run_process(
 ) -> Ended:
     """Runs a program in `folder` as the job user, and returns when all its descendants are dead.
 
-    environment: all of it. write: receives stdout and stderr as they come, on a thread of this call. stop: ends the
-    process with TERM, and 10 s later with KILL. on_start: receives the pid. visible: files and folders that the user
-    reads, besides this Python, the worker bundle and `folder`; the rest of the agent's folder is hidden.
-    tmp: folder that takes the place of /tmp. Raises NotIsolated with one line.
+    environment: all variables of the process. write: receives stdout and stderr as they come, on another thread.
+    stop: ends the process with TERM, and 10 s later with KILL. on_start: receives the pid. visible: files and folders
+    that the user reads, besides this Python, the worker bundle and `folder`; the rest of the agent's folder is hidden.
+    tmp: folder that replaces /tmp. Raises NotIsolated with one line.
     """
     order = {
         "argv": list(argv),
@@ -87,10 +92,10 @@ def run_process(
 
 
 def kill_all(user: JobUser) -> None:
-    """Kills every process of the job user, also those that left their session. Only for a user of its own."""
+    """Kills every process of the job user, in any session. Only for an isolated user."""
     assert user.is_isolated and user.uid != 0
     command = [sys.executable, "-I", "-S", "-c", f"{_GUARD}kill_user({user.uid})"]
-    # A session of its own: the TERM of a preemption goes to the whole group of the agent.
+    # A new session: the TERM of a preemption goes to the whole process group of the agent.
     subprocess.run(command, stdin=subprocess.DEVNULL, env={}, timeout=60, check=True, start_new_session=True)
 
 
@@ -100,7 +105,7 @@ def _own_paths() -> set[str]:
 
 
 class _Guarded:
-    """A guard (launch.py) with its process: the lifeline, the reports and the output."""
+    """A guard (launch.py) with its process: the control pipe, the reports and the output."""
 
     def __init__(self, order: dict, limits: Limits, write: Callable[[bytes], None]):
         self._limits = limits
@@ -122,7 +127,7 @@ class _Guarded:
         self._started = threading.Event()
         self._output.start()
         self._report.start()
-        self._say(json.dumps(order).encode() + b"\n")
+        self._send(json.dumps(order).encode() + b"\n")
 
     def run(self, stop: threading.Event, on_start: Callable[[int], None] | None) -> Ended:
         try:
@@ -131,7 +136,8 @@ class _Guarded:
                 on_start(self._reports[0]["pid"])
             self._watch(stop)
         finally:
-            self._guard.stdin.close()  # type: ignore[union-attr]
+            with contextlib.suppress(OSError):  # a guard that has ended refuses the rest of the commands
+                self._guard.stdin.close()  # type: ignore[union-attr]
             self._guard.wait()
         self._output.join(_END_S)
         self._report.join(_END_S)
@@ -155,16 +161,16 @@ class _Guarded:
                     self._end("stopped", began)
                 elif began >= deadline:
                     self._end("timeout", began)
-                elif self._memory_bytes(min(deadline, began + _LOOK_S)) > self._limits.memory_bytes:
+                elif self._memory_bytes(min(deadline, began + _MEASURE_S)) > self._limits.memory_bytes:
                     self._end("memory", began - _TERM_S)
             elif not killed and began >= self._kill_at:
                 killed = True
-                self._say(b"K")
+                self._send(b"K")
             elif killed and began >= self._kill_at + _END_S:
                 self._guard.kill()
                 return
-            # A look at many processes takes long, and a tenth of one core is enough for it.
-            wait_s = max(_LOOK_EVERY_S, 10 * (time.monotonic() - began))
+            # Measuring many processes is slow; this pause limits it to a tenth of one core.
+            wait_s = max(_CHECK_EVERY_S, 10 * (time.monotonic() - began))
             self._report.join(min(wait_s, max(0.01, deadline - time.monotonic())) if self._cause is None else 0.05)
 
     def _memory_bytes(self, until: float) -> int:
@@ -172,9 +178,9 @@ class _Guarded:
 
     def _end(self, cause: str, now: float) -> None:
         self._cause, self._kill_at = cause, now + _TERM_S
-        self._say(b"T")
+        self._send(b"T")
 
-    def _say(self, data: bytes) -> None:
+    def _send(self, data: bytes) -> None:
         try:
             self._guard.stdin.write(data)  # type: ignore[union-attr]
             self._guard.stdin.flush()  # type: ignore[union-attr]
@@ -197,7 +203,7 @@ class _Guarded:
 
 
 def _oom_kills() -> int:
-    """Processes that the kernel has killed because the machine had no memory left."""
+    """Number of processes that the kernel has killed for lack of memory since the boot."""
     try:
         with open("/proc/vmstat", encoding="ascii") as file:
             return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))

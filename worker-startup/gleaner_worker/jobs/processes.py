@@ -1,4 +1,4 @@
-"""The processes below one process, and the memory that they use, as /proc shows them."""
+"""The descendants of a process, and their memory, as /proc shows them."""
 
 import os
 import time
@@ -7,7 +7,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def descendants(root: int) -> list[int]:
-    """Every living process below `root`. A zombie counts as dead."""
+    """Pids of the living descendants of `root`. A zombie counts as dead."""
     children: dict[int, list[int]] = {}
     dead = set()
     for entry in os.listdir("/proc"):
@@ -30,19 +30,19 @@ def descendants(root: int) -> list[int]:
     return [pid for pid in found if pid not in dead]
 
 
-def memory_bytes(root: int, most_bytes: int, until: float = float("inf")) -> int:
-    """Memory of all processes below `root`, and of their private /dev/shm.
+def memory_bytes(root: int, max_bytes: int, until: float = float("inf")) -> int:
+    """Memory of all descendants of `root`, and of their private /dev/shm.
 
-    Resident sizes count shared pages once for each process, so that a sum above the limit is counted again, the largest
-    process first. That count ends above `most_bytes`, or at the monotonic time `until`, with what it has by then: it
-    takes milliseconds for each process, and a fork bomb has thousands.
+    Resident sizes count a shared page once for each process. A sum above `max_bytes` is therefore measured again by
+    proportional sizes, the largest process first. This takes milliseconds for each process, and a fork bomb has
+    thousands. So the measurement stops above `max_bytes`, or at the monotonic time `until`, with the sum so far.
     """
     total = _shared_memory_bytes(root)
     sizes = {pid: _resident_bytes(pid) for pid in descendants(root)}
-    if total + sum(sizes.values()) <= most_bytes:
+    if total + sum(sizes.values()) <= max_bytes:
         return total + sum(sizes.values())
     for pid in sorted(sizes, key=sizes.__getitem__, reverse=True):
-        if total > most_bytes or time.monotonic() >= until:
+        if total > max_bytes or time.monotonic() >= until:
             break
         total += _proportional_bytes(pid)
     return total
@@ -68,7 +68,7 @@ def _proportional_bytes(pid: int) -> int:
 
 
 def _shared_memory_bytes(guard: int) -> int:
-    """Files in the /dev/shm of the guard's mount namespace. Zero where it shares the namespace of this process."""
+    """Size of /dev/shm in the guard's mount namespace. Zero if the guard shares the namespace of this process."""
     try:
         if os.readlink(f"/proc/{guard}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
             return 0

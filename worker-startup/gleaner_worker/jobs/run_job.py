@@ -1,6 +1,6 @@
 """Runs the Python code of a job, as the job user: `python run_job.py CODE_FILE REPORT_FILE`.
 
-A script that imports nothing but the standard library and JAX, because the job's Python may lack the worker's packages.
+The script imports only the standard library and JAX, because the job's Python may lack the worker's packages.
 Globals of the code: jax, jnp, logger and challenge_number. Its global `result` becomes the text in JOB_RESULT. The
 report names the cause of a failure.
 """
@@ -14,7 +14,7 @@ import traceback
 import types
 
 _PIECE_CHARS = 1 << 20
-_MOST_ERROR_CHARS = 4000
+_MAX_ERROR_CHARS = 4000
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
         __builtins__=__builtins__,
     )
     sys.modules["__main__"] = module
-    # Tracebacks show the lines of the code, which is no file for them.
+    # Tracebacks find the lines of the code here, because no file has this name.
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
     try:
         exec(compile(code, name, "exec", dont_inherit=True), module.__dict__)
@@ -55,11 +55,11 @@ def main() -> None:
 
 
 def _check_tpu(jax, jnp) -> None:
-    """As the job service of old: a device of the platform, and a product of two matrices. A pool on CPU passes."""
+    """Raises unless JAX finds a TPU and multiplies two matrices on it. A pool on CPU passes."""
     if os.environ.get("JAX_PLATFORMS") == "cpu":
         return
     if not any(device.platform == "tpu" for device in jax.devices()):
-        raise RuntimeError(f"JAX shows {jax.devices()}")
+        raise RuntimeError(f"JAX finds only {jax.devices()}")
     ones = jnp.ones((1000, 1000))
     jnp.dot(ones, ones).block_until_ready()
 
@@ -75,25 +75,25 @@ def _make_logger() -> logging.Logger:
 
 
 def _print_traceback(error: BaseException, name: str) -> None:
-    """Without the frames of this script."""
+    """Prints the traceback without the frames of this script."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != name:
         trace = trace.tb_next
     try:
         traceback.print_exception(type(error), error, trace)
-    except BaseException:  # an error whose own code fails
+    except BaseException:  # the methods of the error can raise
         print(_last_line(error), file=sys.stderr)
 
 
 def _last_line(error: BaseException) -> str:
     try:
-        return traceback.format_exception_only(type(error), error)[-1].strip()[:_MOST_ERROR_CHARS]
+        return traceback.format_exception_only(type(error), error)[-1].strip()[:_MAX_ERROR_CHARS]
     except BaseException:
         return type(error).__name__
 
 
 def _write_result(result: object, report_file: str, name: str) -> None:
-    """None leaves no file. A lone surrogate, which UTF-8 cannot hold, becomes U+FFFD."""
+    """Writes the result as UTF-8; None leaves no file. A lone surrogate becomes U+FFFD."""
     if result is None:
         return
     try:
@@ -105,7 +105,7 @@ def _write_result(result: object, report_file: str, name: str) -> None:
     except BaseException as error:
         _print_traceback(error, name)
         kind = type(result).__name__
-        _fail(report_file, "result", f"Failed to turn the result, a {kind}, into text: {_last_line(error)}")
+        _fail(report_file, "result", f"Failed to convert the result, a {kind}, to text: {_last_line(error)}")
 
 
 def _fail(report_file: str, cause: str, error: str) -> None:

@@ -1,4 +1,4 @@
-"""One attempt of a job: prepares its code, runs it as the job user, and stores what it leaves."""
+"""One attempt of a job: prepares its code, runs it as the job user, and stores its output, result and artifacts."""
 
 import logging
 import os
@@ -20,16 +20,16 @@ from .user import JobUser, NotIsolated, find_job_user
 
 log = logging.getLogger(__name__)
 
-# A preempted VM has 30 s: these for the process and the uploads, and the rest for the request `finish`.
+# A preempted VM has 30 s: 24 s for the process and the uploads, the rest for the request `finish`.
 _FLUSH_S = 24.0
-_PREPARE_S = 60.0  # of preparation that the timeout does not count; the control plane's grace is twice as long
+_PREPARE_S = 60.0  # preparation that the timeout does not count; the control plane allows twice as long
 _TAIL_BYTES = 4096
-_MOST_ERROR_CHARS = 10_000
+_MAX_ERROR_CHARS = 10_000
 _GB = 10**9
 
 
 class JobRunner:
-    """Has the interface of Control for the agent: phase, progress, request and flush_s."""
+    """Runs one attempt. Has the interface of Control for the agent: phase, progress, request and flush_s."""
 
     flush_s = _FLUSH_S
 
@@ -52,14 +52,14 @@ class JobRunner:
         self._give_up_at = float("inf")
         self._next: Prepared | None = None
         self._stop = threading.Event()
-        self.ended = threading.Event()  # ends the preparation too: the lease is lost, or the VM is preempted
+        self.ended = threading.Event()  # the lease is lost or the VM is preempted; the preparation stops too
         self._tail = bytearray()
 
     def progress(self) -> None:
         return None
 
     def request(self, mode: str) -> None:
-        """stop: the lease is lost; write nothing more. flush: the VM is preempted. drain: the job may go on."""
+        """stop: the lease is lost; write nothing more. flush: the VM is preempted. drain: the job continues."""
         with self._lock:
             if mode == "drain" or self._ended_as == "stop":
                 return
@@ -77,7 +77,7 @@ class JobRunner:
                 self._stop.set()
 
     def preempted(self) -> dict:
-        """The ending of an attempt that did not end in time."""
+        """The fields of the request `finish` for an attempt that a preemption ended."""
         return _ending("preempted", None, None, None)
 
     def run(self) -> dict:
@@ -98,7 +98,7 @@ class JobRunner:
             return self.preempted() if self._ended_as == "flush" else _failed(error.cause, error.reason)
         except NotIsolated as error:
             return _failed("isolation", str(error))
-        except Exception as error:  # of this machine or of the bucket; another worker may succeed
+        except Exception as error:  # an error of this machine or of the bucket; another worker may succeed
             if self._ended_as == "stop":
                 raise LeaseLost from error
             if self._ended_as == "flush":
@@ -132,7 +132,7 @@ class JobRunner:
         output.close(max(1.0, min(600.0, self._give_up_at - time.monotonic())))
         if self._ended_as == "stop":
             raise LeaseLost
-        if time.monotonic() > self._give_up_at:  # what is missing in the bucket is lost with this VM
+        if time.monotonic() > self._give_up_at:  # a file that is not in the bucket is lost with this VM
             finish = self.preempted()
         return finish | {"has_artifacts": stored > 0}
 
@@ -164,7 +164,7 @@ class JobRunner:
                 prepared, self._next = self._next, None
                 self._stop.clear()
             output.write(b"[gleaner] restarted with a new version of the source\n")
-            folder.clear_ends()
+            folder.clear_result()
 
     def _conclude(self, folder: JobFolder, ended: Ended) -> dict:
         code = ended.exit_code if ended.signal is None else 128 + ended.signal
@@ -189,7 +189,7 @@ class JobRunner:
         return f"The process {how}" + (f": {lines[-1][:2000]}" if lines else "")
 
     def _check(self) -> None:
-        """Ends uploads: without the lease at once, and on a preempted VM in time for the last request."""
+        """Raises to end uploads: at once without the lease; on a preempted VM, in time for the request `finish`."""
         if self._ended_as == "stop":
             raise LeaseLost
         if time.monotonic() > self._give_up_at:
@@ -197,7 +197,7 @@ class JobRunner:
 
 
 def job_limits(asked: Mapping[str, float | None], wall_s: float) -> Limits:
-    """Limits that the job does not name leave room for the agent, and let JAX use every core of a host."""
+    """The limits of a job. Default limits leave room for the agent, and let JAX use every core of a host."""
     memory_gb, file_gb = asked.get("memory_gb"), asked.get("file_gb")
     return Limits(
         wall_s=wall_s,
@@ -209,7 +209,7 @@ def job_limits(asked: Mapping[str, float | None], wall_s: float) -> Limits:
 
 
 def _most_processes() -> int:
-    """Enough for the threads of JAX on every core, and few enough that the agent goes on beside a fork bomb."""
+    """Enough for the threads of JAX on every core, and few enough that the agent keeps running beside a fork bomb."""
     return min(16_384, max(2048, 64 * (os.cpu_count() or 1)))
 
 
@@ -226,7 +226,7 @@ def _name(number: int) -> str:
 
 
 def _failed(cause: str, error: str, exit_code: int | None = None) -> dict:
-    return _ending("failed", cause, error[:_MOST_ERROR_CHARS], exit_code)
+    return _ending("failed", cause, error[:_MAX_ERROR_CHARS], exit_code)
 
 
 def _ending(

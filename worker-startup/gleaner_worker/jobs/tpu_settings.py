@@ -1,4 +1,4 @@
-"""Settings of libtpu, which reads them from the metadata server. That server is blocked for jobs."""
+"""Variables that replace libtpu's requests to the metadata server, which is blocked for jobs."""
 
 import re
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 DEFAULT_UID = 61_000
 # A smaller uid may belong to a service or a person of the VM image.
-_LEAST_UID, _MOST_UID = 10_000, 2_000_000_000
+_MIN_UID, _MAX_UID = 10_000, 2_000_000_000
 # Link-local addresses: the metadata server is 169.254.169.254. Its port 53 is the DNS server of a VM.
 _METADATA = (("iptables", "169.254.0.0/16"), ("ip6tables", "fd20:ce::254/128"))
 _CHIPS = ("/dev/accel*", "/dev/vfio/*")
@@ -17,11 +17,13 @@ _ADVICE = "start the agent as root, or set GLEANER_JOB_ISOLATION=none on the loc
 
 
 class NotIsolated(Exception):
-    """Jobs cannot run apart from the agent on this machine. The text is one line that says what to do."""
+    """Jobs cannot be isolated from the agent on this machine. The text is one line that says what to do."""
 
 
 @dataclass(frozen=True)
 class JobUser:
+    """The user and group of job processes."""
+
     uid: int
     gid: int
     is_isolated: bool = True  # False: the user of the agent itself, on the local cloud alone
@@ -29,9 +31,9 @@ class JobUser:
 
 
 def find_job_user(env: Mapping[str, str] = os.environ) -> JobUser:
-    """The user for jobs of this host, ready for use: on a VM the metadata server is blocked for it.
+    """Returns the job user of this host. On a VM, first blocks the metadata server for this user.
 
-    Raises NotIsolated where jobs could reach the agent's files or credentials.
+    Raises NotIsolated if jobs could reach the agent's files or credentials.
     """
     isolation, is_local = env.get("GLEANER_JOB_ISOLATION") or "user", bool(env.get("GCE_METADATA_HOST"))
     home = os.path.realpath(env.get("GLEANER_HOME") or "/opt/gleaner")
@@ -53,7 +55,10 @@ def find_job_user(env: Mapping[str, str] = os.environ) -> JobUser:
 
 
 def make_folder(path: str, user: JobUser) -> str:
-    """Makes a new folder that belongs to the user alone. Parents belong to the agent, and anyone may pass them."""
+    """Makes a new folder that only the user can enter. Its parents belong to the agent, and every user can enter them.
+
+    Raises FileExistsError.
+    """
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     os.mkdir(path, 0o700)
     if user.is_isolated:
@@ -61,10 +66,16 @@ def make_folder(path: str, user: JobUser) -> str:
     return path
 
 
-def block_metadata(uid: int) -> None:
-    """Rejects every connection of the user to the metadata server, whose tokens are those of the worker's account.
+def remove(*paths: str) -> None:
+    """Deletes files and trees of any depth. `rm` follows no symbolic link."""
+    subprocess.run(["rm", "-rf", "--", *paths], stdin=subprocess.DEVNULL, check=False)
 
-    DNS of a VM may come from the same address, so port 53 stays open. A rule that exists is kept.
+
+def block_metadata(uid: int) -> None:
+    """Rejects connections of the user to the metadata server, which gives tokens of the worker's account.
+
+    The DNS server of a VM may have the same address, so port 53 stays open. An existing rule is kept. Raises
+    NotIsolated.
     """
     for program, address in _METADATA:
         if program == "ip6tables" and not (shutil.which(program) and _has_ipv6()):
@@ -85,7 +96,7 @@ def _grant_chips(gid: int) -> None:
 
 
 def _call(program: str, arguments: list[str]) -> str | None:
-    """Returns the problem, or None. `-w` waits for another process that changes rules."""
+    """Returns the problem, or None. `-w` waits while another process changes rules."""
     try:
         done = subprocess.run(
             [program, "-w", "10", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
@@ -106,8 +117,8 @@ def _has_ipv6() -> bool:
 
 
 def _parse_uid(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and _LEAST_UID <= int(text) <= _MOST_UID):
+    if not (text.isascii() and text.isdigit() and _MIN_UID <= int(text) <= _MAX_UID):
         raise NotIsolated(
-            f"Failed to isolate jobs: GLEANER_JOB_UID is '{text}'; set a number from {_LEAST_UID} to {_MOST_UID}"
+            f"Failed to isolate jobs: GLEANER_JOB_UID is '{text}'; set a number from {_MIN_UID} to {_MAX_UID}"
         )
     return int(text)

@@ -11,10 +11,10 @@ from ..jobs.prepared import SourceFailed
 from ..objects import Bucket
 from .sealed import use
 
-_MOST_FILES = 100_000
-_MOST_BYTES = 20 << 30
+_MAX_FILES = 100_000
+_MAX_BYTES = 20 << 30
 _PIECE_BYTES = 1 << 20
-# tarfile lets the errors of numbers and of zlib through.
+# tarfile also raises the errors of number parsing and of zlib.
 _DAMAGED = (OSError, EOFError, ValueError, OverflowError, tarfile.TarError, zlib.error)
 
 
@@ -48,16 +48,16 @@ def unpack_bundle(sha256: str, jobs: str, bucket: Bucket) -> str:
 
 
 def _unpack(archive: str, folder: str) -> None:
-    """Writes files and folders alone, because every other kind of member may lead out of the folder.
+    """Writes only files and folders, because every other kind of member may point outside the folder.
 
-    Python 3.11 before 3.11.4 has no filter of tarfile.
+    Python 3.11 before 3.11.4 lacks the filters of tarfile.
     """
     size = 0
     with tarfile.open(archive, "r:gz") as tar:
         for number, member in enumerate(tar, 1):
             size += member.size
-            if number > _MOST_FILES or size > _MOST_BYTES:
-                raise tarfile.TarError(f"it has more than {_MOST_FILES} files or {_MOST_BYTES} bytes")
+            if number > _MAX_FILES or size > _MAX_BYTES:
+                raise tarfile.TarError(f"it has more than {_MAX_FILES} files or {_MAX_BYTES} bytes")
             path = os.path.join(folder, *_parts_of(member.name))
             if member.isdir():
                 _make_folders(path, folder)
@@ -67,13 +67,13 @@ def _unpack(archive: str, folder: str) -> None:
                     shutil.copyfileobj(tar.extractfile(member), file, _PIECE_BYTES)  # type: ignore[arg-type]
                 os.chmod(path, 0o755 if member.mode & 0o100 else 0o644)
             else:
-                raise tarfile.TarError(f"{_shown(member.name)} is no file and no folder")
+                raise tarfile.TarError(f"{_shown(member.name)} is neither a file nor a folder")
 
 
 def _parts_of(name: str) -> list[str]:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts:
-        raise tarfile.TarError(f"{_shown(name)} leads out of the bundle")
+        raise tarfile.TarError(f"{_shown(name)} points outside the bundle")
     return parts
 
 

@@ -1,19 +1,20 @@
-"""Programs that prepare code, run as the job user: what they say, and how they end."""
+"""Runs programs that prepare code, as the job user, and returns their output and exit."""
 
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..jobs.prepared import SourceFailed
+from ..jobs.prepared import SYSTEM_PATH, SourceFailed
 from ..jobs.process import Ended, Limits, run_process
 from ..jobs.user import JobUser
 
 _KEPT_BYTES = 64 << 10
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True)
 class CommandResult:
+    """The end and the output of a program."""
+
     ended: Ended
     output: str  # the end of stdout and stderr
 
@@ -23,7 +24,7 @@ class CommandResult:
 
     @property
     def last_line(self) -> str:
-        """Of uv and git, the line before their hints: hints do not say what failed."""
+        """The last line that is not a hint: the hints of uv and git do not say what failed."""
         printed = [line.strip() for line in self.output.splitlines() if line.strip()]
         lines = [line for line in printed if not line.startswith("hint:")] or printed
         return lines[-1][:500] if lines else "it printed nothing"
@@ -34,12 +35,12 @@ class CommandResult:
         if self.ended.cause == "stopped":
             return "it was stopped"
         if self.ended.cause is not None:
-            return f"it ended by its limit of {self.ended.cause}"
+            return f"it exceeded its {self.ended.cause} limit"
         return self.last_line
 
 
 class Commands:
-    """Runs programs in folders of the job user. stop: ends the program in hand."""
+    """Runs programs in folders of the job user. stop: ends the running program."""
 
     def __init__(self, user: JobUser, stop: threading.Event):
         self.user, self._stop = user, stop
@@ -53,13 +54,18 @@ class Commands:
         visible: Sequence[str] = (),
         file_bytes: int = 50 << 30,
     ) -> CommandResult:
+        """Runs a program for at most `limit_s` seconds.
+
+        environment: variables besides PATH, HOME, LANG and TMPDIR. visible: paths that the program reads besides
+        `folder`. Raises SourceFailed when `stop` is set, and NotIsolated.
+        """
         kept = bytearray()
 
         def write(data: bytes) -> None:
             kept.extend(data)
             del kept[:-_KEPT_BYTES]
 
-        own = {"PATH": _SYSTEM_PATH, "HOME": folder, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
+        own = {"PATH": SYSTEM_PATH, "HOME": folder, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
         ended = run_process(
             argv,
             user=self.user,
@@ -76,4 +82,4 @@ class Commands:
 
 
 def stopped() -> SourceFailed:
-    return SourceFailed("machine", "The preparation was stopped, because the lease is over")
+    return SourceFailed("machine", "The preparation was stopped, because the lease has ended")

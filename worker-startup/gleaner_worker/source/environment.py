@@ -1,4 +1,4 @@
-"""The Python environment of jobs: the locked one of the agent, or one of their own on top of it."""
+"""The Python environment of a job: the agent's locked environment, or a separate environment on top of it."""
 
 import glob
 import hashlib
@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 
 from ..code_identity import locked_digest
-from ..jobs.prepared import SourceFailed
-from ..jobs.user import make_folder
+from ..jobs.prepared import SYSTEM_PATH, SourceFailed, visible_of
+from ..jobs.user import make_folder, remove
 from .commands import Commands
-from .sealed import NotSealed, remove, seal, use
+from .sealed import NotSealed, seal, use
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +28,10 @@ _LIBTPU_ON_PYPI = (0, 6, 0)
 
 
 def environment_digest(wanted: dict, version: int) -> str:
-    """The digest of the lock file, the JAX version and the setup script; of the lock file alone without those two.
+    """SHA-256 of the lock file, the JAX version and the setup script; of the lock file alone without the other two.
 
-    A new `version` resolves newest and nightly again. Without a version, of jobs with an environment of their own, each
-    day does.
+    wanted: `environment` of worker-api. version: of the pool's source; each version resolves newest and nightly again.
+    A job with a separate environment has version 0: it resolves them again each day (UTC).
     """
     jax_version, script = wanted.get("jax_version"), wanted.get("setup_script")
     base = locked_digest()
@@ -42,13 +42,13 @@ def environment_digest(wanted: dict, version: int) -> str:
 
 
 class Environments:
-    """jobs: the agent's folder of jobs. An environment is made once for each digest, and cannot be changed later."""
+    """Makes one environment for each digest; no job can change it later. jobs: the agent's folder of jobs."""
 
     def __init__(self, jobs: str, commands: Commands):
         self._jobs, self._commands = jobs, commands
 
     def prepare(self, wanted: dict, digest: str) -> str:
-        """Returns the path of the Python. digest: of environment_digest."""
+        """Returns the path of the Python. digest: of environment_digest. Raises SourceFailed."""
         if digest == locked_digest():
             return sys.executable
         folder = os.path.join(self._jobs, "environments", digest)
@@ -57,14 +57,14 @@ class Environments:
         return os.path.join(use(folder), "bin", "python")
 
     def jax_version(self, python: str, folder: str) -> str | None:
-        """The version that the Python has, or None without JAX."""
+        """The JAX version of the Python, or None without JAX. folder: current folder of the command."""
         code = "import importlib.metadata as m; print('jax', m.version('jax'))"
         result = self._commands.run([python, "-I", "-c", code], folder, _SHORT_S, visible=visible_of(python))
         last = result.last_line.split()
         return last[1][:100] if result.is_success and len(last) == 2 and last[0] == "jax" else None
 
     def _make(self, folder: str, jax_version: str | None, script: str | None) -> None:
-        """The folder has its place from the start: scripts of a virtual environment name it."""
+        """Makes the environment in its final folder, because scripts of a virtual environment contain its path."""
         remove(folder)
         make_folder(folder, self._commands.user)
         try:
@@ -85,9 +85,9 @@ class Environments:
             raise
 
     def _link_locked_packages(self, folder: str, uv: str) -> None:
-        """Packages of the lock are found after those of the environment.
+        """Adds the locked packages to the end of the environment's import path.
 
-        The job user writes the file: the agent would follow a link in a folder of the user.
+        The job user writes the file, because the agent would follow a symbolic link in a folder of the user.
         """
         locked = next(path for path in sys.path if path.endswith("site-packages"))
         script = 'cd lib/python3*/site-packages && printf "%s\\n" "$1" > locked-packages.pth'
@@ -106,7 +106,7 @@ class Environments:
         self._call([*command, package], folder, uv, f"Failed to install jax {version}")
 
     def _set_up(self, folder: str, uv: str, script: str) -> None:
-        """The file lies outside of the folder, where the agent follows no link of the user."""
+        """Writes the script outside the folder of the user, so that the agent follows no link of the user."""
         path = f"{folder}.setup.sh"
         try:
             with open(path, "w", encoding="utf-8", errors="replace") as file:
@@ -128,7 +128,7 @@ class Environments:
         tools = os.path.dirname(uv)
         environment = {
             "VIRTUAL_ENV": folder,
-            "PATH": f"{folder}/bin:{tools}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "PATH": f"{folder}/bin:{tools}:{SYSTEM_PATH}",
             "UV_CACHE_DIR": f"{folder}/.uv-cache",
             "UV_NO_CONFIG": "1",
             "UV_PYTHON_DOWNLOADS": "never",
@@ -142,14 +142,8 @@ class Environments:
             raise SourceFailed("setup", f"{what}: {result.why}")
 
 
-def visible_of(python: str) -> list[str]:
-    """Folders without which this Python does not start."""
-    found = {os.path.dirname(os.path.dirname(path)) for path in (python, os.path.realpath(python))}
-    return [path for path in found if path not in ("/", "/usr", "/usr/local")]
-
-
 def _is_complete(folder: str) -> bool:
-    """A reboot may leave an environment half-made. The mark is the agent's, because a setup script may write one."""
+    """A reboot may leave an incomplete environment. The mark must belong to the agent: a setup script may write one."""
     try:
         return os.stat(os.path.join(folder, "complete"), follow_symlinks=False).st_uid == os.geteuid()
     except FileNotFoundError:

@@ -1,19 +1,19 @@
-"""One state of a git repository, fetched with depth 1 by the job user."""
+"""One commit of a git repository, fetched with depth 1 by the job user."""
 
 import hashlib
 import os
 import re
 
 from ..jobs.prepared import SourceFailed
-from ..jobs.user import make_folder
+from ..jobs.user import make_folder, remove
 from .commands import Commands
-from .sealed import NotSealed, remove, seal, use
+from .sealed import NotSealed, seal, use
 
 _FETCH_S = 120.0
-_MOST_FILE_BYTES = 10 << 30
+_MAX_FILE_BYTES = 10 << 30
 _COMMIT = re.compile(r"^commit ([0-9a-f]{40})$")
-# Arguments: the address, the reference. FETCH_HEAD serves branches, pull requests and commits, twice in a row too.
-# A fetch that was killed leaves locks. The reference keeps the newest objects for the next fetch; gc removes others.
+# Arguments: the address and the reference. FETCH_HEAD works for branches, pull requests and commits, also in a second
+# fetch. A killed fetch leaves locks. refs/kept/newest keeps the newest objects for the next fetch; gc removes others.
 _SCRIPT = """
 set -eu
 export GIT_DIR=repository
@@ -38,7 +38,7 @@ _SETTINGS = {
     "credential.helper": "",
     "protocol.allow": "never",
     "http.followRedirects": "initial",
-    "fetch.unpackLimit": "1",  # a pack for each fetch, so that their number says when to collect
+    "fetch.unpackLimit": "1",  # one pack for each fetch, so that the number of packs starts gc
     "gc.autoPackLimit": "10",
     "gc.autoDetach": "false",
     "gc.pruneExpire": "now",
@@ -49,7 +49,7 @@ _SETTINGS = {
 
 
 def reference_of(source: dict) -> str:
-    """The reference that a fetch asks for."""
+    """The git reference of a source: of a branch, a pull request or a commit."""
     if "branch" in source:
         return f"refs/heads/{source['branch']}"
     return f"refs/pull/{int(source['pr'])}/head" if "pr" in source else str(source["commit"])
@@ -58,7 +58,7 @@ def reference_of(source: dict) -> str:
 def check_out(source: dict, jobs: str, commands: Commands) -> tuple[str, str]:
     """Fetches the source. Returns the folder of its files and the commit.
 
-    jobs: the agent's folder of jobs. Files of an earlier commit stay where they are, so its jobs go on.
+    jobs: the agent's folder of jobs. Files of an earlier commit stay, so its jobs can continue.
     Raises SourceFailed with one line that names the repository and the reference.
     """
     repo, reference = source["repo"], reference_of(source)
@@ -68,7 +68,7 @@ def check_out(source: dict, jobs: str, commands: Commands) -> tuple[str, str]:
         make_folder(folder, commands.user)
     use(folder)
     argv = ["bash", "-c", _SCRIPT, "git", repo, reference]
-    result = commands.run(argv, folder, _FETCH_S, _environment(repo), file_bytes=_MOST_FILE_BYTES)
+    result = commands.run(argv, folder, _FETCH_S, _environment(repo), file_bytes=_MAX_FILE_BYTES)
     found = _COMMIT.match(result.last_line)
     if not result.is_success or not found:
         what = "git is not installed on this VM" if result.ended.exit_code == 127 else result.why
@@ -89,7 +89,7 @@ def check_out(source: dict, jobs: str, commands: Commands) -> tuple[str, str]:
 
 
 def _environment(repo: str) -> dict[str, str]:
-    # The control plane accepts http for this machine alone; an https address leads to no other transport.
+    # The control plane accepts http only for this machine. A redirect of an https address cannot change the transport.
     transport = "http" if repo.startswith("http://") else "https"
     settings = {
         "GIT_TERMINAL_PROMPT": "0",

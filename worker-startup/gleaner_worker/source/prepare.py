@@ -1,4 +1,4 @@
-"""What a job needs before its process starts: its code, its Python and its folders."""
+"""Prepares a job before its process starts: its code, its Python and its folders."""
 
 import hashlib
 import importlib.metadata
@@ -20,7 +20,7 @@ from .git import check_out
 from .ramfs import mount_ramfs
 from .sealed import trim
 
-_LOOK_EVERY_S = 0.1
+_CHECK_EVERY_S = 0.1
 
 
 class Preparation:
@@ -30,14 +30,15 @@ class Preparation:
         self._home, self._bucket, self._find_user = home, bucket, find_user
         self._jobs = os.path.join(os.path.realpath(home), "jobs")
         self._lock = threading.Lock()
-        self._locks: dict[str, threading.Lock] = {}  # of each repository, bundle and environment
+        self._locks: dict[str, threading.Lock] = {}  # one for each repository, bundle and environment
         self._given: list[weakref.ref[Prepared]] = []
 
     def prepare(self, order: dict, version: int = 0, stop: threading.Event | None = None) -> Prepared:
-        """order: `source` and `environment` as worker-api gives them. version: of the pool's source. stop: ends it.
+        """Prepares the code and the environment of a job. Raises SourceFailed.
 
-        Raises SourceFailed. Files of an earlier version stay, so its jobs go on, and all folders of a Prepared stay as
-        long as its receiver holds it. Calls on other threads wait only for a source or an environment that they share.
+        order: `source` and `environment` as worker-api gives them. version: of the pool's source. stop: ends the
+        preparation. Files of an earlier version stay, so its jobs can continue. The folders of a Prepared stay until
+        its last reference is gone. Calls on other threads wait only for a source or an environment that they share.
         """
         source, environment = order.get("source"), order.get("environment") or {}
         os.makedirs(self._jobs, mode=0o755, exist_ok=True)
@@ -84,10 +85,13 @@ class Preparation:
 
     @contextmanager
     def _alone(self, key: str, stop: threading.Event) -> Iterator[None]:
-        """Only one thread makes the same thing; the next one finds it made."""
+        """Holds the lock of `key`, so that one thread makes an environment and the next thread finds it complete.
+
+        Raises SourceFailed when `stop` is set.
+        """
         with self._lock:
             lock = self._locks.setdefault(key, threading.Lock())
-        while not lock.acquire(timeout=_LOOK_EVERY_S):
+        while not lock.acquire(timeout=_CHECK_EVERY_S):
             if stop.is_set():
                 raise stopped()
         try:
@@ -98,7 +102,7 @@ class Preparation:
             lock.release()
 
     def _clean_up(self, prepared: Prepared) -> None:
-        """Removes what was used longest ago, and keeps the folders of work in hand."""
+        """Removes the folders that were used longest ago, except the folders of a Prepared in use."""
         with self._lock:
             self._given = [ref for ref in self._given if ref() is not None] + [weakref.ref(prepared)]
             held = set()
@@ -109,7 +113,7 @@ class Preparation:
                 trim(os.path.join(self._jobs, name), held)
 
     def _write_config(self, config: dict) -> str:
-        """The path of the file, which the job user reads."""
+        """Writes the config file where the job user can read it, and returns its path."""
         data = config["text"].encode("utf-8", "replace")
         folder = os.path.join(self._jobs, "configs", hashlib.sha256(data).hexdigest())
         os.makedirs(folder, mode=0o755, exist_ok=True)

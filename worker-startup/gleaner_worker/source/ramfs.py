@@ -5,23 +5,25 @@ import subprocess
 
 from ..jobs.prepared import SourceFailed
 
-_MOST_BYTES = 32 << 30
+_MAX_BYTES = 32 << 30
 _MARK = "gleaner-ramfs"
-_KEPT_OUT = ("/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/boot", "/run", "/tmp", "/var/tmp")
+_RESERVED = ("/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/boot", "/run", "/tmp", "/var/tmp")
 
 
 def mount_ramfs(path: str, home: str) -> None:
     """Mounts a file system in memory at `path`, mode 1777. Raises SourceFailed with one line."""
     where = os.path.realpath(path)
-    if where == "/" or any(_is_within(where, folder) for folder in (*_KEPT_OUT, os.path.realpath(home))):
-        raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: name a folder of its own, such as /mnt/ramfs")
+    if where == "/" or any(_is_within(where, folder) for folder in (*_RESERVED, os.path.realpath(home))):
+        raise SourceFailed(
+            "setup", f"Failed to mount ramfs_dir {path}: the path is reserved; name another, such as /mnt/ramfs"
+        )
     if _is_mounted(where):
         return
     if os.geteuid() != 0:
         raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: the agent runs without root")
     if (parent := _parent_of_others(where)) is not None:
         raise SourceFailed(
-            "setup", f"Failed to mount ramfs_dir {path}: other users may change {parent}; name a folder in another one"
+            "setup", f"Failed to mount ramfs_dir {path}: other users may change {parent}; name a folder outside it"
         )
     try:
         os.makedirs(where, exist_ok=True)
@@ -29,7 +31,7 @@ def mount_ramfs(path: str, home: str) -> None:
             raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: the folder is not empty")
     except OSError as error:
         raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: {error}") from error
-    size = min(_MOST_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
+    size = min(_MAX_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
     options = f"size={size},mode=1777,nosuid,nodev"
     command = ["mount", "-t", "tmpfs", "-o", options, _MARK, where]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -38,7 +40,7 @@ def mount_ramfs(path: str, home: str) -> None:
 
 
 def _parent_of_others(path: str) -> str | None:
-    """The first folder above `path` that other users may change: they could put a link there."""
+    """The first folder above `path` that other users may change: they could put a symbolic link there."""
     parent = "/"
     for part in path.split("/")[1:]:
         if not os.path.isdir(parent):

@@ -1,11 +1,11 @@
-"""Folders that belong to the agent, and that the job user reads and cannot change."""
+"""Folders that the job user can read and cannot change, because they belong to the agent."""
 
 import os
 import stat
 import subprocess
 from collections.abc import Collection
 
-from ..jobs.user import JobUser
+from ..jobs.user import JobUser, remove
 
 _KEPT = 8
 
@@ -15,14 +15,14 @@ class NotSealed(Exception):
 
 
 def seal(path: str, user: JobUser) -> None:
-    """Gives a folder of the job user to the agent. Raises NotSealed for a folder that others still change.
+    """Gives a folder of the job user to the agent. Raises NotSealed if another process has changed the folder.
 
-    Its parent belongs to the agent. Other jobs of the user may run: they reach the folder through /proc. `chmod`
-    follows a link that it is told to change, so only a folder whose every entry belongs to the agent gets new modes.
+    Its parent belongs to the agent. Other jobs of the user may run and reach the folder through /proc. `chmod` follows
+    a symbolic link in its arguments, so modes change only after every entry belongs to the agent.
     """
     if not stat.S_ISDIR(os.lstat(path).st_mode):
         remove(path)
-        raise NotSealed("another process put something in the place of its files")
+        raise NotSealed("another process replaced the folder of its files")
     if not user.is_isolated:
         return
     subprocess.run(["chown", "-hR", "0:0", "--", path], check=True, stdin=subprocess.DEVNULL)
@@ -33,19 +33,14 @@ def seal(path: str, user: JobUser) -> None:
     subprocess.run(["chmod", "-R", "u+rwX,go+rX,go-w,ug-s", "--", path], check=True, stdin=subprocess.DEVNULL)
 
 
-def remove(*paths: str) -> None:
-    """`rm` follows no link, and a folder of any depth is no problem for it."""
-    subprocess.run(["rm", "-rf", "--", *paths], stdin=subprocess.DEVNULL, check=False)
-
-
 def use(path: str) -> str:
-    """Notes that the folder is in use now."""
+    """Marks the folder as used now, and returns its path."""
     os.utime(path)
     return path
 
 
 def trim(parent: str, held: Collection[str] = ()) -> None:
-    """Removes the folders in `parent` that were used longest ago. A folder of work in hand stays."""
+    """Keeps the folders in `held` and the 8 folders in `parent` that were used last. Removes the other folders."""
     if not os.path.isdir(parent):
         return
     with os.scandir(parent) as entries:
