@@ -25,11 +25,12 @@ import transformers_model as reference
 from jax.sharding import Mesh
 
 from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.decoder import SITES, Rows, run_blocks
+from gleaner_worker.model.decoder import Rows, run_blocks
 from gleaner_worker.model.mesh import Layout
 from gleaner_worker.model.place import place
 from gleaner_worker.model.tuning import CPU
 from gleaner_worker.model.weights import open_weights
+from gleaner_worker.spec import SITES
 
 LIMIT = 1e-5
 _LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -66,9 +67,9 @@ def compare(name: str, rng: random.Random) -> float:
         wanted = reference.run(reference.load(folder), token_ids)
         in_bf16 = reference.run(reference.load(folder, dtype=torch.bfloat16), token_ids)
         config = parse_config(raw, name)
-        errors = apart(ours(folder, config, "fp32", token_ids), wanted)
-        rounded = max(apart(ours(folder, config, "bf16", token_ids), wanted).values())
-    theirs = max(apart(in_bf16, wanted).values())
+        errors = distances(ours(folder, config, "fp32", token_ids), wanted)
+        rounded = max(distances(ours(folder, config, "bf16", token_ids), wanted).values())
+    theirs = max(distances(in_bf16, wanted).values())
     shown = f"{config.num_layers}x{config.d_model}, {config.num_heads}/{config.num_kv_heads} heads of {config.head_dim}"
     columns = " ".join(f"{errors[site]:10.1e}" for site in SITES)
     print(f"{name:18}  {columns}  {rounded:.1e} / {theirs:.1e}    {shown}, {length} tokens", flush=True)
@@ -92,7 +93,7 @@ def ours(folder, config, dtype, token_ids):
     return {site: np.asarray(got[site]).astype(np.float32)[:, 0, len(first) :] for site in SITES}
 
 
-def apart(got, wanted):
+def distances(got, wanted):
     """{site: the largest relative L2 distance of a layer}"""
     return {
         site: max(

@@ -1,4 +1,4 @@
-"""The reader's output for torch, SAELens and dictionary_learning, taken by their own code."""
+"""The reader's output for torch, SAELens and dictionary_learning, read by the code of these libraries."""
 
 import os
 import sys
@@ -120,7 +120,7 @@ def test_saelens_shuffles_contexts_into_batches_for_training(tmp_path):
     assert all(row.tobytes() in known for row in batch.reshape(64, 16).numpy())
 
 
-def test_files_of_a_dataset_stay_small_and_are_read_as_one(tmp_path, monkeypatch):
+def test_files_of_a_dataset_stay_small_and_are_read_as_one_dataset(tmp_path, monkeypatch):
     from gleaner_reader.export import saelens
 
     monkeypatch.setattr(saelens, "_FILE_BYTES", 20_000)
@@ -133,7 +133,7 @@ def test_files_of_a_dataset_stay_small_and_are_read_as_one(tmp_path, monkeypatch
     assert np.array_equal(store.get_raw_llm_batch()[0].numpy(), stored.rows("resid_post.0")[: exported.rows])
 
 
-def test_a_folder_with_files_is_left_alone(tmp_path):
+def test_an_export_into_a_folder_with_files_is_refused(tmp_path):
     pytest.importorskip("datasets")
     run = gleaner_reader.open(store_run(tmp_path / "run").folder)
     (tmp_path / "out").mkdir()
@@ -142,7 +142,7 @@ def test_a_folder_with_files_is_left_alone(tmp_path):
         to_saelens(run, str(tmp_path / "out"), layer=0)
 
 
-def test_a_failed_export_leaves_an_empty_folder_for_the_next(tmp_path, monkeypatch):
+def test_a_failed_export_leaves_an_empty_folder_for_the_next_export(tmp_path, monkeypatch):
     pytest.importorskip("datasets")
     from gleaner_reader.export import saelens
 
@@ -153,12 +153,12 @@ def test_a_failed_export_leaves_an_empty_folder_for_the_next(tmp_path, monkeypat
     def refuse_late(rows, what):
         written[:] = os.listdir(tmp_path / "out")
         if len(written) > 3:
-            raise ValueError(f"Failed to give {what} as float16")
+            raise ValueError(f"Failed to convert {what} to float16")
         return rows.astype(np.float16)
 
     monkeypatch.setattr(saelens, "to_float16", refuse_late)
     run, out = gleaner_reader.open(stored.folder), str(tmp_path / "out")
-    with pytest.raises(ValueError, match="Failed to give blocks.0.hook_resid_post as float16"):
+    with pytest.raises(ValueError, match="Failed to convert blocks.0.hook_resid_post to float16"):
         to_saelens(run, out, layer=0, context_size=16, dtype="float16")
     assert len(written) > 3 and os.listdir(out) == []
     exported = to_saelens(run, out, layer=0, context_size=16)

@@ -34,7 +34,7 @@ def _class_of(folder):
 
 
 def fill(model, seed):
-    """Norms and biases are random too: a decoder that forgets them must not seem right."""
+    """Norms and biases are random too: a decoder that ignores them must fail the comparison."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, tensor in model.named_parameters():

@@ -1,7 +1,7 @@
-"""Compiles the program of a small model with the TPU compiler, so that a program that it refuses never lands.
+"""Compiles the program of a small model with the TPU compiler, so that no program that the compiler refuses is merged.
 
 For one v5e chip and for a mesh of 4 x 2: each fits, no collective moves fp32, and no buffer holds the scores of all
-tokens. Exit status 1 names what is wrong.
+tokens. Prints every problem, and exits with 1 for any.
 """
 
 import os
@@ -21,7 +21,7 @@ from gleaner_worker.model.tuning import tuning_of
 from gleaner_worker.model.weights import parameter_shapes
 from gleaner_worker.preflight.cost_model import cost_of, square_buffers
 
-# Two kinds of layers, a soft cap, and key/value heads that two chips share out.
+# Two kinds of layers, a soft cap, and key/value heads that two chips divide between them.
 CONFIG = {
     "model_type": "gemma2",
     "hidden_size": 512,
@@ -42,12 +42,12 @@ def problems_of(accelerator: str, data: int, ways: int, dtype: str, mode: str) -
     name = f"{accelerator} {data}x{ways} {dtype} {mode}"
     mesh = Mesh(np.array(devices_of(accelerator)).reshape(data, ways), ("data", "model"))
     config = parse_config(CONFIG, "a small model")
-    what = Capture(config, (0, 1, 3), ("resid_post", "attn_out"), mode, dtype)
+    capture = Capture(config, (0, 1, 3), ("resid_post", "attn_out"), mode, dtype)
     width = ROW_TOKENS if mode == "all" else ROW_TOKENS // 8
     params, tuning = parameter_shapes(config, 4, "bf16"), tuning_of(mesh.devices.flat[0], "bf16")
     shape = StepShape(1, ROW_TOKENS, width)
     limit = chip_of(accelerator).hbm_bytes
-    text = compile_rows(what, Layout(mesh), params, shape, tuning, limit, name).run.as_text()
+    text = compile_rows(capture, Layout(mesh), params, shape, tuning, limit, name).run.as_text()
     cost = cost_of(text)
     problems = [f"{name}: {each.kind} moves fp32" for each in cost.collectives if "f32" in each.dtypes]
     problems += [f"{name}: {buffer} holds all scores" for buffer in square_buffers(text, ROW_TOKENS)]

@@ -13,7 +13,7 @@ import hypothesis
 import pytest
 
 import environment
-from agent_process import agent  # noqa: F401  (each fixture is beside the functions that tests use with it)
+from agent_process import agent, agents  # noqa: F401  (each fixture is beside the functions that tests use with it)
 from device_rows import capture_models  # noqa: F401
 from hub_models import hub  # noqa: F401
 from hub_secret import secrets  # noqa: F401
@@ -23,7 +23,7 @@ from model_folders import model_folder  # noqa: F401
 from pipeline_probes import no_thread_is_left, warm_models  # noqa: F401
 from startup_script import home  # noqa: F401
 from stream_items import read_items  # noqa: F401
-from verified_run import stored, verify  # noqa: F401
+from verified_run import finished_run, stored, verify  # noqa: F401
 
 hypothesis.settings.register_profile("gleaner", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("gleaner")
@@ -35,13 +35,11 @@ def pytest_unconfigure(config):
 
 
 @pytest.fixture
-def storage(monkeypatch):
-    from fake_storage import FakeStorage
+def storage():
+    from fake_storage import serving
 
-    fake = FakeStorage()
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", fake.url)
-    yield fake
-    fake.close()
+    with serving() as fake:
+        yield fake
 
 
 @pytest.fixture
@@ -88,7 +86,7 @@ def tiny_models(tiny_folder):
 
 
 def _drop_chat_template(folder: str) -> None:
-    """Tests of records add a template of their own, or none: without one, ARC tasks are plain prompts."""
+    """Tests of records add their own template. Without a template, ARC tasks are plain prompts."""
     path = os.path.join(folder, "tokenizer_config.json")
     with open(path) as file:
         config = json.load(file)

@@ -14,7 +14,7 @@ import environment  # noqa: F401  (before the rest)
 
 
 def memory_of_split(spec, ways):
-    """The bytes that a device needs for weights split `ways` ways and one step."""
+    """The bytes that a device needs for one step, and for its part of weights that are split `ways` ways."""
     import jax
 
     from build import a_model
@@ -23,7 +23,7 @@ def memory_of_split(spec, ways):
 
     model = a_model(spec)
     (layout,) = [each for each in layouts(model.params, model.config, None, jax.devices()) if each.model == ways]
-    program = compile_rows(model.capture, layout, model.params, model.shape, model.tuning, None, "it")
+    program = compile_rows(model.capture, layout, model.params, model.shape, model.tuning, None, "a model")
     memory = program.run.memory_analysis()
     return memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes
 

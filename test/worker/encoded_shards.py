@@ -46,7 +46,7 @@ def encode(file_format, plan, rows, scale=None, layers=(0, 2), identity=None, th
 
 
 def plain(file_format, data):
-    """The safetensors file inside, by zstandard's own reader."""
+    """The safetensors file in the data of a shard, as zstandard's own reader decompresses it."""
     if file_format == "safetensors":
         return data
     return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True).read()

@@ -51,11 +51,11 @@ class FakeCloud:
         self._server.shutdown()
         self._server.server_close()
 
-    def wait(self, what, timeout_s=600):
-        """Waits until what(asked) is true."""
+    def wait(self, condition, timeout_s=600):
+        """Waits until condition(asked) is true."""
         with self.changed:
-            assert self.changed.wait_for(lambda: what(self.asked), timeout_s), (
-                f"never happened; asked: {self.asked[-3:]}"
+            assert self.changed.wait_for(lambda: condition(self.asked), timeout_s), (
+                f"the condition stayed false for {timeout_s} s; the last requests: {self.asked[-3:]}"
             )
 
     def releases(self):

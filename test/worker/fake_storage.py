@@ -4,15 +4,28 @@ Preconditions, generations and checksums work as in the service; `faults` makes 
 """
 
 import base64
+import copy
 import json
 import re
 import sys
 import threading
 import uuid
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import google_crc32c
+import pytest
+
+
+@contextmanager
+def serving():
+    """A service that every storage client of this process and its subprocesses uses."""
+    fake = FakeStorage()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STORAGE_EMULATOR_HOST", fake.url)
+        yield fake
+    fake.close()
 
 
 class _Server(ThreadingHTTPServer):
@@ -58,6 +71,11 @@ class FakeStorage:
             self.objects[bucket, name] = {"resource": resource, "data": data}
             return resource
 
+    def load(self, other: "FakeStorage"):
+        """Replaces all objects by copies of the other's objects, of the same generations."""
+        with self.lock:
+            self.objects, self._generation = copy.deepcopy(other.objects), other._generation
+
     def names(self, bucket: str, prefix: str = "") -> list[str]:
         with self.lock:
             return sorted(name for b, name in self.objects if b == bucket and name.startswith(prefix))
@@ -95,9 +113,9 @@ class FakeStorage:
             def serve(self, body):
                 url = urlsplit(self.path)
                 query = {key: values[-1] for key, values in parse_qs(url.query).items()}
-                what = f"{self.command} {unquote(self.path)}"
-                fake.requests.append(what)
-                fault = fake.faults(what)
+                request = f"{self.command} {unquote(self.path)}"
+                fake.requests.append(request)
+                fault = fake.faults(request)
                 if isinstance(fault, int):
                     return self.answer(fault, {"error": {"code": fault, "message": "a fault of the test"}})
                 if self.command == "POST" and (name := fake.name_of(query, body)):
@@ -130,7 +148,7 @@ class FakeStorage:
 
     @staticmethod
     def name_of(query, body):
-        """The name and metadata of the object of an upload."""
+        """The name of the object that a request uploads; None for any other request."""
         start = {"multipart": body.find(b"{"), "resumable": 0}.get(query.get("uploadType"))
         if start is None:
             return None
@@ -157,14 +175,14 @@ class FakeStorage:
 
     def _media(self, found, headers):
         data, resource = found["data"], found["resource"]
-        told = {"X-Goog-Hash": f"crc32c={resource['crc32c']}", "X-Goog-Generation": resource["generation"]}
+        stated = {"X-Goog-Hash": f"crc32c={resource['crc32c']}", "X-Goog-Generation": resource["generation"]}
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", headers.get("Range") or "")
         if not asked:
-            return 200, data, told
+            return 200, data, stated
         begin, end = int(asked[1]), min(int(asked[2] or len(data)), len(data) - 1)
         if begin > end:
             return 416, {"error": {"code": 416, "message": "The requested range cannot be satisfied."}}, {}
-        return 206, data[begin : end + 1], told | {"Content-Range": f"bytes {begin}-{end}/{len(data)}"}
+        return 206, data[begin : end + 1], stated | {"Content-Range": f"bytes {begin}-{end}/{len(data)}"}
 
     def _upload(self, bucket, method, query, headers, body):
         if query["uploadType"] == "multipart":

@@ -15,7 +15,7 @@ def clean(storage):
 
 
 class Interruption:
-    """Counts computed samples, and asks for a flush after so many."""
+    """Counts computed samples, and requests a flush when their number is `samples`."""
 
     def __init__(self, monkeypatch, samples=10**9):
         self.control, self.done, self.shards = Control(), 0, set()

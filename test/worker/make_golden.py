@@ -1,9 +1,9 @@
-"""Makes golden/: tiny random models of every family, and the results of transformers. A person runs it, no test does.
+"""Makes golden/: tiny random models of every family, and the results of transformers. A person runs this script.
 
     uv venv /tmp/golden && uv pip install --python /tmp/golden/bin/python -r test/worker/golden-requirements.txt
     /tmp/golden/bin/python test/worker/make_golden.py
 
-A folder is one model as the Hub has it, some with the keys of old config.json files and some with those of transformers
+A folder is one model as the Hub has it. Some have the keys of old config.json files, and some the keys of transformers
 5. expected.npz beside it holds the token ids, and each site of each layer, in fp32. transformers reads the folder
 itself, so the fixtures also show its reading of an old file.
 """

@@ -1,5 +1,5 @@
 """Makes golden_chat.json: results of transformers' apply_chat_template for templates in the style of well-known models,
-for tokenizers with and without a BOS before every text. A person runs it, no test does.
+for tokenizers with and without a BOS before every text. A person runs this script.
 
     uv venv /tmp/golden && uv pip install --python /tmp/golden/bin/python -r test/worker/golden-requirements.txt
     /tmp/golden/bin/python test/worker/make_golden_chat.py

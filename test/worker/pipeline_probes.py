@@ -1,4 +1,4 @@
-"""Probes of a running extraction: objects that are alive, threads that are left, models without anything to compile."""
+"""Probes of a running extraction: objects that are alive, threads that are left, compiled models."""
 
 import gc
 import threading

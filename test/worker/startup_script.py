@@ -1,4 +1,4 @@
-"""startup.sh as tests run it: sourced for one function, or whole with a stand-in for uv."""
+"""startup.sh in tests: sourced for one function, or run as a whole with a stand-in for uv."""
 
 import hashlib
 import io
@@ -17,7 +17,10 @@ SCRIPT = os.path.join(WORKER, "startup.sh")
 
 @pytest.fixture
 def home(tmp_path):
-    """A home with a stand-in for uv, which makes the folder of an environment, with a delay on request."""
+    """A home with a stand-in for uv, which makes the folder of an environment.
+
+    UV_SLOW: seconds of an installation. UV_WAITS_FOR: the file that ends an installation, after at most 60 s.
+    """
     lock = os.path.join(WORKER, "uv-requirements.lock")
     with open(lock, "rb") as file:
         key = hashlib.sha256(file.read()).hexdigest()[:16]
@@ -30,6 +33,8 @@ if [[ $1 == venv ]]; then
   for dir; do :; done
   mkdir -p "$dir/bin"; ln -s {sys.executable} "$dir/bin/python"
 elif [[ -n $UV_SLOW ]]; then sleep "$UV_SLOW"
+elif [[ -n $UV_WAITS_FOR ]]; then
+  for _ in {{1..3000}}; do [[ ! -e $UV_WAITS_FOR ]] || break; sleep 0.02; done
 fi
 """,
     )

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("notice", ["SIGTERM", "metadata", "metadata, without a reader of the log"])
-def test_a_preempted_vm_saves_its_batches_and_the_next_worker_continues(
+def test_a_preempted_vm_saves_computed_samples_and_the_next_worker_continues(
     cloud, storage, agent, tiny_models, tiny_folder, tmp_path, notice
 ):
     resource = a_stream(storage, LONG[:800])
@@ -47,8 +47,8 @@ def test_a_preempted_vm_saves_its_batches_and_the_next_worker_continues(
 
 
 @pytest.mark.long
-def test_a_preempted_vm_is_gone_in_30_s_while_uploads_hang(cloud, storage, agent, tiny_folder):
-    """Uploads of four shards hang for ever; the shards behind them are stored."""
+def test_an_agent_on_a_preempted_vm_exits_within_30_s_while_uploads_hang(cloud, storage, agent, tiny_folder):
+    """Uploads of the first four shards hang; the later shards are stored."""
     held, hanging = threading.Event(), [f"activations/my-run/tpu_7/shard_000{n}.safetensors" for n in range(1, 5)]
     storage.before_create = lambda name: held.wait(120) if name in hanging else None
     work = a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(4000), model=tiny_folder)

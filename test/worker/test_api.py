@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import pytest
 
 from fake_cloud import SECRET
 from gleaner_worker import agent, metadata
+from gleaner_worker import api as api_module
 from gleaner_worker.api import Refused, WorkerApi
 
 pytestmark = pytest.mark.slow
@@ -23,6 +25,7 @@ DEEP_ERROR = b"HTTP/1.1 403 Forbidden\r\n\r\n" + b"[" * 2000
 @pytest.fixture
 def api(cloud, monkeypatch):
     monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
+    monkeypatch.setattr(api_module, "_FIRST_WAIT_S", 0.05)
     return WorkerApi(metadata.load_identity(), SECRET)
 
 
@@ -31,7 +34,7 @@ def api(cloud, monkeypatch):
     [SHORT, NONSENSE, BROKEN_ERROR, DEEP_ERROR],
     ids=["short", "nonsense", "broken error", "deep error"],
 )
-def test_a_broken_answer_is_requested_again(cloud, api, answer):
+def test_a_worker_repeats_a_lease_request_after_a_broken_answer(cloud, api, answer):
     answers = [answer]
     cloud.status = lambda body: answers.pop() if answers else 200
     assert api.lease(None)["action"] == "exit"
@@ -41,7 +44,7 @@ def test_a_broken_answer_is_requested_again(cloud, api, answer):
 
 
 @pytest.mark.parametrize("answer", NO_ACTION, ids=["empty", "list", "number", "deep"])
-def test_an_answer_without_an_action_is_requested_again(cloud, api, answer):
+def test_a_worker_repeats_a_request_after_an_answer_without_an_action(cloud, api, answer):
     answers = [answer]
     cloud.status = lambda body: answers.pop() if answers else 200
     assert api.hello()["action"] == "continue"
@@ -52,21 +55,21 @@ def test_an_answer_without_an_action_is_requested_again(cloud, api, answer):
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_worker_that_is_shut_out_retries_and_reports_it_once(cloud, api, caplog, status):
+def test_a_worker_retries_after_status_401_403_or_404_and_logs_one_error(cloud, api, caplog, status):
     answers = [status] * 3
     cloud.status = lambda body: answers.pop() if answers else 200
     with pytest.raises(OSError):
         api.heartbeat("idle", None, None)
     assert api.lease(None)["action"] == "exit"
-    told = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(told) == 1 and f"Failed to heartbeat: worker-api answered {status}: " in told[0]
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == 1 and f"Failed to heartbeat: worker-api answered {status}: " in errors[0]
     answers.extend([status] * 2)
     with pytest.raises(OSError):
         api.heartbeat("idle", None, None)
     assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
 
 
-def test_a_refused_worker_asks_no_more(cloud, api):
+def test_a_worker_stops_its_requests_after_status_400(cloud, api):
     cloud.status = lambda body: 400
     with pytest.raises(Refused, match="Failed to lease: worker-api answered 400: .*a fault of the test"):
         api.lease(None)
@@ -93,7 +96,7 @@ def test_a_worker_whose_secret_is_refused_says_hello_once_and_stops(cloud, api):
     assert (len(cloud.asked), len(cloud.hellos)) == (3, 2)
 
 
-def test_a_secret_that_a_restored_database_forgot_is_bound_again(cloud, api):
+def test_a_worker_binds_its_secret_again_after_a_restore_of_the_database(cloud, api):
     cloud.refusal = {"action": "exit", "error": "the secret is not that of host 0"}
     cloud.status = lambda body: 200 if body["action"] == "hello" or cloud.hellos else 403
     assert api.heartbeat("idle", None, None)["action"] == "continue"
@@ -104,11 +107,11 @@ def test_a_secret_that_a_restored_database_forgot_is_bound_again(cloud, api):
     ("ask", "most_hellos"),
     [
         (lambda api: api.heartbeat("idle", None, None), 1),
-        (lambda api: api.release({"run": "r", "stream": "0", "epoch": 1}, "preempted", None, {}, 1), 3),
+        (lambda api: api.release({"run": "r", "stream": "0", "epoch": 1}, "preempted", None, {}, 0.1), 3),
     ],
     ids=["heartbeat", "release"],
 )
-def test_a_hello_within_a_question_ends_in_the_time_of_the_question(cloud, api, ask, most_hellos):
+def test_a_hello_within_a_request_ends_within_the_time_limit_of_the_request(cloud, api, ask, most_hellos):
     cloud.refusal = {"action": "exit", "error": "the secret is not that of host 0"}
     # The fifth hello is answered, so that the test ends where a hello has no time limit.
     cloud.status = lambda body: (503 if len(cloud.hellos) < 4 else 200) if body["action"] == "hello" else 403
@@ -117,12 +120,40 @@ def test_a_hello_within_a_question_ends_in_the_time_of_the_question(cloud, api, 
     assert 1 <= len(cloud.hellos) <= most_hellos
 
 
+@pytest.mark.parametrize("silent", ["worker-api", "metadata server"])
+def test_a_release_ends_within_its_time_limit_without_an_answer(cloud, api, monkeypatch, silent):
+    held, answer = threading.Event(), cloud._metadata
+
+    def hold(path):
+        if path.endswith("/identity"):
+            held.wait(10)
+        return answer(path)
+
+    if silent == "worker-api":
+        cloud.status = lambda body: 200 if held.wait(10) else 503
+    else:
+        monkeypatch.setattr(cloud, "_metadata", hold)
+    began = time.monotonic()
+    with pytest.raises(OSError, match="timed out"):
+        api.release({"run": "r", "stream": "0", "epoch": 1}, "preempted", None, {}, 0.5)
+    assert time.monotonic() - began < 5
+    held.set()
+
+
 def test_an_agent_without_the_secret_of_its_host_does_not_start(cloud, tmp_path):
     with pytest.raises(SystemExit, match="Failed to start the agent: no secret of this host: .*boot the VM again"):
         metadata.load_secret(str(tmp_path))
     (tmp_path / "host-secret").write_text("secret\n")
     with pytest.raises(SystemExit, match="host-secret is not 64 hexadecimal digits; boot the VM again"):
         metadata.load_secret(str(tmp_path))
+
+
+@pytest.mark.parametrize("missing", ["agent-worker-number", "gleaner-bucket"])
+def test_a_missing_metadata_attribute_is_named(cloud, monkeypatch, missing):
+    monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
+    del cloud.attributes[missing]
+    with pytest.raises(SystemExit, match=f"metadata attribute {missing} is missing; create the VM again"):
+        metadata.load_identity()
 
 
 @pytest.mark.parametrize("api", ["http://worker-api.example/", "https://me@worker-api.example/", "ftp://127.0.0.1/"])
@@ -135,7 +166,7 @@ def test_an_address_of_worker_api_that_would_show_the_token_is_refused(cloud, mo
 
 @pytest.fixture
 def elsewhere():
-    """A server of a stranger; `elsewhere.requests` holds the headers that it received."""
+    """A server other than worker-api; `elsewhere.requests` holds the headers of its requests."""
     requests: list[dict] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -175,12 +206,12 @@ def test_an_expired_token_is_replaced_at_once(cloud, api, caplog):
 @pytest.mark.parametrize("answer", [SHORT, NONSENSE], ids=["short", "nonsense"])
 def test_a_broken_answer_of_the_metadata_server_is_an_oserror(cloud, api, answer):
     cloud.preempted = answer
-    with pytest.raises(OSError, match="the metadata server's answer broke off"):
+    with pytest.raises(OSError, match="the metadata server's answer ended early"):
         metadata.get("instance/preempted")
     assert not metadata.is_preempted()
 
 
-def test_a_preemption_is_seen_after_an_unexpected_error(monkeypatch):
+def test_an_agent_notices_a_preemption_after_an_unexpected_error(monkeypatch):
     answers = [True, RuntimeError("strange")]
 
     def is_preempted():
@@ -189,6 +220,7 @@ def test_a_preemption_is_seen_after_an_unexpected_error(monkeypatch):
         return answer
 
     monkeypatch.setattr(agent, "is_preempted", is_preempted)
+    monkeypatch.setattr(agent, "_PREEMPTION_EVERY_S", 0.01)
     watcher = agent.Agent.__new__(agent.Agent)
     watcher.preempted = threading.Event()
     watcher._watch_preemption()

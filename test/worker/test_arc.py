@@ -22,7 +22,7 @@ CHATML = (
 
 
 @pytest.mark.parametrize("version", ["nope", "code-from-examples-v0", "output-from-code-v0", "Output-From-Examples-V0"])
-def test_an_unknown_version_of_the_prompt_fails_the_run_with_the_known_versions(tiny_folder, version):
+def test_an_unknown_prompt_version_fails_the_run_and_lists_the_known_versions(tiny_folder, version):
     with pytest.raises(Failure) as failure:
         make_reader(tiny_folder, a_spec(record={"prompt_version": version}), 600, 64)
     assert failure.value.kind == "model"
@@ -58,7 +58,7 @@ def test_a_prompt_has_all_pairs_and_the_last_test_input_and_ends_at_the_beginnin
         ("output-from-examples-v1", "MinimalGridEncoder()", "One rule", "\n\nTest\n\nInput:\n070\n\nOutput:\n", 0),
     ],
 )
-def test_each_version_has_its_own_grids(tiny_folder, tmp_path, version, encoder, begin, end, grids):
+def test_each_prompt_version_shows_its_own_grids(tiny_folder, tmp_path, version, encoder, begin, end, grids):
     (text,) = prompts(tiny_folder, tmp_path, prompt_version=version, encoder=encoder)
     assert text.startswith(begin)
     assert text.endswith(end)
@@ -125,7 +125,7 @@ def test_a_failing_chat_template_rejects_the_task_with_the_reason(tiny_folder, t
         ({"test": [{"input": [[1] * 400] * 400}]}, f"its grids have 160019 cells; the limit is {MAX_CELLS}"),
     ],
 )
-def test_a_wrong_grid_is_named(change, reason, tiny_folder, tmp_path):
+def test_a_task_with_an_invalid_grid_is_rejected_with_the_reason(change, reason, tiny_folder, tmp_path):
     (item,) = read(tiny_folder, tmp_path, [TASK | change], predictions_per_task=3)
     assert item.reason.startswith("is not an ARC task: ")
     assert reason in item.reason
@@ -133,7 +133,7 @@ def test_a_wrong_grid_is_named(change, reason, tiny_folder, tmp_path):
 
 
 @pytest.mark.parametrize("version", list(VERSIONS))
-def test_outputs_of_tests_are_never_read(tiny_folder, tmp_path, version):
+def test_prompts_are_independent_of_the_outputs_of_test_pairs(tiny_folder, tmp_path, version):
     tests = [TASK["test"][-1] | {"output": output} for output in ([[4, 4, 4]], [[3]], "x", None)] + [
         {"input": [[0, 7, 0]]}
     ]
@@ -143,7 +143,7 @@ def test_outputs_of_tests_are_never_read(tiny_folder, tmp_path, version):
     assert len({tuple(made[n * 9 : n * 9 + 9]) for n in range(len(records))}) == 1
 
 
-def test_predictions_of_a_line_without_a_task_reject_all_its_samples(tiny_folder, tmp_path):
+def test_a_line_without_a_task_rejects_all_its_predictions(tiny_folder, tmp_path):
     items = read(tiny_folder, tmp_path, [{"text": "a"}, TASK, {"tokens": [1]}], predictions_per_task=4)
     assert [(item.index, getattr(item, "last", item.index)) for item in items] == [
         (0, 3),
@@ -153,7 +153,7 @@ def test_predictions_of_a_line_without_a_task_reject_all_its_samples(tiny_folder
         (7, 7),
         (8, 11),
     ]
-    assert items[0].reason == "is not an ARC task: predictions_per_task 4 is for those alone"
+    assert items[0].reason == "is not an ARC task: predictions_per_task 4 is for ARC tasks only"
     assert items[-1].record() == {"line": 3, "sample_idx": 8, "reason": items[-1].reason, "samples": 4}
 
 

@@ -40,7 +40,7 @@ def written(folder, tmp_path, messages, **spec):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_each_answer_is_chosen_with_the_token_that_ends_it(tmp_path, name):
+def test_each_assistant_answer_is_chosen_with_its_end_token(tmp_path, name):
     found = written(write_folder(tmp_path, name), tmp_path, TALK)
     assert not isinstance(found, str), found
     assert len(found) == 2
@@ -49,11 +49,11 @@ def test_each_answer_is_chosen_with_the_token_that_ends_it(tmp_path, name):
         assert "two and" not in text and "assistant" not in text and "user" not in text
 
 
-def test_chatml_chooses_the_answer_and_its_end(tmp_path):
+def test_the_chosen_tokens_of_a_chatml_answer_end_with_im_end(tmp_path):
     assert written(write_folder(tmp_path, "chatml"), tmp_path, TALK) == ["four is it<|im_end|>", "five<|im_end|>"]
 
 
-def test_blocks_of_generation_decide_where_the_template_has_them(tmp_path):
+def test_generation_blocks_in_a_template_define_the_chosen_tokens(tmp_path):
     folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": MARKED}})
     assert written(folder, tmp_path, TALK) == ["four is it<|im_end|>", "five<|im_end|>"]
     (plain,) = read(folder, tmp_path, [{"messages": TALK}])
@@ -63,8 +63,8 @@ def test_blocks_of_generation_decide_where_the_template_has_them(tmp_path):
 @pytest.mark.parametrize(
     ("record", "reason"),
     [
-        ({"text": "two"}, "is no list of messages"),
-        ({"tokens": [1, 2]}, "is no list of messages"),
+        ({"text": "two"}, "has no list of messages"),
+        ({"tokens": [1, 2]}, "has no list of messages"),
         ({"messages": TALK[:1]}, "the model wrote none of them"),
         ({"messages": [{"role": "user", "content": "a \ue000 b"}, *TALK[1:]]}, "U+E000"),
     ],
@@ -75,7 +75,30 @@ def test_a_record_without_text_of_the_model_is_rejected(tmp_path, record, reason
     assert isinstance(item, Reject) and reason in item.reason
 
 
-def test_a_template_that_drops_an_answer_is_a_reason(tmp_path):
+@pytest.mark.parametrize("text", ["\ue010", "\ue012", "a \ue010\ue011\ue012 b"])
+@pytest.mark.parametrize("where", ["messages", "tools"])
+def test_a_record_with_the_characters_of_a_placeholder_is_rejected(tmp_path, text, where):
+    folder = write_folder(tmp_path, "chatml")
+    record = {"messages": TALK, "tools": [{"name": "f"}]}
+    record |= {"messages": [*TALK[:2], {"role": "user", "content": text}]} if where == "messages" else {}
+    record |= {"tools": [{"name": text}]} if where == "tools" else {}
+    (item,) = read(folder, tmp_path, [record], tokens="assistant")
+    assert isinstance(item, Reject) and "U+E010 to U+E012; remove it" in item.reason
+
+
+def test_a_record_that_names_the_characters_of_a_placeholder_in_ascii_is_stored(tmp_path):
+    talk = [{"role": "user", "content": "a \\ue010 b"}, *TALK[1:]]
+    (item,) = read(write_folder(tmp_path, "chatml"), tmp_path, [{"messages": talk}], tokens="assistant")
+    assert isinstance(item, Sample)
+
+
+def test_a_template_with_a_generation_block_inside_another_one_is_refused(tmp_path):
+    nested = MARKED.replace("{% endgeneration %}", "{% generation %}b{% endgeneration %}{% endgeneration %}")
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": nested}})
+    assert "line 2: a {% generation %} block is inside another one" in written(folder, tmp_path, TALK)
+
+
+def test_a_chat_whose_template_drops_an_answer_is_rejected(tmp_path):
     template = "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}"
     folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": template}})
     assert "does not show which text of message 1" in written(folder, tmp_path, TALK)
@@ -98,7 +121,7 @@ def test_bos_moves_the_chosen_positions_with_the_tokens(tmp_path, bos, begins, o
 
 @pytest.mark.parametrize("adds", [True, False, None])
 @pytest.mark.parametrize("name", ["chatml", "llama"])
-def test_files_that_disagree_about_bos_are_named(tmp_path, caplog, name, adds):
+def test_tokenizer_files_that_disagree_about_bos_cause_a_warning(tmp_path, caplog, name, adds):
     config = fixture()[name]["files"]["tokenizer_config.json"]
     config = json.loads(config) if isinstance(config, str) else dict(config)
     config.pop("add_bos_token", None)
@@ -112,7 +135,7 @@ def test_files_that_disagree_about_bos_are_named(tmp_path, caplog, name, adds):
     assert "disagree" not in caplog.text
 
 
-def test_bos_true_puts_it_before_texts_that_lack_it(tmp_path):
+def test_bos_true_adds_bos_to_texts_without_bos(tmp_path):
     config = {"bos_token": "<|im_start|>"}
     folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": config})
     records = [{"text": "two"}, {"text": "<|im_start|>two"}, {"tokens": [5]}, {"text": ""}]

@@ -11,7 +11,7 @@ from gleaner_worker.records.arc import encode_task, parse_task
 from gleaner_worker.records.augment import Task, augment
 
 
-def test_variants_follow_their_task_and_never_change(tiny_folder, tmp_path):
+def test_a_task_always_has_the_same_variants(tiny_folder, tmp_path):
     made = prompts(tiny_folder, tmp_path, [TASK, {"text": "x"}, TASK | {"task_id": "other"}], predictions_per_task=12)
     assert made[0] == encode_task(TASK)
     assert len(set(made[:12])) == 12

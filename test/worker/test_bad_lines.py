@@ -40,7 +40,7 @@ BAD_LINES = [
         ("gzip", gzip.compress(b"\n".join(BAD_LINES), mtime=0)),
     ],
 )
-def test_bad_lines_are_rejected_with_their_number_and_the_others_are_stored(
+def test_bad_lines_are_rejected_with_their_line_numbers_and_good_lines_are_stored(
     storage, tmp_path, tiny_models, tiny_folder, name, data
 ):
     assert run_extract(a_work(a_stream(storage, data)), tiny_models(), str(tmp_path)) == "completed"

@@ -48,7 +48,7 @@ SELECTIONS = [
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("tokens, exclude_special, positions", SELECTIONS)
-def test_rows_are_those_of_the_positions_in_their_order(capture_models, tokens, exclude_special, positions):
+def test_stored_rows_belong_to_the_selected_positions_in_order(capture_models, tokens, exclude_special, positions):
     plain = some_samples([20, 7])
     everything = run(capture_models(), plain)
     tokens = tokens if isinstance(tokens, str) else list(tokens)
@@ -68,7 +68,7 @@ def test_rows_are_those_of_the_positions_in_their_order(capture_models, tokens, 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("tokens", ["all", "mean"])
 @pytest.mark.parametrize("dtype, eps", [("bf16", 2**-8), ("fp16", 2**-11), ("fp32", 1e-6)])
-def test_floats_are_rounded_once(capture_models, tokens, dtype, eps):
+def test_activations_are_rounded_once_to_the_stored_dtype(capture_models, tokens, dtype, eps):
     sample = some_samples([20])
     exact = rows_of(run(capture_models(tokens=tokens), sample), "resid_post")
     host = run(capture_models(tokens=tokens, dtype=dtype, sites=["resid_post"]), sample)
@@ -92,7 +92,7 @@ def test_int8_is_the_nearest_of_255_steps_up_to_the_largest_value_of_the_row(cap
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32", "int8"])
 @pytest.mark.parametrize("tokens", ["all", "mean", "last"])
-def test_statistics_are_of_the_stored_values_of_real_rows_alone(capture_models, tokens, dtype):
+def test_statistics_cover_the_stored_values_without_padding(capture_models, tokens, dtype):
     samples = some_samples([20, 7, 31])
     if tokens == "last":
         samples = [a_sample(s.token_ids, [len(s.token_ids) - 1]) for s in samples]

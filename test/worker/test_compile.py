@@ -1,4 +1,4 @@
-"""Compiled programs: one for a run, none while steps run, and none again in the next process."""
+"""Compiled programs: one for each run, none while steps run, and none in the next process."""
 
 import json
 import os
@@ -71,7 +71,7 @@ print(json.dumps([model.programs, model.compiles]))
 
 
 @pytest.mark.long
-def test_a_second_process_compiles_nothing_again(tiny_folder, tmp_path):
+def test_a_second_process_reuses_the_compiled_programs(tiny_folder, tmp_path):
     here = os.path.dirname(os.path.abspath(__file__))
 
     def start():
@@ -97,7 +97,7 @@ def test_steps_wait_for_the_memory_of_earlier_steps(tiny_folder):
     tight = a_model(spec, device_bytes=need)
     assert (tight._program.in_flight, roomy._program.in_flight) == (1, 3)
     running = [tight.start([[sample]]) for sample in samples]
-    assert [step._is_landed for step in running] == [True, True, True, False]
+    assert [step._is_on_host for step in running] == [True, True, True, False]
     for sample, step in reversed(list(zip(samples, running, strict=True))):
         (host,), (expected,) = step.collect(), roomy.start([[sample]]).collect()
         found, wanted = (stored_of(tight, each, 0)[0]["resid_post"].view(np.uint16) for each in (host, expected))

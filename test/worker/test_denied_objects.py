@@ -1,4 +1,4 @@
-"""Errors of Cloud Storage that do not pass: missing rights, refused tokens, a missing bucket."""
+"""Permanent errors of Cloud Storage: missing rights, refused tokens, a missing bucket."""
 
 import pytest
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
         (403, "; grant the worker's service account this permission on a-bucket$"),
     ],
 )
-def test_an_error_that_does_not_pass_is_reported_at_once_with_advice(storage, status, advice):
-    storage.faults = lambda what: status
+def test_a_permanent_error_is_reported_at_once_with_advice(storage, status, advice):
+    storage.faults = lambda request: status
     with pytest.raises(Failure, match=f"Failed to create gs://a-bucket/a: .*{advice}") as failure:
         bucket().create("a", BytesContent(b"content"), {}, "text/plain")
     assert failure.value.kind == "infrastructure"
@@ -26,22 +26,22 @@ def test_an_error_that_does_not_pass_is_reported_at_once_with_advice(storage, st
 
 
 @pytest.mark.parametrize("size", [7, 9 * 1024 * 1024])
-def test_an_existing_object_whose_repeated_create_is_denied_is_found(storage, size):
+def test_a_denied_create_finds_the_existing_object(storage, size):
     """An account that may not delete gets 403 for the repeated create, after the answer of the first create is lost."""
     storage.put(BUCKET, "a", b"first", {"k": "1"})
-    storage.faults = lambda what: 403 if "/upload/" in what else None
+    storage.faults = lambda request: 403 if "/upload/" in request else None
     found = bucket().create("a", BytesContent(b"x" * size), {"k": "2"}, "text/plain")
     assert found.metadata == {"k": "1"}
     assert storage.data(BUCKET, "a") == b"first"
 
 
 def test_a_denied_create_of_an_absent_object_is_reported(storage):
-    storage.faults = lambda what: 403 if "/upload/" in what else None
+    storage.faults = lambda request: 403 if "/upload/" in request else None
     with pytest.raises(Failure, match="Failed to create gs://a-bucket/a: Forbidden: .*; grant the worker's"):
         bucket().create("a", BytesContent(b"content"), {}, "text/plain")
 
 
-def test_a_missing_bucket_is_no_missing_object(storage, tmp_path, monkeypatch):
+def test_a_missing_bucket_is_reported_with_advice(storage, tmp_path, monkeypatch):
     message = "The specified bucket does not exist."
     monkeypatch.setattr(storage, "route", lambda *_: (404, {"error": {"code": 404, "message": message}}, {}))
     with pytest.raises(Failure, match="Failed to download gs://a-bucket/a: create the bucket a-bucket$"):

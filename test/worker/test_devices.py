@@ -1,4 +1,4 @@
-"""All chips of a machine: rows and weights on several devices, with the results of a single device."""
+"""All chips of a machine: rows and weights on several devices give the results of a single device."""
 
 import json
 import os
@@ -74,7 +74,7 @@ def rows_of(answer):
 
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", ["bf16", "fp32", "int8"])
-def test_eight_devices_compute_the_bits_of_one(on_devices, tiny_folder, dtype):
+def test_eight_devices_compute_the_same_bits_as_one_device(on_devices, tiny_folder, dtype):
     one, eight = (on_devices(tiny_folder, count, dtype=dtype) for count in (1, 8))
     assert one["layout"][:2].tolist() == [1, 1] and eight["layout"][:2].tolist() == [8, 1]
     assert eight["layout"][3] < one["layout"][3]  # steps: eight rows each
@@ -88,7 +88,7 @@ def test_eight_devices_compute_the_bits_of_one(on_devices, tiny_folder, dtype):
 @pytest.mark.long
 @pytest.mark.parametrize("tokens", ["mean", "all"])
 @pytest.mark.parametrize("split", [2, 4])
-def test_split_weights_compute_the_same(on_devices, tiny_folder, gemma_folder, split, tokens):
+def test_split_weights_compute_the_same_activations(on_devices, tiny_folder, gemma_folder, split, tokens):
     for folder in (tiny_folder, gemma_folder) if tokens == "all" else (tiny_folder,):
         one = on_devices(folder, 1, tokens=tokens)
         many = on_devices(folder, 8, ways=split, tokens=tokens)
@@ -103,19 +103,19 @@ def test_split_weights_compute_the_same(on_devices, tiny_folder, gemma_folder, s
 
 def a_big_config(**changes):
     heads = {"num_attention_heads": 8, "num_key_value_heads": 2, "hidden_size": 64}
-    return parse_config(TINY_CONFIG | heads | changes, "it")
+    return parse_config(TINY_CONFIG | heads | changes, "a model")
 
 
 @pytest.mark.parametrize(
     "heads, kv_heads, ways, fits",
     [(14, 2, 2, True), (14, 2, 4, False), (8, 2, 4, True), (8, 8, 8, True), (32, 8, 3, False), (12, 4, 6, False)],
 )
-def test_heads_are_never_cut(heads, kv_heads, ways, fits):
+def test_a_split_keeps_every_attention_head_whole(heads, kv_heads, ways, fits):
     config = a_big_config(num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=8)
     assert can_split(config, ways) == fits
 
 
-def test_devices_share_key_and_value_heads_where_there_are_too_few():
+def test_devices_share_key_and_value_heads_when_a_model_has_fewer_heads_than_devices():
     config = a_big_config()
     assert parameter_axes("wq", (3, 64, 64), config, 4) == (None, "model")
     assert parameter_axes("wk", (3, 16, 64), config, 4) == ()
@@ -126,7 +126,7 @@ def test_devices_share_key_and_value_heads_where_there_are_too_few():
     assert parameter_axes("b_gate", (3, 96), config, 4) == parameter_axes("b_up", (3, 96), config, 4) == (None, "model")
 
 
-def test_a_model_that_no_split_fits_is_refused_with_the_sizes():
+def test_a_model_too_large_for_every_split_is_refused_with_the_sizes():
     config = a_big_config()
     params = {"embed": np.zeros((600, 64), np.float32), "blocks": {"wq": np.zeros((3, 64, 64), np.float32)}}
     devices = jax.local_devices() * 4
@@ -138,7 +138,7 @@ def test_a_model_that_no_split_fits_is_refused_with_the_sizes():
         assert said in failure.value.reason, failure.value.reason
 
 
-def test_a_step_that_does_not_fit_is_refused_with_its_shape_before_the_weights_are_read(tiny_folder):
+def test_a_step_too_large_for_the_device_is_refused_with_its_shape(tiny_folder):
     spec = a_spec(model=tiny_folder, max_seq_length=64)
     weights = sum(w.nbytes for w in jax.tree.leaves(a_model(spec).params))
     limit = 600_000

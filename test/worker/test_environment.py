@@ -31,7 +31,7 @@ def test_an_environment_is_made_once_per_lock_file(home, tmp_path):
     assert "--require-hashes" in calls
 
 
-def test_a_missing_lock_file_is_named(home, tmp_path):
+def test_a_missing_lock_file_is_reported_with_its_path(home, tmp_path):
     result = make(home, tmp_path / "no.lock")
     assert result.returncode != 0
     assert f"there is no lock file {tmp_path}/no.lock" in result.stderr
@@ -58,7 +58,7 @@ def test_a_killed_installation_leaves_no_environment(home, tmp_path):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not (home / "env").exists()
-    assert len(os.listdir(home)) == 2  # the cache, and the half-made one
+    assert len(os.listdir(home)) == 2  # the cache and the unfinished environment
     result = make(home, a_lock(tmp_path))
     assert result.returncode == 0, result.stderr
     assert sorted(os.listdir(home)) == ["env", "uv-cache"]
@@ -95,13 +95,13 @@ def apt(tmp_path, script, **env):
     return bash(f"source {SCRIPT}; apt_install python3.11", PATH=f"{tmp_path}:{os.environ['PATH']}", **env)
 
 
-def test_another_apt_is_waited_for(tmp_path):
+def test_startup_waits_for_another_apt_process(tmp_path):
     result = apt(tmp_path, f'(($(wc -l < {tmp_path}/calls) > 1)) || {{ echo "Could not get lock" >&2; exit 100; }}')
     assert result.returncode == 0, result.stderr
     assert "Could not get lock" in result.stderr
 
 
-def test_the_wait_for_another_apt_ends(tmp_path):
+def test_the_wait_for_another_apt_process_ends_with_an_error(tmp_path):
     result = apt(tmp_path, "exit 100", APT_LOCK_WAIT_S="1")
     assert result.returncode != 0
     assert "Failed to install python3.11 in 1 s: see apt's message above" in result.stderr

@@ -3,11 +3,14 @@
 import gzip
 import json
 import random
+import subprocess
+import sys
 
 import pytest
 
+from build import BUCKET, a_raw_spec, a_stream, bucket
 from gleaner_worker.estimate.__main__ import estimate
-from gleaner_worker.estimate.blocks import BLOCKS, FileSource, sample_blocks
+from gleaner_worker.estimate.blocks import BLOCKS, FileSource, ObjectSource, sample_blocks
 from gleaner_worker.estimate.count import Counts, extrapolate
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.tiny import make_tiny_model
@@ -53,7 +56,7 @@ def run(model, sources, tmp_path, sample_bytes, **keys):
 @pytest.mark.parametrize(
     "keys", [{}, {"tokens": "last"}, {"tokens": "mean"}, {"layers": [2]}, {"dtype": "int8"}, {"max_seq_length": 64}]
 )
-def test_a_sample_of_equal_lines_gives_the_exact_counts(model, tmp_path, keys):
+def test_an_estimate_from_sampled_blocks_is_close_to_the_exact_counts(model, tmp_path, keys):
     sources = [a_file(tmp_path, f"{n}.jsonl", "".join(lines(1500, n, bad_every=50))) for n in range(2)]
     whole = run(model, sources, tmp_path, 10**9, **keys)
     part = run(model, sources, tmp_path, 120_000, **keys)
@@ -78,8 +81,8 @@ def test_counts_of_whole_streams_are_exact(model, tmp_path):
     assert all(total["low"] == total["estimate"] == total["high"] for total in totals.values())
 
 
-def test_most_ranges_hold_the_true_count():
-    """95 % of ratio estimates over 24 blocks should; a little less is usual for few blocks."""
+def test_about_95_percent_of_the_ranges_hold_the_true_count():
+    """A 95 % range over 24 blocks holds the true count a little less often, because the blocks are few."""
     chance, held = random.Random(1), 0
     for _ in range(300):
         rates = [chance.uniform(0.1, 0.4) for _ in range(400)]
@@ -125,7 +128,8 @@ def test_no_line_is_in_two_blocks_and_no_range_is_inverted(tmp_path, seed):
         total += len(text)
     size = chance.randrange(1, max(2, total // BLOCKS))
     blocks = sample_blocks(sources, size=size)
-    if blocks is None:
+    if blocks is None:  # blocks that would hold all bytes have too few lines to sample
+        assert sum(source.read(0, source.size).count(b"\n") for source in sources) < 4 * BLOCKS
         return
     found = [line for block in blocks for line in block.data.splitlines()]
     assert len(found) == len(set(found))
@@ -136,13 +140,14 @@ def test_no_line_is_in_two_blocks_and_no_range_is_inverted(tmp_path, seed):
 
 
 class Metered(FileSource):
-    """Counts the bytes that are read."""
+    """Counts the bytes and the reads of the first two bytes."""
 
-    read_bytes = 0
+    read_bytes = reads_of_magic = 0
 
     def read(self, begin, end):
         data = super().read(begin, end)
         self.read_bytes += len(data)
+        self.reads_of_magic += (begin, end) == (0, 2)
         return data
 
 
@@ -159,7 +164,7 @@ def test_a_line_longer_than_all_blocks_is_counted_once(model, tmp_path):
     assert source.read_bytes < 3 * source.size
 
 
-def test_only_the_bytes_of_whole_lines_are_read(tmp_path):
+def test_sampling_reads_little_more_than_the_sampled_blocks(tmp_path):
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"".join(b"%d %s\n" % (number, b"x" * 1000) for number in range(20_000)))
     source = Metered(str(path))
@@ -168,38 +173,85 @@ def test_only_the_bytes_of_whole_lines_are_read(tmp_path):
     assert source.read_bytes < BLOCKS * (20_000 + 16 * 1024 + 10)
 
 
+def test_sampling_reads_the_first_bytes_of_a_stream_once(tmp_path):
+    path = tmp_path / "s.jsonl"
+    path.write_bytes((b"x" * 10_000 + b"\n") * 100)
+    source = Metered(str(path))
+    assert sample_blocks([source], size=100)  # the blocks grow until they hold a line
+    assert source.reads_of_magic == 1
+
+
+def test_a_stream_in_a_bucket_is_read_again_after_a_transient_error(storage):
+    name = a_stream(storage, b"0123456789")["name"]
+    source = ObjectSource(bucket(), bucket().head(name))
+    answers = [503]
+    storage.faults = lambda request: answers.pop() if answers else None
+    assert (source.read(2, 99), source.read(10, 12), answers) == (b"23456789", b"", [])
+
+
+def test_a_stream_in_a_bucket_is_read_in_one_generation(storage):
+    name = a_stream(storage, b"before")["name"]
+    source = ObjectSource(bucket(), bucket().head(name))
+    a_stream(storage, b"after")
+    with pytest.raises(FileNotFoundError, match=f"Failed to read gs://{BUCKET}/{name}: the object does not exist"):
+        source.read(0, 5)
+
+
+def test_an_estimate_of_a_stream_without_the_right_to_read_it_exits_with_status_2(storage, model, tmp_path):
+    name = a_stream(storage, lines(3))["name"]
+    storage.faults = lambda request: 403 if "alt=media" in request else None
+    arguments = ["--spec", json.dumps(a_raw_spec(model=model)), "--home", str(tmp_path), "--bucket", BUCKET]
+    found = command("estimate", *arguments, "--prefix", name)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr.startswith(f"Failed to read gs://{BUCKET}/{name}: Forbidden: ")
+
+
+def command(module, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", f"gleaner_worker.{module}", *arguments], capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("module", ["estimate", "preflight"])
+def test_a_spec_that_is_not_json_ends_the_command_with_status_2(tmp_path, module):
+    which = ["--file", __file__] if module == "estimate" else ["--accelerator", "v5litepod-8"]
+    found = command(module, "--spec", "{", "--home", str(tmp_path), *which)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr.startswith("Failed to read the spec: it is not JSON: ")
+
+
 def test_an_estimate_fails_with_the_errors_of_the_worker(model, tmp_path):
     source = a_file(tmp_path, "s.jsonl", '{"text": "a"}\n')
     with pytest.raises(Failure, match="layer"):
         run(model, [source], tmp_path, 10**9, layers=[99])
     with pytest.raises(Failure, match="no such folder"):
-        run("/nowhere", [source], tmp_path, 10**9)
+        run(str(tmp_path / "absent"), [source], tmp_path, 10**9)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", gzip.compress(b"", mtime=0), b"\xef\xbb\xbf"], ids=["empty", "gzip of nothing", "a mark"]
+    "content", [b"", gzip.compress(b"", mtime=0), b"\xef\xbb\xbf"], ids=["empty", "empty gzip", "byte order mark"]
 )
-def test_a_stream_without_a_line_is_named(model, tmp_path, content):
+def test_an_estimate_names_a_stream_without_lines(model, tmp_path, content):
     sources = [a_file(tmp_path, "a.jsonl", '{"text": "a"}\n'), a_file(tmp_path, "none.jsonl", content)]
     with pytest.raises(Failure, match="/none.jsonl: it has no lines; upload it again"):
         run(model, sources, tmp_path, 10**9)
 
 
 @pytest.mark.parametrize("sample_bytes", [10**9, 24 * 100])
-def test_a_damaged_stream_is_named_in_a_sample_too(model, tmp_path, sample_bytes):
+def test_an_estimate_names_a_damaged_stream(model, tmp_path, sample_bytes):
     packed = bytearray(gzip.compress("".join(lines(1000)).encode()))
     packed[60:70] = b"\xff" * 10
     with pytest.raises(Failure, match="/s.jsonl.gz: its gzip data is damaged"):
         run(model, [a_file(tmp_path, "s.jsonl.gz", bytes(packed))], tmp_path, sample_bytes)
 
 
-def test_the_reasons_of_rejects_are_listed(model, tmp_path):
+def test_an_estimate_lists_the_reasons_of_rejects(model, tmp_path):
     source = a_file(tmp_path, "s.jsonl", "".join(lines(40, bad_every=4)))
     (first, *_) = run(model, [source], tmp_path, 10**9)["reject_reasons"]
     assert first["samples"] == 10 and "JSON" in first["reason"]
 
 
-def test_reasons_that_differ_only_in_numbers_are_one_kind(model, tmp_path):
+def test_reject_reasons_that_differ_only_in_numbers_are_counted_together(model, tmp_path):
     over_long = [json.dumps({"text": "w " * count}) for count in range(100, 120)]
     not_utf8 = [b'"\xe9"', b'{"\xff"}']
     source = a_file(tmp_path, "s.jsonl", b"\n".join([*map(str.encode, over_long), *not_utf8]))

@@ -2,6 +2,7 @@
 
 import json
 import threading
+from itertools import chain, repeat
 
 import pytest
 
@@ -18,12 +19,13 @@ from gleaner_worker import extract as extract_module
 from gleaner_worker.control import Control
 from gleaner_worker.failures import Failure
 from gleaner_worker.shards.existing_shards import ExistingShards
+from gleaner_worker.shards.rejects import same_rejects
 from stored_stream import verified
 
 pytestmark = pytest.mark.slow
 
 
-def test_an_overwritten_stream_is_never_mixed(storage, tmp_path, tiny_models):
+def test_an_overwritten_stream_fails_its_extraction(storage, tmp_path, tiny_models):
     work = a_work(a_stream(storage, text_lines(10)))
     a_stream(storage, text_lines(12))
     with pytest.raises(Failure, match="generation 1001 was overwritten or deleted") as failure:
@@ -36,7 +38,7 @@ def test_shards_of_other_content_spec_or_model_are_refused_by_name(storage, tmp_
     run_extract(a_work(a_stream(storage, lines), shard_size_gb=SMALL), tiny_models(), str(tmp_path))
     before = outputs(storage)
     lines[1] = json.dumps({"text": "changed"})
-    with pytest.raises(Failure, match="tpu_7/shard_0001.safetensors was made as .*stream_crc32c .* .now ") as failure:
+    with pytest.raises(Failure, match="tpu_7/shard_0001.safetensors was made with .*stream_crc32c .* .now ") as failure:
         run_extract(a_work(a_stream(storage, lines), shard_size_gb=SMALL), tiny_models(), str(tmp_path))
     assert failure.value.kind == "stream"
     name = "activations/my-run/tpu_7/shard_0002.safetensors"
@@ -44,7 +46,7 @@ def test_shards_of_other_content_spec_or_model_are_refused_by_name(storage, tmp_
         work = a_work(a_stream(storage, text_lines(40)), shard_size_gb=SMALL)
         kept = storage.metadata(BUCKET, name)[key]
         storage.metadata(BUCKET, name)[key] = "other"
-        with pytest.raises(Failure, match=f"shard_0002.safetensors was made as {key} other .now {kept}"):
+        with pytest.raises(Failure, match=f"shard_0002.safetensors was made with {key} other .now {kept}"):
             run_extract(work, tiny_models(), str(tmp_path))
         storage.metadata(BUCKET, name)[key] = kept
     assert outputs(storage) == before
@@ -60,10 +62,10 @@ def test_a_shard_beyond_the_end_and_a_shard_in_two_formats_are_refused(storage, 
         run_extract(work, tiny_models(), str(tmp_path))
 
 
-def test_rejects_of_another_attempt_must_be_the_same(storage, tmp_path, tiny_models):
+def test_stored_rejects_with_other_content_are_refused(storage, tmp_path, tiny_models):
     work = a_work(a_stream(storage, [*text_lines(10), "junk"]))
     storage.put(BUCKET, "activations/my-run/tpu_7/rejects.jsonl", b"{}\n")
-    with pytest.raises(Failure, match="tpu_7/rejects.jsonl is there with other content"):
+    with pytest.raises(Failure, match="tpu_7/rejects.jsonl exists with other content"):
         run_extract(work, tiny_models(), str(tmp_path))
     assert set(outputs(storage)) == {"rejects.jsonl"}
 
@@ -75,7 +77,7 @@ def changed(storage, name, change):
 
 
 def summary_with(**changes):
-    """metadata.json of another attempt; changes of the final shard's entry, or of the whole by `top`."""
+    """Makes metadata.json of another attempt: `changes` of the final shard's entry; `top` changes the summary."""
 
     def change(data):
         summary = json.loads(data) | changes.pop("top", {})
@@ -94,15 +96,30 @@ def test_rejects_with_other_reasons_of_another_bundle_are_accepted(storage, tmp_
     assert run_extract(work, tiny_models(), str(tmp_path)) == "completed"
     changed(storage, "rejects.jsonl", lambda data: data.replace(b'"line": 11', b'"line": 12'))
     storage.delete(BUCKET, shard)
-    with pytest.raises(Failure, match="tpu_7/rejects.jsonl is there with other content"):
+    with pytest.raises(Failure, match="tpu_7/rejects.jsonl exists with other content"):
         run_extract(work, tiny_models(), str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "is_same"),
+    [
+        ([b"not JSON\n"], [b"not JSON\n"], True),  # equal bytes are not parsed
+        ([b'{"line": 1, "reason": "a"}\n'], [b'{"reason": "b", "line": 1}'], True),
+        ([b'{"line": 1, "reason": "a"}\n'], [b'{"line": 2, "reason": "a"}\n'], False),
+        ([b'{"line": 1}\n', b'{"line": 2}\n'], [b'{"line": 1}\n'], False),
+        ([b'{"line": 1}\n'], [b'{"line": 1}\n', b"\n"], False),
+        (repeat(b'{"line": 1}\n'), chain([b'{"line": 2}\n'], repeat(b'{"line": 1}\n')), False),  # without an end
+    ],
+)
+def test_rejects_are_compared_line_by_line(mine, theirs, is_same):
+    assert same_rejects(mine, theirs) == is_same
 
 
 OTHER_BITS = {"crc32c": "AAAAAA==", "size_bytes": 9, "file_size_mb": 0.01}
 
 
-def test_a_stream_with_a_summary_of_other_hardware_is_finished(storage, tmp_path, tiny_models, tiny_folder):
-    """The final shard has other last bits than metadata.json states, and its metadata say so."""
+def test_a_worker_finishes_a_stream_with_a_summary_of_other_hardware(storage, tmp_path, tiny_models, tiny_folder):
+    """The final shard has other last bits than metadata.json states, and its metadata has a mark for this."""
     spec = {"shard_size_gb": SMALL}
     work = a_work(a_stream(storage, text_lines(40)), **spec)
     run_extract(work, tiny_models(), str(tmp_path))
@@ -135,12 +152,12 @@ def test_a_summary_of_another_stream_is_refused(storage, tmp_path, tiny_models, 
     final = max(name for name in outputs(storage) if name.startswith("shard_"))
     changed(storage, "metadata.json", summary_with(**changes))
     storage.delete(BUCKET, f"activations/my-run/tpu_7/{final}")
-    with pytest.raises(Failure, match="tpu_7/metadata.json is there with other content"):
+    with pytest.raises(Failure, match="tpu_7/metadata.json exists with other content"):
         run_extract(work, tiny_models(), str(tmp_path))
     assert final not in outputs(storage)
 
 
-def test_a_second_run_of_a_finished_stream_changes_nothing(storage, tmp_path, tiny_models):
+def test_a_second_extraction_of_a_finished_stream_changes_nothing(storage, tmp_path, tiny_models):
     work = a_work(a_stream(storage, text_lines(30)), shard_size_gb=SMALL)
     run_extract(work, tiny_models(), str(tmp_path))
     before = {name: o["resource"]["generation"] for (_, name), o in storage.objects.items()}
@@ -150,9 +167,7 @@ def test_a_second_run_of_a_finished_stream_changes_nothing(storage, tmp_path, ti
     assert control.progress()["samples_done"] == 30
 
 
-def test_two_workers_on_one_stream_at_once_store_nothing_twice(
-    storage, tmp_path, tiny_models, tiny_folder, monkeypatch
-):
+def test_two_workers_on_one_stream_store_every_sample_once(storage, tmp_path, tiny_models, tiny_folder, monkeypatch):
     resource = a_stream(storage, [*text_lines(80), "junk"])
     results = {}
 
@@ -172,7 +187,7 @@ def test_two_workers_on_one_stream_at_once_store_nothing_twice(
         return stored
 
     created = []
-    storage.faults = lambda what: created.append(what) if "ifGenerationMatch=0" in what else None
+    storage.faults = lambda request: created.append(request) if "ifGenerationMatch=0" in request else None
     threads = [threading.Thread(target=work, args=(epoch,)) for epoch in (1, 2)]
     with monkeypatch.context() as patch:
         patch.setattr(extract_module, "ExistingShards", list_both)

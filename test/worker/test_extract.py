@@ -1,4 +1,4 @@
-"""A stream in, shards out, on the real client against the fake bucket."""
+"""Extractions of whole streams, with the real storage client against the fake bucket."""
 
 import json
 import subprocess
@@ -58,7 +58,7 @@ def test_any_lines_are_stored_once_without_a_gap_in_the_indices(
     assert end == len(lines) - 1
 
 
-def test_a_line_of_several_samples_counts_all_of_them(storage, tmp_path, tiny_folder):
+def test_every_sample_of_a_line_is_counted(storage, tmp_path, tiny_folder):
     task = {"train": [{"input": [[1, 2]], "output": [[2, 1]]}] * 2, "test": [{"input": [[3]], "output": [[4]]}]}
     lines = [json.dumps({"task_id": str(number)} | task) for number in range(4)]
     lines[2] = "junk"
@@ -77,7 +77,7 @@ def test_a_line_of_several_samples_counts_all_of_them(storage, tmp_path, tiny_fo
     assert (report["samples"], report["stored_once"], report["rejected"]) == (12, 9, 3)
 
 
-def test_metadata_json_has_the_seeds_fields(storage, tmp_path, tiny_models):
+def test_metadata_json_has_the_fields_of_the_earlier_tools(storage, tmp_path, tiny_models):
     run_extract(
         a_work(a_stream(storage, [*text_lines(30), "junk"]), shard_size_gb=SMALL),
         tiny_models(),

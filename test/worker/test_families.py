@@ -47,11 +47,11 @@ def test_the_fixtures_cover_the_differences_between_families():
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["qwen2-windowed", "gemma3-text"])
 @pytest.mark.parametrize("layers", [(0,), (2,), (0, 2), (1, 2)])
-def test_chosen_layers_equal_those_of_the_whole_model(name, layers):
+def test_chosen_layers_equal_the_layers_of_the_whole_model(name, layers):
     golden.check(name, golden.config(name), golden.params(name, num_layers=layers[-1] + 1), layers=layers)
 
 
-def test_every_second_layer_of_a_deep_model_is_right():
+def test_every_second_layer_of_a_deep_model_equals_transformers():
     golden.check("gemma3-text", golden.config("gemma3-text"), golden.params("gemma3-text"), layers=(0, 2, 4, 6))
 
 
@@ -127,12 +127,12 @@ OLD_AND_NEW = [
 
 
 @pytest.mark.parametrize(("name", "without", "with_"), OLD_AND_NEW)
-def test_old_and_new_keys_have_the_same_meaning(name, without, with_):
+def test_old_and_new_config_keys_have_the_same_meaning(name, without, with_):
     raw = {key: value for key, value in golden.raw_config(name).items() if key not in without}
     assert parse_config(raw | with_, name) == golden.config(name)
 
 
-def test_a_file_with_few_keys_has_the_defaults_of_transformers():
+def test_a_config_with_few_keys_has_the_defaults_of_transformers():
     # As the text part of gemma-3-4b-it.
     config = parse_config(
         {

@@ -48,12 +48,12 @@ def test_each_of_the_ten_digits_has_its_own_text():
 @pytest.mark.parametrize(
     ("expression", "reason"),
     [
-        ("", "it is not written as one"),
-        ("MinimalGridEncoder", "MinimalGridEncoder stands where an encoder is wanted"),
+        ("", "it is not a valid expression"),
+        ("MinimalGridEncoder", "it has MinimalGridEncoder in place of an encoder"),
         ("NopeEncoder()", "NopeEncoder is unknown"),
         ("MinimalGridEncoder(1)", "MinimalGridEncoder takes no arguments"),
         ("GridShapeEncoder()", "GridShapeEncoder lacks its base_encoder"),
-        ("GridShapeEncoder('|')", "GridShapeEncoder wants an encoder as its base_encoder"),
+        ("GridShapeEncoder('|')", "GridShapeEncoder needs an encoder as its base_encoder"),
         ("GridShapeEncoder(NopeEncoder())", "NopeEncoder is unknown"),
         ("GridShapeEncoder(base=MinimalGridEncoder())", "GridShapeEncoder takes base_encoder"),
         ("GridShapeEncoder(MinimalGridEncoder(), 3)", "GridShapeEncoder takes base_encoder"),
@@ -62,25 +62,25 @@ def test_each_of_the_ten_digits_has_its_own_text():
         ("GridWithSeparationEncoder('\\n')", "'\\n' is not a string of 1 to 16 printable characters"),
         ("GridWithSeparationEncoder('\\ud800')", "is not a string of 1 to 16 printable characters"),
         ("RepeatNumberEncoder(0)", "RepeatNumberEncoder repeats 1 to 16 times, not 0"),
-        ("RepeatNumberEncoder(10**9)", "10 ** 9 stands where an argument is wanted"),
-        ("RepeatNumberEncoder(True)", "RepeatNumberEncoder wants an encoder or a number as its base_encoder"),
+        ("RepeatNumberEncoder(10**9)", "it has 10 ** 9 in place of an argument"),
+        ("RepeatNumberEncoder(True)", "RepeatNumberEncoder needs an encoder or a number as its base_encoder"),
         (
             "RepeatNumberEncoder(RepeatNumberEncoder(RepeatNumberEncoder(16), 16), 16)",
-            "more than 256 characters of a cell",
+            "more than 256 characters per cell",
         ),
-        ("ReplaceNumberEncoder(MinimalGridEncoder(), ['a'])", "wants ten different strings"),
-        ("ReplaceNumberEncoder(MinimalGridEncoder(), 3)", "wants a list of strings as its symbols"),
-        ("__import__('os').system('true')", "__import__('os').system('true') stands where an encoder is wanted"),
+        ("ReplaceNumberEncoder(MinimalGridEncoder(), ['a'])", "needs ten different strings"),
+        ("ReplaceNumberEncoder(MinimalGridEncoder(), 3)", "needs a list of strings as its symbols"),
+        ("__import__('os').system('true')", "it has __import__('os').system('true') in place of an encoder"),
         ("open('/etc/passwd')", "open is unknown"),
-        ("GridShapeEncoder(*[MinimalGridEncoder()])", "stands where an argument is wanted"),
+        ("GridShapeEncoder(*[MinimalGridEncoder()])", "in place of an argument"),
         ("GridShapeEncoder(" * 200 + ")" * 200, "it is longer than 1000 characters"),
-        ("(" * 900, "it is not written as one"),
-        ("MinimalGridEncoder(); 1", "it is not written as one"),
-        ("a\0b", "it is not written as one"),
-        ("\ud800", "it is not written as one"),
+        ("(" * 900, "it is not a valid expression"),
+        ("MinimalGridEncoder(); 1", "it is not a valid expression"),
+        ("a\0b", "it is not a valid expression"),
+        ("\ud800", "it is not a valid expression"),
     ],
 )
-def test_an_unknown_encoder_fails_the_run_with_the_fault_and_the_known_encoders(tiny_folder, expression, reason):
+def test_an_invalid_encoder_fails_the_run_and_lists_the_known_encoders(tiny_folder, expression, reason):
     with pytest.raises(Failure) as failure:
         make_reader(tiny_folder, a_spec(record={"encoder": expression or " "}), 600, 64)
     assert failure.value.kind == "model"

@@ -47,7 +47,7 @@ def test_a_damaged_secret_is_made_again(tmp_path, text):
     assert make_secret(tmp_path) not in text.split("\n")
 
 
-def test_an_environment_variable_is_no_secret(tmp_path):
+def test_startup_ignores_a_secret_in_an_environment_variable(tmp_path):
     assert make_secret(tmp_path, SECRET=SECRET) != SECRET
 
 

@@ -15,7 +15,7 @@ from hub_models import REPO, USED, files_of, find
 pytestmark = pytest.mark.slow
 
 
-def test_a_model_comes_whole_at_the_commit_of_its_branch_without_other_files(hub, tmp_path, tiny_folder):
+def test_a_download_has_exactly_the_used_files_at_the_commit_of_the_branch(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     others = {
         "README.md": b"#",
@@ -39,7 +39,7 @@ def test_a_model_comes_whole_at_the_commit_of_its_branch_without_other_files(hub
     assert find_model(tiny_folder, "", None).fingerprint == found.fingerprint
 
 
-def test_only_the_small_files_come_without_weights(hub, tmp_path, tiny_folder):
+def test_a_download_without_weights_has_only_the_small_files(hub, tmp_path, tiny_folder):
     hub.put(REPO, files_of(tiny_folder))
     found = find(hub, tmp_path, weights=False)
     assert sorted(found.files) == [name for name in USED if name != "model.safetensors"]
@@ -48,7 +48,7 @@ def test_only_the_small_files_come_without_weights(hub, tmp_path, tiny_folder):
     assert find(hub, tmp_path).weights_sha256  # a copy without weights does not count as a model
 
 
-def test_the_weights_of_the_index_come_where_there_are_several(hub, tmp_path, tiny_folder):
+def test_a_download_has_only_the_weights_that_the_index_names(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     weights = files.pop("model.safetensors")
     names = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
@@ -63,7 +63,7 @@ def test_the_weights_of_the_index_come_where_there_are_several(hub, tmp_path, ti
     assert sorted(path.rpartition("/")[2] for path in hub.asked("cdn")) == names
 
 
-def test_a_commit_on_the_disk_is_not_requested_again(hub, tmp_path, tiny_folder):
+def test_a_commit_on_the_disk_is_used_without_a_request(hub, tmp_path, tiny_folder):
     commit = hub.put(REPO, files_of(tiny_folder))
     first = find(hub, tmp_path)
     asked = len(hub.requests)
@@ -71,7 +71,7 @@ def test_a_commit_on_the_disk_is_not_requested_again(hub, tmp_path, tiny_folder)
     assert (again.folder, again.files, len(hub.requests)) == (first.folder, first.files, asked)
     by_branch = find(hub, tmp_path, revision="main")
     assert by_branch.folder == first.folder
-    assert len(hub.requests) == asked + 1  # which asks for the commit of the branch
+    assert len(hub.requests) == asked + 1  # the request for the commit of the branch
 
 
 @pytest.mark.parametrize("revision", ["main", "v1.0", "refs/pr/2", None])
@@ -80,7 +80,7 @@ def test_a_revision_may_be_a_branch_a_tag_or_a_pull_request(hub, tmp_path, tiny_
     assert find(hub, tmp_path, revision=revision).revision == commit
 
 
-def test_a_name_needs_no_organisation(hub, tmp_path, tiny_folder):
+def test_a_model_id_may_lack_an_organisation(hub, tmp_path, tiny_folder):
     commit = hub.put("gpt", files_of(tiny_folder))
     assert find(hub, tmp_path, "gpt").revision == commit
 
@@ -127,10 +127,10 @@ def test_a_model_too_large_for_the_disk_is_refused_before_its_download(hub, tmp_
     assert hub.asked("cdn") == []
 
 
-def test_a_disk_that_fills_up_during_a_download_is_named(hub, tmp_path, tiny_folder):
+def test_a_disk_that_fills_up_during_a_download_is_reported(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     hub.put(REPO, files)
-    hub.tells_sizes = False  # so that the size is unknown before
+    hub.tells_sizes = False  # so that the size is unknown before the download
     small = tmp_path / "small"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=120k", "tmpfs", str(small)]

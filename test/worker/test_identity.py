@@ -68,7 +68,7 @@ def test_the_index_decides_which_files_are_the_weights(model_folder):
         ),
         (["config.json", "vocab.json", "merges.txt", "model.safetensors"], "only vocab.json: make it once"),
         (["config.json", "tokenizer.json"], "it has no model.safetensors and no model.safetensors.index.json$"),
-        (["config.json", "tokenizer.json", "consolidated.safetensors"], "that says what consolidated.safetensors is"),
+        (["config.json", "tokenizer.json", "consolidated.safetensors"], "that lists consolidated.safetensors"),
         (
             ["config.json", "tokenizer.json", "pytorch_model.bin"],
             r"pickled weights only \(pytorch_model.bin\), which are "
@@ -78,13 +78,13 @@ def test_the_index_decides_which_files_are_the_weights(model_folder):
         (["README.md"], "it has no config.json; it has no tokenizer.json.*; it has no model.safetensors"),
     ],
 )
-def test_everything_that_a_model_lacks_is_reported_at_once(tmp_path, names, reason):
+def test_all_missing_files_of_a_model_are_reported_at_once(tmp_path, names, reason):
     with pytest.raises(Failure, match=f"Failed to use the model m: .*{reason}") as failure:
         choose_files(names, str(tmp_path), "m", weights=True)
     assert failure.value.kind == "model"
 
 
-def test_weights_are_not_required_without_weights(tmp_path):
+def test_a_choice_of_files_without_weights_requires_no_weights(tmp_path):
     assert choose_files(["config.json", "tokenizer.json"], str(tmp_path), "m", weights=False) == [
         "config.json",
         "tokenizer.json",

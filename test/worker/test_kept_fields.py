@@ -37,14 +37,14 @@ def test_lone_surrogates_are_kept_as_escapes(read_items):
     [
         (
             b'{"text": "hi", "b": 1, "a": NaN}\n',
-            "`a`, which keep names, has NaN or Infinity in it, which JSON cannot hold",
+            "`a`, which `keep` names, has NaN or Infinity, which JSON cannot hold",
         ),
-        (b'{"text": "hi", "b": 1, "a": [{"x": -1e999}]}\n', "`a`, which keep names, has NaN or Infinity in it"),
+        (b'{"text": "hi", "b": 1, "a": [{"x": -1e999}]}\n', "`a`, which `keep` names, has NaN or Infinity"),
         (
             {"text": "hi", "a": "x" * 65_530},
-            "has 65538 bytes in the fields that keep names (`a` 65532); the limit is 65536",
+            "has 65538 bytes in the fields that `keep` names (`a` 65532); the limit is 65536",
         ),
-        ({"text": "hi", "a": "é" * 11_000, "b": 7}, "has 66014 bytes in the fields that keep names (`a` 66002, `b` 1)"),
+        ({"text": "hi", "a": "é" * 11_000, "b": 7}, "66014 bytes in the fields that `keep` names (`a` 66002, `b` 1)"),
     ],
 )
 def test_fields_that_cannot_be_kept_reject_the_record_with_the_reason(read_items, line, reason):
@@ -53,6 +53,6 @@ def test_fields_that_cannot_be_kept_reject_the_record_with_the_reason(read_items
     assert good.kept == "{}"
 
 
-def test_64_kib_can_be_kept(read_items):
+def test_kept_fields_may_have_64_kib(read_items):
     (item,) = read_items([{"text": "hi", "a": "x" * 65_528}], keep=["a"])
     assert len(item.kept) == 65_536

@@ -1,4 +1,4 @@
-"""The agent's log: printed for a reader that may go away, and shipped in any case."""
+"""The agent's log: printed to stderr, and shipped to the bucket even when stderr is closed."""
 
 import io
 import json
@@ -34,7 +34,7 @@ def a_closed_file():
 
 
 @pytest.mark.parametrize("broken_stderr", [a_pipe_without_a_reader, a_closed_file])
-def test_a_line_without_a_reader_is_shipped_and_stops_nothing(storage, monkeypatch, broken_stderr):
+def test_a_log_line_is_shipped_when_stderr_is_closed(storage, monkeypatch, broken_stderr):
     shipper = LogShipper()
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", broken_stderr())
@@ -46,7 +46,7 @@ def test_a_line_without_a_reader_is_shipped_and_stops_nothing(storage, monkeypat
     assert shipped(shipper, storage) == ["first", "second"]
 
 
-def test_a_line_too_long_for_its_reader_is_cut_for_the_reader_and_shipped_whole(storage, capsys):
+def test_a_long_log_line_is_cut_on_stderr_and_shipped_whole(storage, capsys):
     shipper = LogShipper()
     say(shipper, "é" * 100_000)
     assert 16_384 < len(capsys.readouterr().err.encode()) < 65_536

@@ -10,11 +10,11 @@ import pytest
 import golden_models as golden
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.attention import attend
-from gleaner_worker.model.decoder import SITES, Rows, _rms_norm, run_blocks
+from gleaner_worker.model.decoder import Rows, _rms_norm, run_blocks
 from gleaner_worker.model.rope import Rope, inverse_frequencies
 from gleaner_worker.model.rotate import rope_tables
 from gleaner_worker.model.tuning import CPU, TPU
-from gleaner_worker.spec import parse_spec, resolve_layers
+from gleaner_worker.spec import SITES, parse_spec, resolve_layers
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +122,7 @@ def check_attention(tuning, length, window, softcap, head_dim, limit):
 
 
 def products(jaxpr):
-    """The multiplications in the products of a program: scans count as often as they run, branches as the dearest."""
+    """The multiplications in the matrix products of a program. Scans count every pass; of branches, the largest."""
     total = 0
     for equation in jaxpr.eqns:
         if equation.primitive.name == "dot_general":
@@ -155,7 +155,7 @@ def test_time_grows_with_the_deepest_requested_layer(name):
 
 
 @pytest.mark.long
-def test_windows_make_long_sequences_cheaper():
+def test_sliding_windows_reduce_the_cost_of_long_sequences():
     config = golden.config("mistral")
     assert config.windows == (24,) * 3
     assert cost("mistral", (2,), ("resid_post",), 4096) < 0.3 * cost("llama2", (2,), ("resid_post",), 4096)
@@ -182,7 +182,7 @@ def test_work_after_the_requested_site_of_the_deepest_layer_is_skipped(site, sha
 @pytest.mark.long
 @pytest.mark.parametrize("sites", [("resid_pre",), ("resid_mid", "attn_out"), ("resid_pre", "mlp_out")])
 @pytest.mark.parametrize("layers", [(0,), (1,), (0, 2), (0, 2, 4, 6)])
-def test_a_site_is_the_same_with_and_without_other_sites(sites, layers):
+def test_a_site_has_the_same_values_with_and_without_other_sites(sites, layers):
     name = "gemma3-text"
     config, weights, ids = golden.config(name), golden.params(name), golden.expected(name)["token_ids"][None]
     with jax.default_matmul_precision("highest"):
@@ -192,7 +192,7 @@ def test_a_site_is_the_same_with_and_without_other_sites(sites, layers):
 
 
 @pytest.mark.long
-def test_bf16_weights_may_be_given_as_their_bits():
+def test_bf16_weights_are_accepted_as_16_bit_integers():
     config, weights = golden.config("mistral"), golden.params("mistral", "bf16")
     bits = weights | {"blocks": {name: stack.view(np.uint16) for name, stack in weights["blocks"].items()}}
     rows = golden.one_sample_a_row(random_ids((8, 100)))
@@ -201,7 +201,7 @@ def test_bf16_weights_may_be_given_as_their_bits():
     assert difference(got, wanted) < 1e-2
 
 
-def test_the_stream_is_the_sum_of_the_additions_of_blocks():
+def test_the_residual_stream_is_the_sum_of_the_outputs_of_attention_and_mlp():
     config, weights = golden.config("gemma2"), golden.params("gemma2")
     got = golden.run(weights, random_ids((2, 64)), config, tuple(range(config.num_layers)))
     # Not bit by bit, because a compiler may add before it rounds.
@@ -210,7 +210,7 @@ def test_the_stream_is_the_sum_of_the_additions_of_blocks():
     assert difference(got["resid_pre"][1:], got["resid_post"][:-1]) < 1e-6
 
 
-def test_rotations_are_exact_at_long_positions_and_made_for_the_present_length_alone():
+def test_rope_tables_are_exact_at_long_positions_and_end_at_the_requested_length():
     rope = Rope("llama3", 500_000.0, 8.0, 8192, 1.0, 4.0)
     cos, sin = rope_tables((rope,), 128, 131_072)
     assert cos.shape == (1, 131_072, 64)
@@ -221,7 +221,7 @@ def test_rotations_are_exact_at_long_positions_and_made_for_the_present_length_a
     assert rope_tables((rope,), 128, 32)[0].shape == (1, 32, 64)
 
 
-def test_families_round_norms_in_their_own_order():
+def test_a_norm_rounds_before_or_after_its_weight_as_the_config_says():
     rng = np.random.default_rng(0)
     x, w = jnp.asarray(rng.standard_normal((4, 256)), jnp.bfloat16), jnp.asarray(rng.standard_normal(256), jnp.bfloat16)
     x32, w32 = np.asarray(x, np.float32), np.asarray(w, np.float32)
@@ -256,6 +256,6 @@ def test_layers_are_chosen_in_each_form_of_the_spec(layers, expected):
 
 
 @pytest.mark.parametrize("layers", ["0-3", [3], "2-1"])
-def test_missing_layers_are_an_error(layers):
+def test_layers_that_the_model_lacks_are_an_error(layers):
     with pytest.raises(Failure, match="it has layers 0 to 2"):
         resolve_layers(a_spec(layers), 3)

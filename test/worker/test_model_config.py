@@ -1,4 +1,4 @@
-"""config.json files of strangers: understood, or refused with all problems in one error."""
+"""config.json files from any source: parsed, or refused with all problems in one error."""
 
 import json
 
@@ -19,8 +19,8 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 
 REFUSED = [
     # Features that the decoder lacks.
-    (QWEN2, {"model_type": "mixtral"}, "model_type is 'mixtral', the families known here are gemma2, gemma3, .*qwen3"),
-    (QWEN2, {"model_type": None}, "model_type is None, the families known here are"),
+    (QWEN2, {"model_type": "mixtral"}, "model_type is 'mixtral', the supported families are gemma2, gemma3, .*qwen3"),
+    (QWEN2, {"model_type": None}, "model_type is None, the supported families are"),
     (QWEN2, {"model_type": ["qwen2"]}, r"model_type is \['qwen2'\]"),
     (QWEN2, {"hidden_act": "gelu"}, "hidden_act is 'gelu', supported is 'silu' or 'gelu_pytorch_tanh'"),
     (QWEN2, {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "rope_scaling.rope_type is 'dynamic', supported is"),
@@ -28,11 +28,11 @@ REFUSED = [
     (QWEN2, {"rope_parameters": {"rope_type": 3}}, "rope_parameters.rope_type is 3"),
     (QWEN2, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
     (QWEN2, {"rope_parameters": {"partial_rotary_factor": 0.25}}, "rope_parameters.partial_rotary_factor is 0.25"),
-    (QWEN2, {"num_experts": 60}, "num_experts is 60, which this decoder does not do for this family"),
+    (QWEN2, {"num_experts": 60}, "num_experts is 60, which this decoder does not support for this family"),
     (QWEN2, {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0, which this decoder does not do"),
     (QWEN2, {"quantization_config": {"quant_method": "awq"}}, "quantization_config is {'quant_method': 'awq'}"),
     (QWEN2, {"mlp_bias": True}, "mlp_bias is True"),
-    (LLAMA, {"sliding_window": 4096}, "sliding_window is 4096, which this decoder does not do for this family"),
+    (LLAMA, {"sliding_window": 4096}, "sliding_window is 4096, which this decoder does not support for this family"),
     (LLAMA, {"num_local_experts": 8}, "num_local_experts is 8"),
     (MISTRAL, {"attention_bias": True}, "attention_bias is True"),
     (MISTRAL, {"layer_types": ["full_attention"] * 3}, "layer_types is .* has sliding_attention everywhere"),
@@ -83,7 +83,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("raw", "change", "reason"), REFUSED)
-def test_a_config_that_is_not_understood_is_refused_with_every_problem(raw, change, reason):
+def test_an_unsupported_config_is_refused_with_every_problem(raw, change, reason):
     with pytest.raises(Failure, match=f"Failed to use my-model, by its config.json: .*{reason}") as failure:
         parse_config(raw | change, "my-model")
     assert failure.value.kind == "model"
@@ -113,7 +113,7 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize(("raw", "change", "key", "value"), ACCEPTED)
-def test_keys_without_effect_may_be_missing_or_added(raw, change, key, value):
+def test_optional_config_keys_are_read_defaulted_or_ignored(raw, change, key, value):
     changed = {name: item for name, item in (raw | change).items() if name != "rms_norm_eps" or item is not None}
     assert getattr(parse_config(changed, "m"), key) == value
 

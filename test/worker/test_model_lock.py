@@ -1,4 +1,4 @@
-"""One model for a run: every worker uses the files that the first worker wrote down."""
+"""One model for a run: every worker uses the files that the first worker recorded."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def test_a_model_that_changed_between_streams_is_refused_with_every_changed_file
         "Failed to resume my-run, which began with another model (gs://a-bucket/activations/my-run/model.json)",
         "chat_template.jinja is new; config.json has sha256 ",
         "; model.safetensors has sha256 ",
-        "; tokenizer_config.json is gone; put that model back, or start a new run",
+        "; tokenizer_config.json is gone; restore that model, or start a new run",
     ):
         assert phrase in failure.value.reason
     assert "; tokenizer.json" not in failure.value.reason
@@ -80,7 +80,7 @@ def test_a_copy_that_the_disk_damaged_is_copied_again(storage, tmp_path, model_f
     assert find_for_run(GS, tmp_path).files == found.files
 
 
-def test_only_the_small_files_are_compared_without_weights_and_no_lock_is_written(storage, tmp_path, model_folder):
+def test_without_weights_only_the_small_files_are_compared_and_no_lock_is_written(storage, tmp_path, model_folder):
     find_for_run(model_folder, tmp_path, weights=False)
     assert storage.names(BUCKET) == []
     find_for_run(model_folder, tmp_path)
@@ -103,8 +103,8 @@ def test_of_two_workers_with_different_files_the_second_adopts_the_files_of_the_
     upload(storage, model_folder)
     other = []
 
-    def replace(what):  # at this worker's write, the model is replaced and another worker writes first
-        if "/upload/" in what and not other:
+    def replace(request):  # at this worker's write, the model is replaced and another worker writes first
+        if "/upload/" in request and not other:
             other.append(0)
             storage.put(BUCKET, "models/tiny/config.json", (model_folder / "config.json").read_bytes() + b" ")
             other[0] = find_for_run(GS, tmp_path / "other")
@@ -115,13 +115,13 @@ def test_of_two_workers_with_different_files_the_second_adopts_the_files_of_the_
     assert json.loads(storage.data(BUCKET, MODEL_JSON))["fingerprint"] == found.fingerprint
 
 
-def test_a_second_worker_with_other_files_names_them(storage, tmp_path, model_folder):
+def test_a_second_worker_with_other_files_is_refused_with_their_names(storage, tmp_path, model_folder):
     mine = (model_folder / "config.json").read_bytes()
     others = []
 
-    def come_first(what):  # another machine whose folder of that name has other content
-        if "/upload/" in what and not others:
-            others.append(what)
+    def come_first(request):  # another machine whose folder of that name has other content
+        if "/upload/" in request and not others:
+            others.append(request)
             (model_folder / "config.json").write_bytes(mine + b" ")
             find_for_run(model_folder, tmp_path)
             (model_folder / "config.json").write_bytes(mine)

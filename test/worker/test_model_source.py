@@ -1,6 +1,7 @@
 """A model's files from a folder or from a bucket, copied to this machine once."""
 
 import os
+import re
 import shutil
 import threading
 import time
@@ -22,16 +23,18 @@ from model_folders import GS, SPLIT, downloads, split_weights, upload
         ("/no/such/folder", None, "there is no such folder on this machine; copy it to gs://"),
         ("./no-such-folder", None, "there is no such folder on this machine"),
         (f"gs://{BUCKET}/models/absent", None, "there is no model folder of that name"),
+        (f"gs://{BUCKET}/models/half", None, "it has no config.json"),
         (f"gs://{BUCKET}", None, "it is no folder of this machine, no gs://BUCKET/FOLDER and no id on a hub such as"),
         ("a/b/c", None, "no id on a hub"),
         ("https://huggingface.co/a/b", None, "no id on a hub"),
         ("", None, "no id on a hub"),
         ("a\0b", None, "no id on a hub"),
-        (f"gs://{BUCKET}/models/tiny", "main", "only models of a hub have revisions; take `revision` out of run.json"),
+        (f"gs://{BUCKET}/models/tiny", "main", "only models of a hub have revisions; remove `revision` from run.json"),
     ],
 )
-def test_a_missing_model_is_reported(storage, tmp_path, model, revision, reason):
-    with pytest.raises(Failure, match=reason) as failure:
+def test_a_missing_model_is_reported_with_its_name(storage, tmp_path, model, revision, reason):
+    storage.put(BUCKET, "models/half/tokenizer.json", b"{}")
+    with pytest.raises(Failure, match=f" {re.escape(model)}: .*{reason}") as failure:
         find_model(model, str(tmp_path), bucket(), revision=revision)
     assert failure.value.kind == "model"
 
@@ -62,11 +65,11 @@ def test_a_replaced_model_in_a_bucket_gets_a_folder_of_its_own(storage, tmp_path
     assert before.fingerprint != after.fingerprint
 
 
-def test_an_ended_copy_continues_with_the_missing_files(storage, tmp_path, model_folder):
+def test_an_interrupted_copy_continues_with_the_missing_files(storage, tmp_path, model_folder):
     split_weights(model_folder)
     upload(storage, model_folder)
 
-    storage.faults = lambda what: 503 if "alt=media" in what and SPLIT[1] in what else None
+    storage.faults = lambda request: 503 if "alt=media" in request and SPLIT[1] in request else None
 
     def end():
         if downloads(storage).count(SPLIT[1]) > 1:
@@ -77,7 +80,7 @@ def test_an_ended_copy_continues_with_the_missing_files(storage, tmp_path, model
     (unfinished,) = (name for name in os.listdir(tmp_path / "models") if not name.endswith(".lock"))
     there = [name for name in os.listdir(tmp_path / "models" / unfinished) if not name.endswith(".part")]
     assert set(there) >= {INDEX, SPLIT[0]} and SPLIT[1] not in there
-    storage.faults = lambda what: None
+    storage.faults = lambda request: None
     begun = len(downloads(storage))
     found = find_model(GS, str(tmp_path), bucket())
     assert not set(there) & set(downloads(storage)[begun:])
@@ -87,8 +90,8 @@ def test_an_ended_copy_continues_with_the_missing_files(storage, tmp_path, model
 def test_a_file_that_is_replaced_during_its_copy_is_reported(storage, tmp_path, model_folder):
     upload(storage, model_folder)
 
-    def replace(what):
-        if "alt=media" in what and "config.json" in what:
+    def replace(request):
+        if "alt=media" in request and "config.json" in request:
             storage.put(BUCKET, "models/tiny/config.json", b"{}")
 
     storage.faults = replace
@@ -96,7 +99,7 @@ def test_a_file_that_is_replaced_during_its_copy_is_reported(storage, tmp_path, 
         find_model(GS, str(tmp_path), bucket())
 
 
-def test_the_copy_that_was_used_longest_ago_makes_room(tmp_path, monkeypatch):
+def test_the_least_recently_used_model_copies_are_deleted_on_a_full_disk(tmp_path, monkeypatch):
     for age, key in enumerate(("newest", "middle", "oldest")):
         made = kept_copy(str(tmp_path), key, lambda: None, lambda path: open(os.path.join(path, "x"), "w").close())
         os.utime(made.folder, (1000 - age, 1000 - age))
@@ -124,7 +127,7 @@ def test_the_copy_that_was_used_longest_ago_makes_room(tmp_path, monkeypatch):
         make_room(str(parent / "mine.unfinished"), 40 << 30, "m")
 
 
-def test_one_thread_makes_a_copy_and_the_others_find_it(tmp_path):
+def test_threads_that_need_the_same_model_copy_make_it_once(tmp_path):
     made = []
 
     def fill(path):

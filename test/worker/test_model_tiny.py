@@ -27,7 +27,7 @@ def make(folder, seed, *options, run=main):
 
 
 @pytest.mark.long
-def test_a_seed_makes_one_model_and_another_seed_another(tmp_path):
+def test_the_same_seed_makes_the_same_model_and_another_seed_makes_another_model(tmp_path):
     first = make(tmp_path / "a", 0, run=lambda options: subprocess.run(COMMAND + options, check=True))
     again, other = make(tmp_path / "b", 0), make(tmp_path / "c", 1)
     assert set(first) == {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
@@ -52,7 +52,7 @@ def test_every_family_has_a_tiny_model(tmp_path):
 
 
 @pytest.mark.long
-def test_the_command_has_an_option_for_the_family(tmp_path):
+def test_the_command_makes_a_model_of_the_requested_family(tmp_path):
     assert make(tmp_path / "a", 0, "--family", "qwen2") == make(tmp_path / "b", 0)
     make(tmp_path / "c", 0, "--family", "gemma2", "--dtype", "fp32")
     model = a_model(a_spec(model=str(tmp_path / "c")))
@@ -60,7 +60,7 @@ def test_the_command_has_an_option_for_the_family(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "fitting"), [("arc-agi-training.jsonl", 390), ("gsm8k-test.jsonl", 1319)])
-def test_real_records_are_read_and_mostly_short(tmp_path, name, fitting):
+def test_most_real_records_become_samples_and_the_others_are_too_long(tmp_path, name, fitting):
     path = os.path.join(os.path.dirname(__file__), "../../../shared/data", name)
     if not os.path.exists(path):
         pytest.skip(f"{name} is not beside the project, in ../shared/data")
@@ -73,7 +73,7 @@ def test_real_records_are_read_and_mostly_short(tmp_path, name, fitting):
     assert all("tokens long; the limit is 2048" in item.reason for item in items if not hasattr(item, "token_ids"))
 
 
-def test_the_tiny_model_takes_messages(tmp_path):
+def test_the_chat_template_of_the_tiny_model_writes_messages(tmp_path):
     make_tiny_model(str(tmp_path), config=family_config("qwen2") | {"num_hidden_layers": 1, "hidden_size": 64})
     chat = load_chat(str(tmp_path), "tiny")
     messages = [{"role": "user", "content": "How many apples?"}, {"role": "assistant", "content": "Two."}]

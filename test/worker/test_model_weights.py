@@ -1,4 +1,4 @@
-"""Weight files of strangers: they fit the config wholly, or are refused with all problems at once."""
+"""Weight files from any source: they match the config, or are refused with all problems in one error."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def test_all_problems_of_the_weights_are_one_error(tmp_path):
         assert part in failure.value.reason
 
 
-def test_a_model_that_lacks_everything_is_an_error_of_readable_length(tmp_path):
+def test_a_model_that_lacks_every_tensor_is_an_error_of_readable_length(tmp_path):
     save_file({"wte.weight": np.zeros((2, 2), np.float32)}, tmp_path / "model.safetensors")
     with pytest.raises(Failure, match="wte.weight is not part") as failure:
         load(tmp_path)
@@ -85,7 +85,7 @@ def test_the_head_the_final_norm_and_old_buffers_are_ignored(tmp_path):
 
 @pytest.mark.parametrize("stored", [np.float32, np.float16, ml_dtypes.bfloat16])
 @pytest.mark.parametrize(("dtype", "target"), [("fp32", np.float32), ("bf16", ml_dtypes.bfloat16)])
-def test_any_float_type_becomes_the_type_of_the_computation(tmp_path, stored, dtype, target):
+def test_weights_of_any_float_type_are_cast_to_the_compute_dtype(tmp_path, stored, dtype, target):
     originals = {}
 
     def change(tensors):
@@ -100,7 +100,7 @@ def test_any_float_type_becomes_the_type_of_the_computation(tmp_path, stored, dt
         assert np.array_equal(stack[layer], originals[f"model.layers.{layer}.self_attn.q_proj.weight"].astype(target))
 
 
-def test_only_the_needed_blocks_are_read():
+def test_only_the_requested_blocks_are_loaded():
     loaded = golden.params("qwen2", num_layers=2)
     assert {stack.shape[0] for stack in loaded["blocks"].values()} == {2}
     whole = golden.params("qwen2")
@@ -131,11 +131,11 @@ def test_weights_in_several_files_are_one_model(tmp_path):
 
 def test_a_tensor_in_two_files_is_an_error(tmp_path):
     split_model(tmp_path, again=["model.embed_tokens.weight"])
-    with pytest.raises(Failure, match="model.embed_tokens.weight is there twice"):
+    with pytest.raises(Failure, match="model.embed_tokens.weight is stored twice"):
         load(tmp_path)
 
 
-def test_a_false_index_is_an_error_that_names_it(tmp_path):
+def test_an_index_with_a_path_outside_the_model_folder_is_refused_by_name(tmp_path):
     split_model(tmp_path)
     write_index(tmp_path, {"weight_map": {"x": "../model.safetensors"}})
     with pytest.raises(
@@ -173,7 +173,7 @@ def header(tensors, data=b"\0" * 16):
         header({name: {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]} for name in "ab"}),
     ],
 )
-def test_a_damaged_file_is_an_error_that_names_it(tmp_path, content):
+def test_a_damaged_weight_file_is_refused_by_name(tmp_path, content):
     (tmp_path / "model.safetensors").write_bytes(content)
     wanted = "Failed to read model.safetensors of my-model: .*copy the model again"
     with pytest.raises(Failure, match=wanted) as failure:
@@ -182,7 +182,7 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path, content):
 
 
 @pytest.mark.parametrize("length", [0, 7, 8, 500, 5_000, 20_000])
-def test_a_file_that_was_cut_short_is_an_error_that_names_it(tmp_path, length):
+def test_a_truncated_weight_file_is_refused_by_name(tmp_path, length):
     changed_model(tmp_path, lambda tensors: None)
     os.truncate(tmp_path / "model.safetensors", length)
     with pytest.raises(Failure, match="Failed to read model.safetensors of my-model"):
@@ -216,4 +216,4 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, sum(w.nbytes 
     grown, size = (int(word) for word in done.stdout.split())
     unit = 1 if sys.platform == "darwin" else 1024
     assert size > 100_000_000
-    assert grown * unit < 1.5 * size  # the device is this host: 8 layers, two more on their way, and pages of files
+    assert grown * unit < 1.5 * size  # the device is this host: 8 layers, two more in transit, and pages of files

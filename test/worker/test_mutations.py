@@ -30,7 +30,7 @@ def setting(**changes):
 
 
 def windows(change):
-    """Changes the window of the layers that have one."""
+    """Changes the window of the layers with sliding attention."""
     return lambda config: replace(config, windows=tuple(change(w) if w < 2**30 else w for w in config.windows))
 
 
@@ -115,13 +115,13 @@ OF_CONFIG = [
     ("scale by head size", "gemma3-text", lambda c: replace(c, attention_scale=c.head_dim**-0.5)),
     ("soft cap left out", "gemma2", setting(attention_softcap=None)),
     ("soft cap", "gemma2", setting(attention_softcap=2.1)),
-    ("soft cap where there is none", "gemma3-text", setting(attention_softcap=50.0)),
+    ("soft cap added", "gemma3-text", setting(attention_softcap=50.0)),
     ("embedding scale left out", "gemma2", setting(embed_scale=None)),
     ("embedding scale rounded to bf16", "gemma3-multimodal", setting(embed_scale=4.46875)),
     ("qk norm left out", "qwen3", setting(qk_norm=False)),
     ("qk norm left out", "gemma3-text", setting(qk_norm=False)),
     ("norm offset left out", "gemma2", setting(norm_offset=0.0)),
-    ("norm offset where there is none", "qwen3", setting(norm_offset=1.0)),
+    ("norm offset added", "qwen3", setting(norm_offset=1.0)),
     ("post norms left out", "gemma3-text", setting(sandwich_norms=False)),
     ("activation", "qwen3", setting(activation="gelu_pytorch_tanh")),
     ("activation", "gemma2", setting(activation="silu")),
@@ -150,12 +150,12 @@ OF_PARAMS = [
 
 
 @pytest.mark.parametrize(
-    ("what", "name", "of_config", "of_params"),
-    [(what, name, change, no_change) for what, name, change in OF_CONFIG]
-    + [(what, name, no_change, change) for what, name, change in OF_PARAMS],
-    ids=[f"{what} of {name}" for what, name, _ in OF_CONFIG + OF_PARAMS],
+    ("mutation", "name", "of_config", "of_params"),
+    [(mutation, name, change, no_change) for mutation, name, change in OF_CONFIG]
+    + [(mutation, name, no_change, change) for mutation, name, change in OF_PARAMS],
+    ids=[f"{name}: {mutation}" for mutation, name, _ in OF_CONFIG + OF_PARAMS],
 )
-def test_each_mutation_is_seen(what, name, of_config, of_params):
+def test_the_golden_check_fails_for_each_mutation(mutation, name, of_config, of_params):
     config, params = of_config(golden.config(name)), of_params(golden.params(name))
     with pytest.raises(AssertionError, match="points elsewhere|differs from transformers"):
         golden.check(name, config, params)

@@ -32,33 +32,23 @@ def test_a_text_that_exceeds_the_retries_of_a_regex_is_rejected_alone(tmp_path):
     assert isinstance(bad, RejectReason) and bad.text.startswith("cannot be tokenised")
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}},
-        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}},
-        {
-            "post_processor": {
-                "type": "TemplateProcessing",
-                "single": [{"SpecialToken": {"id": "[X]", "type_id": 0}}],
-                "pair": [],
-                "special_tokens": {},
-            }
-        },
-    ],
-)
-def test_a_damaged_tokenizer_is_a_failure_or_rejects_its_texts(tmp_path, changes):
-    folder = a_folder(tmp_path, **changes)
-    try:
-        tokenizer = load_tokenizer(folder, "a model")
-    except Failure as failure:
-        assert failure.kind == "model" and "tokenizer.json of a model" in failure.reason
-        return
-    (made,) = encode_texts(["abc"], tokenizer, NO_BOS)
-    assert isinstance(made, RejectReason | Encoded)
+@pytest.mark.parametrize("charsmap", ["AAAA", ""])
+def test_a_tokenizer_that_panics_while_it_is_read_is_a_failure(tmp_path, charsmap):
+    folder = a_folder(tmp_path, normalizer={"type": "Precompiled", "precompiled_charsmap": charsmap})
+    with pytest.raises(Failure, match="Failed to read tokenizer.json of a model: .*precompiled_charsmap") as failure:
+        load_tokenizer(folder, "a model")
+    assert failure.value.kind == "model"
+
+
+def test_a_tokenizer_that_panics_with_each_text_rejects_its_texts(tmp_path):
+    unknown = {"SpecialToken": {"id": "[X]", "type_id": 0}}
+    template = {"type": "TemplateProcessing", "single": [unknown], "pair": [], "special_tokens": {}}
+    tokenizer = load_tokenizer(a_folder(tmp_path, post_processor=template), "a model")
+    made = encode_texts(["abc", "x"], tokenizer, NO_BOS)
+    assert made == [RejectReason("cannot be tokenised: no entry found for key")] * 2
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_an_exit_of_the_process_is_no_failure(error):
+def test_an_exit_of_the_process_is_raised_again(error):
     with pytest.raises(error):
         raise_exits(error())

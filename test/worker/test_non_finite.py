@@ -33,9 +33,9 @@ def test_a_value_that_is_not_finite_is_found_at_its_origin(capture_models, dtype
     assert [host.host.sums(b)["resid_pre"][0, 3] for b in range(3)] == [0, 1, 1]
 
 
-def test_a_token_outside_of_all_samples_spoils_none(capture_models):
+def test_a_non_finite_token_outside_of_all_samples_changes_no_sample(capture_models):
     """Token 0 fills the rows of a step without a sample. Padding repeats a token of its own row, because padding has a
-    weight of 0 in attention, and 0 times an infinity is no number."""
+    weight of 0 in attention, and 0 times infinity is NaN."""
     for tokens in ("all", "mean"):
         host = with_embedding(capture_models(tokens=tokens), 0, np.inf).run([a_sample([1, 2, 3])])
         assert host.host.non_finite() is None
@@ -48,7 +48,7 @@ def test_values_beyond_fp16_are_not_finite(capture_models):
     assert with_embedding(capture_models(dtype="fp16"), 9, 1e5).run(samples).host.non_finite() == ("resid_pre", 0, 0, 1)
 
 
-def test_a_row_of_zeros_is_zeros_in_int8(capture_models):
+def test_a_row_of_zeros_is_stored_as_zeros_in_int8(capture_models):
     host = with_embedding(capture_models(dtype="int8"), 9, 0.0).run([a_sample([9])])
     assert not host.rows("resid_pre", 0)[0].any() and host.host.non_finite() is None
     assert np.isfinite(host.host.sums(0)["resid_pre"]).all()

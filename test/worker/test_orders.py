@@ -4,6 +4,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +17,7 @@ from gleaner_worker.jobs.process import kill_all
 from gleaner_worker.jobs.user import JobUser, NotIsolated, find_job_user
 from gleaner_worker.objects import Bucket
 from gleaner_worker.orders import Orders
-from job_attempts import UID, UV_CACHE, needs_root
+from job_attempts import UID, UV_CACHE, commands_of, needs_root
 
 pytestmark = needs_root
 NOTHING = {"jax_version": None, "setup_script": None, "config_file": None, "ramfs_dir": None}
@@ -30,15 +31,15 @@ class Api:
         self.ends: dict[str, tuple] = {}
         self.answer = {"action": "source", "version": 0, "source": None, "environment": NOTHING}
 
-    def exec(self, exec_id, give_up_after_s=0):
+    def exec(self, exec_id, give_up_after_s):
         found = self.execs.get(exec_id)
         return {"action": "exec", "exec": found} if found else {"action": "none"}
 
-    def exec_end(self, exec_id, outcome, exit_code, error, give_up_after_s=0):
+    def exec_end(self, exec_id, outcome, exit_code, error, give_up_after_s):
         assert exec_id not in self.ends
         self.ends[exec_id] = (outcome, exit_code, error)
 
-    def source(self, give_up_after_s=0):
+    def source(self, give_up_after_s):
         return self.answer
 
 
@@ -67,7 +68,7 @@ class Host:
         return self.api.ends[exec_id], b"".join(self.storage.data(BUCKET, name) for name in names).decode()
 
     def update(self, version, source=None, **environment):
-        """Gives the pool a new version. Returns the final report of it."""
+        """Gives the pool a new version. Returns the final report of the version."""
         answer = {"version": version, "source": source, "environment": NOTHING | environment}
         self.api.answer |= answer
         self.orders.take({"execs": [], "source_version": version})
@@ -78,7 +79,7 @@ class Host:
 def until(condition, most_s=60):
     end = time.monotonic() + most_s
     while not condition():
-        assert time.monotonic() < end, "it did not come about"
+        assert time.monotonic() < end, f"the condition is still false after {most_s} s"
         time.sleep(0.02)
 
 
@@ -106,11 +107,11 @@ def test_the_arguments_of_a_command_are_no_shell_text(host):
     assert host.exec("e1", "echo", "$HOME; id", "*")[1] == "$HOME; id *\n"
 
 
-def test_a_command_for_a_shell_is_one(host):
+def test_a_shell_command_runs_in_a_shell(host):
     assert host.exec("e1", "echo $((6 * 7)) | tr 4 5", shell=True)[1] == "52\n"
 
 
-def test_a_command_has_no_more_memory_than_its_host(host):
+def test_the_shared_memory_of_a_command_is_smaller_than_the_memory_of_its_host(host):
     (_, code, _), text = host.exec("e1", "df", "-B1", "--output=size", "/dev/shm")
     assert code == 0 and int(text.split()[-1]) < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
@@ -121,11 +122,11 @@ def test_a_command_that_leaves_a_deep_folder_ends_with_its_exit_code(host, tmp_p
     until(lambda: not list((tmp_path / "home" / "jobs").glob("exec-*")))
 
 
-def test_a_command_that_takes_too_long_ends(host):
+def test_a_command_ends_at_its_timeout(host):
     assert host.exec("e1", "sleep", "60", timeout_s=0.5)[0][0] == "timeout"
 
 
-def test_a_program_that_is_not_there_is_an_exit_code(host):
+def test_a_missing_program_ends_a_command_with_exit_code_127(host):
     end, output = host.exec("e1", "no-such-program")
     assert end == ("exited", 127, None) and "no-such-program" in output
 
@@ -135,7 +136,7 @@ def test_a_command_reads_no_secret_of_the_host(host):
     assert end[1] != 0 and "5e5e" not in output
 
 
-def test_a_command_that_is_over_is_not_run(host):
+def test_a_command_that_worker_api_reports_as_ended_is_not_run(host):
     host.orders.take({"execs": ["gone"], "source_version": 0})
     time.sleep(0.2)
     assert host.api.ends == {}
@@ -172,10 +173,10 @@ def test_a_version_that_fails_is_reported_and_the_next_one_is_prepared(host, ser
     assert host.update(2, {"repo": server.repo, "branch": "main"})["status"] == "ready"
 
 
-def test_a_job_of_the_pool_restarts_with_the_new_version_and_no_other_job_does(host, server):
+def test_only_a_job_of_an_older_pool_version_restarts_with_the_new_version(host, server):
     server.commit({"main.py": "one"})
     restarted = []
-    for version, of_job in ((1, 0), (2, None), (3, 3)):  # the last one began with the new version
+    for version, of_job in ((1, 0), (2, None), (3, 3)):  # the third job began with the new version
         runner = SimpleNamespace(
             order={"source_version": of_job}, restart=lambda prepared, number=version: restarted.append(number)
         )
@@ -185,7 +186,7 @@ def test_a_job_of_the_pool_restarts_with_the_new_version_and_no_other_job_does(h
     assert restarted == [1]
 
 
-def test_a_failed_version_restarts_nothing(host, server):
+def test_a_version_that_fails_restarts_no_job(host, server):
     restarted = threading.Event()
     host.orders.attach(SimpleNamespace(order={"source_version": 0}, restart=lambda _: restarted.set()))
     host.update(1, {"repo": server.repo, "branch": "nowhere"})
@@ -215,18 +216,51 @@ def test_a_command_that_this_host_cannot_start_is_refused_with_the_reason(host, 
 def test_the_end_of_a_command_is_reported_again_after_a_lost_report(host):
     report, lost = host.api.exec_end, iter([True, False])
 
-    def lose_one(*arguments):
+    def lose_the_first(*arguments):
         if next(lost):
             raise OSError("no answer")
         report(*arguments)
 
-    host.api.exec_end = lose_one
+    host.api.exec_end = lose_the_first
     folder = "execs/e1/tpu-us-central1-a-0/0/"
     order = {"id": "e1", "argv": ["sh", "-c", "exit 4"], "shell": False, "timeout_s": 30, "folder": folder}
     host.api.execs["e1"] = order | {"source": None, "environment": NOTHING}
     host.orders.take({"execs": ["e1"]})
-    until(lambda: host.orders._commands._known == {})
+    until(lambda: not host.orders._commands._running)
     host.orders = host.make(lambda: find_job_user(host.env))  # another agent
+    host.orders.take({"execs": ["e1"]})
+    until(lambda: "e1" in host.api.ends)
+    assert host.api.ends["e1"] == ("exited", 4, None)
+
+
+def test_a_command_that_runs_is_known_after_many_other_commands(host):
+    commands = host.orders._commands
+    commands._ended = deque(maxlen=2)
+    folder = "execs/e1/tpu-us-central1-a-0/0/"
+    order = {"id": "e1", "argv": ["sleep", "1"], "shell": False, "timeout_s": 30, "folder": folder}
+    host.api.execs["e1"] = order | {"source": None, "environment": NOTHING}
+    host.orders.take({"execs": ["e1", *(f"gone-{number}" for number in range(5))]})
+    until(lambda: commands._running == {"e1"})
+    assert len(commands._ended) == 2
+    host.orders.take({"execs": ["e1"]})
+    until(lambda: "e1" in host.api.ends)
+    assert host.api.ends["e1"] == ("exited", 0, None)
+
+
+def fail(*_):
+    raise OSError("a fault of the test")
+
+
+@pytest.mark.parametrize("step", ["remove", "json.dump"])
+def test_the_end_of_a_command_is_reported_after_a_failed_clean_up_or_a_failed_write(host, monkeypatch, step):
+    folder = "execs/e1/tpu-us-central1-a-0/0/"
+    order = {"id": "e1", "argv": ["sh", "-c", "exit 4"], "shell": False, "timeout_s": 30, "folder": folder}
+    host.api.execs["e1"] = order | {"source": None, "environment": NOTHING}
+    with monkeypatch.context() as patch:
+        patch.setattr(f"gleaner_worker.host_commands.{step}", fail)
+        host.orders.take({"execs": ["e1"]})
+        until(lambda: not host.orders._commands._running)
+    assert host.api.ends == {}
     host.orders.take({"execs": ["e1"]})
     until(lambda: "e1" in host.api.ends)
     assert host.api.ends["e1"] == ("exited", 4, None)
@@ -236,7 +270,7 @@ def test_the_preparation_of_a_job_ends_when_its_lease_is_lost(host):
     order = {"source": None, "environment": NOTHING | {"setup_script": "sleep 60"}, "source_version": None}
     runner = SimpleNamespace(order=order, ended=threading.Event())
     host.orders.attach(runner)
-    threading.Timer(1, runner.ended.set).start()
+    threading.Thread(target=lambda: (until(lambda: "sleep 60" in commands_of(UID)), runner.ended.set())).start()
     began = time.monotonic()
     with pytest.raises(SourceFailed) as failed:
         host.orders.prepare(order)

@@ -27,9 +27,9 @@ def test_a_preempted_shard_continues_and_has_the_same_bytes(storage, tmp_path, t
     resource = a_stream(storage, text_lines(600))
     model = tiny_models(**spec)
     with monkeypatch.context() as patch:
-        calm = Interruption(patch)
+        uninterrupted = Interruption(patch)
         run_extract(a_work(resource, **spec), model, str(tmp_path))
-    undisturbed = outputs(storage)
+    expected = outputs(storage)
     clean()
     computed, samples = 0, 0
     for epoch in range(1, 20):
@@ -44,8 +44,8 @@ def test_a_preempted_shard_continues_and_has_the_same_bytes(storage, tmp_path, t
         assert outcome == "preempted"
         assert any(f".e{epoch}." in name for name in storage.names(BUCKET, f"{PARTIALS}shard_0001."))
     assert epoch > 2
-    assert outputs(storage) == undisturbed
-    assert computed == calm.done  # no sample was stored twice
+    assert outputs(storage) == expected
+    assert computed == uninterrupted.done  # no sample was stored twice
     saved = [sample for name in storage.names(BUCKET, PARTIALS) for sample in samples_of(storage, name)]
     assert len(saved) == len(set(saved)) > 0  # nor saved twice
 
@@ -102,13 +102,13 @@ def spoil(storage, name, how):
         "model_fingerprint",
     ],
 )
-def test_a_partial_that_does_not_fit_is_ignored(storage, tmp_path, tiny_models, monkeypatch, clean, damage):
+def test_a_damaged_or_mismatched_partial_is_ignored(storage, tmp_path, tiny_models, monkeypatch, clean, damage):
     resource = a_stream(storage, text_lines(600))
     spec = {"dtype": "int8"}
     with monkeypatch.context() as patch:
-        calm = Interruption(patch)
+        uninterrupted = Interruption(patch)
         run_extract(a_work(resource, **spec), tiny_models(**spec), str(tmp_path))
-    undisturbed = outputs(storage)
+    expected = outputs(storage)
     clean()
     with monkeypatch.context() as patch:
         interruption = Interruption(patch, samples=70)
@@ -119,29 +119,29 @@ def test_a_partial_that_does_not_fit_is_ignored(storage, tmp_path, tiny_models, 
     with monkeypatch.context() as patch:
         second = Interruption(patch)
         assert run_extract(a_work(resource, epoch=2, **spec), tiny_models(**spec), str(tmp_path)) == "completed"
-    assert outputs(storage) == undisturbed
-    assert second.done == calm.done
+    assert outputs(storage) == expected
+    assert second.done == uninterrupted.done
 
 
 @pytest.mark.long
-def test_partials_of_several_workers_are_combined(storage, tmp_path, tiny_models, monkeypatch, clean):
-    """A lost partial: the others are used, and only its samples are computed again."""
+def test_only_the_samples_of_a_lost_partial_are_computed_again(storage, tmp_path, tiny_models, monkeypatch, clean):
+    """The second worker uses every other partial of the first worker."""
     monkeypatch.setattr("gleaner_worker.shards.partial._PART_BYTES", 1)
     resource = a_stream(storage, text_lines(600))
     with monkeypatch.context() as patch:
-        calm = Interruption(patch)
+        uninterrupted = Interruption(patch)
         run_extract(a_work(resource), tiny_models(), str(tmp_path))
-    undisturbed = outputs(storage)
+    expected = outputs(storage)
     clean()
     with monkeypatch.context() as patch:
         first = Interruption(patch, samples=30)
         run_extract(a_work(resource), tiny_models(), str(tmp_path), first.control)
     names = storage.names(BUCKET, PARTIALS)
-    assert len(names) == first.done  # a sample each
+    assert len(names) == first.done  # one sample in each partial
     storage.delete(BUCKET, names[1])
     with monkeypatch.context() as patch:
         second = Interruption(patch)
         run_extract(a_work(resource, epoch=2), tiny_models(), str(tmp_path))
-    assert second.done == calm.done - first.done + 1
-    assert outputs(storage) == undisturbed
-    assert json.loads(undisturbed["metadata.json"])["total_samples"] == 600
+    assert second.done == uninterrupted.done - first.done + 1
+    assert outputs(storage) == expected
+    assert json.loads(expected["metadata.json"])["total_samples"] == 600

@@ -63,7 +63,7 @@ def test_pickle_shards_load_with_the_snippet_of_the_seeds_and_numpy_alone(
     assert eval(out) == expected  # a literal of our own output
 
 
-def test_gzip_members_are_whole_files_without_a_time(monkeypatch):
+def test_each_gzip_member_is_a_complete_file_without_a_timestamp(monkeypatch):
     monkeypatch.setattr(pickle_shard, "_MEMBER_BYTES", 4096)
     plan = a_plan((40, 60))
     rows, _ = some_rows(plan, d_model=64)
@@ -80,7 +80,7 @@ def test_gzip_members_are_whole_files_without_a_time(monkeypatch):
     assert list(pickle.loads(whole)) == [0, 2]
 
 
-def test_a_pickle_does_not_depend_on_shared_objects():
+def test_equal_values_make_the_same_pickle_with_and_without_shared_objects():
     one, other = a_plan((2, 2)), a_plan((2, 2))
     for plan, previews in ((one, ["same text"] * 2), (other, ["same text", "".join(["same", " text"])])):
         for sample, preview in zip(plan.samples, previews, strict=True):

@@ -69,7 +69,7 @@ def fail_at(number, error):
 
 
 @pytest.mark.parametrize("where", ["first", "middle", "last", "body"])
-def test_an_error_in_any_stage_stops_all_and_is_raised_once(where):
+def test_an_error_in_any_stage_stops_all_stages_and_is_raised_once(where):
     error = ValueError(where)
     closed = []
 
@@ -95,7 +95,7 @@ def test_an_error_in_any_stage_stops_all_and_is_raised_once(where):
     assert time.monotonic() - started < 60
 
 
-def test_the_first_error_is_raised():
+def test_of_several_errors_the_first_is_raised():
     first, second = ValueError("first"), ValueError("second")
 
     def late(item):
@@ -111,8 +111,8 @@ def test_the_first_error_is_raised():
     assert caught.value is first
 
 
-@pytest.mark.parametrize("waiting", ["for an item", "for room", "for something else"])
-def test_a_waiting_stage_sees_a_lost_lease(waiting):
+@pytest.mark.parametrize("waiting", ["for an item", "for room", "for a condition"])
+def test_a_lost_lease_ends_a_waiting_pipeline(waiting):
     lost = threading.Event()
 
     def check():
@@ -163,7 +163,7 @@ def until(is_true, timeout_s=10):
         time.sleep(0.01)
 
 
-def test_a_stage_holds_no_item_that_it_has_handed_on():
+def test_a_stage_frees_each_item_that_it_has_passed_on():
     def make():
         for _ in range(3):
             yield Big()
@@ -178,7 +178,7 @@ def test_a_stage_holds_no_item_that_it_has_handed_on():
         taken.set()
 
 
-def test_the_call_after_an_item_comes_when_the_stage_holds_it_no_more():
+def test_the_callback_after_an_item_runs_when_the_stage_has_freed_the_item():
     def make():
         yield Big()
 

@@ -1,4 +1,4 @@
-"""Extractions that are cut short: a lost lease, a drain, a machine that goes away with notice."""
+"""Extractions that end early: by a lost lease, by a drain, or by a preemption with notice."""
 
 import threading
 
@@ -14,13 +14,13 @@ from pipeline_probes import until
 pytestmark = pytest.mark.slow
 
 
-def test_a_worker_without_its_lease_writes_nothing_more(storage, tmp_path, tiny_models):
+def test_a_worker_that_lost_its_lease_starts_no_upload(storage, tmp_path, tiny_models):
     control = Control()
     asked = []
 
-    def lose(what):
-        if "/upload/" in what:
-            asked.append(what)
+    def lose(request):
+        if "/upload/" in request:
+            asked.append(request)
             control.request("stop")
 
     storage.faults = lose
@@ -34,14 +34,14 @@ def test_a_worker_without_its_lease_writes_nothing_more(storage, tmp_path, tiny_
 
 def test_a_drained_extraction_ends_after_the_current_windows(storage, tmp_path, tiny_models):
     control = Control()
-    storage.faults = lambda what: control.request("drain") if "/upload/" in what else None
+    storage.faults = lambda request: control.request("drain") if "/upload/" in request else None
     work = a_work(a_stream(storage, text_lines(600)), shard_size_gb=SMALL)
     assert run_extract(work, tiny_models(), str(tmp_path), control) == "drained"
     shards = [name for name in outputs(storage) if name.startswith("shard_")]
     assert "metadata.json" not in outputs(storage)
     continued = {name.removeprefix(PARTIALS)[:10] for name in storage.names(BUCKET, PARTIALS)}
     assert len(continued) <= 1  # the shard that continues in the next window
-    storage.faults = lambda what: None
+    storage.faults = lambda request: None
     assert run_extract(work, tiny_models(), str(tmp_path)) == "completed"
     total = sum(name.startswith("shard_") for name in outputs(storage))
     assert 1 <= len(shards) < total / 2
@@ -55,13 +55,13 @@ def test_an_extraction_drained_before_its_start_computes_nothing(storage, tmp_pa
     assert outputs(storage) == {}
 
 
-def test_a_preemption_loses_no_shard_that_is_computed_but_not_encoded(
+def test_a_preempted_worker_saves_the_shards_that_are_computed_but_not_encoded(
     storage, tmp_path, tiny_models, monkeypatch, clean
 ):
     """A slow codec takes longer than the notice, so its shards are saved unencoded."""
     resource = a_stream(storage, text_lines(300))
     run_extract(a_work(resource, shard_size_gb=SMALL), tiny_models(), str(tmp_path))
-    undisturbed = outputs(storage)
+    expected = outputs(storage)
     clean()
     control, encode, encoded = Control(), extract_module.encode_shard, []
 
@@ -82,12 +82,12 @@ def test_a_preemption_loses_no_shard_that_is_computed_but_not_encoded(
     with monkeypatch.context() as patch:
         second = Interruption(patch)
         assert run_extract(a_work(resource, epoch=2, shard_size_gb=SMALL), tiny_models(), str(tmp_path)) == "completed"
-    assert outputs(storage) == undisturbed
+    assert outputs(storage) == expected
     with monkeypatch.context() as patch:
         clean()
-        calm = Interruption(patch)
+        uninterrupted = Interruption(patch)
         run_extract(a_work(resource, shard_size_gb=SMALL), tiny_models(), str(tmp_path))
-    assert interruption.done + second.done == calm.done
+    assert interruption.done + second.done == uninterrupted.done
 
 
 def test_partials_are_stored_while_uploads_of_shards_hang(storage, tmp_path, tiny_models, monkeypatch):

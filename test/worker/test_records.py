@@ -53,7 +53,7 @@ def test_messages_have_precedence_over_tokens_and_tasks():
     )
 
 
-def test_task_ids_may_be_equal_or_missing():
+def test_the_task_id_of_an_arc_task_leaves_its_prompt_unchanged():
     assert record(TASK) == record(TASK | {"task_id": "one"}) == record(TASK | {"task_id": "another"})
 
 

@@ -19,7 +19,7 @@ PASSING = [
     ["return-reset-connection", "return-reset-connection"],
     ["return-reset-connection", "return-503"],
 ]
-# After 401 the client renews its credentials, and those of this test cannot be renewed.
+# After 401 the client renews its credentials. Anonymous credentials, as in this test, cannot be renewed.
 REFUSED = "Anonymous credentials cannot be refreshed"
 SUCCESSES = ("succeeds", "finds its own object")
 OPERATIONS = {"list": "list", "head": "get", "create": "insert", "overwrite": "insert"}
@@ -69,7 +69,7 @@ def faulty():
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch):
+def short_waits(monkeypatch):
     monkeypatch.setattr(objects, "FIRST_WAIT_S", 0.01)
 
 
@@ -79,7 +79,7 @@ def open_bucket(faulty, monkeypatch, url):
 
 
 def call(bucket, case, name, data, path):
-    """Runs the call and returns what it promises to return after success, as bytes."""
+    """Runs the call and returns its result as bytes."""
     match case.call:
         case "list":
             return "".join(info.name for info in bucket.list(name)).encode()
@@ -100,7 +100,7 @@ def call(bucket, case, name, data, path):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_scenario(faulty, monkeypatch, tmp_path, case):
+def test_a_call_ends_as_the_retry_scenario_states(faulty, monkeypatch, tmp_path, case):
     name = f"scenario/{CASES.index(case)}"
     data = bytes(range(256)) * (case.size // 256)
     direct = open_bucket(faulty, monkeypatch, faulty.direct_url)
@@ -124,6 +124,6 @@ def test_scenario(faulty, monkeypatch, tmp_path, case):
     assert faulty.left() == []
     requests = len(faulty.seen(operation)) - len(case.instructions)
     if case.size > 8 * KIB * KIB:
-        assert requests > 1  # a resumable upload is begun, then sent
+        assert requests > 1  # a resumable upload is started, then sent
     else:
         assert requests == (1 if is_success else 0)

@@ -25,6 +25,7 @@ GROWS = (
 )
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     "template",
     [
@@ -88,13 +89,13 @@ GROWS = (
         ),
     ],
 )
-def test_a_template_without_end_or_bound_makes_no_prompt(monkeypatch, template):
-    monkeypatch.setattr(render_process, "CPU_S", 0.4)
+def test_a_template_that_needs_too_much_time_or_memory_makes_no_prompt(monkeypatch, template):
+    monkeypatch.setattr(render_process, "CPU_S", 0.1)
     try:
         bad = write(template, {"long": LONG + "b", "long2": LONG + "c"})
         assert isinstance(bad, RejectReason), bad.content[:100]
     except LimitExceeded as limit:
-        assert "of a processor" in str(limit) or "memory" in str(limit)
+        assert "of CPU time" in str(limit) or "memory" in str(limit)
     assert write("{{ x }}", {"x": "the next record"}).content == "the next record"
 
 
@@ -110,14 +111,14 @@ def test_a_template_without_end_or_bound_makes_no_prompt(monkeypatch, template):
         "{% set n.b = dict(a=n.b, b=n.b) %}{% endfor %}{% for i in [n.a, n.b] %}{{ loop.changed(i) }}{% endfor %}",
     ],
 )
-def test_work_that_no_count_sees_ends_by_the_limits_of_the_process(monkeypatch, template):
-    monkeypatch.setattr(render_process, "CPU_S", 0.4)
-    with pytest.raises(LimitExceeded, match="of a processor|1024 MiB of memory|process allows"):
+def test_a_template_that_no_counter_stops_ends_at_the_limits_of_its_process(monkeypatch, template):
+    monkeypatch.setattr(render_process, "CPU_S", 0.1)
+    with pytest.raises(LimitExceeded, match="of CPU time|1024 MiB of memory|process allows"):
         write(template, {})
     assert write("{{ x }}", {"x": "the next record"}).content == "the next record"
 
 
-def test_threads_share_the_process_and_each_gets_its_own_text():
+def test_threads_share_the_renderer_and_each_thread_gets_its_own_text():
     template = Template("{% for i in range(999) %}{{ text }}{% endfor %}", is_chat=False)
     made = {}
     threads = [
@@ -130,14 +131,14 @@ def test_threads_share_the_process_and_each_gets_its_own_text():
     assert made == {n: str(n) * 999 for n in range(8)}
 
 
-def test_a_process_that_something_else_ends_is_replaced():
+def test_a_renderer_that_was_killed_is_replaced():
     template = Template("{{ text }}", is_chat=False)
     assert template.render({"text": "a"}) == "a"
     os.kill(children()[0], signal.SIGKILL)
     assert template.render({"text": "b"}) == "b"
 
 
-def test_a_batch_continues_in_another_process_after_an_end_from_outside():
+def test_a_batch_continues_in_another_renderer_after_a_kill():
     template = Template("{% for i in range(999) %}{{ text }}{% endfor %}", is_chat=False)
     values = [template.encode({"text": str(n)}) for n in range(2000)]
     killer = threading.Timer(0.05, lambda: os.kill(children()[0], signal.SIGKILL))
@@ -147,15 +148,36 @@ def test_a_batch_continues_in_another_process_after_an_end_from_outside():
     assert [text for text, _ in rendered] == [str(n) * 999 for n in range(2000)]
 
 
-def test_a_limit_names_the_position_in_the_batch(monkeypatch):
+def test_an_exceeded_limit_names_the_position_of_its_record_in_the_batch(monkeypatch):
     monkeypatch.setattr(render_process, "CPU_S", 0.2)
     template = Template("{% for i in range(n) %}{% for j in range(n) %}{% endfor %}{% endfor %}{{ 1 / n }}", False)
     values = [template.encode({"n": n}) for n in (1, 2, 0, 99_999, 4)]
-    with pytest.raises(LimitExceeded, match="more than 0.2 s of a processor") as limit:
+    with pytest.raises(LimitExceeded, match="more than 0.2 s of CPU time") as limit:
         template.render_batch(values)
     assert limit.value.position == 3
     one, half, problem = template.render_batch(values[:3])
     assert (one[0], half[0], isinstance(problem, TemplateProblem)) == ("1.0", "0.5", True)
+
+
+ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "template", "reason"),
+    [
+        ("_WALL_S", 0.2, ENDLESS, "it gives no answer within 0.2 s"),
+        ("_MAX_ANSWER_BYTES", 1000, "{{ 'a' * 2000 }}", r"its answer has 20\d\d bytes; the limit is 1000"),
+    ],
+)
+def test_an_answer_that_is_late_or_too_large_is_reported_with_its_own_limit(
+    monkeypatch, limit, value, template, reason
+):
+    compiled = Template(template, is_chat=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(render_process, limit, value)
+        with pytest.raises(LimitExceeded, match=f"^{reason}$"):
+            compiled.render({})
+    assert Template("{{ x }}", is_chat=False).render({"x": "next"}) == "next"
 
 
 def children(of=None):
@@ -174,7 +196,7 @@ def children(of=None):
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-def test_the_process_ends_with_its_worker_and_sees_none_of_its_environment(end):
+def test_the_renderer_ends_with_its_worker_and_sees_no_environment_of_the_worker(end):
     code = (
         "from gleaner_worker.records.template import Template; import time\n"
         "print(Template('{{ a }}', False).render({'a': 1}), flush=True); time.sleep(60)"
@@ -190,4 +212,4 @@ def test_the_process_ends_with_its_worker_and_sees_none_of_its_environment(end):
         if not os.path.exists(f"/proc/{renderer}"):
             return
         time.sleep(0.05)
-    raise AssertionError("the process outlives its worker")
+    raise AssertionError("the renderer is alive 10 s after the end of its worker")

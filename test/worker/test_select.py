@@ -91,7 +91,7 @@ def test_no_token_is_stored_twice_and_no_special_token_is_stored(tokens, exclude
         assert expected == (left if found is None else found.tolist())
 
 
-def test_special_tokens_are_those_of_the_tokenizer_file_at_any_position(tmp_path, tiny_folder):
+def test_special_tokens_of_the_tokenizer_file_are_excluded_at_any_position(tmp_path, tiny_folder):
     tokenizer = Tokenizer.from_file(f"{tiny_folder}/tokenizer.json")
     tokenizer.add_special_tokens(["<bos>"])
     tokenizer.add_tokens([AddedToken("<not-special>", special=False)])

@@ -1,4 +1,4 @@
-"""Extraction on several devices: busy across shards, with the bytes of a single device."""
+"""Extraction on several devices: steps with rows of several shards, and the bytes of a single device."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import pytest
 
 from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
 from environment import HERE
+from fake_storage import serving
 from gleaner_worker.control import Control
 from gleaner_worker.model.model import Model
 from test_preempt import Interruption
@@ -47,18 +48,27 @@ def steps(monkeypatch):
     return started
 
 
-@pytest.fixture
-def calm(storage, tmp_path, tiny_models):
-    """(stream, the outputs of a single device)."""
-    resource = a_stream(storage, text_lines(300))
-    run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path))
-    stored = outputs(storage)
+@pytest.fixture(scope="module")
+def run_of_one_device(tmp_path_factory, tiny_models):
+    """(the bucket with the stream, the stream, the outputs of a single device)."""
+    with serving() as storage:
+        resource = a_stream(storage, text_lines(300))
+        run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path_factory.mktemp("one-device")))
+        stored = outputs(storage)
     storage.clear("activations/", "partials/")
+    return storage, resource, stored
+
+
+@pytest.fixture
+def single_device(storage, run_of_one_device):
+    """(stream, the outputs of a single device). The stream is in the bucket."""
+    bucket, resource, stored = run_of_one_device
+    storage.load(bucket)
     return resource, stored
 
 
-def test_a_step_takes_rows_of_several_shards_and_windows(storage, tmp_path, tiny_models, calm, steps):
-    resource, stored = calm
+def test_a_step_takes_rows_of_several_shards_and_windows(storage, tmp_path, tiny_models, single_device, steps):
+    resource, stored = single_device
     assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path)) == "completed"
     assert outputs(storage) == stored
     # Memory that is full may start a smaller step, and so does the end of the stream.
@@ -66,10 +76,10 @@ def test_a_step_takes_rows_of_several_shards_and_windows(storage, tmp_path, tiny
     assert sum(count < DEVICES for count in steps) <= len(steps) / 3
 
 
-def test_partials_of_several_open_shards_serve_another_number_of_devices(
-    storage, tmp_path, tiny_models, calm, steps, monkeypatch
+def test_a_worker_with_fewer_devices_uses_the_partials_of_several_open_shards(
+    storage, tmp_path, tiny_models, single_device, steps, monkeypatch
 ):
-    resource, stored = calm
+    resource, stored = single_device
     model = tiny_models(**SMALL)
     with monkeypatch.context() as patch:
         interruption = Interruption(patch, samples=100)
@@ -84,27 +94,27 @@ def test_partials_of_several_open_shards_serve_another_number_of_devices(
     assert second.done <= 200
 
 
-def test_a_drained_extraction_finishes_every_shard_of_its_windows(storage, tmp_path, tiny_models, calm, steps):
-    resource, stored = calm
+def test_a_drained_extraction_finishes_every_shard_of_its_windows(storage, tmp_path, tiny_models, single_device, steps):
+    resource, stored = single_device
     control = Control()
-    storage.faults = lambda what: control.request("drain") if "/upload/" in what else None
+    storage.faults = lambda request: control.request("drain") if "/upload/" in request else None
     assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path), control) == "drained"
-    storage.faults = lambda what: None
+    storage.faults = lambda request: None
     names = sorted(name for name in outputs(storage) if name.startswith("shard_"))
     assert 1 <= len(names) < len(stored) and outputs(storage).items() < stored.items()
     numbers = [int(name[6:10]) for name in names]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_little_memory_makes_smaller_steps(storage, tmp_path, tiny_models, calm, steps, monkeypatch):
-    resource, stored = calm
+def test_little_memory_changes_no_stored_byte(storage, tmp_path, tiny_models, single_device, steps, monkeypatch):
+    resource, stored = single_device
     monkeypatch.setattr("gleaner_worker.shard_memory.most_shards", lambda size, window_shards: 2)
     assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path)) == "completed"
     assert outputs(storage) == stored
 
 
-def test_eight_real_devices_store_the_bytes_of_one(storage, tmp_path, tiny_folder, calm):
-    resource, stored = calm
+def test_eight_real_devices_store_the_bytes_of_one(storage, tmp_path, tiny_folder, single_device):
+    resource, stored = single_device
     answer = a_work_answer(resource, model=tiny_folder, **SMALL)
     order = {"storage": os.environ["STORAGE_EMULATOR_HOST"], "answer": answer, "folder": str(tmp_path / "home")}
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}

@@ -92,7 +92,7 @@ def test_every_tensor_is_aligned(dtype, odd):
     )
 
 
-def test_the_rows_are_not_copied():
+def test_an_encoded_shard_shares_the_memory_of_its_rows():
     plan = a_plan()
     rows, _ = some_rows(plan)
     shard = encode("safetensors", plan, rows)
@@ -110,7 +110,7 @@ def test_an_array_that_would_need_a_copy_is_refused():
 
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("count", [0, 1, 3])
-def test_shards_of_any_number_of_samples_state_their_facts_in_a_small_read(file_format, count):
+def test_the_metadata_of_a_shard_with_any_number_of_samples_is_read(file_format, count):
     plan = a_plan((5,) * count)
     rows, _ = some_rows(plan)
     data = encode(file_format, plan, rows).read()
@@ -119,7 +119,7 @@ def test_shards_of_any_number_of_samples_state_their_facts_in_a_small_read(file_
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_the_facts_of_a_large_shard_need_little_reading(file_format):
+def test_the_metadata_of_a_large_shard_is_read_from_few_bytes(file_format):
     plan = a_plan((2000,) * 4)
     rows, _ = some_rows(plan, d_model=128)
     data = encode(file_format, plan, rows).read()
@@ -134,7 +134,7 @@ def test_the_facts_of_a_large_shard_need_little_reading(file_format):
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_damaged_facts_are_refused(file_format):
+def test_damaged_metadata_of_a_shard_is_refused(file_format):
     plan = a_plan()
     data = encode(file_format, plan, some_rows(plan)[0]).read()
     for part in (b"", data[:7], data[:20], b"\xff" * len(data)):

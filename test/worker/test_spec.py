@@ -21,7 +21,7 @@ def complete(changes):
     return DEFAULTS | changes | {"record": DEFAULTS["record"] | changes.get("record", {})}
 
 
-def in_the_cases_words(spec):
+def to_run_json(spec):
     """The spec as run.json has it."""
 
     def plain(value):
@@ -35,12 +35,12 @@ def in_the_cases_words(spec):
 @pytest.mark.parametrize("case", CASES["valid"], ids=lambda case: case["name"])
 def test_a_completed_spec_is_read_with_its_values(case):
     completed = complete(case["completes"])
-    assert in_the_cases_words(parse_spec(completed)) == completed
+    assert to_run_json(parse_spec(completed)) == completed
 
 
 @pytest.mark.parametrize("case", CASES["frozen"], ids=lambda case: case["name"])
 def test_a_frozen_spec_of_an_earlier_release_has_the_same_meaning(case):
-    assert in_the_cases_words(parse_spec(case["spec"])) == complete(case["completes"])
+    assert to_run_json(parse_spec(case["spec"])) == complete(case["completes"])
 
 
 @pytest.mark.parametrize(

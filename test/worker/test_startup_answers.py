@@ -10,8 +10,8 @@ from startup_script import SCRIPT, bash
 pytestmark = pytest.mark.slow
 
 
-def beat(cloud, setup_s=30, **env):
-    """Runs the heartbeats of a setup fast, until worker-api or setup_s ends it. Returns what the console shows."""
+def run_heartbeats(cloud, setup_s=30, **env):
+    """Runs the heartbeats of a setup fast, until worker-api or setup_s ends it. Returns the lines on the console."""
     settings = {
         "GCE_METADATA_HOST": cloud.host,
         "API": cloud.attributes["gleaner-api"],
@@ -36,26 +36,27 @@ def test_the_console_shows_each_change_of_the_status(cloud):
     answers = [404, 404, 503, 200]
     cloud.status = lambda body: answers.pop(0) if answers else 200
     cloud.on_heartbeat = leave
-    lines = beat(cloud)
+    lines = run_heartbeats(cloud)
     assert lines[:-1] == [f"The answer of worker-api is: {status}" for status in (404, 503, 200)]
     assert "not wanted any more" in lines[-1]
     assert len(cloud.hellos) == 4
 
 
 def test_the_console_shows_once_that_worker_api_is_unreachable(cloud):
-    assert beat(cloud, setup_s=1, API="http://127.0.0.1:1/") == ["The answer of worker-api is: none (curl: 7)"]
+    lines = run_heartbeats(cloud, setup_s=0.4, API="http://127.0.0.1:1/")
+    assert lines == ["The answer of worker-api is: none (curl: 7)"]
 
 
 def test_the_console_shows_once_that_there_is_no_identity_token(cloud):
     cloud.identity_token = None
-    told = "The answer of worker-api is: none, because the metadata server gives no identity token"
-    assert beat(cloud, setup_s=1) == [told]
+    expected = "The answer of worker-api is: none, because the metadata server gives no identity token"
+    assert run_heartbeats(cloud, setup_s=0.4) == [expected]
 
 
 def test_the_audience_of_a_token_is_the_exact_address_of_worker_api(cloud, monkeypatch):
     cloud.attributes["gleaner-api"] += "+a/b%20c%26d"
     cloud.on_heartbeat = leave
-    beat(cloud)
+    run_heartbeats(cloud)
     assert cloud.audiences == {cloud.attributes["gleaner-api"]}
     cloud.audiences.clear()
     monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
@@ -72,7 +73,7 @@ def test_a_secret_that_a_restored_database_forgot_is_bound_again_during_the_setu
     forgotten = [False, True, False, True, False]
     cloud.status = lambda body: 403 if body["action"] == "heartbeat" and forgotten and forgotten.pop(0) else 200
     cloud.on_heartbeat = lambda body: {"action": "continue"} if forgotten else leave(body)
-    lines = beat(cloud)
+    lines = run_heartbeats(cloud)
     assert (len(cloud.hellos), len(cloud.asked)) == (3, 5)
     assert "not wanted any more" in lines[-1] and "gone" in lines[-1]
 
@@ -80,12 +81,12 @@ def test_a_secret_that_a_restored_database_forgot_is_bound_again_during_the_setu
 def test_a_setup_ends_when_a_repeated_hello_does_not_help(cloud):
     cloud.refusal = REFUSAL
     cloud.status = lambda body: 200 if body["action"] == "hello" else 403
-    assert "the secret is not that of host 0" in beat(cloud)[-1]
+    assert "the secret is not that of host 0" in run_heartbeats(cloud)[-1]
     assert (len(cloud.hellos), len(cloud.asked)) == (2, 2)
 
 
 def test_a_setup_ends_when_the_repeated_hello_is_refused(cloud):
     cloud.refusal = REFUSAL
     cloud.status = lambda body: 403 if cloud.hellos else 200
-    assert "the secret is not that of host 0" in beat(cloud)[-1]
+    assert "the secret is not that of host 0" in run_heartbeats(cloud)[-1]
     assert (len(cloud.hellos), len(cloud.asked)) == (2, 1)

@@ -104,7 +104,7 @@ def check_sample(found, sample, kept, alone, tolerance):
 
 
 @pytest.mark.long
-def test_stated_statistics_are_true(storage, tmp_path, tiny_models):
+def test_the_statistics_of_shards_and_summary_equal_those_of_the_stored_values(storage, tmp_path, tiny_models):
     for dtype in ("fp32", "int8"):
         spec = {"dtype": dtype, "sites": ["resid_mid", "attn_out"], "shard_size_gb": 1e-4, "max_seq_length": 64}
         exact = {"dtype": "fp32", "compute_dtype": "bf16"} | {key: spec[key] for key in ("sites", "max_seq_length")}
@@ -139,7 +139,7 @@ def test_stated_statistics_are_true(storage, tmp_path, tiny_models):
 @pytest.mark.parametrize(
     ("dtype", "scale", "hint"), [("fp16", 1e6, "bf16 or fp32"), ("bf16", float("nan"), "the model's weights")]
 )
-def test_a_value_that_is_not_finite_stops_the_stream_with_its_place(storage, tmp_path, tiny_folder, dtype, scale, hint):
+def test_a_non_finite_value_fails_the_stream_and_names_the_sample(storage, tmp_path, tiny_folder, dtype, scale, hint):
     """The embedding of one token is changed: the error names the sample with the token, and its shard is not stored."""
     folder = tmp_path / "model"
     shutil.copytree(tiny_folder, folder)

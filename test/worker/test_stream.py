@@ -23,10 +23,10 @@ def lines_of(tmp_path, data):
         ("a blank line counts", b"a\n\nb\n", [b"a", b"", b"b"]),
         ("blank lines at the end count", b"a\n\n\n", [b"a", b"", b""]),
         ("a BOM is no part of the first line", BOM + b"a\nb\n", [b"a", b"b"]),
-        ("a BOM later on is left alone", b"a\n" + BOM + b"b\n", [b"a", BOM + b"b"]),
+        ("a BOM after the first line is kept", b"a\n" + BOM + b"b\n", [b"a", BOM + b"b"]),
         ("a BOM alone is an empty stream", BOM, []),
         ("a BOM and a newline is one blank line", BOM + b"\n", [b""]),
-        ("nothing", b"", []),
+        ("an empty file has no line", b"", []),
         ("one newline is one blank line", b"\n", [b""]),
         ("a carriage return alone ends no line", b"a\rb\n", [b"a\rb"]),
         ("line separators of Unicode end no line", "a\u2028b\x0bc\n".encode(), ["a\u2028b\x0bc".encode()]),
@@ -44,7 +44,7 @@ def test_a_gzip_file_of_two_members_is_one_stream(tmp_path):
 
 @pytest.mark.parametrize("ending", [b"", b"\n", b"\r\n"])
 @pytest.mark.parametrize("extra", [0, 1, 2, 3, 5_000_000])
-def test_a_line_is_kept_up_to_the_limit_and_measured_beyond(tmp_path, ending, extra):
+def test_a_line_beyond_the_limit_is_measured_but_not_kept(tmp_path, ending, extra):
     size = MAX_LINE_BYTES + extra
     path = tmp_path / "stream"
     path.write_bytes(b"first\n" + b"x" * size + ending + (b"last" if ending else b""))

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
         ("{{ '%05.1f|%s' % (x, y) }}{{ '{:>4}'.format(x) }}", {"x": 2.5, "y": None}, "002.5|None 2.5"),
     ],
 )
-def test_a_template_is_written_with_the_fields_of_the_record(template, record, expected):
+def test_a_template_is_rendered_with_the_fields_of_the_record(template, record, expected):
     prompt = write(template, record)
     assert (prompt.content, prompt.is_complete) == (expected, False)
 
@@ -54,7 +54,7 @@ def test_a_template_is_written_with_the_fields_of_the_record(template, record, e
         ("{{ text.encode() }}", "line 1: access to attribute 'encode'"),
     ],
 )
-def test_a_template_that_fails_on_a_record_rejects_it_with_the_reason(template, reason):
+def test_a_template_that_fails_on_a_record_rejects_the_record_with_the_reason(template, reason):
     bad = write(template, {"text": "x"})
     assert isinstance(bad, RejectReason)
     assert bad.text.startswith(f"cannot be written with record.template: {reason}")
@@ -82,7 +82,7 @@ def test_an_unreadable_template_fails_the_run_with_its_line(template, reason):
     assert f"Failed to use record.template of run.json: {reason}" in failure.value.reason
 
 
-def test_text_of_8_mib_is_written_and_a_longer_text_refused():
+def test_a_text_of_8_mib_is_rendered_and_a_longer_text_is_refused():
     template = Template("{{ text }}", is_chat=False)
     assert len(template.render({"text": "a" * (8 << 20)})) == 8 << 20
     with pytest.raises(TemplateProblem, match="it makes 8388609 characters; the limit is 8388608"):

@@ -1,4 +1,4 @@
-"""The verdict on a run: verified where it is right, and every problem found and named."""
+"""The verification of a run: a correct run passes, and every problem is found and named."""
 
 import json
 import queue
@@ -28,7 +28,7 @@ from verified_run import LINES, PREFIX, SPEC
 pytestmark = pytest.mark.slow
 
 
-def test_a_right_run_is_verified(stored, verify):
+def test_a_correct_run_is_verified(stored, verify):
     report, problems = verify()
     assert report["ok"], problems
     shards = [name for name in outputs(stored) if name.startswith("shard_")]
@@ -72,7 +72,7 @@ def test_a_changed_stream_is_found(stored, verify):
     assert "was made from other content of datasets/my-run/stream_007.jsonl" in problems
 
 
-def test_a_stream_without_a_record_is_called_empty(storage, verify, tiny_folder):
+def test_a_stream_without_a_record_is_reported_as_empty(storage, verify, tiny_folder):
     storage.put(BUCKET, "datasets/my-run/stream_007.jsonl", b"")
     put_manifest(storage, model=tiny_folder, **SPEC)
     report, problems = verify()
@@ -127,7 +127,7 @@ def test_a_wrong_or_missing_summary_is_found(stored, verify):
     assert "metadata.json is missing" in verify()[1]
 
 
-def test_a_second_stream_of_one_number_and_shards_without_a_stream_are_found(stored, verify):
+def test_a_second_stream_of_the_same_number_and_shards_without_a_stream_are_found(stored, verify):
     a_stream(stored, ["x"], name="datasets/my-run/stream_007.jsonl.gz")
     stored.put(BUCKET, "activations/my-run/tpu_9/shard_0001.safetensors", b"x")
     stored.put(BUCKET, "datasets/my-run/notes.txt", b"no stream")
@@ -164,7 +164,7 @@ def test_commands_without_computation_start_without_jax(module):
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_the_default_run_is_found_by_its_streams(storage, tmp_path, tiny_models, tiny_folder):
+def test_the_default_run_is_verified_with_its_own_streams_only(storage, tmp_path, tiny_models, tiny_folder):
     resource = a_stream(storage, LINES, name="datasets/stream_007.jsonl")
     a_stream(storage, ["x"], name="datasets/other-run/stream_007.jsonl")
     from build import a_work_answer, parse_work
@@ -189,9 +189,9 @@ def test_the_progress_of_a_long_verification_names_stream_shards_and_time():
     progress = Progress("my-run", said.put)
     started = time.monotonic()
     assert re.fullmatch(r"Verifying my-run, 6\d s", progress.line(started + 65))
-    progress.tell({"stream": "002", "streams_done": 1, "streams": 8, "shards": 0})
+    progress.update({"stream": "002", "streams_done": 1, "streams": 8, "shards": 0})
     assert "my-run, stream 002 (1 of 8 streams done), 6" in progress.line(started + 65)
-    progress.tell({"shards_done": 3, "shards": 40})
+    progress.update({"shards_done": 3, "shards": 40})
     assert "stream 002 (1 of 8 streams done), 3 of its 40 shards read, 6" in progress.line(started + 65)
     progress.start(0.01)
     assert said.get(timeout=60).startswith("Verifying my-run, stream 002")
@@ -202,10 +202,10 @@ def test_a_summary_with_false_statistics_is_found(stored, verify):
     summary = json.loads(stored.data(BUCKET, name))
     summary["shards"][0]["stats"]["resid_post.0"]["mean"] = 0.5
     stored.put(BUCKET, name, json.dumps(summary).encode())
-    assert "tells other statistics of" in verify()[1]
+    assert "lists other statistics of" in verify()[1]
     del summary["stats"]["resid_post.1"]
     stored.put(BUCKET, name, json.dumps(summary).encode())
-    assert "does not tell the statistics of resid_post.0, resid_post.1, resid_post.2" in verify()[1]
+    assert "does not list finite statistics of exactly resid_post.0, resid_post.1, resid_post.2" in verify()[1]
 
 
 @pytest.mark.long

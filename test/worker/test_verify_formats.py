@@ -3,6 +3,7 @@
 import gzip
 import json
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -17,13 +18,15 @@ from build import (
     text_lines,
 )
 from gleaner_reader.checksums import as_text, crc32c
+from gleaner_reader.convert import Rows
+from gleaner_worker.verify.statistics import LayerStatistics
 from verified_run import LINES, PREFIX, rewrite
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.long
-def test_a_pickle_shard_with_other_samples_or_a_program_is_found(storage, tmp_path, tiny_models, tiny_folder, verify):
+def test_a_pickle_shard_with_wrong_samples_or_a_function_is_found(storage, tmp_path, tiny_models, tiny_folder, verify):
     spec = {"format": "pkl.gz", "dtype": "fp32"}
     run_extract(a_work(a_stream(storage, LINES), **spec), tiny_models(**spec), str(tmp_path))
     put_manifest(storage, model=tiny_folder, **spec)
@@ -32,7 +35,7 @@ def test_a_pickle_shard_with_other_samples_or_a_program_is_found(storage, tmp_pa
     metadata, data = (
         storage.metadata(BUCKET, name),
         pickle.loads(gzip.decompress(storage.data(BUCKET, name))),
-    )  # our own
+    )  # a pickle of this test
 
     def put(value):
         storage.put(BUCKET, name, gzip.compress(pickle.dumps(value, 4)), metadata)
@@ -51,7 +54,7 @@ def test_a_pickle_shard_with_other_samples_or_a_program_is_found(storage, tmp_pa
         for entry in entries[:2]:
             entry["shape"] = entry["activation"].shape
     put(data)
-    assert "holds 2 samples that are not as in the stream" in verify()[1]
+    assert "holds 2 samples that differ from the stream" in verify()[1]
     put({0: print})
     assert "is not a pickle that can be trusted: it asks for builtins.print" in verify()[1]
 
@@ -79,11 +82,11 @@ KINDS = [
                 "has scales of mlp_out.1 that are below zero or not finite",
             ),
             (lambda t: put(t, "mlp_out.1.scale", 0, -1), "has scales of mlp_out.1 that are below zero or not finite"),
-            (lambda t: put(t, "mlp_out.1.scale", 0, 99), "says of mlp_out.1 max_abs"),
+            (lambda t: put(t, "mlp_out.1.scale", 0, 99), "has wrong statistics of mlp_out.1: max_abs"),
             (lambda t: t.pop("resid_pre.2.scale"), "lacks resid_pre.2.scale"),
             (
                 lambda t: put(t, "kept", 5, ord("8")),
-                "holds 1 samples that are not as in the stream, the first at line 1",
+                "holds 1 samples that differ from the stream, the first at line 1",
             ),
             (lambda t: t.pop("kept"), "lacks kept"),
             (lambda t: t.update(positions=t["token_ids"]), "has positions, which does not belong there"),
@@ -92,9 +95,9 @@ KINDS = [
     (
         {"dtype": "fp16", "tokens": [3, 0, -1], "exclude_special": True},
         [
-            (lambda t: swap(t, "positions"), "holds 1 samples that are not as in the stream, the first at line"),
+            (lambda t: swap(t, "positions"), "holds 1 samples that differ from the stream, the first at line"),
             (lambda t: put(t, "positions", 0, 9999), "it has positions that its samples lack"),
-            (lambda t: put(t, "row_offsets", 1, 4), "holds 2 samples that are not as in the stream, the first at line"),
+            (lambda t: put(t, "row_offsets", 1, 4), "holds 2 samples that differ from the stream, the first at line"),
             (lambda t: put(t, "resid_post.1", (0, 0), np.inf), "has values in resid_post.1 that are not finite"),
             (lambda t: t.pop("row_offsets"), "lacks row_offsets"),
         ],
@@ -102,8 +105,8 @@ KINDS = [
     (
         {"dtype": "fp32", "format": "safetensors.zst", "tokens": "mean"},
         [
-            (lambda t: put(t, "token_ids", 0, 5), "holds 1 samples that are not as in the stream, the first at line 1"),
-            (lambda t: put(t, "resid_post.1", slice(None), 0), "says of resid_post.1 max_abs"),
+            (lambda t: put(t, "token_ids", 0, 5), "holds 1 samples that differ from the stream, the first at line 1"),
+            (lambda t: put(t, "resid_post.1", slice(None), 0), "has wrong statistics of resid_post.1: max_abs"),
             (lambda t: t.pop("row_offsets"), "lacks row_offsets"),
         ],
     ),
@@ -134,6 +137,82 @@ def test_damage_in_every_kind_of_run_is_found(storage, tmp_path, tiny_models, ti
         storage.put(BUCKET, PREFIX + name, data, metadata)
 
 
+def test_a_pickle_whose_metadata_have_another_number_of_tokens_is_found(
+    storage, tmp_path, tiny_models, tiny_folder, verify
+):
+    spec = {"format": "pkl.gz", "dtype": "fp32"}
+    run_extract(a_work(a_stream(storage, text_lines(12)), **spec), tiny_models(**spec), str(tmp_path))
+    put_manifest(storage, model=tiny_folder, **spec)
+    name = PREFIX + "shard_0001.pkl.gz"
+    data, metadata = storage.data(BUCKET, name), storage.metadata(BUCKET, name)
+    storage.put(BUCKET, name, data, metadata | {"tokens": "7"})
+    report, problems = verify()
+    assert f"{name} says tokens 7, but its samples have {metadata['tokens']}" in problems
+    assert (report["ok"], report["stored_once"]) == (False, 12)
+
+
+def test_a_pickle_with_a_value_that_is_not_finite_holds_different_samples(
+    storage, tmp_path, tiny_models, tiny_folder, verify
+):
+    spec = {"format": "pkl.gz", "dtype": "fp32"}
+    run_extract(a_work(a_stream(storage, text_lines(12)), **spec), tiny_models(**spec), str(tmp_path))
+    put_manifest(storage, model=tiny_folder, **spec)
+    name = PREFIX + "shard_0001.pkl.gz"
+    content = pickle.loads(gzip.decompress(storage.data(BUCKET, name)))  # a pickle of this test
+    content[1][3]["activation"] = content[1][3]["activation"] * np.float32("nan")
+    data = gzip.compress(pickle.dumps(content, 4))
+    storage.put(BUCKET, name, data, storage.metadata(BUCKET, name) | {"crc32c": as_text(crc32c(data))})
+    report, problems = verify()
+    assert f"{name} has a wrong layer 1: sample 3 has values that are not finite" in problems
+    assert (report["missing"], report["different"]) == (0, 12)
+
+
+def int8_layer(seed):
+    """Rows of int8 with their scales, and the statistics of the values before rounding."""
+    chance = np.random.default_rng(seed)
+    values = (chance.standard_t(2, (50, 32)) * chance.lognormal(0, 3, (50, 1))).astype(np.float32)
+    values[:5] = 0
+    scale = np.abs(values).max(axis=1) / np.float32(127)
+    stored = np.round(values / np.maximum(scale, 1e-30)[:, None]).astype(np.int8)
+    rounded = stored * scale[:, None]
+    squares = float(np.square(values, dtype=np.float64).sum())
+    stats = {
+        "mean": float(rounded.mean(dtype=np.float64)),
+        "norm": float(np.linalg.norm(rounded.astype(np.float64), axis=1).mean()),
+        "max_abs": float(np.abs(rounded).max()),
+        "mean_square": squares / values.size,
+        "int8_error": (float(np.square(values - rounded, dtype=np.float64).sum()) / squares) ** 0.5,
+        "non_finite": 0,
+    }
+    return Rows(stored, scale), stats
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_statistics_of_int8_values_agree_with_their_stored_values(seed):
+    rows, stats = int8_layer(seed)
+    actual = LayerStatistics()
+    actual.add(rows)
+    assert actual.contradiction(stats, is_int8=True) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda stats: {"mean_square": stats["mean_square"] * 2}, "mean_square .*, not about "),
+        (lambda stats: {"mean_square": stats["mean_square"] / 2}, "mean_square .*, not about "),
+        (lambda stats: {"mean_square": -stats["mean_square"]}, "mean_square -.*, not about "),
+        (lambda stats: {"mean_square": float("nan")}, "mean_square nan"),
+        (lambda stats: {"int8_error": 0.5}, "int8_error 0.5, which contradicts"),
+        (lambda stats: {"int8_error": -stats["int8_error"]}, "int8_error -.*, which contradicts"),
+    ],
+)
+def test_wrong_statistics_of_the_values_before_rounding_to_int8_are_found(change, problem):
+    rows, stats = int8_layer(1)
+    actual = LayerStatistics()
+    actual.add(rows)
+    assert re.match(problem, actual.contradiction(stats | change(stats), is_int8=True) or "none")
+
+
 def shard_of(storage):
     return next(name for name in outputs(storage) if name.startswith("shard_"))
 
@@ -150,13 +229,13 @@ def test_a_pickle_of_a_selection_is_verified(storage, tmp_path, tiny_models, tin
     name = PREFIX + "shard_0001.pkl.gz"
     metadata, data = storage.metadata(BUCKET, name), storage.data(BUCKET, name)
     for change, problem in (
-        (lambda entry: entry["kept"].update(n=99), "tells something else of its samples in layer 2 than in 0"),
-        (lambda entry: entry["positions"].reverse(), "tells something else of its samples in layer 2 than in 0"),
+        (lambda entry: entry["kept"].update(n=99), "has other sample entries in layer 2 than in layer 0"),
+        (lambda entry: entry["positions"].reverse(), "has other sample entries in layer 2 than in layer 0"),
         (lambda entry: entry.pop("positions"), "sample 0 lacks positions"),
         (lambda entry: entry.update(activation=np.float32(entry["activation"])), "sample 0 is float32 "),
         (lambda entry: entry.update(shape=(1, 32)), "and says [1, 32]"),
     ):
-        content = pickle.loads(gzip.decompress(data))  # our own
+        content = pickle.loads(gzip.decompress(data))  # a pickle of this test
         change(content[2][0])
         storage.put(BUCKET, name, gzip.compress(pickle.dumps(content, 4)), metadata)
         report, problems = verify()

@@ -55,9 +55,9 @@ def set_value(tensors, value):
         ),
         ("NaN", lambda t: set_value(t, np.nan), "values in resid_post.1 that are not finite", None),
         ("infinity", lambda t: set_value(t, -np.inf), "values in resid_post.1 that are not finite", None),
-        ("a layer that is missing", lambda t: t.pop("resid_post.2"), "lacks resid_post.2", None),
+        ("a missing layer", lambda t: t.pop("resid_post.2"), "lacks resid_post.2", None),
         (
-            "a tensor too many",
+            "an unknown tensor",
             lambda t: t.update(x=np.zeros(1, np.float32)),
             "has x, which does not belong there",
             None,
@@ -81,7 +81,7 @@ def set_value(tensors, value):
             None,
         ),
         (
-            "offsets that go back",
+            "decreasing offsets",
             lambda t: t["sample_offsets"].__setitem__(1, 9999),
             "sample_offsets that do not divide",
             None,
@@ -93,7 +93,7 @@ def set_value(tensors, value):
             ("doubled", 1),
         ),
         (
-            "a sample of elsewhere",
+            "a sample of another shard",
             lambda t: t["sample_idx"].__setitem__(-1, 41),
             "holds sample 41, which is not among",
             ("missing", 1),
@@ -136,7 +136,7 @@ def test_a_shard_with_wrong_metadata_is_found(stored, verify, tmp_path, changes,
     assert any(part in problems for part in problem.split("|")), problems
 
 
-def test_a_damaged_shard_is_found(stored, verify):
+def test_a_truncated_shard_is_found(stored, verify):
     name = PREFIX + "shard_0001.safetensors"
     stored.put(BUCKET, name, stored.data(BUCKET, name)[:-5], stored.metadata(BUCKET, name))
     report, problems = verify()
@@ -154,7 +154,7 @@ def copy_shard(storage, number, to):
     storage.put(BUCKET, PREFIX + to, storage.data(BUCKET, name), storage.metadata(BUCKET, name))
 
 
-def test_a_second_object_of_one_number_counts_its_samples_twice(stored, verify):
+def test_a_second_object_of_the_same_shard_number_is_found(stored, verify):
     copy_shard(stored, 1, "shard_0001.pkl.gz")
     report, problems = verify()
     assert not report["ok"]
@@ -168,7 +168,7 @@ def test_a_shard_under_another_number_counts_its_samples_twice(stored, verify):
     assert report["doubled"] == int(stored.metadata(BUCKET, PREFIX + "shard_0001.safetensors")["samples"])
 
 
-def stats_without(name, **changes):
+def stats_with(name, **changes):
     def change(stats):
         stats[name] = stats[name] | changes
         return stats
@@ -180,24 +180,32 @@ def stats_without(name, **changes):
 @pytest.mark.parametrize(
     ("name", "change", "problem"),
     [
-        ("another mean", stats_without("resid_post.1", mean=5.0), "says of resid_post.1 mean 5.0, where it is"),
-        ("another norm", stats_without("resid_post.1", norm=0.0), "says of resid_post.1 norm 0.0, where it is"),
-        ("another maximum", stats_without("resid_post.0", max_abs=1e9), "says of resid_post.0 max_abs"),
-        ("bad values", stats_without("resid_post.0", non_finite=3), "says of resid_post.0 non_finite 3"),
-        ("text", stats_without("resid_post.0", mean="1"), "says of resid_post.0 mean '1'"),
-        ("none", lambda stats: {}, "says of resid_post.0 none"),
+        ("another mean", stats_with("resid_post.1", mean=5.0), "wrong statistics of resid_post.1: mean 5.0, not"),
+        ("another norm", stats_with("resid_post.1", norm=0.0), "wrong statistics of resid_post.1: norm 0.0, not"),
+        ("another maximum", stats_with("resid_post.0", max_abs=1e9), "wrong statistics of resid_post.0: max_abs"),
+        ("a false count", stats_with("resid_post.0", non_finite=3), "wrong statistics of resid_post.0: non_finite 3"),
+        ("a mean that is text", stats_with("resid_post.0", mean="1"), "wrong statistics of resid_post.0: mean '1'"),
+        ("no statistics", lambda stats: {}, "has no statistics of resid_post.0"),
     ],
 )
 def test_a_shard_with_false_statistics_is_found(stored, verify, name, change, problem):
     _, inside = parse_tensors(stored.data(BUCKET, PREFIX + "shard_0001.safetensors"))
-    rewrite(stored, "shard_0001.safetensors", inside={"stats": json.dumps(change(json.loads(inside["stats"])))})
+    stats = json.dumps(change(json.loads(inside["stats"])))
+    rewrite(stored, "shard_0001.safetensors", inside={"stats": stats}, signed=True)
     report, problems = verify()
-    assert not report["ok"]
+    assert (report["ok"], report["stored_once"], report["missing"]) == (False, 41, 0)
     assert problem in problems
-    assert "metadata.json tells other statistics of" in problems
+    assert "metadata.json lists other statistics of" in problems
 
 
-def test_a_tensor_with_another_checksum_is_found(stored, verify):
+def test_the_samples_of_a_shard_with_a_value_that_is_not_finite_are_different(stored, verify):
+    rewrite(stored, "shard_0001.safetensors", lambda tensors: set_value(tensors, np.nan), signed=True)
+    held = int(stored.metadata(BUCKET, PREFIX + "shard_0001.safetensors")["samples"])
+    report, _ = verify()
+    assert (report["different"], report["missing"], report["stored_once"]) == (held, 0, 41 - held)
+
+
+def test_a_tensor_with_a_wrong_checksum_is_found(stored, verify):
     name = PREFIX + "shard_0001.safetensors"
     data = bytearray(stored.data(BUCKET, name))
     data[-1] ^= 1
@@ -212,7 +220,7 @@ def test_a_tensor_with_another_checksum_is_found(stored, verify):
     assert f"{name} is damaged: token_ids has the checksum" in verify()[1]
 
 
-def test_shards_of_another_model_than_the_lock_are_found(stored, verify, tiny_models):
+def test_shards_of_another_model_than_the_model_lock_names_are_found(stored, verify, tiny_models):
     write_model_lock(bucket(), "my-run", tiny_models().files)
     assert verify()[0]["ok"], verify()
     lock = json.loads(stored.data(BUCKET, "activations/my-run/model.json"))

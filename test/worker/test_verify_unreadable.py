@@ -1,4 +1,4 @@
-"""Objects that rotted or cannot be read: named, while verify reads all other objects."""
+"""Corrupted and unreadable objects: verify names each and reads all other objects."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from verified_run import PREFIX, rot
 pytestmark = pytest.mark.slow
 
 
-def test_a_rotten_shard_is_reported_and_the_other_shards_are_read(stored, verify):
+def test_a_corrupted_shard_is_reported_and_the_other_shards_are_read(stored, verify):
     name = PREFIX + "shard_0002.safetensors"
     kept = stored.objects[BUCKET, name]
     kept["data"] = kept["data"][:-5] + bytes([kept["data"][-5] ^ 1]) + kept["data"][-4:]
@@ -30,7 +30,7 @@ def test_a_rotten_shard_is_reported_and_the_other_shards_are_read(stored, verify
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("deleted", "it is not there"), (403, "Forbidden: ")],
+    [("deleted", "the object does not exist"), (403, "Forbidden: ")],
     ids=["deleted while verify reads", "refused"],
 )
 def test_a_shard_that_cannot_be_downloaded_is_named_and_the_other_shards_are_read(stored, verify, fault, reason):
@@ -52,7 +52,7 @@ def test_a_shard_that_cannot_be_downloaded_is_named_and_the_other_shards_are_rea
     assert "metadata.json" not in problems
 
 
-def test_a_rotten_stream_has_the_numbers_of_its_shards_and_every_sample_missing(stored, verify):
+def test_a_corrupted_stream_has_the_totals_of_its_shards_and_every_sample_missing(stored, verify):
     right = verify()[0]
     name = "datasets/my-run/stream_007.jsonl"
     rot(stored, name)
@@ -71,10 +71,10 @@ def test_a_stream_that_is_deleted_during_verify_is_named(stored, verify):
     stored.faults = lambda request: stored.delete(BUCKET, name) if f"{name}?" in request else None
     report, problems = verify()
     assert (report["samples"], report["missing"]) == (42, 42)
-    assert f"{name} cannot be read: Failed to download gs://{BUCKET}/{name}: it is not there" in problems
+    assert f"{name} cannot be read: Failed to download gs://{BUCKET}/{name}: the object does not exist" in problems
 
 
-def test_a_rotten_model_json_is_named_and_the_shards_are_read(stored, verify, tiny_models):
+def test_a_corrupted_model_json_is_named_and_the_shards_are_read(stored, verify, tiny_models):
     write_model_lock(bucket(), "my-run", tiny_models().files)
     rot(stored, "activations/my-run/model.json")
     report, problems = verify()
@@ -85,7 +85,7 @@ def test_a_rotten_model_json_is_named_and_the_shards_are_read(stored, verify, ti
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["metadata.json", "rejects.jsonl"])
-def test_rotten_rejects_or_summary_leave_the_shards_counted(stored, verify, name):
+def test_the_shards_are_counted_with_corrupted_rejects_or_summary(stored, verify, name):
     rot(stored, PREFIX + name)
     report, problems = verify()
     assert (report["ok"], report["stored_once"]) == (False, 41)
@@ -96,15 +96,15 @@ def test_a_damaged_shard_is_reported_before_later_shards_are_read(stored, tmp_pa
     rot(stored, PREFIX + "shard_0001.safetensors")
     said, told = [], []
     progress = Progress("my-run\x1b[2J", said.append)
-    verify_run(bucket(), "my-run", str(tmp_path), lambda value: (told.append(value), progress.tell(value)))
+    verify_run(bucket(), "my-run", str(tmp_path), lambda value: (told.append(value), progress.update(value)))
     assert said == [f"problem: {PREFIX}shard_0001.safetensors is damaged: its bytes differ from its checksum"]
     at = next(index for index, value in enumerate(told) if "problem" in value)
     assert any("shards_done" in value for value in told[at:])
-    progress.tell({"problem": "x\x1b[2J\u202e\u2028"})
+    progress.update({"problem": "x\x1b[2J\u202e\u2028"})
     assert said[-1] == "problem: x\ufffd[2J\ufffd\ufffd"
 
 
-def test_an_unreadable_stream_leaves_the_others_counted(stored, verify):
+def test_the_other_streams_are_counted_beside_an_unreadable_stream(stored, verify):
     a_stream(stored, ["x"], name="datasets/my-run/stream_008.jsonl.gz")
     stored.put(BUCKET, "datasets/my-run/stream_008.jsonl.gz", b"\x1f\x8b\x08 damaged")
     report, problems = verify()

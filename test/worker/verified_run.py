@@ -1,4 +1,4 @@
-"""A run to verify: `stored` is finished in the fake bucket, `verify` gives its report, other functions spoil it."""
+"""A run to verify: `stored` is finished in the fake bucket, `verify` gives its report, other functions damage it."""
 
 import io
 import json
@@ -17,6 +17,7 @@ from build import (
     shard_gb,
     text_lines,
 )
+from fake_storage import serving
 from gleaner_reader.checksums import as_text, crc32c
 from gleaner_reader.header import parse_tensors
 from gleaner_worker.shards.encode import encode_tensors
@@ -29,11 +30,19 @@ PREFIX = "activations/my-run/tpu_7/"
 LINES = [*text_lines(40), "junk", json.dumps({"text": "last"})]
 
 
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory, tiny_models, tiny_folder):
+    """The bucket of a finished run. No test changes it."""
+    with serving() as storage:
+        run_extract(a_work(a_stream(storage, LINES), **SPEC), tiny_models(), str(tmp_path_factory.mktemp("finished")))
+        put_manifest(storage, model=tiny_folder, **SPEC)
+    return storage
+
+
 @pytest.fixture
-def stored(storage, tmp_path, tiny_models, tiny_folder):
+def stored(storage, finished_run):
     """The finished run, to change before verify()."""
-    run_extract(a_work(a_stream(storage, LINES), **SPEC), tiny_models(), str(tmp_path))
-    put_manifest(storage, model=tiny_folder, **SPEC)
+    storage.load(finished_run)
     return storage
 
 
@@ -53,13 +62,13 @@ def rewrite(storage, name, change=lambda tensors: None, inside=None, signed=Fals
     """
     data = storage.data(BUCKET, PREFIX + name)
     is_packed = name.endswith(".zst")
-    tensors, said = parse_tensors(unpacked(data) if is_packed else data)
+    tensors, stated = parse_tensors(unpacked(data) if is_packed else data)
     tensors = {key: values.copy() for key, values in tensors.items()}
     change(tensors)
     tensors = {key: np.ascontiguousarray(values) for key, values in tensors.items()}
-    said["checksums"] = json.dumps({key: as_text(crc32c(bytes_of(values))) for key, values in tensors.items()})
-    said |= {key: value for key, value in metadata.items() if key in said} | (inside or {})
-    data = encode_tensors(tensors, said).read()
+    stated["checksums"] = json.dumps({key: as_text(crc32c(bytes_of(values))) for key, values in tensors.items()})
+    stated |= {key: value for key, value in metadata.items() if key in stated} | (inside or {})
+    data = encode_tensors(tensors, stated).read()
     if is_packed:
         data = b"".join(compress([np.frombuffer(data, np.uint8)], threads=1))
     if signed:

@@ -23,14 +23,17 @@ from .stream_work import StreamWork
 
 log = logging.getLogger(__name__)
 
-# A preempted VM has 30 s from the notice: the control says how many for the work, and these are for the release.
+# A preempted VM has 30 s from the notice: `flush_s` of the control for the work, and this time for the release.
 _RELEASE_S = 3.0
-_NOTICE_S = 2.0  # from the end of a process by a signal to the notice of a preemption, which is asked for each second
+_PREEMPTION_EVERY_S = 1.0  # between two requests for the preemption notice
+_NOTICE_S = 2.0  # longest time from a signal that ends a process to the preemption notice
 _KILLED = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
-_REASON_CHARS = 10_000  # of a failure; worker-api refuses longer ones
+_REASON_CHARS = 10_000  # of a failure; worker-api refuses longer reasons
 
 
 class Agent:
+    """The main loop, with threads for heartbeats and for the preemption notice."""
+
     def __init__(self, identity: Identity, shipper: LogShipper):
         self.identity = identity
         self.shipper = shipper
@@ -42,17 +45,18 @@ class Agent:
         self.streams = StreamWork(identity, self.bucket)
         self.orders = Orders(identity, self.api, self.bucket, find_job_user)
         self.jobs = JobWork(identity, self.bucket, self.orders, shipper)
-        self.in_hand: tuple[dict, Control | JobRunner] | None = None  # the lease, for the heartbeat
+        self.current: tuple[dict, Control | JobRunner] | None = None  # the lease and its control, for the heartbeat
         self.heartbeat_s = 2.0
         self.exit_code = 0
 
     def run(self) -> int:
+        """Works until worker-api says exit or the VM is preempted; returns the exit status. Raises Refused."""
         if (hello := self._in_thread(self.api.hello)) and hello["action"] == "exit":
-            log.info("Leaving: %s", hello.get("reason", ""))
+            log.info("Exiting: %s", hello.get("reason", ""))
             return 0
         threading.Thread(target=self._heartbeats, name="heartbeat", daemon=True).start()
         threading.Thread(target=self._watch_preemption, name="preemption", daemon=True).start()
-        if order := self.jobs.take_up():
+        if order := self.jobs.pop_stored_order():
             self._run_job(order)
         while not self.preempted.is_set() and not self.exiting.is_set():
             try:
@@ -63,33 +67,33 @@ class Agent:
                 break
             self.heartbeat_s = float(answer.get("heartbeat_s", self.heartbeat_s))
             if answer["action"] == "exit":
-                log.info("Leaving: %s", answer.get("reason", ""))
+                log.info("Exiting: %s", answer.get("reason", ""))
                 return 0
             if answer["action"] == "work":
                 self._work(answer["lease"], answer["work"])
             elif answer["action"] == "job":
-                self._run_job(self.jobs.fresh(answer))
+                self._run_job(self.jobs.new_order(answer))
             else:
                 self._pause(float(answer.get("retry_s", 2)))
-        log.info("Leaving: %s", "this VM is preempted" if self.preempted.is_set() else "worker-api says so")
+        log.info("Exiting: %s", "this VM is preempted" if self.preempted.is_set() else "worker-api requests the exit")
         return self.exit_code
 
     def _work(self, lease: dict, raw_work: dict) -> None:
         lease = {key: lease[key] for key in ("run", "stream", "epoch")}
         control = Control()
-        self.in_hand = (lease, control)
+        self.current = (lease, control)
         log.info("Leased stream %s of run %s, epoch %s", lease["stream"], lease["run"], lease["epoch"])
         try:
             outcome = self._in_thread(lambda: self.streams.run(lease, raw_work, control), control) or "preempted"
             failure = None
         except LeaseLost:
-            log.warning("The lease of stream %s of run %s is lost; leaving it", lease["stream"], lease["run"])
-            self.in_hand = None
+            log.warning("The lease of stream %s of run %s is lost; its work ends", lease["stream"], lease["run"])
+            self.current = None
             return
         except Failure as error:
             outcome, failure = "failed", {"kind": error.kind, "reason": error.reason[:_REASON_CHARS]}
             log.error("%s", error.reason)
-        except BaseException as error:  # a panic of native code too
+        except BaseException as error:  # also a panic of native code
             raise_exits(error)
             reason = f"Failed to extract stream {lease['stream']}: {type(error).__name__}: {error}"
             outcome, failure = "failed", {"kind": "infrastructure", "reason": reason[:_REASON_CHARS]}
@@ -104,15 +108,15 @@ class Agent:
             else:
                 self._in_thread(lambda: self.api.release(lease, outcome, failure, control.progress(), 600))
         except LeaseLost:
-            log.warning("The lease was lost before it could be released")
+            log.warning("The lease was lost before its release")
         except OSError as error:
             log.warning("Failed to release: %s; the lease will expire", error)
         finally:
-            self.in_hand = None
+            self.current = None
 
     def _run_job(self, order: JobOrder) -> None:
         lease, runner = order.lease, self.jobs.runner(order)
-        self.in_hand = (lease, runner)
+        self.current = (lease, runner)
         log.info("Leased job %s, epoch %s", lease["job"], lease["epoch"])
         self.orders.attach(runner)
         try:
@@ -125,15 +129,15 @@ class Agent:
             else:
                 self._in_thread(lambda: self.api.finish(lease, ending, 600))
         except LeaseLost:
-            log.warning("The lease of job %s is lost; leaving it", lease["job"])
+            log.warning("The lease of job %s is lost; its work ends", lease["job"])
         except OSError as error:
             log.warning("Failed to finish: %s; the lease will expire", error)
         finally:
             self.orders.detach()
-            self.in_hand = None
+            self.current = None
 
     def _is_by_preemption(self, ending: dict) -> bool:
-        """True for a failure in a shutdown of the VM: the system ends the job at the same time as the agent."""
+        """True for a failure during a shutdown of the VM: the system ends the job at the same time as the agent."""
         if (ending["outcome"], ending["cause"]) != ("failed", "exit"):
             return False
         if ending["exit_code"] in _KILLED:
@@ -141,7 +145,10 @@ class Agent:
         return self.preempted.is_set()
 
     def _in_thread(self, call, control: Control | JobRunner | None = None):
-        """Runs `call` on a thread, so that the main thread receives signals; None when a preemption ends the wait."""
+        """Runs `call` on a thread, so that the main thread receives signals.
+
+        Returns None when a preemption ends the wait, or an exit without a `control`.
+        """
         result: dict = {}
 
         def run() -> None:
@@ -167,15 +174,15 @@ class Agent:
             time.sleep(0.05)
 
     def _heartbeats(self) -> None:
-        """Reports this worker to worker-api and follows its answers. Waits while worker-api does not answer."""
+        """Reports this worker to worker-api and follows its answers. Continues while worker-api does not answer."""
         while True:
-            lease, control = self.in_hand or (None, None)
+            lease, control = self.current or (None, None)
             try:
                 progress = control.progress() if control else None
                 phase = control.phase if control else "idle"
                 answer = self.api.heartbeat(phase, lease, progress, self.orders.report())
                 self.heartbeat_s = float(answer.get("heartbeat_s") or self.heartbeat_s)
-                self._obey(answer, control)
+                self._handle_answer(answer, control)
                 self.orders.take(answer)
             except LeaseLost:
                 if control:
@@ -193,12 +200,12 @@ class Agent:
             self.orders.changed.wait(self.heartbeat_s)
             self.orders.changed.clear()
 
-    def _obey(self, answer: dict, control: Control | JobRunner | None) -> None:
+    def _handle_answer(self, answer: dict, control: Control | JobRunner | None) -> None:
         action = answer["action"]
         if action == "exit":
             self.exiting.set()
         if control and action in ("drain", "stop", "exit"):
-            log.info("Told to %s: %s", action, answer.get("reason", ""))
+            log.info("worker-api requests %s: %s", action, answer.get("reason", ""))
             control.request("drain" if action == "drain" else "stop")
 
     def _watch_preemption(self) -> None:
@@ -207,12 +214,13 @@ class Agent:
                 if is_preempted():
                     self.preempted.set()
                     log.warning("This VM is being preempted")
-            except Exception:  # any error: a notice that the agent misses costs all batches that are not stored
+            except Exception:  # any error: a missed notice costs every step that is not stored
                 log.exception("Failed to ask whether this VM is being preempted")
-            time.sleep(1)
+            time.sleep(_PREEMPTION_EVERY_S)
 
 
 def main() -> int:
+    """Runs the agent; returns the exit status of the process."""
     shipper = set_up_logging()
     agent = Agent(load_identity(), shipper)
 
@@ -239,5 +247,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     status = main()
-    # Threads may still wait for a device or a socket. An exit at once finishes none of their work.
+    # Threads may still wait for a device or a socket. This exit does not wait for them.
     os._exit(status)

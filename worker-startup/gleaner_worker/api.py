@@ -1,4 +1,4 @@
-"""Requests to worker-api: one POST per question, retried while the network or the service is away."""
+"""Requests to worker-api: each is one POST, retried while the network or the service is unavailable."""
 
 import http.client
 import json
@@ -14,8 +14,11 @@ from .metadata import Identity, IdentityTokens, host_names
 
 log = logging.getLogger(__name__)
 
-# Statuses of a service that is set up wrongly or replaced at the moment. They may pass, and the log names each once.
-_SHUT_OUT = (301, 302, 303, 307, 308, 401, 403, 404)
+# Statuses of a service that is misconfigured or being replaced. They may be transient; the log reports each change.
+_REJECTED = (301, 302, 303, 307, 308, 401, 403, 404)
+_POST_S, _TOKEN_S = 30.0, 10.0  # socket timeouts of requests to worker-api, and to the metadata server for a token
+_LEAST_TIMEOUT_S = 0.1  # of a request whose time is over
+_FIRST_WAIT_S = 0.5  # before the second attempt; each later wait is twice as long
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -29,10 +32,12 @@ _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 class Refused(Exception):
-    """worker-api rejects the question of this worker, or its secret: a retry cannot repair that."""
+    """worker-api rejects the request of this worker, or its secret. A retry fails in the same way."""
 
 
 class WorkerApi:
+    """The requests of one host. Every method raises the errors of `_request`."""
+
     def __init__(self, identity: Identity, secret: str):
         self._identity = identity
         self._secret = secret
@@ -41,25 +46,24 @@ class WorkerApi:
 
     def hello(self, give_up_after_s: float = float("inf")) -> dict:
         """Binds the secret of this host to its incarnation. A repeated hello with the same secret changes nothing."""
-        return self._ask({"action": "hello", "ticket": self._identity.ticket} | host_names(), give_up_after_s)
+        return self._request({"action": "hello", "ticket": self._identity.ticket} | host_names(), give_up_after_s)
 
     def lease(self, loaded: dict | None) -> dict:
-        return self._ask({"action": "lease", "loaded": loaded}, give_up_after_s=float("inf"))
+        """Asks for work. `loaded`: the model in memory and the hash of its spec."""
+        return self._request({"action": "lease", "loaded": loaded}, give_up_after_s=float("inf"))
 
     def heartbeat(
         self, phase: str, lease: dict | None, progress: dict | None, source_report: dict | None = None
     ) -> dict:
         """One attempt, because the next heartbeat follows soon. Raises OSError without an answer."""
-        question = {"action": "heartbeat", "phase": phase, "lease": lease, "progress": progress}
+        request = {"action": "heartbeat", "phase": phase, "lease": lease, "progress": progress}
         if source_report is not None:
-            question["source_report"] = source_report
-        return self._ask(question, give_up_after_s=0)
+            request["source_report"] = source_report
+        return self._request(request, give_up_after_s=0)
 
-    def release(
-        self, lease: dict, outcome: str, failure: dict | None, progress: dict, give_up_after_s: float = 120
-    ) -> None:
-        """Gives the lease back. Raises OSError without an answer in time; the lease then expires."""
-        self._ask(
+    def release(self, lease: dict, outcome: str, failure: dict | None, progress: dict, give_up_after_s: float) -> None:
+        """Ends the lease of a stream. Raises OSError without an answer in time; the lease then expires."""
+        self._request(
             {
                 "action": "release",
                 "lease": lease,
@@ -70,40 +74,42 @@ class WorkerApi:
             give_up_after_s,
         )
 
-    def finish(self, lease: dict, ending: dict, give_up_after_s: float = 120) -> None:
+    def finish(self, lease: dict, ending: dict, give_up_after_s: float) -> None:
         """Ends an attempt of a job. `ending`: the other fields of the request. Raises as `release` does."""
-        self._ask({"action": "finish", "lease": lease} | ending, give_up_after_s)
+        self._request({"action": "finish", "lease": lease} | ending, give_up_after_s)
 
-    def source(self, give_up_after_s: float = 0) -> dict:
+    def source(self, give_up_after_s: float) -> dict:
         """The source and environment of the worker's pool."""
-        return self._ask({"action": "source"}, give_up_after_s)
+        return self._request({"action": "source"}, give_up_after_s)
 
-    def exec(self, exec_id: str, give_up_after_s: float = 0) -> dict:
+    def exec(self, exec_id: str, give_up_after_s: float) -> dict:
         """A command that a heartbeat named."""
-        return self._ask({"action": "exec", "exec": exec_id}, give_up_after_s)
+        return self._request({"action": "exec", "exec": exec_id}, give_up_after_s)
 
     def exec_end(
-        self, exec_id: str, outcome: str, exit_code: int | None, error: str | None, give_up_after_s: float = 120
+        self, exec_id: str, outcome: str, exit_code: int | None, error: str | None, give_up_after_s: float
     ) -> None:
-        self._ask(
+        """Reports the end of a command. Raises as `release` does."""
+        self._request(
             {"action": "exec-end", "exec": exec_id, "outcome": outcome, "exit_code": exit_code, "error": error},
             give_up_after_s,
         )
 
-    def _ask(self, question: dict, give_up_after_s: float) -> dict:
+    def _request(self, request: dict, give_up_after_s: float) -> dict:
         """Raises LeaseLost on 409, Refused on 400 and on a 403 of worker-api, OSError at the end of the retries.
 
-        After a 403 of worker-api one hello follows, because a restored database may not know the secret. It ends in the
-        time of the question.
-        Other 4xx come from Cloud Run, for example while the function or its invoker is replaced, and they pass.
-        worker-api tells an unwanted worker to exit. A worker that Cloud Run keeps out counts as silent.
+        give_up_after_s: the time limit of all attempts; 0 for one attempt, limited by its socket timeouts alone.
+        After a 403 of worker-api one hello follows, because a restored database may lack the secret. The hello shares
+        the time limit of the request.
+        Other 4xx come from Cloud Run, for example while the function or its invoker is replaced, and are retried.
+        worker-api tells an unwanted worker to exit. A worker that Cloud Run rejects counts as silent.
         """
-        who = self._identity
-        body = json.dumps(question | {"worker": who.worker, "incarnation": who.incarnation, "host": who.host}).encode()
-        give_up, wait_s, fresh, bound = time.monotonic() + give_up_after_s, 0.5, False, False
+        me = self._identity
+        body = json.dumps(request | {"worker": me.worker, "incarnation": me.incarnation, "host": me.host}).encode()
+        give_up, wait_s, fresh, bound = time.monotonic() + give_up_after_s, _FIRST_WAIT_S, False, False
         while True:
             try:
-                answer = self._post(body, fresh)
+                answer = self._post(body, fresh, give_up if give_up_after_s else float("inf"))
                 self._status = 200
                 return answer
             except urllib.error.HTTPError as error:
@@ -114,43 +120,48 @@ class WorkerApi:
                     fresh = True
                     continue
                 before, self._status = self._status, error.code
-                what = f"Failed to {question['action']}: worker-api answered {error.code}: {text}"
-                if error.code == 403 and _says_exit(text) and question["action"] != "hello" and not bound:
-                    bound = self.hello(give_up - time.monotonic())["action"] == "continue"
+                message = f"Failed to {request['action']}: worker-api answered {error.code}: {text}"
+                if error.code == 403 and _says_exit(text) and request["action"] != "hello" and not bound:
+                    bound = self.hello(_time_left(give_up) if give_up_after_s else 0)["action"] == "continue"
                     if bound:
                         continue
                 if error.code == 400 or (error.code == 403 and _says_exit(text)):
-                    raise Refused(what) from error
-                if error.code in _SHUT_OUT and error.code != before:
-                    log.error("%s; retrying until it accepts this worker", what)
+                    raise Refused(message) from error
+                if error.code in _REJECTED and error.code != before:
+                    log.error("%s; retrying until worker-api accepts this worker", message)
                 problem: OSError = error
             except OSError as error:  # refused, reset, timed out, no route
                 problem = error
             if time.monotonic() + wait_s > give_up:
                 raise problem
-            log.warning("Failed to %s: %s; trying again in %.1f s", question["action"], problem, wait_s)
+            log.warning("Failed to %s: %s; trying again in %.1f s", request["action"], problem, wait_s)
             threading.Event().wait(wait_s * random.uniform(0.8, 1.2))
             wait_s = min(wait_s * 2, 15)
 
-    def _post(self, body: bytes, fresh_token: bool) -> dict:
+    def _post(self, body: bytes, fresh_token: bool, give_up: float) -> dict:
+        token = self._tokens.get(fresh_token, min(_TOKEN_S, _time_left(give_up)))
         headers = {
             "Content-Type": "application/json",
-            "Authorization": f"Bearer {self._tokens.get(fresh_token)}",
+            "Authorization": f"Bearer {token}",
             "X-Gleaner-Secret": self._secret,
         }
         request = urllib.request.Request(self._identity.api, body, headers)
         try:
-            with _OPENER.open(request, timeout=30) as response:
+            with _OPENER.open(request, timeout=min(_POST_S, _time_left(give_up))) as response:
                 text = response.read()
         except http.client.HTTPException as error:
-            raise OSError(f"worker-api's answer broke off: {type(error).__name__}: {error}") from error
+            raise OSError(f"worker-api's answer ended early: {type(error).__name__}: {error}") from error
         try:
             answer = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise OSError(f"worker-api answered with something that is not JSON: {text[:100]!r}") from error
+            raise OSError(f"worker-api answered with text that is not JSON: {text[:100]!r}") from error
         if not isinstance(answer, dict) or not isinstance(answer.get("action"), str):
             raise OSError(f"worker-api answered without an action: {text[:100]!r}")
         return answer
+
+
+def _time_left(give_up: float) -> float:
+    return max(_LEAST_TIMEOUT_S, give_up - time.monotonic())
 
 
 def _says_exit(text: str) -> bool:
@@ -164,5 +175,5 @@ def _says_exit(text: str) -> bool:
 def _text_of(error: urllib.error.HTTPError) -> str:
     try:
         return error.read(2000).decode("utf-8", "replace")
-    except (OSError, http.client.HTTPException) as broken:  # the status has arrived and is enough
+    except (OSError, http.client.HTTPException) as broken:  # the status is enough
         return f"({type(broken).__name__}: {broken})"

@@ -1,4 +1,4 @@
-"""Memory of shards that later shards use again, because a page costs the kernel most at its first touch."""
+"""Memory of shards for reuse by later shards, because the first touch of a page costs the kernel most."""
 
 import math
 import mmap
@@ -21,8 +21,8 @@ class ArrayPool:
         """An array of arbitrary values. Its memory returns to the pool with the last reference to it or to a view."""
         memory = self._take(size_class(math.prod(shape) * dtype.itemsize))
         array = np.ndarray(shape, dtype, memory)
-        # A view refers to `array`, because the memory is no array itself: numpy leaves out arrays between.
-        # Without the lock: the collector of garbage may call this on a thread that holds it.
+        # The base of a view is `array`, because `memory` is no array: numpy skips arrays in between.
+        # No lock here: the garbage collector may call this on a thread that holds the lock.
         weakref.finalize(array, self.free.append, memory).atexit = False
         return array
 
@@ -34,7 +34,7 @@ class ArrayPool:
                     return memory
                 self.free.append(memory)
             if self.free:
-                self.free.popleft()  # of another size
+                self.free.popleft()  # releases memory of another size
         memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with suppress(AttributeError, OSError):  # a system or a kernel without huge pages
             memory.madvise(mmap.MADV_HUGEPAGE)
@@ -42,6 +42,6 @@ class ArrayPool:
 
 
 def size_class(size: int) -> int:
-    """`size` and at most an eighth more, in whole pages: shards of one run differ by a few samples."""
+    """Rounds `size` up by at most an eighth or a page, because shards of one run differ by a few samples. Bytes."""
     step = max(4096, 1 << max(size.bit_length() - 4, 0))
     return -(-max(size, 1) // step) * step

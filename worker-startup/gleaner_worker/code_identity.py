@@ -16,7 +16,7 @@ def worker_bundle() -> str | None:
 
 
 def locked_digest() -> str:
-    """The sha256 of the lock file of this environment; of its place, where a test has no lock."""
+    """The sha256 of the lock file of this environment; in a test without a lock file, of the environment's path."""
     path = os.path.join(sys.prefix, "lock-sha256")
     if os.path.exists(path):
         with open(path, encoding="ascii") as file:
@@ -25,7 +25,7 @@ def locked_digest() -> str:
 
 
 def code_metadata() -> dict[str, str]:
-    """What made a shard, as custom metadata of its object."""
+    """The code that produced a shard, as custom metadata of its object."""
     return {
         "bundle": worker_bundle() or "none",
         "environment": locked_digest(),

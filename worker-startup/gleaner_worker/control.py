@@ -1,4 +1,4 @@
-"""The shared state of the stream in hand: its progress, and the way in which the extraction ends."""
+"""The shared state of the current stream: its progress, and the way in which its extraction ends."""
 
 import threading
 import time
@@ -6,14 +6,14 @@ from collections import deque
 
 from .failures import Interrupted, LeaseLost
 
-# Later modes win: a lost lease ends an extraction that was told to drain.
+# Later modes have precedence: a lost lease ends an extraction that drains.
 _MODES = ("run", "drain", "flush", "stop")
 
 
 class Control:
     """Shared by the extraction, the heartbeat and the main thread.
 
-    drain: end after the current shard. flush: the machine goes away; start nothing and store every computed batch.
+    drain: end after the current shard. flush: the VM is preempted; start nothing and store every computed step.
     stop: end now, write nothing.
     """
 
@@ -22,7 +22,7 @@ class Control:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._mode = "run"
-        self._rates: deque[tuple[float, int]] = deque(maxlen=64)
+        self._done: deque[tuple[float, int]] = deque(maxlen=64)  # (monotonic seconds, tokens)
         self.phase = "loading"
         self.waits_for: str | None = None  # the host that does not answer, and its error
         self.samples_done = 0
@@ -35,16 +35,18 @@ class Control:
         return self._mode
 
     def request(self, mode: str) -> None:
+        """Sets the mode, unless a later mode is set."""
         with self._lock:
             if _MODES.index(mode) > _MODES.index(self._mode):
                 self._mode = mode
 
     def check_lease(self) -> None:
+        """Raises LeaseLost in the mode `stop`."""
         if self._mode == "stop":
             raise LeaseLost
 
     def check_running(self) -> None:
-        """For work that can end at any time, such as a download."""
+        """For work that can end at any time, such as a download. Raises LeaseLost or Interrupted."""
         self.check_lease()
         if self._mode != "run":
             raise Interrupted
@@ -53,14 +55,14 @@ class Control:
         with self._lock:
             self.samples_done += samples
             self.tokens_done += tokens
-            self._rates.append((time.monotonic(), tokens))
+            self._done.append((time.monotonic(), tokens))
 
     def progress(self) -> dict:
         """The `progress` of a heartbeat; the rate is over the last 30 s at most."""
         with self._lock:
-            recent = [(at, tokens) for at, tokens in self._rates if at > time.monotonic() - 30]
+            recent = [(at, tokens) for at, tokens in self._done if at > time.monotonic() - 30]
             elapsed = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
-            # The first entry only marks the begin of the interval.
+            # The first entry only marks the start of the interval.
             rate = sum(tokens for _, tokens in recent[1:]) / elapsed if elapsed > 0 else None
             return {
                 "samples_done": self.samples_done,

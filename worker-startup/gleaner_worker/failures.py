@@ -24,7 +24,7 @@ class Unreachable(Failure):
 
 
 def raise_exits(error: BaseException) -> None:
-    """Raises an exit of the process again. Any other error is a failure, also a panic of native code, which Python
+    """Raises an exit of the process again. Every other error is a failure, also a panic of native code, which Python
     raises as a BaseException."""
     if isinstance(error, KeyboardInterrupt | SystemExit | GeneratorExit):
         raise error
@@ -35,4 +35,4 @@ class Interrupted(Exception):
 
 
 class LeaseLost(Exception):
-    """Another worker may hold the stream now: leave it at once and write nothing more."""
+    """Another worker may hold the stream now: stop at once and write nothing more."""

@@ -1,4 +1,4 @@
-"""Work on jobs: the order of an attempt, also across a restart of the agent that gives the chips back."""
+"""Work on jobs: the order of an attempt, also across a restart of the agent that releases the chips."""
 
 import json
 import logging
@@ -19,26 +19,30 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class JobOrder:
+    """The order to run one attempt of a job."""
+
     lease: dict  # {"job", "epoch"}
     job: dict  # as worker-api describes it
     log: list[str]  # lines of the agent before a restart
 
 
 class JobWork:
+    """The orders and runners of jobs."""
+
     def __init__(self, identity: Identity, bucket: Bucket, orders: Orders, shipper: LogShipper):
         self._identity, self._bucket, self._orders, self._shipper = identity, bucket, orders, shipper
         self._path = os.path.join(identity.home, "order")
 
-    def fresh(self, answer: dict) -> JobOrder:
-        """The order of a lease. Restarts the agent, and never returns, where this process holds the chips."""
+    def new_order(self, answer: dict) -> JobOrder:
+        """The order of a new lease. If this process holds the chips, restarts the agent and never returns."""
         order = JobOrder({key: answer["lease"][key] for key in ("job", "epoch")}, answer["job"], [])
         if _holds_chips():
             log.info("Restarting the agent, because it holds the chips that job %s needs", order.lease["job"])
             self._restart(JobOrder(order.lease, order.job, self._shipper.lines()))
         return order
 
-    def take_up(self) -> JobOrder | None:
-        """The order that the agent left before its restart. It is taken once."""
+    def pop_stored_order(self) -> JobOrder | None:
+        """Returns and deletes the order that the agent stored before its restart; None without an order."""
         try:
             with open(self._path, encoding="utf-8") as file:
                 order = JobOrder(**json.load(file))
@@ -58,7 +62,7 @@ class JobWork:
         return JobRunner(order.job, epoch, home, bucket, self._orders.prepare, find_job_user, _machine_settings)
 
     def _restart(self, order: JobOrder) -> None:
-        """The lease goes on: the new process sends heartbeats within seconds."""
+        """The lease stays valid: the new process sends heartbeats within seconds."""
         fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(fd, "w", encoding="utf-8") as file:
             json.dump(asdict(order), file)
@@ -74,5 +78,5 @@ def _holds_chips() -> bool:
 def _machine_settings() -> dict[str, str]:
     try:
         return tpu_settings(get("instance/attributes/tpu-env"))
-    except OSError:  # a machine without a TPU has none
+    except FileNotFoundError:  # a machine without a TPU has none
         return {}

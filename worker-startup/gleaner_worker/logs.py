@@ -13,7 +13,7 @@ from .objects import Bucket
 
 _KEEP_LINES = 5_000
 _SHIP_EVERY_S = 15.0
-_PRINT_CHARS = 32 * 1024  # of a line, all ASCII: the reader of a startup script's output closes the pipe at 64 KiB
+_PRINT_CHARS = 32 * 1024  # of an ASCII line: the reader of a startup script's output closes the pipe at 64 KiB
 
 
 class LogShipper(logging.Handler):
@@ -35,13 +35,15 @@ class LogShipper(logging.Handler):
         return list(self._lines)
 
     def restore(self, lines: list[str]) -> None:
-        """Puts the lines of this worker's process before a restart in front."""
+        """Puts the lines from before a restart of the agent in front of the new lines."""
         self._lines.extendleft(reversed(lines[: _KEEP_LINES - len(self._lines)]))
 
     def start(self, bucket: Bucket, name: str) -> None:
+        """Starts the thread that ships new lines."""
         threading.Thread(target=self._run, args=(bucket, name), name="log", daemon=True).start()
 
     def ship(self, bucket: Bucket, name: str) -> None:
+        """Writes all kept lines to the object `name`. Prints an error instead of raising it."""
         with self._shipping:
             self._new.clear()
             try:
@@ -57,6 +59,7 @@ class LogShipper(logging.Handler):
 
 
 def set_up_logging() -> LogShipper:
+    """Sends every log record of this process to one LogShipper."""
     shipper = LogShipper()
     logging.basicConfig(level=logging.INFO, handlers=[shipper], force=True)
     for noisy in ("jax", "google", "urllib3"):

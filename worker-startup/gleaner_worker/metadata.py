@@ -38,6 +38,8 @@ _DIRECT = urllib.request.build_opener(
 
 @dataclass(frozen=True)
 class Identity:
+    """This worker, as the metadata of its VM describe it."""
+
     worker: str
     incarnation: int
     host: int
@@ -47,7 +49,7 @@ class Identity:
     logs_bucket: str
     project: str
     home: str
-    hf_endpoint: str | None = None  # the hub of the models, where it is not huggingface.co
+    hf_endpoint: str | None = None  # the hub of the models; None for the default hub
     hf_token_secret: str | None = None  # the name of the secret with a token for the hub; never the token itself
 
 
@@ -119,11 +121,11 @@ def get(path: str, timeout_s: float = 10) -> str:
             raise FileNotFoundError(f"the metadata server has no {path}") from error
         raise
     except http.client.HTTPException as error:
-        raise OSError(f"the metadata server's answer broke off: {type(error).__name__}: {error}") from error
+        raise OSError(f"the metadata server's answer ended early: {type(error).__name__}: {error}") from error
 
 
 def host_names() -> dict[str, str]:
-    """Name and address of this host, for people. What is unknown is left out."""
+    """Name and address of this host, for people. An unknown value is left out."""
     names = {"hostname": socket.gethostname()[:253]}
     try:
         names["address"] = get("instance/network-interfaces/0/ip").strip()[:45]
@@ -133,6 +135,7 @@ def host_names() -> dict[str, str]:
 
 
 def is_preempted() -> bool:
+    """Whether this VM has a preemption notice; False when the metadata server does not answer."""
     try:
         return get("instance/preempted", timeout_s=2).strip() == "TRUE"
     except OSError:
@@ -140,7 +143,7 @@ def is_preempted() -> bool:
 
 
 class IdentityTokens:
-    """The token that proves this worker to worker-api; kept for a while, because each costs the server a signature."""
+    """The token that proves this worker to worker-api; kept for 600 s, because each costs the server a signature."""
 
     def __init__(self, audience: str):
         self._path = (
@@ -149,10 +152,11 @@ class IdentityTokens:
         self._lock = threading.Lock()
         self._token, self._fetched = "", 0.0
 
-    def get(self, fresh: bool = False) -> str:
+    def get(self, fresh: bool = False, timeout_s: float = 10) -> str:
+        """`fresh` replaces the kept token. Raises OSError where the server does not answer."""
         with self._lock:
             if fresh or not self._token or time.monotonic() - self._fetched > 600:
-                self._token, self._fetched = get(self._path).strip(), time.monotonic()
+                self._token, self._fetched = get(self._path, timeout_s).strip(), time.monotonic()
             return self._token
 
 

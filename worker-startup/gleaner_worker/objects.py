@@ -24,8 +24,8 @@ GIVE_UP_AFTER_S = 600.0
 FIRST_WAIT_S = 0.25
 # The network seldom damages a download. A stored object that is damaged arrives damaged every time.
 _DOWNLOADS_OF_DAMAGED = 3
-_CONNECTIONS = 64  # kept; uploads of a host with many cores need more than the client's ten
-_TIMEOUT_S = (10, 60)
+_CONNECTIONS = 64  # kept open; uploads of a host with many cores need more than the client's ten
+_TIMEOUT_S = (10, 60)  # to connect, and between two reads
 _TRANSIENT = (
     api.TooManyRequests,
     api.ServerError,
@@ -34,7 +34,7 @@ _TRANSIENT = (
     requests.Timeout,
     requests.exceptions.ChunkedEncodingError,
     google.auth.exceptions.TransportError,
-    # Errors of a response body that breaks off. The client reads the body without requests, so urllib3 raises them.
+    # Errors of a response body that ends early. The client reads the body without requests, so urllib3 raises them.
     urllib3.exceptions.ProtocolError,
     urllib3.exceptions.TimeoutError,
     urllib3.exceptions.SSLError,
@@ -46,6 +46,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ObjectInfo:
+    """One generation of an object."""
+
     name: str
     generation: int
     size_bytes: int
@@ -54,7 +56,7 @@ class ObjectInfo:
 
 
 class Bucket:
-    """A client of one bucket that retries.
+    """A client of one bucket that retries. Every method but `overwrite` raises the errors of `_retry`.
 
     check: called before every attempt, while waiting for the next attempt, and between the parts of a large upload. An
     error of `check` ends the request, so that work without a lease stops here too.
@@ -67,9 +69,11 @@ class Bucket:
         self.check = check
 
     def checked(self, check: Callable[[], None]) -> "Bucket":
+        """The same bucket with another `check`."""
         return Bucket(self.client, self.name, check)
 
     def list(self, prefix: str) -> list[ObjectInfo]:
+        """The newest generation of every object under `prefix`, by name."""
         fields = "items(name,generation,size,crc32c,metadata),nextPageToken"
         return self._retry(
             f"list gs://{self.name}/{prefix}",
@@ -82,8 +86,9 @@ class Bucket:
         )
 
     def head(self, name: str) -> ObjectInfo | None:
+        """The newest generation of the object; None without the object."""
         blob = self._retry(
-            f"look at gs://{self.name}/{name}",
+            f"read the metadata of gs://{self.name}/{name}",
             lambda: self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S),
         )
         return _info(blob) if blob else None
@@ -99,6 +104,7 @@ class Bucket:
         self._retry(f"download gs://{self.name}/{name}", fetch)
 
     def read(self, name: str) -> bytes | None:
+        """The stored bytes of the newest generation; None without the object."""
         try:
             return self._retry(
                 f"read gs://{self.name}/{name}",
@@ -135,24 +141,24 @@ class Bucket:
                     size=content.size,
                     content_type=content_type,
                     if_generation_match=0,
-                    checksum=None,  # given above, so the client does not compute it again
+                    checksum=None,  # set above, so the client does not compute it again
                     retry=None,
                     timeout=_TIMEOUT_S,
                 )
             except api.PreconditionFailed:
-                found = self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S)
-                if found is None:
-                    raise ConnectionError(f"{name} was there and is gone; trying again") from None
-                return _info(found)
+                existing = self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S)
+                if existing is None:
+                    raise ConnectionError(f"{name} existed and was deleted; trying again") from None
+                return _info(existing)
             except api.Forbidden:
                 # An account without the right to delete may get 403 for an existing object, in place of 412.
-                if found := self._visible(name):
-                    return found
+                if existing := self._visible(name):
+                    return existing
                 raise
             except api.BadRequest as error:
                 if "crc32c" not in str(error).lower():
                     raise
-                raise ConnectionError(f"{name} was damaged on its way: {_brief(error)}") from error
+                raise ConnectionError(f"{name} was damaged in transit: {_brief(error)}") from error
             return None
 
         return self._retry(f"create gs://{self.name}/{name}", upload)
@@ -165,13 +171,13 @@ class Bucket:
 
     def _visible(self, name: str) -> ObjectInfo | None:
         try:
-            found = self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S)
+            blob = self._bucket.get_blob(name, retry=None, timeout=_TIMEOUT_S)
         except api.Forbidden:
             return None
-        return _info(found) if found else None
+        return _info(blob) if blob else None
 
-    def _retry(self, what: str, call: Callable[[], T]) -> T:
-        """Calls until it succeeds; waits after errors that pass.
+    def _retry(self, action: str, call: Callable[[], T]) -> T:
+        """Calls `call` until it succeeds; waits after transient errors.
 
         Raises FileNotFoundError for 404, Damaged after a few downloads with a wrong checksum, Unreachable after
         GIVE_UP_AFTER_S, and Failure("infrastructure") for every other error.
@@ -185,24 +191,24 @@ class Bucket:
                 return call()
             except api.NotFound as error:
                 if "bucket does not exist" in str(error).lower():
-                    raise Failure("infrastructure", f"Failed to {what}: create the bucket {self.name}") from error
-                raise FileNotFoundError(f"Failed to {what}: it is not there") from error
+                    raise Failure("infrastructure", f"Failed to {action}: create the bucket {self.name}") from error
+                raise FileNotFoundError(f"Failed to {action}: the object does not exist") from error
             except DataCorruption as error:
                 damaged += 1
                 if damaged == _DOWNLOADS_OF_DAMAGED:
                     raise Damaged(
                         "infrastructure",
-                        f"Failed to {what}: its bytes differ from its checksum, {damaged} times; upload it again",
+                        f"Failed to {action}: its bytes differ from its checksum, {damaged} times; upload it again",
                     ) from error
             except (*_TRANSIENT, api.GoogleAPICallError, google.auth.exceptions.GoogleAuthError) as error:
-                if not _passes(error):
+                if not _is_transient(error):
                     raise Failure(
-                        "infrastructure", f"Failed to {what}: {_brief(error)}{self._advice(error)}"
+                        "infrastructure", f"Failed to {action}: {_brief(error)}{self._advice(error)}"
                     ) from error
                 if time.monotonic() + wait_s > give_up:
                     raise Unreachable(
                         "infrastructure",
-                        f"Failed to {what}: {_brief(error)}; gave up after {GIVE_UP_AFTER_S:.0f} s",
+                        f"Failed to {action}: {_brief(error)}; gave up after {GIVE_UP_AFTER_S:.0f} s",
                     ) from error
             # Workers that fail together try again at different times.
             self._wait(wait_s * random.uniform(0.5, 1))
@@ -223,7 +229,7 @@ class Bucket:
 
 
 def make_client(project: str | None, credentials=None) -> storage.Client:
-    """A client with `credentials`, or those of this machine; an emulator needs none. Raises Failure without any."""
+    """A client with `credentials`, or with those of this machine. An emulator needs no credentials. Raises Failure."""
     # Otherwise the client reads the bucket's metadata for traces, and workers lack the permission for that.
     os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
     is_own = credentials is None and not os.environ.get("STORAGE_EMULATOR_HOST")
@@ -242,7 +248,7 @@ def _info(blob: storage.Blob) -> ObjectInfo:
     return ObjectInfo(blob.name, int(blob.generation), int(blob.size), blob.crc32c, dict(blob.metadata or {}))
 
 
-def _passes(error: Exception) -> bool:
+def _is_transient(error: Exception) -> bool:
     return isinstance(error, _TRANSIENT) or getattr(error, "code", None) == http.client.REQUEST_TIMEOUT
 
 

@@ -14,12 +14,12 @@ from .source.prepare import Preparation
 
 log = logging.getLogger(__name__)
 
-_REASON_CHARS = 2000  # of a report; worker-api cuts longer ones
-_AGAIN_S = 30.0  # between two attempts to prepare the same version, while the bucket or worker-api is away
+_REASON_CHARS = 2000  # of a report; worker-api cuts longer reasons
+_GIVE_UP_AFTER_S = 30.0  # of the request for the source; the next heartbeat starts another attempt
 
 
 class Orders:
-    """changed: set when the next heartbeat has news."""
+    """Follows orders on threads of its own. changed: set when the next heartbeat has a new report."""
 
     def __init__(self, identity: Identity, api, bucket: Bucket, user_finder: Callable[[], JobUser]):
         self._api = api
@@ -49,6 +49,7 @@ class Orders:
         return self._report
 
     def attach(self, runner: JobRunner) -> None:
+        """Sets the current job, which a new version of the source restarts."""
         with self._lock:
             self._runner = runner
 
@@ -57,7 +58,7 @@ class Orders:
             self._runner = None
 
     def prepare(self, order: dict) -> Prepared:
-        """What a job needs. A job of the pool's source has at least the version of its order."""
+        """The source and environment of a job: of the pool's source, the version of the order or a newer version."""
         version = order.get("source_version")
         with self._lock:
             runner = self._runner
@@ -68,15 +69,15 @@ class Orders:
         return prepared
 
     def _prepare_for_command(self, order: dict) -> Prepared:
-        """What jobs of the pool have on this host now. A new version in preparation holds up no command."""
+        """The newest source that is ready on this host. A command waits for no newer version in preparation."""
         with self._lock:
             ready = self._ready
         return ready or self._preparation.prepare(order, int(order.get("source_version") or 0))
 
     def _update(self) -> None:
-        """Prepares the newest version. The heartbeat after it starts the next one."""
+        """Prepares the newest version. The next heartbeat starts the preparation of a later version."""
         try:
-            answer = self._api.source(_AGAIN_S)
+            answer = self._api.source(_GIVE_UP_AFTER_S)
             if answer["action"] == "source" and answer["version"] > self._known:
                 self._follow(answer, answer["version"])
         except Exception as error:  # the next heartbeat starts another attempt
@@ -108,9 +109,9 @@ class Orders:
         self.changed.set()
 
     def _restart(self, prepared: Prepared, version: int) -> None:
-        """Restarts the job in hand if its code is an earlier version of the pool's."""
+        """Restarts the current job if it runs an earlier version of the pool's source."""
         with self._lock:
             runner = self._runner
-        given = runner.order.get("source_version") if runner is not None else None
-        if runner is not None and given is not None and given < version:
+        running = runner.order.get("source_version") if runner is not None else None
+        if runner is not None and running is not None and running < version:
             runner.restart(prepared)

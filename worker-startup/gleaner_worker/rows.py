@@ -14,7 +14,7 @@ class RowLimits:
     vectors: int  # that are stored
 
 
-def row_tokens(least: int, max_length: int) -> int:
+def row_length(least: int, max_length: int) -> int:
     """The length of every row of a run: the smallest power of two that holds any sample, and no less than `least`."""
     return max(least, 1 << (max_length - 1).bit_length())
 

@@ -1,13 +1,13 @@
-"""The shards of one extraction that are in memory, bounded in number whatever the length of the stream."""
+"""The shards of one extraction in memory. Their number has a limit for streams of any length."""
 
 import os
 import threading
 
 from .shards.shard_buffer import ShardBuffer
 
-# At once. A core encodes and sends 1.2 GB/s over TLS, so 24 fill a host of 200 Gbit/s; other stages need cores too.
+# Concurrent uploads. A core sends 1.2 GB/s over TLS, so 24 fill a network of 200 Gbit/s; other stages need cores too.
 UPLOADS = min(24, max(4, (os.cpu_count() or 1) // 8))
-_MOST_SHARDS = 2 + UPLOADS  # one is computed, one is encoded, and the others are uploaded
+_MAX_SHARDS = 2 + UPLOADS  # one is computed, one is encoded, and the others are uploaded
 _MEMORY_SHARE = 0.5  # of this machine's memory, for shards
 
 
@@ -43,7 +43,7 @@ class ShardMemory:
 def most_shards(shard_bytes: int, window_shards: int) -> int:
     """Enough shards to keep every stage busy, as far as they fit into memory; at least two.
 
-    window_shards: the shards that one window fills, which are open together.
+    shard_bytes: of one shard in memory. window_shards: the shards that one window fills, which are open together.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(2, min(_MOST_SHARDS + window_shards - 1, int(memory * _MEMORY_SHARE) // max(shard_bytes, 1)))
+    return max(2, min(_MAX_SHARDS + window_shards - 1, int(memory * _MEMORY_SHARE) // max(shard_bytes, 1)))

@@ -1,5 +1,6 @@
 """The spec of a run, as the control plane froze it."""
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,6 +8,9 @@ from typing import Any
 
 from .failures import Failure
 
+# resid_pre: the residual stream that enters a block (for block 0, the scaled embeddings). attn_out and mlp_out: the
+# sums that the block's two halves add, after their own norms in families with such norms. resid_mid and resid_post:
+# the residual stream after each half.
 SITES = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
 DTYPES = ("bf16", "fp16", "fp32", "int8")
 FORMATS = ("safetensors", "safetensors.zst", "pkl.gz")
@@ -14,7 +18,7 @@ FORMATS = ("safetensors", "safetensors.zst", "pkl.gz")
 
 @dataclass(frozen=True)
 class RecordSpec:
-    """The way from a line to a prompt; see records/."""
+    """The rules that turn a line into a prompt; see records/."""
 
     field: str | None = None
     template: str | None = None
@@ -26,6 +30,8 @@ class RecordSpec:
 
 @dataclass(frozen=True)
 class Spec:
+    """The keys of the spec, as docs/run-spec.md describes them."""
+
     model: str
     revision: str | None
     layers: str | tuple[int, ...]  # "all", "0-23", or the numbers themselves
@@ -49,81 +55,90 @@ class Spec:
 
     @property
     def cuts_documents(self) -> bool:
-        """Whether a sample is a part of a document, or of several."""
+        """Whether a sample is a part of one document or of several documents."""
         return self.over_long in ("chunk", "pack")
 
     def max_length(self, max_positions: int) -> int:
-        """The most tokens of a sample, for a model of so many positions."""
+        """The most tokens of a sample, for a model with `max_positions` positions."""
         return min(self.context_size or self.max_seq_length, max_positions)
 
 
+def read_spec(text: str) -> Spec:
+    """Parses the frozen spec from JSON. Raises Failure("model")."""
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Failure("model", f"Failed to read the spec: it is not JSON: {error}; pass the spec of a run") from error
+    return parse_spec(raw)
+
+
 def parse_spec(raw: object) -> Spec:
-    """Takes the frozen spec. A missing key gets the behaviour of releases before that key.
+    """Parses the frozen spec. A missing key gets the behaviour of releases before that key.
 
     Raises Failure("model") naming every key and value that this worker does not support.
     """
     if not isinstance(raw, dict):
         raise Failure("model", f"Failed to read the spec: it is {type(raw).__name__}, not an object")
-    given = {key: raw.get(key, value) for key, (value, _, _) in _KEYS.items()}
-    if given["compute_dtype"] is None:
-        given["compute_dtype"] = "fp32" if given["dtype"] == "fp32" else "bf16"
-    problems = _misfits("", raw, given, _KEYS)
-    record = given["record"]
+    values = {key: raw.get(key, value) for key, (value, _, _) in _KEYS.items()}
+    if values["compute_dtype"] is None:
+        values["compute_dtype"] = "fp32" if values["dtype"] == "fp32" else "bf16"
+    problems = _invalid_values("", raw, values, _KEYS)
+    record = values["record"]
     if isinstance(record, dict):
-        given["record"] = {key: record.get(key, value) for key, (value, _, _) in _RECORD_KEYS.items()}
-        problems += _misfits("record.", record, given["record"], _RECORD_KEYS)
+        values["record"] = {key: record.get(key, value) for key, (value, _, _) in _RECORD_KEYS.items()}
+        problems += _invalid_values("record.", record, values["record"], _RECORD_KEYS)
     if not problems:
-        problems = _contradictions(given)
+        problems = _contradictions(values)
     if problems:
         raise Failure("model", f"Failed to read the spec: {'; '.join(problems)}")
-    tokens, layers = given["tokens"], given["layers"]
+    tokens, layers = values["tokens"], values["layers"]
     return Spec(
-        model=given["model"],
-        revision=given["revision"],
+        model=values["model"],
+        revision=values["revision"],
         layers=layers if isinstance(layers, str) else tuple(layers),
-        sites=tuple(site for site in SITES if site in given["sites"]),
+        sites=tuple(site for site in SITES if site in values["sites"]),
         tokens=tokens if isinstance(tokens, str) else tuple(tokens),
-        exclude_special=given["exclude_special"],
-        dtype=given["dtype"],
-        compute_dtype=given["compute_dtype"],
-        format=given["format"],
-        shard_size_bytes=int(given["shard_size_gb"] * 1_000_000_000),
-        max_seq_length=given["max_seq_length"],
-        over_long=given["over_long"],
-        record=RecordSpec(**given["record"]),
-        keep=tuple(given["keep"]),
-        seed=given["seed"],
-        row_tokens=given["row_tokens"],
-        window_tokens=given["window_tokens"],
-        context_size=given["context_size"],
-        overlap=given["overlap"],
-        bos=given["bos"],
+        exclude_special=values["exclude_special"],
+        dtype=values["dtype"],
+        compute_dtype=values["compute_dtype"],
+        format=values["format"],
+        shard_size_bytes=int(values["shard_size_gb"] * 1_000_000_000),
+        max_seq_length=values["max_seq_length"],
+        over_long=values["over_long"],
+        record=RecordSpec(**values["record"]),
+        keep=tuple(values["keep"]),
+        seed=values["seed"],
+        row_tokens=values["row_tokens"],
+        window_tokens=values["window_tokens"],
+        context_size=values["context_size"],
+        overlap=values["overlap"],
+        bos=values["bos"],
     )
 
 
-def _misfits(where: str, raw: dict, given: dict, keys: dict[str, tuple]) -> list[str]:
+def _invalid_values(where: str, raw: dict, values: dict, keys: dict[str, tuple]) -> list[str]:
     unknown = [f"{where}{key!s:.100} is unknown to this worker" for key in raw if key not in keys]
     return unknown + [
-        f"{where}{key} is {given[key]!r:.100}, this worker knows {known}"
+        f"{where}{key} is {values[key]!r:.100}, this worker supports {known}"
         for key, (_, is_known, known) in keys.items()
-        if not is_known(given[key])
+        if not is_known(values[key])
     ]
 
 
-def _contradictions(given: dict) -> list[str]:
+def _contradictions(values: dict) -> list[str]:
     problems = []
-    if given["format"] == "pkl.gz" and (given["dtype"] not in ("fp16", "fp32") or len(given["sites"]) > 1):
+    if values["format"] == "pkl.gz" and (values["dtype"] not in ("fp16", "fp32") or len(values["sites"]) > 1):
         problems.append("pkl.gz holds one site in fp16 or fp32; ask for safetensors")
-    if given["over_long"] in ("chunk", "pack"):
-        if given["format"] == "pkl.gz":
-            problems.append(f"over_long {given['over_long']} is not for pkl.gz, which has no place for line and chunk")
-        if given["record"]["predictions_per_task"] > 1:
-            problems.append(f"over_long {given['over_long']} excludes predictions_per_task")
-        if given["over_long"] == "pack" and given["keep"]:
-            problems.append("keep names fields, and a packed window holds several records")
-    elif given["context_size"] is not None:
-        problems.append("context_size is for over_long chunk and pack")
-    if given["record"]["field"] and given["record"]["template"]:
+    if values["over_long"] in ("chunk", "pack"):
+        if values["format"] == "pkl.gz":
+            problems.append(f"over_long {values['over_long']} excludes pkl.gz, which stores no line and no chunk")
+        if values["record"]["predictions_per_task"] > 1:
+            problems.append(f"over_long {values['over_long']} excludes predictions_per_task")
+        if values["over_long"] == "pack" and values["keep"]:
+            problems.append("over_long pack excludes keep, because a packed window holds several records")
+    elif values["context_size"] is not None:
+        problems.append("context_size needs over_long chunk or pack")
+    if values["record"]["field"] and values["record"]["template"]:
         problems.append("record has a field and a template, which exclude each other")
     return problems
 
@@ -224,12 +239,12 @@ _RECORD_KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
 
 
 def is_slice(text: str) -> bool:
-    """START:STOP or START:STOP:STEP as Python writes it, each part optional, STEP positive."""
+    """Whether `text` is START:STOP or START:STOP:STEP as in Python, each part optional, STEP positive."""
     return re.fullmatch(r"(-?\d{1,6})?:(-?\d{1,6})?(:[1-9]\d{0,5})?", text) is not None
 
 
 def resolve_layers(spec: Spec, num_layers: int) -> tuple[int, ...]:
-    """The layers to store, ascending, without repeats; raises Failure("model") when the model lacks one."""
+    """The layers to store, ascending, without repeats; raises Failure("model") when the model lacks a layer."""
     if spec.layers == "all":
         wanted = set(range(num_layers))
     elif isinstance(spec.layers, str):

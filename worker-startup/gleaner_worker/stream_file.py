@@ -1,4 +1,4 @@
-"""The stream that a worker leased, as a file of this machine."""
+"""The leased stream as a file on this machine."""
 
 from .failures import Failure
 from .objects import Bucket
@@ -6,7 +6,7 @@ from .work import Work
 
 
 def download_stream(work: Work, bucket: Bucket, path: str) -> None:
-    """Copies the generation of the lease. Raises Failure("stream") when the object has another one by now."""
+    """Downloads the leased generation to `path`. Raises Failure("stream") when it was overwritten or deleted."""
     try:
         bucket.download(work.object, path, work.generation)
     except FileNotFoundError as error:

@@ -25,6 +25,8 @@ class Content(Protocol):
 
 @runtime_checkable
 class InMemory(Protocol):
+    """A content in memory."""
+
     def views(self, size: int) -> list[memoryview]:
         """The next bytes, at most `size`, without a copy."""
         ...
@@ -49,7 +51,7 @@ class FileContent:
 
 @dataclass(frozen=True)
 class Views:
-    """Bytes that lie in several places. The client of Cloud Storage sends them one by one, and again if it must."""
+    """Bytes in several memory blocks. The Cloud Storage client sends the blocks in order, and again for a retry."""
 
     parts: list[memoryview]
 
@@ -68,7 +70,7 @@ class CheckedContent:
         self.seek, self.tell = content.seek, content.tell
 
     def read(self, size: int = -1) -> bytes | Views:
-        """Large parts of a content in memory are not copied."""
+        """Returns large parts of a content in memory without a copy."""
         self._check()
         if size > _MULTIPART_BYTES and isinstance(self._content, InMemory):
             return Views(self._content.views(size))
@@ -76,6 +78,7 @@ class CheckedContent:
 
 
 def file_crc32c(path: str) -> str:
+    """The CRC-32C of the file, base64."""
     digest = google_crc32c.Checksum()
     with open(path, "rb") as file:
         while piece := file.read(1 << 22):

@@ -7,6 +7,8 @@ from .spec import Spec, parse_spec
 
 @dataclass(frozen=True)
 class Work:
+    """A lease of a stream, and the objects and the spec to work with."""
+
     run: str
     stream: str  # "007"
     epoch: int
@@ -20,6 +22,7 @@ class Work:
 
 
 def parse_work(lease: dict, work: dict) -> Work:
+    """Parses the answer to a lease request. Raises Failure("model") for a spec that this worker does not support."""
     return Work(
         run=work["run"],
         stream=work["stream"],

@@ -26,9 +26,9 @@ from ..records.sample import Reject
 from ..records.stream import no_lines
 from ..shards.plan import Capacity
 from ..shards.windows import window_limits
-from ..spec import Spec, parse_spec
+from ..spec import Spec, read_spec
 from .blocks import BLOCK_BYTES, BLOCKS, FileSource, ObjectSource, Source, sample_blocks
-from .count import Counts, Range, again_and_again, common, count_lines_of, extrapolate, plan_of
+from .count import Counts, Range, common_reasons, count_lines_of, extrapolate, plan_of, repeat_samples
 
 _STREAM = re.compile(r"stream_\d+\.jsonl(\.gz)?")
 
@@ -38,12 +38,12 @@ def main() -> int:
         prog="python -m gleaner_worker.estimate", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--spec", required=True, help="the complete spec, as JSON")
-    parser.add_argument("--home", required=True, help="where the small files of models are kept")
+    parser.add_argument("--home", required=True, help="folder for the small files of models")
     parser.add_argument("--file", action="append", default=[])
     parser.add_argument("--bucket")
     parser.add_argument("--prefix", help="a folder of the bucket with streams, or one stream")
     parser.add_argument("--project")
-    parser.add_argument("--sample-bytes", type=int, default=BLOCKS * BLOCK_BYTES, help="of the streams, at most")
+    parser.add_argument("--sample-bytes", type=int, default=BLOCKS * BLOCK_BYTES, help="most bytes of streams to read")
     args = parser.parse_args()
     logging.getLogger().setLevel(logging.ERROR)
     try:
@@ -53,7 +53,7 @@ def main() -> int:
             sources += _streams(bucket, args.prefix)
         if not sources:
             raise Failure("stream", "Failed to estimate: there is no stream")
-        spec = parse_spec(json.loads(args.spec))
+        spec = read_spec(args.spec)
         print(json.dumps(estimate(spec, sources, args.home, bucket, args.sample_bytes)), flush=True)
     except (Failure, OSError) as error:
         print(error, file=sys.stderr, flush=True)
@@ -62,19 +62,19 @@ def main() -> int:
 
 
 def _streams(bucket: Bucket, prefix: str) -> list[Source]:
-    """The streams directly in a folder, or the one object of that name."""
-    found = [info for info in bucket.list(prefix) if _STREAM.fullmatch(info.name.removeprefix(prefix).lstrip("/"))]
-    found = found or [info for info in bucket.list(prefix) if info.name == prefix]
-    return [ObjectSource(bucket, info.name, info.size_bytes) for info in found]
+    """The streams directly in the folder `prefix`, or the one object of that name."""
+    streams = [info for info in bucket.list(prefix) if _STREAM.fullmatch(info.name.removeprefix(prefix).lstrip("/"))]
+    streams = streams or [info for info in bucket.list(prefix) if info.name == prefix]
+    return [ObjectSource(bucket, info) for info in streams]
 
 
 def estimate(
     spec: Spec, sources: list[Source], home: str, bucket: Bucket | None, sample_bytes: int = BLOCKS * BLOCK_BYTES
 ) -> dict:
-    """Reads the streams whole where they are no larger than `sample_bytes`, or where their lines are too long to
-    sample.
+    """Returns the estimate as the object that main prints. sample_bytes: the most bytes of the streams to read.
 
-    Raises the worker's own Failure when the model or a stream cannot be used.
+    Reads whole streams if they are not larger than `sample_bytes`, or if their lines are too long to sample. Raises
+    Failure when the model or a stream cannot be used.
     """
     for source in sources:
         if source.size == 0:
@@ -92,22 +92,22 @@ def estimate(
     with tempfile.TemporaryDirectory(prefix="gleaner-estimate-") as folder:
         path = os.path.join(folder, "lines")
 
-        def counted(data: bytes, stream: str):
+        def count_data(data: bytes, stream: str):
             with open(path, "wb") as file:
                 file.write(data)
-            found = count_lines_of(path, stream, reader, capacity)
-            reasons.update(found.reasons)
-            return found
+            counted = count_lines_of(path, stream, reader, capacity)
+            reasons.update(counted.reasons)
+            return counted
 
         if sampled is None:
             whole, plans = Counts(), []
             for source in sources:
-                found = counted(source.read(0, source.size), source.name)
-                if found.counts.lines == 0:
+                counted = count_data(source.read(0, source.size), source.name)
+                if counted.counts.lines == 0:
                     raise no_lines(source.name)
-                for name, value in vars(found.counts).items():
+                for name, value in vars(counted.counts).items():
                     setattr(whole, name, getattr(whole, name) + value)
-                plans.append(plan_of(found.items, capacity, config, depth, window, row))
+                plans.append(plan_of(counted.items, capacity, config, depth, window, row))
             totals = {name: Range(value, value, value) for name, value in vars(whole).items()}
             shards = sum(plan.shards for plan in plans)
             totals["shards"] = Range(shards, shards, shards)
@@ -117,13 +117,13 @@ def estimate(
         else:
             samples, parts = [], []
             for block in sampled:
-                found = counted(block.data, block.stream)
-                samples += [item for item in found.items if not isinstance(item, Reject)]
-                parts.append((found.counts, block.stream_bytes))
+                counted = count_data(block.data, block.stream)
+                samples += [item for item in counted.items if not isinstance(item, Reject)]
+                parts.append((counted.counts, block.stream_bytes))
             if not parts:
                 raise Failure("stream", "Failed to estimate: no line of the sample is short enough to be a record")
             totals = extrapolate(parts, total_bytes)
-            plan = plan_of(again_and_again(samples, capacity), capacity, config, depth, window, row)
+            plan = plan_of(repeat_samples(samples, capacity), capacity, config, depth, window, row)
             totals["shards"] = _shards(totals["shard_bytes"], sources, total_bytes, plan.fill, capacity)
             scale = totals["tokens"].estimate / max(plan.tokens, 1)
             computed, operations = plan.computed_tokens * scale, plan.operations * scale
@@ -143,13 +143,13 @@ def estimate(
         "totals": {name: value.record() for name, value in totals.items()},
         "computed_tokens": round(computed),
         "operations": operations,
-        "reject_reasons": common(reasons),
+        "reject_reasons": common_reasons(reasons),
         "warnings": list(reader.warnings),
     }
 
 
 def _shards(shard_bytes: Range, sources: list[Source], total: int, fill: float, capacity: Capacity) -> Range:
-    """The shards of all streams. Every stream has its own shards, the last of them partly filled."""
+    """The number of shards of all streams. The last shard of each stream is partly filled."""
 
     def count(whole: float) -> int:
         return sum(max(1, math.ceil(whole * source.size / total / (fill * capacity.shard_bytes))) for source in sources)

@@ -1,4 +1,4 @@
-"""Counts of lines: samples, tokens, rows, bytes, shards, and the operations of the decoder."""
+"""Counts the samples, tokens, rows and bytes of lines, and plans their shards and the decoder's operations."""
 
 import math
 import re
@@ -32,18 +32,20 @@ class Counts:
     truncated: int = 0
     tokens: int = 0
     rows: int = 0
-    shard_bytes: int = 0  # as Capacity counts them: rows and index, before any codec
+    shard_bytes: int = 0  # rows and index, uncompressed, as Capacity counts them
 
 
 @dataclass
 class Counted:
+    """`items` and their counts. `reasons`: reason of a reject -> number of samples."""
+
     counts: Counts
     items: list[Sample | Reject]
     reasons: Counter = field(default_factory=Counter)
 
 
 def count_lines_of(path: str, name: str, reader: Reader, capacity: Capacity) -> Counted:
-    """Counts the lines at `path`, of the stream `name`, with the worker's own code for records, prompts and tokens."""
+    """Counts the lines of the file at `path` with the worker's own code. `name`: of the stream, for messages."""
     counted = Counted(Counts(), list(read_samples(path, name, reader)))
     counts = counted.counts
     for item in counted.items:
@@ -63,8 +65,10 @@ def count_lines_of(path: str, name: str, reader: Reader, capacity: Capacity) -> 
 
 @dataclass(frozen=True)
 class Range:
-    """`low` to `high` holds the whole count with 95 % confidence, by the differences between blocks. `high` is infinite
-    for a single block, which says nothing about the others."""
+    """An estimated count with its 95 % confidence interval, from the variance between blocks.
+
+    `high` is infinite for a single block, which has no variance.
+    """
 
     estimate: float
     low: float
@@ -76,23 +80,27 @@ class Range:
 
 
 def extrapolate(blocks: Sequence[tuple[Counts, float]], total_bytes: int) -> dict[str, Range]:
-    """The counts of the whole streams: the ratio estimator (to bytes) over clusters, with its linearised variance."""
+    """The counts of the whole streams, from (counts, bytes of the stored stream) of each block.
+
+    The estimator is the ratio to bytes over clusters, with its linearised variance (Cochran, Sampling Techniques, 1977,
+    chapter 6).
+    """
     sampled = sum(size for _, size in blocks)
     n = len(blocks)
-    found = {}
-    for name in (each.name for each in fields(Counts)):
+    ranges = {}
+    for name in (count.name for count in fields(Counts)):
         values = [getattr(counts, name) for counts, _ in blocks]
         ratio = sum(values) / sampled
         half = math.inf
         if n > 1:
             squares = sum((value - ratio * size) ** 2 for value, (_, size) in zip(values, blocks, strict=True))
-            unread = max(0.0, 1 - sampled / total_bytes)
-            error = math.sqrt(n / (n - 1) * squares * unread) / sampled
-            half = (1.96 + 2.4 / (n - 1)) * error  # Student's t, accurate enough for 5 and more blocks
+            unsampled = max(0.0, 1 - sampled / total_bytes)
+            error = math.sqrt(n / (n - 1) * squares * unsampled) / sampled
+            half = (1.96 + 2.4 / (n - 1)) * error  # about Student's t for 95 %; 8 % too small for 5 blocks
         seen = sum(values)
         low = max(seen, (ratio - half) * total_bytes)
-        found[name] = Range(ratio * total_bytes, low, (ratio + half) * total_bytes)
-    return found
+        ranges[name] = Range(ratio * total_bytes, low, (ratio + half) * total_bytes)
+    return ranges
 
 
 @dataclass(frozen=True)
@@ -100,10 +108,10 @@ class Planned:
     """The shards as the worker plans them."""
 
     shards: int
-    fill: float  # the share of its capacity that a shard uses when it closes
+    fill: float  # the used share of a full shard's capacity, on average
     tokens: int
-    computed_tokens: int  # with the padding of rows
-    operations: float  # of the decoder's blocks, up to the deepest stored layer
+    computed_tokens: int  # padding included
+    operations: float  # of the decoder, up to the deepest stored layer
 
 
 def plan_of(
@@ -114,7 +122,7 @@ def plan_of(
     window: WindowLimits,
     row: RowLimits,
 ) -> Planned:
-    """`depth`: the number of computed blocks."""
+    """Plans shards and rows as the worker does. `depth`: the number of decoder layers to compute."""
     fills, shards, tokens, rows = [], 0, 0, 0
     for item in plan_windows(plan_shards(items, capacity), window, row, capacity.pooled):
         if isinstance(item, Window):
@@ -128,7 +136,7 @@ def plan_of(
     return Planned(shards, sum(fills) / len(fills) if fills else 1.0, tokens, rows * row.tokens, operations)
 
 
-def again_and_again(samples: Sequence[Sample], capacity: Capacity) -> Iterable[Sample]:
+def repeat_samples(samples: Sequence[Sample], capacity: Capacity) -> Iterable[Sample]:
     """Repeats the samples until they fill enough shards."""
     if not samples:
         return []
@@ -141,7 +149,7 @@ def _size(plan: ShardPlan, capacity: Capacity) -> int:
     return sum(capacity.sample_bytes(sample) for sample in plan.samples)
 
 
-def common(reasons: Counter) -> list[dict]:
+def common_reasons(reasons: Counter) -> list[dict]:
     """The most frequent kinds of reasons, each with its first example. Reasons of one kind differ only in numbers."""
     kinds: Counter = Counter()
     examples: dict[str, str] = {}

@@ -33,6 +33,7 @@ def attend(
     """q [R, N, T, H], scaled; k, v [R, K, T, H]; segments int32 [R, T] -> [R, N, T, H].
 
     A token sees itself and the tokens of its own segment among the `window` - 1 tokens before it.
+    softcap: scores become tanh(scores / softcap) * softcap, as in Gemma 2.
     """
     form: Callable[..., jax.Array] = _splash if tuning.attention == "splash" else _blocks
     return form(q, k, v, segments, window, softcap, tuning)

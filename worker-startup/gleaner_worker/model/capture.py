@@ -50,11 +50,11 @@ class Capture:
         return len(self.sites) * len(self.layers) * per_row
 
 
-def capture(
+def compute_step(
     params: dict,
     rows: Rows,
     picks: jax.Array,
-    what: Capture,
+    capture: Capture,
     width: int,
     tuning: Tuning,
     split: Split = Split(),  # noqa: B008 - immutable
@@ -75,12 +75,12 @@ def capture(
 
     def emit(sites):
         kept = {
-            site: _store(_select(sites[site], rows, picks, what.mode, width), what, tuning, split)
-            for site in what.sites
+            site: _store(_select(sites[site], rows, picks, capture.mode, width), capture, tuning, split)
+            for site in capture.sites
         }
-        return {part: {site: kept[site][part] for site in what.sites} for part in kept[what.sites[0]]}
+        return {part: {site: kept[site][part] for site in capture.sites} for part in kept[capture.sites[0]]}
 
-    pieces = run_blocks(params, rows, what.config, what.layers, what.sites, emit, tuning, split)
+    pieces = run_blocks(params, rows, capture.config, capture.layers, capture.sites, emit, tuning, split)
     return {part: [piece[part] for piece in pieces] for part in pieces[0]}
 
 
@@ -93,10 +93,10 @@ def _select(x, rows: Rows, picks, mode: str, width: int):
 
 
 def _means(x, segments, picks, width: int):
-    """fp32 [R, W, D]: the mean of each segment's picked tokens; NaN where such a token is not finite."""
+    """fp32 [R, W, D]: the mean of each segment's picked tokens; NaN where a picked token is not finite."""
     member = (segments[:, None, :] == jnp.arange(1, width + 1)[:, None]) & picks[:, None, :]  # [R, W, T]
     broken = ~jnp.isfinite(x).all(axis=2)
-    # One product adds up all segments. Infinities are left out, because 0 times infinity would spoil the others.
+    # One product adds up all segments. Infinities are left out: 0 times infinity would turn the other sums into NaN.
     total = jnp.einsum(
         "rwt,rtd->rwd",
         member.astype(jnp.float32),
@@ -107,10 +107,10 @@ def _means(x, segments, picks, width: int):
     return jnp.where((member & broken[:, None, :]).any(axis=2)[:, :, None], jnp.nan, mean)
 
 
-def _store(x, what: Capture, tuning: Tuning, split: Split) -> dict[str, jax.Array]:
+def _store(x, capture: Capture, tuning: Tuning, split: Split) -> dict[str, jax.Array]:
     """fp32 x [R, W, D] -> vectors in the stored dtype, the int8 scales, and the stats [R, W, K]."""
-    if what.dtype != "int8":
-        rows = x.astype(STORED[what.dtype])
+    if capture.dtype != "int8":
+        rows = x.astype(STORED[capture.dtype])
         own = _own_part(rows, split)
         return {"rows": to_bits(own) if tuning.bf16_as_bits else own, "stats": _stats(rows.astype(jnp.float32))}
     scale = jnp.abs(x).max(axis=2) / _INT8_MAX
@@ -126,12 +126,12 @@ def _store(x, what: Capture, tuning: Tuning, split: Split) -> dict[str, jax.Arra
 
 
 def _own_part(rows, split: Split):
-    """The part of D that this device sends to the host, so that every device of a copy sends as much."""
+    """The part of D that this device sends to the host: equal parts where the devices divide D, otherwise all of D."""
     d = rows.shape[2]
     return split.own(rows, 2, d // split.ways if d % split.ways == 0 else d)
 
 
 def _stats(value, *more):
-    """fp32 [R, W, 3 + len(more)]. A vector is finite when its largest magnitude is."""
+    """fp32 [R, W, 3 + len(more)]. A vector is finite when its largest magnitude is finite."""
     squares = (value * value).sum(axis=2)
     return jnp.stack([value.sum(axis=2), jnp.sqrt(squares), jnp.abs(value).max(axis=2), *more], axis=2)

@@ -16,7 +16,7 @@ _FULL, _SLIDING = "full_attention", "sliding_attention"
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """Hashable, so that it can be static under jit."""
+    """The computation of one model. Hashable, so that it can be static under jit."""
 
     family: str
     num_layers: int
@@ -40,7 +40,7 @@ class DecoderConfig:
     mlp_bias: bool
     qk_norm: bool  # over each head's dimensions, before the rotary embedding
     norm_offset: float  # added to a norm's weights
-    norm_rounds_last: bool  # norms weigh in fp32 and round after; otherwise they round first and weigh after
+    norm_rounds_last: bool  # norms apply their weights in fp32 and then round; otherwise they round before the weights
     sandwich_norms: bool  # norms after attention and MLP too
     multimodal: bool  # the weight files hold other towers too
 
@@ -53,15 +53,15 @@ def parse_config(raw: dict, where: str) -> DecoderConfig:
     top = Fields(raw)
     name = raw.get("model_type")
     if not isinstance(name, str) or name not in FAMILIES:
-        top.refuse("model_type", f"the families known here are {', '.join(FAMILIES)}")
+        top.refuse("model_type", f"the supported families are {', '.join(FAMILIES)}")
         raise _failure(where, top)
     family = FAMILIES[name]
-    given = top.table(family.inner) if family.inner else top
+    decoder = top.table(family.inner) if family.inner else top
     if family.inner and not top.has(family.inner):
         top.problems.append(f"{family.inner} is missing")
-    config = _decoder_config(name, family, given)
-    for fields in (top, given) if family.inner else (top,):
-        _refuse_what_is_not_computed(fields, family)
+    config = _decoder_config(name, family, decoder)
+    for fields in (top, decoder) if family.inner else (top,):
+        _refuse_unsupported_keys(fields, family)
     if top.problems:
         raise _failure(where, top)
     return config
@@ -73,8 +73,8 @@ def _failure(where: str, fields: Fields) -> Failure:
     return Failure("model", f"Failed to use {where}, by its config.json: {'; '.join(problems[:20])}{more}")
 
 
-def _decoder_config(name: str, family: Family, given: Fields) -> DecoderConfig:
-    fields = Fields(DEFAULTS | family.defaults | given.raw, given.prefix, given.problems)
+def _decoder_config(name: str, family: Family, decoder: Fields) -> DecoderConfig:
+    fields = Fields(DEFAULTS | family.defaults | decoder.raw, decoder.prefix, decoder.problems)
     layers = fields.size("num_hidden_layers", _MAX_LAYERS)
     d_model, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
     kv_heads = fields.size("num_key_value_heads") if fields.has("num_key_value_heads") else heads
@@ -119,7 +119,8 @@ def _decoder_config(name: str, family: Family, given: Fields) -> DecoderConfig:
 
 
 def _scaled_positions(ropes: tuple[Rope, ...], family: Family, max_positions: int) -> int:
-    """Files with yarn or linear scaling (Qwen) state the length before it; llama3 and Gemma 3 state it after."""
+    """The positions after scaling. Files with yarn or linear scaling (Qwen) state the positions before scaling; llama3
+    and Gemma 3 files state the positions after scaling."""
     if family.local_rope:
         return max_positions
     scaled = [int(rope.factor * rope.original_positions) for rope in ropes if rope.kind in ("yarn", "linear")]
@@ -127,18 +128,18 @@ def _scaled_positions(ropes: tuple[Rope, ...], family: Family, max_positions: in
 
 
 def _windows(fields: Fields, family: Family, layers: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """The type of each layer, and how far it sees."""
-    on = fields.flag("use_sliding_window") if "use_sliding_window" in family.defaults else True
-    window = fields.size("sliding_window", UNLIMITED) if on and fields.has("sliding_window") else None
+    """The attention type of each layer, and its window in positions."""
+    has_windows = fields.flag("use_sliding_window") if "use_sliding_window" in family.defaults else True
+    window = fields.size("sliding_window", UNLIMITED) if has_windows and fields.has("sliding_window") else None
     types = _derived_types(fields, family, layers, window is not None)
     if fields.has("layer_types"):
-        given = fields.raw["layer_types"]
-        if not isinstance(given, list) or len(given) != layers or not all(kind in (_FULL, _SLIDING) for kind in given):
+        kinds = fields.raw["layer_types"]
+        if not isinstance(kinds, list) or len(kinds) != layers or not all(kind in (_FULL, _SLIDING) for kind in kinds):
             fields.refuse("layer_types", f"it must list {_FULL} or {_SLIDING} for each of {layers} layers")
-        elif family.windows in ("nowhere", "everywhere") and tuple(given) != types:
+        elif family.windows in ("nowhere", "everywhere") and tuple(kinds) != types:
             fields.refuse("layer_types", f"a model of this family has {types[0]} {family.windows}")
         else:
-            types = tuple(given)
+            types = tuple(kinds)
     if _SLIDING in types and window is None:
         fields.problems.append(f"{fields.prefix}sliding_window is null, but some layers are {_SLIDING}")
     return types, tuple(window if kind == _SLIDING and window else UNLIMITED for kind in types)
@@ -158,12 +159,12 @@ def _derived_types(fields: Fields, family: Family, layers: int, window: bool) ->
     return tuple(_SLIDING if slide else _FULL for slide in slides)
 
 
-def _refuse_what_is_not_computed(fields: Fields, family: Family) -> None:
+def _refuse_unsupported_keys(fields: Fields, family: Family) -> None:
     for key, neutral in NEUTRAL.items():
         if key not in family.reads and fields.raw.get(key) not in neutral:
-            fields.refuse(key, "which this decoder does not do for this family")
+            fields.refuse(key, "which this decoder does not support for this family")
     # transformers reads one of these two keys. A file with only the other key would be misread.
     own, other = family.activation_key, _OTHER_KEY[family.activation_key]
     default = (DEFAULTS | family.defaults)[own]
     if own not in fields.raw and fields.raw.get(other, default) != default:
-        fields.refuse(other, f"a model of this family says it by {own}")
+        fields.refuse(other, f"models of this family use {own}")

@@ -1,4 +1,4 @@
-"""Takes values out of a config.json, which may hold any JSON, and collects everything that is wrong with them."""
+"""Reads values from a config.json, which may hold any JSON, and collects the problems of all values."""
 
 import math
 from typing import Any
@@ -20,6 +20,7 @@ class Fields:
         return self.raw.get(key) is not None
 
     def refuse(self, key: str, why: str) -> None:
+        """Adds a problem with the value of the key."""
         self.problems.append(f"{self.prefix}{key} is {shown(self.raw.get(key))}, {why}")
 
     def size(self, key: str, limit: int = SIZE_LIMIT) -> int:
@@ -34,6 +35,7 @@ class Fields:
         return 1
 
     def number(self, key: str, low: float, high: float) -> float:
+        """A finite number from `low` to `high`."""
         value = self.raw.get(key)
         if value is None:
             self.problems.append(f"{self.prefix}{key} is missing")
@@ -44,6 +46,7 @@ class Fields:
         return low
 
     def flag(self, key: str) -> bool:
+        """A boolean; False for a missing key."""
         value = self.raw.get(key, False)
         if type(value) is not bool:
             self.refuse(key, "it must be true or false")
@@ -51,6 +54,7 @@ class Fields:
         return value
 
     def choice(self, key: str, known: tuple[str, ...]) -> str:
+        """One of the strings in `known`."""
         value = self.raw.get(key)
         if not isinstance(value, str) or value not in known:
             self.refuse(key, f"supported is {' or '.join(repr(name) for name in known)}")
@@ -67,9 +71,9 @@ class Fields:
 
 
 def shown(value: Any) -> str:
-    """A value as errors show it: never longer than a line."""
+    """A value as errors show it: at most 80 characters."""
     if type(value) is int and abs(value) >= 10**20:
-        return "an integer of more than 20 digits"  # repr() of a very long one raises
+        return "an integer of more than 20 digits"  # repr() of a very long integer raises
     try:
         text = repr(value)
     except (ValueError, RecursionError):

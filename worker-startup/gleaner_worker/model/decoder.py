@@ -22,12 +22,8 @@ from .cpu import from_bits
 from .rotate import rope_tables, rotate
 from .tuning import Tuning
 
-# resid_pre: the stream that enters a block (for block 0, the scaled embeddings). attn_out and mlp_out: the sums that
-# the block's two halves add, after their own norms in families that have them. resid_mid and resid_post: the stream
-# after each half.
-SITES = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
 _WHOLE_BLOCK = {"resid_post", "mlp_out"}  # the sites that need the second half of a block
-_MAX_RUNS = 4  # of kept layers and of other layers; each run is compiled by itself
+_MAX_RANGES = 4  # of kept layers and of other layers; each range is compiled by itself
 _ACTIVATIONS = {"silu": jax.nn.silu, "gelu_pytorch_tanh": partial(jax.nn.gelu, approximate=True)}
 
 
@@ -46,7 +42,7 @@ class Split:
     ways: int = 1
 
     def total(self, x: jax.Array, part: int, whole: int, dtype) -> jax.Array:
-        """The sum of every device's x where each has `part` of `whole` terms."""
+        """The sum of x over the devices, each with `part` of `whole` terms; x itself where `part` is `whole`."""
         return jax.lax.psum(x.astype(dtype), "model") if part < whole else x
 
     def gather(self, x: jax.Array, whole: int) -> jax.Array:
@@ -76,8 +72,8 @@ def run_blocks(
     consecutive entries of `layers`. The first axis of a piece is the layer.
 
     params: {"embed": [V, D], "blocks": {name: [L, ...]}} with at least max(layers) + 1 blocks, this device's part.
-    emit: receives {site: [R, T, D]} for each of SITES, inside the scan. sites: those that `emit` uses; a site that it
-    does not use is never computed.
+    emit: receives {site: [R, T, D]} for each of spec.SITES, inside the scan. sites: those that `emit` uses; a site
+    that it does not use is never computed.
     """
     x = _embed(params["embed"], rows.token_ids, config, split)
     block = _block_runner(params["blocks"], rows, config, tuning, split)
@@ -89,10 +85,10 @@ def run_blocks(
     def passing(x, layer):
         return block(x, layer)["resid_post"], None
 
-    # Without the stream after it, the deepest block stays outside of the scan: XLA then drops the rest of that block.
+    # If no site needs its second half, the deepest block stays outside of the scan, so that XLA drops that half.
     whole = bool(_WHOLE_BLOCK & set(sites))
     pieces = []
-    for first, end, kept in layer_runs(layers, layers[-1] + whole):
+    for first, end, kept in layer_ranges(layers, layers[-1] + whole):
         x, out = jax.lax.scan(keeping if kept else passing, x, jnp.arange(first, end))
         if kept:
             chosen = np.asarray(kept) - first
@@ -102,19 +98,19 @@ def run_blocks(
     return pieces
 
 
-def layer_runs(layers: tuple[int, ...], end: int) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Cuts 0..end into (first, end, kept layers) runs, one scan each, so that layers that are not kept emit nothing.
+def layer_ranges(layers: tuple[int, ...], end: int) -> list[tuple[int, int, tuple[int, ...]]]:
+    """Cuts 0..end into ranges (first, end, kept layers), one scan each, so that layers that are not kept emit nothing.
 
-    Each run is compiled. For more than a few runs it is faster to emit for all layers and to choose.
+    Each range is compiled. With more than a few ranges it is faster to emit for all layers and to choose.
     """
-    runs: list[tuple[int, int, tuple[int, ...]]] = []
+    ranges: list[tuple[int, int, tuple[int, ...]]] = []
     for layer in range(end):
         kept = (layer,) if layer in layers else ()
-        if runs and bool(runs[-1][2]) == bool(kept):
-            runs[-1] = (runs[-1][0], layer + 1, runs[-1][2] + kept)
+        if ranges and bool(ranges[-1][2]) == bool(kept):
+            ranges[-1] = (ranges[-1][0], layer + 1, ranges[-1][2] + kept)
         else:
-            runs.append((layer, layer + 1, kept))
-    return runs if len(runs) <= _MAX_RUNS else [(0, end, tuple(layer for layer in layers if layer < end))]
+            ranges.append((layer, layer + 1, kept))
+    return ranges if len(ranges) <= _MAX_RANGES else [(0, end, tuple(layer for layer in layers if layer < end))]
 
 
 def _embed(table: jax.Array, token_ids: jax.Array, config: DecoderConfig, split: Split) -> jax.Array:
@@ -140,7 +136,7 @@ def _block_runner(blocks: dict, rows: Rows, config: DecoderConfig, tuning: Tunin
     ]
 
     def run(x, layer):
-        # Indexed here instead of sliced before the scan, because a slice copies the weights of a whole run of layers.
+        # Indexed here instead of sliced before the scan, because a slice copies the weights of a whole range of layers.
         p = {
             name: from_bits(jax.lax.dynamic_index_in_dim(stack, layer, keepdims=False))
             for name, stack in blocks.items()
@@ -198,7 +194,7 @@ def _mlp(x, p, config: DecoderConfig, split: Split):
 
 
 def _linear(x, w, bias):
-    """fp32. w is [out, in], as in the files."""
+    """x [R, T, in], w [out, in] as in the files -> fp32 [R, T, out]."""
     return _plus(jnp.einsum("rti,oi->rto", x, w, preferred_element_type=jnp.float32), bias)
 
 
@@ -207,7 +203,7 @@ def _plus(y, bias):
 
 
 def _rms_norm(x, weight, config: DecoderConfig):
-    """In x's dtype. Most families round before they apply the weights, Gemma after."""
+    """x [..., D] -> the same, in x's dtype. Most families round before they apply the weights; Gemma rounds after."""
     x32 = x.astype(jnp.float32)
     x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + config.norm_eps)
     if config.norm_rounds_last:

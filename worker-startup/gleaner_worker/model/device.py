@@ -38,7 +38,7 @@ def set_up_jax(home: str) -> None:
 
 
 def programs() -> int:
-    """The number of programs that JAX made ready in this process, from the cache or by compiling."""
+    """The number of programs that JAX compiled or read from the cache in this process."""
     return _counts["programs"]
 
 

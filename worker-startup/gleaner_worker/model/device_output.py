@@ -1,4 +1,4 @@
-"""A step on its way to the host, and its rows on the host: the vectors of each sample, and statistics of them."""
+"""The output of a step, in flight to the host and then as rows: the vectors of each sample, and their statistics."""
 
 import threading
 from collections.abc import Sequence
@@ -30,55 +30,58 @@ class Piece:
 class InFlightStep:
     """The results of the devices. Their arrays are copied to the host as soon as they are ready."""
 
-    def __init__(self, output: dict[str, list[dict]], counts: list[np.ndarray], what: Capture, name: str):
-        self._what, self._counts, self._name = what, counts, name
+    def __init__(self, output: dict[str, list[dict]], counts: list[np.ndarray], capture: Capture, name: str):
+        self._capture, self._counts, self._name = capture, counts, name
         self._lock = threading.Lock()
-        self._is_landed = False
+        self._is_on_host = False
         self._parts: dict[str, dict[str, list[Piece]]] = {
-            part: {site: _pieces([piece[site] for piece in pieces], len(counts)) for site in what.sites}
+            part: {site: _pieces([piece[site] for piece in pieces], len(counts)) for site in capture.sites}
             for part, pieces in output.items()
         }
         for piece in self._all():
             piece.data.copy_to_host_async()  # type: ignore[union-attr]
 
-    def land(self) -> None:
+    def wait(self) -> None:
         """Waits until every array is on the host, and frees the devices' memory. Raises Failure."""
         with self._lock:
-            if self._is_landed:
+            if self._is_on_host:
                 return
             try:
                 for piece in self._all():
                     piece.data = np.asarray(piece.data)
             except jax.errors.JaxRuntimeError as error:
                 raise device_failure(self._name, error) from error
-            self._is_landed = True
+            self._is_on_host = True
 
     def collect(self) -> list["HostRow"]:
         """The rows on the host, once; raises Failure("infrastructure") when the devices failed to compute them."""
-        self.land()
+        self.wait()
         parts, self._parts = self._parts, {}
-        return [HostRow(parts, r, counts, self._what) for r, counts in enumerate(self._counts)]
+        return [HostRow(parts, r, counts, self._capture) for r, counts in enumerate(self._counts)]
 
     def _all(self) -> list[Piece]:
         return [piece for sites in self._parts.values() for pieces in sites.values() for piece in pieces]
 
 
 class HostRow:
-    """counts: int32 [samples], the stored vectors of each sample, in the order of the row."""
+    """One row on the host. counts: int32 [samples], the stored vectors of each sample, in the order of the row.
 
-    def __init__(self, parts: dict[str, dict[str, list[Piece]]], row: int, counts: np.ndarray, what: Capture):
+    Methods take the index of a sample in the row.
+    """
+
+    def __init__(self, parts: dict[str, dict[str, list[Piece]]], row: int, counts: np.ndarray, capture: Capture):
         self.counts = counts
-        self._what = what
+        self._capture = capture
         self._ends = np.cumsum(counts)
         self._values = {site: _of_row(pieces, row) for site, pieces in parts["rows"].items()}
         self._scale = {site: _of_row(pieces, row) for site, pieces in parts.get("scale", {}).items()}
         self._stats = {site: self._table(_of_row(pieces, row)) for site, pieces in parts["stats"].items()}
 
-    def store(self, b: int, rows: dict, scale: dict, begin: int) -> None:
-        """Copies the vectors of sample b to `begin` and after it, in `rows` {site: [L, rows, D]} and, for int8, in
+    def store(self, sample: int, rows: dict, scale: dict, begin: int) -> None:
+        """Copies the vectors of the sample to `begin` and after it, in `rows` {site: [L, rows, D]} and, for int8, in
         `scale` {site: fp32 [L, rows]}, as Model.empty makes them."""
-        source = self._span(b)
-        target = slice(begin, begin + int(self.counts[b]))
+        source = self._span(sample)
+        target = slice(begin, begin + int(self.counts[sample]))
         for arrays, computed in ((rows, self._values), (scale, self._scale)):
             for site, array in arrays.items():
                 # As integers: numpy copies the floats of ml_dtypes one by one.
@@ -91,26 +94,26 @@ class HostRow:
                     else:
                         raw[layers, target] = data
 
-    def sums(self, b: int) -> dict[str, np.ndarray]:
-        """Statistics of sample b by site, fp64 [L, K]: Capture.stats_columns, over its vectors."""
-        return {site: self._fold(stats[:, self._span(b)]) for site, stats in self._stats.items()}
+    def sums(self, sample: int) -> dict[str, np.ndarray]:
+        """Statistics of the sample by site, fp64 [L, K]: Capture.stats_columns, over its vectors."""
+        return {site: self._fold(stats[:, self._span(sample)]) for site, stats in self._stats.items()}
 
     def non_finite(self) -> tuple[str, int, int, int] | None:
-        """The origin of the first value that is not finite: site, layer, first sample b with such a value there, and
-        the number of such vectors in the row. None when all values are finite."""
+        """The origin of the first value that is not finite: site, layer, first sample with such a value there, and the
+        number of such vectors in the row. None when all values are finite."""
         broken = {site: ~np.isfinite(stats[:, :, _MAX_ABS]) for site, stats in self._stats.items()}
         if not any(marks.any() for marks in broken.values()):
             return None
-        for index, layer in enumerate(self._what.layers):
+        for index, layer in enumerate(self._capture.layers):
             for site in _COMPUTED:
                 if site in broken and (marks := broken[site][index]).any():
                     first = int(np.flatnonzero(marks)[0])
                     return site, layer, int(np.searchsorted(self._ends, first, "right")), int(marks.sum())
         raise AssertionError("a mark belongs to a site and a layer")
 
-    def _span(self, b: int) -> slice:
-        end = int(self._ends[b])
-        return slice(end - int(self.counts[b]), end)
+    def _span(self, sample: int) -> slice:
+        end = int(self._ends[sample])
+        return slice(end - int(self.counts[sample]), end)
 
     def _table(self, pieces: list[Piece]) -> np.ndarray:
         """fp32 [L, stored vectors, K] of all layers."""
@@ -147,6 +150,7 @@ def _pieces(runs: Sequence[jax.Array], rows: int) -> list[Piece]:
 
 
 def device_failure(name: str, error: Exception) -> Failure:
+    """The Failure("infrastructure") for an error of the devices while they compute `name`."""
     hint = (
         "; lower max_seq_length, or store fewer layers or sites, if it happens again" if is_out_of_memory(error) else ""
     )

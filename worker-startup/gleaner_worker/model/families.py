@@ -9,14 +9,16 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True)
 class Family:
-    # The layers with a window where the file has no layer_types: see config.py.
+    """The properties of one `model_type`."""
+
+    # The rule for layers with a window, where config.json has no layer_types: see config.py.
     windows: str
     # The defaults of transformers for missing keys; a key without a default is required.
     defaults: dict = field(default_factory=dict)
     # The keys of NEUTRAL that this family supports.
     reads: frozenset[str] = frozenset()
     activation_key: str = "hidden_act"
-    qkv_bias: bool = False  # always there; with attention_bias in `reads` the file decides on these and on o_proj's
+    qkv_bias: bool = False  # always; with attention_bias in `reads`, the file decides about these biases and o_proj's
     qk_norm: bool = False
     gemma: bool = False  # norms of 1 + w, also after attention and MLP; scaled embeddings; its own attention scale
     local_rope: bool = False  # layers with a window have frequencies of their own

@@ -40,7 +40,7 @@ class ModelFiles:
 
     @property
     def weights_sha256(self) -> str | None:
-        """Of the lines "NAME SHA256" of the safetensors files by name; None without weights."""
+        """The sha256 of the lines "NAME SHA256" of the safetensors files, sorted by name; None without weights."""
         return _sha256_of_lines(self.files, [name for name in self.files if name.endswith(".safetensors")])
 
     @property
@@ -84,7 +84,7 @@ def choose_files(names: Collection[str], folder: str, model: str, weights: bool)
 
 
 def hash_files(folder: str, names: Collection[str], model: str) -> dict[str, str]:
-    """The sha256 of each file, as hex; several are read at once."""
+    """The sha256 of each file, as hex; several files are read at once. Raises Failure("model")."""
 
     def sha256(name: str) -> str:
         with open(os.path.join(folder, name), "rb") as file:
@@ -110,12 +110,12 @@ def _how_to_convert(names: Collection[str], model: str) -> str:
 def _no_weights(names: Collection[str], model: str) -> str:
     if pickled := sorted(name for name in names if _PICKLED.fullmatch(name)):
         return (
-            f"it has pickled weights only ({pickled[0]}), which are never read, for reading them runs what they hold: "
+            f"it has pickled weights only ({pickled[0]}), which are never read, because a pickle can run code: "
             "save them as safetensors with transformers, "
             f"AutoModelForCausalLM.from_pretrained({model!r}).save_pretrained(FOLDER)"
         )
     other = sorted(name for name in names if _WEIGHTS.fullmatch(name))
-    return f"it has no {ONE_FILE} and no {INDEX}" + (f" that says what {other[0]} is" if other else "")
+    return f"it has no {ONE_FILE} and no {INDEX}" + (f" that lists {other[0]}" if other else "")
 
 
 def files_of_index(folder: str, model: str) -> list[str]:

@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ..failures import Failure
 from .config import DecoderConfig
 
-# The share of a device's memory for weights; a step, the runtime and fragments need the rest.
+# The share of a device's memory for weights; a step, the runtime and fragmentation need the rest.
 _USABLE = 0.92
 _OUTPUT_PARAMETERS = {"wq", "bq", "wk", "bk", "wv", "bv", "gate", "b_gate", "up", "b_up"}  # [L, out, ...]
 _KV_PARAMETERS = {"wk", "bk", "wv", "bv"}
@@ -22,6 +22,8 @@ _INPUT_PARAMETERS = {"wo", "down"}  # [L, out, in]: their biases are added once,
 
 @dataclass(frozen=True)
 class Layout:
+    """The devices: copies of the weights along `data`, parts of a copy along `model`."""
+
     mesh: Mesh  # axes data, model
 
     @property
@@ -37,7 +39,7 @@ class Layout:
 
 
 def memory_of(devices: list) -> int | None:
-    """The memory of one device; None where the backend does not report it (CPU)."""
+    """The memory of one device in bytes; None where the backend does not report it (CPU)."""
     stats = devices[0].memory_stats() or {}
     return stats.get("bytes_limit")
 
@@ -58,8 +60,8 @@ def layouts(params: dict, config: DecoderConfig, limit: int | None, devices: lis
             f"Failed to fit the model into {len(devices)} {devices[0].device_kind} of {_gb(limit or 0)}: its "
             f"weights are {_gb(weights[1])}{', on each device ' if split else ''}{split} "
             f"(its {config.num_heads} heads and {config.num_kv_heads} key/value heads "
-            "decide over how many); take an accelerator with more memory or more chips, ask for less deep `layers`, "
-            "or for compute_dtype bf16",
+            "limit the split); take an accelerator with more memory or more chips, lower the deepest of `layers`, "
+            "or set compute_dtype to bf16",
         )
     fitting = [n for n in ways if weights[n] <= room]
     return [Layout(Mesh(np.array(devices).reshape(-1, n), ("data", "model"))) for n in fitting]

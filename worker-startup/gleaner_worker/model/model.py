@@ -76,12 +76,12 @@ class Model:
 
     @property
     def programs(self) -> int:
-        """The programs that this process made ready so far."""
+        """The number of programs that this process has compiled or read from the cache."""
         return device.programs()
 
     @property
     def compiles(self) -> int:
-        """The programs that were not in the cache of earlier processes."""
+        """The number of programs that this process has compiled."""
         return device.compiles()
 
     @property
@@ -108,7 +108,7 @@ class Model:
 
     @property
     def program_version(self) -> str:
-        """Names the program and the mesh: vectors of one version may share a shard with each other alone."""
+        """Identifies the program and the mesh: all vectors of a shard have the same version."""
         mesh = f"{self.layout.mesh.devices.flat[0].device_kind} {self.layout.data}x{self.layout.model}"
         facts = f"{jax.__version__} {mesh} {self.shape} {self.tuning}"
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
@@ -141,8 +141,8 @@ class Model:
     def start(self, rows: Sequence[Sequence[SelectedTokens]]) -> InFlightStep:
         """Sends at most `rows_per_step` rows to the devices, and returns before they are computed.
 
-        A row has samples within `row_limits`. When the devices are full, the oldest steps move to
-        the host first. Raises Failure("infrastructure") when the devices fail.
+        A row has samples within `row_limits`. When the devices are full, the oldest steps move to the host first.
+        Raises Failure("infrastructure") when the devices fail.
         """
         mode, height = self.capture.mode, self.rows_per_step
         inputs = make_inputs(rows, height, self.shape.row_tokens, mode, self.shape.width)
@@ -151,7 +151,7 @@ class Model:
         with self._lock:
             while len(self._in_flight) >= self._program.in_flight:
                 if oldest := self._in_flight.popleft()():
-                    oldest.land()
+                    oldest.wait()
             try:
                 output = self._program.run(self.params, *jax.device_put(inputs, self.layout.sharding("data")))
             except jax.errors.JaxRuntimeError as error:
@@ -178,17 +178,17 @@ def find_files(
 def load_model(
     spec: Spec,
     files: ModelFiles,
-    tell: Callable[[str], None] = lambda message: None,
+    report: Callable[[str], None] = lambda message: None,
     previous: Model | None = None,
     device_bytes: int | None = None,
     phase: Callable[[str], None] = lambda name: None,
 ) -> Model:
     """Loads the model of find_files for all devices of this machine.
 
-    tell: receives a line for each step. previous: the model of the last stream, which no other code uses any more; its
-    weights are used again where they are the same, and freed otherwise. device_bytes: the memory of one device, where
-    it differs from what the device reports. phase: receives the phase of this worker. Raises Failure("model") where
-    the model, its size, or the chosen layers or tokens cannot be used.
+    report: receives a line about each action. previous: the model of the last stream, which no other code uses any
+    more; equal weights are used again, and other weights are freed. device_bytes: the memory of one device, in place
+    of the device's own report. phase: receives the phase of this worker. Raises Failure("model") where the model, its
+    size, or the chosen layers or tokens cannot be used.
     """
     devices = jax.local_devices()
     config, layers = read_config(spec, files.folder)
@@ -198,16 +198,16 @@ def load_model(
     if previous and not _has_weights(previous, files, spec, layers):
         _delete_weights(previous)
         previous = None
-    elif previous:  # it may hold deeper layers
+    elif previous:  # `previous` may hold deeper layers
         weights = {"embed": previous.params["embed"], "blocks": previous.params["blocks"]}
 
     def open_stored() -> Weights:
         return open_weights(files.folder, config, layers[-1] + 1, spec.compute_dtype, spec.model)
 
-    stored = None if previous else open_stored()  # damaged files cost no compilation
+    stored = None if previous else open_stored()  # damaged files fail before the compilation
     where = f"{spec.model} (max_seq_length {spec.max_seq_length})"
     phase("compiling")
-    tell(f"Compiling {plan.shape.rows} x {plan.shape.row_tokens} tokens per device")
+    report(f"Compiling {plan.shape.rows} x {plan.shape.row_tokens} tokens per device")
     layout, program = choose_program(plan, weights, limit, devices, where)
     phase("loading")
     if previous and previous.layout == layout:
@@ -215,8 +215,8 @@ def load_model(
     else:
         if previous:
             _delete_weights(previous)
-        tell(f"Reading the weights of {spec.model}")
-        tell(f"Moving {spec.model} to {len(devices)} {devices[0].device_kind}, each copy on {layout.model}")
+        report(f"Reading the weights of {spec.model}")
+        report(f"Moving {spec.model} to {len(devices)} {devices[0].device_kind}, each copy on {layout.model}")
         params = place(stored or open_stored(), layout, plan.tuning.bf16_as_bits)
     return Model(files, spec, config, params, layout, plan.capture, plan.shape, plan.tuning, program)
 
@@ -242,7 +242,7 @@ def choose_program(
 
 
 def _delete_weights(model: Model) -> None:
-    """Frees the devices' memory before the next weights come: it may not hold both."""
+    """Frees the devices' memory before the next weights arrive, because it may be too small for both."""
     for weight in jax.tree.leaves(model.params):
         weight.delete()
 

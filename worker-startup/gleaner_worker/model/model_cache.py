@@ -18,6 +18,8 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True)
 class Copy:
+    """A complete copy of a model."""
+
     folder: str
     is_kept: bool  # the copy is older than this request
 
@@ -29,8 +31,8 @@ def kept_copy(home: str, key: str, check: Callable[[], None], fill: Callable[[st
     others wait, and call `check`, which may raise.
     """
     folder = os.path.join(home, "models", key)
-    was_there = os.path.isdir(folder)
-    if not was_there:
+    is_kept = os.path.isdir(folder)
+    if not is_kept:
         os.makedirs(os.path.dirname(folder), exist_ok=True)
         with _locked(folder, check):
             if not os.path.isdir(folder):
@@ -38,12 +40,12 @@ def kept_copy(home: str, key: str, check: Callable[[], None], fill: Callable[[st
                 os.makedirs(unfinished, exist_ok=True)
                 fill(unfinished)
                 os.rename(unfinished, folder)
-    os.utime(folder)  # the copy that was used longest ago is removed first
-    return Copy(folder, was_there)
+    os.utime(folder)  # make_room removes the least recently used copy first
+    return Copy(folder, is_kept)
 
 
 def make_room(unfinished: str, size_bytes: int, model: str) -> None:
-    """Removes other copies, the oldest use first, until `size_bytes` fit; raises Failure when they never fit."""
+    """Removes the least recently used other copies until `size_bytes` fit; raises Failure when they never fit."""
     parent = os.path.dirname(unfinished)
     mine = {unfinished, unfinished.removesuffix(_UNFINISHED)}
     others = [entry.path for entry in os.scandir(parent) if entry.is_dir(follow_symlinks=False)]

@@ -1,4 +1,4 @@
-"""One model for a whole run: the first worker writes down the model's files, and all workers use exactly these."""
+"""One model for a whole run: the first worker records the hashes of the model's files, and all workers use these."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ _MAX_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class ModelLock:
-    """`activations/[RUN/]model.json`."""
+    """The content of `activations/[RUN/]model.json`. files: sha256 by name."""
 
     name: str
     revision: str | None
@@ -45,22 +45,22 @@ def find_run_model(
     while True:
         is_first = lock is None
         revision = lock.revision if lock else spec.revision
-        found = find_model(spec.model, home, bucket, revision=revision, hub=hub, weights=weights)
+        local = find_model(spec.model, home, bucket, revision=revision, hub=hub, weights=weights)
         if is_first and weights:
-            lock = write_model_lock(bucket, run, found)
-        if lock is None or not (differing := differences(lock, found, spec)):
-            return found
+            lock = write_model_lock(bucket, run, local)
+        if lock is None or not (differing := differences(lock, local, spec)):
+            return local
         if is_first:
-            log.warning("Another worker of %s came first, with another state of %s; taking that", run, spec.model)
-        elif found.is_kept:
-            log.warning("The kept copy of %s is not what %s was begun with; copying it again", spec.model, run)
-            shutil.rmtree(found.folder, ignore_errors=True)
+            log.warning("Another worker of run %s recorded another state of %s first; using it", run, spec.model)
+        elif local.is_kept:
+            log.warning("The kept copy of %s differs from the model of run %s; copying it again", spec.model, run)
+            shutil.rmtree(local.folder, ignore_errors=True)
         else:
             raise Failure(
                 "model",
                 f"Failed to resume {run}, which began with another model "
                 f"(gs://{bucket.name}/{model_name(run)}): {'; '.join(differing)}; "
-                "put that model back, or start a new run",
+                "restore that model, or start a new run",
             )
 
 
@@ -78,20 +78,20 @@ def read_model_lock(bucket: Bucket, run: str) -> ModelLock | None:
         raise Failure(
             "model",
             f"Failed to read gs://{bucket.name}/{name}: {str(error)[:300]}; "
-            "delete it, and the next worker writes it anew",
+            "delete it, and the next worker writes it again",
         ) from error
 
 
-def write_model_lock(bucket: Bucket, run: str, found: ModelFiles) -> ModelLock:
+def write_model_lock(bucket: Bucket, run: str, local: ModelFiles) -> ModelLock:
     """Writes the lock of the run unless it exists; returns the lock that exists then."""
     record = {
         "schema": SCHEMA,
-        "name": found.name,
-        "revision": found.revision,
-        "fingerprint": found.fingerprint,
-        "weights_sha256": found.weights_sha256,
-        "tokenizer_sha256": found.tokenizer_sha256,
-        "files": found.files,
+        "name": local.name,
+        "revision": local.revision,
+        "fingerprint": local.fingerprint,
+        "weights_sha256": local.weights_sha256,
+        "tokenizer_sha256": local.tokenizer_sha256,
+        "files": local.files,
     }
     data = json.dumps(record, indent=2, sort_keys=True).encode() + b"\n"
     bucket.create(model_name(run), BytesContent(data), {"schema": SCHEMA, "run": run}, "application/json")
@@ -101,21 +101,21 @@ def write_model_lock(bucket: Bucket, run: str, found: ModelFiles) -> ModelLock:
     return lock
 
 
-def differences(lock: ModelLock, found: ModelFiles, spec: Spec) -> list[str]:
-    """The differences between this machine's model and the run's, as phrases; without weights, of the small files."""
-    if lock.name != found.name:
-        return [f"it was {lock.name}, now it is {found.name}"]
+def differences(lock: ModelLock, local: ModelFiles, spec: Spec) -> list[str]:
+    """The differences between the run's model and this machine's, as phrases; without weights, of the small files."""
+    if lock.name != local.name:
+        return [f"it was {lock.name}, now it is {local.name}"]
     asked = spec.revision
     if asked and COMMIT.fullmatch(asked) and asked != lock.revision:
         return [f"it was commit {lock.revision}, run.json asks for {asked}"]
-    names = {name for name in lock.files if found.weights_sha256 or is_model_file(name, weights=False)}
+    names = {name for name in lock.files if local.weights_sha256 or is_model_file(name, weights=False)}
     problems = []
-    for name in sorted(names | set(found.files)):
-        was, now = lock.files.get(name), found.files.get(name)
+    for name in sorted(names | set(local.files)):
+        was, now = lock.files.get(name), local.files.get(name)
         if was != now:
             problems.append(f"{name} {_describe(was, now)}")
-    if found.revision != lock.revision and not problems:
-        problems.append(f"it was commit {lock.revision}, now it is {found.revision}")
+    if local.revision != lock.revision and not problems:
+        problems.append(f"it was commit {lock.revision}, now it is {local.revision}")
     return problems
 
 

@@ -15,7 +15,7 @@ from .identity import INDEX, ModelFiles, choose_files, hash_files, is_model_file
 from .model_cache import Copy, kept_copy, make_room
 
 _GS = re.compile(r"gs://([^/]+)/(.+?)/*")
-_AT_ONCE = 4
+_CONCURRENT_FILES = 4
 _MAX_CONFIG_BYTES = 16 * 1024 * 1024
 
 
@@ -40,7 +40,7 @@ def find_model(
         raise Failure(
             "model",
             f"Failed to use revision {revision} of {model}: only models of a hub have revisions; "
-            "take `revision` out of run.json",
+            "remove `revision` from run.json",
         )
     if in_bucket:
         assert bucket is not None
@@ -51,7 +51,7 @@ def find_model(
         raise Failure(
             "model",
             f"Failed to find the model {model}: there is no such folder on this machine; "
-            "copy it to gs://… and name that",
+            "copy it to gs://… and set `model` to that address",
         )
     elif is_hub_id(model):
         copy, commit, known = fetch_model(hub or own_hub(), model, revision, home, weights, check)
@@ -91,22 +91,22 @@ def _read_json(folder: str, model: str) -> dict:
 def _copy(bucket: Bucket, path: str, model: str, home: str, weights: bool) -> Copy:
     prefix = f"{path}/"
     try:
-        found = {info.name.removeprefix(prefix): info for info in bucket.list(prefix)}
+        listed = {info.name.removeprefix(prefix): info for info in bucket.list(prefix)}
     except FileNotFoundError:
-        found = {}
-    if not found:
+        listed = {}
+    if not listed:
         raise Failure("model", f"Failed to find the model {model}: there is no model folder of that name")
-    wanted = [info for name, info in found.items() if is_model_file(name, weights)]
+    wanted = [info for name, info in listed.items() if is_model_file(name, weights)]
     # A changed model gets a new folder, so that a copy never mixes two states.
     lines = [f"{bucket.name}/{path}", *(f"{info.name} {info.generation}" for info in wanted)]
     key = "gs--" + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
     def fill(folder: str) -> None:
-        if weights and INDEX in found:
-            _download(bucket, found[INDEX], os.path.join(folder, INDEX), model)
-        chosen = [(found[name], os.path.join(folder, name)) for name in choose_files(found, folder, model, weights)]
+        if weights and INDEX in listed:
+            _download(bucket, listed[INDEX], os.path.join(folder, INDEX), model)
+        chosen = [(listed[name], os.path.join(folder, name)) for name in choose_files(listed, folder, model, weights)]
         make_room(folder, sum(info.size_bytes for info, path in chosen if not os.path.exists(path)), model)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(_CONCURRENT_FILES) as pool:
             list(pool.map(lambda file: _download(bucket, file[0], file[1], model), chosen))
 
     return kept_copy(home, key, bucket.check, fill)

@@ -34,11 +34,11 @@ def place(weights: Weights, layout: Layout, as_bits: bool) -> dict:
     blocks = jax.jit(empty, out_shardings=stacked)()
     put = jax.jit(put, out_shardings=stacked, donate_argnums=0)
     with ThreadPoolExecutor(1, "layers") as pool:
-        following = pool.submit(weights.layer, 0)
+        next_layer = pool.submit(weights.layer, 0)
         for number in range(weights.num_layers):
-            host = following.result()
+            host = next_layer.result()
             if number + 1 < weights.num_layers:
-                following = pool.submit(weights.layer, number + 1)
+                next_layer = pool.submit(weights.layer, number + 1)
             layer = {name: host_bits(array) if as_bits else array for name, array in host.items()}
             blocks = put(blocks, jax.device_put(layer, single), number)
             del host, layer

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec
 
 from ..failures import Failure
-from .capture import Capture, capture
+from .capture import Capture, compute_step
 from .decoder import Rows, Split
 from .mesh import Layout, parameter_specs
 from .tuning import Tuning
@@ -24,25 +24,27 @@ class StepShape:
 
     rows: int
     row_tokens: int
-    width: int  # W of capture.capture
+    width: int  # W of capture.compute_step
 
 
 @dataclass(frozen=True)
 class Program:
-    run: jax.stages.Compiled  # (params, rows, picks), as capture takes them, on the devices
+    """The compiled computation of a step."""
+
+    run: jax.stages.Compiled  # (params, rows, picks), as compute_step takes them, on the devices
     in_flight: int  # steps that the devices' memory holds at once
 
 
 def compile_rows(
-    what: Capture, layout: Layout, params: dict, shape: StepShape, tuning: Tuning, limit: int | None, where: str
+    capture: Capture, layout: Layout, params: dict, shape: StepShape, tuning: Tuning, limit: int | None, where: str
 ) -> Program:
-    """params: arrays or their shapes. limit: bytes of one device, when known.
+    """Compiles the program of a step. params: arrays or their shapes. limit: bytes of one device, when known.
 
     Raises Failure("model") when the weights and one step do not fit; `where` names the model and the limit on its
     samples.
     """
     try:
-        compiled = lower_rows(what, layout, params, shape, tuning).compile(_COMPILER_OPTIONS)
+        compiled = lower_rows(capture, layout, params, shape, tuning).compile(_COMPILER_OPTIONS)
     except jax.errors.JaxRuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -56,14 +58,14 @@ def compile_rows(
             shape,
             where,
             f"a device has {limit / 1e9:.3g} GB, and needs {memory.argument_size_in_bytes / 1e9:.3g} GB for weights, "
-            f"{memory.temp_size_in_bytes / 1e9:.3g} GB to compute and {output / 1e9:.3g} GB for what is stored",
+            f"{memory.temp_size_in_bytes / 1e9:.3g} GB to compute and {output / 1e9:.3g} GB for the output",
         )
     return Program(compiled, int(min(_MAX_IN_FLIGHT, (limit - fixed) // max(output, 1))))
 
 
-def lower_rows(what: Capture, layout: Layout, params: dict, shape: StepShape, tuning: Tuning) -> jax.stages.Lowered:
+def lower_rows(capture: Capture, layout: Layout, params: dict, shape: StepShape, tuning: Tuning) -> jax.stages.Lowered:
     """The program before its compilation."""
-    specs = parameter_specs(params, what.config, layout.model)
+    specs = parameter_specs(params, capture.config, layout.model)
 
     def placed(array, spec):
         dtype = jnp.uint16 if tuning.bf16_as_bits and array.dtype == jnp.bfloat16 else array.dtype
@@ -79,15 +81,16 @@ def lower_rows(what: Capture, layout: Layout, params: dict, shape: StepShape, tu
     row, by_row = (height, shape.row_tokens), layout.sharding("data")
     picks = {"all": ((height, 0), jnp.int32), "rows": ((height, shape.width), jnp.int32), "mean": (row, bool)}
     tokens = jax.ShapeDtypeStruct(row, jnp.int32, sharding=by_row)
-    chosen = jax.ShapeDtypeStruct(*picks[what.mode], sharding=by_row)
+    chosen = jax.ShapeDtypeStruct(*picks[capture.mode], sharding=by_row)
     # On a TPU the default precision of an fp32 product is bf16.
     with jax.default_matmul_precision("highest" if params["embed"].dtype == jnp.float32 else "default"):
-        return _over_devices(what, layout, specs, shape.width, tuning).lower(
+        return _over_devices(capture, layout, specs, shape.width, tuning).lower(
             weights, Rows(tokens, tokens, tokens), chosen
         )
 
 
 def is_out_of_memory(error: Exception) -> bool:
+    """Whether the compiler or a device found too little memory."""
     return "RESOURCE_EXHAUSTED" in str(error)
 
 
@@ -99,8 +102,8 @@ def _too_large(shape: StepShape, where: str, cause: str) -> Failure:
     )
 
 
-def _over_devices(what: Capture, layout: Layout, specs: dict, width: int, tuning: Tuning):
-    """capture over the mesh. Each device of the axis `data` runs the program of a single device, without
+def _over_devices(capture: Capture, layout: Layout, specs: dict, width: int, tuning: Tuning):
+    """compute_step over the mesh. Each device of the axis `data` runs the program of a single device, without
     communication; the devices of the axis `model` share one copy of the weights.
 
     No buffer is donated, because no output has an input's shape.
@@ -108,13 +111,13 @@ def _over_devices(what: Capture, layout: Layout, specs: dict, width: int, tuning
     split = Split(layout.model)
 
     def compute(params, rows, picks):
-        return capture(params, rows, picks, what, width, tuning, split)
+        return compute_step(params, rows, picks, capture, width, tuning, split)
 
     by_row = PartitionSpec("data")
     output = PartitionSpec(None, "data")
-    is_split = layout.model > 1 and what.config.d_model % layout.model == 0
+    is_split = layout.model > 1 and capture.config.d_model % layout.model == 0
     outputs = {"rows": PartitionSpec(None, "data", None, "model") if is_split else output, "stats": output}
-    if what.dtype == "int8":
+    if capture.dtype == "int8":
         outputs["scale"] = output
     return jax.jit(
         jax.shard_map(

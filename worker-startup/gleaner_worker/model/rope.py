@@ -19,10 +19,12 @@ _SLIDING: str = "sliding_attention"
 
 @dataclass(frozen=True)
 class Rope:
+    """The parameters of one rotary embedding. Hashable, as a part of DecoderConfig."""
+
     kind: str
     theta: float
     factor: float = 1.0
-    original_positions: int = 0  # of all kinds but default: the length of the first training
+    original_positions: int = 0  # of all kinds but default: the context length before scaling
     low_freq_factor: float = 1.0  # llama3
     high_freq_factor: float = 1.0  # llama3
     beta_fast: float = 32.0  # yarn
@@ -37,13 +39,13 @@ def parse_ropes(
     """The different embeddings of a model, and the index of each layer's embedding.
 
     Hub files have rope_theta, rope_scaling and rope_local_base_freq; transformers 5 writes rope_parameters, one object
-    or one for each type of layer. As in transformers, rope_scaling wins over rope_parameters.
+    or one for each type of layer. As in transformers, rope_scaling has precedence.
     """
     parameters, scaling = fields.table("rope_parameters"), fields.table("rope_scaling")
     if family.local_rope:
         theta = {_FULL: _theta(fields, "rope_theta", 1e6), _SLIDING: _theta(fields, "rope_local_base_freq", 1e4)}
         if flat := sorted(set(parameters.raw) - set(theta)):
-            parameters.refuse(flat[0], f"supported are {_FULL} and {_SLIDING} there")
+            parameters.refuse(flat[0], f"supported are the keys {_FULL} and {_SLIDING}")
         objects = {kind: parameters.table(kind) for kind in theta}
         if scaling.raw:
             objects[_FULL] = Fields(objects[_FULL].raw | scaling.raw, scaling.prefix, fields.problems)
@@ -61,36 +63,36 @@ def _theta(fields: Fields, key: str, default: float) -> float:
     return fields.number(key, 2, 1e15) if key in fields.raw else default
 
 
-def _parse(given: Fields, config: Fields, theta: float, max_positions: int) -> Rope:
-    kind = given.raw.get("rope_type", given.raw.get("type", "default"))
+def _parse(table: Fields, config: Fields, theta: float, max_positions: int) -> Rope:
+    kind = table.raw.get("rope_type", table.raw.get("type", "default"))
     if not isinstance(kind, str) or kind not in KINDS:
-        given.problems.append(f"{given.prefix}rope_type is {shown(kind)}, supported is {', '.join(KINDS)}")
+        table.problems.append(f"{table.prefix}rope_type is {shown(kind)}, supported is {', '.join(KINDS)}")
         kind = "default"
-    if given.raw.get("partial_rotary_factor") not in (None, 1):
-        given.refuse("partial_rotary_factor", "only a full rotation is supported")
-    theta = _theta(given, "rope_theta", theta)
+    if table.raw.get("partial_rotary_factor") not in (None, 1):
+        table.refuse("partial_rotary_factor", "only a full rotation is supported")
+    theta = _theta(table, "rope_theta", theta)
     if kind == "default":
         return Rope(kind, theta)
-    factor = given.number("factor", 1e-3, 1e6)
-    # A few files have the key beside the rope's object, where it takes precedence. Without either key, the model's
-    # present length counts.
-    source = next((f for f in (config, given) if f.has("original_max_position_embeddings")), None)
+    factor = table.number("factor", 1e-3, 1e6)
+    # A few files have the key beside the rope's object, where the key takes precedence. Without either key, the
+    # model's own length counts.
+    source = next((fields for fields in (config, table) if fields.has("original_max_position_embeddings")), None)
     original = source.size("original_max_position_embeddings", 2**31 - 1) if source else max_positions
     if kind == "linear":
         return Rope(kind, theta, factor, original)
     if kind == "llama3":
-        low, high = given.number("low_freq_factor", 1e-6, 1e6), given.number("high_freq_factor", 1e-6, 1e6)
+        low, high = table.number("low_freq_factor", 1e-6, 1e6), table.number("high_freq_factor", 1e-6, 1e6)
         if low >= high:
-            given.refuse("low_freq_factor", "it must be smaller than high_freq_factor")
+            table.refuse("low_freq_factor", "it must be smaller than high_freq_factor")
         return Rope(kind, theta, factor, original, low, high)
-    return _parse_yarn(given, theta, factor, original)
+    return _parse_yarn(table, theta, factor, original)
 
 
-def _parse_yarn(given: Fields, theta: float, factor: float, original: int) -> Rope:
+def _parse_yarn(table: Fields, theta: float, factor: float, original: int) -> Rope:
     optional = {
-        key: given.number(key, 1e-6, 1e6)
+        key: table.number(key, 1e-6, 1e6)
         for key in ("attention_factor", "mscale", "mscale_all_dim", "beta_fast", "beta_slow")
-        if given.has(key)
+        if table.has(key)
     }
     attention = optional.get("attention_factor")
     if attention is None:
@@ -105,7 +107,7 @@ def _parse_yarn(given: Fields, theta: float, factor: float, original: int) -> Ro
         beta_fast=optional.get("beta_fast", 32.0),
         beta_slow=optional.get("beta_slow", 1.0),
         attention_factor=attention,
-        truncate=given.flag("truncate") if "truncate" in given.raw else True,
+        truncate=table.flag("truncate") if "truncate" in table.raw else True,
     )
 
 
@@ -126,7 +128,7 @@ def inverse_frequencies(rope: Rope, head_dim: int) -> np.ndarray:
 
 
 def _llama3(rope: Rope, plain: np.ndarray) -> np.ndarray:
-    """Divides low frequencies by the factor, keeps high ones, and blends between."""
+    """Divides low frequencies by the factor, keeps high frequencies, and blends the frequencies between."""
     factor, low, high = np.float32(rope.factor), np.float32(rope.low_freq_factor), np.float32(rope.high_freq_factor)
     positions = np.float32(rope.original_positions)
     wavelength = np.float32(2 * math.pi) / plain
@@ -137,7 +139,7 @@ def _llama3(rope: Rope, plain: np.ndarray) -> np.ndarray:
 
 
 def _yarn(rope: Rope, wavelength: np.ndarray) -> np.ndarray:
-    """Peng et al. 2023, section 3.2: a ramp over the dimensions from high frequencies, kept, to low ones, divided."""
+    """Peng et al. 2023, section 3.2: a ramp over the dimensions, from high frequencies, kept, to low, divided."""
     dim = 2 * len(wavelength)
 
     def dimension(turns: float) -> float:

@@ -19,8 +19,11 @@ def rope_tables(ropes: tuple[Rope, ...], head_dim: int, length: int) -> tuple[np
 
 
 def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, dtype, scale: float = 1.0) -> jax.Array:
-    """Turns the pairs (i, i + head_dim / 2) of fp32 x [..., head_dim], times `scale`; rounded to `dtype` once."""
+    """Turns the pairs (i, i + head_dim / 2) of fp32 x [..., head_dim], times `scale`; rounds to `dtype` once.
+
+    cos, sin: fp32 [..., head_dim / 2], as rope_tables gives them for the positions of x.
+    """
     first, second = jnp.split(x, 2, axis=-1)
     turned = first * cos - second * sin, second * cos + first * sin
-    # Rounded before they are joined, which halves the bytes of the copy.
+    # Rounding before the concatenation halves the bytes of the copy.
     return jnp.concatenate([(half * scale).astype(dtype) for half in turned], axis=-1)

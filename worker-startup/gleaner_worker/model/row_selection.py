@@ -1,4 +1,4 @@
-"""The vectors that come back from a row: the shapes that follow from the spec's tokens, and the arrays that select."""
+"""The vectors that a row returns: the shapes that follow from the spec's tokens, and the arrays that select."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -7,7 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from ..failures import Failure
-from ..rows import RowLimits, row_tokens
+from ..rows import RowLimits, row_length
 from ..spec import Spec
 from .decoder import Rows
 
@@ -29,14 +29,14 @@ class SelectedTokens(Protocol):
 
 
 def mode_of(spec: Spec) -> str:
-    """The mode of capture.Capture."""
+    """The `mode` of a Capture for this spec."""
     if spec.tokens == "mean":
         return "mean"
     return "all" if spec.tokens == "all" and not spec.exclude_special else "rows"
 
 
 def stored_width(spec: Spec, row_tokens: int, max_length: int) -> int:
-    """The most vectors of a row of `row_tokens` tokens that come back: W of capture.capture.
+    """The most vectors that a row of `row_tokens` tokens returns: W of capture.compute_step.
 
     The number follows from the spec and the model's limits alone, so one program serves a run.
     """
@@ -51,7 +51,7 @@ def stored_width(spec: Spec, row_tokens: int, max_length: int) -> int:
 
 def row_limits(spec: Spec, max_length: int) -> RowLimits:
     """The limits of a row in a run whose samples have at most `max_length` tokens."""
-    tokens = row_tokens(spec.row_tokens, max_length)
+    tokens = row_length(spec.row_tokens, max_length)
     return RowLimits(tokens, max_samples(tokens), stored_width(spec, tokens, max_length))
 
 
@@ -89,7 +89,7 @@ def check_tokens(spec: Spec, max_length: int) -> None:
 def make_inputs(
     rows: Sequence[Sequence[SelectedTokens]], height: int, row_tokens: int, mode: str, width: int
 ) -> tuple[Rows, np.ndarray]:
-    """The rows and picks that capture.capture takes, for up to `height` rows; further rows are padding."""
+    """The rows and picks that capture.compute_step takes, for up to `height` rows; further rows are padding."""
     shape = (height, row_tokens)
     token_ids, segments, positions = (np.zeros(shape, np.int32) for _ in range(3))
     picks = np.zeros({"all": (height, 0), "rows": (height, width), "mean": shape}[mode], np.int32)
@@ -106,7 +106,7 @@ def make_inputs(
             elif mode == "mean":
                 picks[r, begin + chosen] = 1
             begin += length
-        # Padding repeats a token of the row: another token may not be finite, and 0 times infinity spoils the row.
+        # Padding repeats a token of the row: another token may be infinite, and 0 times infinity makes the row NaN.
         token_ids[r, begin:] = token_ids[r, begin - 1]
     return Rows(token_ids, segments, positions), picks.astype(bool) if mode == "mean" else picks
 

@@ -14,14 +14,16 @@ from .weights import parameter_shapes
 
 @dataclass(frozen=True)
 class StepPlan:
+    """The program of a run before its compilation."""
+
     capture: Capture
     tuning: Tuning
     shape: StepShape
-    weights: dict  # their shapes, up to the deepest stored layer
+    weights: dict  # shapes, up to the deepest stored layer
 
 
 def plan_step(spec: Spec, config: DecoderConfig, layers: tuple[int, ...], device: Any) -> StepPlan:
-    """device: one that computes. Raises Failure("model") when no sample has the tokens that `tokens` selects."""
+    """device: any device of the mesh. Raises Failure("model") when no sample has the tokens that `tokens` selects."""
     max_length = spec.max_length(config.max_positions)
     check_tokens(spec, max_length)
     tuning, row = tuning_of(device, spec.compute_dtype), row_limits(spec, max_length)

@@ -1,6 +1,6 @@
 """Makes a tiny random model in the Hugging Face layout: `python -m gleaner_worker.model.tiny DIR [--family NAME]`.
 
-The weights are random, but the model takes every step that a real model takes. The same seed makes the same bytes.
+The weights are random, but the model runs every computation of a real model. The same seed makes the same bytes.
 """
 
 import argparse
@@ -49,7 +49,7 @@ FAMILY_CONFIGS = {
     "qwen2": {},
     "qwen3": {"architectures": ["Qwen3ForCausalLM"], "head_dim": 64},
 }
-# One turn a line. The tokenizer has the name of a role as bytes, because the model has learned nothing anyway.
+# One line per turn. Names of roles have no tokens of their own, because the model is untrained.
 _CHAT_TEMPLATE = (
     "{%- for message in messages -%}"
     "{{- '<|' + message['role'] + '|>' + message['content'] + eos_token + '\\n' -}}"
@@ -76,10 +76,12 @@ def main(options: list[str] | None = None) -> None:
 
 
 def family_config(family: str) -> dict:
+    """The config.json of a tiny model of this family."""
     return CONFIG | {"model_type": family} | FAMILY_CONFIGS[family]
 
 
 def make_tiny_model(folder: str, seed: int = 0, dtype: str = "bf16", config: dict = CONFIG) -> None:
+    """Writes the config, the tokenizer and the weights to `folder`. dtype: of the weights, bf16 or fp32."""
     os.makedirs(folder, exist_ok=True)
     rng = np.random.default_rng(seed)
     tokenizer = _train_tokenizer(rng, config["vocab_size"])
@@ -108,7 +110,7 @@ def _write_json(folder: str, name: str, value: dict) -> None:
 
 
 def _weights(rng: np.random.Generator, dtype: np.dtype, raw_config: dict) -> dict[str, np.ndarray]:
-    """Norms and biases are random too: with ones and zeros, a decoder that leaves them out would seem right."""
+    """Norms and biases are random too: with ones and zeros, a decoder without norms and biases would seem right."""
     config = parse_config(raw_config, "the tiny model")
     embedding = f"model.{EMBEDDING}"
     shapes = {embedding: (config.vocab_size, config.d_model), "model.norm.weight": (config.d_model,)}

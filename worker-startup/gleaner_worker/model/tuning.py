@@ -6,11 +6,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Tuning:
-    """Hashable: static under jit. Every other part of a program is the same for all chips."""
+    """The settings of one kind of chip. Hashable: static under jit. All chips share every other part of a program."""
 
     attention: str  # "splash", the kernel of JAX for TPUs, or "blocks" of queries
     query_block: int  # queries of a block of the "blocks" attention
-    step_tokens: int  # of one device in a step; a longer row makes a longer step
+    step_tokens: int  # of one device in a step; a row of more tokens makes a longer step
     bf16_as_bits: bool = False  # see cpu.py
     interpret: bool = False  # runs the kernel without a TPU, for tests
 

@@ -29,9 +29,11 @@ _LAYER = re.compile(r"layers\.(0|[1-9]\d{0,4})\.(.+)", re.DOTALL)
 
 @dataclass(frozen=True)
 class StoredTensor:
+    """One tensor in a safetensors file."""
+
     name: str
     path: str
-    dtype: str  # safetensors' name of it
+    dtype: str  # as safetensors names the type
     shape: tuple[int, ...]
     begin: int  # of its bytes in the file
     end: int
@@ -44,7 +46,7 @@ class StoredTensor:
 
 @dataclass(frozen=True)
 class Weights:
-    """The tensors of a model in its files: matched with its config, and read when they are asked for."""
+    """The tensors of a model in its files: matched with its config, and read on request."""
 
     config: DecoderConfig
     num_layers: int
@@ -54,16 +56,16 @@ class Weights:
 
     def embedding(self) -> np.ndarray:
         """[V, D]. Raises Failure("model") when the file cannot be read."""
-        made = np.empty((self.config.vocab_size, self.config.d_model), DTYPES[self.dtype])
-        self._read([(self.tensors[EMBEDDING], made)])
-        return made
+        array = np.empty((self.config.vocab_size, self.config.d_model), DTYPES[self.dtype])
+        self._read([(self.tensors[EMBEDDING], array)])
+        return array
 
     def layer(self, number: int) -> dict[str, np.ndarray]:
         """The parameters of one block, read on several threads. Raises Failure("model") as `embedding` does."""
         table = layer_table(self.config)
-        made = {parameter: np.empty(shape, DTYPES[self.dtype]) for parameter, shape in table.values()}
-        self._read([(self.tensors[f"layers.{number}.{name}"], made[table[name][0]]) for name in table])
-        return made
+        arrays = {parameter: np.empty(shape, DTYPES[self.dtype]) for parameter, shape in table.values()}
+        self._read([(self.tensors[f"layers.{number}.{name}"], arrays[table[name][0]]) for name in table])
+        return arrays
 
     def _read(self, parts: list[tuple[StoredTensor, np.ndarray]]) -> None:
         try:
@@ -79,7 +81,7 @@ def open_weights(folder: str, config: DecoderConfig, num_layers: int, dtype: str
     """Reads the headers of the files alone.
 
     The dtype of the files may be any float. Raises Failure("model") with every tensor that is missing, unknown,
-    doubled, no float, or of another shape than config.json states.
+    duplicated, no float, or of another shape than config.json states.
     """
     stored = [tensor for path in weight_files(folder, where) for tensor in read_header(path, where)]
     return Weights(config, num_layers, dtype, where, _match(stored, config, layer_table(config), where))
@@ -101,7 +103,7 @@ def read_header(path: str, where: str) -> list[StoredTensor]:
             pass  # The library compares the header with the file's length, and refuses tensors that overlap.
         with open(path, "rb") as file:
             start = 8 + int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(start - 8), object_pairs_hook=_once)
+            header = json.loads(file.read(start - 8), object_pairs_hook=_unique)
         if len(header) > MAX_TENSORS:
             raise ValueError(f"it has {len(header)} tensors; the limit is {MAX_TENSORS}")
         header.pop("__metadata__", None)
@@ -116,13 +118,13 @@ def read_header(path: str, where: str) -> list[StoredTensor]:
         ) from error
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict:
-    """The object of these pairs. Raises ValueError for a key that is there twice: the last one would win unseen."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _unique(pairs: list[tuple[str, object]]) -> dict:
+    """The object of these pairs. Raises ValueError for a duplicate key: dict() keeps the last value silently."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)[:100]!r} is there twice")
-    return found
+        raise ValueError(f"{next(name for name in names if names.count(name) > 1)[:100]!r} is stored twice")
+    return values
 
 
 def _match(
@@ -134,7 +136,7 @@ def _match(
     prefix = next((prefix for prefix in PREFIXES if prefix + EMBEDDING in names), PREFIXES[0])
     shapes = {EMBEDDING: (config.vocab_size, config.d_model)}
     shapes |= {f"layers.{i}.{name}": shape for i in range(config.num_layers) for name, (_, shape) in table.items()}
-    found: dict[str, StoredTensor] = {}
+    matched: dict[str, StoredTensor] = {}
     problems = []
     for tensor in stored:
         name = tensor.name.removeprefix(prefix)
@@ -142,21 +144,21 @@ def _match(
             continue
         if name not in shapes or not tensor.name.startswith(prefix):
             problems.append(f"{shown_name(tensor.name)} is not part of this architecture")
-        elif name in found:
-            problems.append(f"{tensor.name} is there twice")
+        elif name in matched:
+            problems.append(f"{tensor.name} is stored twice")
         elif tensor.shape != shapes[name]:
             problems.append(f"{tensor.name} is {list(tensor.shape)}, config.json says {list(shapes[name])}")
         elif tensor.dtype not in _STORED:
             problems.append(f"{tensor.name} is {tensor.dtype}, only {', '.join(_STORED)} are supported")
         if name in shapes:
-            found[name] = tensor
-    problems += [f"{prefix}{name} is missing" for name in shapes if name not in found]
+            matched[name] = tensor
+    problems += [f"{prefix}{name} is missing" for name in shapes if name not in matched]
     if problems:
         listed = "; ".join(problems[:_LISTED])
         if len(problems) > _LISTED:
             listed += f"; and {len(problems) - _LISTED} more"
         raise Failure("model", f"Failed to load the weights of {where}: {listed}")
-    return found
+    return matched
 
 
 def _is_ignored(full_name: str, name: str, config: DecoderConfig) -> bool:
@@ -170,6 +172,7 @@ def _is_ignored(full_name: str, name: str, config: DecoderConfig) -> bool:
 
 
 def shown_name(name: str) -> str:
+    """A tensor's name as errors show it: a plain name unchanged, any other name quoted, at most 80 characters."""
     return name if re.fullmatch(r"[\w.-]{1,200}", name) else shown(name)
 
 

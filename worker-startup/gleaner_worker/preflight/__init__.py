@@ -1,1 +1,1 @@
-"""Compiles the program of a run for a TPU that is not here, and says whether it fits and how fast it is."""
+"""Compiles the program of a run without a TPU, checks that the program fits, and estimates its speed."""

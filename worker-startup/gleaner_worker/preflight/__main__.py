@@ -1,9 +1,9 @@
-"""Compiles the program of a run for a TPU that is not here, and prints its figures as one line of JSON.
+"""Compiles the program of a run for a TPU type, without a TPU, and prints its figures as one line of JSON.
 
     python -m gleaner_worker.preflight --spec JSON --home FOLDER --accelerator TYPE [--bucket B]
 
 Reads the small files of the model, never its weights. Exit status: 0, or 2 when the model or the accelerator cannot be
-used, with the reason on stderr. A program that does not fit is an answer.
+used, with the reason on stderr. A program that does not fit is a result.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import sys
 from ..failures import Failure
 from ..model.model_source import find_model, read_config
 from ..objects import Bucket, make_client
-from ..spec import parse_spec
+from ..spec import read_spec
 from .accelerators import ACCELERATORS
 
 
@@ -34,17 +34,18 @@ def main() -> int:
         if args.accelerator not in ACCELERATORS:
             raise Failure(
                 "model",
-                f"Failed to compile for {args.accelerator}: the compiler is set up for {', '.join(ACCELERATORS)}",
+                f"Failed to compile for {args.accelerator}: supported are {', '.join(ACCELERATORS)}",
             )
         bucket = Bucket(make_client(args.project), args.bucket) if args.bucket else None
-        spec = parse_spec(json.loads(args.spec))
+        spec = read_spec(args.spec)
         files = find_model(spec.model, args.home, bucket, revision=spec.revision, weights=False)
         config, layers = read_config(spec, files.folder)
         # JAX takes its settings from the environment when it is imported.
         from .estimate_program import estimate_program
 
-        found = estimate_program(spec, config, layers, args.accelerator)
-        print(json.dumps({"model": files.name, "revision": files.revision, "layers": len(layers)} | found), flush=True)
+        figures = estimate_program(spec, config, layers, args.accelerator)
+        model = {"model": files.name, "revision": files.revision, "layers": len(layers)}
+        print(json.dumps(model | figures), flush=True)
     except (Failure, OSError) as error:
         print(error, file=sys.stderr, flush=True)
         return 2

@@ -1,14 +1,14 @@
 """The accelerators that the TPU compiler can compile for, without a TPU.
 
 Sources: the public pages of Cloud TPU on v5e, v5p and v6e. The clock follows from the peak and the MXUs of a chip: 4 of
-128 x 128 (v5e), 8 of 128 x 128 (v5p), 4 of 256 x 256 (v6e), 2 operations each a cycle.
+128 x 128 (v5e), 8 of 128 x 128 (v5p), 4 of 256 x 256 (v6e), 2 operations per multiplier and cycle.
 """
 
 import os
 from dataclasses import dataclass
 from typing import Any
 
-# For a process that compiles for TPUs: no TPU is searched, and several such processes may run.
+# For a process that compiles for TPUs: JAX searches for no TPU, and several such processes may run.
 COMPILER_ENV = {
     "JAX_PLATFORMS": "cpu",
     "TPU_SKIP_MDS_QUERY": "1",
@@ -19,10 +19,12 @@ COMPILER_ENV = {
 
 @dataclass(frozen=True)
 class Chip:
+    """The limits of one chip."""
+
     clock_hz: float
-    peak_flops: float  # bf16, a second
+    peak_flops: float  # bf16 operations per second
     hbm_bytes_per_s: float
-    hbm_bytes: int  # for programs
+    hbm_bytes: int  # available to programs
 
 
 CHIPS = {
@@ -30,7 +32,7 @@ CHIPS = {
     "v5p": Chip(1.75e9, 459e12, 2765e9, int(94.75 * 2**30)),
     "v6e": Chip(1.75e9, 918e12, 1640e9, int(31.25 * 2**30)),
 }
-# For each accelerator type: its generation, the smallest topology with so many chips, and the number of chips.
+# For each accelerator type: its generation, the smallest topology with enough chips, and the number of chips.
 ACCELERATORS = {
     "v5litepod-1": ("v5e", "v5e:2x2", 1),
     "v5litepod-4": ("v5e", "v5e:2x2", 4),
@@ -43,7 +45,7 @@ ACCELERATORS = {
 
 
 def devices_of(accelerator: str) -> list[Any]:
-    """Descriptions of the chips, which the compiler takes in the place of devices. Raises KeyError for a type that is
+    """Descriptions of the chips, which the compiler accepts in place of devices. Raises KeyError for a type that is
     not in ACCELERATORS. Call it before JAX opens a backend."""
     _, topology, chips = ACCELERATORS[accelerator]
     os.environ |= COMPILER_ENV
@@ -53,4 +55,5 @@ def devices_of(accelerator: str) -> list[Any]:
 
 
 def chip_of(accelerator: str) -> Chip:
+    """The chip of an accelerator type. Raises KeyError for a type that is not in ACCELERATORS."""
     return CHIPS[ACCELERATORS[accelerator][0]]

@@ -1,4 +1,4 @@
-"""The time of a compiled TPU program, estimated from its text. Frozen: figures of two programs compare only under it.
+"""The time of a compiled TPU program, estimated from its text. Frozen, so that figures of programs can be compared.
 
 The estimate adds three parts, without any overlap between them:
 
@@ -8,7 +8,7 @@ The estimate adds three parts, without any overlap between them:
    project are attention, with queries [..., heads, T, H] as the first floating-point operand.
 3. The bytes of each collective over 45 GB/s: the larger of its operands and its result.
 
-A conditional costs as much as its dearest branch.
+A conditional costs as much as its most expensive branch.
 """
 
 import re
@@ -31,6 +31,8 @@ _LAYOUTS = re.compile(r"operand_layout_constraints=\{((?:[^{}]|\{[^{}]*\})*)\}")
 
 @dataclass(frozen=True)
 class Collective:
+    """One collective instruction of a program."""
+
     kind: str
     dtypes: tuple[str, ...]
     size_bytes: int  # the larger of operands and result, of one call
@@ -39,11 +41,14 @@ class Collective:
 
 @dataclass
 class Cost:
+    """The parts of the estimate of a program."""
+
     cycles: float = 0
     kernels: list[tuple[float, int, int]] = field(default_factory=list)  # FLOPs, bytes, calls
     collectives: list[Collective] = field(default_factory=list)
 
     def milliseconds(self, chip: Chip) -> float:
+        """The estimated time of one run of the program on `chip`."""
         kernels = sum(
             calls * max(flops / (PALLAS_SHARE_OF_PEAK * chip.peak_flops), size / chip.hbm_bytes_per_s)
             for flops, size, calls in self.kernels
@@ -130,7 +135,7 @@ def _computations(text: str) -> tuple[dict[str, list[str]], str]:
 
 
 def _trips(condition: list[str]) -> int:
-    """The rounds of a loop of jax.lax.scan, which compares its counter with a constant."""
+    """The trips of a loop of jax.lax.scan, which compares its counter with a constant."""
     return max(int(value) for line in condition for value in re.findall(r" constant\((\d+)\)", line))
 
 

@@ -1,4 +1,4 @@
-"""The program of a run on TPUs that are not here: whether it fits, its memory, and its estimated time.
+"""The program of a run, compiled without a TPU: whether it fits, its memory, and its estimated time.
 
 The worker's own code chooses the mesh and the shape of a step, and the TPU compiler compiles the program.
 """
@@ -16,14 +16,14 @@ from .operations import speed_of
 
 
 def estimate_program(spec: Spec, config: DecoderConfig, layers: tuple[int, ...], accelerator: str) -> dict:
-    """The figures of the program. Bytes are those of one chip; tokens a second are those of all chips with full rows.
+    """The figures of the program. Bytes are those of one chip; tokens per second are those of all chips with full rows.
 
     Raises KeyError for an accelerator that is not in accelerators.ACCELERATORS, and Failure("model") for tokens that
     no sample has.
     """
     devices, chip = devices_of(accelerator), chip_of(accelerator)
     plan = plan_step(spec, config, layers, devices[0])
-    found = {
+    figures = {
         "accelerator": accelerator,
         "chips": len(devices),
         "hbm_limit_bytes": chip.hbm_bytes,
@@ -33,13 +33,13 @@ def estimate_program(spec: Spec, config: DecoderConfig, layers: tuple[int, ...],
     try:
         layout, program = choose_program(plan, plan.weights, chip.hbm_bytes, devices, spec.model)
     except Failure as failure:
-        return found | {"fits": False, "reason": failure.reason}
+        return figures | {"fits": False, "reason": failure.reason}
     memory = program.run.memory_analysis()
-    assert memory is not None  # the TPU compiler always gives it
+    assert memory is not None  # the TPU compiler always reports it
     milliseconds = cost_of(program.run.as_text() or "").milliseconds(chip)
     rows, tokens = plan.shape.rows * layout.data, plan.shape.row_tokens
     return (
-        found
+        figures
         | {
             "fits": True,
             "mesh": f"{layout.data}x{layout.model}",

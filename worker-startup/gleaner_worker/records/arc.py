@@ -1,6 +1,6 @@
-"""ARC tasks as prompts that end where the model would begin the requested grid.
+"""ARC tasks as prompts that end where the model begins the requested grid.
 
-A task is {train: [{input, output}…], test: [{input, …}…]}. The last test of several is used; the outputs of tests are
+A task is {train: [{input, output}…], test: [{input, …}…]}. Of several tests the last is used; the outputs of tests are
 never read. record.prompt_version selects the text:
 
     output-from-examples-v0   the examples, then the test's input; asks for its output
@@ -9,7 +9,8 @@ never read. record.prompt_version selects the text:
     output-from-outputs-v0    the outputs of the examples; asks for another such grid
 
 With a chat template the prompt is a system message (v0 alone), the user's message and the beginning of the answer. A
-template that refuses or drops system messages gets both in one message. Without a template the parts follow each other.
+template that rejects or drops system messages gets both texts in one message. Without a template, blank lines divide
+the parts.
 """
 
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ MAX_CELLS = 1 << 17  # of a task: seven times the largest task of 10 pairs of 30
 
 @dataclass(frozen=True)
 class Version:
+    """The texts of a prompt version."""
+
     system: str
     task: str
     shows: str  # "pairs", "inputs" or "outputs"
@@ -53,10 +56,12 @@ VERSIONS = {
 
 @dataclass(frozen=True)
 class ArcPrompts:
+    """Writes tasks as prompts."""
+
     version: Version
     encoder: Encoder
     chat: Chat
-    has_system: bool  # whether the chat template takes a system message
+    has_system: bool  # whether the chat template accepts system messages
 
     @property
     def is_chat(self) -> bool:
@@ -73,7 +78,7 @@ class ArcPrompts:
 
 
 def make_arc_prompts(chat: Chat, encoder: str | None, version: str) -> ArcPrompts:
-    """Raises ValueError naming the unknown encoder or version, and the known ones."""
+    """Raises ValueError that names the unknown encoder or version, and the known encoders or versions."""
     if version not in VERSIONS:
         raise ValueError(f"{version[:60]!r} is not a version of the prompt; known are {', '.join(VERSIONS)}")
     has_system = chat.template is not None and _takes_system(chat)
@@ -81,25 +86,26 @@ def make_arc_prompts(chat: Chat, encoder: str | None, version: str) -> ArcPrompt
 
 
 def encode_task(record: dict) -> str:
-    """The prompt for a model without a chat template; raises ValueError as parse_task does."""
+    """The default prompt for a model without a chat template. Raises ValueError as parse_task does."""
     chat = Chat(None, None, {})
     return make_arc_prompts(chat, None, "output-from-examples-v0").write(parse_task(record))
 
 
 def user_message(task: Task, version: Version, encoder: Encoder) -> str:
+    """The user's message: the instruction, and the grids that the version shows."""
     parts = [version.task]
-    for number, (given, wanted) in enumerate(task.train, 1):
+    for number, (before, after) in enumerate(task.train, 1):
         if version.shows == "pairs":
-            parts.append(f"Example {number}\n\nInput:\n{encoder.to_text(given)}\n\nOutput:\n{encoder.to_text(wanted)}")
+            parts.append(f"Example {number}\n\nInput:\n{encoder.to_text(before)}\n\nOutput:\n{encoder.to_text(after)}")
         else:
-            parts.append(f"Grid {number}:\n{encoder.to_text(given if version.shows == 'inputs' else wanted)}")
+            parts.append(f"Grid {number}:\n{encoder.to_text(before if version.shows == 'inputs' else after)}")
     if version.shows == "pairs":
         parts.append(f"Test\n\nInput:\n{encoder.to_text(task.test)}")
     return "\n\n".join(parts)
 
 
 def parse_task(record: dict) -> Task:
-    """Raises ValueError naming the wrong cell."""
+    """Parses a record with an ARC task. Raises ValueError that names the wrong field or cell."""
     train, test = record.get("train"), record.get("test")
     if not isinstance(train, list) or not isinstance(test, list):
         raise ValueError("an ARC task needs lists `train` and `test`")
@@ -110,11 +116,11 @@ def parse_task(record: dict) -> Task:
     for number, pair in enumerate(train):
         pairs.append(tuple(_grid(pair, key, f"train[{number}]") for key in ("input", "output")))
         cells += sum(len(grid) * len(grid[0]) for grid in pairs[-1])
-    given = _grid(test[-1], "input", f"test[{len(test) - 1}]")
-    cells += len(given) * len(given[0])
+    test_input = _grid(test[-1], "input", f"test[{len(test) - 1}]")
+    cells += len(test_input) * len(test_input[0])
     if cells > MAX_CELLS:
         raise ValueError(f"its grids have {cells} cells; the limit is {MAX_CELLS}")
-    return Task(tuple(pairs), given)
+    return Task(tuple(pairs), test_input)
 
 
 def _grid(pair: object, key: str, where: str) -> Grid:

@@ -1,27 +1,32 @@
-"""The text that a model itself wrote, in a list of messages that its chat template writes (spec: tokens assistant).
+"""Finds the text that the model wrote in a rendered list of messages (spec: tokens assistant).
 
-A template with {% generation %} blocks marks that text (template.py). This file is for the other templates: a message
-of the assistant begins where the opening of an answer ends, as add_generation_prompt writes it. It ends with its
-content and the special token after it.
+A template with {% generation %} blocks marks that text (template.py). This file is for other templates. There, the text
+of an assistant message begins after the opening that add_generation_prompt writes. It ends with its content and the
+special token after the content.
 """
 
 import os
+import re
 from collections.abc import Sequence
 
 from .chat import Chat
 from .template import TemplateProblem
 
-# Private characters: no text has them, and no template treats them.
+# Private-use characters: real texts lack them, and templates do not change them. No record may have them.
 _PLACEHOLDER = "\ue010\ue011\ue012"
+_PRIVATE = re.compile(rb"(?<!\\)(?:\\\\)*\\ue01[0-2]")  # as JSON writes them
 
 
 def render_assistant(
     chat: Chat, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None, specials: Sequence[str]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """The text of the messages, and the characters [begin, end) of each part that the model wrote.
+    """Renders the messages. Returns the text, and the characters [begin, end) of each part that the model wrote.
 
-    specials: the texts of special tokens. Raises TemplateProblem, also where the template does not show those parts.
+    specials: the texts of special tokens. Raises TemplateProblem, also for a template that hides where a part begins
+    or ends.
     """
+    if _PRIVATE.search(chat.prepare(messages, add_generation_prompt, tools)[1]):
+        raise TemplateProblem("the record has a private-use character from U+E010 to U+E012; remove it")
     text = chat.render(messages, add_generation_prompt, tools)
 
     def span(number: int) -> tuple[int, int]:
@@ -35,7 +40,7 @@ def render_assistant(
         end = len(text) - len(rest)
         if begin < len(before) or not begin <= end or not text.endswith(rest):
             raise TemplateProblem(f"it does not show which text of message {number} the model wrote")
-        after = next((special for special in specials if rest.startswith(special)), "")
-        return begin, end + len(after)
+        closing = next((special for special in specials if rest.startswith(special)), "")
+        return begin, end + len(closing)
 
     return text, [span(number) for number, message in enumerate(messages) if message["role"] == "assistant"]

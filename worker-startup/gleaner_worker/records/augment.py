@@ -1,8 +1,8 @@
-"""Variants of an ARC task that are as hard to solve: turned, mirrored, recoloured, with the examples in another order.
+"""Variants of an ARC task of equal difficulty: rotated, mirrored, recoloured, with the examples in another order.
 
 A variant follows from the seed, the grids and its number k by SHA-256 alone, so every worker of every version makes
-the same variants. Variant 0 is the task itself. Among eight variants in a row, each is turned and mirrored in another
-of the eight ways.
+the same variants. Variant 0 is the task itself. Eight consecutive variants have the eight different rotations and
+reflections of a square.
 """
 
 import hashlib
@@ -16,6 +16,8 @@ _BACKGROUND_CHANGES_PER_MILLION = 100_000
 
 @dataclass(frozen=True)
 class Task:
+    """An ARC task."""
+
     train: tuple[tuple[Grid, Grid], ...]  # input, output
     test: Grid  # an input; its output is never stored
 
@@ -25,6 +27,7 @@ class Task:
 
 
 def augment(task: Task, seed: int, k: int) -> Task:
+    """Variant `k` of the task."""
     if k == 0:
         return task
     content = hashlib.sha256(json.dumps([seed, len(task.train), task.grids]).encode()).digest()
@@ -34,13 +37,13 @@ def augment(task: Task, seed: int, k: int) -> Task:
     colours = str.maketrans("0123456789"[kept:], "".join(draws.shuffled("0123456789"[kept:])))
 
     def change(grid: Grid) -> Grid:
-        return tuple(row.translate(colours) for row in _turn(grid, form))
+        return tuple(row.translate(colours) for row in _rotate(grid, form))
 
     return Task(tuple((change(a), change(b)) for a, b in draws.shuffled(task.train)), change(task.test))
 
 
-def _turn(grid: Grid, form: int) -> Grid:
-    """form % 4 quarter turns clockwise, after mirroring left to right where form is 4 or more."""
+def _rotate(grid: Grid, form: int) -> Grid:
+    """Rotates by form % 4 quarter turns clockwise, after mirroring left to right where form is 4 or more."""
     if form >= 4:
         grid = tuple(row[::-1] for row in grid)
     for _ in range(form % 4):
@@ -49,20 +52,22 @@ def _turn(grid: Grid, form: int) -> Grid:
 
 
 class _Draws:
-    """Whole numbers from a hash: SHA-256 of key and counter, 64 bits at a time."""
+    """Pseudorandom integers: SHA-256 of key and counter, 64 bits at a time."""
 
     def __init__(self, key: bytes):
         self._key, self._count = key, 0
 
     def below(self, limit: int) -> int:
+        """A uniform integer from 0 to limit - 1, by rejection sampling."""
         while True:
             digest = hashlib.sha256(self._key + b"draw" + self._count.to_bytes(8, "big")).digest()
             self._count += 1
             number = int.from_bytes(digest[:8], "big")
-            if number < (1 << 64) // limit * limit:  # larger numbers would favour small results
+            if number < (1 << 64) // limit * limit:  # larger numbers would make small results more probable
                 return number % limit
 
     def shuffled(self, items) -> list:
+        """The items in random order, by the Fisher-Yates shuffle."""
         items = list(items)
         for last in range(len(items) - 1, 0, -1):
             other = self.below(last + 1)

@@ -1,4 +1,4 @@
-"""BOS, the token at the beginning of a text: by the model's files, and by the spec (bos)."""
+"""BOS, the token at the beginning of a text, as the model's files and the spec (bos) define it."""
 
 from dataclasses import dataclass
 
@@ -11,23 +11,25 @@ from .chat import Chat
 
 @dataclass(frozen=True)
 class Bos:
+    """The BOS of a model, and which texts of the run begin with it."""
+
     token_id: int | None  # None for a model without BOS
-    is_added: bool  # by tokenizer.json: Llama and Gemma have it, Qwen does not
-    when: str | bool  # "auto": where tokenizer.json adds it; True, False: at every text, at none
+    is_added: bool  # whether tokenizer.json adds BOS: true for Llama and Gemma, false for Qwen
+    when: str | bool  # "auto": where tokenizer.json adds BOS; True: every text; False: no text
 
 
 def find_bos(tokenizer: Tokenizer) -> int | None:
-    """The id that tokenizer.json puts before every text, or None."""
+    """The id that tokenizer.json adds before every text, or None."""
     try:
         bare, full = (tokenizer.encode("a", add_special_tokens=add).ids for add in (False, True))
-    except BaseException as error:  # a vocabulary without that letter, or a panic
+    except BaseException as error:  # a vocabulary without "a", or a panic of tokenizers
         raise_exits(error)
         return None
     return full[0] if len(full) > len(bare) and full[1 : 1 + len(bare)] == bare else None
 
 
 def bos_rule(spec: Spec, tokenizer: Tokenizer, chat: Chat) -> Bos:
-    """Raises Failure("model") when the spec asks for a BOS that the model does not name."""
+    """The BOS of the run. Raises Failure("model") when the spec requires BOS and the model's files name none."""
     added = find_bos(tokenizer)
     token_id = added
     if token_id is None and "bos_token" in chat.tokens:
@@ -42,11 +44,11 @@ def bos_rule(spec: Spec, tokenizer: Tokenizer, chat: Chat) -> Bos:
 
 
 def bos_warning(bos: Bos, chat: Chat, model: str) -> str | None:
-    """Describes the disagreement of the model's files about BOS; None where they agree, or `bos` decides."""
+    """Describes the disagreement of the model's files about BOS; None where they agree, or the spec decides."""
     if bos.when != "auto" or chat.adds_bos is None or chat.adds_bos == bos.is_added:
         return None
     return (
         f"The files of {model} disagree about BOS: tokenizer_config.json says add_bos_token: "
-        f"{str(chat.adds_bos).lower()}, and tokenizer.json adds {'one' if bos.is_added else 'none'}. Texts of this run "
-        f"begin with{'' if bos.is_added else 'out'} BOS; set `bos` in run.json to true or false to decide"
+        f"{str(chat.adds_bos).lower()}, and tokenizer.json adds {'BOS' if bos.is_added else 'no BOS'}. Texts of this "
+        f"run begin with{'' if bos.is_added else 'out'} BOS; set `bos` in run.json to true or false to decide"
     )

@@ -1,4 +1,4 @@
-"""Lists of messages in the model's own chat template, with the result of transformers' apply_chat_template.
+"""Renders lists of messages with the model's chat template, with the result of transformers' apply_chat_template.
 
 One difference is intended: the date never changes, because a prompt with today's date would differ tomorrow.
 Templates that first ask whether `strftime_now` is defined (Llama 3) use the date that they name themselves.
@@ -23,16 +23,16 @@ _REASONING = ("reasoning_content", "thinking", "reasoning")
 
 @dataclass(frozen=True)
 class Chat:
-    """`problem` states why the template is missing or cannot be used."""
+    """The chat template of a model. `problem` states why `template` is None."""
 
     template: Template | None
     tools_template: Template | None
-    tokens: Mapping[str, str]  # bos_token and the like, as the template sees them
+    tokens: Mapping[str, str]  # special tokens as variables of the template, such as bos_token
     problem: str = ""
     adds_bos: bool | None = None  # add_bos_token of tokenizer_config.json
 
     def render(self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None = None) -> str:
-        """Raises TemplateProblem, LimitExceeded. The text holds all special tokens that it needs."""
+        """The text of the messages, with all of its special tokens. Raises TemplateProblem, LimitExceeded."""
         return self._template_for(tools).render(self._values(messages, add_generation_prompt, tools))
 
     def prepare(
@@ -60,9 +60,10 @@ class Chat:
 def load_chat(folder: str, model: str) -> Chat:
     """Reads the model's chat template and special tokens.
 
-    chat_template.jinja wins over tokenizer_config.json, and that over chat_template.json. Of several templates the
-    template named `default` is used, and for messages with tools `tool_use`, if there is one. Raises Failure("model")
-    when a file cannot be read. A template that cannot be used rejects only records with messages.
+    The template is in the first of these files that has one: chat_template.jinja, tokenizer_config.json,
+    chat_template.json. Of several templates, `default` is used, and `tool_use`, if it exists, for messages with tools.
+    Raises Failure("model") when a file cannot be read. A template that cannot be used rejects only records with
+    messages.
     """
     config = _read_json(folder, _CONFIG, model)
     tokens = {name: config[name] for name in _TOKENS if config.get(name) is not None}
@@ -87,7 +88,7 @@ def load_chat(folder: str, model: str) -> Chat:
 
 
 def check_messages(messages: object, field: str) -> str | None:
-    """The problem of a list of messages, or None."""
+    """The problem of the value of `field` as a list of messages, or None."""
     if not isinstance(messages, list) or not messages:
         return f"`{field}` is {'an empty list' if messages == [] else kind_of(messages)}, not a list of messages"
     for number, message in enumerate(messages):
@@ -107,8 +108,11 @@ def check_messages(messages: object, field: str) -> str | None:
     return None
 
 
-def written_as_python(messages: list[dict], text: str) -> int | None:
-    """The first message whose list of parts appears as Python prints it, because the template supports only text."""
+def find_unsupported_parts(messages: list[dict], text: str) -> int | None:
+    """The number of the first message whose list of parts is in `text` as Python prints it, or None.
+
+    Templates that support only strings print such a list.
+    """
     for number, message in enumerate(messages):
         content = message.get("content")
         if isinstance(content, list) and content and (str(content) in text or str(content[0]) in text):
@@ -117,7 +121,7 @@ def written_as_python(messages: list[dict], text: str) -> int | None:
 
 
 def _normal(message: dict) -> dict:
-    """As in transformers: without null values, and with reasoning under each of the names that templates know."""
+    """The message as in transformers: without null values, with the reasoning under each name that templates use."""
     message = {key: value for key, value in message.items() if value is not None}
     reasoning = next((message[key] for key in _REASONING if key in message), None)
     return message if reasoning is None else {"thinking": reasoning, **message, "reasoning_content": reasoning}
@@ -130,16 +134,17 @@ def _compile(source: str) -> Template:
         raise TemplateProblem(f"the model's chat template cannot be used: {problem}") from None
 
 
-def _sources(default: str | None, given: Any) -> dict[str, str]:
+def _sources(default: str | None, templates: Any) -> dict[str, str]:
+    """Template name -> source. templates: one source, a list of {name, template}, or an object of sources."""
     if default is not None:
         return {"default": default}
-    if isinstance(given, str):
-        return {"default": given}
-    if isinstance(given, list):
-        given = {entry.get("name"): entry.get("template") for entry in given if isinstance(entry, dict)}
-    if not isinstance(given, dict):
+    if isinstance(templates, str):
+        return {"default": templates}
+    if isinstance(templates, list):
+        templates = {entry.get("name"): entry.get("template") for entry in templates if isinstance(entry, dict)}
+    if not isinstance(templates, dict):
         return {}
-    return {name: text for name, text in given.items() if isinstance(name, str) and isinstance(text, str)}
+    return {name: text for name, text in templates.items() if isinstance(name, str) and isinstance(text, str)}
 
 
 def _content(value: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""Grids as text: the encoders that record.encoder may name, and the expression that combines them.
+"""Encoders of grids as text, and the expression of record.encoder that combines them.
 
 An expression such as GridShapeEncoder(RowNumberEncoder(MinimalGridEncoder())) is parsed, never evaluated. The text
 of each encoder for the grid [[0, 7], [7, 7]]:
@@ -9,8 +9,8 @@ of each encoder for the grid [[0, 7], [7, 7]]:
                                               7|7
     RepeatNumberEncoder(2)                    0077
                                               7777
-    RepeatNumberEncoder(BASE, 2)              each digit that BASE writes, twice
-    ReplaceNumberEncoder(BASE, [ten strings]) each digit that BASE writes, as the string of its place
+    RepeatNumberEncoder(BASE, 2)              the text of BASE, each digit twice
+    ReplaceNumberEncoder(BASE, [ten strings]) the text of BASE, digit n as string n
     RowNumberEncoder(BASE)                    1 07
                                               2 77
     GridCodeBlockEncoder(BASE)                ```grid, the lines of BASE, ```
@@ -25,25 +25,27 @@ Grid = tuple[str, ...]  # a string of digits for each row
 
 DEFAULT_ENCODER = "GridShapeEncoder(RowNumberEncoder(MinimalGridEncoder()))"
 OPENING = "```grid"
-_SYMBOLS = ("ñ", "ò", "÷", "û", "ą", "ć", "ď", "ę", "Ě", "Ğ")  # each one token in the vocabularies of Qwen
+_SYMBOLS = ("ñ", "ò", "÷", "û", "ą", "ć", "ď", "ę", "Ě", "Ğ")  # each is one token in the vocabularies of Qwen
 _MAX_EXPRESSION_CHARS = 1000
 _MAX_CELL_CHARS = 256  # of the text of one cell
 
 
 @dataclass(frozen=True)
 class Encoder:
+    """Writes a grid as text."""
+
     to_text: Callable[[Grid], str]
     cell_chars: int  # the longest text of a cell
 
 
 def parse_encoder(expression: str) -> Encoder:
-    """Raises ValueError with the fault in the expression, and the known encoders."""
+    """Parses an expression of encoders. Raises ValueError that names its fault and the known encoders."""
     try:
         if len(expression) > _MAX_EXPRESSION_CHARS:
             raise ValueError(f"it is longer than {_MAX_EXPRESSION_CHARS} characters")
         return _build(ast.parse(expression.strip(), mode="eval").body)
     except (SyntaxError, UnicodeError, RecursionError, MemoryError):
-        reason = "it is not written as one"
+        reason = "it is not a valid expression"
     except ValueError as error:
         reason = str(error)
     raise ValueError(f"{expression[:200]!r} is not an encoder of grids: {reason}; known are {', '.join(_KNOWN)}")
@@ -51,23 +53,23 @@ def parse_encoder(expression: str) -> Encoder:
 
 def _build(node: ast.expr) -> Encoder:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
-        raise ValueError(f"{ast.unparse(node)[:40]} stands where an encoder is wanted")
+        raise ValueError(f"it has {ast.unparse(node)[:40]} in place of an encoder")
     name = node.func.id
     if name not in _ENCODERS:
         raise ValueError(f"{name[:40]} is unknown")
     make, kinds = _ENCODERS[name]
-    given = [*zip(kinds, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
-    values = {key: _value(value) for key, value in given}
-    if len(node.args) > len(kinds) or len(values) < len(given) or not values.keys() <= kinds.keys():
+    arguments = [*zip(kinds, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
+    values = {key: _value(value) for key, value in arguments}
+    if len(node.args) > len(kinds) or len(values) < len(arguments) or not values.keys() <= kinds.keys():
         raise ValueError(f"{name} takes {' and '.join(kinds) or 'no arguments'}")
     for key, value in values.items():
         if type(value) not in kinds[key]:
-            raise ValueError(f"{name} wants {' or '.join(_KINDS[kind] for kind in kinds[key])} as its {key}")
-    if name not in _NEED_NOTHING and next(iter(kinds)) not in values:
+            raise ValueError(f"{name} needs {' or '.join(_KINDS[kind] for kind in kinds[key])} as its {key}")
+    if name not in _NO_REQUIRED_ARGUMENT and next(iter(kinds)) not in values:
         raise ValueError(f"{name} lacks its {next(iter(kinds))}")
     encoder = make(**values)
     if encoder.cell_chars > _MAX_CELL_CHARS:
-        raise ValueError(f"it makes more than {_MAX_CELL_CHARS} characters of a cell")
+        raise ValueError(f"it makes more than {_MAX_CELL_CHARS} characters per cell")
     return encoder
 
 
@@ -80,7 +82,7 @@ def _value(node: ast.expr) -> object:
         constants = [item.value for item in node.elts if isinstance(item, ast.Constant)]
         if len(constants) == len(node.elts):
             return tuple(constants)
-    raise ValueError(f"{ast.unparse(node)[:40]} stands where an argument is wanted")
+    raise ValueError(f"it has {ast.unparse(node)[:40]} in place of an argument")
 
 
 def _minimal() -> Encoder:
@@ -111,7 +113,7 @@ def _row_numbers(base_encoder: Encoder) -> Encoder:
 
 
 def _repeated(base_encoder: Encoder | int | None = None, n: int = 3) -> Encoder:
-    if isinstance(base_encoder, int):  # RepeatNumberEncoder(2), of the cells themselves
+    if isinstance(base_encoder, int):  # RepeatNumberEncoder(2) has no base encoder
         base_encoder, n = None, base_encoder
     if not 1 <= n <= 16:
         raise ValueError(f"RepeatNumberEncoder repeats 1 to 16 times, not {n}")
@@ -120,7 +122,7 @@ def _repeated(base_encoder: Encoder | int | None = None, n: int = 3) -> Encoder:
 
 def _replaced(base_encoder: Encoder, symbols: tuple[str, ...] = _SYMBOLS) -> Encoder:
     if len(set(symbols)) != 10 or len(symbols) != 10:
-        raise ValueError("ReplaceNumberEncoder wants ten different strings, for the digits 0 to 9")
+        raise ValueError("ReplaceNumberEncoder needs ten different strings, for the digits 0 to 9")
     for symbol in symbols:
         _check_symbol(symbol)
     return _translated(base_encoder, symbols)
@@ -137,7 +139,7 @@ def _check_symbol(symbol: object) -> None:
         raise ValueError(f"{str(symbol)[:20]!r} is not a string of 1 to 16 printable characters")
 
 
-# Name: the function that makes the encoder, and its arguments in order with their kinds.
+# By name: the function that makes the encoder, and the kinds of each argument in order.
 _ENCODERS: dict[str, tuple[Callable[..., Encoder], dict[str, tuple[type, ...]]]] = {
     "MinimalGridEncoder": (_minimal, {}),
     "GridWithSeparationEncoder": (_separated, {"split_symbol": (str,)}),
@@ -147,7 +149,7 @@ _ENCODERS: dict[str, tuple[Callable[..., Encoder], dict[str, tuple[type, ...]]]]
     "RepeatNumberEncoder": (_repeated, {"base_encoder": (Encoder, int), "n": (int,)}),
     "ReplaceNumberEncoder": (_replaced, {"base_encoder": (Encoder,), "symbols": (tuple,)}),
 }
-_NEED_NOTHING = ("MinimalGridEncoder", "RepeatNumberEncoder")
+_NO_REQUIRED_ARGUMENT = ("MinimalGridEncoder", "RepeatNumberEncoder")
 _KNOWN = (
     "MinimalGridEncoder()",
     "GridWithSeparationEncoder('|')",

@@ -1,4 +1,4 @@
-"""The fields of a record that go into the shard's index beside its rows."""
+"""The fields of a record that the shard's index keeps beside the rows (spec: keep)."""
 
 import json
 
@@ -19,19 +19,20 @@ def kept_fields(record: dict, names: tuple[str, ...]) -> str | RejectReason:
         text = json.dumps(fields, separators=(",", ":"), allow_nan=False)
     except ValueError:
         return RejectReason(
-            f"`{_without_json(fields)}`, which keep names, has NaN or Infinity in it, which JSON cannot hold"
+            f"`{_without_json(fields)}`, which `keep` names, has NaN or Infinity, which JSON cannot hold"
         )
     except RecursionError:
-        return RejectReason("has a field that keep names and that is nested too deeply")
+        return RejectReason("has a field, named by `keep`, that is nested too deeply")
     if len(text) > MAX_KEPT_BYTES:
         sizes = ", ".join(f"`{name[:60]}` {len(json.dumps(value))}" for name, value in list(fields.items())[:8])
         return RejectReason(
-            f"has {len(text)} bytes in the fields that keep names ({sizes}); the limit is {MAX_KEPT_BYTES}"
+            f"has {len(text)} bytes in the fields that `keep` names ({sizes}); the limit is {MAX_KEPT_BYTES}"
         )
     return text
 
 
 def _without_json(fields: dict) -> str:
+    """The first field with a value that JSON cannot hold."""
     for name, value in fields.items():
         try:
             json.dumps(value, allow_nan=False)

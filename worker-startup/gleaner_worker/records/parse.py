@@ -1,4 +1,4 @@
-"""Parses a line of a stream into its record, or into the reason why it has none."""
+"""Parses a line of a stream into its record, or into the reason why the line has no record."""
 
 import json
 
@@ -28,6 +28,7 @@ def parse_line(line: Line) -> dict | RejectReason:
 
 
 def check_text(value: object, field: str) -> str | RejectReason:
+    """The value, if it is a string that UTF-8 can encode."""
     if not isinstance(value, str):
         return RejectReason(f"`{field}` is {kind_of(value)}, not a string")
     try:
@@ -39,7 +40,7 @@ def check_text(value: object, field: str) -> str | RejectReason:
 
 
 def check_tokens(value: object, field: str) -> list[int] | RejectReason:
-    """A list of whole numbers; a later step compares them with the vocabulary."""
+    """The value, if it is a list of integers; a later step compares them with the vocabulary."""
     if not isinstance(value, list):
         return RejectReason(f"`{field}` is {kind_of(value)}, not a list of token ids")
     for position, token in enumerate(value):
@@ -49,6 +50,7 @@ def check_tokens(value: object, field: str) -> list[int] | RejectReason:
 
 
 def kind_of(value: object) -> str:
+    """The JSON type of the value, in words."""
     names = {
         str: "a string",
         bool: "true or false",
@@ -60,6 +62,7 @@ def kind_of(value: object) -> str:
 
 
 def list_fields(record: dict) -> str:
+    """The names of the record's first fields, for messages."""
     names = [f"`{name[:40]}`" for name in list(record)[:8]]
     return ", ".join(names) + (", …" if len(record) > 8 else "") if names else "none"
 
@@ -71,7 +74,7 @@ class _Repeated(Exception):
 def _object(pairs: list[tuple[str, object]]) -> dict:
     record = dict(pairs)
     if len(record) < len(pairs):
-        # The record does not show which of the two values is meant.
+        # The record does not show which of the two values is right.
         seen: set[str] = set()
         raise _Repeated(next(key for key, _ in pairs if key in seen or seen.add(key)))
     return record

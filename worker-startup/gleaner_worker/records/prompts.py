@@ -1,11 +1,11 @@
-"""Records as input of the tokenizer: the kinds of records, and their precedence.
+"""Writes records as input of the tokenizer: the kinds of records, and their precedence.
 
-The first of these that applies: record.template (all fields of the record are its variables), record.field (a field
-with any of the kinds below), and the first of these fields in the record:
+The prompt comes from the first of these that exists: record.template (all fields of the record are its variables),
+record.field (a field of any kind below), and these fields of the record:
 
     text          a string
     prompt        a string
-    messages      a list of {role, content}, and perhaps `tools` beside it; the model's chat template writes them
+    messages      a list of {role, content}, with `tools` beside it or not; the model's chat template writes them
     tokens        a list of token ids
     train, test   an ARC task; see arc.py. predictions_per_task makes several samples of a task
 """
@@ -19,7 +19,7 @@ from ..spec import Spec
 from .arc import ArcPrompts, make_arc_prompts, parse_task
 from .assistant import render_assistant
 from .augment import augment
-from .chat import Chat, check_messages, load_chat, written_as_python
+from .chat import Chat, check_messages, find_unsupported_parts, load_chat
 from .parse import check_text, check_tokens, kind_of, list_fields
 from .reject_reason import RejectReason
 from .render_process import LimitExceeded
@@ -30,7 +30,7 @@ KNOWN_FIELDS = "`text`, `prompt`, `messages`, `tokens`, or an ARC task's `train`
 
 @dataclass(frozen=True)
 class Prompt:
-    """Text, or the token ids themselves."""
+    """A text, or token ids."""
 
     content: str | list[int]
     is_complete: bool  # the text holds its special tokens
@@ -48,6 +48,8 @@ class Unrendered:
 
 @dataclass(frozen=True)
 class PromptWriter:
+    """The settings and templates that write a record as prompts."""
+
     field: str | None
     template: Template | None
     chat: Chat
@@ -55,11 +57,11 @@ class PromptWriter:
     add_generation_prompt: bool
     predictions: int  # samples per line
     seed: int
-    specials: tuple[str, ...] | None  # texts of special tokens, where the run stores what the model wrote
+    specials: tuple[str, ...] | None  # texts of special tokens, for tokens assistant
 
 
 def make_prompt_writer(spec: Spec, folder: str, specials: tuple[str, ...] | None = None) -> PromptWriter:
-    """Raises Failure("model") for a record spec that cannot be used."""
+    """folder: of the model's files. Raises Failure("model") for `record` of run.json that cannot be used."""
     record = spec.record
     try:
         chat = load_chat(folder, spec.model)
@@ -102,10 +104,10 @@ def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Unren
     if isinstance(prompt, RejectReason):
         return prompt
     if writer.specials is not None and (prompt is None or isinstance(prompt, Prompt) and prompt.assistant is None):
-        return RejectReason("is no list of messages: `tokens` is assistant, the text that the model wrote in messages")
+        return RejectReason("has no list of messages, in which `tokens` assistant finds the text of the model")
     if prompt is not None:
         if writer.predictions > 1:
-            return RejectReason(f"is not an ARC task: predictions_per_task {writer.predictions} is for those alone")
+            return RejectReason(f"is not an ARC task: predictions_per_task {writer.predictions} is for ARC tasks only")
         return iter((prompt,))
     try:
         task = parse_task(record)
@@ -115,7 +117,7 @@ def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Unren
 
 
 def render_prompts(prompts: Sequence[Prompt | Unrendered]) -> list[Prompt | RejectReason]:
-    """Renders the unrendered prompts, all of a template at once. Raises LimitExceeded with a position in `prompts`."""
+    """Renders the unrendered prompts, in one batch per template. Raises LimitExceeded with a position in `prompts`."""
     finished: dict[int, Prompt | RejectReason] = {}
     waiting = {number: prompt for number, prompt in enumerate(prompts) if isinstance(prompt, Unrendered)}
     for template in {prompt.template for prompt in waiting.values()}:
@@ -124,7 +126,7 @@ def render_prompts(prompts: Sequence[Prompt | Unrendered]) -> list[Prompt | Reje
             batch = template.render_batch([waiting[number].values for number in numbers])
         except LimitExceeded as limit:
             raise LimitExceeded(str(limit), numbers[limit.position]) from None
-        finished |= {number: waiting[number].finish(made) for number, made in zip(numbers, batch, strict=True)}
+        finished |= {number: waiting[number].finish(rendered) for number, rendered in zip(numbers, batch, strict=True)}
     return [finished[number] if isinstance(prompt, Unrendered) else prompt for number, prompt in enumerate(prompts)]
 
 
@@ -180,18 +182,18 @@ def _from_messages(messages: Any, name: str, tools: object, writer: PromptWriter
         if isinstance(rendered, TemplateProblem):
             return RejectReason(f"`{name}` cannot be written with the chat template: {rendered}")
         text, spans = rendered
-        number = written_as_python(messages, text)
+        number = find_unsupported_parts(messages, text)
         if number is not None:
             return RejectReason(
-                f"`{name}[{number}]` has a list as its `content`, and the model's chat template knows strings alone"
+                f"`{name}[{number}]` has a list as its `content`, and the model's chat template supports only strings"
             )
         return _complete(text, name, spans if writer.specials is not None else None)
 
-    chat, opens = writer.chat, writer.add_generation_prompt
+    chat, add_generation_prompt = writer.chat, writer.add_generation_prompt
     try:
         if writer.specials is not None and not chat.marks_generation(tools):
-            return finish(render_assistant(chat, messages, opens, tools, writer.specials))
-        return Unrendered(*chat.prepare(messages, opens, tools), finish)
+            return finish(render_assistant(chat, messages, add_generation_prompt, tools, writer.specials))
+        return Unrendered(*chat.prepare(messages, add_generation_prompt, tools), finish)
     except TemplateProblem as problem:
         return finish(problem)
 

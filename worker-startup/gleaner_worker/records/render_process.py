@@ -1,4 +1,4 @@
-"""The worker's side of the process that renders templates: starts it, asks it, and replaces it after a limit."""
+"""The worker's side of the process that renders templates: starts, calls and replaces the process."""
 
 import atexit
 import json
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 CPU_S = 5.0  # of one template and one record; real chat templates take milliseconds
-_WALL_S = 120.0  # for a machine that is very busy
+_WALL_S = 120.0  # of one answer; longer than CPU_S, because the machine may be busy
 _MAX_ANSWER_BYTES = 256 * 1024 * 1024
 _RENDERER = Path(__file__).with_name("renderer.py")
 
@@ -20,7 +20,7 @@ _RENDERER = Path(__file__).with_name("renderer.py")
 class LimitExceeded(Exception):
     """A template needs more time or memory than its process has. The message is the reason.
 
-    Never a reject: a faster machine may render the record, and each attempt must make the same samples.
+    It never rejects a record: a faster machine may render the record, and each attempt must make the same samples.
     """
 
     def __init__(self, reason: str, position: int = 0):
@@ -29,18 +29,18 @@ class LimitExceeded(Exception):
 
 
 class _Ended(Exception):
-    """The process ended before its last answer. The message names the limit, and is empty for another cause."""
+    """The process ended before its last answer. The message names the exceeded limit; it is empty for another cause."""
 
 
 class RenderProcess:
-    """One process for all templates of this one. Any thread may ask."""
+    """One child process for all templates of this process. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._child: subprocess.Popen | None = None
         self._received = bytearray()
         self._sources: dict[int, dict] = {}  # by template: the request that compiles it
-        self._compiled: dict[int, dict] = {}  # by template: the answer of this child
+        self._compiled: dict[int, dict] = {}  # by template: the answer of the current child
         atexit.register(self._end)
 
     def compile(self, source: str, is_chat: bool) -> tuple[int, dict]:
@@ -73,7 +73,7 @@ class RenderProcess:
             except _Ended as ended:
                 if str(ended) or ended_at == len(answers):
                     raise LimitExceeded(str(ended) or "its process ended twice", len(answers)) from None
-                ended_at = len(answers)  # another cause than a limit: continue there in another process, once
+                ended_at = len(answers)  # no limit: retry the same value once, in a new process
 
     def _send(self, request: bytes) -> None:
         child = self._child or self._start()
@@ -85,30 +85,34 @@ class RenderProcess:
             raise _Ended(self._end()) from None
 
     def _receive(self) -> dict:
-        size = int.from_bytes(self._take(4), "big")
+        size = int.from_bytes(self._read(4), "big")
         if size > _MAX_ANSWER_BYTES:
-            raise _Ended(self._end())
-        answer = json.loads(self._take(size))
+            self._end()
+            raise _Ended(f"its answer has {size} bytes; the limit is {_MAX_ANSWER_BYTES}")
+        answer = json.loads(self._read(size))
         if "exceeds" in answer:
             self._end()
             raise _Ended(answer["exceeds"])
         return answer
 
-    def _take(self, size: int) -> bytes:
+    def _read(self, size: int) -> bytes:
         """The next `size` bytes of the answers."""
         assert self._child is not None and self._child.stdout is not None
         pipe = self._child.stdout.fileno()
         while len(self._received) < size:
-            data = os.read(pipe, 1 << 20) if select.select([pipe], [], [], _WALL_S)[0] else b""
+            if not select.select([pipe], [], [], _WALL_S)[0]:
+                self._end()
+                raise _Ended(f"it gives no answer within {_WALL_S:g} s")
+            data = os.read(pipe, 1 << 20)
             if not data:
                 raise _Ended(self._end())
             self._received += data
-        taken = bytes(self._received[:size])
+        data = bytes(self._received[:size])
         del self._received[:size]
-        return taken
+        return data
 
     def _start(self) -> subprocess.Popen:
-        # Without the environment of this process, which may hold tokens; with hashes that are the same everywhere.
+        # The child gets no environment of this process, which may hold tokens. A fixed seed makes hashes reproducible.
         self._child = subprocess.Popen(
             [sys.executable, "-s", "-P", str(_RENDERER)],
             stdin=subprocess.PIPE,
@@ -131,8 +135,7 @@ class RenderProcess:
             status = child.wait(0.1)
         except subprocess.TimeoutExpired:
             os.kill(child.pid, signal.SIGKILL)
-            child.wait()
-            status = -signal.SIGPROF  # it answers nothing
+            status = child.wait()
         for pipe in (child.stdin, child.stdout):
             try:
                 if pipe:
@@ -140,5 +143,5 @@ class RenderProcess:
             except BrokenPipeError:
                 pass
         if status == -signal.SIGPROF:
-            return f"it takes more than {CPU_S:g} s of a processor"
+            return f"it takes more than {CPU_S:g} s of CPU time"
         return "it needs more memory or nests deeper than its process allows" if status == -signal.SIGSEGV else ""

@@ -3,11 +3,11 @@
 It reads requests from stdin and writes answers to stdout, each as JSON behind its length in 4 bytes:
 
     {template, source, is_chat, cpu_s}    compiles     {marks_generation}
-    {template, values: [...], cpu_s}      renders      {text, spans} for each of the values, as soon as it is made
-                                                       {problem} or {exceeds} in place of either
+    {template, values: [...], cpu_s}      renders      {text, spans} for each value, as soon as it is rendered
+                                                       {problem} or {exceeds} in place of any answer
 
-A template is hostile: Jinja's sandbox keeps it away from Python, and the limits of this process bound its time and
-memory. When stdin ends, the process ends. A render that exceeds its CPU time ends the process by SIGPROF.
+Templates are untrusted: Jinja's sandbox keeps them away from Python, and the limits of this process bound their time
+and memory. When stdin ends, the process ends. A render that exceeds its CPU time ends the process by SIGPROF.
 """
 
 import json
@@ -29,11 +29,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace, pass_context
 
 MEMORY_BYTES = 1 << 30
-MAX_TEXT_BYTES = 8 * 1024 * 1024  # of one prompt
+MAX_TEXT_CHARS = 8 * 1024 * 1024  # of one prompt
 DATE = datetime(2024, 7, 26)  # the date in Llama 3.2's own template
 _MAX_FORM_CHARS = 100
 _REASON_CHARS = 300
-# Without filters that draw random numbers, write HTML or write addresses of objects.
+# Excludes Jinja's filters that draw random numbers, write HTML or write addresses of objects.
 _FILTERS = (
     "abs attr capitalize count d default dictsort e escape first float format groupby indent int items join last "
     "length list lower map max min reject rejectattr replace reverse round safe select selectattr sort string "
@@ -41,7 +41,7 @@ _FILTERS = (
 ).split()
 _BYTES_OF_STRINGS = frozenset({"encode", "translate", "maketrans"})
 _WRITABLE = (str, int, float, type(None), list, tuple, dict, Undefined)
-# Around the text of each {% generation %} block, until the text is complete. No record may have these characters.
+# Marks around the text of each {% generation %} block, which _render removes. No record may have these characters.
 _BEGIN, _END = "\ue000\ue001", "\ue001\ue000"
 _MARK = re.compile(f"{_BEGIN}|{_END}")
 
@@ -55,7 +55,7 @@ class _Environment(ImmutableSandboxedEnvironment):
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
         if tree.find(nodes.ScopedEvalContextModifier):
-            raise SecurityError("{% autoescape %} is for HTML; take it out")
+            raise SecurityError("{% autoescape %} is for HTML; remove it")
         return tree
 
 
@@ -63,10 +63,15 @@ class _Generation(Extension):
     """{% generation %}…{% endgeneration %} marks the text that the model wrote."""
 
     tags = {"generation"}
+    _is_open = False
 
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
+        if self._is_open:
+            parser.fail("a {% generation %} block is inside another one; remove the inner block", line)
+        self._is_open = True
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        self._is_open = False
         begin, end = (nodes.Output([nodes.TemplateData(mark)], lineno=line) for mark in (_BEGIN, _END))
         return nodes.Scope([begin, *body, end], lineno=line)
 
@@ -74,10 +79,10 @@ class _Generation(Extension):
 class _Namespace(Namespace):
     def __init__(*args: Any, **values: Any) -> None:
         self, args = args[0], args[1:]
-        given = dict(*args, **values)
-        for name in given:
+        entries = dict(*args, **values)
+        for name in entries:
             _check_name(name)
-        Namespace.__init__(self, given)
+        Namespace.__init__(self, entries)
 
     def __setitem__(self, name: str, value: Any) -> None:
         _check_name(name)
@@ -105,15 +110,15 @@ def _raise_exception(message: object) -> None:
     raise TemplateError(str(message))
 
 
-@pass_context  # so that Jinja evaluates no constant while it compiles
+@pass_context  # with a context, Jinja evaluates no constant while it compiles
 def _check_output(context: Context, value: Any) -> Any:
     if not isinstance(value, _WRITABLE):
-        raise TemplateError(f"it writes a {type(value).__name__}, which has no text of its own")
+        raise TemplateError(f"it writes a {type(value).__name__}, which has no text form")
     return value
 
 
 def _to_json(value: Any, ensure_ascii=False, indent=None, separators=None, sort_keys=False) -> str:
-    """As in transformers: without the HTML escapes of Jinja's own filter."""
+    """JSON as in transformers, without the HTML escapes of Jinja's own filter."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
@@ -121,7 +126,7 @@ def _environment(is_chat: bool) -> _Environment:
     """`is_chat`: as transformers runs chat templates. Line breaks after a block and blanks before it are removed,
     undefined names are empty, and `raise_exception` and a date for `strftime_now` exist. Otherwise the text stays as
     written, and undefined names are errors."""
-    made = _Environment(
+    environment = _Environment(
         trim_blocks=is_chat,
         lstrip_blocks=is_chat,
         keep_trailing_newline=not is_chat,
@@ -130,20 +135,21 @@ def _environment(is_chat: bool) -> _Environment:
         extensions=[loopcontrols],
         optimized=False,
     )
-    known = made.globals
-    made.globals = {name: known[name] for name in ("range", "dict", "cycler", "joiner")} | {"namespace": _Namespace}
-    made.filters = {name: jinja.FILTERS[name] for name in _FILTERS} | {"tojson": _to_json}
+    known = environment.globals
+    environment.globals = {name: known[name] for name in ("range", "dict", "cycler", "joiner")}
+    environment.globals["namespace"] = _Namespace
+    environment.filters = {name: jinja.FILTERS[name] for name in _FILTERS} | {"tojson": _to_json}
     if is_chat:
-        made.add_extension(_Generation)
-        made.globals |= {"raise_exception": _raise_exception, "strftime_now": _Date(name="strftime_now")}
-    return made
+        environment.add_extension(_Generation)
+        environment.globals |= {"raise_exception": _raise_exception, "strftime_now": _Date(name="strftime_now")}
+    return environment
 
 
-Compiled = dict[int, tuple[Template, bool]]  # by number; whether it marks what the model wrote
+Compiled = dict[int, tuple[Template, bool]]  # by number; whether it marks the text that the model wrote
 
 
 def answers(request: dict, compiled: Compiled) -> Iterator[bytes]:
-    """The framed answers to a request."""
+    """The answers to a request, each with its length."""
     parts = [request] if "source" in request else request["values"]
     for part in parts:
         signal.setitimer(signal.ITIMER_PROF, request["cpu_s"])
@@ -153,7 +159,7 @@ def answers(request: dict, compiled: Compiled) -> Iterator[bytes]:
             )
         except MemoryError:
             data = json.dumps({"exceeds": f"it needs more than {MEMORY_BYTES >> 20} MiB of memory"})
-        except Exception as error:  # hostile templates raise any error
+        except Exception as error:  # a template can raise any error
             data = json.dumps({"problem": _describe(error)})
         signal.setitimer(signal.ITIMER_PROF, 0)
         yield len(data).to_bytes(4, "big") + data.encode()
@@ -170,13 +176,13 @@ def _render(values: dict, compiled: tuple[Template, bool]) -> dict:
     template, is_marked = compiled
     text = template.render(values)
     text, spans = _unmarked(text) if is_marked else (text, [])
-    if len(text) > MAX_TEXT_BYTES:
-        return {"problem": f"it makes {len(text)} characters; the limit is {MAX_TEXT_BYTES}"}
+    if len(text) > MAX_TEXT_CHARS:
+        return {"problem": f"it makes {len(text)} characters; the limit is {MAX_TEXT_CHARS}"}
     return {"text": text, "spans": spans}
 
 
 def _unmarked(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text without marks, and the characters [begin, end) between each pair of them."""
+    """The text without marks, and the characters [begin, end) between each pair of marks."""
     plain: list[str] = []
     spans: list[tuple[int, int]] = []
     size = last = begin = 0
@@ -207,18 +213,18 @@ def _describe(error: BaseException) -> str:
 
 
 def main() -> None:
-    # Python and Jinja open some files at the first use: of a literal, of a date, of an error.
+    # Python and Jinja open files at first use. These templates use a literal, a date and errors before the limits hold.
     for source in ("{{ 'é' | upper }}{{ strftime_now('%d %B') }}", "{{ 1 / 0 }}", "{{ a b }}"):
         warm: Compiled = {}
         list(answers({"template": 0, "source": source, "is_chat": True, "cpu_s": 60}, warm))
         list(answers({"template": 0, "values": [{}] if warm else [], "cpu_s": 60}, warm))
-    # No file, no socket and no process beyond these: the two pipes and stderr.
+    # The process has stdin, stdout and stderr, and can open no file, socket or process.
     limits = {"RLIMIT_AS": MEMORY_BYTES, "RLIMIT_NOFILE": 3, "RLIMIT_FSIZE": 0, "RLIMIT_CORE": 0, "RLIMIT_NPROC": 0}
     for name, most in limits.items():
         try:
             resource.setrlimit(getattr(resource, name), (most, most))
         except (AttributeError, ValueError, OSError):
-            pass  # macOS lacks some; the time limit holds there too
+            pass  # macOS lacks some of these limits; the CPU time limit applies there too
     compiled: Compiled = {}
     while header := sys.stdin.buffer.read(4):
         request = cast(dict, json.loads(sys.stdin.buffer.read(int.from_bytes(header, "big"))))

@@ -1,4 +1,4 @@
-"""Samples and rejects of a stream, by their number."""
+"""Samples and rejects of a stream, numbered together from 0."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ import numpy as np
 class Sample:
     """A sample whose activations are stored.
 
-    chunk, token_lines: of runs that cut documents alone (over_long chunk and pack). A sample there is identified by
-    its line and its chunk: how many samples before it hold tokens of that line.
+    chunk, token_lines: only in runs that cut documents (over_long chunk and pack). Line and chunk identify a sample
+    there. The chunk is the number of earlier samples with tokens of that line.
     """
 
     index: int  # from 0, without a gap over samples and rejects
@@ -29,7 +29,7 @@ class Sample:
 
     @property
     def index_bytes(self) -> int:
-        """The size of its part of a shard's index."""
+        """The size of the sample's part of a shard's index."""
         ids = 4 * len(self.token_ids) + 16 + len(self.kept)
         lines = 0 if self.token_lines is None else 8 * len(self.token_lines)
         return ids + lines + (0 if self.chunk is None else 12)

@@ -11,8 +11,10 @@ from .reject_reason import RejectReason
 
 @dataclass(frozen=True)
 class Selection:
+    """The spec's selection of tokens."""
+
     tokens: str | tuple[int, ...]  # "all", "last", "mean", "assistant", a slice as text, or positions
-    special_ids: np.ndarray | None  # ids of tokens that are taken out first; None without exclude_special
+    special_ids: np.ndarray | None  # int32, ascending: ids that are excluded first; None without exclude_special
 
     @property
     def is_everything(self) -> bool:
@@ -30,11 +32,10 @@ def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
 def select(
     selection: Selection, token_ids: np.ndarray, written: np.ndarray | None = None
 ) -> np.ndarray | None | RejectReason:
-    """int32 [rows] positions in token_ids, in the order of storage; for "mean" the averaged positions.
+    """The int32 [rows] positions in token_ids, in the order of storage; for "mean" the averaged positions.
 
-    written: bool [length], whether the model wrote the token, for "assistant" alone. None stands for all tokens, and is
-    returned for every sample of a run or for none. Positions and slices count the
-    tokens that remain without the special ones.
+    written: bool [length], whether the model wrote the token; only for "assistant". Returns None for all tokens, for
+    every sample of a run or for none. Positions and slices count the tokens that are left without excluded tokens.
     """
     if selection.is_everything:
         return None

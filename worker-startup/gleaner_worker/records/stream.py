@@ -1,4 +1,4 @@
-"""Reads a stream: the lines of a local JSONL file, plain or gzip, with memory for one line."""
+"""Reads a stream: the lines of a local JSONL file, plain or gzip, with one line in memory at a time."""
 
 import gzip
 import zlib
@@ -17,6 +17,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True)
 class Line:
+    """A line of a stream."""
+
     index: int  # zero-based
     data: bytes | None  # without its line ending; None for a line over MAX_LINE_BYTES
     size_bytes: int
@@ -41,15 +43,17 @@ def read_lines(path: str, name: str) -> Iterator[Line]:
 
 
 def no_lines(name: str) -> Failure:
+    """The failure of a stream without lines."""
     return Failure("stream", f"Failed to read {name}: it has no lines; upload it again with at least one record")
 
 
 def damaged(name: str, error: Exception) -> Failure:
+    """The failure of a stream with damaged gzip data."""
     return Failure("stream", f"Failed to read {name}: its gzip data is damaged ({error}); upload it again")
 
 
 def count_lines(path: str, name: str, check: Callable[[], None] = lambda: None) -> int:
-    """The lines of a stream. Calls `check` now and then. Raises Failure("stream") for a stream of over MAX_LINES."""
+    """Counts the lines of a stream; calls `check` regularly. Raises Failure("stream") for more than MAX_LINES lines."""
     lines = 0
     for line in read_lines(path, name):
         lines = line.index + 1
@@ -67,9 +71,9 @@ def _open(path: str) -> BinaryIO:
 
 
 def _split(file: BinaryIO) -> Iterator[bytes | int]:
-    """Lines without their ending; the length alone for a line over the limit."""
+    """Yields each line without its ending, or the length of a line over the limit."""
     first = True
-    # The byte order mark is no part of the first line, so it does not count towards the limit.
+    # The byte order mark is not part of the first line, so it does not count towards the limit.
     while line := file.readline(MAX_LINE_BYTES + 2 + (len(_BOM) if first else 0)):
         if first:
             first = False

@@ -1,4 +1,4 @@
-"""A Jinja template from run.json or from a model's folder, compiled once and rendered record by record."""
+"""Jinja templates from run.json or from a model's folder, compiled once and rendered for each record."""
 
 import json
 import re
@@ -9,21 +9,21 @@ from .render_process import RenderProcess
 
 MAX_TEMPLATE_CHARS = 128 * 1024
 _PROCESS = RenderProcess()
-# The characters that mark blocks in the renderer, as JSON writes them.
+# The characters that mark blocks in renderer.py, as JSON writes them.
 _PRIVATE = re.compile(rb"(?<!\\)(?:\\\\)*\\ue00[01]")
 
 Rendered = tuple[str, list[tuple[int, int]]]  # a text, and the characters [begin, end) of its {% generation %} blocks
 
 
 class TemplateProblem(Exception):
-    """The reason why a template gives no text, with the template's line where it is known."""
+    """The reason why a template gives no text, with the line of the template if known."""
 
 
 class Template:
     """A compiled template; any thread may render it. It runs in a process of its own, with limits (renderer.py)."""
 
     def __init__(self, source: str, is_chat: bool):
-        """is_chat: as transformers runs chat templates. Raises TemplateProblem for a template that does not compile."""
+        """is_chat: as transformers renders chat templates. Raises TemplateProblem if the template does not compile."""
         if len(source) > MAX_TEMPLATE_CHARS:
             raise TemplateProblem(f"it is {len(source)} characters long; the limit is {MAX_TEMPLATE_CHARS}")
         self._number, answer = _PROCESS.compile(source, is_chat)
@@ -32,13 +32,13 @@ class Template:
         self.marks_generation: bool = answer["marks_generation"]
 
     def encode(self, values: Mapping[str, Any]) -> bytes:
-        """JSON values for `render_batch`. Raises TemplateProblem."""
+        """Encodes the values as JSON, for `render_batch`. Raises TemplateProblem."""
         try:
             data = json.dumps(values).encode()
         except RecursionError:
             raise TemplateProblem("its values are nested too deeply") from None
         if self.marks_generation and _PRIVATE.search(data):
-            raise TemplateProblem("the record has the private character U+E000 or U+E001; take it out")
+            raise TemplateProblem("the record has the private-use character U+E000 or U+E001; remove it")
         return data
 
     def render(self, values: Mapping[str, Any]) -> str:

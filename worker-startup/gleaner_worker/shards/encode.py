@@ -1,4 +1,4 @@
-"""One shard as one file, in each format. The same values make the same bytes on every machine."""
+"""Encodes a shard as one file, in each format. Equal values make equal bytes on every machine."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from .plan import ShardPlan
 from .shard_bytes import ShardBytes, bytes_of, checksums_of
 from .zstd_seekable import compress, frame_bytes
 
-# Without a content encoding, because Cloud Storage would unpack the object when it sends it.
+# No content encoding is set, because Cloud Storage decompresses an object with one when it sends the object.
 CONTENT_TYPES = {
     "safetensors": "application/octet-stream",
     "safetensors.zst": "application/zstd",
@@ -41,22 +41,23 @@ def encode_shard(
     stats: dict[str, dict],
     threads: int | None = None,
 ) -> ShardBytes:
-    """rows: site -> [L, rows, d_model] as stored, contiguous, not copied. scale: site -> [L, rows] fp32, of int8 alone.
+    """Encodes the shard in `file_format`: "safetensors", "safetensors.zst" or "pkl.gz".
 
-    identity, stats: the facts of the shard and of each `{site}.{layer}`, for readers.
+    rows: site -> [L, rows, d_model] as stored, contiguous; no copy is made. scale: site -> [L, rows] fp32, for int8
+    only. identity: the metadata of the shard. stats: `{site}.{layer}` -> statistics. The file holds both for readers.
     """
     threads = threads or os.cpu_count() or 1
-    facts = identity | {"stats": json.dumps(stats, separators=(",", ":"))}
+    metadata = identity | {"stats": json.dumps(stats, separators=(",", ":"))}
     if file_format == "pkl.gz":
         ((site, values),) = rows.items()
-        facts |= {"site": site, "d_model": str(values.shape[-1]), "dtype": values.dtype.name}
-        return ShardBytes(encode_pickle(plan, dict(zip(layers, values, strict=True)), facts, threads))
+        metadata |= {"site": site, "d_model": str(values.shape[-1]), "dtype": values.dtype.name}
+        return ShardBytes(encode_pickle(plan, dict(zip(layers, values, strict=True)), metadata, threads))
     tensors = shard_tensors(plan, layers, rows, scale)
     checksums = dict(
         zip(tensors, checksums_of([bytes_of(tensor) for tensor in tensors.values()], threads), strict=True)
     )
     texts = {name: as_text(checksum) for name, checksum in checksums.items()}
-    header, ordered = _layout(tensors, facts | {"checksums": json.dumps(texts, separators=(",", ":"))})
+    header, ordered = _layout(tensors, metadata | {"checksums": json.dumps(texts, separators=(",", ":"))})
     if file_format == "safetensors.zst":
         return ShardBytes(compress([_raw(header), *_pieces(ordered)], threads))
     buffers = [header, *(bytes_of(tensor) for tensor in ordered.values())]
@@ -64,7 +65,7 @@ def encode_shard(
 
 
 def encode_tensors(tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> ShardBytes:
-    """Any tensors as a safetensors file."""
+    """Encodes any C-contiguous tensors as a safetensors file."""
     header, ordered = _layout(tensors, metadata)
     return ShardBytes([header, *(bytes_of(tensor) for tensor in ordered.values())])
 
@@ -72,7 +73,7 @@ def encode_tensors(tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> 
 def shard_tensors(
     plan: ShardPlan, layers: tuple[int, ...], rows: dict[str, np.ndarray], scale: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """The tensors of a shard by name, the index first."""
+    """The tensors of a shard by name: the index, then each `{site}.{layer}.scale` [rows] and `{site}.{layer}`."""
     tensors = index_tensors(plan)
     for site, values in scale.items():
         tensors |= {f"{site}.{layer}.scale": values[number] for number, layer in enumerate(layers)}
@@ -82,11 +83,11 @@ def shard_tensors(
 
 
 def _layout(tensors: dict[str, np.ndarray], metadata: dict[str, str]) -> tuple[bytes, dict[str, np.ndarray]]:
-    """safetensors' header, and the tensors in the order of the header.
+    """The safetensors header, and the tensors in the order of the header.
 
     Written here because the library orders __metadata__ by chance and copies every tensor.
     """
-    # The widest values first, as the library does, so that every tensor is aligned.
+    # The widest values come first, as in the library, so that every tensor is aligned.
     ordered = dict(sorted(tensors.items(), key=lambda item: -item[1].itemsize))
     header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))}
     end = 0

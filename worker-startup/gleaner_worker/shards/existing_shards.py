@@ -17,45 +17,47 @@ _PARALLEL = 16
 
 
 class ExistingShards:
+    """The shards that the bucket has for a stream. Raises Failure("stream") for two objects of one shard number."""
+
     def __init__(self, work: Work, model: Model, bucket: Bucket):
         self._work, self._bucket = work, bucket
         self._fingerprint = model.fingerprint
-        self._found: dict[int, ObjectInfo] = {}
+        self._objects: dict[int, ObjectInfo] = {}  # by shard number
         for info in bucket.list(work.output_prefix):
             parsed = parse_shard(work.output_prefix, info.name)
             if not parsed:
                 continue
-            if parsed[0] in self._found:
-                raise self._conflict(f"{info.name} and {self._found[parsed[0]].name} are both shard {parsed[0]}")
-            self._found[parsed[0]] = info
+            if parsed[0] in self._objects:
+                raise self._conflict(f"{info.name} and {self._objects[parsed[0]].name} are both shard {parsed[0]}")
+            self._objects[parsed[0]] = info
 
     def __contains__(self, number: int) -> bool:
         """Whether the bucket has a shard of this number, of any content."""
-        return number in self._found
+        return number in self._objects
 
-    def has(self, plan: ShardPlan) -> ObjectInfo | None:
+    def find(self, plan: ShardPlan) -> ObjectInfo | None:
         """The stored shard of this plan, or None. Raises Failure("stream") for a stored shard of another plan."""
-        if plan.final and (later := sorted(n for n in list(self._found) if n > plan.number)):
-            raise self._conflict(f"{self._found[later[0]].name} exists, but the stream ends with shard {plan.number}")
-        info = self._found.get(plan.number)
+        if plan.final and (later := sorted(n for n in list(self._objects) if n > plan.number)):
+            raise self._conflict(f"{self._objects[later[0]].name} exists, but the stream ends with shard {plan.number}")
+        info = self._objects.get(plan.number)
         if info:
             self.accept(plan, info)
         return info
 
     def accept(self, plan: ShardPlan, info: ObjectInfo) -> None:
-        """Counts `info` as stored. Raises Failure("stream") unless `plan` makes it."""
+        """Records `info` as the shard of `plan`. Raises Failure("stream") when its metadata contradict the plan."""
         identity = shard_identity(self._work, plan, self._fingerprint)
         if problem := disagreement(identity, info.metadata):
-            raise self._conflict(f"{info.name} was made as {problem}")
-        self._found[plan.number] = info
+            raise self._conflict(f"{info.name} was made with {problem}")
+        self._objects[plan.number] = info
 
     def add_stats(self, entries: list[dict]) -> list[dict]:
-        """The entries of a summary; shards of other attempts get the statistics in their own headers."""
+        """Returns the entries, each with `stats`. An entry without `stats` gets those in the header of its shard."""
         with ThreadPoolExecutor(_PARALLEL, "stats") as pool:
             return list(pool.map(lambda entry: entry if "stats" in entry else self._with_stats(entry), entries))
 
     def _with_stats(self, entry: dict) -> dict:
-        info = self._found[entry["shard_id"]]
+        info = self._objects[entry["shard_id"]]
 
         def read(begin: int, end: int) -> bytes:
             return self._bucket.read_range(info.name, info.generation, begin, min(end, info.size_bytes))
@@ -70,6 +72,6 @@ class ExistingShards:
         work = self._work
         return Failure(
             "stream",
-            f"Failed to resume {work.object}: {cause}; nothing is overwritten: restore what the shards were made "
-            f"from, or move {work.output_prefix} away to start this stream again",
+            f"Failed to resume {work.object}: {cause}; no shard is overwritten: restore the stream, model and spec of "
+            f"these shards, or move {work.output_prefix} away to start this stream again",
         )

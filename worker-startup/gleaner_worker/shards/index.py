@@ -1,4 +1,4 @@
-"""A shard's index: its samples, their lines, token ids, the positions of tokens with rows, and the kept fields."""
+"""The index of a shard: samples, their lines, token ids, positions of the tokens with rows, and kept fields."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from .plan import ShardPlan
 
 
 def index_tensors(plan: ShardPlan) -> dict[str, np.ndarray]:
-    """The tensors of the index by name. row_offsets and positions are left out where rows are exactly the tokens."""
+    """The tensors of the index by name. row_offsets is absent when every token has a row; positions also for means."""
     samples = plan.samples
     tensors = {
         "sample_idx": np.array([sample.index for sample in samples], np.int64),
@@ -31,7 +31,7 @@ def index_tensors(plan: ShardPlan) -> dict[str, np.ndarray]:
 
 
 def row_positions(plan: ShardPlan) -> list[np.ndarray] | None:
-    """int32 [rows] per sample: the position of each row's token. None when rows are all tokens, or means of tokens."""
+    """int32 [rows] per sample: the position of each row's token. None when all tokens have rows, or rows are means."""
     if plan.pooled or all(sample.positions is None for sample in plan.samples):
         return None
     return [

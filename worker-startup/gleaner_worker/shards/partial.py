@@ -1,8 +1,8 @@
 """Partials: the computed samples of an unfinished shard, saved by a preempted VM for the next worker of the stream.
 
 The plan decides which row holds a sample, so the shard has the same bytes with and without a partial. Partials only
-save time: a worker ignores those that do not fit, those of another program or mesh, and those that cannot be read. A
-shard is saved as several partials of a bounded size at once, because a slow network may deliver only some of them, and
+save time. A worker ignores a partial that contradicts the plan, belongs to another program or mesh, or is unreadable.
+A shard is saved as several partials of a bounded size in parallel. A slow network may deliver only some of them, and
 each is useful alone.
 """
 
@@ -30,26 +30,26 @@ _PARALLEL = 4
 
 
 class Partials:
-    """The partials of earlier workers of this stream, and those of this worker."""
+    """Loads the partials of earlier workers of this stream, and saves those of this worker."""
 
     def __init__(self, work: Work, model: Model, bucket: Bucket, folder: str):
         self._work, self._model, self._bucket, self._folder = work, model, bucket, folder
-        self._found = bucket.list(partial_prefix(work.run, work.stream, 0).removesuffix("shard_0000."))
+        self._objects = bucket.list(partial_prefix(work.run, work.stream, 0).removesuffix("shard_0000."))
 
     def restore(self, shard: ShardBuffer) -> None:
-        """Fills the shard with every sample of a fitting partial."""
+        """Fills the shard with the samples of every partial that fits its plan and program."""
         prefix = partial_prefix(self._work.run, self._work.stream, shard.plan.number)
         identity = self._identity(shard)
         fitting = [
-            info for info in self._found if info.name.startswith(prefix) and not disagreement(identity, info.metadata)
+            info for info in self._objects if info.name.startswith(prefix) and not disagreement(identity, info.metadata)
         ]
         if fitting:
             with ThreadPoolExecutor(_PARALLEL, "partial") as pool:
                 list(pool.map(lambda info: self._load(shard, info), fitting))
-            log.info("Going on with %d of %d samples of shard %d", shard.done.sum(), len(shard.done), shard.plan.number)
+            log.info("Resuming shard %d with %d of %d samples", shard.plan.number, shard.done.sum(), len(shard.done))
 
     def save(self, shards: Iterable[ShardBuffer]) -> None:
-        """Stores the finished samples. A computation may go on: finished samples do not change."""
+        """Stores the finished samples. The computation may continue, because finished samples do not change."""
         parts = [(shard, part) for shard in shards for part in _parts_to_save(shard, self._model.row_bytes)]
         if parts:
             with ThreadPoolExecutor(_PARALLEL, "partial") as pool:
@@ -68,11 +68,11 @@ class Partials:
         tensors = {"samples": part} | {f"rows.{site}": _gather(rows, spans) for site, rows in shard.rows.items()}
         tensors |= {f"scale.{site}": _gather(scale, spans) for site, scale in shard.scale.items()}
         tensors |= {f"sums.{site}": sums[part] for site, sums in shard.sums.items()}
-        made = {"run": self._work.run, "epoch": str(self._work.epoch)}
+        attempt = {"run": self._work.run, "epoch": str(self._work.epoch)}
         try:
-            self._bucket.create(name, encode_tensors(tensors, metadata), metadata | made, "application/octet-stream")
+            self._bucket.create(name, encode_tensors(tensors, metadata), metadata | attempt, "application/octet-stream")
         except Failure as error:
-            log.warning("%s; those samples will be computed again", error)
+            log.warning("%s; the next worker computes these samples again", error)
             return
         shard.saved[part] = True
         log.info("Saved %d of %d samples of shard %d in %s", len(part), len(shard.done), shard.plan.number, name)
@@ -81,23 +81,23 @@ class Partials:
         path = os.path.join(self._folder, info.name.rpartition("/")[2])
         try:
             if info.size_bytes > self._limit(shard):
-                raise ValueError(f"it has {info.size_bytes} bytes")
+                raise ValueError(f"it has {info.size_bytes} bytes, more than its shard can fill")
             self._bucket.download(info.name, path, info.generation)
             with safe_open(path, framework="numpy") as file:
                 self._put(shard, {name: file.get_tensor(name) for name in file.keys()})
         except (OSError, SafetensorError, ValueError, KeyError, Failure) as error:
-            log.warning("Failed to use %s: %s; computing those samples again", info.name, error)
+            log.warning("Failed to use %s: %s; computing its samples again", info.name, error)
         finally:
             if os.path.exists(path):
                 os.unlink(path)
 
     def _limit(self, shard: ShardBuffer) -> int:
-        """A size that no partial of the shard reaches."""
+        """An upper bound for the size of a partial of the shard, in bytes."""
         sums = sum(array.nbytes for array in shard.sums.values())
         return shard.plan.rows * self._model.row_bytes + sums + 8 * len(shard.done) + (1 << 20)
 
     def _put(self, shard: ShardBuffer, tensors: dict[str, np.ndarray]) -> None:
-        """Raises ValueError or KeyError when a tensor does not fit; no sample counts as done then."""
+        """Copies the samples into the shard. Raises ValueError or KeyError before any copy if a tensor does not fit."""
         part, count = tensors["samples"], len(shard.done)
         if part.dtype != np.int64 or part.ndim != 1 or (np.diff(part, prepend=-1, append=count) < 1).any():
             raise ValueError("its samples are not ascending positions of the shard")
@@ -137,17 +137,17 @@ def _parts_to_save(shard: ShardBuffer, row_bytes: int) -> list[np.ndarray]:
 
 
 def _spans(shard: ShardBuffer, part: np.ndarray) -> list[slice]:
-    """The vectors of each of these samples."""
+    """The span of vectors of each sample in `part`."""
     offsets = shard.plan.row_offsets
     return [slice(int(offsets[s]), int(offsets[s + 1])) for s in part]
 
 
 def _gather(rows: np.ndarray, spans: list[slice]) -> np.ndarray:
-    """[L, R, ...] -> [L, rows of the spans, ...]."""
+    """[L, R, ...] -> [L, vectors of the spans, ...]."""
     raw = _raw(rows)
     return np.concatenate([raw[:, span] for span in spans], axis=1).view(rows.dtype)
 
 
 def _raw(array: np.ndarray) -> np.ndarray:
-    """The array as integers, because numpy copies bf16 one value at a time."""
+    """A view of the array as unsigned integers, because numpy copies bf16 one value at a time."""
     return array.view(f"u{array.dtype.itemsize}")

@@ -1,4 +1,4 @@
-"""The seeds' pickle: dict layer -> list of samples, gzipped in members that are packed side by side.
+"""The pickle format of the seed scripts: dict layer -> list of samples, gzipped as members compressed in parallel.
 
 A gzip file may consist of any number of members, and every reader of gzip reads them as one.
 """
@@ -22,12 +22,14 @@ _MEMBER_BYTES = 1 << 22
 _LEVEL = 1
 
 
-def encode_pickle(plan: ShardPlan, layers: dict[int, np.ndarray], facts: dict[str, str], threads: int) -> list[bytes]:
-    """layers: [rows, d_model] fp32 or fp16. facts: of the shard, in a field that readers of gzip skip."""
+def encode_pickle(
+    plan: ShardPlan, layers: dict[int, np.ndarray], metadata: dict[str, str], threads: int
+) -> list[bytes]:
+    """layers: layer -> [rows, d_model] fp32 or fp16. metadata: goes into a header field that gzip readers skip."""
     with ThreadPoolExecutor(threads, "gzip") as pool:
-        members = _Members(pool, gzip_header(facts), ahead=2 * threads)
+        members = _Members(pool, gzip_header(metadata), ahead=2 * threads)
         pickler = pickle.Pickler(members, protocol=4)
-        # Without memo: a memo makes the bytes depend on shared objects, and keeps every array twice.
+        # No memo: a memo makes the bytes depend on shared objects, and keeps every array twice in memory.
         pickler.fast = True
         pickler.dump({layer: list(_entries(plan, rows)) for layer, rows in layers.items()})
         return members.finish()
@@ -52,7 +54,7 @@ def _entries(plan: ShardPlan, rows: np.ndarray) -> Iterator[dict]:
 
 
 class _Members:
-    """A file that packs its content, _MEMBER_BYTES at a time; at most `ahead` members wait in memory."""
+    """A writable file that compresses each _MEMBER_BYTES of its content; at most `ahead` members wait in memory."""
 
     def __init__(self, pool: ThreadPoolExecutor, first_header: bytes, ahead: int):
         self._pool, self._header, self._ahead = pool, first_header, ahead
@@ -66,31 +68,31 @@ class _Members:
         begin = 0
         while begin < len(view):
             part = view[begin : begin + _MEMBER_BYTES - self._size]
-            # Small writes are the pickler's own buffer, which it uses again.
+            # The pickler reuses its own buffer for small writes, so a buffer other than bytes is copied.
             self._parts.append(part if isinstance(data, bytes) else memoryview(bytes(part)))
             self._size += len(part)
             begin += len(part)
             if self._size == _MEMBER_BYTES:
-                self._pack()
+                self._compress()
         return len(view)
 
     def finish(self) -> list[bytes]:
         if self._size or not (self._done or self._running):
-            self._pack()
+            self._compress()
         return self._done + [future.result() for future in self._running]
 
-    def _pack(self) -> None:
-        self._running.append(self._pool.submit(_member, self._header, self._parts))
+    def _compress(self) -> None:
+        self._running.append(self._pool.submit(_compress_member, self._header, self._parts))
         self._header, self._parts, self._size = gzip_header({}), [], 0
         if len(self._running) > self._ahead:
             self._done.append(self._running.popleft().result())
 
 
-def _member(header: bytes, parts: list[memoryview]) -> bytes:
-    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-    packed, checksum, size = [header], 0, 0
+def _compress_member(header: bytes, parts: list[memoryview]) -> bytes:
+    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    member, checksum, size = [header], 0, 0
     for part in parts:
-        packed.append(packer.compress(part))
+        member.append(compressor.compress(part))
         checksum, size = zlib.crc32(part, checksum), size + len(part)
-    packed += [packer.flush(), struct.pack("<II", checksum, size & 0xFFFFFFFF)]
-    return b"".join(packed)
+    member += [compressor.flush(), struct.pack("<II", checksum, size & 0xFFFFFFFF)]
+    return b"".join(member)

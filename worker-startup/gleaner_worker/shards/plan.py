@@ -1,7 +1,7 @@
 """The plan of shards, made before any computation.
 
-The plan follows from the stream, the tokenizer and the spec alone, never from the machine, the time or the past. So a
-run with any interruption makes the same bytes as a run without.
+The plan follows from the stream, the tokenizer and the spec alone, never from the machine, the time or the past. So an
+interrupted run makes the same bytes as an uninterrupted run.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ MAX_SHARD_TOKENS = 1 << 20
 
 @dataclass(frozen=True)
 class Capacity:
-    """The largest size of a shard. Sizes are those in memory, because the size after a codec is unknown here."""
+    """The largest size of a shard. Sizes are sizes in memory: the compressed size is unknown to the plan."""
 
     shard_bytes: int
     row_bytes: int  # of one stored vector in every layer and site, scales included
     pooled: bool = False  # one row per sample, the mean of its tokens
 
     def sample_bytes(self, sample: Sample) -> int:
-        """The rows of the sample and its part of the index."""
+        """The size of the sample's rows and of its part of the index."""
         return row_count(sample, self.pooled) * self.row_bytes + sample.index_bytes
 
 
@@ -49,6 +49,10 @@ class ShardPlan:
     def tokens(self) -> int:
         return sum(len(sample.token_ids) for sample in self.samples)
 
+    @cached_property
+    def tokens_sha256(self) -> str:
+        return tokens_sha256(self.samples)
+
     @property
     def truncated(self) -> int:
         return sum(sample.truncated for sample in self.samples)
@@ -64,7 +68,7 @@ class ShardPlan:
 
 
 def row_count(sample: Sample, pooled: bool) -> int:
-    """The number of vectors that are stored of the sample, per layer and site."""
+    """The number of vectors that a shard stores for the sample, per layer and site."""
     if pooled:
         return 1
     return len(sample.token_ids if sample.positions is None else sample.positions)

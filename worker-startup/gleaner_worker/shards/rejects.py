@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Iterator
+from itertools import zip_longest
 
 from ..disk import writing
 from ..records.sample import Reject, Sample
@@ -15,7 +16,7 @@ class RejectsFile:
         self.path = os.path.join(folder, "rejects.jsonl")
 
     def note(self, items: Iterable[Sample | Reject]) -> Iterator[Sample | Reject]:
-        """Passes the items on, and writes the rejects among them to the file."""
+        """Yields every item, and writes the rejects among them to the file."""
         with writing(self.path), open(self.path, "w", encoding="ascii") as file:
             for item in items:
                 if isinstance(item, Reject):
@@ -23,13 +24,19 @@ class RejectsFile:
                 yield item
 
 
-def same_rejects(mine: bytes, theirs: bytes) -> bool:
-    """Whether the same lines are rejected. Other software may give another reason."""
+def same_rejects(mine: Iterable[bytes], theirs: Iterable[bytes]) -> bool:
+    """Whether the lines of both files reject the same samples. Other software may give another reason.
+
+    Holds one line of each file in memory, because a stream may have 50 million rejects.
+    """
     try:
-        return _rejected(mine) == _rejected(theirs)
+        return all(
+            line == other or _rejected(line) == _rejected(other)
+            for line, other in zip_longest(mine, theirs, fillvalue=b"")
+        )
     except (ValueError, AttributeError, RecursionError):
         return False
 
 
-def _rejected(text: bytes) -> list[dict]:
-    return [{key: value for key, value in json.loads(line).items() if key != "reason"} for line in text.splitlines()]
+def _rejected(line: bytes) -> dict:
+    return {key: value for key, value in json.loads(line).items() if key != "reason"}

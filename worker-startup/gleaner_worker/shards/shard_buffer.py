@@ -12,7 +12,7 @@ from .plan import ShardPlan
 
 @dataclass(eq=False)
 class ShardBuffer:
-    """The vectors of the samples that are `done` are final; other vectors have arbitrary values."""
+    """The vectors of a sample are final when its `done` is true; other vectors have arbitrary values."""
 
     plan: ShardPlan
     rows: dict[str, np.ndarray]  # site -> [L, R, D] as stored
@@ -23,6 +23,7 @@ class ShardBuffer:
 
 
 def start_shard(plan: ShardPlan, model: Model) -> ShardBuffer:
+    """Allocates the buffer of a planned shard, without any finished sample."""
     rows, scale = model.empty(plan.rows)
     count = len(plan.samples)
     sums = (count, len(model.layers), len(model.stats_columns))
@@ -37,7 +38,7 @@ def start_shard(plan: ShardPlan, model: Model) -> ShardBuffer:
 
 
 def put_sample(shard: ShardBuffer, position: int, host: HostRow, b: int) -> None:
-    """Copies the vectors of sample b of a row to their places."""
+    """Copies the vectors and sums of sample `b` of a computed row to sample `position` of the shard."""
     host.store(b, shard.rows, shard.scale, int(shard.plan.row_offsets[position]))
     for site, sums in host.sums(b).items():
         shard.sums[site][position] = sums
@@ -56,6 +57,6 @@ def check_finite(host: HostRow, sample_indices: list[int], model: Model, where: 
 
 
 _REMEDIES = {
-    False: "check the model's weights, or ask for compute_dtype fp32",
-    True: "fp16 ends at 65504: ask for dtype bf16 or fp32",
+    False: "check the model's weights, or set compute_dtype to fp32",
+    True: "fp16 holds values up to 65504: set dtype to bf16 or fp32",
 }

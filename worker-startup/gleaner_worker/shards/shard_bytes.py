@@ -11,9 +11,9 @@ from gleaner_reader.checksums import as_text, combine, crc32c
 
 
 class ShardBytes(io.RawIOBase):
-    """A seekable file over buffers that are not copied. Closing it has no effect, so that it can be sent again.
+    """A seekable file over buffers, without copies. Closing the file has no effect, so that an upload can be retried.
 
-    size: in bytes. crc32c: of the whole file, base64. `checksums`: of each buffer, where they are known.
+    size: in bytes. crc32c: of the whole file, base64. `checksums`: the CRC-32C of each buffer, where known.
     """
 
     def __init__(self, buffers: Sequence, checksums: Sequence[int] | None = None):
@@ -80,6 +80,7 @@ def bytes_of(array: np.ndarray) -> np.ndarray:
 
 
 def checksums_of(buffers: Sequence[np.ndarray], threads: int) -> list[int]:
+    """The CRC-32C of each buffer."""
     if threads == 1 or len(buffers) < 2:
         return [crc32c(buffer) for buffer in buffers]
     with ThreadPoolExecutor(threads, "checksum") as pool:

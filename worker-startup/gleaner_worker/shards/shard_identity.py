@@ -2,17 +2,17 @@
 
 from ..code_identity import code_metadata
 from ..work import Work
-from .plan import ShardPlan, tokens_sha256
+from .plan import ShardPlan
 
-# Further metadata of the final shard where metadata.json is of another attempt, which did not store its own final
-# shard. Size, checksum and statistics of the final shard in metadata.json are then those of that attempt.
+# Marks a final shard whose metadata.json is from another attempt, which did not store its own final shard. The entry of
+# the final shard in metadata.json then has the size, checksum and statistics of that attempt.
 OTHER_SUMMARY = {"summary": "of another attempt"}
 
 
 def shard_identity(work: Work, plan: ShardPlan, model_fingerprint: str) -> dict[str, str]:
     """The identity of the shard of this plan: the same for every worker and every attempt.
 
-    Written inside the shard and, with the attempt that made it, as custom metadata. A stored shard must agree with it.
+    It is stored inside the shard, and in the custom metadata of its object. A stored shard must have the same identity.
     """
     return {
         "schema": "gleaner/1",
@@ -24,7 +24,7 @@ def shard_identity(work: Work, plan: ShardPlan, model_fingerprint: str) -> dict[
         "rejected": str(plan.rejected),
         "tokens": str(plan.tokens),
         "rows": str(plan.rows),
-        "tokens_sha256": tokens_sha256(plan.samples),
+        "tokens_sha256": plan.tokens_sha256,
         "spec_hash": work.spec_hash,
         "stream_crc32c": work.crc32c,
         "model_fingerprint": model_fingerprint,
@@ -35,13 +35,15 @@ def shard_identity(work: Work, plan: ShardPlan, model_fingerprint: str) -> dict[
 
 def shard_metadata(work: Work, identity: dict[str, str], crc32c: str) -> dict[str, str]:
     """The custom metadata of the object: its identity, its checksum, and the attempt and the code that made it."""
-    made = {"run": work.run, "epoch": str(work.epoch), "stream_generation": str(work.generation)}
-    return identity | made | code_metadata() | {"crc32c": crc32c}
+    attempt = {"run": work.run, "epoch": str(work.epoch), "stream_generation": str(work.generation)}
+    return identity | attempt | code_metadata() | {"crc32c": crc32c}
 
 
-def disagreement(identity: dict[str, str], found: dict[str, str]) -> str | None:
-    """The contradictions between a stored object's metadata and the plan, as a phrase, or None."""
+def disagreement(identity: dict[str, str], metadata: dict[str, str]) -> str | None:
+    """The contradictions between a stored object's metadata and the plan, as a phrase; None without any."""
     differing = [
-        f"{key} {found.get(key, 'nothing')} (now {value})" for key, value in identity.items() if found.get(key) != value
+        f"{key} {metadata.get(key, 'nothing')} (now {value})"
+        for key, value in identity.items()
+        if metadata.get(key) != value
     ]
     return ", ".join(differing) or None

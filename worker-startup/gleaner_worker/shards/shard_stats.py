@@ -13,7 +13,7 @@ def shard_stats(shard: ShardBuffer, model: Model) -> dict[str, dict[str, float]]
     values before rounding, and int8_error, the L2 norm of all rounding errors over that of all values.
     """
     values = max(shard.plan.rows, 1) * model.config.d_model
-    told = {}
+    stats_by_name = {}
     for site, sums in shard.sums.items():
         for position, layer in enumerate(model.layers):
             by_sample = dict(zip(model.stats_columns, sums[:, position].T, strict=True))
@@ -26,12 +26,12 @@ def shard_stats(shard: ShardBuffer, model: Model) -> dict[str, dict[str, float]]
             if "squares" in folded:
                 stats["mean_square"] = folded["squares"] / values
                 stats["int8_error"] = _ratio(folded["squared_error"], folded["squares"])
-            told[f"{site}.{layer}"] = _rounded(stats) | {"non_finite": int(folded["non_finite"])}
-    return told
+            stats_by_name[f"{site}.{layer}"] = _rounded(stats) | {"non_finite": int(folded["non_finite"])}
+    return stats_by_name
 
 
 def fold_stats(parts: list[tuple[int, dict[str, dict[str, float]]]]) -> dict[str, dict[str, float]]:
-    """The statistics of several shards together, from (rows, statistics) of each, in their order."""
+    """The statistics of several shards together, from (rows, statistics) of each shard in order."""
     names = next((list(stats) for _, stats in parts), [])
     return {name: _fold([(rows, stats[name]) for rows, stats in parts]) for name in names}
 
@@ -39,16 +39,16 @@ def fold_stats(parts: list[tuple[int, dict[str, dict[str, float]]]]) -> dict[str
 def _fold(parts: list[tuple[int, dict[str, float]]]) -> dict[str, float]:
     count = max(sum(rows for rows, _ in parts), 1)
     stats = {
-        "mean": sum(rows * of["mean"] for rows, of in parts) / count,
-        "norm": sum(rows * of["norm"] for rows, of in parts) / count,
-        "max_abs": max(of["max_abs"] for _, of in parts),
+        "mean": sum(rows * shard["mean"] for rows, shard in parts) / count,
+        "norm": sum(rows * shard["norm"] for rows, shard in parts) / count,
+        "max_abs": max(shard["max_abs"] for _, shard in parts),
     }
     if "int8_error" in parts[0][1]:
-        squares = sum(rows * of["mean_square"] for rows, of in parts)
-        error = sum(rows * of["mean_square"] * of["int8_error"] ** 2 for rows, of in parts)
+        squares = sum(rows * shard["mean_square"] for rows, shard in parts)
+        error = sum(rows * shard["mean_square"] * shard["int8_error"] ** 2 for rows, shard in parts)
         stats["mean_square"] = squares / count
         stats["int8_error"] = _ratio(error, squares)
-    return _rounded(stats) | {"non_finite": sum(of["non_finite"] for _, of in parts)}
+    return _rounded(stats) | {"non_finite": sum(shard["non_finite"] for _, shard in parts)}
 
 
 def _ratio(squared_error: float, squares: float) -> float:

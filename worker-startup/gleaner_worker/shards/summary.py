@@ -1,4 +1,4 @@
-"""metadata.json: the summary of a finished stream, in the seeds' fields and ours, without times or workers."""
+"""metadata.json: the summary of a finished stream, without times or workers. It extends the seed scripts' fields."""
 
 import importlib.metadata
 import json
@@ -21,6 +21,7 @@ _FINAL_BYTES = ("crc32c", "size_bytes", "file_size_mb", "stats")
 
 
 def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc32c: str) -> dict:
+    """The summary's entry of a shard, without `stats`."""
     name = shard_name(work.output_prefix, plan.number, work.spec.format)
     return {
         "shard_id": plan.number,
@@ -44,7 +45,7 @@ def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc3
 
 
 def stream_summary(work: Work, model: Model, entries: list[dict]) -> dict:
-    """entries: of every shard, in their order, with their `stats`."""
+    """entries: the entry of every shard in order, each with `stats`."""
 
     def total(key: str) -> int:
         return sum(entry[key] for entry in entries)
@@ -87,20 +88,20 @@ def stream_summary(work: Work, model: Model, entries: list[dict]) -> dict:
 
 
 def same_summary(mine: bytes, theirs: bytes) -> bool:
-    """Whether another attempt, with any software or hardware, has the same summary except for the final bytes."""
+    """Whether two attempts agree, apart from software, hardware and the bytes of the final shard."""
     try:
-        return _lasting(json.loads(mine)) == _lasting(json.loads(theirs))
+        return _without_circumstances(json.loads(mine)) == _without_circumstances(json.loads(theirs))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
 
 
-def _lasting(summary: dict) -> tuple[dict, list[dict]]:
+def _without_circumstances(summary: dict) -> tuple[dict, list[dict]]:
     *entries, final = summary["shards"]
     final = {key: value for key, value in final.items() if key not in _FINAL_BYTES}
     left_out = (*_CIRCUMSTANCES, "stats", "shards")
     return {key: value for key, value in summary.items() if key not in left_out}, [*entries, final]
 
 
-def tells_of(summary: bytes, final: dict) -> bool:
-    """Whether the summary has the final shard as this entry has it."""
+def has_final_entry(summary: bytes, final: dict) -> bool:
+    """Whether the last entry of the summary is `final`."""
     return json.loads(summary)["shards"][-1] == final

@@ -1,13 +1,12 @@
 """Uploads encoded shards, several at once.
 
-The last shard is the commit point of a stream: every other shard, rejects.jsonl and metadata.json are there before it.
+The last shard is the commit point of a stream: every other shard, rejects.jsonl and metadata.json are stored before it.
 """
 
 import json
 import logging
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..control import Control
@@ -24,13 +23,15 @@ from .plan import ShardPlan
 from .rejects import RejectsFile, same_rejects
 from .shard_bytes import ShardBytes
 from .shard_identity import OTHER_SUMMARY, shard_identity, shard_metadata
-from .summary import same_summary, shard_entry, stream_summary, tells_of
+from .summary import has_final_entry, same_summary, shard_entry, stream_summary
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedShard:
+    """A shard that is ready to upload. stats: `{site}.{layer}` -> statistics."""
+
     plan: ShardPlan
     data: ShardBytes
     stats: dict[str, dict[str, float]]
@@ -55,11 +56,11 @@ class Uploader:
         self.is_committed = False
 
     def skip(self, plan: ShardPlan, info: ObjectInfo) -> None:
-        """Counts a shard that the bucket has."""
+        """Counts a shard that the bucket has already."""
         self._add(plan, shard_entry(self._work, self._model, plan, info.size_bytes, info.crc32c))
 
     def store(self, shard: EncodedShard, pipeline: Pipeline) -> None:
-        """Returns when the bucket has the shard. Raises Failure when the bucket has another object of its name."""
+        """Returns when the bucket has the shard. Raises Failure when an object of its name has another identity."""
         plan, work, data = shard.plan, self._work, shard.data
         entry = shard_entry(work, self._model, plan, data.size, data.crc32c) | {"stats": shard.stats}
         metadata = shard_metadata(work, shard_identity(work, plan, self._model.fingerprint), data.crc32c)
@@ -68,14 +69,14 @@ class Uploader:
             if not self._store_summary(entry):
                 metadata |= OTHER_SUMMARY
         name = shard_name(work.output_prefix, plan.number, work.spec.format)
-        found = self._bucket.create(name, data, metadata, CONTENT_TYPES[work.spec.format])
-        if found:
-            # Stored by another worker of the stream, or by an attempt of ours without an answer: the same plan, the
-            # same bytes.
-            self._existing.accept(plan, found)
-            if found.crc32c != data.crc32c:  # made on other hardware: the summary states the stored bytes
-                entry = shard_entry(work, self._model, plan, found.size_bytes, found.crc32c)
-        log.info("%s %s", "Found" if found else "Stored", name)
+        stored = self._bucket.create(name, data, metadata, CONTENT_TYPES[work.spec.format])
+        if stored:
+            # Another worker of the stream stored the shard, or an earlier request of this worker without an answer. The
+            # same plan makes the same bytes.
+            self._existing.accept(plan, stored)
+            if stored.crc32c != data.crc32c:  # made on other hardware: the summary states the stored bytes
+                entry = shard_entry(work, self._model, plan, stored.size_bytes, stored.crc32c)
+        log.info("%s %s", "Found" if stored else "Stored", name)
         self._add(plan, entry)
         pipeline.notify()
 
@@ -86,33 +87,41 @@ class Uploader:
             self.is_committed = self.is_committed or plan.final
 
     def _store_summary(self, final: dict) -> bool:
-        """Whether metadata.json then has this final shard, and not that of an attempt that stored none."""
+        """Creates rejects.jsonl and metadata.json. Returns whether metadata.json has this attempt's final shard."""
         if os.path.getsize(self._rejects.path) > 0:
-            with open(self._rejects.path, "rb") as file:
-                data = FileContent(self._rejects.path, file)
-                self._create_same("rejects.jsonl", data, "application/x-ndjson", same_rejects)
+            self._store_rejects(self._rejects.path)
         entries = [self._entries[number] for number in sorted(self._entries)]
         entries = self._existing.add_stats(entries)
         text = json.dumps(stream_summary(self._work, self._model, [*entries, final]), indent=1) + "\n"
         data = BytesContent(text.encode("ascii"))
-        found = self._create_same("metadata.json", data, "application/json", same_summary)
-        return found is None or tells_of(found, final)
+        other = self._create("metadata.json", data, "application/json")
+        if other is None:
+            return True
+        theirs = self._bucket.read(other.name) or b""
+        if not same_summary(data.getvalue(), theirs):
+            raise self._contradiction(other.name)
+        return has_final_entry(theirs, final)
 
-    def _create_same(
-        self, name: str, data: Content, content_type: str, is_same: Callable[[bytes, bytes], bool]
-    ) -> bytes | None:
-        """Creates the object, or accepts an object of the same content; returns its bytes where they differ."""
-        name = self._work.output_prefix + name
+    def _store_rejects(self, path: str) -> None:
+        with open(path, "rb") as mine:
+            other = self._create("rejects.jsonl", FileContent(path, mine), "application/x-ndjson")
+            if other is None:
+                return
+            self._bucket.download(other.name, f"{path}.stored", other.generation)
+            mine.seek(0)
+            with open(f"{path}.stored", "rb") as theirs:
+                if not same_rejects(mine, theirs):
+                    raise self._contradiction(other.name)
+
+    def _create(self, name: str, data: Content, content_type: str) -> ObjectInfo | None:
+        """Creates the object, or returns a stored object whose bytes differ."""
         facts = {"spec_hash": self._work.spec_hash, "stream_crc32c": self._work.crc32c}
-        found = self._bucket.create(name, data, facts, content_type)
-        if not found or found.crc32c == data.crc32c:
-            return None
-        data.seek(0)
-        theirs = self._bucket.read(name) or b""
-        if not is_same(data.read(), theirs):
-            raise Failure(
-                "stream",
-                f"Failed to finish {self._work.object}: {name} is there with other content than this stream and spec "
-                "make; move it away and retry the stream",
-            )
-        return theirs
+        stored = self._bucket.create(self._work.output_prefix + name, data, facts, content_type)
+        return stored if stored and stored.crc32c != data.crc32c else None
+
+    def _contradiction(self, name: str) -> Failure:
+        return Failure(
+            "stream",
+            f"Failed to finish {self._work.object}: {name} exists with other content than this stream and spec "
+            "make; move it away and retry the stream",
+        )

@@ -26,7 +26,7 @@ class WindowLimits:
 
 @dataclass(frozen=True)
 class Place:
-    """A sample, and its shard."""
+    """The place of a sample in the shards of its stream."""
 
     shard: int  # the number of its shard
     position: int  # in the samples of that shard
@@ -48,7 +48,7 @@ class Window:
 
 
 def window_limits(spec: Spec, row_bytes: int) -> WindowLimits:
-    """row_bytes: of one stored vector in every layer and site."""
+    """row_bytes: the size of one stored vector in every layer and site."""
     return WindowLimits(spec.window_tokens, max(1, MAX_WINDOW_BYTES // row_bytes))
 
 
@@ -76,7 +76,7 @@ def plan_windows(
 
 
 def _fullest_end(sizes: list[tuple[int, int]], limits: RowLimits) -> int:
-    """The number of samples, at least three quarters of a small window, that leave the least of their rows empty."""
+    """The number of samples whose rows have the least padding; at least three quarters of a small window."""
     if len(sizes) > _FEW_SAMPLES:
         return len(sizes)
 

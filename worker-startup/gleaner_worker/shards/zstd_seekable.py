@@ -1,4 +1,4 @@
-"""zstd's seekable format: `zstd -d` gives the plain file, and a reader can fetch any part of it by ranges."""
+"""zstd's seekable format: `zstd -d` gives the plain file, and a reader can fetch any range of it."""
 
 import struct
 import threading
@@ -15,13 +15,13 @@ _LEVEL = 1
 
 
 def frame_bytes(row_bytes: int) -> int:
-    """The bytes of a tensor in one frame: whole rows, so that a reader of some rows unpacks no frame in vain."""
+    """The bytes of a tensor in one frame. A frame holds whole rows, unless one row is larger than a frame."""
     return max(1, FRAME_BYTES // max(row_bytes, 1)) * row_bytes if row_bytes <= FRAME_BYTES else FRAME_BYTES
 
 
 def compress(pieces: Sequence[np.ndarray], threads: int) -> list[bytes]:
-    """A frame for each piece, uint8 [n > 0], and the table of frames: the same bytes for any number of threads."""
-    own = threading.local()  # one thread uses a compressor at a time, and keeps it for all its frames
+    """A frame for each piece (uint8 [n > 0]), then the table of frames. `threads` has no effect on the bytes."""
+    own = threading.local()  # each thread has one compressor, for all of its frames
 
     def prepare() -> None:
         own.compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)

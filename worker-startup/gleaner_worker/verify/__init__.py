@@ -1,1 +1,1 @@
-"""Verifies a run: reads everything again and finds out whether each sample is stored exactly once."""
+"""Verifies a run: reads its streams and shards again, and checks that each sample is stored exactly once."""

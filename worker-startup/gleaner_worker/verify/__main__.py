@@ -38,7 +38,7 @@ def main() -> int:
     status = 0
     try:
         with tempfile.TemporaryDirectory(prefix="gleaner-verify-") as folder:
-            report = verify_run(Bucket(make_client(args.project), args.bucket), args.run, folder, progress.tell)
+            report = verify_run(Bucket(make_client(args.project), args.bucket), args.run, folder, progress.update)
         status = 0 if report["ok"] else 1
     except (Failure, OSError) as error:
         report = report_on(args.run, [], [f"Failed to verify {args.run}: {error}"])
@@ -50,40 +50,43 @@ def main() -> int:
 class Progress:
     """Reports each problem at once, and the state of the verification every few seconds."""
 
-    def __init__(self, run: str, say: Callable[[str], None] | None):
+    def __init__(self, run: str, write_line: Callable[[str], None] | None):
         self._started = time.monotonic()
         self._run = run
-        self._say = say
-        self._now: dict = {}
+        self._write_line = write_line
+        self._state: dict = {}
 
-    def tell(self, value: dict) -> None:
-        self._now |= value
-        if self._say and "problem" in value:
-            self._say(printable(f"problem: {value['problem']}"))
+    def update(self, value: dict) -> None:
+        """Merges `value` into the state. The keys are those of verify_run's `on_progress`."""
+        self._state |= value
+        if self._write_line and "problem" in value:
+            self._write_line(printable(f"problem: {value['problem']}"))
 
     def line(self, now: float) -> str:
+        """The state in one line. now: of time.monotonic."""
         parts = [f"Verifying {self._run}"]
-        if "stream" in self._now:
-            parts.append("stream {stream} ({streams_done} of {streams} streams done)".format(**self._now))
-        if self._now.get("shards"):
-            parts.append("{shards_done} of its {shards} shards read".format(**self._now))
+        if "stream" in self._state:
+            parts.append("stream {stream} ({streams_done} of {streams} streams done)".format(**self._state))
+        if self._state.get("shards"):
+            parts.append("{shards_done} of its {shards} shards read".format(**self._state))
         return f"{', '.join(parts)}, {now - self._started:.0f} s"
 
     def start(self, every_s: float) -> None:
-        say = self._say
-        if say is None:
+        """Starts a thread that writes the state every `every_s` seconds."""
+        write_line = self._write_line
+        if write_line is None:
             return
 
         def run() -> None:
             while True:
                 time.sleep(every_s)
-                say(self.line(time.monotonic()))
+                write_line(self.line(time.monotonic()))
 
         threading.Thread(target=run, name="progress", daemon=True).start()
 
 
 def printable(line: str) -> str:
-    """The line without control characters: strangers choose the names of objects."""
+    """Replaces control characters, because object names come from untrusted users."""
     return "".join(char if char.isprintable() else "\ufffd" for char in line)
 
 

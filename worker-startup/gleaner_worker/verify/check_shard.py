@@ -1,4 +1,4 @@
-"""The content of one shard compared with the stream that it was made from."""
+"""Compares the content of one shard with the stream that it was made from."""
 
 import json
 import os
@@ -27,7 +27,8 @@ def check_content(
 ) -> tuple[list[str], dict | None]:
     """Marks the samples of the shard; returns its problems and the statistics in its header.
 
-    A shard that cannot be downloaded has None for statistics, and its samples get no mark: they count as missing.
+    The statistics are None for a shard that cannot be downloaded. Its samples get no mark, so they count as missing.
+    Raises Unreachable.
     """
     marks = samples.marks
     first, last = int(shard.metadata["first_sample"]), int(shard.metadata["last_sample"])
@@ -37,10 +38,13 @@ def check_content(
         raise
     except (Failure, FileNotFoundError) as error:
         return [unread(error)], None
-    made = shard.metadata.get("crc32c")
-    wrong = [] if made == shard.crc32c else [f"holds other bytes than were stored (crc32c {shard.crc32c}, then {made})"]
-    if content.problems:
-        return wrong + content.problems, content.stats
+    stated = shard.metadata.get("crc32c")
+    wrong: list[str] = []
+    if stated != shard.crc32c:
+        wrong.append(f"holds other bytes than were stored (crc32c {shard.crc32c}, its metadata says {stated})")
+    wrong += content.problems
+    if not content.is_read:
+        return wrong, content.stats
     expected = samples.range(first, last)
     outside = [index for index in content.sample_idx if index not in expected]
     if outside:
@@ -55,16 +59,19 @@ def check_content(
                 different.append(index)
     if different:
         wrong.append(
-            f"holds {len(different)} samples that are not as in the stream, "
+            f"holds {len(different)} samples that differ from the stream, "
             f"the first at line {samples.line_of(different[0])}"
         )
     stored = [item for index in content.sample_idx if isinstance(item := expected.get(index), Sample)]
+    tokens = sum(len(sample.token_ids) for sample in stored)
+    if tokens != int(shard.metadata["tokens"]):
+        wrong.append(f"says tokens {shard.metadata['tokens']}, but its samples have {tokens}")
     if tokens_sha256(stored) != shard.metadata.get("tokens_sha256"):
         wrong.append("says a tokens_sha256 that its samples do not have")
-        # A shard without token ids has nothing else that tells right samples from wrong samples.
+        # Without token ids in the shard, only this digest covers the tokens of its samples.
         if content.token_ids is None:
             different += [sample.index for sample in stored]
-    if made != shard.crc32c and not different:
+    if (stated != shard.crc32c or content.has_wrong_values) and not different:
         # The token ids are right, so some activations differ. No checksum shows which.
         different = [index for index in content.sample_idx if index in expected]
     for index in different:

@@ -8,6 +8,8 @@ from .shard_content import Wanted
 
 @dataclass(frozen=True)
 class Expectation:
+    """The expected metadata (run, spec_hash, fingerprint) and content; `reader` makes the expected samples."""
+
     run: str
     spec_hash: str
     wanted: Wanted

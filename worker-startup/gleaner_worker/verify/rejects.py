@@ -1,9 +1,9 @@
-"""rejects.jsonl compared with the stream: every reject is listed once, and nothing else is."""
+"""Compares rejects.jsonl with the stream: the file lists every reject exactly once, and no other sample."""
 
 import json
 
 from ..objects import Bucket, ObjectInfo
-from .marks import BAD, LISTED_AGAIN, LISTED_REJECT, STORED
+from .marks import LISTED_AGAIN, LISTED_REJECT, REJECTED, STORED
 from .small_objects import read_object
 from .stream_samples import StreamSamples
 
@@ -29,13 +29,13 @@ def read_rejects(bucket: Bucket, info: ObjectInfo | None, samples: StreamSamples
 
 
 def check_rejects(samples: StreamSamples, name: str, problems: list[str]) -> None:
-    """Names rejects.jsonl where the list is wrong; the counts of the report name the stream alone."""
+    """Adds a problem that names rejects.jsonl where its list is wrong; the problems of the counts name the stream."""
     marks = samples.marks
-    lacking = [index for index, mark in enumerate(marks) if mark & BAD and not mark & (LISTED_REJECT | STORED)]
-    made_up = [index for index, mark in enumerate(marks) if mark & LISTED_REJECT and not mark & BAD]
-    for found, problem in (
-        (lacking, "lacks {} samples that cannot be stored"),
-        (made_up, "lists {} that can be stored"),
+    unlisted = [index for index, mark in enumerate(marks) if mark & REJECTED and not mark & (LISTED_REJECT | STORED)]
+    storable = [index for index, mark in enumerate(marks) if mark & LISTED_REJECT and not mark & REJECTED]
+    for indices, problem in (
+        (unlisted, "lacks {} samples that cannot be stored"),
+        (storable, "lists {} that can be stored"),
     ):
-        if found:
-            problems.append(f"{name} {problem.format(len(found))}, the first is {samples.where(found[0])}")
+        if indices:
+            problems.append(f"{name} {problem.format(len(indices))}, the first is {samples.where(indices[0])}")

@@ -1,4 +1,4 @@
-"""A whole run: every stream compared with its shards."""
+"""Verifies a whole run: compares every stream with its shards."""
 
 import json
 from collections import defaultdict
@@ -16,8 +16,12 @@ from .shard_content import Wanted
 from .stream import COUNTS, unread_stream, verify_stream
 
 
-def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], None]) -> dict:
-    """The report. Raises Failure or OSError when verify itself fails. `folder`: scratch space for one shard."""
+def verify_run(bucket: Bucket, run: str, folder: str, on_progress: Callable[[dict], None]) -> dict:
+    """Returns the report. Raises Failure or OSError when verify itself fails.
+
+    folder: scratch space for one stream and one shard. on_progress: receives the changed keys of `stream`,
+    `streams_done`, `streams`, `shards_done` and `shards`, and each `problem`.
+    """
     spec, spec_hash = _read_manifest(bucket, run)
     problems: list[str] = []
     model_folder, fingerprint = _find_model(spec, run, folder, bucket, problems)
@@ -28,20 +32,21 @@ def verify_run(bucket: Bucket, run: str, folder: str, tell: Callable[[dict], Non
     streams = _list_streams(bucket, run, problems)
     outputs = _list_outputs(bucket, run)
     if not streams:
-        problems.append(f"run {run} has no streams: there is no datasets/{run_folder(run)}stream_000.jsonl or the like")
+        name = f"datasets/{run_folder(run)}stream_000.jsonl"
+        problems.append(f"run {run} has no streams: the bucket has no object such as {name}")
     for prefix in sorted(set(outputs) - {output_prefix(run, stream) for stream in streams}):
-        problems.append(f"{prefix} holds {len(outputs[prefix])} objects, but no stream of that number is there")
+        problems.append(f"{prefix} holds {len(outputs[prefix])} objects, but no stream of that number exists")
     models = {info.metadata.get("model_fingerprint") for infos in outputs.values() for info in infos if info.metadata}
     if len(models - {None}) > 1:
         problems.append(f"the shards of {run} were made with {len(models - {None})} different models")
     results = []
     for number, (stream, info) in enumerate(sorted(streams.items(), key=lambda item: int(item[0]))):
-        tell({"stream": stream, "streams_done": number, "streams": len(streams), "shards": 0})
-        found = outputs.get(output_prefix(run, stream), [])
+        on_progress({"stream": stream, "streams_done": number, "streams": len(streams), "shards": 0})
+        objects = outputs.get(output_prefix(run, stream), [])
         try:
-            results.append(verify_stream(expectation, bucket, stream, info, found, folder, tell))
-        except (Failure, FileNotFoundError) as error:  # of this stream; verify reads the others
-            results.append(unread_stream(run, stream, info, found, error))
+            results.append(verify_stream(expectation, bucket, stream, info, objects, folder, on_progress))
+        except (Failure, FileNotFoundError) as error:  # of this stream alone; verify continues with the next stream
+            results.append(unread_stream(run, stream, info, objects, error))
     return report_on(run, results, problems)
 
 
@@ -59,12 +64,12 @@ def _read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str]:
     name = manifest_name(run)
     text = bucket.read(name)
     if text is None:
-        raise Failure("stream", f"there is no gs://{bucket.name}/{name}, so no such run has been started")
+        raise Failure("stream", f"there is no gs://{bucket.name}/{name}, so no run of this name was started")
     try:
         manifest = json.loads(text)
         return parse_spec(manifest["spec"]), manifest["spec_hash"]
     except (ValueError, KeyError, TypeError) as error:
-        raise Failure("stream", f"gs://{bucket.name}/{name} is not a manifest of ours: {error!r}") from error
+        raise Failure("stream", f"gs://{bucket.name}/{name} is not a manifest of Gleaner: {error!r}") from error
 
 
 def _list_streams(bucket: Bucket, run: str, problems: list[str]) -> dict[str, ObjectInfo]:
@@ -96,6 +101,7 @@ def _list_outputs(bucket: Bucket, run: str) -> dict[str, list[ObjectInfo]]:
 
 
 def report_on(run: str, streams: list[dict], problems: list[str]) -> dict:
+    """The report of a run, from the reports of its streams and the problems of the run itself."""
     totals = {key: sum(stream[key] for stream in streams) for key in COUNTS}
     ok = not problems and bool(streams) and all(not stream["problems"] for stream in streams)
     return {"run": run, "ok": ok, **totals, "streams": streams, "problems": problems}

@@ -1,4 +1,4 @@
-"""The content of a shard: its required properties, its real ones, and the checks that all formats share."""
+"""The content of a shard: the required content, the real content, and the checks that all formats share."""
 
 from dataclasses import dataclass, field
 
@@ -7,19 +7,19 @@ import numpy as np
 from ..spec import Spec
 from .statistics import LayerStatistics
 
-# Facts that only the inside of a shard states: of its values, and for a pkl.gz facts that other formats show as
-# tensors.
+# Metadata keys that a file has and its object lacks. The last three are in a pkl.gz alone; other formats have tensors
+# that show them.
 _INSIDE = {"stats", "checksums", "site", "d_model", "dtype"}
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """The properties that every shard of the run has."""
+    """The properties that every shard of the run must have."""
 
     spec: Spec
     layers: tuple[int, ...]
     d_model: int
-    selects: bool  # rows are of some of the tokens, and each has a position
+    selects: bool  # the run stores rows of selected tokens, and the position of each row
 
     @property
     def pooled(self) -> bool:
@@ -36,12 +36,18 @@ class Wanted:
 
 @dataclass
 class ShardContent:
-    """The samples of a shard by its content; `problems` are phrases that complete "<object> …"."""
+    """The samples that a shard holds; `problems` are phrases that complete "<object> …".
 
+    is_read: the samples are known, also those of a shard with problems. has_wrong_values: some values are damaged or
+    not finite.
+    """
+
+    is_read: bool = False
+    has_wrong_values: bool = False
     sample_idx: list[int] = field(default_factory=list)
     row_counts: list[int] = field(default_factory=list)
     token_ids: list[np.ndarray] | None = None  # per sample; a pkl.gz has none
-    positions: list[np.ndarray] | None = None  # per sample; None where rows are means, or a pkl.gz has all tokens
+    positions: list[np.ndarray] | None = None  # per sample; None where rows are means, or all tokens of a pkl.gz
     kept: list[dict] | None = None
     lines: list[tuple[int, int]] | None = None  # line and chunk per sample, of runs that cut documents
     token_lines: list[np.ndarray] | None = None  # per sample of a packed run
@@ -51,15 +57,19 @@ class ShardContent:
 
 
 def contradictions(inside: dict[str, str], outside: dict[str, str]) -> list[str]:
+    """A phrase for each difference between a file's metadata and the custom metadata of its object."""
     return [
-        f"says {key} {inside[key]} inside and {outside.get(key)} outside"
+        f"says {key} {inside[key]} inside and {outside.get(key)} in its object's metadata"
         for key in sorted(set(inside) - _INSIDE)
         if inside[key] != outside.get(key)
     ]
 
 
-def wrong_values(name: str, found: LayerStatistics, stats: object, is_int8: bool) -> list[str]:
-    if not found.is_finite:
+def wrong_values(name: str, actual: LayerStatistics, stats: object, is_int8: bool) -> list[str]:
+    """Describes values that are not finite, or `stats` (of the shard's header) that contradict the values."""
+    if not actual.is_finite:
         return [f"has values in {name} that are not finite"]
-    said = found.contradicts(stats, is_int8)
-    return [f"says of {name} {said}"] if said else []
+    if not isinstance(stats, dict):
+        return [f"has no statistics of {name}"]
+    problem = actual.contradiction(stats, is_int8)
+    return [f"has wrong statistics of {name}: {problem}"] if problem else []

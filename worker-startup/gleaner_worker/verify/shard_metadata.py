@@ -1,4 +1,4 @@
-"""The custom metadata of a shard object, compared with the run and with its place in the stream."""
+"""Compares the custom metadata of a shard object with the run and with the shard's place in the stream."""
 
 from gleaner_reader.header import is_number
 
@@ -9,8 +9,8 @@ NUMBERS = ("shard", "first_sample", "last_sample", "samples", "rejected", "token
 
 
 def check_metadata(expect: Expectation, stream: str, number: int, shard: ObjectInfo, samples: int) -> list[str]:
-    """Describes everything that the shard's custom metadata state wrongly."""
-    known = {
+    """A phrase for each wrong value in the shard's custom metadata. samples: the number of samples in the stream."""
+    expected = {
         "schema": "gleaner/1",
         "run": expect.run,
         "stream": stream,
@@ -18,36 +18,38 @@ def check_metadata(expect: Expectation, stream: str, number: int, shard: ObjectI
         "format": expect.wanted.spec.format,
     }
     if expect.fingerprint:
-        known["model_fingerprint"] = expect.fingerprint
-    found = shard.metadata
-    if not found.get("schema"):
-        return ["is no shard of ours: it has no metadata that says so"]
-    wrong = [f"says {key} {found.get(key)}, not {value}" for key, value in known.items() if found.get(key) != value]
-    unread = [key for key in NUMBERS if not is_number(found.get(key, ""), 18)]
-    wrong += [f"says {key} {found.get(key)}, not a number" for key in unread]
-    if found.get("final") not in ("true", "false"):
-        wrong.append(f"says final {found.get('final')}")
-    if unread:
+        expected["model_fingerprint"] = expect.fingerprint
+    metadata = shard.metadata
+    if not metadata.get("schema"):
+        return ["is not a shard of Gleaner: its metadata have no schema"]
+    wrong = [
+        f"says {key} {metadata.get(key)}, not {value}" for key, value in expected.items() if metadata.get(key) != value
+    ]
+    non_numbers = [key for key in NUMBERS if not is_number(metadata.get(key, ""), 18)]
+    wrong += [f"says {key} {metadata.get(key)}, not a number" for key in non_numbers]
+    if metadata.get("final") not in ("true", "false"):
+        wrong.append(f"says final {metadata.get('final')}")
+    if non_numbers:
         return wrong
-    if int(found["shard"]) != number:
-        wrong.append(f"says that it is shard {found['shard']}")
-    first, last = int(found["first_sample"]), int(found["last_sample"])
-    if not first <= last < samples or int(found["samples"]) + int(found["rejected"]) != last - first + 1:
+    if int(metadata["shard"]) != number:
+        wrong.append(f"says that it is shard {metadata['shard']}")
+    first, last = int(metadata["first_sample"]), int(metadata["last_sample"])
+    if not first <= last < samples or int(metadata["samples"]) + int(metadata["rejected"]) != last - first + 1:
         wrong.append(
-            f"says samples {first} to {last}, {found['samples']} stored and {found['rejected']} rejected, "
+            f"says samples {first} to {last}, {metadata['samples']} stored and {metadata['rejected']} rejected, "
             f"of {samples} samples"
         )
     return wrong
 
 
-def facts_of(shard: ObjectInfo, samples: int) -> dict[str, int] | None:
-    """The numbers of a shard whose samples are among the stream's; None for any other shard."""
+def shard_numbers(shard: ObjectInfo, samples: int) -> dict[str, int] | None:
+    """The numbers in the metadata of a shard whose samples are among the stream's `samples`; None for another shard."""
     if not all(is_number(shard.metadata.get(key, ""), 18) for key in NUMBERS):
         return None
-    facts = {key: int(shard.metadata[key]) for key in NUMBERS}
-    return facts if facts["first_sample"] <= facts["last_sample"] < samples else None
+    numbers = {key: int(shard.metadata[key]) for key in NUMBERS}
+    return numbers if numbers["first_sample"] <= numbers["last_sample"] < samples else None
 
 
 def is_foreign(shard: ObjectInfo, stream: ObjectInfo) -> bool:
-    """Whether the shard was made from content of the stream that is no longer there."""
+    """Whether the shard was made from other content of the stream than it has now."""
     return shard.metadata.get("stream_crc32c") != stream.crc32c

@@ -1,4 +1,4 @@
-"""One stream compared with its shards: every sample stored once or rejected once, with its own token ids."""
+"""Compares a stream with its shards: each sample is stored once or rejected once, with its own token ids."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from .check_shard import check_content
 from .expectation import Expectation
 from .marks import count, first_of, mark_different
 from .rejects import check_rejects, read_rejects
-from .shard_metadata import check_metadata, facts_of, is_foreign
+from .shard_metadata import check_metadata, is_foreign, shard_numbers
 from .small_objects import unread
 from .stream_samples import StreamSamples
 from .summary import check_summary
@@ -28,7 +28,7 @@ COUNTS = (
     "tokens",
     "rows",
 )
-# The numbers of the shards' metadata whose sums the report has.
+# The numbers in the metadata of shards that the report adds up.
 _TOTALS = ("samples", "tokens", "rows")
 _MAX_PROBLEMS = 50
 
@@ -40,22 +40,25 @@ def verify_stream(
     info: ObjectInfo,
     outputs: list[ObjectInfo],
     folder: str,
-    tell: Callable[[dict], None],
+    on_progress: Callable[[dict], None],
 ) -> dict:
-    """Returns the stream's part of the report. `outputs`: every object in its folder under activations/."""
+    """Returns the stream's part of the report. `outputs`: every object in its folder under activations/.
+
+    folder, on_progress: as verify_run. Raises Failure or FileNotFoundError when the stream cannot be read.
+    """
     problems: list[str] = []
 
     def report(problem: str) -> None:
         problems.append(problem)
         if len(problems) <= _MAX_PROBLEMS:
-            tell({"problem": problem})
+            on_progress({"problem": problem})
 
     path = os.path.join(folder, "stream")
     bucket.download(info.name, path, info.generation)
     samples = StreamSamples(path, info.name, expect.reader)
     marks = samples.marks
     prefix = output_prefix(expect.run, stream)
-    named = {other.name.removeprefix(prefix): other for other in outputs}
+    by_name = {other.name.removeprefix(prefix): other for other in outputs}
     shards = _shards(prefix, outputs)
     before: tuple[int, ObjectInfo] | None = None
     end, is_final = -1, False
@@ -63,49 +66,50 @@ def verify_stream(
     stats: dict[str, dict] = {}
     foreign: list[ObjectInfo] = []
     for position, (number, shard) in enumerate(shards):
-        tell({"shards_done": position, "shards": len(shards)})
+        on_progress({"shards_done": position, "shards": len(shards)})
         wrong = check_metadata(expect, stream, number, shard, len(marks))
-        due = before[0] + 1 if before else 1
+        next_number = before[0] + 1 if before else 1
         if before and number == before[0]:
             wrong.append(f"is shard {number}, as {before[1].name} is")
-        elif number != due and not is_final:
-            report(_missing(prefix, due, number - 1))
-        if facts := facts_of(shard, len(marks)):
-            if number == due and facts["first_sample"] != end + 1:
-                wrong.append(f"starts at sample {facts['first_sample']}, but the shards before it end at sample {end}")
+        elif number != next_number and not is_final:
+            report(_missing(prefix, next_number, number - 1))
+        if numbers := shard_numbers(shard, len(marks)):
+            if number == next_number and numbers["first_sample"] != end + 1:
+                first = numbers["first_sample"]
+                wrong.append(f"starts at sample {first}, but the shards before it end at sample {end}")
             if is_final:
                 wrong.append("comes after the final shard")
-            end = max(end, facts["last_sample"])
-            totals = {key: total + facts[key] for key, total in totals.items()}
+            end = max(end, numbers["last_sample"])
+            totals = {key: total + numbers[key] for key, total in totals.items()}
             is_final = shard.metadata.get("final") == "true"
             if is_foreign(shard, info):
                 foreign.append(shard)
-                mark_different(marks, facts["first_sample"], facts["last_sample"])
+                mark_different(marks, numbers["first_sample"], numbers["last_sample"])
             else:
-                found, content_stats = check_content(expect, bucket, shard, samples, folder)
-                wrong += found
+                content_problems, content_stats = check_content(expect, bucket, shard, samples, folder)
+                wrong += content_problems
                 if content_stats is not None:
                     stats[shard.name] = content_stats
-        for what in wrong:
-            report(f"{shard.name} {what}")
+        for problem in wrong:
+            report(f"{shard.name} {problem}")
         before = (number, shard)
     if foreign:
         problems.append(_describe_foreign(foreign, info))
     if len(marks) == 0:
         problems.append(f"{info.name} is empty: it holds no record; drop it again with its records")
     elif not is_final or end != len(marks) - 1:
-        due = before[0] + 1 if before else 1
-        left = "" if is_final else f"; {_missing(prefix, due, due)}, and perhaps more shards"
-        problems.append(f"{info.name} is not finished: its shards cover {end + 1} of its {len(marks)} samples{left}")
+        next_number = before[0] + 1 if before else 1
+        missing = "" if is_final else f"; {_missing(prefix, next_number, next_number)}, and perhaps more shards"
+        problems.append(f"{info.name} is not finished: its shards cover {end + 1} of its {len(marks)} samples{missing}")
     samples.read_rest()
-    read_rejects(bucket, named.get("rejects.jsonl"), samples, problems)
+    read_rejects(bucket, by_name.get("rejects.jsonl"), samples, problems)
     counts = count(marks)
     check_rejects(samples, f"{prefix}rejects.jsonl", problems)
     if is_final:
         check_summary(
             expect,
             bucket,
-            named.get("metadata.json"),
+            by_name.get("metadata.json"),
             prefix,
             counts | totals,
             [shard for _, shard in shards],
@@ -123,22 +127,22 @@ def verify_stream(
 
 
 def unread_stream(run: str, stream: str, info: ObjectInfo, outputs: list[ObjectInfo], error: Exception) -> dict:
-    """The part of the report for a stream that cannot be read, with the numbers of its shards' metadata."""
+    """The part of the report for a stream that cannot be read, with the numbers in the metadata of its shards."""
     shards = _shards(output_prefix(run, stream), outputs)
-    facts = [found for _, shard in shards if (found := facts_of(shard, sys.maxsize))]
-    samples = max((found["last_sample"] + 1 for found in facts), default=0)
+    facts = [numbers for _, shard in shards if (numbers := shard_numbers(shard, sys.maxsize))]
+    samples = max((numbers["last_sample"] + 1 for numbers in facts), default=0)
     problems = [f"{info.name} {unread(error)}"]
     if samples:
         problems.append(f"{info.name} has {samples} samples missing: without the stream they cannot be compared")
     counts = count(bytearray()) | {"samples": samples, "missing": samples}
-    totals = {key: sum(found[key] for found in facts) for key in _TOTALS}
+    totals = {key: sum(numbers[key] for numbers in facts) for key in _TOTALS}
     return {"stream": stream, "object": info.name, **counts, **_sizes(shards, totals), "problems": problems}
 
 
 def _shards(prefix: str, outputs: list[ObjectInfo]) -> list[tuple[int, ObjectInfo]]:
     return sorted(
         ((parsed[0], other) for other in outputs if (parsed := parse_shard(prefix, other.name))),
-        key=lambda found: (found[0], found[1].name),
+        key=lambda shard: (shard[0], shard[1].name),
     )
 
 
@@ -154,7 +158,7 @@ def _missing(prefix: str, first: int, last: int) -> str:
 
 
 def _describe_foreign(shards: list[ObjectInfo], info: ObjectInfo) -> str:
-    """One problem for all shards that have this cause."""
+    """The problem of all shards that were made from other content of the stream."""
     first = shards[0]
     others = f" and {len(shards) - 1} more shards: each" if len(shards) > 1 else ""
     before, generation = (first.metadata.get(key) for key in ("stream_crc32c", "stream_generation"))

@@ -1,4 +1,4 @@
-"""The samples and rejects of a stream, made again from its lines, with a mark for each."""
+"""The samples and rejects that a stream's lines make, with a mark for each sample."""
 
 from array import array
 from collections.abc import Iterator
@@ -7,22 +7,22 @@ from ..records.reader import Reader
 from ..records.sample import Reject, Sample
 from ..records.samples import read_samples
 from ..records.stream import count_lines
-from .marks import BAD, CUT
+from .marks import REJECTED, TRUNCATED
 
 
 class StreamSamples:
-    """Reads the stream in one pass; a range before the last one starts again from the beginning."""
+    """Reads the stream in one pass. A range that begins before the previous range ends starts a new pass."""
 
     def __init__(self, path: str, name: str, reader: Reader):
         self._open = lambda: read_samples(path, name, reader)
         self._per_line = reader.samples_per_line
-        # Of each sample, where only the tokens say how many samples a line makes.
+        # The line of each sample, for runs in which the tokens decide how many samples a line makes.
         self._lines = array("q", (item.line for item in self._open()) if self._per_line is None else ())
         self.marks = bytearray(count_lines(path, name) * self._per_line if self._per_line else len(self._lines))
         self._items, self._next = self._open(), 0
 
     def line_of(self, sample: int) -> int:
-        """The number of the line, from 1, that a sample comes from, or begins in."""
+        """The number, from 1, of the line in which a sample begins."""
         return (sample // self._per_line if self._per_line else self._lines[sample]) + 1
 
     def where(self, sample: int) -> str:
@@ -31,13 +31,14 @@ class StreamSamples:
         return line if self._per_line == 1 else f"{line} (sample {sample})"
 
     def range(self, first: int, last: int) -> dict[int, Sample | Reject]:
+        """The sample or the reject of each index from `first` to `last`."""
         if first < self._next:
             self._items, self._next = self._open(), 0
         wanted = range(first, last + 1)
         return {index: item for item in self._read(last) for index in _covered(item) if index in wanted}
 
     def read_rest(self) -> None:
-        """Reads to the end, so that every reject has its mark."""
+        """Reads the stream to its end, so that every reject has its mark."""
         for _ in self._read(len(self.marks) - 1):
             pass
 
@@ -46,9 +47,9 @@ class StreamSamples:
             self._next = item.last + 1
             if isinstance(item, Reject):
                 for index in _covered(item):
-                    self.marks[index] |= BAD
+                    self.marks[index] |= REJECTED
             elif item.truncated:
-                self.marks[item.index] |= CUT
+                self.marks[item.index] |= TRUNCATED
             yield item
 
 

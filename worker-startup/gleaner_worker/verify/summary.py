@@ -1,4 +1,4 @@
-"""metadata.json of a stream compared with the shards that are stored."""
+"""Compares metadata.json of a stream with the stored shards."""
 
 import json
 
@@ -18,10 +18,10 @@ def check_summary(
     stats: dict[str, dict],
     problems: list[str],
 ) -> None:
-    """Adds a problem for each difference between metadata.json and the shards that are stored.
+    """Adds a problem for each difference between metadata.json and the stored shards.
 
-    counts: of the stream, with the samples, tokens and rows of the shards' metadata, because a damaged shard counts
-    too. stats: the statistics in the header of each shard that could be read.
+    counts: of the stream, with the samples, tokens and rows in the metadata of its shards, so that a damaged shard
+    counts too. stats: object name -> statistics in the header, of each readable shard.
     """
     if not info:
         problems.append(f"{prefix}metadata.json is missing")
@@ -47,11 +47,11 @@ def check_summary(
         listed_stats = {entry["gcs_path"]: entry["stats"] for entry in summary["shards"]}
         non_finite = [name for name, values in summary["stats"].items() if values["non_finite"] != 0]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        problems.append(f"{info.name} is not a summary of ours: {error!r}")
+        problems.append(f"{info.name} is not a summary of Gleaner: {error!r}")
         return
-    wrong = [f"{key} {listed_facts[key]}" for key in stored if listed_facts[key] != stored[key]]
+    wrong = [f"{key} {listed_facts[key]}, not {value}" for key, value in stored.items() if listed_facts[key] != value]
     if wrong:
-        problems.append(f"{info.name} says {', '.join(wrong)}, which is not what is stored")
+        problems.append(f"{info.name} says {'; '.join(wrong)}")
     listed = [(f"gs://{bucket.name}/{shard.name}", shard.size_bytes, shard.crc32c) for shard in shards]
     if shards[-1].metadata.items() >= OTHER_SUMMARY.items():
         entries, listed = _without_last_bytes(entries), _without_last_bytes(listed)
@@ -60,9 +60,9 @@ def check_summary(
         problems.append(f"{info.name} lists other shards, sizes or checksums than are stored")
     own_stats = {f"gs://{bucket.name}/{name}": values for name, values in stats.items()}
     if other := [name for name, values in own_stats.items() if listed_stats.get(name, values) != values]:
-        problems.append(f"{info.name} tells other statistics of {other[0]} than it does itself")
+        problems.append(f"{info.name} lists other statistics of {other[0]} than its header")
     if non_finite or list(summary["stats"]) != expect.wanted.names:
-        problems.append(f"{info.name} does not tell the statistics of {', '.join(expect.wanted.names)}")
+        problems.append(f"{info.name} does not list finite statistics of exactly {', '.join(expect.wanted.names)}")
 
 
 def _without_last_bytes(entries: list[tuple]) -> list[tuple]:

@@ -1,4 +1,4 @@
-"""The inside of a safetensors shard, plain or in zstd, with one layer in memory at a time."""
+"""The content of a safetensors shard, plain or in zstd, with one layer in memory at a time."""
 
 from collections.abc import Collection
 
@@ -16,15 +16,20 @@ _STORED_AS = {"bf16": "BF16", "fp16": "F16", "fp32": "F32", "int8": "I8"}
 
 
 def read_tensors(path: str, metadata: dict[str, str], wanted: Wanted, content: ShardContent) -> None:
-    """Raises ShardError."""
+    """Reads the shard into `content`, whose problems are its differences from `metadata` and `wanted`.
+
+    Raises ShardError.
+    """
     shard = SafetensorsShard(open_file(path))
     content.problems += contradictions(shard.metadata, metadata)
-    found = {name: (info.dtype, list(info.shape)) for name, info in shard.header.tensors.items()}
-    content.problems += _differences(_expected_tensors(metadata, wanted), found)
-    if content.problems:
+    tensors = {name: (info.dtype, list(info.shape)) for name, info in shard.header.tensors.items()}
+    expected = _expected_tensors(metadata, wanted)
+    content.problems += [f"has {name}, which does not belong there" for name in tensors if name not in expected]
+    if differences := _differences(expected, tensors):
+        content.problems += differences
         return
     content.stats = shard.stats
-    content.problems += _wrong_checksums(shard, INDEX & found.keys())
+    content.problems += _wrong_checksums(shard, INDEX & tensors.keys())
     for site in wanted.spec.sites:
         for layer in wanted.layers:
             _check_layer(shard, site, layer, wanted.spec.dtype == "int8", content)
@@ -39,6 +44,7 @@ def read_tensors(path: str, metadata: dict[str, str], wanted: Wanted, content: S
         content.lines = list(zip(index.lines.tolist(), index.chunks.tolist(), strict=True))
     if index.token_lines is not None:
         content.token_lines = _split(index.token_lines, index.sample_offsets)
+    content.is_read = True
 
 
 def _expected_tensors(metadata: dict[str, str], wanted: Wanted) -> dict[str, tuple[str, list[int]]]:
@@ -66,9 +72,7 @@ def _expected_tensors(metadata: dict[str, str], wanted: Wanted) -> dict[str, tup
 
 
 def _differences(expected: dict, found: dict) -> list[str]:
-    problems = [f"lacks {name}" for name in expected if name not in found]
-    problems += [f"has {name}, which does not belong there" for name in found if name not in expected]
-    return problems + [
+    return [f"lacks {name}" for name in expected if name not in found] + [
         f"has {name} as {found[name][0]} {found[name][1]}, not {value[0]} {value[1]}"
         for name, value in expected.items()
         if name in found and found[name] != value and (name != "kept" or found[name][0] != "U8")
@@ -81,13 +85,15 @@ def _check_layer(shard: SafetensorsShard, site: str, layer: int, is_int8: bool, 
         rows = shard.rows(site, layer, 0, shard.num_rows, verify=True)
     except ShardError as error:
         content.problems.append(str(error).removeprefix(f"{shard.url} "))
+        content.has_wrong_values = True
         return
     if rows.scale is not None and not (np.isfinite(rows.scale).all() and (rows.scale >= 0).all()):
         content.problems.append(f"has scales of {name} that are below zero or not finite")
+        content.has_wrong_values = True
         return
-    found = LayerStatistics()
-    found.add(rows)
-    content.problems += wrong_values(name, found, shard.stats.get(name), is_int8)
+    actual = LayerStatistics()
+    content.has_wrong_values |= not actual.add(rows)
+    content.problems += wrong_values(name, actual, shard.stats.get(name), is_int8)
 
 
 def _wrong_checksums(shard: SafetensorsShard, names: Collection[str]) -> list[str]:

@@ -1,0 +1,55 @@
+"""Agents forked from one process that has imported JAX: each line on stdin starts an agent, after the end of the last.
+
+{"environment": all variables, "stderr": path of a pipe, "hold_at": null}
+hold_at: the agent computes so many samples, and then waits until its extraction must end.
+"""
+
+import json
+import os
+import sys
+import time
+
+import environment  # noqa: F401  (before the rest)
+from gleaner_worker import agent
+from gleaner_worker.control import Control
+from gleaner_worker.jobs import output
+
+output.EVERY_S = 0.1  # a test waits for the first output of a job
+
+
+def hold_at(most):
+    count = Control.add_done
+
+    def count_and_hold(control, samples, tokens):
+        count(control, samples, tokens)
+        while control.mode == "run" and control.samples_done >= most:
+            time.sleep(0.02)
+
+    Control.add_done = count_and_hold
+
+
+def run(order):
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    pipe = os.open(order["stderr"], os.O_WRONLY)
+    os.dup2(pipe, 1)
+    os.dup2(pipe, 2)
+    os.close(pipe)
+    if order["hold_at"] is not None:
+        hold_at(order["hold_at"])
+    return agent.main()
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        pid = os.fork()  # this process has not started JAX, so a fork is safe
+        if pid == 0:
+            try:
+                os._exit(run(json.loads(line)))
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
+                os._exit(1)
+        print(f"pid {pid}", flush=True)
+        _, status = os.waitpid(pid, 0)
+        print(f"ended {os.waitstatus_to_exitcode(status)}", flush=True)
