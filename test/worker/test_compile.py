@@ -14,6 +14,7 @@ import pytest
 from build import a_model, a_spec
 from device_rows import stored_of
 from gleaner_worker.failures import Failure
+from gleaner_worker.model import decoder, device
 from gleaner_worker.rows import pack
 
 pytestmark = pytest.mark.slow
@@ -33,18 +34,35 @@ def run_all(model, samples):
         model.start([[samples[index] for index in row]]).collect()
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("tokens", ["all", "mean", "-4:"])
-def test_one_program_serves_samples_of_all_lengths(tiny_folder, tokens):
-    spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, tokens=tokens, dtype="int8")
+@pytest.mark.parametrize(
+    ("tokens", "row_tokens"),
+    [
+        ("all", 2048),
+        pytest.param("mean", 128, marks=pytest.mark.long),
+        pytest.param("-4:", 128, marks=pytest.mark.long),
+    ],
+)
+def test_at_most_three_programs_serve_samples_of_all_lengths(tiny_folder, tokens, row_tokens):
+    spec = a_spec(model=tiny_folder, max_seq_length=MAX_LENGTH, row_tokens=row_tokens, tokens=tokens, dtype="int8")
+    none = device.programs()
     model = a_model(spec)
     before = model.programs
+    assert before - none <= 3
     samples = some_samples()
     if tokens == "-4:":
         for sample in samples:
             sample.positions = np.arange(len(sample.token_ids))[-4:]
     run_all(model, samples)
     assert model.programs == before
+
+
+def test_the_version_of_a_program_changes_with_its_code(tiny_folder, monkeypatch):
+    spec = a_spec(model=tiny_folder)
+    version = a_model(spec).program_version
+    assert a_model(spec).program_version == version
+    mlp = decoder._mlp
+    monkeypatch.setattr(decoder, "_mlp", lambda *arguments: mlp(*arguments) * 1.5)
+    assert a_model(spec).program_version != version
 
 
 def test_programs_that_a_model_compiles_are_counted(tiny_folder):

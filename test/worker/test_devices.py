@@ -85,7 +85,7 @@ def test_eight_devices_compute_the_same_bits_as_one_device(on_devices, tiny_fold
     np.testing.assert_allclose(eight["sums"], one["sums"], rtol=1e-12)
 
 
-@pytest.mark.long
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("tokens", ["mean", "all"])
 @pytest.mark.parametrize("split", [2, 4])
 def test_split_weights_compute_the_same_activations(on_devices, tiny_folder, gemma_folder, split, tokens):

@@ -44,7 +44,10 @@ def test_lone_surrogates_are_kept_as_escapes(read_items):
             {"text": "hi", "a": "x" * 65_530},
             "has 65538 bytes in the fields that `keep` names (`a` 65532); the limit is 65536",
         ),
-        ({"text": "hi", "a": "é" * 11_000, "b": 7}, "66014 bytes in the fields that `keep` names (`a` 66002, `b` 1)"),
+        (
+            {"text": "hi", "a": "é" * 11_000, "b": 7},
+            "has 66014 bytes in the fields that `keep` names (`a` 66002, `b` 1)",
+        ),
     ],
 )
 def test_fields_that_cannot_be_kept_reject_the_record_with_the_reason(read_items, line, reason):

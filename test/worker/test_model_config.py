@@ -29,7 +29,7 @@ REFUSED = [
     (QWEN2, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
     (QWEN2, {"rope_parameters": {"partial_rotary_factor": 0.25}}, "rope_parameters.partial_rotary_factor is 0.25"),
     (QWEN2, {"num_experts": 60}, "num_experts is 60, which this decoder does not support for this family"),
-    (QWEN2, {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0, which this decoder does not do"),
+    (QWEN2, {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0, which this decoder does not support"),
     (QWEN2, {"quantization_config": {"quant_method": "awq"}}, "quantization_config is {'quant_method': 'awq'}"),
     (QWEN2, {"mlp_bias": True}, "mlp_bias is True"),
     (LLAMA, {"sliding_window": 4096}, "sliding_window is 4096, which this decoder does not support for this family"),

@@ -83,7 +83,7 @@ def spoil(storage, name, how):
             metadata[key] = "other"
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)  # "cut" and "program"
 @pytest.mark.parametrize(
     "damage",
     [
@@ -93,10 +93,10 @@ def spoil(storage, name, how):
         "other rows",
         "no scale",
         "other dtype",
+        "program",
         "other samples",
         "impossible samples",
         "samples twice",
-        "program",
         "tokens_sha256",
         "rows",
         "model_fingerprint",

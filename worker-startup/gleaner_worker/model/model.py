@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from ..array_pool import ArrayPool
+from ..code_identity import locked_digest, worker_bundle
 from ..failures import Failure
 from ..objects import Bucket
 from ..rows import RowLimits
@@ -108,9 +109,9 @@ class Model:
 
     @property
     def program_version(self) -> str:
-        """Identifies the program and the mesh: all vectors of a shard have the same version."""
+        """Identifies the program, its compiler, the worker's code and the mesh: a shard has vectors of one version."""
         mesh = f"{self.layout.mesh.devices.flat[0].device_kind} {self.layout.data}x{self.layout.model}"
-        facts = f"{jax.__version__} {mesh} {self.shape} {self.tuning}"
+        facts = f"{self._program.version} {locked_digest()} {worker_bundle()} {mesh}"
         return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     @property

@@ -1,5 +1,6 @@
 """Compiles the one program of a run over all devices, and checks that it fits into their memory."""
 
+import hashlib
 from dataclasses import dataclass
 
 import jax
@@ -33,6 +34,7 @@ class Program:
 
     run: jax.stages.Compiled  # (params, rows, picks), as compute_step takes them, on the devices
     in_flight: int  # steps that the devices' memory holds at once
+    version: str  # the sha256 of its text before the compilation
 
 
 def compile_rows(
@@ -43,15 +45,17 @@ def compile_rows(
     Raises Failure("model") when the weights and one step do not fit; `where` names the model and the limit on its
     samples.
     """
+    lowered = lower_rows(capture, layout, params, shape, tuning)
+    version = hashlib.sha256(lowered.as_text().encode()).hexdigest()
     try:
-        compiled = lower_rows(capture, layout, params, shape, tuning).compile(_COMPILER_OPTIONS)
+        compiled = lowered.compile(_COMPILER_OPTIONS)
     except jax.errors.JaxRuntimeError as error:
         if not is_out_of_memory(error):
             raise
         raise _too_large(shape, where, "the compiler finds no room for it") from error
     memory = compiled.memory_analysis()
     if limit is None or memory is None:
-        return Program(compiled, _MAX_IN_FLIGHT)
+        return Program(compiled, _MAX_IN_FLIGHT, version)
     fixed, output = memory.argument_size_in_bytes + memory.temp_size_in_bytes, memory.output_size_in_bytes
     if fixed + output > limit:
         raise _too_large(
@@ -60,7 +64,7 @@ def compile_rows(
             f"a device has {limit / 1e9:.3g} GB, and needs {memory.argument_size_in_bytes / 1e9:.3g} GB for weights, "
             f"{memory.temp_size_in_bytes / 1e9:.3g} GB to compute and {output / 1e9:.3g} GB for the output",
         )
-    return Program(compiled, int(min(_MAX_IN_FLIGHT, (limit - fixed) // max(output, 1))))
+    return Program(compiled, int(min(_MAX_IN_FLIGHT, (limit - fixed) // max(output, 1))), version)
 
 
 def lower_rows(capture: Capture, layout: Layout, params: dict, shape: StepShape, tuning: Tuning) -> jax.stages.Lowered:
