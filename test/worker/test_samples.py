@@ -150,6 +150,21 @@ def test_a_batch_of_prompts_is_bounded_by_bytes(tiny_folder, tmp_path):
     assert [len(batch) for batch in read_documents(str(path), "x", reader)] == [1, 3, 1, 1]
 
 
+def test_a_truncated_text_has_the_first_tokens_of_the_whole_text(read_items):
+    text = "".join(f"number {n} " for n in range(5000))
+    (whole,) = read_items([{"text": text[:500]}], max_seq_length=1024)
+    (cut,) = read_items([{"text": text}], max_seq_length=32, over_long="truncate")
+    assert cut.token_ids.tolist() == whole.token_ids[:32].tolist()
+    assert cut.truncated and not whole.truncated
+
+
+def test_a_truncated_text_whose_beginning_makes_too_few_tokens_is_rejected(read_items, tmp_path):
+    folder = make_folder(tmp_path, {"<unk>": 0, "a": 1})
+    bad, good = read_items([{"text": "x" * 1_000_000}, {"text": "a " * 5000}], folder, over_long="truncate")
+    assert bad.reason == "has 1000000 characters, and its first 8192 make only 1 tokens"
+    assert len(good.token_ids) == 64
+
+
 def test_tokens_of_a_truncated_text_that_no_sample_has_are_not_held(tiny_folder, tmp_path):
     path = tmp_path / "stream"
     path.write_text(json.dumps({"text": "one two " * 1000}) + "\n")

@@ -1,13 +1,16 @@
 """Lines tokenised by other processes: the same samples, the same failures, and no process that stays behind."""
 
 import json
+import threading
+import time
 
 import numpy as np
 import pytest
 
 from arc_tasks import TASK
 from build import SMALL, a_spec, a_stream, a_work, outputs, run_extract, text_lines
-from gleaner_worker.failures import Failure
+from gleaner_worker.control import Control
+from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.samples import make_samples, read_documents
 from gleaner_worker.records.tokenize_process import TokenizeProcesses
@@ -125,6 +128,27 @@ def test_processes_end_when_the_reading_ends_early_and_serve_the_next_stream(tmp
     documents.close()
     assert started and all(process.returncode is not None for process in started)
     assert items(path, chat_folder, two.tokenize) == items(path, chat_folder)
+
+
+@pytest.mark.parametrize(("mode", "outcome"), [("drain", "drained"), ("stop", None)])
+def test_a_tokenizer_that_hangs_delays_neither_a_drain_nor_a_lost_lease(
+    storage, tmp_path, tiny_folder, tiny_models, processes, monkeypatch, mode, outcome
+):
+    release = threading.Event()
+    two = processes(2, tiny_folder)
+    monkeypatch.setattr(two, "_ask", lambda lines, name: release.wait(60))
+    monkeypatch.setattr(two, "close", release.set)
+    control = Control()
+    threading.Timer(0.3, control.request, [mode]).start()
+    work = a_work(a_stream(storage, text_lines(20)))
+    started = time.monotonic()
+    if outcome:
+        assert run_extract(work, tiny_models(), str(tmp_path), control, two) == outcome
+    else:
+        with pytest.raises(LeaseLost):
+            run_extract(work, tiny_models(), str(tmp_path), control, two)
+    assert time.monotonic() - started < 30
+    assert not outputs(storage)
 
 
 def test_an_extraction_with_processes_stores_the_same_bytes(storage, tmp_path, tiny_folder, tiny_models, processes):

@@ -20,8 +20,7 @@ def writing(path: str) -> Iterator[None]:
         free = shutil.disk_usage(os.path.dirname(path)).free
         raise Failure(
             "infrastructure",
-            f"Failed to write {path}: the disk is full ({free} bytes free); "
-            "use a larger boot disk or a smaller shard_size_gb",
+            f"Failed to write {path}: the disk is full ({free} bytes free); free some, or use a smaller shard_size_gb",
         ) from error
 
 

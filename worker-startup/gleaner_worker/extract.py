@@ -8,13 +8,14 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from .control import Control
 from .disk import empty_folder
 from .model.device_output import HostRow, InFlightStep
 from .model.model import Model
 from .objects import Bucket
-from .pipeline import Pipeline
+from .pipeline import Handover, Pipeline
 from .records.reader import Reader
 from .records.sample import Reject, Sample
 from .records.samples import Documents, make_samples, read_documents
@@ -74,8 +75,7 @@ def extract(
         raise no_lines(work.object)
     if reader.samples_per_line is not None:
         control.samples_total = lines * reader.samples_per_line
-    documents = read_documents(path, work.object, reader, processes.tokenize if processes else None)
-    return _Extraction(work, model, reader, bucket, folder, control).run(documents)
+    return _Extraction(work, model, reader, bucket, folder, control).run(path, processes)
 
 
 class _Extraction:
@@ -95,9 +95,11 @@ class _Extraction:
         window_bytes = min(MAX_WINDOW_BYTES, work.spec.window_tokens * model.row_bytes)
         self._memory = ShardMemory(work.spec.shard_size_bytes, 1 + window_bytes // work.spec.shard_size_bytes)
 
-    def run(self, documents: Generator[Documents]) -> str:
+    def run(self, path: str, processes: TokenizeProcesses | None) -> str:
         """Returns the outcome, as `extract` does."""
         control = self._control
+        tokenize = partial(processes.tokenize, check=self._pipeline.check) if processes else None
+        documents = read_documents(path, self._work.object, self._reader, tokenize)
         control.phase = "running"
         with self._pipeline as pipeline:
             batches = pipeline.stage("tokenize", documents, ahead=1)
@@ -137,16 +139,14 @@ class _Extraction:
             last = item.last
         self._control.samples_total = last + 1
 
-    def _compute(self, plan: Iterator[ShardPlan | Window]) -> Generator[Running]:
+    def _compute(self, plan: Handover[ShardPlan | Window]) -> Generator[Running]:
         """Starts the rows of every shard that the bucket lacks, until the stream ends or control ends the extraction.
 
         A step takes rows from any window, so only the last one may have empty rows.
         """
         control, waiting = self._control, deque[Row]()
         missing: dict[int, ShardPlan] = {}  # shards that are not begun
-        for item in plan:
-            if control.mode != "run":
-                break
+        for item in self._until_ended(plan):
             if isinstance(item, Window):
                 yield from self._begin(item, missing, waiting)
                 while len(waiting) >= self._model.rows_per_step and control.mode != "flush":
@@ -161,6 +161,18 @@ class _Extraction:
                 if shard := self._start_shard(item):
                     yield shard
         yield from self._start_all(waiting)
+
+    def _until_ended(self, plan: Handover[ShardPlan | Window]) -> Iterator[ShardPlan | Window]:
+        """The items until control ends the extraction, which may be during the wait for a slow tokenizer."""
+
+        def has_ended() -> bool:
+            return self._control.mode != "run"
+
+        while True:
+            self._pipeline.wait_until(lambda: plan.is_ready or has_ended())
+            if has_ended() or (item := next(plan, None)) is None:
+                return
+            yield item
 
     def _begin(self, window: Window, missing: dict[int, ShardPlan], waiting: deque[Row]) -> Iterator[Running]:
         """Begins the shards of the window, and adds its rows with a missing sample to `waiting`."""

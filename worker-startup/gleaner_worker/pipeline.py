@@ -138,9 +138,14 @@ class Handover(Generic[T], Iterator[T]):
         self._items: deque[T] = deque()
         self.has_ended = False  # no further item follows
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next item, or the end, is there."""
+        return bool(self._items) or self.has_ended
+
     def __next__(self) -> T:
         with self._pipeline._changed:
-            self._pipeline.wait_until(lambda: bool(self._items) or self.has_ended)
+            self._pipeline.wait_until(lambda: self.is_ready)
             if not self._items:
                 raise StopIteration
             self._pipeline._changed.notify_all()

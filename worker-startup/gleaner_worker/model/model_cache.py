@@ -56,7 +56,7 @@ def make_room(unfinished: str, size_bytes: int, model: str) -> None:
         raise Failure(
             "infrastructure",
             f"Failed to copy the model {model}: it needs {size_bytes / 1e9:.1f} GB, and the disk of {parent} has "
-            f"{free / 1e9:.1f} GB free; use a larger boot disk",
+            f"{free / 1e9:.1f} GB free; free some, or use a smaller model: the boot disk of a TPU VM has 100 GB",
         )
 
 

@@ -30,6 +30,7 @@ class Written:
     line: int
     prompt: Prompt
     kept: str
+    characters: int = 0  # of the whole text, where the prompt holds its beginning
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from .stream import Line, read_lines
 from .tokenizer import Encoded, encode_complete, encode_texts, encode_written
 
 _PREVIEW_CHARS = 200
-# Longer texts are rejected before they cost time and memory: no tokenizer makes longer tokens on average.
+# Longer texts are rejected or cut before they cost time and memory: no tokenizer makes longer tokens on average.
 _MOST_CHARS_PER_TOKEN = 32
 _LEAST_CHARS = 8192  # a few tokens may be longer
 
@@ -97,7 +97,7 @@ def _tokenize(batch: list[Written | Reject], reader: Reader) -> Iterator[Documen
             made = next(complete_ids if item.prompt.is_complete else plain_ids)
         else:
             made = Encoded(content)
-        problem = made if isinstance(made, RejectReason) else _problem_of(made.ids, reader)
+        problem = made if isinstance(made, RejectReason) else _problem_of(made.ids, item, reader)
         if problem is not None:
             yield Reject(item.index, problem.text, item.line)
             continue
@@ -107,20 +107,22 @@ def _tokenize(batch: list[Written | Reject], reader: Reader) -> Iterator[Documen
 def _document(item: Written, encoded: Encoded, reader: Reader) -> Document:
     content = item.prompt.content
     preview = content if isinstance(content, str) else _decode(content, reader)
-    end = reader.max_length if reader.cut is None else None  # no sample has the other tokens
+    end = reader.max_length if reader.cut is None else None  # no sample has the later tokens
     written = None if encoded.written is None else encoded.written[:end]
     token_ids = np.asarray(encoded.ids[:end], dtype=np.int32)
-    length = len(encoded.ids)
-    return Document(item.index, item.line, token_ids, length, written, preview[:_PREVIEW_CHARS], item.kept)
+    return Document(item.index, item.line, token_ids, len(encoded.ids), written, preview[:_PREVIEW_CHARS], item.kept)
 
 
 def _limit(item: Written | Reject, reader: Reader) -> Written | Reject:
-    limit = max(_MOST_CHARS_PER_TOKEN * reader.max_length, _LEAST_CHARS)
-    if isinstance(item, Reject) or reader.over_long != "reject" or not isinstance(item.prompt.content, str):
+    """Rejects or cuts a text that is too long to be tokenised as a whole."""
+    if isinstance(item, Reject) or reader.cut is not None or not isinstance(item.prompt.content, str):
         return item
+    limit = max(_MOST_CHARS_PER_TOKEN * reader.max_length, _LEAST_CHARS)
     size = len(item.prompt.content)
     if size <= limit:
         return item
+    if reader.over_long == "truncate":
+        return replace(item, prompt=replace(item.prompt, content=item.prompt.content[:limit]), characters=size)
     reason = f"has {size} characters; a text of {reader.max_length} tokens (max_seq_length) has at most {limit}"
     return Reject(item.index, reason, item.line)
 
@@ -130,10 +132,14 @@ def _plain_texts(batch: list[Written | Reject]) -> list[str]:
     return [prompt.content for prompt in prompts if isinstance(prompt.content, str)]
 
 
-def _problem_of(ids: list[int], reader: Reader) -> RejectReason | None:
+def _problem_of(ids: list[int], item: Written, reader: Reader) -> RejectReason | None:
     """A post-processor may add ids that the vocabulary lacks, as a record may."""
     if not ids:
         return RejectReason("has no tokens")
+    if item.characters and len(ids) <= reader.max_length:
+        return RejectReason(
+            f"has {item.characters} characters, and its first {len(item.prompt.content)} make only {len(ids)} tokens"
+        )
     if 0 <= min(ids) and max(ids) < reader.vocab_size:
         return None
     position, token = next((at, token) for at, token in enumerate(ids) if not 0 <= token < reader.vocab_size)

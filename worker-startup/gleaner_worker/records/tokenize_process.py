@@ -9,8 +9,8 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Generator, Iterable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from .tokenize_frames import Frame, documents_of_frame, frame_of_lines, read_fra
 
 # A small host needs its cores for the other stages, and reads without these processes.
 PROCESSES = min(16, (os.cpu_count() or 1) // 8)
+_CHECK_EVERY_S = 0.2
 _PACKAGES = Path(__file__).parents[2]
 
 
@@ -37,10 +38,12 @@ class TokenizeProcesses:
         self._idle: list[subprocess.Popen] = []
         self._is_open = True
 
-    def tokenize(self, batches: Iterable[list[Line]], name: str) -> Generator[Documents]:
+    def tokenize(
+        self, batches: Iterable[list[Line]], name: str, check: Callable[[], None] = lambda: None
+    ) -> Generator[Documents]:
         """The documents and rejects of each batch, in the order of the batches. Ends the processes when it ends early.
 
-        name: of the stream's object, for messages. Raises Failure("stream").
+        name: of the stream's object, for messages. check: called during waits, and may raise. Raises Failure("stream").
         """
         waiting: deque[Future[Documents]] = deque()
         self._is_open = True
@@ -49,9 +52,9 @@ class TokenizeProcesses:
                 for lines in batches:
                     waiting.append(pool.submit(self._ask, lines, name))
                     if len(waiting) > 2 * self._count:
-                        yield waiting.popleft().result()
+                        yield _result(waiting.popleft(), check)
                 while waiting:
-                    yield waiting.popleft().result()
+                    yield _result(waiting.popleft(), check)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 self.close()
@@ -106,6 +109,12 @@ class TokenizeProcesses:
         with self._lock:
             if self._is_open:
                 self._idle.append(process)
+
+
+def _result(answer: Future[Documents], check: Callable[[], None]) -> Documents:
+    while not wait([answer], _CHECK_EVERY_S).done:
+        check()
+    return answer.result()
 
 
 def _exchange(process: subprocess.Popen, request: Frame) -> Frame | None:
