@@ -21,7 +21,7 @@ from gleaner_worker.preflight.accelerators import ACCELERATORS, COMPILER_ENV, ch
 from gleaner_worker.preflight.cost_model import cost_of, square_buffers
 from gleaner_worker.preflight.operations import speed_of
 
-from .models import BASELINES, CONFIGS, MESHES, RATIO_LIMITS, SHAPES
+from .models import BASELINES, CONFIGS, MESHES, RATIO_LIMITS, shapes_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -46,8 +46,7 @@ def main() -> int:
         (model, accelerator, f"{rows}x{tokens}")
         for model in CONFIGS
         for accelerator in MESHES[model]
-        for rows, tokens in SHAPES
-        if tokens <= CONFIGS[model]["max_position_embeddings"]
+        for rows, tokens in shapes_of(model)
     ]
     wanted = [
         case

@@ -52,11 +52,31 @@ CONFIGS = {
 MESHES: dict[str, dict[str, tuple[int, int]]] = {
     "Qwen2.5-0.5B": {"v5litepod-1": (1, 1), "v5litepod-8": (8, 1), "v6e-1": (1, 1), "v5p-8": (4, 1)},
     "gemma-2-2b": {"v5litepod-1": (1, 1), "v5litepod-8": (8, 1), "v6e-1": (1, 1), "v5p-8": (4, 1)},
-    "Llama-3.1-8B": {"v5litepod-8": (4, 2), "v6e-1": (1, 1), "v6e-8": (8, 1), "v5p-8": (4, 1)},
-    "gemma-2-27b": {"v5litepod-8": (2, 4), "v6e-8": (4, 2), "v5p-8": (4, 1)},
+    "Llama-3.1-8B": {
+        "v5litepod-4": (2, 2),
+        "v5litepod-8": (4, 2),
+        "v6e-1": (1, 1),
+        "v6e-4": (4, 1),
+        "v6e-8": (8, 1),
+        "v5p-8": (4, 1),
+    },
+    "gemma-2-27b": {
+        "v5litepod-4": (1, 4),
+        "v5litepod-8": (2, 4),
+        "v6e-4": (2, 2),
+        "v6e-8": (4, 2),
+        "v5p-8": (4, 1),
+    },
 }
-# Rows of one device, and tokens of a row. Gemma 2 has 8,192 positions.
-SHAPES = ((8, 256), (1, 2048), (1, 32_768))
+# Rows of one device, and tokens of a row. Gemma 2 has 8,192 positions, so its longest row is shorter.
+SHAPES = ((8, 256), (1, 2048), (1, 8192), (1, 32_768))
+
+
+def shapes_of(model: str) -> list[tuple[int, int]]:
+    """Three shapes: many short rows, one row of the default length, and the longest of SHAPES that the model has."""
+    fitting = [shape for shape in SHAPES if shape[1] <= CONFIGS[model]["max_position_embeddings"]]
+    return [*SHAPES[:2], fitting[-1]]
+
 
 # The largest allowed ratio of the current time to the time of commit 6379725. That commit chooses the same mesh for
 # each of these programs.

@@ -64,8 +64,7 @@ def cost_of(text: str) -> Cost:
 
 
 def square_buffers(text: str, length: int) -> list[str]:
-    """The floating-point shapes of at least length x length values with two axes of `length` or more, parameters
-    excepted: scores of all tokens with all tokens."""
+    """Floating-point shapes with two axes of `length`, without parameters: the scores of all tokens with all tokens."""
     found = set()
     for line in text.splitlines():
         match = _INSTRUCTION.match(line)
