@@ -6,9 +6,12 @@ import {CliError} from './errors.ts';
 import {say} from './output.ts';
 import {CACHE, runWorkerModule, workerPython} from './python.ts';
 
+/** Begins each line of the worker's `print_wait`, which reports a hub that does not answer. */
+const WAIT = 'Waiting for ';
+
 /**
  * Runs a module of the worker that looks at a spec and the small files of its model, and prints one line of JSON. Throws `CliError` with
- * the module's own reason. `lock`: packages of the module, the worker's by default.
+ * the module's own reason, and says each wait for a hub. `lock`: packages of the module, the worker's by default.
  */
 export async function askWorker(
   module: string,
@@ -27,7 +30,9 @@ export async function askWorker(
   const {code, stdout, stderr} = await runWorkerModule(
     [module, '--spec', JSON.stringify(spec), '--home', home, ...args, ...bucket],
     endpoint ? {STORAGE_EMULATOR_HOST: endpoint} : {},
-    () => {},
+    line => {
+      if (line.startsWith(WAIT)) say(line);
+    },
     lock,
   );
   const last = stdout.at(-1);

@@ -17,7 +17,7 @@ export async function compileProgram(
 ): Promise<Compiled> {
   await workerPython(say, TPU_LOCK); // minutes at the first time, which are not the compiler's
   say(`Compiling ${spec.model} for ${accelerator}`);
-  const compiled = await withClock('The compiler has worked', () =>
+  const compiled = await withClock('The preflight has worked', () =>
     askWorker('gleaner_worker.preflight', spec, ['--accelerator', accelerator], connection, TPU_LOCK),
   );
   return compiled as Compiled;

@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
-import {writeFileSync} from 'node:fs';
+import {once} from 'node:events';
+import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {createServer} from 'node:http';
+import type {AddressInfo} from 'node:net';
+import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {E2E_MS, gleaner, TestHome, texts} from './home.ts';
 
@@ -135,4 +139,28 @@ describe('gleaner estimate', function () {
       assert.match(stderr, says);
       assert.doesNotMatch(stderr, /\n {4}at /, 'no stack');
     });
+});
+
+describe('gleaner estimate with a model of a hub', function () {
+  this.timeout(E2E_MS);
+
+  it('shows each wait for the hub on stderr, before the reason of its failure', async () => {
+    const cwd = mkdtempSync(join(tmpdir(), 'gleaner-e2e-'));
+    const statuses = [503];
+    const hub = createServer((_, response) => response.writeHead(statuses.shift() ?? 401).end());
+    try {
+      await once(hub.listen(0, '127.0.0.1'), 'listening');
+      const host = `127.0.0.1:${(hub.address() as AddressInfo).port}`;
+      writeFileSync(join(cwd, 'a.jsonl'), texts(3, 'h'));
+      const args = ['estimate', 'a.jsonl', '--model', 'an-org/a-model', '--quick'];
+      const {code, stdout, stderr} = await gleaner(args, {cwd, env: {HF_ENDPOINT: `http://${host}`}});
+      assert.deepEqual([code, stdout], [1, ''], stderr);
+      const lines = stderr.trim().split('\n');
+      assert.ok(lines.includes(`Waiting for ${host}: it answers 503, try 1`), stderr);
+      assert.match(lines.at(-1) ?? '', /Failed to find the model an-org\/a-model \(401\)/);
+    } finally {
+      hub.close();
+      rmSync(cwd, {recursive: true});
+    }
+  });
 });

@@ -13,8 +13,10 @@ import environment  # noqa: F401  (before the rest)
 from gleaner_worker import agent
 from gleaner_worker.control import Control
 from gleaner_worker.jobs import output
+from gleaner_worker.model import download
 
 output.EVERY_S = 0.1  # a test waits for the first output of a job
+download.FIRST_TIMEOUT_S = 1.0  # a test waits for the first report of a silent hub
 
 
 def hold_at(most):

@@ -1,6 +1,7 @@
 """Agents that lease streams, follow worker-api, and end."""
 
 import json
+import socket
 
 import pytest
 
@@ -197,3 +198,24 @@ def test_an_agent_reports_an_unreachable_hub_and_obeys_worker_api(cloud, storage
     lines = [json.loads(line) for line in storage.data(BUCKET, "logs/tpu-us-central1-a-0/3.log").decode().splitlines()]
     waits = [line for line in lines if line["message"].startswith("Waiting for 127.0.0.1:9: ConnectError")]
     assert len(waits) >= 2 and {line["severity"] for line in waits} == {"WARNING"}
+
+
+def test_an_agent_reports_a_silent_hub_before_the_next_regular_heartbeat(cloud, storage, agent):
+    reported = []
+
+    def on_heartbeat(body):
+        reported.append((body["progress"] or {}).get("waits_for"))
+        action = "stop" if reported[-1] else "continue"
+        return {"action": action, "reason": "seen", "lease_expires_at": None, "heartbeat_s": 60}
+
+    cloud.on_heartbeat = on_heartbeat
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts connections; nothing answers
+        host = f"127.0.0.1:{silent.getsockname()[1]}"
+        cloud.attributes["gleaner-hf-endpoint"] = f"http://{host}"
+        work = a_work_answer(a_stream(storage, text_lines(3)), model="an-org/a-model", revision=None)
+        cloud.leases = [work | {"heartbeat_s": 60}]
+        process = agent()
+        cloud.wait(lambda asked: any(reported), timeout_s=30)
+        assert process.wait(30) == 0, process.stderr.read()
+    first = next(filter(None, reported))
+    assert first.startswith(f"{host}: ReadTimeout") and first.endswith(", try 1")

@@ -4,7 +4,10 @@ import json
 
 import pytest
 
+from gleaner_worker.records.assistant import render_assistant
+from gleaner_worker.records.chat import Chat
 from gleaner_worker.records.sample import Reject, Sample
+from gleaner_worker.records.template import Template
 from test_chat import fixture, read, write_folder
 
 pytestmark = pytest.mark.slow
@@ -18,6 +21,28 @@ TALK = [
 MARKED = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
     "<|im_end|>{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}\n{% endfor %}"
+)
+# As Qwen3 writes chats without tools: answers after the last question have their thoughts, the last answer always.
+QWEN3 = """{%- if messages[0].role == 'system' %}<|im_start|>system
+{{ messages[0].content }}<|im_end|>
+{% endif %}
+{%- set ns = namespace(last=messages | length - 1) %}
+{%- for m in messages if m.role == 'user' %}{% set ns.last = messages.index(m) %}{% endfor %}
+{%- for m in messages %}
+{%- if m.role == 'user' or m.role == 'system' and not loop.first %}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% elif m.role == 'assistant' %}<|im_start|>assistant
+{% if loop.index0 > ns.last and (loop.last or m.reasoning_content) %}<think>
+{{ m.reasoning_content }}
+</think>
+
+{% endif %}{{ m.content }}<|im_end|>
+{% endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% endif %}"""
+NEEDS_A_QUESTION = (
+    "{% if 'user' not in messages | map(attribute='role') %}{{ raise_exception('No user query found') }}{% endif %}"
 )
 FAMILIES = [name for name in fixture() if name != "many"]  # `many` marks the text of every role
 
@@ -51,6 +76,33 @@ def test_each_assistant_answer_is_chosen_with_its_end_token(tmp_path, name):
 
 def test_the_chosen_tokens_of_a_chatml_answer_end_with_im_end(tmp_path):
     assert written(write_folder(tmp_path, "chatml"), tmp_path, TALK) == ["four is it<|im_end|>", "five<|im_end|>"]
+
+
+@pytest.mark.parametrize("name", ["chatml", "llama"])
+def test_an_answer_that_begins_a_chat_is_chosen_from_its_content_to_its_end_token(tmp_path, name):
+    found = written(write_folder(tmp_path, name), tmp_path, TALK[1:])
+    assert not isinstance(found, str), found
+    end = "<|im_end|>" if name == "chatml" else "<|eot_id|>"
+    assert [text.replace(" ", "") for text in found] == [f"fourisit{end}", f"five{end}"]
+
+
+@pytest.mark.parametrize(
+    ("template", "roles", "chosen"),
+    [
+        (QWEN3, "au", ["<0><|im_end|>"]),
+        (QWEN3, "uaa", ["<1><|im_end|>", "<2><|im_end|>"]),
+        (QWEN3, "uaaua", ["<1><|im_end|>", "<2><|im_end|>", "<4><|im_end|>"]),
+        (NEEDS_A_QUESTION + QWEN3, "saua", ["<1><|im_end|>", "<3><|im_end|>"]),
+    ],
+)
+def test_an_answer_whose_opening_cannot_be_rendered_is_chosen_from_its_content(template, roles, chosen):
+    chat = Chat(Template(template, is_chat=True), None, {})
+    names = {"u": "user", "a": "assistant", "s": "system"}
+    messages = [{"role": names[role], "content": f"<{number}>"} for number, role in enumerate(roles)]
+    text, spans = render_assistant(chat, messages, False, None, ["<|im_end|>"])
+    found = [text[begin:end] for begin, end in spans]
+    assert [each.rpartition("</think>\n\n")[2] for each in found] == chosen
+    assert "<|im_start|>" not in "".join(found)
 
 
 def test_generation_blocks_in_a_template_define_the_chosen_tokens(tmp_path):

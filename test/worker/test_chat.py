@@ -188,6 +188,14 @@ def test_an_unreadable_model_folder_fails_the_run(tmp_path, files, reason):
     assert reason in failure.value.reason
 
 
+def test_a_tokenizer_file_over_the_limit_is_refused_with_its_size(tmp_path):
+    folder = write_folder(tmp_path, "chatml")
+    os.truncate(tmp_path / "tokenizer.json", 300_000_000)  # the added bytes take no disk
+    with pytest.raises(Failure, match="of /nowhere: it has 300000000 bytes, and the limit is 268435456") as failure:
+        make_reader(folder, a_spec(), 1000, 64)
+    assert failure.value.kind == "model"
+
+
 @pytest.mark.parametrize(
     ("messages", "reason"),
     [

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 import subprocess
 import sys
@@ -218,6 +219,19 @@ def test_a_spec_that_is_not_json_ends_the_command_with_status_2(tmp_path, module
     found = command(module, "--spec", "{", "--home", str(tmp_path), *which)
     assert (found.returncode, found.stdout) == (2, "")
     assert found.stderr.startswith("Failed to read the spec: it is not JSON: ")
+
+
+@pytest.mark.parametrize("module", ["estimate", "preflight"])
+def test_a_command_reports_a_wait_for_an_unreachable_hub_on_stderr(tmp_path, module):
+    which = ["--file", __file__] if module == "estimate" else ["--accelerator", "v5litepod-8"]
+    spec = json.dumps(a_raw_spec(model="an-org/a-model", revision=None))
+    command = [sys.executable, "-m", f"gleaner_worker.{module}", "--spec", spec, "--home", str(tmp_path), *which]
+    env = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9"}  # a closed port
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        line = process.stderr.readline()
+        process.kill()
+        assert process.stdout.read() == ""
+    assert line == "Waiting for 127.0.0.1:9: ConnectError: [Errno 111] Connection refused, try 1\n"
 
 
 def test_an_estimate_fails_with_the_errors_of_the_worker(model, tmp_path):

@@ -64,6 +64,11 @@ def test_keys_of_every_release_are_required(missing):
         parse_spec({key: value for key, value in DEFAULTS.items() if key != missing})
 
 
+@pytest.mark.parametrize("size_gb", [1e-300, 1e-10])
+def test_a_shard_size_below_one_byte_is_one_byte(size_gb):
+    assert parse_spec(DEFAULTS | {"shard_size_gb": size_gb}).shard_size_bytes == 1
+
+
 @pytest.mark.parametrize("raw", [None, [], "spec", 7])
 def test_a_spec_must_be_an_object(raw):
     with pytest.raises(Failure, match="not an object"):

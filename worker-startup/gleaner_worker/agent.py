@@ -80,7 +80,7 @@ class Agent:
 
     def _work(self, lease: dict, raw_work: dict) -> None:
         lease = {key: lease[key] for key in ("run", "stream", "epoch")}
-        control = Control()
+        control = Control(on_wait=self.orders.changed.set)
         self.current = (lease, control)
         log.info("Leased stream %s of run %s, epoch %s", lease["stream"], lease["run"], lease["epoch"])
         try:

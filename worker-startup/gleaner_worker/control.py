@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 from .failures import Interrupted, LeaseLost
 
@@ -13,13 +14,14 @@ _MODES = ("run", "drain", "flush", "stop")
 class Control:
     """Shared by the extraction, the heartbeat and the main thread.
 
-    drain: end after the current shard. flush: the VM is preempted; start nothing and store every computed step.
-    stop: end now, write nothing.
+    drain: end after the windows in hand. flush: the VM is preempted; start nothing and store every computed step.
+    stop: end now, write nothing. on_wait: called when a wait for a host begins, for a heartbeat at once.
     """
 
     flush_s = 15.0  # from the notice of a preemption to the end of the uploads
 
-    def __init__(self) -> None:
+    def __init__(self, on_wait: Callable[[], None] = lambda: None) -> None:
+        self._on_wait = on_wait
         self._lock = threading.Lock()
         self._mode = "run"
         self._done: deque[tuple[float, int]] = deque(maxlen=64)  # (monotonic seconds, tokens)
@@ -39,6 +41,13 @@ class Control:
         with self._lock:
             if _MODES.index(mode) > _MODES.index(self._mode):
                 self._mode = mode
+
+    def set_waits_for(self, trouble: str | None) -> None:
+        """Reports each failed attempt of a request, and None after a success."""
+        begins = trouble is not None and self.waits_for is None
+        self.waits_for = trouble
+        if begins:
+            self._on_wait()
 
     def check_lease(self) -> None:
         """Raises LeaseLost in the mode `stop`."""

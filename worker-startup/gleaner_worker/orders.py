@@ -19,7 +19,7 @@ _GIVE_UP_AFTER_S = 30.0  # of the request for the source; the next heartbeat sta
 
 
 class Orders:
-    """Follows orders on threads of its own. changed: set when the next heartbeat has a new report."""
+    """Follows orders on threads of its own. changed: set when the next heartbeat has news; it then goes at once."""
 
     def __init__(self, identity: Identity, api, bucket: Bucket, user_finder: Callable[[], JobUser]):
         self._api = api

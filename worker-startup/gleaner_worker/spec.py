@@ -102,7 +102,7 @@ def parse_spec(raw: object) -> Spec:
         dtype=values["dtype"],
         compute_dtype=values["compute_dtype"],
         format=values["format"],
-        shard_size_bytes=int(values["shard_size_gb"] * 1_000_000_000),
+        shard_size_bytes=max(1, int(values["shard_size_gb"] * 1_000_000_000)),
         max_seq_length=values["max_seq_length"],
         over_long=values["over_long"],
         record=RecordSpec(**values["record"]),

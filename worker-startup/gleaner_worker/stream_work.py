@@ -50,7 +50,7 @@ class StreamWork:
         if self.loaded_for != (work.run, work.spec):
             control.phase = "loading"
             previous, self.model, self.loaded, self.loaded_for = self.model, None, None, None
-            hub = replace(self.hub, report=lambda trouble: setattr(control, "waits_for", trouble))
+            hub = replace(self.hub, report=control.set_waits_for)
             files = find_files(work.spec, self.identity.home, bucket.checked(control.check_running), work.run, hub)
             config, _ = read_config(work.spec, files.folder)
             # Before the weights, which take minutes: a tokenizer that cannot be used fails at once.

@@ -3,7 +3,8 @@
     python -m gleaner_worker.estimate --spec JSON --home FOLDER (--file PATH ... | --bucket B --prefix datasets/RUN/)
 
 Reads the model's small files and a sample of the streams, or small streams whole.
-Exit status: 0, or 2 when the estimate failed, with the reason on stderr.
+Exit status: 0, or 2 when the estimate failed, with the reason on the last line of stderr. Earlier lines report
+waits for a hub.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from collections import Counter
 
 from ..failures import Failure
 from ..model.capture import Capture
+from ..model.hub import Hub, own_hub, print_wait
 from ..model.model_source import find_model, read_config
 from ..model.row_selection import check_tokens, mode_of, row_limits
 from ..objects import Bucket, make_client
@@ -54,7 +56,8 @@ def main() -> int:
         if not sources:
             raise Failure("stream", "Failed to estimate: there is no stream")
         spec = read_spec(args.spec)
-        print(json.dumps(estimate(spec, sources, args.home, bucket, args.sample_bytes)), flush=True)
+        found = estimate(spec, sources, args.home, bucket, args.sample_bytes, own_hub(print_wait))
+        print(json.dumps(found), flush=True)
     except (Failure, OSError) as error:
         print(error, file=sys.stderr, flush=True)
         return 2
@@ -69,7 +72,12 @@ def _streams(bucket: Bucket, prefix: str) -> list[Source]:
 
 
 def estimate(
-    spec: Spec, sources: list[Source], home: str, bucket: Bucket | None, sample_bytes: int = BLOCKS * BLOCK_BYTES
+    spec: Spec,
+    sources: list[Source],
+    home: str,
+    bucket: Bucket | None,
+    sample_bytes: int = BLOCKS * BLOCK_BYTES,
+    hub: Hub | None = None,
 ) -> dict:
     """Returns the estimate as the object that main prints. sample_bytes: the most bytes of the streams to read.
 
@@ -79,7 +87,7 @@ def estimate(
     for source in sources:
         if source.size == 0:
             raise no_lines(source.name)
-    files = find_model(spec.model, home, bucket, revision=spec.revision, weights=False)
+    files = find_model(spec.model, home, bucket, revision=spec.revision, hub=hub, weights=False)
     config, layers = read_config(spec, files.folder)
     reader = make_reader(files.folder, spec, config.vocab_size, config.max_positions)
     check_tokens(spec, reader.max_length)

@@ -26,6 +26,7 @@ FIRST_GIVE_UP_AFTER_S = 120.0  # of the first answer: a hub that never answers m
 FIRST_WAIT_S = 0.5
 COMMIT = re.compile(r"[0-9a-f]{40}")
 _SLOWEST_BYTES_PER_S = 1_000_000  # a file may take GIVE_UP_AFTER_S, and its size at this rate
+FIRST_TIMEOUT_S = 10.0  # of the first answer, so that the status names a silent hub within a minute
 _TIMEOUT_S = 20.0
 PIECE_BYTES = 256 * 1024  # a connection that breaks loses at most one piece
 _CONCURRENT_FILES = 4
@@ -75,7 +76,7 @@ class Session:
     def list_files(self, revision: str | None) -> tuple[str, dict[str, int | None]]:
         """(commit, {name: size}) with every file of the model."""
         api = self._hub.HfApi(endpoint=self.endpoint)
-        options = {"timeout": _TIMEOUT_S, "files_metadata": True, "token": self._token or False}
+        options = {"timeout": FIRST_TIMEOUT_S, "files_metadata": True, "token": self._token or False}
 
         def ask() -> tuple[str, dict[str, int | None]]:
             info = api.model_info(self.model, revision=revision, **options)

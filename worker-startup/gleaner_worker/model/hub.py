@@ -4,6 +4,7 @@ import functools
 import logging
 import os
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -41,9 +42,15 @@ class Hub:
     report: Callable[[str | None], None] = field(default=lambda cause: None, repr=False)
 
 
-def own_hub() -> Hub:
+def own_hub(report: Callable[[str | None], None] = lambda cause: None) -> Hub:
     """The hub of this machine's user: HF_ENDPOINT, and HF_TOKEN or the token of `hf auth login`."""
-    return Hub(_own_endpoint(), lambda check: hub_client().get_token())
+    return Hub(_own_endpoint(), lambda check: hub_client().get_token(), report)
+
+
+def print_wait(cause: str | None) -> None:
+    """The `report` of a command: one line on stderr for each failed attempt. cli/ask-worker.ts shows these lines."""
+    if cause is not None:
+        print(f"Waiting for {cause}", file=sys.stderr, flush=True)
 
 
 def worker_hub(endpoint: str | None, token_secret: str | None, credentials: Credentials) -> Hub:

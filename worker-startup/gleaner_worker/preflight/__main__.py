@@ -3,7 +3,8 @@
     python -m gleaner_worker.preflight --spec JSON --home FOLDER --accelerator TYPE [--bucket B]
 
 Reads the small files of the model, never its weights. Exit status: 0, or 2 when the model or the accelerator cannot be
-used, with the reason on stderr. A program that does not fit is a result.
+used, with the reason on the last line of stderr. Earlier lines report waits for a hub. A program that does not fit is a
+result.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import os
 import sys
 
 from ..failures import Failure
+from ..model.hub import own_hub, print_wait
 from ..model.model_source import find_model, read_config
 from ..objects import Bucket, make_client
 from ..spec import read_spec
@@ -38,7 +40,8 @@ def main() -> int:
             )
         bucket = Bucket(make_client(args.project), args.bucket) if args.bucket else None
         spec = read_spec(args.spec)
-        files = find_model(spec.model, args.home, bucket, revision=spec.revision, weights=False)
+        hub = own_hub(print_wait)
+        files = find_model(spec.model, args.home, bucket, revision=spec.revision, hub=hub, weights=False)
         config, layers = read_config(spec, files.folder)
         # JAX takes its settings from the environment when it is imported.
         from .estimate_program import estimate_program

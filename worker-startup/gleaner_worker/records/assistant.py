@@ -2,7 +2,8 @@
 
 A template with {% generation %} blocks marks that text (template.py). This file is for other templates. There, the text
 of an assistant message begins after the opening that add_generation_prompt writes. It ends with its content and the
-special token after the content.
+special token after the content. Where the template cannot write the opening, as before the first message of a chat for
+Qwen3 and Llama 3, the text begins with the content.
 """
 
 import os
@@ -32,15 +33,32 @@ def render_assistant(
     def span(number: int) -> tuple[int, int]:
         message = {key: value for key, value in messages[number].items() if key == "role"}
         replaced = [*messages[:number], message | {"content": _PLACEHOLDER}, *messages[number + 1 :]]
-        head, _, rest = chat.render(replaced, add_generation_prompt, tools).rpartition(_PLACEHOLDER)
-        before = chat.render(messages[:number], False, tools) if number else ""
-        opening = chat.render(messages[:number], True, tools)
-        # A template without an opening of answers shows only where the content begins.
-        begin = len(os.path.commonprefix([head if opening == before else opening, text]))
+        marked, before, opening = _render_each(
+            chat, [(replaced, add_generation_prompt), (messages[:number], False), (messages[:number], True)], tools
+        )
+        if isinstance(marked, TemplateProblem):
+            raise marked
+        before = before if number else ""
+        head, placeholder, rest = marked.rpartition(_PLACEHOLDER)
+        if isinstance(before, TemplateProblem) or isinstance(opening, TemplateProblem) or not text.startswith(before):
+            opening, least = head, len(head)  # the content itself
+        else:
+            # A template without an opening of answers shows only where the content begins.
+            opening, least = head if opening == before else opening, len(before)
+        begin = len(os.path.commonprefix([opening, text]))
         end = len(text) - len(rest)
-        if begin < len(before) or not begin <= end or not text.endswith(rest):
+        if not placeholder or not least <= begin <= end or not text.endswith(rest):
             raise TemplateProblem(f"it does not show which text of message {number} the model wrote")
         closing = next((special for special in specials if rest.startswith(special)), "")
         return begin, end + len(closing)
 
     return text, [span(number) for number, message in enumerate(messages) if message["role"] == "assistant"]
+
+
+def _render_each(
+    chat: Chat, chats: Sequence[tuple[list[dict], bool]], tools: list[dict] | None
+) -> list[str | TemplateProblem]:
+    """The text of each list of messages with its add_generation_prompt, in one batch."""
+    prepared = [chat.prepare(messages, add_generation_prompt, tools) for messages, add_generation_prompt in chats]
+    rendered = prepared[0][0].render_batch([values for _, values in prepared])
+    return [each if isinstance(each, TemplateProblem) else each[0] for each in rendered]

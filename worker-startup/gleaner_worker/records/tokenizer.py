@@ -10,12 +10,20 @@ from ..failures import Failure, raise_exits
 from .bos import Bos
 from .reject_reason import RejectReason
 
+_MAX_FILE_BYTES = 256 * 1024 * 1024  # the parser needs a multiple of it in memory
+
 
 def load_tokenizer(folder: str, model: str) -> Tokenizer:
     """Raises Failure("model")."""
     path = os.path.join(folder, "tokenizer.json")
     if not os.path.exists(path):
         raise Failure("model", f"Failed to read the tokenizer of {model}: it has no tokenizer.json")
+    if (size := os.path.getsize(path)) > _MAX_FILE_BYTES:
+        raise Failure(
+            "model",
+            f"Failed to read tokenizer.json of {model}: it has {size} bytes, and the limit is {_MAX_FILE_BYTES}; "
+            "use a model with a smaller tokenizer",
+        )
     try:
         tokenizer = Tokenizer.from_file(path)
     except BaseException as error:  # tokenizers raises plain Exception, and panics on some files
