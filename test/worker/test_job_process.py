@@ -151,18 +151,23 @@ def test_a_fork_bomb_stays_below_its_limit_and_ends_with_its_timeout(jobs):
 
 
 def test_a_count_of_memory_ends_in_time_and_begins_with_the_largest_process():
-    code = "import sys, time; x = bytearray(int(sys.argv[1]) << 20); print(flush=True); time.sleep(100)"
-    children = [subprocess.Popen([*PYTHON, code, str(mb)], stdout=subprocess.PIPE) for mb in (1, 200, 1)]
-    try:
-        for child in children:
-            child.stdout.readline()
-        everything = memory_bytes(os.getpid(), 1)
-        assert memory_bytes(os.getpid(), 1, until=0) == 0
-        assert 200 << 20 < everything < 230 << 20
-    finally:
-        for child in children:
-            child.kill()
-            child.communicate()
+    code = """
+import os, time
+for mb in (1, 200, 1):
+    if os.fork() == 0:
+        x = bytearray(mb << 20)
+        os.write(1, b'.')
+        break
+time.sleep(100)
+"""
+    with subprocess.Popen([*PYTHON, code], stdout=subprocess.PIPE, start_new_session=True) as parent:
+        try:
+            assert parent.stdout.read(3) == b"..."
+            everything = memory_bytes(parent.pid, 1)
+            assert memory_bytes(parent.pid, 1, until=0) == 0
+            assert 200 << 20 < everything < 230 << 20
+        finally:
+            os.killpg(parent.pid, signal.SIGKILL)
 
 
 def test_a_process_that_kills_its_group_its_parent_and_everything_kills_itself_alone(jobs):

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 import golden_models as golden
-from build import a_model, a_reader, a_spec
+from build import a_model, a_spec
 from device_rows import a_sample, rows_of, run
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.families import FAMILIES
+from gleaner_worker.model.model_source import read_config
 from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config, main, make_tiny_model
 from gleaner_worker.records.chat import load_chat
+from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.samples import read_samples
 from host_params import load_params
 
@@ -59,14 +61,22 @@ def test_the_command_makes_a_model_of_the_requested_family(tmp_path):
     assert (model.config.family, model.config.attention_softcap) == ("gemma2", 50.0)
 
 
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    """The reader of the default tiny model."""
+    folder = tmp_path_factory.mktemp("default")
+    make(folder, 0)
+    spec = a_spec(model=str(folder), max_seq_length=2048)
+    config, _ = read_config(spec, str(folder))
+    return make_reader(str(folder), spec, config.vocab_size, config.max_positions)
+
+
 @pytest.mark.parametrize(("name", "fitting"), [("arc-agi-training.jsonl", 390), ("gsm8k-test.jsonl", 1319)])
-def test_most_real_records_become_samples_and_the_others_are_too_long(tmp_path, name, fitting):
+def test_most_real_records_become_samples_and_the_others_are_too_long(reader, name, fitting):
     path = os.path.join(os.path.dirname(__file__), "../../../shared/data", name)
     if not os.path.exists(path):
         pytest.skip(f"{name} is not beside the project, in ../shared/data")
-    make(tmp_path / "m", 0)
-    model = a_model(a_spec(model=str(tmp_path / "m"), max_seq_length=2048))
-    items = list(read_samples(path, name, a_reader(model)))
+    items = list(read_samples(path, name, reader))
     with open(path, encoding="utf-8") as file:
         assert len(items) == sum(1 for _ in file)
     assert sum(hasattr(item, "token_ids") for item in items) >= fitting

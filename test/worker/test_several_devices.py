@@ -111,6 +111,7 @@ def test_little_memory_changes_no_stored_byte(storage, tmp_path, tiny_models, si
     monkeypatch.setattr("gleaner_worker.shard_memory.most_shards", lambda size, window_shards: 2)
     assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path)) == "completed"
     assert outputs(storage) == stored
+    assert min(steps[:-1]) < DEVICES  # a step that waits for no more rows, because their shards have no room
 
 
 def test_eight_real_devices_store_the_bytes_of_one(storage, tmp_path, tiny_folder, single_device):

@@ -158,6 +158,7 @@ def test_a_second_object_of_the_same_shard_number_is_found(stored, verify):
     copy_shard(stored, 1, "shard_0001.pkl.gz")
     report, problems = verify()
     assert not report["ok"]
+    assert report["doubled"] == int(stored.metadata(BUCKET, PREFIX + "shard_0001.safetensors")["samples"])
     assert f"{PREFIX}shard_0001.safetensors is shard 1, as {PREFIX}shard_0001.pkl.gz is" in problems
 
 
