@@ -30,6 +30,20 @@ def descendants(root: int) -> list[int]:
     return [pid for pid in found if pid not in dead]
 
 
+def has_processes(uid: int) -> bool:
+    """Whether a living process runs as this user. A zombie counts as dead."""
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/status", "rb") as file:
+                fields = dict(line.split(b":", 1) for line in file if line.startswith((b"State:", b"Uid:")))
+        except (OSError, ValueError):
+            continue
+        real, _, saved, _ = map(int, fields[b"Uid"].split())
+        if uid in (real, saved) and fields[b"State"].split()[0] not in (b"Z", b"X"):
+            return True
+    return False
+
+
 def memory_bytes(root: int, max_bytes: int, until: float = float("inf")) -> int:
     """Memory of all descendants of `root`, and of their private /dev/shm.
 
