@@ -1,6 +1,6 @@
 """One layer's residual stream of real prompts, computed and stored, compared with common libraries.
 
-The prompts are spread over all of the data, and fill two rows of ours, as the prompts of a longer stream do. Every side
+The prompts are spread over all of the data, and fill a row of ours, as the prompts of a longer stream do. Every side
 computes in fp32 with fp32 weights and stores fp32. The libraries take batches of at most 2,048 tokens in stream order,
 padded to the longest prompt of the batch, and store the rows of real tokens. These rows are compared with ours.
 SAELens has only context windows, so it is compared with `over_long: pack` and windows of the same size. SAELens writes
@@ -37,7 +37,7 @@ CLAIM = "one layer's resid_post of real prompts, computed and stored: each libra
 _BATCH_TOKENS = 2048
 _CONTEXT = 256  # tokens of a window of SAELens
 _CLOSE = 1e-4  # relative error, fp32: equal outputs
-_ROWS = 2  # of 2,048 tokens, that the prompts of a mix fill
+_ROWS = 1  # of 2,048 tokens, that the prompts of a mix fill
 
 Batch = tuple[torch.Tensor, torch.Tensor]  # token ids and attention mask, int64 [B, T]
 Side = Callable[[], np.ndarray]  # stores the rows, and returns them
