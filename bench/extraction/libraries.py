@@ -114,7 +114,9 @@ def _windows(place: Workplace, packing: Model, prompts: list[list[int]]) -> np.n
     with running_sink() as bucket:
         store(place, packing, bucket, put_stream(bucket, [{"tokens": prompt} for prompt in prompts]))
         ids = _stored(bucket)["token_ids"]
-    return ids[: len(ids) // _BATCH_TOKENS * _BATCH_TOKENS].reshape(-1, _CONTEXT)
+    windows = ids[: len(ids) // _CONTEXT * _CONTEXT].reshape(-1, _CONTEXT)
+    batch = min(len(windows), _BATCH_TOKENS // _CONTEXT)
+    return windows[: len(windows) // batch * batch]
 
 
 def _stored(bucket) -> dict[str, np.ndarray]:
@@ -202,7 +204,7 @@ def _sae_lens(place: Workplace, windows: np.ndarray, layer: int) -> Side:
         CacheActivationsRunnerConfig(
             dataset_path="not used",
             model_name=HUB_NAME,
-            model_batch_size=_BATCH_TOKENS // _CONTEXT,
+            model_batch_size=min(len(windows), _BATCH_TOKENS // _CONTEXT),
             hook_name=hook,
             d_in=d_model,
             training_tokens=tokens,
