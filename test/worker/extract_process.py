@@ -5,13 +5,12 @@
 """
 
 import importlib
-import json
 import os
 import signal
-import sys
 
 import environment  # noqa: F401  (before the rest)
 from build import a_model, a_reader, bucket, parse_work
+from forks import fork_each_line
 from gleaner_worker import extract as extract_module
 from gleaner_worker.control import Control
 
@@ -70,15 +69,4 @@ def run(order):
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        pid = os.fork()  # this process has not started JAX, so a fork is safe
-        if pid == 0:
-            try:
-                run(json.loads(line))
-                os._exit(0)
-            except BaseException:
-                sys.excepthook(*sys.exc_info())
-                os._exit(1)
-        print(f"pid {pid}", flush=True)
-        _, status = os.waitpid(pid, 0)
-        print(f"ended {os.waitstatus_to_exitcode(status)}", flush=True)
+    fork_each_line(run)

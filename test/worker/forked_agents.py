@@ -4,12 +4,11 @@
 hold_at: the agent computes so many samples, and then waits until its extraction must end.
 """
 
-import json
 import os
-import sys
 import time
 
 import environment  # noqa: F401  (before the rest)
+from forks import fork_each_line
 from gleaner_worker import agent
 from gleaner_worker.control import Control
 from gleaner_worker.jobs import output
@@ -44,14 +43,4 @@ def run(order):
 
 
 if __name__ == "__main__":
-    for line in sys.stdin:
-        pid = os.fork()  # this process has not started JAX, so a fork is safe
-        if pid == 0:
-            try:
-                os._exit(run(json.loads(line)))
-            except BaseException:
-                sys.excepthook(*sys.exc_info())
-                os._exit(1)
-        print(f"pid {pid}", flush=True)
-        _, status = os.waitpid(pid, 0)
-        print(f"ended {os.waitstatus_to_exitcode(status)}", flush=True)
+    fork_each_line(run)

@@ -14,6 +14,7 @@ import google_crc32c
 import requests
 
 from .failures import Failure
+from .waits import wait
 
 GIVE_UP_AFTER_S = 120.0
 FIRST_WAIT_S = 0.25
@@ -50,10 +51,7 @@ def read_token(name: str, credentials: google.auth.credentials.Credentials, chec
                 "infrastructure",
                 f"Failed to read the secret {version}: {cause}; gave up after {GIVE_UP_AFTER_S:.0f} s",
             )
-        end = time.monotonic() + wait_s
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, 0.2))
-            check()
+        wait(wait_s, check)
         wait_s = min(wait_s * 2, 8.0)
 
 

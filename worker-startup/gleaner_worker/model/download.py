@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from ..disk import writing
 from ..failures import Failure
+from ..waits import wait
 
 log = logging.getLogger(__name__)
 
@@ -193,10 +194,7 @@ class Session:
             waits_for = f"{urlsplit(self.endpoint).netloc}: {cause[:_MAX_CAUSE_CHARS]}, try {tries}"
             log.warning("Waiting for %s; trying again in %.1f s", waits_for, wait_s)
             self._report(waits_for)
-            end = time.monotonic() + wait_s
-            while (left := end - time.monotonic()) > 0:
-                time.sleep(min(left, 0.2))
-                check()
+            wait(wait_s, check)
             wait_s = min(wait_s * 2, 15.0)
 
     def _refusal(self, error: Any, revision: str | None) -> Failure:

@@ -1,6 +1,6 @@
 """The prompts of lines: each record as the input of the tokenizer, in batches."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -43,7 +43,7 @@ class Draft:
     kept: str
 
 
-Item = TypeVar("Item", Draft | Reject, Written | Reject)
+Item = TypeVar("Item")
 
 
 def read_prompts(lines: Iterable[Line], name: str, reader: Reader) -> Generator[list[Written | Reject]]:
@@ -51,16 +51,19 @@ def read_prompts(lines: Iterable[Line], name: str, reader: Reader) -> Generator[
 
     name: of the stream's object, for messages. Raises Failure("stream") for a template that exceeds its limits.
     """
-    drafts = _in_batches(_write_lines(lines, name, reader), _RENDERED_ITEMS, _RENDERED_BYTES)
+    drafts = in_batches(_write_lines(lines, name, reader), _size, _RENDERED_ITEMS, _RENDERED_BYTES)
     written = (item for batch in drafts for item in _render(batch, name))
-    yield from _in_batches(written, MOST_ITEMS, MOST_BYTES)
+    yield from in_batches(written, _size, MOST_ITEMS, MOST_BYTES)
 
 
-def _in_batches(items: Iterable[Item], most: int, most_bytes: int) -> Generator[list[Item]]:
+def in_batches(
+    items: Iterable[Item], size_of: Callable[[Item], int], most: int, most_bytes: int
+) -> Generator[list[Item]]:
+    """Batches of at most `most` items and `most_bytes`; a larger item has a batch of its own."""
     batch: list[Item] = []
     size = 0
     for item in items:
-        more = _size(item)
+        more = size_of(item)
         if batch and (len(batch) >= most or size + more > most_bytes):
             yield batch
             batch, size = [], 0

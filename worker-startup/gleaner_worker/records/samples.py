@@ -11,7 +11,7 @@ from typing import cast
 import numpy as np
 
 from .documents import Document, Piece, cut_documents
-from .read_prompts import MOST_BYTES, MOST_ITEMS, Written, read_prompts
+from .read_prompts import MOST_BYTES, MOST_ITEMS, Written, in_batches, read_prompts
 from .reader import Reader
 from .reject_reason import RejectReason
 from .sample import Reject, Sample
@@ -65,17 +65,7 @@ def make_samples(batches: Iterable[Documents], reader: Reader) -> Iterator[Sampl
 def _line_batches(path: str, name: str, reader: Reader) -> Iterator[list[Line]]:
     """Lines that make at most MOST_ITEMS samples, and hold at most MOST_BYTES; at least one line each."""
     most_lines = max(1, MOST_ITEMS // reader.writer.predictions)
-    batch: list[Line] = []
-    size = 0
-    for line in read_lines(path, name):
-        more = len(line.data or b"")
-        if batch and (len(batch) >= most_lines or size + more > MOST_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(line)
-        size += more
-    if batch:
-        yield batch
+    return in_batches(read_lines(path, name), lambda line: len(line.data or b""), most_lines, MOST_BYTES)
 
 
 def _tokenize(batch: list[Written | Reject], reader: Reader) -> Iterator[Document | Reject]:
