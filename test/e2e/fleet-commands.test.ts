@@ -31,6 +31,11 @@ describe('The commands about TPUs, logs and events', function () {
     await home.drop('datasets/fl/run.json', SPEC);
     await home.drop('datasets/fl/stream_000.jsonl', texts(8000, 's'));
     await until('a log', () => home.objects.head(`logs/${A}/1.log`), Boolean);
+    await home.until(
+      'a shard',
+      () => home.view('fl'),
+      view => view?.streams.some(stream => stream.total_shards > 0) ?? false,
+    );
   });
   after(() => home?.remove());
 
