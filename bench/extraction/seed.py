@@ -16,6 +16,7 @@ from jax.sharding import Mesh
 
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.mesh import Layout
+from gleaner_worker.model.model_source import find_model
 from gleaner_worker.model.place import place as place_weights
 from gleaner_worker.model.weights import open_weights
 from gleaner_worker.objects import Bucket
@@ -78,7 +79,9 @@ def run(place: Workplace) -> Report:
 class _SeedWay:
     def __init__(self, place: Workplace, length: int):
         config = parse_config(place.config, "the bench's model")
-        weights = open_weights(place.model, config, config.num_layers, "fp32", "the bench's model")
+        weights = open_weights(
+            find_model(place.model, "", None).weights, config, config.num_layers, "fp32", place.model
+        )
         layout = Layout(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
         self._params = place_weights(weights, layout, as_bits=False)
         self._path, self._length, self._number = place.path("seed-shard.pkl.gz"), length, 0

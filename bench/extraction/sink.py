@@ -67,6 +67,8 @@ class _Handler(BaseHTTPRequestHandler):
             resource, data = self.objects.get(unquote(match[1]), (None, None))
             if resource is None:
                 return self._answer(404, {"error": {"code": 404, "message": "No such object"}})
+            if asked := re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or ""):
+                return self._answer(206, memoryview(data or b"")[int(asked[1]) : int(asked[2]) + 1])
             if "media" in url.query:
                 return self._answer(200, data or b"", {"X-Goog-Hash": f"crc32c={resource['crc32c']}"})
             return self._answer(200, resource)
@@ -114,8 +116,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.objects[resource["name"]] = (resource, data)
         self._answer(200, resource)
 
-    def _answer(self, status: int, answer: dict | bytes, headers: dict[str, str] | None = None):
-        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+    def _answer(self, status: int, answer: dict | bytes | memoryview, headers: dict[str, str] | None = None):
+        data = json.dumps(answer).encode() if isinstance(answer, dict) else answer
         self.send_response(status)
         for key, value in (headers or {}).items():
             self.send_header(key, value)

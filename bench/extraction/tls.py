@@ -1,19 +1,25 @@
-"""Encoding and uploading over TLS: bytes a second of each core that this process uses."""
+"""Encoding and uploading over TLS, and reading weights: bytes a second of each core that this process uses."""
 
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import ml_dtypes
+import numpy as np
+
+from gleaner_worker.upload_content import BytesContent
 
 from .sink import running_sink
 from .timing import Figure, Report
 from .upload import a_plan, encode_rows, send_encoded, send_ready
 from .workplace import Workplace
 
-CLAIM = "encode and upload into a bucket on the loopback over TLS, by the processor time of the uploading process alone"
+CLAIM = "uploads into a bucket on the loopback over TLS and reads from it, by the processor time of this process alone"
 _HOST_BITS_PER_S = 200e9
+_PIECE_BYTES = 16 << 20  # as the worker reads weights
+_PIECES = 32
 
 
 def run(place: Workplace) -> Report:
@@ -28,12 +34,30 @@ def run(place: Workplace) -> Report:
                 "encoded shards": partial(send_encoded, bucket, plan, rows, uploads),
             }
             report.figures.extend(_measure(f"{what}, {uploads} at once", place, send) for what, send in sides.items())
-    per_core = report.figures[-1].value * 1e9
+        per_core = report.figures[-1].value * 1e9
+        bucket.create("piece", BytesContent(bytes(_PIECE_BYTES)), {}, "application/octet-stream")
+        generation = bucket.list("piece")[0].generation
+        for reads in (1, 4, 16):
+            sides = {
+                "weights, into arrays": lambda _: bucket.read_into(
+                    "piece", generation, 0, np.empty(_PIECE_BYTES, np.uint8).data
+                ),
+                "weights, by the client": lambda _: bucket.read_range("piece", generation, 0, _PIECE_BYTES),
+            }
+            for what, read in sides.items():
+                figure = _measure(f"{what}, {reads} at once", place, partial(_read_pieces, read, reads))
+                report.figures.append(figure)
     report.notes.append(
         f"On paper, a host of 200 Gbit/s is filled by {_HOST_BITS_PER_S / 8 / per_core:.0f} cores that encode and send "
         "at this speed; connections beyond the cores bring nothing."
     )
     return report
+
+
+def _read_pieces(read: Callable[[int], object], reads: int) -> int:
+    with ThreadPoolExecutor(reads) as pool:
+        list(pool.map(read, range(_PIECES)))
+    return _PIECES * _PIECE_BYTES
 
 
 def _measure(what: str, place: Workplace, send: Callable[[], int]) -> Figure:

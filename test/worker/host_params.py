@@ -4,6 +4,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from gleaner_worker.model.identity import weight_files
 from gleaner_worker.model.mesh import Layout
 from gleaner_worker.model.place import place
 from gleaner_worker.model.weights import open_weights
@@ -11,4 +12,6 @@ from gleaner_worker.model.weights import open_weights
 
 def load_params(folder, config, num_layers, dtype, where):
     layout = Layout(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
-    return jax.tree.map(np.asarray, place(open_weights(folder, config, num_layers, dtype, where), layout, False))
+    return jax.tree.map(
+        np.asarray, place(open_weights(weight_files(folder, where), config, num_layers, dtype, where), layout, False)
+    )

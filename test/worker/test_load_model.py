@@ -1,12 +1,18 @@
 """Models and specs of an extraction: loaded layer by layer, or refused."""
 
+import os
 import weakref
+from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
-from build import a_model, a_spec, a_stream, a_work, text_lines
-from gleaner_worker.failures import Failure
+from build import BUCKET, a_model, a_spec, a_stream, a_work, bucket, text_lines
+from gleaner_worker.failures import Failure, LeaseLost
+from gleaner_worker.model.model import find_files, load_model
 from gleaner_worker.model.weights import Weights
+from model_folders import GS, upload
 
 pytestmark = pytest.mark.slow
 
@@ -34,6 +40,36 @@ def test_the_host_holds_at_most_two_layers_of_weights(monkeypatch, tiny_folder):
     model = a_model(a_spec(model=tiny_folder))
     assert len(most) == model.config.num_layers > 2
     assert max(most) <= 2
+
+
+def test_the_weights_of_a_bucket_go_to_the_devices_without_the_disk(storage, tmp_path, tiny_folder):
+    upload(storage, Path(tiny_folder))
+    here, there = a_model(a_spec(model=tiny_folder)), a_model(a_spec(model=GS), str(tmp_path), bucket())
+    assert here.fingerprint == there.fingerprint
+    assert jax.tree.all(jax.tree.map(np.array_equal, here.params, there.params))
+    assert not [name for _, _, names in os.walk(tmp_path) for name in names if "safetensors" in name]
+
+
+def test_weights_that_are_replaced_after_the_model_was_opened_are_refused(storage, tmp_path, tiny_folder):
+    upload(storage, Path(tiny_folder))
+    spec = a_spec(model=GS)
+    files = find_files(spec, str(tmp_path), bucket())
+    storage.put(BUCKET, "models/tiny/model.safetensors", storage.data(BUCKET, "models/tiny/model.safetensors"))
+    with pytest.raises(Failure, match="gs://a-bucket/models/tiny/model.safetensors: it was replaced or deleted after"):
+        load_model(spec, files)
+
+
+def test_a_lost_lease_ends_the_reading_of_weights(storage, tmp_path, tiny_folder):
+    upload(storage, Path(tiny_folder))
+    spec, is_lost = a_spec(model=GS), []
+
+    def check():
+        if is_lost:
+            raise LeaseLost
+
+    files = find_files(spec, str(tmp_path), bucket(check))
+    with pytest.raises(LeaseLost):
+        load_model(spec, files, phase=lambda name: is_lost.append(0) if name == "loading" else None)
 
 
 def test_damaged_weights_are_refused_before_the_compilation(model_folder):

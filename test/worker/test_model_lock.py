@@ -75,7 +75,7 @@ def test_a_model_that_changed_in_its_bucket_is_refused_and_copied_once(storage, 
 def test_a_copy_that_the_disk_damaged_is_copied_again(storage, tmp_path, model_folder):
     upload(storage, model_folder)
     found = find_for_run(GS, tmp_path)
-    with open(os.path.join(found.folder, "model.safetensors"), "r+b") as file:
+    with open(os.path.join(found.folder, "tokenizer.json"), "r+b") as file:
         file.write(b"spoilt")
     assert find_for_run(GS, tmp_path).files == found.files
 

@@ -1,4 +1,4 @@
-"""A model's files from a folder or from a bucket, copied to this machine once."""
+"""A model's files from a folder or from a bucket."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import pytest
 from build import BUCKET, bucket
 from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.model import model_cache
-from gleaner_worker.model.identity import INDEX
+from gleaner_worker.model.identity import CONFIG, INDEX, TOKENIZER
 from gleaner_worker.model.model_cache import kept_copy, make_room
 from gleaner_worker.model.model_source import find_model
 from model_folders import GS, SPLIT, downloads, split_weights, upload
@@ -44,16 +44,21 @@ def test_a_folder_has_no_revision(model_folder):
         find_model(str(model_folder), "", None, revision="v1")
 
 
-def test_a_model_in_a_bucket_is_copied_once_without_other_files_of_its_folder(storage, tmp_path, model_folder):
+def test_the_small_files_of_a_model_in_a_bucket_are_copied_once_and_its_weights_stay_there(
+    storage, tmp_path, model_folder
+):
     split_weights(model_folder)
     upload(storage, model_folder)
     for name in ("pytorch_model.bin", "modeling.py", "consolidated.safetensors", "onnx/model.safetensors"):
         storage.put(BUCKET, f"models/tiny/{name}", b"x")
     found = find_model(f"{GS}/", str(tmp_path), bucket())
-    assert sorted(downloads(storage)) == sorted(found.files) == sorted(os.listdir(found.folder))
+    assert sorted(downloads(storage)) == sorted(found.files)
+    assert sorted([*os.listdir(found.folder), *SPLIT]) == sorted(found.files)
+    assert [file.name for file in found.weights] == SPLIT
+    storage.requests.clear()
     again = find_model(f"{GS}/", str(tmp_path), bucket())
     assert (again.files, again.folder, again.is_kept, found.is_kept) == (found.files, found.folder, True, False)
-    assert len(downloads(storage)) == len(found.files)
+    assert downloads(storage) == SPLIT  # for their hashes
 
 
 def test_a_replaced_model_in_a_bucket_gets_a_folder_of_its_own(storage, tmp_path, model_folder):
@@ -69,17 +74,17 @@ def test_an_interrupted_copy_continues_with_the_missing_files(storage, tmp_path,
     split_weights(model_folder)
     upload(storage, model_folder)
 
-    storage.faults = lambda request: 503 if "alt=media" in request and SPLIT[1] in request else None
+    storage.faults = lambda request: 503 if "alt=media" in request and TOKENIZER in request else None
 
     def end():
-        if downloads(storage).count(SPLIT[1]) > 1:
+        if downloads(storage).count(TOKENIZER) > 1:
             raise LeaseLost
 
     with pytest.raises(LeaseLost):
         find_model(GS, str(tmp_path), bucket(end))
     (unfinished,) = (name for name in os.listdir(tmp_path / "models") if not name.endswith(".lock"))
     there = [name for name in os.listdir(tmp_path / "models" / unfinished) if not name.endswith(".part")]
-    assert set(there) >= {INDEX, SPLIT[0]} and SPLIT[1] not in there
+    assert set(there) >= {INDEX, CONFIG} and TOKENIZER not in there
     storage.faults = lambda request: None
     begun = len(downloads(storage))
     found = find_model(GS, str(tmp_path), bucket())

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 import golden_models as golden
 from gleaner_worker.failures import Failure
+from gleaner_worker.model import weights
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.tensors import EMBEDDING, layer_table
 from host_params import load_params
@@ -98,6 +100,14 @@ def test_weights_of_any_float_type_are_cast_to_the_compute_dtype(tmp_path, store
         stack = loaded["blocks"]["wq"]
         assert stack.dtype == target
         assert np.array_equal(stack[layer], originals[f"model.layers.{layer}.self_attn.q_proj.weight"].astype(target))
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_weights_that_are_read_in_small_pieces_are_the_same(tmp_path, monkeypatch, dtype):
+    changed_model(tmp_path, lambda tensors: None)
+    whole = load(tmp_path, dtype=dtype)
+    monkeypatch.setattr(weights, "_PIECE_BYTES", 37)
+    assert jax.tree.all(jax.tree.map(np.array_equal, whole, load(tmp_path, dtype=dtype)))
 
 
 def test_only_the_requested_blocks_are_loaded():
@@ -202,6 +212,7 @@ def test_loading_takes_the_memory_of_the_parameters_once(tmp_path):
 import json, resource, sys
 import jax, numpy
 from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.identity import weight_files
 from gleaner_worker.model.mesh import Layout
 from gleaner_worker.model.place import place
 from gleaner_worker.model.tensors import EMBEDDING, layer_table
@@ -209,7 +220,7 @@ from gleaner_worker.model.weights import open_weights
 config = parse_config(json.load(open(sys.argv[1] + "/config.json")), "m")
 layout = Layout(jax.sharding.Mesh(numpy.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-params = place(open_weights(sys.argv[1], config, 8, "fp32", "m"), layout, False)
+params = place(open_weights(weight_files(sys.argv[1], "m"), config, 8, "fp32", "m"), layout, False)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, sum(w.nbytes for w in params["blocks"].values()))
 """
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)

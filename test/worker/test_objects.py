@@ -1,6 +1,7 @@
 import base64
 import http.client
 import io
+import random
 
 import google_crc32c
 import numpy as np
@@ -71,6 +72,42 @@ def test_a_byte_range_of_an_object_is_read(storage, begin, end):
     storage.put(BUCKET, "a", b"another")
     with pytest.raises(FileNotFoundError):
         bucket().read_range("a", generation, begin, end)
+
+
+def read_into(name, generation, begin, end, **settings):
+    target = bytearray(end - begin)
+    bucket(**settings).read_into(name, generation, begin, memoryview(target))
+    return bytes(target)
+
+
+@pytest.mark.parametrize(("begin", "end"), [(0, 1), (3, 2_900_001), (0, 3_000_000), (2_999_999, 3_000_000)])
+def test_memory_is_filled_with_a_byte_range_of_one_generation(storage, begin, end):
+    data = random.Random(0).randbytes(3_000_000)
+    generation = int(storage.put(BUCKET, "a folder/ä", data)["generation"])
+    assert read_into("a folder/ä", generation, begin, end) == data[begin:end]
+    storage.put(BUCKET, "a folder/ä", data[::-1])
+    with pytest.raises(FileNotFoundError, match="gs://a-bucket/a folder/ä"):
+        read_into("a folder/ä", generation, begin, end)
+
+
+def test_a_lost_lease_ends_a_read_between_its_parts(storage):
+    generation, calls = int(storage.put(BUCKET, "a", bytes(9_000_000))["generation"]), []
+
+    def check():
+        calls.append(0)
+        if len(calls) == 3:
+            raise LeaseLost
+
+    with pytest.raises(LeaseLost):
+        read_into("a", generation, 0, 9_000_000, check=check)
+
+
+@pytest.mark.usefixtures("short_deadline")
+def test_a_range_beyond_the_object_is_an_error(storage):
+    generation = int(storage.put(BUCKET, "a", b"0123456789")["generation"])
+    for begin, end in ((5, 11), (10, 11)):
+        with pytest.raises(Failure, match="Failed to read gs://a-bucket/a: "):
+            read_into("a", generation, begin, end)
 
 
 @pytest.mark.usefixtures("short_deadline")
@@ -228,6 +265,7 @@ def test_a_broken_answer_is_fetched_again_from_its_beginning(storage, tmp_path):
     assert (tmp_path / "x").read_bytes() == data
     assert after_half(lambda: bucket().read("a")) == data
     assert after_half(lambda: bucket().read_range("a", generation, 100, 900)) == data[100:900]
+    assert after_half(lambda: read_into("a", generation, 100, 900)) == data[100:900]
     assert after_half(lambda: bucket().head("a")).size_bytes == 1000
     assert [info.name for info in after_half(lambda: bucket().list(""))] == ["a"]
 

@@ -13,7 +13,23 @@ from .errors import ShardError
 
 MAX_HEADER_BYTES = 1 << 24
 MAX_TENSORS = 100_000
-ITEM_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8, "I8": 1, "U8": 1, "I32": 4, "I64": 8}
+ITEM_BYTES = {
+    "BF16": 2,
+    "F16": 2,
+    "F32": 4,
+    "F64": 8,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+    "BOOL": 1,
+    "I8": 1,
+    "U8": 1,
+    "I16": 2,
+    "U16": 2,
+    "I32": 4,
+    "U32": 4,
+    "I64": 8,
+    "U64": 8,
+}
 # Most headers are smaller, so one read is enough.
 _FIRST_READ = 1 << 16
 _MAX_DIMENSIONS = 8
@@ -36,22 +52,32 @@ class SafetensorsHeader:
 def read_safetensors_header(
     read: Callable[[int, int], bytes | memoryview], size: int, name: str, first_read: int = _FIRST_READ
 ) -> SafetensorsHeader:
-    """Reads the header of a file of `size` bytes. Raises ShardError with the name and the fault.
+    """`read_header` for a shard. Raises ShardError with the name and the fault."""
+    try:
+        return read_header(read, size, first_read)
+    except ValueError as error:
+        raise ShardError(f"{name} cannot be read: {error}") from error
+
+
+def read_header(
+    read: Callable[[int, int], bytes | memoryview], size: int, first_read: int = _FIRST_READ
+) -> SafetensorsHeader:
+    """The header of a file of `size` bytes. Raises ValueError with a sentence about "it", the file.
 
     read(begin, end): returns those bytes of the file. first_read: bytes of the first read.
     """
     head = bytes(read(0, min(size, max(first_read, 8)))) if size >= 8 else b""
     length = int.from_bytes(head[:8], "little")
     if len(head) < 8 or length > size - 8:
-        raise ShardError(f"{name} cannot be read: it has {size} bytes, which cannot hold its header; it was cut short")
+        raise ValueError(f"it has {size} bytes, which cannot hold its header; it was cut short")
     if length > MAX_HEADER_BYTES:
-        raise ShardError(f"{name} cannot be read: its header would have {length} bytes; it is not a shard")
+        raise ValueError(f"its header would have {length} bytes; the limit is {MAX_HEADER_BYTES}")
     if len(head) < 8 + length:
         head += bytes(read(len(head), 8 + length))
     try:
         return parse_safetensors_header(head[8 : 8 + length], size)
     except (ValueError, RecursionError) as error:
-        raise ShardError(f"{name} cannot be read: its header {error}") from error
+        raise ValueError(f"its header {error}") from error
 
 
 def parse_safetensors_header(text: bytes, size: int) -> SafetensorsHeader:

@@ -4,11 +4,12 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ..failures import Failure
+from .weight_files import DiskFile, WeightFile
 
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
@@ -30,18 +31,19 @@ _MAX_INDEX_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """A model on this machine. `files`: the sha256 of each file that the results depend on, by name."""
+    """A model that this machine can read. `files`: the sha256 of each file that the results depend on, by name."""
 
     name: str  # as in the spec
-    folder: str
+    folder: str  # of its small files
     revision: str | None  # the commit of a model from the hub
     files: dict[str, str]
+    weights: Sequence[WeightFile]
     is_kept: bool = False  # a copy of an earlier request, which the disk may have damaged
 
     @property
     def weights_sha256(self) -> str | None:
         """The sha256 of the lines "NAME SHA256" of the safetensors files, sorted by name; None without weights."""
-        return _sha256_of_lines(self.files, [name for name in self.files if name.endswith(".safetensors")])
+        return _sha256_of_lines(self.files, [name for name in self.files if is_weight_file(name)])
 
     @property
     def tokenizer_sha256(self) -> str:
@@ -54,9 +56,14 @@ class ModelFiles:
         return digest and digest[:16]
 
 
+def is_weight_file(name: str) -> bool:
+    """Whether a file of this name can hold weights."""
+    return _WEIGHTS.fullmatch(name) is not None
+
+
 def is_model_file(name: str, weights: bool) -> bool:
     """Whether a file of this name can be part of a model. Other files are never downloaded: no pickles, no code."""
-    return name in _SMALL or (weights and (name == INDEX or _WEIGHTS.fullmatch(name) is not None))
+    return name in _SMALL or (weights and (name == INDEX or is_weight_file(name)))
 
 
 def choose_files(names: Collection[str], folder: str, model: str, weights: bool) -> list[str]:
@@ -134,6 +141,19 @@ def files_of_index(folder: str, model: str) -> list[str]:
         cause = "it has no weight_map" if isinstance(error, KeyError) else error
         raise Failure("model", f"Failed to read {INDEX} of {model}: {cause}; copy the model again") from error
     return sorted(listed)
+
+
+def weight_files(folder: str, where: str) -> list[DiskFile]:
+    """The safetensors files of a model folder: a single file, or the files of its index. `where` names the model."""
+    names = files_of_index(folder, where) if os.path.exists(os.path.join(folder, INDEX)) else [ONE_FILE]
+    absent = [name for name in names if not os.path.isfile(os.path.join(folder, name))]
+    if absent:
+        raise Failure(
+            "model",
+            f"Failed to load {where}: it has no {', '.join(absent[:5])}"
+            f"{f' and {len(absent) - 5} more' if len(absent) > 5 else ''} (pickled weights are never read)",
+        )
+    return [DiskFile(os.path.join(folder, name)) for name in names]
 
 
 def _sha256_of_lines(files: dict[str, str], names: list[str]) -> str | None:

@@ -165,7 +165,7 @@ class Model:
 def find_files(
     spec: Spec, home: str, bucket: Bucket | None, run: str | None = None, hub: Hub | None = None
 ) -> ModelFiles:
-    """Finds the model that `spec` names, or the one that the other workers of `run` use, and copies it to `home`.
+    """Finds the model that `spec` names, or the one that the other workers of `run` use; `home` has the copied files.
 
     Opens the devices first: a host whose chips cannot be opened copies no model. Raises Failure.
     """
@@ -203,7 +203,7 @@ def load_model(
         weights = {"embed": previous.params["embed"], "blocks": previous.params["blocks"]}
 
     def open_stored() -> Weights:
-        return open_weights(files.folder, config, layers[-1] + 1, spec.compute_dtype, spec.model)
+        return open_weights(files.weights, config, layers[-1] + 1, spec.compute_dtype, spec.model)
 
     stored = None if previous else open_stored()  # damaged files fail before the compilation
     where = f"{spec.model} (max_seq_length {spec.max_seq_length})"

@@ -1,7 +1,12 @@
-"""The files of a model, from a folder, a bucket or a hub, copied to this machine once; and the config in them."""
+"""The files of a model, from a folder, a bucket or a hub; and the config in them.
+
+A hub's files, and a bucket's small files, are copied to this machine once. A bucket's weights stay there: a thread that
+loads a layer reads its bytes.
+"""
 
 import hashlib
 import json
+import logging
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -11,11 +16,14 @@ from ..objects import Bucket, ObjectInfo
 from ..spec import Spec, resolve_layers
 from .config import DecoderConfig, parse_config
 from .hub import Hub, fetch_model, is_hub_id, own_hub
-from .identity import INDEX, ModelFiles, choose_files, hash_files, is_model_file
+from .identity import INDEX, ModelFiles, choose_files, hash_files, is_model_file, is_weight_file, weight_files
 from .model_cache import Copy, kept_copy, make_room
+from .weight_files import BucketFile, sha256_of
+
+log = logging.getLogger(__name__)
 
 _GS = re.compile(r"gs://([^/]+)/(.+?)/*")
-_CONCURRENT_FILES = 4
+_CONCURRENT_FILES = 16
 _MAX_CONFIG_BYTES = 16 * 1024 * 1024
 
 
@@ -28,9 +36,9 @@ def find_model(
     hub: Hub | None = None,
     weights: bool = True,
 ) -> ModelFiles:
-    """The files of `model` on this machine, copied to `home` from elsewhere; the small files alone without `weights`.
+    """The files of `model`, those that are copied in a folder under `home`; the small files alone without `weights`.
 
-    `bucket` gives the client, and the check that may end the copying. Raises Failure with the remedy for an unknown
+    `bucket` gives the client, and the check that may end the reading. Raises Failure with the remedy for an unknown
     kind of name, a model that does not exist, and a model that lacks a file.
     """
     check = bucket.check if bucket else lambda: None
@@ -44,8 +52,8 @@ def find_model(
         )
     if in_bucket:
         assert bucket is not None
-        copy = _copy(Bucket(bucket.client, in_bucket[1], check), in_bucket[2], model, home, weights)
-    elif is_folder:
+        return _find_in_bucket(Bucket(bucket.client, in_bucket[1], check), in_bucket[2], model, home, weights)
+    if is_folder:
         copy = Copy(model, is_kept=False)
     elif model.startswith((".", "/", "~")):
         raise Failure(
@@ -65,7 +73,9 @@ def find_model(
         [entry.name for entry in os.scandir(copy.folder) if entry.is_file()], copy.folder, model, weights
     )
     hashes = known | hash_files(copy.folder, [name for name in names if name not in known], model)
-    return ModelFiles(model, copy.folder, commit, {name: hashes[name] for name in names}, copy.is_kept)
+    files = {name: hashes[name] for name in names}
+    stored = weight_files(copy.folder, model) if weights else []
+    return ModelFiles(model, copy.folder, commit, files, stored, copy.is_kept)
 
 
 def read_config(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...]]:
@@ -88,7 +98,7 @@ def _read_json(folder: str, model: str) -> dict:
     return config
 
 
-def _copy(bucket: Bucket, path: str, model: str, home: str, weights: bool) -> Copy:
+def _find_in_bucket(bucket: Bucket, path: str, model: str, home: str, weights: bool) -> ModelFiles:
     prefix = f"{path}/"
     try:
         listed = {info.name.removeprefix(prefix): info for info in bucket.list(prefix)}
@@ -102,14 +112,26 @@ def _copy(bucket: Bucket, path: str, model: str, home: str, weights: bool) -> Co
     key = "gs--" + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
 
     def fill(folder: str) -> None:
+        small = [(info, os.path.join(folder, name)) for name, info in listed.items() if is_model_file(name, False)]
         if weights and INDEX in listed:
-            _download(bucket, listed[INDEX], os.path.join(folder, INDEX), model)
-        chosen = [(listed[name], os.path.join(folder, name)) for name in choose_files(listed, folder, model, weights)]
-        make_room(folder, sum(info.size_bytes for info, path in chosen if not os.path.exists(path)), model)
+            small.append((listed[INDEX], os.path.join(folder, INDEX)))
+        make_room(folder, sum(info.size_bytes for info, _ in small), model)
         with ThreadPoolExecutor(_CONCURRENT_FILES) as pool:
-            list(pool.map(lambda file: _download(bucket, file[0], file[1], model), chosen))
+            list(pool.map(lambda file: _download(bucket, file[0], file[1], model), small))
 
-    return kept_copy(home, key, bucket.check, fill)
+    copy = kept_copy(home, key, bucket.check, fill)
+    names = choose_files(listed, copy.folder, model, weights)
+    hashes = hash_files(copy.folder, [name for name in names if not is_weight_file(name)], model)
+    stored = [
+        BucketFile(bucket, listed[name].name, listed[name].generation, listed[name].size_bytes)
+        for name in names
+        if is_weight_file(name)
+    ]
+    if stored:
+        log.info("Hashing %.1f GB of weights of %s", sum(file.size_bytes for file in stored) / 1e9, model)
+        with ThreadPoolExecutor(_CONCURRENT_FILES) as pool:
+            hashes |= zip((file.name for file in stored), pool.map(sha256_of, stored), strict=True)
+    return ModelFiles(model, copy.folder, None, hashes, stored, copy.is_kept)
 
 
 def _download(bucket: Bucket, info: ObjectInfo, path: str, model: str) -> None:

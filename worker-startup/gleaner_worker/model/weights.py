@@ -1,28 +1,29 @@
 """Hugging Face safetensors as the decoder's parameters, by one table, with every mismatch in one error."""
 
-import json
-import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import ml_dtypes
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
-from gleaner_reader.safetensors_header import MAX_TENSORS
+from gleaner_reader.safetensors_header import read_header
 
 from ..failures import Failure
 from .config import DecoderConfig
 from .config_parser import shown
-from .identity import INDEX, ONE_FILE, files_of_index
 from .tensors import EMBEDDING, FINAL_NORM, HEADS, OLD_BUFFERS, OTHER_TOWERS, PREFIXES, layer_table
+from .weight_files import WeightFile
 
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}
 
 _STORED = {"BF16": np.dtype(ml_dtypes.bfloat16), "F16": np.dtype(np.float16), "F32": np.dtype(np.float32)}
+# Enough requests at once for the network of a large host. A thread that converts holds one piece more.
+_THREADS = 32
+_PIECE_BYTES = 16 << 20
 _LISTED = 100  # problems in one error; a model of another family has hundreds
 _LAYER = re.compile(r"layers\.(0|[1-9]\d{0,4})\.(.+)", re.DOTALL)
 
@@ -32,16 +33,31 @@ class StoredTensor:
     """One tensor in a safetensors file."""
 
     name: str
-    path: str
+    file: WeightFile
     dtype: str  # as safetensors names the type
     shape: tuple[int, ...]
     begin: int  # of its bytes in the file
-    end: int
 
-    def read_into(self, target: np.ndarray) -> None:
-        """Converts while it reads from the file's pages: memory never holds a second copy of the tensor."""
-        stored = np.memmap(self.path, np.uint8, "r")[self.begin : self.end]
-        target[...] = stored.view(_STORED[self.dtype]).reshape(self.shape)
+    def pieces(self, target: np.ndarray) -> "Iterator[_Piece]":
+        """The reads that fill `target`, a contiguous array of this shape."""
+        values, stored = target.reshape(-1), _STORED[self.dtype]
+        count = _PIECE_BYTES // stored.itemsize
+        for first in range(0, len(values), count):
+            yield _Piece(self.file, self.begin + first * stored.itemsize, stored, values[first : first + count])
+
+
+class _Piece(NamedTuple):
+    file: WeightFile
+    begin: int
+    stored: np.dtype
+    target: np.ndarray
+
+    def read(self) -> None:
+        is_equal = self.stored == self.target.dtype
+        values = self.target if is_equal else np.empty(len(self.target), self.stored)
+        self.file.read_into(self.begin, values.view(np.uint8).data)
+        if not is_equal:
+            self.target[...] = values
 
 
 @dataclass(frozen=True)
@@ -55,35 +71,38 @@ class Weights:
     tensors: dict[str, StoredTensor]  # by their names without the prefix of the file
 
     def embedding(self) -> np.ndarray:
-        """[V, D]. Raises Failure("model") when the file cannot be read."""
+        """[V, D]. Raises Failure("model") for a file that cannot be read, and the errors of its bucket."""
         array = np.empty((self.config.vocab_size, self.config.d_model), DTYPES[self.dtype])
         self._read([(self.tensors[EMBEDDING], array)])
         return array
 
     def layer(self, number: int) -> dict[str, np.ndarray]:
-        """The parameters of one block, read on several threads. Raises Failure("model") as `embedding` does."""
+        """The parameters of one block, read in pieces by several threads. Raises the errors of `embedding`."""
         table = layer_table(self.config)
         arrays = {parameter: np.empty(shape, DTYPES[self.dtype]) for parameter, shape in table.values()}
         self._read([(self.tensors[f"layers.{number}.{name}"], arrays[table[name][0]]) for name in table])
         return arrays
 
     def _read(self, parts: list[tuple[StoredTensor, np.ndarray]]) -> None:
+        pieces = [piece for tensor, array in parts for piece in tensor.pieces(array)]
         try:
-            with ThreadPoolExecutor(min(len(parts), os.cpu_count() or 1), "weights") as pool:
-                list(pool.map(lambda part: part[0].read_into(part[1]), parts))
+            with ThreadPoolExecutor(min(len(pieces), _THREADS), "weights") as pool:
+                list(pool.map(_Piece.read, pieces))
         except (OSError, ValueError) as error:
             raise Failure(
                 "model", f"Failed to read the weights of {self.where}: {error}; copy the model again"
             ) from error
 
 
-def open_weights(folder: str, config: DecoderConfig, num_layers: int, dtype: str, where: str) -> Weights:
+def open_weights(
+    files: Iterable[WeightFile], config: DecoderConfig, num_layers: int, dtype: str, where: str
+) -> Weights:
     """Reads the headers of the files alone.
 
     The dtype of the files may be any float. Raises Failure("model") with every tensor that is missing, unknown,
     duplicated, no float, or of another shape than config.json states.
     """
-    stored = [tensor for path in weight_files(folder, where) for tensor in read_header(path, where)]
+    stored = [tensor for file in files for tensor in _read_tensors(file, where)]
     return Weights(config, num_layers, dtype, where, _match(stored, config, layer_table(config), where))
 
 
@@ -96,35 +115,19 @@ def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str) -> dict
     )
 
 
-def read_header(path: str, where: str) -> list[StoredTensor]:
+def _read_tensors(file: WeightFile, where: str) -> list[StoredTensor]:
     """The tensors of a safetensors file; raises Failure("model") for any other file, damaged or cut short."""
+
+    def read(begin: int, end: int) -> bytes:
+        data = bytearray(end - begin)
+        file.read_into(begin, memoryview(data))
+        return bytes(data)
+
     try:
-        with safe_open(path, framework="numpy"):
-            pass  # The library compares the header with the file's length, and refuses tensors that overlap.
-        with open(path, "rb") as file:
-            start = 8 + int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(start - 8), object_pairs_hook=_unique)
-        if len(header) > MAX_TENSORS:
-            raise ValueError(f"it has {len(header)} tensors; the limit is {MAX_TENSORS}")
-        header.pop("__metadata__", None)
-        tensors = []
-        for name, entry in header.items():
-            begin, end = (start + offset for offset in entry["data_offsets"])
-            tensors.append(StoredTensor(name, path, entry["dtype"], tuple(entry["shape"]), begin, end))
-        return tensors
-    except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Failure(
-            "model", f"Failed to read {os.path.basename(path)} of {where}: {error}; copy the model again"
-        ) from error
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict:
-    """The object of these pairs. Raises ValueError for a duplicate key: dict() keeps the last value silently."""
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)[:100]!r} is stored twice")
-    return values
+        header = read_header(read, file.size_bytes)
+    except (OSError, ValueError) as error:
+        raise Failure("model", f"Failed to read {file.name} of {where}: {error}; copy the model again") from error
+    return [StoredTensor(name, file, info.dtype, info.shape, info.begin) for name, info in header.tensors.items()]
 
 
 def _match(
@@ -174,16 +177,3 @@ def _is_ignored(full_name: str, name: str, config: DecoderConfig) -> bool:
 def shown_name(name: str) -> str:
     """A tensor's name as errors show it: a plain name unchanged, any other name quoted, at most 80 characters."""
     return name if re.fullmatch(r"[\w.-]{1,200}", name) else shown(name)
-
-
-def weight_files(folder: str, where: str) -> list[str]:
-    """The safetensors files of a model folder: a single file, or the files of its index."""
-    names = files_of_index(folder, where) if os.path.exists(os.path.join(folder, INDEX)) else [ONE_FILE]
-    absent = [name for name in names if not os.path.isfile(os.path.join(folder, name))]
-    if absent:
-        raise Failure(
-            "model",
-            f"Failed to load {where}: it has no {', '.join(absent[:5])}"
-            f"{f' and {len(absent) - 5} more' if len(absent) > 5 else ''} (pickled weights are never read)",
-        )
-    return [os.path.join(folder, name) for name in names]
