@@ -120,7 +120,7 @@ def test_a_model_too_large_for_the_disk_is_refused_before_its_download(hub, tmp_
     usage = model_cache.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(model_cache.shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with pytest.raises(
-        Failure, match=rf"Failed to copy the model {REPO}: it needs 0.. GB, .*use a smaller model"
+        Failure, match=rf"Failed to copy the model {REPO}: it needs 0.. GB, .*upload the model to a folder gs"
     ) as failure:
         find(hub, tmp_path)
     assert failure.value.kind == "infrastructure"
