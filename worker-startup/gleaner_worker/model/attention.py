@@ -1,11 +1,10 @@
 """Causal, grouped-query attention over a window, among the tokens of one segment of a row.
 
-Two forms of one function: the splash kernel of JAX on a TPU, and blocks of queries elsewhere. Both sum products and
-take the softmax in fp32 for inputs of any type, and neither holds T x T scores in memory.
+Two forms of one function: the splash kernel of JAX on a TPU, and blocks elsewhere. Both sum products and take the
+softmax in fp32 for inputs of any type, and neither holds T x T scores in memory.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax
@@ -15,8 +14,6 @@ from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_ma
 
 from .tuning import Tuning
 
-_MAX_QUERY_BLOCKS = 32  # each is compiled by itself
-_KEY_STEP = 128  # keys are skipped in multiples of this, the width of a TPU's lanes
 _KERNEL_QUERIES, _KERNEL_KEYS = 512, 1024  # of one block of the kernel
 
 
@@ -32,7 +29,8 @@ def attend(
 ) -> jax.Array:
     """q [R, N, T, H], scaled; k, v [R, K, T, H]; segments int32 [R, T] -> [R, N, T, H].
 
-    A token sees itself and the tokens of its own segment among the `window` - 1 tokens before it.
+    A token sees itself and the tokens of its own segment among the `window` - 1 tokens before it. Segment 0 is the
+    padding behind the samples, whose results are arbitrary and finite.
     softcap: scores become tanh(scores / softcap) * softcap, as in Gemma 2.
     """
     form: Callable[..., jax.Array] = _splash if tuning.attention == "splash" else _blocks
@@ -54,25 +52,53 @@ def _splash(q, k, v, segments, window: int, softcap: float | None, tuning: Tunin
 
 
 def _blocks(q, k, v, segments, window: int, softcap: float | None, tuning: Tuning):
-    """Skips the keys that no query of a block can see."""
+    """The softmax is a running sum over blocks of keys, from the first block that a query of the block can see.
+
+    A block of which a query sees no key leaves the bits of its sum as they are, so other rows change no bit of a row.
+    """
     rows, heads, length, h = q.shape
+    size = min(tuning.query_block, length)
+    blocks = length // size
     q = q.reshape(rows, k.shape[1], -1, length, h)  # [R, K, G, T, H]
-    size = max(tuning.query_block, length // _MAX_QUERY_BLOCKS)
-    block = partial(_block, q, k, v, segments, window, softcap)
-    out = [block(begin, min(begin + size, length)) for begin in range(0, length, size)]
-    return jnp.concatenate(out, axis=3).reshape(rows, heads, length, h)
+    first_blocks = first_key_blocks(segments, window, size)
+
+    def at(x: jax.Array, block: jax.Array, axis: int) -> jax.Array:
+        return jax.lax.dynamic_slice_in_dim(x, block * size, size, axis)
+
+    def rows_of(block: jax.Array) -> jax.Array:
+        queries, segment = at(q, block, 3), at(segments, block, 1)
+
+        def add(state: tuple) -> tuple:
+            other, top, total, sums = state
+            scores = jnp.einsum("rkgqh,rksh->rkgqs", queries, at(k, other, 2), preferred_element_type=jnp.float32)
+            if softcap is not None:
+                scores = jnp.tanh(scores / softcap) * softcap
+            distance = (block - other) * size + jnp.arange(size)[:, None] - jnp.arange(size)[None, :]
+            same = segment[:, :, None] == at(segments, other, 1)[:, None, :]
+            seen = (distance >= 0) & (distance < window) & same
+            scores = jnp.where(seen[:, None, None], scores, -jnp.inf)
+            new_top = jnp.maximum(top, scores.max(axis=-1, keepdims=True))
+            weights, scale = jnp.exp(scores - new_top).astype(v.dtype), jnp.exp(top - new_top)
+            new = jnp.einsum("rkgqs,rksh->rkgqh", weights, at(v, other, 2), preferred_element_type=jnp.float32)
+            total = total * scale + weights.astype(jnp.float32).sum(axis=-1, keepdims=True)
+            return other + 1, new_top, total, sums * scale + new
+
+        top = jnp.full((*queries.shape[:-1], 1), jnp.finfo(jnp.float32).min)
+        state = first_blocks[block], top, jnp.zeros_like(top), jnp.zeros(queries.shape, jnp.float32)
+        # The second condition always holds. It tells the cost model the most trips.
+        _, _, total, sums = jax.lax.while_loop(lambda s: (s[0] <= block) & (s[0] < blocks), add, state)
+        return (sums / total).astype(v.dtype)
+
+    out = jax.lax.map(rows_of, jnp.arange(blocks))  # [blocks, R, K, G, size, H]
+    return jnp.moveaxis(out, 0, 3).reshape(rows, heads, length, h)
 
 
-def _block(q, k, v, segments, window: int, softcap: float | None, begin: int, end: int):
-    first = max(0, begin - window + 1) // _KEY_STEP * _KEY_STEP
-    scores = jnp.einsum(
-        "rkgqh,rksh->rkgqs", q[:, :, :, begin:end], k[:, :, first:end], preferred_element_type=jnp.float32
-    )
-    if softcap is not None:
-        scores = jnp.tanh(scores / softcap) * softcap
-    distance = jnp.arange(begin, end)[:, None] - jnp.arange(first, end)[None, :]
-    seen = (distance >= 0) & (distance < window) & (segments[:, begin:end, None] == segments[:, None, first:end])
-    scores = jnp.where(seen[:, None, None], scores, -jnp.inf)
-    weights = jnp.exp(scores - scores.max(axis=-1, keepdims=True)).astype(v.dtype)
-    rows = jnp.einsum("rkgqs,rksh->rkgqh", weights, v[:, :, first:end], preferred_element_type=jnp.float32)
-    return (rows / weights.astype(jnp.float32).sum(axis=-1, keepdims=True)).astype(v.dtype)
+def first_key_blocks(segments: jax.Array, window: int, size: int) -> jax.Array:
+    """int32 [T / size]: the first block of keys that a query of each block sees, in any row; segments int32 [R, T].
+
+    A token of the padding is a segment of its own here, so that padding costs little.
+    """
+    at = jnp.arange(segments.shape[1])
+    begins = (segments != jnp.roll(segments, 1, axis=1)) | (segments == 0) | (at == 0)
+    starts = jax.lax.cummax(jnp.where(begins, at, 0), axis=1)
+    return jnp.maximum(starts[:, ::size].min(axis=0), at[::size] - window + 1) // size

@@ -56,8 +56,8 @@ def make_room(unfinished: str, size_bytes: int, model: str) -> None:
         raise Failure(
             "infrastructure",
             f"Failed to copy the model {model}: it needs {size_bytes / 1e9:.1f} GB, and the disk of {parent} has "
-            f"{free / 1e9:.1f} GB free; the boot disk of a TPU VM has 100 GB: upload the model to a folder gs://… and set "
-            "`model` to that address, because the weights of a bucket are not copied",
+            f"{free / 1e9:.1f} GB free; the boot disk of a TPU VM has 100 GB: upload the model to a folder gs://… and "
+            "set `model` to that address, because the weights of a bucket are not copied",
         )
 
 

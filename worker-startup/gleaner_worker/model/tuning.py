@@ -15,7 +15,7 @@ class Tuning:
     interpret: bool = False  # runs the kernel without a TPU, for tests
 
 
-CPU = Tuning("blocks", query_block=64, step_tokens=2048, bf16_as_bits=True)
+CPU = Tuning("blocks", query_block=128, step_tokens=2048, bf16_as_bits=True)
 TPU = Tuning("splash", query_block=256, step_tokens=2048)
 _STEP_TOKENS = {"TPU v6 lite": 8192, "TPU v5": 4096, "TPU v5p": 4096}  # by device kind; fast chips need longer steps
 
