@@ -1,6 +1,7 @@
 """The decoder compared with itself: in other rows and blocks, for other layers and sites, and its cost."""
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -39,12 +40,11 @@ def packed(ids, at, neighbours, length=256):
     return Rows(token_ids, segments, positions.astype(np.int32))
 
 
+@partial(jax.jit, static_argnames=("config", "tuning"))
 def resid_post(weights, rows, config, tuning=CPU):
     """[layers, R, T, D]"""
-    emit = lambda sites: sites["resid_post"]  # noqa: E731
     layers = tuple(range(config.num_layers))
-    (out,) = jax.jit(lambda: run_blocks(weights, rows, config, layers, ("resid_post",), emit, tuning))()
-    return np.asarray(out)
+    return run_blocks(weights, rows, config, layers, ("resid_post",), lambda sites: sites["resid_post"], tuning)[0]
 
 
 @pytest.mark.sample(1)
