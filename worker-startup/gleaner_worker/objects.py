@@ -271,7 +271,8 @@ def make_client(project: str | None, credentials=None) -> storage.Client:
             "infrastructure",
             f"Failed to open Cloud Storage: {_brief(error)}; sign in with `gcloud auth application-default login`",
         ) from error
-    client._http.mount("https://", HTTPAdapter(pool_maxsize=_CONNECTIONS))
+    for scheme in ("https://", "http://"):
+        client._http.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS))
     return client
 
 

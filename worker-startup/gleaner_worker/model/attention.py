@@ -54,7 +54,7 @@ def _splash(q, k, v, segments, window: int, softcap: float | None, tuning: Tunin
 def _blocks(q, k, v, segments, window: int, softcap: float | None, tuning: Tuning):
     """The softmax is a running sum over blocks of keys, from the first block that a query of the block can see.
 
-    A block of which a query sees no key leaves the bits of its sum as they are, so other rows change no bit of a row.
+    Where a query sees no key of a block, the block changes no bit of its sum. So other rows change no bit of a row.
     """
     rows, heads, length, h = q.shape
     size = min(tuning.query_block, length)
