@@ -122,11 +122,7 @@ def _find_in_bucket(bucket: Bucket, path: str, model: str, home: str, weights: b
     copy = kept_copy(home, key, bucket.check, fill)
     names = choose_files(listed, copy.folder, model, weights)
     hashes = hash_files(copy.folder, [name for name in names if not is_weight_file(name)], model)
-    stored = [
-        BucketFile(bucket, listed[name].name, listed[name].generation, listed[name].size_bytes)
-        for name in names
-        if is_weight_file(name)
-    ]
+    stored = [BucketFile(bucket, listed[name]) for name in names if is_weight_file(name)]
     if stored:
         log.info("Hashing %.1f GB of weights of %s", sum(file.size_bytes for file in stored) / 1e9, model)
         with ThreadPoolExecutor(_CONCURRENT_FILES) as pool:

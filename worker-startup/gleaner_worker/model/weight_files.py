@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..failures import Failure
-from ..objects import Bucket
+from ..objects import Bucket, ObjectInfo
 
 _HASHED_AT_ONCE = 32 << 20
 
@@ -55,22 +55,24 @@ class BucketFile:
     """One generation of an object, so that every read is of the same bytes."""
 
     bucket: Bucket = field(compare=False, repr=False)
-    object: str
-    generation: int
-    size_bytes: int
+    info: ObjectInfo
 
     @property
     def name(self) -> str:
-        return self.object.rpartition("/")[2]
+        return self.info.name.rpartition("/")[2]
+
+    @property
+    def size_bytes(self) -> int:
+        return self.info.size_bytes
 
     def read_into(self, begin: int, target: memoryview) -> None:
         try:
-            self.bucket.read_into(self.object, self.generation, begin, target)
+            self.bucket.read_into(self.info.name, self.info.generation, begin, target)
         except FileNotFoundError as error:
             raise Failure(
                 "model",
-                f"Failed to read gs://{self.bucket.name}/{self.object}: it was replaced or deleted after the model was "
-                "opened; start the run again",
+                f"Failed to read gs://{self.bucket.name}/{self.info.name}: it was replaced or deleted after the model "
+                "was opened; start the run again",
             ) from error
 
 
