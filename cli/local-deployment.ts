@@ -48,7 +48,7 @@ export async function deployLocally(options: {
   emulators?: boolean;
   /** Empties `dir`, but only after the checks of disk space and Python environment. */
   fresh?: boolean;
-  /** Resolves at Ctrl-C, which also ends the child processes of the start. */
+  /** Resolves at Ctrl-C, which a terminal also sends to the child processes of the start. */
   stopped: Promise<unknown>;
   /** Called at the start of each long step. */
   begin: (step: string) => void;
@@ -58,11 +58,15 @@ export async function deployLocally(options: {
   void options.stopped.then(() => {
     isStopped = true;
   });
-  try {
-    return await start(options);
-  } catch (error) {
-    throw isStopped ? new Interrupted('Interrupted before the local cloud was up', {cause: error}) : error;
-  }
+  const interrupted = (cause?: unknown) =>
+    new Interrupted('Interrupted before the local cloud was up', {cause});
+  const deployment = await start(options).catch((error: unknown) => {
+    throw isStopped ? interrupted(error) : error;
+  });
+  // A Python process that has just started can lose the signal, and then the start goes on to its end.
+  if (!isStopped) return deployment;
+  await deployment.close();
+  throw interrupted();
 }
 
 type Start = Omit<Parameters<typeof deployLocally>[0], 'stopped'>;

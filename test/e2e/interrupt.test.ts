@@ -13,46 +13,54 @@ const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
 describe('Ctrl-C during the start of a local cloud', function () {
   this.timeout(120_000);
   let dir: string;
-  before(() => {
+  beforeEach(() => {
     dir = mkdtempSync(join(tmpdir(), 'gleaner-interrupt-'));
     // A cache without the tiny model: every start makes the model.
     mkdirSync(join(dir, 'gleaner'));
     for (const name of readdirSync(CACHE).filter(name => name !== 'tiny-model'))
       symlinkSync(join(CACHE, name), join(dir, 'gleaner', name));
   });
-  after(() => rmSync(dir, {recursive: true, force: true}));
+  afterEach(() => rmSync(dir, {recursive: true, force: true}));
 
   for (const args of [
     ['local', 'up', '--port', '0', '--dir', 'up'],
     ['demo', '--dir', 'demo'],
-  ])
+  ]) {
     it(`ends gleaner ${args[0]} with one line while it makes the tiny model`, async () => {
       // A terminal sends the signal to the whole process group.
-      const child = spawn(process.execPath, [MAIN, ...args], {
-        cwd: dir,
-        detached: true,
-        env: {...process.env, XDG_CACHE_HOME: dir},
-      });
-      let said = '';
-      let isSent = false;
-      const hear = (chunk: Buffer) => {
-        said += chunk;
-        if (isSent || !said.includes('Making a tiny random model')) return;
-        isSent = true;
-        const python = () =>
-          processes().some(({ppid, args}) => ppid === child.pid && /model\.tiny/.test(args));
-        const send = () => (python() ? process.kill(-(child.pid ?? 0), 'SIGINT') : setTimeout(send, 20));
-        send();
-      };
-      child.stdout.on('data', hear);
-      child.stderr.on('data', hear);
-      const [code] = await once(child, 'close');
-      assert.equal(code, 130, said);
-      assert.match(said, /^gleaner: Interrupted before the local cloud was up$/m);
-      assert.doesNotMatch(said, /Traceback|KeyboardInterrupt|Failed/);
-      assert.deepEqual(
-        processes().filter(({pgid}) => pgid === child.pid),
-        [],
-      );
+      await interruptOnce(args, pid => -pid);
     });
+    it(`ends gleaner ${args[0]} when the process that makes the tiny model misses the signal`, async () => {
+      await interruptOnce(args, pid => pid);
+    });
+  }
+
+  async function interruptOnce(args: string[], target: (pid: number) => number): Promise<void> {
+    const child = spawn(process.execPath, [MAIN, ...args], {
+      cwd: dir,
+      detached: true,
+      env: {...process.env, XDG_CACHE_HOME: dir},
+    });
+    const pid = child.pid ?? 0;
+    let output = '';
+    let isSent = false;
+    const hear = (chunk: Buffer) => {
+      output += chunk;
+      if (isSent || !output.includes('Making a tiny random model')) return;
+      isSent = true;
+      const python = () => processes().some(({ppid, args}) => ppid === pid && /model\.tiny/.test(args));
+      const send = () => (python() ? process.kill(target(pid), 'SIGINT') : setTimeout(send, 20));
+      send();
+    };
+    child.stdout.on('data', hear);
+    child.stderr.on('data', hear);
+    const [code] = await once(child, 'close');
+    assert.equal(code, 130, output);
+    assert.match(output, /^gleaner: Interrupted before the local cloud was up$/m);
+    assert.doesNotMatch(output, /Traceback|KeyboardInterrupt|Failed/);
+    assert.deepEqual(
+      processes().filter(({pgid}) => pgid === pid),
+      [],
+    );
+  }
 });
