@@ -38,6 +38,7 @@ REFUSED = [
     (MISTRAL, {"layer_types": ["full_attention"] * 3}, "layer_types is .* has sliding_attention everywhere"),
     (LLAMA, {"layer_types": ["sliding_attention"] * 3}, "layer_types is .* has full_attention nowhere"),
     (GEMMA2, {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
+    (QWEN2, {"is_causal": False}, "is_causal is False"),
     (GEMMA2, {"hidden_activation": "relu"}, "hidden_activation is 'relu'"),
     (QWEN2, {"hidden_act": None, "hidden_activation": "gelu"}, "hidden_act is None"),
     (GEMMA3, {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0"),

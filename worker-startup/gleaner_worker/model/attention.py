@@ -56,9 +56,13 @@ def _blocks(q, k, v, segments, window: int, softcap: float | None, tuning: Tunin
 
     Where a query sees no key of a block, the block changes no bit of its sum. So other rows change no bit of a row.
     """
-    rows, heads, length, h = q.shape
-    size = min(tuning.query_block, length)
-    blocks = length // size
+    rows, heads, tokens, h = q.shape
+    size = min(tuning.query_block, tokens)
+    blocks = -(-tokens // size)
+    length = blocks * size
+    if length > tokens:  # padding, of segment 0
+        q, k, v = (jnp.pad(x, ((0, 0), (0, 0), (0, length - tokens), (0, 0))) for x in (q, k, v))
+        segments = jnp.pad(segments, ((0, 0), (0, length - tokens)))
     q = q.reshape(rows, k.shape[1], -1, length, h)  # [R, K, G, T, H]
     first_blocks = first_key_blocks(segments, window, size)
 
@@ -90,7 +94,7 @@ def _blocks(q, k, v, segments, window: int, softcap: float | None, tuning: Tunin
         return (sums / total).astype(v.dtype)
 
     out = jax.lax.map(rows_of, jnp.arange(blocks))  # [blocks, R, K, G, size, H]
-    return jnp.moveaxis(out, 0, 3).reshape(rows, heads, length, h)
+    return jnp.moveaxis(out, 0, 3).reshape(rows, heads, length, h)[:, :, :tokens]
 
 
 def first_key_blocks(segments: jax.Array, window: int, size: int) -> jax.Array:

@@ -88,6 +88,7 @@ NEUTRAL = {
     "attention_multiplier": (None, 1),
     "attn_logit_softcapping": (None,),
     "embedding_multiplier": (None, 1),
+    "is_causal": (None, True),
     "mlp_bias": (None, False),
     "moe_intermediate_size": (None,),
     "n_routed_experts": (None, 0),
