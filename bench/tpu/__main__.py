@@ -111,8 +111,8 @@ def measure(side: str, model: str, accelerator: str, shape: str, worker: str) ->
             {"kind": each.kind, "dtypes": list(each.dtypes), "bytes": each.size_bytes, "calls": each.calls}
             for each in cost.collectives
         ],
-        # Heads, or a stored part of D, may be as wide as the row is long: a square shape then proves nothing.
-        "square_buffers": ([] if tokens in (config.head_dim, config.d_model // ways) else square_buffers(text, tokens)),
+        # null: heads, or a stored part of D, are as wide as the row is long, so a square shape proves nothing.
+        "square_buffers": None if tokens in (config.head_dim, config.d_model // ways) else square_buffers(text, tokens),
     }
 
 

@@ -48,10 +48,19 @@ CONFIGS = {
     "Llama-3.1-8B": _LLAMA,
     "gemma-2-27b": _GEMMA_27B,
 }
+_DATA_ONLY = {
+    "v5litepod-1": (1, 1),
+    "v5litepod-4": (4, 1),
+    "v5litepod-8": (8, 1),
+    "v6e-1": (1, 1),
+    "v6e-4": (4, 1),
+    "v6e-8": (8, 1),
+    "v5p-8": (4, 1),
+}
 # Accelerator -> (data, model), for each model. The weights fit, and heads stay whole.
 MESHES: dict[str, dict[str, tuple[int, int]]] = {
-    "Qwen2.5-0.5B": {"v5litepod-1": (1, 1), "v5litepod-8": (8, 1), "v6e-1": (1, 1), "v5p-8": (4, 1)},
-    "gemma-2-2b": {"v5litepod-1": (1, 1), "v5litepod-8": (8, 1), "v6e-1": (1, 1), "v5p-8": (4, 1)},
+    "Qwen2.5-0.5B": _DATA_ONLY,
+    "gemma-2-2b": _DATA_ONLY,
     "Llama-3.1-8B": {
         "v5litepod-4": (2, 2),
         "v5litepod-8": (4, 2),

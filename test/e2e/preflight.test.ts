@@ -65,7 +65,18 @@ describe('gleaner preflight', function () {
 
   const wrong: {name: string; args: string[]; says: RegExp; exit: number}[] = [
     {name: 'no type', args: [], says: /--accelerator/, exit: 2},
-    {name: 'an unknown type', args: ['--accelerator', 'v9-8'], says: /supported are v5litepod-1,/, exit: 1},
+    {
+      name: 'an unknown type behind a known one, before it compiles,',
+      args: ['--accelerator', 'v5litepod-1,v9-8'],
+      says: /^gleaner: Failed to compile for v9-8: there is no accelerator "v9-8": use one of v2-8,/,
+      exit: 1,
+    },
+    {
+      name: 'a type that the compiler lacks',
+      args: ['--accelerator', 'v4-8'],
+      says: /pass one of v5litepod-1,/,
+      exit: 1,
+    },
     {
       name: 'layers that the model lacks',
       args: ['--accelerator', 'v6e-1', '--layers', '7'],
