@@ -47,6 +47,8 @@ def open_folder(where: str) -> Folder:
 
 @dataclass(frozen=True)
 class LocalFile:
+    """A file of this machine. url: its path. `read` raises OSError, and ShardError where the file is cut short."""
+
     url: str
     size: int
 
@@ -62,6 +64,8 @@ class LocalFile:
 
 @dataclass(frozen=True)
 class LocalFolder:
+    """A folder of this machine. url: its absolute path."""
+
     url: str
 
     def files(self) -> dict[str, File]:
@@ -113,6 +117,8 @@ class CloudFile:
 
 @dataclass(frozen=True)
 class CloudFolder:
+    """The objects under a prefix of a bucket, whose `files` raises FileNotFoundError where there are none."""
+
     bucket: str
     prefix: str
 

@@ -129,8 +129,7 @@ class Bucket:
     def read_into(self, name: str, generation: int, begin: int, target: memoryview) -> None:
         """Fills `target` with the bytes of that generation from `begin`. Raises FileNotFoundError.
 
-        The client's own downloads take the bytes in pieces of 8 KB under the lock of the interpreter, which one thread
-        holds at a time.
+        The client's own downloads copy 8 KB at a time under the interpreter's lock, so threads wait for each other.
         """
         url = (
             f"{self.client.api_endpoint}/download/storage/v1/b/{quote(self.name, safe='')}/o/{quote(name, safe='')}"

@@ -36,7 +36,7 @@ def find_model(
     hub: Hub | None = None,
     weights: bool = True,
 ) -> ModelFiles:
-    """The files of `model`, those that are copied in a folder under `home`; the small files alone without `weights`.
+    """The files of `model`; copied files lie under `home`. Without `weights`, the small files alone.
 
     `bucket` gives the client, and the check that may end the reading. Raises Failure with the remedy for an unknown
     kind of name, a model that does not exist, and a model that lacks a file.

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Reader:
+    """The settings of a run with its model. vocab_size: above each token id. max_length: most tokens of a sample."""
+
     tokenizer: Tokenizer
     vocab_size: int
     max_length: int
