@@ -65,7 +65,7 @@ describe('gleaner preflight', function () {
 
   const wrong: {name: string; args: string[]; says: RegExp; exit: number}[] = [
     {name: 'no type', args: [], says: /--accelerator/, exit: 2},
-    {name: 'an unknown type', args: ['--accelerator', 'v9-8'], says: /supported are v5litepod-1,/, exit: 1},
+    {name: 'an unknown type', args: ['--accelerator', 'v9-8'], says: /pass one of v5litepod-1,/, exit: 1},
     {
       name: 'layers that the model lacks',
       args: ['--accelerator', 'v6e-1', '--layers', '7'],

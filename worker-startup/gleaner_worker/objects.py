@@ -238,7 +238,8 @@ class Bucket:
                 if time.monotonic() + wait_s > give_up:
                     raise Unreachable(
                         "infrastructure",
-                        f"Failed to {action}: {_brief(error)}; gave up after {GIVE_UP_AFTER_S:.0f} s",
+                        f"Failed to {action}: {_brief(error)}; gave up after {GIVE_UP_AFTER_S:.0f} s; "
+                        "check the network of this VM",
                     ) from error
             # Workers that fail together try again at different times.
             self._wait(wait_s * random.uniform(0.5, 1))
