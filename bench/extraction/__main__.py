@@ -28,9 +28,9 @@ _ENVIRONMENT = {
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="npm run bench:extraction --", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; all without any")
-    parser.add_argument("--quick", action="store_true", help="a tiny model: whether they work, not how fast")
-    parser.add_argument("--rounds", type=int, help="at most so many of what is measured several times")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"benches to run, of {', '.join(NAMES)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="use a tiny model, to test the benches")
+    parser.add_argument("--rounds", type=int, help="largest number of rounds")
     parser.add_argument("--json", metavar="FILE", help="also write the figures here")
     parser.add_argument("--folder", help=argparse.SUPPRESS)  # for the process of one bench
     args = parser.parse_args()

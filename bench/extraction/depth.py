@@ -6,7 +6,7 @@ from .job import compute, load_forward, samples_of
 from .timing import Figure, Report, take_turns
 from .workplace import Workplace
 
-CLAIM = "time against the deepest layer asked for: a line through nothing but the embedding's cost"
+CLAIM = "time by the deepest requested layer: proportional to the blocks, plus the embedding"
 
 
 def run(place: Workplace) -> Report:

@@ -2,7 +2,7 @@
 
 The prompts are spread over all of the data, and fill a row of ours, as the prompts of a longer stream do. Every side
 computes in fp32 with fp32 weights and stores fp32. The libraries take batches of at most 2,048 tokens in stream order,
-padded to the longest prompt of the batch, and store the rows of real tokens. These rows are compared with ours.
+padded to the longest prompt of the batch. They store the rows of real tokens. These rows are compared with ours.
 SAELens has only context windows, so it is compared with `over_long: pack` and windows of the same size. SAELens writes
 an Arrow dataset, as its runner does. The other libraries leave storage to their users, and get safetensors.
 """

@@ -34,7 +34,7 @@ def run(place: Workplace) -> Report:
     second, last = (max(part) for part in (watched.quarter(1), watched.quarter(3)))
     report.figures.append(
         Figure(
-            "most memory in the second quarter over most in the last",
+            "peak memory of the second quarter over that of the last",
             second / last,
             0.95,
             detail=f"{second / 2**20:.0f} and {last / 2**20:.0f} MiB; at rest {at_rest / 2**20:.0f} MiB; "

@@ -24,7 +24,7 @@ def take_turns(sides: dict[str, Callable[[], object]], rounds: int, warm_up: boo
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of a report: the factor of speed, or for a share the part of the other side's speed."""
+    """One line of a report. value: in `unit`; `x` is how many times as fast."""
 
     what: str
     value: float
@@ -46,6 +46,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Report:
+    """The figures of one bench. claim: the comparison in words. notes: lines below the figures."""
+
     name: str
     claim: str
     figures: list[Figure] = field(default_factory=list)

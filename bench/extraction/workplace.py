@@ -1,4 +1,4 @@
-"""The start of every bench: a folder, a model of the Qwen2.5-0.5B shape with random weights, and real texts."""
+"""The start of every bench: a folder, and a model of the Qwen2.5-0.5B shape with random weights."""
 
 import os
 from dataclasses import dataclass
@@ -23,6 +23,8 @@ HUB_NAME = "Qwen/Qwen2.5-0.5B"  # the libraries' name of a model of that shape
 
 @dataclass(frozen=True)
 class Workplace:
+    """The folder, model, token rows and spec of a bench. The model is made at its first use."""
+
     folder: str
     is_quick: bool  # a tiny model and little input, to test a bench instead of a speed
     most_rounds: int | None = None

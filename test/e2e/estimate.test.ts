@@ -84,7 +84,7 @@ describe('gleaner estimate', function () {
     assert.equal(quick.program, null);
     const other = await ask('soon', '--accelerator', 'v4-8');
     assert.equal(other.program, null);
-    assert.match(other.warnings.join(), /supported are v5litepod-1,.*a share of the peak is assumed/);
+    assert.match(other.warnings.join(), /pass one of v5litepod-1,.*a share of the peak is assumed/);
     const {stdout} = await gleaner(['estimate', 'soon', '--dir', home.dir]);
     assert.match(stdout, /assumed +the TPU compiler's [\d.]+ ms a step, \d+ % of the peak/);
   });

@@ -222,6 +222,21 @@ def test_reading_a_sample_reads_only_the_bytes_of_this_sample(tmp_path, counted)
     assert sum(array.nbytes for array in sample.activations.values()) == counted.bytes - before
 
 
+@pytest.mark.parametrize(("dtype", "row_bytes"), [("int8", 1024), ("bf16", 2048), ("fp32", 4096)])
+def test_one_request_reads_rows_with_a_gap_below_64_kib(tmp_path, counted, dtype, row_bytes):
+    store_run(tmp_path, dtype=dtype, d_model=1024)
+    rows, gap = gleaner_reader.open(tmp_path).layer(0), (1 << 16) // row_bytes
+
+    def bytes_of(*numbers: int) -> int:
+        before = counted.bytes
+        _ = rows[list(numbers)]
+        return counted.bytes - before
+
+    bytes_of(0)
+    assert bytes_of(0, gap) > 1 << 16
+    assert bytes_of(0, gap + 1) < 3 * row_bytes
+
+
 @pytest.mark.long
 def test_reading_a_layer_of_zstd_reads_only_the_frames_of_this_layer(tmp_path, counted):
     layers = tuple(range(8))

@@ -67,7 +67,10 @@ def test_the_index_decides_which_files_are_the_weights(model_folder):
             r"with transformers, AutoTokenizer.from_pretrained\('m'\).save_pretrained\(FOLDER\), and put ",
         ),
         (["config.json", "vocab.json", "merges.txt", "model.safetensors"], "only vocab.json: make it once"),
-        (["config.json", "tokenizer.json"], "it has no model.safetensors and no model.safetensors.index.json$"),
+        (
+            ["config.json", "tokenizer.json"],
+            "no model.safetensors.index.json; put the safetensors files beside config.json$",
+        ),
         (["config.json", "tokenizer.json", "consolidated.safetensors"], "that lists consolidated.safetensors"),
         (
             ["config.json", "tokenizer.json", "pytorch_model.bin"],

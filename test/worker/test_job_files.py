@@ -115,7 +115,11 @@ def test_a_huge_result_goes_to_the_bucket_up_to_its_limit(jobs, monkeypatch):
     assert len(jobs.storage.data(BUCKET, f"{FOLDER}result.txt")) == 20_000_000
     monkeypatch.setattr(upload, "_MAX_STORED_RESULT_BYTES", 10_000_000)
     ending = run(jobs, "head -c 20000000 /dev/zero > $JOB_RESULT")
-    assert (ending["cause"], ending["error"]) == ("result", "The result has 20000000 bytes; the limit is 10000000")
+    hint = "write it as a file to JOB_ARTIFACTS"
+    assert (ending["cause"], ending["error"]) == (
+        "result",
+        "The result has 20000000 bytes; the limit is 10000000; " + hint,
+    )
 
 
 REPORTS = ["ln -s /etc/passwd report", "echo '[' > report", 'echo \'{"cause": "budget", "error": "x"}\' > report']

@@ -48,7 +48,10 @@ def wait_for(condition):
 def test_a_timeout_ends_the_job_and_keeps_its_output(jobs):
     ending = jobs.run(command="echo begun; sleep 100", timeout_s=1.5)
     assert (ending["outcome"], ending["cause"], ending["exit_code"]) == ("failed", "timeout", 143)
-    assert ending["error"] == "The job took longer than its timeout of 1.5 s" and jobs.output == "begun\n"
+    assert (
+        ending["error"] == "The job took longer than its timeout of 1.5 s; raise its timeout"
+        and jobs.output == "begun\n"
+    )
 
 
 def test_a_job_over_its_memory_limit_fails_with_the_limit_to_raise(jobs):

@@ -85,7 +85,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("raw", "change", "reason"), REFUSED)
 def test_an_unsupported_config_is_refused_with_every_problem(raw, change, reason):
-    with pytest.raises(Failure, match=f"Failed to use my-model, by its config.json: .*{reason}") as failure:
+    with pytest.raises(Failure, match=f"Failed to use the config.json of my-model: .*{reason}") as failure:
         parse_config(raw | change, "my-model")
     assert failure.value.kind == "model"
     assert len(failure.value.reason) < 3000
@@ -152,7 +152,7 @@ def test_any_config_is_parsed_or_refused_with_a_failure(data):
         config = parse_config(raw, "m")
     except Failure as failure:
         assert failure.kind == "model"
-        assert "Failed to use m" in failure.reason
+        assert "Failed to use the config.json of m" in failure.reason
     else:
         hash(config)
         for rope in config.ropes:

@@ -22,7 +22,7 @@ from model_folders import GS, SPLIT, downloads, split_weights, upload
     [
         ("/no/such/folder", None, "there is no such folder on this machine; copy it to gs://"),
         ("./no-such-folder", None, "there is no such folder on this machine"),
-        (f"gs://{BUCKET}/models/absent", None, "there is no model folder of that name"),
+        (f"gs://{BUCKET}/models/absent", None, "the bucket has no object under that name; upload the model there"),
         (f"gs://{BUCKET}/models/half", None, "it has no config.json"),
         (f"gs://{BUCKET}", None, "it is no folder of this machine, no gs://BUCKET/FOLDER and no id on a hub such as"),
         ("a/b/c", None, "no id on a hub"),

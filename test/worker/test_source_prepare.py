@@ -123,7 +123,7 @@ def test_a_folder_in_memory_is_mounted_once_for_every_user(place, tmp_path):
 
 def test_a_folder_in_memory_over_existing_files_is_refused(place, tmp_path):
     (place / "file").write_text("x")
-    with pytest.raises(SourceFailed, match="the folder is not empty"):
+    with pytest.raises(SourceFailed, match="it is not empty; name an empty folder"):
         mount_ramfs(str(place), str(tmp_path / "home"))
 
 

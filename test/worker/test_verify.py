@@ -154,7 +154,7 @@ def test_the_command_prints_json_and_sets_its_exit_status(stored):
     assert "NOT verified" in wrong.stdout and "metadata.json is missing" in wrong.stdout
     unknown = command("--bucket", BUCKET, "--run", "no-such-run", "--json", "--quiet")
     assert (unknown.returncode, unknown.stderr) == (2, "")
-    assert "no gs://a-bucket/activations/no-such-run/manifest.json" in json.loads(unknown.stdout)["problems"][0]
+    assert "no-such-run/manifest.json: there is no such object" in json.loads(unknown.stdout)["problems"][0]
 
 
 @pytest.mark.parametrize("module", ["verify.__main__", "model.tiny"])

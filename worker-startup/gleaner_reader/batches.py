@@ -165,10 +165,12 @@ class Batches:
         mine, theirs = self._settings(), state.get("of")
         place: tuple[Any, ...] = tuple(state.get(key) for key in ("epoch", "group", "row"))
         if not isinstance(theirs, dict) or not all(type(value) is int and value >= 0 for value in place):
-            raise ValueError("Failed to resume: the value is not a state of batches")
+            raise ValueError("Failed to resume: the value is not a state of batches; pass a result of state()")
         differing = [f"{key} was {theirs.get(key)}, now {mine[key]}" for key in mine if theirs.get(key) != mine[key]]
         if differing:
-            raise ValueError(f"Failed to resume these batches: {'; '.join(differing)}")
+            raise ValueError(
+                f"Failed to resume these batches: {'; '.join(differing)}; use the options of the first iteration"
+            )
         return place
 
 

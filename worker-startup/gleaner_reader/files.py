@@ -33,7 +33,7 @@ def open_file(where: str) -> File:
         bucket = _bucket(match[1])
         blob = bucket.get_blob(match[2], timeout=_TIMEOUT_S)
         if blob is None:
-            raise FileNotFoundError(f"Failed to open {where}: there is no such object")
+            raise FileNotFoundError(f"Failed to open {where}: there is no such object; pass the name of a shard")
         return CloudFile(match[1], match[2], int(blob.size), int(blob.generation))
     return LocalFile(where, os.path.getsize(where))
 
@@ -47,6 +47,8 @@ def open_folder(where: str) -> Folder:
 
 @dataclass(frozen=True)
 class LocalFile:
+    """A file of this machine. url: its path. `read` raises OSError, and ShardError where the file is cut short."""
+
     url: str
     size: int
 
@@ -62,12 +64,14 @@ class LocalFile:
 
 @dataclass(frozen=True)
 class LocalFolder:
+    """A folder of this machine. url: its absolute path."""
+
     url: str
 
     def files(self) -> dict[str, File]:
         """Raises FileNotFoundError for a missing folder."""
         if not os.path.isdir(self.url):
-            raise FileNotFoundError(f"Failed to open {self.url}: there is no such folder")
+            raise FileNotFoundError(f"Failed to open {self.url}: there is no such folder; pass the folder of a run")
         found: dict[str, File] = {}
         for folder, _, names in os.walk(self.url):
             for name in names:
@@ -107,12 +111,16 @@ class CloudFile:
                 start=begin, end=end - 1, raw_download=True, checksum=None, timeout=_TIMEOUT_S
             )
         except (NotFound, RequestRangeNotSatisfiable) as error:
-            raise ShardError(f"{self.url} cannot be read: it was replaced or deleted after it was opened") from error
+            raise ShardError(
+                f"{self.url} cannot be read: it was replaced or deleted after it was opened; open it again"
+            ) from error
         return _whole(data, begin, end, self.url)
 
 
 @dataclass(frozen=True)
 class CloudFolder:
+    """The objects under a prefix of a bucket, whose `files` raises FileNotFoundError where there are none."""
+
     bucket: str
     prefix: str
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from .convert import Rows, check_kind, finish
+from .convert import STORED, Rows, check_kind, finish
 from .files import PARALLEL
 from .source import RowSource
 
@@ -114,7 +114,7 @@ def _ranges(run: RowSource, numbers: np.ndarray) -> list[tuple[int, int, int, in
     """
     ranges: list[tuple[int, int, int, int, int]] = []
     shards = _shards_of(run, numbers)
-    row_bytes = max(run.d_model, 1) * 2
+    row_bytes = max(run.d_model, 1) * STORED[run.dtype].itemsize
     for place, (shard, number) in enumerate(zip(shards.tolist(), numbers.tolist(), strict=True)):
         row = number - int(run.row_offsets[shard])
         gap = max(_GAP_BYTES // row_bytes, run.shards[shard].block_rows)

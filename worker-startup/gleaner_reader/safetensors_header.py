@@ -37,6 +37,8 @@ _MAX_DIMENSIONS = 8
 
 @dataclass(frozen=True)
 class TensorInfo:
+    """The type, the shape and the bytes [begin, end) of one tensor."""
+
     dtype: str  # as safetensors names it
     shape: tuple[int, ...]
     begin: int  # in the file
@@ -45,6 +47,8 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class SafetensorsHeader:
+    """The content of a header. metadata: its entry `__metadata__`. tensors: by name."""
+
     metadata: dict[str, str]
     tensors: dict[str, TensorInfo]
 

@@ -122,11 +122,16 @@ def _kept_rows(run: RowSource, filter_: Filter, number: int) -> np.ndarray:
     keep = np.ones(shard.num_rows, bool)
     if filter_.exclude_positions:
         if index.positions is None:
-            raise ValueError(f"exclude_positions needs one token for each row; rows of {shard.url} are means of tokens")
+            raise ValueError(
+                f"exclude_positions needs one token for each row; rows of {shard.url} are means of tokens; "
+                "leave the option out"
+            )
         keep &= ~np.isin(index.positions, list(filter_.exclude_positions))
     if filter_.exclude_ids:
         if index.row_tokens is None:
-            raise ValueError(f"exclude_ids needs the token id of each row; {shard.url} does not have them")
+            raise ValueError(
+                f"exclude_ids needs the token id of each row; {shard.url} does not have them; leave the option out"
+            )
         keep &= ~np.isin(index.row_tokens, list(filter_.exclude_ids))
     return keep
 

@@ -43,7 +43,7 @@ class Control:
                 self._mode = mode
 
     def set_waits_for(self, trouble: str | None) -> None:
-        """Reports each failed attempt of a request, and None after a success."""
+        """Sets the cause of the current wait; None ends the wait."""
         begins = trouble is not None and self.waits_for is None
         self.waits_for = trouble
         if begins:

@@ -1,4 +1,4 @@
-"""One stream in, shards out: tokenise, plan, compute, gather, encode, upload, each beside the next.
+"""Extracts one stream into shards: tokenises, plans, computes, gathers, encodes and uploads, each on its own threads.
 
 Memory is bounded by a few shards, whatever the stream's length and the size of its shards.
 """

@@ -140,7 +140,7 @@ class HostCommands:
 
 def _end_of(ended: Ended, order: dict) -> End:
     if ended.cause == "timeout":
-        return "timeout", None, f"The command took longer than {order['timeout_s']:g} s"
+        return "timeout", None, f"The command took longer than {order['timeout_s']:g} s; raise its timeout"
     code = ended.exit_code if ended.signal is None else 128 + ended.signal
     error = "The command used more memory than this machine has free" if ended.cause == "memory" else None
     return "exited", code, error

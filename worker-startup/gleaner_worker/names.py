@@ -12,6 +12,7 @@ def run_folder(run: str) -> str:
 
 
 def manifest_name(run: str) -> str:
+    """The object with the frozen spec of the run, and at the end its result."""
     return f"activations/{run_folder(run)}manifest.json"
 
 
@@ -21,10 +22,12 @@ def model_name(run: str) -> str:
 
 
 def output_prefix(run: str, stream: str) -> str:
+    """The folder of a stream's shards, such as `activations/my-run/tpu_7/` for the stream "007"."""
     return f"activations/{run_folder(run)}tpu_{int(stream)}/"
 
 
 def shard_name(prefix: str, number: int, file_format: str) -> str:
+    """The object of shard `number`. prefix: of output_prefix. file_format: one of spec.FORMATS."""
     return f"{prefix}shard_{number:04d}.{file_format}"
 
 
@@ -37,10 +40,12 @@ def parse_shard(prefix: str, name: str) -> tuple[int, str] | None:
 
 
 def partial_prefix(run: str, stream: str, number: int) -> str:
+    """The begin of the names of all partials of shard `number`."""
     return f"partials/{run_folder(run)}tpu_{int(stream)}/shard_{number:04d}."
 
 
 def partial_name(run: str, stream: str, number: int, epoch: int, first: int, last: int) -> str:
+    """The object of a partial. epoch: of its lease. first, last: positions of its samples in the shard."""
     return f"{partial_prefix(run, stream, number)}e{epoch}.s{first}-{last}.safetensors"
 
 
@@ -54,4 +59,5 @@ def parse_stream(name: str) -> tuple[str, str] | None:
 
 
 def log_name(worker: str, incarnation: int) -> str:
+    """The object of the agent's log. incarnation: counts the lives of the worker's TPU."""
     return f"logs/{worker}/{incarnation}.log"

@@ -129,8 +129,7 @@ class Bucket:
     def read_into(self, name: str, generation: int, begin: int, target: memoryview) -> None:
         """Fills `target` with the bytes of that generation from `begin`. Raises FileNotFoundError.
 
-        The client's own downloads take the bytes in pieces of 8 KB under the lock of the interpreter, which one thread
-        holds at a time.
+        The client's own downloads copy 8 KB at a time under the interpreter's lock, so threads wait for each other.
         """
         url = (
             f"{self.client.api_endpoint}/download/storage/v1/b/{quote(self.name, safe='')}/o/{quote(name, safe='')}"
@@ -239,7 +238,8 @@ class Bucket:
                 if time.monotonic() + wait_s > give_up:
                     raise Unreachable(
                         "infrastructure",
-                        f"Failed to {action}: {_brief(error)}; gave up after {GIVE_UP_AFTER_S:.0f} s",
+                        f"Failed to {action}: {_brief(error)}; gave up after {GIVE_UP_AFTER_S:.0f} s; "
+                        "check the network of this VM",
                     ) from error
             # Workers that fail together try again at different times.
             self._wait(wait_s * random.uniform(0.5, 1))

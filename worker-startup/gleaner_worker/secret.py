@@ -38,7 +38,11 @@ def read_token(name: str, credentials: google.auth.credentials.Credentials, chec
     match = _NAME.fullmatch(name)
     if not match:
         # The message leaves the name out: an operator may have put the token itself there.
-        raise Failure("model", "Failed to read the token's secret: its name is not projects/P/secrets/S[/versions/V]")
+        raise Failure(
+            "model",
+            "Failed to read the token's secret: its name is not projects/P/secrets/S[/versions/V]; "
+            "correct GLEANER_HF_TOKEN_SECRET",
+        )
     version = match[1] + (match[2] or "/versions/latest")
     give_up, wait_s = time.monotonic() + GIVE_UP_AFTER_S, FIRST_WAIT_S
     while True:
@@ -49,7 +53,8 @@ def read_token(name: str, credentials: google.auth.credentials.Credentials, chec
         if time.monotonic() + wait_s > give_up:
             raise Failure(
                 "infrastructure",
-                f"Failed to read the secret {version}: {cause}; gave up after {GIVE_UP_AFTER_S:.0f} s",
+                f"Failed to read the secret {version}: {cause}; gave up after {GIVE_UP_AFTER_S:.0f} s; "
+                "check the network of this VM",
             )
         wait(wait_s, check)
         wait_s = min(wait_s * 2, 8.0)
@@ -68,7 +73,9 @@ def _access(version: str, credentials: google.auth.credentials.Credentials) -> t
         return None, "this VM gets no access token"
     except google.auth.exceptions.GoogleAuthError:
         raise Failure(
-            "infrastructure", f"Failed to read the secret {version}: this VM has no service account"
+            "infrastructure",
+            f"Failed to read the secret {version}: this VM has no service account; "
+            "create the VM with the worker's service account",
         ) from None
     except requests.RequestException as error:
         return None, f"Secret Manager does not answer ({type(error).__name__})"
@@ -97,7 +104,7 @@ def _remedy(status: int) -> str:
         return "there is no such secret or version; create it, or correct GLEANER_HF_TOKEN_SECRET"
     if status == 400:
         return "that version is disabled or destroyed; add a new one"
-    return f"Secret Manager answers {status}"
+    return f"Secret Manager answers {status}; retry the stream"
 
 
 def _as_token(version: str, data: bytes) -> str:

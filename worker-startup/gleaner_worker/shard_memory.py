@@ -7,7 +7,7 @@ from .shards.shard_buffer import ShardBuffer
 
 # Concurrent uploads. A core sends 1.2 GB/s over TLS, so 24 fill a network of 200 Gbit/s; other stages need cores too.
 UPLOADS = min(24, max(4, (os.cpu_count() or 1) // 8))
-_MAX_SHARDS = 2 + UPLOADS  # one is computed, one is encoded, and the others are uploaded
+_MAX_SHARDS = 2 + UPLOADS  # two shards in computation and encoding, the others in upload
 _MEMORY_SHARE = 0.5  # of this machine's memory, for shards
 
 

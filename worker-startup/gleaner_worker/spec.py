@@ -78,7 +78,9 @@ def parse_spec(raw: object) -> Spec:
     Raises Failure("model") naming every key and value that this worker does not support.
     """
     if not isinstance(raw, dict):
-        raise Failure("model", f"Failed to read the spec: it is {type(raw).__name__}, not an object")
+        raise Failure(
+            "model", f"Failed to read the spec: it is {type(raw).__name__}, not an object; pass the spec of a run"
+        )
     values = {key: raw.get(key, value) for key, (value, _, _) in _KEYS.items()}
     if values["compute_dtype"] is None:
         values["compute_dtype"] = "fp32" if values["dtype"] == "fp32" else "bf16"
@@ -90,7 +92,9 @@ def parse_spec(raw: object) -> Spec:
     if not problems:
         problems = _contradictions(values)
     if problems:
-        raise Failure("model", f"Failed to read the spec: {'; '.join(problems)}")
+        raise Failure(
+            "model", f"Failed to read the spec: {'; '.join(problems)}; correct run.json, or update the workers"
+        )
     tokens, layers = values["tokens"], values["layers"]
     return Spec(
         model=values["model"],

@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 
 class StreamWork:
+    """Extracts leased streams, one after another. Keeps the model and the tokenizer's processes between streams."""
+
     def __init__(self, identity: Identity, bucket: Bucket):
         self.identity, self.bucket = identity, bucket
         self.hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, Credentials())

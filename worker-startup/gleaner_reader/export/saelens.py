@@ -60,15 +60,15 @@ def to_saelens(
     that float16 cannot hold. After an error during the export `out_dir` is empty.
     """
     datasets = _import_datasets()
-    if dtype not in _DTYPES or context_size < 1:
-        raise ValueError(
-            f"dtype is {dtype!r}, known are {', '.join(_DTYPES)}; context_size is {context_size}, at least 1"
-        )
+    if dtype not in _DTYPES:
+        raise ValueError(f"dtype is {dtype!r}, known are {', '.join(_DTYPES)}")
+    if context_size < 1:
+        raise ValueError(f"context_size is {context_size}; set it to at least 1")
     site = run.shards[0].site(site)
     hook = f"blocks.{layer}.{HOOKS.get(site, site)}"
     os.makedirs(out_dir, exist_ok=True)
     if os.listdir(out_dir):
-        raise FileExistsError(f"Failed to export to {out_dir}: it is not empty")
+        raise FileExistsError(f"Failed to export to {out_dir}: it is not empty; choose another folder")
     has_tokens = run.index(run.shards[0]).row_tokens is not None
     shape = (context_size, run.d_model)
     features = {hook: datasets.Array2D(shape=shape, dtype=dtype)}

@@ -54,7 +54,7 @@ def main() -> int:
         if bucket and args.prefix:
             sources += _streams(bucket, args.prefix)
         if not sources:
-            raise Failure("stream", "Failed to estimate: there is no stream")
+            raise Failure("stream", "Failed to estimate: there is no stream; name a file, or a run that has streams")
         spec = read_spec(args.spec)
         found = estimate(spec, sources, args.home, bucket, args.sample_bytes, own_hub(print_wait))
         print(json.dumps(found), flush=True)
@@ -129,7 +129,11 @@ def estimate(
                 samples += [item for item in counted.items if not isinstance(item, Reject)]
                 parts.append((counted.counts, block.stream_bytes))
             if not parts:
-                raise Failure("stream", "Failed to estimate: no line of the sample is short enough to be a record")
+                raise Failure(
+                    "stream",
+                    "Failed to estimate: no line of the sample is short enough to be a record; raise --sample-bytes, "
+                    "or shorten the lines",
+                )
             totals = extrapolate(parts, total_bytes)
             plan = plan_of(repeat_samples(samples, capacity), capacity, config, depth, window, row)
             totals["shards"] = _shards(totals["shard_bytes"], sources, total_bytes, plan.fill, capacity)

@@ -105,7 +105,7 @@ def extrapolate(blocks: Sequence[tuple[Counts, float]], total_bytes: int) -> dic
 
 @dataclass(frozen=True)
 class Planned:
-    """The shards as the worker plans them."""
+    """The shards, tokens and operations of planned samples."""
 
     shards: int
     fill: float  # the used share of a full shard's capacity, on average

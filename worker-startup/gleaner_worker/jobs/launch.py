@@ -65,7 +65,7 @@ def kill_user(uid: int) -> None:
 def _start(order: dict, report: int) -> int:
     """Starts the process and returns its pid. Raises OSError if it cannot be isolated."""
     if _IS_LINUX and _prctl(_SET_CHILD_SUBREAPER, 1) != 0:
-        raise OSError("prctl refuses a subreaper")
+        raise OSError("prctl refuses a subreaper; use a Linux image that allows prctl")
     if order["uid"] is not None:
         memory = order["limits"]["memory_bytes"]
         show_only(order["visible"], order["hidden"], order["tmp"], memory, order["uid"], order["gid"])
@@ -122,7 +122,7 @@ def _drop_user(order: dict) -> None:
     os.setresgid(order["gid"], order["gid"], order["gid"])
     os.setresuid(order["uid"], order["uid"], order["uid"])
     if _prctl(_SET_NO_NEW_PRIVS, 1) != 0:
-        raise OSError("prctl refuses no_new_privs")
+        raise OSError("prctl refuses no_new_privs; use a Linux image that allows prctl")
     for path in order["visible"]:
         if not os.access(path, os.R_OK):
             raise PermissionError(f"user {order['uid']} cannot read {path}; run chmod o+x on each folder above it")

@@ -88,4 +88,4 @@ def _mount(libc, source: str, target: str, kind: str | None, flags: int, options
     arguments = [text and os.fsencode(text) for text in (source, target, kind, options)]
     if libc.mount(arguments[0], arguments[1], arguments[2], ctypes.c_ulong(flags), arguments[3]) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"mount {target}: {os.strerror(number)}")
+        raise OSError(number, f"mount {target}: {os.strerror(number)}; use a Linux image that lets root mount")

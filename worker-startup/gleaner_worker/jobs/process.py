@@ -198,7 +198,9 @@ class _Guarded:
                 self._reports.append(json.loads(line))
                 self._started.set()
         if not self._reports:
-            self._reports.append({"error": f"the guard ended with {self._guard.wait()}"})
+            self._reports.append(
+                {"error": f"the guard ended with {self._guard.wait()}; read its output, and try again"}
+            )
         self._started.set()
 
 

@@ -171,7 +171,8 @@ class JobRunner:
         if ended.cause == "stopped":
             return _ending("preempted", None, None, code)
         if ended.cause == "timeout":
-            return _failed("timeout", f"The job took longer than its timeout of {self.order['timeout_s']:g} s", code)
+            limit = f"{self.order['timeout_s']:g} s"
+            return _failed("timeout", f"The job took longer than its timeout of {limit}; raise its timeout", code)
         if ended.cause == "memory":
             return _failed("memory", "The job used more memory than its limit; raise limits.memory_gb", code)
         if code != 0:

@@ -39,14 +39,17 @@ def store_result(path: str, uid: int, bucket: Bucket, folder: str) -> Result:
             file.seek(0)
             content = LeftFile(file)
             if content.size > _MAX_STORED_RESULT_BYTES:
-                raise ResultFailed(f"The result has {content.size} bytes; the limit is {_MAX_STORED_RESULT_BYTES}")
+                raise ResultFailed(
+                    f"The result has {content.size} bytes; the limit is {_MAX_STORED_RESULT_BYTES}; "
+                    "write it as a file to JOB_ARTIFACTS"
+                )
             name = f"{folder}result.txt"
             bucket.create(name, content, {}, _TEXT)
             return Result(object=name)
     except FileNotFoundError:
         return Result()
     except ValueError as error:
-        raise ResultFailed(f"Failed to read the result: {error}") from error
+        raise ResultFailed(f"Failed to read the result: {error}; write a regular file to JOB_RESULT") from error
 
 
 def store_artifacts(path: str, uid: int, bucket: Bucket, folder: str) -> tuple[int, list[str]]:

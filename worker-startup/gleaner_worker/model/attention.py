@@ -1,7 +1,7 @@
 """Causal, grouped-query attention over a window, among the tokens of one segment of a row.
 
-Two forms of one function: the splash kernel of JAX on a TPU, and blocks elsewhere. Both sum products and take the
-softmax in fp32 for inputs of any type, and neither holds T x T scores in memory.
+Two forms of one function: the splash kernel of JAX for bf16 on a TPU, and blocks otherwise. Both sum products and take
+the softmax in fp32 for inputs of any type, and neither holds T x T scores in memory.
 """
 
 from collections.abc import Callable

@@ -70,7 +70,10 @@ def parse_config(raw: dict, where: str) -> DecoderConfig:
 def _failure(where: str, fields: Fields) -> Failure:
     problems = list(dict.fromkeys(fields.problems))
     more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
-    return Failure("model", f"Failed to use {where}, by its config.json: {'; '.join(problems[:20])}{more}")
+    return Failure(
+        "model",
+        f"Failed to use the config.json of {where}: {'; '.join(problems[:20])}{more}; correct it, or use another model",
+    )
 
 
 def _decoder_config(name: str, family: Family, decoder: Fields) -> DecoderConfig:

@@ -3,8 +3,8 @@
 Computes no logits, and no block after the deepest requested one. Numerics follow transformers: weights, activations
 and the residual stream in one dtype; norms, rotary embeddings and softmax in fp32. Products are summed in fp32.
 
-Runs inside a shard_map. Devices that share one copy of the weights have whole heads and a part of the MLP each, and add
-their parts of a sum in the dtype of the weights.
+Runs inside a shard_map. Devices that share one copy of the weights have whole heads and a part of the MLP each. They
+add their parts of a sum in the dtype of the weights.
 """
 
 from collections.abc import Callable
@@ -72,8 +72,8 @@ def run_blocks(
     consecutive entries of `layers`. The first axis of a piece is the layer.
 
     params: {"embed": [V, D], "blocks": {name: [L, ...]}} with at least max(layers) + 1 blocks, this device's part.
-    emit: receives {site: [R, T, D]} for each of spec.SITES, inside the scan. sites: those that `emit` uses; a site
-    that it does not use is never computed.
+    emit: receives {site: [R, T, D]} for each of spec.SITES, inside the scan. sites: the sites that `emit` uses; other
+    sites are never computed.
     """
     x = _embed(params["embed"], rows.token_ids, config, split)
     block = _block_runner(params["blocks"], rows, config, tuning, split)

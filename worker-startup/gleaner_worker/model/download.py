@@ -34,6 +34,7 @@ _CONCURRENT_FILES = 4
 _MAX_CAUSE_CHARS = 100  # worker-api accepts 400 characters with the host
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_ELSEWHERE = "try again, or copy the model to gs://… and set `model` to that address"
 T = TypeVar("T")
 
 
@@ -207,7 +208,9 @@ class Session:
         elif isinstance(error, errors.GatedRepoError) or status == 403:
             cause = f"it is gated or private; accept its conditions at {self.endpoint}/{self.model} with {account}"
         elif isinstance(error, errors.RemoteEntryNotFoundError) or status not in (401, 404):
-            return Failure("infrastructure", f"Failed to download the model {self.model}: {self._brief(error)}")
+            return Failure(
+                "infrastructure", f"Failed to download the model {self.model}: {self._brief(error)}; {_ELSEWHERE}"
+            )
         elif status == 401 and self._token:
             cause = f"{self.endpoint} refuses the token; store a valid one in {secret}, or correct `model` in run.json"
         else:
@@ -225,7 +228,8 @@ class Session:
     def _invalid_answer(self, problem: str) -> Failure:
         return Failure(
             "infrastructure",
-            f"Failed to download the model {self.model}: {self.endpoint} does not answer as a hub does: {problem}",
+            f"Failed to download the model {self.model}: {self.endpoint} does not answer as a hub does: {problem}; "
+            f"{_ELSEWHERE}",
         )
 
     def _brief(self, error: Exception) -> str:

@@ -131,7 +131,7 @@ def _fill(session: Session, commit: str, sizes: dict[str, int | None], folder: s
     raise Failure(
         "infrastructure",
         f"Failed to download {wrong[0]} of {session.model}: its sha256 is {hashes[wrong[0]]}, "
-        f"and the hub states {stated[wrong[0]]}",
+        f"and the hub states {stated[wrong[0]]}; start the run again, or check the network",
     )
 
 

@@ -101,7 +101,7 @@ def hash_files(folder: str, names: Collection[str], model: str) -> dict[str, str
         with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
             return dict(zip(names, pool.map(sha256, names), strict=True))
     except OSError as error:
-        raise Failure("model", f"Failed to read the model {model}: {error}") from error
+        raise Failure("model", f"Failed to read the model {model}: {error}; copy the model again") from error
 
 
 def _how_to_convert(names: Collection[str], model: str) -> str:
@@ -122,7 +122,8 @@ def _no_weights(names: Collection[str], model: str) -> str:
             f"AutoModelForCausalLM.from_pretrained({model!r}).save_pretrained(FOLDER)"
         )
     other = sorted(name for name in names if _WEIGHTS.fullmatch(name))
-    return f"it has no {ONE_FILE} and no {INDEX}" + (f" that lists {other[0]}" if other else "")
+    missing = f" that lists {other[0]}; put the index" if other else "; put the safetensors files"
+    return f"it has no {ONE_FILE} and no {INDEX}{missing} beside {CONFIG}"
 
 
 def files_of_index(folder: str, model: str) -> list[str]:
@@ -151,7 +152,8 @@ def weight_files(folder: str, where: str) -> list[DiskFile]:
         raise Failure(
             "model",
             f"Failed to load {where}: it has no {', '.join(absent[:5])}"
-            f"{f' and {len(absent) - 5} more' if len(absent) > 5 else ''} (pickled weights are never read)",
+            f"{f' and {len(absent) - 5} more' if len(absent) > 5 else ''} (pickled weights are never read); "
+            "copy the model again",
         )
     return [DiskFile(os.path.join(folder, name)) for name in names]
 

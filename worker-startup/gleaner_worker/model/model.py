@@ -165,7 +165,7 @@ class Model:
 def find_files(
     spec: Spec, home: str, bucket: Bucket | None, run: str | None = None, hub: Hub | None = None
 ) -> ModelFiles:
-    """Finds the model that `spec` names, or the one that the other workers of `run` use; `home` has the copied files.
+    """Finds the model that `spec` names, or the model that the other workers of `run` use; `home` has the copied files.
 
     Opens the devices first: a host whose chips cannot be opened copies no model. Raises Failure.
     """
@@ -227,7 +227,7 @@ def choose_program(
 ) -> tuple[Layout, Program]:
     """Compiles for the fewest devices per copy of the weights that hold them beside a step.
 
-    params: arrays or their shapes. Raises Failure("model") when no layout fits, with the sizes of the last one.
+    params: arrays or their shapes. Raises Failure("model") when no layout fits, with the sizes of the last layout.
     """
 
     def compiled(layout: Layout) -> tuple[Layout, Program]:

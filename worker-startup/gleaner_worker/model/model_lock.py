@@ -97,7 +97,10 @@ def write_model_lock(bucket: Bucket, run: str, local: ModelFiles) -> ModelLock:
     bucket.create(model_name(run), BytesContent(data), {"schema": SCHEMA, "run": run}, "application/json")
     lock = read_model_lock(bucket, run)
     if lock is None:
-        raise Failure("infrastructure", f"Failed to read gs://{bucket.name}/{model_name(run)}: it was deleted just now")
+        raise Failure(
+            "infrastructure",
+            f"Failed to read gs://{bucket.name}/{model_name(run)}: it was deleted just now; start the run again",
+        )
     return lock
 
 

@@ -36,7 +36,7 @@ def find_model(
     hub: Hub | None = None,
     weights: bool = True,
 ) -> ModelFiles:
-    """The files of `model`, those that are copied in a folder under `home`; the small files alone without `weights`.
+    """The files of `model`; copied files lie under `home`. Without `weights`, the small files alone.
 
     `bucket` gives the client, and the check that may end the reading. Raises Failure with the remedy for an unknown
     kind of name, a model that does not exist, and a model that lacks a file.
@@ -67,7 +67,7 @@ def find_model(
         raise Failure(
             "model",
             f"Failed to find the model {model}: it is no folder of this machine, no gs://BUCKET/FOLDER "
-            "and no id on a hub such as Qwen/Qwen2.5-0.5B",
+            "and no id on a hub such as Qwen/Qwen2.5-0.5B; correct `model` in run.json",
         )
     names = choose_files(
         [entry.name for entry in os.scandir(copy.folder) if entry.is_file()], copy.folder, model, weights
@@ -105,7 +105,11 @@ def _find_in_bucket(bucket: Bucket, path: str, model: str, home: str, weights: b
     except FileNotFoundError:
         listed = {}
     if not listed:
-        raise Failure("model", f"Failed to find the model {model}: there is no model folder of that name")
+        raise Failure(
+            "model",
+            f"Failed to find the model {model}: the bucket has no object under that name; upload the model there, "
+            "or correct `model` in run.json",
+        )
     wanted = [info for name, info in listed.items() if is_model_file(name, weights)]
     # A changed model gets a new folder, so that a copy never mixes two states.
     lines = [f"{bucket.name}/{path}", *(f"{info.name} {info.generation}" for info in wanted)]

@@ -16,7 +16,7 @@ from .tuning import Tuning
 # Every value is rounded where the decoder and capture round it. Otherwise XLA leaves out different roundings on one
 # device and on several, and the bits differ.
 _COMPILER_OPTIONS: dict[str, str | bool] = {"xla_allow_excess_precision": False}
-_MAX_IN_FLIGHT = 3  # one is computed, one waits, one is copied to the host
+_MAX_IN_FLIGHT = 3  # steps: computed, waiting, and copied to the host
 
 
 @dataclass(frozen=True)

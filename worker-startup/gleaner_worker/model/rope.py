@@ -1,7 +1,7 @@
 """Rotary position embeddings: their parameters in old and new config.json files, and their frequencies.
 
-The formulas are those of transformers' modeling_rope_utils.py, evaluated in the same order in fp32, so that positions
-in the tens of thousands have the same angles.
+The formulas are those of transformers' modeling_rope_utils.py, in the same order in fp32. So positions in the tens of
+thousands have the same angles.
 """
 
 import math

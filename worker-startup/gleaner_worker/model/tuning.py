@@ -8,8 +8,8 @@ from typing import Any
 class Tuning:
     """The settings of one kind of chip. Hashable: static under jit. All chips share every other part of a program."""
 
-    attention: str  # "splash", the kernel of JAX for TPUs, or "blocks" of queries
-    query_block: int  # queries of a block of the "blocks" attention
+    attention: str  # "splash", the kernel of JAX for TPUs, or "blocks" of queries and keys
+    query_block: int  # tokens of a block of queries, and of keys, in the "blocks" attention
     step_tokens: int  # of one device in a step; a row of more tokens makes a longer step
     bf16_as_bits: bool = False  # see cpu.py
     interpret: bool = False  # runs the kernel without a TPU, for tests

@@ -30,6 +30,8 @@ class WeightFile(Protocol):
 
 @dataclass(frozen=True)
 class DiskFile:
+    """A file of this machine's disk. Its methods raise OSError."""
+
     path: str
 
     @property

@@ -160,7 +160,10 @@ def _match(
         listed = "; ".join(problems[:_LISTED])
         if len(problems) > _LISTED:
             listed += f"; and {len(problems) - _LISTED} more"
-        raise Failure("model", f"Failed to load the weights of {where}: {listed}")
+        raise Failure(
+            "model",
+            f"Failed to load the weights of {where}: {listed}; copy the model again, or correct its config.json",
+        )
     return matched
 
 

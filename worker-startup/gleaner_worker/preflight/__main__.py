@@ -36,7 +36,7 @@ def main() -> int:
         if args.accelerator not in ACCELERATORS:
             raise Failure(
                 "model",
-                f"Failed to compile for {args.accelerator}: supported are {', '.join(ACCELERATORS)}",
+                f"Failed to compile for {args.accelerator}: pass one of {', '.join(ACCELERATORS)}",
             )
         bucket = Bucket(make_client(args.project), args.bucket) if args.bucket else None
         spec = read_spec(args.spec)

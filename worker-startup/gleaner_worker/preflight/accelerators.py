@@ -1,7 +1,11 @@
 """The accelerators that the TPU compiler can compile for, without a TPU.
 
-Sources: the public pages of Cloud TPU on v5e, v5p and v6e. The clock follows from the peak and the MXUs of a chip: 4 of
-128 x 128 (v5e), 8 of 128 x 128 (v5p), 4 of 256 x 256 (v6e), 2 operations per multiplier and cycle.
+Sources: the public pages of Cloud TPU. The clock follows from the peak, at 2 operations per multiplier and cycle, and
+from the MXUs of a chip:
+
+    v5e    4 of 128 x 128
+    v5p    8 of 128 x 128
+    v6e    4 of 256 x 256
 """
 
 import os

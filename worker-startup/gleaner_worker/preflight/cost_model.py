@@ -3,9 +3,9 @@
 The estimate adds three parts, without any overlap between them:
 
 1. The compiler's own `estimated_cycles` of every instruction, times the trips of the loops around it, over the clock.
-2. For each Pallas call, for which the compiler has no estimate, the larger of FLOPs over 0.3 of the peak, and of the
-   bytes of its operands and results over the HBM rate. The FLOPs are those of causal attention: the calls of this
-   project are attention, with queries [..., heads, T, H] as the first floating-point operand.
+2. For each Pallas call, the larger of two times: FLOPs over 0.3 of the peak, and the bytes of its operands and results
+   over the HBM rate. The compiler has no estimate of such a call. The FLOPs are those of causal attention: the calls of
+   this project are attention, with queries [..., heads, T, H] as the first floating-point operand.
 3. The bytes of each collective over 45 GB/s: the larger of its operands and its result.
 
 A conditional costs as much as its most expensive branch.

@@ -2,8 +2,8 @@
 
 A template with {% generation %} blocks marks that text (template.py). This file is for other templates. There, the text
 of an assistant message begins after the opening that add_generation_prompt writes. It ends with its content and the
-special token after the content. Where the template cannot write the opening, as before the first message of a chat for
-Qwen3 and Llama 3, the text begins with the content.
+special token after the content. Where the template cannot write the opening, the text begins with the content. Qwen3
+and Llama 3 cannot write it before the first message of a chat.
 """
 
 import os

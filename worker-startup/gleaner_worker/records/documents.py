@@ -1,6 +1,6 @@
 """Cuts long documents into chunks, or into windows that several documents share.
 
-    chunk   a document becomes samples of at most `length` tokens; each repeats the last `overlap` tokens of the one
+    chunk   a document becomes samples of at most `length` tokens; each repeats the last `overlap` tokens of the chunk
             before, and begins with BOS where the document does
     pack    the documents of a stream follow each other and are cut into windows of `length` tokens; every window
             begins with BOS where documents do. A document without BOS ends with EOS, if the model has one

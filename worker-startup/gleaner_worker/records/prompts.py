@@ -70,7 +70,9 @@ def make_prompt_writer(spec: Spec, folder: str, specials: tuple[str, ...] | None
     except ValueError as error:
         raise Failure("model", f"Failed to use `record` of run.json: {error}") from error
     except LimitExceeded as limit:
-        raise Failure("model", f"Failed to compile a template of {spec.model} or of run.json: {limit}") from limit
+        raise Failure(
+            "model", f"Failed to compile a template of {spec.model} or of run.json: {limit}; simplify the template"
+        ) from limit
     except TemplateProblem as problem:
         raise Failure("model", f"Failed to use record.template of run.json: {problem}; correct it") from problem
     return PromptWriter(

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Reader:
+    """The settings of a run with its model. vocab_size: above each token id. max_length: most tokens of a sample."""
+
     tokenizer: Tokenizer
     vocab_size: int
     max_length: int
@@ -45,12 +47,13 @@ def make_reader(folder: str, spec: Spec, vocab_size: int, max_positions: int) ->
         raise Failure(
             "model",
             f"Failed to use the tokenizer of {spec.model}: it makes ids up to {largest}, the model has {vocab_size} "
-            "embeddings; tokenizer.json and model.safetensors are not of one model",
+            "embeddings; copy tokenizer.json and the safetensors files from one model",
         )
     if spec.context_size is not None and spec.context_size > max_positions:
         raise Failure(
             "model",
-            f"Failed to use context_size {spec.context_size} of run.json: {spec.model} has {max_positions} positions",
+            f"Failed to use context_size {spec.context_size} of run.json: {spec.model} has {max_positions} positions; "
+            f"set context_size to at most {max_positions}",
         )
     specials = special_texts(tokenizer) if spec.tokens == "assistant" else None
     writer = make_prompt_writer(spec, folder, specials)
@@ -80,7 +83,7 @@ def _cut(spec: Spec, max_length: int, bos: Bos, tokenizer: Tokenizer, writer: Pr
         raise Failure(
             "model",
             f"Failed to use overlap {spec.overlap} of run.json: a chunk of {spec.model} has {max_length} tokens, "
-            "and at least one of them is new",
+            f"and at least one of them is new; set overlap to at most {max_length - 2}",
         )
     eos = writer.chat.tokens.get("eos_token")
     eos_id = None if eos is None else tokenizer.token_to_id(eos)

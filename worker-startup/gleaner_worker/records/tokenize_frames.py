@@ -23,11 +23,14 @@ _LENGTHS = struct.Struct(">QI")
 
 
 class Frame(NamedTuple):
+    """One message. facts: its JSON, as the text above lists it. data: the bytes behind the JSON."""
+
     facts: dict
     data: bytes = b""
 
 
 def write_frame(file: IO[bytes], frame: Frame) -> None:
+    """Writes and flushes the frame. Raises OSError when the reader has ended."""
     facts = json.dumps(frame.facts).encode()
     file.write(_LENGTHS.pack(len(facts) + len(frame.data), len(facts)) + facts)
     file.write(frame.data)
@@ -51,6 +54,7 @@ def frame_of_lines(lines: Sequence[Line], name: str) -> Frame:
 
 
 def lines_of_frame(frame: Frame) -> list[Line]:
+    """The lines that frame_of_lines put into a frame."""
     lines, begin = [], 0
     for index, size in enumerate(frame.facts["sizes"], frame.facts["first"]):
         end = begin + max(size, 0)
@@ -60,6 +64,7 @@ def lines_of_frame(frame: Frame) -> list[Line]:
 
 
 def frame_of_documents(documents: Sequence[Document | Reject]) -> Frame:
+    """A frame `documents`: the token ids of all documents as int32, then `written` as one byte for each token."""
     items: list[list] = []
     ids, marks = [], []
     for document in documents:
@@ -75,6 +80,7 @@ def frame_of_documents(documents: Sequence[Document | Reject]) -> Frame:
 
 
 def documents_of_frame(frame: Frame) -> list[Document | Reject]:
+    """The documents and rejects of a frame `documents`. Their arrays are views of it: int32 ids, bool `written`."""
     items = frame.facts["items"]
     count = sum(item[2] for item in items if len(item) == 6)
     ids = np.frombuffer(frame.data, np.int32, count)

@@ -84,7 +84,7 @@ class TokenizeProcesses:
         raise Failure(
             "stream",
             f"Failed to tokenise lines {lines[0].index + 1} to {lines[-1].index + 1} of {name}: the process of the "
-            f"tokenizer ended twice, with status {status}; a tokenizer that crashes or needs too much memory does so",
+            f"tokenizer ended twice, with status {status}; remove these lines, or use a machine with more memory",
         )
 
     def _take(self) -> subprocess.Popen:

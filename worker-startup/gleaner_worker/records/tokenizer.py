@@ -17,7 +17,9 @@ def load_tokenizer(folder: str, model: str) -> Tokenizer:
     """Raises Failure("model")."""
     path = os.path.join(folder, "tokenizer.json")
     if not os.path.exists(path):
-        raise Failure("model", f"Failed to read the tokenizer of {model}: it has no tokenizer.json")
+        raise Failure(
+            "model", f"Failed to read the tokenizer of {model}: it has no tokenizer.json; copy the model again"
+        )
     if (size := os.path.getsize(path)) > _MAX_FILE_BYTES:
         raise Failure(
             "model",
@@ -28,7 +30,9 @@ def load_tokenizer(folder: str, model: str) -> Tokenizer:
         tokenizer = Tokenizer.from_file(path)
     except BaseException as error:  # tokenizers raises plain Exception, and panics on some files
         raise_exits(error)
-        raise Failure("model", f"Failed to read tokenizer.json of {model}: {str(error)[:300]}") from error
+        raise Failure(
+            "model", f"Failed to read tokenizer.json of {model}: {str(error)[:300]}; copy the model again"
+        ) from error
     # tokenizer.json may ask for both; either changes samples silently.
     tokenizer.no_truncation()
     tokenizer.no_padding()

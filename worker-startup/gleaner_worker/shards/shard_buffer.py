@@ -52,11 +52,9 @@ def check_finite(host: HostRow, sample_indices: list[int], model: Model, where: 
         raise Failure(
             "stream",
             f"Failed to extract {where}: {site}.{layer} has {count} vectors that are not finite, the first of them in "
-            f"sample {sample_indices[b]}; {_REMEDIES[model.spec.dtype == 'fp16']}",
+            f"sample {sample_indices[b]}; {_USE_WIDER if model.spec.dtype == 'fp16' else _CHECK_WEIGHTS}",
         )
 
 
-_REMEDIES = {
-    False: "check the model's weights, or set compute_dtype to fp32",
-    True: "fp16 holds values up to 65504: set dtype to bf16 or fp32",
-}
+_CHECK_WEIGHTS = "check the model's weights, or set compute_dtype to fp32"
+_USE_WIDER = "fp16 holds values up to 65504: set dtype to bf16 or fp32"

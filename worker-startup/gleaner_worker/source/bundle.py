@@ -30,7 +30,10 @@ def unpack_bundle(sha256: str, jobs: str, bucket: Bucket) -> str:
     try:
         bucket.download(name, archive)
         if (found := _sha256(archive)) != sha256:
-            raise SourceFailed("source", f"Failed to use gs://{bucket.name}/{name}: its sha256 is {found}")
+            raise SourceFailed(
+                "source",
+                f"Failed to use gs://{bucket.name}/{name}: its sha256 is {found}, not {sha256}; upload the code again",
+            )
         shutil.rmtree(unfinished, ignore_errors=True)
         os.mkdir(unfinished)
         os.chmod(unfinished, 0o755)
@@ -57,7 +60,7 @@ def _unpack(archive: str, folder: str) -> None:
         for number, member in enumerate(tar, 1):
             size += member.size
             if number > _MAX_FILES or size > _MAX_BYTES:
-                raise tarfile.TarError(f"it has more than {_MAX_FILES} files or {_MAX_BYTES} bytes")
+                raise tarfile.TarError(f"it has more than {_MAX_FILES} files or {_MAX_BYTES} bytes; leave files out")
             path = os.path.join(folder, *_parts_of(member.name))
             if member.isdir():
                 _make_folders(path, folder)
@@ -67,13 +70,13 @@ def _unpack(archive: str, folder: str) -> None:
                     shutil.copyfileobj(tar.extractfile(member), file, _PIECE_BYTES)  # type: ignore[arg-type]
                 os.chmod(path, 0o755 if member.mode & 0o100 else 0o644)
             else:
-                raise tarfile.TarError(f"{_shown(member.name)} is neither a file nor a folder")
+                raise tarfile.TarError(f"{_shown(member.name)} is neither a file nor a folder; leave it out")
 
 
 def _parts_of(name: str) -> list[str]:
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts:
-        raise tarfile.TarError(f"{_shown(name)} points outside the bundle")
+        raise tarfile.TarError(f"{_shown(name)} points outside the bundle; leave it out")
     return parts
 
 

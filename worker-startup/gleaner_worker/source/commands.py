@@ -82,4 +82,5 @@ class Commands:
 
 
 def stopped() -> SourceFailed:
+    """The error of a preparation that `stop` ended."""
     return SourceFailed("machine", "The preparation was stopped, because the lease has ended")

@@ -71,7 +71,7 @@ def check_out(source: dict, jobs: str, commands: Commands) -> tuple[str, str]:
     result = commands.run(argv, folder, _FETCH_S, _environment(repo), file_bytes=_MAX_FILE_BYTES)
     found = _COMMIT.match(result.last_line)
     if not result.is_success or not found:
-        what = "git is not installed on this VM" if result.ended.exit_code == 127 else result.why
+        what = "git is not installed on this VM; use an image with git" if result.ended.exit_code == 127 else result.why
         raise SourceFailed("source", f"Failed to fetch {reference} of {repo}: {what}")
     trees = os.path.join(jobs, "trees")
     os.makedirs(trees, mode=0o755, exist_ok=True)

@@ -20,7 +20,9 @@ def mount_ramfs(path: str, home: str) -> None:
     if _is_mounted(where):
         return
     if os.geteuid() != 0:
-        raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: the agent runs without root")
+        raise SourceFailed(
+            "setup", f"Failed to mount ramfs_dir {path}: the agent runs without root; start the agent as root"
+        )
     if (parent := _parent_of_others(where)) is not None:
         raise SourceFailed(
             "setup", f"Failed to mount ramfs_dir {path}: other users may change {parent}; name a folder outside it"
@@ -28,9 +30,9 @@ def mount_ramfs(path: str, home: str) -> None:
     try:
         os.makedirs(where, exist_ok=True)
         if os.listdir(where):
-            raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: the folder is not empty")
+            raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: it is not empty; name an empty folder")
     except OSError as error:
-        raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: {error}") from error
+        raise SourceFailed("setup", f"Failed to mount ramfs_dir {path}: {error}; name another folder") from error
     size = min(_MAX_BYTES, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
     options = f"size={size},mode=1777,nosuid,nodev"
     command = ["mount", "-t", "tmpfs", "-o", options, _MARK, where]

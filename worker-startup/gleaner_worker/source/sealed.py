@@ -22,14 +22,14 @@ def seal(path: str, user: JobUser) -> None:
     """
     if not stat.S_ISDIR(os.lstat(path).st_mode):
         remove(path)
-        raise NotSealed("another process replaced the folder of its files")
+        raise NotSealed("another process replaced the folder of its files; try again")
     if not user.is_isolated:
         return
     subprocess.run(["chown", "-hR", "0:0", "--", path], check=True, stdin=subprocess.DEVNULL)
     strangers = ["find", path, "!", "-uid", "0", "-print", "-quit"]
     if subprocess.run(strangers, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE).stdout:
         remove(path)
-        raise NotSealed("another process changed its files during the fetch or the setup")
+        raise NotSealed("another process changed its files during the fetch or the setup; try again")
     subprocess.run(["chmod", "-R", "u+rwX,go+rX,go-w,ug-s", "--", path], check=True, stdin=subprocess.DEVNULL)
 
 

@@ -64,12 +64,20 @@ def _read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str]:
     name = manifest_name(run)
     text = bucket.read(name)
     if text is None:
-        raise Failure("stream", f"there is no gs://{bucket.name}/{name}, so no run of this name was started")
+        raise Failure(
+            "stream",
+            f"Failed to read gs://{bucket.name}/{name}: there is no such object, so no run of this name was started; "
+            "pass the name of a run",
+        )
     try:
         manifest = json.loads(text)
         return parse_spec(manifest["spec"]), manifest["spec_hash"]
     except (ValueError, KeyError, TypeError) as error:
-        raise Failure("stream", f"gs://{bucket.name}/{name} is not a manifest of Gleaner: {error!r}") from error
+        raise Failure(
+            "stream",
+            f"Failed to read gs://{bucket.name}/{name}: it is not a manifest of Gleaner: {error!r}; "
+            "pass the name of a run",
+        ) from error
 
 
 def _list_streams(bucket: Bucket, run: str, problems: list[str]) -> dict[str, ObjectInfo]:
