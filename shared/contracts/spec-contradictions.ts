@@ -81,7 +81,9 @@ function* ofLongDocuments(spec: SpecValues, length: number): Generator<Issue> {
   const isCut = over_long === 'chunk' || over_long === 'pack';
   if (!isCut && context_size) yield [['context_size'], 'expected over_long "chunk" or "pack" beside it'];
   if (over_long !== 'chunk' && overlap > 0) yield [['overlap'], 'expected over_long "chunk" beside it'];
-  if (over_long === 'chunk' && overlap > length - 2)
+  if (isCut && !context_size && length < 2)
+    yield [['max_seq_length'], `expected at least 2 beside over_long "${over_long}": one token may be BOS`];
+  if (over_long === 'chunk' && overlap > Math.max(0, length - 2))
     yield [
       ['overlap'],
       `expected at most ${length - 2}: a chunk has ${length} tokens, one may be BOS, and one is new`,

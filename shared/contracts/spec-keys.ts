@@ -161,7 +161,7 @@ export const fields = {
     about('tokens at the end of a chunk that the next chunk repeats, with over_long "chunk"', 0),
   ),
   bos: z
-    .union([z.literal('auto'), z.boolean()], {error: 'expected "auto", true or false'})
+    .literal(['auto', true, false])
     .meta(
       about('BOS at the beginning of a text: auto as tokenizer.json says, true always, false never', 'auto'),
     ),

@@ -112,7 +112,11 @@ describe('run.json', () => {
     const taken = cases.invalid.filter(({given}) => fits(given));
     assert.deepEqual(refusedAll, []);
     assert.ok(taken.length < cases.invalid.length / 4);
-    const compared = ['a context beyond the longest sample', 'an overlap of whole chunks'];
+    const compared = [
+      'a context beyond the longest sample',
+      'an overlap of whole chunks',
+      'a chunk of one token',
+    ];
     for (const {name, says} of taken)
       if (!compared.includes(name)) assert.match(says[0] ?? '', /^(layers|tokens)/, name);
     for (const given of [
