@@ -18,9 +18,9 @@ from ..failures import Failure
 from ..objects import Bucket
 from ..rows import RowLimits
 from ..spec import Spec
-from . import device
 from .capture import STORED, Capture
 from .config import DecoderConfig
+from .device import set_up_jax
 from .device_output import InFlightStep, device_failure
 from .hub import Hub
 from .identity import ModelFiles
@@ -74,16 +74,6 @@ class Model:
             "tokenizer_sha256": self.files.tokenizer_sha256,
             "files": self.files.files,
         }
-
-    @property
-    def programs(self) -> int:
-        """The number of programs that this process has compiled or read from the cache."""
-        return device.programs()
-
-    @property
-    def compiles(self) -> int:
-        """The number of programs that this process has compiled."""
-        return device.compiles()
 
     @property
     def max_length(self) -> int:
@@ -169,7 +159,7 @@ def find_files(
 
     Opens the devices first: a host whose chips cannot be opened copies no model. Raises Failure.
     """
-    device.set_up_jax(home)
+    set_up_jax(home)
     jax.local_devices()
     if run and bucket:
         return find_run_model(spec, run, home, bucket, hub)
