@@ -32,14 +32,6 @@ class Rows:
     scale: np.ndarray | None  # fp32 [n]
 
 
-def view_as(data: np.ndarray, dtype: str) -> np.ndarray:
-    """uint8 [n] as values of a safetensors type; bf16 as the type of ml_dtypes, or float32 without ml_dtypes."""
-    if dtype != "BF16":
-        return data.view(_TYPES[dtype])
-    bits = data.view("<u2")
-    return bits.view(ml_dtypes.bfloat16) if ml_dtypes else widen(bits)
-
-
 def as_stored(data: np.ndarray, dtype: str) -> np.ndarray:
     """uint8 [n] as values of a safetensors type, with bf16 as the uint16 of its bits."""
     return data.view("<u2") if dtype == "BF16" else data.view(_TYPES[dtype])
