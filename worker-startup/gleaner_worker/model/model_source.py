@@ -16,9 +16,9 @@ from ..objects import Bucket, ObjectInfo
 from ..spec import Spec, resolve_layers
 from .config import DecoderConfig, parse_config
 from .hub import Hub, fetch_model, is_hub_id, own_hub
-from .identity import INDEX, ModelFiles, choose_files, hash_files, is_model_file, is_weight_file, weight_files
+from .identity import INDEX, ModelFiles, choose_files, hash_files, is_model_file, is_weight_file
 from .model_cache import Copy, kept_copy, make_room
-from .weight_files import BucketFile, sha256_of
+from .weight_files import BucketFile, DiskFile, sha256_of
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def find_model(
     )
     hashes = known | hash_files(copy.folder, [name for name in names if name not in known], model)
     files = {name: hashes[name] for name in names}
-    stored = weight_files(copy.folder, model) if weights else []
+    stored = [DiskFile(os.path.join(copy.folder, name)) for name in names if is_weight_file(name)]
     return ModelFiles(model, copy.folder, commit, files, stored, copy.is_kept)
 
 
