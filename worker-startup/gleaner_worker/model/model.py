@@ -64,18 +64,6 @@ class Model:
         return cast(str, self.files.fingerprint)  # of files that have weights
 
     @property
-    def facts(self) -> dict:
-        """The facts of the model for a manifest."""
-        return {
-            "name": self.files.name,
-            "revision": self.files.revision,
-            "fingerprint": self.files.fingerprint,
-            "weights_sha256": self.files.weights_sha256,
-            "tokenizer_sha256": self.files.tokenizer_sha256,
-            "files": self.files.files,
-        }
-
-    @property
     def max_length(self) -> int:
         """The most tokens of a sample."""
         return self.spec.max_length(self.config.max_positions)
