@@ -31,7 +31,6 @@ from .place import place
 from .program import Program, StepShape, compile_rows
 from .row_selection import SelectedTokens, make_inputs, row_counts, row_limits
 from .step_plan import StepPlan, plan_step
-from .tuning import Tuning
 from .weights import Weights, open_weights
 
 log = logging.getLogger(__name__)
@@ -48,7 +47,6 @@ class Model:
     layout: Layout
     capture: Capture
     shape: StepShape  # of every step, for one device
-    tuning: Tuning
     _program: Program
     _lock: threading.Lock = field(default_factory=threading.Lock)
     # Weak references: a step that no caller waits for holds no memory.
@@ -197,7 +195,7 @@ def load_model(
         report(f"Reading the weights of {spec.model}")
         report(f"Moving {spec.model} to {len(devices)} {devices[0].device_kind}, each copy on {layout.model}")
         params = place(stored or open_stored(), layout, plan.tuning.bf16_as_bits)
-    return Model(files, spec, config, params, layout, plan.capture, plan.shape, plan.tuning, program)
+    return Model(files, spec, config, params, layout, plan.capture, plan.shape, program)
 
 
 def choose_program(
