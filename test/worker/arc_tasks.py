@@ -3,6 +3,8 @@
 import json
 
 from build import a_spec
+from gleaner_worker.records.arc import make_arc_prompts, parse_task
+from gleaner_worker.records.chat import Chat
 from gleaner_worker.records.read_prompts import read_prompts
 from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.sample import Reject
@@ -17,6 +19,11 @@ TASK = {
     ],
     "test": [{"input": [[1]], "output": [[9]]}, {"input": [[0, 7, 0]], "output": [[4, 4, 4]]}],
 }
+
+
+def encode_task(record):
+    """The default prompt for a model without a chat template."""
+    return make_arc_prompts(Chat(None, None, {}), None, "output-from-examples-v0").write(parse_task(record))
 
 
 def read(folder, tmp_path, records, **record):

@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from arc_tasks import TASK, prompts, read
+from arc_tasks import TASK, encode_task, prompts, read
 from build import a_spec
 from gleaner_worker.failures import Failure
-from gleaner_worker.records.arc import MAX_CELLS, VERSIONS, encode_task
+from gleaner_worker.records.arc import MAX_CELLS, VERSIONS
 from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.sample import Reject, Sample
 from gleaner_worker.records.samples import read_samples
