@@ -7,9 +7,9 @@ from collections.abc import Callable
 from ..names import output_prefix, parse_shard
 from ..objects import Bucket, ObjectInfo
 from .check_shard import check_content
-from .expectation import Expectation
 from .marks import count, first_of, mark_different
 from .rejects import check_rejects, read_rejects
+from .shard_content import Expectation
 from .shard_metadata import check_metadata, is_foreign, shard_numbers
 from .small_objects import unread
 from .stream_samples import StreamSamples
