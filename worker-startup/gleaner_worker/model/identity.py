@@ -1,7 +1,6 @@
 """The files that a model is made of, and the hashes that show whether two models are the same."""
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Collection, Sequence
@@ -9,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ..failures import Failure
+from ..model_json import read_model_json, unreadable
 from .weight_files import WeightFile
 
 CONFIG = "config.json"
@@ -127,19 +127,15 @@ def _no_weights(names: Collection[str], model: str) -> str:
 
 def _files_of_index(folder: str, model: str) -> list[str]:
     """The files of weights that the index in `folder` lists, all in that folder. Raises Failure("model")."""
+    index = read_model_json(folder, INDEX, model, _MAX_INDEX_BYTES)
     try:
-        path = os.path.join(folder, INDEX)
-        if os.path.getsize(path) > _MAX_INDEX_BYTES:
-            raise ValueError(f"it is larger than {_MAX_INDEX_BYTES} bytes")
-        with open(path, encoding="utf-8") as file:
-            listed = set(json.load(file)["weight_map"].values())
+        listed = set(index["weight_map"].values())
         if bad := [name for name in listed if not isinstance(name, str) or not _WEIGHTS.fullmatch(name)]:
             raise ValueError(f"{bad[0]!r:.200} is no name of a safetensors file")
         if not listed:
             raise ValueError("it names no file")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        cause = "it has no weight_map" if isinstance(error, KeyError) else error
-        raise Failure("model", f"Failed to read {INDEX} of {model}: {cause}; copy the model again") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise unreadable(INDEX, model, "it has no weight_map" if isinstance(error, KeyError) else error) from error
     return sorted(listed)
 
 
