@@ -103,7 +103,7 @@ def open_weights(
     duplicated, no float, or of another shape than config.json states.
     """
     stored = [tensor for file in files for tensor in _read_tensors(file, where)]
-    return Weights(config, num_layers, dtype, where, _match(stored, config, layer_table(config), where))
+    return Weights(config, num_layers, dtype, where, _match(stored, config, where))
 
 
 def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str) -> dict:
@@ -130,15 +130,16 @@ def _read_tensors(file: WeightFile, where: str) -> list[StoredTensor]:
     return [StoredTensor(name, file, info.dtype, info.shape, info.begin) for name, info in header.tensors.items()]
 
 
-def _match(
-    stored: Iterable[StoredTensor], config: DecoderConfig, table: dict[str, tuple[str, tuple[int, ...]]], where: str
-) -> dict[str, StoredTensor]:
+def _match(stored: list[StoredTensor], config: DecoderConfig, where: str) -> dict[str, StoredTensor]:
     """The tensors that the decoder needs, by their names without the prefix of the file."""
-    stored = list(stored)
     names = {tensor.name for tensor in stored}
     prefix = next((prefix for prefix in PREFIXES if prefix + EMBEDDING in names), PREFIXES[0])
     shapes = {EMBEDDING: (config.vocab_size, config.d_model)}
-    shapes |= {f"layers.{i}.{name}": shape for i in range(config.num_layers) for name, (_, shape) in table.items()}
+    shapes |= {
+        f"layers.{i}.{name}": shape
+        for i in range(config.num_layers)
+        for name, (_, shape) in layer_table(config).items()
+    }
     matched: dict[str, StoredTensor] = {}
     problems = []
     for tensor in stored:
