@@ -10,12 +10,10 @@ from .convert import NAMES, STORED, Rows, as_stored
 from .errors import ShardError
 from .index import Index, read_index
 from .safetensors_header import SafetensorsHeader, read_safetensors_header
-from .seekable import File, Plain
+from .seekable import FRAME_BYTES, File, Plain
 from .shard import Shard
 
 _ROWS = re.compile(r"([a-z_]+)\.(\d{1,6})")
-# The writer cuts tensors into zstd frames of this size.
-_FRAME_BYTES = 1 << 22
 
 
 class SafetensorsShard(Shard):
@@ -75,7 +73,7 @@ class SafetensorsShard(Shard):
     @property
     def block_rows(self) -> int:
         row_bytes = max(self.d_model, 1) * STORED[self.dtype].itemsize
-        return max(1, _FRAME_BYTES // row_bytes) if self.format == "safetensors.zst" else 1
+        return max(1, FRAME_BYTES // row_bytes) if self.format == "safetensors.zst" else 1
 
     def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:
         self._check(site, layer, begin, end)
