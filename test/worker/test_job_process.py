@@ -10,8 +10,8 @@ import time
 import pytest
 
 from gleaner_worker.jobs import process
+from gleaner_worker.jobs.descendants import memory_bytes
 from gleaner_worker.jobs.process import kill_all
-from gleaner_worker.jobs.processes import memory_bytes
 from gleaner_worker.jobs.user import JobUser
 from job_attempts import UID, needs_root, processes_of
 
