@@ -192,8 +192,8 @@ def load_model(
     else:
         if previous:
             _delete_weights(previous)
-        report(f"Reading the weights of {spec.model}")
-        report(f"Moving {spec.model} to {len(devices)} {devices[0].device_kind}, each copy on {layout.model}")
+        onto = f"{len(devices)} {devices[0].device_kind}, each copy on {layout.model}"
+        report(f"Reading the weights of {spec.model} onto {onto}")
         params = place(stored or open_stored(), layout, plan.tuning.bf16_as_bits)
     return Model(files, spec, config, params, layout, plan.capture, plan.shape, program)
 
