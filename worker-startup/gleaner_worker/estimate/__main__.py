@@ -21,7 +21,7 @@ from ..failures import Failure
 from ..model.capture import Capture
 from ..model.hub import Hub, own_hub, print_wait
 from ..model.model_source import find_model, read_config
-from ..model.row_selection import check_tokens, mode_of, row_limits
+from ..model.row_selection import check_token_selection, mode_of, row_limits
 from ..objects import Bucket, make_client
 from ..records.reader import make_reader
 from ..records.sample import Reject
@@ -90,7 +90,7 @@ def estimate(
     files = find_model(spec.model, home, bucket, revision=spec.revision, hub=hub, weights=False)
     config, layers = read_config(spec, files.folder)
     reader = make_reader(files.folder, spec, config.vocab_size, config.max_positions)
-    check_tokens(spec, reader.max_length)
+    check_token_selection(spec, reader.max_length)
     row_bytes = Capture(config, layers, spec.sites, mode_of(spec), spec.dtype).row_bytes
     capacity = Capacity(spec.shard_size_bytes, row_bytes, spec.tokens == "mean")
     window, row = window_limits(spec, row_bytes), row_limits(spec, reader.max_length)
