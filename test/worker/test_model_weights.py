@@ -103,10 +103,10 @@ def test_weights_of_any_float_type_are_cast_to_the_compute_dtype(tmp_path, store
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_weights_that_are_read_in_small_pieces_are_the_same(tmp_path, monkeypatch, dtype):
+def test_weights_of_many_small_reads_are_the_same(tmp_path, monkeypatch, dtype):
     changed_model(tmp_path, lambda tensors: None)
     whole = load(tmp_path, dtype=dtype)
-    monkeypatch.setattr(weights, "_PIECE_BYTES", 37)
+    monkeypatch.setattr(weights, "_READ_BYTES", 37)
     assert jax.tree.all(jax.tree.map(np.array_equal, whole, load(tmp_path, dtype=dtype)))
 
 
