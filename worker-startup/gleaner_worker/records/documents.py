@@ -30,7 +30,7 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Piece:
+class SampleTokens:
     """The tokens of one sample: a part of a document, or parts of several documents."""
 
     line: int  # of its first token
@@ -52,9 +52,9 @@ class Cut:
     eos_id: int | None
 
 
-def cut_documents(items: Iterable[Document | Reject], cut: Cut) -> Iterator[Piece | Reject]:
+def cut_documents(items: Iterable[Document | Reject], cut: Cut) -> Iterator[SampleTokens | Reject]:
     """Cuts the documents, in order. Yields rejects unchanged, each at its place."""
-    windows = _Windows(cut) if cut.over_long == "pack" else None
+    windows = _PackedWindows(cut) if cut.over_long == "pack" else None
     for item in items:
         if isinstance(item, Reject):
             yield item
@@ -66,7 +66,7 @@ def cut_documents(items: Iterable[Document | Reject], cut: Cut) -> Iterator[Piec
         yield from windows.flush()
 
 
-def _chunks(document: Document, cut: Cut) -> Iterator[Piece]:
+def _chunks(document: Document, cut: Cut) -> Iterator[SampleTokens]:
     ids, written = document.token_ids, document.written
     prefix = int(_begins_with(ids, cut.bos_id))  # tokens that every chunk begins with
     step = cut.length - prefix - cut.overlap
@@ -74,10 +74,10 @@ def _chunks(document: Document, cut: Cut) -> Iterator[Piece]:
     for chunk, begin in enumerate(begins):
         span = np.r_[0:prefix, begin : min(begin + cut.length - prefix, len(ids))]
         marks = None if written is None else written[span]
-        yield Piece(document.line, chunk, ids[span], marks, document.kept)
+        yield SampleTokens(document.line, chunk, ids[span], marks, document.kept)
 
 
-class _Windows:
+class _PackedWindows:
     """Fills windows with documents."""
 
     def __init__(self, cut: Cut):
@@ -85,7 +85,7 @@ class _Windows:
         self._parts: list[tuple[np.ndarray, np.ndarray | None, int, int]] = []  # token ids, marks, line, chunk
         self._size = 0
 
-    def add(self, document: Document) -> Iterator[Piece]:
+    def add(self, document: Document) -> Iterator[SampleTokens]:
         cut, ids, written = self._cut, document.token_ids, document.written
         has_bos = _begins_with(ids, cut.bos_id)
         if not has_bos and cut.eos_id is not None and ids[-1] != cut.eos_id:
@@ -105,12 +105,12 @@ class _Windows:
         self._parts.append((ids, written, line, chunk))
         self._size += len(ids)
 
-    def flush(self) -> Iterator[Piece]:
+    def flush(self) -> Iterator[SampleTokens]:
         """Yields the current window, unless it is empty."""
         if not self._parts:
             return
         ids, marks, lines, chunks = zip(*self._parts, strict=True)
-        yield Piece(
+        yield SampleTokens(
             lines[0],
             chunks[0],
             np.concatenate(ids),

@@ -10,7 +10,7 @@ from typing import cast
 
 import numpy as np
 
-from .documents import Document, Piece, cut_documents
+from .documents import Document, SampleTokens, cut_documents
 from .read_prompts import MOST_BYTES, MOST_ITEMS, Written, in_batches, read_prompts
 from .reader import Reader
 from .reject_reason import RejectReason
@@ -59,7 +59,7 @@ def make_samples(batches: Iterable[Documents], reader: Reader) -> Iterator[Sampl
             yield item if isinstance(item, Reject) else _whole(item, reader)
         return
     for index, item in enumerate(cut_documents(documents, reader.cut)):
-        yield replace(item, index=index) if isinstance(item, Reject) else _piece(item, index, reader)
+        yield replace(item, index=index) if isinstance(item, Reject) else _cut_sample(item, index, reader)
 
 
 def _line_batches(path: str, name: str, reader: Reader) -> Iterator[list[Line]]:
@@ -161,8 +161,11 @@ def _whole(document: Document, reader: Reader) -> Sample | Reject:
     return Sample(document.index, ids, positions, document.preview, is_longer, document.kept, document.line)
 
 
-def _piece(piece: Piece, index: int, reader: Reader) -> Sample | Reject:
-    positions = select(reader.selection, piece.token_ids, piece.written)
+def _cut_sample(tokens: SampleTokens, index: int, reader: Reader) -> Sample | Reject:
+    """One sample of a cut document, or of several."""
+    positions = select(reader.selection, tokens.token_ids, tokens.written)
     if isinstance(positions, RejectReason):
-        return Reject(index, positions.text, piece.line, chunk=piece.chunk)
-    return Sample(index, piece.token_ids, positions, "", False, piece.kept, piece.line, piece.chunk, piece.token_lines)
+        return Reject(index, positions.text, tokens.line, chunk=tokens.chunk)
+    return Sample(
+        index, tokens.token_ids, positions, "", False, tokens.kept, tokens.line, tokens.chunk, tokens.token_lines
+    )
