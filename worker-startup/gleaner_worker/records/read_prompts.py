@@ -23,7 +23,7 @@ _RENDERED_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Written:
+class RenderedPrompt:
     """A prompt before it is tokenised."""
 
     index: int  # of its sample, where a prompt makes one
@@ -35,7 +35,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Draft:
-    """A prompt before its template is rendered; see Written."""
+    """A prompt before its template is rendered; see RenderedPrompt."""
 
     index: int
     line: int
@@ -46,14 +46,14 @@ class Draft:
 Item = TypeVar("Item")
 
 
-def read_prompts(lines: Iterable[Line], name: str, reader: Reader) -> Generator[list[Written | Reject]]:
+def read_prompts(lines: Iterable[Line], name: str, reader: Reader) -> Generator[list[RenderedPrompt | Reject]]:
     """Parses the lines and writes their prompts, in batches within MOST_ITEMS and MOST_BYTES.
 
     name: of the stream's object, for messages. Raises Failure("stream") for a template that exceeds its limits.
     """
     drafts = in_batches(_write_lines(lines, name, reader), _size, _RENDERED_ITEMS, _RENDERED_BYTES)
-    written = (item for batch in drafts for item in _render(batch, name))
-    yield from in_batches(written, _size, MOST_ITEMS, MOST_BYTES)
+    rendered = (item for batch in drafts for item in _render(batch, name))
+    yield from in_batches(rendered, _size, MOST_ITEMS, MOST_BYTES)
 
 
 def in_batches(
@@ -81,7 +81,7 @@ def _write_lines(lines: Iterable[Line], name: str, reader: Reader) -> Iterator[D
             raise _over_limit(line.index, name, limit) from limit
 
 
-def _render(batch: list[Draft | Reject], name: str) -> Iterator[Written | Reject]:
+def _render(batch: list[Draft | Reject], name: str) -> Iterator[RenderedPrompt | Reject]:
     drafts = [item for item in batch if isinstance(item, Draft)]
     try:
         prompts = iter(render_prompts([draft.prompt for draft in drafts]))
@@ -93,7 +93,7 @@ def _render(batch: list[Draft | Reject], name: str) -> Iterator[Written | Reject
         elif isinstance(prompt := next(prompts), RejectReason):
             yield Reject(item.index, prompt.text, item.line)
         else:
-            yield Written(item.index, item.line, prompt, item.kept)
+            yield RenderedPrompt(item.index, item.line, prompt, item.kept)
 
 
 def _over_limit(line: int, name: str, limit: LimitExceeded) -> Failure:
@@ -107,11 +107,11 @@ def _write(line: Line, reader: Reader) -> Iterator[Draft | Reject]:
     count = reader.writer.predictions
     first = line.index * count
     record = parse_line(line)
-    written = record if isinstance(record, RejectReason) else _write_record(record, reader)
-    if isinstance(written, RejectReason):
-        yield Reject(first, written.text, line.index, count)
+    made = record if isinstance(record, RejectReason) else _write_record(record, reader)
+    if isinstance(made, RejectReason):
+        yield Reject(first, made.text, line.index, count)
         return
-    prompts, kept = written
+    prompts, kept = made
     for index, prompt in enumerate(prompts, first):
         if isinstance(prompt, RejectReason):
             yield Reject(index, prompt.text, line.index)
@@ -130,7 +130,7 @@ def _write_record(
     return kept if isinstance(kept, RejectReason) else (prompts, kept)
 
 
-def _size(item: Draft | Written | Reject) -> int:
+def _size(item: Draft | RenderedPrompt | Reject) -> int:
     if isinstance(item, Reject):
         return len(item.reason)
     prompt = item.prompt

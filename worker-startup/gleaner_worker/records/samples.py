@@ -11,13 +11,13 @@ from typing import cast
 import numpy as np
 
 from .documents import Document, SampleTokens, cut_documents
-from .read_prompts import MOST_BYTES, MOST_ITEMS, Written, in_batches, read_prompts
+from .read_prompts import MOST_BYTES, MOST_ITEMS, RenderedPrompt, in_batches, read_prompts
 from .reader import Reader
 from .reject_reason import RejectReason
 from .sample import Reject, Sample
 from .select import select
 from .stream import Line, read_lines
-from .tokenizer import Encoded, encode_complete, encode_texts, encode_written
+from .tokenizer import Encoded, encode_complete, encode_texts, encode_with_mask
 
 _PREVIEW_CHARS = 200
 # Longer texts are rejected or cut before they cost time and memory: no tokenizer makes longer tokens on average.
@@ -68,13 +68,13 @@ def _line_batches(path: str, name: str, reader: Reader) -> Iterator[list[Line]]:
     return in_batches(read_lines(path, name), lambda line: len(line.data or b""), most_lines, MOST_BYTES)
 
 
-def _tokenize(batch: list[Written | Reject], reader: Reader) -> Iterator[Document | Reject]:
+def _tokenize(batch: list[RenderedPrompt | Reject], reader: Reader) -> Iterator[Document | Reject]:
     batch = [_limit(item, reader) for item in batch]
-    complete = [item.prompt for item in batch if isinstance(item, Written) and item.prompt.is_complete]
+    complete = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and item.prompt.is_complete]
     texts = [str(prompt.content) for prompt in complete]
     if reader.selection.tokens == "assistant":
         spans = [prompt.assistant or [] for prompt in complete]
-        complete_ids = iter(encode_written(texts, spans, reader.tokenizer, reader.bos))
+        complete_ids = iter(encode_with_mask(texts, spans, reader.tokenizer, reader.bos))
     else:
         complete_ids = iter(encode_complete(texts, reader.tokenizer, reader.bos))
     plain_ids = iter(encode_texts(_plain_texts(batch), reader.tokenizer, reader.bos))
@@ -94,16 +94,16 @@ def _tokenize(batch: list[Written | Reject], reader: Reader) -> Iterator[Documen
         yield _document(item, cast(Encoded, made), reader)
 
 
-def _document(item: Written, encoded: Encoded, reader: Reader) -> Document:
+def _document(item: RenderedPrompt, encoded: Encoded, reader: Reader) -> Document:
     content = item.prompt.content
     preview = content if isinstance(content, str) else _decode(content, reader)
     end = reader.max_length if reader.cut is None else None  # no sample has the later tokens
-    written = None if encoded.written is None else encoded.written[:end]
+    mask = None if encoded.assistant_mask is None else encoded.assistant_mask[:end]
     token_ids = np.asarray(encoded.ids[:end], dtype=np.int32)
-    return Document(item.index, item.line, token_ids, len(encoded.ids), written, preview[:_PREVIEW_CHARS], item.kept)
+    return Document(item.index, item.line, token_ids, len(encoded.ids), mask, preview[:_PREVIEW_CHARS], item.kept)
 
 
-def _limit(item: Written | Reject, reader: Reader) -> Written | Reject:
+def _limit(item: RenderedPrompt | Reject, reader: Reader) -> RenderedPrompt | Reject:
     """Rejects or cuts a text that is too long to be tokenised as a whole."""
     if isinstance(item, Reject) or reader.cut is not None or not isinstance(item.prompt.content, str):
         return item
@@ -117,12 +117,12 @@ def _limit(item: Written | Reject, reader: Reader) -> Written | Reject:
     return Reject(item.index, reason, item.line)
 
 
-def _plain_texts(batch: list[Written | Reject]) -> list[str]:
-    prompts = [item.prompt for item in batch if isinstance(item, Written) and not item.prompt.is_complete]
+def _plain_texts(batch: list[RenderedPrompt | Reject]) -> list[str]:
+    prompts = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and not item.prompt.is_complete]
     return [prompt.content for prompt in prompts if isinstance(prompt.content, str)]
 
 
-def _problem_of(ids: list[int], item: Written, reader: Reader) -> RejectReason | None:
+def _problem_of(ids: list[int], item: RenderedPrompt, reader: Reader) -> RejectReason | None:
     """A post-processor may add ids that the vocabulary lacks, as a record may."""
     if not ids:
         return RejectReason("has no tokens")
@@ -155,7 +155,7 @@ def _whole(document: Document, reader: Reader) -> Sample | Reject:
             document.line,
         )
     ids = document.token_ids
-    positions = select(reader.selection, ids, document.written)
+    positions = select(reader.selection, ids, document.assistant_mask)
     if isinstance(positions, RejectReason):
         return Reject(document.index, positions.text, document.line)
     return Sample(document.index, ids, positions, document.preview, is_longer, document.kept, document.line)
@@ -163,7 +163,7 @@ def _whole(document: Document, reader: Reader) -> Sample | Reject:
 
 def _cut_sample(tokens: SampleTokens, index: int, reader: Reader) -> Sample | Reject:
     """One sample of a cut document, or of several."""
-    positions = select(reader.selection, tokens.token_ids, tokens.written)
+    positions = select(reader.selection, tokens.token_ids, tokens.assistant_mask)
     if isinstance(positions, RejectReason):
         return Reject(index, positions.text, tokens.line, chunk=tokens.chunk)
     return Sample(
