@@ -8,10 +8,10 @@ from ..failures import Failure
 from .kept_fields import kept_fields
 from .parse import parse_line
 from .prompts import Prompt, Unrendered, render_prompts, write_prompts
-from .reader import Reader
 from .reject_reason import RejectReason
 from .render_process import LimitExceeded
 from .sample import Reject
+from .sample_settings import SampleSettings
 from .stream import Line
 
 # The tokenizer uses every core for a batch of many prompts; these two limits bound the memory of a batch.
@@ -46,12 +46,14 @@ class Draft:
 Item = TypeVar("Item")
 
 
-def read_prompts(lines: Iterable[Line], name: str, reader: Reader) -> Generator[list[RenderedPrompt | Reject]]:
+def read_prompts(
+    lines: Iterable[Line], name: str, settings: SampleSettings
+) -> Generator[list[RenderedPrompt | Reject]]:
     """Parses the lines and writes their prompts, in batches within MOST_ITEMS and MOST_BYTES.
 
     name: of the stream's object, for messages. Raises Failure("stream") for a template that exceeds its limits.
     """
-    drafts = in_batches(_write_lines(lines, name, reader), _size, _RENDERED_ITEMS, _RENDERED_BYTES)
+    drafts = in_batches(_write_lines(lines, name, settings), _size, _RENDERED_ITEMS, _RENDERED_BYTES)
     rendered = (item for batch in drafts for item in _render(batch, name))
     yield from in_batches(rendered, _size, MOST_ITEMS, MOST_BYTES)
 
@@ -73,10 +75,10 @@ def in_batches(
         yield batch
 
 
-def _write_lines(lines: Iterable[Line], name: str, reader: Reader) -> Iterator[Draft | Reject]:
+def _write_lines(lines: Iterable[Line], name: str, settings: SampleSettings) -> Iterator[Draft | Reject]:
     for line in lines:
         try:
-            yield from _write(line, reader)
+            yield from _write(line, settings)
         except LimitExceeded as limit:
             raise _over_limit(line.index, name, limit) from limit
 
@@ -103,11 +105,11 @@ def _over_limit(line: int, name: str, limit: LimitExceeded) -> Failure:
     )
 
 
-def _write(line: Line, reader: Reader) -> Iterator[Draft | Reject]:
-    count = reader.writer.predictions
+def _write(line: Line, settings: SampleSettings) -> Iterator[Draft | Reject]:
+    count = settings.writer.predictions
     first = line.index * count
     record = parse_line(line)
-    made = record if isinstance(record, RejectReason) else _write_record(record, reader)
+    made = record if isinstance(record, RejectReason) else _write_record(record, settings)
     if isinstance(made, RejectReason):
         yield Reject(first, made.text, line.index, count)
         return
@@ -120,13 +122,13 @@ def _write(line: Line, reader: Reader) -> Iterator[Draft | Reject]:
 
 
 def _write_record(
-    record: dict, reader: Reader
+    record: dict, settings: SampleSettings
 ) -> tuple[Iterator[Prompt | Unrendered | RejectReason], str] | RejectReason:
     """The prompts of a record and its kept fields."""
-    prompts = write_prompts(record, reader.writer)
+    prompts = write_prompts(record, settings.writer)
     if isinstance(prompts, RejectReason):
         return prompts
-    kept = kept_fields(record, reader.keep)
+    kept = kept_fields(record, settings.keep)
     return kept if isinstance(kept, RejectReason) else (prompts, kept)
 
 

@@ -9,7 +9,7 @@ from ..model.model_lock import find_run_model, read_model_lock
 from ..model.model_source import find_model, read_config
 from ..names import manifest_name, output_prefix, parse_stream, run_folder
 from ..objects import Bucket, ObjectInfo
-from ..records.reader import make_reader
+from ..records.sample_settings import make_sample_settings
 from ..spec import Spec, parse_spec
 from .shard_content import Expectation
 from .stream import COUNTS, unread_stream, verify_stream
@@ -25,8 +25,8 @@ def verify_run(bucket: Bucket, run: str, folder: str, on_progress: Callable[[dic
     problems: list[str] = []
     model_folder, fingerprint = _find_model(spec, run, folder, bucket, problems)
     config, layers = read_config(spec, model_folder)
-    reader = make_reader(model_folder, spec, config.vocab_size, config.max_positions)
-    expect = Expectation(run, spec, spec_hash, fingerprint, layers, config.d_model, reader)
+    settings = make_sample_settings(model_folder, spec, config.vocab_size, config.max_positions)
+    expect = Expectation(run, spec, spec_hash, fingerprint, layers, config.d_model, settings)
     streams = _list_streams(bucket, run, problems)
     outputs = _list_outputs(bucket, run)
     if not streams:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..records.reader import Reader
+from ..records.sample_settings import SampleSettings
 from ..spec import Spec
 from .statistics import LayerStatistics
 
@@ -15,7 +15,7 @@ _INSIDE = {"stats", "checksums", "site", "d_model", "dtype"}
 
 @dataclass(frozen=True)
 class Expectation:
-    """The metadata and content that every shard of the run must have; `reader` makes the expected samples."""
+    """The metadata and content that every shard of the run must have; `settings` make the expected samples."""
 
     run: str
     spec: Spec
@@ -23,12 +23,12 @@ class Expectation:
     fingerprint: str | None  # of the run's model, where model.json states it
     layers: tuple[int, ...]
     d_model: int
-    reader: Reader
+    settings: SampleSettings
 
     @property
     def selects(self) -> bool:
         """Whether the run stores rows of selected tokens, and the position of each row."""
-        return not self.reader.selection.is_everything
+        return not self.settings.selection.is_everything
 
     @property
     def pooled(self) -> bool:

@@ -55,7 +55,7 @@ def verify_stream(
 
     path = os.path.join(folder, "stream")
     bucket.download(info.name, path, info.generation)
-    samples = StreamSamples(path, info.name, expect.reader)
+    samples = StreamSamples(path, info.name, expect.settings)
     marks = samples.marks
     prefix = output_prefix(expect.run, stream)
     by_name = {other.name.removeprefix(prefix): other for other in outputs}
