@@ -13,8 +13,7 @@ from . import machine
 from .timing import Figure, Report
 from .workplace import Workplace
 
-NAMES = ("forward", "saved", "seed", "libraries", "depth", "read", "sink", "tls", "memory", "reader")
-_MODULES = {"sink": "upload"}
+NAMES = ("forward", "saved", "seed", "libraries", "depth", "read", "upload", "tls", "memory", "reader")
 # No bench needs a network, and its output has no progress bar.
 _ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
@@ -59,7 +58,7 @@ def main() -> int:
 
 
 def _run(name: str, place: Workplace) -> Report:
-    report = importlib.import_module(f".{_MODULES.get(name, name)}", __package__).run(place)
+    report = importlib.import_module(f".{name}", __package__).run(place)
     if not place.is_quick:
         return report
     # The speed of a tiny model has no target.

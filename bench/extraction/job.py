@@ -11,8 +11,8 @@ from gleaner_worker.control import Control
 from gleaner_worker.extract import extract
 from gleaner_worker.model.model import Model, find_files, load_model
 from gleaner_worker.objects import Bucket
-from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.sample import Sample
+from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.rows import pack
 from gleaner_worker.spec import Spec
 from gleaner_worker.upload_content import BytesContent
@@ -71,9 +71,9 @@ def store(place: Workplace, model: Model, bucket: Bucket, stream: tuple[str, int
     name, generation, crc32c = stream
     work = Work(run, "000", 1, bucket.name, name, generation, crc32c, f"activations/{run}/tpu_0/", model.spec, "0" * 64)
     control = Control()
-    reader = make_reader(model.files.folder, model.spec, model.config.vocab_size, model.config.max_positions)
+    settings = make_sample_settings(model.files.folder, model.spec, model.config.vocab_size, model.config.max_positions)
     folder = os.path.join(place.folder, "scratch")
-    outcome = extract(work, model, reader, bucket.checked(control.check_lease), folder, control)
+    outcome = extract(work, model, settings, bucket.checked(control.check_lease), folder, control)
     if outcome != "completed":
         raise RuntimeError(f"Failed to measure: the extraction ended as {outcome}")
     return control

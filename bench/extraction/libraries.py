@@ -18,12 +18,12 @@ import numpy as np
 import torch
 from datasets import Dataset
 from sae_lens import CacheActivationsRunner, CacheActivationsRunnerConfig
+from safetensors.numpy import load as load_tensors
 from safetensors.torch import save_file
 from transformer_lens import HookedTransformer
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoModelForCausalLM
 
-from gleaner_reader.header import parse_tensors
 from gleaner_worker.model.model import Model
 from gleaner_worker.rows import pack
 
@@ -122,8 +122,7 @@ def _windows(place: Workplace, packing: Model, prompts: list[list[int]]) -> np.n
 def _stored(bucket) -> dict[str, np.ndarray]:
     """The tensors of the shard that was stored last."""
     info = max(bucket.list("activations/"), key=lambda info: (info.name.endswith(".safetensors"), info.generation))
-    tensors, _ = parse_tensors(bucket.read(info.name))
-    return tensors
+    return load_tensors(bucket.read(info.name))
 
 
 def _is_close(found: np.ndarray, expected: np.ndarray) -> bool:

@@ -8,7 +8,8 @@ import os
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from gleaner_worker.records.arc import encode_task
+from gleaner_worker.records.arc import make_arc_prompts, parse_task
+from gleaner_worker.records.chat import Chat
 
 _DATA = os.path.join(os.path.dirname(__file__), "..", "..", "..", "shared", "data")
 
@@ -24,7 +25,11 @@ def real_texts() -> dict[str, list[str]] | None:
     questions, tasks = _read_data("gsm8k-test.jsonl"), _read_data("arc-agi-training.jsonl")
     if questions is None or tasks is None:
         return None
-    return {"GSM8K": [question["prompt"] for question in questions], "ARC": [encode_task(task) for task in tasks]}
+    arc = make_arc_prompts(Chat(None, None, {}), None, "output-from-examples-v0")
+    return {
+        "GSM8K": [question["prompt"] for question in questions],
+        "ARC": [arc.write(parse_task(task)) for task in tasks],
+    }
 
 
 def every_nth(prompts: list[list[int]], count: int) -> list[list[int]]:

@@ -9,7 +9,7 @@ import json
 import os
 import time
 
-from gleaner_worker.records.reader import make_reader
+from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import make_samples, read_documents
 from gleaner_worker.records.tokenize_process import TokenizeProcesses
 
@@ -35,11 +35,11 @@ def run(place: Workplace) -> Report:
             json.dumps({"text": text}) + "\n" for text in itertools.islice(itertools.cycle(texts["GSM8K"]), lines)
         )
     making = place.model, place.spec(), place.config["vocab_size"], _POSITIONS
-    reader = make_reader(*making)
+    settings = make_sample_settings(*making)
 
     def read(processes: TokenizeProcesses | None) -> None:
-        documents = read_documents(path, "lines", reader, processes.tokenize if processes else None)
-        count = sum(1 for _ in make_samples(documents, reader))
+        documents = read_documents(path, "lines", settings, processes.tokenize if processes else None)
+        count = sum(1 for _ in make_samples(documents, settings))
         assert count == lines
 
     others = TokenizeProcesses(*making, count=os.cpu_count() or 1)

@@ -6,11 +6,11 @@ import ml_dtypes
 import numpy as np
 
 import gleaner_reader
-from gleaner_worker.shards.encode import encode_shard
 from gleaner_worker.shards.plan import ShardPlan
 
 from .job import samples_of
 from .timing import Report, speed_up, take_turns
+from .upload import encode_rows
 from .workplace import Workplace
 
 CLAIM = "shuffled batches of one layer: gleaner_reader against numpy picking random rows of a mapped file"
@@ -22,11 +22,9 @@ def run(place: Workplace) -> Report:
     samples, layers = (16, 2) if place.is_quick else (512, 3)
     plan = ShardPlan(1, 0, samples - 1, tuple(samples_of(place.token_rows(samples, 256), "all")), True)
     values = np.random.default_rng(0).standard_normal((layers, plan.tokens, 896), np.float32).astype(ml_dtypes.bfloat16)
-    stats = {f"resid_post.{layer}": {} for layer in range(layers)}
-    data = encode_shard("safetensors", plan, tuple(range(layers)), {"resid_post": values}, {}, _identity(plan), stats)
     path = place.path("shard_0001.safetensors")
     with open(path, "wb") as file:
-        file.write(data.read())
+        file.write(encode_rows("safetensors", plan, {"resid_post": values}).read())
     begin = os.path.getsize(path) - values.nbytes + values[0].nbytes  # the layers are the last tensors, in order
     mapped = np.memmap(path, np.uint16, "r", begin, values.shape[1:])
     rng = np.random.default_rng(1)
@@ -45,17 +43,3 @@ def run(place: Workplace) -> Report:
     rate = f"{len(mapped) / min(seconds['reader']):.0f} rows/s, numpy {len(mapped) / min(seconds['numpy']):.0f}"
     report.figures.append(speed_up("bf16, 4,096 rows a batch", seconds["numpy"], seconds["reader"], None, rate))
     return report
-
-
-def _identity(plan: ShardPlan) -> dict[str, str]:
-    return {
-        "schema": "gleaner/1",
-        "stream": "000",
-        "shard": "1",
-        "first_sample": str(plan.first_sample),
-        "last_sample": str(plan.last_sample),
-        "samples": str(len(plan.samples)),
-        "tokens": str(plan.tokens),
-        "rows": str(plan.rows),
-        "format": "safetensors",
-    }

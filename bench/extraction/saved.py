@@ -1,7 +1,5 @@
 """The whole pipeline with every row stored in a bucket on the loopback, compared with the same batches unstored."""
 
-import gleaner_worker.extract  # noqa: F401  (its import is not what is measured)
-
 from .job import compute, load, load_forward, put_stream, samples_of, store
 from .sink import running_sink
 from .timing import Report, speed_up, take_turns

@@ -103,7 +103,7 @@ class _SeedWay:
             pickle.dump(shard, file)
         self._number += 1
         with open(self._path, "rb") as file:
-            bucket.create(f"seed/shard_{self._number:04}.pkl.gz", FileContent(self._path, file), {}, "application/gzip")
+            bucket.create(f"seed/shard_{self._number:04}.pkl.gz", FileContent(file), {}, "application/gzip")
 
 
 def _residuals(params: dict, ids: jax.Array, config) -> list[jax.Array]:

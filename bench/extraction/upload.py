@@ -26,7 +26,7 @@ _names = itertools.count()
 
 
 def run(place: Workplace) -> Report:
-    report = Report("sink", CLAIM)
+    report = Report("upload", CLAIM)
     plan, values = a_plan(place)
     with running_sink() as bucket:
         for file_format, dtype, target in (

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import gleaner_reader
+from encoded_shards import parse_tensors
 from environment import WORKER
 from gleaner_reader import ShardError
 from gleaner_reader.export import to_saelens
-from gleaner_reader.header import parse_tensors
 from stored_run import store_run
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gleaner_reader
+from encoded_shards import parse_tensors
 from gleaner_reader import ShardError
-from gleaner_reader.header import parse_tensors, read_metadata
+from gleaner_reader.header import read_metadata
 from hostile_files import MIB, a_file, a_header, a_shard, a_tensor, at_most, read_everything
 
 pytestmark = pytest.mark.slow

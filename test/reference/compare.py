@@ -26,10 +26,10 @@ from jax.sharding import Mesh
 
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.decoder import Rows, run_blocks
-from gleaner_worker.model.identity import weight_files
 from gleaner_worker.model.mesh import Layout
 from gleaner_worker.model.place import place
 from gleaner_worker.model.tuning import CPU
+from gleaner_worker.model.weight_files import DiskFile
 from gleaner_worker.model.weights import open_weights
 from gleaner_worker.spec import SITES
 
@@ -80,9 +80,8 @@ def compare(name: str, rng: random.Random) -> float:
 def ours(folder, config, dtype, token_ids):
     layers = tuple(range(config.num_layers))
     layout = Layout(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
-    params = place(
-        open_weights(weight_files(folder, folder), config, config.num_layers, dtype, folder), layout, as_bits=False
-    )
+    files = [DiskFile(os.path.join(folder, "model.safetensors"))]
+    params = place(open_weights(files, config, config.num_layers, dtype, folder), layout, as_bits=False)
     with jax.default_matmul_precision("highest" if dtype == "fp32" else "default"):
         # A row of two samples: the second one must not see the first.
         first, length = token_ids[: len(token_ids) // 3], len(token_ids)

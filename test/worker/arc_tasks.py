@@ -3,9 +3,11 @@
 import json
 
 from build import a_spec
+from gleaner_worker.records.arc import make_arc_prompts, parse_task
+from gleaner_worker.records.chat import Chat
 from gleaner_worker.records.read_prompts import read_prompts
-from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.sample import Reject
+from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.stream import read_lines
 
 TASK = {
@@ -19,11 +21,16 @@ TASK = {
 }
 
 
+def encode_task(record):
+    """The default prompt for a model without a chat template."""
+    return make_arc_prompts(Chat(None, None, {}), None, "output-from-examples-v0").write(parse_task(record))
+
+
 def read(folder, tmp_path, records, **record):
     path = tmp_path / "stream"
     path.write_text("".join(json.dumps(entry) + "\n" for entry in records))
-    reader = make_reader(folder, a_spec(record=record, max_seq_length=100_000), 600, 100_000)
-    return [item for batch in read_prompts(read_lines(str(path), "x"), "x", reader) for item in batch]
+    settings = make_sample_settings(folder, a_spec(record=record, max_seq_length=100_000), 600, 100_000)
+    return [item for batch in read_prompts(read_lines(str(path), "x"), "x", settings) for item in batch]
 
 
 def prompts(folder, tmp_path, records=(TASK,), **record):

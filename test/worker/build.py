@@ -113,11 +113,11 @@ def a_model(spec, home="/nowhere", bucket=None, run=None, **how):
     return load_model(spec, find_files(spec, home, bucket, run), **how)
 
 
-def a_reader(model):
-    """The reader of the samples that the model computes."""
-    from gleaner_worker.records.reader import make_reader
+def settings_of(model):
+    """The settings of the samples that the model computes."""
+    from gleaner_worker.records.sample_settings import make_sample_settings
 
-    return make_reader(model.files.folder, model.spec, model.config.vocab_size, model.config.max_positions)
+    return make_sample_settings(model.files.folder, model.spec, model.config.vocab_size, model.config.max_positions)
 
 
 def run_extract(work, model, folder, control=None, processes=None):
@@ -125,7 +125,7 @@ def run_extract(work, model, folder, control=None, processes=None):
 
     control = control or Control()
     scratch = os.path.join(folder, "scratch")
-    return extract(work, model, a_reader(model), bucket(control.check_lease), scratch, control, processes)
+    return extract(work, model, settings_of(model), bucket(control.check_lease), scratch, control, processes)
 
 
 def outputs(storage, prefix="activations/my-run/tpu_7/"):

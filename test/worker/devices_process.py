@@ -20,10 +20,11 @@ def memory_of_split(spec, ways):
     from build import a_model
     from gleaner_worker.model.mesh import layouts
     from gleaner_worker.model.program import compile_rows
+    from gleaner_worker.model.tuning import CPU
 
     model = a_model(spec)
     (layout,) = [each for each in layouts(model.params, model.config, None, jax.devices()) if each.model == ways]
-    program = compile_rows(model.capture, layout, model.params, model.shape, model.tuning, None, "a model")
+    program = compile_rows(model.capture, layout, model.params, model.shape, CPU, None, "a model")
     memory = program.run.memory_analysis()
     return memory.argument_size_in_bytes + memory.temp_size_in_bytes + memory.output_size_in_bytes
 

@@ -8,6 +8,8 @@ import ml_dtypes
 import numpy as np
 import zstandard
 
+from gleaner_reader.convert import as_stored
+from gleaner_reader.safetensors_header import read_safetensors_header
 from gleaner_worker.records.sample import Sample
 from gleaner_worker.shards.encode import encode_shard
 from gleaner_worker.shards.plan import ShardPlan
@@ -50,6 +52,17 @@ def plain(file_format, data):
     if file_format == "safetensors":
         return data
     return zstandard.ZstdDecompressor().stream_reader(io.BytesIO(data), read_across_frames=True).read()
+
+
+def parse_tensors(data):
+    """The tensors of a safetensors file, as views of `data`, and its metadata."""
+    view = memoryview(data)
+    header = read_safetensors_header(lambda begin, end: view[begin:end], len(view), "the data")
+    tensors = {}
+    for name, tensor in header.tensors.items():
+        values = as_stored(np.frombuffer(view[tensor.begin : tensor.end], np.uint8), tensor.dtype).reshape(tensor.shape)
+        tensors[name] = values.view(ml_dtypes.bfloat16) if tensor.dtype == "BF16" else values
+    return tensors, header.metadata
 
 
 def crc_of(data):

@@ -9,7 +9,7 @@ import os
 import signal
 
 import environment  # noqa: F401  (before the rest)
-from build import a_model, a_reader, bucket, parse_work
+from build import a_model, bucket, parse_work, settings_of
 from forks import fork_each_line
 from gleaner_worker import extract as extract_module
 from gleaner_worker.control import Control
@@ -63,7 +63,7 @@ def run(order):
     work = parse_work(order["answer"]["lease"], order["answer"]["work"])
     model = a_model(work.spec, order["folder"], bucket(), work.run)
     print(
-        extract_module.extract(work, model, a_reader(model), bucket(), order["folder"] + "/scratch", control),
+        extract_module.extract(work, model, settings_of(model), bucket(), order["folder"] + "/scratch", control),
         flush=True,
     )
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from build import a_spec
-from gleaner_worker.records.reader import make_reader
+from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import read_samples
 
 
@@ -18,6 +18,6 @@ def read_items(tiny_folder, tmp_path):
         path.write_bytes(
             b"".join(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines)
         )
-        return list(read_samples(str(path), "x", make_reader(folder, a_spec(**spec), vocab_size, 1024)))
+        return list(read_samples(str(path), "x", make_sample_settings(folder, a_spec(**spec), vocab_size, 1024)))
 
     return run

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from build import a_spec
-from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.sample import Reject
+from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import read_samples
 
 pytestmark = pytest.mark.slow
@@ -47,7 +47,7 @@ def test_any_bytes_give_samples_or_rejects_in_order_without_an_error(
     data = data if data[:2] != b"\x1f\x8b" else b"x" + data
     path.write_bytes(gzip.compress(data) if is_zipped else data)
     spec = a_spec(record=how | {"predictions_per_task": predictions}, tokens=tokens, keep=keep, exclude_special=True)
-    items = list(read_samples(str(path), "x", make_reader(tiny_folder, spec, 600, 32)))
+    items = list(read_samples(str(path), "x", make_sample_settings(tiny_folder, spec, 600, 32)))
     body = data.removeprefix(b"\xef\xbb\xbf")
     lines = body.count(b"\n") + (not body.endswith(b"\n") and body != b"")
     assert [n for item in items for n in range(item.index, item.last + 1)] == list(range(lines * predictions))

@@ -5,12 +5,12 @@ import os
 
 import pytest
 
-from arc_tasks import TASK, prompts, read
+from arc_tasks import TASK, encode_task, prompts, read
 from build import a_spec
 from gleaner_worker.failures import Failure
-from gleaner_worker.records.arc import MAX_CELLS, VERSIONS, encode_task
-from gleaner_worker.records.reader import make_reader
+from gleaner_worker.records.arc import MAX_CELLS, VERSIONS
 from gleaner_worker.records.sample import Reject, Sample
+from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import read_samples
 
 DATA = os.path.join(os.path.dirname(__file__), "../../../shared/data/arc-agi-training.jsonl")
@@ -24,7 +24,7 @@ CHATML = (
 @pytest.mark.parametrize("version", ["nope", "code-from-examples-v0", "output-from-code-v0", "Output-From-Examples-V0"])
 def test_an_unknown_prompt_version_fails_the_run_and_lists_the_known_versions(tiny_folder, version):
     with pytest.raises(Failure) as failure:
-        make_reader(tiny_folder, a_spec(record={"prompt_version": version}), 600, 64)
+        make_sample_settings(tiny_folder, a_spec(record={"prompt_version": version}), 600, 64)
     assert failure.value.kind == "model"
     assert f"{version!r} is not a version of the prompt; known are output-from-examples-v0, " in failure.value.reason
 
@@ -163,12 +163,14 @@ def test_a_prediction_that_is_too_long_is_rejected_alone(tiny_folder, tmp_path):
     spec = {"record": {"predictions_per_task": 8}, "max_seq_length": 512}
     lengths = [
         len(item.token_ids)
-        for item in read_samples(str(path), "x", make_reader(tiny_folder, a_spec(**spec), 600, 999))
+        for item in read_samples(str(path), "x", make_sample_settings(tiny_folder, a_spec(**spec), 600, 999))
         if isinstance(item, Sample)
     ]
     limit = sorted(lengths)[4]
     items = list(
-        read_samples(str(path), "x", make_reader(tiny_folder, a_spec(**spec | {"max_seq_length": limit}), 600, 999))
+        read_samples(
+            str(path), "x", make_sample_settings(tiny_folder, a_spec(**spec | {"max_seq_length": limit}), 600, 999)
+        )
     )
     assert [item.index for item in items] == [0, *range(8, 16)]
     assert [isinstance(item, Reject) for item in items[1:]] == [length > limit for length in lengths]

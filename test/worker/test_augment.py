@@ -6,8 +6,8 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arc_tasks import TASK, prompts
-from gleaner_worker.records.arc import encode_task, parse_task
+from arc_tasks import TASK, encode_task, prompts
+from gleaner_worker.records.arc import parse_task
 from gleaner_worker.records.augment import Task, augment
 
 

@@ -9,8 +9,8 @@ import pytest
 from build import a_spec
 from gleaner_worker.failures import Failure
 from gleaner_worker.records import render_process
-from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.sample import Reject, Sample
+from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import read_samples
 
 pytestmark = pytest.mark.slow
@@ -36,8 +36,8 @@ def write_folder(folder, name, **changes):
 def read(folder, tmp_path, records, **spec):
     path = tmp_path / "stream"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    reader = make_reader(folder, a_spec(max_seq_length=512, **spec), 1000, 4096)
-    return list(read_samples(str(path), "x", reader))
+    settings = make_sample_settings(folder, a_spec(max_seq_length=512, **spec), 1000, 4096)
+    return list(read_samples(str(path), "x", settings))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_text_gets_the_bos_of_its_tokenizer_once(tmp_path, name):
     folder = write_folder(tmp_path, name)
     bos = fixture()[name]["bos"]
     plain, written = read(folder, tmp_path, [{"text": "two and two"}, {"text": f"{bos or ''}two and two"}])
-    tokenizer = make_reader(folder, a_spec(), 1000, 64).tokenizer
+    tokenizer = make_sample_settings(folder, a_spec(), 1000, 64).tokenizer
     begin = [tokenizer.token_to_id(bos)] if bos else []
     expected = begin + tokenizer.encode("two and two", add_special_tokens=False).ids
     assert plain.token_ids.tolist() == written.token_ids.tolist() == expected
@@ -183,7 +183,7 @@ def test_the_date_of_a_prompt_is_the_same_every_day(tmp_path, template, text):
 def test_an_unreadable_model_folder_fails_the_run(tmp_path, files, reason):
     folder = write_folder(tmp_path, "chatml", **files)
     with pytest.raises(Failure) as failure:
-        make_reader(folder, a_spec(), 1000, 64)
+        make_sample_settings(folder, a_spec(), 1000, 64)
     assert failure.value.kind == "model"
     assert reason in failure.value.reason
 
@@ -192,7 +192,7 @@ def test_a_tokenizer_file_over_the_limit_is_refused_with_its_size(tmp_path):
     folder = write_folder(tmp_path, "chatml")
     os.truncate(tmp_path / "tokenizer.json", 300_000_000)  # the added bytes take no disk
     with pytest.raises(Failure, match="of /nowhere: it has 300000000 bytes, and the limit is 268435456") as failure:
-        make_reader(folder, a_spec(), 1000, 64)
+        make_sample_settings(folder, a_spec(), 1000, 64)
     assert failure.value.kind == "model"
 
 

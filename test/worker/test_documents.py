@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gleaner_worker.records.documents import Cut, Document, Piece, cut_documents
+from gleaner_worker.records.documents import Cut, Document, SampleTokens, cut_documents
 from gleaner_worker.records.sample import Reject
 
 BOS, EOS = 1, 2
 lengths = st.lists(st.integers(1, 40), min_size=1, max_size=8)
 
 
-def a_document(line, ids, written=None):
-    marks = None if written is None else np.array(written, bool)
+def a_document(line, ids, assistant_mask=None):
+    marks = None if assistant_mask is None else np.array(assistant_mask, bool)
     return Document(line, line, np.array(ids, np.int32), len(ids), marks, "", f'{{"line":{line}}}')
 
 
@@ -23,8 +23,8 @@ def cut(documents, over_long, length, overlap=0, bos_id: int | None = BOS, eos_i
     return list(cut_documents(documents, Cut(over_long, length, overlap, bos_id, eos_id)))
 
 
-def shown(pieces):
-    return [(piece.line, piece.chunk, piece.token_ids.tolist()) for piece in pieces]
+def shown(samples):
+    return [(sample.line, sample.chunk, sample.token_ids.tolist()) for sample in samples]
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,9 @@ def shown(pieces):
     ],
 )
 def test_every_chunk_of_a_document_begins_with_its_bos_and_overlap(ids, overlap, expected):
-    pieces = cut([a_document(3, ids)], "chunk", 4, overlap)
-    assert shown(pieces) == [(3, number, chunk) for number, chunk in enumerate(expected)]
-    assert {piece.kept for piece in pieces} == {'{"line":3}'}
+    samples = cut([a_document(3, ids)], "chunk", 4, overlap)
+    assert shown(samples) == [(3, number, chunk) for number, chunk in enumerate(expected)]
+    assert {sample.kept for sample in samples} == {'{"line":3}'}
 
 
 @given(lengths=lengths, length=st.integers(2, 16), overlap=st.integers(0, 14), has_bos=st.booleans())
@@ -53,21 +53,21 @@ def test_chunks_hold_every_token_once_except_for_bos_and_overlap(lengths, length
         a_document(line, [BOS] * has_bos + list(range(100, 100 + size)), [False] * has_bos + [True] * size)
         for line, size in enumerate(lengths)
     ]
-    pieces = cut(documents, "chunk", length, overlap)
+    samples = cut(documents, "chunk", length, overlap)
     for document in documents:
-        own = [piece for piece in pieces if piece.line == document.line]
-        assert [piece.chunk for piece in own] == list(range(len(own)))
-        assert all(len(piece.token_ids) <= length for piece in own)
-        assert all((piece.token_ids[0] == BOS) == has_bos for piece in own)
-        bodies = [piece.token_ids[has_bos:].tolist() for piece in own]
+        own = [sample for sample in samples if sample.line == document.line]
+        assert [sample.chunk for sample in own] == list(range(len(own)))
+        assert all(len(sample.token_ids) <= length for sample in own)
+        assert all((sample.token_ids[0] == BOS) == has_bos for sample in own)
+        bodies = [sample.token_ids[has_bos:].tolist() for sample in own]
         assert bodies[0] + [token for body in bodies[1:] for token in body[overlap:]] == list(
             document.token_ids[has_bos:]
         )
         assert all(len(body) > overlap for body in bodies[1:])
         assert all(before[len(before) - overlap :] == body[:overlap] for before, body in pairwise(bodies))
         assert all(
-            piece.written.tolist() == [False] * has_bos + [True] * len(body)
-            for piece, body in zip(own, bodies, strict=True)
+            sample.assistant_mask.tolist() == [False] * has_bos + [True] * len(body)
+            for sample, body in zip(own, bodies, strict=True)
         )
 
 
@@ -82,8 +82,8 @@ def test_chunks_hold_every_token_once_except_for_bos_and_overlap(lengths, length
     ],
 )
 def test_documents_are_packed_into_windows(documents, bos, expected):
-    pieces = cut([a_document(line, ids) for line, ids in enumerate(documents)], "pack", 4, bos_id=bos)
-    assert shown(pieces) == expected
+    samples = cut([a_document(line, ids) for line, ids in enumerate(documents)], "pack", 4, bos_id=bos)
+    assert shown(samples) == expected
 
 
 @given(lengths=lengths, length=st.integers(2, 16), has_bos=st.booleans(), has_eos=st.booleans())
@@ -92,18 +92,19 @@ def test_windows_hold_every_token_once_with_its_line(lengths, length, has_bos, h
         a_document(line, [BOS] * has_bos + list(range(100, 100 + size)), [False] * has_bos + [True] * size)
         for line, size in enumerate(lengths)
     ]
-    pieces = cut(documents, "pack", length, bos_id=BOS if has_bos else None, eos_id=EOS if has_eos else None)
-    assert all(len(piece.token_ids) == length for piece in pieces[:-1]) and len(pieces[-1].token_ids) <= length
-    assert not has_bos or all(piece.token_ids[0] == BOS for piece in pieces)
-    ids, lines, written = (
-        np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("token_ids", "token_lines", "written")
+    samples = cut(documents, "pack", length, bos_id=BOS if has_bos else None, eos_id=EOS if has_eos else None)
+    assert all(len(sample.token_ids) == length for sample in samples[:-1]) and len(samples[-1].token_ids) <= length
+    assert not has_bos or all(sample.token_ids[0] == BOS for sample in samples)
+    ids, lines, assistant_mask = (
+        np.concatenate([getattr(sample, name) for sample in samples])
+        for name in ("token_ids", "token_lines", "assistant_mask")
     )
     for document in documents:
         is_text = (lines == document.line) & (ids >= 100)
         assert ids[is_text].tolist() == [token for token in document.token_ids if token >= 100]
-    assert (written == (ids >= 100)).all()
-    assert len({(piece.line, piece.chunk) for piece in pieces}) == len(pieces)
-    assert all(piece.line == piece.token_lines[0] for piece in pieces)
+    assert (assistant_mask == (ids >= 100)).all()
+    assert len({(sample.line, sample.chunk) for sample in samples}) == len(samples)
+    assert all(sample.line == sample.token_lines[0] for sample in samples)
 
 
 @pytest.mark.parametrize("over_long", ["chunk", "pack"])
@@ -111,4 +112,4 @@ def test_a_reject_keeps_its_place_between_documents(over_long):
     reject = Reject(1, "bad", 1)
     items = cut([a_document(0, [5] * 8), reject, a_document(2, [6] * 4)], over_long, 4, bos_id=None, eos_id=None)
     assert [item is reject for item in items] == [False, False, True, False]
-    assert isinstance(items[3], Piece) and items[3].line == 2
+    assert isinstance(items[3], SampleTokens) and items[3].line == 2

@@ -98,7 +98,7 @@ def test_a_choice_of_files_without_weights_requires_no_weights(tmp_path):
     ("index", "reason"),
     [
         ("{", "Expecting property name"),
-        ("[]", "list indices"),
+        ("[]", "it is not a JSON object"),
         ("{}", "it has no weight_map"),
         ('{"weight_map": []}', "no attribute 'values'"),
         ('{"weight_map": {}}', "it names no file"),

@@ -10,8 +10,8 @@ import time
 import pytest
 
 from gleaner_worker.jobs import process
+from gleaner_worker.jobs.descendants import memory_bytes
 from gleaner_worker.jobs.process import kill_all
-from gleaner_worker.jobs.processes import memory_bytes
 from gleaner_worker.jobs.user import JobUser
 from job_attempts import UID, needs_root, processes_of
 
@@ -257,10 +257,10 @@ from gleaner_worker.jobs.process import Limits, run_process
 from gleaner_worker.jobs.user import find_job_user, make_folder
 user = find_job_user({jobs.env!r})
 folder = make_folder({str(jobs.home / "jobs" / "killed")!r}, user)
-run_process(['bash', '-c', 'setsid sleep 1000 & sleep 1000'], user=user, folder=folder,
+run_process(['bash', '-c', 'echo started; setsid sleep 1000 & sleep 1000'], user=user, folder=folder,
     environment={{'PATH': '/usr/bin:/bin'}},
-    limits=Limits(100, 1 << 30, 100, 100, 1 << 20), write=print, stop=threading.Event(),
-    on_start=lambda pid: print('started', flush=True))
+    limits=Limits(100, 1 << 30, 100, 100, 1 << 20), stop=threading.Event(),
+    write=lambda data: os.write(1, data))
 """)
     agent = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True)
     assert agent.stdout.readline() == "started\n"

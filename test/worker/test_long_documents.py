@@ -10,8 +10,8 @@ from build import a_spec, a_stream, a_work, outputs, put_manifest, run_extract, 
 from device_rows import rows_of
 from device_rows import run as run_rows
 from gleaner_worker.failures import Failure
-from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.sample import Reject, Sample
+from gleaner_worker.records.sample_settings import make_sample_settings
 from verified_run import rewrite
 
 pytestmark = pytest.mark.slow
@@ -102,7 +102,7 @@ def test_a_chunk_has_the_activations_of_its_tokens_alone(storage, tmp_path, tiny
 )
 def test_a_spec_that_the_model_cannot_follow_is_refused(tiny_folder, spec, reason):
     with pytest.raises(Failure, match=reason):
-        make_reader(tiny_folder, a_spec(**spec), 600, 1024)
+        make_sample_settings(tiny_folder, a_spec(**spec), 600, 1024)
 
 
 def test_a_text_that_no_sample_can_hold_is_rejected_before_it_is_tokenised(read_items):

@@ -14,7 +14,7 @@ from gleaner_worker.model.families import FAMILIES
 from gleaner_worker.model.model_source import read_config
 from gleaner_worker.model.tiny import FAMILY_CONFIGS, family_config, main, make_tiny_model
 from gleaner_worker.records.chat import load_chat
-from gleaner_worker.records.reader import make_reader
+from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import read_samples
 from host_params import load_params
 
@@ -62,21 +62,21 @@ def test_the_command_makes_a_model_of_the_requested_family(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory):
-    """The reader of the default tiny model."""
+def settings(tmp_path_factory):
+    """The settings of the default tiny model."""
     folder = tmp_path_factory.mktemp("default")
     make(folder, 0)
     spec = a_spec(model=str(folder), max_seq_length=2048)
     config, _ = read_config(spec, str(folder))
-    return make_reader(str(folder), spec, config.vocab_size, config.max_positions)
+    return make_sample_settings(str(folder), spec, config.vocab_size, config.max_positions)
 
 
 @pytest.mark.parametrize(("name", "fitting"), [("arc-agi-training.jsonl", 390), ("gsm8k-test.jsonl", 1319)])
-def test_most_real_records_become_samples_and_the_others_are_too_long(reader, name, fitting):
+def test_most_real_records_become_samples_and_the_others_are_too_long(settings, name, fitting):
     path = os.path.join(os.path.dirname(__file__), "../../../shared/data", name)
     if not os.path.exists(path):
         pytest.skip(f"{name} is not beside the project, in ../shared/data")
-    items = list(read_samples(path, name, reader))
+    items = list(read_samples(path, name, settings))
     with open(path, encoding="utf-8") as file:
         assert len(items) == sum(1 for _ in file)
     assert sum(hasattr(item, "token_ids") for item in items) >= fitting

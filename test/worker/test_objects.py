@@ -61,7 +61,7 @@ def test_a_file_is_uploaded_from_the_disk(storage, tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"y" * 9_000_000)
     with open(path, "rb") as file:
-        assert bucket().create("a", FileContent(str(path), file), {}, "text/plain") is None
+        assert bucket().create("a", FileContent(file), {}, "text/plain") is None
     assert storage.data(BUCKET, "a") == b"y" * 9_000_000
 
 

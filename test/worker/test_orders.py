@@ -62,7 +62,7 @@ class Host:
         order = {"id": exec_id, "argv": list(argv), "shell": False, "timeout_s": 30, "folder": folder}
         self.api.execs[exec_id] = order | {"source": None, "environment": NOTHING} | changes
         for _ in range(3):  # heartbeats name a command until its end is known
-            self.orders.take({"execs": [exec_id], "source_version": 0})
+            self.orders.follow({"execs": [exec_id], "source_version": 0})
         until(lambda: exec_id in self.api.ends)
         names = self.storage.names(BUCKET, folder)
         return self.api.ends[exec_id], b"".join(self.storage.data(BUCKET, name) for name in names).decode()
@@ -71,7 +71,7 @@ class Host:
         """Gives the pool a new version. Returns the final report of the version."""
         answer = {"version": version, "source": source, "environment": NOTHING | environment}
         self.api.answer |= answer
-        self.orders.take({"execs": [], "source_version": version})
+        self.orders.follow({"execs": [], "source_version": version})
         until(lambda: (r := self.orders.report()) and r["version"] == version and r["status"] != "preparing")
         return self.orders.report()
 
@@ -137,7 +137,7 @@ def test_a_command_reads_no_secret_of_the_host(host):
 
 
 def test_a_command_that_worker_api_reports_as_ended_is_not_run(host):
-    host.orders.take({"execs": ["gone"], "source_version": 0})
+    host.orders.follow({"execs": ["gone"], "source_version": 0})
     time.sleep(0.2)
     assert host.api.ends == {}
 
@@ -196,7 +196,7 @@ def test_a_version_that_fails_restarts_no_job(host, server):
 def test_a_command_runs_while_a_new_version_is_in_preparation(host, tmp_path):
     host.update(1, setup_script="true")
     host.api.answer |= {"version": 2, "environment": NOTHING | {"setup_script": "sleep 60"}}
-    host.orders.take({"execs": [], "source_version": 2})
+    host.orders.follow({"execs": [], "source_version": 2})
     until(lambda: host.orders.report()["version"] == 2)
     began = time.monotonic()
     end, output = host.exec(
@@ -225,10 +225,10 @@ def test_the_end_of_a_command_is_reported_again_after_a_lost_report(host):
     folder = "execs/e1/tpu-us-central1-a-0/0/"
     order = {"id": "e1", "argv": ["sh", "-c", "exit 4"], "shell": False, "timeout_s": 30, "folder": folder}
     host.api.execs["e1"] = order | {"source": None, "environment": NOTHING}
-    host.orders.take({"execs": ["e1"]})
+    host.orders.follow({"execs": ["e1"]})
     until(lambda: not host.orders._commands._running)
     host.orders = host.make(lambda: find_job_user(host.env))  # another agent
-    host.orders.take({"execs": ["e1"]})
+    host.orders.follow({"execs": ["e1"]})
     until(lambda: "e1" in host.api.ends)
     assert host.api.ends["e1"] == ("exited", 4, None)
 
@@ -239,10 +239,10 @@ def test_a_command_that_runs_is_known_after_many_other_commands(host):
     folder = "execs/e1/tpu-us-central1-a-0/0/"
     order = {"id": "e1", "argv": ["sleep", "1"], "shell": False, "timeout_s": 30, "folder": folder}
     host.api.execs["e1"] = order | {"source": None, "environment": NOTHING}
-    host.orders.take({"execs": ["e1", *(f"gone-{number}" for number in range(5))]})
+    host.orders.follow({"execs": ["e1", *(f"gone-{number}" for number in range(5))]})
     until(lambda: commands._running == {"e1"})
     assert len(commands._ended) == 2
-    host.orders.take({"execs": ["e1"]})
+    host.orders.follow({"execs": ["e1"]})
     until(lambda: "e1" in host.api.ends)
     assert host.api.ends["e1"] == ("exited", 0, None)
 
@@ -258,10 +258,10 @@ def test_the_end_of_a_command_is_reported_after_a_failed_clean_up_or_a_failed_wr
     host.api.execs["e1"] = order | {"source": None, "environment": NOTHING}
     with monkeypatch.context() as patch:
         patch.setattr(f"gleaner_worker.host_commands.{step}", fail)
-        host.orders.take({"execs": ["e1"]})
+        host.orders.follow({"execs": ["e1"]})
         until(lambda: not host.orders._commands._running)
     assert host.api.ends == {}
-    host.orders.take({"execs": ["e1"]})
+    host.orders.follow({"execs": ["e1"]})
     until(lambda: "e1" in host.api.ends)
     assert host.api.ends["e1"] == ("exited", 4, None)
 

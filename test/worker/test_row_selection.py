@@ -6,7 +6,7 @@ import pytest
 from build import a_model, a_spec
 from device_rows import run, some_samples
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.row_selection import check_tokens, most_rows, stored_width
+from gleaner_worker.model.row_selection import check_token_selection, most_rows, stored_width
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +37,7 @@ def test_tokens_that_no_sample_has_are_refused(tiny_folder, tokens, says):
 
 def test_tokens_that_some_sample_may_have_are_accepted():
     for tokens in ("all", "last", "mean", "511:", "-600:", [511, -512], [0]):
-        check_tokens(a_spec(tokens=tokens), 512)
+        check_token_selection(a_spec(tokens=tokens), 512)
 
 
 @pytest.mark.long

@@ -9,8 +9,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from build import a_spec
 from gleaner_worker.failures import Failure
 from gleaner_worker.records.read_prompts import read_prompts
-from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.sample import Reject, Sample
+from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import make_samples, read_documents, read_samples
 from gleaner_worker.records.stream import count_lines, read_lines
 
@@ -117,7 +117,7 @@ def test_truncation_and_padding_of_the_tokenizer_file_are_ignored(tiny_folder, t
 
 def test_a_tokenizer_of_another_model_is_refused(tiny_folder):
     with pytest.raises(Failure, match="makes ids up to 599, the model has 100 embeddings") as failure:
-        make_reader(tiny_folder, a_spec(), 100, 1024)
+        make_sample_settings(tiny_folder, a_spec(), 100, 1024)
     assert failure.value.kind == "model"
 
 
@@ -131,23 +131,23 @@ def test_lines_are_tokenised_in_batches_of_at_most_512(tiny_folder, tmp_path):
     path = tmp_path / "stream"
     lines = [json.dumps({"text": f"number {n} " * (n % 50)}) if n % 7 else "bad" for n in range(2000)]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
-    reader = make_reader(tiny_folder, a_spec(), 600, 1024)
-    batches = list(read_documents(str(path), "x", reader))
+    settings = make_sample_settings(tiny_folder, a_spec(), 600, 1024)
+    batches = list(read_documents(str(path), "x", settings))
     assert [len(batch) for batch in batches] == [512, 512, 512, 464]
-    samples = list(make_samples(batches, reader))
-    assert [repr(item) for item in samples] == [repr(item) for item in read_samples(str(path), "x", reader)]
-    assert len(samples) == count_lines(str(path), "x") == 2000 and reader.samples_per_line == 1
+    samples = list(make_samples(batches, settings))
+    assert [repr(item) for item in samples] == [repr(item) for item in read_samples(str(path), "x", settings)]
+    assert len(samples) == count_lines(str(path), "x") == 2000 and settings.samples_per_line == 1
 
 
 def test_a_batch_of_prompts_is_bounded_by_bytes(tiny_folder, tmp_path):
     path = tmp_path / "stream"
     sizes = [3_000_000, 3_000_000, 10, 1_000_000, 7_000_000, 5]
     path.write_text("".join(json.dumps({"text": "x" * size}) + "\n" for size in sizes))
-    reader = make_reader(tiny_folder, a_spec(), 600, 1024)
-    batches = read_prompts(read_lines(str(path), "x"), "x", reader)
+    settings = make_sample_settings(tiny_folder, a_spec(), 600, 1024)
+    batches = read_prompts(read_lines(str(path), "x"), "x", settings)
     held = [[len(item.prompt.content) for item in batch] for batch in batches]
     assert held == [[3_000_000], [3_000_000, 10, 1_000_000], [7_000_000], [5]]
-    assert [len(batch) for batch in read_documents(str(path), "x", reader)] == [1, 3, 1, 1]
+    assert [len(batch) for batch in read_documents(str(path), "x", settings)] == [1, 3, 1, 1]
 
 
 def test_a_truncated_text_has_the_first_tokens_of_the_whole_text(read_items):
@@ -168,6 +168,6 @@ def test_a_truncated_text_whose_beginning_makes_too_few_tokens_is_rejected(read_
 def test_tokens_of_a_truncated_text_that_no_sample_has_are_not_held(tiny_folder, tmp_path):
     path = tmp_path / "stream"
     path.write_text(json.dumps({"text": "one two " * 1000}) + "\n")
-    reader = make_reader(tiny_folder, a_spec(over_long="truncate"), 600, 1024)
-    ((document,),) = read_documents(str(path), "x", reader)
-    assert len(document.token_ids) == reader.max_length == 64 < document.length
+    settings = make_sample_settings(tiny_folder, a_spec(over_long="truncate"), 600, 1024)
+    ((document,),) = read_documents(str(path), "x", settings)
+    assert len(document.token_ids) == settings.max_length == 64 < document.length

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer
 
 from build import a_spec
-from gleaner_worker.records.reader import make_reader
 from gleaner_worker.records.reject_reason import RejectReason
+from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import read_samples
 from gleaner_worker.records.select import Selection, make_selection, select
 
@@ -103,7 +103,9 @@ def test_special_tokens_of_the_tokenizer_file_are_excluded_at_any_position(tmp_p
 
     stream = tmp_path / "stream"
     stream.write_text(json.dumps({"text": "one<bos> two<not-special><|endoftext|>"}) + "\n")
-    (sample,) = read_samples(str(stream), "x", make_reader(str(tmp_path), a_spec(exclude_special=True), 700, 64))
+    (sample,) = read_samples(
+        str(stream), "x", make_sample_settings(str(tmp_path), a_spec(exclude_special=True), 700, 64)
+    )
     stored = sample.token_ids[sample.positions].tolist()
     assert ids["<not-special>"] in stored
     assert {ids["<bos>"], ids["<|endoftext|>"]}.isdisjoint(stored)
@@ -114,9 +116,9 @@ def test_selection_counts_the_tokens_after_truncation(tmp_path, tiny_folder):
     stream = tmp_path / "stream"
     stream.write_text(json.dumps({"tokens": list(range(20, 30))}) + "\n")
     spec = a_spec(max_seq_length=6, over_long="truncate", tokens=[-1, 0])
-    (sample,) = read_samples(str(stream), "x", make_reader(tiny_folder, spec, 600, 64))
+    (sample,) = read_samples(str(stream), "x", make_sample_settings(tiny_folder, spec, 600, 64))
     assert sample.token_ids[sample.positions].tolist() == [25, 20]
-    (reject,) = read_samples(str(stream), "x", make_reader(tiny_folder, a_spec(tokens=[10]), 600, 64))
+    (reject,) = read_samples(str(stream), "x", make_sample_settings(tiny_folder, a_spec(tokens=[10]), 600, 64))
     assert reject.record() == {
         "line": 1,
         "sample_idx": 0,

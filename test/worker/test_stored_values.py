@@ -10,12 +10,12 @@ import safetensors.numpy
 from build import (
     BUCKET,
     a_model,
-    a_reader,
     a_stream,
     a_work,
     bucket,
     outputs,
     run_extract,
+    settings_of,
     text_lines,
 )
 from device_rows import rows_of, run
@@ -69,7 +69,7 @@ def test_every_sample_is_stored_once_with_its_own_activations(storage, tmp_path,
     control = Control()
     assert run_extract(work, model, str(tmp_path), control) == "completed"
     (tmp_path / "s").write_bytes(storage.data(BUCKET, work.object))
-    items = list(read_samples(str(tmp_path / "s"), "s", a_reader(model)))
+    items = list(read_samples(str(tmp_path / "s"), "s", settings_of(model)))
     samples = {item.index: item for item in items if isinstance(item, Sample)}
     stored = outputs(storage)
     shards = sorted(name for name in stored if name.startswith("shard_"))

@@ -11,7 +11,7 @@ from arc_tasks import TASK
 from build import SMALL, a_spec, a_stream, a_work, outputs, run_extract, text_lines
 from gleaner_worker.control import Control
 from gleaner_worker.failures import Failure, LeaseLost
-from gleaner_worker.records.reader import make_reader
+from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import make_samples, read_documents
 from gleaner_worker.records.tokenize_process import TokenizeProcesses
 
@@ -73,9 +73,9 @@ def a_file(tmp_path, records):
 
 def items(path, folder, tokenize=None, **spec):
     """The samples and rejects as text."""
-    reader = make_reader(folder, a_spec(**spec), 600, POSITIONS)
+    settings = make_sample_settings(folder, a_spec(**spec), 600, POSITIONS)
     with np.printoptions(threshold=1 << 20):
-        return [repr(item) for item in make_samples(read_documents(path, "x", reader, tokenize), reader)]
+        return [repr(item) for item in make_samples(read_documents(path, "x", settings, tokenize), settings)]
 
 
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
@@ -94,7 +94,7 @@ def test_batches_of_many_lines_keep_their_order(tmp_path, chat_folder, processes
 def test_a_killed_process_is_replaced(tmp_path, chat_folder, processes):
     path = a_file(tmp_path, [{"text": f"number {n}"} for n in range(2000)])
     one, documents = processes(1), []
-    for batch in read_documents(path, "x", make_reader(chat_folder, a_spec(), 600, POSITIONS), one.tokenize):
+    for batch in read_documents(path, "x", make_sample_settings(chat_folder, a_spec(), 600, POSITIONS), one.tokenize):
         documents += batch
         one._all[-1].kill()
     assert [document.index for document in documents] == list(range(2000))
@@ -122,7 +122,7 @@ def test_a_template_beyond_its_limits_fails_the_stream_and_keeps_the_process(tmp
 def test_processes_end_when_the_reading_ends_early_and_serve_the_next_stream(tmp_path, chat_folder, processes):
     path = a_file(tmp_path, [{"text": f"number {n}"} for n in range(5000)])
     two = processes(2)
-    documents = read_documents(path, "x", make_reader(chat_folder, a_spec(), 600, POSITIONS), two.tokenize)
+    documents = read_documents(path, "x", make_sample_settings(chat_folder, a_spec(), 600, POSITIONS), two.tokenize)
     assert len(next(documents)) == 512
     started = list(two._all)
     documents.close()

@@ -11,7 +11,7 @@ from build import (
     bucket,
     outputs,
 )
-from gleaner_reader.header import parse_tensors
+from encoded_shards import parse_tensors
 from gleaner_worker.model.model_lock import write_model_lock
 from verified_run import PREFIX, rewrite
 

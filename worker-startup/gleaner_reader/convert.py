@@ -19,7 +19,8 @@ except ImportError:
 NAMES = {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "I8": "int8"}
 # The types of rows in memory until they are returned.
 STORED = {name: np.dtype(kind) for name, kind in (("bf16", "<u2"), ("fp16", "<f2"), ("fp32", "<f4"), ("int8", "i1"))}
-_TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "U8": "u1", "I32": "<i4", "I64": "<i8"}
+# The types of tensors in memory by safetensors' name, except for BF16.
+TYPES = {"F16": "<f2", "F32": "<f4", "F64": "<f8", "I8": "i1", "U8": "u1", "I32": "<i4", "I64": "<i8"}
 _WANTED = ("float32", "float16", "bfloat16")
 KINDS = ("numpy", "torch", "jax")
 
@@ -32,17 +33,9 @@ class Rows:
     scale: np.ndarray | None  # fp32 [n]
 
 
-def view_as(data: np.ndarray, dtype: str) -> np.ndarray:
-    """uint8 [n] as values of a safetensors type; bf16 as the type of ml_dtypes, or float32 without ml_dtypes."""
-    if dtype != "BF16":
-        return data.view(_TYPES[dtype])
-    bits = data.view("<u2")
-    return bits.view(ml_dtypes.bfloat16) if ml_dtypes else widen(bits)
-
-
 def as_stored(data: np.ndarray, dtype: str) -> np.ndarray:
     """uint8 [n] as values of a safetensors type, with bf16 as the uint16 of its bits."""
-    return data.view("<u2") if dtype == "BF16" else data.view(_TYPES[dtype])
+    return data.view("<u2") if dtype == "BF16" else data.view(TYPES[dtype])
 
 
 def widen(bits: np.ndarray) -> np.ndarray:

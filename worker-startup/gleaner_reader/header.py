@@ -1,10 +1,7 @@
-"""The metadata of a shard, read without its body; and safetensors data that is in memory already."""
+"""The metadata of a shard, read without its body."""
 
 from collections.abc import Callable
 
-import numpy as np
-
-from .convert import view_as
 from .errors import ShardError
 from .gzip_header import read_gzip_header
 from .safetensors_header import read_safetensors_header
@@ -28,17 +25,6 @@ def read_metadata(read: Callable[[int, int], bytes], size: int, file_format: str
         plain = Plain(_Ranged(name, size, read))
         return read_safetensors_header(plain.read, plain.size, name, plain.first_frame).metadata
     return read_safetensors_header(read, size, name).metadata
-
-
-def parse_tensors(data: bytes | memoryview) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The tensors of a safetensors file, as views of `data`, and its `__metadata__`. Raises ShardError."""
-    view = memoryview(data).cast("B")
-    header = read_safetensors_header(lambda begin, end: view[begin:end], len(view), "the data")
-    tensors = {
-        name: view_as(np.frombuffer(view[tensor.begin : tensor.end], np.uint8), tensor.dtype).reshape(tensor.shape)
-        for name, tensor in header.tensors.items()
-    }
-    return tensors, header.metadata
 
 
 class _Ranged:

@@ -20,7 +20,8 @@ _SKIPPABLE_HEADER = struct.Struct("<II")
 _HAS_CHECKSUMS, _RESERVED = 0x80, 0x7C
 _FIRST_READ = 1 << 12  # enough for the table of a shard of 2 GB
 _MAX_FRAMES = 1 << 24
-# The writer's frames have at most 4 MiB. A reader allocates no more than this for any frame.
+FRAME_BYTES = 1 << 22  # of the largest frame of the writer
+# A reader allocates no more than this for any frame.
 _MAX_FRAME_BYTES = 1 << 26
 
 

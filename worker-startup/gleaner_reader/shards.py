@@ -29,20 +29,20 @@ class Shards(Generic[S]):
 
     @property
     def sites(self) -> tuple[str, ...]:
-        return self._first.sites
+        return self.shards[0].sites
 
     @property
     def layers(self) -> tuple[int, ...]:
-        return self._first.layers
+        return self.shards[0].layers
 
     @property
     def d_model(self) -> int:
-        return self._first.d_model
+        return self.shards[0].d_model
 
     @property
     def dtype(self) -> str:
         """As stored: bf16, fp16, fp32 or int8."""
-        return self._first.dtype
+        return self.shards[0].dtype
 
     @property
     def num_samples(self) -> int:
@@ -92,10 +92,6 @@ class Shards(Generic[S]):
 
     def shard_index(self, number: int) -> Index:
         return self.index(self.shards[number])
-
-    @property
-    def _first(self) -> S:
-        return self.shards[0]
 
     @cached_property
     def _opened(self) -> tuple[S, ...]:

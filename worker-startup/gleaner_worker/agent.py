@@ -183,7 +183,7 @@ class Agent:
                 answer = self.api.heartbeat(phase, lease, progress, self.orders.report())
                 self.heartbeat_s = float(answer.get("heartbeat_s") or self.heartbeat_s)
                 self._handle_answer(answer, control)
-                self.orders.take(answer)
+                self.orders.follow(answer)
             except LeaseLost:
                 if control:
                     control.request("stop")

@@ -42,10 +42,10 @@ class Control:
             if _MODES.index(mode) > _MODES.index(self._mode):
                 self._mode = mode
 
-    def set_waits_for(self, trouble: str | None) -> None:
+    def set_waits_for(self, cause: str | None) -> None:
         """Sets the cause of the current wait; None ends the wait."""
-        begins = trouble is not None and self.waits_for is None
-        self.waits_for = trouble
+        begins = cause is not None and self.waits_for is None
+        self.waits_for = cause
         if begins:
             self._on_wait()
 

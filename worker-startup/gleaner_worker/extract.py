@@ -16,8 +16,8 @@ from .model.device_output import HostRow, InFlightStep
 from .model.model import Model
 from .objects import Bucket
 from .pipeline import Handover, Pipeline
-from .records.reader import Reader
 from .records.sample import Reject, Sample
+from .records.sample_settings import SampleSettings
 from .records.samples import Documents, make_samples, read_documents
 from .records.stream import count_lines, no_lines
 from .records.tokenize_process import TokenizeProcesses
@@ -56,7 +56,7 @@ Running = Step | ShardBuffer
 def extract(
     work: Work,
     model: Model,
-    reader: Reader,
+    settings: SampleSettings,
     bucket: Bucket,
     folder: str,
     control: Control,
@@ -73,16 +73,18 @@ def extract(
     lines = count_lines(path, work.object, control.check_lease)
     if lines == 0:
         raise no_lines(work.object)
-    if reader.samples_per_line is not None:
-        control.samples_total = lines * reader.samples_per_line
-    return _Extraction(work, model, reader, bucket, folder, control).run(path, processes)
+    if settings.samples_per_line is not None:
+        control.samples_total = lines * settings.samples_per_line
+    return _Extraction(work, model, settings, bucket, folder, control).run(path, processes)
 
 
 class _Extraction:
     """The stages and the state that they share. Each stage is a generator over the items of the stage before it."""
 
-    def __init__(self, work: Work, model: Model, reader: Reader, bucket: Bucket, folder: str, control: Control):
-        self._work, self._model, self._reader, self._control = work, model, reader, control
+    def __init__(
+        self, work: Work, model: Model, settings: SampleSettings, bucket: Bucket, folder: str, control: Control
+    ):
+        self._work, self._model, self._settings, self._control = work, model, settings, control
         self._pipeline = Pipeline(control.check_lease)
         self._existing = ExistingShards(work, model, bucket)
         self._partials = Partials(work, model, bucket, folder)
@@ -99,7 +101,7 @@ class _Extraction:
         """Returns the outcome, as `extract` does."""
         control = self._control
         tokenize = partial(processes.tokenize, check=self._pipeline.check) if processes else None
-        documents = read_documents(path, self._work.object, self._reader, tokenize)
+        documents = read_documents(path, self._work.object, self._settings, tokenize)
         control.phase = "running"
         with self._pipeline as pipeline:
             batches = pipeline.stage("tokenize", documents, ahead=1)
@@ -133,7 +135,7 @@ class _Extraction:
 
     def _samples(self, batches: Iterator[Documents]) -> Iterator[Sample | Reject]:
         last = -1
-        for item in make_samples(batches, self._reader):
+        for item in make_samples(batches, self._settings):
             self._pipeline.check()
             yield item
             last = item.last

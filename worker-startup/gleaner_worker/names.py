@@ -39,9 +39,14 @@ def parse_shard(prefix: str, name: str) -> tuple[int, str] | None:
     return int(match[1]), match[2]
 
 
+def partials_folder(run: str, stream: str) -> str:
+    """The begin of the names of all partials of a stream."""
+    return f"partials/{run_folder(run)}tpu_{int(stream)}/"
+
+
 def partial_prefix(run: str, stream: str, number: int) -> str:
     """The begin of the names of all partials of shard `number`."""
-    return f"partials/{run_folder(run)}tpu_{int(stream)}/shard_{number:04d}."
+    return f"{partials_folder(run, stream)}shard_{number:04d}."
 
 
 def partial_name(run: str, stream: str, number: int, epoch: int, first: int, last: int) -> str:

@@ -20,6 +20,7 @@ from requests.adapters import HTTPAdapter
 from .disk import writing
 from .failures import Damaged, Failure, Unreachable
 from .upload_content import CheckedContent, Content
+from .waits import wait
 
 GIVE_UP_AFTER_S = 600.0
 FIRST_WAIT_S = 0.25
@@ -242,7 +243,7 @@ class Bucket:
                         "check the network of this VM",
                     ) from error
             # Workers that fail together try again at different times.
-            self._wait(wait_s * random.uniform(0.5, 1))
+            wait(wait_s * random.uniform(0.5, 1), self.check)
             wait_s = min(wait_s * 2, 15.0)
 
     def _advice(self, error: Exception) -> str:
@@ -251,12 +252,6 @@ class Bucket:
         if isinstance(error, (api.Unauthorized, google.auth.exceptions.GoogleAuthError)):
             return "; check that the worker's service account exists and that the node runs as this account"
         return ""
-
-    def _wait(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, 0.2))
-            self.check()
 
 
 def make_client(project: str | None, credentials=None) -> storage.Client:

@@ -34,7 +34,7 @@ class Orders:
         self._runner: JobRunner | None = None
         self._is_preparing = False
 
-    def take(self, answer: dict) -> None:
+    def follow(self, answer: dict) -> None:
         """Follows the orders in the answer to a heartbeat. Returns at once."""
         self._commands.start(answer.get("execs") or [])
         with self._lock:
@@ -79,14 +79,14 @@ class Orders:
         try:
             answer = self._api.source(_GIVE_UP_AFTER_S)
             if answer["action"] == "source" and answer["version"] > self._known:
-                self._follow(answer, answer["version"])
+                self._prepare_version(answer, answer["version"])
         except Exception as error:  # the next heartbeat starts another attempt
             log.warning("Failed to prepare the source of the pool: %s", error)
         finally:
             with self._lock:
                 self._is_preparing = False
 
-    def _follow(self, answer: dict, version: int) -> None:
+    def _prepare_version(self, answer: dict, version: int) -> None:
         self._note(version, "preparing")
         try:
             prepared = self._preparation.prepare(answer, version)

@@ -13,7 +13,7 @@ from .model.hub import worker_hub
 from .model.model import Model, find_files, load_model
 from .model.model_source import read_config
 from .objects import Bucket
-from .records.reader import Reader, make_reader
+from .records.sample_settings import SampleSettings, make_sample_settings
 from .records.tokenize_process import PROCESSES, TokenizeProcesses
 from .spec import Spec
 from .work import Work, parse_work
@@ -28,7 +28,7 @@ class StreamWork:
         self.identity, self.bucket = identity, bucket
         self.hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, Credentials())
         self.model: Model | None = None
-        self.reader: Reader | None = None
+        self.settings: SampleSettings | None = None
         self.processes: TokenizeProcesses | None = None
         self.loaded: dict | None = None  # as worker-api receives it
         self.loaded_for: tuple[str, Spec] | None = None
@@ -40,14 +40,14 @@ class StreamWork:
         # One folder per lease: an upload of a lost lease never meets the files of the next lease.
         folder = os.path.join(self.identity.home, "work", f"{work.run}-{work.stream}-e{work.epoch}")
         try:
-            model, reader = self._load(work, bucket, control)
-            return extract(work, model, reader, bucket, folder, control, self.processes)
+            model, settings = self._load(work, bucket, control)
+            return extract(work, model, settings, bucket, folder, control, self.processes)
         except Interrupted:
             return "drained" if control.mode == "drain" else "preempted"
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _load(self, work: Work, bucket: Bucket, control: Control) -> tuple[Model, Reader]:
+    def _load(self, work: Work, bucket: Bucket, control: Control) -> tuple[Model, SampleSettings]:
         """Keeps the model between streams of one run, and its weights for other runs that use the same weights."""
         if self.loaded_for != (work.run, work.spec):
             control.phase = "loading"
@@ -57,7 +57,7 @@ class StreamWork:
             config, _ = read_config(work.spec, files.folder)
             # Before the weights, which take minutes: a tokenizer that cannot be used fails at once.
             reading = files.folder, work.spec, config.vocab_size, config.max_positions
-            self.reader = make_reader(*reading)
+            self.settings = make_sample_settings(*reading)
             if self.processes:
                 self.processes.close()
             self.processes = TokenizeProcesses(*reading) if PROCESSES else None
@@ -67,5 +67,5 @@ class StreamWork:
             self.loaded = {"model": work.spec.model, "spec_hash": work.spec_hash}
             self.loaded_for = (work.run, work.spec)
             log.info("Loaded %s (%s)", work.spec.model, self.model.fingerprint)
-        assert self.model is not None and self.reader is not None
-        return self.model, self.reader
+        assert self.model is not None and self.settings is not None
+        return self.model, self.settings

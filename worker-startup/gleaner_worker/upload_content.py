@@ -2,7 +2,6 @@
 
 import base64
 import io
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
@@ -10,6 +9,7 @@ from typing import BinaryIO, Protocol, runtime_checkable
 import google_crc32c
 
 _MULTIPART_BYTES = 8 << 20  # the client joins a content of at most this size with its metadata, so it needs bytes
+_READ_BYTES = 4 << 20
 
 
 class Content(Protocol):
@@ -42,10 +42,15 @@ class BytesContent(io.BytesIO):
 
 
 class FileContent:
-    """An open local file."""
+    """An open local file, which is read once for its size and checksum."""
 
-    def __init__(self, path: str, file: BinaryIO):
-        self.size, self.crc32c = os.path.getsize(path), file_crc32c(path)
+    def __init__(self, file: BinaryIO):
+        digest, self.size = google_crc32c.Checksum(), 0
+        while piece := file.read(_READ_BYTES):
+            digest.update(piece)
+            self.size += len(piece)
+        file.seek(0)
+        self.crc32c = base64.b64encode(digest.digest()).decode()
         self.read, self.seek, self.tell = file.read, file.seek, file.tell
 
 
@@ -75,12 +80,3 @@ class CheckedContent:
         if size > _MULTIPART_BYTES and isinstance(self._content, InMemory):
             return Views(self._content.views(size))
         return self._content.read(size)
-
-
-def file_crc32c(path: str) -> str:
-    """The CRC-32C of the file, base64."""
-    digest = google_crc32c.Checksum()
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 22):
-            digest.update(piece)
-    return base64.b64encode(digest.digest()).decode()

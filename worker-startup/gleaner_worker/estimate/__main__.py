@@ -21,10 +21,10 @@ from ..failures import Failure
 from ..model.capture import Capture
 from ..model.hub import Hub, own_hub, print_wait
 from ..model.model_source import find_model, read_config
-from ..model.row_selection import check_tokens, mode_of, row_limits
+from ..model.row_selection import check_token_selection, mode_of, row_limits
 from ..objects import Bucket, make_client
-from ..records.reader import make_reader
 from ..records.sample import Reject
+from ..records.sample_settings import make_sample_settings
 from ..records.stream import no_lines
 from ..shards.plan import Capacity
 from ..shards.windows import window_limits
@@ -89,11 +89,11 @@ def estimate(
             raise no_lines(source.name)
     files = find_model(spec.model, home, bucket, revision=spec.revision, hub=hub, weights=False)
     config, layers = read_config(spec, files.folder)
-    reader = make_reader(files.folder, spec, config.vocab_size, config.max_positions)
-    check_tokens(spec, reader.max_length)
+    settings = make_sample_settings(files.folder, spec, config.vocab_size, config.max_positions)
+    check_token_selection(spec, settings.max_length)
     row_bytes = Capture(config, layers, spec.sites, mode_of(spec), spec.dtype).row_bytes
     capacity = Capacity(spec.shard_size_bytes, row_bytes, spec.tokens == "mean")
-    window, row = window_limits(spec, row_bytes), row_limits(spec, reader.max_length)
+    window, row = window_limits(spec, row_bytes), row_limits(spec, settings.max_length)
     depth, total_bytes = layers[-1] + 1, sum(source.size for source in sources)
     sampled = None if total_bytes <= sample_bytes else sample_blocks(sources, size=max(1, sample_bytes // BLOCKS))
     reasons: Counter = Counter()
@@ -103,7 +103,7 @@ def estimate(
         def count_data(data: bytes, stream: str):
             with open(path, "wb") as file:
                 file.write(data)
-            counted = count_lines_of(path, stream, reader, capacity)
+            counted = count_lines_of(path, stream, settings, capacity)
             reasons.update(counted.reasons)
             return counted
 
@@ -156,7 +156,7 @@ def estimate(
         "computed_tokens": round(computed),
         "operations": operations,
         "reject_reasons": common_reasons(reasons),
-        "warnings": list(reader.warnings),
+        "warnings": list(settings.warnings),
     }
 
 

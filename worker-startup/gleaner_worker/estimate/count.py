@@ -9,8 +9,8 @@ from itertools import chain, islice, repeat
 
 from ..model.config import DecoderConfig
 from ..preflight.operations import operations_of
-from ..records.reader import Reader
 from ..records.sample import Reject, Sample
+from ..records.sample_settings import SampleSettings
 from ..records.samples import read_samples
 from ..rows import RowLimits
 from ..shards.plan import Capacity, ShardPlan, plan_shards, row_count
@@ -44,9 +44,9 @@ class Counted:
     reasons: Counter = field(default_factory=Counter)
 
 
-def count_lines_of(path: str, name: str, reader: Reader, capacity: Capacity) -> Counted:
+def count_lines_of(path: str, name: str, settings: SampleSettings, capacity: Capacity) -> Counted:
     """Counts the lines of the file at `path` with the worker's own code. `name`: of the stream, for messages."""
-    counted = Counted(Counts(), list(read_samples(path, name, reader)))
+    counted = Counted(Counts(), list(read_samples(path, name, settings)))
     counts = counted.counts
     for item in counted.items:
         if isinstance(item, Reject):

@@ -15,8 +15,8 @@ import signal
 import sys
 import time
 
+from .descendants import descendants, has_processes
 from .mounts import show_only
-from .processes import descendants, has_processes
 
 _SET_NO_NEW_PRIVS, _SET_CHILD_SUBREAPER = 38, 36
 _UNUSED_UIDS = 3_000_000_000  # uids of guards start here, above every uid of jobs and people

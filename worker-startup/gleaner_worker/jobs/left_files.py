@@ -1,6 +1,5 @@
 """Files that a job leaves. The job is not trusted: links, pipes, devices and files of other users are refused."""
 
-import base64
 import json
 import os
 import stat
@@ -8,22 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-import google_crc32c
-
 _MAX_REPORT_BYTES = 100_000
-
-
-class LeftFile:
-    """An open file with its size and checksum, for an upload."""
-
-    def __init__(self, file: BinaryIO):
-        digest, self.size = google_crc32c.Checksum(), 0
-        while piece := file.read(1 << 22):
-            digest.update(piece)
-            self.size += len(piece)
-        file.seek(0)
-        self.crc32c = base64.b64encode(digest.digest()).decode()
-        self.read, self.seek, self.tell = file.read, file.seek, file.tell
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def show_only(visible: list[str], hidden: list[str], tmp: str | None, shm_bytes:
     for folder in temporary:
         _mount(libc, f"/proc/self/fd/{private}", folder, None, _BIND)
     for path, fd in opened:
-        if any(_is_inside(path, folder) for folder in [*covers, *temporary]):
+        if any(is_inside(path, folder) for folder in [*covers, *temporary]):
             _make_place(path, fd)
             _mount(libc, f"/proc/self/fd/{fd}", path, None, _BIND | _REC)
     for folder in covers:
@@ -75,12 +75,12 @@ def _outermost(folders: list[str], temporary: list[str]) -> list[str]:
     """The folders that no other folder contains. /tmp is replaced as a whole, so no folder in it needs a cover."""
     kept: list[str] = []
     for folder in sorted(set(folders)):
-        if not any(_is_inside(folder, other) for other in [*kept, *temporary]):
+        if not any(is_inside(folder, other) for other in [*kept, *temporary]):
             kept.append(folder)
     return kept
 
 
-def _is_inside(path: str, folder: str) -> bool:
+def is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder + "/")
 
 

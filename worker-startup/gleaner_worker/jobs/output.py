@@ -13,7 +13,6 @@ log = logging.getLogger(__name__)
 EVERY_S = 3.0  # between two parts
 _PART_BYTES = 1 << 20
 _MAX_WAITING = 16  # parts in memory while the bucket does not answer
-_RETRY_S = 5.0
 
 
 class OutputParts:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from .processes import memory_bytes
+from .descendants import memory_bytes
 from .user import JobUser, NotIsolated
 
 _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -56,16 +56,15 @@ def run_process(
     limits: Limits,
     write: Callable[[bytes], None],
     stop: threading.Event,
-    on_start: Callable[[int], None] | None = None,
     visible: Sequence[str] = (),
     tmp: str | None = None,
 ) -> Ended:
     """Runs a program in `folder` as the job user, and returns when all its descendants are dead.
 
     environment: all variables of the process. write: receives stdout and stderr as they come, on another thread.
-    stop: ends the process with TERM, and 10 s later with KILL. on_start: receives the pid. visible: files and folders
-    that the user reads, besides this Python, the worker bundle and `folder`; the rest of the agent's folder is hidden.
-    tmp: folder that replaces /tmp. Raises NotIsolated with one line.
+    stop: ends the process with TERM, and 10 s later with KILL. visible: files and folders that the user reads, besides
+    this Python, the worker bundle and `folder`; the rest of the agent's folder is hidden. tmp: folder that replaces
+    /tmp. Raises NotIsolated with one line.
     """
     order = {
         "argv": list(argv),
@@ -82,7 +81,7 @@ def run_process(
     with _running_lock:
         _running[user.uid] = _running.get(user.uid, 0) + 1
     try:
-        return _Guarded(order, limits, write).run(stop, on_start)
+        return _Guarded(order, limits, write).run(stop)
     finally:
         with _running_lock:
             _running[user.uid] -= 1
@@ -129,11 +128,9 @@ class _Guarded:
         self._report.start()
         self._send(json.dumps(order).encode() + b"\n")
 
-    def run(self, stop: threading.Event, on_start: Callable[[int], None] | None) -> Ended:
+    def run(self, stop: threading.Event) -> Ended:
         try:
             self._started.wait()
-            if on_start and "pid" in self._reports[0]:
-                on_start(self._reports[0]["pid"])
             self._watch(stop)
         finally:
             with contextlib.suppress(OSError):  # a guard that has ended refuses the rest of the commands

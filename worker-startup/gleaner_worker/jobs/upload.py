@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from ..failures import Failure
 from ..objects import Bucket
-from .left_files import LeftFile, open_left, walk
+from ..upload_content import FileContent
+from .left_files import open_left, walk
 
 MAX_RESULT_BYTES = 262_144  # in a document
 _MAX_STORED_RESULT_BYTES = 4 << 30
@@ -37,7 +38,7 @@ def store_result(path: str, uid: int, bucket: Bucket, folder: str) -> Result:
             if len(data) <= MAX_RESULT_BYTES and len(text.encode()) <= MAX_RESULT_BYTES:
                 return Result(text=text)
             file.seek(0)
-            content = LeftFile(file)
+            content = FileContent(file)
             if content.size > _MAX_STORED_RESULT_BYTES:
                 raise ResultFailed(
                     f"The result has {content.size} bytes; the limit is {_MAX_STORED_RESULT_BYTES}; "
@@ -67,7 +68,7 @@ def store_artifacts(path: str, uid: int, bucket: Bucket, folder: str) -> tuple[i
                 if not name.isprintable() or len(folder) + len(name.encode("utf-8", "replace")) > 1000:
                     raise ValueError("its name is too long, or has unprintable characters")
                 with open_left(entry, uid, fd) as file:
-                    content = LeftFile(file)
+                    content = FileContent(file)
                     if content.size > left_bytes:
                         raise OverflowError(f"more than {_MAX_ARTIFACT_BYTES} bytes")
                     bucket.create(f"{folder}artifacts/{name}", content, {}, "application/octet-stream")

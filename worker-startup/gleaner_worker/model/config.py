@@ -4,14 +4,13 @@ from dataclasses import dataclass
 
 from ..failures import Failure
 from .config_parser import Fields
-from .families import DEFAULTS, FAMILIES, NEUTRAL, Family
+from .families import DEFAULTS, FAMILIES, FULL, NEUTRAL, SLIDING, Family
 from .rope import Rope, parse_ropes
 
 UNLIMITED = 2**30  # a window longer than any sequence: full attention
 ACTIVATIONS = ("silu", "gelu_pytorch_tanh")
 _MAX_LAYERS, _MAX_POSITIONS = 4096, 2**31 - 1
 _OTHER_KEY = {"hidden_act": "hidden_activation", "hidden_activation": "hidden_act"}
-_FULL, _SLIDING = "full_attention", "sliding_attention"
 
 
 @dataclass(frozen=True)
@@ -137,15 +136,15 @@ def _windows(fields: Fields, family: Family, layers: int) -> tuple[tuple[str, ..
     types = _derived_types(fields, family, layers, window is not None)
     if fields.has("layer_types"):
         kinds = fields.raw["layer_types"]
-        if not isinstance(kinds, list) or len(kinds) != layers or not all(kind in (_FULL, _SLIDING) for kind in kinds):
-            fields.refuse("layer_types", f"it must list {_FULL} or {_SLIDING} for each of {layers} layers")
+        if not isinstance(kinds, list) or len(kinds) != layers or not all(kind in (FULL, SLIDING) for kind in kinds):
+            fields.refuse("layer_types", f"it must list {FULL} or {SLIDING} for each of {layers} layers")
         elif family.windows in ("nowhere", "everywhere") and tuple(kinds) != types:
             fields.refuse("layer_types", f"a model of this family has {types[0]} {family.windows}")
         else:
             types = tuple(kinds)
-    if _SLIDING in types and window is None:
-        fields.problems.append(f"{fields.prefix}sliding_window is null, but some layers are {_SLIDING}")
-    return types, tuple(window if kind == _SLIDING and window else UNLIMITED for kind in types)
+    if SLIDING in types and window is None:
+        fields.problems.append(f"{fields.prefix}sliding_window is null, but some layers are {SLIDING}")
+    return types, tuple(window if kind == SLIDING and window else UNLIMITED for kind in types)
 
 
 def _derived_types(fields: Fields, family: Family, layers: int, window: bool) -> tuple[str, ...]:
@@ -159,7 +158,7 @@ def _derived_types(fields: Fields, family: Family, layers: int, window: bool) ->
         slides = [(layer + 1) % pattern != 0 for layer in range(layers)]
     else:
         slides = [window and family.windows == "everywhere"] * layers
-    return tuple(_SLIDING if slide else _FULL for slide in slides)
+    return tuple(SLIDING if slide else FULL for slide in slides)
 
 
 def _refuse_unsupported_keys(fields: Fields, family: Family) -> None:

@@ -1,4 +1,4 @@
-"""JAX in this process: the cache of compiled programs, and counts of programs."""
+"""JAX in this process: its cache of compiled programs."""
 
 import logging
 import os
@@ -9,7 +9,6 @@ import jax
 log = logging.getLogger(__name__)
 
 _lock = threading.Lock()
-_counts = {"programs": 0, "from_cache": 0}
 _is_set_up = False
 
 
@@ -35,29 +34,3 @@ def set_up_jax(home: str) -> None:
         # Caches every program: a worker starts many times, and each start waits for all programs.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-def programs() -> int:
-    """The number of programs that JAX compiled or read from the cache in this process."""
-    return _counts["programs"]
-
-
-def compiles() -> int:
-    """The number of programs that JAX compiled."""
-    return _counts["programs"] - _counts["from_cache"]
-
-
-def _count(key: str) -> None:
-    with _lock:
-        _counts[key] += 1
-
-
-# JAX's own reports, which include programs that are compiled by accident.
-jax.monitoring.register_event_duration_secs_listener(
-    lambda event, duration_secs, **_: (
-        _count("programs") if event == "/jax/core/compile/backend_compile_duration" else None
-    )
-)
-jax.monitoring.register_event_listener(
-    lambda event, **_: _count("from_cache") if event == "/jax/compilation_cache/cache_hits" else None
-)

@@ -18,7 +18,7 @@ _RAW = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
 
 @dataclass
-class Piece:
+class OutputPart:
     """One device's part of an output of all rows: some layers, some rows, some of D."""
 
     layer: int  # the first, as an index of Capture.layers
@@ -34,12 +34,12 @@ class InFlightStep:
         self._capture, self._counts, self._name = capture, counts, name
         self._lock = threading.Lock()
         self._is_on_host = False
-        self._parts: dict[str, dict[str, list[Piece]]] = {
-            part: {site: _pieces([piece[site] for piece in pieces], len(counts)) for site in capture.sites}
-            for part, pieces in output.items()
+        self._parts: dict[str, dict[str, list[OutputPart]]] = {
+            kind: {site: _parts([run[site] for run in runs], len(counts)) for site in capture.sites}
+            for kind, runs in output.items()
         }
-        for piece in self._all():
-            piece.data.copy_to_host_async()  # type: ignore[union-attr]
+        for part in self._all():
+            part.data.copy_to_host_async()  # type: ignore[union-attr]
 
     def wait(self) -> None:
         """Waits until every array is on the host, and frees the devices' memory. Raises Failure."""
@@ -47,8 +47,8 @@ class InFlightStep:
             if self._is_on_host:
                 return
             try:
-                for piece in self._all():
-                    piece.data = np.asarray(piece.data)
+                for part in self._all():
+                    part.data = np.asarray(part.data)
             except jax.errors.JaxRuntimeError as error:
                 raise device_failure(self._name, error) from error
             self._is_on_host = True
@@ -59,8 +59,8 @@ class InFlightStep:
         parts, self._parts = self._parts, {}
         return [HostRow(parts, r, counts, self._capture) for r, counts in enumerate(self._counts)]
 
-    def _all(self) -> list[Piece]:
-        return [piece for sites in self._parts.values() for pieces in sites.values() for piece in pieces]
+    def _all(self) -> list[OutputPart]:
+        return [part for sites in self._parts.values() for parts in sites.values() for part in parts]
 
 
 class HostRow:
@@ -69,13 +69,13 @@ class HostRow:
     Methods take the index of a sample in the row.
     """
 
-    def __init__(self, parts: dict[str, dict[str, list[Piece]]], row: int, counts: np.ndarray, capture: Capture):
+    def __init__(self, parts: dict[str, dict[str, list[OutputPart]]], row: int, counts: np.ndarray, capture: Capture):
         self.counts = counts
         self._capture = capture
         self._ends = np.cumsum(counts)
-        self._values = {site: _of_row(pieces, row) for site, pieces in parts["rows"].items()}
-        self._scale = {site: _of_row(pieces, row) for site, pieces in parts.get("scale", {}).items()}
-        self._stats = {site: self._table(_of_row(pieces, row)) for site, pieces in parts["stats"].items()}
+        self._values = {site: _of_row(values, row) for site, values in parts["rows"].items()}
+        self._scale = {site: _of_row(scales, row) for site, scales in parts.get("scale", {}).items()}
+        self._stats = {site: self._table(_of_row(stats, row)) for site, stats in parts["stats"].items()}
 
     def store(self, sample: int, rows: dict, scale: dict, begin: int) -> None:
         """Copies the vectors of the sample to `begin` and after it, in `rows` {site: [L, rows, D]} and, for int8, in
@@ -86,11 +86,11 @@ class HostRow:
             for site, array in arrays.items():
                 # As integers: numpy copies the floats of ml_dtypes one by one.
                 raw = array.view(_RAW[array.itemsize])
-                for piece in computed[site]:
-                    data = piece.data[:, source].view(raw.dtype)
-                    layers = slice(piece.layer, piece.layer + len(data))
+                for part in computed[site]:
+                    data = part.data[:, source].view(raw.dtype)
+                    layers = slice(part.layer, part.layer + len(data))
                     if data.ndim == 3:
-                        raw[layers, target, piece.column : piece.column + data.shape[2]] = data
+                        raw[layers, target, part.column : part.column + data.shape[2]] = data
                     else:
                         raw[layers, target] = data
 
@@ -115,9 +115,9 @@ class HostRow:
         end = int(self._ends[sample])
         return slice(end - int(self.counts[sample]), end)
 
-    def _table(self, pieces: list[Piece]) -> np.ndarray:
+    def _table(self, parts: list[OutputPart]) -> np.ndarray:
         """fp32 [L, stored vectors, K] of all layers."""
-        return np.concatenate([piece.data[:, : self._ends[-1]] for piece in pieces])
+        return np.concatenate([part.data[:, : self._ends[-1]] for part in parts])
 
     def _fold(self, stats: np.ndarray) -> np.ndarray:
         values = stats.astype(np.float64)
@@ -127,26 +127,26 @@ class HostRow:
         return np.column_stack([folded[:, :2], largest.max(axis=1, initial=0), broken, folded[:, 3:]])
 
 
-def _of_row(pieces: list[Piece], row: int) -> list[Piece]:
-    """The pieces of one row, [L, W, ...]."""
+def _of_row(parts: list[OutputPart], row: int) -> list[OutputPart]:
+    """The parts of one row, [L, W, ...]."""
     return [
-        Piece(piece.layer, 0, piece.column, np.asarray(piece.data)[:, row - piece.row])
-        for piece in pieces
-        if piece.row <= row < piece.row + piece.data.shape[1]
+        OutputPart(part.layer, 0, part.column, np.asarray(part.data)[:, row - part.row])
+        for part in parts
+        if part.row <= row < part.row + part.data.shape[1]
     ]
 
 
-def _pieces(runs: Sequence[jax.Array], rows: int) -> list[Piece]:
+def _parts(runs: Sequence[jax.Array], rows: int) -> list[OutputPart]:
     """Every device's part of the arrays of consecutive layers, ordered by layer. Parts without a used row are left
     out, and never copied."""
-    pieces, layer = [], 0
+    parts, layer = [], 0
     for array in runs:
         for shard in array.addressable_shards:
             begin = [index.start or 0 for index in shard.index] + [0]
             if shard.replica_id == 0 and begin[1] < rows:
-                pieces.append(Piece(layer, begin[1], begin[3], shard.data))
+                parts.append(OutputPart(layer, begin[1], begin[3], shard.data))
         layer += array.shape[0]
-    return pieces
+    return parts
 
 
 def device_failure(name: str, error: Exception) -> Failure:

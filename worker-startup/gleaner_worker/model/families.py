@@ -6,6 +6,10 @@ that code for each family.
 
 from dataclasses import dataclass, field, replace
 
+# The types of layers in config.json.
+FULL: str = "full_attention"
+SLIDING: str = "sliding_attention"
+
 
 @dataclass(frozen=True)
 class Family:

@@ -1,7 +1,6 @@
 """The files that a model is made of, and the hashes that show whether two models are the same."""
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Collection, Sequence
@@ -9,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ..failures import Failure
-from .weight_files import DiskFile, WeightFile
+from ..model_json import read_model_json, unreadable
+from .weight_files import WeightFile
 
 CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
@@ -77,7 +77,7 @@ def choose_files(names: Collection[str], folder: str, model: str, weights: bool)
         problems.append(f"it has no {TOKENIZER}{_how_to_convert(names, model)}")
     chosen = [name for name in _SMALL if name in names]
     if weights and INDEX in names:
-        listed = files_of_index(folder, model)
+        listed = _files_of_index(folder, model)
         absent = [name for name in listed if name not in names]
         problems += [f"it has no {name}, which {INDEX} names" for name in absent]
         chosen += [INDEX, *listed]
@@ -126,36 +126,18 @@ def _no_weights(names: Collection[str], model: str) -> str:
     return f"it has no {ONE_FILE} and no {INDEX}{missing} beside {CONFIG}"
 
 
-def files_of_index(folder: str, model: str) -> list[str]:
+def _files_of_index(folder: str, model: str) -> list[str]:
     """The files of weights that the index in `folder` lists, all in that folder. Raises Failure("model")."""
+    index = read_model_json(folder, INDEX, model, _MAX_INDEX_BYTES)
     try:
-        path = os.path.join(folder, INDEX)
-        if os.path.getsize(path) > _MAX_INDEX_BYTES:
-            raise ValueError(f"it is larger than {_MAX_INDEX_BYTES} bytes")
-        with open(path, encoding="utf-8") as file:
-            listed = set(json.load(file)["weight_map"].values())
+        listed = set(index["weight_map"].values())
         if bad := [name for name in listed if not isinstance(name, str) or not _WEIGHTS.fullmatch(name)]:
             raise ValueError(f"{bad[0]!r:.200} is no name of a safetensors file")
         if not listed:
             raise ValueError("it names no file")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        cause = "it has no weight_map" if isinstance(error, KeyError) else error
-        raise Failure("model", f"Failed to read {INDEX} of {model}: {cause}; copy the model again") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise unreadable(INDEX, model, "it has no weight_map" if isinstance(error, KeyError) else error) from error
     return sorted(listed)
-
-
-def weight_files(folder: str, where: str) -> list[DiskFile]:
-    """The safetensors files of a model folder: a single file, or the files of its index. `where` names the model."""
-    names = files_of_index(folder, where) if os.path.exists(os.path.join(folder, INDEX)) else [ONE_FILE]
-    absent = [name for name in names if not os.path.isfile(os.path.join(folder, name))]
-    if absent:
-        raise Failure(
-            "model",
-            f"Failed to load {where}: it has no {', '.join(absent[:5])}"
-            f"{f' and {len(absent) - 5} more' if len(absent) > 5 else ''} (pickled weights are never read); "
-            "copy the model again",
-        )
-    return [DiskFile(os.path.join(folder, name)) for name in names]
 
 
 def _sha256_of_lines(files: dict[str, str], names: list[str]) -> str | None:

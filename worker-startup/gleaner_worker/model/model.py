@@ -18,9 +18,9 @@ from ..failures import Failure
 from ..objects import Bucket
 from ..rows import RowLimits
 from ..spec import Spec
-from . import device
 from .capture import STORED, Capture
 from .config import DecoderConfig
+from .device import set_up_jax
 from .device_output import InFlightStep, device_failure
 from .hub import Hub
 from .identity import ModelFiles
@@ -31,7 +31,6 @@ from .place import place
 from .program import Program, StepShape, compile_rows
 from .row_selection import SelectedTokens, make_inputs, row_counts, row_limits
 from .step_plan import StepPlan, plan_step
-from .tuning import Tuning
 from .weights import Weights, open_weights
 
 log = logging.getLogger(__name__)
@@ -48,7 +47,6 @@ class Model:
     layout: Layout
     capture: Capture
     shape: StepShape  # of every step, for one device
-    tuning: Tuning
     _program: Program
     _lock: threading.Lock = field(default_factory=threading.Lock)
     # Weak references: a step that no caller waits for holds no memory.
@@ -62,28 +60,6 @@ class Model:
     @property
     def fingerprint(self) -> str:
         return cast(str, self.files.fingerprint)  # of files that have weights
-
-    @property
-    def facts(self) -> dict:
-        """The facts of the model for a manifest."""
-        return {
-            "name": self.files.name,
-            "revision": self.files.revision,
-            "fingerprint": self.files.fingerprint,
-            "weights_sha256": self.files.weights_sha256,
-            "tokenizer_sha256": self.files.tokenizer_sha256,
-            "files": self.files.files,
-        }
-
-    @property
-    def programs(self) -> int:
-        """The number of programs that this process has compiled or read from the cache."""
-        return device.programs()
-
-    @property
-    def compiles(self) -> int:
-        """The number of programs that this process has compiled."""
-        return device.compiles()
 
     @property
     def max_length(self) -> int:
@@ -169,7 +145,7 @@ def find_files(
 
     Opens the devices first: a host whose chips cannot be opened copies no model. Raises Failure.
     """
-    device.set_up_jax(home)
+    set_up_jax(home)
     jax.local_devices()
     if run and bucket:
         return find_run_model(spec, run, home, bucket, hub)
@@ -216,10 +192,10 @@ def load_model(
     else:
         if previous:
             _delete_weights(previous)
-        report(f"Reading the weights of {spec.model}")
-        report(f"Moving {spec.model} to {len(devices)} {devices[0].device_kind}, each copy on {layout.model}")
+        onto = f"{len(devices)} {devices[0].device_kind}, each copy on {layout.model}"
+        report(f"Reading the weights of {spec.model} onto {onto}")
         params = place(stored or open_stored(), layout, plan.tuning.bf16_as_bits)
-    return Model(files, spec, config, params, layout, plan.capture, plan.shape, plan.tuning, program)
+    return Model(files, spec, config, params, layout, plan.capture, plan.shape, program)
 
 
 def choose_program(

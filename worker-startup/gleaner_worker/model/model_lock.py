@@ -34,6 +34,9 @@ class ModelLock:
     files: dict[str, str]
 
 
+MODEL_FACTS = tuple(ModelLock.__dataclass_fields__)  # which ModelFiles has too
+
+
 def find_run_model(
     spec: Spec, run: str, home: str, bucket: Bucket, hub: Hub | None = None, weights: bool = True
 ) -> ModelFiles:
@@ -84,15 +87,7 @@ def read_model_lock(bucket: Bucket, run: str) -> ModelLock | None:
 
 def write_model_lock(bucket: Bucket, run: str, local: ModelFiles) -> ModelLock:
     """Writes the lock of the run unless it exists; returns the lock that exists then."""
-    record = {
-        "schema": SCHEMA,
-        "name": local.name,
-        "revision": local.revision,
-        "fingerprint": local.fingerprint,
-        "weights_sha256": local.weights_sha256,
-        "tokenizer_sha256": local.tokenizer_sha256,
-        "files": local.files,
-    }
+    record = {"schema": SCHEMA} | {key: getattr(local, key) for key in MODEL_FACTS}
     data = json.dumps(record, indent=2, sort_keys=True).encode() + b"\n"
     bucket.create(model_name(run), BytesContent(data), {"schema": SCHEMA, "run": run}, "application/json")
     lock = read_model_lock(bucket, run)
@@ -134,7 +129,7 @@ def _parse(data: bytes) -> ModelLock:
     raw = json.loads(data)
     if not isinstance(raw, dict) or raw.get("schema") != SCHEMA:
         raise ValueError(f"it is not of schema {SCHEMA}")
-    values: dict[str, Any] = {key: raw.get(key) for key in ModelLock.__dataclass_fields__}
+    values: dict[str, Any] = {key: raw.get(key) for key in MODEL_FACTS}
     for key in ("name", "fingerprint", "weights_sha256", "tokenizer_sha256"):
         if not isinstance(values[key], str):
             raise ValueError(f"{key} is {values[key]!r:.100}")

@@ -5,20 +5,20 @@ loads a layer reads its bytes.
 """
 
 import hashlib
-import json
 import logging
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 
 from ..failures import Failure
+from ..model_json import read_model_json
 from ..objects import Bucket, ObjectInfo
 from ..spec import Spec, resolve_layers
 from .config import DecoderConfig, parse_config
 from .hub import Hub, fetch_model, is_hub_id, own_hub
-from .identity import INDEX, ModelFiles, choose_files, hash_files, is_model_file, is_weight_file, weight_files
+from .identity import CONFIG, INDEX, ModelFiles, choose_files, hash_files, is_model_file, is_weight_file
 from .model_cache import Copy, kept_copy, make_room
-from .weight_files import BucketFile, sha256_of
+from .weight_files import BucketFile, DiskFile, sha256_of
 
 log = logging.getLogger(__name__)
 
@@ -74,28 +74,14 @@ def find_model(
     )
     hashes = known | hash_files(copy.folder, [name for name in names if name not in known], model)
     files = {name: hashes[name] for name in names}
-    stored = weight_files(copy.folder, model) if weights else []
+    stored = [DiskFile(os.path.join(copy.folder, name)) for name in names if is_weight_file(name)]
     return ModelFiles(model, copy.folder, commit, files, stored, copy.is_kept)
 
 
 def read_config(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...]]:
     """The model's config.json, and the layers of it that the spec asks for. Raises Failure("model")."""
-    config = parse_config(_read_json(folder, spec.model), spec.model)
+    config = parse_config(read_model_json(folder, CONFIG, spec.model, _MAX_CONFIG_BYTES), spec.model)
     return config, resolve_layers(spec, config.num_layers)
-
-
-def _read_json(folder: str, model: str) -> dict:
-    try:
-        path = os.path.join(folder, "config.json")
-        if os.path.getsize(path) > _MAX_CONFIG_BYTES:
-            raise ValueError(f"it is larger than {_MAX_CONFIG_BYTES} bytes")
-        with open(path, encoding="utf-8") as file:
-            config = json.load(file)
-    except (ValueError, RecursionError) as error:
-        raise Failure("model", f"Failed to read config.json of {model}: {error}") from error
-    if not isinstance(config, dict):
-        raise Failure("model", f"Failed to read config.json of {model}: it is not a JSON object")
-    return config
 
 
 def _find_in_bucket(bucket: Bucket, path: str, model: str, home: str, weights: bool) -> ModelFiles:

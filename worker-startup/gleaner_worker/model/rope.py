@@ -10,11 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .config_parser import Fields, shown
-from .families import Family
+from .families import FULL, SLIDING, Family
 
 KINDS = ("default", "linear", "llama3", "yarn")
-_FULL: str = "full_attention"
-_SLIDING: str = "sliding_attention"
 
 
 @dataclass(frozen=True)
@@ -43,14 +41,14 @@ def parse_ropes(
     """
     parameters, scaling = fields.table("rope_parameters"), fields.table("rope_scaling")
     if family.local_rope:
-        theta = {_FULL: _theta(fields, "rope_theta", 1e6), _SLIDING: _theta(fields, "rope_local_base_freq", 1e4)}
+        theta = {FULL: _theta(fields, "rope_theta", 1e6), SLIDING: _theta(fields, "rope_local_base_freq", 1e4)}
         if flat := sorted(set(parameters.raw) - set(theta)):
-            parameters.refuse(flat[0], f"supported are the keys {_FULL} and {_SLIDING}")
+            parameters.refuse(flat[0], f"supported are the keys {FULL} and {SLIDING}")
         objects = {kind: parameters.table(kind) for kind in theta}
         if scaling.raw:
-            objects[_FULL] = Fields(objects[_FULL].raw | scaling.raw, scaling.prefix, fields.problems)
+            objects[FULL] = Fields(objects[FULL].raw | scaling.raw, scaling.prefix, fields.problems)
     else:
-        theta = dict.fromkeys((_FULL, _SLIDING), _theta(fields, "rope_theta", 1e4))
+        theta = dict.fromkeys((FULL, SLIDING), _theta(fields, "rope_theta", 1e4))
         chosen = scaling if scaling.raw else parameters
         nested = chosen.raw.keys() & theta.keys()
         objects = {kind: chosen.table(kind) if nested else chosen for kind in theta}

@@ -69,7 +69,7 @@ def most_rows(tokens: str | tuple[int, ...], length: int) -> int:
     return max(len(range(*part.indices(size))) for size in range(length + 1))
 
 
-def check_tokens(spec: Spec, max_length: int) -> None:
+def check_token_selection(spec: Spec, max_length: int) -> None:
     """Raises Failure("model") when no sample of up to `max_length` tokens has the tokens that `tokens` selects."""
     if spec.tokens in (*_ANY_NUMBER, "last", "mean"):
         return

@@ -7,7 +7,7 @@ from ..spec import Spec
 from .capture import Capture
 from .config import DecoderConfig
 from .program import StepShape
-from .row_selection import check_tokens, mode_of, row_limits
+from .row_selection import check_token_selection, mode_of, row_limits
 from .tuning import Tuning, tuning_of
 from .weights import parameter_shapes
 
@@ -25,7 +25,7 @@ class StepPlan:
 def plan_step(spec: Spec, config: DecoderConfig, layers: tuple[int, ...], device: Any) -> StepPlan:
     """device: any device of the mesh. Raises Failure("model") when no sample has the tokens that `tokens` selects."""
     max_length = spec.max_length(config.max_positions)
-    check_tokens(spec, max_length)
+    check_token_selection(spec, max_length)
     tuning, row = tuning_of(device, spec.compute_dtype), row_limits(spec, max_length)
     return StepPlan(
         Capture(config, layers, spec.sites, mode_of(spec), spec.dtype),

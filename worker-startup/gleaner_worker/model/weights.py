@@ -21,9 +21,9 @@ from .weight_files import WeightFile
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}
 
 _STORED = {"BF16": np.dtype(ml_dtypes.bfloat16), "F16": np.dtype(np.float16), "F32": np.dtype(np.float32)}
-# Enough requests at once for the network of a large host. A thread that converts holds one piece more.
+# Enough requests at once for the network of a large host. A thread that converts holds one read more.
 _THREADS = 32
-_PIECE_BYTES = 16 << 20
+_READ_BYTES = 16 << 20
 _LISTED = 100  # problems in one error; a model of another family has hundreds
 _LAYER = re.compile(r"layers\.(0|[1-9]\d{0,4})\.(.+)", re.DOTALL)
 
@@ -38,21 +38,23 @@ class StoredTensor:
     shape: tuple[int, ...]
     begin: int  # of its bytes in the file
 
-    def pieces(self, target: np.ndarray) -> "Iterator[_Piece]":
+    def reads(self, target: np.ndarray) -> "Iterator[_Read]":
         """The reads that fill `target`, a contiguous array of this shape."""
         values, stored = target.reshape(-1), _STORED[self.dtype]
-        count = _PIECE_BYTES // stored.itemsize
+        count = _READ_BYTES // stored.itemsize
         for first in range(0, len(values), count):
-            yield _Piece(self.file, self.begin + first * stored.itemsize, stored, values[first : first + count])
+            yield _Read(self.file, self.begin + first * stored.itemsize, stored, values[first : first + count])
 
 
-class _Piece(NamedTuple):
+class _Read(NamedTuple):
+    """A range of a file, and the values that it fills."""
+
     file: WeightFile
     begin: int
     stored: np.dtype
     target: np.ndarray
 
-    def read(self) -> None:
+    def run(self) -> None:
         is_equal = self.stored == self.target.dtype
         values = self.target if is_equal else np.empty(len(self.target), self.stored)
         self.file.read_into(self.begin, values.view(np.uint8).data)
@@ -77,17 +79,17 @@ class Weights:
         return array
 
     def layer(self, number: int) -> dict[str, np.ndarray]:
-        """The parameters of one block, read in pieces by several threads. Raises the errors of `embedding`."""
+        """The parameters of one block, by several reads at once. Raises the errors of `embedding`."""
         table = layer_table(self.config)
         arrays = {parameter: np.empty(shape, DTYPES[self.dtype]) for parameter, shape in table.values()}
         self._read([(self.tensors[f"layers.{number}.{name}"], arrays[table[name][0]]) for name in table])
         return arrays
 
     def _read(self, parts: list[tuple[StoredTensor, np.ndarray]]) -> None:
-        pieces = [piece for tensor, array in parts for piece in tensor.pieces(array)]
+        reads = [read for tensor, array in parts for read in tensor.reads(array)]
         try:
-            with ThreadPoolExecutor(min(len(pieces), _THREADS), "weights") as pool:
-                list(pool.map(_Piece.read, pieces))
+            with ThreadPoolExecutor(min(len(reads), _THREADS), "weights") as pool:
+                list(pool.map(_Read.run, reads))
         except (OSError, ValueError) as error:
             raise Failure(
                 "model", f"Failed to read the weights of {self.where}: {error}; copy the model again"
@@ -103,7 +105,7 @@ def open_weights(
     duplicated, no float, or of another shape than config.json states.
     """
     stored = [tensor for file in files for tensor in _read_tensors(file, where)]
-    return Weights(config, num_layers, dtype, where, _match(stored, config, layer_table(config), where))
+    return Weights(config, num_layers, dtype, where, _match(stored, config, where))
 
 
 def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str) -> dict:
@@ -130,15 +132,16 @@ def _read_tensors(file: WeightFile, where: str) -> list[StoredTensor]:
     return [StoredTensor(name, file, info.dtype, info.shape, info.begin) for name, info in header.tensors.items()]
 
 
-def _match(
-    stored: Iterable[StoredTensor], config: DecoderConfig, table: dict[str, tuple[str, tuple[int, ...]]], where: str
-) -> dict[str, StoredTensor]:
+def _match(stored: list[StoredTensor], config: DecoderConfig, where: str) -> dict[str, StoredTensor]:
     """The tensors that the decoder needs, by their names without the prefix of the file."""
-    stored = list(stored)
     names = {tensor.name for tensor in stored}
     prefix = next((prefix for prefix in PREFIXES if prefix + EMBEDDING in names), PREFIXES[0])
     shapes = {EMBEDDING: (config.vocab_size, config.d_model)}
-    shapes |= {f"layers.{i}.{name}": shape for i in range(config.num_layers) for name, (_, shape) in table.items()}
+    shapes |= {
+        f"layers.{i}.{name}": shape
+        for i in range(config.num_layers)
+        for name, (_, shape) in layer_table(config).items()
+    }
     matched: dict[str, StoredTensor] = {}
     problems = []
     for tensor in stored:

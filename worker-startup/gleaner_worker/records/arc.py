@@ -85,12 +85,6 @@ def make_arc_prompts(chat: Chat, encoder: str | None, version: str) -> ArcPrompt
     return ArcPrompts(VERSIONS[version], parse_encoder(encoder or DEFAULT_ENCODER), chat, has_system)
 
 
-def encode_task(record: dict) -> str:
-    """The default prompt for a model without a chat template. Raises ValueError as parse_task does."""
-    chat = Chat(None, None, {})
-    return make_arc_prompts(chat, None, "output-from-examples-v0").write(parse_task(record))
-
-
 def user_message(task: Task, version: Version, encoder: Encoder) -> str:
     """The user's message: the instruction, and the grids that the version shows."""
     parts = [version.task]

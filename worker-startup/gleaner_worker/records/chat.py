@@ -4,13 +4,11 @@ One difference is intended: the date never changes, because a prompt with today'
 Templates that first ask whether `strftime_now` is defined (Llama 3) use the date that they name themselves.
 """
 
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..failures import Failure
+from ..model_json import read_model_json, read_model_text
 from .parse import kind_of
 from .template import Template, TemplateProblem
 
@@ -65,15 +63,16 @@ def load_chat(folder: str, model: str) -> Chat:
     Raises Failure("model") when a file cannot be read. A template that cannot be used rejects only records with
     messages.
     """
-    config = _read_json(folder, _CONFIG, model)
+    config = read_model_json(folder, _CONFIG, model, _MAX_FILE_BYTES)
     tokens = {name: config[name] for name in _TOKENS if config.get(name) is not None}
     if "added_tokens_decoder" not in config:  # otherwise transformers ignores the old file
-        tokens |= {name: value for name, value in _read_json(folder, _MAP, model).items() if name in _TOKENS and value}
+        stored = read_model_json(folder, _MAP, model, _MAX_FILE_BYTES)
+        tokens |= {name: value for name, value in stored.items() if name in _TOKENS and value}
     texts = {name: text for name, value in tokens.items() if (text := _content(value)) is not None}
     adds_bos = config.get("add_bos_token")
     adds_bos = adds_bos if isinstance(adds_bos, bool) else None
-    sources = _sources(_read_text(folder, _JINJA, model), config.get("chat_template"))
-    sources = sources or _sources(None, _read_json(folder, _JSON, model).get("chat_template"))
+    sources = _sources(read_model_text(folder, _JINJA, model, _MAX_FILE_BYTES), config.get("chat_template"))
+    sources = sources or _sources(None, read_model_json(folder, _JSON, model, _MAX_FILE_BYTES).get("chat_template"))
     if not sources:
         problem = f"the model has no chat template (in {_JINJA} or {_CONFIG})"
         return Chat(None, None, texts, problem, adds_bos)
@@ -151,27 +150,3 @@ def _content(value: Any) -> str | None:
     if isinstance(value, dict):
         value = value.get("content")
     return value if isinstance(value, str) else None
-
-
-def _read_json(folder: str, name: str, model: str) -> dict:
-    text = _read_text(folder, name, model)
-    try:
-        value = {} if text is None else json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Failure("model", f"Failed to read {name} of {model}: {str(error)[:200]}") from error
-    if not isinstance(value, dict):
-        raise Failure("model", f"Failed to read {name} of {model}: it is not a JSON object")
-    return value
-
-
-def _read_text(folder: str, name: str, model: str) -> str | None:
-    path = os.path.join(folder, name)
-    try:
-        if os.path.getsize(path) > _MAX_FILE_BYTES:
-            raise Failure("model", f"Failed to read {name} of {model}: it is larger than {_MAX_FILE_BYTES} bytes")
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Failure("model", f"Failed to read {name} of {model}: {error}") from error

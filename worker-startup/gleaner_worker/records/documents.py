@@ -24,19 +24,19 @@ class Document:
     line: int
     token_ids: np.ndarray  # int32 [length], or the first tokens that a sample may have
     length: int  # of all tokens of the record
-    written: np.ndarray | None  # bool [length]: whether the model wrote the token; None where the run does not ask
+    assistant_mask: np.ndarray | None  # bool [length], the tokens that the model wrote; None where the run does not ask
     preview: str
     kept: str
 
 
 @dataclass(frozen=True)
-class Piece:
+class SampleTokens:
     """The tokens of one sample: a part of a document, or parts of several documents."""
 
     line: int  # of its first token
     chunk: int
     token_ids: np.ndarray  # int32 [length]
-    written: np.ndarray | None
+    assistant_mask: np.ndarray | None
     kept: str = ""
     token_lines: np.ndarray | None = None  # int64 [length]
 
@@ -52,9 +52,9 @@ class Cut:
     eos_id: int | None
 
 
-def cut_documents(items: Iterable[Document | Reject], cut: Cut) -> Iterator[Piece | Reject]:
+def cut_documents(items: Iterable[Document | Reject], cut: Cut) -> Iterator[SampleTokens | Reject]:
     """Cuts the documents, in order. Yields rejects unchanged, each at its place."""
-    windows = _Windows(cut) if cut.over_long == "pack" else None
+    windows = _PackedWindows(cut) if cut.over_long == "pack" else None
     for item in items:
         if isinstance(item, Reject):
             yield item
@@ -66,55 +66,55 @@ def cut_documents(items: Iterable[Document | Reject], cut: Cut) -> Iterator[Piec
         yield from windows.flush()
 
 
-def _chunks(document: Document, cut: Cut) -> Iterator[Piece]:
-    ids, written = document.token_ids, document.written
+def _chunks(document: Document, cut: Cut) -> Iterator[SampleTokens]:
+    ids, mask = document.token_ids, document.assistant_mask
     prefix = int(_begins_with(ids, cut.bos_id))  # tokens that every chunk begins with
     step = cut.length - prefix - cut.overlap
     begins = range(prefix, max(prefix + 1, len(ids) - cut.overlap), step)
     for chunk, begin in enumerate(begins):
         span = np.r_[0:prefix, begin : min(begin + cut.length - prefix, len(ids))]
-        marks = None if written is None else written[span]
-        yield Piece(document.line, chunk, ids[span], marks, document.kept)
+        masked = None if mask is None else mask[span]
+        yield SampleTokens(document.line, chunk, ids[span], masked, document.kept)
 
 
-class _Windows:
+class _PackedWindows:
     """Fills windows with documents."""
 
     def __init__(self, cut: Cut):
         self._cut = cut
-        self._parts: list[tuple[np.ndarray, np.ndarray | None, int, int]] = []  # token ids, marks, line, chunk
+        self._parts: list[tuple[np.ndarray, np.ndarray | None, int, int]] = []  # token ids, mask, line, chunk
         self._size = 0
 
-    def add(self, document: Document) -> Iterator[Piece]:
-        cut, ids, written = self._cut, document.token_ids, document.written
+    def add(self, document: Document) -> Iterator[SampleTokens]:
+        cut, ids, mask = self._cut, document.token_ids, document.assistant_mask
         has_bos = _begins_with(ids, cut.bos_id)
         if not has_bos and cut.eos_id is not None and ids[-1] != cut.eos_id:
             ids = np.append(ids, np.int32(cut.eos_id))
-            written = None if written is None else np.append(written, False)
+            mask = None if mask is None else np.append(mask, False)
         begin, chunk = 0, 0
         while begin < len(ids):
             if has_bos and begin and not self._size:
-                self._put(ids[:1], None if written is None else np.zeros(1, bool), document.line, chunk)
+                self._put(ids[:1], None if mask is None else np.zeros(1, bool), document.line, chunk)
             end = min(len(ids), begin + cut.length - self._size)
-            self._put(ids[begin:end], None if written is None else written[begin:end], document.line, chunk)
+            self._put(ids[begin:end], None if mask is None else mask[begin:end], document.line, chunk)
             begin, chunk = end, chunk + 1
             if self._size == cut.length:
                 yield from self.flush()
 
-    def _put(self, ids: np.ndarray, written: np.ndarray | None, line: int, chunk: int) -> None:
-        self._parts.append((ids, written, line, chunk))
+    def _put(self, ids: np.ndarray, mask: np.ndarray | None, line: int, chunk: int) -> None:
+        self._parts.append((ids, mask, line, chunk))
         self._size += len(ids)
 
-    def flush(self) -> Iterator[Piece]:
+    def flush(self) -> Iterator[SampleTokens]:
         """Yields the current window, unless it is empty."""
         if not self._parts:
             return
-        ids, marks, lines, chunks = zip(*self._parts, strict=True)
-        yield Piece(
+        ids, masks, lines, chunks = zip(*self._parts, strict=True)
+        yield SampleTokens(
             lines[0],
             chunks[0],
             np.concatenate(ids),
-            None if marks[0] is None else np.concatenate(marks),
+            None if masks[0] is None else np.concatenate(masks),
             token_lines=np.repeat(np.array(lines, np.int64), [len(part) for part in ids]),
         )
         self._parts, self._size = [], 0

@@ -8,10 +8,10 @@ from ..failures import Failure
 from .kept_fields import kept_fields
 from .parse import parse_line
 from .prompts import Prompt, Unrendered, render_prompts, write_prompts
-from .reader import Reader
 from .reject_reason import RejectReason
 from .render_process import LimitExceeded
 from .sample import Reject
+from .sample_settings import SampleSettings
 from .stream import Line
 
 # The tokenizer uses every core for a batch of many prompts; these two limits bound the memory of a batch.
@@ -23,7 +23,7 @@ _RENDERED_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Written:
+class RenderedPrompt:
     """A prompt before it is tokenised."""
 
     index: int  # of its sample, where a prompt makes one
@@ -35,7 +35,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Draft:
-    """A prompt before its template is rendered; see Written."""
+    """A prompt before its template is rendered; see RenderedPrompt."""
 
     index: int
     line: int
@@ -46,14 +46,16 @@ class Draft:
 Item = TypeVar("Item")
 
 
-def read_prompts(lines: Iterable[Line], name: str, reader: Reader) -> Generator[list[Written | Reject]]:
+def read_prompts(
+    lines: Iterable[Line], name: str, settings: SampleSettings
+) -> Generator[list[RenderedPrompt | Reject]]:
     """Parses the lines and writes their prompts, in batches within MOST_ITEMS and MOST_BYTES.
 
     name: of the stream's object, for messages. Raises Failure("stream") for a template that exceeds its limits.
     """
-    drafts = in_batches(_write_lines(lines, name, reader), _size, _RENDERED_ITEMS, _RENDERED_BYTES)
-    written = (item for batch in drafts for item in _render(batch, name))
-    yield from in_batches(written, _size, MOST_ITEMS, MOST_BYTES)
+    drafts = in_batches(_write_lines(lines, name, settings), _size, _RENDERED_ITEMS, _RENDERED_BYTES)
+    rendered = (item for batch in drafts for item in _render(batch, name))
+    yield from in_batches(rendered, _size, MOST_ITEMS, MOST_BYTES)
 
 
 def in_batches(
@@ -73,15 +75,15 @@ def in_batches(
         yield batch
 
 
-def _write_lines(lines: Iterable[Line], name: str, reader: Reader) -> Iterator[Draft | Reject]:
+def _write_lines(lines: Iterable[Line], name: str, settings: SampleSettings) -> Iterator[Draft | Reject]:
     for line in lines:
         try:
-            yield from _write(line, reader)
+            yield from _write(line, settings)
         except LimitExceeded as limit:
             raise _over_limit(line.index, name, limit) from limit
 
 
-def _render(batch: list[Draft | Reject], name: str) -> Iterator[Written | Reject]:
+def _render(batch: list[Draft | Reject], name: str) -> Iterator[RenderedPrompt | Reject]:
     drafts = [item for item in batch if isinstance(item, Draft)]
     try:
         prompts = iter(render_prompts([draft.prompt for draft in drafts]))
@@ -93,7 +95,7 @@ def _render(batch: list[Draft | Reject], name: str) -> Iterator[Written | Reject
         elif isinstance(prompt := next(prompts), RejectReason):
             yield Reject(item.index, prompt.text, item.line)
         else:
-            yield Written(item.index, item.line, prompt, item.kept)
+            yield RenderedPrompt(item.index, item.line, prompt, item.kept)
 
 
 def _over_limit(line: int, name: str, limit: LimitExceeded) -> Failure:
@@ -103,15 +105,15 @@ def _over_limit(line: int, name: str, limit: LimitExceeded) -> Failure:
     )
 
 
-def _write(line: Line, reader: Reader) -> Iterator[Draft | Reject]:
-    count = reader.writer.predictions
+def _write(line: Line, settings: SampleSettings) -> Iterator[Draft | Reject]:
+    count = settings.writer.predictions
     first = line.index * count
     record = parse_line(line)
-    written = record if isinstance(record, RejectReason) else _write_record(record, reader)
-    if isinstance(written, RejectReason):
-        yield Reject(first, written.text, line.index, count)
+    made = record if isinstance(record, RejectReason) else _write_record(record, settings)
+    if isinstance(made, RejectReason):
+        yield Reject(first, made.text, line.index, count)
         return
-    prompts, kept = written
+    prompts, kept = made
     for index, prompt in enumerate(prompts, first):
         if isinstance(prompt, RejectReason):
             yield Reject(index, prompt.text, line.index)
@@ -120,17 +122,17 @@ def _write(line: Line, reader: Reader) -> Iterator[Draft | Reject]:
 
 
 def _write_record(
-    record: dict, reader: Reader
+    record: dict, settings: SampleSettings
 ) -> tuple[Iterator[Prompt | Unrendered | RejectReason], str] | RejectReason:
     """The prompts of a record and its kept fields."""
-    prompts = write_prompts(record, reader.writer)
+    prompts = write_prompts(record, settings.writer)
     if isinstance(prompts, RejectReason):
         return prompts
-    kept = kept_fields(record, reader.keep)
+    kept = kept_fields(record, settings.keep)
     return kept if isinstance(kept, RejectReason) else (prompts, kept)
 
 
-def _size(item: Draft | Written | Reject) -> int:
+def _size(item: Draft | RenderedPrompt | Reject) -> int:
     if isinstance(item, Reject):
         return len(item.reason)
     prompt = item.prompt

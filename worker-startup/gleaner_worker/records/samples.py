@@ -10,14 +10,14 @@ from typing import cast
 
 import numpy as np
 
-from .documents import Document, Piece, cut_documents
-from .read_prompts import MOST_BYTES, MOST_ITEMS, Written, in_batches, read_prompts
-from .reader import Reader
+from .documents import Document, SampleTokens, cut_documents
+from .read_prompts import MOST_BYTES, MOST_ITEMS, RenderedPrompt, in_batches, read_prompts
 from .reject_reason import RejectReason
 from .sample import Reject, Sample
+from .sample_settings import SampleSettings
 from .select import select
 from .stream import Line, read_lines
-from .tokenizer import Encoded, encode_complete, encode_texts, encode_written
+from .tokenizer import Encoded, encode_complete, encode_texts, encode_with_mask
 
 _PREVIEW_CHARS = 200
 # Longer texts are rejected or cut before they cost time and memory: no tokenizer makes longer tokens on average.
@@ -29,55 +29,57 @@ Documents = list[Document | Reject]
 Tokenize = Callable[[Iterable[list[Line]], str], Iterator[Documents]]
 
 
-def read_samples(path: str, name: str, reader: Reader) -> Iterator[Sample | Reject]:
+def read_samples(path: str, name: str, settings: SampleSettings) -> Iterator[Sample | Reject]:
     """Yields the samples of the file at `path`, without a gap; `name` is the object's name, for messages."""
-    return make_samples(read_documents(path, name, reader), reader)
+    return make_samples(read_documents(path, name, settings), settings)
 
 
-def read_documents(path: str, name: str, reader: Reader, tokenize: Tokenize | None = None) -> Generator[Documents]:
+def read_documents(
+    path: str, name: str, settings: SampleSettings, tokenize: Tokenize | None = None
+) -> Generator[Documents]:
     """Reads the lines of the file at `path`, and tokenises them in batches, in the order of the lines.
 
     tokenize: the processes of tokenize_process.py; None for this process. Raises Failure("stream").
     """
-    batches = _line_batches(path, name, reader)
+    batches = _line_batches(path, name, settings)
     if tokenize is None:
-        yield from (tokenize_lines(lines, name, reader) for lines in batches)
+        yield from (tokenize_lines(lines, name, settings) for lines in batches)
     else:
         yield from tokenize(batches, name)
 
 
-def tokenize_lines(lines: Iterable[Line], name: str, reader: Reader) -> Documents:
+def tokenize_lines(lines: Iterable[Line], name: str, settings: SampleSettings) -> Documents:
     """The documents and rejects of the lines. Raises Failure("stream")."""
-    return [item for batch in read_prompts(lines, name, reader) for item in _tokenize(batch, reader)]
+    return [item for batch in read_prompts(lines, name, settings) for item in _tokenize(batch, settings)]
 
 
-def make_samples(batches: Iterable[Documents], reader: Reader) -> Iterator[Sample | Reject]:
-    """The samples of documents, cut and selected as the spec of `reader` says."""
+def make_samples(batches: Iterable[Documents], settings: SampleSettings) -> Iterator[Sample | Reject]:
+    """The samples of documents, cut and selected as `settings` say."""
     documents = (item for batch in batches for item in batch)
-    if reader.cut is None:
+    if settings.cut is None:
         for item in documents:
-            yield item if isinstance(item, Reject) else _whole(item, reader)
+            yield item if isinstance(item, Reject) else _whole(item, settings)
         return
-    for index, item in enumerate(cut_documents(documents, reader.cut)):
-        yield replace(item, index=index) if isinstance(item, Reject) else _piece(item, index, reader)
+    for index, item in enumerate(cut_documents(documents, settings.cut)):
+        yield replace(item, index=index) if isinstance(item, Reject) else _cut_sample(item, index, settings)
 
 
-def _line_batches(path: str, name: str, reader: Reader) -> Iterator[list[Line]]:
+def _line_batches(path: str, name: str, settings: SampleSettings) -> Iterator[list[Line]]:
     """Lines that make at most MOST_ITEMS samples, and hold at most MOST_BYTES; at least one line each."""
-    most_lines = max(1, MOST_ITEMS // reader.writer.predictions)
+    most_lines = max(1, MOST_ITEMS // settings.writer.predictions)
     return in_batches(read_lines(path, name), lambda line: len(line.data or b""), most_lines, MOST_BYTES)
 
 
-def _tokenize(batch: list[Written | Reject], reader: Reader) -> Iterator[Document | Reject]:
-    batch = [_limit(item, reader) for item in batch]
-    complete = [item.prompt for item in batch if isinstance(item, Written) and item.prompt.is_complete]
+def _tokenize(batch: list[RenderedPrompt | Reject], settings: SampleSettings) -> Iterator[Document | Reject]:
+    batch = [_limit(item, settings) for item in batch]
+    complete = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and item.prompt.is_complete]
     texts = [str(prompt.content) for prompt in complete]
-    if reader.selection.tokens == "assistant":
+    if settings.selection.tokens == "assistant":
         spans = [prompt.assistant or [] for prompt in complete]
-        complete_ids = iter(encode_written(texts, spans, reader.tokenizer, reader.bos))
+        complete_ids = iter(encode_with_mask(texts, spans, settings.tokenizer, settings.bos))
     else:
-        complete_ids = iter(encode_complete(texts, reader.tokenizer, reader.bos))
-    plain_ids = iter(encode_texts(_plain_texts(batch), reader.tokenizer, reader.bos))
+        complete_ids = iter(encode_complete(texts, settings.tokenizer, settings.bos))
+    plain_ids = iter(encode_texts(_plain_texts(batch), settings.tokenizer, settings.bos))
     for item in batch:
         if isinstance(item, Reject):
             yield item
@@ -87,82 +89,85 @@ def _tokenize(batch: list[Written | Reject], reader: Reader) -> Iterator[Documen
             made = next(complete_ids if item.prompt.is_complete else plain_ids)
         else:
             made = Encoded(content)
-        problem = made if isinstance(made, RejectReason) else _problem_of(made.ids, item, reader)
+        problem = made if isinstance(made, RejectReason) else _problem_of(made.ids, item, settings)
         if problem is not None:
             yield Reject(item.index, problem.text, item.line)
             continue
-        yield _document(item, cast(Encoded, made), reader)
+        yield _document(item, cast(Encoded, made), settings)
 
 
-def _document(item: Written, encoded: Encoded, reader: Reader) -> Document:
+def _document(item: RenderedPrompt, encoded: Encoded, settings: SampleSettings) -> Document:
     content = item.prompt.content
-    preview = content if isinstance(content, str) else _decode(content, reader)
-    end = reader.max_length if reader.cut is None else None  # no sample has the later tokens
-    written = None if encoded.written is None else encoded.written[:end]
+    preview = content if isinstance(content, str) else _decode(content, settings)
+    end = settings.max_length if settings.cut is None else None  # no sample has the later tokens
+    mask = None if encoded.assistant_mask is None else encoded.assistant_mask[:end]
     token_ids = np.asarray(encoded.ids[:end], dtype=np.int32)
-    return Document(item.index, item.line, token_ids, len(encoded.ids), written, preview[:_PREVIEW_CHARS], item.kept)
+    return Document(item.index, item.line, token_ids, len(encoded.ids), mask, preview[:_PREVIEW_CHARS], item.kept)
 
 
-def _limit(item: Written | Reject, reader: Reader) -> Written | Reject:
+def _limit(item: RenderedPrompt | Reject, settings: SampleSettings) -> RenderedPrompt | Reject:
     """Rejects or cuts a text that is too long to be tokenised as a whole."""
-    if isinstance(item, Reject) or reader.cut is not None or not isinstance(item.prompt.content, str):
+    if isinstance(item, Reject) or settings.cut is not None or not isinstance(item.prompt.content, str):
         return item
-    limit = max(_MOST_CHARS_PER_TOKEN * reader.max_length, _LEAST_CHARS)
+    limit = max(_MOST_CHARS_PER_TOKEN * settings.max_length, _LEAST_CHARS)
     size = len(item.prompt.content)
     if size <= limit:
         return item
-    if reader.over_long == "truncate":
+    if settings.over_long == "truncate":
         return replace(item, prompt=replace(item.prompt, content=item.prompt.content[:limit]), characters=size)
-    reason = f"has {size} characters; a text of {reader.max_length} tokens (max_seq_length) has at most {limit}"
+    reason = f"has {size} characters; a text of {settings.max_length} tokens (max_seq_length) has at most {limit}"
     return Reject(item.index, reason, item.line)
 
 
-def _plain_texts(batch: list[Written | Reject]) -> list[str]:
-    prompts = [item.prompt for item in batch if isinstance(item, Written) and not item.prompt.is_complete]
+def _plain_texts(batch: list[RenderedPrompt | Reject]) -> list[str]:
+    prompts = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and not item.prompt.is_complete]
     return [prompt.content for prompt in prompts if isinstance(prompt.content, str)]
 
 
-def _problem_of(ids: list[int], item: Written, reader: Reader) -> RejectReason | None:
+def _problem_of(ids: list[int], item: RenderedPrompt, settings: SampleSettings) -> RejectReason | None:
     """A post-processor may add ids that the vocabulary lacks, as a record may."""
     if not ids:
         return RejectReason("has no tokens")
-    if item.characters and len(ids) <= reader.max_length:
+    if item.characters and len(ids) <= settings.max_length:
         return RejectReason(
             f"has {item.characters} characters, and its first {len(item.prompt.content)} make only {len(ids)} tokens"
         )
-    if 0 <= min(ids) and max(ids) < reader.vocab_size:
+    if 0 <= min(ids) and max(ids) < settings.vocab_size:
         return None
-    position, token = next((at, token) for at, token in enumerate(ids) if not 0 <= token < reader.vocab_size)
+    position, token = next((at, token) for at, token in enumerate(ids) if not 0 <= token < settings.vocab_size)
     number = str(token) if abs(token) < 1 << 63 else "of more than 63 bits"
     return RejectReason(
-        f"token id {number} at position {position} is not in the vocabulary (0 to {reader.vocab_size - 1})"
+        f"token id {number} at position {position} is not in the vocabulary (0 to {settings.vocab_size - 1})"
     )
 
 
-def _decode(ids: list[int], reader: Reader) -> str:
-    return reader.tokenizer.decode(ids[:_PREVIEW_CHARS], skip_special_tokens=False)
+def _decode(ids: list[int], settings: SampleSettings) -> str:
+    return settings.tokenizer.decode(ids[:_PREVIEW_CHARS], skip_special_tokens=False)
 
 
-def _whole(document: Document, reader: Reader) -> Sample | Reject:
+def _whole(document: Document, settings: SampleSettings) -> Sample | Reject:
     """A document as one sample."""
-    is_longer = document.length > reader.max_length
-    if is_longer and reader.over_long == "reject":
+    is_longer = document.length > settings.max_length
+    if is_longer and settings.over_long == "reject":
         return Reject(
             document.index,
-            f"is {document.length} tokens long; the limit is {reader.max_length} "
+            f"is {document.length} tokens long; the limit is {settings.max_length} "
             "(max_seq_length in run.json, and never more than the model's positions; "
             "over_long: truncate would keep the beginning, and chunk all of it)",
             document.line,
         )
     ids = document.token_ids
-    positions = select(reader.selection, ids, document.written)
+    positions = select(settings.selection, ids, document.assistant_mask)
     if isinstance(positions, RejectReason):
         return Reject(document.index, positions.text, document.line)
     return Sample(document.index, ids, positions, document.preview, is_longer, document.kept, document.line)
 
 
-def _piece(piece: Piece, index: int, reader: Reader) -> Sample | Reject:
-    positions = select(reader.selection, piece.token_ids, piece.written)
+def _cut_sample(tokens: SampleTokens, index: int, settings: SampleSettings) -> Sample | Reject:
+    """One sample of a cut document, or of several."""
+    positions = select(settings.selection, tokens.token_ids, tokens.assistant_mask)
     if isinstance(positions, RejectReason):
-        return Reject(index, positions.text, piece.line, chunk=piece.chunk)
-    return Sample(index, piece.token_ids, positions, "", False, piece.kept, piece.line, piece.chunk, piece.token_lines)
+        return Reject(index, positions.text, tokens.line, chunk=tokens.chunk)
+    return Sample(
+        index, tokens.token_ids, positions, "", False, tokens.kept, tokens.line, tokens.chunk, tokens.token_lines
+    )

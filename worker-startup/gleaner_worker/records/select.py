@@ -30,12 +30,12 @@ def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
 
 
 def select(
-    selection: Selection, token_ids: np.ndarray, written: np.ndarray | None = None
+    selection: Selection, token_ids: np.ndarray, assistant_mask: np.ndarray | None = None
 ) -> np.ndarray | None | RejectReason:
     """The int32 [rows] positions in token_ids, in the order of storage; for "mean" the averaged positions.
 
-    written: bool [length], whether the model wrote the token; only for "assistant". Returns None for all tokens, for
-    every sample of a run or for none. Positions and slices count the tokens that are left without excluded tokens.
+    assistant_mask: bool [length], the tokens that the model wrote; only for "assistant". Returns None for all tokens,
+    for every sample of a run or for none. Positions and slices count the tokens that are left without excluded tokens.
     """
     if selection.is_everything:
         return None
@@ -48,8 +48,8 @@ def select(
             return RejectReason(f"has no tokens but special ones ({len(token_ids)}), which exclude_special leaves out")
     wanted = selection.tokens
     if wanted == "assistant":
-        assert written is not None
-        chosen = positions[written[positions]]
+        assert assistant_mask is not None
+        chosen = positions[assistant_mask[positions]]
         return chosen if len(chosen) else RejectReason(f"has {words}, and the model wrote none of them")
     if wanted in ("all", "mean"):
         return positions

@@ -4,7 +4,7 @@ A frame is its length in 8 bytes, the length of its JSON in 4, the JSON, and the
 
     settings     {"folder", "spec", "vocab_size", "max_positions"}: the first request, which has no answer
     lines        {"name", "first", "sizes"}, and the bytes of the lines; a line without data has a negative size
-    documents    {"items", "written"}, and the token ids; with "written" also a byte for each token
+    documents    {"items", "assistant_mask"}, and the token ids; with "assistant_mask" also a byte for each token
     failure      {"kind", "reason"}
 """
 
@@ -66,17 +66,17 @@ def lines_of_frame(frame: Frame) -> list[Line]:
 def frame_of_documents(documents: Sequence[Document | Reject]) -> Frame:
     """A frame `documents`: the token ids of all documents as int32, then `written` as one byte for each token."""
     items: list[list] = []
-    ids, marks = [], []
+    ids, masks = [], []
     for document in documents:
         if isinstance(document, Reject):
             items.append([document.index, document.line, document.reason, document.samples])
             continue
         ids.append(document.token_ids)
-        if document.written is not None:
-            marks.append(document.written)
+        if document.assistant_mask is not None:
+            masks.append(document.assistant_mask)
         kept = len(document.token_ids)
         items.append([document.index, document.line, kept, document.length, document.preview, document.kept])
-    return Frame({"items": items, "written": bool(marks)}, b"".join(array.tobytes() for array in (*ids, *marks)))
+    return Frame({"items": items, "assistant_mask": bool(masks)}, b"".join(array.tobytes() for array in (*ids, *masks)))
 
 
 def documents_of_frame(frame: Frame) -> list[Document | Reject]:
@@ -84,7 +84,7 @@ def documents_of_frame(frame: Frame) -> list[Document | Reject]:
     items = frame.facts["items"]
     count = sum(item[2] for item in items if len(item) == 6)
     ids = np.frombuffer(frame.data, np.int32, count)
-    marks = np.frombuffer(frame.data, bool, count, 4 * count) if frame.facts["written"] else None
+    masks = np.frombuffer(frame.data, bool, count, 4 * count) if frame.facts["assistant_mask"] else None
     documents: list[Document | Reject] = []
     begin = 0
     for index, line, *rest in items:
@@ -93,7 +93,7 @@ def documents_of_frame(frame: Frame) -> list[Document | Reject]:
             continue
         size, length, preview, kept = rest
         span = slice(begin, begin + size)
-        written = None if marks is None else marks[span]
-        documents.append(Document(index, line, ids[span], length, written, preview, kept))
+        mask = None if masks is None else masks[span]
+        documents.append(Document(index, line, ids[span], length, mask, preview, kept))
         begin += size
     return documents

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..failures import Failure
 from ..spec import RecordSpec, Spec
-from .reader import Reader, make_reader
+from .sample_settings import SampleSettings, make_sample_settings
 from .samples import tokenize_lines
 from .tokenize_frames import Frame, frame_of_documents, lines_of_frame, read_frame, write_frame
 
@@ -18,26 +18,26 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # prints of libraries are no answers
-    settings = read_frame(requests)
-    if settings is None:
+    first = read_frame(requests)
+    if first is None:
         return
-    reader = _make_reader(settings.facts)
+    settings = _make_settings(first.facts)
     while lines := read_frame(requests):
-        write_frame(answers, _answer(lines, reader))
+        write_frame(answers, _answer(lines, settings))
 
 
-def _make_reader(facts: dict) -> Reader:
+def _make_settings(facts: dict) -> SampleSettings:
     # JSON has lists where a spec has tuples.
     values: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in facts["spec"].items()
     }
     values["record"] = RecordSpec(**values["record"])
-    return make_reader(facts["folder"], Spec(**values), facts["vocab_size"], facts["max_positions"])
+    return make_sample_settings(facts["folder"], Spec(**values), facts["vocab_size"], facts["max_positions"])
 
 
-def _answer(lines: Frame, reader: Reader) -> Frame:
+def _answer(lines: Frame, settings: SampleSettings) -> Frame:
     try:
-        return frame_of_documents(tokenize_lines(lines_of_frame(lines), lines.facts["name"], reader))
+        return frame_of_documents(tokenize_lines(lines_of_frame(lines), lines.facts["name"], settings))
     except Failure as failure:
         return Frame({"kind": failure.kind, "reason": failure.reason})
 

@@ -30,7 +30,7 @@ class TokenizeProcesses:
     """The processes for one model and spec. They start with the first stream, and serve one stream at a time."""
 
     def __init__(self, folder: str, spec: Spec, vocab_size: int, max_positions: int, count: int = PROCESSES):
-        """The arguments of make_reader, and the number of processes."""
+        """The arguments of make_sample_settings, and the number of processes."""
         facts = {"folder": folder, "spec": asdict(spec), "vocab_size": vocab_size, "max_positions": max_positions}
         self._settings, self._count = Frame(facts), count
         self._lock = threading.Lock()

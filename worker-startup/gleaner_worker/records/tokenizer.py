@@ -49,7 +49,7 @@ class Encoded:
     """The tokens of a text."""
 
     ids: list[int]
-    written: np.ndarray | None = None  # bool [length]: whether the model wrote the token; None where not asked
+    assistant_mask: np.ndarray | None = None  # bool [length], the tokens that the model wrote; None where not asked
 
 
 def encode_texts(texts: list[str], tokenizer: Tokenizer, bos: Bos) -> list[Encoded | RejectReason]:
@@ -69,20 +69,20 @@ def encode_complete(texts: list[str], tokenizer: Tokenizer, bos: Bos) -> list[En
     return [_with_bos(_ids(encoding), bos) for encoding in _encode(texts, tokenizer, False)]
 
 
-def encode_written(
+def encode_with_mask(
     texts: list[str], spans: list[list[tuple[int, int]]], tokenizer: Tokenizer, bos: Bos
 ) -> list[Encoded | RejectReason]:
-    """Encodes complete texts, and marks the tokens with a character in one of the text's spans, [begin, end) each."""
+    """Encodes complete texts, with a mask of the tokens that have a character in one of the spans [begin, end)."""
     found = []
     for encoding, marked in zip(_encode(texts, tokenizer, False, with_offsets=True), spans, strict=True):
         if isinstance(encoding, RejectReason):
             found.append(encoding)
             continue
         begins, ends = np.array(encoding.offsets, np.int64).reshape(-1, 2).T
-        written = np.zeros(len(begins), bool)
+        mask = np.zeros(len(begins), bool)
         for begin, end in marked:
-            written |= (begins < end) & (ends > begin) & (ends > begins)
-        found.append(_with_bos(Encoded(encoding.ids, written), bos))
+            mask |= (begins < end) & (ends > begin) & (ends > begins)
+        found.append(_with_bos(Encoded(encoding.ids, mask), bos))
     return found
 
 
@@ -113,9 +113,10 @@ def _once(encoding: Encoding | RejectReason, bos: Bos) -> Encoded | RejectReason
 def _with_bos(found: Encoded | RejectReason, bos: Bos) -> Encoded | RejectReason:
     if isinstance(found, RejectReason):
         return found
+    mask = found.assistant_mask
     if bos.when is True and found.ids and found.ids[0] != bos.token_id:
         assert bos.token_id is not None
-        return Encoded([bos.token_id, *found.ids], None if found.written is None else np.append(False, found.written))
+        return Encoded([bos.token_id, *found.ids], None if mask is None else np.append(False, mask))
     if bos.when is False and bos.token_id is not None and found.ids[:1] == [bos.token_id]:
-        return Encoded(found.ids[1:], None if found.written is None else found.written[1:])
+        return Encoded(found.ids[1:], None if mask is None else mask[1:])
     return found

@@ -6,6 +6,7 @@ import os
 import numpy as np
 
 from gleaner_reader.checksums import as_text, crc32c
+from gleaner_reader.convert import TYPES
 
 from .index import index_tensors
 from .pickle_shard import encode_pickle
@@ -19,16 +20,7 @@ CONTENT_TYPES = {
     "safetensors.zst": "application/zstd",
     "pkl.gz": "application/gzip",
 }
-_SAFETENSORS_NAMES = {
-    "bfloat16": "BF16",
-    "float16": "F16",
-    "float32": "F32",
-    "float64": "F64",
-    "int8": "I8",
-    "uint8": "U8",
-    "int32": "I32",
-    "int64": "I64",
-}
+_SAFETENSORS_NAMES = {np.dtype(kind).name: name for name, kind in TYPES.items()} | {"bfloat16": "BF16"}
 
 
 def encode_shard(

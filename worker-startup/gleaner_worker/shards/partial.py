@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 
 from ..failures import Failure
 from ..model.model import Model
-from ..names import partial_name, partial_prefix
+from ..names import partial_name, partial_prefix, partials_folder
 from ..objects import Bucket, ObjectInfo
 from ..work import Work
 from .encode import encode_tensors
@@ -34,7 +34,7 @@ class Partials:
 
     def __init__(self, work: Work, model: Model, bucket: Bucket, folder: str):
         self._work, self._model, self._bucket, self._folder = work, model, bucket, folder
-        self._objects = bucket.list(partial_prefix(work.run, work.stream, 0).removesuffix("shard_0000."))
+        self._objects = bucket.list(partials_folder(work.run, work.stream))
 
     def restore(self, shard: ShardBuffer) -> None:
         """Fills the shard with the samples of every partial that fits its plan and program."""

@@ -10,8 +10,8 @@ import numpy as np
 from gleaner_reader.checksums import as_text, combine, crc32c
 
 
-class ShardBytes(io.RawIOBase):
-    """A seekable file over buffers, without copies. Closing the file has no effect, so that an upload can be retried.
+class ShardBytes:
+    """The buffers as one content to upload, without copies.
 
     size: in bytes. crc32c: of the whole file, base64. `checksums`: the CRC-32C of each buffer, where known.
     """
@@ -26,12 +26,6 @@ class ShardBytes(io.RawIOBase):
             total = combine(total, checksum, len(buffer))
         self.crc32c = as_text(total)
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
     def tell(self) -> int:
         return self._position
 
@@ -42,22 +36,8 @@ class ShardBytes(io.RawIOBase):
         self._position = base + offset
         return self._position
 
-    def read(self, size: int | None = -1) -> bytes:
-        return b"".join(self.views(self.size if size is None or size < 0 else size))
-
-    def readall(self) -> bytes:
-        return self.read()
-
-    def readinto(self, target) -> int:
-        target = memoryview(target).cast("B")
-        begin = 0
-        for part in self.views(len(target)):
-            target[begin : begin + len(part)] = part
-            begin += len(part)
-        return begin
-
-    def close(self) -> None:
-        """Has no effect: the buffers are freed with the last reference."""
+    def read(self, size: int = -1) -> bytes:
+        return b"".join(self.views(self.size if size < 0 else size))
 
     def views(self, size: int) -> list[memoryview]:
         """Reads the next bytes, at most `size`, without a copy."""

@@ -6,6 +6,7 @@ import platform
 
 from ..code_identity import locked_digest, worker_bundle
 from ..model.model import Model
+from ..model.model_lock import MODEL_FACTS
 from ..names import shard_name
 from ..work import Work
 from .plan import ShardPlan
@@ -13,7 +14,6 @@ from .shard_stats import fold_stats
 
 _MIB = 1024 * 1024
 _PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "tokenizers", "safetensors")
-_MODEL_FACTS = ("name", "revision", "fingerprint", "weights_sha256", "tokenizer_sha256", "files")
 # Fields that may differ between two attempts with the same shards.
 _CIRCUMSTANCES = ("versions", "code", "environment")
 # Fields of the final shard's bytes. Another attempt may store that shard after this summary, with other last bits.
@@ -78,7 +78,7 @@ def stream_summary(work: Work, model: Model, entries: list[dict]) -> dict:
         "token_selection": spec.tokens if isinstance(spec.tokens, str) else list(spec.tokens),
         "exclude_special": spec.exclude_special,
         "stats": fold_stats([(entry["rows"], entry["stats"]) for entry in entries]),
-        "model": {key: getattr(model.files, key) for key in _MODEL_FACTS},
+        "model": {key: getattr(model.files, key) for key in MODEL_FACTS},
         "versions": {"python": platform.python_version()}
         | {package: importlib.metadata.version(package) for package in _PACKAGES},
         "code": worker_bundle(),

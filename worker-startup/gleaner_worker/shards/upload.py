@@ -104,7 +104,7 @@ class Uploader:
 
     def _store_rejects(self, path: str) -> None:
         with open(path, "rb") as mine:
-            other = self._create("rejects.jsonl", FileContent(path, mine), "application/x-ndjson")
+            other = self._create("rejects.jsonl", FileContent(mine), "application/x-ndjson")
             if other is None:
                 return
             self._bucket.download(other.name, f"{path}.stored", other.generation)

@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import zstandard
 
-from gleaner_reader.seekable import SKIPPABLE_MAGIC, TABLE_MAGIC
+from gleaner_reader.seekable import FRAME_BYTES, SKIPPABLE_MAGIC, TABLE_MAGIC
 
-FRAME_BYTES = 1 << 22
 _LEVEL = 1
 
 

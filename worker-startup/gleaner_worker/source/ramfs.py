@@ -3,6 +3,7 @@
 import os
 import subprocess
 
+from ..jobs.mounts import is_inside
 from ..jobs.prepared import SourceFailed
 
 _MAX_BYTES = 32 << 30
@@ -13,7 +14,7 @@ _RESERVED = ("/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "
 def mount_ramfs(path: str, home: str) -> None:
     """Mounts a file system in memory at `path`, mode 1777. Raises SourceFailed with one line."""
     where = os.path.realpath(path)
-    if where == "/" or any(_is_within(where, folder) for folder in (*_RESERVED, os.path.realpath(home))):
+    if where == "/" or any(is_inside(where, folder) for folder in (*_RESERVED, os.path.realpath(home))):
         raise SourceFailed(
             "setup", f"Failed to mount ramfs_dir {path}: the path is reserved; name another, such as /mnt/ramfs"
         )
@@ -52,10 +53,6 @@ def _parent_of_others(path: str) -> str | None:
             return parent
         parent = os.path.join(parent, part)
     return None
-
-
-def _is_within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")
 
 
 def _is_mounted(path: str) -> bool:

@@ -13,10 +13,9 @@ from ..failures import Failure, Unreachable
 from ..objects import Bucket, ObjectInfo
 from ..records.sample import Reject, Sample
 from ..shards.plan import row_count, tokens_sha256
-from .expectation import Expectation
 from .marks import DIFFERENT, STORED, STORED_AGAIN
 from .pickled import read_pickle
-from .shard_content import ShardContent
+from .shard_content import Expectation, ShardContent
 from .small_objects import unread
 from .stream_samples import StreamSamples
 from .tensors import read_tensors
@@ -55,7 +54,7 @@ def check_content(
     for place, index in enumerate(content.sample_idx):
         if 0 <= index < len(marks):
             marks[index] |= STORED_AGAIN if marks[index] & STORED else STORED
-            if not _is_same(expected.get(index), content, place, expect.wanted.pooled):
+            if not _is_same(expected.get(index), content, place, expect.pooled):
                 different.append(index)
     if different:
         wrong.append(
@@ -83,9 +82,9 @@ def _read(expect: Expectation, bucket: Bucket, shard: ObjectInfo, folder: str) -
     path = os.path.join(folder, shard.name.rpartition("/")[2])
     bucket.download(shard.name, path, shard.generation)
     content = ShardContent()
-    read = read_pickle if expect.wanted.spec.format == "pkl.gz" else read_tensors
+    read = read_pickle if expect.spec.format == "pkl.gz" else read_tensors
     try:
-        read(path, shard.metadata, expect.wanted, content)
+        read(path, shard.metadata, expect, content)
     except ShardError as error:
         content.problems.append(str(error).removeprefix(f"{path} "))
     finally:

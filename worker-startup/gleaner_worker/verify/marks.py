@@ -8,7 +8,7 @@ LISTED_REJECT, LISTED_AGAIN = 8, 16
 REJECTED, TRUNCATED = 32, 64
 
 
-def kind_of(mark: int) -> str:
+def outcome_of(mark: int) -> str:
     """The count of the report to which a sample with this mark adds."""
     if mark & (STORED_AGAIN | LISTED_AGAIN) or (mark & STORED and mark & LISTED_REJECT):
         return "doubled"
@@ -18,7 +18,7 @@ def kind_of(mark: int) -> str:
 
 
 def count(marks: bytearray) -> dict[str, int]:
-    """The number of samples of each kind, of truncated samples, and of all samples."""
+    """The number of samples of each outcome, of truncated samples, and of all samples."""
     counts = {
         "samples": len(marks),
         "stored_once": 0,
@@ -29,15 +29,15 @@ def count(marks: bytearray) -> dict[str, int]:
         "truncated": 0,
     }
     for mark in set(marks):
-        counts[kind_of(mark)] += marks.count(mark)
+        counts[outcome_of(mark)] += marks.count(mark)
         if mark & TRUNCATED:
             counts["truncated"] += marks.count(mark)
     return counts
 
 
-def first_of(marks: bytearray, kind: str) -> int:
-    """The index of the first sample of this kind. Raises StopIteration without any."""
-    return next(index for index, mark in enumerate(marks) if kind_of(mark) == kind)
+def first_of(marks: bytearray, outcome: str) -> int:
+    """The index of the first sample with this outcome. Raises StopIteration without any."""
+    return next(index for index, mark in enumerate(marks) if outcome_of(mark) == outcome)
 
 
 def mark_different(marks: bytearray, first_sample: int, last_sample: int) -> None:

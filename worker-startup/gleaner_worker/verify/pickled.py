@@ -7,38 +7,38 @@ from gleaner_reader.files import open_file
 from gleaner_reader.pickle_entries import max_pickle_bytes
 from gleaner_reader.pickle_shard import PickleShard
 
-from .shard_content import ShardContent, Wanted, contradictions, wrong_values
+from .shard_content import Expectation, ShardContent, contradictions, wrong_values
 from .statistics import LayerStatistics
 
 _PICKLED_AS = {"fp16": np.dtype(np.float16), "fp32": np.dtype(np.float32)}
 
 
-def read_pickle(path: str, metadata: dict[str, str], wanted: Wanted, content: ShardContent) -> None:
-    """Reads a pkl.gz shard into `content`, whose problems are its differences from `metadata` and `wanted`.
+def read_pickle(path: str, metadata: dict[str, str], expect: Expectation, content: ShardContent) -> None:
+    """Reads a pkl.gz shard into `content`, whose problems are its differences from `metadata` and `expect`.
 
     Raises ShardError.
     """
-    dtype = _PICKLED_AS[wanted.spec.dtype]
+    dtype = _PICKLED_AS[expect.spec.dtype]
     rows, samples = int(metadata["rows"]), int(metadata["samples"])
-    row_bytes = wanted.d_model * dtype.itemsize
-    limit = max_pickle_bytes(len(wanted.layers), rows, row_bytes, samples, keeps=bool(wanted.spec.keep))
+    row_bytes = expect.d_model * dtype.itemsize
+    limit = max_pickle_bytes(len(expect.layers), rows, row_bytes, samples, keeps=bool(expect.spec.keep))
     shard = PickleShard(open_file(path), limit)
     content.problems += contradictions(shard.metadata, metadata)
-    statistics: dict[object, LayerStatistics] = {layer: LayerStatistics() for layer in wanted.layers}
+    statistics: dict[object, LayerStatistics] = {layer: LayerStatistics() for layer in expect.layers}
 
     def take(layer: object, array: np.ndarray) -> str | tuple[tuple[int, ...], bool]:
         """The shape of a sample's values and whether they are finite, or a phrase for another type."""
-        if array.dtype != dtype or array.ndim != 2 or array.shape[1] != wanted.d_model:
-            return f"is {array.dtype} {list(array.shape)}, not {dtype} [rows, {wanted.d_model}]"
+        if array.dtype != dtype or array.ndim != 2 or array.shape[1] != expect.d_model:
+            return f"is {array.dtype} {list(array.shape)}, not {dtype} [rows, {expect.d_model}]"
         return array.shape, layer not in statistics or statistics[layer].add(Rows(array, None))
 
     data = shard.load(take)
-    if list(data) != list(wanted.layers):
-        content.problems.append(f"does not hold exactly the layers {list(wanted.layers)}")
+    if list(data) != list(expect.layers):
+        content.problems.append(f"does not hold exactly the layers {list(expect.layers)}")
         return
-    first = data[wanted.layers[0]]
+    first = data[expect.layers[0]]
     for layer, entries in data.items():
-        if problem := next(filter(None, (_problem_of(entry, wanted) for entry in entries)), None):
+        if problem := next(filter(None, (_problem_of(entry, expect) for entry in entries)), None):
             content.problems.append(f"has a wrong layer {layer}: {problem}")
             return
         are_finite = [entry.pop("activation")[1] for entry in entries]
@@ -47,19 +47,19 @@ def read_pickle(path: str, metadata: dict[str, str], wanted: Wanted, content: Sh
             content.problems.append(f"has a wrong layer {layer}: sample {sample} has values that are not finite")
             content.has_wrong_values = True
         if entries != first:
-            content.problems.append(f"has other sample entries in layer {layer} than in layer {wanted.layers[0]}")
+            content.problems.append(f"has other sample entries in layer {layer} than in layer {expect.layers[0]}")
             return
     if shard.metadata:
         content.stats = shard.stats
-        for name, actual in zip(wanted.names, statistics.values(), strict=True):
+        for name, actual in zip(expect.names, statistics.values(), strict=True):
             if actual.is_finite:
                 content.problems += wrong_values(name, actual, shard.stats.get(name), False)
     content.sample_idx = [entry["sample_idx"] for entry in first]
     content.row_counts = [entry["shape"][0] for entry in first]
     content.previews = [entry["text_preview"] for entry in first]
-    if wanted.spec.keep:
+    if expect.spec.keep:
         content.kept = [entry["kept"] for entry in first]
-    if wanted.has_positions:
+    if expect.has_positions:
         content.positions = [np.array(entry["positions"], np.int64) for entry in first]
     if len(first) != samples or sum(content.row_counts) != rows:
         content.problems.append(
@@ -68,13 +68,13 @@ def read_pickle(path: str, metadata: dict[str, str], wanted: Wanted, content: Sh
     content.is_read = True
 
 
-def _problem_of(entry: dict, wanted: Wanted) -> str | None:
+def _problem_of(entry: dict, expect: Expectation) -> str | None:
     if isinstance(entry["activation"], str):
         return f"sample {entry['sample_idx']} {entry['activation']}"
     shape, _ = entry["activation"]
     if shape != entry["shape"]:
         return f"sample {entry['sample_idx']} has shape {list(shape)} and says {list(entry['shape'])}"
-    for field, is_due in (("positions", wanted.has_positions), ("kept", bool(wanted.spec.keep))):
+    for field, is_due in (("positions", expect.has_positions), ("kept", bool(expect.spec.keep))):
         if (field in entry) != is_due:
             return f"sample {entry['sample_idx']} {'lacks' if is_due else 'has'} {field}"
     return None

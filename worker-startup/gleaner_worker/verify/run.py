@@ -9,10 +9,9 @@ from ..model.model_lock import find_run_model, read_model_lock
 from ..model.model_source import find_model, read_config
 from ..names import manifest_name, output_prefix, parse_stream, run_folder
 from ..objects import Bucket, ObjectInfo
-from ..records.reader import make_reader
+from ..records.sample_settings import make_sample_settings
 from ..spec import Spec, parse_spec
-from .expectation import Expectation
-from .shard_content import Wanted
+from .shard_content import Expectation
 from .stream import COUNTS, unread_stream, verify_stream
 
 
@@ -26,9 +25,8 @@ def verify_run(bucket: Bucket, run: str, folder: str, on_progress: Callable[[dic
     problems: list[str] = []
     model_folder, fingerprint = _find_model(spec, run, folder, bucket, problems)
     config, layers = read_config(spec, model_folder)
-    reader = make_reader(model_folder, spec, config.vocab_size, config.max_positions)
-    wanted = Wanted(spec, layers, config.d_model, selects=not reader.selection.is_everything)
-    expectation = Expectation(run, spec_hash, wanted, reader, fingerprint)
+    settings = make_sample_settings(model_folder, spec, config.vocab_size, config.max_positions)
+    expect = Expectation(run, spec, spec_hash, fingerprint, layers, config.d_model, settings)
     streams = _list_streams(bucket, run, problems)
     outputs = _list_outputs(bucket, run)
     if not streams:
@@ -44,7 +42,7 @@ def verify_run(bucket: Bucket, run: str, folder: str, on_progress: Callable[[dic
         on_progress({"stream": stream, "streams_done": number, "streams": len(streams), "shards": 0})
         objects = outputs.get(output_prefix(run, stream), [])
         try:
-            results.append(verify_stream(expectation, bucket, stream, info, objects, folder, on_progress))
+            results.append(verify_stream(expect, bucket, stream, info, objects, folder, on_progress))
         except (Failure, FileNotFoundError) as error:  # of this stream alone; verify continues with the next stream
             results.append(unread_stream(run, stream, info, objects, error))
     return report_on(run, results, problems)

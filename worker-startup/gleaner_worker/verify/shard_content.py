@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..records.sample_settings import SampleSettings
 from ..spec import Spec
 from .statistics import LayerStatistics
 
@@ -13,13 +14,21 @@ _INSIDE = {"stats", "checksums", "site", "d_model", "dtype"}
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The properties that every shard of the run must have."""
+class Expectation:
+    """The metadata and content that every shard of the run must have; `settings` make the expected samples."""
 
+    run: str
     spec: Spec
+    spec_hash: str
+    fingerprint: str | None  # of the run's model, where model.json states it
     layers: tuple[int, ...]
     d_model: int
-    selects: bool  # the run stores rows of selected tokens, and the position of each row
+    settings: SampleSettings
+
+    @property
+    def selects(self) -> bool:
+        """Whether the run stores rows of selected tokens, and the position of each row."""
+        return not self.settings.selection.is_everything
 
     @property
     def pooled(self) -> bool:

@@ -3,7 +3,7 @@
 from gleaner_reader.header import is_number
 
 from ..objects import ObjectInfo
-from .expectation import Expectation
+from .shard_content import Expectation
 
 NUMBERS = ("shard", "first_sample", "last_sample", "samples", "rejected", "tokens", "rows")
 
@@ -15,7 +15,7 @@ def check_metadata(expect: Expectation, stream: str, number: int, shard: ObjectI
         "run": expect.run,
         "stream": stream,
         "spec_hash": expect.spec_hash,
-        "format": expect.wanted.spec.format,
+        "format": expect.spec.format,
     }
     if expect.fingerprint:
         expected["model_fingerprint"] = expect.fingerprint

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from ..names import output_prefix, parse_shard
 from ..objects import Bucket, ObjectInfo
 from .check_shard import check_content
-from .expectation import Expectation
 from .marks import count, first_of, mark_different
 from .rejects import check_rejects, read_rejects
+from .shard_content import Expectation
 from .shard_metadata import check_metadata, is_foreign, shard_numbers
 from .small_objects import unread
 from .stream_samples import StreamSamples
@@ -55,7 +55,7 @@ def verify_stream(
 
     path = os.path.join(folder, "stream")
     bucket.download(info.name, path, info.generation)
-    samples = StreamSamples(path, info.name, expect.reader)
+    samples = StreamSamples(path, info.name, expect.settings)
     marks = samples.marks
     prefix = output_prefix(expect.run, stream)
     by_name = {other.name.removeprefix(prefix): other for other in outputs}

@@ -3,8 +3,8 @@
 from array import array
 from collections.abc import Iterator
 
-from ..records.reader import Reader
 from ..records.sample import Reject, Sample
+from ..records.sample_settings import SampleSettings
 from ..records.samples import read_samples
 from ..records.stream import count_lines
 from .marks import REJECTED, TRUNCATED
@@ -13,9 +13,9 @@ from .marks import REJECTED, TRUNCATED
 class StreamSamples:
     """Reads the stream in one pass. A range that begins before the previous range ends starts a new pass."""
 
-    def __init__(self, path: str, name: str, reader: Reader):
-        self._open = lambda: read_samples(path, name, reader)
-        self._per_line = reader.samples_per_line
+    def __init__(self, path: str, name: str, settings: SampleSettings):
+        self._open = lambda: read_samples(path, name, settings)
+        self._per_line = settings.samples_per_line
         # The line of each sample, for runs in which the tokens decide how many samples a line makes.
         self._lines = array("q", (item.line for item in self._open()) if self._per_line is None else ())
         self.marks = bytearray(count_lines(path, name) * self._per_line if self._per_line else len(self._lines))

@@ -4,7 +4,7 @@ import json
 
 from ..objects import Bucket, ObjectInfo
 from ..shards.shard_identity import OTHER_SUMMARY
-from .expectation import Expectation
+from .shard_content import Expectation
 from .small_objects import read_object
 
 
@@ -61,8 +61,8 @@ def check_summary(
     own_stats = {f"gs://{bucket.name}/{name}": values for name, values in stats.items()}
     if other := [name for name, values in own_stats.items() if listed_stats.get(name, values) != values]:
         problems.append(f"{info.name} lists other statistics of {other[0]} than its header")
-    if non_finite or list(summary["stats"]) != expect.wanted.names:
-        problems.append(f"{info.name} does not list finite statistics of exactly {', '.join(expect.wanted.names)}")
+    if non_finite or list(summary["stats"]) != expect.names:
+        problems.append(f"{info.name} does not list finite statistics of exactly {', '.join(expect.names)}")
 
 
 def _without_last_bytes(entries: list[tuple]) -> list[tuple]:

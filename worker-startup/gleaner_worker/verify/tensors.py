@@ -9,30 +9,30 @@ from gleaner_reader.files import open_file
 from gleaner_reader.index import INDEX, read_index
 from gleaner_reader.tensor_shard import SafetensorsShard
 
-from .shard_content import ShardContent, Wanted, contradictions, wrong_values
+from .shard_content import Expectation, ShardContent, contradictions, wrong_values
 from .statistics import LayerStatistics
 
 _STORED_AS = {"bf16": "BF16", "fp16": "F16", "fp32": "F32", "int8": "I8"}
 
 
-def read_tensors(path: str, metadata: dict[str, str], wanted: Wanted, content: ShardContent) -> None:
-    """Reads the shard into `content`, whose problems are its differences from `metadata` and `wanted`.
+def read_tensors(path: str, metadata: dict[str, str], expect: Expectation, content: ShardContent) -> None:
+    """Reads the shard into `content`, whose problems are its differences from `metadata` and `expect`.
 
     Raises ShardError.
     """
     shard = SafetensorsShard(open_file(path))
     content.problems += contradictions(shard.metadata, metadata)
     tensors = {name: (info.dtype, list(info.shape)) for name, info in shard.header.tensors.items()}
-    expected = _expected_tensors(metadata, wanted)
+    expected = _expected_tensors(metadata, expect)
     content.problems += [f"has {name}, which does not belong there" for name in tensors if name not in expected]
     if differences := _differences(expected, tensors):
         content.problems += differences
         return
     content.stats = shard.stats
     content.problems += _wrong_checksums(shard, INDEX & tensors.keys())
-    for site in wanted.spec.sites:
-        for layer in wanted.layers:
-            _check_layer(shard, site, layer, wanted.spec.dtype == "int8", content)
+    for site in expect.spec.sites:
+        for layer in expect.layers:
+            _check_layer(shard, site, layer, expect.spec.dtype == "int8", content)
     index = read_index(shard.header.tensors, shard.tensor, shard.num_rows, shard.url)
     content.sample_idx = index.sample_idx.tolist()
     content.row_counts = np.diff(index.row_offsets).tolist()
@@ -47,26 +47,26 @@ def read_tensors(path: str, metadata: dict[str, str], wanted: Wanted, content: S
     content.is_read = True
 
 
-def _expected_tensors(metadata: dict[str, str], wanted: Wanted) -> dict[str, tuple[str, list[int]]]:
+def _expected_tensors(metadata: dict[str, str], expect: Expectation) -> dict[str, tuple[str, list[int]]]:
     rows, tokens, samples = (int(metadata[key]) for key in ("rows", "tokens", "samples"))
     expected = {
         "sample_idx": ("I64", [samples]),
         "sample_offsets": ("I64", [samples + 1]),
         "token_ids": ("I32", [tokens]),
     }
-    if wanted.pooled or (wanted.selects and samples):
+    if expect.pooled or (expect.selects and samples):
         expected["row_offsets"] = ("I64", [samples + 1])
-    if wanted.has_positions and samples:
+    if expect.has_positions and samples:
         expected["positions"] = ("I32", [rows])
-    if wanted.spec.cuts_documents and samples:
+    if expect.spec.cuts_documents and samples:
         expected |= {"line_idx": ("I64", [samples]), "chunk_idx": ("I32", [samples])}
-        if wanted.spec.over_long == "pack":
+        if expect.spec.over_long == "pack":
             expected["token_line_idx"] = ("I64", [tokens])
-    if wanted.spec.keep and samples:
+    if expect.spec.keep and samples:
         expected["kept"] = ("U8", [])
-    for name in wanted.names:
-        expected[name] = (_STORED_AS[wanted.spec.dtype], [rows, wanted.d_model])
-        if wanted.spec.dtype == "int8":
+    for name in expect.names:
+        expected[name] = (_STORED_AS[expect.spec.dtype], [rows, expect.d_model])
+        if expect.spec.dtype == "int8":
             expected[f"{name}.scale"] = ("F32", [rows])
     return expected
 

@@ -17,8 +17,11 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Reader:
-    """The settings of a run with its model. vocab_size: above each token id. max_length: most tokens of a sample."""
+class SampleSettings:
+    """The parsed spec, tokenizer and templates of a run; equal for all of its streams.
+
+    vocab_size: above each token id. max_length: most tokens of a sample.
+    """
 
     tokenizer: Tokenizer
     vocab_size: int
@@ -37,7 +40,7 @@ class Reader:
         return None if self.cut else self.writer.predictions
 
 
-def make_reader(folder: str, spec: Spec, vocab_size: int, max_positions: int) -> Reader:
+def make_sample_settings(folder: str, spec: Spec, vocab_size: int, max_positions: int) -> SampleSettings:
     """Reads tokenizer.json and the chat template of a model's folder. Raises Failure("model")."""
     tokenizer = load_tokenizer(folder, spec.model)
     # Without added tokens: some models have more of them than embeddings (Gemma 3 1B has one for images). A record with
@@ -62,7 +65,7 @@ def make_reader(folder: str, spec: Spec, vocab_size: int, max_positions: int) ->
     if warning:
         log.warning("%s", warning)
     max_length = spec.max_length(max_positions)
-    return Reader(
+    return SampleSettings(
         tokenizer,
         vocab_size,
         max_length,

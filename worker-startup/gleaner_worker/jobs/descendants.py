@@ -1,4 +1,4 @@
-"""The descendants of a process, and their memory, as /proc shows them."""
+"""The descendants of a process and their memory, and whether a user has processes, as /proc shows them."""
 
 import os
 import time
