@@ -7,7 +7,7 @@ import pytest
 from gleaner_worker.records.assistant import render_assistant
 from gleaner_worker.records.chat import Chat
 from gleaner_worker.records.sample import Reject, Sample
-from gleaner_worker.records.template import Template
+from gleaner_worker.records.template import Template, TemplateProblem
 from test_chat import fixture, read, write_folder
 
 pytestmark = pytest.mark.slow
@@ -103,6 +103,35 @@ def test_an_answer_whose_opening_cannot_be_rendered_is_chosen_from_its_content(t
     found = [text[begin:end] for begin, end in spans]
     assert [each.rpartition("</think>\n\n")[2] for each in found] == chosen
     assert "<|im_start|>" not in "".join(found)
+
+
+# As R1 of DeepSeek: the opening of an answer begins its thoughts, and earlier answers have none.
+THOUGHTS = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant><think>\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize("content", ["<table>x</table>", "<t", "<think>\nx</think>y", ""])
+def test_an_answer_without_the_whole_opening_is_chosen_from_its_first_character(content):
+    chat = Chat(Template(THOUGHTS, is_chat=True), None, {})
+    messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": content}]
+    text, ((begin, end),) = render_assistant(chat, messages, False, None, ["<|end|>"])
+    assert text[begin:end] == content.removeprefix("<think>\n") + "<|end|>"
+
+
+@pytest.mark.parametrize(("answers", "size"), [(1500, 1), (90, 100_000)])
+def test_a_record_with_too_many_answers_for_renders_of_each_is_rejected(answers, size):
+    chat = Chat(Template(THOUGHTS, is_chat=True), None, {})
+    messages = [{"role": "assistant", "content": "a" * size}] * answers
+    with pytest.raises(TemplateProblem, match=f"^{answers} messages of the model in {answers} are too many"):
+        render_assistant(chat, messages, False, None, [])
+
+
+def test_empty_generation_blocks_mark_nothing(tmp_path):
+    blocks = "{% for i in range(100000) %}{% generation %}{% endgeneration %}{% endfor %}"
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": blocks + MARKED}})
+    assert written(folder, tmp_path, TALK) == ["four is it<|im_end|>", "five<|im_end|>"]
 
 
 def test_generation_blocks_in_a_template_define_the_chosen_tokens(tmp_path):

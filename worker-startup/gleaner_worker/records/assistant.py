@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from .chat import Chat
 from .template import TemplateProblem
 
+# Most bytes that the renders of one record may read, in all: seconds of work.
+_MOST_RENDERED_BYTES = 512 * 1024 * 1024
+_MESSAGE_BYTES = 256  # a message costs as much as this many bytes
 # Private-use characters: real texts lack them, and templates do not change them. No record may have them.
 _PLACEHOLDER = "\ue010\ue011\ue012"
 _PRIVATE = re.compile(rb"(?<!\\)(?:\\\\)*\\ue01[0-2]")  # as JSON writes them
@@ -24,10 +27,17 @@ def render_assistant(
     """Renders the messages. Returns the text, and the characters [begin, end) of each part that the model wrote.
 
     specials: the texts of special tokens. Raises TemplateProblem, also for a template that hides where a part begins
-    or ends.
+    or ends, and for a record with too many messages: each of the model's is found by renders of all messages.
     """
-    if _PRIVATE.search(chat.prepare(messages, add_generation_prompt, tools)[1]):
+    values = chat.prepare(messages, add_generation_prompt, tools)[1]
+    if _PRIVATE.search(values):
         raise TemplateProblem("the record has a private-use character from U+E010 to U+E012; remove it")
+    numbers = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
+    if len(numbers) * (len(values) + _MESSAGE_BYTES * len(messages)) > _MOST_RENDERED_BYTES:
+        raise TemplateProblem(
+            f"{len(numbers)} messages of the model in {len(messages)} are too many without generation blocks in the "
+            "template; divide the record, or add the blocks to the model's chat template"
+        )
     text = chat.render(messages, add_generation_prompt, tools)
 
     def span(number: int) -> tuple[int, int]:
@@ -45,14 +55,15 @@ def render_assistant(
         else:
             # A template without an opening of answers shows only where the content begins.
             opening, least = head if opening == before else opening, len(before)
-        begin = len(os.path.commonprefix([opening, text]))
+        # A template that writes a part of the opening stops before the content, which may begin like the other part.
+        begin = len(opening if text.startswith(opening) else os.path.commonprefix([opening, text, marked]))
         end = len(text) - len(rest)
         if not placeholder or not least <= begin <= end or not text.endswith(rest):
             raise TemplateProblem(f"it does not show which text of message {number} the model wrote")
         closing = next((special for special in specials if rest.startswith(special)), "")
         return begin, end + len(closing)
 
-    return text, [span(number) for number, message in enumerate(messages) if message["role"] == "assistant"]
+    return text, [span(number) for number in numbers]
 
 
 def _render_each(

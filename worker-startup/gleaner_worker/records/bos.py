@@ -25,7 +25,8 @@ def find_bos(tokenizer: Tokenizer) -> int | None:
     except BaseException as error:  # a vocabulary without "a", or a panic of tokenizers
         raise_exits(error)
         return None
-    return full[0] if len(full) > len(bare) and full[1 : 1 + len(bare)] == bare else None
+    begins = range(1, len(full) - len(bare) + 1)
+    return full[0] if any(full[begin : begin + len(bare)] == bare for begin in begins) else None
 
 
 def bos_rule(spec: Spec, tokenizer: Tokenizer, chat: Chat) -> Bos:

@@ -191,7 +191,7 @@ def _unmarked(text: str) -> tuple[str, list[tuple[int, int]]]:
         size, last = size + len(plain[-1]), mark.end()
         if mark[0] == _BEGIN:
             begin = size
-        else:
+        elif begin < size:
             spans.append((begin, size))
     return "".join([*plain, text[last:]]), spans
 

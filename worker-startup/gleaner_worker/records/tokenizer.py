@@ -33,9 +33,11 @@ def load_tokenizer(folder: str, model: str) -> Tokenizer:
         raise Failure(
             "model", f"Failed to read tokenizer.json of {model}: {str(error)[:300]}; copy the model again"
         ) from error
-    # tokenizer.json may ask for both; either changes samples silently.
+    # tokenizer.json may ask for each of these, which change samples silently; dropout does so at random.
     tokenizer.no_truncation()
     tokenizer.no_padding()
+    if getattr(tokenizer.model, "dropout", None):
+        tokenizer.model.dropout = None
     return tokenizer
 
 
@@ -73,17 +75,26 @@ def encode_with_mask(
     texts: list[str], spans: list[list[tuple[int, int]]], tokenizer: Tokenizer, bos: Bos
 ) -> list[Encoded | RejectReason]:
     """Encodes complete texts, with a mask of the tokens that have a character in one of the spans [begin, end)."""
-    found = []
-    for encoding, marked in zip(_encode(texts, tokenizer, False, with_offsets=True), spans, strict=True):
-        if isinstance(encoding, RejectReason):
-            found.append(encoding)
-            continue
-        begins, ends = np.array(encoding.offsets, np.int64).reshape(-1, 2).T
-        mask = np.zeros(len(begins), bool)
-        for begin, end in marked:
-            mask |= (begins < end) & (ends > begin) & (ends > begins)
-        found.append(_with_bos(Encoded(encoding.ids, mask), bos))
-    return found
+    encodings = _encode(texts, tokenizer, False, with_offsets=True)
+    return [
+        encoding
+        if isinstance(encoding, RejectReason)
+        else _with_bos(Encoded(encoding.ids, _mask(encoding.offsets, marked, len(text))), bos)
+        for encoding, marked, text in zip(encodings, spans, texts, strict=True)
+    ]
+
+
+def _mask(offsets: list[tuple[int, int]], spans: list[tuple[int, int]], characters: int) -> np.ndarray:
+    """bool [tokens]: whether the token has a character in one of the spans."""
+    edges = np.zeros(characters + 1, np.int32)
+    for bounds, step in zip(np.array(spans, np.int64).reshape(-1, 2).T, (1, -1), strict=True):
+        np.add.at(edges, bounds, step)
+    marked_before = np.append(0, np.cumsum(np.cumsum(edges[:-1]) > 0))  # [characters + 1]
+    begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T
+    # Some tokenizers trim offsets, so a token of blanks has no width: its characters are behind the token before.
+    before = np.append(0, np.maximum.accumulate(ends))[:-1]
+    begins = np.where(begins < ends, begins, np.minimum(before, begins))
+    return marked_before[ends] > marked_before[begins]
 
 
 def _encode(

@@ -1,0 +1,60 @@
+"""The tokens of texts, and the tokens that a model wrote, for tokenizers with unusual settings."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gleaner_worker.records.bos import Bos, find_bos
+from gleaner_worker.records.tokenizer import Encoded, encode_texts, encode_with_mask, load_tokenizer
+from test_native_panics import VOCABULARY, a_folder
+
+NO_BOS = Bos(None, False, "auto")
+BLANKS = VOCABULARY | {"Ġ": 26, "Ċ": 27}
+
+
+def bytes_tokenizer(folder, trim_offsets):
+    """A token for each letter and each blank, as byte-level tokenizers of models have them."""
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": trim_offsets, "use_regex": True}
+    model = {"type": "BPE", "vocab": BLANKS, "merges": [], "unk_token": None}
+    return load_tokenizer(a_folder(folder, pre_tokenizer=level, post_processor=level, model=model), "a model")
+
+
+def encoded(texts, spans, tokenizer):
+    for each in encode_with_mask(texts, spans, tokenizer, NO_BOS):
+        assert isinstance(each, Encoded) and each.assistant_mask is not None
+        yield each.assistant_mask
+
+
+@pytest.mark.parametrize("trim_offsets", [False, True])
+def test_every_blank_within_a_span_is_marked(tmp_path, trim_offsets):
+    text = "a if x\n        return  y\n b"
+    begin, end = text.index("if"), text.index(" b")
+    (mask,) = encoded([text], [[(begin, end)]], bytes_tokenizer(tmp_path, trim_offsets))
+    assert mask.tolist() == [begin <= at < end for at in range(len(text))]
+
+
+@given(
+    st.lists(st.text("abc", max_size=12), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=5),
+)
+def test_a_token_is_marked_if_one_of_its_characters_is_in_a_span(tmp_path_factory, texts, drawn):
+    tokenizer = load_tokenizer(a_folder(tmp_path_factory.mktemp("tokenizer")), "a model")
+    spans = [[(begin, end) for begin, end in drawn if begin <= end <= len(text)] for text in texts]
+    for text, spans_of_text, mask in zip(texts, spans, encoded(texts, spans, tokenizer), strict=True):
+        assert mask.tolist() == [any(begin <= at < end for begin, end in spans_of_text) for at in range(len(text))]
+
+
+def test_dropout_of_a_tokenizer_changes_no_sample(tmp_path):
+    model = {"type": "BPE", "vocab": VOCABULARY | {"ab": 26}, "merges": ["a b"], "unk_token": None, "dropout": 0.5}
+    tokenizer = load_tokenizer(a_folder(tmp_path, model=model), "a model")
+    assert encode_texts(["ab" * 40], tokenizer, NO_BOS) == [Encoded([26] * 40)]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_first_of_the_tokens_before_every_text_is_its_bos(tmp_path, count):
+    prefix = [{"SpecialToken": {"id": token, "type_id": 0}} for token in "yz"[:count]]
+    special = {token: {"id": token, "ids": [VOCABULARY[token]], "tokens": [token]} for token in "yz"}
+    single = [*prefix, {"Sequence": {"id": "A", "type_id": 0}}]
+    pair = [*single, {"Sequence": {"id": "B", "type_id": 1}}]
+    processor = {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
+    assert find_bos(load_tokenizer(a_folder(tmp_path, post_processor=processor), "a model")) == VOCABULARY["y"]
