@@ -121,6 +121,11 @@ def test_messages_with_tools_use_the_template_for_tools(tmp_path):
             {"chat_template": [{"name": "rag", "template": "x"}]},
             "no default among its chat templates rag",
         ),
+        (
+            "names a template by a list",
+            {"chat_template": [{"name": ["a"], "template": "x"}]},
+            "no default among its chat templates ['a']",
+        ),
         ("too long", {"chat_template": "x" * 2_000_000}, "it is 2000000 characters long; the limit is 131072"),
         ("raises an error", {"chat_template": "{{ 1 / 0 }}"}, "line 1: ZeroDivisionError: division by zero"),
         (
@@ -186,6 +191,14 @@ def test_an_unreadable_model_folder_fails_the_run(tmp_path, files, reason):
         make_sample_settings(folder, a_spec(), 1000, 64)
     assert failure.value.kind == "model"
     assert reason in failure.value.reason
+
+
+def test_a_special_token_that_utf_8_cannot_encode_is_no_token(tmp_path):
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": '{"bos_token": "\\ud800"}'})
+    (item,) = read(folder, tmp_path, [{"text": "two"}], over_long="pack")
+    assert isinstance(item, Sample)
+    with pytest.raises(Failure, match="names no bos_token"):
+        make_sample_settings(folder, a_spec(bos=True), 1000, 64)
 
 
 def test_a_tokenizer_file_over_the_limit_is_refused_with_its_size(tmp_path):

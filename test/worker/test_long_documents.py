@@ -1,6 +1,7 @@
 """Runs that cut documents: stored, read, verified, and interrupted."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -103,6 +104,17 @@ def test_a_chunk_has_the_activations_of_its_tokens_alone(storage, tmp_path, tiny
 def test_a_spec_that_the_model_cannot_follow_is_refused(tiny_folder, spec, reason):
     with pytest.raises(Failure, match=reason):
         make_sample_settings(tiny_folder, a_spec(**spec), 600, 1024)
+
+
+def test_an_eos_beyond_the_embeddings_fails_the_run(tiny_folder, tmp_path):
+    shutil.copytree(tiny_folder, tmp_path / "model")
+    file = tmp_path / "model" / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    tokenizer["added_tokens"].append(tokenizer["added_tokens"][0] | {"id": 600, "content": "<eos>", "special": True})
+    file.write_text(json.dumps(tokenizer))
+    (tmp_path / "model" / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<eos>"}))
+    with pytest.raises(Failure, match="eos_token: the id is 600, and the model has 600 embeddings; correct"):
+        make_sample_settings(str(tmp_path / "model"), a_spec(**PACK), 600, 1024)
 
 
 def test_a_text_that_no_sample_can_hold_is_rejected_before_it_is_tokenised(read_items):

@@ -6,16 +6,18 @@ Templates that first ask whether `strftime_now` is defined (Llama 3) use the dat
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ..model_json import read_model_json, read_model_text
-from .parse import kind_of
+from .parse import check_text, kind_of
 from .template import Template, TemplateProblem
 
 _CONFIG, _MAP = "tokenizer_config.json", "special_tokens_map.json"
 _JINJA, _JSON = "chat_template.jinja", "chat_template.json"
 _MAX_FILE_BYTES = 64 * 1024 * 1024
 _TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_SEARCHED_LISTS = 64
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
@@ -110,13 +112,18 @@ def check_messages(messages: object, field: str) -> str | None:
 def find_unsupported_parts(messages: list[dict], text: str) -> int | None:
     """The number of the first message whose list of parts is in `text` as Python prints it, or None.
 
-    Templates that support only strings print such a list.
+    Templates that support only strings print such a list. Each search reads the whole text, so only the first lists
+    are searched.
     """
-    for number, message in enumerate(messages):
-        content = message.get("content")
-        if isinstance(content, list) and content and (str(content) in text or str(content[0]) in text):
+    lists = ((number, message["content"]) for number, message in enumerate(messages) if _has_parts(message))
+    for number, content in islice(lists, _SEARCHED_LISTS):
+        if str(content) in text or str(content[0]) in text:
             return number
     return None
+
+
+def _has_parts(message: dict) -> bool:
+    return isinstance(message.get("content"), list) and len(message["content"]) > 0
 
 
 def _normal(message: dict) -> dict:
@@ -140,7 +147,7 @@ def _sources(default: str | None, templates: Any) -> dict[str, str]:
     if isinstance(templates, str):
         return {"default": templates}
     if isinstance(templates, list):
-        templates = {entry.get("name"): entry.get("template") for entry in templates if isinstance(entry, dict)}
+        templates = {str(each.get("name")): each.get("template") for each in templates if isinstance(each, dict)}
     if not isinstance(templates, dict):
         return {}
     return {name: text for name, text in templates.items() if isinstance(name, str) and isinstance(text, str)}
@@ -149,4 +156,4 @@ def _sources(default: str | None, templates: Any) -> dict[str, str]:
 def _content(value: Any) -> str | None:
     if isinstance(value, dict):
         value = value.get("content")
-    return value if isinstance(value, str) else None
+    return value if isinstance(check_text(value, "content"), str) else None

@@ -71,7 +71,7 @@ def make_sample_settings(folder: str, spec: Spec, vocab_size: int, max_positions
         max_length,
         spec.over_long,
         bos,
-        _cut(spec, max_length, bos, tokenizer, writer),
+        _cut(spec, max_length, vocab_size, bos, tokenizer, writer),
         writer,
         make_selection(spec, tokenizer),
         spec.keep,
@@ -79,7 +79,9 @@ def make_sample_settings(folder: str, spec: Spec, vocab_size: int, max_positions
     )
 
 
-def _cut(spec: Spec, max_length: int, bos: Bos, tokenizer: Tokenizer, writer: PromptWriter) -> Cut | None:
+def _cut(
+    spec: Spec, max_length: int, vocab_size: int, bos: Bos, tokenizer: Tokenizer, writer: PromptWriter
+) -> Cut | None:
     if not spec.cuts_documents:
         return None
     if spec.overlap > max_length - 2:
@@ -90,4 +92,10 @@ def _cut(spec: Spec, max_length: int, bos: Bos, tokenizer: Tokenizer, writer: Pr
         )
     eos = writer.chat.tokens.get("eos_token")
     eos_id = None if eos is None else tokenizer.token_to_id(eos)
+    if eos_id is not None and eos_id >= vocab_size:
+        raise Failure(
+            "model",
+            f"Failed to end documents of {spec.model} with its eos_token: the id is {eos_id}, and the model has "
+            f"{vocab_size} embeddings; correct eos_token in tokenizer_config.json",
+        )
     return Cut(spec.over_long, max_length, spec.overlap, bos.token_id, eos_id)
