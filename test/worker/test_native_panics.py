@@ -4,9 +4,13 @@ import json
 
 import pytest
 
+from build import a_spec
 from gleaner_worker.failures import Failure, raise_exits
 from gleaner_worker.records.bos import Bos
 from gleaner_worker.records.reject_reason import RejectReason
+from gleaner_worker.records.sample import Sample
+from gleaner_worker.records.sample_settings import make_sample_settings
+from gleaner_worker.records.samples import read_samples
 from gleaner_worker.records.tokenizer import Encoded, encode_texts, load_tokenizer
 
 NO_BOS = Bos(None, False, "auto")
@@ -46,6 +50,16 @@ def test_a_tokenizer_that_panics_with_each_text_rejects_its_texts(tmp_path):
     tokenizer = load_tokenizer(a_folder(tmp_path, post_processor=template), "a model")
     made = encode_texts(["abc", "x"], tokenizer, NO_BOS)
     assert made == [RejectReason("cannot be tokenised: no entry found for key")] * 2
+
+
+def test_token_ids_whose_decoder_panics_are_stored_without_a_preview(tmp_path):
+    strip = {"type": "Strip", "content": "a", "start": 0, "stop": 500}
+    folder, stream = a_folder(tmp_path, decoder=strip), tmp_path / "stream"
+    stream.write_text('{"tokens": [0]}\n{"text": "b"}\n')
+    settings = make_sample_settings(folder, a_spec(), len(VOCABULARY), 64)
+    ids, text = read_samples(str(stream), "x", settings)
+    assert isinstance(ids, Sample) and isinstance(text, Sample)
+    assert (ids.token_ids.tolist(), ids.preview, text.preview) == ([0], "", "b")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])

@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from build import a_spec
-from gleaner_worker.failures import Failure
+from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.records.read_prompts import read_prompts
 from gleaner_worker.records.sample import Reject, Sample
 from gleaner_worker.records.sample_settings import make_sample_settings
@@ -137,6 +137,21 @@ def test_lines_are_tokenised_in_batches_of_at_most_512(tiny_folder, tmp_path):
     samples = list(make_samples(batches, settings))
     assert [repr(item) for item in samples] == [repr(item) for item in read_samples(str(path), "x", settings)]
     assert len(samples) == count_lines(str(path), "x") == 2000 and settings.samples_per_line == 1
+
+
+def test_a_stop_ends_a_batch_at_the_next_line(tiny_folder, tmp_path):
+    path, checked = tmp_path / "stream", []
+
+    def check():
+        checked.append(None)
+        if len(checked) == 3:
+            raise LeaseLost
+
+    path.write_text('{"text": "a"}\n' * 100)
+    documents = read_documents(str(path), "x", make_sample_settings(tiny_folder, a_spec(), 600, 64), check=check)
+    with pytest.raises(LeaseLost):
+        next(documents)
+    assert len(checked) == 3
 
 
 def test_a_batch_of_prompts_is_bounded_by_bytes(tiny_folder, tmp_path):

@@ -56,6 +56,14 @@ def test_a_line_beyond_the_limit_is_measured_but_not_kept(tmp_path, ending, extr
         assert lines[2].data == b"last"
 
 
+def test_the_lease_is_checked_within_a_long_line(tmp_path):
+    path = tmp_path / "stream"
+    path.write_bytes(gzip.compress(b"x" * (MAX_LINE_BYTES + 5_000_000)))
+    checks = []
+    assert count_lines(str(path), "x", lambda: checks.append(None)) == 1
+    assert len(checks) >= 4
+
+
 @pytest.mark.parametrize("extra", range(-4, 5))
 def test_a_bom_does_not_count_for_the_limit(tmp_path, extra):
     size = MAX_LINE_BYTES + extra

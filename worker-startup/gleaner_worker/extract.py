@@ -101,7 +101,7 @@ class _Extraction:
         """Returns the outcome, as `extract` does."""
         control = self._control
         tokenize = partial(processes.tokenize, check=self._pipeline.check) if processes else None
-        documents = read_documents(path, self._work.object, self._settings, tokenize)
+        documents = read_documents(path, self._work.object, self._settings, tokenize, self._pipeline.check)
         control.phase = "running"
         with self._pipeline as pipeline:
             batches = pipeline.stage("tokenize", documents, ahead=1)

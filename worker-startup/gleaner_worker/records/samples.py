@@ -10,6 +10,7 @@ from typing import cast
 
 import numpy as np
 
+from ..failures import raise_exits
 from .documents import Document, SampleTokens, cut_documents
 from .read_prompts import MOST_BYTES, MOST_ITEMS, RenderedPrompt, in_batches, read_prompts
 from .reject_reason import RejectReason
@@ -35,17 +36,28 @@ def read_samples(path: str, name: str, settings: SampleSettings) -> Iterator[Sam
 
 
 def read_documents(
-    path: str, name: str, settings: SampleSettings, tokenize: Tokenize | None = None
+    path: str,
+    name: str,
+    settings: SampleSettings,
+    tokenize: Tokenize | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Generator[Documents]:
     """Reads the lines of the file at `path`, and tokenises them in batches, in the order of the lines.
 
-    tokenize: the processes of tokenize_process.py; None for this process. Raises Failure("stream").
+    tokenize: the processes of tokenize_process.py; None for this process, which then calls `check` before each line.
+    Raises Failure("stream").
     """
     batches = _line_batches(path, name, settings)
     if tokenize is None:
-        yield from (tokenize_lines(lines, name, settings) for lines in batches)
+        yield from (tokenize_lines(_checked(lines, check), name, settings) for lines in batches)
     else:
         yield from tokenize(batches, name)
+
+
+def _checked(lines: list[Line], check: Callable[[], None]) -> Iterator[Line]:
+    for line in lines:
+        check()
+        yield line
 
 
 def tokenize_lines(lines: Iterable[Line], name: str, settings: SampleSettings) -> Documents:
@@ -142,7 +154,12 @@ def _problem_of(ids: list[int], item: RenderedPrompt, settings: SampleSettings) 
 
 
 def _decode(ids: list[int], settings: SampleSettings) -> str:
-    return settings.tokenizer.decode(ids[:_PREVIEW_CHARS], skip_special_tokens=False)
+    """The text of the first ids; the empty text where the decoder of tokenizer.json fails or panics."""
+    try:
+        return settings.tokenizer.decode(ids[:_PREVIEW_CHARS], skip_special_tokens=False)
+    except BaseException as error:
+        raise_exits(error)
+        return ""
 
 
 def _whole(document: Document, settings: SampleSettings) -> Sample | Reject:

@@ -24,15 +24,16 @@ class Line:
     size_bytes: int
 
 
-def read_lines(path: str, name: str) -> Iterator[Line]:
+def read_lines(path: str, name: str, check: Callable[[], None] = lambda: None) -> Iterator[Line]:
     """Yields every line, including blank lines. A newline at the end of the file makes no further line.
 
     The content decides whether the file is gzip: no JSON line starts with gzip's magic bytes.
+    check: called regularly within a line over the limit.
     Raises Failure("stream"), naming the object `name`, when a gzip file is damaged.
     """
     try:
         with _open(path) as file:
-            for index, line in enumerate(_split(file)):
+            for index, line in enumerate(_split(file, check)):
                 yield Line(
                     index,
                     line if isinstance(line, bytes) else None,
@@ -55,7 +56,7 @@ def damaged(name: str, error: Exception) -> Failure:
 def count_lines(path: str, name: str, check: Callable[[], None] = lambda: None) -> int:
     """Counts the lines of a stream; calls `check` regularly. Raises Failure("stream") for more than MAX_LINES lines."""
     lines = 0
-    for line in read_lines(path, name):
+    for line in read_lines(path, name, check):
         lines = line.index + 1
         if lines % _LINES_PER_CHECK == 0:
             check()
@@ -70,7 +71,7 @@ def _open(path: str) -> BinaryIO:
     return cast(BinaryIO, gzip.open(path, "rb")) if magic == _GZIP_MAGIC else open(path, "rb", buffering=1 << 20)
 
 
-def _split(file: BinaryIO) -> Iterator[bytes | int]:
+def _split(file: BinaryIO, check: Callable[[], None]) -> Iterator[bytes | int]:
     """Yields each line without its ending, or the length of a line over the limit."""
     first = True
     # The byte order mark is not part of the first line, so it does not count towards the limit.
@@ -81,14 +82,15 @@ def _split(file: BinaryIO) -> Iterator[bytes | int]:
             if not line:
                 continue
         if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
-            yield _skip_line(file, len(line))
+            yield _skip_line(file, len(line), check)
             continue
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         yield line if len(line) <= MAX_LINE_BYTES else len(line)
 
 
-def _skip_line(file: BinaryIO, size: int) -> int:
+def _skip_line(file: BinaryIO, size: int, check: Callable[[], None]) -> int:
     while piece := file.readline(1 << 20):
+        check()
         size += len(piece)
         if piece.endswith(b"\n"):
             return size - 1

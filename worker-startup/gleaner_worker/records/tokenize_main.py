@@ -5,7 +5,7 @@ import signal
 import sys
 from typing import Any
 
-from ..failures import Failure
+from ..failures import Failure, raise_exits
 from ..spec import RecordSpec, Spec
 from .sample_settings import SampleSettings, make_sample_settings
 from .samples import tokenize_lines
@@ -40,6 +40,9 @@ def _answer(lines: Frame, settings: SampleSettings) -> Frame:
         return frame_of_documents(tokenize_lines(lines_of_frame(lines), lines.facts["name"], settings))
     except Failure as failure:
         return Frame({"kind": failure.kind, "reason": failure.reason})
+    except BaseException as error:  # a bug, or a panic of native code: its cause would be lost with this process
+        raise_exits(error)
+        return Frame({"kind": "infrastructure", "reason": f"{type(error).__name__}: {error}"})
 
 
 if __name__ == "__main__":
