@@ -4,7 +4,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {E2E_MS, gleaner} from './home.ts';
 
-/** Small model that the kernel of TPUs takes; its weights do not exist. */
+/** Small model that the kernel of TPUs takes; it has no weights and no tokenizer. */
 const CONFIG = {
   ...{model_type: 'llama', hidden_size: 256, intermediate_size: 512, num_hidden_layers: 2, vocab_size: 1024},
   ...{num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 4096, rms_norm_eps: 1e-5},
@@ -16,8 +16,6 @@ describe('gleaner preflight', function () {
   before(() => {
     folder = mkdtempSync(join(tmpdir(), 'gleaner-preflight-'));
     model({});
-    // Records of the streams would need its tokens; a program does not.
-    writeFileSync(join(folder, 'tokenizer.json'), '{}');
   });
   after(() => rmSync(folder, {recursive: true}));
 
@@ -61,6 +59,15 @@ describe('gleaner preflight', function () {
       assert.match(program.reason, /Failed to fit the model into 1 /);
       assert.deepEqual(program.usd_per_million_tokens, {spot: null, on_demand: null});
     }
+  });
+
+  it('refuses a model with pickled weights alone, which no run can read', async () => {
+    const file = join(folder, 'pytorch_model.bin');
+    writeFileSync(file, '');
+    const {code, stderr} = await ask('--accelerator', 'v5litepod-8');
+    rmSync(file);
+    assert.equal(code, 1, stderr);
+    assert.match(stderr, /pickled weights only \(pytorch_model.bin\)/);
   });
 
   const wrong: {name: string; args: string[]; says: RegExp; exit: number}[] = [

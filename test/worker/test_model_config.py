@@ -45,6 +45,11 @@ REFUSED = [
     (GEMMA3, {"layer_types": ["chunked_attention"] * 7}, "layer_types is .* for each of 7 layers"),
     (GEMMA3, {"layer_types": ["full_attention"] * 6}, "layer_types is .* for each of 7 layers"),
     (GEMMA3, {"rope_parameters": {"rope_type": "default"}}, "rope_parameters.rope_type is 'default', supported are"),
+    (
+        QWEN2,
+        {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e6}}},
+        "rope_parameters.full_attention is .* one embedding for all layers",
+    ),
     (GEMMA2, {"sliding_window": None}, "sliding_window is null, but some layers are sliding_attention"),
     ({"model_type": "gemma3"}, {}, "text_config is missing"),
     ({"model_type": "gemma3", "text_config": 3}, {}, "text_config is 3, it must be an object"),

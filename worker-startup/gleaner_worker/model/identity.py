@@ -66,14 +66,14 @@ def is_model_file(name: str, weights: bool) -> bool:
     return name in _SMALL or (weights and (name == INDEX or is_weight_file(name)))
 
 
-def choose_files(names: Collection[str], folder: str, model: str, weights: bool) -> list[str]:
+def choose_files(names: Collection[str], folder: str, model: str, weights: bool, tokenizer: bool = True) -> list[str]:
     """The files of `model` that are used, among `names`, in order.
 
     With `weights` and an index among the names, `folder` must hold the index, which lists the files of weights. Raises
-    Failure("model") with everything that is missing and the remedy.
+    Failure("model") with everything that is missing and the remedy. Without `tokenizer`, it may be missing.
     """
     problems = [] if CONFIG in names else [f"it has no {CONFIG}"]
-    if TOKENIZER not in names:
+    if tokenizer and TOKENIZER not in names:
         problems.append(f"it has no {TOKENIZER}{_how_to_convert(names, model)}")
     chosen = [name for name in _SMALL if name in names]
     if weights and INDEX in names:
@@ -83,7 +83,7 @@ def choose_files(names: Collection[str], folder: str, model: str, weights: bool)
         chosen += [INDEX, *listed]
     elif weights and ONE_FILE in names:
         chosen.append(ONE_FILE)
-    elif weights:
+    elif weights or any(map(_PICKLED.fullmatch, names)) and not any(map(is_weight_file, names)):
         problems.append(_no_weights(names, model))
     if problems:
         raise Failure("model", f"Failed to use the model {model}: {'; '.join(problems)}")

@@ -35,8 +35,10 @@ def find_model(
     revision: str | None = None,
     hub: Hub | None = None,
     weights: bool = True,
+    tokenizer: bool = True,
 ) -> ModelFiles:
-    """The files of `model`; copied files lie under `home`. Without `weights`, the small files alone.
+    """The files of `model`; copied files lie under `home`. Without `weights`, the small files alone. Without
+    `tokenizer`, a folder or a bucket may lack tokenizer.json.
 
     `bucket` gives the client, and the check that may end the reading. Raises Failure with the remedy for an unknown
     kind of name, a model that does not exist, and a model that lacks a file.
@@ -52,7 +54,9 @@ def find_model(
         )
     if in_bucket:
         assert bucket is not None
-        return _find_in_bucket(Bucket(bucket.client, in_bucket[1], check), in_bucket[2], model, home, weights)
+        return _find_in_bucket(
+            Bucket(bucket.client, in_bucket[1], check), in_bucket[2], model, home, weights, tokenizer
+        )
     if is_folder:
         copy = Copy(model, is_kept=False)
     elif model.startswith((".", "/", "~")):
@@ -69,9 +73,8 @@ def find_model(
             f"Failed to find the model {model}: it is no folder of this machine, no gs://BUCKET/FOLDER "
             "and no id on a hub such as Qwen/Qwen2.5-0.5B; correct `model` in run.json",
         )
-    names = choose_files(
-        [entry.name for entry in os.scandir(copy.folder) if entry.is_file()], copy.folder, model, weights
-    )
+    names = [entry.name for entry in os.scandir(copy.folder) if entry.is_file()]
+    names = choose_files(names, copy.folder, model, weights, tokenizer)
     hashes = known | hash_files(copy.folder, [name for name in names if name not in known], model)
     files = {name: hashes[name] for name in names}
     stored = [DiskFile(os.path.join(copy.folder, name)) for name in names if is_weight_file(name)]
@@ -84,7 +87,7 @@ def read_config(spec: Spec, folder: str) -> tuple[DecoderConfig, tuple[int, ...]
     return config, resolve_layers(spec, config.num_layers)
 
 
-def _find_in_bucket(bucket: Bucket, path: str, model: str, home: str, weights: bool) -> ModelFiles:
+def _find_in_bucket(bucket: Bucket, path: str, model: str, home: str, weights: bool, tokenizer: bool) -> ModelFiles:
     prefix = f"{path}/"
     try:
         listed = {info.name.removeprefix(prefix): info for info in bucket.list(prefix)}
@@ -110,7 +113,7 @@ def _find_in_bucket(bucket: Bucket, path: str, model: str, home: str, weights: b
             list(pool.map(lambda file: _download(bucket, file[0], file[1], model), small))
 
     copy = kept_copy(home, key, bucket.check, fill)
-    names = choose_files(listed, copy.folder, model, weights)
+    names = choose_files(listed, copy.folder, model, weights, tokenizer)
     hashes = hash_files(copy.folder, [name for name in names if not is_weight_file(name)], model)
     stored = [BucketFile(bucket, listed[name]) for name in names if is_weight_file(name)]
     if stored:

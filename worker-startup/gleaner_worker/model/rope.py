@@ -50,8 +50,9 @@ def parse_ropes(
     else:
         theta = dict.fromkeys((FULL, SLIDING), _theta(fields, "rope_theta", 1e4))
         chosen = scaling if scaling.raw else parameters
-        nested = chosen.raw.keys() & theta.keys()
-        objects = {kind: chosen.table(kind) if nested else chosen for kind in theta}
+        if nested := sorted(chosen.raw.keys() & theta.keys()):
+            chosen.refuse(nested[0], "this family has one embedding for all layers")
+        objects = dict.fromkeys(theta, chosen)
     ropes = {kind: _parse(objects[kind], fields, theta[kind], max_positions) for kind in dict.fromkeys(types)}
     different = tuple(dict.fromkeys(ropes.values()))
     return different, tuple(different.index(ropes[kind]) for kind in types)

@@ -41,7 +41,9 @@ def main() -> int:
         bucket = Bucket(make_client(args.project), args.bucket) if args.bucket else None
         spec = read_spec(args.spec)
         hub = own_hub(print_wait)
-        files = find_model(spec.model, args.home, bucket, revision=spec.revision, hub=hub, weights=False)
+        files = find_model(
+            spec.model, args.home, bucket, revision=spec.revision, hub=hub, weights=False, tokenizer=False
+        )
         config, layers = read_config(spec, files.folder)
         # JAX takes its settings from the environment when it is imported.
         from .estimate_program import estimate_program
