@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..names import output_prefix, parse_shard
 from ..objects import Bucket, ObjectInfo
 from .check_shard import check_content
+from .coverage import Coverage
 from .marks import count, first_of, mark_different
 from .rejects import check_rejects, read_rejects
 from .shard_content import Expectation
@@ -60,70 +61,44 @@ def verify_stream(
     prefix = output_prefix(expect.run, stream)
     by_name = {other.name.removeprefix(prefix): other for other in outputs}
     shards = _shards(prefix, outputs)
-    before: tuple[int, ObjectInfo] | None = None
-    end, is_final = -1, False
-    totals: dict[str, int] = dict.fromkeys(_TOTALS, 0)
+    coverage = Coverage(prefix, _TOTALS)
     stats: dict[str, dict] = {}
     foreign: list[ObjectInfo] = []
     for position, (number, shard) in enumerate(shards):
         on_progress({"shards_done": position, "shards": len(shards)})
-        wrong = check_metadata(expect, stream, number, shard, len(marks))
-        next_number = before[0] + 1 if before else 1
-        if before and number == before[0]:
-            wrong.append(f"is shard {number}, as {before[1].name} is")
-        elif number != next_number and not is_final:
-            report(_missing(prefix, next_number, number - 1))
-        if numbers := shard_numbers(shard, len(marks)):
-            if number == next_number and numbers["first_sample"] != end + 1:
-                first = numbers["first_sample"]
-                wrong.append(f"starts at sample {first}, but the shards before it end at sample {end}")
-            if is_final:
-                wrong.append("comes after the final shard")
-            end = max(end, numbers["last_sample"])
-            totals = {key: total + numbers[key] for key, total in totals.items()}
-            is_final = shard.metadata.get("final") == "true"
-            if is_foreign(shard, info):
-                foreign.append(shard)
-                mark_different(marks, numbers["first_sample"], numbers["last_sample"])
-            else:
-                content_problems, content_stats = check_content(expect, bucket, shard, samples, folder)
-                wrong += content_problems
-                if content_stats is not None:
-                    stats[shard.name] = content_stats
+        if gap := coverage.gap_before(number):
+            report(gap)
+        numbers = shard_numbers(shard, len(marks))
+        wrong = check_metadata(expect, stream, number, shard, len(marks)) + coverage.add(number, shard, numbers)
+        if numbers and is_foreign(shard, info):
+            foreign.append(shard)
+            mark_different(marks, numbers["first_sample"], numbers["last_sample"])
+        elif numbers:
+            content_problems, content_stats = check_content(expect, bucket, shard, samples, folder)
+            wrong += content_problems
+            if content_stats is not None:
+                stats[shard.name] = content_stats
         for problem in wrong:
             report(f"{shard.name} {problem}")
-        before = (number, shard)
     if foreign:
         problems.append(_describe_foreign(foreign, info))
-    if len(marks) == 0:
-        problems.append(f"{info.name} is empty: it holds no record; drop it again with its records")
-    elif not is_final or end != len(marks) - 1:
-        next_number = before[0] + 1 if before else 1
-        missing = "" if is_final else f"; {_missing(prefix, next_number, next_number)}, and perhaps more shards"
-        problems.append(f"{info.name} is not finished: its shards cover {end + 1} of its {len(marks)} samples{missing}")
+    if missing := coverage.missing_end(info.name, len(marks)):
+        problems.append(missing)
     samples.read_rest()
     read_rejects(bucket, by_name.get("rejects.jsonl"), samples, problems)
     counts = count(marks)
     check_rejects(samples, f"{prefix}rejects.jsonl", problems)
-    if is_final:
-        check_summary(
-            expect,
-            bucket,
-            by_name.get("metadata.json"),
-            prefix,
-            counts | totals,
-            [shard for _, shard in shards],
-            stats,
-            problems,
-        )
-    for key in ("missing", "doubled", "different"):
-        if counts[key]:
-            problems.append(
-                f"{info.name} has {counts[key]} samples {key}, the first {samples.where(first_of(marks, key))}"
-            )
+    if coverage.is_final:
+        summary, infos = by_name.get("metadata.json"), [shard for _, shard in shards]
+        check_summary(expect, bucket, summary, prefix, counts | coverage.totals, infos, stats, problems)
+    problems += [
+        f"{info.name} has {counts[key]} samples {key}, the first {samples.where(first_of(marks, key))}"
+        for key in ("missing", "doubled", "different")
+        if counts[key]
+    ]
     if len(problems) > _MAX_PROBLEMS:
         problems = [*problems[:_MAX_PROBLEMS], f"and {len(problems) - _MAX_PROBLEMS} more"]
-    return {"stream": stream, "object": info.name, **counts, **_sizes(shards, totals), "problems": problems}
+    return {"stream": stream, "object": info.name, **counts, **_sizes(shards, coverage.totals), "problems": problems}
 
 
 def unread_stream(run: str, stream: str, info: ObjectInfo, outputs: list[ObjectInfo], error: Exception) -> dict:
@@ -149,12 +124,6 @@ def _shards(prefix: str, outputs: list[ObjectInfo]) -> list[tuple[int, ObjectInf
 def _sizes(shards: list[tuple[int, ObjectInfo]], totals: dict[str, int]) -> dict[str, int]:
     size_bytes = sum(shard.size_bytes for _, shard in shards)
     return {"shards": len(shards), "bytes": size_bytes, "tokens": totals["tokens"], "rows": totals["rows"]}
-
-
-def _missing(prefix: str, first: int, last: int) -> str:
-    if first >= last:
-        return f"{prefix}shard_{first:04d} is missing"
-    return f"{prefix}shard_{first:04d} to shard_{last:04d} are missing"
 
 
 def _describe_foreign(shards: list[ObjectInfo], info: ObjectInfo) -> str:
