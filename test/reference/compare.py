@@ -7,6 +7,7 @@ transformers' own bf16 from its fp32. Exits with 1 for an fp32 error above 1e-5.
 """
 
 import argparse
+import glob
 import os
 import random
 import secrets
@@ -80,7 +81,7 @@ def compare(name: str, rng: random.Random) -> float:
 def ours(folder, config, dtype, token_ids):
     layers = tuple(range(config.num_layers))
     layout = Layout(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
-    files = [DiskFile(os.path.join(folder, "model.safetensors"))]
+    files = [DiskFile(path) for path in sorted(glob.glob(os.path.join(folder, "*.safetensors")))]
     params = place(open_weights(files, config, config.num_layers, dtype, folder), layout, as_bits=False)
     with jax.default_matmul_precision("highest" if dtype == "fp32" else "default"):
         # A row of two samples: the second one must not see the first.
