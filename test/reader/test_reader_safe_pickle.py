@@ -81,11 +81,11 @@ def test_the_safe_reader_refuses_small_pickles_of_many_or_deeply_nested_values()
         load_shard(gzipped(tower + b"Ns."), 100_000)
     for flood in (b"}" * 10_000_000, b"]" * 10_000_000, b")" * 10_000_000):
         file = gzipped(b"\x80\x04" + flood + b".")
-        with at_most(32 * MIB), pytest.raises(Unsafe, match="more lists, tuples and dicts than a shard"):
-            load_shard(file, 100_000_000)
+        with at_most(32 * MIB), pytest.raises(Unsafe, match="lists, tuples and dicts than a shard of its size"):
+            load_shard(file, 100_000_000, max_value_bytes=1 << 24)
     memo = gzipped(b"\x80\x04N" + b"\x94" * 10_000_000 + b".")
-    with at_most(32 * MIB), pytest.raises(Unsafe, match="more values"):
-        load_shard(memo, 100_000_000)
+    with at_most(32 * MIB), pytest.raises(Unsafe, match="more text, numbers"):
+        load_shard(memo, 100_000_000, max_value_bytes=1 << 24)
     with pytest.raises(Unsafe, match="nested deeper"):
         load_shard(gzipped(b"\x80\x04" + b"(" * 1_000_000), 100_000_000)
 
@@ -110,12 +110,50 @@ def test_the_layer_of_an_array_is_found_without_a_search_of_earlier_values():
 
 
 @pytest.mark.parametrize(
-    "code",
-    [b"\x80\x04\x95" + (1 << 40).to_bytes(8, "little"), b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little")],
+    ("opcode", "says"),
+    [
+        (b"\x95", "it cannot be read"),
+        (b"\x96", "its arrays are larger than those of a shard of its size"),
+        (b"\x8e", "its arrays are larger than those of a shard of its size"),
+        (b"\x8d", "it has a text or a number of 1099511627776 bytes; the limit is 65536"),
+    ],
 )
-def test_a_false_size_in_a_pickle_allocates_no_memory(code):
-    with at_most(8 * MIB), pytest.raises(Unsafe, match="it is larger than its metadata says"):
-        load_shard(gzipped(code + b"."), 1 << 30)
+def test_a_false_size_in_a_pickle_allocates_no_memory(opcode, says):
+    with at_most(8 * MIB), pytest.raises(Unsafe, match=says):
+        load_shard(gzipped(b"\x80\x05" + opcode + (1 << 40).to_bytes(8, "little") + b"."), 1 << 30)
+
+
+@pytest.mark.parametrize("value", ["a" * (1 << 16), "é" * (1 << 15), 10**4000, -(10**4000)], ids=lambda v: type(v))
+def test_a_text_or_an_integer_of_64_kib_is_read(value):
+    assert load_shard(gzipped(pickle.dumps([value])), 0) == [value]
+
+
+@pytest.mark.parametrize("opcode", [b"X", b"\x8b"], ids=["text", "integer"])
+def test_a_text_or_an_integer_above_64_kib_is_refused_before_it_is_read(opcode):
+    size = 50_000_000
+    file = gzipped(b"\x80\x04" + opcode + size.to_bytes(4, "little") + b"a" * size + b".")
+    with at_most(8 * MIB), pytest.raises(Unsafe, match="it has a text or a number of 50000000 bytes"):
+        load_shard(file, 1 << 30)
+
+
+def test_texts_count_with_their_memory():
+    wide = ("\U0001f600" + "a" * 60_000).encode()  # 240 kB of memory
+    file = gzipped(b"\x80\x04(" + (b"X" + len(wide).to_bytes(4, "little") + wide) * 1_000 + b"l.")
+    with at_most(40 * MIB), pytest.raises(Unsafe, match="more text, numbers"):
+        load_shard(file, 1 << 30)
+
+
+@pytest.mark.parametrize("value", [[], {}, np.zeros(1, np.float32), [[1], {}]], ids=["list", "dict", "array", "lists"])
+@pytest.mark.parametrize("protocol", [3, 4, 5])
+def test_a_pickle_that_repeats_a_list_a_dict_or_an_array_is_refused(value, protocol):
+    assert load_shard(gzipped(pickle.dumps([value, "a"], protocol)), 100_000)
+    with pytest.raises(Unsafe, match="it repeats a list, a dict or an array"):
+        load_shard(gzipped(pickle.dumps([value, value], protocol)), 100_000)
+
+
+def test_memo_numbers_with_a_gap_are_refused():
+    with at_most(8 * MIB), pytest.raises(Unsafe, match="it numbers its values in another order"):
+        load_shard(gzipped(b"\x80\x04Nr\xff\xff\xff\x7f."), 100_000)
 
 
 TOWER = b")" + b"".join(b"q%ch%c\x86" % (i, i) for i in range(100))  # a tuple of 2^100 parts when it is written out
@@ -155,16 +193,10 @@ def test_the_safe_reader_refuses_a_damaged_pickle(data):
         load_shard(io.BytesIO(data), 100_000)
 
 
-def test_the_safe_reader_refuses_more_bytes_than_its_limit(tmp_path):
-    bomb = pickle.dumps({0: "a" * 50_000_000}, 4)
-    with pytest.raises(Unsafe, match="larger than its metadata says"):
-        load_shard(gzipped(bomb), 100_000)
-    flood = pickle.dumps({0: ["a" * 1000] * 50_000}, 4)
-    with pytest.raises(Unsafe, match="larger than its metadata says"):
-        load_shard(gzipped(flood), 10_000)
+def test_arrays_above_the_limit_are_refused(tmp_path):
+    bomb = pickle.dumps([np.zeros(100_000, np.float32) for _ in range(100)], 4)
+    with at_most(MIB), pytest.raises(Unsafe, match="its arrays are larger"):
+        load_shard(gzipped(bomb), 200_000)
     path = a_file(tmp_path, gzip.compress(pickle.dumps({0: b"\x00" * (1 << 28)}, 4)), "shard_0001.pkl.gz")
-    with (
-        at_most(100 * MIB),
-        pytest.raises(ShardError, match=f"{path} is not a pickle that can be trusted: it is larger"),
-    ):
+    with at_most(32 * MIB), pytest.raises(ShardError, match=f"{path} is not a pickle that can be trusted: its arrays"):
         read_everything(path)

@@ -4,17 +4,9 @@ from .safe_pickle import Taken
 
 _FIELDS = {"sample_idx", "activation", "shape", "text_preview"}
 _OPTIONAL = {"positions", "kept"}
-# Bytes of a sample besides its values: of its other fields, and of its kept fields.
-_ENTRY_BYTES, _KEPT_BYTES = 4096, 5 << 16
 _MAX_DIMENSIONS = 8
 # Kept fields have at most 64 KiB as JSON, and a value takes two characters. Python compares values recursively.
 _MAX_KEPT_VALUES, _MAX_KEPT_DEPTH = 1 << 15, 500
-
-
-def max_pickle_bytes(layers: int, rows: int, row_bytes: int, samples: int, keeps: bool) -> int:
-    """The size limit of a shard's pickle in bytes. keeps: its samples have kept fields."""
-    entry = _ENTRY_BYTES + (_KEPT_BYTES if keeps else 0)
-    return layers * (rows * (row_bytes + 16) + samples * entry) + (1 << 16)
 
 
 def problem_of(data: object) -> str | None:
@@ -60,10 +52,7 @@ def _is_shape(value: object) -> bool:
 
 
 def _are_kept_fields(fields: object) -> bool:
-    """True for a dict of JSON values within the limits. A shared value counts once for each of its places.
-
-    A pickle of a few bytes can hold 2^100 places, so a value outside the limits is never printed or compared.
-    """
+    """True for a dict of JSON values within the limits. A value outside the limits is never printed or compared."""
     if not isinstance(fields, dict):
         return False
     level, left = [fields], _MAX_KEPT_VALUES

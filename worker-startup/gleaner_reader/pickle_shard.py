@@ -14,18 +14,23 @@ from .convert import STORED, Rows
 from .errors import ShardError, Unsafe
 from .gzip_header import read_gzip_header
 from .index import Index
-from .pickle_entries import max_pickle_bytes, problem_of
-from .safe_pickle import FREE_OPCODES, OPCODES_PER_PACKED_BYTE, Take, load_shard
+from .pickle_entries import problem_of
+from .safe_pickle import Take, load_shard
 from .seekable import File
 from .shard import Shard
 
 _ROWS = re.compile(r"(.+)\.([0-9]{1,6})")
 _DTYPES = {"float32": "fp32", "float16": "fp16"}
 _DEFAULT_SITE = "resid_post"
-# gzip shrinks activations little (fp32 to 0.93). A body that exceeds its header's size is a decompression bomb.
-_MAX_GROWTH, _FREE_BYTES = 20, 1 << 26
-# The most bytes that deflate can store in one byte.
-_DEFLATE_GROWTH = 1032
+# The limits follow from the size of the file alone: a header of a few bytes can state any number.
+# A worker's gzip stores at most 229 bytes in one, where all values of a shard are equal.
+_ARRAY_BYTES_PER_BYTE = 256
+# A sample without kept fields has about 55 opcodes, which count as 2,500 bytes of memory. With 1,024 values it takes at
+# least 27 bytes of the file, even where all rows and previews are equal.
+_VALUE_BYTES_PER_BYTE = 128
+_FREE_BYTES = 1 << 27
+# A worker's shard has at most 1 << 20. A row has at least two bytes in an array, and needs 20 in an index.
+_MAX_ROWS = 1 << 22
 _READ_BYTES = 1 << 24
 
 
@@ -61,9 +66,8 @@ class PickleShard(Shard):
 
     format = "pkl.gz"
 
-    def __init__(self, file: File, max_bytes: int | None = None):
+    def __init__(self, file: File):
         super().__init__(file)
-        self._wanted_bytes = max_bytes
         self._layer: tuple[int, np.ndarray] | None = None
 
     @cached_property
@@ -76,13 +80,13 @@ class PickleShard(Shard):
             shape = (int(self._body.index.row_offsets[-1]), self._body.d_model or 0)
             return {(_DEFAULT_SITE, layer): shape for layer in self._body.layers}
         rows, width = self._number("rows"), self._number("d_model")
-        if not width or rows * width > self._file.size * _DEFLATE_GROWTH:
-            raise ShardError(
-                f"{self.url} cannot be read: its header says {rows} rows of {width}, which the file cannot hold"
-            )
         names = [match for name in self.stats if (match := _ROWS.fullmatch(name))]
         if not names or len(names) < len(self.stats):
             raise ShardError(f"{self.url} cannot be read: the stats in its header name no layers")
+        if not width or len(names) * rows * width * 2 > self._max_array_bytes:
+            raise ShardError(
+                f"{self.url} cannot be read: its header says {rows} rows of {width}, which the file cannot hold"
+            )
         return {(name[1], int(name[2])): (rows, width) for name in names}
 
     @property
@@ -153,26 +157,20 @@ class PickleShard(Shard):
         """The whole pickle, each array replaced by take(layer, array). Raises ShardError unless it is a shard."""
         try:
             file = io.BufferedReader(_Sequential(self._file), _READ_BYTES)
-            max_opcodes = FREE_OPCODES + OPCODES_PER_PACKED_BYTE * self._file.size
-            data: Any = load_shard(file, self._max_bytes, take, max_opcodes)
+            max_value_bytes = _VALUE_BYTES_PER_BYTE * self._file.size + _FREE_BYTES
+            data: Any = load_shard(file, self._max_array_bytes, take, max_value_bytes)
         except Unsafe as error:
             raise ShardError(f"{self.url} is not a pickle that can be trusted: {error}") from error
         if problem := problem_of(data):
             raise ShardError(f"{self.url} is not a shard: {problem}")
-        return {
-            layer: [entry | {"activation": entry["activation"].value} for entry in entries]
-            for layer, entries in data.items()
-        }
+        for entries in data.values():
+            for entry in entries:
+                entry["activation"] = entry["activation"].value
+        return data
 
-    @cached_property
-    def _max_bytes(self) -> int:
-        """The size limit of the body in bytes. Equal rows shrink to almost nothing, so a header can raise the limit."""
-        usual = self._file.size * _MAX_GROWTH + _FREE_BYTES
-        if self._wanted_bytes or not {"rows", "d_model", "dtype", "samples", "stats"} <= set(self.metadata):
-            return self._wanted_bytes or usual
-        (rows, width), dtype = next(iter(self.names.values())), _DTYPES.get(self.metadata["dtype"], "fp32")
-        row_bytes = width * STORED[dtype].itemsize
-        return max(usual, max_pickle_bytes(len(self.names), rows, row_bytes, self.num_samples, keeps=True))
+    @property
+    def _max_array_bytes(self) -> int:
+        return _ARRAY_BYTES_PER_BYTE * self._file.size + _FREE_BYTES
 
     def _read_layer(self, layer: int) -> np.ndarray:
         data = self.load(lambda key, array: array if key == layer else None)
@@ -199,9 +197,8 @@ class PickleShard(Shard):
         arrays = [entry["activation"] for entry in entries]
         if any(len(shape) != 2 for shape, _ in arrays) or len({(shape[1], dtype) for shape, dtype in arrays}) > 1:
             raise ShardError(f"{self.url} is not a shard: its samples have different widths or types")
-        # Many samples can share one array: its bytes are read once, and its rows count for each sample.
-        if sum(shape[0] * shape[1] for shape, _ in arrays) > self._max_bytes:
-            raise ShardError(f"{self.url} is not a shard: its samples have more values than it can hold")
+        if sum(shape[0] for shape, _ in arrays) > _MAX_ROWS:
+            raise ShardError(f"{self.url} is not a shard: it has more than {_MAX_ROWS} rows")
         offsets = np.cumsum([0, *(shape[0] for shape, _ in arrays)], dtype=np.int64)
         is_selection = any("positions" in entry for entry in entries)
         are_tokens = not is_selection and self.metadata.get("tokens", str(offsets[-1])) == str(offsets[-1])

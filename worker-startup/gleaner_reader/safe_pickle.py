@@ -4,8 +4,11 @@ Uses the standard library's Unpickler in Python: the C version hides its stack a
 """
 
 import gzip
+import io
 import pickle
+import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -14,33 +17,37 @@ from .errors import Unsafe
 
 Take = Callable[[object, np.ndarray], object]
 
-# An opcode costs up to 100 bytes of memory. A row of a shard has more compressed bytes than opcodes.
-FREE_OPCODES, OPCODES_PER_PACKED_BYTE = 200_000, 16
+# What an opcode counts as: the size of an average object, with its place in a list. Empty lists and dicts are larger. A
+# number below 256 takes only that place, and time. Larger text counts with its real size.
+_OPCODE_BYTES, _BYTES_OF_OPCODE = 48, {b"]": 96, b"}": 96, b"K": 24}
+# Of a text or an integer. Kept fields have at most 64 KiB as JSON in ASCII, and a preview has 200 characters.
+_MAX_TEXT_BYTES = 1 << 16
+_TOO_MANY_VALUES = "it has more text, numbers, lists, tuples and dicts than a shard of its size"
 _MAX_DEPTH, _MAX_KEY = 100, 1 << 31
-_MAX_NAME_BYTES, _PIECE_BYTES = 200, 1 << 24
+_MAX_NAME_BYTES, _BUFFER_BYTES, _PIECE_BYTES = 200, 1 << 16, 1 << 24
 _DTYPES = {"f4": np.dtype("<f4"), "<f4": np.dtype("<f4"), "f2": np.dtype("<f2"), "<f2": np.dtype("<f2")}
-# In the order of pickle.py: protocol, frame; containers; their changes; constants, numbers; text; bytes; memo; names.
-_OPCODES = b"\x80\x95.(}])t\x85\x86\x87aesuN\x88\x89JKM\x8aG\x8cX\x8dCB\x8e\x96qr\x94hjc\x93Rb"
-_HANDLERS: dict[int, Callable] = {code: pickle._Unpickler.dispatch[code] for code in _OPCODES}  # pyright: ignore
-# A bytearray is read as bytes: the handler of its opcode allocates the stated size first.
-_HANDLERS[pickle.BYTEARRAY8[0]] = _HANDLERS[pickle.BINBYTES8[0]]
+# Handled by pickle.py, in its order: protocol; containers; their changes; constants, numbers; memo; names.
+_PLAIN = b"\x80.(}])t\x85\x86\x87aesuN\x88\x89JKMGqr\x94hjc\x93Rb"
+# The opcodes that state a size, with the width of the size in bytes.
+_TEXTS, _BYTES, _INTEGERS = {0x8C: 1, 0x58: 4, 0x8D: 8}, {0x43: 1, 0x42: 4, 0x8E: 8, 0x96: 8}, {0x8A: 1, 0x8B: 4}
 
 
 def load_shard(
-    file: BinaryIO, max_bytes: int, take: Take = lambda layer, array: array, max_opcodes: int = FREE_OPCODES
+    file: BinaryIO, max_array_bytes: int, take: Take = lambda layer, array: array, max_value_bytes: int = 1 << 25
 ) -> object:
     """The values of a gzipped pickle. Raises Unsafe unless they are plain values and arrays of fp32 or fp16.
 
-    max_bytes: limit of the decompressed pickle. max_opcodes: limit of its opcodes. take(layer, array): called for each
-    array, so that a caller keeps only the arrays that it needs. `layer` is the key of the array in the outermost dict.
-    A Taken with the result of take replaces the array.
+    max_array_bytes: limit of the bytes of all arrays. max_value_bytes: limit of the memory of all other values, counted
+    as _OPCODE_BYTES says. take(layer, array): called for each array, so that a caller keeps only the arrays that it
+    needs. `layer` is the key of the array in the outermost dict. A Taken with the result of take replaces the array.
     """
     try:
         with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
-            unpickler = _CheckedUnpickler(_Limited(unpacked, max_bytes), take, max_opcodes)
+            source = _Source(unpacked, _BUFFER_BYTES)  # pyright: ignore[reportArgumentType]
+            unpickler = _CheckedUnpickler(source, take, max_array_bytes, max_value_bytes)
             try:
                 value = unpickler.load()
-                if unpacked.read(1):  # at the end, this read also compares gzip's checksum
+                if source.read(1):  # at the end, this read also compares gzip's checksum
                     raise Unsafe("it has data after its end")
                 return value
             finally:
@@ -51,34 +58,25 @@ def load_shard(
         raise Unsafe(f"it cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
 
 
-class _Limited:
-    """Reads at most `left` bytes, because a small gzip file can hold terabytes."""
+class _Source(io.BufferedReader):
+    """Reads names of a few bytes: a line can be as large as the file."""
 
-    def __init__(self, file: gzip.GzipFile, left: int):
-        self._file, self._left = file, left
-
-    def read(self, size: int) -> bytes:
-        """Reads exactly `size` bytes, in pieces, because one read allocates the size that the pickle states."""
-        if size > self._left:
-            raise Unsafe("it is larger than its metadata says")
-        self._left -= size
-        pieces = []
-        while size:
-            if not (piece := self._file.read(min(size, _PIECE_BYTES))):
-                raise Unsafe("it cannot be read: it ends too early")
-            pieces.append(piece)
-            size -= len(piece)
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-    def readline(self) -> bytes:
-        return self._file.readline(_MAX_NAME_BYTES)
+    def readline(self, size: int | None = -1) -> bytes:
+        return super().readline(_MAX_NAME_BYTES)
 
 
-class _Memo(dict):
-    """A memo without the bytes of arrays: no opcode refers to them again."""
+class _Memo(list):
+    """The values that a pickle can repeat. A repeated list, dict or array would cost time and memory in each place."""
 
-    def __setitem__(self, number: int, value: object) -> None:
-        super().__setitem__(number, None if type(value) is bytes and len(value) > _MAX_NAME_BYTES else value)
+    def __setitem__(self, number: Any, value: object) -> None:
+        if number != len(self):
+            raise Unsafe("it numbers its values in another order than a shard")
+        self.append(Unsafe if isinstance(value, list | dict | bytearray | Taken) else value)
+
+    def __getitem__(self, number: Any) -> object:
+        if (value := super().__getitem__(number)) is Unsafe:
+            raise Unsafe("it repeats a list, a dict or an array")
+        return value
 
 
 class _Name:
@@ -135,42 +133,67 @@ class _CheckedUnpickler(pickle._Unpickler):  # pyright: ignore[reportPrivateUsag
     stack: list
     metastack: list[list]
 
-    def __init__(self, file: Any, take: Take, max_opcodes: int):
+    def __init__(self, file: Any, take: Take, max_array_bytes: int, max_value_bytes: int):
         super().__init__(file)
-        self.memo = _Memo()
-        self._take, self._left = take, max_opcodes
-        self._ndarray = _Name()
+        self._source, self.memo = file, _Memo()
+        self._take, self._array_bytes, self._value_bytes = take, max_array_bytes, max_value_bytes
+        self._ndarray, dtype = _Name(), _Name(_Dtype)
+        make, wrap = _Name(self._reconstruct), _Name(self._from_buffer)
+        self._names = {("numpy", "ndarray"): self._ndarray, ("numpy", "dtype"): dtype}
+        for core in ("numpy.core", "numpy._core"):
+            self._names |= {(f"{core}.multiarray", "_reconstruct"): make, (f"{core}.numeric", "_frombuffer"): wrap}
 
-    @property
-    def dispatch(self) -> "_CheckedUnpickler":  # pyright: ignore
-        """The table of handlers that `load` reads; __getitem__ checks the opcode."""
-        return self
-
-    def __getitem__(self, opcode: int) -> Callable:
-        self._left -= 1
-        if self._left < 0:
-            raise Unsafe("it has more values, or more lists, tuples and dicts than a shard of its size")
-        if opcode not in _HANDLERS:
-            raise Unsafe(f"it has the opcode {bytes([opcode])!r}, which a shard never needs")
-        if len(self.metastack) > _MAX_DEPTH:
-            raise Unsafe("it is nested deeper than a shard")
-        if opcode in b"su":
-            target, keys = (self.stack[-3], self.stack[-2:-1]) if opcode in b"s" else self._items()
-            # Keys with equal hashes cost quadratic time. Small numbers and text have different hashes.
-            if type(target) is not dict or not all(type(key) is str or _is_number(key) for key in keys):
-                raise Unsafe("it has a key that is neither a small number nor text")
-        return _HANDLERS[opcode]
+    def load(self) -> object:
+        """Reads the values, and checks each opcode before its handler runs."""
+        self.stack, self.metastack = [], []
+        self.append = self.stack.append
+        self.read, self.readline = self._source.read, self._source.readline
+        try:
+            while code := self.read(1):
+                self._value_bytes -= _BYTES_OF_OPCODE.get(code, _OPCODE_BYTES)
+                if self._value_bytes < 0:
+                    raise Unsafe(_TOO_MANY_VALUES)
+                if not (handler := _HANDLERS.get(code[0])):
+                    raise Unsafe(f"it has the opcode {code!r}, which a shard never needs")
+                if code == b"(" and len(self.metastack) > _MAX_DEPTH:
+                    raise Unsafe("it is nested deeper than a shard")
+                if code == b"s" or code == b"u":
+                    self._check_keys(*((self.stack[-3], self.stack[-2:-1]) if code == b"s" else self._items()))
+                handler(self)
+        except pickle._Stop as end:  # pyright: ignore[reportAttributeAccessIssue]
+            return end.value
+        raise Unsafe("it cannot be read: it ends too early")
 
     def find_class(self, module: str, name: str) -> object:
-        if (module, name) == ("numpy", "ndarray"):
-            return self._ndarray
-        if (module, name) == ("numpy", "dtype"):
-            return _Name(_Dtype)
-        if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name == "_reconstruct":
-            return _Name(self._reconstruct)
-        if module in ("numpy.core.numeric", "numpy._core.numeric") and name == "_frombuffer":
-            return _Name(self._from_buffer)
-        raise Unsafe(f"it asks for {_shown(module)}.{_shown(name)}, which a shard never needs")
+        if (found := self._names.get((module, name))) is None:
+            raise Unsafe(f"it asks for {_shown(module)}.{_shown(name)}, which a shard never needs")
+        return found
+
+    def _check_keys(self, target: object, keys: list) -> None:
+        """Keys with equal hashes cost quadratic time. Small numbers and text have different hashes."""
+        if type(target) is not dict or not all(type(key) is str or _is_number(key) for key in keys):
+            raise Unsafe("it has a key that is neither a small number nor text")
+
+    def _load_text(self, width: int, decode: Callable[[bytes], str | int]) -> None:
+        size = int.from_bytes(self.read(width), "little")
+        if size > _MAX_TEXT_BYTES:
+            raise Unsafe(f"it has a text or a number of {size} bytes; the limit is {_MAX_TEXT_BYTES}")
+        value = decode(self.read(size))
+        self._value_bytes -= max(0, sys.getsizeof(value) - _OPCODE_BYTES)
+        self.append(value)
+
+    def _load_bytes(self, width: int) -> None:
+        """Reads in pieces, because one read allocates the size that the pickle states."""
+        size = int.from_bytes(self.read(width), "little")
+        self._array_bytes -= size
+        if self._array_bytes < 0:
+            raise Unsafe("its arrays are larger than those of a shard of its size")
+        data = bytearray()
+        while len(data) < size:
+            if not (piece := self.read(min(size - len(data), _PIECE_BYTES))):
+                raise Unsafe("it cannot be read: it ends too early")
+            data += piece
+        self.append(bytes(data) if size <= _MAX_NAME_BYTES else data)
 
     def _items(self) -> tuple[object, list]:
         return self.metastack[-1][-1], self.stack[::2]
@@ -186,7 +209,7 @@ class _CheckedUnpickler(pickle._Unpickler):  # pyright: ignore[reportPrivateUsag
         return taken
 
     def _array(self, shape: Any, dtype: Any, is_fortran: Any, data: Any) -> object:
-        if type(dtype) is not _Dtype or type(data) is not bytes or type(shape) is not tuple:
+        if type(dtype) is not _Dtype or type(data) not in (bytes, bytearray) or type(shape) is not tuple:
             raise Unsafe("it has an array that is not of float32 or float16")
         if not all(type(size) is int and size >= 0 for size in shape) or 0 in shape[1:]:
             raise Unsafe(f"it has an array of shape {', '.join(map(_shown, shape[:8]))}")
@@ -200,6 +223,23 @@ class _CheckedUnpickler(pickle._Unpickler):  # pyright: ignore[reportPrivateUsag
                 if type(frame[position]) is list:
                     return frame[position - 1]
         return None
+
+
+def _text(data: bytes) -> str:
+    return str(data, "utf-8", "surrogatepass")
+
+
+_HANDLERS: dict[int, Callable] = {
+    **{code: pickle._Unpickler.dispatch[code] for code in _PLAIN},  # pyright: ignore
+    # A frame only tells a reader how much to read at once, so its bytes are read like all others.
+    pickle.FRAME[0]: lambda self: self.read(8),
+    **{code: partial(_CheckedUnpickler._load_bytes, width=width) for code, width in _BYTES.items()},
+    **{code: partial(_CheckedUnpickler._load_text, width=width, decode=_text) for code, width in _TEXTS.items()},
+    **{
+        code: partial(_CheckedUnpickler._load_text, width=width, decode=pickle.decode_long)
+        for code, width in _INTEGERS.items()
+    },
+}
 
 
 def _is_number(key: object) -> bool:

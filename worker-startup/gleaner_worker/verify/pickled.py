@@ -4,7 +4,6 @@ import numpy as np
 
 from gleaner_reader.convert import Rows
 from gleaner_reader.files import open_file
-from gleaner_reader.pickle_entries import max_pickle_bytes
 from gleaner_reader.pickle_shard import PickleShard
 
 from .shard_content import Expectation, ShardContent, contradictions, wrong_values
@@ -20,9 +19,7 @@ def read_pickle(path: str, metadata: dict[str, str], expect: Expectation, conten
     """
     dtype = _PICKLED_AS[expect.spec.dtype]
     rows, samples = int(metadata["rows"]), int(metadata["samples"])
-    row_bytes = expect.d_model * dtype.itemsize
-    limit = max_pickle_bytes(len(expect.layers), rows, row_bytes, samples, keeps=bool(expect.spec.keep))
-    shard = PickleShard(open_file(path), limit)
+    shard = PickleShard(open_file(path))
     content.problems += contradictions(shard.metadata, metadata)
     statistics: dict[object, LayerStatistics] = {layer: LayerStatistics() for layer in expect.layers}
 
