@@ -94,6 +94,18 @@ def test_a_choice_of_files_without_weights_requires_no_weights(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("weights", [True, False])
+def test_pickled_weights_alone_are_refused(tmp_path, weights):
+    names = ["config.json", "tokenizer.json", "pytorch_model.bin"]
+    with pytest.raises(Failure, match="pickled weights only"):
+        choose_files(names, str(tmp_path), "m", weights)
+    assert choose_files([*names, "model.safetensors"], str(tmp_path), "m", weights)
+
+
+def test_a_model_whose_program_alone_is_asked_for_needs_its_config_alone(tmp_path):
+    assert choose_files(["config.json"], str(tmp_path), "m", weights=False, tokenizer=False) == ["config.json"]
+
+
 @pytest.mark.parametrize(
     ("index", "reason"),
     [

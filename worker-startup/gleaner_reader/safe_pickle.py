@@ -17,8 +17,8 @@ from .errors import Unsafe
 
 Take = Callable[[object, np.ndarray], object]
 
-# What an opcode counts as: the size of an average object, with its place in a list. Empty lists and dicts are larger. A
-# number below 256 takes only that place, and time. Larger text counts with its real size.
+# An opcode counts as an average object with its place in a list. Empty lists and dicts are larger. A number below 256
+# takes only that place, and time. Larger text counts with its real size.
 _OPCODE_BYTES, _BYTES_OF_OPCODE = 48, {b"]": 96, b"}": 96, b"K": 24}
 # Of a text or an integer. Kept fields have at most 64 KiB as JSON in ASCII, and a preview has 200 characters.
 _MAX_TEXT_BYTES = 1 << 16
