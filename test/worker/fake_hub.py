@@ -29,8 +29,9 @@ class FakeHub:
         # (server, method, path, headers in lower case)
         self.requests: list[tuple[str, str, str, dict[str, str]]] = []
         # Called with (server, method, path); a result replaces the answer: a status, ("cut", bytes) to end the
-        # connection after so many bytes, ("slow", seconds) between pieces, ("flip", 0) to change one byte, ("limited",
-        # seconds) to ask for a wait, ("body", bytes).
+        # connection after so many bytes, ("slow", seconds) between pieces, ("trickle", seconds) between bytes of the
+        # body, ("trickled head", seconds) between bytes of a head without an end, ("silent", seconds) before the
+        # answer, ("flip", 0) to change one byte, ("limited", seconds) to ask for a wait, ("body", bytes).
         self.faults = lambda server, method, path: None
         self.sent = 0  # bytes of large files
         self._servers = {name: Server(("127.0.0.1", 0), self._handler(name)) for name in ("hub", "cdn")}
@@ -129,6 +130,19 @@ class FakeHub:
             do_HEAD = do_GET
 
             def send(self, status, headers, body, kind="", value=0):
+                if kind == "silent":
+                    time.sleep(value)
+                try:
+                    self.send_all(status, headers, body, kind, value)
+                except ConnectionError:
+                    self.close_connection = True  # the client disconnected
+
+            def send_all(self, status, headers, body, kind, value):
+                if kind == "trickled head":
+                    self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Endless: ")
+                    for _ in range(1000):
+                        self.wfile.write(b"x")
+                        time.sleep(value)
                 self.send_response(status)
                 for key, text in headers.items():
                     self.send_header(key, text)
@@ -137,14 +151,12 @@ class FakeHub:
                 if self.command == "HEAD":
                     return
                 body = body[:value] if kind == "cut" else body
-                try:
-                    for begin in range(0, len(body), 4096):
-                        self.wfile.write(body[begin : begin + 4096])
-                        hub.sent += len(body[begin : begin + 4096]) if server == "cdn" else 0
-                        if kind == "slow":
-                            time.sleep(value)
-                except ConnectionError:
-                    self.close_connection = True  # the client disconnected
+                step = 1 if kind == "trickle" else 4096
+                for begin in range(0, len(body), step):
+                    self.wfile.write(body[begin : begin + step])
+                    hub.sent += len(body[begin : begin + step]) if server == "cdn" else 0
+                    if kind in ("slow", "trickle"):
+                        time.sleep(value)
                 if kind == "cut":
                     self.close_connection = True
 

@@ -33,8 +33,8 @@ def files_of(folder, **changes):
     return files | changes
 
 
-def find(hub, home, model=REPO, revision=None, token=None, weights=True, check=lambda: None):
-    where = Hub(hub.url(), lambda check: token)
+def find(hub, home, model=REPO, revision=None, token=None, weights=True, check=lambda: None, report=lambda cause: None):
+    where = Hub(hub.url(), lambda check: token, report)
     return find_model(model, str(home), bucket(check), revision=revision, hub=where, weights=weights)
 
 

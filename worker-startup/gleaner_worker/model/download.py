@@ -10,15 +10,16 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from types import ModuleType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from ..disk import writing
 from ..failures import Failure
-from ..waits import wait
+from ..waits import wait, wait_for_each
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +30,9 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 _SLOWEST_BYTES_PER_S = 1_000_000  # a file may take GIVE_UP_AFTER_S, and its size at this rate
 FIRST_TIMEOUT_S = 10.0  # of the first answer, so that the status names a silent hub within a minute
 _TIMEOUT_S = 20.0
-PIECE_BYTES = 256 * 1024  # a connection that breaks loses at most one piece
+ANSWER_S = 30.0  # of a whole answer; the client's timeouts above begin again at every byte
+PIECE_S = 20.0  # of PIECE_BYTES: a slower transfer is an error with a cause, and resumes
+PIECE_BYTES = 256 * 1024  # of a write; a drain or a crash loses a few pieces
 _CONCURRENT_FILES = 4
 _MAX_CAUSE_CHARS = 100  # worker-api accepts 400 characters with the host
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
@@ -81,7 +84,7 @@ class Session:
         options = {"timeout": FIRST_TIMEOUT_S, "files_metadata": True, "token": self._token or False}
 
         def ask() -> tuple[str, dict[str, int | None]]:
-            info = api.model_info(self.model, revision=revision, **options)
+            info = self._answer(lambda: api.model_info(self.model, revision=revision, **options), self.check)
             if not isinstance(info.sha, str) or not COMMIT.fullmatch(info.sha):
                 raise ValueError("it names no commit")
             return info.sha, {str(file.rfilename): file.size for file in info.siblings or []}
@@ -117,7 +120,11 @@ class Session:
     def _fetch(self, name: str, commit: str, folder: str, check: Callable[[], None]) -> str | None:
         url = self._hub.hf_hub_url(self.model, name, revision=commit, endpoint=self.endpoint)
         options = {"timeout": _TIMEOUT_S, "token": self._token or False, "endpoint": self.endpoint}
-        facts = self._retry(lambda: self._hub.get_hf_file_metadata(url, **options), check, commit)
+
+        def ask() -> Any:
+            return self._answer(lambda: self._hub.get_hf_file_metadata(url, **options), check)
+
+        facts = self._retry(ask, check, commit)
         if facts.commit_hash not in (None, commit):
             raise self._invalid_answer(f"{name} of commit {commit} comes from {facts.commit_hash!r:.100}")
         path = os.path.join(folder, name)
@@ -141,23 +148,45 @@ class Session:
             begin = file.tell()
             if 0 < begin == size:
                 return
-            headers = self._hub.utils.build_hf_headers(token=self._token or False) | {"accept-encoding": "identity"}
-            if begin:
-                headers["range"] = f"bytes={begin}-"
-            session = self._hub.get_session()
-            with session.stream("GET", url, headers=headers, timeout=_TIMEOUT_S) as response:
-                if response.status_code == 416:
-                    file.truncate(0)
+            with closing(wait_for_each(lambda: self._read(url, begin), ANSWER_S, check)) as answer:
+                status = next(answer)
+                if status != 206:
+                    file.truncate(0)  # the hub sends the whole file, or `part` has more
+                if status == 416:
                     raise _Incomplete(f"{begin} bytes are more than the file has")
-                self._hub.utils.hf_raise_for_status(response)
-                if response.status_code != 206:
-                    file.truncate(0)  # the hub sends the whole file
-                for piece in response.iter_bytes(PIECE_BYTES):
-                    check()
+                for piece in answer:
                     file.write(piece)
         received = os.path.getsize(part)
         if size is not None and received != size:
             raise _Incomplete(f"received {received} of {size} bytes")
+
+    def _read(self, url: str, begin: int) -> Iterator[Any]:
+        """The status of the answer, and then the pieces of the file from `begin`. Raises TimeoutError when too slow."""
+        headers = self._hub.utils.build_hf_headers(token=self._token or False) | {"accept-encoding": "identity"}
+        if begin:
+            headers["range"] = f"bytes={begin}-"
+        with self._hub.get_session().stream("GET", url, headers=headers, timeout=_TIMEOUT_S) as response:
+            if response.status_code != 416:
+                self._hub.utils.hf_raise_for_status(response)
+            yield response.status_code
+            piece, began = bytearray(), time.monotonic()
+            try:
+                for received in response.iter_bytes():
+                    piece += received
+                    if len(piece) >= PIECE_BYTES:
+                        yield piece
+                        piece, began = bytearray(), time.monotonic()
+                    elif time.monotonic() - began > PIECE_S:
+                        raise TimeoutError(f"less than {PIECE_BYTES} bytes in {PIECE_S:.0f} s")
+            except (self._hub.errors.HTTPError, TimeoutError):
+                yield piece  # the next attempt resumes behind it
+                raise
+            yield piece
+
+    def _answer(self, ask: Callable[[], T], check: Callable[[], None]) -> T:
+        """The result of one request. Raises TimeoutError after ANSWER_S."""
+        (answer,) = wait_for_each(lambda: [ask()], ANSWER_S, check)
+        return answer
 
     def _retry(
         self, call: Callable[[], T], check: Callable[[], None], revision: str | None, give_up: float | None = None
@@ -185,7 +214,7 @@ class Session:
                     raise self._refusal(error, revision) from None
                 cause = f"it answers {error.response.status_code}"
             # HTTPError is the error of the client's HTTP library when no answer arrives.
-            except (errors.HTTPError, _Incomplete) as error:
+            except (errors.HTTPError, _Incomplete, TimeoutError) as error:
                 cause = self._brief(error)
             except (ValueError, TypeError, KeyError, AttributeError) as error:
                 raise self._invalid_answer(self._brief(error)) from None
