@@ -24,10 +24,8 @@ _DTYPES = {"float32": "fp32", "float16": "fp16"}
 _DEFAULT_SITE = "resid_post"
 # The limits follow from the size of the file alone: a header of a few bytes can state any number.
 # A worker's gzip stores at most 229 bytes in one, where all values of a shard are equal.
-_ARRAY_BYTES_PER_BYTE = 256
-# A sample without kept fields has about 55 opcodes, which count as 2,500 bytes of memory. With 1,024 values it takes at
-# least 27 bytes of the file, even where all rows and previews are equal.
-_VALUE_BYTES_PER_BYTE = 128
+# Values beside the arrays need less, even in samples with equal rows, or with thousands of equal numbers as fields.
+_BYTES_PER_BYTE = 256
 _FREE_BYTES = 1 << 27
 # A worker's shard has at most 1 << 20. A row has at least two bytes in an array, and needs 20 in an index.
 _MAX_ROWS = 1 << 22
@@ -83,7 +81,7 @@ class PickleShard(Shard):
         names = [match for name in self.stats if (match := _ROWS.fullmatch(name))]
         if not names or len(names) < len(self.stats):
             raise ShardError(f"{self.url} cannot be read: the stats in its header name no layers")
-        if not width or len(names) * rows * width * 2 > self._max_array_bytes:
+        if not width or len(names) * rows * width * 2 > self._max_bytes:
             raise ShardError(
                 f"{self.url} cannot be read: its header says {rows} rows of {width}, which the file cannot hold"
             )
@@ -157,8 +155,7 @@ class PickleShard(Shard):
         """The whole pickle, each array replaced by take(layer, array). Raises ShardError unless it is a shard."""
         try:
             file = io.BufferedReader(_Sequential(self._file), _READ_BYTES)
-            max_value_bytes = _VALUE_BYTES_PER_BYTE * self._file.size + _FREE_BYTES
-            data: Any = load_shard(file, self._max_array_bytes, take, max_value_bytes)
+            data: Any = load_shard(file, self._max_bytes, take, self._max_bytes)
         except Unsafe as error:
             raise ShardError(f"{self.url} is not a pickle that can be trusted: {error}") from error
         if problem := problem_of(data):
@@ -169,8 +166,9 @@ class PickleShard(Shard):
         return data
 
     @property
-    def _max_array_bytes(self) -> int:
-        return _ARRAY_BYTES_PER_BYTE * self._file.size + _FREE_BYTES
+    def _max_bytes(self) -> int:
+        """Of all arrays, and of the memory of all other values."""
+        return _BYTES_PER_BYTE * self._file.size + _FREE_BYTES
 
     def _read_layer(self, layer: int) -> np.ndarray:
         data = self.load(lambda key, array: array if key == layer else None)

@@ -17,9 +17,10 @@ from .errors import Unsafe
 
 Take = Callable[[object, np.ndarray], object]
 
-# An opcode counts as an average object with its place in a list. Empty lists and dicts are larger. A number below 256
-# takes only that place, and time. Larger text counts with its real size.
-_OPCODE_BYTES, _BYTES_OF_OPCODE = 48, {b"]": 96, b"}": 96, b"K": 24}
+# An opcode counts as an average object with its place in a list. Empty lists and dicts are larger. Some opcodes make no
+# object: they count for a place in a list, and for time. Larger text counts with its real size.
+_OPCODE_BYTES = 48
+_BYTES_OF_OPCODE = {b"]": 96, b"}": 96} | {bytes([code]): 16 for code in b"KN\x88\x89()qr\x94hjaesu"}
 # Of a text or an integer. Kept fields have at most 64 KiB as JSON in ASCII, and a preview has 200 characters.
 _MAX_TEXT_BYTES = 1 << 16
 _TOO_MANY_VALUES = "it has more text, numbers, lists, tuples and dicts than a shard of its size"
