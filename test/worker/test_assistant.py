@@ -128,6 +128,15 @@ def test_a_record_with_too_many_answers_for_renders_of_each_is_rejected(answers,
         render_assistant(chat, messages, False, None, [])
 
 
+def test_a_truncated_chat_has_the_answer_as_far_as_it_goes(tmp_path):
+    talk = [TALK[0], {"role": "assistant", "content": "four is it " * 2000}]
+    folder = write_folder(tmp_path, "chatml")
+    (item,) = read(folder, tmp_path, [{"messages": talk}], tokens="assistant", over_long="truncate")
+    assert isinstance(item, Sample) and item.truncated and len(item.token_ids) == 512
+    begin = item.positions[0]
+    assert item.positions.tolist() == list(range(begin, 512)) and 0 < begin < 100
+
+
 def test_empty_generation_blocks_mark_nothing(tmp_path):
     blocks = "{% for i in range(100000) %}{% generation %}{% endgeneration %}{% endfor %}"
     folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"chat_template": blocks + MARKED}})

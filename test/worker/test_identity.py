@@ -102,6 +102,11 @@ def test_pickled_weights_alone_are_refused(tmp_path, weights):
     assert choose_files([*names, "model.safetensors"], str(tmp_path), "m", weights)
 
 
+def test_a_pickle_beside_the_small_files_is_no_model(tmp_path):
+    names = ["config.json", "tokenizer.json", "training_args.bin", "rng_state.pth"]
+    assert choose_files(names, str(tmp_path), "m", weights=False) == ["config.json", "tokenizer.json"]
+
+
 def test_a_model_whose_program_alone_is_asked_for_needs_its_config_alone(tmp_path):
     assert choose_files(["config.json"], str(tmp_path), "m", weights=False, tokenizer=False) == ["config.json"]
 

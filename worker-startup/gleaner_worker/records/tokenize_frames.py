@@ -64,7 +64,7 @@ def lines_of_frame(frame: Frame) -> list[Line]:
 
 
 def frame_of_documents(documents: Sequence[Document | Reject]) -> Frame:
-    """A frame `documents`: the token ids of all documents as int32, then `written` as one byte for each token."""
+    """A frame `documents`: the token ids of all documents as int32, then the assistant masks, a byte for each token."""
     items: list[list] = []
     ids, masks = [], []
     for document in documents:
@@ -80,7 +80,7 @@ def frame_of_documents(documents: Sequence[Document | Reject]) -> Frame:
 
 
 def documents_of_frame(frame: Frame) -> list[Document | Reject]:
-    """The documents and rejects of a frame `documents`. Their arrays are views of it: int32 ids, bool `written`."""
+    """The documents and rejects of a frame `documents`. Their arrays are views of it: int32 ids, bool masks."""
     items = frame.facts["items"]
     count = sum(item[2] for item in items if len(item) == 6)
     ids = np.frombuffer(frame.data, np.int32, count)

@@ -88,7 +88,7 @@ def _mask(offsets: list[tuple[int, int]], spans: list[tuple[int, int]], characte
     """bool [tokens]: whether the token has a character in one of the spans."""
     edges = np.zeros(characters + 1, np.int32)
     for bounds, step in zip(np.array(spans, np.int64).reshape(-1, 2).T, (1, -1), strict=True):
-        np.add.at(edges, bounds, step)
+        np.add.at(edges, np.minimum(bounds, characters), step)  # a text may be cut, and its spans not
     marked_before = np.append(0, np.cumsum(np.cumsum(edges[:-1]) > 0))  # [characters + 1]
     begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T
     # Some tokenizers trim offsets, so a token of blanks has no width: its characters are behind the token before.
