@@ -5,7 +5,7 @@ import type {Compiled} from '../../shared/domain/billing/estimate.ts';
 import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import {usdPerHour} from '../../shared/domain/billing/prices.ts';
 import {DEFAULT_DEPLOYMENT, poolOf} from '../../shared/domain/deployment.ts';
-import {whyAcceleratorRefused} from '../../shared/domain/fleet/accelerators.ts';
+import {COMPILED} from '../../shared/domain/fleet/accelerators.ts';
 import {connect, storeOf, type Where} from '../connect.ts';
 import type {Connection} from '../connection.ts';
 import {CliError} from '../errors.ts';
@@ -21,8 +21,8 @@ type Answer = Compiled & {usd_per_million_tokens: {spot: number | null; on_deman
 /** Compiles the program of a run for types of TPU that need not exist here. Exit code 1 if it does not fit into one of them. */
 export async function preflight(options: PreflightOptions): Promise<void> {
   for (const accelerator of options.accelerator) {
-    const why = whyAcceleratorRefused(accelerator);
-    if (why) throw new CliError(`Failed to compile for ${accelerator}: ${why}`);
+    if (!COMPILED.includes(accelerator))
+      throw new CliError(`Failed to compile for ${accelerator}: pass one of ${COMPILED.join(', ')}`);
   }
   const connection = await connectIfThere(options);
   const store = connection && storeOf(connection);

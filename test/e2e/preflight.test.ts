@@ -75,7 +75,7 @@ describe('gleaner preflight', function () {
     {
       name: 'an unknown type behind a known one, before it compiles,',
       args: ['--accelerator', 'v5litepod-1,v9-8'],
-      says: /^gleaner: Failed to compile for v9-8: there is no accelerator "v9-8": use one of v2-8,/,
+      says: /^gleaner: Failed to compile for v9-8: pass one of v5litepod-1,/,
       exit: 1,
     },
     {

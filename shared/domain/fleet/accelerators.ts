@@ -6,6 +6,9 @@ export const ONE_HOST = [
   ...['v5p-8', 'v6e-1', 'v6e-4', 'v6e-8'],
 ];
 
+/** The types that the TPU compiler can compile for, as `ACCELERATORS` of preflight/accelerators.py. */
+export const COMPILED = ONE_HOST.filter(type => !/^v[234]-/.test(type));
+
 /** Why a pool cannot have this accelerator, or undefined. */
 export function whyAcceleratorRefused(accelerator: string): string | undefined {
   if (ONE_HOST.includes(accelerator)) return undefined;

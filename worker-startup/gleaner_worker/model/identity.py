@@ -25,6 +25,7 @@ _SMALL = (
 )
 _WEIGHTS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.safetensors")
 _PICKLED = re.compile(r".*\.(?:bin|pt|pth|ckpt)(?:\.index\.json)?")
+_PICKLED_MODEL = re.compile(r"(?:pytorch_model|consolidated)[^/]*\.(?:bin|pt|pth)(?:\.index\.json)?")
 _OLD_TOKENIZERS = ("tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model")
 _MAX_INDEX_BYTES = 64 << 20
 
@@ -83,7 +84,7 @@ def choose_files(names: Collection[str], folder: str, model: str, weights: bool,
         chosen += [INDEX, *listed]
     elif weights and ONE_FILE in names:
         chosen.append(ONE_FILE)
-    elif weights or any(map(_PICKLED.fullmatch, names)) and not any(map(is_weight_file, names)):
+    elif weights or any(map(_PICKLED_MODEL.fullmatch, names)) and not any(map(is_weight_file, names)):
         problems.append(_no_weights(names, model))
     if problems:
         raise Failure("model", f"Failed to use the model {model}: {'; '.join(problems)}")
