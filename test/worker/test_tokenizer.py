@@ -12,11 +12,14 @@ NO_BOS = Bos(None, False, "auto")
 BLANKS = VOCABULARY | {"Ġ": 26, "Ċ": 27}
 
 
-def bytes_tokenizer(folder, trim_offsets):
-    """A token for each letter and each blank, as byte-level tokenizers of models have them."""
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": trim_offsets, "use_regex": True}
-    model = {"type": "BPE", "vocab": BLANKS, "merges": [], "unk_token": None}
-    return load_tokenizer(a_folder(folder, pre_tokenizer=level, post_processor=level, model=model), "a model")
+LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+ROBERTA = {"type": "RobertaProcessing", "sep": ["a", 0], "cls": ["b", 1], "add_prefix_space": False}
+PROCESSORS = {
+    "whole": LEVEL | {"trim_offsets": False},
+    "trimmed": LEVEL,
+    "trimmed in a list": {"type": "Sequence", "processors": [LEVEL, ROBERTA | {"trim_offsets": True}]},
+    "trimmed as RoBERTa's": ROBERTA | {"trim_offsets": True},
+}
 
 
 def encoded(texts, spans, tokenizer):
@@ -25,12 +28,14 @@ def encoded(texts, spans, tokenizer):
         yield each.assistant_mask
 
 
-@pytest.mark.parametrize("trim_offsets", [False, True])
-def test_every_blank_within_a_span_is_marked(tmp_path, trim_offsets):
-    text = "a if x\n        return  y\n b"
-    begin, end = text.index("if"), text.index(" b")
-    (mask,) = encoded([text], [[(begin, end)]], bytes_tokenizer(tmp_path, trim_offsets))
-    assert mask.tolist() == [begin <= at < end for at in range(len(text))]
+@pytest.mark.parametrize("processor", PROCESSORS.values(), ids=PROCESSORS)
+def test_every_blank_within_a_span_is_marked(tmp_path, processor):
+    model = {"type": "BPE", "vocab": BLANKS, "merges": [], "unk_token": None}
+    folder = a_folder(tmp_path, pre_tokenizer=LEVEL, post_processor=processor, model=model)
+    text = "  a if x\n        return  y\n b"
+    for begin, end in [(0, 1), (text.index("if"), text.index(" b"))]:
+        (mask,) = encoded([text], [[(begin, end)]], load_tokenizer(folder, "a model"))
+        assert mask.tolist() == [begin <= at < end for at in range(len(text))]
 
 
 @given(

@@ -2,9 +2,10 @@
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Encoding, Tokenizer, processors
 
 from ..failures import Failure, raise_exits
 from .bos import Bos
@@ -38,6 +39,11 @@ def load_tokenizer(folder: str, model: str) -> Tokenizer:
     tokenizer.no_padding()
     if getattr(tokenizer.model, "dropout", None):
         tokenizer.model.dropout = None
+    # Trimmed offsets leave a token of blanks without a character, so `tokens: "assistant"` would lose it.
+    last: Any = tokenizer.post_processor
+    for processor in last if isinstance(last, processors.Sequence) else [last]:
+        if getattr(processor, "trim_offsets", False):
+            processor.trim_offsets = False
     return tokenizer
 
 
@@ -91,9 +97,6 @@ def _mask(offsets: list[tuple[int, int]], spans: list[tuple[int, int]], characte
         np.add.at(edges, np.minimum(bounds, characters), step)  # a text may be cut, and its spans not
     marked_before = np.append(0, np.cumsum(np.cumsum(edges[:-1]) > 0))  # [characters + 1]
     begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T
-    # Some tokenizers trim offsets, so a token of blanks has no width: its characters are behind the token before.
-    before = np.append(0, np.maximum.accumulate(ends))[:-1]
-    begins = np.where(begins < ends, begins, np.minimum(before, begins))
     return marked_before[ends] > marked_before[begins]
 
 
