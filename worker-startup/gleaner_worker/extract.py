@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 from .control import Control
 from .disk import empty_folder
@@ -100,7 +99,7 @@ class _Extraction:
     def run(self, path: str, processes: TokenizeProcesses | None) -> str:
         """Returns the outcome, as `extract` does."""
         control = self._control
-        tokenize = partial(processes.tokenize, check=self._pipeline.check) if processes else None
+        tokenize = processes.tokenize if processes else None
         documents = read_documents(path, self._work.object, self._settings, tokenize, self._pipeline.check)
         control.phase = "running"
         with self._pipeline as pipeline:

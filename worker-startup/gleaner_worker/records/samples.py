@@ -27,7 +27,7 @@ _LEAST_CHARS = 8192  # a few tokens may be longer
 
 
 Documents = list[Document | Reject]
-Tokenize = Callable[[Iterable[list[Line]], str], Iterator[Documents]]
+Tokenize = Callable[[Iterable[list[Line]], str, Callable[[], None]], Iterator[Documents]]
 
 
 def read_samples(path: str, name: str, settings: SampleSettings) -> Iterator[Sample | Reject]:
@@ -44,14 +44,14 @@ def read_documents(
 ) -> Generator[Documents]:
     """Reads the lines of the file at `path`, and tokenises them in batches, in the order of the lines.
 
-    tokenize: the processes of tokenize_process.py; None for this process, which then calls `check` before each line.
-    Raises Failure("stream").
+    tokenize: the processes of tokenize_process.py; None for this process. check: called before each line in this
+    process, and during waits for others; it may raise. Raises Failure("stream").
     """
     batches = _line_batches(path, name, settings)
     if tokenize is None:
         yield from (tokenize_lines(_checked(lines, check), name, settings) for lines in batches)
     else:
-        yield from tokenize(batches, name)
+        yield from tokenize(batches, name, check)
 
 
 def _checked(lines: list[Line], check: Callable[[], None]) -> Iterator[Line]:

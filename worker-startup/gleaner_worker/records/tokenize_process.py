@@ -38,9 +38,7 @@ class TokenizeProcesses:
         self._idle: list[subprocess.Popen] = []
         self._is_open = True
 
-    def tokenize(
-        self, batches: Iterable[list[Line]], name: str, check: Callable[[], None] = lambda: None
-    ) -> Generator[Documents]:
+    def tokenize(self, batches: Iterable[list[Line]], name: str, check: Callable[[], None]) -> Generator[Documents]:
         """The documents and rejects of each batch, in the order of the batches. Ends the processes when it ends early.
 
         name: of the stream's object, for messages. check: called during waits, and may raise. Raises Failure("stream").
