@@ -1,12 +1,13 @@
 """Contents to upload: seekable files that know their size and checksum, so that an upload reads them once."""
 
-import base64
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, runtime_checkable
 
 import google_crc32c
+
+from gleaner_reader.checksums import as_text, crc32c
 
 _MULTIPART_BYTES = 8 << 20  # the client joins a content of at most this size with its metadata, so it needs bytes
 _READ_BYTES = 4 << 20
@@ -38,19 +39,19 @@ class BytesContent(io.BytesIO):
     def __init__(self, data: bytes):
         super().__init__(data)
         self.size = len(data)
-        self.crc32c = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
+        self.crc32c = as_text(crc32c(data))
 
 
 class FileContent:
     """An open local file, which is read once for its size and checksum."""
 
     def __init__(self, file: BinaryIO):
-        digest, self.size = google_crc32c.Checksum(), 0
+        self.size = checksum = 0
         while piece := file.read(_READ_BYTES):
-            digest.update(piece)
+            checksum = google_crc32c.extend(checksum, piece)
             self.size += len(piece)
         file.seek(0)
-        self.crc32c = base64.b64encode(digest.digest()).decode()
+        self.crc32c = as_text(checksum)
         self.read, self.seek, self.tell = file.read, file.seek, file.tell
 
 
