@@ -29,14 +29,14 @@ def run(place: Workplace) -> Report:
     report = Report("upload", CLAIM)
     plan, values = a_plan(place)
     with running_sink() as bucket:
-        for file_format, dtype, target in (
-            ("safetensors", ml_dtypes.bfloat16, None),
-            ("safetensors", np.float32, None),
-            ("safetensors.zst", ml_dtypes.bfloat16, None),
-            ("pkl.gz", np.float32, None),
+        for file_format, dtype in (
+            ("safetensors", ml_dtypes.bfloat16),
+            ("safetensors", np.float32),
+            ("safetensors.zst", ml_dtypes.bfloat16),
+            ("pkl.gz", np.float32),
         ):
             rows = {"resid_post": values.astype(dtype)}
-            report.figures.append(_measure(place, bucket, file_format, plan, rows, target))
+            report.figures.append(_measure(place, bucket, file_format, plan, rows))
     report.notes.append(
         "raw: the encoded bytes, checksum known, sent again. With a codec the bound is the codec and not the upload: "
         "its own speed is given, in MB of rows per second over all cores."
@@ -85,7 +85,6 @@ def _measure(
     file_format: str,
     plan: ShardPlan,
     rows: dict[str, np.ndarray],
-    target: float | None,
 ) -> Figure:
     def encode() -> ShardBytes:
         return encode_rows(file_format, plan, rows)
@@ -105,7 +104,7 @@ def _measure(
         f"{megabytes / min(seconds['encoded']):.0f} MB/s encoded, raw {ready_megabytes / min(seconds['raw']):.0f} MB/s"
     )
     dtype = rows["resid_post"].dtype.name
-    return speed_up(f"{file_format}, {dtype}", seconds["raw"], seconds["encoded"], target, detail)
+    return speed_up(f"{file_format}, {dtype}", seconds["raw"], seconds["encoded"], None, detail)
 
 
 def _send(bucket: Bucket, file_format: str, make: Callable[[], ShardBytes], uploads: int = _UPLOADS) -> None:
