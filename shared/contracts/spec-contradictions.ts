@@ -83,10 +83,11 @@ function* ofLongDocuments(spec: SpecValues, length: number): Generator<Issue> {
   if (over_long !== 'chunk' && overlap > 0) yield [['overlap'], 'expected over_long "chunk" beside it'];
   if (isCut && !context_size && length < 2)
     yield [['max_seq_length'], `expected at least 2 beside over_long "${over_long}": one token may be BOS`];
-  if (over_long === 'chunk' && overlap > Math.max(0, length - 2))
+  const most_overlap = Math.max(0, length - 2);
+  if (over_long === 'chunk' && overlap > most_overlap)
     yield [
       ['overlap'],
-      `expected at most ${length - 2}: a chunk has ${length} tokens, one may be BOS, and one is new`,
+      `expected at most ${most_overlap}: a chunk has ${length} tokens, one may be BOS, and one is new`,
     ];
   if (context_size && max_seq_length && context_size > max_seq_length)
     yield [['context_size'], `expected at most max_seq_length, which is ${max_seq_length}`];

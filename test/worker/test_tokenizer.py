@@ -4,11 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gleaner_worker.records.bos import Bos, find_bos
+from gleaner_worker.records.bos import find_bos
 from gleaner_worker.records.tokenizer import Encoded, encode_texts, encode_with_mask, load_tokenizer
-from test_native_panics import VOCABULARY, a_folder
+from test_native_panics import NO_BOS, VOCABULARY, a_folder
 
-NO_BOS = Bos(None, False, "auto")
 BLANKS = VOCABULARY | {"Ġ": 26, "Ċ": 27}
 
 

@@ -150,7 +150,7 @@ def _sources(default: str | None, templates: Any) -> dict[str, str]:
         templates = {str(each.get("name")): each.get("template") for each in templates if isinstance(each, dict)}
     if not isinstance(templates, dict):
         return {}
-    return {name: text for name, text in templates.items() if isinstance(name, str) and isinstance(text, str)}
+    return {name: text for name, text in templates.items() if isinstance(text, str)}
 
 
 def _content(value: Any) -> str | None:
