@@ -13,8 +13,8 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
 import {promisify} from 'node:util';
 import {Command} from 'commander';
-import {running} from '../cli/connect.ts';
-import {deployLocally, type LocalDeployment} from '../cli/local-deployment.ts';
+import {running} from '../cli/cloud/connect.ts';
+import {deployLocally, type LocalDeployment} from '../cli/local/local-deployment.ts';
 import {openBus} from '../shared/google/bus.ts';
 import {GitServer} from '../test/support/git-server.ts';
 

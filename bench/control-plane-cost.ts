@@ -34,7 +34,7 @@ function counted(what: string) {
 }
 
 /**
- * Ticks that wakes begin one after another, as shared/control-plane/state/tick-queue.ts has it. Their request stays open. A tick takes as
+ * Ticks that wakes begin one after another, as shared/control-plane/tick-queue.ts has it. Their request stays open. A tick takes as
  * long as a quiet tick may take: the number of ticks depends on no machine.
  */
 const QUIET = 'tick, nothing changed';

@@ -5,7 +5,7 @@
  */
 import {spawnSync} from 'node:child_process';
 import {fileURLToPath} from 'node:url';
-import {WORKER_FOLDER, workerPython} from '../cli/python.ts';
+import {WORKER_FOLDER, workerPython} from '../cli/python/python.ts';
 
 const LOCK = fileURLToPath(new URL('../test/reference/requirements.lock', import.meta.url));
 const HERE = fileURLToPath(new URL('.', import.meta.url));

@@ -9,7 +9,7 @@ import {open} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {startLocalCloud} from '../emulator/cloud.ts';
-import {urlWithToken} from '../emulator/guard.ts';
+import {urlWithToken} from '../emulator/http/guard.ts';
 
 const SIZE_MB = 8;
 const OBJECTS = 12;

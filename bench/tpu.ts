@@ -5,7 +5,7 @@
  */
 import {spawnSync} from 'node:child_process';
 import {fileURLToPath} from 'node:url';
-import {TPU_LOCK, WORKER_FOLDER, workerPython} from '../cli/python.ts';
+import {TPU_LOCK, WORKER_FOLDER, workerPython} from '../cli/python/python.ts';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));
 

@@ -1,8 +1,8 @@
-import {poolRecords} from '../shared/control-plane/state/documents.ts';
-import {findCloud, requireCredentials, storeOf, type Where} from './connect.ts';
-import type {Connection} from './connection.ts';
-import {table} from './format.ts';
-import {print, say} from './output.ts';
+import {poolRecords} from '../shared/control-plane/documents/documents.ts';
+import {findCloud, requireCredentials, storeOf, type Where} from './cloud/connect.ts';
+import type {Connection} from './cloud/connection.ts';
+import {table} from './terminal/format.ts';
+import {print, say} from './terminal/output.ts';
 
 type Setting = {name: string; value: string | number | boolean | null; origin: string};
 

@@ -1,8 +1,8 @@
 import {EventEmitter} from 'node:events';
 import type {Command} from 'commander';
-import {CliError, Interrupted, UsageError} from './errors.ts';
-import {complain, print} from './output.ts';
 import {gleanerProgram} from './program.ts';
+import {CliError, Interrupted, UsageError} from './terminal/errors.ts';
+import {complain, print} from './terminal/output.ts';
 
 // Google's storage client adds listeners to a stream with each piece of an object, and Node would warn of them.
 EventEmitter.defaultMaxListeners = 0;
@@ -47,7 +47,7 @@ function exitByCode(command: Command): void {
 async function textOf(error: NodeJS.ErrnoException): Promise<string | undefined> {
   const {message, code} = error;
   if (error instanceof CliError || code === 'ENOSPC') return message;
-  const {LocalCloudError} = await import('../emulator/errors.ts');
+  const {LocalCloudError} = await import('../emulator/http/errors.ts');
   const {Rejected} = await import('../shared/contracts/errors.ts');
   if (error instanceof LocalCloudError || error instanceof Rejected) return message;
   const {adviceFor} = await import('../shared/google/error-advice.ts');

@@ -10,7 +10,7 @@ import {addRunCommands} from './commands/runs.ts';
 import {addCompletionCommands, addSettingsCommands} from './commands/settings.ts';
 import {addStreamCommands} from './commands/streams.ts';
 import {addTpuCommands} from './commands/tpus.ts';
-import {setQuiet} from './output.ts';
+import {setQuiet} from './terminal/output.ts';
 
 /** Every command. */
 export function gleanerProgram(): Command {

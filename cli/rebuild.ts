@@ -1,5 +1,5 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import {readTask, taskId} from '../shared/control-plane/state/tasks.ts';
+import {readTask, taskId} from '../shared/control-plane/documents/tasks.ts';
 import {
   addToTally,
   describeTally,
@@ -17,11 +17,11 @@ import {paths} from '../shared/domain/names.ts';
 import {openBus} from '../shared/google/bus.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import type {Store} from '../shared/ports.ts';
-import {connect, storeOf, type Where} from './connect.ts';
-import {outcomeOf, POLL_MS} from './control.ts';
-import {DEFAULT_DIR} from './defaults.ts';
-import {CliError} from './errors.ts';
-import {print, say, warn} from './output.ts';
+import {connect, storeOf, type Where} from './cloud/connect.ts';
+import {outcomeOf, POLL_MS} from './cloud/send-message.ts';
+import {DEFAULT_DIR} from './local/defaults.ts';
+import {CliError} from './terminal/errors.ts';
+import {print, say, warn} from './terminal/output.ts';
 
 /** Limit of waiting without progress: a run of many streams takes minutes, and so does the deletion of nodes without a document. */
 const WAIT_FOR_TASK_S = 1800;

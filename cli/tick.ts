@@ -1,8 +1,8 @@
 import {tickJobOf} from '../shared/domain/deployment.ts';
 import {openSchedule} from '../shared/google/schedule.ts';
-import {connect, type Where} from './connect.ts';
-import {CliError} from './errors.ts';
-import {print, quoted} from './output.ts';
+import {connect, type Where} from './cloud/connect.ts';
+import {CliError} from './terminal/errors.ts';
+import {print, quoted} from './terminal/output.ts';
 
 /** Actions on the job of Cloud Scheduler, and the verbs of gcloud for them. */
 const TICK_ACTIONS = {now: 'run', pause: 'pause', resume: 'resume', state: 'describe'} as const;

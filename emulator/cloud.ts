@@ -1,16 +1,18 @@
 import {join, resolve} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {CloudDatabase, lockFolder} from './database.ts';
-import {documentTriggersOf} from './document-events.ts';
-import {vmNetwork, type Where} from './environment.ts';
-import {LocalCloudError} from './errors.ts';
-import {Events} from './events.ts';
 import {badFault, Faults, isQueueFault, type NodeFault} from './faults.ts';
-import {FunctionHosts} from './function-hosts.ts';
+import {documentTriggersOf} from './functions/document-events.ts';
+import {vmNetwork, type Where} from './functions/environment.ts';
+import {Events} from './functions/events.ts';
+import {FunctionHosts} from './functions/function-hosts.ts';
+import {deploymentsIn, subscriptionsOf, topicsOf} from './functions/subscriptions.ts';
+import {httpFunctions, readTriggers} from './functions/triggers.ts';
 import {connectAll, startGoogle, watchAll} from './google/services.ts';
-import {guarded, proofOf, tokenIn} from './guard.ts';
-import {type Route, router, serve} from './http.ts';
-import {Identities, invokersOf} from './identity.ts';
+import {LocalCloudError} from './http/errors.ts';
+import {guarded, proofOf, tokenIn} from './http/guard.ts';
+import {type Route, router, serve} from './http/http.ts';
+import {Identities, invokersOf} from './http/identity.ts';
 import {localRoutes} from './local-api.ts';
 import type {LocalCloud, LocalCloudOptions, StoredInfo} from './options.ts';
 import {servePublisher} from './pubsub/grpc.ts';
@@ -20,17 +22,15 @@ import {onRememberedPort} from './remembered-port.ts';
 import {Scheduler} from './scheduler.ts';
 import {infoOf, resourceOf} from './storage/resource.ts';
 import {openStorage} from './storage/routes.ts';
-import {deploymentsIn, subscriptionsOf, topicsOf} from './subscriptions.ts';
 import {Nodes} from './tpu/nodes.ts';
 import {Queue} from './tpu/queue.ts';
 import {tpuRoutes} from './tpu/routes.ts';
-import {httpFunctions, readTriggers} from './triggers.ts';
 import {Fleet} from './vm/vms.ts';
 
-export type {Where} from './environment.ts';
-export {LocalCloudError} from './errors.ts';
+export type {Where} from './functions/environment.ts';
+export type {Deployment} from './functions/subscriptions.ts';
+export {LocalCloudError} from './http/errors.ts';
 export type {LocalCloud, LocalCloudOptions, LogLine, StoredInfo} from './options.ts';
-export type {Deployment} from './subscriptions.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
@@ -169,7 +169,7 @@ export async function startLocalCloud(options: LocalCloudOptions): Promise<Local
       hosts = new FunctionHosts({
         ...{deployments, triggers: triggers.functions, where, token, identities, log, trouble},
         options: {
-          entry: here('./function-host.ts'),
+          entry: here('./functions/function-host.ts'),
           module: here('../functions/index.ts'),
           ...function_host,
         },

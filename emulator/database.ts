@@ -1,7 +1,7 @@
 import {existsSync, mkdirSync, readFileSync, statSync, writeFileSync} from 'node:fs';
 import {dirname, join} from 'node:path';
 import {DatabaseSync, type SQLInputValue, type StatementSync} from 'node:sqlite';
-import {LocalCloudError} from './errors.ts';
+import {LocalCloudError} from './http/errors.ts';
 
 /**
  * WAL with synchronous=NORMAL keeps a committed transaction in the page cache of the kernel. A commit therefore survives

@@ -1,7 +1,7 @@
-import {ApiError, LocalCloudError} from './errors.ts';
-import type {Route} from './http.ts';
-import type {JsonObject} from './json.ts';
-import {optionalString, readJson} from './request-body.ts';
+import {ApiError, LocalCloudError} from './http/errors.ts';
+import type {Route} from './http/http.ts';
+import type {JsonObject} from './http/json.ts';
+import {optionalString, readJson} from './http/request-body.ts';
 
 export type LocalApi = {
   info: () => JsonObject;

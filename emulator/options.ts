@@ -1,6 +1,6 @@
 import type {ObjectInfo} from '../shared/ports.ts';
-import type {Where} from './environment.ts';
-import type {Deployment} from './subscriptions.ts';
+import type {Where} from './functions/environment.ts';
+import type {Deployment} from './functions/subscriptions.ts';
 
 /** `source` is `cloud`, `functions`, or the name of a TPU. */
 export type LogLine = {at: string; source: string; text: string};

@@ -1,6 +1,6 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
-import {handleJobEvent} from '../shared/control-plane/handlers/job-event.ts';
-import type {Deps} from '../shared/control-plane/state/deps.ts';
+import type {Deps} from '../shared/control-plane/deps.ts';
+import {handleJobEvent} from '../shared/control-plane/events/job-event.ts';
 
 /** Handles the event of a new document in the collection of jobs. The event names the document, and its data is not read. */
 export async function onJob(deps: Deps, event: CloudEvent<unknown>): Promise<void> {

@@ -1,7 +1,7 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
 import {readNotification, readPush} from '../shared/contracts/push.ts';
-import {handleObjectEvent} from '../shared/control-plane/handlers/object-event.ts';
-import type {Deps} from '../shared/control-plane/state/deps.ts';
+import type {Deps} from '../shared/control-plane/deps.ts';
+import {handleObjectEvent} from '../shared/control-plane/events/object-event.ts';
 
 /** Handles the notification of a new object in the bucket: a stream, a spec, a shard, or an unrelated object. */
 export async function onObject(deps: Deps, event: CloudEvent<unknown>): Promise<void> {

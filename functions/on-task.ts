@@ -1,8 +1,8 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
 import {readPush} from '../shared/contracts/push.ts';
 import {parseJson, taskMessage} from '../shared/contracts/schemas.ts';
-import {handleTaskMessage} from '../shared/control-plane/handlers/task-message.ts';
-import type {Deps} from '../shared/control-plane/state/deps.ts';
+import type {Deps} from '../shared/control-plane/deps.ts';
+import {handleTaskMessage} from '../shared/control-plane/tasks/task-message.ts';
 
 /** Continues a task by some pages: registers, rebuilds or finishes a run, or compares the bucket. */
 export async function onTask(deps: Deps, event: CloudEvent<unknown>): Promise<void> {

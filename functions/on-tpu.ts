@@ -1,7 +1,7 @@
 import type {CloudEvent} from '@google-cloud/functions-framework';
 import {readPush} from '../shared/contracts/push.ts';
 import {parseJson, tpuMessage} from '../shared/contracts/schemas.ts';
-import type {Deps} from '../shared/control-plane/state/deps.ts';
+import type {Deps} from '../shared/control-plane/deps.ts';
 import {handleTpuMessage} from '../shared/control-plane/workers/tpu-operations.ts';
 
 /** Creates or deletes the TPU of a slot. */

@@ -2,9 +2,9 @@ import type {Request, Response} from '@google-cloud/functions-framework';
 import {CallerRefused, Rejected} from '../shared/contracts/errors.ts';
 import {whyNotRead} from '../shared/contracts/request-limits.ts';
 import {parseValue, workerRequest} from '../shared/contracts/schemas.ts';
-import {answerWorker} from '../shared/control-plane/handlers/worker-request.ts';
-import type {Deps} from '../shared/control-plane/state/deps.ts';
-import {isSecret, secretHash} from '../shared/control-plane/state/worker-answers.ts';
+import type {Deps} from '../shared/control-plane/deps.ts';
+import {answerWorker} from '../shared/control-plane/worker-api/answer-worker.ts';
+import {isSecret, secretHash} from '../shared/control-plane/worker-api/answers.ts';
 
 /** Header with the secret of the host that sends the request. */
 const SECRET_HEADER = 'x-gleaner-secret';

@@ -1,11 +1,11 @@
 import {readFile} from 'node:fs/promises';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {type Config, requireWorkerApi} from './contracts/config.ts';
-import {ActiveRuns} from './control-plane/state/active-runs.ts';
-import type {Deps} from './control-plane/state/deps.ts';
-import {jsonLog} from './control-plane/state/log.ts';
-import {KnownPools} from './control-plane/state/pool.ts';
-import {TickQueue} from './control-plane/state/tick-queue.ts';
+import {ActiveRuns} from './control-plane/caches/active-runs.ts';
+import {KnownPools} from './control-plane/caches/pool-cache.ts';
+import type {Deps} from './control-plane/deps.ts';
+import {jsonLog} from './control-plane/log.ts';
+import {TickQueue} from './control-plane/tick-queue.ts';
 import {openSqliteStore} from './embedded/sqlite-store.ts';
 import {openBus} from './google/bus.ts';
 import {openCallers} from './google/callers.ts';

@@ -1,7 +1,7 @@
 /** The parts of the tests, slowest first, and the tiers that run them: fast in a minute, full before a merge, long at night. */
 import {spawnSync} from 'node:child_process';
 import {join} from 'node:path';
-import {CACHE, environmentFolder} from '../cli/python.ts';
+import {CACHE, environmentFolder} from '../cli/python/python.ts';
 import {type Outcome, pythonOf, ROOT, type Run} from './support/process.ts';
 
 const TIERS = ['fast', 'full', 'long'] as const;

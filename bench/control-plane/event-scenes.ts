@@ -1,9 +1,10 @@
 /** Scenes of events: what workers, the bucket and operators send. */
-import {handleObjectEvent} from '../../shared/control-plane/handlers/object-event.ts';
-import {answerWorker} from '../../shared/control-plane/handlers/worker-request.ts';
-import {PENDING} from '../../shared/control-plane/state/documents.ts';
-import {pagesOf} from '../../shared/control-plane/state/pages.ts';
+
+import {PENDING} from '../../shared/control-plane/documents/documents.ts';
+import {pagesOf} from '../../shared/control-plane/documents/pages.ts';
+import {handleObjectEvent} from '../../shared/control-plane/events/object-event.ts';
 import {advanceStream} from '../../shared/control-plane/streams/advance-checkpoint.ts';
+import {answerWorker} from '../../shared/control-plane/worker-api/answer-worker.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Stored} from '../../shared/ports.ts';
 import {dropStreams} from './burst.ts';

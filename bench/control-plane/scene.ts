@@ -3,13 +3,13 @@
  * are as many gone workers as living ones.
  */
 import {loadConfig} from '../../shared/contracts/config.ts';
-import {newZone} from '../../shared/domain/fleet/placement.ts';
 import {slotsOf} from '../../shared/domain/fleet/pool.ts';
 import {shardObject, streamId, streamObject, workerName} from '../../shared/domain/names.ts';
 import {NO_MESSAGES, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
 import {newStream, type Stream} from '../../shared/domain/stream/stream.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {newWorker, type Worker} from '../../shared/domain/worker/worker.ts';
+import {newZone} from '../../shared/domain/zone/placement.ts';
 import type {Document, Store, Tpu} from '../../shared/ports.ts';
 import {contentOf} from './bucket.ts';
 

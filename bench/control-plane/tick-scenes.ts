@@ -1,7 +1,7 @@
 /** Scenes of one tick, and of the resync of the bucket. */
-import {UNFINISHED} from '../../shared/control-plane/state/documents.ts';
-import {pagesOf} from '../../shared/control-plane/state/pages.ts';
-import {startTask} from '../../shared/control-plane/state/tasks.ts';
+import {UNFINISHED} from '../../shared/control-plane/documents/documents.ts';
+import {pagesOf} from '../../shared/control-plane/documents/pages.ts';
+import {startTask} from '../../shared/control-plane/documents/tasks.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Tpu} from '../../shared/ports.ts';
 import {RUNS, runName, workersOf} from './scene.ts';

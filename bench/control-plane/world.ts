@@ -1,10 +1,10 @@
 /** A control plane over a store file: counted ports, a clock that scenes step, and messages that scenes deliver. */
 
 import type {TaskMessage} from '../../shared/contracts/schemas.ts';
-import {handleControlMessage} from '../../shared/control-plane/handlers/control-message.ts';
-import {handleTaskMessage} from '../../shared/control-plane/handlers/task-message.ts';
-import {tick} from '../../shared/control-plane/handlers/tick.ts';
-import type {Deps} from '../../shared/control-plane/state/deps.ts';
+import type {Deps} from '../../shared/control-plane/deps.ts';
+import {handleControlMessage} from '../../shared/control-plane/events/control-message.ts';
+import {handleTaskMessage} from '../../shared/control-plane/tasks/task-message.ts';
+import {tick} from '../../shared/control-plane/tick/tick.ts';
 import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';

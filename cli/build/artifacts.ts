@@ -5,7 +5,7 @@ import {mkdir, mkdtemp, readdir, rename, rm, writeFile} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {unzipSync, zipSync} from 'fflate';
-import {packWorker} from '../bundle.ts';
+import {packWorker} from '../python/bundle.ts';
 import {bundleFunctions, type Files} from './functions.ts';
 
 export const DIST = fileURLToPath(new URL('../../dist/', import.meta.url));

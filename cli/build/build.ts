@@ -1,5 +1,5 @@
 import {join} from 'node:path';
-import {print, say} from '../output.ts';
+import {print, say} from '../terminal/output.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from './artifacts.ts';
 
 /** Builds the artefacts of a deployment into `dist/`, and prints their sizes and digests. */

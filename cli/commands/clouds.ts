@@ -1,6 +1,6 @@
 import type {Command} from 'commander';
-import {dir, examples, json, natural, port, positive} from '../arguments.ts';
-import {DEFAULT_DIR, DEFAULT_PORT} from '../defaults.ts';
+import {DEFAULT_DIR, DEFAULT_PORT} from '../local/defaults.ts';
+import {dir, examples, json, natural, port, positive} from '../terminal/arguments.ts';
 
 /** Registers the commands that start or change a cloud. */
 export function addCloudCommands(program: Command): void {
@@ -36,14 +36,14 @@ export function addCloudCommands(program: Command): void {
       'after',
       examples('gleaner local up', 'gleaner local up --port 9000 --dir /tmp/cloud --workers 4'),
     )
-    .action(async options => (await import('../local.ts')).up(options));
+    .action(async options => (await import('../local/local.ts')).up(options));
   local
     .command('env')
     .description('print export lines that point gcloud and the Cloud Storage clients at the local cloud')
     .addOption(port())
     .addOption(dir('folder of the local cloud, in place of its port'))
     .addHelpText('after', examples('eval "$(gleaner local env)"'))
-    .action(async options => (await import('../local.ts')).printEnvironment(options));
+    .action(async options => (await import('../local/local.ts')).printEnvironment(options));
   local
     .command('fault')
     .description('inject a fault; `gleaner local fault help` lists the kinds')
@@ -59,7 +59,9 @@ export function addCloudCommands(program: Command): void {
         'gleaner local fault clear',
       ),
     )
-    .action(async (kind, target, options) => (await import('../local.ts')).fault(kind, target, options));
+    .action(async (kind, target, options) =>
+      (await import('../local/local.ts')).fault(kind, target, options),
+    );
 
   program
     .command('build')

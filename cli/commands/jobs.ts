@@ -15,7 +15,7 @@ import {
   seconds,
   text,
   yes,
-} from '../arguments.ts';
+} from '../terminal/arguments.ts';
 import {addSourceOptions} from './source-options.ts';
 
 const STATUSES = ['pending', 'scheduled', 'running', 'completed', 'failed', 'cancelled'];

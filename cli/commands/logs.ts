@@ -1,5 +1,5 @@
 import {type Command, Option} from 'commander';
-import {dir, examples, port, positive, runId, since, tail, text} from '../arguments.ts';
+import {dir, examples, port, positive, runId, since, tail, text} from '../terminal/arguments.ts';
 
 const KINDS = ['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control', 'job', 'exec'];
 

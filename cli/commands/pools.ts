@@ -13,7 +13,7 @@ import {
   trueOrFalse,
   words,
   zone,
-} from '../arguments.ts';
+} from '../terminal/arguments.ts';
 import {addSourceOptions} from './source-options.ts';
 import {provisioning} from './tpus.ts';
 

@@ -16,7 +16,7 @@ import {
   text,
   trueOrFalse,
   yes,
-} from '../arguments.ts';
+} from '../terminal/arguments.ts';
 import {addEstimate, addStatus, addVerify} from './runs.ts';
 import {addSpecOptions} from './spec-options.ts';
 
@@ -47,37 +47,37 @@ export function addRunGroup(program: Command): void {
         'gleaner run start my-run --layers 12 --sites resid_post,mlp_out --shard-size 500MB',
       ),
     )
-    .action(async (id, options) => (await import('../runs/start.ts')).start(id, options));
+    .action(async (id, options) => (await import('../run/start.ts')).start(id, options));
   about('watch', 'show TPUs, streams, cost and events of a run until it has ended')
     .option('--interval <s>', 'seconds between two looks', seconds, 2)
     .addHelpText('after', examples('gleaner run watch my-run', 'gleaner run watch my-run --interval 60'))
-    .action(async (id, options) => (await import('../watch/watch.ts')).watch(id, options));
+    .action(async (id, options) => (await import('../run/watch/watch.ts')).watch(id, options));
   addStatus(run);
   addVerify(run);
   addEstimate(run);
   about('pause', 'stop work on a run after its open shards; its TPUs are deleted')
     .addOption(dryRun())
     .addHelpText('after', examples('gleaner run pause my-run'))
-    .action(async (id, options) => (await import('../runs/change.ts')).pause(id, options));
+    .action(async (id, options) => (await import('../run/change.ts')).pause(id, options));
   about('resume', 'continue a paused run')
     .addOption(dryRun())
     .addHelpText('after', examples('gleaner run resume my-run'))
-    .action(async (id, options) => (await import('../runs/change.ts')).resume(id, options));
+    .action(async (id, options) => (await import('../run/change.ts')).resume(id, options));
   about('stop', 'end a run for good; stored shards stay')
     .addOption(yes())
     .addOption(dryRun())
     .addHelpText('after', examples('gleaner run stop my-run', 'gleaner run stop my-run --yes'))
-    .action(async (id, options) => (await import('../runs/change.ts')).stop(id, options));
+    .action(async (id, options) => (await import('../run/change.ts')).stop(id, options));
   about('retry', 'try failed streams again')
     .option('--stream <number>', 'one stream, such as 007 (default: every failed stream)', streamNumber)
     .addOption(dryRun())
     .addHelpText('after', examples('gleaner run retry my-run', 'gleaner run retry my-run --stream 007'))
-    .action(async (id, options) => (await import('../runs/change.ts')).retry(id, options));
+    .action(async (id, options) => (await import('../run/change.ts')).retry(id, options));
   about('cancel', 'park a stream: no TPU works on it until a retry')
     .requiredOption('--stream <number>', 'stream, such as 007', streamNumber)
     .addOption(dryRun())
     .addHelpText('after', examples('gleaner run cancel my-run --stream 007'))
-    .action(async (id, options) => (await import('../runs/change.ts')).cancel(id, options));
+    .action(async (id, options) => (await import('../run/change.ts')).cancel(id, options));
   about('configure', 'change the priority or the budget of a run')
     .option('--priority <n>', 'higher goes first, -1000 to 1000', priority)
     .option('--budget-usd <usd>', 'dollars that the TPUs of the run may cost, or none', budget)
@@ -85,7 +85,7 @@ export function addRunGroup(program: Command): void {
     .option('--if-version <n>', 'change only while the document has this version', natural)
     .addOption(dryRun())
     .addHelpText('after', examples('gleaner run configure my-run --budget-usd 20 --priority 5'))
-    .action(async (id, options) => (await import('../runs/change.ts')).configure(id, options));
+    .action(async (id, options) => (await import('../run/change.ts')).configure(id, options));
 
   run
     .command('compare')
@@ -104,7 +104,7 @@ export function addRunGroup(program: Command): void {
         examples('gleaner run compare my-run my-other-run'),
       ].join('\n'),
     )
-    .action(async (a, b, options) => (await import('../runs/compare.ts')).compareRuns(a, b, options));
+    .action(async (a, b, options) => (await import('../run/compare.ts')).compareRuns(a, b, options));
   about('export', 'write one layer of a run to numpy files')
     .requiredOption('--layer <n>', 'layer', natural)
     .option('--site <site>', 'site, needed where the run has several', text)
@@ -113,5 +113,5 @@ export function addRunGroup(program: Command): void {
     )
     .requiredOption('--output <folder>', 'folder that does not exist yet', folder)
     .addHelpText('after', examples('gleaner run export my-run --layer 12 --output layer-12'))
-    .action(async (id, options) => (await import('../export.ts')).exportRun(id, options));
+    .action(async (id, options) => (await import('../run/export.ts')).exportRun(id, options));
 }

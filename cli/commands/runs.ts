@@ -14,7 +14,7 @@ import {
   seconds,
   words,
   zone,
-} from '../arguments.ts';
+} from '../terminal/arguments.ts';
 import {addSpecOptions} from './spec-options.ts';
 
 /** Registers the short forms. */
@@ -41,9 +41,9 @@ export function addStatus(parent: Command): void {
     .addOption(json())
     .addHelpText('after', examples(`${of} status`, `${of} status my-run`, `${of} status my-run --watch`))
     .action(async (run, options) => {
-      if (!options.watch) return (await import('../status.ts')).status(run, options);
+      if (!options.watch) return (await import('../run/status.ts')).status(run, options);
       if (run === undefined) return parent.error('error: --watch needs the name of a run', {exitCode: 2});
-      return (await import('../watch/watch.ts')).watch(run, options);
+      return (await import('../run/watch/watch.ts')).watch(run, options);
     });
 }
 
@@ -58,7 +58,7 @@ export function addVerify(parent: Command): void {
     .addOption(dir('folder of a local cloud, running or stopped'))
     .addOption(json())
     .addHelpText('after', examples(`${formOf(parent)} verify my-run`))
-    .action(async (run, options) => (await import('../verify.ts')).verify(run, options));
+    .action(async (run, options) => (await import('../run/verify.ts')).verify(run, options));
 }
 
 export function addEstimate(parent: Command): void {
@@ -98,7 +98,7 @@ export function addEstimate(parent: Command): void {
         `${of} estimate my-run --accelerator v6e-1 --zone us-east1-d`,
       ),
     )
-    .action(async (what, options) => (await import('../estimate/estimate.ts')).estimate(what, options));
+    .action(async (what, options) => (await import('../run/estimate/estimate.ts')).estimate(what, options));
 }
 
 function addPreflight(program: Command): void {

@@ -1,5 +1,5 @@
 import {Argument, type Command} from 'commander';
-import {dir, examples, json, port} from '../arguments.ts';
+import {dir, examples, json, port} from '../terminal/arguments.ts';
 
 /** Registers `gleaner config`. */
 export function addSettingsCommands(program: Command): void {

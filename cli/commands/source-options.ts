@@ -1,5 +1,5 @@
 import {type Command, Option} from 'commander';
-import {folder, positive, text} from '../arguments.ts';
+import {folder, positive, text} from '../terminal/arguments.ts';
 
 /** Options that name the code of a job or a pool, and its environment. */
 export function addSourceOptions(command: Command): Command {

@@ -1,8 +1,18 @@
 /** An option for each key of run.json. */
 import {type Command, Option} from 'commander';
-import {budget, modelName, natural, positive, priority, shardSize, text, whole, words} from '../arguments.ts';
+import {
+  budget,
+  modelName,
+  natural,
+  positive,
+  priority,
+  shardSize,
+  text,
+  whole,
+  words,
+} from '../terminal/arguments.ts';
 
-/** Adds the options. `cli/runs/spec.ts` turns them into a spec, and its schema checks their values. */
+/** Adds the options. `cli/run/spec.ts` turns them into a spec, and its schema checks their values. */
 export function addSpecOptions(command: Command): Command {
   const choice = (flags: string, description: string, ...choices: string[]) =>
     command.addOption(new Option(flags, description).choices(choices));

@@ -1,6 +1,6 @@
 import {type Command, InvalidArgumentError, Option} from 'commander';
-import {dir, dryRun, examples, folder, json, port, positive, runId, text} from '../arguments.ts';
 import {FORMATS} from '../streams/sources/formats.ts';
+import {dir, dryRun, examples, folder, json, port, positive, runId, text} from '../terminal/arguments.ts';
 
 /** A count of rows, samples or streams. */
 function count(given: string): number {

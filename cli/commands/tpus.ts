@@ -1,5 +1,17 @@
 import {type Command, Option} from 'commander';
-import {budget, dir, dryRun, examples, json, natural, port, text, words, yes, zone} from '../arguments.ts';
+import {
+  budget,
+  dir,
+  dryRun,
+  examples,
+  json,
+  natural,
+  port,
+  text,
+  words,
+  yes,
+  zone,
+} from '../terminal/arguments.ts';
 
 export const provisioning = () =>
   new Option(

@@ -1,10 +1,10 @@
-import {numberText} from '../format.ts';
 import {LiveScreen} from '../screen/live.ts';
 import type {RunState} from '../screen/read-run.ts';
 import {streamLines, tpuLines} from '../screen/run-screen.ts';
 import {storyLine} from '../screen/story.ts';
 import {type Moment, Timeline} from '../screen/timeline.ts';
-import type {StyledLine} from '../styled-lines.ts';
+import {numberText} from '../terminal/format.ts';
+import type {StyledLine} from '../terminal/styled-lines.ts';
 
 /** Intervals of the seconds of a step: on a terminal, and where the output only grows. */
 const STEP_MS = 1000;

@@ -1,10 +1,10 @@
 import {mkdir} from 'node:fs/promises';
 import {join} from 'node:path';
-import {CliError} from '../errors.ts';
 import {lineBatches} from '../streams/lines.ts';
 import {bytesOf} from '../streams/sources/open-file.ts';
 import {spread} from '../streams/split.ts';
 import {StreamWriter} from '../streams/stream-writer.ts';
+import {CliError} from '../terminal/errors.ts';
 
 /** Stream of a demo as a local file. `tokens` is an estimate. */
 export type InputStream = {file: string; records: number; tokens: number};

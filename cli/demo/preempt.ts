@@ -1,7 +1,7 @@
-import {streamRecords} from '../../shared/control-plane/state/documents.ts';
+import {streamRecords} from '../../shared/control-plane/documents/documents.ts';
 import {parseOutputObject} from '../../shared/domain/names.ts';
 import type {Store} from '../../shared/ports.ts';
-import type {LocalDeployment} from '../local-deployment.ts';
+import type {LocalDeployment} from '../local/local-deployment.ts';
 
 /**
  * Preempts the worker of a stream without notice when the stream stores its second shard. Continues with the next stream, and

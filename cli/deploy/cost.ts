@@ -3,7 +3,7 @@
 import {LIST_PRICES, LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
 import {usdPerHour} from '../../shared/domain/billing/prices.ts';
 import {regionOf} from '../../shared/domain/names.ts';
-import {dollarText} from '../format.ts';
+import {dollarText} from '../terminal/format.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
 import type {Settings} from './settings.ts';
 

@@ -2,7 +2,7 @@
 import {readFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {DIST, VARIABLES_FILE} from '../build/artifacts.ts';
-import {CliError} from '../errors.ts';
+import {CliError} from '../terminal/errors.ts';
 import {applyMocked, type Resource, TerraformRefused, type Variables} from '../terraform/mocked-apply.ts';
 import type {Ceilings} from './cost.ts';
 import type {Settings} from './settings.ts';

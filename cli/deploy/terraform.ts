@@ -2,7 +2,7 @@
 import {spawn} from 'node:child_process';
 import {randomBytes} from 'node:crypto';
 import {fileURLToPath} from 'node:url';
-import {CliError} from '../errors.ts';
+import {CliError} from '../terminal/errors.ts';
 import {adviceFor} from './advice.ts';
 
 const FOLDER = fileURLToPath(new URL('../../terraform', import.meta.url));

@@ -1,7 +1,7 @@
 /** Events of the timeline as a person may have edited them. */
-import {eventRecords} from '../../shared/control-plane/state/history-documents.ts';
+import {eventRecords} from '../../shared/control-plane/documents/history-documents.ts';
 import type {Stored} from '../../shared/ports.ts';
-import {complain} from '../output.ts';
+import {complain} from '../terminal/output.ts';
 
 export type Entry = {
   id: string;

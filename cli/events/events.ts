@@ -1,11 +1,11 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import type {Where} from '../connect.ts';
-import {type Cloud, withCloud} from '../control.ts';
+import type {Where} from '../cloud/connect.ts';
+import {type Cloud, withCloud} from '../cloud/send-message.ts';
 import {isRunOver} from '../logs/target.ts';
-import {print, say} from '../output.ts';
 import {styleOf} from '../screen/story.ts';
 import {Timeline} from '../screen/timeline.ts';
-import {printLines} from '../styled-lines.ts';
+import {print, say} from '../terminal/output.ts';
+import {printLines} from '../terminal/styled-lines.ts';
 import type {Entry} from './entry.ts';
 import {EventFilter} from './filter.ts';
 import {EventReader} from './read.ts';

@@ -1,9 +1,9 @@
 /** Events that a person asks for. No query has two filters, because that needs a composite index. */
 import {paths} from '../../shared/domain/names.ts';
 import type {Store} from '../../shared/ports.ts';
-import {CliError} from '../errors.ts';
 import {tpusOfRun} from '../logs/run-tpus.ts';
-import {nearText} from '../near-names.ts';
+import {CliError} from '../terminal/errors.ts';
+import {nearText} from '../terminal/near-names.ts';
 import type {Entry} from './entry.ts';
 
 export class EventFilter {

@@ -1,7 +1,7 @@
-import type {Where} from '../connect.ts';
-import {withCloud} from '../control.ts';
-import {table} from '../format.ts';
-import {print} from '../output.ts';
+import type {Where} from '../cloud/connect.ts';
+import {withCloud} from '../cloud/send-message.ts';
+import {table} from '../terminal/format.ts';
+import {print} from '../terminal/output.ts';
 import {aliveIn, readFleet} from './targets.ts';
 
 const COLUMNS = [{title: 'HOST'}, {title: 'NAME'}, {title: 'ADDRESS'}, {title: 'PHASE'}];

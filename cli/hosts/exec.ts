@@ -1,18 +1,18 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {execMessage} from '../../shared/contracts/job-schemas.ts';
 import {parseValue} from '../../shared/contracts/schemas.ts';
-import {execHostRecords, execRecords} from '../../shared/control-plane/state/exec-documents.ts';
+import {execHostRecords, execRecords} from '../../shared/control-plane/documents/exec-documents.ts';
 import type {Exec, ExecHost} from '../../shared/domain/exec/exec.ts';
 import {hasHostEnded} from '../../shared/domain/exec/exec.ts';
 import {execFolder, paths} from '../../shared/domain/names.ts';
-import type {Where} from '../connect.ts';
-import {type Cloud, POLL_MS, publish, publishLine, readOutcome, withCloud} from '../control.ts';
-import {CliError, Interrupted} from '../errors.ts';
-import {counted} from '../format.ts';
+import type {Where} from '../cloud/connect.ts';
+import {type Cloud, POLL_MS, publish, publishLine, readOutcome, withCloud} from '../cloud/send-message.ts';
 import {newId, sender} from '../jobs/submit.ts';
-import {print, say} from '../output.ts';
-import {Parts} from '../output-parts.ts';
-import {stopSignal} from '../stop-signal.ts';
+import {CliError, Interrupted} from '../terminal/errors.ts';
+import {counted} from '../terminal/format.ts';
+import {print, say} from '../terminal/output.ts';
+import {Parts} from '../terminal/output-parts.ts';
+import {stopSignal} from '../terminal/stop-signal.ts';
 import {aliveIn, readFleet} from './targets.ts';
 
 type Options = Where & {shell?: boolean; timeout: number; dryRun?: boolean; json?: boolean};

@@ -1,8 +1,8 @@
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
-import type {Where} from '../connect.ts';
-import {send, withCloud} from '../control.ts';
-import {counted, dollarText, timeText} from '../format.ts';
-import {print} from '../output.ts';
+import type {Where} from '../cloud/connect.ts';
+import {send, withCloud} from '../cloud/send-message.ts';
+import {counted, dollarText, timeText} from '../terminal/format.ts';
+import {print} from '../terminal/output.ts';
 import {type PoolChange, scaleMessage} from './scale-message.ts';
 import {aliveIn, readFleet} from './targets.ts';
 

@@ -1,7 +1,7 @@
 /** Runtime versions that Cloud TPU offers in a zone. */
 import {clientOptionsFor} from '../../shared/google/endpoint.ts';
-import type {Connection} from '../connection.ts';
-import {CliError} from '../errors.ts';
+import type {Connection} from '../cloud/connection.ts';
+import {CliError} from '../terminal/errors.ts';
 
 const CALL = {timeout: 20_000};
 

@@ -1,6 +1,6 @@
 /** Message `scale` of the options that `gleaner scale` and `gleaner tpus create` share. */
-import {type Budget, budgetField} from '../arguments.ts';
-import {CliError} from '../errors.ts';
+import {type Budget, budgetField} from '../terminal/arguments.ts';
+import {CliError} from '../terminal/errors.ts';
 
 export type PoolChange = {
   workersPerZone?: number;

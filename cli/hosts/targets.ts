@@ -1,11 +1,11 @@
 /** Pools and workers that the command line names. */
-import {poolRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {poolRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {poolOf} from '../../shared/domain/deployment.ts';
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
-import type {Cloud} from '../control.ts';
-import {CliError} from '../errors.ts';
-import {say} from '../output.ts';
+import type {Cloud} from '../cloud/send-message.ts';
+import {CliError} from '../terminal/errors.ts';
+import {say} from '../terminal/output.ts';
 
 export type Fleet = {
   pools: Pool[];

@@ -4,13 +4,13 @@ import {environment as environmentSchema, sourceChange} from '../../shared/contr
 import {parseValue} from '../../shared/contracts/schemas.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Document} from '../../shared/ports.ts';
-import type {Where} from '../connect.ts';
-import {apply, type Cloud, POLL_MS, publishLine, withCloud} from '../control.ts';
-import {CliError} from '../errors.ts';
-import {counted, durationText} from '../format.ts';
+import type {Where} from '../cloud/connect.ts';
+import {apply, type Cloud, POLL_MS, publishLine, withCloud} from '../cloud/send-message.ts';
 import {ranText} from '../jobs/job-view.ts';
 import {environmentOf, type SourceOptions, sourceOf, upload, uploadLines} from '../jobs/source.ts';
-import {print, say} from '../output.ts';
+import {CliError} from '../terminal/errors.ts';
+import {counted, durationText} from '../terminal/format.ts';
+import {print, say} from '../terminal/output.ts';
 import {aliveIn, readFleet, requirePool} from './targets.ts';
 
 type Options = Where & SourceOptions & {wait: boolean; dryRun?: boolean; json?: boolean};

@@ -1,11 +1,11 @@
-import type {Source} from '../../shared/domain/fleet/source.ts';
+import type {Source} from '../../shared/domain/source/source.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Document} from '../../shared/ports.ts';
-import type {Where} from '../connect.ts';
-import {type Cloud, withCloud} from '../control.ts';
-import {CliError} from '../errors.ts';
+import type {Where} from '../cloud/connect.ts';
+import {type Cloud, withCloud} from '../cloud/send-message.ts';
 import {ranText} from '../jobs/job-view.ts';
-import {print, quoted} from '../output.ts';
+import {CliError} from '../terminal/errors.ts';
+import {print, quoted} from '../terminal/output.ts';
 import {availableIn} from './runtime-versions.ts';
 import {aliveIn, type Fleet, readFleet, requirePool} from './targets.ts';
 

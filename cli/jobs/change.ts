@@ -1,7 +1,7 @@
 import {CAUSES} from '../../shared/domain/job/job.ts';
-import {requireConsent} from '../ask.ts';
-import {type SendOptions, send} from '../control.ts';
-import {CliError} from '../errors.ts';
+import {type SendOptions, send} from '../cloud/send-message.ts';
+import {requireConsent} from '../terminal/ask.ts';
+import {CliError} from '../terminal/errors.ts';
 
 export function cancel(id: string, options: SendOptions): Promise<void> {
   return send({action: 'cancel', job: id}, options);

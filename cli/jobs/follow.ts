@@ -1,11 +1,11 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {jobFolder, paths} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
-import type {Where} from '../connect.ts';
-import {type Cloud, withCloud} from '../control.ts';
-import {CliError} from '../errors.ts';
-import {print, say} from '../output.ts';
-import {Parts} from '../output-parts.ts';
+import type {Where} from '../cloud/connect.ts';
+import {type Cloud, withCloud} from '../cloud/send-message.ts';
+import {CliError} from '../terminal/errors.ts';
+import {print, say} from '../terminal/output.ts';
+import {Parts} from '../terminal/output-parts.ts';
 import {isEnded, reasonOf} from './job-view.ts';
 
 const FOLLOW_MS = 500;

@@ -1,6 +1,6 @@
 /** Code and fields of a job, from a file, standard input or the words of the command line. */
 import {MAX_CODE_BYTES} from '../../shared/contracts/job-schemas.ts';
-import {CliError} from '../errors.ts';
+import {CliError} from '../terminal/errors.ts';
 import {decoded, readText} from './source.ts';
 
 export type JobFields = Record<string, unknown>;

@@ -1,6 +1,6 @@
 /** Jobs for a person. An unchecked document may lack every field, or have other values. */
 import type {Document, Value} from '../../shared/ports.ts';
-import {dollarText} from '../format.ts';
+import {dollarText} from '../terminal/format.ts';
 
 const RESULT_CHARS = 2000;
 const RESULT_LINES = 20;

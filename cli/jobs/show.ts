@@ -1,7 +1,7 @@
 import type {Filter, Stored} from '../../shared/ports.ts';
-import type {Where} from '../connect.ts';
-import {type Cloud, withCloud} from '../control.ts';
-import {print} from '../output.ts';
+import type {Where} from '../cloud/connect.ts';
+import {type Cloud, withCloud} from '../cloud/send-message.ts';
+import {print} from '../terminal/output.ts';
 import {readJob} from './follow.ts';
 import {jobLine, jobLines} from './job-view.ts';
 

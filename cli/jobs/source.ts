@@ -2,13 +2,13 @@
 import {readFile, stat} from 'node:fs/promises';
 import {basename} from 'node:path';
 import type {SourceChange} from '../../shared/contracts/job-schemas.ts';
-import type {Environment} from '../../shared/domain/fleet/source.ts';
 import {codeObject} from '../../shared/domain/names.ts';
-import {packFolder} from '../bundle.ts';
-import type {Cloud} from '../control.ts';
-import {CliError} from '../errors.ts';
-import {bytesText, counted} from '../format.ts';
-import {quoted, say} from '../output.ts';
+import type {Environment} from '../../shared/domain/source/source.ts';
+import type {Cloud} from '../cloud/send-message.ts';
+import {packFolder} from '../python/bundle.ts';
+import {CliError} from '../terminal/errors.ts';
+import {bytesText, counted} from '../terminal/format.ts';
+import {quoted, say} from '../terminal/output.ts';
 
 /** The value of an option that removes a part of an environment. */
 const NONE = 'none';

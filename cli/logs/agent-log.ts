@@ -2,8 +2,8 @@
 import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
 import {logObject} from '../../shared/domain/names.ts';
 import type {Objects} from '../../shared/ports.ts';
-import {CliError} from '../errors.ts';
-import {quoted} from '../output.ts';
+import {CliError} from '../terminal/errors.ts';
+import {quoted} from '../terminal/output.ts';
 
 /** An agent keeps its latest 5,000 lines, a few megabytes at most. */
 const MAX_LOG_BYTES = 67_108_864;

@@ -1,12 +1,12 @@
 /** Logs of agents: of one TPU, or of the TPUs of a run in the order of time. */
 import {setTimeout as sleep} from 'node:timers/promises';
-import {forEachConcurrently} from '../../shared/control-plane/state/concurrency.ts';
-import {workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
+import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {parseWorkerName} from '../../shared/domain/names.ts';
 import {hasEnded} from '../../shared/domain/worker/worker.ts';
 import type {Objects, Store} from '../../shared/ports.ts';
-import type {Cloud} from '../control.ts';
-import {quoted, say} from '../output.ts';
+import type {Cloud} from '../cloud/send-message.ts';
+import {quoted, say} from '../terminal/output.ts';
 import {AgentLog} from './agent-log.ts';
 import {openLogs} from './bucket.ts';
 import {parseLogLine} from './log-line.ts';

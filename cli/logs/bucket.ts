@@ -1,6 +1,6 @@
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports.ts';
-import type {Connection} from '../connection.ts';
+import type {Connection} from '../cloud/connection.ts';
 
 type Place = Pick<Connection, 'project' | 'deployment' | 'bucket' | 'storage_endpoint' | 'token'>;
 

@@ -1,5 +1,5 @@
 /** Lines of an agent's log: JSON with time, severity and message. A host may also write lines of another form. */
-import type {Style} from '../format.ts';
+import type {Style} from '../terminal/format.ts';
 
 export type LogLine = {
   /** The line as it is stored. */

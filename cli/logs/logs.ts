@@ -1,8 +1,8 @@
-import type {Where} from '../connect.ts';
-import {type Cloud, withCloud} from '../control.ts';
-import {CliError} from '../errors.ts';
+import type {Where} from '../cloud/connect.ts';
+import {type Cloud, withCloud} from '../cloud/send-message.ts';
 import {followJob, printStored} from '../jobs/follow.ts';
-import {print} from '../output.ts';
+import {CliError} from '../terminal/errors.ts';
+import {print} from '../terminal/output.ts';
 import {type LogOptions, runLogs, tpuLogs} from './agent-logs.ts';
 import {Tail} from './tail.ts';
 import {type Kinds, kindOf} from './target.ts';

@@ -1,11 +1,11 @@
 /** The run, TPU or job that a name means. */
-import {runRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {isRunId, JOB, parseWorkerName, paths} from '../../shared/domain/names.ts';
 import type {Document, Store} from '../../shared/ports.ts';
-import type {Cloud} from '../control.ts';
-import {CliError} from '../errors.ts';
-import {nearText} from '../near-names.ts';
-import {say} from '../output.ts';
+import type {Cloud} from '../cloud/send-message.ts';
+import {CliError} from '../terminal/errors.ts';
+import {nearText} from '../terminal/near-names.ts';
+import {say} from '../terminal/output.ts';
 
 export type Kind = 'run' | 'tpu' | 'job';
 export type Kinds = {run?: boolean; tpu?: boolean; job?: boolean};

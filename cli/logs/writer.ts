@@ -1,6 +1,6 @@
 /** Lines of logs on standard output, for a person or as one JSON object a line. */
-import {print} from '../output.ts';
-import {printLines} from '../styled-lines.ts';
+import {print} from '../terminal/output.ts';
+import {printLines} from '../terminal/styled-lines.ts';
 import {type LogLine, logStyle, logText} from './log-line.ts';
 import type {Incarnation} from './run-tpus.ts';
 

@@ -1,10 +1,10 @@
 import type {RunSpec} from '../../shared/contracts/spec.ts';
 import type {Compiled} from '../../shared/domain/billing/estimate.ts';
-import {askWorker} from '../ask-worker.ts';
-import type {Connection} from '../connection.ts';
-import {say} from '../output.ts';
-import {TPU_LOCK, workerPython} from '../python.ts';
-import {withClock} from '../with-clock.ts';
+import type {Connection} from '../cloud/connection.ts';
+import {askWorker} from '../python/ask-worker.ts';
+import {TPU_LOCK, workerPython} from '../python/python.ts';
+import {say} from '../terminal/output.ts';
+import {withClock} from '../terminal/progress-clock.ts';
 
 /**
  * Compiles the program of a run for a type of TPU, by the TPU compiler on this machine. Throws `CliError` for a model that cannot be

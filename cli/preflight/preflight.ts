@@ -1,17 +1,17 @@
 import {DEFAULT_MODEL} from '../../shared/contracts/environment.ts';
 import {completeSpec} from '../../shared/contracts/spec.ts';
-import {readPrices} from '../../shared/control-plane/state/prices.ts';
+import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import type {Compiled} from '../../shared/domain/billing/estimate.ts';
 import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import {usdPerHour} from '../../shared/domain/billing/prices.ts';
 import {DEFAULT_DEPLOYMENT, poolOf} from '../../shared/domain/deployment.ts';
 import {COMPILED} from '../../shared/domain/fleet/accelerators.ts';
-import {connect, storeOf, type Where} from '../connect.ts';
-import type {Connection} from '../connection.ts';
-import {CliError} from '../errors.ts';
-import {bytesText, dollarText, numberText, table} from '../format.ts';
-import {print, warn} from '../output.ts';
-import {type SpecOptions, specOf} from '../runs/spec.ts';
+import {connect, storeOf, type Where} from '../cloud/connect.ts';
+import type {Connection} from '../cloud/connection.ts';
+import {type SpecOptions, specOf} from '../run/spec.ts';
+import {CliError} from '../terminal/errors.ts';
+import {bytesText, dollarText, numberText, table} from '../terminal/format.ts';
+import {print, warn} from '../terminal/output.ts';
 import {compileProgram} from './compile-program.ts';
 
 export type PreflightOptions = Where & SpecOptions & {accelerator: string[]; zone: string; json?: boolean};

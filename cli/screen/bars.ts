@@ -1,7 +1,7 @@
 /** Progress of streams. */
 import type {Stream} from '../../shared/domain/stream/stream.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
-import {counted, numberText} from '../format.ts';
+import {counted, numberText} from '../terminal/format.ts';
 
 export type Progress = {
   /** Samples that are stored or rejected, with those that a TPU has computed since. */

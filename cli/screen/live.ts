@@ -1,8 +1,8 @@
 /** Lines that change in place at the end of a terminal, below lines that stay. Elsewhere the output only grows. */
 import stringWidth from 'string-width';
 import {printable} from '../../shared/contracts/printable.ts';
-import {cut, styled} from '../format.ts';
-import type {StyledLine} from '../styled-lines.ts';
+import {cut, styled} from '../terminal/format.ts';
+import type {StyledLine} from '../terminal/styled-lines.ts';
 
 /** Terminals that know this show a frame as a whole. Others ignore it. */
 const [BEGIN, END] = ['\u001b[?2026h', '\u001b[?2026l'];

@@ -1,5 +1,5 @@
 /** A run as screens show it: bounded reads, also for a run of 100,000 streams. */
-import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {parseWork, paths} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';

@@ -1,6 +1,6 @@
 /** Events in the words of a story: created, preempted, recreated, resumed, completed. */
-import type {Style} from '../format.ts';
-import type {StyledLine} from '../styled-lines.ts';
+import type {Style} from '../terminal/format.ts';
+import type {StyledLine} from '../terminal/styled-lines.ts';
 import type {Line} from './timeline.ts';
 
 type Verb = {verb: string; style?: Style | Style[]};

@@ -1,7 +1,7 @@
 /** Colours of status words. */
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
-import type {Style} from '../format.ts';
+import type {Style} from '../terminal/format.ts';
 import type {TpuStatus} from './tpu-status.ts';
 
 export const TPU_STYLES: Partial<Record<TpuStatus, Style>> = {

@@ -1,4 +1,4 @@
-import {ranges} from '../result-lines.ts';
+import {ranges} from '../run/result-lines.ts';
 
 /** Event of the timeline. */
 export type Moment = {id: string; at: string; text: string};

@@ -3,7 +3,7 @@ import {readFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {z} from 'zod';
 import {parseJson} from '../../shared/contracts/schemas.ts';
-import {CliError} from '../errors.ts';
+import {CliError} from '../terminal/errors.ts';
 
 export const CHECKSUMS_FILE = 'checksums.json';
 /** Subfolder of incomplete streams. */

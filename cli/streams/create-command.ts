@@ -1,6 +1,6 @@
-import {bytesText, counted, durationText, numberText} from '../format.ts';
-import {print, quoted, say} from '../output.ts';
-import {stopSignal} from '../stop-signal.ts';
+import {bytesText, counted, durationText, numberText} from '../terminal/format.ts';
+import {print, quoted, say} from '../terminal/output.ts';
+import {stopSignal} from '../terminal/stop-signal.ts';
 import {type CreateReport, createStreams} from './create.ts';
 import type {Format} from './sources/formats.ts';
 

@@ -1,7 +1,7 @@
 /** Streams from a dataset: a pass that counts the rows, and a pass that writes each row once, in order. */
 import {realpath} from 'node:fs/promises';
 import {join, resolve, sep} from 'node:path';
-import {CliError, Interrupted} from '../errors.ts';
+import {CliError, Interrupted} from '../terminal/errors.ts';
 import type {Checksums, StreamChecksum} from './checksums.ts';
 import {OutputFolder, type Wanted} from './output-folder.ts';
 import {PassProgress} from './pass-progress.ts';

@@ -3,8 +3,8 @@ import {readdir, readFile, stat} from 'node:fs/promises';
 import {join} from 'node:path';
 import {parseRunSpec} from '../../shared/contracts/spec.ts';
 import {parseDatasetObject} from '../../shared/domain/names.ts';
-import {CliError} from '../errors.ts';
-import {counted} from '../format.ts';
+import {CliError} from '../terminal/errors.ts';
+import {counted} from '../terminal/format.ts';
 import {CHECKSUMS_FILE, readChecksums, type StreamChecksum, WORK_FOLDER} from './checksums.ts';
 
 const SPEC_FILE = 'run.json';

@@ -4,7 +4,7 @@ import {mkdir, readdir, readFile, rename, rm, rmdir, writeFile} from 'node:fs/pr
 import {join} from 'node:path';
 import {isDeepStrictEqual} from 'node:util';
 import {parseDatasetObject} from '../../shared/domain/names.ts';
-import {CliError} from '../errors.ts';
+import {CliError} from '../terminal/errors.ts';
 import {CHECKSUMS_FILE, type Checksums, readChecksums, WORK_FOLDER} from './checksums.ts';
 import {crc32cOf} from './hash-file.ts';
 import {list} from './list.ts';

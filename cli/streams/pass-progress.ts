@@ -1,4 +1,4 @@
-import {bytesText, counted, durationText} from '../format.ts';
+import {bytesText, counted, durationText} from '../terminal/format.ts';
 
 const SHOWN_EVERY_MS = 2000;
 

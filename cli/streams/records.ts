@@ -1,5 +1,5 @@
 /** Rows as records of a stream: unchanged, one column, a template, or an ARC task. */
-import {CliError} from '../errors.ts';
+import {CliError} from '../terminal/errors.ts';
 import {arcTask} from './arc-task.ts';
 import {cellOf, jsonOf, kindOf, type Row, type RowSource, recordOf, rowError} from './sources/row.ts';
 

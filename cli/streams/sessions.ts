@@ -3,7 +3,7 @@ import {lstat, mkdir, readFile, rename, rm, rmdir, writeFile} from 'node:fs/prom
 import {join} from 'node:path';
 import {z} from 'zod';
 import type {Content} from '../../shared/google/resumable.ts';
-import {CliError} from '../errors.ts';
+import {CliError} from '../terminal/errors.ts';
 
 const FOLDER = '.upload';
 

@@ -1,6 +1,6 @@
 /** Which rows go into which stream. */
-import {CliError} from '../errors.ts';
-import {counted, numberText} from '../format.ts';
+import {CliError} from '../terminal/errors.ts';
+import {counted, numberText} from '../terminal/format.ts';
 
 export type SplitOptions = {
   num_streams: number;

@@ -1,8 +1,8 @@
-import type {Where} from '../connect.ts';
-import {findCloud} from '../connect.ts';
-import {withCloud} from '../control.ts';
-import {print, say} from '../output.ts';
-import {stopSignal} from '../stop-signal.ts';
+import type {Where} from '../cloud/connect.ts';
+import {findCloud} from '../cloud/connect.ts';
+import {withCloud} from '../cloud/send-message.ts';
+import {print, say} from '../terminal/output.ts';
+import {stopSignal} from '../terminal/stop-signal.ts';
 import {readStreamFolder} from './folder.ts';
 import {uploadLines, uploadReportLines, uploadStreams} from './upload.ts';
 

@@ -2,10 +2,10 @@
 import {datasetPrefix, specObject, streamObject, streamPrefix} from '../../shared/domain/names.ts';
 import {ResumableUploads} from '../../shared/google/resumable.ts';
 import type {ObjectInfo} from '../../shared/ports.ts';
-import type {Cloud} from '../control.ts';
-import {CliError, Interrupted} from '../errors.ts';
-import {bytesText, counted, durationText} from '../format.ts';
-import {quoted} from '../output.ts';
+import type {Cloud} from '../cloud/send-message.ts';
+import {CliError, Interrupted} from '../terminal/errors.ts';
+import {bytesText, counted, durationText} from '../terminal/format.ts';
+import {quoted} from '../terminal/output.ts';
 import {readStreamFolder, type StreamFile, type StreamFolder} from './folder.ts';
 import {Sessions} from './sessions.ts';
 import {TransferProgress} from './transfer-progress.ts';

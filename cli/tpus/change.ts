@@ -1,10 +1,10 @@
 import {hasEnded, type Worker} from '../../shared/domain/worker/worker.ts';
-import {requireConsent} from '../ask.ts';
-import type {Where} from '../connect.ts';
-import {withCloud} from '../control.ts';
-import {counted, dollarText} from '../format.ts';
+import type {Where} from '../cloud/connect.ts';
+import {withCloud} from '../cloud/send-message.ts';
 import {readFleet} from '../hosts/targets.ts';
-import {print, say} from '../output.ts';
+import {requireConsent} from '../terminal/ask.ts';
+import {counted, dollarText} from '../terminal/format.ts';
+import {print, say} from '../terminal/output.ts';
 import {namedTpus} from './named.ts';
 import {printCommands, sendEach} from './send-each.ts';
 import {rowOf, type TpuRow, totalsOf} from './tpu-row.ts';

@@ -1,17 +1,17 @@
-import {readPrices} from '../../shared/control-plane/state/prices.ts';
+import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {usdPerHour} from '../../shared/domain/billing/prices.ts';
 import {poolOf} from '../../shared/domain/deployment.ts';
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {parseWorkerName} from '../../shared/domain/names.ts';
 import {hasEnded} from '../../shared/domain/worker/worker.ts';
-import type {Where} from '../connect.ts';
-import {apply, type Cloud, publishLine, withCloud} from '../control.ts';
-import {CliError} from '../errors.ts';
-import {counted, dollarText} from '../format.ts';
+import type {Where} from '../cloud/connect.ts';
+import {apply, type Cloud, publishLine, withCloud} from '../cloud/send-message.ts';
 import {type PoolChange, scaleMessage} from '../hosts/scale-message.ts';
 import {readFleet} from '../hosts/targets.ts';
-import {nearText} from '../near-names.ts';
-import {print, warn} from '../output.ts';
+import {CliError} from '../terminal/errors.ts';
+import {counted, dollarText} from '../terminal/format.ts';
+import {nearText} from '../terminal/near-names.ts';
+import {print, warn} from '../terminal/output.ts';
 import {recreate} from './change.ts';
 
 type Options = Where & PoolChange & {dryRun?: boolean; json?: boolean};

@@ -1,9 +1,9 @@
-import type {Where} from '../connect.ts';
-import {type Cloud, withCloud} from '../control.ts';
-import {counted, dollarText, durationText, type Style, table} from '../format.ts';
+import type {Where} from '../cloud/connect.ts';
+import {type Cloud, withCloud} from '../cloud/send-message.ts';
 import {readFleet, requirePool} from '../hosts/targets.ts';
-import {print} from '../output.ts';
-import {printLines, type StyledLine} from '../styled-lines.ts';
+import {counted, dollarText, durationText, type Style, table} from '../terminal/format.ts';
+import {print} from '../terminal/output.ts';
+import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
 import {rowOf, type TpuRow, totalsOf, totalsText} from './tpu-row.ts';
 
 type Options = Where & {pool?: string; zone?: string; all?: boolean; json?: boolean};

@@ -1,8 +1,8 @@
 /** TPUs that the arguments of `recreate` and `delete` name. */
 import type {Worker} from '../../shared/domain/worker/worker.ts';
-import {CliError} from '../errors.ts';
 import type {Fleet} from '../hosts/targets.ts';
-import {nearText} from '../near-names.ts';
+import {CliError} from '../terminal/errors.ts';
+import {nearText} from '../terminal/near-names.ts';
 
 export type Choice = {zone?: string | undefined; all?: boolean | undefined};
 

@@ -1,8 +1,8 @@
 /** Messages about several TPUs, each with its own outcome. */
-import {forEachConcurrently} from '../../shared/control-plane/state/concurrency.ts';
-import {type Cloud, outcomeOf, publish, publishLine} from '../control.ts';
-import {counted} from '../format.ts';
-import {print} from '../output.ts';
+import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
+import {type Cloud, outcomeOf, publish, publishLine} from '../cloud/send-message.ts';
+import {counted} from '../terminal/format.ts';
+import {print} from '../terminal/output.ts';
 
 export type TpuMessage = {action: 'recreate' | 'delete'; worker: string};
 export type TpuOutcome = {tpu: string; outcome: string; reason: string};

@@ -1,16 +1,16 @@
-import {workerRecords} from '../../shared/control-plane/state/documents.ts';
-import {attemptRecords} from '../../shared/control-plane/state/history-documents.ts';
+import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {attemptRecords} from '../../shared/control-plane/documents/history-documents.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {symptomText} from '../../shared/domain/worker/provider-states.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Store} from '../../shared/ports.ts';
-import type {Where} from '../connect.ts';
-import {withCloud} from '../control.ts';
-import {CliError} from '../errors.ts';
-import {dollarText, durationText, timeText} from '../format.ts';
+import type {Where} from '../cloud/connect.ts';
+import {withCloud} from '../cloud/send-message.ts';
 import {readFleet} from '../hosts/targets.ts';
-import {nearText} from '../near-names.ts';
-import {print, say} from '../output.ts';
+import {CliError} from '../terminal/errors.ts';
+import {dollarText, durationText, timeText} from '../terminal/format.ts';
+import {nearText} from '../terminal/near-names.ts';
+import {print, say} from '../terminal/output.ts';
 import {ageText} from './list.ts';
 import {hourText, rowOf, type TpuRow} from './tpu-row.ts';
 

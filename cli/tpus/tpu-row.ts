@@ -2,8 +2,8 @@
 import {accrue, totalOf} from '../../shared/domain/billing/cost.ts';
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {hasEnded, type Worker} from '../../shared/domain/worker/worker.ts';
-import {counted, dollarText} from '../format.ts';
 import {tpuStatus} from '../screen/tpu-status.ts';
+import {counted, dollarText} from '../terminal/format.ts';
 
 /** Fields of a TPU. `is_billed`: its node exists, as far as ticks can tell. `cost_usd`: dollars of this incarnation until now. */
 export type TpuRow = ReturnType<typeof rowOf>;

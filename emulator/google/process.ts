@@ -1,7 +1,7 @@
 import {existsSync, mkdirSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {LocalCloudError} from '../errors.ts';
+import {LocalCloudError} from '../http/errors.ts';
 import {Machine} from '../vm/machine.ts';
 import {withDirectLoopback} from '../vm/vm-environment.ts';
 import {addressArguments, answers, findEmulator, freePort, type Kind} from './java.ts';

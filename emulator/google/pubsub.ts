@@ -1,9 +1,9 @@
 import {buffer} from 'node:stream/consumers';
 import {nameIn} from '../../shared/domain/deployment.ts';
-import {ApiError} from '../errors.ts';
-import type {Handler, Route} from '../http.ts';
-import type {PubsubMessage} from '../push.ts';
-import {ACK_DEADLINE_S, RETRY, type Subscription} from '../subscriptions.ts';
+import type {PubsubMessage} from '../functions/push.ts';
+import {ACK_DEADLINE_S, RETRY, type Subscription} from '../functions/subscriptions.ts';
+import {ApiError} from '../http/errors.ts';
+import type {Handler, Route} from '../http/http.ts';
 
 const limit_ms = 10_000;
 const seconds = (ms: number) => `${ms / 1000}s`;

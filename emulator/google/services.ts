@@ -1,6 +1,6 @@
-import type {DocumentEvent, DocumentTrigger} from '../document-events.ts';
-import {pushTokenOf} from '../guard.ts';
-import type {Subscription} from '../subscriptions.ts';
+import type {DocumentEvent, DocumentTrigger} from '../functions/document-events.ts';
+import type {Subscription} from '../functions/subscriptions.ts';
+import {pushTokenOf} from '../http/guard.ts';
 import {watchDocuments} from './documents.ts';
 import {type EmulatorProcess, requireEmulators, startEmulator} from './process.ts';
 import {GooglePubsub} from './pubsub.ts';

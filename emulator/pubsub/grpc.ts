@@ -10,10 +10,10 @@ import {
   status,
 } from '@grpc/grpc-js';
 import {fromJSON} from '@grpc/proto-loader';
-import {ApiError} from '../errors.ts';
-import {hasToken} from '../guard.ts';
-import {portInUse} from '../http.ts';
-import {refusePages} from '../web-pages.ts';
+import {ApiError} from '../http/errors.ts';
+import {hasToken} from '../http/guard.ts';
+import {portInUse} from '../http/http.ts';
+import {refusePages} from '../http/web-pages.ts';
 import type {Topics} from './topics.ts';
 
 type GrpcMessage = {data: Buffer; attributes: Record<string, string>; orderingKey: string};

@@ -1,5 +1,5 @@
-import type {Route} from '../http.ts';
-import {readJson} from '../request-body.ts';
+import type {Route} from '../http/http.ts';
+import {readJson} from '../http/request-body.ts';
 import {messageOf, type Topics} from './topics.ts';
 
 export function pubsubRoutes(topics: Topics): Route[] {

@@ -1,8 +1,8 @@
 import type {CloudDatabase} from '../database.ts';
-import {ApiError} from '../errors.ts';
-import type {Events, PubsubMessage} from '../events.ts';
-import {isObject, type JsonObject} from '../json.ts';
-import {optionalString, stringMap} from '../request-body.ts';
+import type {Events, PubsubMessage} from '../functions/events.ts';
+import {ApiError} from '../http/errors.ts';
+import {isObject, type JsonObject} from '../http/json.ts';
+import {optionalString, stringMap} from '../http/request-body.ts';
 
 const limit_bytes = 10_000_000;
 

@@ -1,9 +1,9 @@
 import {STATUS_CODES} from 'node:http';
 import {Readable} from 'node:stream';
-import {ApiError} from '../errors.ts';
-import type {Reply, Request, Route} from '../http.ts';
-import {router} from '../http.ts';
-import {readBytes} from '../request-body.ts';
+import {ApiError} from '../http/errors.ts';
+import type {Reply, Request, Route} from '../http/http.ts';
+import {router} from '../http/http.ts';
+import {readBytes} from '../http/request-body.ts';
 
 const max_bytes = 10 << 20;
 const max_calls = 100;

@@ -1,7 +1,7 @@
-import {ApiError} from '../errors.ts';
-import type {Request} from '../http.ts';
-import type {JsonObject} from '../json.ts';
-import {optionalString} from '../request-body.ts';
+import {ApiError} from '../http/errors.ts';
+import type {Request} from '../http/http.ts';
+import type {JsonObject} from '../http/json.ts';
+import {optionalString} from '../http/request-body.ts';
 import type {Checksums} from './blobs.ts';
 
 /** Checksums that a client states for its bytes. */

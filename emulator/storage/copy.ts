@@ -1,7 +1,7 @@
-import {ApiError} from '../errors.ts';
-import type {Reply, Request} from '../http.ts';
-import {isObject, type Json, type JsonObject} from '../json.ts';
-import {optionalString, readJson} from '../request-body.ts';
+import {ApiError} from '../http/errors.ts';
+import type {Reply, Request} from '../http/http.ts';
+import {isObject, type Json, type JsonObject} from '../http/json.ts';
+import {optionalString, readJson} from '../http/request-body.ts';
 import {type Blobs, readFrom} from './blobs.ts';
 import {conditionsFrom, requireConditions, wholeNumber} from './conditions.ts';
 import type {ObjectTable} from './objects.ts';

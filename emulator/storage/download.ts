@@ -1,6 +1,6 @@
 import {createGunzip} from 'node:zlib';
-import {ApiError} from '../errors.ts';
-import type {Reply, Request} from '../http.ts';
+import {ApiError} from '../http/errors.ts';
+import type {Reply, Request} from '../http/http.ts';
 import {type Blobs, readFrom} from './blobs.ts';
 import {brokenCondition, conditionsFrom, requireConditions, wholeNumber} from './conditions.ts';
 import type {ObjectTable} from './objects.ts';

@@ -1,5 +1,5 @@
-import {ApiError} from '../errors.ts';
-import type {JsonObject} from '../json.ts';
+import {ApiError} from '../http/errors.ts';
+import type {JsonObject} from '../http/json.ts';
 import {wholeNumber} from './conditions.ts';
 import {lastWith, type ObjectTable} from './objects.ts';
 import {resourceOf, type StoredObject} from './resource.ts';

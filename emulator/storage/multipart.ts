@@ -1,4 +1,4 @@
-import {ApiError} from '../errors.ts';
+import {ApiError} from '../http/errors.ts';
 
 const headLimit = 1 << 20;
 const lineEnd = Buffer.from('\n');

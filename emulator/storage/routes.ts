@@ -1,7 +1,7 @@
 import type {CloudDatabase} from '../database.ts';
-import {ApiError} from '../errors.ts';
-import type {Handler, Reply, Request, Route} from '../http.ts';
-import {optionalString, readJson} from '../request-body.ts';
+import {ApiError} from '../http/errors.ts';
+import type {Handler, Reply, Request, Route} from '../http/http.ts';
+import {optionalString, readJson} from '../http/request-body.ts';
 import {batchRoute} from './batch.ts';
 import {Blobs} from './blobs.ts';
 import {conditionsFrom, wholeNumber} from './conditions.ts';

@@ -1,8 +1,8 @@
 import {createGunzip} from 'node:zlib';
-import {ApiError} from '../errors.ts';
-import type {Reply, Request} from '../http.ts';
-import type {JsonObject} from '../json.ts';
-import {chunksOf, optionalString, parseJson, readBytes} from '../request-body.ts';
+import {ApiError} from '../http/errors.ts';
+import type {Reply, Request} from '../http/http.ts';
+import type {JsonObject} from '../http/json.ts';
+import {chunksOf, optionalString, parseJson, readBytes} from '../http/request-body.ts';
 import type {Blobs} from './blobs.ts';
 import {
   type ExpectedChecksums,

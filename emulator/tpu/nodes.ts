@@ -1,9 +1,9 @@
 import {randomInt} from 'node:crypto';
 import {regionOf} from '../../shared/domain/names.ts';
 import type {CloudDatabase} from '../database.ts';
-import {ApiError} from '../errors.ts';
 import {badFault, type Faults, type NodeFault} from '../faults.ts';
-import type {JsonObject} from '../json.ts';
+import {ApiError} from '../http/errors.ts';
+import type {JsonObject} from '../http/json.ts';
 import type {Fleet} from '../vm/vms.ts';
 import type {NodeState} from './catalog.ts';
 import {type NodeChange, type TpuNode, vmOf} from './node.ts';

@@ -1,7 +1,7 @@
 import {randomUUID} from 'node:crypto';
 import type {CloudDatabase} from '../database.ts';
-import {ApiError} from '../errors.ts';
-import type {JsonObject} from '../json.ts';
+import {ApiError} from '../http/errors.ts';
+import type {JsonObject} from '../http/json.ts';
 
 export type Operation = {
   name: string;

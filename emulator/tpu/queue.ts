@@ -1,7 +1,7 @@
 import type {CloudDatabase} from '../database.ts';
-import {ApiError} from '../errors.ts';
 import {badFault, type Faults, type QueueFault} from '../faults.ts';
-import type {JsonObject} from '../json.ts';
+import {ApiError} from '../http/errors.ts';
+import type {JsonObject} from '../http/json.ts';
 
 import type {NodeChange, TpuNode} from './node.ts';
 import type {Nodes} from './nodes.ts';

@@ -1,5 +1,5 @@
 import type {CloudDatabase} from '../database.ts';
-import type {JsonObject} from '../json.ts';
+import type {JsonObject} from '../http/json.ts';
 import type {QueueState} from './catalog.ts';
 import type {QueuedSpec} from './spec.ts';
 

@@ -1,8 +1,8 @@
-import {ApiError} from '../errors.ts';
 import type {Faults} from '../faults.ts';
-import type {Request, Route} from '../http.ts';
-import type {JsonObject} from '../json.ts';
-import {readJson} from '../request-body.ts';
+import {ApiError} from '../http/errors.ts';
+import type {Request, Route} from '../http/http.ts';
+import type {JsonObject} from '../http/json.ts';
+import {readJson} from '../http/request-body.ts';
 import {zones} from '../zones.ts';
 import {
   acceleratorTypes,

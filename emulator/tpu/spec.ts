@@ -1,6 +1,6 @@
-import {ApiError} from '../errors.ts';
-import {isObject, type Json, type JsonObject} from '../json.ts';
-import {optionalString, stringMap} from '../request-body.ts';
+import {ApiError} from '../http/errors.ts';
+import {isObject, type Json, type JsonObject} from '../http/json.ts';
+import {optionalString, stringMap} from '../http/request-body.ts';
 import {acceleratorTypes, runtimeVersions} from './catalog.ts';
 
 /** Writable fields of a node, under the names of the API. */

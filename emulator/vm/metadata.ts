@@ -1,8 +1,8 @@
 import {createHash, randomBytes} from 'node:crypto';
 import {EventEmitter, once} from 'node:events';
-import type {Reply, Request} from '../http.ts';
-import {decodeSegment, serve} from '../http.ts';
-import type {Identities} from '../identity.ts';
+import type {Reply, Request} from '../http/http.ts';
+import {decodeSegment, serve} from '../http/http.ts';
+import type {Identities} from '../http/identity.ts';
 import type {VmSpec} from './vm-spec.ts';
 
 /** Value in the metadata. A list is one line an entry as text, and an array as JSON. */

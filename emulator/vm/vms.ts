@@ -2,7 +2,7 @@ import {chmodSync, mkdirSync, readdirSync, rmSync, writeFileSync} from 'node:fs'
 import {rm} from 'node:fs/promises';
 import {join} from 'node:path';
 import type {CloudDatabase} from '../database.ts';
-import type {Identities} from '../identity.ts';
+import type {Identities} from '../http/identity.ts';
 import {Machine} from './machine.ts';
 import {MetadataServer} from './metadata.ts';
 import {jobUid, vmEnvironment} from './vm-environment.ts';

@@ -1,7 +1,7 @@
 import {poolOf} from '../domain/deployment.ts';
-import {NO_BOOTS} from '../domain/fleet/breakers.ts';
 import type {Pool} from '../domain/fleet/pool.ts';
-import {NO_ENVIRONMENT} from '../domain/fleet/source.ts';
+import {NO_ENVIRONMENT} from '../domain/source/source.ts';
+import {NO_BOOTS} from '../domain/zone/breakers.ts';
 import {ceilingsOf, environment} from './environment.ts';
 import {ConfigError} from './errors.ts';
 import {identityOf} from './identity-settings.ts';

@@ -1,5 +1,5 @@
 import {z} from 'zod';
-import {type Ceilings, whyModelRefused, whyPoolRefused} from '../domain/ceilings.ts';
+import {type Ceilings, whyModelRefused, whyPoolRefused} from '../domain/billing/ceilings.ts';
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../domain/deployment.ts';
 import {isZone} from '../domain/names.ts';
 import {identityEnvironment} from './identity-settings.ts';
@@ -101,7 +101,7 @@ const variables = z.object({
       'zones such as us-central1-a, each once, with commas between them',
     ),
   GLEANER_WORKERS_PER_ZONE: z.coerce.number().int().min(1).max(1000).default(1),
-  /** Ceilings that no message lifts: see domain/ceilings.ts. First, the TPUs that may exist at once. */
+  /** Ceilings that no message lifts: see domain/billing/ceilings.ts. First, the TPUs that may exist at once. */
   GLEANER_MAX_WORKERS: z.coerce.number().int().min(1).max(100_000).default(100),
   /** Dollars that the deployment may spend in a UTC month. */
   GLEANER_MAX_BUDGET_USD: z.coerce.number().positive().optional(),
@@ -126,7 +126,7 @@ const variables = z.object({
   GLEANER_POLL_S: seconds(60),
   /** Budget of all TPUs of the pool together. */
   GLEANER_BUDGET_USD: z.coerce.number().positive().optional(),
-  /** Requests for nodes: at once, or through the queue of the zone. Messages change it. See domain/fleet/placement.ts. */
+  /** Requests for nodes: at once, or through the queue of the zone. Messages change it. See domain/zone/placement.ts. */
   GLEANER_PROVISIONING: provisioning.default('node'),
   /** Longest wait of a request in a queue. The slot waits with it, and a new request starts at the end of the queue. */
   GLEANER_QUEUE_S: seconds(14_400),
@@ -152,7 +152,7 @@ const variables = z.object({
   GLEANER_ASK_AGAIN_S: seconds(180),
   /** Pause of a slot after a stock-out or a quota error. */
   GLEANER_CREATE_WAIT_S: seconds(300),
-  /** Effect of losses and refusals on the request rate of a zone: see domain/fleet/placement.ts. */
+  /** Effect of losses and refusals on the request rate of a zone: see domain/zone/placement.ts. */
   GLEANER_QUOTA_WAIT_S: seconds(300),
   GLEANER_CHURN_WINDOW_S: seconds(1800),
   GLEANER_SHORT_LIFE_S: seconds(300),

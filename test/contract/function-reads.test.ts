@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {type ChildProcess, fork} from 'node:child_process';
 import {once} from 'node:events';
 import {fileURLToPath} from 'node:url';
-import {HOST_HEADER} from '../../emulator/guard.ts';
+import {HOST_HEADER} from '../../emulator/http/guard.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import {type FaultProxy, startFaultProxy} from '../support/fault-proxy.ts';
 import {useLocalCloud} from './local-cloud.ts';
@@ -29,7 +29,7 @@ describe('A read in a function', () => {
       GLEANER_LOCAL_TOKEN: 'secret',
     };
     host = fork(
-      here('../../emulator/function-host.ts'),
+      here('../../emulator/functions/function-host.ts'),
       [here('./reading-functions.ts'), 'guarded', 'bare'],
       {
         env,

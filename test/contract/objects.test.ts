@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {gunzipSync} from 'node:zlib';
 import {Storage} from '@google-cloud/storage';
-import {urlWithToken} from '../../emulator/guard.ts';
+import {urlWithToken} from '../../emulator/http/guard.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports.ts';
 import {callAtOnce} from '../support/call.ts';

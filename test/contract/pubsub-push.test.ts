@@ -4,14 +4,14 @@ import {once} from 'node:events';
 import {readFileSync} from 'node:fs';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
+import {RETRY, type Subscription, subscriptionsOf} from '../../emulator/functions/subscriptions.ts';
+import {readTriggers} from '../../emulator/functions/triggers.ts';
 import {GooglePubsub} from '../../emulator/google/pubsub.ts';
-import {pushTokenOf} from '../../emulator/guard.ts';
-import {RETRY, type Subscription, subscriptionsOf} from '../../emulator/subscriptions.ts';
-import {readTriggers} from '../../emulator/triggers.ts';
+import {pushTokenOf} from '../../emulator/http/guard.ts';
 import {functionsModule, readLines, Scratch, type Seen, triggers} from '../emulator/a-cloud.ts';
 import {describeOnEmulator} from './emulators.ts';
 
-const HOST = fileURLToPath(new URL('../../emulator/function-host.ts', import.meta.url));
+const HOST = fileURLToPath(new URL('../../emulator/functions/function-host.ts', import.meta.url));
 /** The smallest number of attempts that Pub/Sub accepts. */
 const FEW = {...RETRY, max_attempts: 5};
 const WAIT_MS = 30_000;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {once} from 'node:events';
 import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
-import {urlWithToken} from '../../emulator/guard.ts';
+import {urlWithToken} from '../../emulator/http/guard.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
 import type {TpuRequest, Tpus} from '../../shared/ports.ts';
 import {useTpus} from './tpu-cases.ts';

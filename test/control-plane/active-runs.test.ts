@@ -1,6 +1,6 @@
 /** Requests for work that come at about the same time read the active runs once. */
 import assert from 'node:assert/strict';
-import {ActiveRuns} from '../../shared/control-plane/state/active-runs.ts';
+import {ActiveRuns} from '../../shared/control-plane/caches/active-runs.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {someLines} from '../support/shard-plan.ts';
 

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {streamId, workerName} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';

@@ -1,7 +1,7 @@
 /** The budget of a run at the grant: requests between two ticks count each other. */
 import assert from 'node:assert/strict';
+import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {sumUp} from '../../shared/control-plane/runs/summarize-run.ts';
-import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
 import {streamId, workerName} from '../../shared/domain/names.ts';
 import {NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
 import {aRun, aStream, aWorker} from '../support/builders.ts';

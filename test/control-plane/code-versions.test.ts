@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {runRecords} from '../../shared/control-plane/state/documents.ts';
+import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import {outcomeOf, send} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';

@@ -1,6 +1,6 @@
 /** Creates that stop because nodes become READY and never speak. */
 import assert from 'node:assert/strict';
-import {poolRecords} from '../../shared/control-plane/state/documents.ts';
+import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {
   aFleet,

@@ -1,6 +1,6 @@
 /** Nodes for waiting jobs, and for workers with a job. */
 import assert from 'node:assert/strict';
-import {poolRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {poolRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {jobWork} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {World} from '../support/control-plane-harness.ts';

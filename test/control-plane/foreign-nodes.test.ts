@@ -1,7 +1,7 @@
 /** Nodes that no document knows: orphans with our label, and nodes of other owners. */
 import assert from 'node:assert/strict';
 import {TpuError} from '../../shared/contracts/errors.ts';
-import {workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {handleTpuMessage} from '../../shared/control-plane/workers/tpu-operations.ts';
 import {aTpu, at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';

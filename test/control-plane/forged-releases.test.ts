@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {runRecords} from '../../shared/control-plane/state/documents.ts';
+import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {World} from '../support/control-plane-harness.ts';
 import type {FakeAgent} from '../support/fake-agent.ts';
 import {asHost, secretOf} from '../support/function-calls.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import {workerRecords} from '../../shared/control-plane/state/documents.ts';
-import {secretHash} from '../../shared/control-plane/state/worker-answers.ts';
+import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {secretHash} from '../../shared/control-plane/worker-api/answers.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {asHost, secretOf} from '../support/function-calls.ts';

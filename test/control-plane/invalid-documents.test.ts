@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Document} from '../../shared/ports.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';

@@ -1,6 +1,6 @@
 /** Documents of jobs as people write them: valid ones run, and all others fail with a reason. */
 import assert from 'node:assert/strict';
-import {poolRecords} from '../../shared/control-plane/state/documents.ts';
+import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Document, Store} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {jobIn, storedJob} from '../support/jobs.ts';

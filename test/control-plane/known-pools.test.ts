@@ -1,6 +1,6 @@
 /** Requests of workers that come at about the same time read their pool once. */
 import assert from 'node:assert/strict';
-import {KnownPools, poolOf} from '../../shared/control-plane/state/pool.ts';
+import {KnownPools, poolOf} from '../../shared/control-plane/caches/pool-cache.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {World} from '../support/control-plane-harness.ts';
 

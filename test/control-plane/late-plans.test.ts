@@ -1,9 +1,9 @@
 /** Plans of ticks that are applied after their facts have changed: no money is spent on old facts. */
 import assert from 'node:assert/strict';
-import {applyBudgets} from '../../shared/control-plane/handlers/apply-plan.ts';
-import {readAccounts} from '../../shared/control-plane/handlers/read-snapshot.ts';
-import {runRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
-import {Failures} from '../../shared/control-plane/state/failures.ts';
+import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {Failures} from '../../shared/control-plane/failures.ts';
+import {applyBudgets} from '../../shared/control-plane/tick/apply-plan.ts';
+import {readAccounts} from '../../shared/control-plane/tick/read-snapshot.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import {planAllBudgets} from '../../shared/domain/tick/pools.ts';
 import {iso} from '../../shared/domain/time.ts';

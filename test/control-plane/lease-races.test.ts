@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {streamRecords} from '../../shared/control-plane/state/documents.ts';
+import {streamRecords} from '../../shared/control-plane/documents/documents.ts';
 import {revokeExpired} from '../../shared/control-plane/streams/revoke-leases.ts';
 import {NEVER_SERVED} from '../../shared/domain/worker/served-time.ts';
 import {World} from '../support/control-plane-harness.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {duringCall, jsonLog} from '../../shared/control-plane/state/log.ts';
+import {duringCall, jsonLog} from '../../shared/control-plane/log.ts';
 import {at, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';

@@ -1,9 +1,9 @@
 /** Workers that have been silent for longer than any brake holds them. */
 import assert from 'node:assert/strict';
-import {Failures} from '../../shared/control-plane/state/failures.ts';
+import {Failures} from '../../shared/control-plane/failures.ts';
 import {findLost} from '../../shared/control-plane/workers/service-proofs.ts';
-import {LONGEST_SILENCE_S} from '../../shared/domain/fleet/silence-brake.ts';
 import {shardObject} from '../../shared/domain/names.ts';
+import {LONGEST_SILENCE_S} from '../../shared/domain/zone/silence-brake.ts';
 import {at, aWorker, moment, shardMetadataOf, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0} from '../support/places.ts';

@@ -1,6 +1,6 @@
 /** Work that goes on from the bucket after the database was lost. */
 import assert from 'node:assert/strict';
-import {poolRecords} from '../../shared/control-plane/state/documents.ts';
+import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWipedWorld} from '../support/lost-store.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {findMissing} from '../../shared/control-plane/workers/list-nodes.ts';
+import {findMissing} from '../../shared/control-plane/tick/list-nodes.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {missingIn, NOT_LISTED, type Nodes, observe} from '../../shared/domain/worker/nodes.ts';
 import {aTpu, at, aWorker, moment, T0} from '../support/builders.ts';

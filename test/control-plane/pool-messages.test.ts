@@ -1,6 +1,6 @@
 /** The message `pool`, and `scale` of any pool. */
 import assert from 'node:assert/strict';
-import {poolRecords} from '../../shared/control-plane/state/documents.ts';
+import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {send} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {ZONE} from '../support/places.ts';

@@ -1,7 +1,7 @@
 /** Several pools of one deployment, side by side. */
 import assert from 'node:assert/strict';
 import {TpuError} from '../../shared/contracts/errors.ts';
-import {poolRecords, spendingRecords, zoneRecords} from '../../shared/control-plane/state/documents.ts';
+import {poolRecords, spendingRecords, zoneRecords} from '../../shared/control-plane/documents/documents.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {send} from '../support/control-messages.ts';
 import type {World} from '../support/control-plane-harness.ts';

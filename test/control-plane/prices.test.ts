@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {poolRecords} from '../../shared/control-plane/state/documents.ts';
+import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aPricedRun, ONE_SLOT, SLOT, USD_PER_HOUR} from '../support/priced-run.ts';
 import {someLines} from '../support/shard-plan.ts';

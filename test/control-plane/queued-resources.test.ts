@@ -1,6 +1,6 @@
 /** Queued resources: nodes that wait until their zone has capacity. */
 import assert from 'node:assert/strict';
-import {zoneRecords} from '../../shared/control-plane/state/documents.ts';
+import {zoneRecords} from '../../shared/control-plane/documents/documents.ts';
 import {aTpu, at} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, B0, ONE_SLOT} from '../support/places.ts';

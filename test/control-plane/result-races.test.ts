@@ -1,6 +1,6 @@
 /** Ends of runs beside failed calls, other ticks and new streams. */
 import assert from 'node:assert/strict';
-import {streamRecords} from '../../shared/control-plane/state/documents.ts';
+import {streamRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {NoAnswer} from '../support/interleaver.ts';
 import {seeded} from '../support/kernel.ts';

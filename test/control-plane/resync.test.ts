@@ -1,7 +1,7 @@
 /** The resync makes lost documents again from the bucket, in a process that lives on while the Store changes under it. */
 import assert from 'node:assert/strict';
-import {workerRecords} from '../../shared/control-plane/state/documents.ts';
-import {startTask} from '../../shared/control-plane/state/tasks.ts';
+import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {startTask} from '../../shared/control-plane/documents/tasks.ts';
 import type {Document} from '../../shared/ports.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';

@@ -1,6 +1,6 @@
 /** Runs that are paused because their machines die at work on them. */
 import assert from 'node:assert/strict';
-import {runRecords} from '../../shared/control-plane/state/documents.ts';
+import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {aFleet, faults, RUN, workersOf} from '../support/fleet.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {runRecords, streamRecords} from '../../shared/control-plane/state/documents.ts';
+import {runRecords, streamRecords} from '../../shared/control-plane/documents/documents.ts';
 import {aRun, aStream, at, T0} from '../support/builders.ts';
 import {send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';

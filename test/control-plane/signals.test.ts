@@ -1,6 +1,6 @@
 /** Signals of log entries, which the alerts of a deployment count. */
 import assert from 'node:assert/strict';
-import {SIGNALS} from '../../shared/control-plane/state/log.ts';
+import {SIGNALS} from '../../shared/control-plane/log.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aFleet, silence, wait} from '../support/fleet.ts';
 import {aStoringFleet} from '../support/lost-store.ts';

@@ -1,6 +1,6 @@
 /** Silence of many workers at once, which the brake of their zone holds. */
 import assert from 'node:assert/strict';
-import {workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {isAlive} from '../../shared/domain/worker/worker.ts';
 import {shardMetadataOf} from '../support/builders.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {at, aWorker} from '../support/builders.ts';
 import {send, sendAlone} from '../support/control-messages.ts';

@@ -1,7 +1,7 @@
 /** Tasks that are opened again while a delivery works on them, and the tick that a finished task asks for. */
 import assert from 'node:assert/strict';
-import {runRecords} from '../../shared/control-plane/state/documents.ts';
-import {requestTotals} from '../../shared/control-plane/state/late-totals.ts';
+import {runRecords} from '../../shared/control-plane/documents/documents.ts';
+import {requestTotals} from '../../shared/control-plane/documents/request-totals.ts';
 import {
   claimTask,
   readTask,
@@ -9,7 +9,7 @@ import {
   saveTask,
   startTask,
   type TaskName,
-} from '../../shared/control-plane/state/tasks.ts';
+} from '../../shared/control-plane/documents/tasks.ts';
 import {aRun, at} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {someLines} from '../support/shard-plan.ts';

@@ -1,6 +1,6 @@
 /** The order of a tick: money and deletes first, long work last and by others. */
 import assert from 'node:assert/strict';
-import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {metadataObject} from '../../shared/domain/names.ts';
 import {aRun, aStream, at} from '../support/builders.ts';
 import {anIdleWorker, aPausedWorld} from '../support/paused-fleet.ts';

@@ -1,6 +1,6 @@
 /** A tick in which calls fail: no failure keeps another decision from being made. */
 import assert from 'node:assert/strict';
-import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Transaction} from '../../shared/ports.ts';
 import {aRun, aStream, at} from '../support/builders.ts';
 import type {World} from '../support/control-plane-harness.ts';

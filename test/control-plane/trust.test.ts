@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {readdirSync, readFileSync} from 'node:fs';
-import {tick} from '../../shared/control-plane/handlers/tick.ts';
-import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
-import {recordEvent} from '../../shared/control-plane/state/event-log.ts';
+import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {recordEvent} from '../../shared/control-plane/documents/event-log.ts';
+import {tick} from '../../shared/control-plane/tick/tick.ts';
 import {MAX_LEASE_EPOCH} from '../../shared/domain/bounds.ts';
 import {aRun, aStream, aWorker, shardMetadataOf, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
@@ -64,7 +64,7 @@ describe('a document that no reader accepts', () => {
     const writers = files.filter(file =>
       /\btx\.(set|create)\(/.test(readFileSync(new URL(file, folder), 'utf8')),
     );
-    assert.deepEqual(writers, ['state/document-kind.ts']);
+    assert.deepEqual(writers, ['documents/document-kind.ts']);
   });
 });
 

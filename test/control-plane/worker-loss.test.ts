@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {tick} from '../../shared/control-plane/handlers/tick.ts';
+import {tick} from '../../shared/control-plane/tick/tick.ts';
 import type {Store} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {assertRecovered, aWorldWithAShard} from '../support/one-worker.ts';

@@ -1,8 +1,8 @@
 /** Zones that give no node, give no answer or refuse a delete. */
 import assert from 'node:assert/strict';
 import {TpuError} from '../../shared/contracts/errors.ts';
-import {zoneRecords} from '../../shared/control-plane/state/documents.ts';
-import {zoneOf} from '../../shared/control-plane/state/zones.ts';
+import {zoneRecords} from '../../shared/control-plane/documents/documents.ts';
+import {zoneOf} from '../../shared/control-plane/documents/zones.ts';
 import {handleTpuMessage} from '../../shared/control-plane/workers/tpu-operations.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {World} from '../support/control-plane-harness.ts';

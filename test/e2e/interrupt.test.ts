@@ -5,7 +5,7 @@ import {mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync} from 'node:fs'
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {CACHE} from '../../cli/python.ts';
+import {CACHE} from '../../cli/python/python.ts';
 import {processes} from './home.ts';
 
 const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));

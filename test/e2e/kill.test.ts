@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {seeded} from '../../cli/demo/input.ts';
-import type {RunView} from '../../cli/run-view.ts';
+import type {RunView} from '../../cli/run/run-view.ts';
 import {E2E_MS, processes, SPEC, signal, TestHome, texts} from './home.ts';
 import {FAST} from './until.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {readFileSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {gzipSync} from 'node:zlib';
-import {urlWithToken} from '../../emulator/guard.ts';
+import {urlWithToken} from '../../emulator/http/guard.ts';
 import {E2E_MS, gleaner, SPEC, TestHome, texts} from './home.ts';
 
 /** For a stream that is still at work when a message arrives: few shards, so that their events do not delay the message. */

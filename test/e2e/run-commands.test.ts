@@ -6,7 +6,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {answers} from '../../cli/json/index.ts';
-import type {Comparison} from '../../cli/runs/compare.ts';
+import type {Comparison} from '../../cli/run/compare.ts';
 import {gleaner, TestHome, texts} from './home.ts';
 
 const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));

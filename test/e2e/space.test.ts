@@ -3,7 +3,7 @@ import {spawnSync} from 'node:child_process';
 import {mkdtempSync, rmdirSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {watchSpace} from '../../cli/space.ts';
+import {watchSpace} from '../../cli/local/space.ts';
 import {gleaner} from './home.ts';
 
 describe('The folder of a local cloud on a small disk', function () {

@@ -3,7 +3,7 @@ import {type ChildProcess, fork} from 'node:child_process';
 import {once} from 'node:events';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
-import {HOST_HEADER} from '../../emulator/guard.ts';
+import {HOST_HEADER} from '../../emulator/http/guard.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 /** No server listens on this port. */
@@ -38,7 +38,7 @@ export class Host {
 
   static async start(names: string[], env: Record<string, string>): Promise<Host> {
     const args = [here('../../functions/index.ts'), ...names];
-    const child = fork(here('../../emulator/function-host.ts'), args, {
+    const child = fork(here('../../emulator/functions/function-host.ts'), args, {
       env: {...process.env, ...settings, ...env},
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     });

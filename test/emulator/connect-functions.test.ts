@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {fileURLToPath} from 'node:url';
-import {FunctionHost} from '../../emulator/functions.ts';
-import {readTriggers} from '../../emulator/triggers.ts';
+import {FunctionHost} from '../../emulator/functions/functions.ts';
+import {readTriggers} from '../../emulator/functions/triggers.ts';
 import {functionsModule, triggers} from './a-cloud.ts';
 
 describe('A function host whose functions must be connected to topics', () => {
@@ -15,7 +15,7 @@ describe('A function host whose functions must be connected to topics', () => {
   function hostWith(listening: () => Promise<void>, patience_ms?: number): FunctionHost {
     host = new FunctionHost({
       ...{deployment: 'gleaner', module: functionsModule, token: 'secret', listening, patience_ms},
-      entry: fileURLToPath(new URL('../../emulator/function-host.ts', import.meta.url)),
+      entry: fileURLToPath(new URL('../../emulator/functions/function-host.ts', import.meta.url)),
       env: () => ({GLEANER_LOCAL_TOKEN: 'secret'}),
       triggers: readTriggers(triggers).functions,
       log: text => log.push(text),

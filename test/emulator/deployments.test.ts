@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {join} from 'node:path';
-import {accountsOf, Identities} from '../../emulator/identity.ts';
+import {accountsOf, Identities} from '../../emulator/http/identity.ts';
 import {claimsOf} from '../support/tokens.ts';
 import {functionsModule, put, Scratch, type Seen, until, writeUrl} from './a-cloud.ts';
 

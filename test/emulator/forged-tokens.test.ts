@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {accountsOf} from '../../emulator/identity.ts';
+import {accountsOf} from '../../emulator/http/identity.ts';
 import {claimsOf, WRONG_CLAIMS, WRONG_SIGNATURES} from '../support/tokens.ts';
 import {from, SECRETS, TwoWorkers, VICTIM} from './two-workers.ts';
 

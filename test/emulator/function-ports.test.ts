@@ -3,7 +3,7 @@ import {type ChildProcess, fork} from 'node:child_process';
 import {once} from 'node:events';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {HOST_HEADER} from '../../emulator/guard.ts';
+import {HOST_HEADER} from '../../emulator/http/guard.ts';
 import {functionsModule, readLines, Scratch} from './a-cloud.ts';
 
 describe('The port of a function', () => {
@@ -13,7 +13,7 @@ describe('The port of a function', () => {
   let file: string;
   before(async () => {
     file = join(scratch.dir(), 'seen.jsonl');
-    const entry = fileURLToPath(new URL('../../emulator/function-host.ts', import.meta.url));
+    const entry = fileURLToPath(new URL('../../emulator/functions/function-host.ts', import.meta.url));
     const env = {...process.env, SEEN: file, GLEANER_LOCAL_TOKEN: 'secret'};
     host = fork(entry, [functionsModule, 'on-control'], {env, stdio: ['ignore', 'ignore', 'inherit', 'ipc']});
     const [{ports}] = (await once(host, 'message')) as [{ports: Record<string, number>}];

@@ -3,8 +3,8 @@ import {chmodSync, existsSync, readFileSync, renameSync, statSync, symlinkSync} 
 import {join} from 'node:path';
 import {PubSub} from '@google-cloud/pubsub';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {tokenFile, tokenIn} from '../../emulator/guard.ts';
-import {accountsOf} from '../../emulator/identity.ts';
+import {tokenFile, tokenIn} from '../../emulator/http/guard.ts';
+import {accountsOf} from '../../emulator/http/identity.ts';
 import {Scratch, type Seen, until, writeUrl} from './a-cloud.ts';
 
 const zone = '/v2/projects/gleaner-local/locations/us-central1-a';

@@ -11,7 +11,7 @@ export type Codes = {current: Code; next: Code | undefined};
 
 /** Page and batch sizes so small that a wide world needs more than one page and batch. */
 const SMALL_PAGES: Edit[] = [
-  {file: 'shared/control-plane/state/pages.ts', find: 'const PAGE = 500;', replace: 'const PAGE = 7;'},
+  {file: 'shared/control-plane/documents/pages.ts', find: 'const PAGE = 500;', replace: 'const PAGE = 7;'},
   {
     file: 'shared/control-plane/workers/reconcile-workers.ts',
     find: 'const MOST_SLOTS = 50;',
@@ -63,7 +63,7 @@ export const NEXT_RELEASE_COUNTERS = [
 /** Adds a counter to each kind of document, a field to leases and creates, and a field to each TPU message. */
 const NEXT_RELEASE_EDITS: Edit[] = [
   {
-    file: 'shared/control-plane/state/document-schemas.ts',
+    file: 'shared/control-plane/documents/document-schemas.ts',
     find: '  crc32c: text,\n',
     replace: '  crc32c: text,\n  grant_count: count.default(0),\n',
   },
@@ -79,7 +79,7 @@ const NEXT_RELEASE_EDITS: Edit[] = [
       "return {...stream, grant_count: (stream.grant_count ?? 0) + 1, status: 'in_progress', epoch, lease,",
   },
   {
-    file: 'shared/control-plane/state/document-schemas.ts',
+    file: 'shared/control-plane/documents/document-schemas.ts',
     find: '  slot: count,\n',
     replace: '  slot: count,\n  create_count: count.default(0),\n',
   },
@@ -90,32 +90,32 @@ const NEXT_RELEASE_EDITS: Edit[] = [
       '    asked_at: iso(now),\n    ready_at: null,\n    create_count: (worker.create_count ?? 0) + 1,\n',
   },
   {
-    file: 'shared/control-plane/state/document-schemas.ts',
+    file: 'shared/control-plane/documents/document-schemas.ts',
     find: '  blocked_reason: text.nullable(),\n',
     replace: '  blocked_reason: text.nullable(),\n  request_count: count.default(0),\n',
   },
   {
-    file: 'shared/domain/fleet/placement.ts',
+    file: 'shared/domain/zone/placement.ts',
     find: '{asked_at: iso(now)}]',
     replace: "{asked_at: iso(now), by: 'next'}], request_count: (zone.request_count ?? 0) + 1",
   },
   {
-    file: 'shared/control-plane/state/document-schemas.ts',
+    file: 'shared/control-plane/documents/document-schemas.ts',
     find: '  streams_pending: count,\n',
     replace: '  streams_pending: count,\n  fold_count: count.default(0),\n',
   },
   {
-    file: 'shared/domain/commands.ts',
+    file: 'shared/domain/commands/commands.ts',
     find: '{...run, said, status, updated_at: iso(now)}',
     replace: '{...run, fold_count: (run.fold_count ?? 0) + 1, said, status, updated_at: iso(now)}',
   },
   {
-    file: 'shared/control-plane/state/document-schemas.ts',
+    file: 'shared/control-plane/documents/document-schemas.ts',
     find: '  workers_per_zone: count,\n',
     replace: '  workers_per_zone: count,\n  scale_count: count.default(0),\n',
   },
   {
-    file: 'shared/domain/settings.ts',
+    file: 'shared/domain/commands/settings.ts',
     find: '{...pool, ...current,',
     replace: '{...pool, ...current, scale_count: (pool.scale_count ?? 0) + 1,',
   },

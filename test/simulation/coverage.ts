@@ -1,5 +1,5 @@
 /** Lists the states, faults and messages that the worlds must show. A state that no world reaches is not tested. */
-import type {ControlMessage} from '../../shared/control-plane/handlers/commands/table.ts';
+import type {ControlMessage} from '../../shared/control-plane/events/commands/table.ts';
 import type {JobStatus} from '../../shared/domain/job/job.ts';
 import type {RunStatus} from '../../shared/domain/run/run.ts';
 import type {Outcome} from '../../shared/domain/stream/lease.ts';

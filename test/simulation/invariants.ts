@@ -1,5 +1,5 @@
 /** Passes each commit, call and minute of a world to the invariants that check it. */
-import type {Zone} from '../../shared/domain/fleet/placement.ts';
+import type {Zone} from '../../shared/domain/zone/placement.ts';
 import type {Document, ObjectInfo, Tpu, TpuRequest} from '../../shared/ports.ts';
 import type {Context} from './context.ts';
 import {Documents} from './invariants/documents.ts';

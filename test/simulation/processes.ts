@@ -1,6 +1,6 @@
 /** The instances of the functions. An instance may crash at any call, and each instance has its own memory. */
-import type {Deps} from '../../shared/control-plane/state/deps.ts';
-import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
+import type {Deps} from '../../shared/control-plane/deps.ts';
+import {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
 import {accountOf, type Memory, newMemory} from '../support/deps.ts';

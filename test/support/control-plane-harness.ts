@@ -1,6 +1,6 @@
 /** A small world in which agents work: messages, TPUs and agents do one thing at a time. */
 import assert from 'node:assert/strict';
-import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/state/documents.ts';
+import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {parseWorkerName, streamId} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';

@@ -1,10 +1,10 @@
 /** The parts of Deps that tests and benchmarks have in common. */
 
 import {CallerRefused} from '../../shared/contracts/errors.ts';
-import {ActiveRuns} from '../../shared/control-plane/state/active-runs.ts';
-import type {Deps} from '../../shared/control-plane/state/deps.ts';
-import {KnownPools} from '../../shared/control-plane/state/pool.ts';
-import {TickQueue} from '../../shared/control-plane/state/tick-queue.ts';
+import {ActiveRuns} from '../../shared/control-plane/caches/active-runs.ts';
+import {KnownPools} from '../../shared/control-plane/caches/pool-cache.ts';
+import type {Deps} from '../../shared/control-plane/deps.ts';
+import {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 
 /** The facts that an instance of a function keeps between its calls. */
 export type Memory = Pick<Deps, 'activeRuns' | 'knownPools' | 'specHashes'>;

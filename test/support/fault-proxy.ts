@@ -11,7 +11,7 @@ import {
 } from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {splitTokenPath} from '../../emulator/token-path.ts';
+import {splitTokenPath} from '../../emulator/http/token-path.ts';
 
 /** `download` is a get of the content; `get` is a get of the metadata. */
 export type Operation = 'list' | 'get' | 'download' | 'insert' | 'delete';

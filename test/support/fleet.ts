@@ -1,6 +1,6 @@
 /** A fleet at work in a test world, and questions of tests about it. */
 
-import {zoneRecords} from '../../shared/control-plane/state/documents.ts';
+import {zoneRecords} from '../../shared/control-plane/documents/documents.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {World} from './control-plane-harness.ts';

@@ -1,7 +1,7 @@
 /** Calls of functions as the framework makes them. */
 import {hash} from 'node:crypto';
 import type {CloudEvent, Request, Response} from '@google-cloud/functions-framework';
-import type {Deps} from '../../shared/control-plane/state/deps.ts';
+import type {Deps} from '../../shared/control-plane/deps.ts';
 
 export type Topic = 'object' | 'control' | 'tpu' | 'tick' | 'tasks' | 'job' | 'exec';
 export type Handlers = Record<Topic, (deps: Deps, event: CloudEvent<unknown>) => Promise<void>>;

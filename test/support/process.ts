@@ -3,7 +3,7 @@ import {spawn} from 'node:child_process';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
-import {CACHE, environmentFolder, UV_CACHE, WORKER_FOLDER} from '../../cli/python.ts';
+import {CACHE, environmentFolder, UV_CACHE, WORKER_FOLDER} from '../../cli/python/python.ts';
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 

@@ -7,7 +7,7 @@ import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {startLocalCloud} from '../../emulator/cloud.ts';
-import {urlWithToken} from '../../emulator/guard.ts';
+import {urlWithToken} from '../../emulator/http/guard.ts';
 import {startFaultProxy} from './fault-proxy.ts';
 
 const print = (value: object) => process.stdout.write(`${JSON.stringify(value)}\n`);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {readdirSync, readFileSync} from 'node:fs';
 import {gleanerProgram} from '../../cli/program.ts';
 import {environment} from '../../shared/contracts/environment.ts';
-import {controlJsonSchema} from '../../shared/control-plane/handlers/commands/table.ts';
+import {controlJsonSchema} from '../../shared/control-plane/events/commands/table.ts';
 
 import {filesOf, foldersOf} from '../support/document-paths.ts';
 import {jobDocumentFields} from '../support/job-fields.ts';

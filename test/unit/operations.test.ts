@@ -13,7 +13,7 @@ function wordsIn(file: string, pattern: RegExp): string[] {
   return [...text.matchAll(/'([^']+)'/g)].map(([, word = '']) => word);
 }
 
-const SCHEMAS = 'shared/control-plane/state/document-schemas.ts';
+const SCHEMAS = 'shared/control-plane/documents/document-schemas.ts';
 
 describe('docs/operations.md', () => {
   const alerts = [...read('terraform/alerts.tf').matchAll(/^ {4}([a-z-]+) += \{ text/gm)].map(

@@ -7,7 +7,7 @@ import {KINDS} from '../../cli/build/reference/firestore.ts';
 import {generated} from '../../cli/build/reference/generated.ts';
 import {schemaOf} from '../../cli/build/reference/types.ts';
 import {jobFields} from '../../shared/contracts/job-schemas.ts';
-import {controlMessage} from '../../shared/control-plane/handlers/commands/table.ts';
+import {controlMessage} from '../../shared/control-plane/events/commands/table.ts';
 
 const normal = (path: string, text: string) => (path.endsWith('.json') ? JSON.parse(text) : text);
 

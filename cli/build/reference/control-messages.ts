@@ -1,5 +1,5 @@
 /** docs/control-messages.md: every message on topic `control`. */
-import {COMMANDS} from '../../../shared/control-plane/handlers/commands/table.ts';
+import {COMMANDS} from '../../../shared/control-plane/events/commands/table.ts';
 import {row, schemaOf, typeOf} from './types.ts';
 
 type Words = {effect: string; rejected: string; command: string; example: Record<string, unknown>};

@@ -9,10 +9,10 @@ import {
   streamDocument,
   workerDocument,
   zoneDocument,
-} from '../../../shared/control-plane/state/document-schemas.ts';
-import {execHostRecords, execRecords} from '../../../shared/control-plane/state/exec-documents.ts';
-import {poolFields, zoneFields} from '../../../shared/control-plane/state/fields/fleet.ts';
-import {execFields, execHostFields, jobFields} from '../../../shared/control-plane/state/fields/jobs.ts';
+} from '../../../shared/control-plane/documents/document-schemas.ts';
+import {execHostRecords, execRecords} from '../../../shared/control-plane/documents/exec-documents.ts';
+import {poolFields, zoneFields} from '../../../shared/control-plane/documents/fields/fleet.ts';
+import {execFields, execHostFields, jobFields} from '../../../shared/control-plane/documents/fields/jobs.ts';
 import {
   controlFields,
   createsFields,
@@ -21,18 +21,18 @@ import {
   servedFields,
   spendingFields,
   taskFields,
-} from '../../../shared/control-plane/state/fields/records.ts';
-import {runFields, shardFields, streamFields} from '../../../shared/control-plane/state/fields/runs.ts';
-import {attemptFields, workerFields} from '../../../shared/control-plane/state/fields/workers.ts';
+} from '../../../shared/control-plane/documents/fields/records.ts';
+import {runFields, shardFields, streamFields} from '../../../shared/control-plane/documents/fields/runs.ts';
+import {attemptFields, workerFields} from '../../../shared/control-plane/documents/fields/workers.ts';
 import {
   attemptRecords,
   controlRecords,
   eventRecords,
   foldRecords,
   shardRecords,
-} from '../../../shared/control-plane/state/history-documents.ts';
-import {jobDocument} from '../../../shared/control-plane/state/job-schema.ts';
-import {task} from '../../../shared/control-plane/state/tasks.ts';
+} from '../../../shared/control-plane/documents/history-documents.ts';
+import {jobDocument} from '../../../shared/control-plane/documents/job-schema.ts';
+import {task} from '../../../shared/control-plane/documents/tasks.ts';
 import {row, schemaOf, typeOf} from './types.ts';
 
 type Kind = {path: string; is: string; schema: z.ZodType; fields: Readonly<Record<string, string>>};

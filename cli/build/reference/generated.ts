@@ -3,7 +3,7 @@ import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {z} from 'zod';
 import {runSpecJsonSchema} from '../../../shared/contracts/spec.ts';
-import {controlJsonSchema} from '../../../shared/control-plane/handlers/commands/table.ts';
+import {controlJsonSchema} from '../../../shared/control-plane/events/commands/table.ts';
 import {answers, failure} from '../../json/index.ts';
 import {controlPage} from './control-messages.ts';
 import {firestorePage} from './firestore.ts';

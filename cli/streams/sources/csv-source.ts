@@ -1,7 +1,7 @@
 /** CSV files with a header line, and files of tabs. */
 import {Readable} from 'node:stream';
 import {parse} from 'csv-parse';
-import {CliError} from '../../errors.ts';
+import {CliError} from '../../terminal/errors.ts';
 import {FileSource} from './file-source.ts';
 import {isTabbed} from './formats.ts';
 import {bytesOf} from './open-file.ts';

@@ -1,5 +1,5 @@
 import {stat} from 'node:fs/promises';
-import {CliError} from '../../errors.ts';
+import {CliError} from '../../terminal/errors.ts';
 import {sha256Of} from './open-file.ts';
 import type {Row, RowSource, SourceIdentity, Watch} from './row.ts';
 

@@ -1,5 +1,5 @@
 /** Parquet files of a split, by their paths in a repository. */
-import {CliError} from '../../errors.ts';
+import {CliError} from '../../terminal/errors.ts';
 import {list} from '../list.ts';
 
 export type HubFile = {path: string; size: number | undefined; sha256: string | undefined};

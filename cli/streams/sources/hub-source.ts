@@ -1,6 +1,6 @@
 /** Data sets of Hugging Face: Parquet files of one commit, read in parts over HTTP. */
 import {z} from 'zod';
-import {CliError} from '../../errors.ts';
+import {CliError} from '../../terminal/errors.ts';
 import type {SourceOptions} from './formats.ts';
 import {Hub, hubSettings} from './hub.ts';
 import {chooseConverted, chooseOwn, type HubFile} from './hub-files.ts';

@@ -1,6 +1,6 @@
 /** Requests to a hub such as huggingface.co, with retries. HF_ENDPOINT names another hub, and HF_TOKEN signs in. */
 import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../../shared/google/retry.ts';
-import {CliError} from '../../errors.ts';
+import {CliError} from '../../terminal/errors.ts';
 
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
 /** An answer slower than this has failed. */

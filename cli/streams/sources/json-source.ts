@@ -1,8 +1,8 @@
 /** JSON files: an array of objects, an object of columns, or JSON lines under the name `.json`. */
 import {readFile, stat} from 'node:fs/promises';
 import {gunzipSync} from 'node:zlib';
-import {CliError} from '../../errors.ts';
-import {bytesText} from '../../format.ts';
+import {CliError} from '../../terminal/errors.ts';
+import {bytesText} from '../../terminal/format.ts';
 import {FileSource} from './file-source.ts';
 import {isGzip} from './formats.ts';
 import {arrayElements, BrokenArray} from './json-array.ts';

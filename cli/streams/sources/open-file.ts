@@ -1,7 +1,7 @@
 import {createHash} from 'node:crypto';
 import {createReadStream} from 'node:fs';
 import {createGunzip} from 'node:zlib';
-import {CliError} from '../../errors.ts';
+import {CliError} from '../../terminal/errors.ts';
 import {isGzip} from './formats.ts';
 import type {Watch} from './row.ts';
 

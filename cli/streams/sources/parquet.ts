@@ -1,7 +1,7 @@
 /** Rows of a Parquet file, one row group in memory at a time. */
 import {type AsyncBuffer, type FileMetaData, parquetMetadataAsync, parquetReadObjects} from 'hyparquet';
 import {compressors} from 'hyparquet-compressors';
-import {CliError} from '../../errors.ts';
+import {CliError} from '../../terminal/errors.ts';
 import {list} from '../list.ts';
 import type {Row, Watch} from './row.ts';
 

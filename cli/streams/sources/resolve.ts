@@ -1,7 +1,7 @@
 /** Sources of a command line: files, folders, globs, and data sets of Hugging Face. */
 import {glob, readdir, stat} from 'node:fs/promises';
 import {join} from 'node:path';
-import {CliError} from '../../errors.ts';
+import {CliError} from '../../terminal/errors.ts';
 import {list} from '../list.ts';
 import {CsvFile} from './csv-source.ts';
 import {type Format, formatOf, KNOWN_NAMES, type SourceOptions} from './formats.ts';

@@ -1,6 +1,6 @@
 /** Rows of a dataset, whatever their format. */
 import {isUtf8} from 'node:buffer';
-import {CliError} from '../../errors.ts';
+import {CliError} from '../../terminal/errors.ts';
 import {list} from '../list.ts';
 
 /** One row: JSON text of an object on one line, or the object. `at` counts the lines or rows of its source from 1. */

@@ -9,12 +9,12 @@ import {
 } from '../../domain/exec/exec.ts';
 import {paths} from '../../domain/names.ts';
 import {iso} from '../../domain/time.ts';
-import {batchesOf, forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {skipIfInvalid, workerRecords} from '../state/documents.ts';
-import {recordEvent} from '../state/event-log.ts';
-import {execHostRecords, execRecords, OPEN_HOSTS, RUNNING, SUCCEEDED} from '../state/exec-documents.ts';
-import {pagesOf} from '../state/pages.ts';
+import {batchesOf, forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {recordEvent} from '../documents/event-log.ts';
+import {execHostRecords, execRecords, OPEN_HOSTS, RUNNING, SUCCEEDED} from '../documents/exec-documents.ts';
+import {pagesOf} from '../documents/pages.ts';
 
 /**
  * Ends the command if none of its hosts is open, or `anyway`. Hosts are counted outside of the transaction: an ended host stays ended.

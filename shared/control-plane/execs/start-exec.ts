@@ -14,12 +14,12 @@ import {iso} from '../../domain/time.ts';
 import {hostsOf} from '../../domain/worker/hosts.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import type {Filter, Transaction} from '../../ports.ts';
-import {batchesOf, forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {LIVING, skipIfInvalid, workerRecords} from '../state/documents.ts';
-import {recordEvent} from '../state/event-log.ts';
-import {execHostRecords, execRecords} from '../state/exec-documents.ts';
-import {readPool} from '../state/pool.ts';
+import {readPool} from '../caches/pool-cache.ts';
+import {batchesOf, forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {LIVING, skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {recordEvent} from '../documents/event-log.ts';
+import {execHostRecords, execRecords} from '../documents/exec-documents.ts';
 import {concludeExec} from './end-exec.ts';
 
 /** Workers that one transaction assigns. */

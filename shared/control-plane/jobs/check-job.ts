@@ -5,17 +5,17 @@ import {Rejected} from '../../contracts/errors.ts';
 import {jobFields} from '../../contracts/job-schemas.ts';
 import {parseValue} from '../../contracts/schemas.ts';
 import {MAX_EPOCH} from '../../domain/bounds.ts';
-import {whyInternetNeeded} from '../../domain/fleet/source.ts';
 import type {Job} from '../../domain/job/job.ts';
 import {endAttempt, keptUntil, MOST_ATTEMPTS, scheduleJob} from '../../domain/job/lifecycle.ts';
 import {JOB, paths} from '../../domain/names.ts';
+import {whyInternetNeeded} from '../../domain/source/source.ts';
 import {iso} from '../../domain/time.ts';
 import type {Document, Transaction} from '../../ports.ts';
-import type {Deps} from '../state/deps.ts';
-import {storeEnded} from '../state/job-documents.ts';
-import {jobDocument} from '../state/job-schema.ts';
-import {poolOf} from '../state/pool.ts';
-import {whyNotStored, withValidNames} from '../state/storable-job.ts';
+import {poolOf} from '../caches/pool-cache.ts';
+import type {Deps} from '../deps.ts';
+import {storeEnded} from '../documents/job-documents.ts';
+import {jobDocument} from '../documents/job-schema.ts';
+import {whyNotStored, withValidNames} from '../documents/storable-job.ts';
 
 /** Fields that people write, in a document of their own. */
 const written = z.looseObject(jobFields);

@@ -5,12 +5,12 @@ import {hasRunOut} from '../../domain/stream/lease.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
 import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {skipIfInvalid, workerRecords} from '../state/documents.ts';
-import {recordEvent} from '../state/event-log.ts';
-import {jobOf, jobRecords, storeEnded, workerOf} from '../state/job-documents.ts';
-import {clearWork} from '../state/lease-documents.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {recordEvent} from '../documents/event-log.ts';
+import {jobOf, jobRecords, storeEnded, workerOf} from '../documents/job-documents.ts';
+import {clearWork} from '../documents/lease-documents.ts';
 import {mendJobs, storeFitting} from './mend-jobs.ts';
 
 /** Due jobs that one tick ends. The next tick ends the others. */

@@ -6,12 +6,12 @@ import {endAttempt, isFinal} from '../../domain/job/lifecycle.ts';
 import {parseJobWork, paths} from '../../domain/names.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Document, Filter, Transaction} from '../../ports.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {setInvalid} from '../state/document-kind.ts';
-import {jobRecords, storeEnded, workerOf} from '../state/job-documents.ts';
-import {pagesOf} from '../state/pages.ts';
-import {withValidNames} from '../state/storable-job.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {setInvalid} from '../documents/document-kind.ts';
+import {jobRecords, storeEnded, workerOf} from '../documents/job-documents.ts';
+import {pagesOf} from '../documents/pages.ts';
+import {withValidNames} from '../documents/storable-job.ts';
 import {asJob, storeInvalid} from './check-job.ts';
 
 const RUNNING: Filter = {field: 'status', op: '==', value: 'running'};

@@ -4,9 +4,9 @@ import type {Job} from '../../domain/job/job.ts';
 import {scheduleJob} from '../../domain/job/lifecycle.ts';
 import {JOB, jobsFolder, jobWork, paths} from '../../domain/names.ts';
 import type {Document, Objects, Transaction} from '../../ports.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {jobRecords} from '../state/job-documents.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {jobRecords} from '../documents/job-documents.ts';
 import {check, storeInvalid} from './check-job.ts';
 import {mendJob} from './mend-jobs.ts';
 

@@ -5,8 +5,8 @@ import {isRunnable, type Run, SUMMED} from '../../domain/run/run.ts';
 import {isUnfinished} from '../../domain/stream/stream.ts';
 import type {StreamCounts} from '../../domain/tick/snapshot.ts';
 import type {Filter, Store} from '../../ports.ts';
-import {FAILED, LEASED, PENDING, streamRecords, UNFINISHED} from '../state/documents.ts';
-import {pagesOf} from '../state/pages.ts';
+import {FAILED, LEASED, PENDING, streamRecords, UNFINISHED} from '../documents/documents.ts';
+import {pagesOf} from '../documents/pages.ts';
 
 /**
  * Counts the streams of a run. For a run of `affinity: any` it reads a single stream: not all unfinished documents may be invalid. A

@@ -2,9 +2,9 @@ import {Rejected} from '../../contracts/errors.ts';
 import {outputsPrefix, parseOutputObject} from '../../domain/names.ts';
 import {LOST_AFTER_S, lostReason, NO_MESSAGES, NO_STREAMS, type Run} from '../../domain/run/run.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
-import type {Deps} from '../state/deps.ts';
-import {runRecords} from '../state/documents.ts';
-import {recordEvent} from '../state/event-log.ts';
+import type {Deps} from '../deps.ts';
+import {runRecords} from '../documents/documents.ts';
+import {recordEvent} from '../documents/event-log.ts';
 import {freezeSpec} from './run-manifest.ts';
 
 /** Returns the run with its frozen spec. A run with an invalid `run.json` is recorded as failed, and waits for a valid `run.json`. */

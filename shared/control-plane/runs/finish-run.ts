@@ -1,10 +1,10 @@
 /** The end of a run: writes its result, then its status `completed` or `failed`. */
 import {paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
-import type {Deps} from '../state/deps.ts';
-import {FAILED, runRecords} from '../state/documents.ts';
-import {requestTotals} from '../state/late-totals.ts';
-import {reopenRun} from '../state/runs.ts';
+import type {Deps} from '../deps.ts';
+import {FAILED, runRecords} from '../documents/documents.ts';
+import {requestTotals} from '../documents/request-totals.ts';
+import {reopenRun} from '../documents/runs.ts';
 import {isAnyUnfinished, totalsOf} from './count-streams.ts';
 import {type Ending, foldRun, forgetFold, type RegisterUnknown} from './run-result.ts';
 import {FINISHING, sumUp} from './summarize-run.ts';

@@ -11,13 +11,13 @@ import {
   type RunSpecInput,
   specHash,
 } from '../../contracts/spec.ts';
-import {whyModelRefused} from '../../domain/ceilings.ts';
+import {whyModelRefused} from '../../domain/billing/ceilings.ts';
 import {manifestObject, specObject} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import type {Objects} from '../../ports.ts';
-import type {Deps} from '../state/deps.ts';
-import {skipIfInvalid} from '../state/documents.ts';
-import {readPool, readPools} from '../state/pool.ts';
+import {readPool, readPools} from '../caches/pool-cache.ts';
+import type {Deps} from '../deps.ts';
+import {skipIfInvalid} from '../documents/documents.ts';
 
 /** A spec with exactly the keys of its manifest, maybe fewer than this release knows, and its hash. */
 export type Frozen = {spec: RunSpecInput; spec_hash: string; placement?: RunPlacement};

@@ -19,9 +19,9 @@ import {
 import {NOTHING_STORED} from '../../domain/stream/checkpoint.ts';
 import {iso} from '../../domain/time.ts';
 import type {Document, Stored} from '../../ports.ts';
-import type {Deps} from '../state/deps.ts';
-import {skipIfInvalid, streamRecords} from '../state/documents.ts';
-import {foldRecords} from '../state/history-documents.ts';
+import type {Deps} from '../deps.ts';
+import {skipIfInvalid, streamRecords} from '../documents/documents.ts';
+import {foldRecords} from '../documents/history-documents.ts';
 import {type Frozen, readManifest} from './run-manifest.ts';
 import {summariesOf} from './stream-summaries.ts';
 

@@ -4,7 +4,7 @@ import {streamMetadata} from '../../contracts/manifest.ts';
 import {parseJson} from '../../contracts/schemas.ts';
 import {metadataObject, workerIdOf} from '../../domain/names.ts';
 import type {StreamSummary} from '../../domain/run/result.ts';
-import type {Deps} from '../state/deps.ts';
+import type {Deps} from '../deps.ts';
 import {readText} from './run-manifest.ts';
 
 /** Reads under way at once, and the largest metadata.json of such a read: together they bound the function's memory. */

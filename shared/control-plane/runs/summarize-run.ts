@@ -1,8 +1,8 @@
 import {isOpen, type Run, type StreamTotals, summarizeRun} from '../../domain/run/run.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
-import type {Deps} from '../state/deps.ts';
-import {runRecords} from '../state/documents.ts';
-import {recordEvent} from '../state/event-log.ts';
+import type {Deps} from '../deps.ts';
+import {runRecords} from '../documents/documents.ts';
+import {recordEvent} from '../documents/event-log.ts';
 
 /** Prefix of the reason of an open run whose streams have all ended. */
 export const FINISHING = 'writing its result';

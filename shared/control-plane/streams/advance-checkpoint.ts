@@ -12,13 +12,13 @@ import {blockedBy, isUnfinished, type Stream, withProgress} from '../../domain/s
 import {iso} from '../../domain/time.ts';
 import type {ObjectInfo, Transaction} from '../../ports.ts';
 
-import type {Deps} from '../state/deps.ts';
-import {runRecords, streamRecords} from '../state/documents.ts';
-import {recordEvent} from '../state/event-log.ts';
-import {shardRecords} from '../state/history-documents.ts';
-import {requestTotals} from '../state/late-totals.ts';
-import {clearWork, holderOf} from '../state/lease-documents.ts';
-import {assertSpecHash, reopenRun, specHashOf} from '../state/runs.ts';
+import type {Deps} from '../deps.ts';
+import {runRecords, streamRecords} from '../documents/documents.ts';
+import {recordEvent} from '../documents/event-log.ts';
+import {shardRecords} from '../documents/history-documents.ts';
+import {clearWork, holderOf} from '../documents/lease-documents.ts';
+import {requestTotals} from '../documents/request-totals.ts';
+import {assertSpecHash, reopenRun, specHashOf} from '../documents/runs.ts';
 import {createdAt, errorOf, readOrRefuse} from './stored-shards.ts';
 
 /**

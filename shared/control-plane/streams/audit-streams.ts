@@ -4,11 +4,11 @@ import {goneText} from '../../domain/run/run.ts';
 import {isHeldBy} from '../../domain/stream/lease.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {LIVING, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
-import {recordEvent} from '../state/event-log.ts';
-import {clearWork, workOf} from '../state/lease-documents.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {LIVING, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../documents/documents.ts';
+import {recordEvent} from '../documents/event-log.ts';
+import {clearWork, workOf} from '../documents/lease-documents.ts';
 import {advanceStream} from './advance-checkpoint.ts';
 import {registerStream} from './register-stream.ts';
 

@@ -11,9 +11,9 @@ import {
 } from '../../domain/stream/checkpoint.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import type {ObjectInfo} from '../../ports.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {runRecords, skipIfInvalid, streamRecords} from '../state/documents.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {runRecords, skipIfInvalid, streamRecords} from '../documents/documents.ts';
 import {type StreamObject, streamsOf} from './register-stream.ts';
 import {createdAt, originOf, readShards} from './stored-shards.ts';
 

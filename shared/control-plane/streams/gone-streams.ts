@@ -9,8 +9,8 @@ import {
   streamObject,
 } from '../../domain/names.ts';
 import type {Objects} from '../../ports.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import {streamRecords} from '../state/documents.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import {streamRecords} from '../documents/documents.ts';
 import {runsInBucket, type Sources, type StreamSurvey} from './compare-streams.ts';
 
 const OUTPUTS = 'activations/';

@@ -4,11 +4,11 @@ import {paths, streamPrefix} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {type Stream, withRebuilt} from '../../domain/stream/stream.ts';
 import type {ObjectInfo} from '../../ports.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {streamRecords} from '../state/documents.ts';
-import {recordEvent} from '../state/event-log.ts';
-import {shardRecords} from '../state/history-documents.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {streamRecords} from '../documents/documents.ts';
+import {recordEvent} from '../documents/event-log.ts';
+import {shardRecords} from '../documents/history-documents.ts';
 import {type Comparison, compareStream, originsAmong, type StreamSurvey} from './compare-streams.ts';
 import {registerStream, streamsAmong} from './register-stream.ts';
 

@@ -1,9 +1,9 @@
 /** Compares the bucket with the documents, page by page: finds streams without a document, and checkpoints that lost an event. */
 import {streamObject, streamPrefix} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {skipIfInvalid, streamRecords} from '../state/documents.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {skipIfInvalid, streamRecords} from '../documents/documents.ts';
 import {advanceStream} from './advance-checkpoint.ts';
 import {registerStream, streamsAmong} from './register-stream.ts';
 

@@ -11,11 +11,10 @@ import {
 } from '../../domain/stream/lease.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {LEASED, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../state/documents.ts';
-import {recordEvent} from '../state/event-log.ts';
-import {requestTotals} from '../state/late-totals.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {LEASED, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../documents/documents.ts';
+import {recordEvent} from '../documents/event-log.ts';
 import {
   clearWork,
   freeStream,
@@ -23,8 +22,9 @@ import {
   returnStream,
   runOfFailed,
   workOf,
-} from '../state/lease-documents.ts';
-import {pagesOf} from '../state/pages.ts';
+} from '../documents/lease-documents.ts';
+import {pagesOf} from '../documents/pages.ts';
+import {requestTotals} from '../documents/request-totals.ts';
 import {advanceStream} from './advance-checkpoint.ts';
 
 /**

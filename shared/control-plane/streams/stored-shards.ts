@@ -5,8 +5,8 @@ import {outputPrefix, parseOutputObject} from '../../domain/names.ts';
 import {largestEpoch, type Shard} from '../../domain/stream/checkpoint.ts';
 import {originAmong, type Stream} from '../../domain/stream/stream.ts';
 import type {ObjectInfo, Objects} from '../../ports.ts';
-import {skipIfInvalid} from '../state/documents.ts';
-import type {Log} from '../state/log.ts';
+import {skipIfInvalid} from '../documents/documents.ts';
+import type {Log} from '../log.ts';
 
 /**
  * Reads the shards of a stream. `shards`: empty if they do not belong together. `epoch`: the largest epoch of the valid shards, because

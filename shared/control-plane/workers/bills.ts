@@ -7,9 +7,9 @@ import type {Run} from '../../domain/run/run.ts';
 import {iso} from '../../domain/time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
-import {skipIfInvalid} from '../state/documents.ts';
-import {type Attempt, attemptRecords} from '../state/history-documents.ts';
-import type {Log} from '../state/log.ts';
+import {skipIfInvalid} from '../documents/documents.ts';
+import {type Attempt, attemptRecords} from '../documents/history-documents.ts';
+import type {Log} from '../log.ts';
 
 /** Ended incarnations, and the documents of their attempts. */
 export type Bill = {worker: Worker; path: string; attempt: Attempt | undefined}[];

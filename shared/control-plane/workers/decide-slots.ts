@@ -1,8 +1,6 @@
 /** Decides about slots in one transaction, writes the decisions, and publishes their creates and deletes. */
 import {priceOf} from '../../domain/billing/budget.ts';
-import {allowance, askOf, fullUntil, rateOf, type Zone} from '../../domain/fleet/placement.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
-import {type Change, isAsking, isEnding, zoneAfter} from '../../domain/fleet/zone-changes.ts';
 import {endAttempt, endByDeath} from '../../domain/job/lifecycle.ts';
 import {chargeSuspect, freeFromDead} from '../../domain/stream/lease.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
@@ -11,16 +9,16 @@ import {iso, msOf} from '../../domain/time.ts';
 import {isMachineDeath} from '../../domain/worker/liveness.ts';
 import type {WorkerAction} from '../../domain/worker/transitions.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
+import {allowance, askOf, fullUntil, rateOf, type Zone} from '../../domain/zone/placement.ts';
+import {type Change, isAsking, isEnding, zoneAfter} from '../../domain/zone/zone-changes.ts';
 import type {Transaction} from '../../ports.ts';
-import type {Deps} from '../state/deps.ts';
-import {createsRecords, workerRecords} from '../state/documents.ts';
-import {recordEvent} from '../state/event-log.ts';
-import type {Failures} from '../state/failures.ts';
-import {storeEnded} from '../state/job-documents.ts';
-import {returnStream} from '../state/lease-documents.ts';
-import {recordAttempt} from '../state/worker-history.ts';
-import {decideTurns, decideWithout, readSlot, type Turn} from './slot-turns.ts';
-import {publishActions} from './tpu-operations.ts';
+import type {Deps} from '../deps.ts';
+import {createsRecords, workerRecords} from '../documents/documents.ts';
+import {recordEvent} from '../documents/event-log.ts';
+import {storeEnded} from '../documents/job-documents.ts';
+import {returnStream} from '../documents/lease-documents.ts';
+import {recordAttempt} from '../documents/worker-history.ts';
+import type {Failures} from '../failures.ts';
 import {
   changeZone,
   countMachineDeath,
@@ -31,7 +29,9 @@ import {
   readShared,
   type Shared,
   writeShared,
-} from './zone-and-bill-documents.ts';
+} from './shared-documents.ts';
+import {decideTurns, decideWithout, readSlot, type Turn} from './slot-decisions.ts';
+import {publishActions} from './tpu-operations.ts';
 
 /** Age of a snapshot, or of its list, after which a slow function creates no node and no document from it. */
 const SNAPSHOT_LASTS_MS = 60_000;

@@ -1,9 +1,9 @@
-import {orphansIn, orphansLeft} from '../../domain/fleet/orphans.ts';
 import {planBudgets} from '../../domain/tick/plan-tick.ts';
 import {slotOf, slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
-import type {Deps} from '../state/deps.ts';
-import type {Failures} from '../state/failures.ts';
+import {orphansIn, orphansLeft} from '../../domain/zone/orphans.ts';
+import type {Deps} from '../deps.ts';
+import type {Failures} from '../failures.ts';
 import type {Outcome} from './decide-slots.ts';
 import {reconcileWorkers} from './reconcile-workers.ts';
 

@@ -4,7 +4,7 @@ import {runsAmong, totalOf} from '../../domain/billing/cost.ts';
 import {addLives, type Months} from '../../domain/billing/monthly-spending.ts';
 import {paths} from '../../domain/names.ts';
 import type {Document, Transaction, Value} from '../../ports.ts';
-import type {Log} from '../state/log.ts';
+import type {Log} from '../log.ts';
 import type {Payers} from './bills.ts';
 
 /** The document with its share of the bill. */

@@ -2,10 +2,10 @@
 import {acceptsCode, isIdle, type Stuck} from '../../domain/run/code.ts';
 import {isRunnable} from '../../domain/run/run.ts';
 import {iso} from '../../domain/time.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {runRecords, workerRecords} from '../state/documents.ts';
-import {recordEvent, recordPause} from '../state/event-log.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {runRecords, workerRecords} from '../documents/documents.ts';
+import {recordEvent, recordPause} from '../documents/event-log.ts';
 
 /** Pauses each run that no worker can continue. Its reason names the remedies. */
 export async function pauseStuck({store, log, now, config}: Deps, stuck: readonly Stuck[]): Promise<void> {

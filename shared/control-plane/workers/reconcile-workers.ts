@@ -1,8 +1,8 @@
 /** Applies decisions about slots in batches: each batch is a transaction that decides again from its documents. */
 import type {Slot, Terms, Turns} from '../../domain/tick/slots.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import type {Failures} from '../state/failures.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import type {Failures} from '../failures.ts';
 import {decideSlots, type Outcome} from './decide-slots.ts';
 
 /** Slots of one transaction. */

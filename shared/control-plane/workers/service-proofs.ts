@@ -1,13 +1,14 @@
-/** Proofs that worker-api works, and the lost workers: see domain/worker/served-time.ts and domain/fleet/silence-brake.ts. */
-import {LONGEST_SILENCE_S} from '../../domain/fleet/silence-brake.ts';
+/** Proofs that worker-api works, and the lost workers: see domain/worker/served-time.ts and domain/zone/silence-brake.ts. */
+
 import {outputPrefix, parseWork, shardListingStart} from '../../domain/names.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, withProof} from '../../domain/worker/served-time.ts';
 import {hasEnded, isAlive, type Worker} from '../../domain/worker/worker.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {servedRecord} from '../state/documents.ts';
-import type {Failures} from '../state/failures.ts';
+import {LONGEST_SILENCE_S} from '../../domain/zone/silence-brake.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {servedRecord} from '../documents/documents.ts';
+import type {Failures} from '../failures.ts';
 
 /** Failed pings in a row that raise an alert while heartbeats arrive. */
 const MOST_FAILED_PINGS = 3;

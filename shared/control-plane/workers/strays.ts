@@ -3,10 +3,10 @@ import {iso} from '../../domain/time.ts';
 import type {Tpu} from '../../domain/worker/nodes.ts';
 import {newWorker, type Worker} from '../../domain/worker/worker.ts';
 import type {Document, Value} from '../../ports.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {skipIfInvalid, workerRecords} from '../state/documents.ts';
-import {recordEvent, recordEventNow} from '../state/event-log.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {recordEvent, recordEventNow} from '../documents/event-log.ts';
 
 /** Deletes nodes with our labels that fit no slot: such nodes get no work and cost money. */
 export async function deleteStrays({tpus, store, now, log}: Deps, strays: readonly Tpu[]): Promise<void> {

@@ -1,19 +1,19 @@
 /** Facts about zones that a tick writes beside its decisions about slots. */
 import {priceOf} from '../../domain/billing/budget.ts';
-import {afterHello} from '../../domain/fleet/breakers.ts';
-import {endOfWait, markAfter, type OrphanCount} from '../../domain/fleet/orphans.ts';
-import type {Zone} from '../../domain/fleet/placement.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
-import {withHeld} from '../../domain/fleet/silence-brake.ts';
 import {type TickPlan, zoneAfterHellos} from '../../domain/tick/plan-tick.ts';
 import type {Terms} from '../../domain/tick/slots.ts';
 import {iso} from '../../domain/time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import {forEachConcurrently} from '../state/concurrency.ts';
-import type {Deps} from '../state/deps.ts';
-import {poolRecords} from '../state/documents.ts';
-import {recordEvent} from '../state/event-log.ts';
-import {changeZone} from '../state/zones.ts';
+import {afterHello} from '../../domain/zone/breakers.ts';
+import {endOfWait, markAfter, type OrphanCount} from '../../domain/zone/orphans.ts';
+import type {Zone} from '../../domain/zone/placement.ts';
+import {withHeld} from '../../domain/zone/silence-brake.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {poolRecords} from '../documents/documents.ts';
+import {recordEvent} from '../documents/event-log.ts';
+import {changeZone} from '../documents/zones.ts';
 
 /** Ends brakes and stops of creates, in zones and pool, after the first heartbeats of workers. */
 export async function applyHellos(

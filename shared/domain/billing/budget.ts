@@ -1,9 +1,10 @@
 /** Budgets of runs, of the pool and of the month: which runs pause, which workers go, and how much a plan may still spend. */
-import type {Ceilings} from '../ceilings.ts';
+
 import type {Pool} from '../fleet/pool.ts';
 import {parseWorkerName, paths} from '../names.ts';
 import {isRunnable, type Run} from '../run/run.ts';
 import type {Accounts} from '../tick/snapshot.ts';
+import type {Ceilings} from './ceilings.ts';
 import {
   budgetReserver,
   costOfDeleting,

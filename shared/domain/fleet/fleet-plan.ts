@@ -10,9 +10,9 @@ import {isOlderThan} from '../time.ts';
 import {NOT_LISTED} from '../worker/nodes.ts';
 import {isServedFor} from '../worker/served-time.ts';
 import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
-import {isStopped, mayBoot, nextToTry} from './breakers.ts';
-import {costOfOrphans} from './orphans.ts';
-import {allowance} from './placement.ts';
+import {isStopped, mayBoot, nextToTry} from '../zone/breakers.ts';
+import {costOfOrphans} from '../zone/orphans.ts';
+import {allowance} from '../zone/placement.ts';
 import {isOpenSlot, livingAmong, slotsOf, wantedSlots} from './pool.ts';
 
 export type FleetPlan = {

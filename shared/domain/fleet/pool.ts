@@ -1,11 +1,11 @@
+import type {Said} from '../commands/publish-order.ts';
 import {workerName} from '../names.ts';
-import type {Said} from '../publish-order.ts';
+import type {Environment, Source} from '../source/source.ts';
 import {isOlderThan} from '../time.ts';
 import type {Phase, Worker} from '../worker/worker.ts';
 import {isBlocked} from '../worker/worker.ts';
-import type {Boots} from './breakers.ts';
-import type {Provisioning} from './placement.ts';
-import type {Environment, Source} from './source.ts';
+import type {Boots} from '../zone/breakers.ts';
+import type {Provisioning} from '../zone/placement.ts';
 
 /** A set of identical TPU slots, numbered from 0 in each zone. The deployment sets the first values; messages change them. */
 export type Pool = {

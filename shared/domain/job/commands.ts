@@ -1,6 +1,6 @@
 /** Decisions about jobs that people ask for with messages. */
-import type {Decision} from '../commands.ts';
-import {splitBySaid, withSaid} from '../publish-order.ts';
+import type {Decision} from '../commands/commands.ts';
+import {splitBySaid, withSaid} from '../commands/publish-order.ts';
 import {iso} from '../time.ts';
 import type {Job} from './job.ts';
 import {endAttempt, isFinal, scheduleJob} from './lifecycle.ts';

@@ -1,5 +1,5 @@
-import type {Environment, Ran, Source} from '../fleet/source.ts';
-import type {Said} from '../publish-order.ts';
+import type {Said} from '../commands/publish-order.ts';
+import type {Environment, Ran, Source} from '../source/source.ts';
 import type {Lease} from '../stream/stream.ts';
 
 /**

@@ -1,6 +1,6 @@
 /** The life of a job: its document and an event decide the next document. Every change of the lease is here. */
 
-import type {Ran} from '../fleet/source.ts';
+import type {Ran} from '../source/source.ts';
 import type {Holder} from '../stream/lease.ts';
 import type {Lease} from '../stream/stream.ts';
 import {iso, msOf} from '../time.ts';

@@ -1,7 +1,7 @@
-import {type MachineDeaths, NO_MACHINE_DEATHS} from '../fleet/breakers.ts';
-import type {Said} from '../publish-order.ts';
+import type {Said} from '../commands/publish-order.ts';
 import type {StreamStatus} from '../stream/stream.ts';
 import {iso} from '../time.ts';
+import {type MachineDeaths, NO_MACHINE_DEATHS} from '../zone/breakers.ts';
 
 /** Operators, budgets and breakers set `paused`, operators set `cancelled`; the other statuses follow from the streams. */
 export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';

@@ -1,5 +1,5 @@
+import type {Said} from '../commands/publish-order.ts';
 import {streamId} from '../names.ts';
-import type {Said} from '../publish-order.ts';
 import {iso} from '../time.ts';
 import {NOTHING_STORED, type Progress, type Shard} from './checkpoint.ts';
 

@@ -1,11 +1,7 @@
 /** Decisions of a tick, from the snapshot alone: deletes, creates, revoked leases, notices, run totals and ended runs. */
 import {type Budgets, decideBudgets, type Pause} from '../billing/budget.ts';
 import {costOfLiving, runAtWork} from '../billing/cost.ts';
-import {afterHello} from '../fleet/breakers.ts';
 import {planFleet} from '../fleet/fleet-plan.ts';
-import {costOfOrphans, decideOrphans, type OrphanCount, orphansIn} from '../fleet/orphans.ts';
-import type {Zone} from '../fleet/placement.ts';
-import {afterHellos, heardByZone} from '../fleet/silence-brake.ts';
 import {parseWork} from '../names.ts';
 import {outdatedWorkers, type Stuck, stuckRuns} from '../run/code.ts';
 import type {Run} from '../run/run.ts';
@@ -14,6 +10,10 @@ import {msOf} from '../time.ts';
 import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nodes.ts';
 import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
+import {afterHello} from '../zone/breakers.ts';
+import {costOfOrphans, decideOrphans, type OrphanCount, orphansIn} from '../zone/orphans.ts';
+import type {Zone} from '../zone/placement.ts';
+import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
 import {type Slot, slotOf, slotsThatChange, type Terms, type Turns} from './slots.ts';
 import type {Accounts, Snapshot, StreamCounts, TickConfig} from './snapshot.ts';
 

@@ -2,12 +2,13 @@
  * Parts of a snapshot, one for each pool: a pool is planned alone, from its own part. Pools share the ceilings of the deployment in
  * sequence, so each part also says what the other pools have, and what earlier pools of the tick are about to take.
  */
-import {NO_BOOTS} from '../fleet/breakers.ts';
-import {costOfOrphans, orphansIn} from '../fleet/orphans.ts';
+
 import type {Pool} from '../fleet/pool.ts';
-import {NO_ENVIRONMENT} from '../fleet/source.ts';
 import {parseWorkerName} from '../names.ts';
+import {NO_ENVIRONMENT} from '../source/source.ts';
 import {managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
+import {NO_BOOTS} from '../zone/breakers.ts';
+import {costOfOrphans, orphansIn} from '../zone/orphans.ts';
 import {type BudgetPlan, planBudgets, planTick, type TickPlan} from './plan-tick.ts';
 import type {Accounts, AllAccounts, AllSnapshot, Snapshot, TickConfig} from './snapshot.ts';
 

@@ -3,15 +3,15 @@ import {priceOf} from '../billing/budget.ts';
 import {pricedAt, withPayer} from '../billing/cost.ts';
 import type {Prices} from '../billing/prices.ts';
 import type {Pool} from '../fleet/pool.ts';
-import {withSourceVersion} from '../fleet/source.ts';
-import {changeOf} from '../fleet/zone-changes.ts';
 import {type Slot as Place, parseWorkerName} from '../names.ts';
+import {withSourceVersion} from '../source/source.ts';
 import {decideWorker, type Silence, type Wanted} from '../worker/lifecycle.ts';
 import type {Limits} from '../worker/limits.ts';
 import {type Nodes, observe} from '../worker/nodes.ts';
 import type {Served} from '../worker/served-time.ts';
 import type {WorkerDecision} from '../worker/transitions.ts';
 import {hasEnded, newWorker, type Worker} from '../worker/worker.ts';
+import {changeOf} from '../zone/zone-changes.ts';
 
 /** `seen` is the worker of the snapshot. */
 export type Slot = {name: string; place: Place; wanted: Wanted; seen: Worker | undefined};

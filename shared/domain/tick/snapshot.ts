@@ -1,13 +1,14 @@
 /** Facts that one tick plans with, each read once. An undefined part could not be read: the plan draws no conclusion from it. */
+
+import type {Ceilings} from '../billing/ceilings.ts';
 import type {Prices} from '../billing/prices.ts';
-import type {Ceilings} from '../ceilings.ts';
-import type {PlacementLimits, Zone} from '../fleet/placement.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Run, StreamTotals} from '../run/run.ts';
 import type {Limits} from '../worker/limits.ts';
 import type {Nodes} from '../worker/nodes.ts';
 import type {Served} from '../worker/served-time.ts';
 import type {Worker} from '../worker/worker.ts';
+import type {PlacementLimits, Zone} from '../zone/placement.ts';
 
 /** Settings of the deployment that a plan depends on. */
 export type TickConfig = {

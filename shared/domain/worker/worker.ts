@@ -1,5 +1,5 @@
-import type {SourceReport} from '../fleet/source.ts';
-import type {Said} from '../publish-order.ts';
+import type {Said} from '../commands/publish-order.ts';
+import type {SourceReport} from '../source/source.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import type {Shown, Symptom} from './provider-states.ts';
 

@@ -1,6 +1,7 @@
 /** Checks the limit of creates in a zone, and that a zone gets no create while it is blocked or loses its nodes young. */
-import type {Zone} from '../../../shared/domain/fleet/placement.ts';
+
 import {paths} from '../../../shared/domain/names.ts';
+import type {Zone} from '../../../shared/domain/zone/placement.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';

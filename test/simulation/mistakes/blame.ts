@@ -51,7 +51,7 @@ export const BLAME: Mistake[] = [
     class: 'blame',
     edits: [
       {
-        file: 'shared/control-plane/streams/grant-lease.ts',
+        file: 'shared/control-plane/worker-api/grant-stream.ts',
         find: 'present && present.generation !== generation',
         replace: 'present && present.generation === generation',
       },
@@ -62,7 +62,7 @@ export const BLAME: Mistake[] = [
     class: 'blame',
     edits: [
       {
-        file: 'shared/domain/fleet/zone-changes.ts',
+        file: 'shared/domain/zone/zone-changes.ts',
         find: "death === undefined || death.kind === 'asked' ||",
         replace: 'death === undefined ||',
       },

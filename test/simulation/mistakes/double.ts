@@ -77,7 +77,7 @@ export const DOUBLE: Mistake[] = [
     class: 'double',
     edits: [
       {
-        file: 'shared/control-plane/handlers/control-message.ts',
+        file: 'shared/control-plane/events/control-message.ts',
         find: 'if (before) return',
         replace: 'if (before?.outcome === "rejected") return',
       },

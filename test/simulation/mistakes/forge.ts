@@ -1,8 +1,8 @@
 /** Mistakes by which a machine can speak for another. */
 import type {Mistake} from './mistake.ts';
 
-const BIND = 'shared/control-plane/workers/bind-host.ts';
-const ANSWERS = 'shared/control-plane/state/worker-answers.ts';
+const BIND = 'shared/control-plane/worker-api/hello.ts';
+const ANSWERS = 'shared/control-plane/worker-api/answers.ts';
 
 export const FORGE: Mistake[] = [
   {
@@ -10,7 +10,7 @@ export const FORGE: Mistake[] = [
     class: 'forge',
     edits: [
       {
-        file: 'shared/control-plane/streams/heartbeat.ts',
+        file: 'shared/control-plane/worker-api/heartbeat.ts',
         find: 'if (!speaksFor(worker, request)) return',
         replace: 'if (!speaksFor(worker, request) && false) return',
       },
@@ -21,7 +21,7 @@ export const FORGE: Mistake[] = [
     class: 'forge',
     edits: [
       {
-        file: 'shared/control-plane/streams/release-stream.ts',
+        file: 'shared/control-plane/worker-api/release.ts',
         find: 'if (!speaksFor(known, request)) return',
         replace: 'if (!speaksFor(known, request) && false) return',
       },
@@ -32,7 +32,7 @@ export const FORGE: Mistake[] = [
     class: 'forge',
     edits: [
       {
-        file: 'shared/control-plane/handlers/lease-request.ts',
+        file: 'shared/control-plane/worker-api/lease.ts',
         find: 'if (worker && !speaksFor(worker, request))',
         replace: 'if (worker && !speaksFor(worker, request) && false)',
       },

@@ -2,8 +2,8 @@
 import type {Mistake} from './mistake.ts';
 
 const LIFECYCLE = 'shared/domain/job/lifecycle.ts';
-const TICK = 'shared/control-plane/handlers/tick.ts';
-const FINISH = 'shared/control-plane/jobs/finish-job.ts';
+const TICK = 'shared/control-plane/tick/tick.ts';
+const FINISH = 'shared/control-plane/worker-api/finish.ts';
 
 export const JOBS: Mistake[] = [
   {
@@ -88,7 +88,7 @@ export const JOBS: Mistake[] = [
     class: 'leak',
     edits: [
       {
-        file: 'shared/control-plane/handlers/commands/job-commands.ts',
+        file: 'shared/control-plane/events/commands/job-commands.ts',
         find: '    if (decision.next.lease === null) clearWork(tx, holder);\n',
         replace: '',
       },

@@ -29,7 +29,7 @@ export const LEAK: Mistake[] = [
     class: 'leak',
     edits: [
       {
-        file: 'shared/domain/fleet/orphans.ts',
+        file: 'shared/domain/zone/orphans.ts',
         find: 'if (mark !== null && !isOlderThan(mark.since_at, WAIT_S, now) && isPaidFor) keep();',
         replace: 'if (mark !== null && isPaidFor) keep();',
       },
@@ -51,7 +51,7 @@ export const LEAK: Mistake[] = [
     class: 'leak',
     edits: [
       {
-        file: 'shared/control-plane/state/documents.ts',
+        file: 'shared/control-plane/documents/documents.ts',
         find: "value: ['creating', 'booting', 'idle', 'working', 'draining', 'deleting']",
         replace: "value: ['creating', 'booting', 'idle', 'working', 'draining']",
       },
@@ -73,7 +73,7 @@ export const LEAK: Mistake[] = [
     class: 'leak',
     edits: [
       {
-        file: 'shared/control-plane/handlers/apply-plan.ts',
+        file: 'shared/control-plane/tick/apply-plan.ts',
         find: 'reconcileWorkers(deps, others, asked, failures)',
         replace: 'reconcileWorkers(deps, others, terms, failures)',
       },
@@ -106,7 +106,7 @@ export const LEAK: Mistake[] = [
     class: 'leak',
     edits: [
       {
-        file: 'shared/control-plane/state/tasks.ts',
+        file: 'shared/control-plane/documents/tasks.ts',
         find: 'if (found.busy_until_at !== null && msOf(found.busy_until_at) > at) return undefined;',
         replace: 'if (found.busy_until_at !== null) return undefined;',
       },

@@ -34,7 +34,7 @@ export const LOSE: Mistake[] = [
     class: 'lose',
     edits: [
       {
-        file: 'shared/control-plane/state/document-schemas.ts',
+        file: 'shared/control-plane/documents/document-schemas.ts',
         find: 'export const streamDocument: z.ZodType<Stream> = z.looseObject({',
         replace: 'export const streamDocument: z.ZodType<Stream> = z.object({',
       },
@@ -78,7 +78,7 @@ export const LOSE: Mistake[] = [
     class: 'lose',
     edits: [
       {
-        file: 'shared/control-plane/state/tasks.ts',
+        file: 'shared/control-plane/documents/tasks.ts',
         find: 'if (!last || isOlderThan(last.created_at, config.audit_s - 30, now()))',
         replace: 'if (!last)',
       },
@@ -89,7 +89,7 @@ export const LOSE: Mistake[] = [
     class: 'lose',
     edits: [
       {
-        file: 'shared/control-plane/handlers/task-message.ts',
+        file: 'shared/control-plane/tasks/task-message.ts',
         find: 'return {waits: message};',
         replace: 'return {result: message};',
       },
@@ -122,7 +122,7 @@ export const LOSE: Mistake[] = [
     class: 'lose',
     edits: [
       {
-        file: 'shared/domain/settings.ts',
+        file: 'shared/domain/commands/settings.ts',
         find: '.filter(([key]) => current.includes(key))',
         replace: '',
       },
@@ -133,7 +133,7 @@ export const LOSE: Mistake[] = [
     class: 'lose',
     edits: [
       {
-        file: 'shared/domain/commands.ts',
+        file: 'shared/domain/commands/commands.ts',
         find: "    case 'stop':\n",
         replace:
           "    case 'stop':\n      if (isOutdated(run, 'status', said_at)) return outdatedBy(run, ['status']);\n",
@@ -145,7 +145,7 @@ export const LOSE: Mistake[] = [
     class: 'lose',
     edits: [
       {
-        file: 'shared/control-plane/handlers/message-records.ts',
+        file: 'shared/control-plane/events/message-records.ts',
         find: 'if (!(await tx.get(path)))',
         replace: 'if (await tx.get(path))',
       },
@@ -167,7 +167,7 @@ export const LOSE: Mistake[] = [
     class: 'lose',
     edits: [
       {
-        file: 'shared/control-plane/state/event-log.ts',
+        file: 'shared/control-plane/documents/event-log.ts',
         find: 'KEPT_DAYS * 86_400_000',
         replace: 'KEPT_DAYS * 86_400',
       },
@@ -178,7 +178,7 @@ export const LOSE: Mistake[] = [
     class: 'lose',
     edits: [
       {
-        file: 'shared/control-plane/handlers/commands/run-commands.ts',
+        file: 'shared/control-plane/events/commands/run-commands.ts',
         find: 'if (stream) await ensureRun(deps, run);',
         replace: 'if (!stream) await ensureRun(deps, run);',
       },

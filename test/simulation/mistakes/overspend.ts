@@ -7,7 +7,7 @@ export const OVERSPEND: Mistake[] = [
     class: 'overspend',
     edits: [
       {
-        file: 'shared/domain/fleet/placement.ts',
+        file: 'shared/domain/zone/placement.ts',
         find: 'limits.creates_per_hour - createsOfLastHour(zone, now).length',
         replace: 'limits.creates_per_hour + 1 - createsOfLastHour(zone, now).length',
       },
@@ -18,7 +18,7 @@ export const OVERSPEND: Mistake[] = [
     class: 'overspend',
     edits: [
       {
-        file: 'shared/domain/fleet/zone-changes.ts',
+        file: 'shared/domain/zone/zone-changes.ts',
         find: "    case 'asked again':\n",
         replace:
           "      return askedFor(zone, now);\n    case 'asked again':\n      if (now > 0) return zone;\n",
@@ -52,7 +52,7 @@ export const OVERSPEND: Mistake[] = [
     class: 'overspend',
     edits: [
       {
-        file: 'shared/control-plane/workers/zone-and-bill-documents.ts',
+        file: 'shared/control-plane/workers/shared-documents.ts',
         find: 'if (after.spending && after.spending !== before.spending)',
         replace: 'if (after.spending && after.spending === before.spending)',
       },
@@ -63,7 +63,7 @@ export const OVERSPEND: Mistake[] = [
     class: 'overspend',
     edits: [
       {
-        file: 'shared/domain/fleet/placement.ts',
+        file: 'shared/domain/zone/placement.ts',
         find: 'if (zone.blocked_until_at !== null && !isOlderThan(zone.blocked_until_at, 0, now)) return 0;',
         replace:
           'if (zone.blocked_until_at !== null && isOlderThan(zone.blocked_until_at, 0, now)) return 0;',
@@ -75,7 +75,7 @@ export const OVERSPEND: Mistake[] = [
     class: 'overspend',
     edits: [
       {
-        file: 'shared/domain/fleet/placement.ts',
+        file: 'shared/domain/zone/placement.ts',
         find: 'valid_until_at: iso(now + limits.queue_s * 1000)',
         replace: 'valid_until_at: iso(now + limits.queue_s * 10_000)',
       },
@@ -86,7 +86,7 @@ export const OVERSPEND: Mistake[] = [
     class: 'overspend',
     edits: [
       {
-        file: 'shared/domain/settings.ts',
+        file: 'shared/domain/commands/settings.ts',
         find: 'whyPoolRefused({...pool, ...current}, ceilings, isLarger ? elsewhere : 0)',
         replace: 'whyPoolRefused(pool, ceilings)',
       },
@@ -97,7 +97,7 @@ export const OVERSPEND: Mistake[] = [
     class: 'overspend',
     edits: [
       {
-        file: 'shared/control-plane/state/tick-queue.ts',
+        file: 'shared/control-plane/tick-queue.ts',
         find: 'this.#paused_until_ms = now + Math.max(',
         replace: 'this.#paused_until_ms = now - Math.max(',
       },

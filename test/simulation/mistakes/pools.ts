@@ -18,7 +18,7 @@ export const POOLS: Mistake[] = [
     class: 'double',
     edits: [
       {
-        file: 'shared/control-plane/streams/grant-lease.ts',
+        file: 'shared/control-plane/worker-api/grant-stream.ts',
         find: 'isRunnable(run) && run.pool === worker.pool',
         replace: 'isRunnable(run)',
       },
@@ -29,12 +29,12 @@ export const POOLS: Mistake[] = [
     class: 'double',
     edits: [
       {
-        file: 'shared/control-plane/jobs/grant-job.ts',
+        file: 'shared/control-plane/worker-api/grant-job.ts',
         find: 'const query = {where: queueOf(pool), order_by',
         replace: 'const query = {where: queueOf(deps.config.pool.pool || pool), order_by',
       },
       {
-        file: 'shared/control-plane/jobs/grant-job.ts',
+        file: 'shared/control-plane/worker-api/grant-job.ts',
         find: ' || job.pool !== worker.pool) {',
         replace: ') {',
       },

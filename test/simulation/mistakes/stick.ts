@@ -7,7 +7,7 @@ export const STICK: Mistake[] = [
     class: 'stick',
     edits: [
       {
-        file: 'shared/control-plane/state/tick-queue.ts',
+        file: 'shared/control-plane/tick-queue.ts',
         find: '      this.#isWaiting = false;\n',
         replace: '      this.#isWaiting = this.#begun > before;\n',
       },
@@ -18,7 +18,7 @@ export const STICK: Mistake[] = [
     class: 'stick',
     edits: [
       {
-        file: 'shared/control-plane/state/tick-queue.ts',
+        file: 'shared/control-plane/tick-queue.ts',
         find: 'if (this.#running_since_ms === began_ms)',
         replace: 'if (this.#running_since_ms === now)',
       },
@@ -29,7 +29,7 @@ export const STICK: Mistake[] = [
     class: 'stick',
     edits: [
       {
-        file: 'shared/control-plane/handlers/control-message.ts',
+        file: 'shared/control-plane/events/control-message.ts',
         find: '    await wake(bus);\n',
         replace: '    if (row.after) await wake(bus);\n',
       },
@@ -40,7 +40,7 @@ export const STICK: Mistake[] = [
     class: 'stick',
     edits: [
       {
-        file: 'shared/control-plane/handlers/object-event.ts',
+        file: 'shared/control-plane/events/object-event.ts',
         find: 'return wake(deps.bus);',
         replace: 'return;',
       },

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import {listAlerts} from '../../../cli/run-view.ts';
-import {poolRecords, zoneRecords} from '../../../shared/control-plane/state/documents.ts';
-import {afterUnheardBoot, NO_BOOTS} from '../../../shared/domain/fleet/breakers.ts';
-import {newZone} from '../../../shared/domain/fleet/placement.ts';
-import {decideSilence, withHeld} from '../../../shared/domain/fleet/silence-brake.ts';
+import {listAlerts} from '../../../cli/run/run-view.ts';
+import {poolRecords, zoneRecords} from '../../../shared/control-plane/documents/documents.ts';
+import {afterUnheardBoot, NO_BOOTS} from '../../../shared/domain/zone/breakers.ts';
+import {newZone} from '../../../shared/domain/zone/placement.ts';
+import {decideSilence, withHeld} from '../../../shared/domain/zone/silence-brake.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {aConfig, at, aWorker, moment, T0} from '../../support/builders.ts';
 

@@ -4,7 +4,7 @@ import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {googleConnection} from '../../../cli/google-connection.ts';
+import {googleConnection} from '../../../cli/cloud/google-connection.ts';
 
 describe('The deployment on Google Cloud that the environment names', () => {
   const place = {GLEANER_PROJECT: 'p', GLEANER_BUCKET: 'b'};

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {readRun} from '../../../cli/screen/read-run.ts';
-import {runRecords, streamRecords, workerRecords} from '../../../shared/control-plane/state/documents.ts';
+import {runRecords, streamRecords, workerRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {aRun, aStream, aWorker} from '../../support/builders.ts';
 

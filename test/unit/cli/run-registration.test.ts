@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import type {Cloud} from '../../../cli/control.ts';
-import {setQuiet} from '../../../cli/output.ts';
-import {untilRegistered} from '../../../cli/runs/registration.ts';
-import {writeSpec} from '../../../cli/runs/write-spec.ts';
+import type {Cloud} from '../../../cli/cloud/send-message.ts';
+import {untilRegistered} from '../../../cli/run/registration.ts';
+import {writeSpec} from '../../../cli/run/write-spec.ts';
+import {setQuiet} from '../../../cli/terminal/output.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {aRun, aStream, at, T0} from '../../support/builders.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {Command} from 'commander';
-import {budget} from '../../../cli/arguments.ts';
 import {scaleMessage} from '../../../cli/hosts/scale-message.ts';
+import {budget} from '../../../cli/terminal/arguments.ts';
 
 describe('The message of gleaner scale', () => {
   const messageOf = (...args: string[]) => {

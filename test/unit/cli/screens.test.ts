@@ -3,11 +3,11 @@ import assert from 'node:assert/strict';
 import {PassThrough} from 'node:stream';
 import {stripVTControlCharacters} from 'node:util';
 import {DemoScreen} from '../../../cli/demo/demo-screen.ts';
+import {plainLine} from '../../../cli/run/watch/plain-line.ts';
+import {screenLines} from '../../../cli/run/watch/screen-lines.ts';
 import {LiveScreen} from '../../../cli/screen/live.ts';
 import type {RunState} from '../../../cli/screen/read-run.ts';
 import {streamLine, summaryLine} from '../../../cli/screen/run-screen.ts';
-import {plainLine} from '../../../cli/watch/plain-line.ts';
-import {screenLines} from '../../../cli/watch/screen-lines.ts';
 import {aRun, aStream, aWorker, T0} from '../../support/builders.ts';
 import {aTerminal} from '../../support/terminal.ts';
 

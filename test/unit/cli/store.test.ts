@@ -4,9 +4,9 @@ import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {estimate} from '../../../cli/estimate/estimate.ts';
 import {rebuild} from '../../../cli/rebuild.ts';
-import {status} from '../../../cli/status.ts';
+import {estimate} from '../../../cli/run/estimate/estimate.ts';
+import {status} from '../../../cli/run/status.ts';
 
 const OTHER_USER = 65_534;
 const isRoot = process.geteuid?.() === 0;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
-import {runningCloud} from '../../../cli/connect.ts';
+import {runningCloud} from '../../../cli/cloud/connect.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 
 describe('A gleaner command', () => {

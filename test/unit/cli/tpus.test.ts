@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import type {Cloud} from '../../../cli/control.ts';
-import {nearNames} from '../../../cli/near-names.ts';
+import type {Cloud} from '../../../cli/cloud/send-message.ts';
 import {tpuStatus} from '../../../cli/screen/tpu-status.ts';
+import {nearNames} from '../../../cli/terminal/near-names.ts';
 import {deletionLines} from '../../../cli/tpus/change.ts';
 import {ceilingOf, ceilingText} from '../../../cli/tpus/create.ts';
 import {tpuTable} from '../../../cli/tpus/list.ts';

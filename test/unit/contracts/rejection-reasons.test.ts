@@ -3,7 +3,7 @@ import type {z} from 'zod';
 import {Rejected} from '../../../shared/contracts/errors.ts';
 import {parseJson, parseValue, shardMetadata} from '../../../shared/contracts/schemas.ts';
 import {runSpecInput} from '../../../shared/contracts/spec.ts';
-import {controlMessage} from '../../../shared/control-plane/handlers/commands/table.ts';
+import {controlMessage} from '../../../shared/control-plane/events/commands/table.ts';
 import {shardMetadataOf} from '../../support/builders.ts';
 
 describe('reasons of a rejection', () => {

@@ -5,7 +5,7 @@ import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {Identities} from '../../../emulator/identity.ts';
+import {Identities} from '../../../emulator/http/identity.ts';
 import {type Config, ConfigError} from '../../../shared/contracts/config.ts';
 import {CallerRefused} from '../../../shared/contracts/errors.ts';
 import {openCallers} from '../../../shared/google/callers.ts';

@@ -1,4 +1,4 @@
-import {running} from '../../../../cli/connect.ts';
+import {running} from '../../../../cli/cloud/connect.ts';
 import {createStreams} from '../../../../cli/streams/create.ts';
 import {type UploadOptions, uploadStreams} from '../../../../cli/streams/upload.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {NO_BOOTS} from '../../../../shared/domain/fleet/breakers.ts';
 import {type Pool, slotsFor, slotsOf, streamFor, wantedSlots} from '../../../../shared/domain/fleet/pool.ts';
-import {NO_ENVIRONMENT} from '../../../../shared/domain/fleet/source.ts';
+import {NO_ENVIRONMENT} from '../../../../shared/domain/source/source.ts';
 import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
+import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 
 const POOL: Pool = {

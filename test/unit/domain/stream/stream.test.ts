@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {decideRetry} from '../../../../shared/domain/commands.ts';
+import {decideRetry} from '../../../../shared/domain/commands/commands.ts';
 import {
   blockedBy,
   type Content,

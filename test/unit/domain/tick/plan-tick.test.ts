@@ -4,8 +4,6 @@ import {costOfDeleting, costOfDeletingAll, costOfLiving} from '../../../../share
 import {LIST_PRICES} from '../../../../shared/domain/billing/list-prices.ts';
 import {livingInMonth} from '../../../../shared/domain/billing/monthly-spending.ts';
 import {usdPerHour} from '../../../../shared/domain/billing/prices.ts';
-import {NO_BOOTS} from '../../../../shared/domain/fleet/breakers.ts';
-import {newZone} from '../../../../shared/domain/fleet/placement.ts';
 import type {Pool} from '../../../../shared/domain/fleet/pool.ts';
 import {NO_STREAMS} from '../../../../shared/domain/run/run.ts';
 import {planBudgets, planTick, type TickPlan} from '../../../../shared/domain/tick/plan-tick.ts';
@@ -13,6 +11,8 @@ import {decideSlot, type Slot} from '../../../../shared/domain/tick/slots.ts';
 import {NO_OTHERS, type Snapshot, type StreamCounts} from '../../../../shared/domain/tick/snapshot.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {newWorker, type Phase, type Worker} from '../../../../shared/domain/worker/worker.ts';
+import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
+import {newZone} from '../../../../shared/domain/zone/placement.ts';
 import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/builders.ts';
 
 const ZONE = 'us-central1-a';

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../../../shared/domain/billing/list-prices.ts';
-import {newZone} from '../../../../shared/domain/fleet/placement.ts';
 import type {Pool} from '../../../../shared/domain/fleet/pool.ts';
 import {NO_STREAMS} from '../../../../shared/domain/run/run.ts';
 import {accountsByPool, planPools, snapshotsByPool} from '../../../../shared/domain/tick/pools.ts';
 import type {AllSnapshot} from '../../../../shared/domain/tick/snapshot.ts';
 import {sortNodes, type Tpu} from '../../../../shared/domain/worker/nodes.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
+import {newZone} from '../../../../shared/domain/zone/placement.ts';
 import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/builders.ts';
 
 const ZONE = 'us-central1-a';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import {NO_BOOTS} from '../../../../shared/domain/fleet/breakers.ts';
 import {isStillPlanned, slotOf, type Terms} from '../../../../shared/domain/tick/slots.ts';
 import {NOT_LISTED} from '../../../../shared/domain/worker/nodes.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
+import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
 import {aConfig, aWorker, moment, T0} from '../../../support/builders.ts';
 
 const TERMS: Terms = {

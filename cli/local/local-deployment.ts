@@ -1,0 +1,207 @@
+import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
+import {readFile, rm, writeFile} from 'node:fs/promises';
+import {dirname, join, resolve} from 'node:path';
+import {
+  type Deployment,
+  type LocalCloud,
+  type LocalCloudOptions,
+  type LogLine,
+  startLocalCloud,
+  type Where,
+} from '../../emulator/cloud.ts';
+import {lockFolder} from '../../emulator/database.ts';
+import {requireEmulators} from '../../emulator/google/process.ts';
+import {openObjects} from '../../shared/google/objects.ts';
+import type {Objects} from '../../shared/ports.ts';
+import {buildArtifacts} from '../build/artifacts.ts';
+import {packWorker} from '../python/bundle.ts';
+import {CACHE, JAX_CACHE, UV_CACHE, workerPython} from '../python/python.ts';
+import {Interrupted} from '../terminal/errors.ts';
+import {requireSpace, watchSpace} from './space.ts';
+import {provideTinyModel, tinyModel} from './tiny-model.ts';
+
+const ADDRESS_FILE = 'address.json';
+export const ZONE = 'us-central1-a';
+
+/** Gleaner on a local cloud: functions deployed, worker bundle and tiny model in the bucket. */
+export type LocalDeployment = {
+  cloud: LocalCloud;
+  objects: Objects;
+  model: string;
+  /** Rejects when the folder is full. */
+  full: Promise<never>;
+  close(): Promise<void>;
+};
+
+/** Starts a local cloud in `dir` and deploys Gleaner on it. Earlier runs in `dir` continue. */
+export async function deployLocally(options: {
+  dir: string;
+  port: number;
+  workers: number;
+  /** Deployments on the cloud, each with the bundle and the model in its bucket; by default `gleaner` alone. */
+  deployments?: NonNullable<LocalCloudOptions['deployments']>;
+  /** Variables of the functions of a deployment, on top of all others. */
+  function_env?: (where: Where, deployment: Deployment) => Record<string, string>;
+  /** Runs the functions of `gleaner build`, as Google Cloud does; otherwise their sources. */
+  built?: boolean;
+  /** Runs Google's emulators of Firestore and Pub/Sub, and the functions of `gleaner build`. */
+  emulators?: boolean;
+  /** Empties `dir`, but only after the checks of disk space and Python environment. */
+  fresh?: boolean;
+  /** Resolves at Ctrl-C, which a terminal also sends to the child processes of the start. */
+  stopped: Promise<unknown>;
+  /** Called at the start of each long step. */
+  begin: (step: string) => void;
+  say: (line: string) => void;
+}): Promise<LocalDeployment> {
+  let isStopped = false;
+  void options.stopped.then(() => {
+    isStopped = true;
+  });
+  const interrupted = (cause?: unknown) =>
+    new Interrupted('Interrupted before the local cloud was up', {cause});
+  const deployment = await start(options).catch((error: unknown) => {
+    throw isStopped ? interrupted(error) : error;
+  });
+  // A Python process that has just started can lose the signal, and then the start goes on to its end.
+  if (!isStopped) return deployment;
+  await deployment.close();
+  throw interrupted();
+}
+
+type Start = Omit<Parameters<typeof deployLocally>[0], 'stopped'>;
+
+async function start({
+  begin,
+  say,
+  workers,
+  built,
+  fresh,
+  emulators,
+  function_env,
+  ...options
+}: Start): Promise<LocalDeployment> {
+  const dir = resolve(options.dir);
+  if (emulators) requireEmulators();
+  // Only the user can read the files of a local cloud, also in a folder that other users can enter.
+  process.umask(0o077);
+  requireSpace(dir);
+  begin('Preparing the Python environment of the workers (the first time downloads it)');
+  await workerPython(say);
+  const worker = await packWorker();
+  const isBuilt = built || emulators;
+  if (isBuilt) begin('Building the functions');
+  const functions = isBuilt ? {module: (await buildArtifacts()).module} : {};
+  if (fresh) await empty(dir);
+  const cloud = await startLocalCloud({
+    dir,
+    port: options.port,
+    ...(options.deployments ? {deployments: options.deployments} : {}),
+    tick_interval_ms: 500,
+    google_emulators: emulators ?? false,
+    jobs_collection: process.env.GLEANER_JOBS_COLLECTION || undefined,
+    function_host: {
+      ...functions,
+      env: (where, deployment) => ({
+        ...functionEnvironment(deployment.bucket, workers, worker.sha256),
+        ...function_env?.(where, deployment),
+      }),
+    },
+    vm_env: {
+      GLEANER_PLATFORM: 'cpu',
+      GLEANER_ENVIRONMENTS: CACHE,
+      UV_CACHE_DIR: UV_CACHE,
+      JAX_COMPILATION_CACHE_DIR: JAX_CACHE,
+    },
+    log: logTo(join(dir, 'logs', 'cloud.log'), say),
+  });
+  try {
+    const {project, url, token} = cloud;
+    pointClientsAt(cloud);
+    const objectsIn = (bucket: string) => openObjects({project, bucket, endpoint: url, token});
+    for (const {bucket} of cloud.deployments) {
+      const objects = objectsIn(bucket);
+      await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {
+        content_type: 'application/gzip',
+      });
+      await provideTinyModel(objects, join(CACHE, 'tiny-model', worker.sha256.slice(0, 16)), begin);
+    }
+    await rm(join(dir, ADDRESS_FILE), {force: true});
+    await writeFile(join(dir, ADDRESS_FILE), JSON.stringify({url, token}), {mode: 0o600});
+    const space = watchSpace(dir);
+    const close = async () => {
+      space.end();
+      await rm(join(dir, ADDRESS_FILE), {force: true});
+      await cloud.close();
+    };
+    return {cloud, objects: objectsIn(cloud.bucket), model: tinyModel(cloud.bucket), full: space.full, close};
+  } catch (error) {
+    await cloud.close();
+    throw error;
+  }
+}
+
+/** Empties a folder. Fails where another local cloud runs in the folder. */
+async function empty(dir: string): Promise<void> {
+  lockFolder(dir).release();
+  await rm(dir, {recursive: true, force: true});
+}
+
+/** Sets the variables of Google's clients, which override their options. The shell may point at another local cloud. */
+export function pointClientsAt({url, pubsub_endpoint, firestore_endpoint}: Where): void {
+  Object.assign(process.env, {
+    ...(firestore_endpoint === undefined ? {} : {FIRESTORE_EMULATOR_HOST: firestore_endpoint}),
+    STORAGE_EMULATOR_HOST: url,
+    PUBSUB_EMULATOR_HOST: pubsub_endpoint,
+    METADATA_SERVER_DETECTION: 'none',
+  });
+}
+
+/** URL of the cloud that runs in `dir`, from its address file; undefined without the file. */
+export async function addressIn(dir: string): Promise<string | undefined> {
+  try {
+    return JSON.parse(await readFile(join(dir, ADDRESS_FILE), 'utf8')).url;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Log file of the cloud and the functions. The consoles of the VMs are in the same folder. */
+function logTo(file: string, say: (line: string) => void): (line: LogLine) => void {
+  let out: WriteStream | undefined;
+  return ({at, source, text}) => {
+    // The cloud creates and locks its folder before its first line.
+    if (!out) {
+      mkdirSync(dirname(file), {recursive: true});
+      out = createWriteStream(file, {flags: 'a'});
+      out.once('error', error => say(`Failed to write the log ${file}: ${error.message}; the log ends here`));
+    }
+    if (!out.errored) out.write(`${at} ${source}: ${text}\n`);
+  };
+}
+
+/** Settings for a cloud with VMs that boot in seconds and two ticks a second. */
+function functionEnvironment(bucket: string, workers: number, bundle: string): Record<string, string> {
+  return {
+    GLEANER_BUNDLE: bundle,
+    GLEANER_DEFAULT_MODEL: tinyModel(bucket),
+    GLEANER_ZONES: ZONE,
+    GLEANER_WORKERS_PER_ZONE: String(workers),
+    GLEANER_MAX_WORKERS: String(Math.max(100, workers)),
+    GLEANER_HEARTBEAT_S: '1',
+    GLEANER_POLL_S: '2',
+    GLEANER_LEASE_S: process.env.GLEANER_LEASE_S || '15',
+    GLEANER_SILENT_S: process.env.GLEANER_SILENT_S || '30',
+    GLEANER_CREATE_S: '60',
+    GLEANER_BOOT_S: '60',
+    GLEANER_SETUP_S: '900',
+    GLEANER_DRAIN_S: '60',
+    GLEANER_REPAIR_S: '60',
+    GLEANER_ASK_AGAIN_S: '5',
+    GLEANER_CREATE_WAIT_S: '5',
+    GLEANER_QUOTA_WAIT_S: '5',
+    GLEANER_SHORT_LIFE_S: '1',
+    GLEANER_CREATES_PER_HOUR: '1000',
+    GLEANER_AUDIT_S: '3',
+  };
+}

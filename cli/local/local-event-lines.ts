@@ -1,0 +1,33 @@
+/** Lines about what happens on a local cloud: accepted streams, TPUs, failures, ended runs. */
+import {setTimeout as sleep} from 'node:timers/promises';
+import type {Store} from '../../shared/ports.ts';
+import {EventFilter} from '../events/filter.ts';
+import {EventReader} from '../events/read.ts';
+import {styleOf} from '../screen/story.ts';
+import {Timeline} from '../screen/timeline.ts';
+import {print} from '../terminal/output.ts';
+import {printLines} from '../terminal/styled-lines.ts';
+
+const INTERVAL_MS = 500;
+
+/** Prints new events until `stopped`: with `json` one object a line. Shards of a stream share a line. */
+export async function printNews(
+  store: Store,
+  {json, stopped}: {json: boolean; stopped: AbortSignal},
+): Promise<void> {
+  const began = new Date().toISOString();
+  const reader = new EventReader(store, await EventFilter.open(store, undefined, undefined));
+  const timeline = new Timeline();
+  while (!stopped.aborted) {
+    const news = (await reader.next()).filter(({at}) => at >= began);
+    if (json) for (const {at, kind, run, text} of news) print(true, {at, kind, run, text}, []);
+    else
+      printLines(
+        timeline.add(news, Date.now()).map(({at, text}) => ({
+          text: `${at.slice(11, 19)}  ${text}`,
+          style: styleOf(text),
+        })),
+      );
+    await sleep(INTERVAL_MS, undefined, {signal: stopped}).catch(() => {});
+  }
+}

@@ -1,0 +1,44 @@
+import {mkdir} from 'node:fs/promises';
+import {join} from 'node:path';
+import type {RunSpec} from '../../shared/contracts/spec.ts';
+import type {Connection} from '../cloud/connection.ts';
+import {CliError} from '../terminal/errors.ts';
+import {say} from '../terminal/output.ts';
+import {CACHE, runWorkerModule, workerPython} from './python.ts';
+
+/** Begins each line of the worker's `print_wait`, which reports a hub that does not answer. */
+const WAIT = 'Waiting for ';
+
+/**
+ * Runs a module of the worker that looks at a spec and the small files of its model, and prints one line of JSON. Throws `CliError` with
+ * the module's own reason, and says each wait for a hub. `lock`: packages of the module, the worker's by default.
+ */
+export async function askWorker(
+  module: string,
+  spec: RunSpec,
+  args: readonly string[],
+  connection: Connection | undefined,
+  lock?: string,
+): Promise<unknown> {
+  const home = join(CACHE, 'models');
+  await mkdir(home, {recursive: true});
+  // The module's own errors come back below; the environment reports its progress here.
+  await workerPython(say, lock);
+  const endpoint = connection?.storage_endpoint;
+  // A model in a bucket needs a bucket too.
+  const bucket = args.includes('--bucket') || !connection ? [] : ['--bucket', connection.bucket];
+  const {code, stdout, stderr} = await runWorkerModule(
+    [module, '--spec', JSON.stringify(spec), '--home', home, ...args, ...bucket],
+    endpoint ? {STORAGE_EMULATOR_HOST: endpoint} : {},
+    line => {
+      if (line.startsWith(WAIT)) say(line);
+    },
+    lock,
+  );
+  const last = stdout.at(-1);
+  if (code !== 0 || !last)
+    throw new CliError(
+      stderr.at(-1) ?? `Failed to run ${module}: it ended with exit ${code} and printed nothing`,
+    );
+  return JSON.parse(last);
+}

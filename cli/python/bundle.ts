@@ -1,0 +1,48 @@
+import {createHash} from 'node:crypto';
+import {readdir} from 'node:fs/promises';
+import {join, relative} from 'node:path';
+import {create} from 'tar';
+import {CliError} from '../terminal/errors.ts';
+import {WORKER_FOLDER} from './python.ts';
+
+/** The modules of both packages, the lock files, and the script that makes the environment. */
+const PACKED = /^(gleaner_worker|gleaner_reader)\/.*\.py$|\.lock$|^python-environment\.sh$/;
+
+/** Packs the worker bundle for a TPU VM. The same files give the same bytes. */
+export async function packWorker(): Promise<{bytes: Buffer; sha256: string}> {
+  const files = (await readdir(WORKER_FOLDER, {recursive: true, withFileTypes: true}))
+    .filter(entry => entry.isFile())
+    .map(entry => relative(WORKER_FOLDER, join(entry.parentPath, entry.name)))
+    .filter(name => PACKED.test(name))
+    .sort();
+  return pack(WORKER_FOLDER, files);
+}
+
+/** Histories, environments and caches: no part of the code in a folder. */
+const UNPACKED = /(^|\/)(\.git|__pycache__|node_modules|\.venv|\.gleaner)(\/|$)/;
+
+/** Packs a folder of code. The same files give the same bytes. */
+export async function packFolder(folder: string): Promise<{bytes: Buffer; sha256: string; files: number}> {
+  const files = (await readdir(folder, {recursive: true, withFileTypes: true}))
+    .filter(entry => entry.isFile())
+    .map(entry => relative(folder, join(entry.parentPath, entry.name)))
+    .filter(name => !UNPACKED.test(name))
+    .sort();
+  if (files.length === 0) throw new CliError(`there is no file in ${folder}: name a folder with code`);
+  // A leading @ would name an archive to copy.
+  return {
+    ...(await pack(
+      folder,
+      files.map(name => `./${name}`),
+    )),
+    files: files.length,
+  };
+}
+
+async function pack(cwd: string, files: string[]): Promise<{bytes: Buffer; sha256: string}> {
+  const stream = create({cwd, gzip: true, portable: true, noMtime: true}, files);
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream) chunks.push(Buffer.from(chunk));
+  const bytes = Buffer.concat(chunks);
+  return {bytes, sha256: createHash('sha256').update(bytes).digest('hex')};
+}

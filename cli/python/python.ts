@@ -1,0 +1,107 @@
+import {spawn} from 'node:child_process';
+import {createHash} from 'node:crypto';
+import {readFile} from 'node:fs/promises';
+import {homedir} from 'node:os';
+import {join} from 'node:path';
+import {fileURLToPath} from 'node:url';
+import {CliError} from '../terminal/errors.ts';
+
+export const WORKER_FOLDER = fileURLToPath(new URL('../../worker-startup', import.meta.url));
+
+/** Cache of downloads and environments, shared by every local cloud of this user. */
+export const CACHE = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'gleaner');
+export const UV_CACHE = join(CACHE, 'uv');
+export const JAX_CACHE = join(CACHE, 'jax');
+/** Keeps bytecode outside of the sources, because the worker bundle packs their folder. Bytecode saves seconds at each start. */
+const BYTECODE = {PYTHONPYCACHEPREFIX: join(CACHE, 'bytecode'), PYTHONDONTWRITEBYTECODE: ''};
+
+/** Packages of a worker on this machine, without libtpu. */
+const LOCK = join(WORKER_FOLDER, 'requirements.lock');
+/** Packages of a worker on a TPU VM: the TPU compiler is one of them, and needs no TPU. */
+export const TPU_LOCK = join(WORKER_FOLDER, 'requirements-tpu.lock');
+
+const environments = new Map<string, Promise<string>>();
+
+/**
+ * Path of the Python in the environment of a lock file, created by the function `make_environment` that TPU VMs use. Packages
+ * come as wheels; `with-builds` also builds packages from source.
+ */
+export function workerPython(
+  say: (line: string) => void,
+  lock = LOCK,
+  builds: 'with-builds' | 'without-builds' = 'without-builds',
+): Promise<string> {
+  const made = environments.get(lock) ?? makeEnvironment(lock, say, builds);
+  environments.set(lock, made);
+  return made;
+}
+
+/** Folder of the environment for a lock file, named by the hash of the file. */
+export async function environmentFolder(lock: string): Promise<string> {
+  const hash = createHash('sha256')
+    .update(await readFile(lock))
+    .digest('hex');
+  return join(CACHE, `env-${hash.slice(0, 16)}`);
+}
+
+async function makeEnvironment(lock: string, say: (line: string) => void, builds: string): Promise<string> {
+  const folder = await environmentFolder(lock);
+  const script = 'source "$1"; make_environment "$2" "$3" "$4"';
+  const args = [join(WORKER_FOLDER, 'startup.sh'), folder, lock, builds];
+  const child = spawn('bash', ['-c', script, 'bash', ...args], {
+    env: {...process.env, UV_CACHE_DIR: UV_CACHE},
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const errors = collectLines(child.stderr, say);
+  const printed = collectLines(child.stdout, () => {});
+  const code = await exitCode(child);
+  const python = (await printed).at(-1);
+  if (code !== 0 || !python)
+    throw new CliError(
+      `Failed to make the Python environment in ${folder} (exit ${code}): ${(await errors).slice(-5).join(' | ')}`,
+    );
+  return python;
+}
+
+export type PythonRun = {code: number; stdout: string[]; stderr: string[]};
+
+/** Runs a module of the worker package. `say` gets each line of its standard error. */
+export async function runWorkerModule(
+  args: string[],
+  env: Record<string, string>,
+  say: (line: string) => void,
+  lock = LOCK,
+): Promise<PythonRun> {
+  const python = await workerPython(say, lock);
+  const child = spawn(python, ['-m', ...args], {
+    cwd: WORKER_FOLDER,
+    env: {...process.env, ...BYTECODE, JAX_PLATFORMS: 'cpu', ...env},
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const [stdout, stderr, code] = await Promise.all([
+    collectLines(child.stdout, () => {}),
+    collectLines(child.stderr, say),
+    exitCode(child),
+  ]);
+  return {code, stdout, stderr};
+}
+
+function exitCode(child: ReturnType<typeof spawn>): Promise<number> {
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (code, signal) => resolve(code ?? (signal ? 128 : 1)));
+  });
+}
+
+async function collectLines(
+  stream: NodeJS.ReadableStream,
+  onLine: (line: string) => void,
+): Promise<string[]> {
+  const {createInterface} = await import('node:readline');
+  const lines: string[] = [];
+  for await (const line of createInterface({input: stream})) {
+    lines.push(line);
+    onLine(line);
+  }
+  return lines;
+}

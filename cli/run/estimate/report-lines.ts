@@ -1,0 +1,95 @@
+import type {Span} from '../../../shared/domain/billing/estimate.ts';
+import {LISTED_ON} from '../../../shared/domain/billing/list-prices.ts';
+import {regionOf} from '../../../shared/domain/names.ts';
+import {bytesText, counted, dollarText, durationText, numberText} from '../../terminal/format.ts';
+import type {Report} from './report.ts';
+
+/** Estimate as lines for a person. */
+export function reportLines(report: Report): string[] {
+  const {totals, sample, model, machine, tokens_per_second: rate, spec} = report;
+  const of = `${report.layers} of ${report.model_layers} layers, ${spec.sites?.join(', ')}, tokens ${JSON.stringify(spec.tokens)}`;
+  const how = report.exact
+    ? 'every byte was read'
+    : `from ${counted(sample.lines, 'line')} in ${counted(sample.blocks, 'place')}, ${bytesText(sample.bytes)}; ranges are 95 % of what the places differ`;
+  const where = report.exact ? 'in all' : 'in the sample';
+  const lines = [
+    `${report.what}: ${counted(report.streams, 'stream')}, ${bytesText(report.stream_bytes)}; ${how}`,
+    `  model      ${model.name} (${model.family}, d_model ${model.d_model}): ${of}, ${spec.dtype}, ${spec.format}`,
+    `  samples    ${span(totals.samples, whole)}; ${span(totals.rejected, whole)} rejected, ${span(totals.truncated, whole)} truncated`,
+    ...report.reject_reasons.map(
+      ({reason, samples}) =>
+        `               ${whole(samples)} ${where}${samples > 1 ? ', such as' : ''}: ${reason}`,
+    ),
+    ...report.warnings.map(warning => `  warning    ${warning}`),
+    `  tokens     ${span(totals.tokens, whole)}; ${whole(report.computed_tokens)} computed, with the padding of rows`,
+    `  shards     ${span(totals.shards, whole)} of ${spec.shard_size_gb} GB`,
+    `  bytes      ${span(report.stored_bytes, bytesText)}`,
+  ];
+  if (totals.samples.estimate === 0)
+    return [...lines, `  time       none: no line${report.exact ? '' : ' of the sample'} becomes a sample`];
+  if (report.program?.fits === false) return [...lines, `  time       none: ${report.program.reason}`];
+  if (!rate || !report.tpu_hours || !report.clock_hours)
+    return [
+      ...lines,
+      `  time       unknown: no speed is known for ${machine.accelerator}; set --tokens-per-second`,
+    ];
+  const {spot, on_demand} = report.usd;
+  const from = {
+    given: 'prices/chips',
+    listed: `list prices of ${LISTED_ON}; prices/chips overrides them`,
+    highest: `no price is listed for ${regionOf(machine.zone)}: the highest of any region on ${LISTED_ON}; prices/chips overrides it`,
+  }[report.prices_are];
+  return [
+    ...lines,
+    `  speed      ${span(rate, whole)} tokens/s for each ${machine.accelerator}, limited by ${rate.limit}`,
+    `  time       ${span(report.tpu_hours, time)} of TPU${startText(report)}; ${span(report.clock_hours, time)} on the clock with ${counted(Math.min(machine.workers, report.streams), 'TPU')}`,
+    `  dollars    ${spot ? `${span(spot, dollarText)} spot` : 'unknown spot'}, ${on_demand ? `${span(on_demand, dollarText)} on demand` : 'unknown on demand'} (${machine.zone}; ${from})`,
+    ...assumptions(report),
+  ];
+}
+
+function assumptions({assumed, earlier, program}: Report): string[] {
+  if (earlier)
+    return [
+      `  earlier    run ${earlier.run}: ${dollarText(earlier.usd_per_million_tokens)} a million tokens, starts and preemptions included, at ${dollarText(earlier.usd_per_hour)} an hour for each TPU`,
+    ];
+  if (!assumed) return [];
+  const start = `${assumed.start_s.estimate} s from READY to the first batch (${assumed.start_s.low} to ${assumed.start_s.high})`;
+  const more = `${percent(assumed.preemption.estimate - 1)} more for preemptions`;
+  if (!('utilisation' in assumed)) return [`  assumed    ${start}; ${more}`];
+  const {utilisation, compiled_speed, upload_bytes_per_s, chip_to_host_bytes_per_s} = assumed;
+  const computing = program?.fits
+    ? `the TPU compiler's ${program.estimated_ms.toFixed(1)} ms a step, ${percent(program.share_of_peak)} of the peak (${compiled_speed.low} to ${compiled_speed.high} times that speed)`
+    : `${percent(utilisation.estimate)} of a chip's peak (${percent(utilisation.low)} to ${percent(utilisation.high)})`;
+  return [
+    `  assumed    ${computing}; ` +
+      `${upload_bytes_per_s.estimate / 1e9} GB/s from a VM to the bucket (${upload_bytes_per_s.low / 1e9} to ${upload_bytes_per_s.high / 1e9}), ` +
+      `${chip_to_host_bytes_per_s.estimate / 1e9} GB/s from a chip to its host; ${start}; ${more}`,
+    '             none of these values was measured on a TPU: --tokens-per-second and --like RUN use measured values',
+  ];
+}
+
+function span({estimate, low, high}: Span, text: (value: number) => string): string {
+  const [middle, from] = [text(estimate), text(low)];
+  const to = high === null ? 'unknown' : text(high);
+  return from === to ? middle : `${middle} (${from} to ${to})`;
+}
+
+function percent(share: number): string {
+  return `${Math.round(share * 100)} %`;
+}
+
+function whole(value: number): string {
+  return numberText(Math.round(value));
+}
+
+function time(hours: number): string {
+  return durationText(hours * 3600);
+}
+
+/** Share of the time that passes before the first batch: of a small run it is nearly all. */
+function startText({assumed, machine, streams}: Report): string {
+  const start_s = assumed?.start_s.estimate ?? 0;
+  if (start_s === 0) return '';
+  return `, ${durationText(start_s * Math.min(machine.workers, streams))} of it until the first batch`;
+}

@@ -1,0 +1,87 @@
+import type {RunSpec} from '../../../shared/contracts/spec.ts';
+import {
+  ASSUMED,
+  assumedRate,
+  type Compiled,
+  type Earlier,
+  hoursOf,
+  measuredRate,
+  NOTHING_MORE,
+  type Numbers,
+  type Rate,
+  rateLike,
+  type Sampled,
+  storedBytes,
+  times,
+} from '../../../shared/domain/billing/estimate.ts';
+import {originOf, type Prices, usdPerHour} from '../../../shared/domain/billing/prices.ts';
+import type {EstimateOptions} from './options.ts';
+
+export type Report = ReturnType<typeof reportOn>;
+
+/** Estimate of a run from the sample of its streams. */
+export function reportOn(
+  what: string,
+  spec: RunSpec,
+  sampled: Sampled,
+  options: EstimateOptions,
+  prices: Prices,
+  earlier: Earlier | undefined,
+  compiled: Compiled | undefined,
+) {
+  const {accelerator, zone, workers} = options;
+  const {format, dtype, compute_dtype} = spec;
+  const numbers = {format, dtype, compute_dtype} as Numbers;
+  const machine = {accelerator, workers};
+  const rate = rateOf(sampled, numbers, options, earlier, compiled);
+  const hours = rate && hoursOf(sampled, rate, machine, earlier ? NOTHING_MORE : ASSUMED);
+  const dollars = (spot: boolean) => {
+    const usd = usdPerHour(prices, {accelerator, spot, zone});
+    return usd === null || !hours ? null : times(hours.tpu, usd);
+  };
+  return {
+    what,
+    spec,
+    ...sampled,
+    stored_bytes: storedBytes(sampled, numbers),
+    machine: {
+      accelerator,
+      zone,
+      workers,
+      spot_usd_per_hour: usdPerHour(prices, {accelerator, spot: true, zone}),
+    },
+    program: compiled ?? null,
+    tokens_per_second: rate ?? null,
+    tpu_hours: hours?.tpu ?? null,
+    clock_hours: hours?.clock ?? null,
+    usd: {spot: dollars(true), on_demand: dollars(false)},
+    prices_are: originOf(prices, accelerator, zone),
+    earlier: earlier ?? null,
+    assumed: assumptionsOf(rate, options, earlier),
+  };
+}
+
+type Overhead = Pick<typeof ASSUMED, 'start_s' | 'preemption'>;
+
+/** Assumptions of an estimate: none with an earlier run, only the overhead with a measured rate. */
+function assumptionsOf(
+  rate: Rate | undefined,
+  {tokensPerSecond}: EstimateOptions,
+  earlier: Earlier | undefined,
+): typeof ASSUMED | Overhead | null {
+  if (earlier) return null;
+  const {start_s, preemption} = ASSUMED;
+  return rate && tokensPerSecond === undefined ? ASSUMED : {start_s, preemption};
+}
+
+function rateOf(
+  sampled: Sampled,
+  numbers: Numbers,
+  {accelerator, workers, tokensPerSecond}: EstimateOptions,
+  earlier: Earlier | undefined,
+  compiled: Compiled | undefined,
+): Rate | undefined {
+  if (tokensPerSecond !== undefined) return measuredRate(tokensPerSecond, 'the measured --tokens-per-second');
+  if (earlier) return rateLike(earlier);
+  return assumedRate(sampled, numbers, {accelerator, workers}, compiled);
+}

@@ -1,0 +1,52 @@
+import {existsSync, statSync} from 'node:fs';
+import {readFile} from 'node:fs/promises';
+import {resolve} from 'node:path';
+import {MAX_MANIFEST_BYTES, manifest} from '../../../shared/contracts/manifest.ts';
+import {parseJson} from '../../../shared/contracts/schemas.ts';
+import {MAX_SPEC_BYTES, parseRunSpec, type RunSpecInput} from '../../../shared/contracts/spec.ts';
+import {datasetPrefix, isRunId, manifestObject, specObject} from '../../../shared/domain/names.ts';
+import {openObjects} from '../../../shared/google/objects.ts';
+import type {Connection} from '../../cloud/connection.ts';
+import {CliError} from '../../terminal/errors.ts';
+
+/** Streams of an estimate: their name, the arguments that lead the worker's module to them, and their spec. */
+export type Target = {what: string; args: string[]; input: RunSpecInput};
+
+/** Finds the streams that `target` names: a file, an address in a bucket, or a run. */
+export async function findTarget(
+  target: string,
+  spec_file: string | undefined,
+  connection: Connection | undefined,
+): Promise<Target> {
+  const input = spec_file === undefined ? undefined : await readSpecFile(spec_file);
+  if (statSync(target, {throwIfNoEntry: false})?.isDirectory())
+    throw new CliError(`${target} is a folder: name a JSONL file`);
+  if (existsSync(target)) return {what: target, args: ['--file', resolve(target)], input: input ?? {}};
+  const [, bucket, path] = /^gs:\/\/([^/]+)\/(.+)$/.exec(target) ?? [];
+  if (bucket && path) return {what: target, args: ['--bucket', bucket, '--prefix', path], input: input ?? {}};
+  if (!isRunId(target) || !connection)
+    throw new CliError(`there is no file ${target}, and ${target} is not a run id`);
+  const args = ['--bucket', connection.bucket, '--prefix', datasetPrefix(target)];
+  return {what: `run ${target}`, args, input: input ?? (await specOfRun(connection, target))};
+}
+
+async function readSpecFile(path: string): Promise<RunSpecInput> {
+  const text = await readFile(path, 'utf8').catch((error: Error) => {
+    throw new CliError(`Failed to read the spec ${path}: ${error.message}`);
+  });
+  return parseRunSpec(text, path);
+}
+
+/** Frozen spec of a run; before the freeze the spec in its run.json. */
+async function specOfRun(connection: Connection, run: string): Promise<RunSpecInput> {
+  const {project, bucket, storage_endpoint} = connection;
+  const objects = openObjects({project, bucket, endpoint: storage_endpoint});
+  const read = async (name: string, max_bytes: number) => {
+    const bytes = await objects.read(name, {max_bytes});
+    return bytes && Buffer.from(bytes).toString('utf8');
+  };
+  const frozen = await read(manifestObject(run), MAX_MANIFEST_BYTES);
+  if (frozen !== undefined) return parseJson(manifest, frozen, manifestObject(run)).spec;
+  const written = await read(specObject(run), MAX_SPEC_BYTES);
+  return written === undefined ? {} : parseRunSpec(written, specObject(run));
+}

@@ -1,0 +1,113 @@
+import {Rejected} from '../../shared/contracts/errors.ts';
+import {completedManifest, MAX_MANIFEST_BYTES} from '../../shared/contracts/manifest.ts';
+import {parseJson} from '../../shared/contracts/schemas.ts';
+import {
+  poolRecords,
+  runRecords,
+  streamRecords,
+  workerRecords,
+  zoneRecords,
+} from '../../shared/control-plane/documents/documents.ts';
+import {manifestObject, paths} from '../../shared/domain/names.ts';
+import type {RunResult} from '../../shared/domain/run/result.ts';
+import type {Run} from '../../shared/domain/run/run.ts';
+import type {Stream} from '../../shared/domain/stream/stream.ts';
+import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Zone} from '../../shared/domain/zone/placement.ts';
+import type {Document, Objects, Store} from '../../shared/ports.ts';
+import {counted, dollarText} from '../terminal/format.ts';
+import {complain} from '../terminal/output.ts';
+
+export type TimelineEntry = {id: string; at: string; kind: string; run: string; text: string};
+
+/** Documents of a run. */
+export type RunView = {
+  run: Run;
+  streams: Stream[];
+  workers: Worker[];
+  events: TimelineEntry[];
+  /** Events about dropped objects that the run rejected, with the reason. */
+  rejected: TimelineEntry[];
+};
+
+const skip = ({message}: Error) => complain(message);
+
+export async function listRuns(store: Store): Promise<Run[]> {
+  return runRecords.parseAll(await store.query('runs'), skip);
+}
+
+/** Run with its streams, its workers that are not gone, and the newest events of run and workers, oldest first. */
+export async function viewRun(store: Store, name: string, events = 10): Promise<RunView | undefined> {
+  const run = await runRecords.get(store, name);
+  if (!run) return undefined;
+  const streams = streamRecords.parseAll(await store.query(paths.streams(name)), skip);
+  const workers = workerRecords
+    .parseAll(await store.query('workers'), skip)
+    .filter(worker => worker.phase !== 'gone');
+  const entries = await timeline(store, name);
+  const rejected = entries.filter(({kind, run}) => kind === 'rejected' && run === name);
+  return {run, streams, workers, events: entries.slice(-events), rejected};
+}
+
+/** Latest events about rejected objects, for run names that `isMeant` accepts. The name is '' for an object of no run. */
+export async function listRejected(
+  store: Store,
+  isMeant: (run: string) => boolean,
+): Promise<TimelineEntry[]> {
+  const entries = await timeline(store, undefined);
+  return entries.filter(({kind, run}) => kind === 'rejected' && isMeant(run));
+}
+
+/** Result in the manifest of a completed run; null for a manifest without a result. */
+export async function readResult(objects: Objects, run: string): Promise<RunResult | null> {
+  const name = manifestObject(run);
+  const bytes = await objects.read(name, {max_bytes: MAX_MANIFEST_BYTES});
+  try {
+    return parseJson(completedManifest, Buffer.from(bytes ?? '').toString('utf8'), name).result;
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    return null;
+  }
+}
+
+/** Latest events, oldest first. With `run`: events of the run, and events of workers, which belong to no run. */
+async function timeline(store: Store, run: string | undefined, limit = 200): Promise<TimelineEntry[]> {
+  const stored = await store.query('events', {order_by: {field: 'at', direction: 'desc'}, limit});
+  return stored
+    .filter(({data}) => run === undefined || data.run === undefined || data.run === run)
+    .map(({id, data}) => ({
+      id,
+      at: text(data, 'at'),
+      kind: text(data, 'kind'),
+      run: text(data, 'run'),
+      text: text(data, 'text'),
+    }))
+    .reverse();
+}
+
+function text(data: Document, field: string): string {
+  const value = data[field];
+  return typeof value === 'string' ? value : '';
+}
+
+function nameOf({zone, pool}: Pick<Zone, 'zone' | 'pool'>): string {
+  return pool === null ? zone : `${zone}, for pool ${pool},`;
+}
+
+/** Sentences about silent workers that a zone holds and about stopped creates. Both wait for a person. */
+export async function listAlerts(store: Store): Promise<string[]> {
+  const zones = zoneRecords.parseAll(await store.query('zones'), skip);
+  const pools = poolRecords.parseAll(await store.query('pools'), skip);
+  const held = zones.flatMap(({zone, pool, brake}) => {
+    if (!brake || brake.held === 0) return [];
+    const usd = brake.held_usd_per_hour === null ? 'an unknown price' : dollarText(brake.held_usd_per_hour);
+    return `${nameOf({zone, pool})} holds ${counted(brake.held, 'silent TPU')} for ${usd} an hour until a new TPU speaks`;
+  });
+  const names = [...zones.map(nameOf), ...pools.map(({pool}) => `pool ${pool}`)];
+  const stopped = [...zones, ...pools].flatMap(({boots}, index) =>
+    boots.stopped_at === null
+      ? []
+      : `creates of ${names[index]} are stopped since ${boots.stopped_at}: ${boots.unheard} nodes in a row never spoke`,
+  );
+  return [...held, ...stopped];
+}

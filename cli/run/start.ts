@@ -1,0 +1,134 @@
+/** `gleaner run start`: writes run.json, drops the streams of a folder, and waits until the control plane has taken them up. */
+
+import {jsonText} from '../../shared/contracts/printable.ts';
+import type {RunSpecInput} from '../../shared/contracts/spec.ts';
+import {runRecords} from '../../shared/control-plane/documents/documents.ts';
+import {datasetPrefix, parseDatasetObject, specObject, streamPrefix} from '../../shared/domain/names.ts';
+import type {Where} from '../cloud/connect.ts';
+import {apply, type Cloud, publishLine, withCloud} from '../cloud/send-message.ts';
+import {readStreamFolder, type StreamFolder} from '../streams/folder.ts';
+import {uploadLines, uploadReportLines, uploadStreams} from '../streams/upload.ts';
+import {CliError} from '../terminal/errors.ts';
+import {bytesText, counted, dollarText} from '../terminal/format.ts';
+import {print, quoted, say} from '../terminal/output.ts';
+import {stopSignal} from '../terminal/stop-signal.ts';
+import {newestEvent, untilRegistered} from './registration.ts';
+import {type SpecOptions, specOf} from './spec.ts';
+import {writeSpec} from './write-spec.ts';
+
+export type StartOptions = Where &
+  SpecOptions & {
+    streams?: string;
+    parallel: number;
+    watch?: boolean;
+    dryRun?: boolean;
+    json?: boolean;
+  };
+
+export async function start(run: string, options: StartOptions): Promise<void> {
+  const folder = options.streams === undefined ? undefined : await readStreamFolder(options.streams);
+  const spec = await specOf(options, folder?.spec);
+  const stopped = new AbortController();
+  void stopSignal().then(() => stopped.abort());
+  await withCloud(options, async cloud => {
+    if (options.dryRun) return printCommands(cloud, run, spec, folder, options.json);
+    await refuseEnded(cloud, run);
+    say(planText(run, spec, folder));
+    await writeSpec(cloud, run, spec);
+    if (spec.budget_usd === undefined || spec.budget_usd === null)
+      say('The run has no budget of its own: --budget-usd N gives it one');
+    const since = await newestEvent(cloud);
+    const numbers = folder
+      ? await drop(cloud, run, folder, options.parallel, stopped.signal)
+      : await startDropped(cloud, run);
+    const rejected = await untilRegistered(cloud, run, {streams: numbers, since, stopped: stopped.signal});
+    await report(cloud, run, numbers.length, rejected, options.json);
+  });
+  if (options.watch && process.exitCode === undefined)
+    await (await import('./watch/watch.ts')).watch(run, {...options, interval: 2});
+}
+
+/** Streams, bytes and budget of the start, in one line. */
+export function planText(run: string, spec: RunSpecInput, folder: StreamFolder | undefined): string {
+  const bytes = folder?.streams.reduce((sum, stream) => sum + stream.bytes, 0) ?? 0;
+  const what = folder
+    ? `${counted(folder.streams.length, 'stream')} of ${bytesText(bytes)} from ${folder.folder}`
+    : 'the streams in the bucket';
+  const budget = spec.budget_usd ?? null;
+  return `Run ${run}: ${what}, ${budget === null ? 'no budget' : `budget ${dollarText(budget)}`}`;
+}
+
+/** Uploads the streams of a folder, and returns their numbers. */
+async function drop(
+  cloud: Cloud,
+  run: string,
+  folder: StreamFolder,
+  parallel: number,
+  stopped: AbortSignal,
+): Promise<string[]> {
+  const uploaded = await uploadStreams(cloud, folder.folder, run, {parallel, say, stopped, with_spec: false});
+  for (const line of uploadReportLines(uploaded)) say(line);
+  return folder.streams.map(({stream}) => stream);
+}
+
+/** Registers the streams that are in the bucket already, and returns their numbers. */
+async function startDropped(cloud: Cloud, run: string): Promise<string[]> {
+  const objects = (await cloud.objects.list(streamPrefix(run))).map(({name}) => parseDatasetObject(name));
+  const numbers = objects.flatMap(object =>
+    object.kind === 'stream' && object.run === run ? [object.stream] : [],
+  );
+  if (numbers.length > 0) say(await apply(cloud, {action: 'start', run}));
+  return numbers;
+}
+
+async function refuseEnded({store}: Cloud, run: string): Promise<void> {
+  const found = await runRecords.get(store, run);
+  if (found?.status === 'cancelled')
+    throw new CliError(`run ${run} was stopped, and a stop is final: start a run with another name`);
+  if (found?.status === 'paused')
+    say(
+      `run ${run} is paused${found.reason ? `: ${found.reason}` : ''}; \`gleaner run resume ${run}\` continues it`,
+    );
+}
+
+async function report(
+  {store}: Cloud,
+  run: string,
+  streams: number,
+  rejected: string[],
+  json = false,
+): Promise<void> {
+  const found = await runRecords.get(store, run);
+  const accepted = streams - rejected.length;
+  const budget = found?.budget_usd ?? null;
+  const lines =
+    streams === 0
+      ? [
+          `${specObject(run)} is written, and no stream is there yet: gleaner streams upload FOLDER --run ${run}`,
+        ]
+      : [
+          `run ${run} is ${found?.status ?? 'registered'}: ${counted(accepted, 'stream')} accepted, ${budget === null ? 'no budget' : `budget ${dollarText(budget)}`}`,
+          ...rejected.map(text => `  rejected: ${text}`),
+          ...(found?.status === 'active' ? [`  gleaner run watch ${run}`] : []),
+        ];
+  print(json, {run, status: found?.status ?? null, streams: accepted, rejected}, lines);
+  if (rejected.length > 0) process.exitCode = 1;
+}
+
+function printCommands(
+  {connection}: Cloud,
+  run: string,
+  spec: RunSpecInput,
+  folder: StreamFolder | undefined,
+  json = false,
+): void {
+  const {bucket} = connection;
+  const to = quoted(`gs://${bucket}/${datasetPrefix(run)}run.json`);
+  const commands = [
+    `printf '%s\\n' ${quoted(jsonText(spec))} | gcloud storage cp --if-generation-match=0 - ${to}`,
+    ...(folder
+      ? uploadLines({...folder, spec: undefined}, run, bucket)
+      : [publishLine(connection, 'control', {action: 'start', run})]),
+  ];
+  print(json, {commands}, commands);
+}

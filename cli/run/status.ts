@@ -1,0 +1,162 @@
+import {LIVING, workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {usdPerMillionTokens} from '../../shared/domain/billing/cost.ts';
+import {parseJobWork} from '../../shared/domain/names.ts';
+import type {Run} from '../../shared/domain/run/run.ts';
+import type {Store} from '../../shared/ports.ts';
+import type {Where} from '../cloud/connect.ts';
+import {type Cloud, withCloud} from '../cloud/send-message.ts';
+import {EventFilter} from '../events/filter.ts';
+import {EventReader} from '../events/read.ts';
+import {costLine, headLine, streamCounts, streamLines, tpuLines} from '../screen/run-screen.ts';
+import {styleOf} from '../screen/story.ts';
+import {RUN_STYLES} from '../screen/styles.ts';
+import {CliError} from '../terminal/errors.ts';
+import {bytesText, counted, dollarText, numberText, table, timeText} from '../terminal/format.ts';
+import {print} from '../terminal/output.ts';
+import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
+import {similarRuns} from './change.ts';
+import {resultLines} from './result-lines.ts';
+import {listAlerts, listRejected, listRuns, readResult, type TimelineEntry, viewRun} from './run-view.ts';
+
+type Options = Where & {json?: boolean};
+
+/** Lines of a pipe are whole. */
+const WIDE = 160;
+const MOST_EVENTS = 10;
+const MOST_REJECTED = 10;
+
+/** Prints every run, or one run with its TPUs, its streams and its latest events. */
+export async function status(run: string | undefined, options: Options): Promise<void> {
+  await withCloud(options, cloud =>
+    run === undefined ? allRuns(cloud, options) : oneRun(cloud, run, options),
+  );
+}
+
+async function allRuns({store, jobs}: Cloud, {json}: Options): Promise<void> {
+  const runs = await listRuns(store);
+  if (json) return print(true, runs.map(withRates), []);
+  const known = new Set(runs.map(({run}) => run));
+  const jobsLine = await jobCounts(store, jobs);
+  printLines([
+    ...(runs.length > 0 ? runTable(runs) : [{text: 'no runs yet: `gleaner run start` starts one'}]),
+    ...(jobsLine === undefined ? [] : [{text: jobsLine}]),
+    ...(await listAlerts(store)).map(alertLine),
+    ...rejectedLines(await listRejected(store, name => !known.has(name))),
+  ]);
+}
+
+function runTable(runs: readonly Run[]): StyledLine[] {
+  const titles = ['RUN', 'STATUS', 'STREAMS', 'SAMPLES', 'REJECTED', 'SHARDS', 'SIZE', 'COST', 'REASON'];
+  const left = new Set(['RUN', 'STATUS', 'REASON']);
+  const [head = '', ...rows] = table(
+    titles.map(title => ({title, right: !left.has(title)})),
+    runs.map(runCells),
+  );
+  return [
+    {text: head, style: 'dim', is_row: true},
+    ...rows.map((text, index) => ({text, style: styleOfRun(runs[index]), is_row: true})),
+  ];
+}
+
+function styleOfRun(run: Run | undefined): StyledLine['style'] {
+  return run ? RUN_STYLES[run.status] : undefined;
+}
+
+function runCells(run: Run): string[] {
+  const {streams_completed, total_samples_processed, rejected_samples, total_shards, total_bytes} = run;
+  const streams = run.streams_pending + run.streams_in_progress + streams_completed + run.streams_failed;
+  const budget = run.budget_usd === null ? '' : ` of ${dollarText(run.budget_usd)}`;
+  return [
+    ...[run.run, run.status],
+    streams === 0
+      ? 'not counted'
+      : `${numberText(streams_completed)} of ${numberText(streams)}${failedText(run)}`,
+    ...[total_samples_processed, rejected_samples, total_shards].map(numberText),
+    ...[bytesText(total_bytes), `${dollarText(run.cost_usd)}${budget}`, run.reason ?? ''],
+  ];
+}
+
+function failedText({streams_failed}: Run): string {
+  return streams_failed === 0 ? '' : `, ${numberText(streams_failed)} failed`;
+}
+
+async function oneRun(cloud: Cloud, name: string, {json}: Options): Promise<void> {
+  const {store, objects} = cloud;
+  const view = await viewRun(store, name);
+  if (!view) {
+    const rejected = rejectedLines(await listRejected(store, run => run === name));
+    const missing = `there is no run "${name}"${await similarRuns(cloud, name)}: \`gleaner status\` lists the runs`;
+    throw new CliError([missing, ...rejected.map(({text}) => text)].join('\n'));
+  }
+  const {run, streams, workers} = view;
+  const result = run.status === 'completed' ? await readResult(objects, name) : null;
+  const alerts = await listAlerts(store);
+  const reader = new EventReader(store, await EventFilter.open(store, name, undefined));
+  const events = await reader.newest(MOST_EVENTS);
+  if (json) return print(true, {...view, run: withRates(run), events, result, alerts}, []);
+  const work = new Map(streams.flatMap(stream => (stream.lease ? [[stream.lease.worker, stream]] : [])));
+  const tpus = workers.filter(({pool, charged_to}) => pool === run.pool || charged_to === name);
+  const state = {run, streams, tpus, work, invalid: []};
+  const size = {width: process.stdout.columns || WIDE, height: Number.POSITIVE_INFINITY};
+  printLines([
+    headLine(state),
+    ...alerts.map(alertLine),
+    {text: `${storedText(run)}; ${costLine(state).text}`},
+    ...(result ? resultLines(result).map(text => ({text})) : []),
+    ...(tpus.length > 0 ? ['', ...tpuLines(state, size)].map(asLine) : []),
+    {text: ''},
+    streamCounts(state),
+    ...streamLines(state, size).map(indented),
+    ...rejectedLines(view.rejected),
+    ...(events.length > 0 ? [{text: ''}] : []),
+    ...events.map(({at, text}) => ({text: `${timeText(at)}  ${text}`, style: styleOf(text)})),
+  ]);
+}
+
+function asLine(line: StyledLine | string): StyledLine {
+  return typeof line === 'string' ? {text: line} : line;
+}
+
+function indented({text, style}: StyledLine): StyledLine {
+  return {text: `  ${text}`, style};
+}
+
+/** `1,240 samples, 2 rejected, 12 shards, 41 MB`. */
+function storedText({total_samples_processed, rejected_samples, total_shards, total_bytes}: Run): string {
+  const rejected = rejected_samples > 0 ? `, ${numberText(rejected_samples)} rejected` : '';
+  return `${counted(total_samples_processed, 'sample')}${rejected}, ${counted(total_shards, 'shard')}, ${bytesText(total_bytes)}`;
+}
+
+/** Counts of waiting and running jobs, with the TPUs of the latter; undefined without such jobs. */
+async function jobCounts(store: Store, collection: string): Promise<string | undefined> {
+  const waiting = await store.count(collection, [
+    {field: 'status', op: 'in', value: ['pending', 'scheduled']},
+  ]);
+  const running = await store.count(collection, [{field: 'status', op: '==', value: 'running'}]);
+  if (waiting + running === 0) return undefined;
+  const workers = workerRecords.parseAll(await store.query('workers', {where: [LIVING]}), () => {});
+  const busy = workers.filter(({work}) => parseJobWork(work) !== undefined).map(({name}) => name);
+  const where = busy.length > 0 ? ` on ${busy.slice(0, 10).join(', ')}${busy.length > 10 ? ' …' : ''}` : '';
+  return `jobs  ${numberText(waiting)} waiting, ${numberText(running)} running${where}`;
+}
+
+function alertLine(text: string): StyledLine {
+  return {text: `alert: ${text}`, style: 'red'};
+}
+
+/** The latest rejected objects, each with its reason. */
+function rejectedLines(entries: readonly TimelineEntry[]): StyledLine[] {
+  const texts = [...new Set(entries.map(({text}) => text))];
+  const shown = texts.slice(-MOST_REJECTED);
+  const left = texts.length - shown.length;
+  return [
+    ...(left > 0
+      ? [{text: `${counted(left, 'further object')} rejected: \`gleaner events --kind rejected\``}]
+      : []),
+    ...shown.map(text => ({text: `rejected: ${text}`, style: 'yellow' as const})),
+  ];
+}
+
+function withRates(run: Run) {
+  return {...run, usd_per_million_tokens: usdPerMillionTokens(run)};
+}

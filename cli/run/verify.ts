@@ -1,0 +1,101 @@
+import {connect, type Where} from '../cloud/connect.ts';
+import type {Connection} from '../cloud/connection.ts';
+import {runWorkerModule} from '../python/python.ts';
+import {CliError} from '../terminal/errors.ts';
+import {bytesText, counted, numberText, table} from '../terminal/format.ts';
+import {print, say} from '../terminal/output.ts';
+import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
+
+/** Report of `gleaner_worker.verify`. */
+export type Report = {
+  run: string;
+  ok: boolean;
+  samples: number;
+  stored_once: number;
+  missing: number;
+  doubled: number;
+  different: number;
+  rejected: number;
+  /** Stored samples that were cut to the length limit, as the spec asked. */
+  truncated: number;
+  shards: number;
+  bytes: number;
+  tokens: number;
+  streams: StreamReport[];
+  problems: string[];
+};
+
+type StreamReport = Pick<
+  Report,
+  'samples' | 'stored_once' | 'missing' | 'doubled' | 'different' | 'rejected' | 'shards' | 'problems'
+> & {stream: string};
+
+/** Verifies a run. Exit 0: every sample is stored exactly once and equals its stream. Exit 1: another result, or no result. */
+export async function verify(run: string, options: Where & {json?: boolean}): Promise<void> {
+  const connection = await connect(options);
+  try {
+    const report = await verifyRun(connection, run, options.json ? undefined : say);
+    if (options.json) print(true, report, []);
+    else printLines(verdictLines(report));
+    process.exitCode = report.ok ? 0 : 1;
+  } finally {
+    await connection.close();
+  }
+}
+
+/** Reads a run again. A failure becomes a report with a problem. `say` gets a line of progress every few seconds. */
+export async function verifyRun(
+  connection: Connection,
+  run: string,
+  say?: (line: string) => void,
+): Promise<Report> {
+  const env = connection.storage_endpoint ? {STORAGE_EMULATOR_HOST: connection.storage_endpoint} : {};
+  const args = ['gleaner_worker.verify', '--bucket', connection.bucket, '--run', run, '--json'];
+  if (!say) args.push('--quiet');
+  const {code, stdout, stderr} = await runWorkerModule(args, env, say ?? (() => {}));
+  const last = stdout.at(-1);
+  if (!last)
+    throw new CliError(
+      `Failed to verify ${run}: ${stderr.at(-1) ?? `the verifier ended with exit ${code} and printed nothing`}`,
+    );
+  return JSON.parse(last) as Report;
+}
+
+/** Report as lines for a person. */
+export function verdictLines(report: Report): StyledLine[] {
+  const columns = [
+    'STREAM',
+    'SAMPLES',
+    'STORED ONCE',
+    'REJECTED',
+    'MISSING',
+    'DOUBLED',
+    'DIFFERENT',
+    'SHARDS',
+  ];
+  const rows = report.streams.map(stream => [
+    stream.stream,
+    ...[stream.samples, stream.stored_once, stream.rejected, stream.missing].map(numberText),
+    ...[stream.doubled, stream.different, stream.shards].map(numberText),
+  ]);
+  const [head = '', ...lines] = table(
+    columns.map(title => ({title, right: title !== 'STREAM'})),
+    rows,
+  );
+  const problems = [...report.problems, ...report.streams.flatMap(stream => stream.problems)];
+  const truncated = report.truncated > 0 ? `, ${numberText(report.truncated)} truncated as asked` : '';
+  return [
+    ...(rows.length > 0 ? [{text: head, style: 'dim' as const}, ...lines.map(text => ({text}))] : []),
+    ...problems.map(problem => ({text: `problem: ${problem}`, style: 'red' as const})),
+    {
+      text:
+        `${counted(report.samples, 'sample')}: ${numberText(report.stored_once)} stored exactly once, ` +
+        `${numberText(report.rejected)} rejected with a reason, ${numberText(report.missing)} missing, ` +
+        `${numberText(report.doubled)} doubled, ${numberText(report.different)} different from the stream${truncated}; ` +
+        `${counted(report.tokens, 'token')}, ${bytesText(report.bytes)}`,
+    },
+    report.ok
+      ? {text: `verified: ${report.run}`, style: ['bold', 'green']}
+      : {text: `NOT verified: ${report.run}`, style: ['bold', 'red']},
+  ];
+}

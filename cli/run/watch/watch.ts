@@ -1,0 +1,204 @@
+/** `gleaner run watch`: TPUs, streams, cost and events of a run until it has ended. */
+import {setTimeout as sleep} from 'node:timers/promises';
+import {parseWork} from '../../../shared/domain/names.ts';
+import type {Store} from '../../../shared/ports.ts';
+import type {Where} from '../../cloud/connect.ts';
+import {type Cloud, withCloud} from '../../cloud/send-message.ts';
+import {EventFilter} from '../../events/filter.ts';
+import {EventReader} from '../../events/read.ts';
+import {LiveScreen} from '../../screen/live.ts';
+import {type RunState, readRun, streamCount} from '../../screen/read-run.ts';
+import {styleOf} from '../../screen/story.ts';
+import {Timeline} from '../../screen/timeline.ts';
+import {tpuStatus} from '../../screen/tpu-status.ts';
+import {CliError} from '../../terminal/errors.ts';
+import {counted, timeText} from '../../terminal/format.ts';
+import {print, say} from '../../terminal/output.ts';
+import {stopSignal} from '../../terminal/stop-signal.ts';
+import type {StyledLine} from '../../terminal/styled-lines.ts';
+import {similarRuns} from '../change.ts';
+import {plainLine} from './plain-line.ts';
+import {MOST_EVENTS, screenLines} from './screen-lines.ts';
+
+export type WatchOptions = Where & {interval: number; json?: boolean};
+
+/** Failed reads in a row that end the watch. */
+const MOST_FAILURES = 10;
+
+/** Exit code 0: the run is completed. Exit code 1: it ended in another way. Exit code 130: Ctrl-C ended the watch, and not the run. */
+export async function watch(run: string, options: WatchOptions): Promise<void> {
+  const stopped = new AbortController();
+  void stopSignal().then(() => stopped.abort());
+  await withCloud(options, async cloud => {
+    const view = new RunView(cloud, run, options);
+    process.stdout.on('resize', () => view.redraw());
+    for (;;) {
+      const state = await view.refresh();
+      if (state && isOver(state)) {
+        process.exitCode = state.run.status === 'completed' ? 0 : 1;
+        return view.end();
+      }
+      const isStopped = await sleep(options.interval * 1000, undefined, {signal: stopped.signal}).then(
+        () => false,
+        () => true,
+      );
+      if (isStopped) {
+        process.exitCode = 130;
+        return view.end();
+      }
+    }
+  });
+}
+
+/** A run has ended when no TPU works for it any more. */
+function isOver({run, tpus}: RunState): boolean {
+  if (run.status === 'active' || run.status === 'paused') return false;
+  return !tpus.some(({charged_to, work}) => charged_to === run.run || parseWork(work)?.run === run.run);
+}
+
+/** Events of a run as lines. */
+class Story {
+  readonly #timeline = new Timeline();
+  readonly #reader: EventReader;
+  readonly #filter: EventFilter;
+  #isFirst = true;
+
+  private constructor(store: Store, filter: EventFilter) {
+    this.#filter = filter;
+    this.#reader = new EventReader(store, filter);
+  }
+
+  static async open({store}: Cloud, run: string): Promise<Story> {
+    return new Story(store, await EventFilter.open(store, run, undefined));
+  }
+
+  /** `tpus`: names of the TPUs that the screen shows. */
+  async next(now_ms: number, tpus: Iterable<string> = []): Promise<StyledLine[]> {
+    this.#filter.add(tpus);
+    const entries = await (this.#isFirst ? this.#reader.newest(MOST_EVENTS * 4) : this.#reader.next());
+    this.#isFirst = false;
+    const lines = this.#timeline.add(entries, now_ms);
+    return lines.map(({at, text}) => ({text: `${at.slice(11, 19)}  ${text}`, style: styleOf(text)}));
+  }
+}
+
+class RunView {
+  readonly #cloud: Cloud;
+  readonly #run: string;
+  readonly #options: WatchOptions;
+  readonly #screen = new LiveScreen(process.stdout);
+  #story: Story | undefined;
+  #events: StyledLine[] = [];
+  #said = '';
+  #last: {state: RunState; now: number} | undefined;
+  #failures = 0;
+
+  constructor(cloud: Cloud, run: string, options: WatchOptions) {
+    this.#cloud = cloud;
+    this.#run = run;
+    this.#options = options;
+  }
+
+  /** Reads and shows the run. A failed read is repeated at the next look, a few times. */
+  async refresh(): Promise<RunState | undefined> {
+    try {
+      const state = await this.#read();
+      this.#failures = 0;
+      return state;
+    } catch (error) {
+      if (error instanceof CliError || ++this.#failures >= MOST_FAILURES) throw error;
+      say(`Failed to read run ${this.#run}: ${(error as Error).message}; trying again`);
+      return undefined;
+    }
+  }
+
+  /** Draws the last state again, for a terminal of another size. */
+  redraw(): void {
+    if (this.#last) this.#draw(this.#last.state, [], this.#last.now);
+  }
+
+  async #read(): Promise<RunState> {
+    const state = await readRun(this.#cloud.store, this.#run);
+    if (!state.run) {
+      const why =
+        state.invalid[0] ?? `there is no run "${this.#run}"${await similarRuns(this.#cloud, this.#run)}`;
+      throw new CliError(why);
+    }
+    const now = Date.now();
+    if (this.#options.json) {
+      print(true, answerOf(state, now), []);
+      return state;
+    }
+    this.#story ??= await Story.open(this.#cloud, this.#run);
+    const news = await this.#story.next(
+      now,
+      state.tpus.map(({name}) => name),
+    );
+    if (this.#screen.isTerminal) this.#draw(state, news, now);
+    else this.#print(state, news, now);
+    return state;
+  }
+
+  async end(): Promise<void> {
+    if (this.#options.json) return;
+    const last = (await this.#story?.next(Number.POSITIVE_INFINITY)) ?? [];
+    if (!this.#screen.isTerminal) this.#screen.add(last);
+    this.#screen.end();
+  }
+
+  #draw(state: RunState, news: readonly StyledLine[], now: number): void {
+    this.#last = {state, now};
+    this.#events = [...this.#events, ...news].slice(-MOST_EVENTS);
+    this.#screen.show(
+      screenLines(state, this.#events, {
+        ...{width: this.#screen.width, height: this.#screen.height},
+        header: this.#header(state),
+        now,
+      }),
+    );
+  }
+
+  #print(state: RunState, news: readonly StyledLine[], now: number): void {
+    const line = plainLine(state);
+    // The cost grows at every look.
+    const facts = plainLine({...state, run: {...state.run, cost_usd: 0}});
+    const isNew = facts !== this.#said;
+    this.#said = facts;
+    this.#screen.add([
+      ...news,
+      ...(isNew ? [{text: `${timeText(new Date(now).toISOString()).slice(11)}  ${line}`}] : []),
+    ]);
+  }
+
+  #header({tpus}: RunState): string {
+    const zones = new Set(tpus.map(({zone}) => zone)).size;
+    const {bucket} = this.#cloud.connection;
+    return `bucket ${bucket}  ${counted(tpus.length, 'TPU')} in ${counted(zones, 'zone')}  every ${this.#options.interval} s`;
+  }
+}
+
+/** Answer of `--json`, one object for each look. */
+function answerOf(state: RunState, now: number) {
+  const {run, tpus, work} = state;
+  const {status, reason, total_samples_processed, rejected_samples, total_shards, total_bytes, total_tokens} =
+    run;
+  const {streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
+  return {
+    at: new Date(now).toISOString(),
+    ...{run: run.run, status, reason},
+    ...{samples: total_samples_processed, rejected: rejected_samples, tokens: total_tokens},
+    ...{shards: total_shards, bytes: total_bytes, cost_usd: run.cost_usd, budget_usd: run.budget_usd},
+    streams: {
+      ...{total: streamCount(state), pending: streams_pending, in_progress: streams_in_progress},
+      ...{completed: streams_completed, failed: streams_failed},
+    },
+    not_shown: state.invalid,
+    tpus: tpus.map(worker => ({
+      tpu: worker.name,
+      status: tpuStatus(worker),
+      work: worker.work,
+      samples: worker.samples_done,
+      shards: work.get(worker.name)?.total_shards ?? null,
+    })),
+  };
+}

@@ -1,0 +1,105 @@
+/** Counts, sizes, money, durations and tables as people write them. */
+import {styleText} from 'node:util';
+import stringWidth from 'string-width';
+import {printable} from '../../shared/contracts/printable.ts';
+
+/** `1 shard`, `1,240 shards`. */
+export function counted(count: number, noun: string, plural = `${noun}s`): string {
+  return `${numberText(count)} ${count === 1 ? noun : plural}`;
+}
+
+/** `1,240`. */
+export function numberText(value: number): string {
+  return value.toLocaleString('en-US');
+}
+
+const SIZES = ['bytes', 'kB', 'MB', 'GB', 'TB', 'PB'];
+
+/** Decimal bytes: `0 bytes`, `54 kB`, `1.2 GB`. */
+export function bytesText(bytes: number): string {
+  let [value, unit] = [bytes, 0];
+  // Rounds first: 999,999 bytes are 1 MB and not 1000 kB.
+  while (Number(value.toPrecision(3)) >= 1000 && unit < SIZES.length - 1)
+    [value, unit] = [value / 1000, unit + 1];
+  if (unit === 0) return counted(Math.round(bytes), 'byte');
+  return `${value < 10 ? value.toFixed(1) : value.toFixed(0)} ${SIZES[unit]}`;
+}
+
+/** Dollars as `$1,240.00`, and below a cent with two digits: `$0.0031`. */
+export function dollarText(usd: number): string {
+  const isSmall = usd > 0 && usd < 0.01;
+  const digits = isSmall
+    ? {maximumSignificantDigits: 2}
+    : {minimumFractionDigits: 2, maximumFractionDigits: 2};
+  return `$${usd.toLocaleString('en-US', digits)}`;
+}
+
+/** `45 s`, `5.2 min`, `3.1 h`, `2.4 days`. */
+export function durationText(seconds: number): string {
+  if (seconds < 100) return `${Math.round(seconds)} s`;
+  if (seconds < 5940) return `${short(seconds / 60)} min`;
+  if (seconds < 172_800) return `${short(seconds / 3600)} h`;
+  return `${short(seconds / 86_400)} days`;
+}
+
+function short(value: number): string {
+  return value < 10 ? value.toFixed(1) : numberText(Math.round(value));
+}
+
+/** `2026-01-02 03:04:05`, in UTC. */
+export function timeText(at: string): string {
+  return at.slice(0, 19).replace('T', ' ');
+}
+
+/** First cells of a line, with `…` at the end of a cut one. A character of Chinese or an emoji takes two cells. */
+export function cut(line: string, width: number): string {
+  if (stringWidth(line) <= width) return line;
+  let [kept, cells] = ['', 0];
+  for (const {segment} of SEGMENTS.segment(line)) {
+    cells += stringWidth(segment);
+    if (cells > width - 1) break;
+    kept += segment;
+  }
+  return `${kept}…`;
+}
+
+const SEGMENTS = new Intl.Segmenter();
+
+/** Fills a cell of a table with spaces. */
+function padded(cell: string, width: number, right: boolean): string {
+  const space = ' '.repeat(Math.max(0, width - stringWidth(cell)));
+  return right ? space + cell : cell + space;
+}
+
+export type Column = {title: string; right?: boolean};
+
+/** Aligned lines, the titles first. Control characters of cells are replaced, because they would move the columns. */
+export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): string[] {
+  const cells = [columns.map(({title}) => title), ...rows.map(row => row.map(printable))];
+  const widths = columns.map((_, index) => Math.max(...cells.map(row => stringWidth(row[index] ?? ''))));
+  return cells.map(row =>
+    columns
+      .map(({right}, index) => {
+        const [cell, width] = [row[index] ?? '', widths[index] ?? 0];
+        return padded(cell, width, right === true);
+      })
+      .join('  ')
+      .trimEnd(),
+  );
+}
+
+export type Style = 'red' | 'green' | 'yellow' | 'dim' | 'bold';
+
+/** Text in a style, on a terminal alone and never with `NO_COLOR`. Apply it after alignment and cutting. */
+export function styled(
+  style: Style | Style[],
+  text: string,
+  stream: NodeJS.WriteStream = process.stdout,
+): string {
+  return styleText(style, text, {stream});
+}
+
+/** Columns of a terminal; 80 where the output is no terminal. */
+export function widthOf(stream: NodeJS.WriteStream = process.stdout): number {
+  return stream.columns || 80;
+}

@@ -1,0 +1,66 @@
+/** Output in parts, as agents store it: `000001.txt`, `000002.txt` and so on. */
+import {StringDecoder} from 'node:string_decoder';
+import type {Objects} from '../../shared/ports.ts';
+
+/** Agents store parts of a few megabytes at most. */
+const MAX_PART_BYTES = 67_108_864;
+
+/** Lines of a text that comes in parts. A part may end within a line, and within a character. */
+export class Lines {
+  readonly #decoder = new StringDecoder('utf8');
+  readonly #write: (line: string) => void;
+  #rest = '';
+
+  constructor(write: (line: string) => void) {
+    this.#write = write;
+  }
+
+  add(bytes: Uint8Array): void {
+    this.#take(this.#decoder.write(Buffer.from(bytes)));
+  }
+
+  /** Writes the last line, which may lack its end. */
+  end(): void {
+    this.#take(this.#decoder.end());
+    if (this.#rest !== '') this.#write(this.#rest);
+    this.#rest = '';
+  }
+
+  #take(text: string): void {
+    const lines = (this.#rest + text).split(/\r?\n/);
+    this.#rest = lines.pop() ?? '';
+    // A progress bar returns to the start of its line: only its last state is shown.
+    for (const line of lines) this.#write((line.split('\r').at(-1) ?? '').replaceAll('\t', '    '));
+  }
+}
+
+/** Reads the parts of a folder in their order, each once. */
+export class Parts {
+  readonly #objects: Objects;
+  readonly #folder: string;
+  readonly #lines: Lines;
+  #last = '';
+
+  constructor(objects: Objects, folder: string, write: (line: string) => void) {
+    this.#objects = objects;
+    this.#folder = folder;
+    this.#lines = new Lines(write);
+  }
+
+  /** Writes the new parts, and returns how many there were. */
+  async read(): Promise<number> {
+    const found = await this.#objects.list(this.#folder, this.#last === '' ? {} : {start: this.#last});
+    const parts = found.filter(({name}) => name > this.#last && name.endsWith('.txt'));
+    for (const {name} of parts) {
+      const bytes = await this.#objects.read(name, {max_bytes: MAX_PART_BYTES});
+      if (bytes) this.#lines.add(bytes);
+      this.#last = name;
+    }
+    return parts.length;
+  }
+
+  async end(): Promise<void> {
+    await this.read();
+    this.#lines.end();
+  }
+}

@@ -1,0 +1,46 @@
+/** Output of a command: the result on standard output, every other line on standard error. */
+import {jsonText, printable} from '../../shared/contracts/printable.ts';
+
+/** Prints the result as one line of JSON, or as lines for a person. */
+export function print(json: boolean | undefined, value: object, lines: readonly string[]): void {
+  process.stdout.write(json ? `${jsonText(value)}\n` : `${lines.map(printable).join('\n')}\n`);
+}
+
+let isQuiet = false;
+
+/** `--quiet` of the command line: `say` prints nothing. */
+export function setQuiet(quiet: boolean): void {
+  isQuiet = quiet;
+}
+
+/** Prints a line of progress for a person on standard error. */
+export function say(line: string): void {
+  if (!isQuiet) complain(line);
+}
+
+/** Prints an error or a question on standard error, also with `--quiet`. */
+export function complain(line: string): void {
+  process.stderr.write(`${printable(line)}\n`);
+}
+
+/** `Log` that prints warnings and errors on standard error. */
+export function warn(severity: string, message: string): void {
+  if (severity !== 'INFO') complain(message);
+}
+
+/** Text as one word of a shell. Characters that a terminal hides are escapes, which bash and zsh know. */
+export function quoted(text: string): string {
+  if (printable(text) !== text) return `$'${escaped(text)}'`;
+  return /^[\w./@%+=:,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+function escaped(text: string): string {
+  const safe = text.replaceAll('\\', '\\\\').replaceAll("'", "\\'");
+  return Array.from(safe, char => {
+    if (printable(char) === char) return char;
+    const code = char.codePointAt(0) ?? 0;
+    return code < 0x80
+      ? `\\x${code.toString(16).padStart(2, '0')}`
+      : `\\U${code.toString(16).padStart(8, '0')}`;
+  }).join('');
+}

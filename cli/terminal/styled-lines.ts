@@ -1,0 +1,20 @@
+/** Lines for a terminal with a style of their own. */
+import {printable} from '../../shared/contracts/printable.ts';
+import {cut, type Style, styled} from './format.ts';
+
+/** `is_row`: a row of a table, which a terminal cuts to its width. Other lines are whole. */
+export type StyledLine = {text: string; style?: Style | Style[] | undefined; is_row?: boolean};
+
+/** Prints lines on standard output. Control characters are replaced before the style is added. */
+export function printLines(lines: readonly StyledLine[]): void {
+  for (const {text, style, is_row = false} of lines) {
+    const line = printable(text);
+    const shown = is_row ? fitting(line) : line;
+    process.stdout.write(`${style ? styled(style, shown) : shown}\n`);
+  }
+}
+
+/** A file and a pipe get whole lines. */
+function fitting(line: string): string {
+  return process.stdout.isTTY && process.stdout.columns > 0 ? cut(line, process.stdout.columns) : line;
+}

@@ -1,0 +1,67 @@
+import {nameIn} from '../../shared/domain/deployment.ts';
+import {accountsOf} from '../http/identity.ts';
+import type {Deployment} from './subscriptions.ts';
+
+/** Addresses, names and files of a running local cloud. */
+export type Where = {
+  url: string;
+  project: string;
+  bucket: string;
+  /** HOST:PORT of Pub/Sub over gRPC, the value of PUBSUB_EMULATOR_HOST. */
+  pubsub_endpoint: string;
+  /** HOST:PORT of Google's Firestore emulator; undefined where the functions use SQLite. */
+  firestore_endpoint?: string | undefined;
+  /** Collection of the documents of jobs; undefined for the default of the functions. */
+  jobs_collection?: string | undefined;
+  dir: string;
+  /** Store of the functions. The cloud never opens this file. */
+  store_file: string;
+};
+
+/** Value of GLEANER_STORE of a deployment. */
+export function storeIn({firestore_endpoint}: Where, {name, store_file}: Deployment): string {
+  return firestore_endpoint === undefined ? `sqlite:${store_file}` : `firestore:${name}`;
+}
+
+/** Key of the tickets, and HOST:PORT/PATH of the metadata server of the functions. */
+export type Proofs = {ticket_key: string; metadata_host: string};
+
+/** Environment that points the functions of a deployment at this cloud. */
+export function functionEnvironment(
+  where: Where,
+  deployment: Deployment,
+  token: string,
+  {ticket_key, metadata_host}: Proofs,
+): Record<string, string> {
+  const {url, project, pubsub_endpoint, firestore_endpoint, jobs_collection} = where;
+  const {worker, control} = accountsOf(project, deployment.name);
+  return {
+    ...(firestore_endpoint === undefined ? {} : {FIRESTORE_EMULATOR_HOST: firestore_endpoint}),
+    ...(jobs_collection === undefined ? {} : {GLEANER_JOBS_COLLECTION: jobs_collection}),
+    GLEANER_DEPLOYMENT: deployment.name,
+    GOOGLE_CLOUD_PROJECT: project,
+    STORAGE_EMULATOR_HOST: url,
+    PUBSUB_EMULATOR_HOST: pubsub_endpoint,
+    PUBSUB_PROJECT_ID: project,
+    // Without this variable Google's clients search for a metadata server for a second.
+    METADATA_SERVER_DETECTION: 'none',
+    GLEANER_PROJECT: project,
+    GLEANER_BUCKET: deployment.bucket,
+    GLEANER_STORE: storeIn(where, deployment),
+    GLEANER_WORKER_API: `${url}/functions/${nameIn(deployment.name, 'worker-api')}`,
+    GLEANER_STORAGE_ENDPOINT: url,
+    GLEANER_TPU_ENDPOINT: url,
+    GLEANER_LOCAL_TOKEN: token,
+    GLEANER_WORKER_SERVICE_ACCOUNT: worker,
+    GLEANER_CONTROL_SERVICE_ACCOUNT: control,
+    GLEANER_TICKET_KEY: ticket_key,
+    GLEANER_OIDC_CERTS: `${url}/oauth2/v1/certs`,
+    // Only the ping asks the metadata server; METADATA_SERVER_DETECTION keeps Google's clients from it.
+    GCE_METADATA_HOST: metadata_host,
+  };
+}
+
+/** Environment that points a VM at this cloud. The boot of the VM adds the address of its metadata server. */
+export function vmNetwork({url}: Where): Record<string, string> {
+  return {STORAGE_EMULATOR_HOST: url};
+}

@@ -1,0 +1,104 @@
+/** Token of a local cloud: only programs of the user who started the cloud can write to it. */
+import {createHmac, randomBytes} from 'node:crypto';
+import type {IncomingHttpHeaders} from 'node:http';
+import {join} from 'node:path';
+import {isSameText} from '../../shared/contracts/constant-time.ts';
+import {ApiError} from './errors.ts';
+import type {Handle} from './http.ts';
+import type {Identities} from './identity.ts';
+import {privateFile, readPrivate} from './private-file.ts';
+import {splitTokenPath} from './token-path.ts';
+
+export {urlWithToken} from './token-path.ts';
+
+/** Header with the token for the loopback ports of the functions, which only the cloud calls. */
+export const HOST_HEADER = 'x-gleaner-host';
+const TOKEN_FILE = 'token';
+const TOKEN = /^[0-9a-f]{64}$/;
+
+/** Token of the local cloud in a folder, created where missing. Its file is private to the user, and a restart keeps it. */
+export function tokenIn(dir: string): string {
+  return privateFile(tokenFile(dir), TOKEN, () => randomBytes(32).toString('hex'));
+}
+
+/** Token in a folder; undefined where the file is not private to this user. */
+export function readToken(dir: string): string | undefined {
+  const kept = readPrivate(tokenFile(dir));
+  return kept !== undefined && TOKEN.test(kept) ? kept : undefined;
+}
+
+/** Proof that the server on a port knows the token. A client checks the proof before it sends the token. */
+export function proofOf(token: string, nonce: string, port: string): string {
+  return signature(`local cloud ${nonce} on port ${port}`, token);
+}
+
+/**
+ * Token in the push endpoints of Google's Pub/Sub emulator. Every user of the machine can read an endpoint there, so this token
+ * opens the ports of the functions only.
+ */
+export function pushTokenOf(token: string): string {
+  return signature('push to the functions', token);
+}
+
+export function tokenFile(dir: string): string {
+  return join(dir, TOKEN_FILE);
+}
+
+/** Secrets and accounts of a cloud. `invokers`: the accounts with the role of an invoker, by the path of the function. */
+export type Guard = {
+  token: string;
+  identities: Identities;
+  invokers: (path: string) => string[];
+  url: () => string;
+};
+
+/**
+ * Requires the token for writes and for calls of functions: in a header, or in the path of `urlWithToken`. Reads are free.
+ * Functions also answer the identity tokens of their invokers, as IAM of Cloud Run decides.
+ */
+export function guarded(guard: Guard, handle: Handle): Handle {
+  const {token} = guard;
+  return async request => {
+    const {token: given, path} = splitTokenPath(request.path);
+    const isTrusted = given === undefined ? hasToken(request.headers, token) : isSameText(given, token);
+    const called = /^\/functions\/[^/]+/.exec(path)?.[0];
+    const isRead = (request.method === 'GET' || request.method === 'HEAD') && !path.startsWith('/functions/');
+    // The random id of a resumable upload permits its continuation, as at Google.
+    const isResumable = /^(PUT|DELETE) (\/resumable)?\/upload\/storage\/v1\//.test(
+      `${request.method} ${path}`,
+    );
+    if (!(isTrusted || isRead || isResumable)) {
+      if (called === undefined) throw unauthenticated();
+      requireInvoker(guard, bearer(request.headers), called);
+    }
+    return handle({...request, path});
+  };
+}
+
+/** The audience of a token for a function is the address of the function. */
+function requireInvoker({identities, invokers, url}: Guard, identity: string, called: string): void {
+  const email = identities.emailOf(identity, `${url()}${called}`);
+  if (email === undefined) throw unauthenticated();
+  if (!invokers(called).includes(email))
+    throw new ApiError(403, `Refused a call of ${called}: ${email} is no invoker of it`);
+}
+
+export function unauthenticated(): ApiError {
+  return new ApiError(
+    401,
+    'Refused a request without the token of the local cloud: run `eval "$(npx gleaner local env)"` in this shell, or send the token as Authorization: Bearer',
+  );
+}
+
+export function hasToken(headers: IncomingHttpHeaders, token: string): boolean {
+  const key = headers['x-goog-api-key'];
+  return isSameText(bearer(headers), token) || isSameText(typeof key === 'string' ? key : '', token);
+}
+
+function bearer({authorization = ''}: IncomingHttpHeaders): string {
+  return /^Bearer (.+)$/i.exec(authorization)?.[1] ?? '';
+}
+
+function signature(signed: string, token: string): string {
+  return createHmac('sha256', token).update(signed).digest('base64url');
+}

@@ -1,0 +1,119 @@
+/** Identity tokens of a local cloud in Google's format: its key, its certificates, and the accounts that Cloud Run lets in. */
+import {
+  createHash,
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  type KeyObject,
+  randomBytes,
+  sign,
+  verify,
+} from 'node:crypto';
+import {join} from 'node:path';
+import {nameIn} from '../../shared/domain/deployment.ts';
+import {certificateOf} from './certificate.ts';
+import type {Route} from './http.ts';
+import {privateFile} from './private-file.ts';
+
+const ISSUER = 'https://accounts.google.com';
+const LIFE_S = 3600;
+
+/** Service accounts of a deployment that call worker-api. */
+export function accountsOf(project: string, deployment: string) {
+  return {
+    worker: `${deployment}-worker@${project}.iam.gserviceaccount.com`,
+    control: `${deployment}-control@${project}.iam.gserviceaccount.com`,
+  };
+}
+
+/** Accounts that may call the HTTP function at a path such as `/functions/other-worker-api`: those of its own deployment. */
+export function invokersOf(
+  project: string,
+  deployments: readonly string[],
+  functions: readonly string[],
+): (path: string) => string[] {
+  const accounts = new Map(
+    deployments.flatMap(deployment =>
+      functions.map(name => [
+        `/functions/${nameIn(deployment, name)}`,
+        Object.values(accountsOf(project, deployment)),
+      ]),
+    ),
+  );
+  return path => accounts.get(path) ?? [];
+}
+
+/** Google's number of an account, the subject of its tokens. */
+function numberOf(email: string): string {
+  const digits = BigInt(`0x${createHash('sha256').update(email).digest('hex')}`).toString();
+  return `1${digits.slice(0, 20)}`;
+}
+
+type Claims = {[claim: string]: unknown};
+
+function decoded(part: string): Claims {
+  return JSON.parse(Buffer.from(part, 'base64url').toString());
+}
+
+export class Identities {
+  readonly #key: KeyObject;
+  readonly #certificate: string;
+  readonly #id: string;
+  /** Key of the tickets of the deployment, kept as Secret Manager would. */
+  readonly ticket_key: string;
+
+  /** Keeps the keys in the folder of the cloud: tokens and tickets of VMs stay valid over a restart. */
+  constructor(dir: string) {
+    const pem = privateFile(join(dir, 'identity-key.pem'), /^-----BEGIN PRIVATE KEY-----/, () => {
+      const {privateKey} = generateKeyPairSync('rsa', {modulusLength: 2048});
+      return privateKey.export({type: 'pkcs8', format: 'pem'}).toString();
+    });
+    this.ticket_key = privateFile(join(dir, 'ticket-key'), /^[0-9a-f]{64}$/, () =>
+      randomBytes(32).toString('hex'),
+    );
+    this.#key = createPrivateKey(pem);
+    this.#certificate = certificateOf(this.#key, 'local cloud');
+    this.#id = createHash('sha1').update(this.#certificate).digest('hex');
+  }
+
+  /** Token of an account. `more` are the claims of a VM; with them comes the e-mail address, as at Google. */
+  token(email: string, audience: string, more?: Claims): string {
+    const now_s = Math.floor(Date.now() / 1000);
+    const number = numberOf(email);
+    return this.sign({
+      aud: audience,
+      azp: number,
+      ...(more ? {email, email_verified: true} : {}),
+      exp: now_s + LIFE_S,
+      ...more,
+      iat: now_s,
+      iss: ISSUER,
+      sub: number,
+    });
+  }
+
+  sign(claims: Claims): string {
+    const header = {alg: 'RS256', kid: this.#id, typ: 'JWT'};
+    const text = [header, claims].map(part => Buffer.from(JSON.stringify(part)).toString('base64url'));
+    const signature = sign('sha256', Buffer.from(text.join('..')), this.#key).toString('base64url');
+    return [...text, signature].join('..');
+  }
+
+  /** E-mail address of a valid token for the audience; undefined for another token. */
+  emailOf(token: string, audience: string): string | undefined {
+    const [header = '', payload = '', signature = ''] = token.split('..');
+    const signed = Buffer.from(`${header}.${payload}`);
+    const key = createPublicKey(this.#key);
+    if (!verify('sha256', signed, key, Buffer.from(signature, 'base64url'))) return undefined;
+    const {aud, exp, iat, iss, email, email_verified} = decoded(payload);
+    const isInTime = Number(iat) * 1000 <= Date.now() && Date.now() < Number(exp) * 1000;
+    const isOfGoogle = decoded(header).alg === 'RS256' && iss === ISSUER && email_verified === true;
+    return isOfGoogle && isInTime && aud === audience ? String(email) : undefined;
+  }
+
+  /** Certificates at the path of `www.googleapis.com`, as PEM by key id. */
+  routes(): Route[] {
+    const headers = {'cache-control': 'public, max-age=3600'};
+    return [['GET', '/oauth2/v1/certs', () => ({headers, json: {[this.#id]: this.#certificate}})]];
+  }
+}

@@ -1,0 +1,51 @@
+/** The active runs as worker-api sees them: all workers that request work at about the same time share one read. */
+import {paths, workerIdOf} from '../../domain/names.ts';
+import type {Run} from '../../domain/run/run.ts';
+import type {Indexes} from '../../domain/stream/spread.ts';
+import type {Now, Store} from '../../ports.ts';
+import {PENDING, runRecords} from '../documents/documents.ts';
+import type {Log} from '../log.ts';
+
+export class ActiveRuns {
+  #read: {at_ms: number; runs: Promise<Run[]>} | undefined;
+  readonly #indexes = new Map<string, {streams: number; indexes: Promise<Indexes>}>();
+
+  /** Returns the active runs as they were at `since_ms` or later. */
+  readSince(since_ms: number, {store, now, log}: {store: Store; now: Now; log: Log}): Promise<Run[]> {
+    if (this.#read && this.#read.at_ms >= since_ms) return this.#read.runs;
+    const runs = readActive({store, log});
+    const read = {at_ms: now(), runs};
+    this.#read = read;
+    runs.catch(() => {
+      if (this.#read === read) this.#read = undefined;
+    });
+    return runs;
+  }
+
+  /** Returns between which indexes pending streams of the run are, as of its last change of the number of streams. */
+  indexesOf(run: Run, store: Store): Promise<Indexes> {
+    const {streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
+    const streams = streams_pending + streams_in_progress + streams_completed + streams_failed;
+    const known = this.#indexes.get(run.run);
+    if (known?.streams === streams) return known.indexes;
+    const indexes = readIndexes(store, run.run);
+    this.#indexes.set(run.run, {streams, indexes});
+    indexes.catch(() => this.#indexes.delete(run.run));
+    return indexes;
+  }
+}
+
+/** Reads the first pending stream and the stream with the largest index. */
+async function readIndexes(store: Store, run: string): Promise<Indexes> {
+  const [pending, largest] = await Promise.all([
+    store.query(paths.streams(run), {where: [PENDING], limit: 1}),
+    store.query(paths.streams(run), {order_by: {field: 'worker_id', direction: 'desc'}, limit: 1}),
+  ]);
+  const first = workerIdOf(pending[0]?.id ?? '0');
+  return {first, last: Math.max(first, workerIdOf(largest[0]?.id ?? '0'))};
+}
+
+async function readActive({store, log}: {store: Store; log: Log}): Promise<Run[]> {
+  const active = await store.query('runs', {where: [{field: 'status', op: '==', value: 'active'}]});
+  return runRecords.parseAll(active, error => log('ERROR', error.message));
+}

@@ -1,0 +1,76 @@
+/** Reads of pools by name, and the cache of pools that many requests of workers share. */
+import type {Config} from '../../contracts/config.ts';
+import {clipPool} from '../../domain/billing/ceilings.ts';
+import {whyNotPoolName} from '../../domain/deployment.ts';
+import type {Pool} from '../../domain/fleet/pool.ts';
+import type {Now, Store} from '../../ports.ts';
+import {poolRecords, skipIfInvalid, withDeployed} from '../documents/documents.ts';
+import type {Log} from '../log.ts';
+
+type Reader = {store: Store; config: Config; log: Log};
+
+/**
+ * Reads a pool; undefined if it has no valid document. An invalid document of the deployment's own pool counts as absent: then the
+ * deployment sets the pool. An edited document never exceeds the ceilings of the deployment.
+ */
+export async function readPool({store, config, log}: Reader, name: string): Promise<Pool | undefined> {
+  const found = await skipIfInvalid(log, () => poolRecords.find(store, name, config.pool));
+  const pool = found ?? (name === config.pool.pool ? config.pool : undefined);
+  return pool && clipPool(pool, config.ceilings);
+}
+
+/** Every pool, the deployment's own first. `unreadable`: names of pools with an invalid document. */
+export async function readPools({
+  store,
+  config,
+  log,
+}: Reader): Promise<{pools: [Pool, ...Pool[]]; unreadable: Set<string>}> {
+  let own = config.pool;
+  const others: Pool[] = [];
+  const unreadable = new Set<string>();
+  for (const stored of await store.query('pools')) {
+    const name = stored.id;
+    const why = name === own.pool ? undefined : whyNotPoolName(name, config.deployment);
+    if (why) log('ERROR', `pools/${name} is no pool: ${why}`);
+    const parsed = poolRecords.parseAll(why ? [] : [stored], error => {
+      if (name !== own.pool) unreadable.add(name);
+      log('ERROR', error.message);
+    });
+    for (const found of parsed)
+      if (name === own.pool) own = withDeployed(found, config.pool);
+      else others.push({...found, pool: name});
+  }
+  const [first, ...more] = [own, ...others].map(pool => clipPool(pool, config.ceilings));
+  return {pools: [first ?? own, ...more], unreadable};
+}
+
+/** Age up to which requests of workers share what was read of a pool. */
+const SHARED_MS = 2000;
+/** Names in the cache. */
+const MOST_KNOWN = 1000;
+
+/** The pools as worker-api sees them: all workers that send a request at about the same time share one read of their pool. */
+export class KnownPools {
+  readonly #reads = new Map<string, {at_ms: number; pool: Promise<Pool | undefined>}>();
+
+  /** Returns the pool as it was at `since_ms` or later. */
+  readSince(name: string, since_ms: number, deps: Reader & {now: Now}): Promise<Pool | undefined> {
+    const known = this.#reads.get(name);
+    if (known && known.at_ms >= since_ms) return known.pool;
+    if (this.#reads.size >= MOST_KNOWN) this.#reads.clear();
+    const read = {at_ms: deps.now(), pool: readPool(deps, name)};
+    this.#reads.set(name, read);
+    read.pool.catch(() => {
+      if (this.#reads.get(name) === read) this.#reads.delete(name);
+    });
+    return read.pool;
+  }
+}
+
+/** The pool as it was at most two seconds ago; undefined if it has no valid document. */
+export function poolOf(
+  deps: Reader & {now: Now; knownPools: KnownPools},
+  name: string,
+): Promise<Pool | undefined> {
+  return deps.knownPools.readSince(name, deps.now() - SHARED_MS, deps);
+}

@@ -1,0 +1,33 @@
+import type {Config} from '../contracts/config.ts';
+import type {Bus, Now, Objects, Store, Tpus} from '../ports.ts';
+import type {ActiveRuns} from './caches/active-runs.ts';
+import type {KnownPools} from './caches/pool-cache.ts';
+import type {Log} from './log.ts';
+import type {TickQueue} from './tick-queue.ts';
+
+/** Accounts that may call worker-api: of the workers, and of on-tick. */
+export type Account = 'worker' | 'control';
+
+/** Ports and settings of one instance, built by the composition root. */
+export type Deps = {
+  store: Store;
+  bus: Bus;
+  objects: Objects;
+  tpus: Tpus;
+  /** Calls worker-api at the address that workers use. Resolves when worker-api has stored the call. */
+  ping: () => Promise<void>;
+  /** Account that the header `authorization` of a request proves. Throws `CallerRefused`, or another error without an answer of Google. */
+  accountOf: (authorization: string | undefined) => Promise<Account>;
+  now: Now;
+  log: Log;
+  config: Config;
+  /** The ticks of this instance. */
+  ticks: TickQueue;
+  activeRuns: ActiveRuns;
+  /** Read it with `poolOf`. */
+  knownPools: KnownPools;
+  /** Cache of spec hashes by run. */
+  specHashes: Map<string, string>;
+  /** Text of `worker-startup/startup.sh`, part of every node's metadata. */
+  startupScript: () => Promise<string>;
+};

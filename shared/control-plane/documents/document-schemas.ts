@@ -1,0 +1,233 @@
+/**
+ * Schemas of the documents that the console lets operators edit. Unknown fields are kept: during a deployment the next release writes
+ * the same documents. A new field has a `default`, because documents of earlier releases lack it.
+ */
+import {z} from 'zod';
+import {environment, source, sourceReport} from '../../contracts/job-schemas.ts';
+import {provisioning} from '../../contracts/schemas.ts';
+import type {Months} from '../../domain/billing/monthly-spending.ts';
+import {MAX_LEASE_EPOCH, MAX_ORDINAL} from '../../domain/bounds.ts';
+import type {Pool} from '../../domain/fleet/pool.ts';
+import type {Run} from '../../domain/run/run.ts';
+import {NO_ENVIRONMENT} from '../../domain/source/source.ts';
+import type {Stream} from '../../domain/stream/stream.ts';
+import type {Served} from '../../domain/worker/served-time.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import {NO_BOOTS} from '../../domain/zone/breakers.ts';
+import type {Zone} from '../../domain/zone/placement.ts';
+
+const count = z.number().int().min(0);
+const epoch = count.max(MAX_LEASE_EPOCH);
+const incarnation = count.max(MAX_ORDINAL);
+const instant = z.iso.datetime();
+const text = z.string();
+/** Defaults exist because documents of the first release lack the field. */
+const said = z.record(text, instant).default({});
+
+const progress = {
+  last_processed_sample_idx: z.number().int().min(-1),
+  total_samples_processed: count,
+  total_shards: count,
+  rejected_samples: count,
+  total_tokens: count,
+  total_bytes: count,
+  finished: z.boolean(),
+};
+
+export const streamDocument: z.ZodType<Stream> = z.looseObject({
+  run: text,
+  stream: text,
+  worker_id: count,
+  object: text,
+  generation: text,
+  size_bytes: count,
+  crc32c: text,
+  dataset_path: text,
+  model_path: text,
+  status: z.enum(['pending', 'in_progress', 'completed', 'failed']),
+  epoch,
+  lease: z.looseObject({worker: text, incarnation, epoch}).nullable(),
+  ...progress,
+  failures: count,
+  faults: count,
+  last_error: text.nullable(),
+  said,
+  blocked_reason: text.nullable().default(null),
+  created_at: instant,
+  updated_at: instant,
+});
+
+export const runDocument: z.ZodType<Run> = z.looseObject({
+  run: text,
+  status: z.enum(['active', 'paused', 'completed', 'failed', 'cancelled']),
+  reason: text.nullable(),
+  spec: z.record(text, z.unknown()).nullable(),
+  spec_hash: text.nullable(),
+  pool: text,
+  priority: z.number().int(),
+  affinity: z.enum(['any', 'fixed']).default('any'),
+  stream_offset: count.default(0),
+  bundle: text.nullable().default(null),
+  allow_mixed_code: z.boolean().default(false),
+  budget_usd: z.number().nullable(),
+  spent_usd: z.number(),
+  cost_usd: z.number(),
+  version: count,
+  stopped_at: instant.nullable().default(null),
+  said,
+  machine_deaths: count.default(0),
+  machine_deaths_shards: count.default(0),
+  machine_failed_streams: count.default(0),
+  unjudged_death_at: instant.nullable().default(null),
+  streams_pending: count,
+  streams_in_progress: count,
+  streams_completed: count,
+  streams_failed: count,
+  total_samples_processed: count,
+  rejected_samples: count,
+  total_tokens: count,
+  total_shards: count,
+  total_bytes: count,
+  created_at: instant,
+  updated_at: instant,
+});
+
+const boots = z
+  .looseObject({
+    unheard: count,
+    unheard_at: instant.nullable(),
+    stopped_at: instant.nullable(),
+    tried_at: instant.nullable(),
+    bundle: text,
+  })
+  .default(NO_BOOTS);
+
+const brake = z.looseObject({
+  since_at: instant,
+  active_at: instant,
+  replaced: count,
+  replaced_at: instant.nullable(),
+  probes_due: count,
+  bad_verdicts: count,
+  probed_at: instant.nullable(),
+  spoke_at: instant.nullable(),
+  hello_at: instant.nullable(),
+  held: count,
+  held_usd_per_hour: z.number().nullable(),
+});
+
+export const workerDocument: z.ZodType<Worker> = z.looseObject({
+  name: text,
+  pool: text,
+  zone: text,
+  slot: count,
+  phase: z.enum(['creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone']),
+  phase_since_at: instant,
+  ready_at: instant.nullable(),
+  usd_per_hour: z.number().nullable(),
+  costs: z.record(text, z.number()),
+  costs_at: instant.nullable(),
+  charged_to: text.nullable(),
+  incarnation,
+  born_at: instant.nullable().default(null),
+  hello_at: instant.nullable().default(null),
+  host_secrets: z.record(text, text).default({}),
+  hosts: z.record(text, z.looseObject({hostname: text, address: text})).default({}),
+  execs: z.array(text).default([]),
+  source_version: count.default(0),
+  source_report: sourceReport.extend({at: instant}).nullable().default(null),
+  bundle: text.nullable().default(null),
+  is_probe: z.boolean().default(false),
+  provider_state: text.nullable(),
+  health: text.nullable(),
+  // Fields with a default are newer than the first release.
+  queue_state: text.nullable().default(null),
+  provisioning: z.enum(['node', 'queued-resource']).nullable().default(null),
+  valid_until_at: instant.nullable().default(null),
+  provider_since_at: instant.nullable().default(null),
+  unready_at: instant.nullable().default(null),
+  missing_since_at: instant.nullable().default(null),
+  symptoms: z.array(z.looseObject({symptom: text, details: text, created_at: instant})).default([]),
+  fault: text.nullable().default(null),
+  heartbeat_at: instant.nullable(),
+  activity: text.nullable(),
+  work: text.nullable(),
+  epoch: epoch.nullable().default(null),
+  claimed_at: instant.nullable().default(null),
+  drains: z.boolean().default(false),
+  suspect: z.looseObject({work: text, epoch, total_shards: count}).nullable().default(null),
+  samples_done: count.nullable(),
+  samples_total: count.nullable(),
+  tokens_done: count.nullable(),
+  shards_done: count.nullable(),
+  tokens_per_s: z.number().nullable(),
+  waits_for: text.nullable().default(null),
+  progress_at: instant.nullable(),
+  blocked_until_at: instant.nullable(),
+  asked_at: instant.nullable(),
+  recreate: z.boolean(),
+  held: z.boolean(),
+  last_death: text.nullable(),
+  last_error: text.nullable(),
+  said,
+  created_at: instant,
+  updated_at: instant,
+});
+
+export const zoneDocument: z.ZodType<Zone> = z.looseObject({
+  zone: text,
+  pool: text.nullable().default(null),
+  blocked_until_at: instant.nullable(),
+  blocked_reason: text.nullable(),
+  sold_out_at: instant.nullable().default(null),
+  losses: z.array(z.looseObject({ended_at: instant, lived_s: count})),
+  creates: z.array(z.looseObject({asked_at: instant})),
+  boots,
+  brake: brake.nullable().default(null),
+  orphans: z
+    .looseObject({since_at: instant, unseen_since_at: instant.nullable().default(null)})
+    .nullable()
+    .default(null),
+  updated_at: instant,
+});
+
+const poolEnvironment = z.looseObject({
+  jax_version: environment.shape.jax_version.default(null),
+  setup_script: environment.shape.setup_script.default(null),
+  config_file: environment.shape.config_file.default(null),
+  ramfs_dir: environment.shape.ramfs_dir.default(null),
+});
+
+export const poolDocument: z.ZodType<Pool> = z.looseObject({
+  pool: text,
+  accelerator: text,
+  runtime_version: text,
+  spot: z.boolean(),
+  provisioning: provisioning.default('node'),
+  zones: z.array(text).min(1),
+  workers_per_zone: count,
+  version: count,
+  said,
+  budget_usd: z.number().nullable(),
+  spent_usd: z.number(),
+  poll_s: z.number().positive().default(60),
+  source: source.nullable().default(null),
+  environment: poolEnvironment.default(NO_ENVIRONMENT),
+  source_version: count.default(0),
+  boots,
+});
+
+export const servedDocument: z.ZodType<Served> = z.looseObject({
+  proven_at: instant.nullable(),
+  gaps: z.array(z.looseObject({from_at: instant, to_at: instant})),
+  failed_pings: count,
+  failing_since_at: instant.nullable().default(null),
+});
+
+/** Cost of ended incarnations by month. */
+export const spendingDocument: z.ZodType<{months: Months}> = z.looseObject({
+  months: z.record(text, z.number()),
+});
+
+/** Count of all creates ever requested: a plan sees by it the creates that other ticks requested since. */
+export const createsDocument: z.ZodType<{creates: number}> = z.looseObject({creates: count});

@@ -1,0 +1,132 @@
+/** Reads and writes of the documents of runs, streams, workers, zones and the pool, and the filters of their queries. */
+import {Rejected} from '../../contracts/errors.ts';
+import type {Months} from '../../domain/billing/monthly-spending.ts';
+import type {Pool} from '../../domain/fleet/pool.ts';
+import {paths} from '../../domain/names.ts';
+import type {Run} from '../../domain/run/run.ts';
+import type {Stream} from '../../domain/stream/stream.ts';
+import {NEVER_SERVED, type Served} from '../../domain/worker/served-time.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import type {Zone} from '../../domain/zone/placement.ts';
+import type {Filter, Store, Transaction} from '../../ports.ts';
+import type {Log} from '../log.ts';
+import {kind} from './document-kind.ts';
+import {
+  createsDocument,
+  poolDocument,
+  runDocument,
+  servedDocument,
+  spendingDocument,
+  streamDocument,
+  workerDocument,
+  zoneDocument,
+} from './document-schemas.ts';
+
+/** Does one part of larger work. An invalid document is logged and stops no other part. */
+export async function skipIfInvalid<T>(log: Log, part: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await part();
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    log('ERROR', error.message);
+    return undefined;
+  }
+}
+
+/** Streams by status: leased, pending, unfinished, and parked. */
+export const LEASED: Filter = {field: 'status', op: '==', value: 'in_progress'};
+export const PENDING: Filter = {field: 'status', op: '==', value: 'pending'};
+export const UNFINISHED: Filter = {field: 'status', op: 'in', value: ['pending', 'in_progress']};
+export const FAILED: Filter = {field: 'status', op: '==', value: 'failed'};
+/** Workers that are not gone. */
+export const LIVING: Filter = {
+  field: 'phase',
+  op: 'in',
+  value: ['creating', 'booting', 'idle', 'working', 'draining', 'deleting'],
+};
+/** Workers that a message deleted and no message has recreated. */
+export const HELD: Filter = {field: 'held', op: '==', value: true};
+
+const runs = kind(runDocument);
+const streams = kind(streamDocument);
+const workers = kind(workerDocument);
+const zones = kind(zoneDocument);
+const pools = kind(poolDocument);
+const served = kind(servedDocument);
+const spending = kind(spendingDocument);
+const creates = kind(createsDocument);
+
+/** An invalid document proves nothing, and the next proof replaces it. */
+export const servedRecord = {
+  read: async (log: Log, from: Store | Transaction): Promise<Served> =>
+    (await skipIfInvalid(log, () => served.get(from, paths.served()))) ?? NEVER_SERVED,
+  set: (tx: Transaction, value: Served) => served.set(tx, paths.served(), value),
+};
+
+export const runRecords = {
+  ...runs,
+  get: (from: Store | Transaction, run: string) => runs.get(from, paths.run(run)),
+  set: (tx: Transaction, run: Run) => runs.set(tx, paths.run(run.run), run),
+};
+
+export const streamRecords = {
+  ...streams,
+  get: (from: Store | Transaction, run: string, stream: string) =>
+    streams.get(from, paths.stream(run, stream)),
+  set: (tx: Transaction, stream: Stream) => streams.set(tx, paths.stream(stream.run, stream.stream), stream),
+};
+
+export const workerRecords = {
+  ...workers,
+  get: (from: Store | Transaction, name: string) => workers.get(from, paths.worker(name)),
+  set: (tx: Transaction, worker: Worker) => workers.set(tx, paths.worker(worker.name), worker),
+};
+
+export const spendingRecords = {
+  get: async (from: Store | Transaction) => (await spending.get(from, paths.spending())) ?? {months: {}},
+  set: (tx: Transaction, now: {months: Months}) => spending.set(tx, paths.spending(), now),
+};
+
+/** The count restarts at 0 if its document is invalid: plans compare only counts of one tick. */
+export const createsRecords = {
+  read: async (log: Log, from: Store | Transaction) =>
+    (await skipIfInvalid(log, () => creates.get(from, paths.creates()))) ?? {creates: 0},
+  set: (tx: Transaction, now: {creates: number}) => creates.set(tx, paths.creates(), now),
+};
+
+export const zoneRecords = {
+  ...zones,
+  get: (from: Store | Transaction, zone: string, pool: string | null = null) =>
+    zones.get(from, paths.zone(zone, pool)),
+  set: (tx: Transaction, zone: Zone) => zones.set(tx, paths.zone(zone.zone, zone.pool), zone),
+};
+
+/** Reads the deployment's own pool. The deployment sets the fields that no message has changed or can change. */
+async function findDeployed(from: Store | Transaction, deployed: Pool): Promise<Pool | undefined> {
+  const found = await pools.get(from, paths.pool(deployed.pool));
+  return found && withDeployed(found, deployed);
+}
+
+/** The document of the deployment's own pool, with the settings of the deployment. */
+export function withDeployed(found: Pool, deployed: Pool): Pool {
+  if (found.version === 0) {
+    const {spent_usd, said, boots, source, environment, source_version} = found;
+    return {...found, ...deployed, spent_usd, said, boots, source, environment, source_version};
+  }
+  const {pool, accelerator, runtime_version, spot} = deployed;
+  const poll_s = found.said.poll_s_at === undefined ? deployed.poll_s : found.poll_s;
+  return {...found, pool, accelerator, runtime_version, spot, poll_s};
+}
+
+export const poolRecords = {
+  ...pools,
+  /** Any pool by its name. Undefined: it has no document, and is not the deployment's own pool. */
+  find: async (from: Store | Transaction, name: string, deployed: Pool): Promise<Pool | undefined> => {
+    if (name === deployed.pool) return (await findDeployed(from, deployed)) ?? deployed;
+    const found = await pools.get(from, paths.pool(name));
+    return found && {...found, pool: name};
+  },
+  get: async (from: Store | Transaction, deployed: Pool): Promise<Pool> =>
+    (await findDeployed(from, deployed)) ?? deployed,
+  set: (tx: Transaction, pool: Pool) => pools.set(tx, paths.pool(pool.pool), pool),
+};

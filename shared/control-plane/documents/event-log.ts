@@ -1,0 +1,65 @@
+import {hash} from 'node:crypto';
+import {paths} from '../../domain/names.ts';
+import type {Run} from '../../domain/run/run.ts';
+import {iso} from '../../domain/time.ts';
+import type {Transaction} from '../../ports.ts';
+import type {Deps} from '../deps.ts';
+import type {Log} from '../log.ts';
+import {eventRecords, MAX_TEXT} from './history-documents.ts';
+
+export type TimelineEvent = {
+  kind: 'run' | 'stream' | 'shard' | 'worker' | 'zone' | 'rejected' | 'control' | 'job' | 'exec';
+  text: string;
+  run?: string;
+  stream?: string;
+  worker?: string;
+  job?: string;
+  exec?: string;
+  /** Epoch of the lease that the event is about. */
+  epoch?: number;
+  /** Control message that the event is about. */
+  message_id?: string;
+  object?: string;
+};
+
+const KEPT_DAYS = 30;
+
+/**
+ * Records an event in the transaction of the change. The id is a hash of event and time, so a transaction that runs again writes the
+ * same document. Repeats of an event since the same `since` are one document, with the time of the last.
+ */
+export function recordEvent(tx: Transaction, event: TimelineEvent, now: number, since = now): void {
+  const text = event.text.slice(0, MAX_TEXT).toWellFormed();
+  const id = hash('sha256', JSON.stringify([since, event])).slice(0, 20);
+  const document = {...event, text, at: iso(now), expire_at: iso(now + KEPT_DAYS * 86_400_000)};
+  eventRecords.set(tx, paths.event(id), document);
+}
+
+/** Records a pause of the run by a breaker, and raises an alert. */
+export function recordPause(
+  log: Log,
+  tx: Transaction,
+  before: Run,
+  {run, status, reason}: Run,
+  now: number,
+): void {
+  if (status === before.status) return;
+  const text = `Run ${run} is ${status}: ${reason}`;
+  log('ERROR', text, {run, signal: 'run-paused'});
+  recordEvent(tx, {kind: 'run', run, text}, now);
+}
+
+/** Records an event in a transaction of its own, for a change without a document. */
+export async function recordEventNow(
+  {store, now}: Pick<Deps, 'store' | 'now'>,
+  event: TimelineEvent,
+): Promise<void> {
+  const at = now();
+  await store.transaction(async tx => recordEvent(tx, event, at));
+}
+
+/** Records rejected input as an event and in the log. */
+export async function recordRejection(deps: Deps, event: Omit<TimelineEvent, 'kind'>): Promise<void> {
+  deps.log('WARNING', event.text, {object: event.object, run: event.run, stream: event.stream});
+  await recordEventNow(deps, {kind: 'rejected', ...event});
+}

@@ -1,0 +1,88 @@
+/** Reads and writes of the documents of jobs. The deployment chooses their collection. */
+import {InvalidDocument, type Rejected} from '../../contracts/errors.ts';
+import type {Job} from '../../domain/job/job.ts';
+import {isJobOf} from '../../domain/job/lifecycle.ts';
+import {jobWork, parseJobWork, paths} from '../../domain/names.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import type {Document, Store, Stored, Transaction} from '../../ports.ts';
+import type {Deps} from '../deps.ts';
+import {kind} from './document-kind.ts';
+import {skipIfInvalid, workerRecords} from './documents.ts';
+import {recordEvent} from './event-log.ts';
+import {jobDocument} from './job-schema.ts';
+import {storable} from './storable-job.ts';
+
+const jobs = kind(jobDocument);
+
+type Configured = Pick<Deps, 'config'>;
+
+export const jobRecords = {
+  /** Its document id names a job: a person may copy a document with its fields. */
+  get: async ({config}: Configured, from: Store | Transaction, id: string): Promise<Job | undefined> => {
+    const found = await jobs.get(from, paths.job(config.jobs_collection, id));
+    return found && {...found, job: id};
+  },
+  parse: (path: string, id: string, data: Document): Job => ({...jobs.parse(path, data), job: id}),
+  parseAll: (stored: Stored[], onInvalid: (error: Rejected, id: string) => void): Job[] =>
+    jobs.parseAll(
+      stored.map(each => ({...each, data: {...each.data, job: each.id}})),
+      onInvalid,
+    ),
+  /** A document that an edit made larger than the Store takes loses fields, because it must not stop its worker. */
+  set: ({config}: Configured, tx: Transaction, job: Job): void => {
+    const path = paths.job(config.jobs_collection, job.job);
+    try {
+      jobs.set(tx, path, job);
+    } catch (error) {
+      if (!(error instanceof InvalidDocument)) throw error;
+      jobs.set(tx, path, storable(path, job));
+    }
+  },
+};
+
+/** Deletes the document of an ended job. */
+export function deleteJob({config}: Configured, tx: Transaction, id: string): void {
+  tx.delete(paths.job(config.jobs_collection, id));
+}
+
+/** Reads the job that the worker holds; undefined if its document says otherwise. */
+export async function jobOf(
+  deps: Pick<Deps, 'config' | 'log'>,
+  tx: Transaction,
+  worker: Worker,
+): Promise<Job | undefined> {
+  const id = parseJobWork(worker.work);
+  const found = id && (await skipIfInvalid(deps.log, () => jobRecords.get(deps, tx, id)));
+  const holder = {worker: worker.name, incarnation: worker.incarnation};
+  return found && isJobOf(found, holder) && found.lease?.epoch === worker.epoch ? found : undefined;
+}
+
+/** Reads the worker that holds the lease of the job, for `clearWork` when the lease ends. */
+export async function workerOf(
+  {log}: Pick<Deps, 'log'>,
+  tx: Transaction,
+  {job, lease}: Job,
+): Promise<Worker | undefined> {
+  const worker = lease && (await skipIfInvalid(log, () => workerRecords.get(tx, lease.worker)));
+  const isHolder = worker?.work === jobWork(job) && worker.epoch === lease?.epoch;
+  return isHolder && worker.incarnation === lease?.incarnation ? worker : undefined;
+}
+
+/** Stores a job whose attempt has ended. A failed job is an event and a signal. */
+export function storeEnded(
+  deps: Pick<Deps, 'config' | 'log'>,
+  tx: Transaction,
+  before: Job,
+  job: Job,
+  now: number,
+): void {
+  jobRecords.set(deps, tx, job);
+  const last = job.attempts.at(-1);
+  const who = before.lease ? `${before.lease.worker}: ` : '';
+  const why = job.error ?? last?.error;
+  const text = `Job ${job.job} is ${job.status}${why ? `, because ${who}${why}` : ''}`;
+  const about = before.lease ? {worker: before.lease.worker, epoch: before.lease.epoch} : {};
+  recordEvent(tx, {kind: 'job', job: job.job, ...about, text}, now);
+  if (job.status === 'failed')
+    deps.log('WARNING', text, {job: job.job, cause: job.cause, signal: 'job-failed'});
+}

@@ -1,0 +1,89 @@
+/**
+ * A lease stands in two documents: of its stream and of its worker. Every change of a lease reads both documents, and changes both in one
+ * transaction, because heartbeats read the worker alone.
+ */
+
+import {parseWork} from '../../domain/names.ts';
+import type {Run} from '../../domain/run/run.ts';
+import {isHeldBy, isLeasedTo, revokeLease} from '../../domain/stream/lease.ts';
+import type {Stream} from '../../domain/stream/stream.ts';
+import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
+import {afterMachineFailedStream} from '../../domain/zone/breakers.ts';
+import type {Transaction} from '../../ports.ts';
+import type {Log} from '../log.ts';
+import {runRecords, skipIfInvalid, streamRecords, workerRecords} from './documents.ts';
+import {recordEvent, recordPause} from './event-log.ts';
+
+/** Reads the stream whose lease the worker holds. */
+export async function workOf(log: Log, tx: Transaction, worker: Worker): Promise<Stream | undefined> {
+  const work = parseWork(worker.work);
+  if (!work) return undefined;
+  const found = await skipIfInvalid(log, () => streamRecords.get(tx, work.run, work.stream));
+  return found && isLeasedTo(found, {worker: worker.name, incarnation: worker.incarnation})
+    ? found
+    : undefined;
+}
+
+/** Reads the worker that holds the stream's lease, for `clearWork` when the lease ends. */
+export async function holderOf(
+  log: Log,
+  tx: Transaction,
+  stream: Stream | undefined,
+): Promise<Worker | undefined> {
+  const name = stream?.lease?.worker;
+  if (!name) return undefined;
+  const worker = await skipIfInvalid(log, () => workerRecords.get(tx, name));
+  return isHeldBy(stream, worker) ? worker : undefined;
+}
+
+/** Reads the stream that the worker lost by silence. */
+export async function suspectedBy(log: Log, tx: Transaction, {suspect}: Worker): Promise<Stream | undefined> {
+  const work = parseWork(suspect?.work ?? null);
+  return work && skipIfInvalid(log, () => streamRecords.get(tx, work.run, work.stream));
+}
+
+/** Clears the work of the holder. Its next heartbeat hears so. */
+export function clearWork(tx: Transaction, holder: Worker | undefined): void {
+  if (holder) workerRecords.set(tx, withoutWork(holder));
+}
+
+/** Reads the run of a stream that failed for its machines. Called before the first write of the transaction. */
+export async function runOfFailed(log: Log, tx: Transaction, free: Stream): Promise<Run | undefined> {
+  return free.status === 'failed' ? skipIfInvalid(log, () => runRecords.get(tx, free.run)) : undefined;
+}
+
+/** Stores the freed stream and clears its holder. A stream that failed for its machines is recorded, and counted in its run `parent`. */
+export function returnStream(
+  log: Log,
+  tx: Transaction,
+  free: Stream,
+  holder: Worker | undefined,
+  now: number,
+  parent?: Run,
+): void {
+  streamRecords.set(tx, free);
+  clearWork(tx, holder);
+  if (free.status !== 'failed') return;
+  if (parent) setMachineFailed(log, tx, parent, free, now);
+  const {run, stream, epoch, faults, last_error} = free;
+  const text = `Stream ${run}/${stream} is parked after ${faults} machines in a row that stored nothing: ${last_error}; retry revives it`;
+  recordEvent(tx, {kind: 'stream', run, stream, epoch, text}, now);
+}
+
+export function setMachineFailed(
+  log: Log,
+  tx: Transaction,
+  parent: Run,
+  {stream}: Stream,
+  now: number,
+): void {
+  const next = afterMachineFailedStream(parent, stream, now);
+  runRecords.set(tx, next);
+  recordPause(log, tx, parent, next, now);
+}
+
+/** Revokes the lease of the stream. */
+export function freeStream(tx: Transaction, stream: Stream, holder: Worker | undefined, now: number): void {
+  streamRecords.set(tx, revokeLease(stream, now));
+  clearWork(tx, holder);
+}

@@ -1,0 +1,34 @@
+import {z} from 'zod';
+import {parseValue} from '../../contracts/schemas.ts';
+import {GENERATIONS} from '../../domain/billing/list-prices.ts';
+import {isPriceKey, overList, type Prices} from '../../domain/billing/prices.ts';
+import type {Pool} from '../../domain/fleet/pool.ts';
+import {paths} from '../../domain/names.ts';
+import type {Store} from '../../ports.ts';
+import type {Log} from '../log.ts';
+import {skipIfInvalid} from './documents.ts';
+
+const price = z.object({usd: z.number().min(0), spot_usd: z.number().min(0)});
+
+/**
+ * Reads the list prices, overwritten entry by entry by `prices/chips`. The price of an invalid entry is unknown, because an operator
+ * wanted a price that differs from the list.
+ */
+export async function readPrices(
+  {store, log}: {store: Store; log: Log},
+  pools: readonly Pick<Pool, 'accelerator'>[],
+): Promise<Prices> {
+  const given: Prices = {};
+  for (const [key, value] of Object.entries((await store.get(paths.prices())) ?? {})) {
+    if (!pools.some(({accelerator}) => isPriceKey(key, accelerator))) {
+      const known = `a generation (${GENERATIONS.join(', ')}; v5e is v5litepod), a type such as v6e-8`;
+      log('ERROR', `${paths.prices()} has "${key}", which has no price: write ${known}, or one with @REGION`);
+      continue;
+    }
+    const parsed = await skipIfInvalid(log, async () => parseValue(price, value, `${paths.prices()} ${key}`));
+    if (!parsed)
+      log('ERROR', `The price of ${key} is unknown: write {"usd": 2.7, "spot_usd": 1.35}, for an hour`);
+    given[key] = parsed ?? null;
+  }
+  return overList(given);
+}

@@ -1,0 +1,63 @@
+/** Reads of runs that other documents need: open runs and spec hashes. Reopens an ended run. */
+import type {Run} from '../../domain/run/run.ts';
+import {iso} from '../../domain/time.ts';
+import type {Transaction} from '../../ports.ts';
+import type {Deps} from '../deps.ts';
+import {runRecords} from './documents.ts';
+import {recordEvent} from './event-log.ts';
+
+/** `unreadable`: names of open runs whose documents are invalid. */
+export async function openRuns({
+  store,
+  log,
+}: Pick<Deps, 'store' | 'log'>): Promise<{runs: Run[]; unreadable: Set<string>}> {
+  const open = await store.query('runs', {
+    where: [{field: 'status', op: 'in', value: ['active', 'paused']}],
+  });
+  const unreadable = new Set<string>();
+  const runs = runRecords.parseAll(open, (error, name) => {
+    unreadable.add(name);
+    log('ERROR', error.message);
+  });
+  return {runs, unreadable};
+}
+
+/** Runs in the cache of spec hashes. */
+const MOST_KNOWN = 1000;
+
+/** Returns the hash of a run's frozen spec, cached, because every shard needs it. */
+export async function specHashOf(
+  {specHashes, store}: Pick<Deps, 'specHashes' | 'store'>,
+  run: string,
+): Promise<string | undefined> {
+  const known = specHashes.get(run);
+  if (known) return known;
+  const found = await runRecords.get(store, run);
+  if (!found?.spec_hash) return undefined;
+  if (specHashes.size >= MOST_KNOWN) specHashes.clear();
+  specHashes.set(run, found.spec_hash);
+  return found.spec_hash;
+}
+
+/** Throws if the run has another spec now: its documents and its manifest were deleted, and the run started again. */
+export async function assertSpecHash(
+  {specHashes}: Pick<Deps, 'specHashes'>,
+  tx: Transaction,
+  run: string,
+  known: string,
+): Promise<void> {
+  const found = await runRecords.get(tx, run);
+  if (found?.spec_hash === known) return;
+  specHashes.delete(run);
+  throw new Error(
+    `Run ${run} has another spec than this process knew: the next delivery reads its shards again`,
+  );
+}
+
+/** Reopens an ended run in the transaction that has read the run. Returns false for any other run. */
+export function reopenRun(tx: Transaction, run: Run | undefined, why: string, now: number): boolean {
+  if (run?.status !== 'completed' && run?.status !== 'failed') return false;
+  runRecords.set(tx, {...run, status: 'active', updated_at: iso(now)});
+  recordEvent(tx, {kind: 'run', run: run.run, text: `Run ${run.run} is active again: ${why}`}, now);
+  return true;
+}

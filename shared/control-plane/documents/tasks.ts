@@ -1,0 +1,135 @@
+/**
+ * Tasks: long work, page by page. `tasks/ID` keeps the cursor, so every delivery continues where the last delivery stopped. A task of a
+ * hundred thousand streams fits into the time limit of a function. The tick publishes open tasks again that no delivery works on.
+ */
+import {z} from 'zod';
+import {paths} from '../../domain/names.ts';
+import {isOlderThan, iso, msOf} from '../../domain/time.ts';
+import type {Bus, Filter, Store, Transaction} from '../../ports.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {kind} from './document-kind.ts';
+
+export const task = z.looseObject({
+  task: z.enum(['register', 'rebuild', 'resync', 'finish', 'totals']),
+  run: z.string().nullable(),
+  status: z.enum(['open', 'done']),
+  /** JSON of the place where the next delivery continues; empty at the first page. */
+  cursor: z.string(),
+  result: z.string().nullable(),
+  /** End of the time that a delivery has claimed the task for. */
+  busy_until_at: z.iso.datetime().nullable(),
+  created_at: z.iso.datetime(),
+  updated_at: z.iso.datetime(),
+  expire_at: z.iso.datetime(),
+});
+
+export type Task = z.infer<typeof task>;
+/** Name of a task. A `rebuild` without a run starts one task for each run; `resync` has no run. */
+export type TaskName = {task: Task['task']; run: string | null};
+
+const records = kind(task);
+const OPEN: Filter = {field: 'status', op: '==', value: 'open'};
+const KEPT_DAYS = 30;
+/** Time after its last page when the task of a dead delivery becomes free. */
+const BUSY_MS = 120_000;
+
+export function taskId({task, run}: TaskName): string {
+  return run === null ? task : `${task}-${run}`;
+}
+
+/** Opens the task at its first page, in the transaction of the command that asks for the task. */
+export function openTask(tx: Transaction, {task, run}: TaskName, now: number): void {
+  records.set(tx, paths.task(taskId({task, run})), {
+    ...{task, run, status: 'open', cursor: '', result: null, busy_until_at: null},
+    created_at: iso(now),
+    updated_at: iso(now),
+    expire_at: iso(now + KEPT_DAYS * 86_400_000),
+  });
+}
+
+export async function publishTask(bus: Bus, {task, run}: TaskName): Promise<void> {
+  await bus.publish('tasks', run === null ? {task} : {task, run});
+}
+
+/** True for a task that no delivery has to start again. */
+type IsEnough = (stored: Task) => boolean;
+
+export const isOpenTask: IsEnough = ({status}) => status === 'open';
+
+/** True if no stored task is enough. Called before the first write of the transaction that opens the task. */
+export async function isTaskMissing(tx: Transaction, name: TaskName, isEnough: IsEnough): Promise<boolean> {
+  const stored = await records.get(tx, paths.task(taskId(name)));
+  return stored === undefined || !isEnough(stored);
+}
+
+/** Opens the task for the next tick, unless a stored task is enough. Returns true if it was opened. */
+export async function requestTask(
+  {store, now}: Pick<Deps, 'store' | 'now'>,
+  name: TaskName,
+  isEnough: IsEnough = () => false,
+): Promise<boolean> {
+  return store.transaction(async tx => {
+    if (!(await isTaskMissing(tx, name, isEnough))) return false;
+    openTask(tx, name, now());
+    return true;
+  });
+}
+
+/** Opens the task now, unless a stored task is enough. */
+export async function startTask(
+  deps: Pick<Deps, 'store' | 'bus' | 'now'>,
+  name: TaskName,
+  isEnough?: IsEnough,
+): Promise<void> {
+  if (await requestTask(deps, name, isEnough)) await publishTask(deps.bus, name);
+}
+
+/** Claims the task for this delivery. Returns undefined if the task is not open or another delivery works on it. */
+export async function claimTask({store, now}: Deps, name: TaskName): Promise<Task | undefined> {
+  const path = paths.task(taskId(name));
+  return store.transaction(async tx => {
+    const found = await records.get(tx, path);
+    const at = now();
+    if (found?.status !== 'open') return undefined;
+    if (found.busy_until_at !== null && msOf(found.busy_until_at) > at) return undefined;
+    const claimed: Task = {...found, busy_until_at: iso(at + BUSY_MS), updated_at: iso(at)};
+    records.set(tx, path, claimed);
+    return claimed;
+  });
+}
+
+/** Stores the end of a page. Returns undefined if the task was restarted or another delivery works on it. */
+export async function saveTask(
+  {store, now}: Deps,
+  claimed: Task,
+  change: Partial<Pick<Task, 'cursor' | 'status' | 'result' | 'busy_until_at'>>,
+): Promise<Task | undefined> {
+  const path = paths.task(taskId(claimed));
+  return store.transaction(async tx => {
+    const found = await records.get(tx, path);
+    if (found?.created_at !== claimed.created_at || found.busy_until_at !== claimed.busy_until_at)
+      return undefined;
+    const at = now();
+    const next: Task = {...found, busy_until_at: iso(at + BUSY_MS), ...change, updated_at: iso(at)};
+    records.set(tx, path, next);
+    return next;
+  });
+}
+
+/** Publishes the open tasks that no delivery works on, and starts a resync `audit_s` after the start of the last resync. */
+export async function publishOpenTasks(deps: Deps): Promise<void> {
+  const {store, bus, now, config, log} = deps;
+  const stored = await store.query('tasks', {where: [OPEN]});
+  const open = records.parseAll(stored, error => log('ERROR', error.message));
+  const isIdle = ({busy_until_at}: Task) => busy_until_at === null || isOlderThan(busy_until_at, 0, now());
+  await forEachConcurrently(open.filter(isIdle), found => publishTask(bus, found));
+  if (open.some(({task}) => task === 'resync')) return;
+  const last = await readTask(store, {task: 'resync', run: null});
+  if (!last || isOlderThan(last.created_at, config.audit_s - 30, now()))
+    await startTask(deps, {task: 'resync', run: null});
+}
+
+export function readTask(store: Store, name: TaskName): Promise<Task | undefined> {
+  return records.get(store, paths.task(taskId(name)));
+}

@@ -1,0 +1,34 @@
+import type {Config} from '../../contracts/config.ts';
+import {newZone, type Zone} from '../../domain/zone/placement.ts';
+import type {Now, Store, Transaction} from '../../ports.ts';
+import type {Log} from '../log.ts';
+import {skipIfInvalid, zoneRecords} from './documents.ts';
+
+type Reader = {log: Log; config: Config};
+/** A zone as the pool of this name knows it. */
+export type ZoneOfPool = {zone: string; pool: string};
+
+/** Reads the zone's document of the pool. Returns a new zone if the document is absent or invalid. */
+export async function zoneOf(
+  {log, config}: Reader,
+  tx: Transaction,
+  {zone, pool}: ZoneOfPool,
+  now: number,
+): Promise<Zone> {
+  const owner = pool === config.pool.pool ? null : pool;
+  return (await skipIfInvalid(log, () => zoneRecords.get(tx, zone, owner))) ?? newZone(zone, now, owner);
+}
+
+/** Changes the zone's document in a transaction of its own. Writes nothing if `change` returns the same object. */
+export async function changeZone(
+  deps: Reader & {store: Store; now: Now},
+  which: ZoneOfPool,
+  change: (zone: Zone, tx: Transaction, now: number) => Zone,
+): Promise<void> {
+  await deps.store.transaction(async tx => {
+    const at = deps.now();
+    const zone = await zoneOf(deps, tx, which, at);
+    const next = change(zone, tx, at);
+    if (next !== zone) zoneRecords.set(tx, next);
+  });
+}

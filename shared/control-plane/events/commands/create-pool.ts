@@ -1,0 +1,109 @@
+import {isDeepStrictEqual} from 'node:util';
+import {z} from 'zod';
+import {Rejected} from '../../../contracts/errors.ts';
+import {environment, source} from '../../../contracts/job-schemas.ts';
+import {dollars, poolName, provisioning, version, zones} from '../../../contracts/schemas.ts';
+import {decideNewPool, decideScale, type PoolSettings} from '../../../domain/commands/settings.ts';
+import {whyNotPoolName} from '../../../domain/deployment.ts';
+import type {Pool} from '../../../domain/fleet/pool.ts';
+import {type Environment, NO_ENVIRONMENT, whyInternetNeeded} from '../../../domain/source/source.ts';
+import {NO_BOOTS} from '../../../domain/zone/breakers.ts';
+import type {Deps} from '../../deps.ts';
+import {poolRecords} from '../../documents/documents.ts';
+import {command, conclude} from './command.ts';
+import {limitsOf, pollSeconds, recordStranded} from './pool-commands.ts';
+
+const name = z.string().min(1).max(100);
+
+const schema = z.strictObject({
+  action: z.literal('pool'),
+  pool: poolName,
+  accelerator: name.optional(),
+  runtime_version: name.optional(),
+  spot: z.boolean().optional(),
+  workers_per_zone: z.number().int().min(0).max(1000).optional(),
+  zones: zones.optional(),
+  provisioning: provisioning.optional(),
+  budget_usd: dollars.optional(),
+  poll_s: pollSeconds.optional(),
+  source: source.nullable().optional(),
+  environment: environment.partial().optional(),
+  if_version: version.optional(),
+});
+
+/** Creates a pool, or changes what may change of an existing one. */
+export const pool = command({
+  schema,
+  decide: async (deps, tx, {action: _, pool: name, if_version, ...given}, {said_at}) => {
+    const found = await poolRecords.find(tx, name, deps.config.pool);
+    const limits = await limitsOf(deps, name);
+    if (!found) {
+      const fields = Object.keys(given).filter(field => field in SETTINGS);
+      const decision = decideNewPool(newPool(deps, name, given), limits, fields, said_at);
+      return conclude(decision, next => poolRecords.set(tx, next), {pool: name});
+    }
+    const settings = settingsOf(deps, found, given);
+    const decision = decideScale(found, settings, if_version, limits, said_at);
+    return conclude(decision, next => poolRecords.set(tx, next), {pool: name});
+  },
+  after: (deps, {pool}) => recordStranded(deps, pool),
+});
+
+type Given = Omit<z.infer<typeof schema>, 'action' | 'pool' | 'if_version'>;
+
+/** Settings that a later message may change. */
+const SETTINGS = {workers_per_zone: 1, zones: 1, provisioning: 1, budget_usd: 1, poll_s: 1};
+
+/** The pool of a message, with the deployment's values of optional keys. Throws `Rejected`, which names the missing ones. */
+function newPool({config}: Deps, name: string, given: Given): Pool {
+  const why = whyNotPoolName(name, config.deployment);
+  if (why) throw new Rejected(why);
+  const {accelerator, runtime_version, zones, workers_per_zone} = given;
+  if (!accelerator || !runtime_version || !zones || workers_per_zone === undefined)
+    throw new Rejected(
+      `there is no pool "${name}": a new pool needs accelerator, runtime_version, zones and workers_per_zone`,
+    );
+  const {source = null, budget_usd = null} = given;
+  const {spot = config.pool.spot, provisioning = 'node', poll_s = config.pool.poll_s} = given;
+  const environment = {...NO_ENVIRONMENT, ...given.environment} as Environment;
+  const needs = whyInternetNeeded(source, environment);
+  if (needs && !config.has_internet)
+    throw new Rejected(
+      `${needs} needs the internet, which workers of this deployment do not reach (GLEANER_INTERNET): use a code bundle`,
+    );
+  const code = {source, environment, source_version: given.source || given.environment ? 1 : 0};
+  const terms = {accelerator, runtime_version, spot, provisioning, zones, workers_per_zone};
+  return {
+    pool: name,
+    ...terms,
+    budget_usd,
+    poll_s,
+    ...code,
+    version: 0,
+    said: {},
+    spent_usd: 0,
+    boots: NO_BOOTS,
+  };
+}
+
+/** The settings of the message for an existing pool. Throws `Rejected` for a value that cannot change, or that "update" changes. */
+function settingsOf({config}: Deps, found: Pool, given: Given): PoolSettings {
+  for (const key of ['accelerator', 'runtime_version', 'spot'] as const) {
+    if (given[key] === undefined || given[key] === found[key]) continue;
+    const advice =
+      found.pool === config.pool.pool ? 'the deployment sets it for its own pool' : 'create another pool';
+    throw new Rejected(`pool "${found.pool}" has ${key} ${found[key]}, which cannot change: ${advice}`);
+  }
+  const {source = found.source, environment = found.environment} = given;
+  const code = [source, {...found.environment, ...environment}];
+  if (!isDeepStrictEqual(code, [found.source, found.environment]))
+    throw new Rejected(
+      `pool "${found.pool}" exists: change its source and environment with the action "update"`,
+    );
+  const settings = Object.fromEntries(Object.entries(given).filter(([key]) => key in SETTINGS));
+  if (Object.keys(settings).length === 0)
+    throw new Rejected(
+      `pool "${found.pool}" exists: say what to change: ${Object.keys(SETTINGS).join(', ')}`,
+    );
+  return settings;
+}

@@ -1,0 +1,161 @@
+import {z} from 'zod';
+import {Rejected} from '../../../contracts/errors.ts';
+import {instant, jobFields, jobId} from '../../../contracts/job-schemas.ts';
+import type {Decision} from '../../../domain/commands/commands.ts';
+import {decideCancelJob, decideRetryJob, noJob} from '../../../domain/job/commands.ts';
+import {CAUSES, type Job} from '../../../domain/job/job.ts';
+import {isFinal} from '../../../domain/job/lifecycle.ts';
+import {paths} from '../../../domain/names.ts';
+import type {Document, Filter, Transaction} from '../../../ports.ts';
+import type {Deps} from '../../deps.ts';
+import {deleteJob, jobRecords, storeEnded, workerOf} from '../../documents/job-documents.ts';
+import {clearWork} from '../../documents/lease-documents.ts';
+import {pagesOf} from '../../documents/pages.ts';
+import {submitJob, takeUp} from '../../jobs/schedule-jobs.ts';
+import {command, type Moment, type Outcome} from './command.ts';
+
+/** Jobs that one message changes. A repeated message changes more. */
+const MOST_AT_ONCE = 200;
+const MOST_NAMED = 20;
+/** Bytes of documents that one message changes: a commit has at most 10 MiB. */
+const MOST_BYTES = 8 * 1024 * 1024;
+
+/** Submits a job under an id that the sender chose. */
+export const submit = command({
+  schema: z.strictObject({action: z.literal('submit'), job: jobId, ...jobFields}),
+  decide: async (deps, tx, {action: _, job, ...fields}) => {
+    const path = paths.job(deps.config.jobs_collection, job);
+    if (await tx.get(path))
+      return {
+        outcome: 'rejected',
+        reason: `there is a job "${job}" already: choose another id`,
+        about: {job},
+      };
+    const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+    const document = {...given, status: 'pending'} as Document;
+    const why = await submitJob(deps, tx, job, document);
+    if (why !== undefined) return {outcome: 'rejected', reason: why, about: {job}};
+    return {outcome: 'applied', reason: `job ${job} is submitted`, about: {job}};
+  },
+});
+
+/** Schema of `retry` and `cancel` for jobs: one job, or those that failed for a cause. */
+export const whichJobs = {
+  job: jobId.optional(),
+  where: z.strictObject({cause: z.enum(CAUSES)}).optional(),
+};
+
+/** Takes up a document whose event is still under way, so that no command comes too early. */
+export async function takeUpNamed(deps: Deps, {job}: {job?: string | undefined}): Promise<void> {
+  if (job !== undefined) await takeUp(deps, job);
+}
+
+/** Ends a job. Its worker hears so at its next heartbeat. */
+export async function cancelJob(deps: Deps, tx: Transaction, job: string, moment: Moment): Promise<Outcome> {
+  const decide: Decide = (found, price) => decideCancelJob(found, price, moment.said_at, moment.now);
+  return {...(await concludeJobs(deps, tx, [job], moment, decide)), about: {job}};
+}
+
+/** Runs one ended job again, or up to 200 jobs that failed for a cause. */
+export async function retryJobs(
+  deps: Deps,
+  tx: Transaction,
+  {job, where}: {job?: string | undefined; where?: {cause: string} | undefined},
+  moment: Moment,
+): Promise<Outcome> {
+  const ids = job === undefined ? await failedFor(deps, where?.cause ?? '') : [job];
+  const about = job === undefined ? {} : {job};
+  if (ids.length === 0)
+    return {outcome: 'rejected', reason: `no job has failed for the cause "${where?.cause}"`, about};
+  const decide: Decide = found => decideRetryJob(found, moment.said_at, moment.now);
+  return {...(await concludeJobs(deps, tx, ids, moment, decide)), about};
+}
+
+/** Queries before the transaction reads: a transaction reads documents one by one. */
+async function failedFor({config, store}: Deps, cause: string): Promise<string[]> {
+  const where: Filter[] = [
+    {field: 'cause', op: '==', value: cause},
+    {field: 'status', op: '==', value: 'failed'},
+  ];
+  const found = await store.query(config.jobs_collection, {where, limit: MOST_AT_ONCE});
+  let bytes = 0;
+  const fitting = found.filter(({data}) => {
+    bytes += Buffer.byteLength(JSON.stringify(data));
+    return bytes <= MOST_BYTES;
+  });
+  return (fitting.length > 0 ? fitting : found.slice(0, 1)).map(({id}) => id);
+}
+
+type Decide = (job: Job, usd_per_hour: number | null) => Decision<Job>;
+
+async function concludeJobs(
+  deps: Deps,
+  tx: Transaction,
+  ids: readonly string[],
+  {now}: Moment,
+  decide: Decide,
+): Promise<Omit<Outcome, 'about'>> {
+  const decided = await Promise.all(
+    ids.map(async id => {
+      const job = await orReason(() => jobRecords.get(deps, tx, id));
+      if (job === undefined) return {decision: noJob(id)};
+      if (typeof job === 'string') return {decision: {kind: 'rejected' as const, reason: job}};
+      const holder = await workerOf(deps, tx, job);
+      return {job, holder, decision: decide(job, holder?.usd_per_hour ?? null)};
+    }),
+  );
+  for (const {job, holder, decision} of decided) {
+    if (decision.kind !== 'applied' || !job) continue;
+    storeEnded(deps, tx, job, decision.next, now);
+    if (decision.next.lease === null) clearWork(tx, holder);
+  }
+  const reasons = decided.map(({decision}) =>
+    decision.kind === 'applied' ? decision.what : decision.reason,
+  );
+  const named = reasons.slice(0, MOST_NAMED);
+  if (reasons.length > MOST_NAMED) named.push(`and ${reasons.length - MOST_NAMED} more`);
+  if (ids.length > 1) named.push('if more have failed for this cause, send it again for them');
+  const isApplied = decided.some(({decision}) => decision.kind === 'applied');
+  return {outcome: isApplied ? 'applied' : 'rejected', reason: named.join('; ')};
+}
+
+/** The document, or why it is invalid: an invalid document stops no other. */
+async function orReason(read: () => Promise<Job | undefined>): Promise<Job | string | undefined> {
+  try {
+    return await read();
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    return error.message;
+  }
+}
+
+const ENDED: Filter = {field: 'status', op: 'in', value: ['completed', 'failed', 'cancelled']};
+
+/** Deletes the documents of ended jobs. Their folders in the bucket stay. */
+export const clear = command({
+  schema: z.strictObject({action: z.literal('clear'), before_at: instant.optional()}),
+  decide: async (deps, tx, {before_at}) => {
+    const {config, store} = deps;
+    const isOld = ({status, completed_at}: Document) =>
+      isFinal({status: status as Job['status']}) &&
+      (before_at === undefined || (typeof completed_at === 'string' && completed_at < before_at));
+    const total = await store.count(config.jobs_collection, [ENDED]);
+    const ids: string[] = [];
+    for await (const page of pagesOf(store, config.jobs_collection, {where: [ENDED]}, MOST_AT_ONCE)) {
+      ids.push(...page.filter(({data}) => isOld(data)).map(({id}) => id));
+      if (ids.length >= MOST_AT_ONCE) break;
+    }
+    const some = ids.slice(0, MOST_AT_ONCE);
+    const current = await Promise.all(some.map(id => tx.get(paths.job(config.jobs_collection, id))));
+    // A retry may have opened a job since the query.
+    const ended = some.filter((_, index) => isOld(current[index] ?? {}));
+    for (const id of ended) deleteJob(deps, tx, id);
+    const left = total - ended.length;
+    const more = left > 0 ? `${left} ended jobs are left` : 'no ended job is left';
+    return {
+      outcome: ended.length > 0 ? 'applied' : 'rejected',
+      reason: ended.length > 0 ? `${ended.length} ended jobs are deleted; ${more}` : 'no such job has ended',
+      about: {},
+    };
+  },
+});

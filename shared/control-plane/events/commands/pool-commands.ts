@@ -1,0 +1,95 @@
+import {z} from 'zod';
+import {Rejected} from '../../../contracts/errors.ts';
+import {dollars, poolName, provisioning, version, withSomeOf, zones} from '../../../contracts/schemas.ts';
+import {decideResumePool} from '../../../domain/commands/commands.ts';
+import {decideScale, type PoolLimits, slotsIn} from '../../../domain/commands/settings.ts';
+import type {Pool} from '../../../domain/fleet/pool.ts';
+import {paths} from '../../../domain/names.ts';
+import {iso} from '../../../domain/time.ts';
+import {NO_BOOTS} from '../../../domain/zone/breakers.ts';
+import type {Zone} from '../../../domain/zone/placement.ts';
+import type {Transaction} from '../../../ports.ts';
+import {readPool, readPools} from '../../caches/pool-cache.ts';
+import type {Deps} from '../../deps.ts';
+import {poolRecords, UNFINISHED, zoneRecords} from '../../documents/documents.ts';
+import {recordEventNow} from '../../documents/event-log.ts';
+import {openRuns} from '../../documents/runs.ts';
+import {zoneOf} from '../../documents/zones.ts';
+import {boundSlots} from '../../runs/count-streams.ts';
+import {command, conclude, type Moment, type Outcome} from './command.ts';
+
+async function existing({config}: Deps, tx: Transaction, name: string): Promise<Pool> {
+  const pool = await poolRecords.find(tx, name, config.pool);
+  if (!pool) throw new Rejected(`there is no pool "${name}": create it with the action "pool"`);
+  return pool;
+}
+
+export const pollSeconds = z.number().min(1).max(86_400);
+
+/** Ceilings of the deployment, and the slots of its other pools, as of now. Each tick enforces them. */
+export async function limitsOf(deps: Deps, name: string): Promise<PoolLimits> {
+  const {ceilings, limits} = deps.config;
+  const others = (await readPools(deps)).pools.filter(({pool}) => pool !== name);
+  const elsewhere = others.reduce((sum, pool) => sum + slotsIn(pool), 0);
+  return {ceilings, elsewhere, longest_poll_s: limits.stall_s / 2};
+}
+
+/** Ends the stops of creates of a pool and of its zones that began before the message. */
+export async function resumePool(
+  deps: Deps,
+  tx: Transaction,
+  name: string,
+  {said_at, now}: Moment,
+): Promise<Outcome> {
+  const pool = await existing(deps, tx, name);
+  const zones = await Promise.all(pool.zones.map(zone => zoneOf(deps, tx, {zone, pool: pool.pool}, now)));
+  const resume = (next: Pool) => {
+    poolRecords.set(tx, next);
+    const isEarlier = ({boots}: Zone) => boots.stopped_at === null || boots.stopped_at <= said_at;
+    for (const zone of zones.filter(isEarlier))
+      if (zone.boots !== NO_BOOTS) zoneRecords.set(tx, {...zone, boots: NO_BOOTS, updated_at: iso(now)});
+  };
+  return conclude(decideResumePool(pool, said_at), resume, {pool: pool.pool});
+}
+
+export const scale = command({
+  schema: withSomeOf(
+    z.strictObject({
+      action: z.literal('scale'),
+      pool: poolName.optional(),
+      workers_per_zone: z.number().int().min(0).max(1000).optional(),
+      zones: zones.optional(),
+      provisioning: provisioning.optional(),
+      budget_usd: dollars.optional(),
+      poll_s: pollSeconds.optional(),
+      if_version: version.optional(),
+    }),
+    'workers_per_zone',
+    'zones',
+    'provisioning',
+    'budget_usd',
+    'poll_s',
+  ),
+  decide: async (deps, tx, {action: _, pool, if_version, ...settings}, {said_at}) => {
+    const found = await existing(deps, tx, pool ?? deps.config.pool.pool);
+    const limits = await limitsOf(deps, found.pool);
+    const decision = decideScale(found, settings, if_version, limits, said_at);
+    return conclude(decision, next => poolRecords.set(tx, next), {pool: found.pool});
+  },
+  after: (deps, {pool}) => recordStranded(deps, pool ?? deps.config.pool.pool),
+});
+
+/** Records how many streams of `affinity: fixed` lost their slot, because the pool shrank. */
+export async function recordStranded(deps: Deps, name: string): Promise<void> {
+  const pool = await readPool(deps, name);
+  if (!pool) return;
+  const {runs} = await openRuns(deps);
+  for (const run of runs) {
+    if (run.affinity === 'any' || run.pool !== pool.pool) continue;
+    const bound = await boundSlots(deps.store, run, pool);
+    const stranded = (await deps.store.count(paths.streams(run.run), [UNFINISHED])) - bound.length;
+    if (stranded <= 0) continue;
+    const text = `${stranded} streams of run ${run.run} wait: the pool has no TPU with their numbers (affinity: fixed); scale the pool`;
+    await recordEventNow(deps, {kind: 'run', run: run.run, text});
+  }
+}

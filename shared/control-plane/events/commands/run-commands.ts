@@ -1,0 +1,111 @@
+import {z} from 'zod';
+import {Rejected} from '../../../contracts/errors.ts';
+import {dollars, poolName, runId, version, withSomeOf} from '../../../contracts/schemas.ts';
+import {decideRunAction} from '../../../domain/commands/commands.ts';
+import {decideConfigure} from '../../../domain/commands/settings.ts';
+import {paths, streamPrefix} from '../../../domain/names.ts';
+import type {Deps} from '../../deps.ts';
+import {runRecords} from '../../documents/documents.ts';
+import {requestTotals} from '../../documents/request-totals.ts';
+import {openTask, publishTask, taskId} from '../../documents/tasks.ts';
+import {ensureRun} from '../../runs/ensure-run.ts';
+import {command, conclude} from './command.ts';
+import {resumePool} from './pool-commands.ts';
+
+/** Creates the document of a run whose first event is still under way, so that no command comes too early. */
+async function ensureKnownRun(deps: Deps, {run}: {run: string}): Promise<void> {
+  if (await runRecords.get(deps.store, run)) return;
+  const [stream] = await deps.objects.list(streamPrefix(run), {limit: 1});
+  if (stream) await ensureRun(deps, run);
+}
+
+function runCommand<Action extends 'pause' | 'stop'>(
+  action: Action,
+  more: {after?: (deps: Deps, message: {run: string}) => Promise<void>} = {},
+) {
+  return command({
+    schema: z.strictObject({action: z.literal(action), run: runId}),
+    prepare: ensureKnownRun,
+    decide: async (_, tx, {run}, {said_at, now}) => {
+      const found = await runRecords.get(tx, run);
+      return conclude(decideRunAction(action, run, found, said_at, now), next => runRecords.set(tx, next), {
+        run,
+      });
+    },
+    ...more,
+  });
+}
+
+/** Registers every stream of the run in the bucket, as if each had just been dropped. */
+export const start = command({
+  schema: z.strictObject({action: z.literal('start'), run: runId}),
+  prepare: ensureKnownRun,
+  decide: async (_, tx, {run}, {said_at, now}) => {
+    const found = await runRecords.get(tx, run);
+    const decision = decideRunAction('start', run, found, said_at, now);
+    if (decision.kind === 'applied') openTask(tx, {task: 'register', run}, now);
+    return conclude(decision, next => runRecords.set(tx, next), {run});
+  },
+  after: ({bus}, {run}) => publishTask(bus, {task: 'register', run}),
+});
+
+export const pause = runCommand('pause');
+
+/** Adds the shards that were counted since the last summary to the totals of the run. */
+export const stop = runCommand('stop', {after: (deps, {run}) => requestTotals(deps, run)});
+
+/** Resumes a run, or the creates of a pool. */
+export const resume = command({
+  schema: z
+    .strictObject({action: z.literal('resume'), run: runId.optional(), pool: poolName.optional()})
+    .refine(({run, pool}) => (run === undefined) !== (pool === undefined), 'name a run or a pool')
+    .meta({oneOf: [{required: ['run']}, {required: ['pool']}]}),
+  prepare: async (deps, {run}) => {
+    if (run !== undefined) await ensureKnownRun(deps, {run});
+  },
+  decide: async (deps, tx, {run, pool}, moment) => {
+    if (run === undefined) return resumePool(deps, tx, pool ?? deps.config.pool.pool, moment);
+    const found = await runRecords.get(tx, run);
+    const decision = decideRunAction('resume', run, found, moment.said_at, moment.now);
+    return conclude(decision, next => runRecords.set(tx, next), {run});
+  },
+});
+
+export const configure = command({
+  schema: withSomeOf(
+    z.strictObject({
+      action: z.literal('configure'),
+      run: runId,
+      priority: z.number().int().min(-1000).max(1000).optional(),
+      budget_usd: dollars.optional(),
+      allow_mixed_code: z.boolean().optional(),
+      if_version: version.optional(),
+    }),
+    'priority',
+    'budget_usd',
+    'allow_mixed_code',
+  ),
+  prepare: ensureKnownRun,
+  decide: async (_, tx, {action: __, run, if_version, ...settings}, {said_at, now}) => {
+    const found = await runRecords.get(tx, run);
+    const decision = decideConfigure(run, found, settings, if_version, said_at, now);
+    return conclude(decision, next => runRecords.set(tx, next), {run});
+  },
+});
+
+/** Rebuilds the documents of one run, or of every run, from the bucket. The task shows the progress and the result. */
+export const rebuild = command({
+  schema: z.strictObject({action: z.literal('rebuild'), run: runId.optional()}),
+  prepare: async ({objects}, {run}) => {
+    const isEmpty = run !== undefined && (await objects.list(streamPrefix(run), {limit: 1})).length === 0;
+    if (isEmpty)
+      throw new Rejected(`there is nothing to rebuild: the bucket holds no stream of run "${run}"`);
+  },
+  decide: async (_, tx, {run = null}, {now}) => {
+    openTask(tx, {task: 'rebuild', run}, now);
+    const path = paths.task(taskId({task: 'rebuild', run}));
+    const about = run === null ? {} : {run};
+    return {outcome: 'applied', reason: `the rebuild has begun; ${path} shows its progress`, about};
+  },
+  after: ({bus}, {run = null}) => publishTask(bus, {task: 'rebuild', run}),
+});

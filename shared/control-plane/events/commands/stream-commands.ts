@@ -1,0 +1,112 @@
+import {z} from 'zod';
+import {runId, streamText} from '../../../contracts/schemas.ts';
+import {type Decision, decideCancel, decideRetry} from '../../../domain/commands/commands.ts';
+import {paths} from '../../../domain/names.ts';
+import {isOpen} from '../../../domain/run/run.ts';
+import {isUnfinished, type Stream} from '../../../domain/stream/stream.ts';
+import {iso} from '../../../domain/time.ts';
+import type {Transaction} from '../../../ports.ts';
+import type {Deps} from '../../deps.ts';
+import {FAILED, runRecords, streamRecords} from '../../documents/documents.ts';
+import {clearWork, holderOf} from '../../documents/lease-documents.ts';
+import {command, type Moment, type Outcome} from './command.ts';
+import {cancelJob, retryJobs, takeUpNamed, whichJobs} from './job-commands.ts';
+
+/** Parked streams that one message revives. A repeated message revives more. */
+const MOST_AT_ONCE = 200;
+/** Streams that the recorded reason names. */
+const MOST_NAMED = 20;
+
+/** Tries one parked stream again, or every parked stream of the run; or one ended job, or those that failed for a cause. */
+export const retry = command({
+  schema: z
+    .strictObject({
+      action: z.literal('retry'),
+      run: runId.optional(),
+      stream: streamText.optional(),
+      ...whichJobs,
+    })
+    .refine(({run, job, where}) => [run, job, where].filter(given => given !== undefined).length === 1, {
+      message: 'name a run, a job, or where: {cause}',
+    })
+    .refine(({run, stream}) => stream === undefined || run !== undefined, 'a stream needs its run')
+    .meta({oneOf: [{required: ['run']}, {required: ['job']}, {required: ['where']}]}),
+  prepare: takeUpNamed,
+  decide: async (deps, tx, {run, stream, job, where}, moment) => {
+    if (run === undefined) return retryJobs(deps, tx, {job, where}, moment);
+    const ids = stream === undefined ? await parkedStreams(deps, run) : [stream];
+    const nothing = stream === undefined ? `run "${run}" has no failed stream` : noStream(run, stream);
+    const decide = (found: Stream) => decideRetry(found, moment.said_at, moment.now);
+    const about = {run, ...(stream === undefined ? {} : {stream})};
+    return {...(await onStreams(deps, tx, {run, ids, nothing}, decide, moment)), about};
+  },
+});
+
+/** Parks a stream, or ends a job. Its worker hears so at its next heartbeat. */
+export const cancel = command({
+  schema: z
+    .strictObject({
+      action: z.literal('cancel'),
+      run: runId.optional(),
+      stream: streamText.optional(),
+      job: whichJobs.job,
+    })
+    .refine(
+      ({run, stream, job}) => (job === undefined) === (run !== undefined && stream !== undefined),
+      'name a run and its stream, or a job',
+    )
+    .meta({oneOf: [{required: ['run', 'stream']}, {required: ['job']}]}),
+  prepare: takeUpNamed,
+  decide: async (deps, tx, {run, stream, job}, moment) => {
+    if (job !== undefined) return cancelJob(deps, tx, job, moment);
+    const which = {run: run ?? '', stream: stream ?? ''};
+    const decide = (found: Stream) => decideCancel(found, moment.said_at, moment.now);
+    const of = {run: which.run, ids: [which.stream], nothing: noStream(which.run, which.stream)};
+    return {...(await onStreams(deps, tx, of, decide, moment)), about: which};
+  },
+});
+
+function noStream(run: string, stream: string): string {
+  return `there is no stream ${run}/${stream}`;
+}
+
+/** Queries before the transaction reads: a transaction reads documents one by one. */
+async function parkedStreams({store}: Deps, run: string): Promise<string[]> {
+  const parked = await store.query(paths.streams(run), {where: [FAILED], limit: MOST_AT_ONCE + 1});
+  return parked.map(({id}) => id);
+}
+
+/** Applies if any stream changes. Reopens an ended run whose streams are unfinished again. */
+async function onStreams(
+  deps: Deps,
+  tx: Transaction,
+  {run, ids, nothing}: {run: string; ids: readonly string[]; nothing: string},
+  decide: (stream: Stream) => Decision<Stream>,
+  {now}: Moment,
+): Promise<Omit<Outcome, 'about'>> {
+  const parent = await runRecords.get(tx, run);
+  if (!parent) return {outcome: 'rejected', reason: `there is no run "${run}"`};
+  if (parent.status === 'cancelled')
+    return {outcome: 'rejected', reason: `run "${run}" was stopped, and a stop is final`};
+  const found: Stream[] = [];
+  for (const id of ids.slice(0, MOST_AT_ONCE)) {
+    const each = await streamRecords.get(tx, run, id);
+    if (each) found.push(each);
+  }
+  const holders = await Promise.all(found.map(stream => holderOf(deps.log, tx, stream)));
+  const decisions = found.map(decide);
+  const changed = decisions.filter(decision => decision.kind === 'applied');
+  for (const {next} of changed) streamRecords.set(tx, next);
+  for (const [index, decision] of decisions.entries())
+    if (decision.kind === 'applied' && decision.next.lease === null) clearWork(tx, holders[index]);
+  if (changed.some(({next}) => isUnfinished(next)) && !isOpen(parent))
+    runRecords.set(tx, {...parent, status: 'active', updated_at: iso(now)});
+  const reasons = decisions.map(decision => (decision.kind === 'applied' ? decision.what : decision.reason));
+  const named = reasons.slice(0, MOST_NAMED);
+  if (reasons.length > MOST_NAMED) named.push(`and ${reasons.length - MOST_NAMED} more`);
+  if (ids.length > MOST_AT_ONCE) named.push('more are parked: send it again for them');
+  return {
+    outcome: changed.length > 0 ? 'applied' : 'rejected',
+    reason: named.length > 0 ? named.join('; ') : nothing,
+  };
+}

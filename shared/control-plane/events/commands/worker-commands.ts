@@ -1,0 +1,22 @@
+import {z} from 'zod';
+import {workerNameText} from '../../../contracts/schemas.ts';
+import {type Decision, decideDelete, decideRecreate} from '../../../domain/commands/commands.ts';
+import type {Worker} from '../../../domain/worker/worker.ts';
+import {workerRecords} from '../../documents/documents.ts';
+import {command, conclude} from './command.ts';
+
+type Decide = (name: string, worker: Worker | undefined, said_at: string) => Decision<Worker>;
+
+function workerCommand<Action extends 'recreate' | 'delete'>(action: Action, decide: Decide) {
+  return command({
+    schema: z.strictObject({action: z.literal(action), worker: workerNameText}),
+    decide: async (_, tx, {worker}, {said_at}) => {
+      const found = await workerRecords.get(tx, worker);
+      return conclude(decide(worker, found, said_at), next => workerRecords.set(tx, next), {worker});
+    },
+  });
+}
+
+export const recreate = workerCommand('recreate', decideRecreate);
+/** `delete` is a reserved word. */
+export const deleteWorker = workerCommand('delete', decideDelete);

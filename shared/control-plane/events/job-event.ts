@@ -1,0 +1,15 @@
+import {Rejected} from '../../contracts/errors.ts';
+import type {Deps} from '../deps.ts';
+import {takeUp} from '../jobs/schedule-jobs.ts';
+import {wake} from '../wake.ts';
+
+/** `documents/jobs/ID`: the form in which Eventarc names a document of Firestore. */
+const SUBJECT = /^documents\/([^/]+)\/([^/]+)$/;
+
+/** Takes up a new job, and asks for a tick: its pool may have to grow. */
+export async function handleJobEvent(deps: Deps, subject: string | undefined): Promise<void> {
+  const [, collection, id] = SUBJECT.exec(subject ?? '') ?? [];
+  if (!id) throw new Rejected(`The event names no document of a job, but "${subject}"`);
+  if (collection !== deps.config.jobs_collection) return;
+  if (await takeUp(deps, id)) await wake(deps.bus);
+}

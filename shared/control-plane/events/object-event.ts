@@ -1,0 +1,60 @@
+import {Rejected} from '../../contracts/errors.ts';
+import {parseRunSpec} from '../../contracts/spec.ts';
+import {isRunId, parseDatasetObject, parseOutputObject} from '../../domain/names.ts';
+import type {Deps} from '../deps.ts';
+import {runRecords} from '../documents/documents.ts';
+import {recordRejection} from '../documents/event-log.ts';
+import {startTask} from '../documents/tasks.ts';
+import {ensureRun} from '../runs/ensure-run.ts';
+import {readText, whyIgnored} from '../runs/run-manifest.ts';
+import {countShard} from '../streams/advance-checkpoint.ts';
+import {registerStream} from '../streams/register-stream.ts';
+import {wake} from '../wake.ts';
+
+/** Registers a stream, counts a shard, or reads the spec of a run that waits for its spec. Other objects are ignored. */
+export async function handleObjectEvent(deps: Deps, name: string): Promise<void> {
+  const shard = parseOutputObject(name);
+  if (shard) {
+    if (await countShard(deps, shard)) await wake(deps.bus);
+    return;
+  }
+  if (!name.startsWith('datasets/') || name.endsWith('/')) return;
+  const dataset = parseDatasetObject(name);
+  switch (dataset.kind) {
+    case 'unknown': {
+      const text = `${name} is ignored: ${dataset.reason}`;
+      return recordRejection(deps, {...runOf(name), object: name, text});
+    }
+    case 'spec':
+      return handleSpec(deps, dataset.run, name);
+    case 'stream':
+      // A deleted stream creates no run.
+      if (!(await deps.objects.head(name))) return;
+      await registerStream(deps, await ensureRun(deps, dataset.run), name, dataset.stream);
+      return wake(deps.bus);
+    default:
+      return dataset satisfies never;
+  }
+}
+
+/** The run that an invalid name under `datasets/` names, if any. */
+function runOf(name: string): {run?: string} {
+  const [, run = '', file] = name.split('/');
+  return file !== undefined && isRunId(run) ? {run} : {};
+}
+
+/** Registers the streams of a run that waits for a valid `run.json`. A frozen spec never changes. */
+async function handleSpec(deps: Deps, run: string, name: string): Promise<void> {
+  const known = await runRecords.get(deps.store, run);
+  try {
+    const text = await readText(deps.objects, name);
+    if (text === undefined) return;
+    const input = parseRunSpec(text, name);
+    const why = known?.spec && whyIgnored(deps.config, known, input);
+    if (why) throw new Rejected(`${name} is ignored: ${why}`);
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    return recordRejection(deps, {object: name, run, text: error.message});
+  }
+  if (known && !known.spec) await startTask(deps, {task: 'register', run});
+}

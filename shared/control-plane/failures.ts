@@ -1,0 +1,32 @@
+import {Rejected} from '../contracts/errors.ts';
+import type {Log} from './log.ts';
+
+/**
+ * Isolates the parts of a tick: the failure of a part is logged at once and stops no other part. `rethrow` at the end makes the caller
+ * run again. An invalid document is only logged, because running again does not mend it.
+ */
+export class Failures {
+  readonly #log: Log;
+  readonly #thrown: unknown[] = [];
+
+  constructor({log}: {log: Log}) {
+    this.#log = log;
+  }
+
+  /** Runs `work`; `part` names it, such as "list the nodes". Returns undefined if `work` failed. */
+  async isolate<T>(part: string, work: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await work();
+    } catch (error) {
+      const {message} = error as Error;
+      this.#log('ERROR', `Failed to ${part}: ${message}`);
+      if (!(error instanceof Rejected)) this.#thrown.push(error);
+      return undefined;
+    }
+  }
+
+  /** Throws the first failure, if there is one. */
+  rethrow(): void {
+    if (this.#thrown.length > 0) throw this.#thrown[0];
+  }
+}

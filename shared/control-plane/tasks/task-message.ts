@@ -1,0 +1,221 @@
+/** Handles topic `tasks`: each message works on pages of one task for a while, and publishes the next message. */
+import {Rejected} from '../../contracts/errors.ts';
+import type {TaskMessage} from '../../contracts/schemas.ts';
+import {paths} from '../../domain/names.ts';
+import {isOpen} from '../../domain/run/run.ts';
+import {snapshotsByPool} from '../../domain/tick/pools.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {runRecords, skipIfInvalid} from '../documents/documents.ts';
+import {requestTotals} from '../documents/request-totals.ts';
+import {reopenRun} from '../documents/runs.ts';
+import {
+  claimTask,
+  isOpenTask,
+  publishTask,
+  saveTask,
+  startTask,
+  type Task,
+  type TaskName,
+  taskId,
+} from '../documents/tasks.ts';
+import {Failures} from '../failures.ts';
+import {isAnyUnfinished} from '../runs/count-streams.ts';
+import {ensureRun} from '../runs/ensure-run.ts';
+import {finishRun} from '../runs/finish-run.ts';
+import {forgetFold} from '../runs/run-result.ts';
+import {advanceStream} from '../streams/advance-checkpoint.ts';
+import {auditPage} from '../streams/audit-streams.ts';
+import {addToTally, describeTally, NOTHING_FOUND, type Tally} from '../streams/compare-streams.ts';
+import {dropInvalid, rebuildPage} from '../streams/rebuild-streams.ts';
+import {type BucketCursor, countPage, registerPage, registerUnknown} from '../streams/resync-streams.ts';
+import {listNodes} from '../tick/list-nodes.ts';
+import {readAccounts, readSnapshot} from '../tick/read-snapshot.ts';
+import {wake} from '../wake.ts';
+import {deleteOrphans} from '../workers/delete-orphans.ts';
+import {updateTotals} from './recount-totals.ts';
+
+/** Time after which a message starts no further page. */
+const WORK_MS = 40_000;
+
+export async function handleTaskMessage(deps: Deps, {task, run}: TaskMessage): Promise<void> {
+  await workOn(deps, {task, run: run ?? null});
+}
+
+/** The next page, or the result. `waits`: the tick publishes the task again later. */
+type Step = {cursor: unknown} | {result: string} | {waits: string};
+
+async function workOn(deps: Deps, name: TaskName): Promise<void> {
+  const until_ms = deps.now() + WORK_MS;
+  let task = await claimTask(deps, name);
+  while (task) {
+    const step: Step = await stepOrWait(deps, task, until_ms);
+    if ('result' in step) {
+      await saveTask(deps, task, {status: 'done', result: step.result, busy_until_at: null});
+      deps.log('INFO', `Task ${taskId(name)}: ${step.result}`, {run: task.run});
+      // A resync registers nothing itself, and totals change no plan.
+      if (task.task !== 'resync' && task.task !== 'totals') await wake(deps.bus);
+      return;
+    }
+    if ('waits' in step) {
+      await saveTask(deps, task, {result: step.waits, busy_until_at: null});
+      return;
+    }
+    const cursor = JSON.stringify(step.cursor);
+    const isOver = deps.now() >= until_ms;
+    const saved = await saveTask(deps, task, isOver ? {cursor, busy_until_at: null} : {cursor});
+    if (saved && isOver) return publishTask(deps.bus, name);
+    task = saved;
+  }
+}
+
+/** A failed step waits: the tick publishes the task again. A redelivered message would add a further message each minute. */
+async function stepOrWait(deps: Deps, task: Task, until_ms: number): Promise<Step> {
+  try {
+    return await stepOf(deps, task, until_ms);
+  } catch (error) {
+    const {message} = error as Error;
+    if (error instanceof Rejected) return {result: `refused: ${message}`};
+    deps.log('ERROR', `Task ${taskId(task)} failed, and is tried again: ${message}`, {run: task.run});
+    return {waits: message};
+  }
+}
+
+function stepOf(deps: Deps, task: Task, until_ms: number): Promise<Step> {
+  switch (task.task) {
+    case 'register':
+      return register(deps, task);
+    case 'rebuild':
+      return task.run === null ? rebuildAll(deps, task) : rebuildRun(deps, task, task.run);
+    case 'resync':
+      return resync(deps, task);
+    case 'finish':
+      return finish(deps, task.run ?? '', until_ms);
+    case 'totals':
+      return totals(deps, task.run ?? '');
+    default:
+      return task.task satisfies never;
+  }
+}
+
+async function register(deps: Deps, task: Task): Promise<Step> {
+  const run = task.run ?? '';
+  const parent = await ensureRun(deps, run);
+  if (!parent?.spec) return {result: `run ${run} waits for a valid run.json: ${parent?.reason}`};
+  const next = await registerPage(deps, parent, cursorOf(task, ''));
+  if (next !== undefined) return {cursor: next};
+  // An earlier message may have died after it counted the shards of an ended run.
+  await requestTotals(deps, run);
+  return {result: `every stream of run ${run} is registered`};
+}
+
+type RebuildCursor = {after: string; tally: Tally};
+
+async function rebuildRun(deps: Deps, task: Task, run: string): Promise<Step> {
+  const {after, tally} = cursorOf<RebuildCursor>(task, {after: '', tally: NOTHING_FOUND});
+  if (after === '') await dropInvalid(deps, paths.run(run), () => runRecords.get(deps.store, run));
+  const parent = await ensureRun(deps, run);
+  if (!parent) throw new Error(`Failed to rebuild run ${run}: it has no document`);
+  const {found, next} = await rebuildPage(deps, parent, after);
+  const all = addToTally(tally, found);
+  if (next !== undefined) return {cursor: {after: next, tally: all}};
+  if (all.streams === 0)
+    return {result: `refused: there is nothing to rebuild: the bucket holds no stream of run ${run}`};
+  await updateTotals(deps, run, true);
+  return {result: `rebuilt ${describeTally(run, all, true)}`};
+}
+
+type RebuildAllCursor = {at: BucketCursor; runs: number};
+
+/** Deletes nodes without a document. Then opens one task for each run in the bucket. */
+async function rebuildAll(deps: Deps, task: Task): Promise<Step> {
+  if (task.cursor === '') {
+    const left = await deleteAllOrphans(deps);
+    if (left.length === 0) return {cursor: {at: FIRST_NAME, runs: 0}};
+    return {
+      waits: `${left.length} nodes without a document are being deleted, the first is ${left[0]}; the rebuild goes on when they are gone`,
+    };
+  }
+  const {at, runs} = cursorOf<RebuildAllCursor>(task, {at: FIRST_NAME, runs: 0});
+  const {runs: found, next} = await countPage(deps, at);
+  // A repeated page leaves a task alone that this rebuild has opened before.
+  const isOfThis = ({created_at}: Task) => created_at >= task.created_at;
+  await forEachConcurrently(found, ({run}) => startTask(deps, {task: 'rebuild', run}, isOfThis));
+  const all = runs + found.length;
+  if (next) return {cursor: {at: next, runs: all}};
+  return {result: `${all} runs have a rebuild task each: tasks/rebuild-RUN has the result of a run`};
+}
+
+/** Returns the nodes that are still there. */
+async function deleteAllOrphans(deps: Deps): Promise<readonly string[]> {
+  const failures = new Failures(deps);
+  const listing = failures.isolate('list the nodes', () => listNodes(deps));
+  const accounts = await readAccounts(deps, failures);
+  const snapshot = await readSnapshot(deps, accounts, listing, failures);
+  const remaining: string[] = [];
+  for (const part of snapshotsByPool(snapshot)) {
+    const {left, freed} = await deleteOrphans(deps, part, failures);
+    for (const {run, stream} of freed) await skipIfInvalid(deps.log, () => advanceStream(deps, run, stream));
+    remaining.push(...left);
+  }
+  failures.rethrow();
+  return remaining;
+}
+
+/** The end of a run keeps its own cursor, in the document of its fold. */
+async function finish(deps: Deps, name: string, until_ms: number): Promise<Step> {
+  const run = await runRecords.get(deps.store, name);
+  if (!run || !isOpen(run)) {
+    // An earlier message may have died after it ended the run.
+    await forgetFold(deps, name);
+    await requestTotals(deps, name);
+    return {result: `run ${name} has ended`};
+  }
+  const register = (_: string, ...where: [string, string | undefined, ReadonlySet<string>]) =>
+    registerUnknown(deps, run, ...where);
+  const how = await finishRun(deps, run, {until_ms, register});
+  if (how === 'later') return {cursor: how};
+  return {result: how === 'ended' ? `run ${name} has ended` : `a stream of run ${name} goes on`};
+}
+
+async function totals(deps: Deps, run: string): Promise<Step> {
+  await updateTotals(deps, run);
+  return {result: `the totals of run ${run} are its streams'`};
+}
+
+type ResyncCursor = {kind: 'bucket'; at: BucketCursor} | {kind: 'workers'; after: string};
+
+const FIRST_NAME: BucketCursor = {after: '', run: '', stream: '', streams: 0};
+const FIRST: ResyncCursor = {kind: 'bucket', at: FIRST_NAME};
+
+/** Compares streams without a document, run by run, and then the checkpoints of leased streams. */
+async function resync(deps: Deps, task: Task): Promise<Step> {
+  const cursor = cursorOf<ResyncCursor>(task, FIRST);
+  if (cursor.kind === 'workers') {
+    const after = await auditPage(deps, cursor.after);
+    return after === undefined ? {result: 'the bucket was compared'} : {cursor: {kind: 'workers', after}};
+  }
+  const {runs, next} = await countPage(deps, cursor.at);
+  await forEachConcurrently(runs, ({run, streams}) =>
+    skipIfInvalid(deps.log, () => resyncRun(deps, run, streams)),
+  );
+  return {cursor: next ? {kind: 'bucket', at: next} : {kind: 'workers', after: ''}};
+}
+
+/** Registers the streams of a run that lacks its document or stream documents. Reopens an ended run with an unfinished stream. */
+async function resyncRun(deps: Deps, run: string, streams: number): Promise<void> {
+  const {store} = deps;
+  const known = await runRecords.get(store, run);
+  if (known?.status === 'cancelled' || known?.stopped_at) return;
+  const isAnyMissing = !known || (await store.count(paths.streams(run))) < streams;
+  if (isAnyMissing) await startTask(deps, {task: 'register', run}, isOpenTask);
+  const hasEnded = known?.status === 'completed' || known?.status === 'failed';
+  if (!hasEnded || !(await isAnyUnfinished(store, run))) return;
+  await store.transaction(async tx => {
+    reopenRun(tx, await runRecords.get(tx, run), 'a stream is unfinished', deps.now());
+  });
+}
+
+function cursorOf<T>({cursor}: Task, first: T): T {
+  return cursor === '' ? first : (JSON.parse(cursor) as T);
+}

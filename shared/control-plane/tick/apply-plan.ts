@@ -1,0 +1,146 @@
+/** Applies the plans of a tick: each decision in a transaction that decides again from its documents. */
+import type {Pause} from '../../domain/billing/budget.ts';
+import {pausedForBudget} from '../../domain/billing/cost.ts';
+import {parseJobWork} from '../../domain/names.ts';
+import {isRunnable} from '../../domain/run/run.ts';
+import type {Stream} from '../../domain/stream/stream.ts';
+import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
+import {slotsThatChange} from '../../domain/tick/slots.ts';
+import type {Snapshot} from '../../domain/tick/snapshot.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {runRecords} from '../documents/documents.ts';
+import {recordEvent} from '../documents/event-log.ts';
+import {isOpenTask, publishOpenTasks, startTask} from '../documents/tasks.ts';
+import {endLostExecs} from '../execs/end-exec.ts';
+import type {Failures} from '../failures.ts';
+import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
+import {mendOrphans} from '../jobs/mend-jobs.ts';
+import {FINISHING, sumUp} from '../runs/summarize-run.ts';
+import {advanceStream} from '../streams/advance-checkpoint.ts';
+import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
+import type {Outcome} from '../workers/decide-slots.ts';
+import {pauseStuck, replaceOutdated} from '../workers/outdated-code.ts';
+import {reconcileWorkers} from '../workers/reconcile-workers.ts';
+import {deleteStrays, mendInvalidWorkers} from '../workers/strays.ts';
+import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
+import {findMissing} from './list-nodes.ts';
+
+/** Runs to sum up at once. */
+const RUNS_AT_ONCE = 8;
+
+/** Pauses the runs of a pool over their budget, and deletes their workers. */
+export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failures): Promise<Outcome> {
+  await forEachConcurrently(plan.pauses, each =>
+    failures.isolate(`pause run ${each.run}`, () => pauseRun(deps, each)),
+  );
+  return reconcileWorkers(deps, plan.deletes, plan.terms, failures);
+}
+
+async function pauseRun({store, log, now}: Deps, {run, version, why}: Pause): Promise<void> {
+  await store.transaction(async tx => {
+    const found = await runRecords.get(tx, run);
+    // A run that was configured since waits for the next tick.
+    if (!found || !isRunnable(found) || found.version !== version) return;
+    const paused = pausedForBudget(found, why, now());
+    runRecords.set(tx, paused);
+    const text = `Run ${run} is paused: ${paused.reason}`;
+    log('WARNING', text, {run, signal: 'budget-spent'});
+    recordEvent(tx, {kind: 'run', run, text}, now());
+  });
+}
+
+/** A pool's part of the snapshot, and its plan. */
+type Part = {snapshot: Snapshot; plan: TickPlan};
+
+/** Applies the plans of all pools: deletes and creates of each, then leases and runs of each, then tasks. `spent`: outcomes of the budget plans. */
+export async function applyPlans(
+  deps: Deps,
+  parts: readonly Part[],
+  spent: readonly Outcome[],
+  failures: Failures,
+): Promise<void> {
+  const outcomes: Outcome[] = [];
+  for (const part of parts) outcomes.push(await applyToSlots(deps, part, failures));
+  const freed = [...spent, ...outcomes].flatMap(outcome => outcome.freed);
+  await countFreed(deps, freed, failures);
+  for (const [index, part] of parts.entries())
+    await applyToRuns(deps, part, outcomes[index]?.held ?? [], failures);
+  const workers = parts.flatMap(({snapshot}) => [...snapshot.workers.values()]);
+  await failures.isolate('mend jobs without a worker', () => mendOrphans(deps, workers));
+  await failures.isolate('end lost commands', () => endLostExecs(deps));
+  await failures.isolate('publish open tasks', () => publishOpenTasks(deps));
+}
+
+/** First heartbeats, deletes, then creates. */
+async function applyToSlots(deps: Deps, {snapshot, plan}: Part, failures: Failures): Promise<Outcome> {
+  const {terms} = plan;
+  await failures.isolate('apply first heartbeats', () => applyHellos(deps, plan.hellos, snapshot));
+  await failures.isolate('mark orphans', () => markOrphans(deps, plan.orphans, terms));
+  const deleted = await reconcileWorkers(deps, plan.deletes, terms, failures);
+  const others = await reconcileWorkers(deps, plan.others, terms, failures);
+  const found = await reconcileMissing(deps, plan, failures);
+  const outcomes = [deleted, others, found];
+  return {held: outcomes.flatMap(({held}) => held), freed: outcomes.flatMap(({freed}) => freed)};
+}
+
+/** Nodes without a slot, held workers, leases and runs. */
+async function applyToRuns(
+  deps: Deps,
+  {snapshot, plan}: Part,
+  held: readonly Worker[],
+  failures: Failures,
+): Promise<void> {
+  await failures.isolate('delete strays', () => deleteStrays(deps, plan.strays));
+  await failures.isolate('mend invalid workers', () => mendInvalidWorkers(deps, plan.invalid));
+  await failures.isolate('report held workers', () => reportHeld(deps, snapshot, held));
+  const {served, workers} = snapshot;
+  const hasJob = (name: string) => parseJobWork(workers.get(name)?.work ?? null) !== undefined;
+  const {jobs = [], streams = []} = Object.groupBy(plan.expired, name => (hasJob(name) ? 'jobs' : 'streams'));
+  await failures.isolate('revoke expired leases', () => revokeExpired(deps, streams, served));
+  await failures.isolate('end expired jobs', () => endExpiredJobs(deps, jobs, served));
+  await failures.isolate('report long jobs', () => reportLongJobs(deps, workers.values()));
+  await forEachConcurrently(plan.notices, ({run, workers}) =>
+    failures.isolate(`notify the workers of run ${run}`, () => notifyWorkers(deps, run, workers)),
+  );
+  await forEachConcurrently(
+    plan.runs,
+    each => failures.isolate(`sum up run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
+    RUNS_AT_ONCE,
+  );
+  await failures.isolate('pause runs without workers of their bundle', () => pauseStuck(deps, plan.stuck));
+  await failures.isolate('replace outdated workers', () => replaceOutdated(deps, plan.outdated));
+}
+
+/** Reads each node that the list omits, and decides with the answers. */
+async function reconcileMissing(
+  deps: Deps,
+  {missing, terms}: TickPlan,
+  failures: Failures,
+): Promise<Outcome> {
+  const workers = missing.flatMap(({seen}) => seen ?? []);
+  const nodes = await findMissing(deps, terms.nodes, workers);
+  const asked = {...terms, nodes};
+  const {deletes, others} = slotsThatChange(missing, asked, deps.config.limits, deps.now());
+  const deleted = await reconcileWorkers(deps, deletes, asked, failures);
+  const rest = await reconcileWorkers(deps, others, asked, failures);
+  return {held: [...deleted.held, ...rest.held], freed: [...deleted.freed, ...rest.freed]};
+}
+
+/** Counts the shards of streams that lost their worker: a shard whose event is under way counts before the next lease. */
+async function countFreed(deps: Deps, freed: readonly Stream[], failures: Failures): Promise<void> {
+  await forEachConcurrently(freed, ({run, stream}) =>
+    failures.isolate(`count the shards of ${run}/${stream}`, () => advanceStream(deps, run, stream)),
+  );
+}
+
+async function applyRun(deps: Deps, {workers}: Snapshot, plan: RunPlan): Promise<void> {
+  const {run, counts, cost_usd} = plan;
+  if (plan.hasOrphanedLeases) await revokeOrphaned(deps, run.run, workers);
+  const isOver = plan.next === 'finish';
+  const finishing = run.reason?.startsWith(FINISHING) ? run.reason : FINISHING;
+  const ending = isOver ? finishing : 'its last workers still hold its streams';
+  await sumUp(deps, run, counts.totals, cost_usd, ending);
+  if (isOver) await startTask(deps, {task: 'finish', run: run.run}, isOpenTask);
+}

@@ -1,0 +1,38 @@
+/** Reads from Cloud TPU: the list of all nodes, and each node that a list omits. */
+import {isLeftOut, type Nodes, sortNodes} from '../../domain/worker/nodes.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import type {Tpus} from '../../ports.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import type {Log} from '../log.ts';
+
+export async function listNodes({
+  tpus,
+  now,
+  config: {deployment},
+}: Pick<Deps, 'tpus' | 'now' | 'config'>): Promise<Nodes> {
+  const at_ms = now();
+  const {tpus: listed, unreachable} = await tpus.list();
+  return sortNodes(listed, {deployment, unreachable, at_ms});
+}
+
+/** Adds each missing node that `get` finds, and the names of absent nodes. An error is no evidence about the node. */
+export async function findMissing(
+  {tpus, log}: {tpus: Tpus; log: Log},
+  nodes: Nodes,
+  missing: readonly Worker[],
+): Promise<Nodes> {
+  const found = new Map(nodes.tpus);
+  const absent = new Set<string>();
+  await forEachConcurrently(missing, async worker => {
+    const {name, zone} = worker;
+    try {
+      const tpu = await tpus.get(name, zone);
+      if (tpu && !isLeftOut(tpu, worker)) found.set(name, tpu);
+      else absent.add(name);
+    } catch (error) {
+      log('WARNING', `Failed to read node ${name}: ${(error as Error).message}`, {worker: name});
+    }
+  });
+  return {...nodes, tpus: found, absent};
+}

@@ -1,0 +1,199 @@
+/** Reads the snapshot of a tick: first the accounts, which are enough for budgets, and then the rest. */
+import {payerOf, runAtWork} from '../../domain/billing/cost.ts';
+import {monthOf} from '../../domain/billing/monthly-spending.ts';
+import {type Pool, slotsOf} from '../../domain/fleet/pool.ts';
+import {paths} from '../../domain/names.ts';
+import {isRunnable, type Run} from '../../domain/run/run.ts';
+import {otherRunsAtWork} from '../../domain/tick/plan-tick.ts';
+import type {AllAccounts, AllSnapshot, Month, StreamCounts} from '../../domain/tick/snapshot.ts';
+import {iso, msOf} from '../../domain/time.ts';
+import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../../domain/worker/nodes.ts';
+import {NEVER_SERVED} from '../../domain/worker/served-time.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import type {Zone} from '../../domain/zone/placement.ts';
+import type {Filter, Stored} from '../../ports.ts';
+import {readPools} from '../caches/pool-cache.ts';
+import {countWaiting} from '../caches/waiting-jobs.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Deps} from '../deps.ts';
+import {
+  createsRecords,
+  HELD,
+  LIVING,
+  runRecords,
+  skipIfInvalid,
+  spendingRecords,
+  workerRecords,
+  zoneRecords,
+} from '../documents/documents.ts';
+import {readPrices} from '../documents/prices.ts';
+import {openRuns} from '../documents/runs.ts';
+import type {Failures} from '../failures.ts';
+import {countStreams} from '../runs/count-streams.ts';
+import {COMMIT_S} from '../runs/summarize-run.ts';
+import {findLost, proveService} from '../workers/service-proofs.ts';
+
+/** Runs to count at once: each needs a handful of counts and sums. */
+const RUNS_AT_ONCE = 8;
+
+export async function readAccounts(deps: Deps, failures: Failures): Promise<AllAccounts> {
+  const {store, log} = deps;
+  const read_at_ms = deps.now();
+  const {pools, unreadable: unreadable_pools} = await readPools(deps);
+  const prices = await failures.isolate('read the prices', () => readPrices(deps, pools));
+  const month = await failures.isolate('read the spending of the month', () => readMonth(deps));
+  const counted = await failures.isolate('read the count of creates', () => createsRecords.read(log, store));
+  const creates = counted?.creates;
+  const {runs, unreadable: unreadable_runs} = await openRuns(deps);
+  // Counted before the workers are read: a job that is granted between counts twice, and no job is left out.
+  const jobs = await countWaiting(deps, pools, failures);
+  const mayCreate = runs.some(isRunnable) || pools.some(({pool}) => jobs.get(pool) !== 0);
+  const {workers, unreadable} = await readWorkers(deps, mayCreate);
+  const ended: Run[] = [];
+  const others = otherRunsAtWork(workers.values(), runs).filter(name => !unreadable_runs.has(name));
+  await forEachConcurrently(others, async name => {
+    // Only an answer proves that the document is there or not.
+    const answer = await failures.isolate(`read run ${name}`, async () => ({
+      run: await runRecords.get(store, name),
+    }));
+    if (!answer) unreadable_runs.add(name);
+    else if (answer.run) ended.push(answer.run);
+  });
+  const named = {read_at_ms, pools, unreadable_pools, jobs, prices, month, creates, runs, ended};
+  return {...named, unreadable_runs, workers, unreadable};
+}
+
+/** Reads the spending of the month. A deployment without a ceiling needs no document. */
+async function readMonth({store, log, config, now}: Deps): Promise<Month> {
+  const name = monthOf(now());
+  if (config.ceilings.max_budget_usd === null) return {name, spent_usd: 0};
+  const found = await skipIfInvalid(log, () => spendingRecords.get(store));
+  return {name, spent_usd: found && (found.months[name] ?? 0)};
+}
+
+/**
+ * Reads the living workers. `mayCreate`: also gone workers whose slot must stay empty, deleted by a message or refused by their zone.
+ */
+async function readWorkers({store, log, now}: Deps, mayCreate: boolean) {
+  const blocked: Filter = {field: 'blocked_until_at', op: '>', value: iso(now())};
+  const filters = mayCreate ? [LIVING, HELD, blocked] : [LIVING];
+  const queries = await Promise.all(filters.map(filter => store.query('workers', {where: [filter]})));
+  const stored = new Map(queries.flat().map(each => [each.id, each]));
+  const unreadable = new Set<string>();
+  return {workers: parseWorkers([...stored.values()], unreadable, log), unreadable};
+}
+
+function parseWorkers(stored: Stored[], unreadable: Set<string>, log: Deps['log']): Map<string, Worker> {
+  const parsed = workerRecords.parseAll(stored, (error, name) => {
+    unreadable.add(name);
+    log('ERROR', error.message);
+  });
+  return new Map(parsed.map(worker => [worker.name, worker]));
+}
+
+/** Reads the rest of the snapshot. `listing` started before the accounts were read. */
+export async function readSnapshot(
+  deps: Deps,
+  accounts: AllAccounts,
+  listing: Promise<Nodes | undefined>,
+  failures: Failures,
+): Promise<AllSnapshot> {
+  const {store, log} = deps;
+  const proving = failures.isolate('prove that worker-api works', () => proveService(deps, accounts.workers));
+  const streams = await countAll(deps, accounts, failures);
+  const zones = await failures.isolate('read the zones', async () =>
+    zoneRecords.parseAll(await store.query('zones'), error => log('ERROR', error.message)),
+  );
+  const served = (await proving) ?? NEVER_SERVED;
+  const nodes = await listing;
+  const {workers, unreadable} = await withListed(
+    deps,
+    accounts,
+    nodes,
+    markedSlots(accounts.pools, zones ?? []),
+  );
+  const lost = await findLost(deps, workers, {now: deps.now(), served}, failures);
+  return {...accounts, workers, unreadable, nodes, zones, served, streams, lost};
+}
+
+async function countAll(
+  deps: Deps,
+  accounts: AllAccounts,
+  failures: Failures,
+): Promise<Map<string, StreamCounts>> {
+  const counted = new Map<string, StreamCounts>();
+  await forEachConcurrently(
+    accounts.runs,
+    async run => {
+      const count = async () =>
+        (await mayHaveChanged(deps, run, accounts))
+          ? countStreams(
+              deps.store,
+              run,
+              accounts.pools.find(({pool}) => pool === run.pool),
+            )
+          : undefined;
+      const counts = await failures.isolate(`count the streams of run ${run.run}`, count);
+      if (counts) counted.set(run.run, counts);
+    },
+    RUNS_AT_ONCE,
+  );
+  return counted;
+}
+
+/** Minutes after which a paused run is counted in any case: an operator may have edited its streams. */
+const RECOUNT_MINUTES = 15;
+
+/**
+ * True for a run whose counts may be old: an active run, and a paused run with a worker, a lease, or a stream that changed since. A
+ * paused run without a pending stream may be over.
+ */
+async function mayHaveChanged(
+  {store}: Deps,
+  {run, status, streams_pending, streams_in_progress, updated_at}: Run,
+  {workers, read_at_ms}: AllAccounts,
+): Promise<boolean> {
+  if (status === 'active' || streams_pending === 0 || streams_in_progress > 0) return true;
+  if (new Date(read_at_ms).getUTCMinutes() % RECOUNT_MINUTES === 0) return true;
+  const isOf = (worker: Worker) => runAtWork(worker) === run || payerOf(worker) === run;
+  if ([...workers.values()].some(worker => worker.phase !== 'gone' && isOf(worker))) return true;
+  const newest = {order_by: {field: 'updated_at', direction: 'desc'}, limit: 1} as const;
+  const [stream] = await store.query(paths.streams(run), newest);
+  return stream !== undefined && String(stream.data.updated_at) > iso(msOf(updated_at) - COMMIT_S * 1000);
+}
+
+/** Slots of zones with many orphans: only its document proves that such a slot is empty. */
+function markedSlots(pools: readonly [Pool, ...Pool[]], zones: readonly Zone[]): string[] {
+  const [own] = pools;
+  const marked = new Set(
+    zones.flatMap(({zone, pool, orphans}) => (orphans ? `${pool ?? own.pool} ${zone}` : [])),
+  );
+  return pools.flatMap(slotsOf).flatMap(({name, pool, zone}) => (marked.has(`${pool} ${zone}`) ? name : []));
+}
+
+/**
+ * Adds the workers of `marked` slots, and of listed nodes that the query for living workers missed or found at an earlier incarnation.
+ * Such a node, and its document, may be younger than the query.
+ */
+async function withListed(
+  {store, log}: Deps,
+  accounts: AllAccounts,
+  nodes: Nodes = NOT_LISTED,
+  marked: readonly string[],
+): Promise<Pick<AllAccounts, 'workers' | 'unreadable'>> {
+  const workers = new Map(accounts.workers);
+  const unreadable = new Set(accounts.unreadable);
+  const isNewer = (name: string) => {
+    const known = workers.get(name)?.incarnation ?? -1;
+    const node = nodes.tpus.get(name);
+    return node !== undefined && (known < 0 || incarnationsOf(node).some(incarnation => incarnation > known));
+  };
+  const missing = marked.filter(name => !workers.has(name));
+  await forEachConcurrently([...new Set([...managedIn(nodes).filter(isNewer), ...missing])], async name => {
+    if (unreadable.has(name)) return;
+    const data = await store.get(`workers/${name}`);
+    const stored = data ? [{path: `workers/${name}`, id: name, data}] : [];
+    for (const [found, worker] of parseWorkers(stored, unreadable, log)) workers.set(found, worker);
+  });
+  return {workers, unreadable};
+}

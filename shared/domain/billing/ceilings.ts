@@ -1,0 +1,72 @@
+/** Ceilings of the deployment: no message and no document lifts them. */
+import type {Pool} from '../fleet/pool.ts';
+import {MOST_NAME_CHARS, workerName} from '../names.ts';
+
+export type Ceilings = {
+  max_workers: number;
+  /** Dollars in a UTC month; null is no limit. */
+  max_budget_usd: number | null;
+  /** Null allows every zone. */
+  allowed_zones: readonly string[] | null;
+  /** `hub`, `hub:ORG/`, `gs://BUCKET/PREFIX/`, `folder`; an entry that ends in `/` is a prefix. */
+  model_sources: readonly string[];
+};
+
+/** Why the pool is larger than the deployment allows, or undefined. `elsewhere`: slots of the other pools. */
+export function whyPoolRefused(
+  {zones, workers_per_zone}: Pick<Pool, 'zones' | 'workers_per_zone'>,
+  {max_workers, allowed_zones}: Ceilings,
+  elsewhere = 0,
+): string | undefined {
+  const forbidden = zones.filter(zone => allowed_zones && !allowed_zones.includes(zone));
+  if (forbidden.length > 0)
+    return `this deployment allows the zones ${allowed_zones?.join(', ')} (GLEANER_ALLOWED_ZONES), not ${forbidden.join(', ')}`;
+  const workers = zones.length * workers_per_zone;
+  const others = elsewhere > 0 ? `, other pools have ${elsewhere}` : '';
+  if (workers + elsewhere > max_workers)
+    return `${workers_per_zone} workers in each of ${zones.length} zones are ${workers}${others}, and this deployment allows ${max_workers} (GLEANER_MAX_WORKERS)`;
+  return undefined;
+}
+
+/** The pool without the slots that no plan may use; `wantedSlots` counts the others. */
+export function clipPool(pool: Pool, {max_workers, allowed_zones}: Ceilings): Pool {
+  const isAllowed = (zone: string) => !allowed_zones || allowed_zones.includes(zone);
+  if (pool.zones.every(isAllowed) && pool.workers_per_zone <= max_workers) return pool;
+  return {
+    ...pool,
+    zones: pool.zones.filter(isAllowed),
+    workers_per_zone: Math.min(pool.workers_per_zone, max_workers),
+  };
+}
+
+const HUB_ID = /^[A-Za-z0-9][\w.-]*(\/[\w.-]+)?$/;
+
+/** Why workers may not read this model, or undefined. */
+export function whyModelRefused(model: string, {model_sources}: Ceilings): string | undefined {
+  if (model_sources.some(source => isFrom(source, model))) return undefined;
+  return `model "${model}" is not from a source that this deployment allows: ${model_sources.join(', ')} (GLEANER_MODEL_SOURCES)`;
+}
+
+/** A name is what the worker takes it for: an address in Cloud Storage, an id on the hub, or else a folder. */
+function isFrom(source: string, model: string): boolean {
+  const kind = model.startsWith('gs://') ? 'gs://' : HUB_ID.test(model) ? 'hub' : 'folder';
+  if (source === kind) return true;
+  const isSameKind = kind === 'hub' ? source.startsWith('hub:') : source.startsWith(kind);
+  if (!isSameKind || kind === 'folder') return false;
+  const [allowed, name] = [source.replace(/^hub:/, ''), model.replace(/\/+$/, '')];
+  return allowed.endsWith('/') ? `${name}/`.startsWith(allowed) : name === allowed;
+}
+
+/** Why Cloud TPU would refuse a name of a node of the pool, or undefined. */
+export function whyNodeNameRefused({
+  pool,
+  zones,
+  workers_per_zone,
+}: Pick<Pool, 'pool' | 'zones' | 'workers_per_zone'>): string | undefined {
+  const names = zones.map(zone => workerName({pool, zone, slot: Math.max(0, workers_per_zone - 1)}));
+  const long = names.find(name => name.length > MOST_NAME_CHARS);
+  return (
+    long &&
+    `the node ${long} has a name of more than ${MOST_NAME_CHARS} characters: use a shorter name for the pool`
+  );
+}

@@ -1,0 +1,181 @@
+/** Decisions that operators ask for with messages, each about one document. */
+
+import type {Pool} from '../fleet/pool.ts';
+import {streamObject} from '../names.ts';
+import type {Run} from '../run/run.ts';
+import {revokeLease} from '../stream/lease.ts';
+import type {Stream} from '../stream/stream.ts';
+import {iso} from '../time.ts';
+import {hasEnded, type Worker} from '../worker/worker.ts';
+import {NO_BOOTS, NO_MACHINE_DEATHS} from '../zone/breakers.ts';
+import {outdatedText, type Said, splitBySaid, withSaid} from './publish-order.ts';
+
+export type RunAction = 'start' | 'pause' | 'resume' | 'stop';
+
+/**
+ * Decision about the document that a message names. The message published last decides each field, whatever the order of delivery.
+ * `stop` and `cancel` apply however late.
+ */
+export type Decision<T> = {kind: 'applied'; next: T; what: string} | {kind: 'rejected'; reason: string};
+
+/**
+ * Decides a command about a run. A command for the status that the run has already applies and changes nothing, so a repeated message
+ * is harmless. An impossible command is rejected with the reason. `stop` is final: a completed run stays completed, and takes no
+ * further stream.
+ */
+export function decideRunAction(
+  action: RunAction,
+  name: string,
+  run: Run | undefined,
+  said_at: string,
+  now: number,
+): Decision<Run> {
+  if (!run) return noRun(name);
+  const said = withSaid(run.said, ['status'], said_at);
+  const become = (status: Run['status'], what: string): Decision<Run> => {
+    if (action !== 'stop' && isOutdated(run, 'status', said_at)) return outdatedBy(run, ['status']);
+    const isSame = run.status === status;
+    return {
+      kind: 'applied',
+      next: isSame ? {...run, said} : {...run, said, status, updated_at: iso(now)},
+      what: isSame ? `${name} was ${status} already` : what,
+    };
+  };
+  const refuse = (): Decision<Run> => ({
+    kind: 'rejected',
+    reason: `run "${name}" is ${run.status}: ${action} does nothing to it${run.status === 'cancelled' ? ', because a stop is final; drop the streams as a new run' : ''}`,
+  });
+  switch (action) {
+    case 'start':
+    case 'resume':
+      if (run.status === 'active' || run.status === 'paused') {
+        const decision = become('active', action === 'start' ? `${name} started` : `${name} resumed`);
+        if (decision.kind === 'rejected') return decision;
+        return {...decision, next: {...decision.next, ...NO_MACHINE_DEATHS}};
+      }
+      if (action === 'start' && run.status !== 'cancelled')
+        return {kind: 'applied', next: run, what: `${name} is ${run.status}: nothing is left to start`};
+      return refuse();
+    case 'pause':
+      if (run.status === 'active' || run.status === 'paused') return become('paused', `${name} paused`);
+      return refuse();
+    case 'stop':
+      if (run.status === 'completed')
+        return {
+          kind: 'applied',
+          next: {...run, said, stopped_at: run.stopped_at ?? iso(now)},
+          what: `${name} is completed, and takes no further stream`,
+        };
+      if (run.status === 'cancelled') return become('cancelled', '');
+      return {
+        kind: 'applied',
+        next: {...run, said, status: 'cancelled', stopped_at: iso(now), updated_at: iso(now)},
+        what: `${name} stopped for good`,
+      };
+    default:
+      return action satisfies never;
+  }
+}
+
+export function noRun(name: string): {kind: 'rejected'; reason: string} {
+  return {
+    kind: 'rejected',
+    reason: `there is no run "${name}": drop ${streamObject(name, '000')} first`,
+  };
+}
+
+/** `recreate`: deletes the slot's TPU in any state, and creates it again if the pool still wants it then. */
+export function decideRecreate(name: string, worker: Worker | undefined, said_at: string): Decision<Worker> {
+  if (!worker) return noWorker(name);
+  if (isOutdated(worker, 'held', said_at)) return outdatedBy(worker, ['held']);
+  const said = withSaid(worker.said, ['held'], said_at);
+  if (hasEnded(worker))
+    return {
+      kind: 'applied',
+      next: {...worker, said, held: false},
+      what: `${name} is ${worker.phase}: it is created again when there is work for it`,
+    };
+  return {
+    kind: 'applied',
+    next: {...worker, said, recreate: true, held: false},
+    what: `${name} will be recreated`,
+  };
+}
+
+/** `delete`: deletes the slot's TPU, frees its stream, and keeps the slot empty until `recreate`. */
+export function decideDelete(name: string, worker: Worker | undefined, said_at: string): Decision<Worker> {
+  if (!worker) return noWorker(name);
+  if (isOutdated(worker, 'held', said_at)) return outdatedBy(worker, ['held']);
+  const said = withSaid(worker.said, ['held'], said_at);
+  return {
+    kind: 'applied',
+    next: {...worker, said, held: true, recreate: !hasEnded(worker)},
+    what: `${name} will be deleted, and its slot stays empty until recreate`,
+  };
+}
+
+function noWorker(name: string): {kind: 'rejected'; reason: string} {
+  return {kind: 'rejected', reason: `there is no worker "${name}"`};
+}
+
+/** `retry`: revives a parked stream. Its failures are reset, and its checkpoint stays. */
+export function decideRetry(stream: Stream, said_at: string, now: number): Decision<Stream> {
+  const of = `${stream.run}/${stream.stream}`;
+  if (stream.status !== 'failed')
+    return {kind: 'rejected', reason: `stream ${of} is ${stream.status}, not failed`};
+  if (stream.blocked_reason !== null)
+    return {kind: 'rejected', reason: `stream ${of} waits for a rebuild: ${stream.blocked_reason}`};
+  // A worker would only find the stream empty again, on a TPU that costs money.
+  if (stream.size_bytes === 0)
+    return {kind: 'rejected', reason: `stream ${of} is empty: drop it again with its records`};
+  if (isOutdated(stream, 'status', said_at)) return outdatedBy(stream, ['status']);
+  const next = {
+    ...stream,
+    said: withSaid(stream.said, ['status'], said_at),
+    status: 'pending' as const,
+    failures: 0,
+    faults: 0,
+    last_error: null,
+    updated_at: iso(now),
+  };
+  return {kind: 'applied', next, what: `stream ${of} is tried again`};
+}
+
+const CANCELLED = 'cancelled by a message; retry revives it';
+
+/** `cancel`: parks the stream. Its worker hears so at its next heartbeat. */
+export function decideCancel(stream: Stream, said_at: string, now: number): Decision<Stream> {
+  const of = `${stream.run}/${stream.stream}`;
+  if (stream.status === 'completed') return {kind: 'rejected', reason: `stream ${of} is completed`};
+  const next = {
+    ...revokeLease(stream, now),
+    said: withSaid(stream.said, ['status'], said_at),
+    status: 'failed' as const,
+    last_error: CANCELLED,
+    updated_at: iso(now),
+  };
+  return {kind: 'applied', next, what: `stream ${of} is cancelled`};
+}
+
+function isOutdated({said}: {said: Said}, field: string, said_at: string): boolean {
+  return splitBySaid(said, [field], said_at).outdated.length > 0;
+}
+
+export function outdatedBy(
+  {said}: {said: Said},
+  fields: readonly string[],
+): {kind: 'rejected'; reason: string} {
+  return {kind: 'rejected', reason: outdatedText(said, fields)};
+}
+
+/** `resume` of a pool: allows creates again in the pool and in its zones, and resets the count of unheard boots. */
+export function decideResumePool(pool: Pool, said_at: string): Decision<Pool> {
+  const {stopped_at} = pool.boots;
+  if (stopped_at !== null && said_at < stopped_at)
+    return {
+      kind: 'rejected',
+      reason: `outdated: the creates of pool ${pool.pool} stopped later, at ${stopped_at}`,
+    };
+  const what = stopped_at === null ? 'was not stopped' : 'creates nodes again';
+  return {kind: 'applied', next: {...pool, boots: NO_BOOTS}, what: `pool ${pool.pool} ${what}`};
+}

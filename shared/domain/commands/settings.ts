@@ -1,0 +1,129 @@
+/** Decisions about the settings of runs and of the pool, which operators change with `configure` and `scale`. */
+import {type Ceilings, whyNodeNameRefused, whyPoolRefused} from '../billing/ceilings.ts';
+import {whyAcceleratorRefused} from '../fleet/accelerators.ts';
+import type {Pool} from '../fleet/pool.ts';
+import type {Run} from '../run/run.ts';
+import {iso} from '../time.ts';
+import type {Provisioning} from '../zone/placement.ts';
+import {type Decision, noRun, outdatedBy} from './commands.ts';
+import {outdatedText, type Said, splitBySaid, withSaid} from './publish-order.ts';
+
+/** Settings of a run and of a pool that may change at any time. A setting may change the cost of work, never the content of shards. */
+export type RunSettings = {
+  priority?: number | undefined;
+  budget_usd?: number | null | undefined;
+  allow_mixed_code?: boolean | undefined;
+};
+export type PoolSettings = {
+  workers_per_zone?: number | undefined;
+  zones?: string[] | undefined;
+  provisioning?: Provisioning | undefined;
+  budget_usd?: number | null | undefined;
+  poll_s?: number | undefined;
+};
+
+export function decideConfigure(
+  name: string,
+  run: Run | undefined,
+  settings: RunSettings,
+  if_version: number | undefined,
+  said_at: string,
+  now: number,
+): Decision<Run> {
+  if (!run) return noRun(name);
+  if (run.status === 'cancelled')
+    return {kind: 'rejected', reason: `run "${name}" was stopped, and a stop is final`};
+  const stale = staleFor(`run "${name}"`, run.version, if_version);
+  if (stale) return stale;
+  const {current, said, outdated} = sortSettings(run, settings, said_at);
+  if (!current) return outdatedBy(run, outdated);
+  const next = {...run, ...current, said, version: run.version + 1, updated_at: iso(now)};
+  const what = `${name} has ${settingsText(current)}, version ${next.version}${alsoOutdated(run, outdated)}`;
+  return {kind: 'applied', next, what};
+}
+
+export function decideScale(
+  pool: Pool,
+  settings: PoolSettings,
+  if_version: number | undefined,
+  {ceilings, elsewhere = 0, longest_poll_s = Number.POSITIVE_INFINITY}: PoolLimits,
+  said_at: string,
+): Decision<Pool> {
+  const stale = staleFor(`pool "${pool.pool}"`, pool.version, if_version);
+  if (stale) return stale;
+  const {current, said, outdated} = sortSettings(pool, settings, said_at);
+  if (!current) return outdatedBy(pool, outdated);
+  // A pool may always shrink, whatever the other pools have.
+  const isLarger = slotsIn({...pool, ...current}) > slotsIn(pool);
+  const tooLarge = whyPoolRefused({...pool, ...current}, ceilings, isLarger ? elsewhere : 0);
+  const refused = tooLarge ?? whyNodeNameRefused({...pool, ...current});
+  if (refused) return {kind: 'rejected', reason: refused};
+  const slow = whyPollRefused(current.poll_s, longest_poll_s);
+  if (slow) return {kind: 'rejected', reason: slow};
+  const next = {...pool, ...current, said, version: pool.version + 1};
+  const what = `pool ${pool.pool} has ${settingsText(current)}, version ${next.version}${alsoOutdated(pool, outdated)}`;
+  return {kind: 'applied', next, what};
+}
+
+/** `elsewhere`: slots of the other pools. `longest_poll_s`: an idle worker that is silent for longer counts as stalled. */
+export type PoolLimits = {ceilings: Ceilings; elsewhere?: number; longest_poll_s?: number};
+
+export function slotsIn({zones, workers_per_zone}: Pick<Pool, 'zones' | 'workers_per_zone'>): number {
+  return zones.length * workers_per_zone;
+}
+
+function whyPollRefused(poll_s: number | undefined, longest_poll_s: number): string | undefined {
+  if (poll_s === undefined || poll_s <= longest_poll_s) return undefined;
+  return `poll_s ${poll_s} is more than ${longest_poll_s} s, half of GLEANER_STALL_S, when an idle worker is replaced`;
+}
+
+/** A pool that no document describes yet. Accelerator, runtime version and spot stay as they are then. */
+export function decideNewPool(
+  pool: Pool,
+  {ceilings, elsewhere = 0, longest_poll_s = Number.POSITIVE_INFINITY}: PoolLimits,
+  fields: readonly string[],
+  said_at: string,
+): Decision<Pool> {
+  const refused =
+    whyAcceleratorRefused(pool.accelerator) ??
+    whyPoolRefused(pool, ceilings, elsewhere) ??
+    whyNodeNameRefused(pool) ??
+    whyPollRefused(pool.poll_s, longest_poll_s);
+  if (refused) return {kind: 'rejected', reason: refused};
+  const next = {...pool, version: 1, said: withSaid({}, fields, said_at)};
+  const what = `pool ${pool.pool} has ${pool.workers_per_zone} ${pool.accelerator} in each of ${pool.zones.join(', ')}`;
+  return {kind: 'applied', next, what};
+}
+
+function alsoOutdated({said}: {said: Said}, fields: readonly string[]): string {
+  return fields.length > 0 ? `; ${outdatedText(said, fields)}` : '';
+}
+
+/** `current`: the settings that no later message has set; undefined if later messages have set all. */
+function sortSettings<T extends object>({said}: {said: Said}, settings: T, said_at: string) {
+  const all = given(settings);
+  const {current, outdated} = splitBySaid(said, Object.keys(all), said_at);
+  const kept = Object.fromEntries(Object.entries(all).filter(([key]) => current.includes(key)));
+  return {
+    current: current.length > 0 ? (kept as Partial<typeof all>) : undefined,
+    outdated,
+    said: withSaid(said, current, said_at),
+  };
+}
+
+function staleFor(name: string, version: number, if_version: number | undefined) {
+  if (if_version === undefined || if_version === version) return undefined;
+  const reason = `${name} is at version ${version}, not ${if_version}: read it and send the message again`;
+  return {kind: 'rejected' as const, reason};
+}
+
+function given<T extends object>(settings: T): {[K in keyof T]: Exclude<T[K], undefined>} {
+  const present = Object.entries(settings).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(present) as {[K in keyof T]: Exclude<T[K], undefined>};
+}
+
+function settingsText(settings: object): string {
+  return Object.entries(given(settings))
+    .map(([key, value]) => `${key} ${JSON.stringify(value)}`)
+    .join(', ');
+}
