@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 
-from gleaner_worker import extract as extract_module
+from gleaner_worker.extract import extract as extract_module
 
 PREFIX = "activations/my-run/tpu_7/"
 

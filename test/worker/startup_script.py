@@ -95,7 +95,7 @@ def a_bundle(storage, cloud, change=lambda tar: None, leave_out=None):
         agent = f"import os, sys; print({says})".encode()
         for name, text in {
             "gleaner_worker/__init__.py": b"",
-            "gleaner_worker/agent.py": agent,
+            "gleaner_worker/agent/__main__.py": agent,
             "requirements.lock": b"# cpu\n",
         }.items():
             member = tarfile.TarInfo(name)

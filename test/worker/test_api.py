@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from fake_cloud import SECRET
-from gleaner_worker import agent, metadata
-from gleaner_worker import api as api_module
-from gleaner_worker.api import Refused, WorkerApi
+from gleaner_worker.agent import agent, metadata
+from gleaner_worker.agent import api as api_module
+from gleaner_worker.agent.api import Refused, WorkerApi
 
 pytestmark = pytest.mark.slow
 

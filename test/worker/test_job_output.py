@@ -6,10 +6,10 @@ import time
 import pytest
 
 from build import BUCKET
-from gleaner_worker import objects
 from gleaner_worker.failures import LeaseLost
 from gleaner_worker.jobs.output import OutputParts
-from gleaner_worker.objects import Bucket
+from gleaner_worker.storage import objects
+from gleaner_worker.storage.objects import Bucket
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from build import BUCKET
-from gleaner_worker import job_work
+from gleaner_worker.agent import job_work
 from gleaner_worker.failures import LeaseLost
 from gleaner_worker.jobs.prepared import Prepared, SourceFailed
 from gleaner_worker.jobs.tpu_settings import tpu_settings

@@ -11,12 +11,12 @@ import pytest
 
 from build import BUCKET
 from git_server import GitServer
-from gleaner_worker import objects
+from gleaner_worker.agent.orders import Orders
 from gleaner_worker.jobs.prepared import SourceFailed
 from gleaner_worker.jobs.process import kill_all
 from gleaner_worker.jobs.user import JobUser, NotIsolated, find_job_user
-from gleaner_worker.objects import Bucket
-from gleaner_worker.orders import Orders
+from gleaner_worker.storage import objects
+from gleaner_worker.storage.objects import Bucket
 from job_attempts import UID, UV_CACHE, commands_of, needs_root
 
 pytestmark = needs_root
@@ -257,7 +257,7 @@ def test_the_end_of_a_command_is_reported_after_a_failed_clean_up_or_a_failed_wr
     order = {"id": "e1", "argv": ["sh", "-c", "exit 4"], "shell": False, "timeout_s": 30, "folder": folder}
     host.api.execs["e1"] = order | {"source": None, "environment": NOTHING}
     with monkeypatch.context() as patch:
-        patch.setattr(f"gleaner_worker.host_commands.{step}", fail)
+        patch.setattr(f"gleaner_worker.agent.host_commands.{step}", fail)
         host.orders.follow({"execs": ["e1"]})
         until(lambda: not host.orders._commands._running)
     assert host.api.ends == {}

@@ -8,14 +8,14 @@ import time
 import pytest
 
 from build import BUCKET
-from gleaner_worker import objects
 from gleaner_worker.jobs.prepared import SourceFailed
 from gleaner_worker.jobs.process import Ended
 from gleaner_worker.jobs.user import find_job_user
-from gleaner_worker.objects import Bucket
 from gleaner_worker.source import environment, sealed
 from gleaner_worker.source.commands import CommandResult
 from gleaner_worker.source.prepare import Preparation
+from gleaner_worker.storage import objects
+from gleaner_worker.storage.objects import Bucket
 from job_attempts import UID, UV_CACHE, commands_of, needs_root
 from package_index import PackageIndex
 from pipeline_probes import until

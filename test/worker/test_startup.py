@@ -59,7 +59,7 @@ def test_the_script_fetches_the_bundle_and_becomes_the_agent(cloud, storage, hom
         "lease": None,
         "progress": None,
     }
-    assert (home / f"bundle-{digest}" / "gleaner_worker" / "agent.py").exists()
+    assert (home / f"bundle-{digest}" / "gleaner_worker" / "agent" / "__main__.py").exists()
     file = home / "host-secret"
     assert re.fullmatch(r"[0-9a-f]{64}\n", secret := file.read_text())
     assert file.stat().st_mode & 0o777 == 0o600
