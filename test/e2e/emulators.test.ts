@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {type DocumentReference, FieldValue, Firestore, Timestamp} from '@google-cloud/firestore';
-import type {RunView} from '../../cli/run-view.ts';
+import type {RunView} from '../../cli/run/run-view.ts';
 import {findEmulator} from '../../emulator/google/java.ts';
 import {openStore} from '../../shared/compose.ts';
 import {E2E_MS, gleaner, processes, SPEC, TestHome, texts} from './home.ts';

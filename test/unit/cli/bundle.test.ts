@@ -3,7 +3,7 @@ import {chmodSync, mkdtempSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {list} from 'tar';
-import {packFolder} from '../../../cli/bundle.ts';
+import {packFolder} from '../../../cli/python/bundle.ts';
 
 describe('A packed folder', () => {
   let folder: string;
