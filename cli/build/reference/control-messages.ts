@@ -138,33 +138,46 @@ export const FIELDS: Readonly<Record<string, string>> = {
   environment: '`jax_version`, `setup_script`, `config_file`, `ramfs_dir`',
 };
 
-function section(action: string, {effect, rejected, command, example}: Words): string {
-  const {properties = {}, required = []} = schemaOf(
-    COMMANDS[action as keyof typeof COMMANDS].schema,
-    'input',
-  );
+type Field = {name: string; isRequired: boolean; type: string};
+
+function fieldsOf(action: string): Field[] {
+  const {schema} = COMMANDS[action as keyof typeof COMMANDS];
+  const {properties = {}, required = []} = schemaOf(schema, 'input');
   const names = Object.keys(properties).filter(name => name !== 'action');
-  const rows = names.map(name => {
-    const meaning = FIELDS[name] ?? 'a [field of the job](jobs.md)';
-    const need = required.includes(name) ? 'required' : 'optional';
-    return row(`\`${name}\``, typeOf(properties[name] ?? {}), need, meaning);
+  return names.map(name => ({
+    name,
+    isRequired: required.includes(name),
+    type: typeOf(properties[name] ?? {}),
+  }));
+}
+
+function actionRow([action, {effect, rejected}]: [string, Words]): string {
+  const names = fieldsOf(action).map(({name, isRequired}) => `\`${name}\`${isRequired ? ' (required)' : ''}`);
+  return row(`\`${action}\``, effect, names.join(', '), rejected);
+}
+
+/** Each field once, in the order of its first action, with its widest type. */
+function fieldRows(): string[] {
+  const uses = Map.groupBy(Object.keys(WORDS).flatMap(fieldsOf), ({name}) => name);
+  return [...uses].map(([name, fields]) => {
+    const [widest = ''] = fields.map(({type}) => type).sort((a, b) => b.length - a.length);
+    return row(`\`${name}\``, widest, FIELDS[name] ?? 'a [field of the job](jobs.md)');
   });
-  const table = rows.length === 0 ? [] : ['| field | type | | meaning |', '|---|---|---|---|', ...rows, ''];
+}
+
+function exampleLines([action, {command, example}]: [string, Words]): string[] {
   const message = JSON.stringify({action, ...example});
-  return [
-    `## \`${action}\``,
-    '',
-    `${effect} Rejected when ${rejected}.`,
-    '',
-    ...table,
-    '```sh cloud',
-    command,
-    `gcloud pubsub topics publish control --message='${message}'`,
-    '```',
-  ].join('\n');
+  return [command, `gcloud pubsub topics publish control --message='${message}'`];
 }
 
 export function controlPage(template: string): string {
-  const sections = Object.entries(WORDS).map(([action, words]) => section(action, words));
-  return template.replace('{{messages}}', () => sections.join('\n\n'));
+  const words = Object.entries(WORDS);
+  const parts = {
+    actions: ['| action | effect | fields | rejected when |', '|---|---|---|---|', ...words.map(actionRow)],
+    fields: ['| field | type | meaning |', '|---|---|---|', ...fieldRows()],
+    examples: words.flatMap(exampleLines),
+  };
+  return template.replaceAll(/\{\{(actions|fields|examples)\}\}/g, (_, part: keyof typeof parts) =>
+    parts[part].join('\n'),
+  );
 }
