@@ -7,7 +7,7 @@ import {recordRejection} from '../documents/event-log.ts';
 import {startTask} from '../documents/tasks.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
 import {readText, whyIgnored} from '../runs/run-manifest.ts';
-import {countShard} from '../streams/advance-checkpoint.ts';
+import {advanceByShard} from '../streams/advance-checkpoint.ts';
 import {registerStream} from '../streams/register-stream.ts';
 import {wake} from '../wake.ts';
 
@@ -15,7 +15,7 @@ import {wake} from '../wake.ts';
 export async function handleObjectEvent(deps: Deps, name: string): Promise<void> {
   const shard = parseOutputObject(name);
   if (shard) {
-    if (await countShard(deps, shard)) await wake(deps.bus);
+    if (await advanceByShard(deps, shard)) await wake(deps.bus);
     return;
   }
   if (!name.startsWith('datasets/') || name.endsWith('/')) return;
