@@ -1,15 +1,13 @@
 /** Counts stored shards in the document of their stream: a transaction reads the stream, decides, and writes. */
 import {partialsPrefix, paths} from '../../domain/names.ts';
-import {type Advance, decideAdvance, decideTwin} from '../../domain/stream/advance.ts';
+import {decideAdvance, decideTwin} from '../../domain/stream/advance.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
-import type {ObjectInfo, Transaction} from '../../ports.ts';
+import type {ObjectInfo} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
-import {runRecords, streamRecords} from '../documents/documents.ts';
-import {recordEvent} from '../documents/event-log.ts';
-import {shardRecords} from '../documents/history-documents.ts';
-import {clearWork, holderOf} from '../documents/lease-documents.ts';
+import {streamRecords} from '../documents/documents.ts';
+import {storeAdvance} from '../documents/lease-documents.ts';
 import {requestTotals} from '../documents/request-totals.ts';
-import {assertSpecHash, reopenRun, specHashOf} from '../documents/runs.ts';
+import {assertSpecHash, specHashOf} from '../documents/runs.ts';
 import {readShards} from './stored-shards.ts';
 
 /** Counts the shards among the objects, in as many transactions as they need. The checkpoint is correct after each transaction. */
@@ -30,7 +28,7 @@ export async function countShards(
       const now = deps.now();
       const decided = decideAdvance(before, spec_hash, stored, now);
       if (decided.needsSpecCheck) await assertSpecHash(deps, tx, run, spec_hash);
-      await storeAdvance(deps, tx, before, decided, now);
+      await storeAdvance(deps.log, tx, before, decided, now);
       return decided;
     });
     current = advance.stream;
@@ -39,7 +37,9 @@ export async function countShards(
   }
   // The run of a stream without a lease may have ended. An earlier delivery may have counted the shard and failed here.
   if (current?.lease === null) await requestTotals(deps, run);
-  if (current?.status === 'completed') await clearPartials(deps, run, stream);
+  if (current?.status !== 'completed') return {current, isNew};
+  // The bucket's lifecycle rule deletes partial shards that this misses.
+  for (const {name} of await deps.objects.list(partialsPrefix(run, stream))) await deps.objects.delete(name);
   return {current, isNew};
 }
 
@@ -51,33 +51,7 @@ export function parkTwin(deps: Deps, {run, stream}: Stream, shard: number, objec
     if (!current || current.status === 'completed' || !counted || counted.object === object) return false;
     const now = deps.now();
     const parked = decideTwin(current, shard, [String(counted.object), object], now);
-    await storeAdvance(deps, tx, current, parked, now);
+    await storeAdvance(deps.log, tx, current, parked, now);
     return true;
   });
-}
-
-/** Reads what the decision affects beside the stream, and writes the decision. */
-async function storeAdvance(
-  deps: Deps,
-  tx: Transaction,
-  before: Stream,
-  {stream: next, counted, events}: Advance,
-  now: number,
-): Promise<void> {
-  if (next === before) return;
-  const {run, stream} = next;
-  const holder = next.status === 'failed' ? await holderOf(deps.log, tx, before) : undefined;
-  // A parked stream is complete after all: its run may have ended.
-  const isRevived = before.status === 'failed' && next.status === 'completed';
-  const ended = isRevived ? await runRecords.get(tx, run) : undefined;
-  streamRecords.set(tx, next);
-  clearWork(tx, holder);
-  reopenRun(tx, ended, `stream ${stream} is complete after all`, now);
-  for (const shard of counted) shardRecords.set(tx, paths.shard(run, stream, shard.shard), shard);
-  for (const event of events) recordEvent(tx, event, now);
-}
-
-/** Deletes the partial shards of a complete stream. The bucket's lifecycle rule deletes missed objects. */
-async function clearPartials(deps: Deps, run: string, stream: string): Promise<void> {
-  for (const {name} of await deps.objects.list(partialsPrefix(run, stream))) await deps.objects.delete(name);
 }
