@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gleaner_worker.control import Control
-from gleaner_worker.extract import extract
+from gleaner_worker.extract.extract import extract
+from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.model.model import Model, find_files, load_model
-from gleaner_worker.objects import Bucket
+from gleaner_worker.model.rows import pack
 from gleaner_worker.records.sample import Sample
 from gleaner_worker.records.sample_settings import make_sample_settings
-from gleaner_worker.rows import pack
 from gleaner_worker.spec import Spec
-from gleaner_worker.upload_content import BytesContent
+from gleaner_worker.storage.objects import Bucket
+from gleaner_worker.storage.upload_content import BytesContent
 from gleaner_worker.work import Work
 
 from .workplace import Workplace
@@ -65,12 +65,12 @@ def put_stream(bucket: Bucket, records: Sequence[dict]) -> tuple[str, int, str]:
     return name, bucket.head(name).generation, content.crc32c
 
 
-def store(place: Workplace, model: Model, bucket: Bucket, stream: tuple[str, int, str]) -> Control:
+def store(place: Workplace, model: Model, bucket: Bucket, stream: tuple[str, int, str]) -> ExtractionState:
     """Runs the whole pipeline, from the stream's lines to shards in the bucket, under a new run."""
     run = f"bench-{next(_NUMBERS)}"
     name, generation, crc32c = stream
     work = Work(run, "000", 1, bucket.name, name, generation, crc32c, f"activations/{run}/tpu_0/", model.spec, "0" * 64)
-    control = Control()
+    control = ExtractionState()
     settings = make_sample_settings(model.files.folder, model.spec, model.config.vocab_size, model.config.max_positions)
     folder = os.path.join(place.folder, "scratch")
     outcome = extract(work, model, settings, bucket.checked(control.check_lease), folder, control)

@@ -19,8 +19,8 @@ from gleaner_worker.model.mesh import Layout
 from gleaner_worker.model.model_source import find_model
 from gleaner_worker.model.place import place as place_weights
 from gleaner_worker.model.weights import open_weights
-from gleaner_worker.objects import Bucket
-from gleaner_worker.upload_content import FileContent
+from gleaner_worker.storage.objects import Bucket
+from gleaner_worker.storage.upload_content import FileContent
 
 from .job import load, put_stream, store
 from .prompts import every_nth, real_prompts

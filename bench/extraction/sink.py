@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from gleaner_worker.objects import Bucket, make_client
+from gleaner_worker.storage.objects import Bucket, make_client
 
 BUCKET = "sink"
 _KEPT_BYTES = 64 << 20

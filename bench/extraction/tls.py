@@ -9,7 +9,7 @@ from functools import partial
 import ml_dtypes
 import numpy as np
 
-from gleaner_worker.upload_content import BytesContent
+from gleaner_worker.storage.upload_content import BytesContent
 
 from .sink import running_sink
 from .timing import Figure, Report

@@ -7,11 +7,11 @@ import ml_dtypes
 import numpy as np
 
 from gleaner_reader.checksums import crc32c
-from gleaner_worker.objects import Bucket
-from gleaner_worker.pipeline import Pipeline
+from gleaner_worker.extract.pipeline import Pipeline
 from gleaner_worker.shards.encode import CONTENT_TYPES, encode_shard
 from gleaner_worker.shards.plan import ShardPlan
 from gleaner_worker.shards.shard_bytes import ShardBytes
+from gleaner_worker.storage.objects import Bucket
 
 from .job import samples_of
 from .sink import running_sink

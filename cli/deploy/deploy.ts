@@ -2,11 +2,11 @@ import {existsSync} from 'node:fs';
 import {mkdtemp, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
-import {createInterface} from 'node:readline/promises';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {SETTINGS_FILE} from '../cloud/google-connection.ts';
+import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {print, quoted, say} from '../terminal/output.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
@@ -34,10 +34,7 @@ export async function deploy(file: string | undefined, options: DeployOptions): 
   const settings = await readSettings(path);
   if (isExample)
     say(`There is no ${SETTINGS_FILE}: the plan has the settings of terraform/example.tfvars.json`);
-  if (!options.plan && !options.yes && !process.stdin.isTTY)
-    throw new CliError(
-      'A deployment without a terminal needs --yes: `gleaner deploy --plan` shows what it makes',
-    );
+  if (!options.plan) requireTerminal(options);
   say('Building the functions and the worker bundle');
   await buildArtifacts();
   // A plan contains the key of the tickets.
@@ -87,7 +84,10 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
   }
   report(planned, settings, {...options, mocked: false});
   if (options.plan) return;
-  if (!options.yes) await confirm(`Apply this plan to the project ${project}?`, stop);
+  await requireConsent([`This applies the plan to the project ${project}.`], {
+    yes: options.yes,
+    signal: stop,
+  });
   await terraform.apply(saved).catch(async error => {
     if (!(error instanceof StepFailed && isTooEarly(error.output))) throw error;
     say(`Google has not finished an earlier step. Repeating once in ${options.repeatAfter} s`);
@@ -136,18 +136,6 @@ function withCommand(error: unknown, bucket: string, {project, region}: Settings
       cause: error,
     },
   );
-}
-
-async function confirm(question: string, stop: AbortSignal): Promise<void> {
-  const terminal = createInterface({input: process.stdin, output: process.stderr});
-  // A terminal in this mode sends Ctrl-C as a key.
-  terminal.once('SIGINT', () => process.kill(process.pid, 'SIGINT'));
-  try {
-    const answer = await terminal.question(`${question} [y/N] `, {signal: stop});
-    if (!/^y(es)?$/i.test(answer.trim())) throw new CliError('Nothing was applied');
-  } finally {
-    terminal.close();
-  }
 }
 
 /** Lines that a person can paste: the environment of the commands of gleaner, and further commands. */

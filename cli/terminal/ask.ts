@@ -1,22 +1,32 @@
-/** Questions before a command deletes or buys something. */
+/** The question before a command deletes or buys something. */
 import {createInterface} from 'node:readline/promises';
-import {CliError} from './errors.ts';
+import {CliError, Interrupted} from './errors.ts';
 import {complain} from './output.ts';
 
+const REFUSED = 'Nothing is changed: only the answer yes goes on';
+
+/** Throws `CliError` where a question has neither `--yes` nor a terminal. */
+export function requireTerminal({yes = false}: {yes?: boolean | undefined}): void {
+  if (!yes && !process.stdin.isTTY) throw new CliError('There is no terminal for the question: add --yes');
+}
+
 /**
- * Asks whether to go on, after lines that say what is deleted and what it costs. `--yes` skips the question. Throws `CliError` after any
- * other answer than `yes`, and without a terminal.
+ * Asks for consent after lines about the consequences. `--yes` skips the question. Throws `CliError` without a terminal, and after any
+ * answer but `yes`, also the end of the input. Throws `Interrupted` after Ctrl-C.
  */
 export async function requireConsent(
   consequences: readonly string[],
-  {yes = false}: {yes?: boolean | undefined},
+  {yes, signal}: {yes?: boolean | undefined; signal?: AbortSignal},
 ): Promise<void> {
   if (yes) return;
   for (const line of consequences) complain(line);
-  if (!process.stdin.isTTY) throw new CliError('this needs an answer and there is no terminal: add --yes');
+  requireTerminal({yes});
   const asker = createInterface({input: process.stdin, output: process.stderr});
-  const closed = new Promise<string>(resolve => asker.once('close', () => resolve('')));
-  const answer = await Promise.race([asker.question('Go on? Type yes: '), closed]);
-  asker.close();
-  if (answer.trim() !== 'yes') throw new CliError('nothing was changed');
+  const answer = await new Promise<string>((resolve, reject) => {
+    // A terminal in this mode sends Ctrl-C as a key.
+    asker.once('SIGINT', () => reject(new Interrupted('Interrupted: nothing is changed')));
+    asker.once('close', () => resolve(''));
+    asker.question('Go on? Type yes: ', {signal}).then(resolve, () => resolve(''));
+  }).finally(() => asker.close());
+  if (answer.trim() !== 'yes') throw new CliError(REFUSED);
 }

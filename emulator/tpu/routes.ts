@@ -23,9 +23,17 @@ const nodeType = 'type.googleapis.com/google.cloud.tpu.v2.Node';
 const queuedType = 'type.googleapis.com/google.cloud.tpu.v2.QueuedResource';
 const emptyType = 'type.googleapis.com/google.protobuf.Empty';
 
+/** A route below a zone: what it answers for the checked zone. */
+type Row = [
+  method: 'GET' | 'POST' | 'DELETE',
+  path: string,
+  answer: (zone: string, request: Request) => JsonObject | Promise<JsonObject>,
+];
+
 /** REST API of Cloud TPU, version 2. */
 export function tpuRoutes(nodes: Nodes, queue: Queue, faults: Faults, project: string): Route[] {
   const at = '/v2/projects/{project}/locations';
+  const inProject = (zone: string, path = '') => `projects/${project}/locations/${zone}${path}`;
 
   /** Zone of a request. With `all`, `-` stands for every zone. */
   const zoneOf = ({params}: Request, options: {all?: boolean} = {}): string => {
@@ -67,7 +75,7 @@ export function tpuRoutes(nodes: Nodes, queue: Queue, faults: Faults, project: s
   const queuedResource = (queued: QueuedResource, query: URLSearchParams): JsonObject => {
     const numbers = wantsNumbers(query);
     const {state, initiator, error, spec, zone, created_at} = queued;
-    const parent = `projects/${project}/locations/${zone}`;
+    const parent = inProject(zone);
     return {
       name: queue.path(queued),
       createTime: created_at,
@@ -93,136 +101,125 @@ export function tpuRoutes(nodes: Nodes, queue: Queue, faults: Faults, project: s
       return {'@type': nodeType, ...resource};
     });
 
-  const list = <T extends {zone: string}>(
-    request: Request,
+  /** A list of one zone, or of every reachable zone where the zone is `-`. */
+  const listed = <T extends {zone: string}>(
     key: string,
-    {all, present}: {all: (zone: string) => T[]; present: (item: T, query: URLSearchParams) => JsonObject},
+    zone: string,
+    items: T[],
+    presentItem: (item: T) => JsonObject,
   ): JsonObject => {
-    const zone = zoneOf(request, {all: true});
-    const unreachable =
-      zone === '-' ? zones.filter(name => faults.zone('unreachable', name) !== undefined) : [];
-    const found = all(zone).filter(item => !unreachable.includes(item.zone));
+    const isUnreachable = (name: string) => zone === '-' && faults.zone('unreachable', name) !== undefined;
+    const reachable = items.filter(item => !isUnreachable(item.zone));
+    const unreachable = zones.filter(isUnreachable).map(name => inProject(name));
     return {
-      ...(found.length > 0 ? {[key]: found.map(item => present(item, request.query))} : {}),
-      ...(unreachable.length > 0
-        ? {unreachable: unreachable.map(name => `projects/${project}/locations/${name}`)}
-        : {}),
+      ...(reachable.length > 0 ? {[key]: reachable.map(presentItem)} : {}),
+      ...(unreachable.length > 0 ? {unreachable} : {}),
     };
   };
 
-  const location = (zone: string): JsonObject => ({
-    name: `projects/${project}/locations/${zone}`,
-    locationId: zone,
-  });
-  const catalogue = (plural: string, field: string, entries: string[]): Route[] => {
+  const location = (zone: string): JsonObject => ({name: inProject(zone), locationId: zone});
+
+  /** A list of names that every zone has, such as `acceleratorTypes`. */
+  const catalogue = (plural: string, field: string, entries: string[]): Row[] => {
     const entry = (zone: string, name: string) => ({
-      name: `projects/${project}/locations/${zone}/${plural}/${name}`,
+      name: inProject(zone, `/${plural}/${name}`),
       [field]: name,
     });
     return [
+      ['GET', `/${plural}`, zone => ({[plural]: entries.map(name => entry(zone, name))})],
       [
         'GET',
-        `${at}/{zone}/${plural}`,
-        request => ({json: {[plural]: entries.map(name => entry(zoneOf(request), name))}}),
-      ],
-      [
-        'GET',
-        `${at}/{zone}/${plural}/{name}`,
-        request => {
-          const {name = ''} = request.params;
-          if (!entries.includes(name))
-            throw new ApiError(404, `There is no ${plural}/${name} in ${zoneOf(request)}`);
-          return {json: entry(zoneOf(request), name)};
+        `/${plural}/{name}`,
+        (zone, {params: {name = ''}}) => {
+          if (!entries.includes(name)) throw new ApiError(404, `There is no ${plural}/${name} in ${zone}`);
+          return entry(zone, name);
         },
       ],
     ];
   };
 
-  return [
-    ['GET', at, () => ({json: {locations: zones.map(location)}})],
-    ['GET', `${at}/{zone}`, request => ({json: location(zoneOf(request))})],
-    [
-      'GET',
-      `${at}/{zone}/nodes`,
-      request => ({
-        json: list(request, 'nodes', {all: zone => nodes.list(zone), present: nodeResource}),
-      }),
-    ],
+  const inZone: Row[] = [
+    ['GET', '', location],
     [
       'POST',
-      `${at}/{zone}/nodes`,
-      async request => {
-        const zone = zoneOf(request);
+      '/nodes',
+      async (zone, request) => {
         const body = await readJson(request.body);
-        const name = request.query.get('nodeId') ?? '';
-        return {json: present(nodes.create(zone, name, body), request)};
+        return present(nodes.create(zone, request.query.get('nodeId') ?? '', body), request);
       },
     ],
     [
       'GET',
-      `${at}/{zone}/nodes/{node}`,
-      request => ({json: nodeResource(nodes.get(zoneOf(request), request.params.node ?? ''), request.query)}),
+      '/nodes/{name}',
+      (zone, {params, query}) => nodeResource(nodes.get(zone, params.name ?? ''), query),
     ],
     [
       'DELETE',
-      `${at}/{zone}/nodes/{node}`,
-      async request => ({
-        json: present(await nodes.delete(zoneOf(request), request.params.node ?? ''), request),
-      }),
+      '/nodes/{name}',
+      async (zone, request) => present(await nodes.delete(zone, request.params.name ?? ''), request),
     ],
     [
       'GET',
-      `${at}/{zone}/operations`,
-      request => {
-        const operations = nodes.operations.list(zoneOf(request, {all: true}));
-        return {json: {operations: operations.map(operation => present(operation, request))}};
-      },
-    ],
-    [
-      'GET',
-      `${at}/{zone}/operations/{operation}`,
-      request => {
-        const name = `projects/${project}/locations/${zoneOf(request)}/operations/${request.params.operation}`;
-        return {json: present(nodes.operations.get(name), request)};
-      },
-    ],
-    [
-      'GET',
-      `${at}/{zone}/queuedResources`,
-      request => ({
-        json: list(request, 'queuedResources', {all: zone => queue.list(zone), present: queuedResource}),
-      }),
+      '/operations/{name}',
+      (zone, request) =>
+        present(nodes.operations.get(inProject(zone, `/operations/${request.params.name}`)), request),
     ],
     [
       'POST',
-      `${at}/{zone}/queuedResources`,
-      async request => {
-        const zone = zoneOf(request);
-        const body = await readJson(request.body);
+      '/queuedResources',
+      async (zone, request) => {
         const {query} = request;
         const [name, id] = [query.get('queuedResourceId') ?? '', query.get('requestId') ?? ''];
-        return {json: present(queue.create(zone, name, id, body), request)};
+        return present(queue.create(zone, name, id, await readJson(request.body)), request);
       },
     ],
     [
       'GET',
-      `${at}/{zone}/queuedResources/{name}`,
-      request => ({
-        json: queuedResource(queue.get(zoneOf(request), request.params.name ?? ''), request.query),
-      }),
+      '/queuedResources/{name}',
+      (zone, {params, query}) => queuedResource(queue.get(zone, params.name ?? ''), query),
     ],
     [
       'DELETE',
-      `${at}/{zone}/queuedResources/{name}`,
-      async request => {
+      '/queuedResources/{name}',
+      (zone, request) => {
         // gcloud writes `True`.
         const force = request.query.get('force')?.toLowerCase() === 'true';
-        return {
-          json: present(queue.delete(zoneOf(request), request.params.name ?? '', force), request),
-        };
+        return present(queue.delete(zone, request.params.name ?? '', force), request);
       },
     ],
     ...catalogue('acceleratorTypes', 'type', acceleratorTypes),
     ...catalogue('runtimeVersions', 'version', runtimeVersions),
+  ];
+
+  const inAnyZone: Row[] = [
+    [
+      'GET',
+      '/nodes',
+      (zone, {query}) => listed('nodes', zone, nodes.list(zone), node => nodeResource(node, query)),
+    ],
+    [
+      'GET',
+      '/operations',
+      (zone, request) => ({operations: nodes.operations.list(zone).map(each => present(each, request))}),
+    ],
+    [
+      'GET',
+      '/queuedResources',
+      (zone, {query}) =>
+        listed('queuedResources', zone, queue.list(zone), each => queuedResource(each, query)),
+    ],
+  ];
+
+  const routesOf = (rows: Row[], options?: {all: boolean}): Route[] =>
+    rows.map(([method, path, answer]) => [
+      method,
+      `${at}/{zone}${path}`,
+      async request => ({json: await answer(zoneOf(request, options), request)}),
+    ]);
+
+  return [
+    ['GET', at, () => ({json: {locations: zones.map(location)}})],
+    ...routesOf(inAnyZone, {all: true}),
+    ...routesOf(inZone),
   ];
 }

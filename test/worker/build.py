@@ -3,9 +3,9 @@
 import json
 import os
 
-from gleaner_worker import objects
-from gleaner_worker.control import Control
+from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.spec import parse_spec
+from gleaner_worker.storage import objects
 from gleaner_worker.work import parse_work
 
 BUCKET = "a-bucket"
@@ -121,9 +121,9 @@ def settings_of(model):
 
 
 def run_extract(work, model, folder, control=None, processes=None):
-    from gleaner_worker.extract import extract
+    from gleaner_worker.extract.extract import extract
 
-    control = control or Control()
+    control = control or ExtractionState()
     scratch = os.path.join(folder, "scratch")
     return extract(work, model, settings_of(model), bucket(control.check_lease), scratch, control, processes)
 

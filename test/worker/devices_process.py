@@ -32,7 +32,7 @@ def memory_of_split(spec, ways):
 def run(out, raw_spec, ways):
     from build import a_model, a_spec
     from device_rows import stored_of
-    from gleaner_worker.rows import pack
+    from gleaner_worker.model.rows import pack
 
     spec = a_spec(**raw_spec)
     model = a_model(spec, device_bytes=ways and memory_of_split(spec, ways))

@@ -11,8 +11,8 @@ import signal
 import environment  # noqa: F401  (before the rest)
 from build import a_model, bucket, parse_work, settings_of
 from forks import fork_each_line
-from gleaner_worker import extract as extract_module
-from gleaner_worker.control import Control
+from gleaner_worker.extract import extract as extract_module
+from gleaner_worker.extract.state import ExtractionState
 
 
 def wrap(path, before=lambda: None, after=lambda: None):
@@ -54,9 +54,9 @@ def at_call(nth, act):
 
 def run(order):
     os.environ["STORAGE_EMULATOR_HOST"] = order["storage"]
-    control = Control()
+    control = ExtractionState()
     if order.get("flush_at"):
-        wrap("extract:put_sample", after=at_call(order["flush_at"], lambda: control.request("flush")))
+        wrap("extract.extract:put_sample", after=at_call(order["flush_at"], lambda: control.request("flush")))
     if order.get("kill"):
         die = at_call(order["nth"], lambda: os.kill(os.getpid(), signal.SIGKILL))
         wrap(order["kill"], **{"after" if order.get("after") else "before": die})

@@ -9,8 +9,8 @@ import time
 
 import environment  # noqa: F401  (before the rest)
 from forks import fork_each_line
-from gleaner_worker import agent
-from gleaner_worker.control import Control
+from gleaner_worker.agent import agent
+from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.jobs import output
 from gleaner_worker.model import download
 
@@ -19,14 +19,14 @@ download.FIRST_TIMEOUT_S = 1.0  # a test waits for the first report of a silent 
 
 
 def hold_at(most):
-    count = Control.add_done
+    count = ExtractionState.add_done
 
     def count_and_hold(control, samples, tokens):
         count(control, samples, tokens)
         while control.mode == "run" and control.samples_done >= most:
             time.sleep(0.02)
 
-    Control.add_done = count_and_hold
+    ExtractionState.add_done = count_and_hold
 
 
 def run(order):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gleaner_worker import extract as extract_module
-from gleaner_worker.control import Control
+from gleaner_worker.extract import extract as extract_module
+from gleaner_worker.extract.state import ExtractionState
 
 PARTIALS = "partials/my-run/tpu_7/"
 
@@ -18,7 +18,7 @@ class Interruption:
     """Counts computed samples, and requests a flush when their number is `samples`."""
 
     def __init__(self, monkeypatch, samples=10**9):
-        self.control, self.done, self.shards = Control(), 0, set()
+        self.control, self.done, self.shards = ExtractionState(), 0, set()
         put_sample = extract_module.put_sample
 
         def counting(*arguments):

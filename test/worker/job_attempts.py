@@ -11,13 +11,13 @@ import pytest
 
 from build import BUCKET
 from environment import CACHE
-from gleaner_worker import objects
 from gleaner_worker.jobs import output
 from gleaner_worker.jobs.prepared import Prepared
 from gleaner_worker.jobs.process import Limits, run_process
 from gleaner_worker.jobs.runner import JobRunner
 from gleaner_worker.jobs.user import find_job_user, make_folder
-from gleaner_worker.objects import Bucket
+from gleaner_worker.storage import objects
+from gleaner_worker.storage.objects import Bucket
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a job user needs root")
 FOLDER = "jobs/j1/epoch_2/"

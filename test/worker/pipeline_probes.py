@@ -2,12 +2,11 @@
 
 import gc
 import threading
-import time
 import weakref
 
 import pytest
 
-from gleaner_worker import extract as extract_module
+from gleaner_worker.extract import extract as extract_module
 
 PREFIX = "activations/my-run/tpu_7/"
 
@@ -48,10 +47,3 @@ class Alive:
     def now(self):
         gc.collect()
         return len(self._made)
-
-
-def until(is_true, timeout_s=120):
-    end = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < end
-        time.sleep(0.01)

@@ -69,7 +69,7 @@ def a_lock(tmp_path, text="# nothing\n"):
     return path
 
 
-def start(cloud, storage, home, **env):
+def start(cloud, storage, home, umask=-1, **env):
     return subprocess.run(
         ["bash", SCRIPT],
         env=os.environ
@@ -81,6 +81,7 @@ def start(cloud, storage, home, **env):
         }
         | {"UV_CACHE_DIR": str(home / "uv-cache")}
         | env,
+        umask=umask,
         capture_output=True,
         text=True,
         timeout=120,
@@ -95,7 +96,7 @@ def a_bundle(storage, cloud, change=lambda tar: None, leave_out=None):
         agent = f"import os, sys; print({says})".encode()
         for name, text in {
             "gleaner_worker/__init__.py": b"",
-            "gleaner_worker/agent.py": agent,
+            "gleaner_worker/agent/__main__.py": agent,
             "requirements.lock": b"# cpu\n",
         }.items():
             member = tarfile.TarInfo(name)

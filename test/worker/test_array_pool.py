@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from build import SMALL, a_stream, a_work, outputs, run_extract, text_lines
-from gleaner_worker.array_pool import ArrayPool, size_class
+from gleaner_worker.model.array_pool import ArrayPool, size_class
 from gleaner_worker.shards.shard_bytes import bytes_of
 from interruption import Interruption
 

@@ -15,7 +15,7 @@ from build import a_model, a_spec
 from device_rows import stored_of
 from gleaner_worker.failures import Failure
 from gleaner_worker.model import decoder
-from gleaner_worker.rows import pack
+from gleaner_worker.model.rows import pack
 
 pytestmark = pytest.mark.slow
 

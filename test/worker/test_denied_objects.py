@@ -4,7 +4,7 @@ import pytest
 
 from build import BUCKET, bucket
 from gleaner_worker.failures import Failure
-from gleaner_worker.upload_content import BytesContent
+from gleaner_worker.storage.upload_content import BytesContent
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,8 @@ from build import (
     run_extract,
     text_lines,
 )
-from gleaner_worker import extract as extract_module
-from gleaner_worker.control import Control
+from gleaner_worker.extract import extract as extract_module
+from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import Failure
 from gleaner_worker.shards.existing_shards import ExistingShards
 from gleaner_worker.shards.rejects import same_rejects
@@ -161,7 +161,7 @@ def test_a_second_extraction_of_a_finished_stream_changes_nothing(storage, tmp_p
     work = a_work(a_stream(storage, text_lines(30)), shard_size_gb=SMALL)
     run_extract(work, tiny_models(), str(tmp_path))
     before = {name: o["resource"]["generation"] for (_, name), o in storage.objects.items()}
-    control = Control()
+    control = ExtractionState()
     assert run_extract(work, tiny_models(), str(tmp_path), control) == "completed"
     assert {name: o["resource"]["generation"] for (_, name), o in storage.objects.items()} == before
     assert control.progress()["samples_done"] == 30

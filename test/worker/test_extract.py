@@ -18,7 +18,7 @@ from build import (
     run_extract,
     text_lines,
 )
-from gleaner_worker.control import Control
+from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import Failure
 from read_shards import read_stream
 from stored_stream import rejects, verified
@@ -65,7 +65,7 @@ def test_every_sample_of_a_line_is_counted(storage, tmp_path, tiny_folder):
     spec = {"model": tiny_folder, "record": {"predictions_per_task": 3}, "layers": [1], "max_seq_length": 1024}
     spec["shard_size_gb"] = 1e-5
     work = a_work(a_stream(storage, lines), **spec)
-    control = Control()
+    control = ExtractionState()
     assert run_extract(work, a_model(work.spec, str(tmp_path), bucket()), str(tmp_path), control) == "completed"
     assert list(read_stream(outputs(storage), "safetensors")) == [0, 1, 2, 3, 4, 5, 9, 10, 11]
     assert [(r["line"], r["sample_idx"], r["samples"]) for r in rejects(storage)] == [(3, 6, 3)]

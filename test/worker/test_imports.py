@@ -10,14 +10,17 @@ from environment import WORKER
 
 # The folders of gleaner_worker that the files of each folder may import from, beside their own.
 ALLOWED = {
+    "storage": set(),
     "records": set(),
-    "model": set(),
-    "shards": {"records", "model"},
-    "jobs": set(),
-    "preflight": {"model"},
-    "source": {"jobs"},
-    "verify": {"records", "model", "shards"},
-    "estimate": {"records", "model", "shards", "preflight"},
+    "model": {"storage"},
+    "shards": {"records", "model", "storage"},
+    "extract": {"records", "model", "shards", "storage"},
+    "jobs": {"storage"},
+    "source": {"jobs", "storage"},
+    "agent": {"extract", "jobs", "model", "records", "source", "storage"},
+    "preflight": {"model", "storage"},
+    "verify": {"records", "model", "shards", "storage"},
+    "estimate": {"records", "model", "shards", "preflight", "storage"},
 }
 
 

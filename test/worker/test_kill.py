@@ -26,23 +26,23 @@ FORMATS = {
     "two positions": {"tokens": [0, -1], "dtype": "fp16"},
 }
 STEPS = [
-    "objects:Bucket.download",
-    "extract:count_lines",
-    "extract:read_documents",
-    "extract:make_samples",
+    "storage.objects:Bucket.download",
+    "extract.extract:count_lines",
+    "extract.extract:read_documents",
+    "extract.extract:make_samples",
     "shards.existing_shards:ExistingShards.find",
-    "extract:start_shard",
+    "extract.extract:start_shard",
     "shards.partial:Partials.restore",
     "model.model:Model.start",
     "model.device_output:InFlightStep.collect",
-    "extract:put_sample",
-    "extract:shard_stats",
-    "extract:encode_shard",
-    "extract:EncodedShard",
-    "shards.upload:Uploader.store",
-    "objects:Bucket.create",
-    "shards.upload:Uploader._store_summary",
-    "shards.upload:Uploader._create",
+    "extract.extract:put_sample",
+    "extract.extract:shard_stats",
+    "extract.extract:encode_shard",
+    "extract.extract:EncodedShard",
+    "extract.upload:Uploader.store",
+    "storage.objects:Bucket.create",
+    "extract.upload:Uploader._store_summary",
+    "extract.upload:Uploader._create",
 ]
 
 
@@ -163,7 +163,7 @@ def test_an_extractor_killed_while_it_saves_samples_completes(storage, stream, n
     """Kills with and without notice: some partials are stored, and every stored partial is complete."""
     attempt = stream(FORMATS[name])
     for epoch in (1, 2, 3):
-        attempt(epoch, flush_at=2 * epoch + nth, kill="objects:Bucket.create", nth=nth, after=epoch == 2)
+        attempt(epoch, flush_at=2 * epoch + nth, kill="storage.objects:Bucket.create", nth=nth, after=epoch == 2)
         attempt(epoch + 10, flush_at=2 * epoch + nth, kill="shards.partial:Partials.save", nth=2)
         attempt(epoch + 20, kill="shards.partial:Partials.restore", nth=nth, after=epoch == 2)
     assert attempt(99) == "completed"

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from build import BUCKET, bucket
-from gleaner_worker.logs import LogShipper
+from gleaner_worker.agent.logs import LogShipper
 
 
 def say(shipper, text):

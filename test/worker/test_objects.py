@@ -10,10 +10,10 @@ import urllib3.exceptions
 from google.cloud.storage import Blob
 
 from build import BUCKET, bucket
-from gleaner_worker import objects
 from gleaner_worker.failures import Damaged, Failure, LeaseLost
 from gleaner_worker.shards.shard_bytes import ShardBytes
-from gleaner_worker.upload_content import CheckedContent, FileContent, Views
+from gleaner_worker.storage import objects
+from gleaner_worker.storage.upload_content import CheckedContent, FileContent, Views
 
 pytestmark = pytest.mark.slow
 

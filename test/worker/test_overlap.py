@@ -8,9 +8,9 @@ from zlib import crc32
 import pytest
 
 from build import BUCKET, SMALL, a_stream, a_work, outputs, run_extract, text_lines
-from gleaner_worker.control import Control
-from gleaner_worker.shard_memory import most_shards
-from gleaner_worker.upload_content import BytesContent
+from gleaner_worker.extract.shard_memory import most_shards
+from gleaner_worker.extract.state import ExtractionState
+from gleaner_worker.storage.upload_content import BytesContent
 from pipeline_probes import PREFIX, Alive, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_thread_is_left")]
@@ -25,7 +25,7 @@ def test_memory_holds_only_a_few_shards_with_a_slow_bucket(storage, tmp_path, wa
     spec = {"shard_size_gb": SMALL, "format": file_format}
     rows = Alive(monkeypatch, "start_shard", lambda shard: shard.rows["resid_post"])
     encoded = Alive(monkeypatch, "EncodedShard")
-    control, counts = Control(), []
+    control, counts = ExtractionState(), []
 
     def hang(name):
         """Blocks every upload until the extraction waits for uploads."""
@@ -125,7 +125,7 @@ def test_a_worker_computes_the_missing_shards_of_another_worker(storage, tmp_pat
         storage.delete(BUCKET, f"{PREFIX}shard_{number:04d}.safetensors")
     storage.delete(BUCKET, f"{PREFIX}metadata.json")
     computed = Alive(monkeypatch, "start_shard")
-    control = Control()
+    control = ExtractionState()
     uploads = len(storage.requests)
     assert run_extract(work, warm_models(**spec), str(tmp_path), control) == "completed"
     assert outputs(storage) == expected

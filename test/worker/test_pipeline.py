@@ -5,8 +5,8 @@ import time
 
 import pytest
 
+from gleaner_worker.extract.pipeline import Pipeline, Stopped
 from gleaner_worker.failures import LeaseLost
-from gleaner_worker.pipeline import Pipeline, Stopped
 
 
 @pytest.fixture(autouse=True)

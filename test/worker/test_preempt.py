@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from build import BUCKET, SMALL, a_stream, a_work, outputs, run_extract, text_lines
-from gleaner_worker import extract as extract_module
-from gleaner_worker.control import Control
+from gleaner_worker.extract import extract as extract_module
+from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import LeaseLost
 from interruption import PARTIALS, Interruption
 from pipeline_probes import until
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_worker_that_lost_its_lease_starts_no_upload(storage, tmp_path, tiny_models):
-    control = Control()
+    control = ExtractionState()
     asked = []
 
     def lose(request):
@@ -33,7 +33,7 @@ def test_a_worker_that_lost_its_lease_starts_no_upload(storage, tmp_path, tiny_m
 
 
 def test_a_drained_extraction_ends_after_the_current_windows(storage, tmp_path, tiny_models):
-    control = Control()
+    control = ExtractionState()
     storage.faults = lambda request: control.request("drain") if "/upload/" in request else None
     work = a_work(a_stream(storage, text_lines(600)), shard_size_gb=SMALL)
     assert run_extract(work, tiny_models(), str(tmp_path), control) == "drained"
@@ -48,7 +48,7 @@ def test_a_drained_extraction_ends_after_the_current_windows(storage, tmp_path, 
 
 
 def test_an_extraction_drained_before_its_start_computes_nothing(storage, tmp_path, tiny_models):
-    control = Control()
+    control = ExtractionState()
     control.request("drain")
     work = a_work(a_stream(storage, text_lines(30)))
     assert run_extract(work, tiny_models(), str(tmp_path), control) == "drained"
@@ -63,7 +63,7 @@ def test_a_preempted_worker_saves_the_shards_that_are_computed_but_not_encoded(
     run_extract(a_work(resource, shard_size_gb=SMALL), tiny_models(), str(tmp_path))
     expected = outputs(storage)
     clean()
-    control, encode, encoded = Control(), extract_module.encode_shard, []
+    control, encode, encoded = ExtractionState(), extract_module.encode_shard, []
 
     def slow(*arguments):
         encoded.append(1)
@@ -92,7 +92,7 @@ def test_a_preempted_worker_saves_the_shards_that_are_computed_but_not_encoded(
 
 def test_partials_are_stored_while_uploads_of_shards_hang(storage, tmp_path, tiny_models, monkeypatch):
     """Uploads are far slower than the device; partials must not wait behind the uploads of shards."""
-    control, held, encode, encoded = Control(), threading.Event(), extract_module.encode_shard, []
+    control, held, encode, encoded = ExtractionState(), threading.Event(), extract_module.encode_shard, []
     resource = a_stream(storage, text_lines(300))
     storage.before_create = lambda name: held.wait(60) if name.startswith("activations/") else None
 

@@ -11,7 +11,7 @@ import pytest
 from build import BUCKET, a_stream, a_work_answer, bucket, text_lines
 from fake_cloud import boot
 from fake_hub import FakeHub
-from gleaner_worker import metadata
+from gleaner_worker.agent import metadata
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.hub import DEFAULT_ENDPOINT, worker_hub
 from gleaner_worker.model.model_source import find_model

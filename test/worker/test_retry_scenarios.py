@@ -7,9 +7,9 @@ import pytest
 from google.api_core import exceptions as api
 
 from faulty_storage import FaultyStorage
-from gleaner_worker import objects
 from gleaner_worker.failures import Failure
-from gleaner_worker.upload_content import BytesContent
+from gleaner_worker.storage import objects
+from gleaner_worker.storage.upload_content import BytesContent
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,8 @@ import traceback
 
 import pytest
 
-from gleaner_worker import metadata, secret
+from gleaner_worker import secret
+from gleaner_worker.agent import metadata
 from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.secret import is_secret_name, read_token
 from hub_secret import NAME, TOKEN

@@ -10,7 +10,7 @@ import pytest
 from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
 from environment import HERE
 from fake_storage import serving
-from gleaner_worker.control import Control
+from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.model.model import Model
 from test_preempt import Interruption
 
@@ -96,7 +96,7 @@ def test_a_worker_with_fewer_devices_uses_the_partials_of_several_open_shards(
 
 def test_a_drained_extraction_finishes_every_shard_of_its_windows(storage, tmp_path, tiny_models, single_device, steps):
     resource, stored = single_device
-    control = Control()
+    control = ExtractionState()
     storage.faults = lambda request: control.request("drain") if "/upload/" in request else None
     assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path), control) == "drained"
     storage.faults = lambda request: None
@@ -108,7 +108,7 @@ def test_a_drained_extraction_finishes_every_shard_of_its_windows(storage, tmp_p
 
 def test_little_memory_changes_no_stored_byte(storage, tmp_path, tiny_models, single_device, steps, monkeypatch):
     resource, stored = single_device
-    monkeypatch.setattr("gleaner_worker.shard_memory.most_shards", lambda size, window_shards: 2)
+    monkeypatch.setattr("gleaner_worker.extract.shard_memory.most_shards", lambda size, window_shards: 2)
     assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path)) == "completed"
     assert outputs(storage) == stored
     assert min(steps[:-1]) < DEVICES  # a step that waits for no more rows, because their shards have no room

@@ -10,10 +10,10 @@ import tarfile
 import pytest
 
 from build import BUCKET
-from gleaner_worker import objects
 from gleaner_worker.jobs.prepared import SourceFailed
-from gleaner_worker.objects import Bucket
 from gleaner_worker.source.bundle import unpack_bundle
+from gleaner_worker.storage import objects
+from gleaner_worker.storage.objects import Bucket
 
 
 def archive_of(*members):

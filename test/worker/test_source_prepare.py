@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from build import BUCKET
-from gleaner_worker import objects
 from gleaner_worker.jobs.prepared import SourceFailed
 from gleaner_worker.jobs.user import find_job_user
-from gleaner_worker.objects import Bucket
 from gleaner_worker.source.commands import Commands
 from gleaner_worker.source.prepare import Preparation
 from gleaner_worker.source.ramfs import mount_ramfs
+from gleaner_worker.storage import objects
+from gleaner_worker.storage.objects import Bucket
 from job_attempts import UID, UV_CACHE, needs_root
 
 pytestmark = needs_root

@@ -6,8 +6,8 @@ import time
 import pytest
 
 from build import BUCKET, SMALL, a_stream, a_work, outputs, run_extract, text_lines
-from gleaner_worker import extract as extract_module
-from gleaner_worker.control import Control
+from gleaner_worker.extract import extract as extract_module
+from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import Failure
 from pipeline_probes import PREFIX
 
@@ -61,7 +61,7 @@ def test_an_error_in_any_stage_ends_the_extraction_at_once(storage, tmp_path, wa
 def test_a_failed_upload_ends_the_computation(storage, tmp_path, warm_models):
     storage.faults = lambda request: 403 if "/upload/" in request and storage.names(BUCKET, PREFIX) else None
     spec = {"shard_size_gb": SMALL}
-    control = Control()
+    control = ExtractionState()
     with pytest.raises(Failure, match="Failed to create .*403") as failure:
         run_extract(a_work(a_stream(storage, text_lines(2000)), **spec), warm_models(**spec), str(tmp_path), control)
     assert failure.value.kind == "infrastructure"

@@ -59,7 +59,7 @@ def test_the_script_fetches_the_bundle_and_becomes_the_agent(cloud, storage, hom
         "lease": None,
         "progress": None,
     }
-    assert (home / f"bundle-{digest}" / "gleaner_worker" / "agent.py").exists()
+    assert (home / f"bundle-{digest}" / "gleaner_worker" / "agent" / "__main__.py").exists()
     file = home / "host-secret"
     assert re.fullmatch(r"[0-9a-f]{64}\n", secret := file.read_text())
     assert file.stat().st_mode & 0o777 == 0o600
@@ -171,6 +171,12 @@ def test_a_malformed_attribute_is_refused(name, value):
     result = read_metadata(ATTRIBUTES | {name: value})
     assert (result.returncode, result.stdout) == (1, "")
     assert f"metadata attribute {name} is '{value}', which does not match" in result.stderr
+
+
+def test_every_user_reads_the_bundle_of_a_vm_with_a_strict_umask(cloud, storage, home):
+    folder = home / f"bundle-{a_bundle(storage, cloud)}"
+    assert start(cloud, storage, home, umask=0o077).returncode == 0
+    assert all(path.stat().st_mode & 0o044 for path in [folder, *folder.rglob("*.py")])
 
 
 def test_a_bundle_of_another_sha256_is_not_unpacked(cloud, storage, home):

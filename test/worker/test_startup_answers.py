@@ -3,8 +3,8 @@
 import pytest
 
 from fake_cloud import SECRET
-from gleaner_worker import metadata
-from gleaner_worker.api import WorkerApi
+from gleaner_worker.agent import metadata
+from gleaner_worker.agent.api import WorkerApi
 from startup_script import SCRIPT, bash
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,7 @@ from build import (
     text_lines,
 )
 from device_rows import rows_of, run
-from gleaner_worker.control import Control
+from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import Failure
 from gleaner_worker.records.sample import Sample
 from gleaner_worker.records.samples import read_samples
@@ -66,7 +66,7 @@ def test_every_sample_is_stored_once_with_its_own_activations(storage, tmp_path,
     model = tiny_models(**spec)
     spec["shard_size_gb"] = model.row_bytes * (30 if selection.get("tokens", "all") != "all" else 400) / 1e9
     work = a_work(a_stream(storage, numbered_lines(60)), **spec)
-    control = Control()
+    control = ExtractionState()
     assert run_extract(work, model, str(tmp_path), control) == "completed"
     (tmp_path / "s").write_bytes(storage.data(BUCKET, work.object))
     items = list(read_samples(str(tmp_path / "s"), "s", settings_of(model)))

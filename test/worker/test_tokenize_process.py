@@ -9,7 +9,7 @@ import pytest
 
 from arc_tasks import TASK
 from build import SMALL, a_spec, a_stream, a_work, outputs, run_extract, text_lines
-from gleaner_worker.control import Control
+from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import make_samples, read_documents
@@ -138,7 +138,7 @@ def test_a_tokenizer_that_hangs_delays_neither_a_drain_nor_a_lost_lease(
     two = processes(2, tiny_folder)
     monkeypatch.setattr(two, "_ask", lambda lines, name: release.wait(60))
     monkeypatch.setattr(two, "close", release.set)
-    control = Control()
+    control = ExtractionState()
     threading.Timer(0.3, control.request, [mode]).start()
     work = a_work(a_stream(storage, text_lines(20)))
     started = time.monotonic()

@@ -210,7 +210,7 @@ describe('gleaner deploy', function () {
   it('applies nothing without a terminal and without --yes', async () => {
     const {code, stderr} = await deploy([]);
     assert.equal(code, 1);
-    assert.match(stderr, /needs --yes/);
+    assert.match(stderr, /add --yes/);
     assert.equal(existsSync(join(folder, 'calls')), false);
   });
 

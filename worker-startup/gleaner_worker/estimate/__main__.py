@@ -22,13 +22,13 @@ from ..model.capture import Capture
 from ..model.hub import Hub, own_hub, print_wait
 from ..model.model_source import find_model, read_config
 from ..model.row_selection import check_token_selection, mode_of, row_limits
-from ..objects import Bucket, make_client
 from ..records.sample import Reject
 from ..records.sample_settings import make_sample_settings
 from ..records.stream import no_lines
 from ..shards.plan import Capacity
 from ..shards.windows import window_limits
 from ..spec import Spec, read_spec
+from ..storage.objects import Bucket, make_client
 from .blocks import BLOCK_BYTES, BLOCKS, FileSource, ObjectSource, Source, sample_blocks
 from .count import Counts, Range, common_reasons, count_lines_of, extrapolate, plan_of, repeat_samples
 

@@ -9,8 +9,8 @@ from functools import cache
 from itertools import accumulate
 from typing import Protocol
 
-from ..objects import Bucket, ObjectInfo
 from ..records.stream import MAX_LINE_BYTES, damaged
+from ..storage.objects import Bucket, ObjectInfo
 
 BLOCKS = 24
 BLOCK_BYTES = 256 * 1024

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, fields
 from itertools import chain, islice, repeat
 
 from ..model.config import DecoderConfig
+from ..model.rows import RowLimits
 from ..preflight.operations import operations_of
 from ..records.sample import Reject, Sample
 from ..records.sample_settings import SampleSettings
 from ..records.samples import read_samples
-from ..rows import RowLimits
 from ..shards.plan import Capacity, ShardPlan, plan_shards, row_count
 from ..shards.windows import Window, WindowLimits, plan_windows
 

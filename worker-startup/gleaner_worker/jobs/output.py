@@ -5,8 +5,8 @@ import threading
 import time
 
 from ..failures import Failure, LeaseLost
-from ..objects import Bucket
-from ..upload_content import BytesContent
+from ..storage.objects import Bucket
+from ..storage.upload_content import BytesContent
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ..failures import Failure, LeaseLost
-from ..objects import Bucket
+from ..storage.objects import Bucket
 from .job_folder import JobFolder
 from .left_files import read_report
 from .output import OutputParts
@@ -29,7 +29,7 @@ _GB = 10**9
 
 
 class JobRunner:
-    """Runs one attempt. Has the interface of Control for the agent: phase, progress, request and flush_s."""
+    """Runs one attempt. Has the interface of ExtractionState for the agent: phase, progress, request and flush_s."""
 
     flush_s = _FLUSH_S
 

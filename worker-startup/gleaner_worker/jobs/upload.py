@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ..failures import Failure
-from ..objects import Bucket
-from ..upload_content import FileContent
+from ..storage.objects import Bucket
+from ..storage.upload_content import FileContent
 from .left_files import open_left, walk
 
 MAX_RESULT_BYTES = 262_144  # in a document

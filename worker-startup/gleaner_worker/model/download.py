@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from ..disk import writing
 from ..failures import Failure
+from ..storage.disk import writing
 from ..waits import wait, wait_for_each
 
 log = logging.getLogger(__name__)

@@ -48,7 +48,7 @@ def own_hub(report: Callable[[str | None], None] = lambda cause: None) -> Hub:
 
 
 def print_wait(cause: str | None) -> None:
-    """The `report` of a command: one line on stderr for each failed attempt. cli/python/ask-worker.ts shows these lines."""
+    """The `report` of a command: one line on stderr for each failed attempt, which cli/python/ask-worker.ts shows."""
     if cause is not None:
         print(f"Waiting for {cause}", file=sys.stderr, flush=True)
 

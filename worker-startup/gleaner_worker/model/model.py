@@ -12,12 +12,11 @@ from typing import cast
 import jax
 import numpy as np
 
-from ..array_pool import ArrayPool
 from ..code_identity import locked_digest, worker_bundle
 from ..failures import Failure
-from ..objects import Bucket
-from ..rows import RowLimits
 from ..spec import Spec
+from ..storage.objects import Bucket
+from .array_pool import ArrayPool
 from .capture import STORED, Capture
 from .config import DecoderConfig
 from .device import set_up_jax
@@ -30,6 +29,7 @@ from .model_source import find_model, read_config
 from .place import place
 from .program import Program, StepShape, compile_rows
 from .row_selection import SelectedTokens, make_inputs, row_counts, row_limits
+from .rows import RowLimits
 from .step_plan import StepPlan, plan_step
 from .weights import Weights, open_weights
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from ..failures import Failure
 from ..names import model_name
-from ..objects import Bucket
 from ..spec import Spec
-from ..upload_content import BytesContent
+from ..storage.objects import Bucket
+from ..storage.upload_content import BytesContent
 from .download import COMMIT
 from .hub import Hub
 from .identity import ModelFiles, is_model_file

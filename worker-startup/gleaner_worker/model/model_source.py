@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..failures import Failure
 from ..model_json import read_model_json
-from ..objects import Bucket, ObjectInfo
 from ..spec import Spec, resolve_layers
+from ..storage.objects import Bucket, ObjectInfo
 from .config import DecoderConfig, parse_config
 from .hub import Hub, fetch_model, is_hub_id, own_hub
 from .identity import CONFIG, INDEX, ModelFiles, choose_files, hash_files, is_model_file, is_weight_file

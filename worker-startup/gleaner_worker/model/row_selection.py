@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 
 from ..failures import Failure
-from ..rows import RowLimits, row_length
 from ..spec import Spec
 from .decoder import Rows
+from .rows import RowLimits, row_length
 
 _ANY_NUMBER = ("all", "assistant")  # selections that may take every token of a sample
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..failures import Failure
-from ..objects import Bucket, ObjectInfo
+from ..storage.objects import Bucket, ObjectInfo
 
 _HASHED_AT_ONCE = 32 << 20
 

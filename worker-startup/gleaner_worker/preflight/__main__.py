@@ -16,8 +16,8 @@ import sys
 from ..failures import Failure
 from ..model.hub import own_hub, print_wait
 from ..model.model_source import find_model, read_config
-from ..objects import Bucket, make_client
 from ..spec import read_spec
+from ..storage.objects import Bucket, make_client
 from .accelerators import ACCELERATORS
 
 

@@ -8,7 +8,7 @@ from gleaner_reader.header import read_metadata
 from ..failures import Failure
 from ..model.model import Model
 from ..names import parse_shard
-from ..objects import Bucket, ObjectInfo
+from ..storage.objects import Bucket, ObjectInfo
 from ..work import Work
 from .plan import ShardPlan
 from .shard_identity import disagreement, shard_identity

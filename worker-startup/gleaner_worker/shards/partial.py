@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from ..failures import Failure
 from ..model.model import Model
 from ..names import partial_name, partial_prefix, partials_folder
-from ..objects import Bucket, ObjectInfo
+from ..storage.objects import Bucket, ObjectInfo
 from ..work import Work
 from .encode import encode_tensors
 from .shard_buffer import ShardBuffer

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
-from ..disk import writing
 from ..records.sample import Reject, Sample
+from ..storage.disk import writing
 
 
 class RejectsFile:

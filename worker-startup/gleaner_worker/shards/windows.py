@@ -7,8 +7,8 @@ So a row has the same samples at the same places in every attempt, whatever inte
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from ..model.rows import RowLimits, pack
 from ..records.sample import Sample
-from ..rows import RowLimits, pack
 from ..spec import Spec
 from .plan import ShardPlan, row_count
 

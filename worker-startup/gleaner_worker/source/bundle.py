@@ -8,7 +8,7 @@ import zlib
 
 from ..failures import Failure
 from ..jobs.prepared import SourceFailed
-from ..objects import Bucket
+from ..storage.objects import Bucket
 from .sealed import use
 
 _MAX_FILES = 100_000

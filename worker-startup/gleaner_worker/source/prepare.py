@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from ..code_identity import locked_digest, worker_bundle
 from ..jobs.prepared import Prepared, SourceFailed
 from ..jobs.user import JobUser, NotIsolated
-from ..objects import Bucket
+from ..storage.objects import Bucket
 from .bundle import unpack_bundle
 from .commands import Commands, stopped
 from .environment import Environments, environment_digest

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from ..failures import Failure
-from ..objects import Bucket, make_client
+from ..storage.objects import Bucket, make_client
 from .run import report_on, verify_run
 
 _PROGRESS_EVERY_S = 3.0

@@ -10,9 +10,9 @@ import numpy as np
 from gleaner_reader.errors import ShardError
 
 from ..failures import Failure, Unreachable
-from ..objects import Bucket, ObjectInfo
 from ..records.sample import Reject, Sample
 from ..shards.plan import row_count, tokens_sha256
+from ..storage.objects import Bucket, ObjectInfo
 from .marks import DIFFERENT, STORED, STORED_AGAIN
 from .pickled import read_pickle
 from .shard_content import Expectation, ShardContent

@@ -1,6 +1,6 @@
 """The samples that the shards of a stream cover: in order, without a gap, up to the final shard."""
 
-from ..objects import ObjectInfo
+from ..storage.objects import ObjectInfo
 
 
 class Coverage:

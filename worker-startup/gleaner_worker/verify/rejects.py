@@ -2,7 +2,7 @@
 
 import json
 
-from ..objects import Bucket, ObjectInfo
+from ..storage.objects import Bucket, ObjectInfo
 from .marks import LISTED_AGAIN, LISTED_REJECT, REJECTED, STORED
 from .small_objects import read_object
 from .stream_samples import StreamSamples

@@ -8,9 +8,9 @@ from ..failures import Failure
 from ..model.model_lock import find_run_model, read_model_lock
 from ..model.model_source import find_model, read_config
 from ..names import manifest_name, output_prefix, parse_stream, run_folder
-from ..objects import Bucket, ObjectInfo
 from ..records.sample_settings import make_sample_settings
 from ..spec import Spec, parse_spec
+from ..storage.objects import Bucket, ObjectInfo
 from .shard_content import Expectation
 from .stream import COUNTS, unread_stream, verify_stream
 

@@ -2,7 +2,7 @@
 
 from gleaner_reader.header import is_number
 
-from ..objects import ObjectInfo
+from ..storage.objects import ObjectInfo
 from .shard_content import Expectation
 
 NUMBERS = ("shard", "first_sample", "last_sample", "samples", "rejected", "tokens", "rows")

@@ -1,7 +1,7 @@
 """Reads the small objects beside the shards; an object that cannot be read becomes a problem of the report."""
 
 from ..failures import Damaged, Failure, Unreachable
-from ..objects import Bucket, ObjectInfo
+from ..storage.objects import Bucket, ObjectInfo
 
 
 def unread(error: Exception) -> str:

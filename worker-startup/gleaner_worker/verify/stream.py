@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 
 from ..names import output_prefix, parse_shard
-from ..objects import Bucket, ObjectInfo
+from ..storage.objects import Bucket, ObjectInfo
 from .check_shard import check_content
 from .coverage import Coverage
 from .marks import count, first_of, mark_different

@@ -2,8 +2,8 @@
 
 import json
 
-from ..objects import Bucket, ObjectInfo
 from ..shards.shard_identity import OTHER_SUMMARY
+from ..storage.objects import Bucket, ObjectInfo
 from .shard_content import Expectation
 from .small_objects import read_object
 

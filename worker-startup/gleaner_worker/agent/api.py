@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 
-from .failures import LeaseLost
+from ..failures import LeaseLost
 from .metadata import Identity, IdentityTokens, host_names
 
 log = logging.getLogger(__name__)

@@ -4,13 +4,13 @@ import logging
 import threading
 from collections.abc import Callable
 
+from ..jobs.prepared import Prepared, SourceFailed
+from ..jobs.runner import JobRunner
+from ..jobs.user import JobUser
+from ..source.prepare import Preparation
+from ..storage.objects import Bucket
 from .host_commands import HostCommands
-from .jobs.prepared import Prepared, SourceFailed
-from .jobs.runner import JobRunner
-from .jobs.user import JobUser
 from .metadata import Identity
-from .objects import Bucket
-from .source.prepare import Preparation
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,10 @@ from google.cloud import storage
 from google.cloud.storage.exceptions import DataCorruption
 from requests.adapters import HTTPAdapter
 
+from ..failures import Damaged, Failure, Unreachable
+from ..waits import wait
 from .disk import writing
-from .failures import Damaged, Failure, Unreachable
 from .upload_content import CheckedContent, Content
-from .waits import wait
 
 GIVE_UP_AFTER_S = 600.0
 FIRST_WAIT_S = 0.25

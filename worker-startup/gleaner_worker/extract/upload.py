@@ -9,21 +9,21 @@ import os
 import threading
 from dataclasses import dataclass
 
-from ..control import Control
 from ..failures import Failure
 from ..model.model import Model
 from ..names import shard_name
-from ..objects import Bucket, ObjectInfo
-from ..pipeline import Pipeline
-from ..upload_content import BytesContent, Content, FileContent
+from ..shards.encode import CONTENT_TYPES
+from ..shards.existing_shards import ExistingShards
+from ..shards.plan import ShardPlan
+from ..shards.rejects import RejectsFile, same_rejects
+from ..shards.shard_bytes import ShardBytes
+from ..shards.shard_identity import OTHER_SUMMARY, shard_identity, shard_metadata
+from ..shards.summary import has_final_entry, same_summary, shard_entry, stream_summary
+from ..storage.objects import Bucket, ObjectInfo
+from ..storage.upload_content import BytesContent, Content, FileContent
 from ..work import Work
-from .encode import CONTENT_TYPES
-from .existing_shards import ExistingShards
-from .plan import ShardPlan
-from .rejects import RejectsFile, same_rejects
-from .shard_bytes import ShardBytes
-from .shard_identity import OTHER_SUMMARY, shard_identity, shard_metadata
-from .summary import has_final_entry, same_summary, shard_entry, stream_summary
+from .pipeline import Pipeline
+from .state import ExtractionState
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Uploader:
         work: Work,
         model: Model,
         bucket: Bucket,
-        control: Control,
+        control: ExtractionState,
         existing: ExistingShards,
         rejects: RejectsFile,
     ):

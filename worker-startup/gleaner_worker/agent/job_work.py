@@ -6,12 +6,12 @@ import os
 import sys
 from dataclasses import asdict, dataclass
 
-from .jobs.runner import JobRunner
-from .jobs.tpu_settings import tpu_settings
-from .jobs.user import find_job_user
+from ..jobs.runner import JobRunner
+from ..jobs.tpu_settings import tpu_settings
+from ..jobs.user import find_job_user
+from ..storage.objects import Bucket
 from .logs import LogShipper
 from .metadata import Identity, get
-from .objects import Bucket
 from .orders import Orders
 
 log = logging.getLogger(__name__)

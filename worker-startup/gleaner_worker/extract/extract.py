@@ -9,30 +9,30 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from .control import Control
-from .disk import empty_folder
-from .model.device_output import HostRow, InFlightStep
-from .model.model import Model
-from .objects import Bucket
+from ..model.device_output import HostRow, InFlightStep
+from ..model.model import Model
+from ..records.sample import Reject, Sample
+from ..records.sample_settings import SampleSettings
+from ..records.samples import Documents, make_samples, read_documents
+from ..records.stream import count_lines, no_lines
+from ..records.tokenize_process import TokenizeProcesses
+from ..shards.encode import encode_shard
+from ..shards.existing_shards import ExistingShards
+from ..shards.partial import Partials
+from ..shards.plan import Capacity, ShardPlan, plan_shards
+from ..shards.rejects import RejectsFile
+from ..shards.shard_buffer import ShardBuffer, check_finite, put_sample, start_shard
+from ..shards.shard_identity import shard_identity
+from ..shards.shard_stats import shard_stats
+from ..shards.windows import MAX_WINDOW_BYTES, Place, Row, Window, plan_windows, window_limits
+from ..storage.disk import empty_folder
+from ..storage.objects import Bucket
+from ..work import Work
 from .pipeline import Handover, Pipeline
-from .records.sample import Reject, Sample
-from .records.sample_settings import SampleSettings
-from .records.samples import Documents, make_samples, read_documents
-from .records.stream import count_lines, no_lines
-from .records.tokenize_process import TokenizeProcesses
 from .shard_memory import UPLOADS, ShardMemory
-from .shards.encode import encode_shard
-from .shards.existing_shards import ExistingShards
-from .shards.partial import Partials
-from .shards.plan import Capacity, ShardPlan, plan_shards
-from .shards.rejects import RejectsFile
-from .shards.shard_buffer import ShardBuffer, check_finite, put_sample, start_shard
-from .shards.shard_identity import shard_identity
-from .shards.shard_stats import shard_stats
-from .shards.upload import EncodedShard, Uploader
-from .shards.windows import MAX_WINDOW_BYTES, Place, Row, Window, plan_windows, window_limits
+from .state import ExtractionState
 from .stream_file import download_stream
-from .work import Work
+from .upload import EncodedShard, Uploader
 
 _PLANNED = 4  # shard plans and windows made ahead
 _LATE_UPLOADS = 2  # more uploads at once when the machine goes away
@@ -58,7 +58,7 @@ def extract(
     settings: SampleSettings,
     bucket: Bucket,
     folder: str,
-    control: Control,
+    control: ExtractionState,
     processes: TokenizeProcesses | None = None,
 ) -> str:
     """Stores every shard of the stream that the bucket lacks; returns "completed", "drained" or "preempted".
@@ -81,7 +81,7 @@ class _Extraction:
     """The stages and the state that they share. Each stage is a generator over the items of the stage before it."""
 
     def __init__(
-        self, work: Work, model: Model, settings: SampleSettings, bucket: Bucket, folder: str, control: Control
+        self, work: Work, model: Model, settings: SampleSettings, bucket: Bucket, folder: str, control: ExtractionState
     ):
         self._work, self._model, self._settings, self._control = work, model, settings, control
         self._pipeline = Pipeline(control.check_lease)

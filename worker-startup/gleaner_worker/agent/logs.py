@@ -9,7 +9,7 @@ import traceback
 from collections import deque
 from datetime import UTC, datetime
 
-from .objects import Bucket
+from ..storage.objects import Bucket
 
 _KEEP_LINES = 5_000
 _SHIP_EVERY_S = 15.0

@@ -9,14 +9,14 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 
+from ..failures import Failure, LeaseLost
+from ..jobs.output import OutputParts
+from ..jobs.prepared import Prepared, SourceFailed
+from ..jobs.process import Ended, run_process
+from ..jobs.runner import job_limits
+from ..jobs.user import JobUser, NotIsolated, make_folder, remove
+from ..storage.objects import Bucket
 from .api import Refused
-from .failures import Failure, LeaseLost
-from .jobs.output import OutputParts
-from .jobs.prepared import Prepared, SourceFailed
-from .jobs.process import Ended, run_process
-from .jobs.runner import job_limits
-from .jobs.user import JobUser, NotIsolated, make_folder, remove
-from .objects import Bucket
 
 log = logging.getLogger(__name__)
 

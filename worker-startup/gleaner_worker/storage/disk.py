@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .failures import Failure
+from ..failures import Failure
 
 
 @contextmanager

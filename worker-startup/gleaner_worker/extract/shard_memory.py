@@ -3,7 +3,7 @@
 import os
 import threading
 
-from .shards.shard_buffer import ShardBuffer
+from ..shards.shard_buffer import ShardBuffer
 
 # Concurrent uploads. A core sends 1.2 GB/s over TLS, so 24 fill a network of 200 Gbit/s; other stages need cores too.
 UPLOADS = min(24, max(4, (os.cpu_count() or 1) // 8))

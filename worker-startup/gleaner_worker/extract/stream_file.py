@@ -1,8 +1,8 @@
 """The leased stream as a file on this machine."""
 
-from .failures import Failure
-from .objects import Bucket
-from .work import Work
+from ..failures import Failure
+from ..storage.objects import Bucket
+from ..work import Work
 
 
 def download_stream(work: Work, bucket: Bucket, path: str) -> None:

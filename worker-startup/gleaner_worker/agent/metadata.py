@@ -17,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 import google.auth.credentials
 import google.auth.exceptions
 
-from .model.hub import is_endpoint
-from .secret import is_secret_name
+from ..model.hub import is_endpoint
+from ..secret import is_secret_name
 
 _ATTRIBUTES = (
     "gleaner-worker",

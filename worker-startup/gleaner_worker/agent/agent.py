@@ -8,16 +8,16 @@ import threading
 import time
 from typing import Any
 
+from ..extract.state import ExtractionState
+from ..failures import Failure, LeaseLost, raise_exits
+from ..jobs.runner import JobRunner
+from ..jobs.user import find_job_user
+from ..names import log_name
+from ..storage.objects import Bucket, make_client
 from .api import Refused, WorkerApi
-from .control import Control
-from .failures import Failure, LeaseLost, raise_exits
 from .job_work import JobOrder, JobWork
-from .jobs.runner import JobRunner
-from .jobs.user import find_job_user
 from .logs import LogShipper, set_up_logging
 from .metadata import Credentials, Identity, is_preempted, load_identity, load_secret
-from .names import log_name
-from .objects import Bucket, make_client
 from .orders import Orders
 from .stream_work import StreamWork
 
@@ -45,7 +45,9 @@ class Agent:
         self.streams = StreamWork(identity, self.bucket)
         self.orders = Orders(identity, self.api, self.bucket, find_job_user)
         self.jobs = JobWork(identity, self.bucket, self.orders, shipper)
-        self.current: tuple[dict, Control | JobRunner] | None = None  # the lease and its control, for the heartbeat
+        self.current: tuple[dict, ExtractionState | JobRunner] | None = (
+            None  # the lease and its control, for the heartbeat
+        )
         self.heartbeat_s = 2.0
         self.exit_code = 0
 
@@ -80,7 +82,7 @@ class Agent:
 
     def _work(self, lease: dict, raw_work: dict) -> None:
         lease = {key: lease[key] for key in ("run", "stream", "epoch")}
-        control = Control(on_wait=self.orders.changed.set)
+        control = ExtractionState(on_wait=self.orders.changed.set)
         self.current = (lease, control)
         log.info("Leased stream %s of run %s, epoch %s", lease["stream"], lease["run"], lease["epoch"])
         try:
@@ -100,7 +102,7 @@ class Agent:
             log.exception("Failed to extract stream %s of run %s", lease["stream"], lease["run"])
         self._release(lease, outcome, failure, control)
 
-    def _release(self, lease: dict, outcome: str, failure: dict | None, control: Control) -> None:
+    def _release(self, lease: dict, outcome: str, failure: dict | None, control: ExtractionState) -> None:
         log.info("Releasing stream %s of run %s: %s", lease["stream"], lease["run"], outcome)
         try:
             if self.preempted.is_set():
@@ -144,7 +146,7 @@ class Agent:
             self.preempted.wait(_NOTICE_S)
         return self.preempted.is_set()
 
-    def _in_thread(self, call, control: Control | JobRunner | None = None):
+    def _in_thread(self, call, control: ExtractionState | JobRunner | None = None):
         """Runs `call` on a thread, so that the main thread receives signals.
 
         Returns None when a preemption ends the wait, or an exit without a `control`.
@@ -200,7 +202,7 @@ class Agent:
             self.orders.changed.wait(self.heartbeat_s)
             self.orders.changed.clear()
 
-    def _handle_answer(self, answer: dict, control: Control | JobRunner | None) -> None:
+    def _handle_answer(self, answer: dict, control: ExtractionState | JobRunner | None) -> None:
         action = answer["action"]
         if action == "exit":
             self.exiting.set()
@@ -243,9 +245,3 @@ def main() -> int:
         code = 1
     shipper.ship(agent.logs, name)
     return code
-
-
-if __name__ == "__main__":
-    status = main()
-    # Threads may still wait for a device or a socket. This exit does not wait for them.
-    os._exit(status)

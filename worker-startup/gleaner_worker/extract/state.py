@@ -5,13 +5,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from .failures import Interrupted, LeaseLost
+from ..failures import Interrupted, LeaseLost
 
 # Later modes have precedence: a lost lease ends an extraction that drains.
 _MODES = ("run", "drain", "flush", "stop")
 
 
-class Control:
+class ExtractionState:
     """Shared by the extraction, the heartbeat and the main thread.
 
     drain: end after the windows in hand. flush: the VM is preempted; start nothing and store every computed step.

@@ -5,18 +5,18 @@ import os
 import shutil
 from dataclasses import replace
 
-from .control import Control
-from .extract import extract
-from .failures import Interrupted
+from ..extract.extract import extract
+from ..extract.state import ExtractionState
+from ..failures import Interrupted
+from ..model.hub import worker_hub
+from ..model.model import Model, find_files, load_model
+from ..model.model_source import read_config
+from ..records.sample_settings import SampleSettings, make_sample_settings
+from ..records.tokenize_process import PROCESSES, TokenizeProcesses
+from ..spec import Spec
+from ..storage.objects import Bucket
+from ..work import Work, parse_work
 from .metadata import Credentials, Identity
-from .model.hub import worker_hub
-from .model.model import Model, find_files, load_model
-from .model.model_source import read_config
-from .objects import Bucket
-from .records.sample_settings import SampleSettings, make_sample_settings
-from .records.tokenize_process import PROCESSES, TokenizeProcesses
-from .spec import Spec
-from .work import Work, parse_work
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class StreamWork:
         self.loaded: dict | None = None  # as worker-api receives it
         self.loaded_for: tuple[str, Spec] | None = None
 
-    def run(self, lease: dict, raw_work: dict, control: Control) -> str:
+    def run(self, lease: dict, raw_work: dict, control: ExtractionState) -> str:
         """Returns the outcome of the release. Raises Failure, and LeaseLost when the lease is lost."""
         work = parse_work(lease, raw_work)
         bucket = Bucket(self.bucket.client, work.bucket, control.check_lease)
@@ -47,7 +47,7 @@ class StreamWork:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _load(self, work: Work, bucket: Bucket, control: Control) -> tuple[Model, SampleSettings]:
+    def _load(self, work: Work, bucket: Bucket, control: ExtractionState) -> tuple[Model, SampleSettings]:
         """Keeps the model between streams of one run, and its weights for other runs that use the same weights."""
         if self.loaded_for != (work.run, work.spec):
             control.phase = "loading"

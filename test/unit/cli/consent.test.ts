@@ -1,0 +1,65 @@
+/** The question of commands that delete or buy, in a terminal. */
+import assert from 'node:assert/strict';
+import {chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {delimiter, join} from 'node:path';
+import {fileURLToPath} from 'node:url';
+import {CTRL_C, CTRL_D, inTerminal} from '../../support/pty.ts';
+
+const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
+const SETTINGS = {project: 'p-1', region: 'us-central1', zones: ['us-central1-a'], max_budget_usd: 5};
+const PLAN = {
+  planned_values: {
+    outputs: {ceilings: {value: {max_workers: 1, accelerator: 'v6e-8', zones: ['us-central1-a']}}},
+  },
+};
+/** Terraform that records its verbs. */
+const PROGRAM = `#!/bin/sh
+echo "$2" >> verbs
+case $2 in show) cat plan.json ;; output) echo '{}' ;; esac
+`;
+
+const ANSWERS = [
+  {name: 'yes', keys: 'yes\r', code: 1, says: /no local cloud in .*absent/},
+  {name: 'another word', keys: 'y\r', code: 1, says: /Nothing is changed/},
+  {name: 'the end of the input', keys: CTRL_D, code: 1, says: /Nothing is changed/},
+  {name: 'Ctrl-C', keys: CTRL_C, code: 130, says: /nothing is changed/},
+];
+
+describe('The question before a change', () => {
+  let folder: string;
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'gleaner-consent-'));
+    writeFileSync(join(folder, 'terraform'), PROGRAM);
+    chmodSync(join(folder, 'terraform'), 0o755);
+    writeFileSync(join(folder, 'plan.json'), JSON.stringify(PLAN));
+    writeFileSync(join(folder, 'gleaner.tfvars.json'), JSON.stringify(SETTINGS));
+  });
+  afterEach(() => rmSync(folder, {recursive: true}));
+
+  const answered = (args: string[], keys: string) =>
+    inTerminal([process.execPath, MAIN, ...args], {
+      prompt: 'Type yes: ',
+      keys,
+      cwd: folder,
+      env: {PATH: `${folder}${delimiter}${process.env.PATH}`},
+    });
+
+  for (const {name, keys, code, says} of ANSWERS)
+    it(`of a delete takes ${name}`, async () => {
+      const shown = await answered(['jobs', 'clear', '--dir', 'absent'], keys);
+      assert.equal(shown.code, code, shown.text);
+      assert.match(shown.text, says);
+      assert.doesNotMatch(shown.text, /\n\s+at /);
+    });
+
+  it('of a deployment applies the plan after yes alone', async () => {
+    const verbs = () => readFileSync(join(folder, 'verbs'), 'utf8');
+    const refused = await answered(['deploy'], CTRL_D);
+    assert.equal(refused.code, 1, refused.text);
+    assert.doesNotMatch(refused.text, /\n\s+at /);
+    assert.doesNotMatch(verbs(), /apply/);
+    assert.equal((await answered(['deploy'], 'yes\r')).code, 0);
+    assert.match(verbs(), /apply/);
+  });
+});

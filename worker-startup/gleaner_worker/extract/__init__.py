@@ -1,0 +1,1 @@
+"""The extraction of a stream: from its file to stored shards."""

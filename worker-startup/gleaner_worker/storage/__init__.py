@@ -1,0 +1,1 @@
+"""Cloud Storage and the disk of a VM."""
