@@ -107,6 +107,7 @@ export function aShard(shard: number, changes: Partial<Shard> = {}): Shard {
     stream_crc32c: CRC,
     final: false,
     size_bytes: 1000,
+    stored_at: at(0),
     ...changes,
   };
 }

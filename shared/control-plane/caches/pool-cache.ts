@@ -44,6 +44,14 @@ export async function readPools({
   return {pools: [first ?? own, ...more], unreadable};
 }
 
+/** Says that the pool has no valid document, and names the pools that have one. */
+export async function missingPoolText(deps: Reader, name: string): Promise<string> {
+  const {pools, unreadable} = await readPools(deps);
+  if (unreadable.has(name)) return `the document of pool "${name}" is invalid: mend it`;
+  const names = pools.map(({pool}) => pool).join(', ');
+  return `there is no pool "${name}"; the pools are ${names}. Create one with the message {"action":"pool","pool":"${name}",…}, or name another`;
+}
+
 /** Age up to which requests of workers share what was read of a pool. */
 const SHARED_MS = 2000;
 /** Names in the cache. */

@@ -82,7 +82,7 @@ export const streamFields: Record<keyof Stream, string> = {
   updated_at: UPDATED,
 };
 
-export const shardFields: Record<keyof Shard | 'stored_at', string> = {
+export const shardFields: Record<keyof Shard, string> = {
   shard: 'Number of the shard in its stream, from 1.',
   object: 'Name of the shard object in the bucket.',
   epoch: 'Epoch of the lease under which the shard was stored.',
