@@ -69,7 +69,8 @@ function testsOf(folder: string): string {
 }
 
 function mocha(tests: string, ...options: string[]): Part['run'] {
-  const command = ['node_modules/mocha/bin/mocha.js', '--no-color', tests, ...options];
+  const reporter = ['--reporter', './test/support/reporter.ts'];
+  const command = ['node_modules/mocha/bin/mocha.js', '--no-color', tests, ...reporter, ...options];
   return async (run, tier) => {
     const left = LEFT_OUT[tier];
     const chosen = left ? [...command, '--grep', left, '--invert'] : command;
@@ -105,7 +106,7 @@ function numberBefore(lines: string[], pattern: RegExp): number {
 const MARKS: Record<Tier, string> = {fast: 'not slow and not long', full: 'not long', long: 'slow or long'};
 
 async function pytest(run: Run, tier: Tier): Promise<Counts> {
-  const options = ['-q', '-rs', '-m', MARKS[tier]];
+  const options = ['-q', '-rs', '--durations=10', '-m', MARKS[tier]];
   // Two processes; `worksteal`, because some tests take a thousand times as long as others.
   const spread = ['--numprocesses=2', '--dist=worksteal'];
   const command = ['-m', 'pytest', ...options, ...spread, 'test/worker', 'test/reader'];

@@ -3,9 +3,11 @@
  *
  *   node test/run.ts [fast|full|long] [PART...]
  *
- * A part that fails prints its output; every part keeps it in `.gleaner/test/PART.log`. A part that is named prints at once.
+ * A part prints its slowest tests, and all of its output when it fails; `.gleaner/test/PART.log` keeps the output. A part that runs
+ * alone prints at once. The table before the last line says where the time went.
  */
 import {mkdirSync, writeFileSync} from 'node:fs';
+import {cpus} from 'node:os';
 import {type Counts, isTier, PARTS, type Part, type Tier} from './parts.ts';
 import {ROOT, type Run, runCommand} from './support/process.ts';
 
@@ -17,6 +19,8 @@ const {tier, parts} = choose(process.argv.slice(2));
 const isAlone = parts.length === 1;
 const total: Counts = {passed: 0, failed: 0, skipped: 0};
 const failed: string[] = [];
+const spans: string[] = [];
+const begin = now();
 mkdirSync(LOGS, {recursive: true});
 
 const waiting = [...parts];
@@ -25,12 +29,13 @@ async function takeParts(): Promise<void> {
 }
 await Promise.all(Array.from({length: AT_ONCE}, takeParts));
 
+console.log(['', ' wall s  cores busy', ...spans, spanOf('all', begin)].join('\n'));
 if (failed.length > 0) console.log(`\nfailed: ${failed.join(', ')}`);
 console.log(`\n${summary(total)}`);
 process.exitCode = total.failed > 0 || total.passed === 0 ? 1 : 0;
 
 async function runPart(part: Part): Promise<void> {
-  const began = performance.now();
+  const began = now();
   const output: string[] = [];
   const note = (line: string): void => {
     output.push(line);
@@ -44,16 +49,35 @@ async function runPart(part: Part): Promise<void> {
   writeFileSync(`${LOGS}/${part.name}.log`, `${output.join('\n')}\n`);
   for (const key of ['passed', 'failed', 'skipped'] as const) total[key] += counts[key];
   if (counts.failed > 0) failed.push(part.name);
+  spans.push(spanOf(part.name, began));
   if (isAlone) return;
-  const seconds = Math.round((performance.now() - began) / 1000);
-  console.log(`== ${part.name}: ${summary(counts)} in ${seconds} s`);
+  console.log(`== ${part.name}: ${summary(counts)}`);
   if (counts.failed > 0) console.log(output.join('\n'));
-  else for (const line of output.filter(isNoteOfSkip)) console.log(line);
+  else for (const line of output.filter(isNote)) console.log(line);
 }
 
-/** The lines in which mocha, pytest and a check name a skipped test and its reason. */
-function isNoteOfSkip(line: string): boolean {
-  return /^\s+- |^SKIPPED|^skipped:|Warning:/.test(line);
+/** The lines in which mocha, pytest and a check name a skipped test and its reason, or a slow test and its seconds. */
+function isNote(line: string): boolean {
+  return /^\s+- |^SKIPPED|^skipped:|Warning:|^\s*\d+\.\d+ ?s /.test(line);
+}
+
+/** The time, and the time that the cores have computed and in all. */
+function now(): {at_ms: number; busy_ms: number; all_ms: number} {
+  const times = cpus().flatMap(core => Object.entries(core.times));
+  const sum = (some: typeof times) => some.reduce((total, [, ms]) => total + ms, 0);
+  return {
+    at_ms: performance.now(),
+    busy_ms: sum(times.filter(([kind]) => kind !== 'idle')),
+    all_ms: sum(times),
+  };
+}
+
+/** A line of the table: a part, its seconds, and how busy all cores were in this time. */
+function spanOf(name: string, from: ReturnType<typeof now>): string {
+  const to = now();
+  const busy = (to.busy_ms - from.busy_ms) / (to.all_ms - from.all_ms);
+  const seconds = (to.at_ms - from.at_ms) / 1000;
+  return `${seconds.toFixed(0).padStart(7)}${(busy * 100).toFixed(0).padStart(10)} %  ${name}`;
 }
 
 function summary({passed, failed, skipped}: Counts): string {

@@ -21,7 +21,7 @@ export function resultLines({rows, model, stats, unread, unread_streams}: RunRes
 
 /** `8 tensors (resid_post and mlp_out of layers 0-3)`. */
 export function tensorsText(names: readonly string[]): string {
-  const pairs = names.map(name => name.split('..'));
+  const pairs = names.map(name => name.split('.'));
   const sites = [...new Set(pairs.map(([site = '']) => site))];
   const layers = [...new Set(pairs.map(([, layer]) => Number(layer)))].sort((a, b) => a - b);
   const of = layers.length === 1 ? `layer ${layers[0]}` : `layers ${ranges(layers)}`;

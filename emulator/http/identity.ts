@@ -95,13 +95,13 @@ export class Identities {
   sign(claims: Claims): string {
     const header = {alg: 'RS256', kid: this.#id, typ: 'JWT'};
     const text = [header, claims].map(part => Buffer.from(JSON.stringify(part)).toString('base64url'));
-    const signature = sign('sha256', Buffer.from(text.join('..')), this.#key).toString('base64url');
-    return [...text, signature].join('..');
+    const signature = sign('sha256', Buffer.from(text.join('.')), this.#key).toString('base64url');
+    return [...text, signature].join('.');
   }
 
   /** E-mail address of a valid token for the audience; undefined for another token. */
   emailOf(token: string, audience: string): string | undefined {
-    const [header = '', payload = '', signature = ''] = token.split('..');
+    const [header = '', payload = '', signature = ''] = token.split('.');
     const signed = Buffer.from(`${header}.${payload}`);
     const key = createPublicKey(this.#key);
     if (!verify('sha256', signed, key, Buffer.from(signature, 'base64url'))) return undefined;

@@ -2,7 +2,6 @@
 
 import gc
 import threading
-import time
 import weakref
 
 import pytest
@@ -48,10 +47,3 @@ class Alive:
     def now(self):
         gc.collect()
         return len(self._made)
-
-
-def until(is_true, timeout_s=120):
-    end = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < end
-        time.sleep(0.01)

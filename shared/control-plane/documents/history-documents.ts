@@ -1,6 +1,7 @@
 /** Documents of the past: shards, events, control messages, attempts of slots, and the folds of runs. */
 import {z} from 'zod';
 import {MAX_EPOCH, MAX_ORDINAL, MAX_SHARD_SAMPLES, MAX_SHARD_TOKENS} from '../../domain/bounds.ts';
+import type {WorkerAttempt} from '../../domain/worker/attempt.ts';
 import {kind} from './document-kind.ts';
 
 const count = z.number().int().min(0);
@@ -47,7 +48,7 @@ export const controlRecords = kind(
   }),
 );
 
-const attempt = z.looseObject({
+const attempt: z.ZodType<WorkerAttempt> = z.looseObject({
   worker: text,
   incarnation: count.max(MAX_ORDINAL),
   cause: text,
@@ -58,8 +59,6 @@ const attempt = z.looseObject({
   costs: z.record(text, z.number()),
   cost_usd: z.number(),
 });
-
-export type Attempt = z.infer<typeof attempt>;
 
 export const attemptRecords = kind(attempt);
 

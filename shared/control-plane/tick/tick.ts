@@ -3,7 +3,7 @@ import type {Deps} from '../deps.ts';
 import {Failures} from '../failures.ts';
 import {endDueJobs} from '../jobs/end-jobs.ts';
 import {schedulePending} from '../jobs/schedule-jobs.ts';
-import type {Outcome} from '../workers/decide-slots.ts';
+import type {Reconciled} from '../workers/reconcile-workers.ts';
 import {applyBudgets, applyPlans} from './apply-plan.ts';
 import {listNodes} from './list-nodes.ts';
 import {readAccounts, readSnapshot} from './read-snapshot.ts';
@@ -18,7 +18,7 @@ export async function tick(deps: Deps): Promise<void> {
   await failures.isolate('take up pending jobs', () => schedulePending(deps));
   await failures.isolate('end due jobs', () => endDueJobs(deps));
   const accounts = await readAccounts(deps, failures);
-  const spent: Outcome[] = [];
+  const spent: Reconciled[] = [];
   for (const plan of planAllBudgets(accounts, deps.config, deps.now()))
     spent.push(await applyBudgets(deps, plan, failures));
   const snapshot = await readSnapshot(deps, accounts, listing, failures);

@@ -1,6 +1,6 @@
 /** Meaning of the fields of workers and of their ended incarnations, for docs/firestore.md. */
+import type {WorkerAttempt} from '../../../domain/worker/attempt.ts';
 import type {Worker} from '../../../domain/worker/worker.ts';
-import type {Attempt} from '../history-documents.ts';
 
 export const workerFields: Record<keyof Worker, string> = {
   name: 'Name of the slot and of its TPU: `POOL-ZONE-SLOT`.',
@@ -67,20 +67,7 @@ export const workerFields: Record<keyof Worker, string> = {
   updated_at: 'Time of the last change of the document.',
 };
 
-/** Fields that history has beside those of its schema. */
-type FurtherOfAttempt =
-  | 'cause_kind'
-  | 'last_phase'
-  | 'provisioning'
-  | 'provider_state'
-  | 'queue_state'
-  | 'health'
-  | 'symptoms'
-  | 'work'
-  | 'log';
-type KnownKeys<T> = keyof {[K in keyof T as string extends K ? never : K]: T[K]};
-
-export const attemptFields: Record<KnownKeys<Attempt> | FurtherOfAttempt, string> = {
+export const attemptFields: Record<keyof WorkerAttempt, string> = {
   worker: 'Name of the slot.',
   incarnation: 'Number of the incarnation; also the document id, with six digits.',
   cause: 'Why the incarnation ended, as a sentence part.',

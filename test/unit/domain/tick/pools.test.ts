@@ -51,9 +51,9 @@ const configOf = (max_workers: number) => {
 };
 const wantedOf = (snapshot: AllSnapshot, max_workers: number) =>
   planPools(snapshot, configOf(max_workers), T0).map(({plan}) => [
-    plan.terms.pool.pool,
-    [...plan.terms.payers.keys()].length,
-    plan.terms.mostCreates,
+    plan.inputs.pool.pool,
+    [...plan.inputs.payers.keys()].length,
+    plan.inputs.mostCreates,
   ]);
 
 describe('the parts of a snapshot', () => {
@@ -150,6 +150,6 @@ describe('the plans of several pools', () => {
     const workers = workersOf(aWorker({name: slot('fast', 0), phase: 'idle', ready_at: at(0)}));
     const snapshot = aSnapshot({pools: [own], unreadable_pools: new Set(['fast']), workers});
     const plan = planPools(snapshot, configOf(100), T0)[1]?.plan;
-    assert.deepEqual([plan?.deletes.size, plan?.taken.creates, plan?.terms.payers.size], [0, 0, 0]);
+    assert.deepEqual([plan?.deletes.size, plan?.taken.creates, plan?.inputs.payers.size], [0, 0, 0]);
   });
 });

@@ -1,0 +1,211 @@
+/** The parts of a local cloud: opened without effect, then started in the order in which they need each other. */
+import {join} from 'node:path';
+import {fileURLToPath} from 'node:url';
+import {CloudDatabase} from './database.ts';
+import {Faults} from './faults.ts';
+import {type DocumentTrigger, documentTriggersOf} from './functions/document-events.ts';
+import {vmNetwork, type Where} from './functions/environment.ts';
+import {Events} from './functions/events.ts';
+import {FunctionHosts} from './functions/function-hosts.ts';
+import {type Deployment, type Subscription, subscriptionsOf, topicsOf} from './functions/subscriptions.ts';
+import {readTriggers, type Triggers} from './functions/triggers.ts';
+import {connectAll, type GoogleServices, startGoogle, watchAll} from './google/services.ts';
+import {tokenIn} from './http/guard.ts';
+import {Identities} from './http/identity.ts';
+import type {LocalCloudOptions, StoredInfo} from './options.ts';
+import {Topics} from './pubsub/topics.ts';
+import {Scheduler} from './scheduler.ts';
+import {infoOf, resourceOf} from './storage/resource.ts';
+import {openStorage} from './storage/routes.ts';
+import {Nodes} from './tpu/nodes.ts';
+import {Queue} from './tpu/queue.ts';
+import {Fleet} from './vm/vms.ts';
+
+const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+/** Ends of started parts. They run once, the last first. */
+export class Ends {
+  readonly #ends: (() => unknown)[] = [];
+  #closing: Promise<void> | undefined;
+
+  add(end: () => unknown): void {
+    this.#ends.push(end);
+  }
+
+  /** Adds an end that runs after every other one. */
+  addLast(end: () => unknown): void {
+    this.#ends.unshift(end);
+  }
+
+  get isClosing(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= (async () => {
+      for (const end of this.#ends.reverse()) await end();
+    })();
+    return this.#closing;
+  }
+}
+
+export type CloudContext = {
+  options: LocalCloudOptions;
+  /** Addresses; empty until the servers listen. */
+  where: Where;
+  deployments: Deployment[];
+  ends: Ends;
+  log: (source: string, text: string) => void;
+  trouble: (error: unknown, where?: string) => void;
+};
+
+export type Parts = Awaited<ReturnType<typeof openParts>>;
+
+export async function openParts(context: CloudContext) {
+  const {options, where, deployments, ends, log, trouble} = context;
+  const {dir, project} = where;
+  const token = tokenIn(dir);
+  const identities = new Identities(dir);
+  const database = new CloudDatabase(join(dir, 'cloud.db'));
+  ends.add(() => database.close());
+
+  const triggers = readTriggers(options.triggers ?? here('../functions/triggers.json'));
+  const names = deployments.map(({name}) => name);
+  const topics = names.flatMap(name => topicsOf(triggers, name));
+  const subscriptions = names.flatMap(name => subscriptionsOf(triggers, name));
+  const documents = deployments.flatMap(each => documentTriggersOf(triggers, each, options.jobs_collection));
+  const google = options.google_emulators
+    ? await startGoogle({dir, project, token, topics, deployments: names})
+    : undefined;
+  if (google) ends.add(() => google.close());
+  const faults = new Faults(database, faultyTopics(topics, triggers, google));
+
+  const hosts = functionHosts(context, {triggers, subscriptions, google, token, identities});
+  const events = new Events({
+    ...{database, faults, deployments, subscriptions, documents, project, token, trouble},
+    notifications: triggers.notifications,
+    portOf: receiver => hosts?.portOf(receiver),
+    random: Math.random,
+    forward: google && ((topic, message) => google.pubsub.publish(topic, message)),
+  });
+  const listeners = new Set<(object: StoredInfo) => void>();
+  const storage = openBuckets(context, database, events, listeners);
+
+  const fleet = new Fleet({
+    ...{dir, project, database, token, identities, log, trouble},
+    network: () => ({...vmNetwork(where), ...options.vm_env}),
+    port: () => Number(new URL(where.url).port),
+  });
+  const nodes = new Nodes({
+    ...{database, faults, fleet, project, trouble},
+    create_ms: options.create_ms ?? 500,
+    delete_ms: options.delete_ms ?? 200,
+    notice_ms: options.preemption_notice_ms ?? 10_000,
+  });
+  const queue = new Queue({database, faults, nodes, project, trouble, step_ms: options.queue_ms ?? 200});
+  const scheduler = new Scheduler({
+    ...{database, project, deployments: names, interval_ms: options.tick_interval_ms ?? 1000},
+    publish: (topic, message) => void events.publish(topic, [message]),
+    isReady: topic => events.isReady(topic),
+  });
+  const publisher = new Topics(database, events, project, topics);
+  return {
+    ...{token, identities, database, triggers, names, documents, google, faults, hosts, events, listeners},
+    ...{storage, fleet, nodes, queue, scheduler, publisher},
+  };
+}
+
+/** Topics with faults. Faults of notifications have the target `object`, and Google's Pub/Sub emulator has no faults. */
+function faultyTopics(topics: string[], triggers: Triggers, google: GoogleServices | undefined): string[] {
+  if (google) return ['document'];
+  const notified = triggers.notifications.map(({topic}) => topic);
+  return topics.filter(topic => !notified.includes(topic));
+}
+
+function functionHosts(
+  {options, where, deployments, log, trouble}: CloudContext,
+  parts: {
+    triggers: Triggers;
+    subscriptions: Subscription[];
+    google: GoogleServices | undefined;
+    token: string;
+    identities: Identities;
+  },
+): FunctionHosts | undefined {
+  const {function_host, storage_only} = options;
+  if (!function_host || storage_only) return undefined;
+  const {triggers, subscriptions, google, token, identities} = parts;
+  const listening = async (deployment: string): Promise<void> => {
+    const own = subscriptions.filter(each => each.deployment === deployment);
+    if (google) await connectAll(google, own, each => hosts.portOf(each));
+  };
+  const hosts = new FunctionHosts({
+    ...{deployments, triggers: triggers.functions, where, token, identities, log, trouble},
+    options: {
+      entry: here('./functions/function-host.ts'),
+      module: here('../functions/index.ts'),
+      ...function_host,
+    },
+    listening: google && listening,
+  });
+  return hosts;
+}
+
+/** Opens the storage, sweeps what an interrupted upload left, and makes the bucket of each deployment. */
+function openBuckets(
+  {where, deployments, log, trouble}: CloudContext,
+  database: CloudDatabase,
+  events: Events,
+  listeners: Set<(object: StoredInfo) => void>,
+) {
+  const storage = openStorage(where.dir, database, {
+    recorded: (kind, object) => {
+      if (kind === 'finalized') events.objectFinalized(object.bucket, resourceOf(object, where.url));
+    },
+    committed: (kind, object) => {
+      if (kind !== 'finalized') return;
+      for (const listener of listeners) {
+        // The object stays stored when a listener throws.
+        try {
+          listener(infoOf(object));
+        } catch (error) {
+          trouble(error, 'onObject');
+        }
+      }
+    },
+  });
+  const swept = storage.recover();
+  if (swept > 0) log('cloud', `swept ${swept} file${swept === 1 ? '' : 's'} that an interrupted upload left`);
+  for (const {bucket} of deployments)
+    if (!storage.objects.buckets().some(({name}) => name === bucket)) storage.objects.makeBucket(bucket);
+  return storage;
+}
+
+/** Starts the parts behind the servers. The addresses are known. */
+export async function startParts({where, ends, trouble}: CloudContext, parts: Parts): Promise<void> {
+  const {google, documents, hosts, events, fleet, nodes, queue, scheduler} = parts;
+  ends.add(() => fleet.close());
+  ends.add(async () => {
+    queue.stop();
+    nodes.stop();
+    // Deliveries under way wait for their functions, so both stop at the same time.
+    scheduler.stop();
+    await Promise.all([events.bus.stop(), hosts?.stop()]);
+  });
+  await hosts?.start();
+  events.bus.start();
+  await nodes.start();
+  queue.start();
+  scheduler.start();
+  if (google) ends.add(await watchDocumentsOf(google, documents, events, where.project, trouble));
+}
+
+function watchDocumentsOf(
+  google: GoogleServices,
+  documents: DocumentTrigger[],
+  events: Events,
+  project: string,
+  trouble: CloudContext['trouble'],
+): Promise<() => Promise<void>> {
+  return watchAll(google, documents, {project, created: events.documentCreated.bind(events), trouble});
+}
