@@ -3,9 +3,9 @@ import {poolRecords, workerRecords} from '../../shared/control-plane/documents/d
 import {poolOf} from '../../shared/domain/deployment.ts';
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
-import type {Cloud} from '../cloud/send-message.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
+import type {Cloud} from './send-message.ts';
 
 export type Fleet = {
   pools: Pool[];
@@ -29,7 +29,7 @@ export async function readFleet({store, connection}: Cloud): Promise<Fleet> {
 /** Throws `CliError` for an unknown pool, and names those that exist. */
 export function requirePool({names}: Fleet, pool: string): void {
   if (!names.includes(pool))
-    throw new CliError(`there is no pool "${pool}": the pools are ${names.join(', ')}`);
+    throw new CliError(`There is no pool "${pool}": the pools are ${names.join(', ')}`);
 }
 
 /** The running workers of a target: a pool, a worker, or `all`. */
@@ -42,7 +42,7 @@ export function aliveIn(fleet: Fleet, target: string): Worker[] {
     const hint =
       workers.length > 0 ? `the running workers are ${workers.join(', ')}` : 'no worker is running';
     throw new CliError(
-      `there is no pool and no worker "${target}": the pools are ${fleet.names.join(', ')}, and ${hint}`,
+      `There is no pool and no worker "${target}": the pools are ${fleet.names.join(', ')}, and ${hint}`,
     );
   }
   return alive.filter(({name, pool}) => (known ? name === target : pool === target));

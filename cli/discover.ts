@@ -1,13 +1,13 @@
-import type {Where} from '../cloud/connect.ts';
-import {withCloud} from '../cloud/send-message.ts';
-import {table} from '../terminal/format.ts';
-import {print} from '../terminal/output.ts';
-import {aliveIn, readFleet} from './targets.ts';
+import type {CloudOptions} from './cloud/connect.ts';
+import {aliveIn, readFleet} from './cloud/fleet.ts';
+import {withCloud} from './cloud/send-message.ts';
+import {table} from './terminal/format.ts';
+import {print} from './terminal/output.ts';
 
 const COLUMNS = [{title: 'HOST'}, {title: 'NAME'}, {title: 'ADDRESS'}, {title: 'PHASE'}];
 
 /** Prints the hosts of the running workers. A host is known once it has said hello. */
-export async function discover(target: string, options: Where & {json?: boolean}): Promise<void> {
+export async function discover(target: string, options: CloudOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const workers = aliveIn(await readFleet(cloud), target);
     const hosts = workers.flatMap(({name, pool, phase, hosts}) =>
@@ -23,10 +23,7 @@ export async function discover(target: string, options: Where & {json?: boolean}
       ]),
       ...silent.map(({name, phase}) => [name, 'no host has said hello yet', '-', phase]),
     ]);
-    print(
-      options.json,
-      hosts,
-      workers.length > 0 ? lines : ['no TPU is running: TPUs are created when there is work'],
-    );
+    const none = 'no TPU is running: TPUs are created when there is work';
+    print<'discover'>(options.json, hosts, workers.length > 0 ? lines : [none]);
   });
 }

@@ -1,21 +1,21 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import {execMessage} from '../../shared/contracts/job-schemas.ts';
-import {parseValue} from '../../shared/contracts/schemas.ts';
-import {execHostRecords, execRecords} from '../../shared/control-plane/documents/exec-documents.ts';
-import type {Exec, ExecHost} from '../../shared/domain/exec/exec.ts';
-import {hasHostEnded} from '../../shared/domain/exec/exec.ts';
-import {execFolder, paths} from '../../shared/domain/names.ts';
-import type {Where} from '../cloud/connect.ts';
-import {type Cloud, POLL_MS, publish, publishLine, readOutcome, withCloud} from '../cloud/send-message.ts';
-import {newId, sender} from '../jobs/submit.ts';
-import {CliError, Interrupted} from '../terminal/errors.ts';
-import {counted} from '../terminal/format.ts';
-import {print, say} from '../terminal/output.ts';
-import {Parts} from '../terminal/output-parts.ts';
-import {stopSignal} from '../terminal/stop-signal.ts';
-import {aliveIn, readFleet} from './targets.ts';
+import {execMessage} from '../shared/contracts/job-schemas.ts';
+import {parseValue} from '../shared/contracts/schemas.ts';
+import {execHostRecords, execRecords} from '../shared/control-plane/documents/exec-documents.ts';
+import type {Exec, ExecHost} from '../shared/domain/exec/exec.ts';
+import {hasHostEnded} from '../shared/domain/exec/exec.ts';
+import {execFolder, paths} from '../shared/domain/names.ts';
+import type {CloudOptions} from './cloud/connect.ts';
+import {aliveIn, readFleet} from './cloud/fleet.ts';
+import {type Cloud, POLL_MS, publish, publishLine, readOutcome, withCloud} from './cloud/send-message.ts';
+import {newId, sender} from './jobs/submit.ts';
+import {CliError, Interrupted} from './terminal/errors.ts';
+import {counted} from './terminal/format.ts';
+import {print, printText, say} from './terminal/output.ts';
+import {Parts} from './terminal/output-parts.ts';
+import {stopSignal} from './terminal/stop-signal.ts';
 
-type Options = Where & {shell?: boolean; timeout: number; dryRun?: boolean; json?: boolean};
+type Options = CloudOptions & {shell?: boolean; timeout: number};
 
 /** Time for on-exec to make the document, and for a tick to end an overdue command after its deadline. */
 const START_S = 120;
@@ -30,24 +30,25 @@ export async function exec(target: string, words: string[], options: Options): P
   parseValue(execMessage, message, 'The command');
   await withCloud(options, async cloud => {
     const command = publishLine(cloud.connection, 'exec', message);
-    if (options.dryRun) return print(options.json, {exec: message.exec, command}, [command]);
+    if (options.dry_run) return print<'exec'>(options.json, {exec: message.exec, command}, [command]);
     aliveIn(await readFleet(cloud), target);
     const message_id = await publish(cloud, 'exec', message);
     let isStopped = false;
     void stopSignal().then(() => {
       isStopped = true;
     });
-    const watch = new Watch(cloud, message.exec, options.json ? say : line => print(false, {}, [line]));
+    const watch = new Watch(cloud, message.exec, options.json ? say : line => printText([line]));
     await watch.started(message_id, () => isStopped);
     while (!(await watch.look())) {
       if (isStopped)
         throw new Interrupted(
-          `the command goes on until its timeout of ${timeout_s} s: its output is in ${watch.exec?.output_path}`,
+          `Interrupted: the command goes on until its timeout of ${timeout_s} s; its output is in ${watch.exec?.output_path}`,
         );
       await sleep(POLL_MS);
     }
     const {exec: ended, hosts} = watch;
-    print(options.json, {...ended, results: hosts}, hosts.map(endLine));
+    if (!ended) throw new CliError(`There is no document of the command ${message.exec}: run it again`);
+    print<'exec'>(options.json, {...ended, results: hosts}, hosts.map(endLine));
     const isGood =
       hosts.length > 0 && hosts.every(({status, exit_code}) => status === 'exited' && exit_code === 0);
     if (!isGood) process.exitCode = 1;
@@ -83,14 +84,15 @@ class Watch {
     for (const end = Date.now() + START_S * 1000; Date.now() < end; await sleep(POLL_MS)) {
       this.exec = await execRecords.get(store, this.#id);
       if (this.exec?.status === 'rejected')
-        throw new CliError(`the command was rejected: ${this.exec.reason}`);
+        throw new CliError(`The command is rejected: ${this.exec.reason}`);
       if (this.exec) return;
       const refused = await readOutcome(store, message_id);
-      if (refused?.outcome === 'rejected') throw new CliError(`the command was rejected: ${refused.reason}`);
-      if (isStopped()) throw new Interrupted('the command was published, and may run until its timeout');
+      if (refused?.outcome === 'rejected') throw new CliError(`The command is rejected: ${refused.reason}`);
+      if (isStopped())
+        throw new Interrupted('Interrupted: the command is published, and may run until its timeout');
     }
     throw new CliError(
-      `message ${message_id} was published and not taken in ${START_S} s: see the log of the function on-exec`,
+      `There is no record of message ${message_id} after ${START_S} s: read the log of the function on-exec`,
     );
   }
 
@@ -108,7 +110,7 @@ class Watch {
     if (this.exec && this.exec.status !== 'running') return true;
     if (this.exec && Date.now() > Date.parse(this.exec.deadline_at) + END_S * 1000)
       throw new CliError(
-        `exec ${this.#id} has not ended ${END_S} s after its deadline: see the log of on-tick`,
+        `The command ${this.#id} runs ${END_S} s after its deadline: read the log of the function on-tick`,
       );
     await this.#sayWaiting();
     return false;

@@ -1,7 +1,6 @@
-/** Answers of `gleaner pools`, `exec`, `discover`, `update` and `versions`. */
+/** Answers about pools and their hosts: `gleaner pools`, `exec`, `discover`, `update` and `versions`. */
 import {z} from 'zod';
 import {environment, ran, source, sourceReport} from '../../shared/contracts/job-schemas.ts';
-import {sent} from './control.ts';
 
 const text = z.string();
 const count = z.number().int().min(0);
@@ -84,9 +83,8 @@ const codeOfPool = z.strictObject({
   workers: z.array(z.strictObject({worker: text, bundle: text.nullable(), source_report: report.nullable()})),
 });
 
-export const hostAnswers = {
+export const poolAnswers = {
   pools: z.array(z.union([pool, z.strictObject({pool: text, alive: z.array(text)})])),
-  'pool resume': sent,
   exec: z.union([exec, z.strictObject({exec: text, command: text})]),
   discover: z.array(host),
   update: z.union([

@@ -1,22 +1,23 @@
-import {poolRecords} from '../shared/control-plane/documents/documents.ts';
-import {findCloud, requireCredentials, storeOf, type Where} from './cloud/connect.ts';
-import type {Connection} from './cloud/connection.ts';
-import {table} from './terminal/format.ts';
-import {print, say} from './terminal/output.ts';
+import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
+import {type CloudOptions, findCloud, requireCredentials, storeOf} from '../cloud/connect.ts';
+import type {Connection} from '../cloud/connection.ts';
+import type {Answers} from '../json/index.ts';
+import {table} from '../terminal/format.ts';
+import {print, say} from '../terminal/output.ts';
 
-type Setting = {name: string; value: string | number | boolean | null; origin: string};
+type Setting = Answers['config show']['settings'][number] & {origin: string};
 
-/** Prints the settings that commands use, and with `showOrigin` where each comes from. */
-export async function showConfig(options: Where & {showOrigin?: boolean; json?: boolean}): Promise<void> {
+/** Prints the settings that commands use, and with `show_origin` where each comes from. */
+export async function showConfig(options: CloudOptions & {show_origin?: boolean}): Promise<void> {
   const connection = await findCloud(options);
   try {
     const settings = [...settingsOf(connection), ...(await poolSettings(connection))];
-    const titles = ['NAME', 'VALUE', ...(options.showOrigin ? ['ORIGIN'] : [])];
+    const titles = ['NAME', 'VALUE', ...(options.show_origin ? ['ORIGIN'] : [])];
     const rows = settings.map(({name, value, origin}) =>
       [name, value === null ? 'not set' : String(value), origin].slice(0, titles.length),
     );
-    const shown = options.showOrigin ? settings : settings.map(({name, value}) => ({name, value}));
-    print(
+    const shown = options.show_origin ? settings : settings.map(({name, value}) => ({name, value}));
+    print<'config show'>(
       options.json,
       {settings: shown},
       table(
