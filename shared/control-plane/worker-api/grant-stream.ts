@@ -1,6 +1,6 @@
 /** Requests for work: leases a pending stream of the first run in order of service to the worker that asks. */
-import {isScarce, whyNotCarried, withGrant} from '../../domain/billing/budget.ts';
-import {whyModelRefused} from '../../domain/billing/ceilings.ts';
+import {budgetProblem, isScarce, withGrant} from '../../domain/billing/budget.ts';
+import {modelProblem} from '../../domain/billing/ceilings.ts';
 import {streamFor} from '../../domain/fleet/pool.ts';
 import {outputPrefix, parseWork, paths, streamId} from '../../domain/names.ts';
 import {acceptsCode, withCode} from '../../domain/run/code.ts';
@@ -107,7 +107,7 @@ async function* candidates(deps: Deps, search: Search): AsyncGenerator<Open> {
  */
 function servedFirst(runs: readonly Run[], {worker, loaded, asker, deployed}: Search): Run[] {
   const served = runs
-    .filter(run => !whyNotCarried(run, worker.usd_per_hour) && acceptsCode(run, worker.bundle, deployed))
+    .filter(run => !budgetProblem(run, worker.usd_per_hour) && acceptsCode(run, worker.bundle, deployed))
     .sort(byPreference(loaded))
     .sort((one, other) => Number(isServedOut(one)) - Number(isServedOut(other)));
   const rankOf = (run: Run) => [isServedOut(run), run.priority, loadingOf(run, loaded), run.affinity].join();
@@ -176,7 +176,7 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
   const now = deps.now();
   if (!parent || !isRunnable(parent) || !worker || worker.incarnation !== request.incarnation)
     return undefined;
-  const refused = whyModelRefused(String(parent.spec?.model), deps.config.ceilings);
+  const refused = modelProblem(String(parent.spec?.model), deps.config.ceilings);
   if (refused) {
     runRecords.set(tx, {...parent, status: 'paused', reason: refused, updated_at: iso(now)});
     recordEvent(tx, {kind: 'run', run, text: `Run ${run} is paused: ${refused}`}, now);
@@ -184,7 +184,7 @@ async function tryGrant(deps: Deps, tx: Transaction, request: LeaseRequest, {run
   }
   const isHolder = isLeasedTo(current, holder);
   if (!isHolder && !acceptsCode(parent, worker.bundle, deps.config.bundle)) return undefined;
-  if (whyNotCarried(parent, worker.usd_per_hour, isHolder) || !isAlive(worker)) return undefined;
+  if (budgetProblem(parent, worker.usd_per_hour, isHolder) || !isAlive(worker)) return undefined;
   const work = `${run}/${stream}`;
   // A late request: a later request of this worker has been granted a stream.
   const hasOther = (await workOf(deps.log, tx, worker)) ?? (await jobOf(deps, tx, worker));

@@ -12,7 +12,7 @@ export type Holder = {worker: string; incarnation: number};
 /** Proof of a lease by its worker. */
 export type Claim = Holder & {epoch: number};
 
-export type Outcome = 'completed' | 'drained' | 'preempted' | 'failed';
+export type ReleaseOutcome = 'completed' | 'drained' | 'preempted' | 'failed';
 
 export type Failure = {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
 
@@ -125,7 +125,7 @@ export function chargeSuspect(stream: Stream, worker: Worker, why: string, now: 
 export function releaseLease(
   stream: Stream,
   claim: Claim,
-  outcome: Outcome,
+  outcome: ReleaseOutcome,
   failure: Failure | null,
   now: number,
 ): Stream | undefined {
