@@ -42,9 +42,8 @@ export const DOUBLE: Mistakes = {
   'a stream that was overwritten and whose worker keeps its work': [
     {
       in: 'registerStream',
-      within: 'if ($next !== $existing) {$$body}',
-      find: '$next.lease === null',
-      replace: '$next.lease !== null',
+      find: '$next !== $before && $next?.lease === null',
+      replace: '$next !== $before && $next && $next.lease !== null',
     },
   ],
   'a stream that is made again with epoch 0': [

@@ -103,7 +103,7 @@ export const LOSE: Mistakes = {
   'an incarnation that was refused and leaves no attempt': [
     {
       in: 'refuse',
-      find: '$record($deps, $tx, $worker, {worker: $refused, death: $death}, $now);',
+      find: '$records.set($tx, $paths.attempt($worker.name, $worker.incarnation), $attempt);',
       replace: '',
     },
   ],
@@ -128,7 +128,7 @@ export const LOSE: Mistakes = {
     {in: 'tick', find: "await $failures.$isolate('take up pending jobs', $work);", replace: ''},
   ],
   'a job of a dead worker that never waits again': [
-    {in: 'endIncarnation', find: 'if ($turn.job) {$$end}', replace: ''},
+    {in: 'endIncarnation', find: 'if ($work?.job) {$$end}', replace: ''},
   ],
   'a job that ends its last machine and fails without an attempt': [
     {

@@ -33,9 +33,9 @@ export const OVERSPEND: Mistakes = {
   ],
   'an incarnation that its month is not billed for': [
     {
-      in: 'writeShared',
-      find: '$after.spending && $after.spending !== $before.spending',
-      replace: '$after.spending && $after.spending === $before.spending',
+      in: 'writeSlots',
+      find: '$spending && $spending !== $before.spending',
+      replace: '$spending && $spending === $before.spending',
     },
   ],
   'a zone that refused a node and is asked again at once': [
@@ -82,8 +82,8 @@ export const OVERSPEND: Mistakes = {
   ],
   'a bill of a second pool that the pool of the deployment pays': [
     {
-      in: 'decideSlots',
-      find: '$readShared($deps, $tx, $plan.pool.pool, $$of)',
+      in: 'reconcileSlots',
+      find: '$readShared($deps, $tx, $inputs.pool.pool, $$of)',
       replace: '$readShared($deps, $tx, $deps.config.pool.pool, $$of)',
     },
   ],

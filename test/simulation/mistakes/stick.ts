@@ -74,10 +74,10 @@ export const STICK: Mistakes = {
   ],
   'a message that is published before its change is committed': [
     {
-      in: 'decideSlots',
+      in: 'reconcileSlots',
       within: '{$$decide; await $failures.$isolate($what, () => $publish($deps.$bus, $actions)); $$end}',
-      find: '$all.push(...$turn.$own);',
-      replace: 'await $publish($deps.$bus, $turn.$own);',
+      find: 'return {...$writes, actions: [...$unpublished, ...$writes.actions]};',
+      replace: 'await $publish($deps.$bus, $writes.actions); return {...$writes, actions: $unpublished};',
     },
     {
       in: 'askAgain',
