@@ -6,12 +6,11 @@ import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {gzipSync} from 'node:zlib';
 import {countRecords, writeStreams} from '../../cli/demo/input.ts';
-import {E2E_MS, gleaner, processes} from './home.ts';
+import {gleaner, processes} from './home.ts';
 
 const DATA = fileURLToPath(new URL('../../../shared/data/', import.meta.url));
 
-describe('gleaner demo', function () {
-  this.timeout(E2E_MS);
+describe('gleaner demo', () => {
   let dir: string;
   before(() => {
     dir = mkdtempSync(join(tmpdir(), 'gleaner-demo-'));
@@ -134,9 +133,7 @@ describe('gleaner demo', function () {
   });
 });
 
-describe('gleaner local up', function () {
-  this.timeout(E2E_MS);
-
+describe('gleaner local up', () => {
   it('names a port that is in use', async () => {
     const dir = mkdtempSync(join(tmpdir(), 'gleaner-up-'));
     const server = createServer();

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {seeded} from '../../cli/demo/input.ts';
 import type {RunView} from '../../cli/run/run-view.ts';
-import {E2E_MS, processes, SPEC, signal, TestHome, texts} from './home.ts';
-import {FAST} from './until.ts';
+import {FAST, processes, SPEC, signal, TestHome, texts} from './home.ts';
 
 /** Without a memory of losses: the third early loss of a zone, which a slow machine may show, would stop its creates for 10 minutes. */
 const SETTINGS = {...FAST, GLEANER_CHURN_WINDOW_S: '1'};
@@ -27,8 +26,7 @@ async function dropRun(home: TestHome, run: string): Promise<void> {
     await home.drop(name.replace('RUN', run), texts(600 + 200 * index, `s${index}`));
 }
 
-describe('A run on a local cloud', function () {
-  this.timeout(E2E_MS);
+describe('A run on a local cloud', () => {
   let home: TestHome;
   before(async () => {
     home = await TestHome.start(2, SETTINGS);

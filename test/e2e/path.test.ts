@@ -3,7 +3,7 @@ import {readFileSync, statSync} from 'node:fs';
 import {join} from 'node:path';
 import {gzipSync} from 'node:zlib';
 import {urlWithToken} from '../../emulator/http/guard.ts';
-import {E2E_MS, gleaner, SPEC, TestHome, texts} from './home.ts';
+import {gleaner, SPEC, TestHome, texts} from './home.ts';
 
 /** For a stream that is still at work when a message arrives: few shards, so that their events do not delay the message. */
 const LONG_SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.001});
@@ -49,8 +49,7 @@ async function dropMissingModel(home: TestHome): Promise<void> {
   await home.drop('datasets/fine/stream_000.jsonl', texts(20, 'e'));
 }
 
-describe('The built functions of Gleaner on a local cloud', function () {
-  this.timeout(E2E_MS);
+describe('The built functions of Gleaner on a local cloud', () => {
   let home: TestHome;
   before(async () => {
     home = await TestHome.start(2, {}, ['--built']);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {readdirSync, readFileSync, rmSync} from 'node:fs';
 import {join} from 'node:path';
-import {E2E_MS, gleaner, SPEC, TestHome, texts} from './home.ts';
+import {gleaner, SPEC, TestHome, texts} from './home.ts';
 
 /** The uploads of shards that the consoles of the VMs show. A worker that is stopped after an upload may not log it. */
 function uploaded(home: TestHome, run: string): string[] {
@@ -15,8 +15,7 @@ function uploaded(home: TestHome, run: string): string[] {
     .sort();
 }
 
-describe('a local cloud whose database is lost in mid-run', function () {
-  this.timeout(E2E_MS);
+describe('a local cloud whose database is lost in mid-run', () => {
   let home: TestHome;
   before(async () => {
     home = await TestHome.start();

@@ -5,11 +5,11 @@ import {mkdirSync, readdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {promisify} from 'node:util';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {Scratch, type Seen, until} from './a-cloud.ts';
+import {until} from '../support/until.ts';
+import {Scratch, type Seen} from './a-cloud.ts';
 
-describe('gcloud on the local cloud', function () {
+describe('gcloud on the local cloud', () => {
   // The start of gcloud takes a second on an idle machine, and several seconds on a busy machine.
-  this.timeout(240_000);
   const scratch = new Scratch();
   let cloud: LocalCloud;
   let seen: () => Seen[];

@@ -11,7 +11,7 @@ from build import BUCKET, SMALL, a_stream, a_work, outputs, run_extract, text_li
 from gleaner_worker.extract.shard_memory import most_shards
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.storage.upload_content import BytesContent
-from pipeline_probes import PREFIX, Alive, until
+from pipeline_probes import PREFIX, Alive
 from waiting import HANG_S, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_thread_is_left")]

@@ -50,7 +50,7 @@ def test_an_error_in_any_stage_ends_the_extraction_at_once(storage, tmp_path, wa
     generators = ("read_documents", "make_samples", "plan_shards")
     monkeypatch.setattr(owner, method or target, from_the_start if stage in generators else third_time)
     spec = {"shard_size_gb": SMALL}
-    control = Control()
+    control = ExtractionState()
     with pytest.raises(RuntimeError, match="broken"):
         run_extract(a_work(a_stream(storage, text_lines(2000)), **spec), warm_models(**spec), str(tmp_path), control)
     assert control.progress()["samples_done"] < 500
