@@ -2,25 +2,11 @@ import {hash} from 'node:crypto';
 import {paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {iso} from '../../domain/time.ts';
+import type {TimelineEvent} from '../../domain/timeline.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import type {Log} from '../log.ts';
 import {eventRecords, MAX_TEXT} from './history-documents.ts';
-
-export type TimelineEvent = {
-  kind: 'run' | 'stream' | 'shard' | 'worker' | 'zone' | 'rejected' | 'control' | 'job' | 'exec';
-  text: string;
-  run?: string;
-  stream?: string;
-  worker?: string;
-  job?: string;
-  exec?: string;
-  /** Epoch of the lease that the event is about. */
-  epoch?: number;
-  /** Control message that the event is about. */
-  message_id?: string;
-  object?: string;
-};
 
 const KEPT_DAYS = 30;
 

@@ -1,6 +1,6 @@
 /** Meaning of the fields of events, control messages, tasks and single documents, for docs/firestore.md. */
+import type {TimelineEvent} from '../../../domain/timeline.ts';
 import type {Served} from '../../../domain/worker/served-time.ts';
-import type {TimelineEvent} from '../event-log.ts';
 import type {Task} from '../tasks.ts';
 
 const KEPT = 'Firestore deletes the document some time after this: 30 days after its time.';
