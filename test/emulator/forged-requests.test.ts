@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {secretHash} from '../../shared/control-plane/worker-api/answers.ts';
+import {secretHash} from '../../shared/control-plane/worker-api/authenticate.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {aRun} from '../support/builders.ts';
 import {FORGER, from, LEASE, SECRETS, TwoWorkers, VICTIM} from './two-workers.ts';
