@@ -6,7 +6,7 @@ import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {gzipSync} from 'node:zlib';
 import {countRecords, writeStreams} from '../../cli/demo/input.ts';
-import {gleaner, processes} from './home.ts';
+import {gleaner, processes, texts} from './home.ts';
 
 const DATA = fileURLToPath(new URL('../../../shared/data/', import.meta.url));
 
@@ -18,7 +18,10 @@ describe('gleaner demo', () => {
   after(() => rmSync(dir, {recursive: true, force: true}));
 
   it('ends with a verified run after a preemption, with shards in its folder and without processes', async () => {
-    const {code, stdout, stderr} = await gleaner(['demo', '--dir', join(dir, 'plain')]);
+    const input = join(dir, 'input.jsonl');
+    writeFileSync(input, texts(800, 'd'));
+    const args = ['demo', '--input', input, '--port', '0', '--dir', join(dir, 'plain')];
+    const {code, stdout, stderr} = await gleaner(args);
     assert.equal(code, 0, stdout + stderr);
     assert.match(stdout, /^verified: demo$/m);
     assert.match(stdout, /1 preemption injected, all work recovered/);
@@ -27,7 +30,7 @@ describe('gleaner demo', () => {
     assert.match(stdout, /^\d\d:\d\d:\d\d {2}stored +Shards \d.* of demo\/00\d stored$/m);
     const shards = readdirSync(join(dir, 'plain/buckets/gleaner-local/activations/demo/tpu_0'));
     const count = shards.filter(name => name.endsWith('.safetensors')).length;
-    assert.ok(count > 4 && count <= 12, shards.join());
+    assert.ok(count >= 4 && count <= 12, shards.join());
     assert.deepEqual(
       processes().filter(({args}) => args.includes(dir)),
       [],
