@@ -27,6 +27,10 @@ describe('gleaner demo', () => {
     assert.match(stdout, /1 preemption injected, all work recovered/);
     assert.match(stdout, /^\d\d:\d\d:\d\d {2}PREEMPTED +tpu-.* in the middle of stream 000$/m);
     assert.match(stdout, /was preempted/);
+    const times = [...stdout.matchAll(/^\d\d:\d\d:\d\d(?= {2})/gm)].map(([time]) => time);
+    // Times after midnight follow those before.
+    const ordered = times.map(time => (time < (times[0] ?? '') ? `next day ${time}` : time));
+    assert.deepEqual(ordered, ordered.toSorted());
     assert.match(stdout, /^\d\d:\d\d:\d\d {2}stored +Shards \d.* of demo\/00\d stored$/m);
     const shards = readdirSync(join(dir, 'plain/buckets/gleaner-local/activations/demo/tpu_0'));
     const count = shards.filter(name => name.endsWith('.safetensors')).length;
