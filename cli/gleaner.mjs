@@ -5,12 +5,12 @@ import {spawn} from 'node:child_process';
 import {existsSync} from 'node:fs';
 import * as nodeModule from 'node:module';
 import {constants, homedir} from 'node:os';
-import {join} from 'node:path';
+import {join, resolve} from 'node:path';
 import {fileURLToPath} from 'node:url';
 
 const main = fileURLToPath(new URL('main.ts', import.meta.url));
 const bundled = fileURLToPath(new URL('../node_modules/.bin/node', import.meta.url));
-const compiled = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'gleaner', 'compiled');
+const compiled = resolve(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'gleaner', 'compiled');
 
 if (Number(process.versions.node.split('.')[0]) >= 24) {
   nodeModule.enableCompileCache(compiled);

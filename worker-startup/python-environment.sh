@@ -39,11 +39,12 @@ ensure_python() {
   }
 }
 
-# ensure_uv PYTHON LOCK: installs the locked uv where it is missing, and prints its path.
+# ensure_uv LOCK: installs the locked uv where it is missing, and prints its path.
 ensure_uv() {
-  local python=$1 lock=$2 folder unfinished
+  local lock=$1 folder python unfinished
   folder="$UV_CACHE_DIR/gleaner-uv-$(sha256_of "$lock" | cut -c 1-16)"
   if [[ ! -x $folder/bin/uv ]]; then
+    python=$(ensure_python) || exit 1
     unfinished="$folder.unfinished.$$"
     clear_unfinished "$folder"
     if ! "$python" -m pip --version >/dev/null 2>&1; then
@@ -55,26 +56,37 @@ ensure_uv() {
       fail 'Failed to install uv with pip: see the message above'
     publish "$unfinished" "$folder"
   fi
+  open_to_jobs "$folder"
   printf '%s\n' "$folder/bin/uv"
+}
+
+# open_to_jobs FOLDER: lets the user of jobs read FOLDER and change nothing in it. An earlier release made private folders under a
+# strict umask. FOLDER itself changes last, so that a killed call is repeated.
+open_to_jobs() {
+  [[ -n $(find "$1" -maxdepth 0 -perm -005 ! -perm -020 ! -perm -002) ]] || find "$1" -depth ! -type l -exec chmod u+rwX,go=rX {} +
 }
 
 # make_environment DIR LOCK_FILE: makes the Python environment DIR with exactly the packages of LOCK_FILE, unless DIR is complete.
 # Prints the path of its python as the last line on stdout. A killed attempt never leaves a folder DIR.
+# The user of jobs can read DIR and uv, whatever the umask of the caller. The folders above them may be private: a job sees both
+# through its mount namespace.
 # Installs wheels alone, because the build of a source package fetches and runs packages without a hash. A third argument
 # `with-builds` permits builds, for tests.
 make_environment() {
   local dir=$1 lock=$2 wanted python uv unfinished uv_lock options=(--quiet --require-hashes --no-build)
   [[ ${3:-} != with-builds ]] || options=(--quiet --require-hashes)
   [[ -f $lock ]] || fail "Failed to make $dir: there is no lock file $lock"
+  uv_lock="$(dirname "$lock")/uv-requirements.lock"
+  [[ -f $uv_lock ]] || uv_lock="$(dirname "${BASH_SOURCE[0]}")/uv-requirements.lock"
+  [[ -f $uv_lock ]] || fail "Failed to make $dir: there is no uv-requirements.lock beside $lock"
+  umask 022
   export UV_CACHE_DIR="${UV_CACHE_DIR:-${GLEANER_HOME:-/opt/gleaner}/uv-cache}"
+  mkdir -p "$(dirname "$dir")" "$UV_CACHE_DIR"
+  # Jobs use uv, also where the environment is complete.
+  uv=$(ensure_uv "$uv_lock") || exit 1
   wanted=$(sha256_of "$lock")
   if [[ $(cat "$dir/lock-sha256" 2>/dev/null || true) != "$wanted" ]]; then
-    mkdir -p "$(dirname "$dir")" "$UV_CACHE_DIR"
-    uv_lock="$(dirname "$lock")/uv-requirements.lock"
-    [[ -f $uv_lock ]] || uv_lock="$(dirname "${BASH_SOURCE[0]}")/uv-requirements.lock"
-    [[ -f $uv_lock ]] || fail "Failed to make $dir: there is no uv-requirements.lock beside $lock"
     python=$(ensure_python) || exit 1
-    uv=$(ensure_uv "$python" "$uv_lock") || exit 1
     say "Making $dir from $lock with $python"
     clear_unfinished "$dir"
     unfinished="$dir.unfinished.$$"
@@ -85,12 +97,12 @@ make_environment() {
       "$uv" pip sync "${options[@]}" --python "$unfinished/bin/python" "$lock" >&2 ||
       fail "Failed to install what $lock names: see uv's message above"
     printf '%s\n' "$wanted" > "$unfinished/lock-sha256"
-    chmod -R go+rX "$unfinished"
+    # Cached packages keep the modes of an earlier umask.
+    chmod -R u+rwX,go=rX "$unfinished"
     [[ ! -e $dir ]] || mv "$dir" "$dir.unfinished.old.$$"
     publish "$unfinished" "$dir"
     rm -rf "$dir.unfinished.old.$$"
   fi
-  # The user of jobs reads the environment, also one that an earlier release made under a strict umask.
-  [[ -n $(find "$dir" -maxdepth 0 -perm -005) ]] || chmod -R go+rX "$dir"
+  open_to_jobs "$dir"
   printf '%s\n' "$dir/bin/python"
 }

@@ -202,6 +202,8 @@ platform() {
 
 main() {
   local command bundle lock python platform
+  # The user of jobs reads the bundle and the environment, also on an image with a strict umask.
+  umask 022
   for command in curl tar sed; do
     command -v "$command" >/dev/null || fail "Failed to start: $command is not installed"
   done

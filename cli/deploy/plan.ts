@@ -23,7 +23,7 @@ export function readPlan(shown: unknown): Plan {
   const {outputs, root_module} = (shown as PlannedState).planned_values ?? {};
   const ceilings = outputs?.ceilings?.value;
   if (!ceilings)
-    throw new CliError('The plan has no output `ceilings`: plan with the terraform/ of this release');
+    throw new CliError('There is no output `ceilings` in the plan: plan with the terraform/ of this release');
   const resources = (root_module?.resources ?? []).filter(({mode}) => mode === 'managed');
   return {resources, ceilings};
 }

@@ -81,7 +81,7 @@ export class Terraform {
       child.once('error', (error: NodeJS.ErrnoException) =>
         reject(
           error.code === 'ENOENT'
-            ? new CliError('terraform is missing: install Terraform 1.11 or newer', {cause: error})
+            ? new CliError('There is no program terraform: install Terraform 1.11 or newer', {cause: error})
             : error,
         ),
       );

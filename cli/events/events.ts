@@ -1,16 +1,16 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import type {Where} from '../cloud/connect.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
 import {type Cloud, withCloud} from '../cloud/send-message.ts';
 import {isRunOver} from '../logs/target.ts';
 import {styleOf} from '../screen/story.ts';
 import {Timeline} from '../screen/timeline.ts';
-import {print, say} from '../terminal/output.ts';
+import {printJson, say} from '../terminal/output.ts';
 import {printLines} from '../terminal/styled-lines.ts';
 import type {Entry} from './entry.ts';
 import {EventFilter} from './filter.ts';
 import {EventReader} from './read.ts';
 
-type Options = Where & {follow?: boolean; tail: number; kind?: string; json?: boolean};
+type Options = CloudOptions & {follow?: boolean; tail: number; kind?: string};
 
 const FOLLOW_MS = 1000;
 
@@ -48,7 +48,7 @@ class Screen {
 
   write(entries: readonly Entry[], now_ms = Date.now()): void {
     if (this.#isJson) {
-      for (const entry of entries) print(true, entry, []);
+      for (const entry of entries) printJson<'events'>(entry);
       return;
     }
     const lines = this.#timeline.add(entries, now_ms);

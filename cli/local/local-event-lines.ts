@@ -5,7 +5,7 @@ import {EventFilter} from '../events/filter.ts';
 import {EventReader} from '../events/read.ts';
 import {styleOf} from '../screen/story.ts';
 import {Timeline} from '../screen/timeline.ts';
-import {print} from '../terminal/output.ts';
+import {printJson} from '../terminal/output.ts';
 import {printLines} from '../terminal/styled-lines.ts';
 
 const INTERVAL_MS = 500;
@@ -20,7 +20,7 @@ export async function printNews(
   const timeline = new Timeline();
   while (!stopped.aborted) {
     const news = (await reader.next()).filter(({at}) => at >= began);
-    if (json) for (const {at, kind, run, text} of news) print(true, {at, kind, run, text}, []);
+    if (json) for (const {at, kind, run, text} of news) printJson<'local up'>({at, kind, run, text});
     else
       printLines(
         timeline.add(news, Date.now()).map(({at, text}) => ({

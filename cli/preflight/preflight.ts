@@ -6,7 +6,7 @@ import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import {usdPerHour} from '../../shared/domain/billing/prices.ts';
 import {DEFAULT_DEPLOYMENT, poolOf} from '../../shared/domain/deployment.ts';
 import {COMPILED} from '../../shared/domain/fleet/accelerators.ts';
-import {connect, storeOf, type Where} from '../cloud/connect.ts';
+import {type CloudOptions, connect, storeOf} from '../cloud/connect.ts';
 import type {Connection} from '../cloud/connection.ts';
 import {type SpecOptions, specOf} from '../run/spec.ts';
 import {CliError} from '../terminal/errors.ts';
@@ -14,7 +14,7 @@ import {bytesText, dollarText, numberText, table} from '../terminal/format.ts';
 import {print, warn} from '../terminal/output.ts';
 import {compileProgram} from './compile-program.ts';
 
-export type PreflightOptions = Where & SpecOptions & {accelerator: string[]; zone: string; json?: boolean};
+export type PreflightOptions = CloudOptions & SpecOptions & {accelerator: string[]; zone: string};
 /** A program with the dollars of a million tokens in full rows, while the chips compute. */
 type Answer = Compiled & {usd_per_million_tokens: {spot: number | null; on_demand: number | null}};
 
@@ -22,7 +22,7 @@ type Answer = Compiled & {usd_per_million_tokens: {spot: number | null; on_deman
 export async function preflight(options: PreflightOptions): Promise<void> {
   for (const accelerator of options.accelerator) {
     if (!COMPILED.includes(accelerator))
-      throw new CliError(`Failed to compile for ${accelerator}: pass one of ${COMPILED.join(', ')}`);
+      throw new CliError(`Failed to compile for ${accelerator}: give one of ${COMPILED.join(', ')}`);
   }
   const connection = await connectIfThere(options);
   const store = connection && storeOf(connection);
@@ -42,7 +42,7 @@ export async function preflight(options: PreflightOptions): Promise<void> {
       };
       programs.push({...compiled, usd_per_million_tokens: {spot: usd(true), on_demand: usd(false)}});
     }
-    print(options.json, {spec, programs}, linesOf(programs, options.zone));
+    print<'preflight'>(options.json, {spec, programs}, linesOf(programs, options.zone));
     if (programs.some(program => !program.fits)) process.exitCode = 1;
   } finally {
     await store?.close();

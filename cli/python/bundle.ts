@@ -1,4 +1,5 @@
 import {createHash} from 'node:crypto';
+import type {Stats} from 'node:fs';
 import {readdir} from 'node:fs/promises';
 import {join, relative} from 'node:path';
 import {create} from 'tar';
@@ -40,7 +41,11 @@ export async function packFolder(folder: string): Promise<{bytes: Buffer; sha256
 }
 
 async function pack(cwd: string, files: string[]): Promise<{bytes: Buffer; sha256: string}> {
-  const stream = create({cwd, gzip: true, portable: true, noMtime: true}, files);
+  // The user of jobs reads the files, also of a clone that a strict umask made.
+  const openMode = ({stat}: {stat?: Stats}) => {
+    if (stat) stat.mode = stat.mode & 0o100 ? 0o755 : 0o644;
+  };
+  const stream = create({cwd, gzip: true, portable: true, noMtime: true, onWriteEntry: openMode}, files);
   const chunks: Buffer[] = [];
   for await (const chunk of stream) chunks.push(Buffer.from(chunk));
   const bytes = Buffer.concat(chunks);

@@ -2,14 +2,14 @@ import {spawn} from 'node:child_process';
 import {createHash} from 'node:crypto';
 import {readFile} from 'node:fs/promises';
 import {homedir} from 'node:os';
-import {join} from 'node:path';
+import {join, resolve} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {CliError} from '../terminal/errors.ts';
 
 export const WORKER_FOLDER = fileURLToPath(new URL('../../worker-startup', import.meta.url));
 
 /** Cache of downloads and environments, shared by every local cloud of this user. */
-export const CACHE = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'gleaner');
+export const CACHE = resolve(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'gleaner');
 export const UV_CACHE = join(CACHE, 'uv');
 export const JAX_CACHE = join(CACHE, 'jax');
 /** Keeps bytecode outside of the sources, because the worker bundle packs their folder. Bytecode saves seconds at each start. */

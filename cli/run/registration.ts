@@ -53,7 +53,7 @@ export async function untilRegistered(
     }
     if (silent_ms > GIVE_UP_MS)
       throw new CliError(
-        `${counted(waiting.length, 'stream')} of run ${run} not taken up in ${GIVE_UP_MS / 1000} s, such as ${waiting[0]}: read the log of the function on-object`,
+        `There is no record of ${counted(waiting.length, 'stream')} of run ${run} after ${GIVE_UP_MS / 1000} s, such as ${waiting[0]}: read the log of the function on-object`,
       );
     await sleep(POLL_MS, undefined, {signal: stopped}).catch(() => {
       throw new Interrupted(`Interrupted: the streams are in the bucket, and run ${run} goes on by itself`);
@@ -67,7 +67,7 @@ async function refuseFailedSpec({store}: Cloud, run: string): Promise<void> {
   const found = await runRecords.get(store, run);
   if (found?.status === 'failed' && found.spec === null)
     throw new CliError(
-      `run ${run} is refused: ${found.reason}; start it again with other options, and its streams continue`,
+      `Failed to start run ${run}: ${found.reason}; start it again with other options, and its streams continue`,
     );
 }
 

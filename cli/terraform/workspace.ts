@@ -82,7 +82,7 @@ function runTerraform(cwd: string, args: string[], env: Record<string, string>):
     child.once('error', (error: NodeJS.ErrnoException) =>
       reject(
         error.code === 'ENOENT'
-          ? new TerraformMissing('terraform is missing: install Terraform 1.11 or newer')
+          ? new TerraformMissing('There is no program terraform: install Terraform 1.11 or newer')
           : error,
       ),
     );

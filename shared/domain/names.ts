@@ -69,7 +69,7 @@ export function streamId(worker_id: number): string {
 }
 
 /** Index of a stream: `007` -> `7`. */
-export function workerIdOf(stream: string): number {
+export function streamIndexOf(stream: string): number {
   return Number(stream);
 }
 
@@ -105,7 +105,7 @@ export function outputsPrefix(run: string): string {
 }
 
 export function outputPrefix(run: string, stream: string): string {
-  return `activations/${runSegment(run)}tpu_${workerIdOf(stream)}/`;
+  return `activations/${runSegment(run)}tpu_${streamIndexOf(stream)}/`;
 }
 
 /** Summary of a finished stream, by the worker that finished it. */
@@ -115,7 +115,7 @@ export function metadataObject(run: string, stream: string): string {
 
 /** Folder for the computed batches of an open shard, from workers preempted with notice. */
 export function partialsPrefix(run: string, stream: string): string {
-  return `partials/${runSegment(run)}tpu_${workerIdOf(stream)}/`;
+  return `partials/${runSegment(run)}tpu_${streamIndexOf(stream)}/`;
 }
 
 /** Document id of a shard, and the number in its object name: `1` -> `0001`. */

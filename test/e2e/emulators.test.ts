@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import {type DocumentReference, FieldValue, Firestore, Timestamp} from '@google-cloud/firestore';
+import type {RunView} from '../../cli/run/run-view.ts';
 import {findEmulator} from '../../emulator/google/java.ts';
 import {openStore} from '../../shared/compose.ts';
-import {E2E_MS, gleaner, processes, TestHome, texts} from './home.ts';
+import {E2E_MS, gleaner, processes, SPEC, TestHome, texts} from './home.ts';
 
 /** For a stream that is still at work when the preemption comes. */
 const LONG_SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.001});
@@ -55,26 +56,34 @@ describe("Gleaner on Google's emulators of Firestore and Pub/Sub", function () {
         .length;
   }
 
-  it('recovers from a preemption in the middle of a stream, and stores every sample exactly once', async () => {
-    await home.drop('datasets/first/run.json', LONG_SPEC);
-    await home.drop('datasets/first/stream_000.jsonl', texts(3000, 'a'));
-    await home.drop('datasets/first/stream_001.jsonl', texts(60, 'b'));
+  async function storesOnce(run: string, samples: number): Promise<RunView> {
+    const view = (await home.runEnds(run)) ?? assert.fail();
+    assert.equal(view.run.status, 'completed', JSON.stringify(view));
+    const {ok, stored_once, problems} = await home.verify(run);
+    assert.deepEqual({ok, stored_once, problems}, {ok: true, stored_once: samples, problems: []});
+    return view;
+  }
+
+  it('stores every sample of a run exactly once', async () => {
+    await home.drop('datasets/first/run.json', SPEC);
+    await home.drop('datasets/first/stream_000.jsonl', texts(60, 'a'));
+    await storesOnce('first', 60);
+  });
+
+  it('recovers from a preemption in the middle of a stream @long', async () => {
+    await home.drop('datasets/second/run.json', LONG_SPEC);
+    await home.drop('datasets/second/stream_000.jsonl', texts(3000, 'a'));
+    await home.drop('datasets/second/stream_001.jsonl', texts(60, 'b'));
     const working = await home.until(
       'a shard of a stream at work',
-      () => home.view('first'),
+      () => home.view('second'),
       found => found?.streams.some(({lease, total_shards}) => lease && total_shards > 0) ?? false,
     );
     const {lease, stream} =
       working?.streams.find(each => each.lease && each.total_shards > 0) ?? assert.fail();
     await home.fault('preempt', lease?.worker ?? '');
-    const view = await home.runEnds('first');
-    assert.equal(view?.run.status, 'completed', JSON.stringify(view));
-    const report = await home.verify('first');
-    assert.deepEqual(
-      {ok: report.ok, once: report.stored_once, problems: report.problems},
-      {ok: true, once: 3060, problems: []},
-    );
-    const lost = view?.streams.find(each => each.stream === stream);
+    const {streams} = await storesOnce('second', 3060);
+    const lost = streams.find(each => each.stream === stream);
     assert.equal(lost?.epoch, 2, 'the lease of another worker life');
   });
 
@@ -144,7 +153,7 @@ describe("Gleaner on Google's emulators of Firestore and Pub/Sub", function () {
       () => home.view('first'),
       found => found?.run.status === 'completed',
     );
-    assert.equal(view?.run.total_samples_processed, 3060);
+    assert.equal(view?.run.total_samples_processed, 60);
     const again = await emulators();
     await home.stop();
     assert.equal(again(), 0);

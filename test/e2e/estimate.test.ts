@@ -100,13 +100,13 @@ describe('gleaner estimate', function () {
   });
 
   const wrong: {name: string; args: string[]; says: RegExp; exit?: number}[] = [
-    {name: 'a missing file', args: ['./no.jsonl'], says: /there is no file \.\/no\.jsonl/},
+    {name: 'a missing file', args: ['./no.jsonl'], says: /There is no file \.\/no\.jsonl/},
     {name: 'a run without a stream', args: ['no-run'], says: /there is no stream/},
     {name: 'a spec with a wrong key', args: ['x', '--spec', 'SPEC'], says: /there is no modle/},
     {
       name: 'an unknown run after --like',
       args: ['soon', '--like', 'no-run'],
-      says: /there is no run "no-run" to compare with/,
+      says: /There is no run "no-run" to compare with/,
     },
     {
       name: 'a run without cost after --like',

@@ -112,7 +112,7 @@ describe('The built functions of Gleaner on a local cloud', function () {
     assert.match(told, /stream_003\.jsonl(\.gz)? has the same index/);
     const misnamed = await gleaner(['status', 'misnamed', '--dir', home.dir]);
     assert.deepEqual(
-      [misnamed.code, /there is no run "misnamed"[\s\S]*rejected: .*stream_7/.test(misnamed.stderr)],
+      [misnamed.code, /There is no run "misnamed"[\s\S]*rejected: .*stream_7/.test(misnamed.stderr)],
       [1, true],
     );
     assert.ok(!misnamed.stderr.includes('\u001b'), 'no control character of a name reaches the terminal');

@@ -55,7 +55,7 @@ describe('The commands about runs', function () {
       '--streams',
       streams,
     );
-    await refused(/has no streams/, 'start', 'no', '--streams', join(home.dir, 'vms'));
+    await refused(/There is no stream in /, 'start', 'no', '--streams', join(home.dir, 'vms'));
     assert.deepEqual(await home.objects.list('datasets/no/'), []);
   });
 

@@ -29,9 +29,9 @@ print(*sorted(known & set(sys.modules)))
 def uv(*arguments):
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
     cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "gleaner", "uv")
-    script = 'source "$1/startup.sh"; exec "$(ensure_uv "$2" "$1/uv-requirements.lock")" "${@:3}"'
+    script = 'source "$1/startup.sh"; exec "$(ensure_uv "$1/uv-requirements.lock")" "${@:2}"'
     return subprocess.run(
-        ["bash", "-c", script, "bash", WORKER, sys.executable, *arguments],
+        ["bash", "-c", script, "bash", WORKER, *arguments],
         env=environment | {"UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", cache)},
         capture_output=True,
         text=True,

@@ -69,7 +69,7 @@ def a_lock(tmp_path, text="# nothing\n"):
     return path
 
 
-def start(cloud, storage, home, **env):
+def start(cloud, storage, home, umask=-1, **env):
     return subprocess.run(
         ["bash", SCRIPT],
         env=os.environ
@@ -81,6 +81,7 @@ def start(cloud, storage, home, **env):
         }
         | {"UV_CACHE_DIR": str(home / "uv-cache")}
         | env,
+        umask=umask,
         capture_output=True,
         text=True,
         timeout=120,

@@ -6,11 +6,16 @@ import os
 import signal
 import subprocess
 import tarfile
+import threading
 import time
 
 import pytest
 
 from environment import WORKER
+from gleaner_worker.jobs.prepared import visible_of
+from gleaner_worker.jobs.user import find_job_user
+from gleaner_worker.source.commands import Commands
+from job_attempts import UID, needs_root
 from startup_script import SCRIPT, a_bundle, a_lock, bash, make, start
 
 pytestmark = pytest.mark.slow
@@ -64,6 +69,34 @@ def test_a_killed_installation_leaves_no_environment(home, tmp_path):
     assert sorted(os.listdir(home)) == ["env", "uv-cache"]
 
 
+@needs_root
+@pytest.mark.parametrize("umask", [0o077, 0o000])
+def test_the_user_of_jobs_runs_uv_and_python_in_a_private_home_and_changes_neither(tmp_path, umask):
+    private, lock = tmp_path / "private", a_lock(tmp_path)
+    environment, cache, agent = private / "env", private / "uv", private / "agent"
+    (agent / "job").mkdir(parents=True)
+    os.chown(agent / "job", UID, UID)
+    private.chmod(0o700)
+    user = find_job_user({"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(agent), "GLEANER_JOB_UID": str(UID)})
+
+    def make_and_run():
+        command = f'umask {umask:o}; source {SCRIPT}; make_environment "$@"'
+        made = bash(command, str(environment), str(lock), UV_CACHE_DIR=str(cache))
+        assert made.returncode == 0, made.stderr
+        python, (uv,) = made.stdout.splitlines()[-1], map(str, cache.glob("gleaner-uv-*/bin/uv"))
+        script = '"$1" --version && "$2" --version && test ! -w "$1" -a ! -w "${1%/*}" -a ! -w "${2%/*}"'
+        job = ["bash", "-c", script, "job", uv, python]
+        visible = [*visible_of(python), os.path.dirname(uv)]
+        ran = Commands(user, threading.Event()).run(job, str(agent / "job"), 60, visible=visible)
+        assert ran.is_success, ran.output
+
+    make_and_run()
+    # An earlier release left private folders.
+    subprocess.run(["chmod", "-R", "go=", environment, *cache.glob("gleaner-uv-*")], check=True)
+    make_and_run()
+    assert private.stat().st_mode & 0o777 == 0o700
+
+
 def a_source_package(folder, marker):
     """A source package whose build writes `marker` and fails. Returns the line of a lock file that pins it."""
     build = f"open({str(marker)!r}, 'w').close()\nraise SystemExit('built')\n"
@@ -81,7 +114,7 @@ def test_the_installation_of_uv_builds_no_source_package(tmp_path):
     marker = tmp_path / "marker"
     lock = a_lock(tmp_path, a_source_package(tmp_path, marker))
     settings = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
-    install = f'source {SCRIPT}; ensure_uv "$(find_python)" "$1"'
+    install = f'source {SCRIPT}; ensure_uv "$1"'
     result = bash(install, str(lock), UV_CACHE_DIR=str(tmp_path / "cache"), **settings)
     assert result.returncode != 0
     assert "No matching distribution found for uv==1.0" in result.stderr

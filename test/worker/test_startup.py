@@ -173,6 +173,12 @@ def test_a_malformed_attribute_is_refused(name, value):
     assert f"metadata attribute {name} is '{value}', which does not match" in result.stderr
 
 
+def test_every_user_reads_the_bundle_of_a_vm_with_a_strict_umask(cloud, storage, home):
+    folder = home / f"bundle-{a_bundle(storage, cloud)}"
+    assert start(cloud, storage, home, umask=0o077).returncode == 0
+    assert all(path.stat().st_mode & 0o044 for path in [folder, *folder.rglob("*.py")])
+
+
 def test_a_bundle_of_another_sha256_is_not_unpacked(cloud, storage, home):
     digest = a_bundle(storage, cloud)
     name = f"bundles/{digest}.tar.gz"

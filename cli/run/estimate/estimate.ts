@@ -15,8 +15,7 @@ import {CliError} from '../../terminal/errors.ts';
 import {print, say, warn} from '../../terminal/output.ts';
 import {withClock} from '../../terminal/progress-clock.ts';
 import {earlierRun} from './earlier-run.ts';
-import type {EstimateOptions} from './options.ts';
-import {reportOn} from './report.ts';
+import {type EstimateOptions, reportOn} from './report.ts';
 import {reportLines} from './report-lines.ts';
 import {findTarget} from './target.ts';
 
@@ -37,14 +36,14 @@ export async function estimate(target: string, options: EstimateOptions): Promis
     const {like, accelerator} = options;
     const prices = store ? await readPrices({store, log: warn}, [{accelerator}]) : LIST_PRICES;
     const earlier = like === undefined ? undefined : await earlierRun(like, store, accelerator, prices);
-    const args = [...found.args, '--sample-bytes', String(options.sampleBytes)];
+    const args = [...found.args, '--sample-bytes', String(options.sample_bytes)];
     say(`Reading a sample of ${found.what}, and the tokenizer of ${spec.model}`);
     const sampled = (await withClock('The sample is being read', () =>
       askWorker('gleaner_worker.estimate', spec, args, connection),
     )) as Sampled;
     const compiled = await compile(spec, sampled, options, connection);
     const report = reportOn(found.what, spec, sampled, options, prices, earlier, compiled);
-    print(options.json, report, reportLines(report));
+    print<'run estimate'>(options.json, report, reportLines(report));
   } catch (error) {
     if (error instanceof Rejected) throw new CliError(error.message);
     throw error;
@@ -58,10 +57,10 @@ export async function estimate(target: string, options: EstimateOptions): Promis
 async function compile(
   spec: RunSpec,
   sampled: Sampled,
-  {accelerator, quick, tokensPerSecond, like}: EstimateOptions,
+  {accelerator, quick, tokens_per_second, like}: EstimateOptions,
   connection: Connection | undefined,
 ): Promise<Compiled | undefined> {
-  if (quick || tokensPerSecond !== undefined || like !== undefined || sampled.totals.tokens.estimate === 0)
+  if (quick || tokens_per_second !== undefined || like !== undefined || sampled.totals.tokens.estimate === 0)
     return undefined;
   try {
     return await compileProgram(spec, accelerator, connection);
@@ -80,6 +79,8 @@ async function connectIfThere(target: string, options: EstimateOptions): Promise
     const isNamed = options.port !== undefined || options.dir !== undefined || options.like !== undefined;
     if (!(error instanceof CliError) || isNamed) throw error;
     if (existsSync(target) || target.startsWith('gs://')) return undefined;
-    throw isRunId(target) ? error : new CliError(`there is no file ${target}`);
+    throw isRunId(target)
+      ? error
+      : new CliError(`There is no file ${target}: name a JSONL file, an address in a bucket, or a run`);
   }
 }

@@ -1,5 +1,4 @@
 import {existsSync, statSync} from 'node:fs';
-import {readFile} from 'node:fs/promises';
 import {resolve} from 'node:path';
 import {MAX_MANIFEST_BYTES, manifest} from '../../../shared/contracts/manifest.ts';
 import {parseJson} from '../../../shared/contracts/schemas.ts';
@@ -8,6 +7,7 @@ import {datasetPrefix, isRunId, manifestObject, specObject} from '../../../share
 import {openObjects} from '../../../shared/google/objects.ts';
 import type {Connection} from '../../cloud/connection.ts';
 import {CliError} from '../../terminal/errors.ts';
+import {readSpecFile} from '../spec.ts';
 
 /** Streams of an estimate: their name, the arguments that lead the worker's module to them, and their spec. */
 export type Target = {what: string; args: string[]; input: RunSpecInput};
@@ -20,21 +20,16 @@ export async function findTarget(
 ): Promise<Target> {
   const input = spec_file === undefined ? undefined : await readSpecFile(spec_file);
   if (statSync(target, {throwIfNoEntry: false})?.isDirectory())
-    throw new CliError(`${target} is a folder: name a JSONL file`);
+    throw new CliError(`There is no file ${target}, which is a folder: name a JSONL file`);
   if (existsSync(target)) return {what: target, args: ['--file', resolve(target)], input: input ?? {}};
   const [, bucket, path] = /^gs:\/\/([^/]+)\/(.+)$/.exec(target) ?? [];
   if (bucket && path) return {what: target, args: ['--bucket', bucket, '--prefix', path], input: input ?? {}};
   if (!isRunId(target) || !connection)
-    throw new CliError(`there is no file ${target}, and ${target} is not a run id`);
+    throw new CliError(
+      `There is no file and no run ${target}: name a JSONL file, an address in a bucket, or a run`,
+    );
   const args = ['--bucket', connection.bucket, '--prefix', datasetPrefix(target)];
   return {what: `run ${target}`, args, input: input ?? (await specOfRun(connection, target))};
-}
-
-async function readSpecFile(path: string): Promise<RunSpecInput> {
-  const text = await readFile(path, 'utf8').catch((error: Error) => {
-    throw new CliError(`Failed to read the spec ${path}: ${error.message}`);
-  });
-  return parseRunSpec(text, path);
 }
 
 /** Frozen spec of a run; before the freeze the spec in its run.json. */

@@ -2,10 +2,11 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {parseWork} from '../../../shared/domain/names.ts';
 import type {Store} from '../../../shared/ports.ts';
-import type {Where} from '../../cloud/connect.ts';
-import {type Cloud, withCloud} from '../../cloud/send-message.ts';
+import type {CloudOptions} from '../../cloud/connect.ts';
+import {type Cloud, unknownRun, withCloud} from '../../cloud/send-message.ts';
 import {EventFilter} from '../../events/filter.ts';
 import {EventReader} from '../../events/read.ts';
+import type {Answers} from '../../json/index.ts';
 import {LiveScreen} from '../../screen/live.ts';
 import {type RunState, readRun, streamCount} from '../../screen/read-run.ts';
 import {styleOf} from '../../screen/story.ts';
@@ -13,14 +14,13 @@ import {Timeline} from '../../screen/timeline.ts';
 import {tpuStatus} from '../../screen/tpu-status.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {counted, timeText} from '../../terminal/format.ts';
-import {print, say} from '../../terminal/output.ts';
+import {printJson, say} from '../../terminal/output.ts';
 import {stopSignal} from '../../terminal/stop-signal.ts';
 import type {StyledLine} from '../../terminal/styled-lines.ts';
-import {similarRuns} from '../change.ts';
 import {plainLine} from './plain-line.ts';
 import {MOST_EVENTS, screenLines} from './screen-lines.ts';
 
-export type WatchOptions = Where & {interval: number; json?: boolean};
+export type WatchOptions = CloudOptions & {interval: number};
 
 /** Failed reads in a row that end the watch. */
 const MOST_FAILURES = 10;
@@ -120,13 +120,12 @@ class RunView {
   async #read(): Promise<RunState> {
     const state = await readRun(this.#cloud.store, this.#run);
     if (!state.run) {
-      const why =
-        state.invalid[0] ?? `there is no run "${this.#run}"${await similarRuns(this.#cloud, this.#run)}`;
-      throw new CliError(why);
+      const [why] = state.invalid;
+      throw why === undefined ? await unknownRun(this.#cloud.store, this.#run) : new CliError(why);
     }
     const now = Date.now();
     if (this.#options.json) {
-      print(true, answerOf(state, now), []);
+      printJson<'run watch'>(answerOf(state, now));
       return state;
     }
     this.#story ??= await Story.open(this.#cloud, this.#run);
@@ -178,7 +177,7 @@ class RunView {
 }
 
 /** Answer of `--json`, one object for each look. */
-function answerOf(state: RunState, now: number) {
+function answerOf(state: RunState, now: number): Answers['run watch'] {
   const {run, tpus, work} = state;
   const {status, reason, total_samples_processed, rejected_samples, total_shards, total_bytes, total_tokens} =
     run;

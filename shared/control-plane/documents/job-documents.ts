@@ -6,13 +6,13 @@ import {parseJobWork, paths} from '../../domain/names.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Document, Store, Stored, Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
-import {kind} from './document-kind.ts';
+import {recordsOf} from './document-kind.ts';
 import {skipIfInvalid, workerRecords} from './documents.ts';
 import {recordEvent} from './event-log.ts';
 import {jobDocument} from './job-schema.ts';
 import {storable} from './storable-job.ts';
 
-const jobs = kind(jobDocument);
+const jobs = recordsOf(jobDocument);
 
 type Configured = Pick<Deps, 'config'>;
 

@@ -3,8 +3,9 @@
  * transaction, because heartbeats read the worker alone.
  */
 
-import {parseWork} from '../../domain/names.ts';
+import {parseWork, paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
+import type {Advance} from '../../domain/stream/advance.ts';
 import {isHeldBy, isLeasedTo, returnedStream, revokeLease} from '../../domain/stream/lease.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
@@ -13,7 +14,9 @@ import type {Deps} from '../deps.ts';
 import type {Log} from '../log.ts';
 import {runRecords, skipIfInvalid, streamRecords, workerRecords} from './documents.ts';
 import {recordEvent, recordPause} from './event-log.ts';
+import {shardRecords} from './history-documents.ts';
 import {jobOf} from './job-documents.ts';
+import {reopenRun} from './runs.ts';
 
 /** Reads the stream whose lease the worker holds. */
 export async function workOf(log: Log, tx: Transaction, worker: Worker): Promise<Stream | undefined> {
@@ -84,4 +87,25 @@ export function setBreaker(log: Log, tx: Transaction, run: {before: Run; after: 
 export function freeStream(tx: Transaction, stream: Stream, holder: Worker | undefined, now: number): void {
   streamRecords.set(tx, revokeLease(stream, now));
   clearWork(tx, holder);
+}
+
+/** Stores an advanced or parked stream with its new shards. A parked stream loses its holder; a revived stream reopens its run. */
+export async function storeAdvance(
+  log: Log,
+  tx: Transaction,
+  before: Stream,
+  {stream: next, counted, events}: Advance,
+  now: number,
+): Promise<void> {
+  if (next === before) return;
+  const {run, stream} = next;
+  const holder = next.status === 'failed' ? await holderOf(log, tx, before) : undefined;
+  // A parked stream is complete after all: its run may have ended.
+  const isRevived = before.status === 'failed' && next.status === 'completed';
+  const ended = isRevived ? await runRecords.get(tx, run) : undefined;
+  streamRecords.set(tx, next);
+  clearWork(tx, holder);
+  reopenRun(tx, ended, `stream ${stream} is complete after all`, now);
+  for (const shard of counted) shardRecords.set(tx, paths.shard(run, stream, shard.shard), shard);
+  for (const event of events) recordEvent(tx, event, now);
 }

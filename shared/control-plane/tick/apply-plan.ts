@@ -17,12 +17,11 @@ import {endLostExecs} from '../execs/end-exec.ts';
 import type {Failures} from '../failures.ts';
 import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
 import {mendOrphans} from '../jobs/mend-jobs.ts';
-import {FINISHING, sumUp} from '../runs/summarize-run.ts';
+import {FINISHING, storeRunTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
-import type {Outcome} from '../workers/decide-slots.ts';
 import {pauseStuck, replaceOutdated} from '../workers/outdated-code.ts';
-import {reconcileWorkers} from '../workers/reconcile-workers.ts';
+import {type Reconciled, reconcileWorkers} from '../workers/reconcile-workers.ts';
 import {deleteStrays, mendInvalidWorkers} from '../workers/strays.ts';
 import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
 import {findMissing} from './list-nodes.ts';
@@ -31,11 +30,11 @@ import {findMissing} from './list-nodes.ts';
 const RUNS_AT_ONCE = 8;
 
 /** Pauses the runs of a pool over their budget, and deletes their workers. */
-export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failures): Promise<Outcome> {
+export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failures): Promise<Reconciled> {
   await forEachConcurrently(plan.pauses, each =>
     failures.isolate(`pause run ${each.run}`, () => pauseRun(deps, each)),
   );
-  return reconcileWorkers(deps, plan.deletes, plan.terms, failures);
+  return reconcileWorkers(deps, plan.deletes, plan.inputs, failures);
 }
 
 async function pauseRun({store, log, now}: Deps, {run, version, why}: Pause): Promise<void> {
@@ -58,10 +57,10 @@ type Part = {snapshot: Snapshot; plan: TickPlan};
 export async function applyPlans(
   deps: Deps,
   parts: readonly Part[],
-  spent: readonly Outcome[],
+  spent: readonly Reconciled[],
   failures: Failures,
 ): Promise<void> {
-  const outcomes: Outcome[] = [];
+  const outcomes: Reconciled[] = [];
   for (const part of parts) outcomes.push(await applyToSlots(deps, part, failures));
   const freed = [...spent, ...outcomes].flatMap(outcome => outcome.freed);
   await countFreed(deps, freed, failures);
@@ -74,12 +73,12 @@ export async function applyPlans(
 }
 
 /** First heartbeats, deletes, then creates. */
-async function applyToSlots(deps: Deps, {snapshot, plan}: Part, failures: Failures): Promise<Outcome> {
-  const {terms} = plan;
+async function applyToSlots(deps: Deps, {snapshot, plan}: Part, failures: Failures): Promise<Reconciled> {
+  const {inputs} = plan;
   await failures.isolate('apply first heartbeats', () => applyHellos(deps, plan.hellos, snapshot));
-  await failures.isolate('mark orphans', () => markOrphans(deps, plan.orphans, terms));
-  const deleted = await reconcileWorkers(deps, plan.deletes, terms, failures);
-  const others = await reconcileWorkers(deps, plan.others, terms, failures);
+  await failures.isolate('mark orphans', () => markOrphans(deps, plan.orphans, inputs));
+  const deleted = await reconcileWorkers(deps, plan.deletes, inputs, failures);
+  const others = await reconcileWorkers(deps, plan.others, inputs, failures);
   const found = await reconcileMissing(deps, plan, failures);
   const outcomes = [deleted, others, found];
   return {held: outcomes.flatMap(({held}) => held), freed: outcomes.flatMap(({freed}) => freed)};
@@ -116,15 +115,15 @@ async function applyToRuns(
 /** Reads each node that the list omits, and decides with the answers. */
 async function reconcileMissing(
   deps: Deps,
-  {missing, terms}: TickPlan,
+  {missing, inputs}: TickPlan,
   failures: Failures,
-): Promise<Outcome> {
+): Promise<Reconciled> {
   const workers = missing.flatMap(({seen}) => seen ?? []);
-  const nodes = await findMissing(deps, terms.nodes, workers);
-  const asked = {...terms, nodes};
-  const {deletes, others} = slotsThatChange(missing, asked, deps.config.limits, deps.now());
-  const deleted = await reconcileWorkers(deps, deletes, asked, failures);
-  const rest = await reconcileWorkers(deps, others, asked, failures);
+  const nodes = await findMissing(deps, inputs.nodes, workers);
+  const answered = {...inputs, nodes};
+  const {deletes, others} = slotsThatChange(missing, answered, deps.config.limits, deps.now());
+  const deleted = await reconcileWorkers(deps, deletes, answered, failures);
+  const rest = await reconcileWorkers(deps, others, answered, failures);
   return {held: [...deleted.held, ...rest.held], freed: [...deleted.freed, ...rest.freed]};
 }
 
@@ -141,6 +140,6 @@ async function applyRun(deps: Deps, {workers}: Snapshot, plan: RunPlan): Promise
   const isOver = plan.next === 'finish';
   const finishing = run.reason?.startsWith(FINISHING) ? run.reason : FINISHING;
   const ending = isOver ? finishing : 'its last workers still hold its streams';
-  await sumUp(deps, run, counts.totals, cost_usd, ending);
+  await storeRunTotals(deps, run, counts.totals, cost_usd, ending);
   if (isOver) await startTask(deps, {task: 'finish', run: run.run}, isOpenTask);
 }

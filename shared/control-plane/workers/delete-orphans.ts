@@ -4,8 +4,7 @@ import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import {orphansIn, orphansLeft} from '../../domain/zone/orphans.ts';
 import type {Deps} from '../deps.ts';
 import type {Failures} from '../failures.ts';
-import type {Outcome} from './decide-slots.ts';
-import {reconcileWorkers} from './reconcile-workers.ts';
+import {type Reconciled, reconcileWorkers} from './reconcile-workers.ts';
 
 /**
  * Deletes every orphan of a pool, however many, because an operator asked for a rebuild. Returns the names of the remaining nodes. A worker of the
@@ -15,7 +14,7 @@ export async function deleteOrphans(
   deps: Deps,
   snapshot: Snapshot,
   failures: Failures,
-): Promise<Outcome & {left: string[]}> {
+): Promise<Reconciled & {left: string[]}> {
   const {nodes, workers, unreadable} = snapshot;
   const {limits} = deps.config;
   if (!nodes) throw new Error('Failed to list the nodes; the task tries again');
@@ -23,11 +22,11 @@ export async function deleteOrphans(
   if (silent.length > 0)
     throw new Error(`Failed to rebuild: ${silent.join(', ')} did not list its nodes; the task tries again`);
   const now = deps.now();
-  const terms = {...planBudgets(snapshot, deps.config, now).terms, nodes};
+  const inputs = {...planBudgets(snapshot, deps.config, now).inputs, nodes};
   const names = orphansIn(nodes, workers).filter(name => !unreadable.has(name));
   const slots = names.flatMap(name => slotOf(name, 'unwanted', workers));
-  const {deletes} = slotsThatChange(slots, terms, limits, now);
-  return {...(await reconcileWorkers(deps, deletes, terms, failures)), left: orphansLeft(nodes, workers)};
+  const {deletes} = slotsThatChange(slots, inputs, limits, now);
+  return {...(await reconcileWorkers(deps, deletes, inputs, failures)), left: orphansLeft(nodes, workers)};
 }
 
 /** True for a zone of the pool, and for a zone that was ever asked for a node of it. */

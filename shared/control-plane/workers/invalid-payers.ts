@@ -1,49 +1,55 @@
 /** Bills of payers whose document is invalid: after an operator has mended the document, it lacks no cost. */
 import {checkDocument} from '../../contracts/document-limits.ts';
-import {runsAmong, totalOf} from '../../domain/billing/cost.ts';
+import {billOf, type Payers, sharesOf} from '../../domain/billing/bills.ts';
 import {addLives, type Months} from '../../domain/billing/monthly-spending.ts';
 import {paths} from '../../domain/names.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
 import type {Document, Transaction, Value} from '../../ports.ts';
+import {setInvalid} from '../documents/document-kind.ts';
 import type {Log} from '../log.ts';
-import type {Payers} from './bills.ts';
 
-/** The document with its share of the bill. */
-export type BilledDocument = {path: string; data: Document};
+/** `run`: null for the pool, and for the months of the deployment. */
+export type InvalidPayer = {path: string; data: Document; run: string | null};
 
-type Account = {path: string; usd: number; add: (data: Document) => Document};
-
-/** Reads the payers that have a document and are not among the valid ones, and adds their shares to the numbers in these documents. */
-export async function billInvalidPayers(
-  log: Log,
+/** Reads the payers of these incarnations that have a document and are not among the valid payers. */
+export async function readInvalidPayers(
   tx: Transaction,
-  {runs, pool, spending, bill}: Payers,
+  {runs, pool, spending}: Payers,
+  ended: readonly Worker[],
   poolName: string,
-): Promise<BilledDocument[]> {
-  const lives = bill.map(({worker}) => worker);
-  const total = lives.reduce((sum, {costs}) => sum + totalOf(costs), 0);
-  if (total === 0) return [];
-  const shares = new Map<string, number>();
-  for (const {costs} of lives)
-    for (const run of runsAmong(costs)) shares.set(run, (shares.get(run) ?? 0) + (costs[run] ?? 0));
-  const spent = (path: string, usd: number) => ({path, usd, add: (data: Document) => addSpent(data, usd)});
-  const months = addLives({}, lives);
-  const accounts: Account[] = [
-    ...[...shares].flatMap(([run, usd]) => (runs.has(run) ? [] : spent(paths.run(run), usd))),
-    ...(pool ? [] : [spent(paths.pool(poolName), total)]),
-    ...(spending
-      ? []
-      : [{path: paths.spending(), usd: total, add: (data: Document) => addMonths(data, months)}]),
+): Promise<InvalidPayer[]> {
+  if (billOf(ended) === 0) return [];
+  const payers = [
+    ...[...sharesOf(ended).keys()].flatMap(run => (runs.has(run) ? [] : {path: paths.run(run), run})),
+    ...(pool ? [] : [{path: paths.pool(poolName), run: null}]),
+    ...(spending ? [] : [{path: paths.spending(), run: null}]),
   ];
-  const billed = await Promise.all(
-    accounts.map(async ({path, usd, add}) => {
-      const found = await tx.get(path);
-      const data = found && add(found);
-      const cause = data && (data === found ? 'its amount is no number' : whyRefused(path, data));
-      if (cause) log('ERROR', `The cost of ${usd} USD is not added to ${path}: ${cause}`);
-      return data && !cause ? [{path, data}] : [];
+  const stored = await Promise.all(
+    payers.map(async payer => {
+      const data = await tx.get(payer.path);
+      return data ? [{...payer, data}] : [];
     }),
   );
-  return billed.flat();
+  return stored.flat();
+}
+
+/** Adds the shares of the payers to the numbers in their documents. */
+export function billInvalidPayers(
+  log: Log,
+  tx: Transaction,
+  payers: readonly InvalidPayer[],
+  ended: readonly Worker[],
+): void {
+  const total = billOf(ended);
+  if (total === 0) return;
+  const shares = sharesOf(ended);
+  for (const {path, data, run} of payers) {
+    const usd = run === null ? total : (shares.get(run) ?? 0);
+    const billed = path === paths.spending() ? addMonths(data, addLives({}, ended)) : addSpent(data, usd);
+    const problem = billed === data ? 'its amount is no number' : documentProblem(path, billed);
+    if (problem) log('ERROR', `The cost of ${usd} USD is not added to ${path}: ${problem}`);
+    else setInvalid(tx, path, billed);
+  }
 }
 
 function addSpent(data: Document, usd: number): Document {
@@ -72,8 +78,8 @@ function plus(value: Value | undefined, usd: number): number | undefined {
   return typeof value === 'number' ? value + usd : undefined;
 }
 
-/** Says why the store would refuse the document: an operator's text in place of an instant, for example. */
-function whyRefused(path: string, data: Document): string | undefined {
+/** The reason why the store refuses the document, such as an operator's text in place of an instant. */
+function documentProblem(path: string, data: Document): string | undefined {
   try {
     checkDocument(path, data);
     return undefined;

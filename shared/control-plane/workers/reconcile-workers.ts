@@ -1,25 +1,39 @@
-/** Applies decisions about slots in batches: each batch is a transaction that decides again from its documents. */
-import type {Slot, Terms, Turns} from '../../domain/tick/slots.ts';
+/** Reconciles slots in batches: each batch is a transaction that reads, decides again, writes, and then publishes. */
+import {accrue} from '../../domain/billing/cost.ts';
+import type {Stream} from '../../domain/stream/stream.ts';
+import {decideSlots} from '../../domain/tick/decide-slots.ts';
+import {
+  changedSlots,
+  type PlanInputs,
+  type Slot,
+  type SlotBatches,
+  unpublishedAction,
+} from '../../domain/tick/slots.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import type {Failures} from '../failures.ts';
-import {decideSlots, type Outcome} from './decide-slots.ts';
+import {readSlot, readSlotDocuments, writeSlots} from './slot-documents.ts';
+import {publishActions} from './tpu-operations.ts';
 
 /** Slots of one transaction. */
 const MOST_SLOTS = 50;
 
-/** Decides about the slots of each turn, many in a transaction, and publishes their creates and deletes. */
+/** `held`: silent workers that a brake holds. `freed`: streams that lost their worker. */
+export type Reconciled = {held: Worker[]; freed: Stream[]};
+
+/** Decides about the slots of each batch, many in a transaction, and publishes their creates and deletes. */
 export async function reconcileWorkers(
   deps: Deps,
-  turns: Turns,
-  terms: Terms,
+  batches: SlotBatches,
+  inputs: PlanInputs,
   failures: Failures,
-): Promise<Outcome> {
-  const all: Outcome = {held: [], freed: []};
-  await forEachConcurrently([...turns.values()], async queue => {
-    for (let first = 0; first < queue.length; first += MOST_SLOTS) {
-      const batch = queue.slice(first, first + MOST_SLOTS);
-      const {held, freed} = await decideBatch(deps, batch, terms, failures);
+): Promise<Reconciled> {
+  const all: Reconciled = {held: [], freed: []};
+  await forEachConcurrently([...batches.values()], async slots => {
+    for (let first = 0; first < slots.length; first += MOST_SLOTS) {
+      const part = slots.slice(first, first + MOST_SLOTS);
+      const {held, freed} = await reconcileBatch(deps, part, inputs, failures);
       all.held.push(...held);
       all.freed.push(...freed);
     }
@@ -28,26 +42,51 @@ export async function reconcileWorkers(
 }
 
 /** Decides about slots together. Repeats a failed batch once, and then decides slot by slot, so one document stops no other slot. */
-async function decideBatch(
+async function reconcileBatch(
   deps: Deps,
-  batch: readonly Slot[],
-  terms: Terms,
+  slots: readonly Slot[],
+  inputs: PlanInputs,
   failures: Failures,
-): Promise<Outcome> {
+): Promise<Reconciled> {
   const began_ms = deps.now();
-  for (const lost_since_ms of [Number.POSITIVE_INFINITY, began_ms])
+  for (const unpublished_since_ms of [Number.POSITIVE_INFINITY, began_ms])
     try {
-      return await decideSlots(deps, batch, {...terms, lost_since_ms}, failures);
+      return await reconcileSlots(deps, slots, inputs, unpublished_since_ms, failures);
     } catch (error) {
-      const names = batch.map(({name}) => name).join(', ');
+      const names = slots.map(({name}) => name).join(', ');
       deps.log('WARNING', `Failed to decide about ${names}, trying again: ${(error as Error).message}`);
     }
-  const all: Outcome = {held: [], freed: []};
-  for (const slot of batch) {
-    const alone = () => decideSlots(deps, [slot], {...terms, lost_since_ms: began_ms}, failures);
-    const decided = await failures.isolate(`decide about ${slot.name}`, alone);
-    all.held.push(...(decided?.held ?? []));
-    all.freed.push(...(decided?.freed ?? []));
+  const all: Reconciled = {held: [], freed: []};
+  for (const slot of slots) {
+    const alone = () => reconcileSlots(deps, [slot], inputs, began_ms, failures);
+    const reconciled = await failures.isolate(`decide about ${slot.name}`, alone);
+    all.held.push(...(reconciled?.held ?? []));
+    all.freed.push(...(reconciled?.freed ?? []));
   }
   return all;
+}
+
+/** Decides about slots from their current documents. `unpublished_since_ms`: later commits may lack the messages of their actions. */
+async function reconcileSlots(
+  deps: Deps,
+  slots: readonly Slot[],
+  inputs: PlanInputs,
+  unpublished_since_ms: number,
+  failures: Failures,
+): Promise<Reconciled> {
+  const {config, log, store} = deps;
+  const {actions, held, freed} = await store.transaction(async tx => {
+    const now = deps.now();
+    const stored = await Promise.all(slots.map(slot => readSlot(log, tx, slot, now)));
+    const current = stored.flatMap(each => (each ? {...each, worker: accrue(each.worker, now)} : []));
+    const changes = changedSlots(current, inputs, config.limits, now);
+    const documents = await readSlotDocuments(deps, tx, inputs.pool.pool, changes, now);
+    const writes = decideSlots(changes, documents, inputs, config, now);
+    writeSlots(deps, tx, documents, writes, now);
+    const unpublished = current.flatMap(({worker}) => unpublishedAction(worker, unpublished_since_ms));
+    return {...writes, actions: [...unpublished, ...writes.actions]};
+  });
+  const names = actions.map(({kind, worker}) => `${kind} ${worker}`).join(', ');
+  await failures.isolate(`publish ${names}`, () => publishActions(deps.bus, actions));
+  return {held, freed};
 }

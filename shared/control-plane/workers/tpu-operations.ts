@@ -8,6 +8,8 @@ import type {tpuMessage} from '../../contracts/schemas.ts';
 import {priceOf} from '../../domain/billing/budget.ts';
 import {labelsOf} from '../../domain/deployment.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
+import {paths} from '../../domain/names.ts';
+import {attemptOf} from '../../domain/worker/attempt.ts';
 import type {Death} from '../../domain/worker/liveness.ts';
 import {INCARNATION_LABEL, isForeign, observationOf} from '../../domain/worker/nodes.ts';
 import {afterLook} from '../../domain/worker/observation.ts';
@@ -21,8 +23,8 @@ import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {poolRecords, skipIfInvalid, workerRecords, zoneRecords} from '../documents/documents.ts';
 import {recordEvent, recordEventNow} from '../documents/event-log.ts';
+import {attemptRecords} from '../documents/history-documents.ts';
 import {readPrices} from '../documents/prices.ts';
-import {recordAttempt} from '../documents/worker-history.ts';
 import {zoneOf} from '../documents/zones.ts';
 import {ticketOf} from './tickets.ts';
 
@@ -132,7 +134,8 @@ async function refuse(
   zoneRecords.set(tx, after?.zone ?? zone);
   if (after && after.pool !== pool) poolRecords.set(tx, after.pool);
   workerRecords.set(tx, refused);
-  recordAttempt(deps, tx, worker, {worker: refused, death}, now);
+  const attempt = attemptOf(worker, {worker: refused, death}, deps.config.logs_bucket, now);
+  attemptRecords.set(tx, paths.attempt(worker.name, worker.incarnation), attempt);
 }
 
 /** IAM alone opens a shell on a node, and no key in the project's metadata does. */

@@ -2,7 +2,7 @@
 import {priceOf} from '../../domain/billing/budget.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {type TickPlan, zoneAfterHellos} from '../../domain/tick/plan-tick.ts';
-import type {Terms} from '../../domain/tick/slots.ts';
+import type {PlanInputs} from '../../domain/tick/slots.ts';
 import {iso} from '../../domain/time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import {afterHello} from '../../domain/zone/breakers.ts';
@@ -19,7 +19,11 @@ import {changeZone} from '../documents/zones.ts';
 export async function applyHellos(
   deps: Deps,
   {zones, pool_at}: TickPlan['hellos'],
-  {pool: {pool}, workers, served}: Pick<Terms, 'pool' | 'served'> & {workers: ReadonlyMap<string, Worker>},
+  {
+    pool: {pool},
+    workers,
+    served,
+  }: Pick<PlanInputs, 'pool' | 'served'> & {workers: ReadonlyMap<string, Worker>},
 ): Promise<void> {
   const byZone = Map.groupBy(workers.values(), ({zone}) => zone);
   await forEachConcurrently(zones, name =>
@@ -38,7 +42,7 @@ export async function applyHellos(
 export async function markOrphans(
   deps: Deps,
   counts: readonly OrphanCount[],
-  {pool, prices}: Terms,
+  {pool, prices}: PlanInputs,
 ): Promise<void> {
   await forEachConcurrently(counts, count =>
     changeZone(deps, {zone: count.zone, pool: pool.pool}, (zone, tx, now) => {

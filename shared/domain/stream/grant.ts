@@ -1,6 +1,6 @@
 /** The grant of a stream to the worker that requests work. */
-import {isScarce, whyNotCarried, withGrant} from '../billing/budget.ts';
-import {type Ceilings, whyModelRefused} from '../billing/ceilings.ts';
+import {budgetProblem, isScarce, withGrant} from '../billing/budget.ts';
+import {type Ceilings, modelProblem} from '../billing/ceilings.ts';
 import {outputPrefix} from '../names.ts';
 import {acceptsCode, withCode} from '../run/code.ts';
 import {isRunnable, type Run} from '../run/run.ts';
@@ -36,11 +36,11 @@ export function decideStreamGrant(
 ): GrantDecision {
   if (!isGrantable(stream, holder) || !run || !isRunnable(run)) return {};
   if (!worker || worker.incarnation !== holder.incarnation) return {};
-  const problem = whyModelRefused(String(run.spec?.model), ceilings);
+  const problem = modelProblem(String(run.spec?.model), ceilings);
   if (problem) return {writes: pauseForModel(run, problem, now)};
   const isHolder = isLeasedTo(stream, holder);
   if (!isHolder && !acceptsCode(run, worker.bundle, bundle)) return {};
-  if (whyNotCarried(run, worker.usd_per_hour, isHolder) || !isAlive(worker)) return {};
+  if (budgetProblem(run, worker.usd_per_hour, isHolder) || !isAlive(worker)) return {};
   // A later request of this worker has been granted other work: this request is late.
   if (hasOtherWork) return {};
   // The worker restarted, and asks for its own stream.

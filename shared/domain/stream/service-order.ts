@@ -1,5 +1,5 @@
 /** Order in which runs serve a worker that requests work. */
-import {whyNotCarried} from '../billing/budget.ts';
+import {budgetProblem} from '../billing/budget.ts';
 import {acceptsCode} from '../run/code.ts';
 import type {Run} from '../run/run.ts';
 import type {Worker} from '../worker/worker.ts';
@@ -40,7 +40,7 @@ export function inServiceOrder(
   deployed: string,
 ): Run[] {
   const served = runs
-    .filter(run => !whyNotCarried(run, worker.usd_per_hour) && acceptsCode(run, worker.bundle, deployed))
+    .filter(run => !budgetProblem(run, worker.usd_per_hour) && acceptsCode(run, worker.bundle, deployed))
     .sort(byPreference(loaded))
     .sort((one, other) => Number(isServedOut(one)) - Number(isServedOut(other)));
   const rankOf = (run: Run) => [isServedOut(run), run.priority, loadingOf(run, loaded), run.affinity].join();

@@ -14,11 +14,11 @@ import {afterHello} from '../zone/breakers.ts';
 import {costOfOrphans, decideOrphans, type OrphanCount, orphansIn} from '../zone/orphans.ts';
 import type {Zone} from '../zone/placement.ts';
 import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
-import {type Slot, slotOf, slotsThatChange, type Terms, type Turns} from './slots.ts';
-import type {Accounts, Snapshot, StreamCounts, TickConfig} from './snapshot.ts';
+import {type PlanInputs, type Slot, type SlotBatches, slotOf, slotsThatChange} from './slots.ts';
+import type {BudgetSnapshot, Snapshot, StreamCounts, TickConfig} from './snapshot.ts';
 
 /** Plan from the accounts alone, before any list of nodes arrives. */
-export type BudgetPlan = {pauses: readonly Pause[]; terms: Terms; deletes: Turns};
+export type BudgetPlan = {pauses: readonly Pause[]; inputs: PlanInputs; deletes: SlotBatches};
 
 export type RunPlan = {
   run: Run;
@@ -31,9 +31,9 @@ export type RunPlan = {
 };
 
 export type TickPlan = {
-  terms: Terms;
-  deletes: Turns;
-  others: Turns;
+  inputs: PlanInputs;
+  deletes: SlotBatches;
+  others: SlotBatches;
   /** Slots whose node the list omits: each is read with `get` before its decision. */
   missing: readonly Slot[];
   /** First heartbeats of workers, which end brakes and stops of creates. */
@@ -55,19 +55,23 @@ export type TickPlan = {
 };
 
 /** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
-export function planBudgets(accounts: Accounts, config: TickConfig, now: number): BudgetPlan {
+export function planBudgets(accounts: BudgetSnapshot, config: TickConfig, now: number): BudgetPlan {
   const budgets = decideBudgets(accounts, config.ceilings, now);
-  const terms = termsOf(accounts);
+  const inputs = inputsOf(accounts);
   const slots = spentSlots(accounts, budgets);
-  return {pauses: budgets.pauses, terms, deletes: slotsThatChange(slots, terms, config.limits, now).deletes};
+  return {
+    pauses: budgets.pauses,
+    inputs,
+    deletes: slotsThatChange(slots, inputs, config.limits, now).deletes,
+  };
 }
 
-function spentSlots({workers}: Accounts, {dismissed}: Budgets): Slot[] {
+function spentSlots({workers}: BudgetSnapshot, {dismissed}: Budgets): Slot[] {
   const living = [...workers.values()].filter(worker => dismissed.has(worker.name) && !hasEnded(worker));
   return living.flatMap(({name}) => slotOf(name, 'dismissed', workers));
 }
 
-function termsOf({read_at_ms, pool, prices, workers, creates}: Accounts): Terms {
+function inputsOf({read_at_ms, pool, prices, workers, creates}: BudgetSnapshot): PlanInputs {
   return {
     ...{
       read_at_ms,
@@ -94,7 +98,7 @@ export function planTick(found: Snapshot, config: TickConfig, now: number): Tick
   const fleet = planFleet(snapshot, budgets, orphans, config, now);
   const stored = new Map([...streams].map(([run, {totals}]) => [run, totals.total_shards]));
   const {payers, mostCreates} = fleet;
-  const terms = {...termsOf(snapshot), payers, mostCreates, nodes, served, lost, stored};
+  const inputs = {...inputsOf(snapshot), payers, mostCreates, nodes, served, lost, stored};
   const spent = new Set(spentSlots(snapshot, budgets).map(({name}) => name));
   const missingNames = new Set(missingIn(nodes, workers, served, config.lease_s).map(nameOf));
   const slots: Slot[] = [];
@@ -108,8 +112,8 @@ export function planTick(found: Snapshot, config: TickConfig, now: number): Tick
     (missingNames.has(name) ? missing : slots).push(...slot);
   }
   return {
-    terms,
-    ...slotsThatChange(slots, terms, config.limits, now),
+    inputs,
+    ...slotsThatChange(slots, inputs, config.limits, now),
     missing,
     hellos,
     orphans: counts,

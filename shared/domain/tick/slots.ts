@@ -1,23 +1,25 @@
-/** Slots of a tick, and the decision about each: made from the snapshot, and again in the transaction that writes it. */
+/** Slots of a tick, and the decision about each: from the snapshot first, then again from the documents of a transaction. */
 import {priceOf} from '../billing/budget.ts';
 import {pricedAt, withPayer} from '../billing/cost.ts';
 import type {Prices} from '../billing/prices.ts';
 import type {Pool} from '../fleet/pool.ts';
 import {type Slot as Place, parseWorkerName} from '../names.ts';
 import {withSourceVersion} from '../source/source.ts';
+import {msOf} from '../time.ts';
 import {decideWorker, type Silence, type Wanted} from '../worker/lifecycle.ts';
 import type {Limits} from '../worker/limits.ts';
 import {type Nodes, observe} from '../worker/nodes.ts';
 import type {Served} from '../worker/served-time.ts';
-import type {WorkerDecision} from '../worker/transitions.ts';
+import type {WorkerAction, WorkerDecision} from '../worker/transitions.ts';
 import {hasEnded, newWorker, type Worker} from '../worker/worker.ts';
-import {changeOf} from '../zone/zone-changes.ts';
+import type {Verdict} from '../zone/silence-brake.ts';
+import {type Change, changeOf} from '../zone/zone-changes.ts';
 
-/** `seen` is the worker of the snapshot. */
+/** `seen`: the worker in the snapshot. */
 export type Slot = {name: string; place: Place; wanted: Wanted; seen: Worker | undefined};
 
 /** Facts of the snapshot that every decision about a slot needs. Budgets and streams may have changed since `read_at_ms`. */
-export type Terms = {
+export type PlanInputs = {
   read_at_ms: number;
   nodes: Nodes;
   pool: Pool;
@@ -33,8 +35,16 @@ export type Terms = {
   stored: ReadonlyMap<string, number>;
 };
 
-/** Slots by the document that their decisions share: a zone or the bills. Such slots share transactions. */
-export type Turns = ReadonlyMap<string, readonly Slot[]>;
+/** Batches of slots, by the document that their decisions share: a zone or the bills. The slots of a batch share transactions. */
+export type SlotBatches = ReadonlyMap<string, readonly Slot[]>;
+
+/** Decision about a slot whose document changes. `verdict`: of the zone's brake, on a silent worker. */
+export type SlotDecision = WorkerDecision & {
+  slot: Slot;
+  before: Worker;
+  change: Change | undefined;
+  verdict?: Verdict | undefined;
+};
 
 /** Returns no slot for an invalid name. */
 export function slotOf(name: string, wanted: Wanted, workers: ReadonlyMap<string, Worker>): Slot[] {
@@ -45,16 +55,16 @@ export function slotOf(name: string, wanted: Wanted, workers: ReadonlyMap<string
 export function decideSlot(
   {name, place, wanted}: Slot,
   before: Worker,
-  terms: Terms,
+  inputs: PlanInputs,
   limits: Limits,
   now: number,
   silence: Silence,
 ): WorkerDecision {
-  const moment = {now, served: terms.served};
-  const decision = decideWorker(before, observe(terms.nodes, before), wanted, limits, moment, silence);
-  const priced = pricedAt(decision.worker, () => priceOf(terms.prices, terms.pool, place.zone));
-  const paid = withPayer(priced, terms.payers.get(name) ?? null);
-  const worker = hasEnded(paid) ? paid : withSourceVersion(paid, terms.pool);
+  const moment = {now, served: inputs.served};
+  const decision = decideWorker(before, observe(inputs.nodes, before), wanted, limits, moment, silence);
+  const priced = pricedAt(decision.worker, () => priceOf(inputs.prices, inputs.pool, place.zone));
+  const paid = withPayer(priced, inputs.payers.get(name) ?? null);
+  const worker = hasEnded(paid) ? paid : withSourceVersion(paid, inputs.pool);
   if (worker === decision.worker) return decision;
   const events = [...decision.events];
   if (priced !== decision.worker)
@@ -64,33 +74,33 @@ export function decideSlot(
   return {...decision, worker, events};
 }
 
-/** Slots whose decision changes a document: deletes, and other decisions. */
+/** Slots whose decision changes a document: deletes, and other decisions. Slots that share a document share a batch. */
 export function slotsThatChange(
   slots: readonly Slot[],
-  terms: Terms,
+  inputs: PlanInputs,
   limits: Limits,
   now: number,
-): {deletes: Turns; others: Turns} {
+): {deletes: SlotBatches; others: SlotBatches} {
   const [deletes, others] = [new Map<string, Slot[]>(), new Map<string, Slot[]>()];
   for (const slot of slots) {
     const before = slot.seen ?? newWorker(slot.name, slot.place, now);
-    const decision = decideSlot(slot, before, terms, limits, now, 'ends');
+    const decision = decideSlot(slot, before, inputs, limits, now, 'ends');
     if (decision.worker === before) continue;
-    const turns = decision.actions.some(({kind}) => kind === 'delete') ? deletes : others;
+    const batches = decision.actions.some(({kind}) => kind === 'delete') ? deletes : others;
     const shared = sharedBy(before, decision) ?? slot.name;
-    turns.set(shared, [...(turns.get(shared) ?? []), slot]);
+    batches.set(shared, [...(batches.get(shared) ?? []), slot]);
   }
   return {deletes, others};
 }
 
 /** The document that the decision changes beside its slot: a zone, or the bills of pool and runs. */
 function sharedBy(before: Worker, decision: WorkerDecision): string | undefined {
-  if (isOver(before, decision.worker)) return 'bills';
+  if (becomesGone(before, decision.worker)) return 'bills';
   return changeOf(before, decision) && before.zone;
 }
 
-/** True if the incarnation ends with this decision: its bill is due. */
-export function isOver(before: Worker, after: Worker): boolean {
+/** True if the node of the incarnation is gone with this decision: its bill is due. */
+export function becomesGone(before: Worker, after: Worker): boolean {
   return after.phase === 'gone' && before.phase !== 'gone';
 }
 
@@ -98,8 +108,54 @@ export function isOver(before: Worker, after: Worker): boolean {
  * True if the plan still applies to the slot. An unwanted worker that changed its phase since the snapshot waits for the next tick. A
  * dismissed incarnation is deleted in any phase. A worker that spoke while Cloud TPU found no node of it is not absent.
  */
-export function isStillPlanned({name, wanted, seen}: Slot, worker: Worker, {nodes}: Terms): boolean {
+export function isStillPlanned({name, wanted, seen}: Slot, worker: Worker, {nodes}: PlanInputs): boolean {
   if (nodes.absent.has(name) && worker.heartbeat_at !== (seen?.heartbeat_at ?? null)) return false;
   if (wanted === 'wanted' || worker.phase === (seen?.phase ?? 'gone')) return true;
   return wanted === 'dismissed' && worker.incarnation === seen?.incarnation;
+}
+
+/** Decides about the slots to which the plan still applies. Slots without a change get no decision. */
+export function changedSlots(
+  slots: readonly {slot: Slot; worker: Worker}[],
+  inputs: PlanInputs,
+  limits: Limits,
+  now: number,
+): SlotDecision[] {
+  return slots
+    .filter(({slot, worker}) => isStillPlanned(slot, worker, inputs))
+    .flatMap(({slot, worker}) => {
+      const decision = decideSlot(slot, worker, inputs, limits, now, 'ends');
+      return changedSlot(slot, worker, decision) ?? [];
+    });
+}
+
+/**
+ * Decides again, without the end of a silent worker that a brake holds, or without a repeated create that its zone does not allow. The
+ * worker may end for another cause, its node may have changed, or another run may pay for it. Undefined: no change.
+ */
+export function decideWithout(
+  what: 'silence' | 'request',
+  {slot, before}: SlotDecision,
+  inputs: PlanInputs,
+  limits: Limits,
+  now: number,
+): SlotDecision | undefined {
+  const ask_again_s = what === 'request' ? Number.POSITIVE_INFINITY : limits.ask_again_s;
+  const silence = what === 'silence' ? 'held' : 'ends';
+  return changedSlot(slot, before, decideSlot(slot, before, inputs, {...limits, ask_again_s}, now, silence));
+}
+
+function changedSlot(slot: Slot, before: Worker, decision: WorkerDecision): SlotDecision | undefined {
+  if (decision.worker === before) return undefined;
+  return {...decision, slot, before, change: changeOf(before, decision)};
+}
+
+/** Action of a commit since `since_ms` whose answer was lost: nothing has published its message. */
+export function unpublishedAction(
+  {name, phase, incarnation, asked_at}: Worker,
+  since_ms: number,
+): WorkerAction[] {
+  if (asked_at === null || msOf(asked_at) < since_ms) return [];
+  if (phase !== 'creating' && phase !== 'deleting') return [];
+  return [{kind: phase === 'creating' ? 'create' : 'delete', worker: name, incarnation}];
 }

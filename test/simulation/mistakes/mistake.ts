@@ -1,7 +1,4 @@
-import type {Edit} from '../edits.ts';
+import type {Edit} from '../anchors.ts';
 
-export type Mistake = {
-  name: string;
-  class: 'lose' | 'double' | 'leak' | 'overspend' | 'stick' | 'blame' | 'forge';
-  edits: Edit[];
-};
+/** The edits of each mistake, by its name. */
+export type Mistakes = Record<string, Edit[]>;

@@ -1,6 +1,6 @@
 /** Meaning of the fields of workers and of their ended incarnations, for docs/firestore.md. */
+import type {WorkerAttempt} from '../../../domain/worker/attempt.ts';
 import type {Worker} from '../../../domain/worker/worker.ts';
-import type {Attempt} from '../history-documents.ts';
 
 export const workerFields: Record<keyof Worker, string> = {
   name: 'Name of the slot and of its TPU: `POOL-ZONE-SLOT`.',
@@ -26,7 +26,7 @@ export const workerFields: Record<keyof Worker, string> = {
   source_version: 'Version of the source of the pool that the TPU shall have.',
   source_report:
     'Last report about the source: `version`, `status`, `ran`, `error`, `at`. Null before a report.',
-  bundle: 'SHA-256 of the worker bundle of this incarnation; null if unknown.',
+  bundle: 'SHA-256 of the bundle of this incarnation; null if unknown.',
   is_probe: 'True: the node was created to find out whether its zone boots TPUs that are heard.',
   provider_state: 'State of the node in the words of Cloud TPU, such as `READY`. Null without a node.',
   health: 'Health of the node in the words of Cloud TPU. Null without a node or a report.',
@@ -67,20 +67,7 @@ export const workerFields: Record<keyof Worker, string> = {
   updated_at: 'Time of the last change of the document.',
 };
 
-/** Fields that history has beside those of its schema. */
-type FurtherOfAttempt =
-  | 'cause_kind'
-  | 'last_phase'
-  | 'provisioning'
-  | 'provider_state'
-  | 'queue_state'
-  | 'health'
-  | 'symptoms'
-  | 'work'
-  | 'log';
-type KnownKeys<T> = keyof {[K in keyof T as string extends K ? never : K]: T[K]};
-
-export const attemptFields: Record<KnownKeys<Attempt> | FurtherOfAttempt, string> = {
+export const attemptFields: Record<keyof WorkerAttempt, string> = {
   worker: 'Name of the slot.',
   incarnation: 'Number of the incarnation; also the document id, with six digits.',
   cause: 'Why the incarnation ended, as a sentence part.',

@@ -18,10 +18,10 @@ export const update = command({
     source: sourceChange.nullable().optional(),
     environment: environment.partial().optional(),
   }),
-  decide: async ({config}, tx, {pool: name = config.pool.pool, source, environment}, {said_at}) => {
+  decide: async ({config}, tx, {pool: name = config.pool.pool, source, environment}, {published_at}) => {
     const pool = await poolRecords.find(tx, name, config.pool);
     if (!pool) throw new Rejected(`there is no pool "${name}"`);
-    const decision = decideUpdate(pool, {source, environment}, config.has_internet, said_at);
+    const decision = decideUpdate(pool, {source, environment}, config.has_internet, published_at);
     return conclude(decision, next => poolRecords.set(tx, next), {pool: name});
   },
   after: (deps, {pool = deps.config.pool.pool}) => spreadSource(deps, pool),

@@ -104,10 +104,10 @@ function configOf({month_usd}: Given) {
 }
 
 /** The slots of a plan in which a node is created. */
-function created({others, terms}: TickPlan, limits: ReturnType<typeof aConfig>['limits']): Slot[] {
+function created({others, inputs}: TickPlan, limits: ReturnType<typeof aConfig>['limits']): Slot[] {
   return [...others.values()].flat().filter(slot => {
     const before = slot.seen ?? newWorker(slot.name, slot.place, NOW);
-    const {actions} = decideSlot(slot, before, terms, limits, NOW, 'ends');
+    const {actions} = decideSlot(slot, before, inputs, limits, NOW, 'ends');
     return actions.some(({kind}) => kind === 'create') && before.phase === 'gone';
   });
 }
@@ -132,7 +132,7 @@ describe('the plan of a tick', () => {
         const month = input.spent_usd + livingInMonth('2026-01', all, NOW) + leaving.total;
         assert.ok(month + slots.length * price <= (input.month_usd ?? Infinity), 'of the month');
         for (const {run, budget_usd, spent_usd} of snapshot.runs) {
-          const paid = slots.filter(({name}) => plan.terms.payers.get(name) === run).length;
+          const paid = slots.filter(({name}) => plan.inputs.payers.get(name) === run).length;
           const spent = spent_usd + (living.runs.get(run) ?? 0) + (leaving.runs.get(run) ?? 0);
           assert.ok(paid === 0 || spent + paid * price <= (budget_usd ?? Infinity), `of run ${run}`);
         }

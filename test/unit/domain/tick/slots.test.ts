@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import {isStillPlanned, slotOf, type Terms} from '../../../../shared/domain/tick/slots.ts';
+import {isStillPlanned, type PlanInputs, slotOf} from '../../../../shared/domain/tick/slots.ts';
 import {NOT_LISTED} from '../../../../shared/domain/worker/nodes.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
 import {aConfig, aWorker, moment, T0} from '../../../support/builders.ts';
 
-const TERMS: Terms = {
+const INPUTS: PlanInputs = {
   ...{read_at_ms: T0, nodes: NOT_LISTED, pool: {...aConfig().pool, boots: NO_BOOTS}, prices: {}},
   ...{payers: new Map(), mostCreates: 0, served: moment(T0).served},
   ...{heard: new Map(), lost: new Set(), stored: new Map()},
@@ -25,6 +25,6 @@ describe('the plan of a slot without money for its worker', () => {
     it(name, () => {
       const seen = aWorker({phase: 'working', incarnation: 2});
       const [slot] = slotOf(seen.name, 'dismissed', new Map([[seen.name, seen]]));
-      assert.equal(isStillPlanned(slot ?? assert.fail(), {...seen, ...now}, TERMS), isPlanned);
+      assert.equal(isStillPlanned(slot ?? assert.fail(), {...seen, ...now}, INPUTS), isPlanned);
     });
 });

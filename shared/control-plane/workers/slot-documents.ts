@@ -1,0 +1,147 @@
+/** Documents of decisions about slots: a transaction reads them, decides, and writes each changed document once. */
+import {runAtWork, runsAmong} from '../../domain/billing/cost.ts';
+import {paths} from '../../domain/names.ts';
+import type {SlotDocuments, SlotWrites, Work} from '../../domain/tick/decide-slots.ts';
+import type {SharedDocuments} from '../../domain/tick/shared-documents.ts';
+import {becomesGone, type Slot, type SlotDecision} from '../../domain/tick/slots.ts';
+import {isMachineDeath} from '../../domain/worker/liveness.ts';
+import {newWorker, type Worker} from '../../domain/worker/worker.ts';
+import {isEnding} from '../../domain/zone/zone-changes.ts';
+import type {Transaction} from '../../ports.ts';
+import type {Deps} from '../deps.ts';
+import {
+  createsRecords,
+  poolRecords,
+  runRecords,
+  skipIfInvalid,
+  spendingRecords,
+  workerRecords,
+  zoneRecords,
+} from '../documents/documents.ts';
+import {recordEvent, recordPause} from '../documents/event-log.ts';
+import {attemptRecords} from '../documents/history-documents.ts';
+import {jobOf, storeEnded} from '../documents/job-documents.ts';
+import {returnStream, suspectedBy, workOf} from '../documents/lease-documents.ts';
+import {zoneOf} from '../documents/zones.ts';
+import type {Log} from '../log.ts';
+import {billInvalidPayers, type InvalidPayer, readInvalidPayers} from './invalid-payers.ts';
+
+/**
+ * Reads the worker of a slot. Undefined: its document was lost since the plan, so its node is an orphan from the next tick on. An invalid
+ * document of a slot without a node is replaced, so the slot gets work again. The new document keeps the incarnation.
+ */
+export async function readSlot(
+  log: Log,
+  tx: Transaction,
+  slot: Slot,
+  now: number,
+): Promise<{slot: Slot; worker: Worker} | undefined> {
+  const {name, place, seen} = slot;
+  const read = () => workerRecords.get(tx, name);
+  const stored = seen ? await read() : await skipIfInvalid(log, read);
+  if (stored) return {slot, worker: stored};
+  if (seen) return undefined;
+  const {incarnation} = (await tx.get(paths.worker(name))) ?? {};
+  const worker = newWorker(name, place, now);
+  const isNumber = Number.isSafeInteger(incarnation) && Number(incarnation) > 0;
+  return {slot, worker: isNumber ? {...worker, incarnation: Number(incarnation)} : worker};
+}
+
+/** Reads the documents that the decisions may change beside their workers. */
+export async function readSlotDocuments(
+  deps: Deps,
+  tx: Transaction,
+  pool: string,
+  decisions: readonly SlotDecision[],
+  now: number,
+): Promise<SlotDocuments & {invalidPayers: InvalidPayer[]}> {
+  const gone = decisions.filter(({before, worker}) => becomesGone(before, worker)).map(({worker}) => worker);
+  const works = await Promise.all(
+    decisions.map(async decision => [decision.before.name, await readWork(deps, tx, decision)] as const),
+  );
+  const shared = await readShared(deps, tx, pool, decisions, gone, now);
+  const attempts = await Promise.all(
+    gone.map(async ({name, incarnation}) => {
+      const path = paths.attempt(name, incarnation);
+      const attempt = await skipIfInvalid(deps.log, () => attemptRecords.get(tx, path));
+      return attempt ? [[path, attempt] as const] : [];
+    }),
+  );
+  const invalidPayers = await readInvalidPayers(tx, shared, gone, pool);
+  return {shared, works: new Map(works), attempts: new Map(attempts.flat()), invalidPayers};
+}
+
+async function readWork(deps: Deps, tx: Transaction, {before, worker, death}: SlotDecision): Promise<Work> {
+  const isEnd = isEnding(before, worker);
+  return {
+    stream: isEnd ? await workOf(deps.log, tx, before) : undefined,
+    job: isEnd ? await jobOf(deps, tx, before) : undefined,
+    suspected: death?.kind === 'silent' ? await suspectedBy(deps.log, tx, before) : undefined,
+  };
+}
+
+async function readShared(
+  deps: Deps,
+  tx: Transaction,
+  pool: string,
+  decisions: readonly SlotDecision[],
+  gone: readonly Worker[],
+  now: number,
+): Promise<SharedDocuments> {
+  const {config, log} = deps;
+  const isAnyAsked = decisions.some(({change}) => change === 'asked');
+  const isBootDecided = decisions.some(
+    ({before, death}) => (death || before.is_probe) && before.hello_at === null,
+  );
+  const zones = new Set(
+    decisions.flatMap(({before, change, death}) => (change || death || before.is_probe ? before.zone : [])),
+  );
+  const deaths = decisions.filter(({death}) => death && isMachineDeath(death));
+  const runs = new Set([
+    ...gone.flatMap(({costs}) => runsAmong(costs)),
+    ...deaths.flatMap(({before}) => runAtWork(before) ?? []),
+  ]);
+  const isPoolNeeded = gone.length > 0 || isAnyAsked || isBootDecided;
+  const readRun = (run: string) => skipIfInvalid(log, () => runRecords.get(tx, run));
+  const readRuns = await Promise.all([...runs].map(readRun));
+  const readZone = async (zone: string) => [zone, await zoneOf(deps, tx, {zone, pool}, now)] as const;
+  return {
+    creates: isAnyAsked ? await createsRecords.read(log, tx) : undefined,
+    runs: new Map(readRuns.flatMap(run => (run ? [[run.run, run] as const] : []))),
+    pool: isPoolNeeded ? await skipIfInvalid(log, () => poolRecords.find(tx, pool, config.pool)) : undefined,
+    spending: gone.length > 0 ? await skipIfInvalid(log, () => spendingRecords.get(tx)) : undefined,
+    zones: new Map(await Promise.all([...zones].map(readZone))),
+  };
+}
+
+/** Writes the decisions, and the shared documents that they have changed. */
+export function writeSlots(
+  deps: Deps,
+  tx: Transaction,
+  {shared: before, invalidPayers}: {shared: SharedDocuments; invalidPayers: readonly InvalidPayer[]},
+  writes: SlotWrites,
+  now: number,
+): void {
+  const {log} = deps;
+  for (const worker of writes.workers) workerRecords.set(tx, worker);
+  for (const [path, attempt] of writes.attempts) attemptRecords.set(tx, path, attempt);
+  for (const stream of writes.streams.values()) returnStream(log, tx, stream, undefined, now);
+  for (const {before, ended} of writes.jobs) storeEnded(deps, tx, before, ended, now);
+  for (const event of writes.events) recordEvent(tx, event, now);
+  for (const {worker, text} of writes.stops) {
+    log('ERROR', text, {worker, signal: 'creates-stopped'});
+    recordEvent(tx, {kind: 'worker', worker, text}, now);
+  }
+  const {creates, zones, runs, pool, spending} = writes.shared;
+  if (creates && creates !== before.creates) createsRecords.set(tx, creates);
+  for (const [name, zone] of zones) if (zone !== before.zones.get(name)) zoneRecords.set(tx, zone);
+  for (const [name, run] of runs) {
+    const known = before.runs.get(name);
+    if (!known || run === known) continue;
+    runRecords.set(tx, run);
+    recordPause(log, tx, known, run, now);
+  }
+  if (pool && pool !== before.pool) poolRecords.set(tx, pool);
+  if (spending && spending !== before.spending) spendingRecords.set(tx, spending);
+  billInvalidPayers(log, tx, invalidPayers, writes.ended);
+}

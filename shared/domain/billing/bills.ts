@@ -1,0 +1,48 @@
+/** Bills of ended incarnations: their costs go to runs, pool and months. */
+import type {Pool} from '../fleet/pool.ts';
+import type {Run} from '../run/run.ts';
+import {iso} from '../time.ts';
+import type {Worker} from '../worker/worker.ts';
+import {runsAmong, totalOf} from './cost.ts';
+import {addLives, type Months} from './monthly-spending.ts';
+
+/** Documents that pay for ended incarnations. An undefined or missing document is invalid. */
+export type Payers = {
+  runs: ReadonlyMap<string, Run>;
+  pool: Pool | undefined;
+  spending: {months: Months} | undefined;
+};
+
+/** Dollars of these incarnations by run. Keys of the costs that name no run are left out. */
+export function sharesOf(ended: readonly Worker[]): Map<string, number> {
+  const shares = new Map<string, number>();
+  for (const {costs} of ended)
+    for (const run of runsAmong(costs)) shares.set(run, (shares.get(run) ?? 0) + (costs[run] ?? 0));
+  return shares;
+}
+
+/** Dollars of these incarnations. */
+export function billOf(ended: readonly Worker[]): number {
+  return ended.reduce((sum, {costs}) => sum + totalOf(costs), 0);
+}
+
+/** Adds the cost of ended incarnations to their payers. The caller ends the incarnations with it, so each is billed once. */
+export function addBill<P extends Payers>(payers: P, ended: readonly Worker[], now: number): P {
+  const total = billOf(ended);
+  if (total === 0) return payers;
+  const {pool, spending} = payers;
+  const runs = new Map(payers.runs);
+  for (const [name, usd] of sharesOf(ended)) {
+    const run = runs.get(name);
+    if (!run || usd === 0) continue;
+    const spent_usd = run.spent_usd + usd;
+    // No later tick sums up an ended run.
+    runs.set(name, {...run, spent_usd, cost_usd: Math.max(run.cost_usd, spent_usd), updated_at: iso(now)});
+  }
+  return {
+    ...payers,
+    runs,
+    pool: pool && {...pool, spent_usd: pool.spent_usd + total},
+    spending: spending && {...spending, months: addLives(spending.months, ended)},
+  };
+}

@@ -1,0 +1,229 @@
+/** Decisions about several slots, from the documents that one transaction has read. The transaction writes what they return. */
+import {addBill} from '../billing/bills.ts';
+import {priceOf} from '../billing/budget.ts';
+import type {Pool} from '../fleet/pool.ts';
+import type {Job} from '../job/job.ts';
+import {endAttempt, endByDeath} from '../job/lifecycle.ts';
+import {paths} from '../names.ts';
+import {chargeSuspect, freeFromDead} from '../stream/lease.ts';
+import type {Stream} from '../stream/stream.ts';
+import {iso} from '../time.ts';
+import type {TimelineEvent} from '../timeline.ts';
+import {attemptOf, type WorkerAttempt, withBill} from '../worker/attempt.ts';
+import type {Limits} from '../worker/limits.ts';
+import {isMachineDeath} from '../worker/liveness.ts';
+import type {WorkerAction} from '../worker/transitions.ts';
+import type {Worker} from '../worker/worker.ts';
+import {allowance, askOf, fullUntil, type PlacementLimits, rateOf, type Zone} from '../zone/placement.ts';
+import {type Change, isAsking, isEnding, zoneAfter} from '../zone/zone-changes.ts';
+import {
+  countMachineDeath,
+  countUnheard,
+  giveBootBack,
+  grantBoot,
+  judgeSilence,
+  type SharedDocuments,
+  withZone,
+} from './shared-documents.ts';
+import {becomesGone, decideWithout, type PlanInputs, type SlotDecision} from './slots.ts';
+
+/** Age of a snapshot, or of its list, after which a slow function creates no node and no document from it. */
+const SNAPSHOT_LASTS_MS = 60_000;
+
+export type SlotSettings = {
+  limits: Limits;
+  placement: PlacementLimits;
+  bundle: string;
+  logs_bucket: string;
+};
+
+/** `stream`, `job`: leased to an incarnation that ends. `suspected`: the stream that the worker lost when it fell silent. */
+export type Work = {stream: Stream | undefined; job: Job | undefined; suspected: Stream | undefined};
+
+/** `works`: by the name of the worker. `attempts`: records of ended incarnations, by their path. */
+export type SlotDocuments = {
+  shared: SharedDocuments;
+  works: ReadonlyMap<string, Work>;
+  attempts: ReadonlyMap<string, WorkerAttempt>;
+};
+
+export type SlotWrites = {
+  workers: Worker[];
+  attempts: Map<string, WorkerAttempt>;
+  /** Freed or charged streams, by run and stream. */
+  streams: Map<string, Stream>;
+  jobs: {before: Job; ended: Job}[];
+  shared: SharedDocuments;
+  /** Incarnations whose nodes are gone: their bill is due. */
+  ended: Worker[];
+  events: TimelineEvent[];
+  /** Pools and zones whose creates stop. */
+  stops: {worker: string; text: string}[];
+  actions: WorkerAction[];
+  /** Silent workers that a brake holds. */
+  held: Worker[];
+  /** Streams that lost their worker. */
+  freed: Stream[];
+};
+
+type Context = {documents: SlotDocuments; inputs: PlanInputs; settings: SlotSettings; now: number};
+
+/** Decides which of the changes the shared documents allow, and what follows from them. */
+export function decideSlots(
+  changes: readonly SlotDecision[],
+  documents: SlotDocuments,
+  inputs: PlanInputs,
+  settings: SlotSettings,
+  now: number,
+): SlotWrites {
+  const writes: SlotWrites = {
+    ...{workers: [], attempts: new Map(), streams: new Map(), jobs: [], shared: documents.shared},
+    ...{ended: [], events: [], stops: [], actions: [], held: [], freed: []},
+  };
+  const context = {documents, inputs, settings, now};
+  for (const change of changes) {
+    const decision = allowed(writes, change, context);
+    if (decision) apply(writes, decision, context);
+  }
+  return {...writes, shared: addBill(writes.shared, writes.ended, now)};
+}
+
+/**
+ * The decision as brakes, zones and budgets allow it; undefined if they allow no change. Checked again since the plan: another tick may
+ * have created nodes in the zone, or spent the budget.
+ */
+function allowed(
+  writes: SlotWrites,
+  planned: SlotDecision,
+  {inputs, settings, now}: Context,
+): SlotDecision | undefined {
+  const {limits, placement, bundle} = settings;
+  const {before} = planned;
+  const {shared, verdict} = judgeSilence(writes.shared, planned, inputs, limits.silent_s, now);
+  writes.shared = shared;
+  if (verdict === 'held') writes.held.push(before);
+  const judged =
+    verdict === 'held' ? decideWithout('silence', planned, inputs, limits, now) : {...planned, verdict};
+  const zone = shared.zones.get(before.zone);
+  const isLate = now - inputs.read_at_ms > SNAPSHOT_LASTS_MS;
+  const isOpen = !zone || (!isLate && allowance(zone, placement, now) > 0);
+  const isAgain = judged?.change === 'asked again' && !isOpen;
+  const decision = isAgain ? decideWithout('request', judged, inputs, limits, now) : judged;
+  // The list may show an earlier incarnation of a slot that the snapshot has no worker of.
+  if (!decision || (!decision.slot.seen && now - inputs.nodes.at_ms > SNAPSHOT_LASTS_MS)) return undefined;
+  if (decision.change !== 'asked') return decision;
+  const creates = shared.creates?.creates ?? 0;
+  if (!zone || !isOpen || !inputs.payers.get(before.name) || creates >= inputs.mostCreates) return undefined;
+  const granted = grantBoot(shared, before.zone, bundle, now);
+  if (!granted) return undefined;
+  writes.shared = {...granted.shared, creates: {...shared.creates, creates: creates + 1}};
+  const fields = createFields(shared.pool ?? inputs.pool, zone, before, inputs, placement, now);
+  return {...decision, worker: {...decision.worker, ...fields, ...granted.boot}};
+}
+
+/** Fields of a worker whose node is requested: the kind of request, the price and the payer. */
+function createFields(
+  pool: Pool,
+  zone: Zone,
+  {name}: Worker,
+  {prices, payers}: PlanInputs,
+  placement: PlacementLimits,
+  now: number,
+) {
+  const usd_per_hour = priceOf(prices, pool, zone.zone);
+  const ask = askOf(pool.provisioning, zone, placement, now);
+  return {...ask, usd_per_hour, charged_to: payers.get(name) ?? null};
+}
+
+/** Adds what follows from the decision to the writes. */
+function apply(writes: SlotWrites, decision: SlotDecision, context: Context): void {
+  const {documents, settings, now} = context;
+  const {before, change} = decision;
+  const worker = {...decision.worker, updated_at: iso(now)};
+  writes.workers.push(worker);
+  if (change) changeZone(writes, decision, change, settings.placement, now);
+  const isEnd = isEnding(before, worker);
+  const stream = isEnd ? documents.works.get(before.name)?.stream : undefined;
+  if (isEnd) endIncarnation(writes, decision, context);
+  if (becomesGone(before, worker)) bill(writes, worker, documents, now);
+  const lease = stream ? {run: stream.run, stream: stream.stream, epoch: stream.epoch} : {};
+  for (const text of decision.events)
+    writes.events.push({kind: 'worker', worker: worker.name, ...lease, text});
+  writes.actions.push(...decision.actions);
+  if (stream) writes.freed.push(stream);
+}
+
+/** Changes the zone. Records an event if its request rate changes, or its creates of the hour are used up. */
+function changeZone(
+  writes: SlotWrites,
+  decision: SlotDecision,
+  change: Change,
+  placement: PlacementLimits,
+  now: number,
+): void {
+  const {name, zone: zoneName} = decision.before;
+  const zone = writes.shared.zones.get(zoneName);
+  if (!zone) return;
+  const next = zoneAfter(placement, zone, change, decision, now);
+  writes.shared = withZone(writes.shared, zoneName, () => next);
+  const [was, is] = [zone, next].map(each => rateOf(each, placement, now));
+  const record = (text: string) => writes.events.push({kind: 'worker', worker: name, text});
+  if (was !== is)
+    record(
+      `The request rate of ${zoneName} is "${is}" now, not "${was}": of its last ${next.losses.length} losses, the last lived ${next.losses.at(-1)?.lived_s} s`,
+    );
+  const full_until_at = isAsking(change) ? fullUntil(next, placement, now) : undefined;
+  if (full_until_at)
+    record(
+      `${zoneName} has been asked for ${placement.creates_per_hour} nodes within an hour: no more before ${full_until_at}`,
+    );
+}
+
+/**
+ * Ends an incarnation: records its attempt, frees its stream or job, and charges the stream that it lost earlier by silence. One worker may
+ * have lost a stream that another worker of the transaction holds.
+ */
+function endIncarnation(
+  writes: SlotWrites,
+  decision: SlotDecision,
+  {documents, inputs, settings, now}: Context,
+): void {
+  const {before, death} = decision;
+  const {bundle, logs_bucket} = settings;
+  const work = documents.works.get(before.name);
+  const newest = (read: Stream | undefined) => read && (writes.streams.get(keyOf(read)) ?? read);
+  const stream = newest(work?.stream);
+  const suspected = death?.kind === 'silent' ? newest(work?.suspected) : undefined;
+  const attempt = attemptOf(before, decision, logs_bucket, now);
+  writes.attempts.set(paths.attempt(before.name, before.incarnation), attempt);
+  if (death?.kind === 'unheard') {
+    const {shared, stops} = countUnheard(writes.shared, before, bundle, now);
+    writes.shared = shared;
+    writes.stops.push(...stops.map(text => ({worker: before.name, text})));
+  } else if (before.hello_at === null) writes.shared = giveBootBack(writes.shared, before);
+  if (work?.job) {
+    const ended = endAttempt(work.job, endByDeath(before.name, death), before.usd_per_hour, now);
+    writes.jobs.push({before: work.job, ended});
+  }
+  const free = stream && freeFromDead(stream, before.name, death, now);
+  const charged =
+    death && suspected && chargeSuspect(suspected, before, `died at work on it: ${death.cause}`, now);
+  const next = free ?? charged;
+  const changed = next === suspected ? undefined : next;
+  if (changed) writes.streams.set(keyOf(changed), changed);
+  const failed = changed?.status === 'failed' ? changed : undefined;
+  if (death && isMachineDeath(death))
+    writes.shared = countMachineDeath(writes.shared, decision, death, failed, inputs.stored, now);
+}
+
+/** Adds the cost of the incarnation to its attempt, and later to its payers. */
+function bill(writes: SlotWrites, worker: Worker, {attempts}: SlotDocuments, now: number): void {
+  const path = paths.attempt(worker.name, worker.incarnation);
+  const attempt = attempts.get(path);
+  if (attempt) writes.attempts.set(path, withBill(attempt, worker, now));
+  writes.ended.push(worker);
+}
+
+function keyOf({run, stream}: Stream): string {
+  return `${run}/${stream}`;
+}

@@ -1,0 +1,132 @@
+/** Documents that decisions about several slots share: zones, pool and runs. Each decision sees the changes of earlier decisions. */
+import type {Payers} from '../billing/bills.ts';
+import {runAtWork} from '../billing/cost.ts';
+import type {Pool} from '../fleet/pool.ts';
+import type {Stream} from '../stream/stream.ts';
+import type {Death} from '../worker/liveness.ts';
+import type {Served} from '../worker/served-time.ts';
+import type {Worker} from '../worker/worker.ts';
+import {
+  afterMachineDeath,
+  afterMachineFailedStream,
+  afterTry,
+  afterUnheardBoot,
+  isStopped,
+  mayBoot,
+} from '../zone/breakers.ts';
+import type {Zone} from '../zone/placement.ts';
+import {
+  afterCreate,
+  afterLostBoot,
+  afterUnheard,
+  decideSilence,
+  type Verdict,
+} from '../zone/silence-brake.ts';
+
+/** `pool`: undefined if its document is invalid. No node is created until an operator mends the document. */
+export type SharedDocuments = Payers & {
+  zones: ReadonlyMap<string, Zone>;
+  /** Count of all creates ever requested; undefined if no create is decided. */
+  creates: {creates: number} | undefined;
+};
+
+export function withZone(
+  shared: SharedDocuments,
+  name: string,
+  change: (zone: Zone) => Zone,
+): SharedDocuments {
+  const zone = shared.zones.get(name);
+  return zone ? {...shared, zones: new Map(shared.zones).set(name, change(zone))} : shared;
+}
+
+/** Verdict of the zone's brake on a silent worker; undefined for any other worker. */
+export function judgeSilence(
+  shared: SharedDocuments,
+  {before, death}: {before: Worker; death?: Death},
+  {heard, lost, served}: {heard: ReadonlyMap<string, number>; lost: ReadonlySet<string>; served: Served},
+  silent_s: number,
+  now: number,
+): {shared: SharedDocuments; verdict: Verdict | undefined} {
+  const zone = shared.zones.get(before.zone);
+  if (death?.kind !== 'silent' || !zone) return {shared, verdict: undefined};
+  const isLost = lost.has(before.name);
+  const silent = {worker: before, heard: heard.get(zone.zone) ?? 0, isLost, silent_s};
+  const {verdict, brake} = decideSilence(zone.brake, silent, {now, served});
+  return {shared: withZone(shared, zone.zone, zone => ({...zone, brake})), verdict};
+}
+
+/** Lets a new node boot: a probe always, others unless pool or zone stop creates. Undefined: no node may boot. */
+export function grantBoot(
+  shared: SharedDocuments,
+  name: string,
+  bundle: string,
+  now: number,
+): {shared: SharedDocuments; boot: Pick<Worker, 'is_probe' | 'bundle'>} | undefined {
+  const {pool} = shared;
+  const zone = shared.zones.get(name);
+  if (!zone || !pool) return undefined;
+  const {brake} = zone;
+  if (brake !== null && brake.probes_due > 0) {
+    const probed = withZone(shared, name, zone => ({...zone, brake: afterCreate(brake)}));
+    return {shared: probed, boot: {is_probe: true, bundle}};
+  }
+  if (!mayBoot(pool.boots, bundle, now) || !mayBoot(zone.boots, bundle, now)) return undefined;
+  const boot = {is_probe: false, bundle};
+  if (!isStopped(pool.boots, bundle) && !isStopped(zone.boots, bundle)) return {shared, boot};
+  const tried = withZone(shared, name, zone => ({...zone, boots: afterTry(zone.boots, now)}));
+  return {shared: {...tried, pool: {...pool, boots: afterTry(pool.boots, now)}}, boot};
+}
+
+/** Takes back the try of a node that ended before it could send a heartbeat. */
+export function giveBootBack(shared: SharedDocuments, worker: Worker): SharedDocuments {
+  const zone = shared.zones.get(worker.zone);
+  if (!zone || !shared.pool) return shared;
+  const after = afterLostBoot(zone, shared.pool, worker);
+  return {...withZone(shared, worker.zone, () => after.zone), pool: after.pool};
+}
+
+/**
+ * Counts a node that was READY and never sent a heartbeat. `stops`: texts about the pool or zone whose creates stop with this node. A
+ * node that was heard before a repair, or that ran an earlier bundle, is no evidence about boots.
+ */
+export function countUnheard(
+  shared: SharedDocuments,
+  worker: Worker,
+  bundle: string,
+  now: number,
+): {shared: SharedDocuments; stops: string[]} {
+  const braked = withZone(shared, worker.zone, zone => ({
+    ...zone,
+    brake: zone.brake && afterUnheard(zone.brake, worker),
+  }));
+  if (worker.hello_at !== null || (worker.bundle ?? bundle) !== bundle) return {shared: braked, stops: []};
+  const stops: string[] = [];
+  const count = <T extends Zone | Pool>(name: string, document: T): T => {
+    const boots = afterUnheardBoot(document.boots, bundle, now);
+    if (isStopped(boots, bundle) && !isStopped(document.boots, bundle))
+      stops.push(
+        `Creates of ${name} stop: ${boots.unheard} nodes in a row were READY and never spoke; one an hour is tried; deploy a bundle that works, or send {"action":"resume","pool":"${worker.pool}"}`,
+      );
+    return {...document, boots};
+  };
+  const counted = withZone(braked, worker.zone, zone => count(`zone ${zone.zone}`, zone));
+  const {pool} = counted;
+  return {shared: {...counted, pool: pool && count(`pool ${pool.pool}`, pool)}, stops};
+}
+
+/** Counts a machine that died at work on a run, and the stream that failed with it, if any. `stored`: shards of each run. */
+export function countMachineDeath(
+  shared: SharedDocuments,
+  {before, verdict}: {before: Worker; verdict?: Verdict | undefined},
+  death: Death,
+  failed: Stream | undefined,
+  stored: ReadonlyMap<string, number>,
+  now: number,
+): SharedDocuments {
+  const run = shared.runs.get(runAtWork(before) ?? '');
+  if (!run) return shared;
+  const machine = {worker: before.name, cause: death.cause, is_judged: verdict !== 'ends'};
+  const counted = afterMachineDeath(run, {...machine, total_shards: stored.get(run.run) ?? 0}, now);
+  const next = failed ? afterMachineFailedStream(counted, failed.stream, now) : counted;
+  return {...shared, runs: new Map(shared.runs).set(run.run, next)};
+}

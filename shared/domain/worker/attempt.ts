@@ -1,0 +1,73 @@
+import {totalOf} from '../billing/cost.ts';
+import {logObject} from '../names.ts';
+import {iso} from '../time.ts';
+import type {Death} from './liveness.ts';
+import type {Costs, Worker} from './worker.ts';
+
+const KEPT_DAYS = 90;
+
+/** Record of an incarnation that has ended: its cause of death, its last states, its cost and the place of its log. */
+export type WorkerAttempt = {
+  worker: string;
+  incarnation: number;
+  cause: string;
+  ready_at: string | null;
+  ended_at: string;
+  /** Time at which the node was gone; absent before. */
+  gone_at?: string | undefined;
+  expire_at: string;
+  costs: Costs;
+  cost_usd: number;
+} & Partial<Record<Unchecked, unknown>>;
+
+/** Fields that only people and commands read: an edit of them makes no record invalid. */
+type Unchecked =
+  | 'cause_kind'
+  | 'last_phase'
+  | 'provisioning'
+  | 'provider_state'
+  | 'queue_state'
+  | 'health'
+  | 'symptoms'
+  | 'work'
+  | 'log';
+
+/** The record of an incarnation that ends now. `worker`: the slot after its end. */
+export function attemptOf(
+  before: Worker,
+  {worker, death}: {worker: Worker; death?: Death},
+  logs_bucket: string,
+  now: number,
+): WorkerAttempt {
+  return {
+    worker: before.name,
+    incarnation: before.incarnation,
+    cause: death?.cause ?? 'not needed any more',
+    cause_kind: death?.kind ?? 'not-needed',
+    last_phase: before.phase,
+    provisioning: before.provisioning,
+    provider_state: worker.provider_state,
+    queue_state: worker.queue_state,
+    health: worker.health,
+    symptoms: worker.symptoms,
+    work: before.work,
+    log: `gs://${logs_bucket}/${logObject(before.name, before.incarnation)}`,
+    ready_at: before.ready_at,
+    ended_at: iso(now),
+    ...(worker.phase === 'gone' ? {gone_at: iso(now)} : {}),
+    expire_at: iso(now + KEPT_DAYS * 86_400_000),
+    costs: before.costs,
+    cost_usd: totalOf(before.costs),
+  };
+}
+
+/** The record with the cost of its incarnation. If the node of a billed record was seen again, the costs add up. */
+export function withBill(attempt: WorkerAttempt, {costs, ready_at}: Worker, now: number): WorkerAttempt {
+  const gone = {gone_at: iso(now)};
+  if (attempt.gone_at === undefined) return {...attempt, ready_at, costs, cost_usd: totalOf(costs), ...gone};
+  if (ready_at === null) return attempt;
+  const all = {...attempt.costs};
+  for (const [run, usd] of Object.entries(costs)) all[run] = (all[run] ?? 0) + usd;
+  const first = {ready_at: attempt.ready_at ?? ready_at, seen_again_at: ready_at};
+  return {...attempt, ...first, costs: all, cost_usd: totalOf(all), ...gone};
+}

@@ -1,0 +1,246 @@
+import assert from 'node:assert/strict';
+import type {Run} from '../../../../shared/domain/run/run.ts';
+import type {Stream} from '../../../../shared/domain/stream/stream.ts';
+import {
+  decideSlots,
+  type SlotDocuments,
+  type SlotWrites,
+} from '../../../../shared/domain/tick/decide-slots.ts';
+import {changedSlots, type PlanInputs, slotOf} from '../../../../shared/domain/tick/slots.ts';
+import {attemptOf} from '../../../../shared/domain/worker/attempt.ts';
+import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
+import type {Worker} from '../../../../shared/domain/worker/worker.ts';
+import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
+import {newZone, type Zone} from '../../../../shared/domain/zone/placement.ts';
+import {decideSilence} from '../../../../shared/domain/zone/silence-brake.ts';
+import {aConfig, aLeasedStream, aRun, aTpu, at, aWorker, moment, T0} from '../../../support/builders.ts';
+
+const ZONE = 'us-central1-a';
+const NOW = T0 + 3_600_000;
+const NAMES = [0, 1, 2].map(slot => `tpu-${ZONE}-${slot}`);
+const CONFIG = aConfig({GLEANER_ZONES: ZONE});
+const POOL = {...CONFIG.pool, boots: NO_BOOTS};
+
+const OLD_LIST = sortNodes([], {deployment: 'gleaner', unreachable: [], at_ms: NOW - 61_000});
+
+const later = (seconds: number) => at((NOW - T0) / 1000 + seconds);
+const stopped = (stopped_at: string) => ({...NO_BOOTS, unheard: 5, stopped_at, bundle: CONFIG.bundle});
+/** A worker at work on stream 007 of my-run, whose node is READY and costs a dollar an hour. */
+const working = (changes: Partial<Worker> = {}) =>
+  aWorker({
+    ...{phase: 'working', ready_at: at(0), hello_at: at(0), heartbeat_at: later(-1), progress_at: later(-1)},
+    ...{provider_state: 'READY', health: 'HEALTHY', usd_per_hour: 1, charged_to: 'my-run'},
+    ...{work: 'my-run/007', epoch: 3, claimed_at: later(-1), costs_at: later(0), ...changes},
+  });
+/** The same worker after `silent_s` without a heartbeat. */
+const silent = (changes: Partial<Worker> = {}) =>
+  working({heartbeat_at: later(-900), claimed_at: later(-900), ...changes});
+
+type Given = {
+  workers: readonly (Worker | undefined)[];
+  wanted?: 'wanted' | 'unwanted' | 'dismissed';
+  /** State of the nodes; null: there is no node. */
+  node?: string | null;
+  inputs?: Partial<PlanInputs>;
+  zone?: Partial<Zone>;
+  pool?: Partial<typeof POOL> | 'invalid';
+  creates?: number;
+  run?: Partial<Run>;
+  stream?: Stream;
+  suspected?: Stream;
+};
+
+function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): SlotWrites {
+  const all = workers.map(
+    (worker, index) => worker ?? aWorker({name: NAMES[index] ?? '', phase: 'gone', incarnation: 0}),
+  );
+  const seen = new Map(workers.flatMap(worker => (worker ? [[worker.name, worker] as const] : [])));
+  const tpus = node === null ? [] : [...seen.keys()].map(name => aTpu({name, state: node}));
+  const nodes = sortNodes(tpus, {deployment: 'gleaner', unreachable: [], at_ms: NOW});
+  const inputs: PlanInputs = {
+    ...{read_at_ms: NOW, pool: POOL, prices: {}, mostCreates: 9, served: moment(NOW).served},
+    nodes: {...nodes, absent: new Set(node === null ? seen.keys() : [])},
+    payers: new Map(all.map(({name}) => [name, 'my-run'])),
+    ...{heard: new Map([[ZONE, 10]]), lost: new Set(), stored: new Map([['my-run', 4]]), ...given.inputs},
+  };
+  const slots = all.map(worker => ({
+    slot: slotOf(worker.name, wanted, seen)[0] ?? assert.fail(),
+    worker,
+  }));
+  const run = aRun({...given.run});
+  const documents: SlotDocuments = {
+    shared: {
+      zones: new Map([[ZONE, {...newZone(ZONE, T0), ...given.zone}]]),
+      runs: new Map([[run.run, run]]),
+      pool: given.pool === 'invalid' ? undefined : {...POOL, ...given.pool},
+      spending: {months: {}},
+      creates: {creates: given.creates ?? 0},
+    },
+    works: new Map(
+      all.map(({name}) => [name, {stream: given.stream, job: undefined, suspected: given.suspected}]),
+    ),
+    attempts: new Map(
+      all.map(worker => [
+        `workers/${worker.name}/attempts/${String(worker.incarnation).padStart(6, '0')}`,
+        attemptOf(worker, {worker}, 'logs', T0),
+      ]),
+    ),
+  };
+  const changes = changedSlots(slots, inputs, CONFIG.limits, NOW);
+  return decideSlots(changes, documents, inputs, CONFIG, NOW);
+}
+
+const kinds = ({actions}: SlotWrites) => actions.map(({kind}) => kind);
+
+describe('decideSlots', () => {
+  describe('creates a node', () => {
+    const empty: Given = {workers: [undefined], node: null};
+    const cases: {name: string; given: Partial<Given>; creates: number}[] = [
+      {name: 'in an open zone', given: {}, creates: 1},
+      {
+        name: 'of each slot, up to the creates of the plan',
+        given: {workers: [undefined, undefined], creates: 8},
+        creates: 1,
+      },
+      {name: 'of no slot without a payer', given: {inputs: {payers: new Map()}}, creates: 0},
+      {name: 'of no slot after the creates of another tick', given: {creates: 9}, creates: 0},
+      {name: 'not from a snapshot that is 61 s old', given: {inputs: {read_at_ms: NOW - 61_000}}, creates: 0},
+      {name: 'not from a list that is 61 s old', given: {inputs: {nodes: OLD_LIST}}, creates: 0},
+      {name: 'not in a zone that refuses nodes', given: {zone: {blocked_until_at: later(60)}}, creates: 0},
+      {
+        name: 'not in a zone whose creates are stopped',
+        given: {zone: {boots: stopped(later(-60))}},
+        creates: 0,
+      },
+      {
+        name: 'as the try of an hour in a stopped zone',
+        given: {zone: {boots: stopped(later(-3601))}},
+        creates: 1,
+      },
+      {
+        name: 'not in a pool whose creates are stopped',
+        given: {pool: {boots: stopped(later(-60))}},
+        creates: 0,
+      },
+      {name: 'not in a pool whose document is invalid', given: {pool: 'invalid'}, creates: 0},
+    ];
+    for (const {name, given, creates} of cases)
+      it(name, () => {
+        const writes = decide({...empty, ...given});
+        assert.deepEqual(
+          kinds(writes),
+          Array.from({length: creates}, () => 'create'),
+        );
+        assert.equal(writes.shared.creates?.creates, (given.creates ?? 0) + creates);
+        assert.equal(writes.shared.zones.get(ZONE)?.creates.length, creates);
+      });
+
+    it('as a probe, also where creates are stopped', () => {
+      const {brake} = decideSilence(
+        null,
+        {worker: silent(), heard: 9, isLost: false, silent_s: 1},
+        moment(NOW),
+      );
+      const writes = decide({...empty, zone: {brake, boots: stopped(later(-60))}});
+      assert.deepEqual(
+        writes.workers.map(({is_probe}) => is_probe),
+        [true],
+      );
+      assert.equal(writes.shared.zones.get(ZONE)?.brake?.probes_due, 0);
+    });
+
+    it('with the payer, the price and the bundle of its time', () => {
+      const prices = {'v5litepod@us-central1': {usd: 1, spot_usd: 0.5}};
+      const [worker] = decide({...empty, inputs: {prices}}).workers;
+      assert.deepEqual(
+        [worker?.charged_to, worker?.bundle, worker?.provisioning, Number(worker?.usd_per_hour) > 0],
+        ['my-run', CONFIG.bundle, 'node', true],
+      );
+    });
+  });
+
+  it('repeats no create that its zone does not allow', () => {
+    const creating = aWorker({phase: 'creating', asked_at: at(0), phase_since_at: later(-200)});
+    const given: Given = {workers: [creating], node: null};
+    assert.deepEqual(kinds(decide(given)), ['create']);
+    assert.deepEqual(kinds(decide({...given, zone: {blocked_until_at: later(60)}})), []);
+  });
+
+  describe('ends a worker', () => {
+    const cases: {name: string; given: Given; faults: number; deaths: number; held: number}[] = [
+      {
+        name: 'that Cloud TPU took: its stream is free, and nothing is charged',
+        given: {workers: [working()], node: 'PREEMPTED', stream: aLeasedStream()},
+        ...{faults: 0, deaths: 0, held: 0},
+      },
+      {
+        name: 'that is silent: its stream and its run are charged',
+        given: {workers: [silent()], stream: aLeasedStream()},
+        ...{faults: 1, deaths: 1, held: 0},
+      },
+    ];
+    for (const {name, given, faults, deaths, held} of cases)
+      it(name, () => {
+        const writes = decide(given);
+        assert.deepEqual(
+          [...writes.streams.values()].map(({status, lease, faults}) => ({status, lease, faults})),
+          [{status: 'pending', lease: null, faults}],
+        );
+        assert.equal(writes.shared.runs.get('my-run')?.machine_deaths, deaths);
+        assert.deepEqual([kinds(writes), writes.held.length], [['delete'], held]);
+        assert.deepEqual(writes.freed, [given.stream]);
+        assert.equal(writes.attempts.size, 1);
+      });
+
+    it('that is silent beyond the share of its zone: it is held, and charges nothing', () => {
+      const workers = NAMES.map(name => silent({name}));
+      const writes = decide({workers, inputs: {heard: new Map([[ZONE, 5]])}});
+      assert.deepEqual([kinds(writes).length, writes.held.length], [1, 2]);
+      assert.equal(writes.shared.zones.get(ZONE)?.brake?.replaced, 1);
+    });
+
+    it('whose run has lost ten machines: the run is paused', () => {
+      const run = {machine_deaths: 9, machine_deaths_shards: 4, total_shards: 4};
+      const writes = decide({workers: [silent()], stream: aLeasedStream(), run});
+      assert.equal(writes.shared.runs.get('my-run')?.status, 'paused');
+    });
+
+    it('that fell silent earlier: the stream that it lost is charged', () => {
+      const suspect = {work: 'my-run/007', epoch: 3, total_shards: 0};
+      const lost = silent({work: null, epoch: null, suspect, phase: 'idle'});
+      const writes = decide({workers: [lost], suspected: aLeasedStream({lease: null, status: 'pending'})});
+      assert.deepEqual(
+        [...writes.streams.values()].map(({faults}) => faults),
+        [1],
+      );
+    });
+
+    it('that never spoke, as the fifth in a row: creates of its zone and pool stop', () => {
+      const unheard = {...NO_BOOTS, unheard: 4, bundle: CONFIG.bundle};
+      const booting = aWorker({
+        ...{phase: 'booting', phase_since_at: later(-7200), ready_at: at(0), provider_state: 'READY'},
+        ...{born_at: at(0), health: 'HEALTHY', bundle: CONFIG.bundle},
+      });
+      const writes = decide({workers: [booting], zone: {boots: unheard}, pool: {boots: unheard}});
+      assert.deepEqual(
+        writes.stops.map(({text}) => /^Creates of (\S+ \S+) stop/.exec(text)?.[1]),
+        [`zone ${ZONE}`, 'pool tpu'],
+      );
+    });
+  });
+
+  describe('bills an incarnation when its node is gone', () => {
+    const deleting = working({...{phase: 'deleting', work: null, epoch: null}, costs: {'my-run': 2}});
+
+    it('to its run, its pool, its month and its attempt', () => {
+      const writes = decide({workers: [deleting], node: null, wanted: 'unwanted'});
+      const {runs, pool, spending} = writes.shared;
+      assert.deepEqual([runs.get('my-run')?.spent_usd, pool?.spent_usd], [2, 2]);
+      assert.deepEqual(spending?.months, {'2026-01': 2});
+      assert.deepEqual(
+        [...writes.attempts.values()].map(({cost_usd, gone_at}) => ({cost_usd, gone_at})),
+        [{cost_usd: 2, gone_at: later(0)}],
+      );
+    });
+  });
+});
