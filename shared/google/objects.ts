@@ -67,20 +67,20 @@ class StorageObjects implements Objects {
   async list(prefix: string, {start, limit}: {start?: string; limit?: number} = {}): Promise<ObjectInfo[]> {
     const from = start && start > prefix ? {startOffset: start} : {};
     const most = limit === undefined ? {} : {maxResults: limit};
-    const found: ObjectInfo[] = [];
+    const objects: ObjectInfo[] = [];
     try {
       const bucket = await this.#open();
       // A page has at most 1,000 names, and the client fetches no further page once it knows a limit.
       let page: GetFilesOptions | null = {prefix, ...from, ...most, autoPaginate: false};
-      while (page && found.length < (limit ?? Number.POSITIVE_INFINITY)) {
+      while (page && objects.length < (limit ?? Number.POSITIVE_INFINITY)) {
         const query: GetFilesOptions = page;
         const [files, next, answer]: GetFilesResponse = await this.#repeat(() => bucket.getFiles(query));
         // The client reads a web page as an empty list.
         if (typeof answer !== 'object') throw new Error(FOREIGN_ANSWER);
-        for (const {metadata} of files) found.push(infoOf(metadata));
+        for (const {metadata} of files) objects.push(infoOf(metadata));
         page = next && {...next, autoPaginate: false};
       }
-      return found.slice(0, limit);
+      return objects.slice(0, limit);
     } catch (error) {
       throw this.#failure('list', prefix, error);
     }

@@ -7,7 +7,7 @@ import {poolRecords} from '../../documents/documents.ts';
 import {spreadSource} from '../../worker-api/source.ts';
 import {command, conclude} from './command.ts';
 
-/** Changes the source or the environment of a pool. Without both, every host fetches the source again. */
+/** Changes the source or the environment of a pool. A message without either makes every host fetch the source again. */
 export const update = command({
   schema: z.strictObject({
     action: z.literal('update'),
