@@ -8,7 +8,7 @@ import {
   type RunSpecInput,
   specHash,
 } from '../../contracts/spec.ts';
-import {whyModelRefused} from '../../domain/billing/ceilings.ts';
+import {modelProblem} from '../../domain/billing/ceilings.ts';
 import {manifestObject, specObject} from '../../domain/names.ts';
 import {missingPoolText, readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
@@ -36,7 +36,7 @@ export async function freezeSpec(
   const {spec} = frozen ?? completed;
   const placement = frozen?.placement ?? completed.placement;
   // The workers' account may read more than the author of the spec.
-  const problem = whyModelRefused(spec.model ?? config.default_model, config.ceilings);
+  const problem = modelProblem(spec.model ?? config.default_model, config.ceilings);
   if (problem) throw new Rejected(`${frozen ? name : specObject(run)}: ${problem}`);
   const pool = await readPool(deps, placement.pool);
   if (frozen) {

@@ -1,4 +1,4 @@
-import type {Said} from '../commands/publish-order.ts';
+import type {PublishTimes} from '../commands/publish-order.ts';
 import {streamId} from '../names.ts';
 import {iso} from '../time.ts';
 import {NOTHING_STORED, type Progress, type Shard} from './checkpoint.ts';
@@ -34,7 +34,7 @@ export type Stream = Content &
     /** Faults of machines since the last shard was stored. */
     faults: number;
     last_error: string | null;
-    said: Said;
+    said: PublishTimes;
     /** Names a shard of an epoch that was never granted: no lease is granted before a `rebuild` of the run. */
     blocked_reason: string | null;
     created_at: string;

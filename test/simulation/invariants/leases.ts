@@ -1,5 +1,5 @@
 /** Checks leases: a stream has one holder, a lease ends for a reason, and its worker is notified. */
-import {whyNotCarried} from '../../../shared/domain/billing/budget.ts';
+import {budgetProblem} from '../../../shared/domain/billing/budget.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/run/run.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
@@ -143,7 +143,7 @@ export class Leases extends Check {
       // Without a tick, worker-api does not know that a stream of a run is pending again.
       .filter(run => Number(run.data.streams_pending) > 0)
       // No tick has paused the run yet, and its budget carries no further worker.
-      .filter(run => !whyNotCarried(run.data as Run, usd_per_hour))
+      .filter(run => !budgetProblem(run.data as Run, usd_per_hour))
       // A stream of a fixed run waits for its own slot.
       .filter(run => run.data.affinity === 'any');
     const first = higher

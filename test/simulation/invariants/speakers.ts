@@ -1,5 +1,5 @@
 /** Checks who speaks: a worker speaks for itself alone, and a host that is bound is never refused. */
-import {secretHash} from '../../../shared/control-plane/worker-api/answers.ts';
+import {secretHash} from '../../../shared/control-plane/worker-api/authenticate.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {Check, type WorkerRequest} from './violations.ts';

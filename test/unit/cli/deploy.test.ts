@@ -14,7 +14,7 @@ import {
 import {tmpdir} from 'node:os';
 import {delimiter, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {until} from '../../emulator/a-cloud.ts';
+import {until} from '../../support/until.ts';
 
 const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
 
@@ -72,8 +72,7 @@ case $verb in
 esac
 `;
 
-describe('gleaner deploy', function () {
-  this.timeout(120_000);
+describe('gleaner deploy', () => {
   let folder: string;
   let children: ChildProcess[];
   beforeEach(() => {

@@ -215,7 +215,11 @@ describe('The files of a split', () => {
     });
 
   for (const {name, choose, error} of [
-    {name: 'an unknown split', choose: {split: 'x', config: 'a'}, error: /no split "x" .* with one of train, test/},
+    {
+      name: 'an unknown split',
+      choose: {split: 'x', config: 'a'},
+      error: /no split "x" .* with one of train, test/,
+    },
     {
       name: 'no configuration of several',
       choose: {split: 'train', config: undefined},
