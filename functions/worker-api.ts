@@ -1,10 +1,10 @@
 import type {Request, Response} from '@google-cloud/functions-framework';
 import {CallerRefused, Rejected} from '../shared/contracts/errors.ts';
-import {whyNotRead} from '../shared/contracts/request-limits.ts';
+import {requestProblem} from '../shared/contracts/request-limits.ts';
 import {parseValue, workerRequest} from '../shared/contracts/schemas.ts';
 import type {Deps} from '../shared/control-plane/deps.ts';
 import {answerWorker} from '../shared/control-plane/worker-api/answer-worker.ts';
-import {isSecret, secretHash} from '../shared/control-plane/worker-api/answers.ts';
+import {isSecret, secretHash} from '../shared/control-plane/worker-api/authenticate.ts';
 
 /** Header with the secret of the host that sends the request. */
 const SECRET_HEADER = 'x-gleaner-secret';
@@ -12,7 +12,7 @@ const SECRET_HEADER = 'x-gleaner-secret';
 /** Answers agents on TPU VMs: hello, lease, heartbeat, release. Answers the pings of on-tick. The token and the secret say who asks. */
 export async function workerApi(deps: Deps, request: Request, response: Response): Promise<void> {
   try {
-    const unread = whyNotRead(request);
+    const unread = requestProblem(request);
     if (unread) {
       response.status(unread.status).json({error: unread.error});
       return;

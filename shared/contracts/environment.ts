@@ -1,5 +1,5 @@
 import {z} from 'zod';
-import {type Ceilings, whyModelRefused, whyPoolRefused} from '../domain/billing/ceilings.ts';
+import {type Ceilings, modelProblem, poolProblem} from '../domain/billing/ceilings.ts';
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../domain/deployment.ts';
 import {isZone} from '../domain/names.ts';
 import {identityEnvironment} from './identity-settings.ts';
@@ -197,10 +197,10 @@ export const environment = variables.superRefine((given, {addIssue}) => {
     refuse('GLEANER_STORE', 'name a database, such as firestore:NAME: the default one is for one deployment');
   const ceilings = ceilingsOf(given);
   const {GLEANER_ZONES: zones, GLEANER_WORKERS_PER_ZONE: workers_per_zone} = given;
-  const whyPool = whyPoolRefused({zones, workers_per_zone}, ceilings);
+  const whyPool = poolProblem({zones, workers_per_zone}, ceilings);
   if (whyPool) refuse('GLEANER_ZONES', whyPool);
   if (!isLocal(given) && ceilings.model_sources.includes('folder'))
     refuse('GLEANER_MODEL_SOURCES', 'folder is for a local cloud: name a bucket instead');
-  const whyModel = whyModelRefused(given.GLEANER_DEFAULT_MODEL, ceilings);
+  const whyModel = modelProblem(given.GLEANER_DEFAULT_MODEL, ceilings);
   if (whyModel) refuse('GLEANER_DEFAULT_MODEL', whyModel);
 });

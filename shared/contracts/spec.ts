@@ -2,6 +2,7 @@
 import {createHash} from 'node:crypto';
 import {z} from 'zod';
 import type {Assignment} from '../domain/fleet/pool.ts';
+import type {Run} from '../domain/run/run.ts';
 import type {Config} from './config.ts';
 import {rejectRepeatedKey} from './repeated-key.ts';
 import {parseJson} from './schemas.ts';
@@ -104,6 +105,18 @@ function canonicalJson(value: unknown): string {
       ? Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
       : inner,
   );
+}
+
+/** Why a `run.json` from after the freeze changes nothing; undefined if it agrees with the run, with whatever number of keys. */
+export function laterSpecProblem(run: Run, input: RunSpecInput, defaults: Defaults): string | undefined {
+  const {spec, placement} = completeSpec(input, defaults);
+  if (run.spec && specHash(completeSpec(run.spec, defaults).spec) !== specHash(spec))
+    return `the spec of run "${run.run}" was frozen when its first stream was accepted`;
+  const changed = (Object.keys(placement) as (keyof RunPlacement)[]).filter(
+    key => placement[key] !== run[key],
+  );
+  if (changed.length === 0) return undefined;
+  return `run "${run.run}" keeps its ${changed.join(', ')}; the message "configure" changes priority, budget_usd and allow_mixed_code`;
 }
 
 /** JSON Schema of `run.json` for editors, published as docs/run.schema.json. */

@@ -26,7 +26,7 @@ export function poolOf(deployment: string): string {
 const POOL = /^[a-z][a-z0-9-]{0,30}$/;
 
 /** Why the deployment has no pool of this name, or undefined. Pools of other deployments have other names. */
-export function whyNotPoolName(name: string, deployment: string): string | undefined {
+export function poolNameProblem(name: string, deployment: string): string | undefined {
   if (!POOL.test(name))
     return `"${name}" is no name of a pool: use 1 to 31 lower-case letters, digits and dashes`;
   const prefix = nameIn(deployment, '');

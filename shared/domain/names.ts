@@ -53,6 +53,11 @@ export function jobWork(job: string): string {
   return `${JOB_WORK}${job}`;
 }
 
+/** The work of a worker with this lease: `my-run/007` or `job:ID`. */
+export function leasedWork(lease: {run: string; stream: string} | {job: string}): string {
+  return 'job' in lease ? jobWork(lease.job) : `${lease.run}/${lease.stream}`;
+}
+
 /** Parses the work of a worker that runs a job. */
 export function parseJobWork(work: string | null): string | undefined {
   return work?.startsWith(JOB_WORK) ? work.slice(JOB_WORK.length) : undefined;
@@ -64,7 +69,7 @@ export function streamId(worker_id: number): string {
 }
 
 /** Index of a stream: `007` -> `7`. */
-export function workerIdOf(stream: string): number {
+export function streamIndexOf(stream: string): number {
   return Number(stream);
 }
 
@@ -100,7 +105,7 @@ export function outputsPrefix(run: string): string {
 }
 
 export function outputPrefix(run: string, stream: string): string {
-  return `activations/${runSegment(run)}tpu_${workerIdOf(stream)}/`;
+  return `activations/${runSegment(run)}tpu_${streamIndexOf(stream)}/`;
 }
 
 /** Summary of a finished stream, by the worker that finished it. */
@@ -110,7 +115,7 @@ export function metadataObject(run: string, stream: string): string {
 
 /** Folder for the computed batches of an open shard, from workers preempted with notice. */
 export function partialsPrefix(run: string, stream: string): string {
-  return `partials/${runSegment(run)}tpu_${workerIdOf(stream)}/`;
+  return `partials/${runSegment(run)}tpu_${streamIndexOf(stream)}/`;
 }
 
 /** Document id of a shard, and the number in its object name: `1` -> `0001`. */

@@ -16,7 +16,7 @@ export type Content = {name: string; size_bytes: number; crc32c: string; content
  * `stored`: bytes that Cloud Storage has. `done`: the object exists with all bytes. `exists`: another upload created the object
  * first. `gone`: Cloud Storage no longer knows the session.
  */
-export type Progress = {status: 'open'; stored: number} | {status: 'done' | 'exists' | 'gone'};
+export type UploadState = {status: 'open'; stored: number} | {status: 'done' | 'exists' | 'gone'};
 
 /** Create-only uploads of one bucket. */
 export class ResumableUploads {
@@ -72,7 +72,7 @@ export class ResumableUploads {
   }
 
   /** Asks how many bytes are stored. */
-  ask(session: string, content: Content, stop?: AbortSignal): Promise<Progress> {
+  ask(session: string, content: Content, stop?: AbortSignal): Promise<UploadState> {
     return this.#put(session, content, `bytes */${content.size_bytes}`, undefined, stop);
   }
 
@@ -83,7 +83,7 @@ export class ResumableUploads {
     start: number,
     bytes: Buffer<ArrayBuffer>,
     stop?: AbortSignal,
-  ): Promise<Progress> {
+  ): Promise<UploadState> {
     const range = `bytes ${start}-${start + bytes.length - 1}/${content.size_bytes}`;
     return this.#put(session, content, range, bytes, stop);
   }
@@ -94,7 +94,7 @@ export class ResumableUploads {
     range: string,
     body: Buffer<ArrayBuffer> | undefined,
     stop: AbortSignal | undefined,
-  ): Promise<Progress> {
+  ): Promise<UploadState> {
     const limit_ms = this.#retries.silence_ms + Math.ceil((body?.length ?? 0) / LEAST_BYTES_PER_MS);
     const {token} = this.#place;
     const headers = {'content-range': range, ...(token ? {authorization: `Bearer ${token}`} : {})};
@@ -130,7 +130,7 @@ export class ResumableUploads {
   }
 }
 
-function progressOf(answer: Response, text: string): Progress {
+function progressOf(answer: Response, text: string): UploadState {
   if (answer.ok) return {status: 'done'};
   if (answer.status !== 308) throw Object.assign(new Error(text || answer.statusText), {code: answer.status});
   const last = /^bytes=0-(\d+)$/.exec(answer.headers.get('range') ?? '')?.[1];

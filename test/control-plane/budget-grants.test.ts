@@ -1,7 +1,7 @@
 /** The budget of a run at the grant: requests between two ticks count each other. */
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {sumUp} from '../../shared/control-plane/runs/summarize-run.ts';
+import {storeRunTotals} from '../../shared/control-plane/runs/summarize-run.ts';
 import {streamId, workerName} from '../../shared/domain/names.ts';
 import {NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
 import {aRun, aStream, aWorker} from '../support/builders.ts';
@@ -67,10 +67,10 @@ describe('a budget at the grant', () => {
     const seen = await runOf(world);
     await grantsOf(world);
     const late = {...NO_STREAMS, streams_pending: WORKERS, failed: undefined};
-    await sumUp(world.deps, seen, late, 0);
+    await storeRunTotals(world.deps, seen, late, 0);
     assert.deepEqual(totalsOf(await runOf(world)), {streams_in_progress: 3, streams_pending: 7});
     const counted = {...late, streams_pending: WORKERS - 1, streams_in_progress: 1};
-    await sumUp(world.deps, await runOf(world), counted, 0);
+    await storeRunTotals(world.deps, await runOf(world), counted, 0);
     assert.deepEqual(totalsOf(await runOf(world)), {streams_in_progress: 1, streams_pending: 9});
   });
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {Failures} from '../../shared/control-plane/failures.ts';
 import {applyBudgets} from '../../shared/control-plane/tick/apply-plan.ts';
-import {readAccounts} from '../../shared/control-plane/tick/read-snapshot.ts';
+import {readBudgets} from '../../shared/control-plane/tick/read-snapshot.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import {planAllBudgets} from '../../shared/domain/tick/pools.ts';
 import {iso} from '../../shared/domain/time.ts';
@@ -62,7 +62,7 @@ describe('a late plan', () => {
     const write = (changes: Partial<Run>) =>
       store.transaction(async tx => runRecords.set(tx, aRun({spent_usd: 1, ...changes})));
     await write({budget_usd: 1, version: 0});
-    const [plan] = planAllBudgets(await readAccounts(deps, failures), deps.config, deps.now());
+    const [plan] = planAllBudgets(await readBudgets(deps, failures), deps.config, deps.now());
     assert.ok(plan);
     assert.deepEqual(
       plan.pauses.map(({run}) => run),

@@ -27,7 +27,7 @@ describe('the manifest of a run that ends', () => {
       assert.equal((await world.run('my-run'))?.status, 'completed', `call ${dies}`);
       assert.equal(resultIn(world)?.streams, 2, `call ${dies}`);
     }
-  }).timeout(60_000);
+  });
 
   it('keeps no TPU and holds back no other run while it cannot be written', async () => {
     const world = await aStoredWorld();
@@ -186,7 +186,7 @@ describe('the manifest of a run that ends', () => {
         assert.deepEqual([run?.status, run?.streams_completed], ['completed', 3], `seed ${seed}`);
         assert.deepEqual([resultIn(world)?.streams, resultIn(world)?.samples], [3, 7], `seed ${seed}`);
       }
-    }).timeout(120_000);
+    });
 });
 
 /** Calls of ports that the tick and the message make that complete the run of this world. */

@@ -5,7 +5,7 @@ import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {E2E_MS, gleaner, TestHome, texts} from './home.ts';
+import {gleaner, TestHome, texts} from './home.ts';
 
 type Span = {estimate: number; low: number; high: number | null};
 type Report = {
@@ -15,12 +15,11 @@ type Report = {
   stored_bytes: Span;
   tokens_per_second: {estimate: number; limit: string};
   usd: {spot: Span; on_demand: Span};
-  program: {fits: boolean} | null;
+  program: object | null;
   warnings: string[];
 };
 
-describe('gleaner estimate', function () {
-  this.timeout(E2E_MS);
+describe('gleaner estimate', () => {
   const SPEC = {shard_size_gb: 0.002, layers: '0-1', keep: []};
   const streams = [0, 1].map(index => texts(600 + 150 * index, `e${index}`, 10 + 8 * index));
   let home: TestHome;
@@ -77,16 +76,14 @@ describe('gleaner estimate', function () {
   });
 
   it('takes the speed of the TPU compiler, and assumes a share of the peak with --quick or without that type', async () => {
-    const compiled = await ask('soon');
-    assert.ok(compiled.program?.fits, JSON.stringify(compiled.program));
-    assert.deepEqual(compiled.warnings, []);
+    const {stdout} = await gleaner(['estimate', 'soon', '--dir', home.dir]);
+    assert.match(stdout, /assumed +the TPU compiler's [\d.]+ ms a step, \d+ % of the peak/);
+    assert.doesNotMatch(stdout, /warning/);
     const quick = await ask('soon', '--quick');
     assert.equal(quick.program, null);
     const other = await ask('soon', '--accelerator', 'v4-8');
     assert.equal(other.program, null);
     assert.match(other.warnings.join(), /pass one of v5litepod-1,.*a share of the peak is assumed/);
-    const {stdout} = await gleaner(['estimate', 'soon', '--dir', home.dir]);
-    assert.match(stdout, /assumed +the TPU compiler's [\d.]+ ms a step, \d+ % of the peak/);
   });
 
   it('names the reason when no line becomes a sample', async () => {
@@ -141,9 +138,7 @@ describe('gleaner estimate', function () {
     });
 });
 
-describe('gleaner estimate with a model of a hub', function () {
-  this.timeout(E2E_MS);
-
+describe('gleaner estimate with a model of a hub', () => {
   it('shows each wait for the hub on stderr, before the reason of its failure', async () => {
     const cwd = mkdtempSync(join(tmpdir(), 'gleaner-e2e-'));
     const statuses = [503];

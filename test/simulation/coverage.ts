@@ -2,7 +2,7 @@
 import type {ControlMessage} from '../../shared/control-plane/events/commands/table.ts';
 import type {JobStatus} from '../../shared/domain/job/job.ts';
 import type {RunStatus} from '../../shared/domain/run/run.ts';
-import type {Outcome} from '../../shared/domain/stream/lease.ts';
+import type {ReleaseOutcome} from '../../shared/domain/stream/lease.ts';
 import type {StreamStatus} from '../../shared/domain/stream/stream.ts';
 import type {Death} from '../../shared/domain/worker/liveness.ts';
 import type {Phase} from '../../shared/domain/worker/worker.ts';
@@ -59,7 +59,7 @@ const ACTIONS = all<Exclude<ControlMessage['action'], 'clear' | 'update'>>({
   submit: true,
   pool: true,
 });
-const OUTCOMES = all<Outcome>({completed: true, drained: true, preempted: true, failed: true});
+const OUTCOMES = all<ReleaseOutcome>({completed: true, drained: true, preempted: true, failed: true});
 
 /** The names that many worlds must show, by group. */
 export const EXPECTED: Record<string, string[]> = {

@@ -1,6 +1,8 @@
 /** Runs many seeds, with a thread for each core, and sums up the results. */
 import {availableParallelism} from 'node:os';
 import {Worker} from 'node:worker_threads';
+import {type Edit, type Splice, spliceAll} from './anchors.ts';
+import {findChanges} from './code.ts';
 import {SIMPLER} from './context.ts';
 import {KINDS} from './faults.ts';
 import {simulate} from './world.ts';
@@ -10,7 +12,7 @@ export type Share = {
   step: number;
   end: number;
   without: string[];
-  mistake: string | undefined;
+  mistake: Splice[];
 };
 export type Seen = Record<string, {worlds: number; times: number}>;
 export type Report = {
@@ -29,8 +31,8 @@ export type Search = {
   first: number;
   seeds: number;
   without?: string[];
-  /** The name of one of MISTAKES. */
-  mistake?: string;
+  /** The edits of a mistake. */
+  mistake?: readonly Edit[];
   /** Stops at the first violation. */
   untilFound?: boolean;
   threads?: number;
@@ -40,7 +42,9 @@ export type Search = {
 const ZERO = {seeds: 0, events: 0, ticks: 0, ms: 0, wide_ms: 0};
 
 export async function runSeeds(search: Search): Promise<Report> {
-  const {first, seeds, without = [], mistake, untilFound = false, onProgress = () => {}} = search;
+  const {first, seeds, without = [], untilFound = false, onProgress = () => {}} = search;
+  const mistake = spliceAll(search.mistake ?? []);
+  findChanges();
   const threads = Math.min(search.threads ?? availableParallelism(), seeds);
   const total: Report = {...ZERO, seen: {}, violations: []};
   const workers: Worker[] = [];

@@ -1,11 +1,10 @@
-/** Runs the seeds of one thread. A given mistake is planted before the control plane is loaded. */
+/** Runs the seeds of one thread. The changes of a mistake are made before the control plane is loaded. */
 import {parentPort, workerData} from 'node:worker_threads';
-import {MISTAKES, plant} from './mistakes.ts';
+import {loadChanged} from './edits.ts';
 import type {Report, Share} from './run.ts';
 
 const {first, step, end, without, mistake} = workerData as Share;
-const planted = MISTAKES.find(({name}) => name === mistake);
-if (planted) plant(planted);
+loadChanged(mistake);
 const {simulate} = await import('./world.ts');
 
 const REPORT_EVERY = 50;

@@ -1,14 +1,14 @@
 /** Valid documents of each kind, with the changes of a test. */
 
 import {type Config, loadConfig} from '../../shared/contracts/config.ts';
-import {secretHash} from '../../shared/control-plane/worker-api/answers.ts';
+import {secretHash} from '../../shared/control-plane/worker-api/authenticate.ts';
 import {parseWorkerName, shardObject} from '../../shared/domain/names.ts';
 import {NO_MESSAGES, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
 import {NOTHING_STORED, type Shard} from '../../shared/domain/stream/checkpoint.ts';
 import {newStream, type Stream} from '../../shared/domain/stream/stream.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Limits} from '../../shared/domain/worker/limits.ts';
-import type {Found} from '../../shared/domain/worker/observation.ts';
+import type {FoundNode} from '../../shared/domain/worker/observation.ts';
 import type {Moment} from '../../shared/domain/worker/served-time.ts';
 import {newWorker, type Worker} from '../../shared/domain/worker/worker.ts';
 import type {Tpu} from '../../shared/ports.ts';
@@ -78,7 +78,7 @@ export function aWorker(changes: Partial<Worker> = {}): Worker {
 }
 
 /** An observation of a slot: the node of `aWorker` in this state and no queued resource. */
-export function found(state: string | null, changes: Partial<Found> = {}): Found {
+export function found(state: string | null, changes: Partial<FoundNode> = {}): FoundNode {
   const node = {state, health: 'HEALTHY', symptoms: [], queued: null, incarnations: [2], created_at: at(0)};
   return {kind: 'found', ...node, ...changes};
 }
@@ -107,6 +107,7 @@ export function aShard(shard: number, changes: Partial<Shard> = {}): Shard {
     stream_crc32c: CRC,
     final: false,
     size_bytes: 1000,
+    stored_at: at(0),
     ...changes,
   };
 }

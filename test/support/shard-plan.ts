@@ -1,6 +1,6 @@
 /** Streams of a few lines and the shards that they make: shards follow from the stream alone, as for a real worker. */
 import {crc32} from 'node:zlib';
-import {workerIdOf} from '../../shared/domain/names.ts';
+import {streamIndexOf} from '../../shared/domain/names.ts';
 
 const LINES_PER_SHARD = 2;
 /** A line that an agent rejects. */
@@ -79,7 +79,7 @@ export function metadataOf({run, stream, spec_hash}: Omit<Source, 'dataset'>, te
   return {
     schema: 'gleaner/1',
     run,
-    worker_id: workerIdOf(stream),
+    worker_id: streamIndexOf(stream),
     spec_hash,
     total_samples: samples.length,
     total_rejected: plans.flatMap(({lines}) => lines).length - samples.length,

@@ -192,7 +192,7 @@ def test_an_agent_reports_an_unreachable_hub_and_obeys_worker_api(cloud, storage
 
     cloud.on_heartbeat = on_heartbeat
     process = agent()
-    assert process.wait(60) == 0, process.stderr.read()
+    assert process.wait(600) == 0, process.stderr.read()
     assert ("loading", "127.0.0.1:9: ConnectError: [Errno 111] Connection refused, try 2") in reported
     assert [release["outcome"] for release in cloud.releases()] == ([outcome] if outcome else [])
     lines = [json.loads(line) for line in storage.data(BUCKET, "logs/tpu-us-central1-a-0/3.log").decode().splitlines()]
@@ -206,16 +206,15 @@ def test_an_agent_reports_a_silent_hub_before_the_next_regular_heartbeat(cloud, 
     def on_heartbeat(body):
         reported.append((body["progress"] or {}).get("waits_for"))
         action = "stop" if reported[-1] else "continue"
-        return {"action": action, "reason": "seen", "lease_expires_at": None, "heartbeat_s": 60}
+        return {"action": action, "reason": "seen", "lease_expires_at": None, "heartbeat_s": 3600}
 
     cloud.on_heartbeat = on_heartbeat
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts connections; nothing answers
         host = f"127.0.0.1:{silent.getsockname()[1]}"
         cloud.attributes["gleaner-hf-endpoint"] = f"http://{host}"
         work = a_work_answer(a_stream(storage, text_lines(3)), model="an-org/a-model", revision=None)
-        cloud.leases = [work | {"heartbeat_s": 60}]
+        cloud.leases = [work | {"heartbeat_s": 3600}]
         process = agent()
-        cloud.wait(lambda asked: any(reported), timeout_s=30)
-        assert process.wait(30) == 0, process.stderr.read()
+        assert process.wait(600) == 0, process.stderr.read()
     first = next(filter(None, reported))
     assert first.startswith(f"{host}: ReadTimeout") and first.endswith(", try 1")

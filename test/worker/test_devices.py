@@ -58,7 +58,7 @@ def on_devices(tmp_path_factory):
 
     yield get
     for process in processes.values():
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
 
 
 @pytest.fixture(scope="module")

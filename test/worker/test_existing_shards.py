@@ -21,6 +21,7 @@ from gleaner_worker.failures import Failure
 from gleaner_worker.shards.existing_shards import ExistingShards
 from gleaner_worker.shards.rejects import same_rejects
 from stored_stream import verified
+from waiting import HANG_S
 
 pytestmark = pytest.mark.slow
 
@@ -179,7 +180,7 @@ def test_two_workers_on_one_stream_store_every_sample_once(storage, tmp_path, ti
         except Exception as error:  # shown by the assertion below
             results[epoch] = error
 
-    meeting = threading.Barrier(2, timeout=60)
+    meeting = threading.Barrier(2, timeout=HANG_S)
 
     def list_both(*arguments):
         stored = ExistingShards(*arguments)

@@ -26,15 +26,34 @@ def job_agent(agent, tmp_path, compiled):
     assert processes_of(UID) == []
 
 
+@pytest.fixture
+def hold_until_heartbeat(cloud, tmp_path):
+    """The first heartbeat of a job ends its command HOLD, which runs in the folder of the job."""
+    answer = cloud.on_heartbeat
+
+    def on_heartbeat(body):
+        lease = body["lease"] or {}
+        folder = tmp_path / "home" / "jobs" / f"{lease.get('job')}-e{lease.get('epoch')}"
+        if folder.exists():
+            (folder / "go").touch()
+        return answer(body)
+
+    cloud.on_heartbeat = on_heartbeat
+
+
+HOLD = "until [[ -e go ]]; do sleep 0.05; done"
+
+
 def heartbeats(cloud, job):
     return [a for a in cloud.asked if a["action"] == "heartbeat" and (a["lease"] or {}).get("job") == job]
 
 
+@pytest.mark.usefixtures("hold_until_heartbeat")
 def test_an_agent_runs_the_next_job_after_a_failed_job(cloud, storage, job_agent):
     cloud.leases = [
         a_job_answer(code="result = 6 * 7"),
         a_job_answer("j2", 1, command=["false"]),
-        a_job_answer("j3", 5, command=["bash", "-c", "sleep 0.5; echo hi > $JOB_ARTIFACTS/x"]),
+        a_job_answer("j3", 5, command=["bash", "-c", f"{HOLD}; echo hi > $JOB_ARTIFACTS/x"]),
     ]
     process = job_agent()
     assert process.wait(600) == 0, process.stderr.read()
@@ -88,14 +107,11 @@ def test_an_agent_ends_a_cancelled_job_and_requests_another_lease(cloud, storage
     assert cloud.finishes() == [] and [a["action"] for a in cloud.asked].count("lease") == 2
 
 
+@pytest.mark.usefixtures("hold_until_heartbeat")
 def test_a_drained_agent_lets_its_job_finish(cloud, storage, job_agent):
-    cloud.leases = [a_job_answer(command="sleep 0.5; echo done > $JOB_RESULT")]
-    cloud.on_heartbeat = lambda body: {
-        "action": "drain" if body["lease"] else "continue",
-        "reason": "",
-        "lease_expires_at": None,
-        "heartbeat_s": 0.1,
-    }
+    cloud.leases = [a_job_answer(command=f"{HOLD}; echo done > $JOB_RESULT")]
+    answer = cloud.on_heartbeat
+    cloud.on_heartbeat = lambda body: answer(body) | ({"action": "drain"} if body["lease"] else {})
     process = job_agent()
     assert process.wait(600) == 0, process.stderr.read()
     assert [(f["outcome"], f["result"]) for f in cloud.finishes()] == [("completed", "done\n")]
@@ -112,7 +128,7 @@ def test_a_preempted_vm_stores_the_artifacts_of_its_job(cloud, storage, job_agen
         process.send_signal(signal.SIGTERM)
     else:
         cloud.preempted = True
-    assert process.wait(40) == 0, process.stderr.read()
+    assert process.wait(600) == 0, process.stderr.read()
     finish = cloud.finishes()[0]
     assert (finish["outcome"], finish["cause"], finish["has_artifacts"]) == ("preempted", None, True)
     assert storage.data(BUCKET, "jobs/j1/epoch_2/artifacts/state") == b"saved\n"
@@ -130,7 +146,7 @@ def test_a_job_ended_by_the_shutdown_of_its_vm_is_preempted(cloud, storage, job_
         process.send_signal(signal.SIGTERM)
     else:
         cloud.preempted = True
-    assert process.wait(40) == 0, process.stderr.read()
+    assert process.wait(600) == 0, process.stderr.read()
     assert [(f["outcome"], f["cause"]) for f in cloud.finishes()] == [("preempted", None)]
 
 

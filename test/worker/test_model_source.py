@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import threading
-import time
 
 import pytest
 
@@ -15,6 +14,7 @@ from gleaner_worker.model.identity import CONFIG, INDEX, TOKENIZER
 from gleaner_worker.model.model_cache import kept_copy, make_room
 from gleaner_worker.model.model_source import find_model
 from model_folders import GS, SPLIT, downloads, split_weights, upload
+from waiting import until
 
 
 @pytest.mark.parametrize(
@@ -133,16 +133,17 @@ def test_the_least_recently_used_model_copies_are_deleted_on_a_full_disk(tmp_pat
 
 
 def test_threads_that_need_the_same_model_copy_make_it_once(tmp_path):
-    made = []
+    made, waiting = [], set()
+
+    def wait():
+        waiting.add(threading.get_ident())
 
     def fill(path):
         made.append(path)
-        time.sleep(0.2)
+        until(lambda: len(waiting) == 3)
         open(os.path.join(path, "x"), "w").close()
 
-    threads = [
-        threading.Thread(target=kept_copy, args=(str(tmp_path), "a", lambda: None, fill), daemon=True) for _ in range(4)
-    ]
+    threads = [threading.Thread(target=kept_copy, args=(str(tmp_path), "a", wait, fill)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,5 +1,5 @@
 /** The active runs as worker-api sees them: all workers that request work at about the same time share one read. */
-import {paths, workerIdOf} from '../../domain/names.ts';
+import {paths, streamIndexOf} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import type {Indexes} from '../../domain/stream/spread.ts';
 import type {Now, Store} from '../../ports.ts';
@@ -41,8 +41,8 @@ async function readIndexes(store: Store, run: string): Promise<Indexes> {
     store.query(paths.streams(run), {where: [PENDING], limit: 1}),
     store.query(paths.streams(run), {order_by: {field: 'worker_id', direction: 'desc'}, limit: 1}),
   ]);
-  const first = workerIdOf(pending[0]?.id ?? '0');
-  return {first, last: Math.max(first, workerIdOf(largest[0]?.id ?? '0'))};
+  const first = streamIndexOf(pending[0]?.id ?? '0');
+  return {first, last: Math.max(first, streamIndexOf(largest[0]?.id ?? '0'))};
 }
 
 async function readActive({store, log}: {store: Store; log: Log}): Promise<Run[]> {

@@ -1,7 +1,7 @@
 /** Reads of pools by name, and the cache of pools that many requests of workers share. */
 import type {Config} from '../../contracts/config.ts';
 import {clipPool} from '../../domain/billing/ceilings.ts';
-import {whyNotPoolName} from '../../domain/deployment.ts';
+import {poolNameProblem} from '../../domain/deployment.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import type {Now, Store} from '../../ports.ts';
 import {poolRecords, skipIfInvalid, withDeployed} from '../documents/documents.ts';
@@ -30,7 +30,7 @@ export async function readPools({
   const unreadable = new Set<string>();
   for (const stored of await store.query('pools')) {
     const name = stored.id;
-    const why = name === own.pool ? undefined : whyNotPoolName(name, config.deployment);
+    const why = name === own.pool ? undefined : poolNameProblem(name, config.deployment);
     if (why) log('ERROR', `pools/${name} is no pool: ${why}`);
     const parsed = poolRecords.parseAll(why ? [] : [stored], error => {
       if (name !== own.pool) unreadable.add(name);
@@ -42,6 +42,14 @@ export async function readPools({
   }
   const [first, ...more] = [own, ...others].map(pool => clipPool(pool, config.ceilings));
   return {pools: [first ?? own, ...more], unreadable};
+}
+
+/** Says that the pool has no valid document, and names the pools that have one. */
+export async function missingPoolText(deps: Reader, name: string): Promise<string> {
+  const {pools, unreadable} = await readPools(deps);
+  if (unreadable.has(name)) return `the document of pool "${name}" is invalid: mend it`;
+  const names = pools.map(({pool}) => pool).join(', ');
+  return `there is no pool "${name}"; the pools are ${names}. Create one with the message {"action":"pool","pool":"${name}",…}, or name another`;
 }
 
 /** Age up to which requests of workers share what was read of a pool. */

@@ -6,7 +6,7 @@ import type {Document, Store, Stored, Transaction} from '../../ports.ts';
  * Reads and writes documents of one schema. Every document is also parsed before its write, because an invalid document would stop
  * its run until an operator deletes it.
  */
-export function kind<T extends object>(schema: z.ZodType<T>) {
+export function recordsOf<T extends object>(schema: z.ZodType<T>) {
   const parse = (path: string, data: Document): T => {
     const parsed = schema.safeParse(data);
     if (parsed.success) return parsed.data;

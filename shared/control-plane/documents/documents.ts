@@ -10,7 +10,7 @@ import type {Worker} from '../../domain/worker/worker.ts';
 import type {Zone} from '../../domain/zone/placement.ts';
 import type {Filter, Store, Transaction} from '../../ports.ts';
 import type {Log} from '../log.ts';
-import {kind} from './document-kind.ts';
+import {recordsOf} from './document-kind.ts';
 import {
   createsDocument,
   poolDocument,
@@ -47,14 +47,14 @@ export const LIVING: Filter = {
 /** Workers that a message deleted and no message has recreated. */
 export const HELD: Filter = {field: 'held', op: '==', value: true};
 
-const runs = kind(runDocument);
-const streams = kind(streamDocument);
-const workers = kind(workerDocument);
-const zones = kind(zoneDocument);
-const pools = kind(poolDocument);
-const served = kind(servedDocument);
-const spending = kind(spendingDocument);
-const creates = kind(createsDocument);
+const runs = recordsOf(runDocument);
+const streams = recordsOf(streamDocument);
+const workers = recordsOf(workerDocument);
+const zones = recordsOf(zoneDocument);
+const pools = recordsOf(poolDocument);
+const served = recordsOf(servedDocument);
+const spending = recordsOf(spendingDocument);
+const creates = recordsOf(createsDocument);
 
 /** An invalid document proves nothing, and the next proof replaces it. */
 export const servedRecord = {

@@ -4,7 +4,7 @@ import {MAX_ORDINAL} from '../../domain/bounds.ts';
 import type {Exec, ExecHost} from '../../domain/exec/exec.ts';
 import {paths} from '../../domain/names.ts';
 import type {Filter, Store, Transaction} from '../../ports.ts';
-import {kind} from './document-kind.ts';
+import {recordsOf} from './document-kind.ts';
 
 const count = z.number().int().min(0);
 const instant = z.iso.datetime();
@@ -54,8 +54,8 @@ export const SUCCEEDED: Filter[] = [
   {field: 'exit_code', op: '==', value: 0},
 ];
 
-const execs = kind(execDocument);
-const hosts = kind(hostDocument);
+const execs = recordsOf(execDocument);
+const hosts = recordsOf(hostDocument);
 
 export const execRecords = {
   ...execs,

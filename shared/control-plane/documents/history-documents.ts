@@ -2,7 +2,7 @@
 import {z} from 'zod';
 import {MAX_EPOCH, MAX_ORDINAL, MAX_SHARD_SAMPLES, MAX_SHARD_TOKENS} from '../../domain/bounds.ts';
 import type {WorkerAttempt} from '../../domain/worker/attempt.ts';
-import {kind} from './document-kind.ts';
+import {recordsOf} from './document-kind.ts';
 
 const count = z.number().int().min(0);
 const instant = z.iso.datetime();
@@ -11,7 +11,7 @@ const text = z.string();
 /** Most characters of a text from a message, a name or an error: a document holds at most 1 MiB. */
 export const MAX_TEXT = 4000;
 
-export const shardRecords = kind(
+export const shardRecords = recordsOf(
   z.looseObject({
     shard: count,
     object: text,
@@ -29,7 +29,7 @@ export const shardRecords = kind(
   }),
 );
 
-export const eventRecords = kind(
+export const eventRecords = recordsOf(
   z.looseObject({
     kind: z.enum(['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control', 'job', 'exec']),
     text: text.max(MAX_TEXT),
@@ -38,7 +38,7 @@ export const eventRecords = kind(
   }),
 );
 
-export const controlRecords = kind(
+export const controlRecords = recordsOf(
   z.looseObject({
     outcome: z.enum(['applied', 'rejected']),
     reason: text,
@@ -60,10 +60,10 @@ const attempt: z.ZodType<WorkerAttempt> = z.looseObject({
   cost_usd: z.number(),
 });
 
-export const attemptRecords = kind(attempt);
+export const attemptRecords = recordsOf(attempt);
 
 /** Progress of folding the streams of a run into its result. `state` is JSON: see run-result.ts. */
-export const foldRecords = kind(
+export const foldRecords = recordsOf(
   z.looseObject({
     format: count,
     after: text,

@@ -11,7 +11,7 @@ import {JOB_FIELDS} from './job-schema.ts';
 const ROOM_BYTES = MAX_RESULT_BYTES + 3 * MOST_ERROR_CHARS + MOST_ATTEMPTS * 4000;
 
 /** Why the Store refuses the document of a new job now or at its end; undefined if it takes the document. */
-export function whyNotStored(path: string, document: object): string | undefined {
+export function storageProblem(path: string, document: object): string | undefined {
   const why = refusalOf(path, document);
   if (why !== undefined) return why;
   if (refusalOf(path, {...document, result: ' '.repeat(ROOM_BYTES)}) === undefined) return undefined;

@@ -8,7 +8,7 @@ import {isOlderThan, iso, msOf} from '../../domain/time.ts';
 import type {Bus, Filter, Store, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {kind} from './document-kind.ts';
+import {recordsOf} from './document-kind.ts';
 
 export const task = z.looseObject({
   task: z.enum(['register', 'rebuild', 'resync', 'finish', 'totals']),
@@ -28,7 +28,7 @@ export type Task = z.infer<typeof task>;
 /** Name of a task. A `rebuild` without a run starts one task for each run; `resync` has no run. */
 export type TaskName = {task: Task['task']; run: string | null};
 
-const records = kind(task);
+const records = recordsOf(task);
 const OPEN: Filter = {field: 'status', op: '==', value: 'open'};
 const KEPT_DAYS = 30;
 /** Time after its last page when the task of a dead delivery becomes free. */

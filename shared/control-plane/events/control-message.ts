@@ -5,7 +5,7 @@ import {rejectRepeatedKey} from '../../contracts/repeated-key.ts';
 import {parseJson} from '../../contracts/schemas.ts';
 import type {Deps} from '../deps.ts';
 import {wake} from '../wake.ts';
-import type {Command, Outcome} from './commands/command.ts';
+import type {Command, CommandOutcome} from './commands/command.ts';
 import {COMMANDS, controlMessage} from './commands/table.ts';
 import {type Published, recordMessage, recordPath, recordRejected} from './message-records.ts';
 
@@ -23,16 +23,16 @@ export async function handleControlMessage(deps: Deps, event: unknown): Promise<
     published = readPush(event, 'The control event');
     if (published.text === '')
       throw new Rejected('The message has no data: publish the command as its data, in JSON');
-    const said_at = publishTimeOf(published);
+    const published_at = publishTimeOf(published);
     const message = parseJson(controlMessage, published.text, 'The message');
     rejectRepeatedKey(published.text, 'The message');
     const row = COMMANDS[message.action] as unknown as Command<z.ZodObject>;
     await row.prepare?.(deps, message);
     const {outcome, reason} = await store.transaction(async tx => {
       const before = await tx.get(path);
-      if (before) return {outcome: before.outcome as Outcome['outcome'], reason: 'done before'};
+      if (before) return {outcome: before.outcome as CommandOutcome['outcome'], reason: 'done before'};
       const now = deps.now();
-      const decided = await row.decide(deps, tx, message, {said_at, now});
+      const decided = await row.decide(deps, tx, message, {published_at, now});
       recordMessage(tx, path, published, decided, now);
       return decided;
     });

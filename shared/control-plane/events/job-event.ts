@@ -1,6 +1,6 @@
 import {Rejected} from '../../contracts/errors.ts';
 import type {Deps} from '../deps.ts';
-import {takeUp} from '../jobs/schedule-jobs.ts';
+import {scheduleNewJob} from '../jobs/schedule-jobs.ts';
 import {wake} from '../wake.ts';
 
 /** `documents/jobs/ID`: the form in which Eventarc names a document of Firestore. */
@@ -11,5 +11,5 @@ export async function handleJobEvent(deps: Deps, subject: string | undefined): P
   const [, collection, id] = SUBJECT.exec(subject ?? '') ?? [];
   if (!id) throw new Rejected(`The event names no document of a job, but "${subject}"`);
   if (collection !== deps.config.jobs_collection) return;
-  if (await takeUp(deps, id)) await wake(deps.bus);
+  if (await scheduleNewJob(deps, id)) await wake(deps.bus);
 }

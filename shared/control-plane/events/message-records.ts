@@ -6,7 +6,7 @@ import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {controlRecords, MAX_TEXT} from '../documents/history-documents.ts';
-import type {Outcome} from './commands/command.ts';
+import type {CommandOutcome} from './commands/command.ts';
 
 /** A published message. `published_at` is undefined if the push lacks the publish time. */
 export type Published = {text: string; published_at: string | undefined};
@@ -23,7 +23,7 @@ export function recordMessage(
   tx: Transaction,
   path: string,
   {text, published_at}: Published,
-  {outcome, reason, about}: Outcome,
+  {outcome, reason, about}: CommandOutcome,
   now: number,
 ): void {
   controlRecords.set(tx, path, {
@@ -48,7 +48,7 @@ export async function recordRejected(
   published: Published,
   reason: string,
 ): Promise<void> {
-  const refusal: Outcome = {outcome: 'rejected', reason, about: {}};
+  const refusal: CommandOutcome = {outcome: 'rejected', reason, about: {}};
   await store.transaction(async tx => {
     if (!(await tx.get(path))) recordMessage(tx, path, published, refusal, now());
   });

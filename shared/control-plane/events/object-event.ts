@@ -1,13 +1,13 @@
 import {Rejected} from '../../contracts/errors.ts';
-import {parseRunSpec} from '../../contracts/spec.ts';
+import {laterSpecProblem} from '../../contracts/spec.ts';
 import {isRunId, parseDatasetObject, parseOutputObject} from '../../domain/names.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from '../documents/documents.ts';
 import {recordRejection} from '../documents/event-log.ts';
 import {startTask} from '../documents/tasks.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
-import {readText, whyIgnored} from '../runs/run-manifest.ts';
-import {countShard} from '../streams/advance-checkpoint.ts';
+import {readRunSpec} from '../runs/run-spec.ts';
+import {advanceByShard} from '../streams/advance-checkpoint.ts';
 import {registerStream} from '../streams/register-stream.ts';
 import {wake} from '../wake.ts';
 
@@ -15,7 +15,7 @@ import {wake} from '../wake.ts';
 export async function handleObjectEvent(deps: Deps, name: string): Promise<void> {
   const shard = parseOutputObject(name);
   if (shard) {
-    if (await countShard(deps, shard)) await wake(deps.bus);
+    if (await advanceByShard(deps, shard)) await wake(deps.bus);
     return;
   }
   if (!name.startsWith('datasets/') || name.endsWith('/')) return;
@@ -47,11 +47,10 @@ function runOf(name: string): {run?: string} {
 async function handleSpec(deps: Deps, run: string, name: string): Promise<void> {
   const known = await runRecords.get(deps.store, run);
   try {
-    const text = await readText(deps.objects, name);
-    if (text === undefined) return;
-    const input = parseRunSpec(text, name);
-    const why = known?.spec && whyIgnored(deps.config, known, input);
-    if (why) throw new Rejected(`${name} is ignored: ${why}`);
+    const input = await readRunSpec(deps.objects, run);
+    if (!input) return;
+    const problem = known?.spec && laterSpecProblem(known, input, deps.config);
+    if (problem) throw new Rejected(`${name} is ignored: ${problem}`);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
     return recordRejection(deps, {object: name, run, text: error.message});

@@ -4,7 +4,7 @@ import {
   type ExecHost,
   hasHostEnded,
   isOverdue,
-  whyLost,
+  lossReason,
   withoutExec,
 } from '../../domain/exec/exec.ts';
 import {paths} from '../../domain/names.ts';
@@ -82,7 +82,7 @@ async function endLostHosts({store, log, now}: Deps, exec: Exec, batch: readonly
     for (const host of hosts) {
       if (!host || hasHostEnded(host)) continue;
       const worker = workers.get(host.worker);
-      const error = whyLost(host, exec, worker, at);
+      const error = lossReason(host, exec, worker, at);
       if (error === undefined) continue;
       execHostRecords.set(tx, exec.exec, {...host, status: 'lost', error, ended_at: iso(at)});
       if (worker?.incarnation === host.incarnation) freed.add(worker.name);

@@ -5,9 +5,9 @@ import {
   execTimes,
   parseTarget,
   type Target,
-  whyNoHost,
-  whyWorkerRefused,
+  targetProblem,
   withExec,
+  workerProblem,
 } from '../../domain/exec/exec.ts';
 import {execFolder, paths} from '../../domain/names.ts';
 import {iso} from '../../domain/time.ts';
@@ -36,7 +36,7 @@ export async function startExec(
 ): Promise<string | undefined> {
   const known = await execRecords.get(deps.store, message.exec);
   const found = known && known.status !== 'running' ? [] : await workersOf(deps, message.target);
-  const reason = typeof found === 'string' ? found : whyNoHost(parseTarget(message.target), found);
+  const reason = typeof found === 'string' ? found : targetProblem(parseTarget(message.target), found);
   const exec = await createExec(deps, message, message_id, reason);
   if (exec.message_id !== message_id)
     return `the id ${message.exec} belongs to another command: publish the command with an id of its own`;
@@ -111,7 +111,7 @@ async function assign({store, log, now, objects}: Deps, {exec, expire_at}: Exec,
     for (const [index, worker] of workers.entries()) {
       const missing = hostsOf(worker).filter(host => known[index]?.[host] === undefined);
       if (missing.length === 0) continue;
-      const refused = whyWorkerRefused(worker);
+      const refused = workerProblem(worker);
       for (const host of missing)
         execHostRecords.set(tx, exec, {
           ...{worker: worker.name, incarnation: worker.incarnation, host},

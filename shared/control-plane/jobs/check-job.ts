@@ -8,14 +8,14 @@ import {MAX_EPOCH} from '../../domain/bounds.ts';
 import type {Job} from '../../domain/job/job.ts';
 import {endAttempt, keptUntil, MOST_ATTEMPTS, scheduleJob} from '../../domain/job/lifecycle.ts';
 import {JOB, paths} from '../../domain/names.ts';
-import {whyInternetNeeded} from '../../domain/source/source.ts';
+import {internetNeed} from '../../domain/source/source.ts';
 import {iso} from '../../domain/time.ts';
 import type {Document, Transaction} from '../../ports.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {storeEnded} from '../documents/job-documents.ts';
 import {jobDocument} from '../documents/job-schema.ts';
-import {whyNotStored, withValidNames} from '../documents/storable-job.ts';
+import {storageProblem, withValidNames} from '../documents/storable-job.ts';
 
 /** Fields that people write, in a document of their own. */
 const written = z.looseObject(jobFields);
@@ -31,14 +31,14 @@ export async function check(deps: Deps, id: string, data: Document): Promise<Che
   const given = Object.fromEntries(Object.entries(data).filter(([, value]) => value !== null));
   try {
     fields = parseValue(written, given, 'The job');
-    why = await whyRefused(deps, id, fields);
+    why = await fieldsProblem(deps, id, fields);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
     why = error.message;
     fields = written.parse(validOf(given));
   }
   const job = completed(deps, id, data, fields);
-  why ??= whyNotStored(paths.job(deps.config.jobs_collection, id), {
+  why ??= storageProblem(paths.job(deps.config.jobs_collection, id), {
     ...data,
     ...scheduleJob(job, deps.now()),
   });
@@ -50,18 +50,13 @@ export function asJob(deps: Deps, id: string, data: Document): Job {
   return completed(deps, id, data, written.parse(validOf(data)));
 }
 
-/** Why a document is no valid job, or undefined. */
-export async function whyInvalid(deps: Deps, id: string, data: Document): Promise<string | undefined> {
-  return (await check(deps, id, data)).why;
-}
-
 function validOf(data: Document): Document {
   const isValid = (key: string, value: unknown) =>
     jobFields[key as keyof typeof jobFields]?.safeParse(value).success ?? false;
   return Object.fromEntries(Object.entries(data).filter(([key, value]) => isValid(key, value)));
 }
 
-async function whyRefused(deps: Deps, id: string, fields: Written): Promise<string | undefined> {
+async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<string | undefined> {
   if (!JOB.test(id))
     return `the id ${JSON.stringify(id)} is no id of a job: use 1 to 100 letters, digits, dashes and underscores`;
   const {code, command, source, environment} = fields;
@@ -72,7 +67,7 @@ async function whyRefused(deps: Deps, id: string, fields: Written): Promise<stri
   const name = fields.pool ?? deps.config.pool.pool;
   if (!(await poolOf(deps, name)))
     return `there is no pool "${name}": create it with a message, or name another`;
-  const need = whyInternetNeeded(source ?? null, environment ?? {});
+  const need = internetNeed(source ?? null, environment ?? {});
   if (need && !deps.config.has_internet)
     return `${need} needs the internet, and this deployment has no way out (GLEANER_INTERNET): use a code bundle`;
   return undefined;

@@ -19,7 +19,7 @@ export async function schedulePending(deps: Deps): Promise<void> {
   const found = await deps.store.query(deps.config.jobs_collection, {...pending, where: [...pending.where]});
   await forEachConcurrently(found, async ({id}) => {
     try {
-      await takeUp(deps, id);
+      await scheduleNewJob(deps, id);
     } catch (error) {
       deps.log('ERROR', `Failed to take up job ${id}: ${(error as Error).message}`, {job: id});
     }
@@ -27,7 +27,7 @@ export async function schedulePending(deps: Deps): Promise<void> {
 }
 
 /** Takes up the document of a new job. Returns true if the job waits for a worker from now on. */
-export async function takeUp(deps: Deps, id: string): Promise<boolean> {
+export async function scheduleNewJob(deps: Deps, id: string): Promise<boolean> {
   const path = paths.job(deps.config.jobs_collection, id);
   const known = await deps.store.get(path);
   if (!known) return false;
@@ -43,7 +43,7 @@ export async function takeUp(deps: Deps, id: string): Promise<boolean> {
     // The document changed between the two reads: the check of the newest one decides.
     const isSame = JSON.stringify(data) === JSON.stringify(known);
     const {job, why} = isSame ? checked : await check(deps, id, data);
-    return store(deps, tx, data, {...job, epoch: Math.max(job.epoch, last_epoch)}, why);
+    return storeSchedule(deps, tx, data, {...job, epoch: Math.max(job.epoch, last_epoch)}, why);
   });
 }
 
@@ -89,7 +89,13 @@ function isNew({status}: Document): boolean {
 }
 
 /** Stores the job, or why it is none. Fields of people stay as they are, unless the Store refuses them. */
-function store(deps: Deps, tx: Transaction, data: Document, job: Job, why: string | undefined): boolean {
+function storeSchedule(
+  deps: Deps,
+  tx: Transaction,
+  data: Document,
+  job: Job,
+  why: string | undefined,
+): boolean {
   const now = deps.now();
   if (why === undefined) jobRecords.set(deps, tx, {...data, ...scheduleJob(job, now)});
   else storeInvalid(deps, tx, data, job, why, now);

@@ -7,7 +7,7 @@ import {requestTotals} from '../documents/request-totals.ts';
 import {reopenRun} from '../documents/runs.ts';
 import {isAnyUnfinished, totalsOf} from './count-streams.ts';
 import {type Ending, foldRun, forgetFold, type RegisterUnknown} from './run-result.ts';
-import {FINISHING, sumUp} from './summarize-run.ts';
+import {FINISHING, storeRunTotals} from './summarize-run.ts';
 
 /**
  * Reads the streams of a run that is over, page by page. If none is left, and the bucket has none without a document, the manifest
@@ -20,7 +20,7 @@ export async function finishRun(
 ): Promise<Ending['kind']> {
   const ending = await foldRun(deps, run, until_ms, register);
   if (ending.kind === 'ended') {
-    if (await sumUp(deps, run, ending.totals, run.cost_usd)) {
+    if (await storeRunTotals(deps, run, ending.totals, run.cost_usd)) {
       await reopenChanged(deps, run.run, ending);
       await requestTotals(deps, run.run);
     }
@@ -29,7 +29,13 @@ export async function finishRun(
   }
   const read = ending.kind === 'later' ? ending.streams : 0;
   const {totals, streams} = await totalsOf(deps.store, run.run);
-  await sumUp(deps, run, totals, run.cost_usd, `${FINISHING}: ${read} of ${streams} streams are read`);
+  await storeRunTotals(
+    deps,
+    run,
+    totals,
+    run.cost_usd,
+    `${FINISHING}: ${read} of ${streams} streams are read`,
+  );
   return ending.kind;
 }
 

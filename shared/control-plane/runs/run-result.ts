@@ -153,9 +153,9 @@ async function foldPages(
   return 'later';
 }
 
-type Found = StreamFacts & {object?: string; isBroken: boolean};
+type StreamToFold = StreamFacts & {object?: string; isBroken: boolean};
 
-function readFacts(deps: Deps, run: string, {id, path, data}: Stored): Found {
+function readFacts(deps: Deps, run: string, {id, path, data}: Stored): StreamToFold {
   try {
     return {...streamRecords.parse(path, data), isBroken: false};
   } catch (error) {
@@ -237,6 +237,8 @@ async function isStored(deps: Deps, name: string, bytes: Buffer): Promise<boolea
   }
 }
 
-async function* withoutSummaries(streams: readonly Found[]): AsyncGenerator<[Found, undefined]> {
+async function* withoutSummaries(
+  streams: readonly StreamToFold[],
+): AsyncGenerator<[StreamToFold, undefined]> {
   for (const stream of streams) yield [stream, undefined];
 }

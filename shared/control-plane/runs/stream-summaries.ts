@@ -2,10 +2,10 @@
 import {ObjectTooLarge, Rejected} from '../../contracts/errors.ts';
 import {streamMetadata} from '../../contracts/manifest.ts';
 import {parseJson} from '../../contracts/schemas.ts';
-import {metadataObject, workerIdOf} from '../../domain/names.ts';
+import {metadataObject, streamIndexOf} from '../../domain/names.ts';
 import type {StreamSummary} from '../../domain/run/result.ts';
 import type {Deps} from '../deps.ts';
-import {readText} from './run-manifest.ts';
+import {readText} from './run-spec.ts';
 
 /** Reads under way at once, and the largest metadata.json of such a read: together they bound the function's memory. */
 const READS = 32;
@@ -41,7 +41,7 @@ async function readSummary(
     const text = await readText(deps.objects, metadataObject(run, stream), max_bytes);
     if (text === undefined) return {unread: 'it is not there'};
     const summary = parseJson(streamMetadata, text, 'it');
-    if (summary.run !== run || summary.worker_id !== workerIdOf(stream) || summary.spec_hash !== spec_hash)
+    if (summary.run !== run || summary.worker_id !== streamIndexOf(stream) || summary.spec_hash !== spec_hash)
       return {unread: 'it is of another stream, run or spec'};
     return summary;
   } catch (error) {

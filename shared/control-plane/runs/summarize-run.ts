@@ -14,7 +14,7 @@ export const COMMIT_S = 60;
  * Writes the totals of a run, and its end if all of its streams have ended. `ending` keeps the run open and becomes its reason. Returns
  * true if the run has ended.
  */
-export async function sumUp(
+export async function storeRunTotals(
   {store, log, now}: Pick<Deps, 'store' | 'log' | 'now'>,
   seen: Run,
   totals: StreamTotals,

@@ -13,9 +13,9 @@ import type {Stream} from '../../domain/stream/stream.ts';
 import type {ObjectInfo} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {runRecords, skipIfInvalid, streamRecords} from '../documents/documents.ts';
+import {runRecords, streamRecords} from '../documents/documents.ts';
 import {type StreamObject, streamsOf} from './register-stream.ts';
-import {createdAt, originOf, readShards} from './stored-shards.ts';
+import {originOf, readShards} from './stored-shards.ts';
 
 /** Ports that a comparison needs: `gleaner rebuild --dry-run` has no others. */
 export type Sources = Pick<Deps, 'store' | 'objects' | 'log'>;
@@ -82,7 +82,6 @@ export async function originsAmong(deps: Sources, found: readonly StreamObject[]
   return origins;
 }
 
-export type StoredShard = Shard & {stored_at: string | null};
 export type Comparison = {
   survey: StreamSurvey;
   known: Stream | undefined;
@@ -91,7 +90,7 @@ export type Comparison = {
   /** Largest epoch of the stored shards. */
   epoch: number;
   progress: Progress;
-  shards: StoredShard[];
+  shards: Shard[];
 };
 
 export async function compareStream(deps: Sources, run: string, object: ObjectInfo): Promise<Comparison> {
@@ -112,7 +111,9 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
   const listing = await deps.objects.list(outputPrefix(run, stream));
   const about = {run, stream, object: object.name, known_shards: known?.total_shards ?? 0};
   let waiting: number[] = [];
-  const read = await skipIfInvalid(deps.log, async () => readShards({run, stream}, listing));
+  const stored = readShards({run, stream}, listing);
+  if (stored.kind === 'error') deps.log('ERROR', stored.reason);
+  const read = stored.kind === 'ok' ? stored.shards : undefined;
   const spec_hash = parent?.spec_hash ?? read?.[0]?.spec_hash ?? '';
   const {epoch, crc32c} = originOfShards(object.crc32c, spec_hash, read ?? []);
   const answer = (finding: Finding, why: string | null, progress = NOTHING_STORED, shards: Shard[] = []) => ({
@@ -121,11 +122,11 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
     crc32c: shards[0]?.stream_crc32c ?? known?.crc32c ?? object.crc32c,
     epoch,
     progress,
-    shards: shards.map(shard => ({...shard, stored_at: createdAt(listing, shard.object)})),
+    shards,
   });
-  const stored = read?.[0]?.stream_crc32c;
-  const isForeign = known?.object !== object.name && known?.crc32c !== stored && object.crc32c === stored;
-  if (known?.status === 'failed' && isForeign)
+  const stored_crc32c = read?.[0]?.stream_crc32c;
+  const isOfShards = object.crc32c === stored_crc32c && known?.crc32c !== stored_crc32c;
+  if (known?.status === 'failed' && known.object !== object.name && isOfShards)
     return answer('broken', `it is of ${known.object}, and its shards are of ${object.name}`);
   // Checksum of the document first: the object may have been replaced since the listing.
   const origin = {spec_hash, stream_crc32c: known?.crc32c ?? crc32c, epoch};

@@ -1,11 +1,8 @@
 /** Registers stream objects: a stream gets its document once, and again when its content changes. */
-import type {RunSpecInput} from '../../contracts/spec.ts';
-import {slotsFor} from '../../domain/fleet/pool.ts';
-import {datasetPrefix, parseDatasetObject, paths, streamObject, workerIdOf} from '../../domain/names.ts';
+import {datasetPrefix, parseDatasetObject, paths, streamObject} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {originOfShards} from '../../domain/stream/checkpoint.ts';
-import {isUnfinished, newStream, registerAgain, type Stream} from '../../domain/stream/stream.ts';
-import {iso, msOf} from '../../domain/time.ts';
+import {decideRegistration} from '../../domain/stream/registration.ts';
 import type {ObjectInfo, Objects} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
@@ -52,88 +49,31 @@ export async function registerStream(
   // A stream with shards and no document lost its document: the next epoch must exceed every stored epoch.
   const stored = isKnown ? undefined : await storedShards(deps.objects, run, stream);
   const {crc32c} = originOfShards(object.crc32c, parent.spec_hash, stored?.shards ?? []);
-  const origin = {crc32c, epoch: stored?.epoch ?? 0, bucket: deps.objects.bucket};
-  const {model = ''} = parent.spec as RunSpecInput;
+  const {generation, size_bytes, created_at} = object;
+  const dropped = {
+    ...{stream, created_at, content: {object: name, generation, size_bytes, crc32c: object.crc32c}},
+    ...{bucket: deps.objects.bucket, model: String(parent.spec.model ?? '')},
+    origin: {crc32c, epoch: stored?.epoch ?? 0},
+  };
   const pool = parent.affinity === 'fixed' ? await readPool(deps, parent.pool) : undefined;
   const {refusal, isClosed} = await deps.store.transaction(async tx => {
-    const [current, existing] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
-    const holder = await holderOf(deps.log, tx, existing);
+    const [current, before] = [await runRecords.get(tx, run), await streamRecords.get(tx, run, stream)];
+    const holder = await holderOf(deps.log, tx, before);
     const now = deps.now();
     if (!current) throw new Error(`Run ${run} disappeared while ${name} was registered`);
-    if (isKnown && !existing) throw new Error(`Stream ${run}/${stream} disappeared while it was registered`);
-    // After a lost Store, a stream from before the stop is registered again.
-    const isLate = msOf(object.created_at) > msOf(current.stopped_at ?? iso(0));
-    const isClosed =
-      current.status === 'cancelled' ? existing || isLate : current.stopped_at !== null && isLate;
-    if (isClosed) {
-      const refusal = `${name} is ignored: run "${run}" was stopped, and a stop is final; drop it under another run`;
-      return {refusal, isClosed};
-    }
-    const {next, refusal, text} = register(object, existing, run, stream, {...origin, model, now});
-    if (next !== existing) {
-      streamRecords.set(tx, next);
-      if (next.lease === null) clearWork(tx, holder);
-      const slots = pool && slotsFor(pool, current, next.worker_id);
-      const which = slots && (slots.length > 0 ? `; it is for ${slots}` : noSlot(current, next.worker_id));
-      recordEvent(tx, {kind: 'stream', run, stream, object: name, text: `${text}${which ?? ''}`}, now);
-    }
-    const isNews = next.status !== existing?.status || isUnfinished(next);
-    if (isNews) reopenRun(tx, current, `stream ${stream} came`, now);
-    return {refusal, isClosed: false};
+    if (isKnown && !before) throw new Error(`Stream ${run}/${stream} disappeared while it was registered`);
+    const registration = decideRegistration(current, before, dropped, pool, now);
+    const {stream: next, events, reopens} = registration;
+    if (next && next !== before) streamRecords.set(tx, next);
+    if (next !== before && next?.lease === null) clearWork(tx, holder);
+    for (const event of events) recordEvent(tx, event, now);
+    if (reopens) reopenRun(tx, current, `stream ${stream} came`, now);
+    return registration;
   });
   if (refusal !== undefined) await recordRejection(deps, {object: name, run, stream, text: refusal});
-  else if (!stored || stored.areAny) await advanceStream(deps, run, stream);
-  if (!isClosed || !isKnown) return;
   // An earlier delivery may have died after it registered the stream, or after it counted the shards.
-  await advanceStream(deps, run, stream);
-  await requestTotals(deps, run);
-}
-
-function noSlot({stream_offset}: Run, worker_id: number): string {
-  return `; it waits, for the pool has no TPU with number ${worker_id - stream_offset}, which is its own (affinity: fixed): scale the pool`;
-}
-
-type Registered = {next: Stream; refusal: string | undefined; text: string};
-
-function register(
-  object: ObjectInfo,
-  existing: Stream | undefined,
-  run: string,
-  stream: string,
-  at: {bucket: string; model: string; now: number; crc32c: string; epoch: number},
-): Registered {
-  const content = {
-    object: object.name,
-    generation: object.generation,
-    size_bytes: object.size_bytes,
-    crc32c: object.crc32c,
-  };
-  if (!existing) {
-    const text = `Stream ${run}/${stream} accepted: ${object.size_bytes} bytes`;
-    const {crc32c, epoch} = at;
-    const next = {...newStream(run, workerIdOf(stream), content, at), crc32c, epoch};
-    return unlessEmpty({next, refusal: undefined, text});
-  }
-  const again = registerAgain(existing, content, at.now);
-  switch (again.kind) {
-    case 'unchanged':
-      return {next: existing, refusal: undefined, text: again.why};
-    case 'changed':
-      return unlessEmpty({
-        next: again.stream,
-        refusal: undefined,
-        text: `Stream ${run}/${stream}: ${again.why}`,
-      });
-    case 'refused':
-      return {next: again.stream ?? existing, refusal: again.reason, text: again.reason};
-    default:
-      return again satisfies never;
-  }
-}
-
-function unlessEmpty(registered: Registered): Registered {
-  const {next} = registered;
-  if (next.size_bytes > 0) return registered;
-  const refusal = `${next.object} is empty: it holds no record`;
-  return {next: {...next, status: 'failed', last_error: refusal}, refusal, text: refusal};
+  const isClosedLater = isClosed && isKnown;
+  const mayHaveShards = refusal === undefined && (!stored || stored.areAny);
+  if (mayHaveShards || isClosedLater) await advanceStream(deps, run, stream);
+  if (isClosedLater) await requestTotals(deps, run);
 }

@@ -30,7 +30,7 @@ import {addToTally, describeTally, NOTHING_FOUND, type Tally} from '../streams/c
 import {dropInvalid, rebuildPage} from '../streams/rebuild-streams.ts';
 import {type BucketCursor, countPage, registerPage, registerUnknown} from '../streams/resync-streams.ts';
 import {listNodes} from '../tick/list-nodes.ts';
-import {readAccounts, readSnapshot} from '../tick/read-snapshot.ts';
+import {readBudgets, readSnapshot} from '../tick/read-snapshot.ts';
 import {wake} from '../wake.ts';
 import {deleteOrphans} from '../workers/delete-orphans.ts';
 import {updateTotals} from './recount-totals.ts';
@@ -150,7 +150,7 @@ async function rebuildAll(deps: Deps, task: Task): Promise<Step> {
 async function deleteAllOrphans(deps: Deps): Promise<readonly string[]> {
   const failures = new Failures(deps);
   const listing = failures.isolate('list the nodes', () => listNodes(deps));
-  const accounts = await readAccounts(deps, failures);
+  const accounts = await readBudgets(deps, failures);
   const snapshot = await readSnapshot(deps, accounts, listing, failures);
   const remaining: string[] = [];
   for (const part of snapshotsByPool(snapshot)) {

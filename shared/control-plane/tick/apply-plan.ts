@@ -17,7 +17,7 @@ import {endLostExecs} from '../execs/end-exec.ts';
 import type {Failures} from '../failures.ts';
 import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
 import {mendOrphans} from '../jobs/mend-jobs.ts';
-import {FINISHING, sumUp} from '../runs/summarize-run.ts';
+import {FINISHING, storeRunTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
 import {pauseStuck, replaceOutdated} from '../workers/outdated-code.ts';
@@ -140,6 +140,6 @@ async function applyRun(deps: Deps, {workers}: Snapshot, plan: RunPlan): Promise
   const isOver = plan.next === 'finish';
   const finishing = run.reason?.startsWith(FINISHING) ? run.reason : FINISHING;
   const ending = isOver ? finishing : 'its last workers still hold its streams';
-  await sumUp(deps, run, counts.totals, cost_usd, ending);
+  await storeRunTotals(deps, run, counts.totals, cost_usd, ending);
   if (isOver) await startTask(deps, {task: 'finish', run: run.run}, isOpenTask);
 }

@@ -5,7 +5,7 @@ import {type Pool, slotsOf} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import {isRunnable, type Run} from '../../domain/run/run.ts';
 import {otherRunsAtWork} from '../../domain/tick/plan-tick.ts';
-import type {AllAccounts, AllSnapshot, Month, StreamCounts} from '../../domain/tick/snapshot.ts';
+import type {DeploymentBudgets, DeploymentSnapshot, Month, StreamCounts} from '../../domain/tick/snapshot.ts';
 import {iso, msOf} from '../../domain/time.ts';
 import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../../domain/worker/nodes.ts';
 import {NEVER_SERVED} from '../../domain/worker/served-time.ts';
@@ -36,7 +36,7 @@ import {findLost, proveService} from '../workers/service-proofs.ts';
 /** Runs to count at once: each needs a handful of counts and sums. */
 const RUNS_AT_ONCE = 8;
 
-export async function readAccounts(deps: Deps, failures: Failures): Promise<AllAccounts> {
+export async function readBudgets(deps: Deps, failures: Failures): Promise<DeploymentBudgets> {
   const {store, log} = deps;
   const read_at_ms = deps.now();
   const {pools, unreadable: unreadable_pools} = await readPools(deps);
@@ -94,10 +94,10 @@ function parseWorkers(stored: Stored[], unreadable: Set<string>, log: Deps['log'
 /** Reads the rest of the snapshot. `listing` started before the accounts were read. */
 export async function readSnapshot(
   deps: Deps,
-  accounts: AllAccounts,
+  accounts: DeploymentBudgets,
   listing: Promise<Nodes | undefined>,
   failures: Failures,
-): Promise<AllSnapshot> {
+): Promise<DeploymentSnapshot> {
   const {store, log} = deps;
   const proving = failures.isolate('prove that worker-api works', () => proveService(deps, accounts.workers));
   const streams = await countAll(deps, accounts, failures);
@@ -118,7 +118,7 @@ export async function readSnapshot(
 
 async function countAll(
   deps: Deps,
-  accounts: AllAccounts,
+  accounts: DeploymentBudgets,
   failures: Failures,
 ): Promise<Map<string, StreamCounts>> {
   const counted = new Map<string, StreamCounts>();
@@ -151,7 +151,7 @@ const RECOUNT_MINUTES = 15;
 async function mayHaveChanged(
   {store}: Deps,
   {run, status, streams_pending, streams_in_progress, updated_at}: Run,
-  {workers, read_at_ms}: AllAccounts,
+  {workers, read_at_ms}: DeploymentBudgets,
 ): Promise<boolean> {
   if (status === 'active' || streams_pending === 0 || streams_in_progress > 0) return true;
   if (new Date(read_at_ms).getUTCMinutes() % RECOUNT_MINUTES === 0) return true;
@@ -177,10 +177,10 @@ function markedSlots(pools: readonly [Pool, ...Pool[]], zones: readonly Zone[]):
  */
 async function withListed(
   {store, log}: Deps,
-  accounts: AllAccounts,
+  accounts: DeploymentBudgets,
   nodes: Nodes = NOT_LISTED,
   marked: readonly string[],
-): Promise<Pick<AllAccounts, 'workers' | 'unreadable'>> {
+): Promise<Pick<DeploymentBudgets, 'workers' | 'unreadable'>> {
   const workers = new Map(accounts.workers);
   const unreadable = new Set(accounts.unreadable);
   const isNewer = (name: string) => {

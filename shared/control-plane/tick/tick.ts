@@ -6,7 +6,7 @@ import {schedulePending} from '../jobs/schedule-jobs.ts';
 import type {Reconciled} from '../workers/reconcile-workers.ts';
 import {applyBudgets, applyPlans} from './apply-plan.ts';
 import {listNodes} from './list-nodes.ts';
-import {readAccounts, readSnapshot} from './read-snapshot.ts';
+import {readBudgets, readSnapshot} from './read-snapshot.ts';
 
 /**
  * A pass of snapshot, plan and apply. State alone decides, so any event may be lost. Budgets go first, before the list of nodes arrives.
@@ -17,7 +17,7 @@ export async function tick(deps: Deps): Promise<void> {
   const listing = failures.isolate('list the nodes', () => listNodes(deps));
   await failures.isolate('take up pending jobs', () => schedulePending(deps));
   await failures.isolate('end due jobs', () => endDueJobs(deps));
-  const accounts = await readAccounts(deps, failures);
+  const accounts = await readBudgets(deps, failures);
   const spent: Reconciled[] = [];
   for (const plan of planAllBudgets(accounts, deps.config, deps.now()))
     spent.push(await applyBudgets(deps, plan, failures));

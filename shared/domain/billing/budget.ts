@@ -3,7 +3,7 @@
 import type {Pool} from '../fleet/pool.ts';
 import {parseWorkerName, paths} from '../names.ts';
 import {isRunnable, type Run} from '../run/run.ts';
-import type {Accounts} from '../tick/snapshot.ts';
+import type {BudgetSnapshot} from '../tick/snapshot.ts';
 import type {Ceilings} from './ceilings.ts';
 import {
   budgetReserver,
@@ -39,7 +39,7 @@ export type Budgets = {
  * Every budget has to pay for the minutes that deleting TPUs takes. A run is over its budget, or its pool or month is, once only that
  * money is left.
  */
-export function decideBudgets(accounts: Accounts, ceilings: Ceilings, now: number): Budgets {
+export function decideBudgets(accounts: BudgetSnapshot, ceilings: Ceilings, now: number): Budgets {
   const {pool, prices, workers, runs, ended} = accounts;
   const living = costOfLiving(workers.values(), now);
   const leaving = costOfDeletingAll(workers.values());
@@ -78,7 +78,7 @@ export function decideBudgets(accounts: Accounts, ceilings: Ceilings, now: numbe
 
 /** The budgets that every run shares: the tightest of pool and month, and why it allows no more. */
 function wholeBudget(
-  {pool, month, workers, others}: Accounts,
+  {pool, month, workers, others}: BudgetSnapshot,
   {max_budget_usd}: Ceilings,
   {living_usd, leaving_usd, isKnown}: {living_usd: number; leaving_usd: number; isKnown: boolean},
   now: number,
@@ -126,14 +126,14 @@ export function withGrant(run: Run): Run {
  */
 export function isScarce(run: Run, usd_per_hour: number | null, max_workers: number): boolean {
   const streams_in_progress = Math.max(run.streams_in_progress, max_workers);
-  return whyNotCarried({...run, streams_in_progress}, usd_per_hour) !== undefined;
+  return budgetProblem({...run, streams_in_progress}, usd_per_hour) !== undefined;
 }
 
 /**
  * Why the run's budget does not carry one more worker at this price; undefined if it does. `isHolder`: the worker has a stream of the
  * run, and counts already. `cost_usd` is as of the last tick. Each grant since then counts in `streams_in_progress`.
  */
-export function whyNotCarried(
+export function budgetProblem(
   run: Pick<Run, 'run' | 'budget_usd' | 'cost_usd' | 'streams_in_progress'>,
   usd_per_hour: number | null,
   isHolder = false,

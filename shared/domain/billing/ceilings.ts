@@ -13,7 +13,7 @@ export type Ceilings = {
 };
 
 /** Why the pool is larger than the deployment allows, or undefined. `elsewhere`: slots of the other pools. */
-export function whyPoolRefused(
+export function poolProblem(
   {zones, workers_per_zone}: Pick<Pool, 'zones' | 'workers_per_zone'>,
   {max_workers, allowed_zones}: Ceilings,
   elsewhere = 0,
@@ -42,7 +42,7 @@ export function clipPool(pool: Pool, {max_workers, allowed_zones}: Ceilings): Po
 const HUB_ID = /^[A-Za-z0-9][\w.-]*(\/[\w.-]+)?$/;
 
 /** Why workers may not read this model, or undefined. */
-export function whyModelRefused(model: string, {model_sources}: Ceilings): string | undefined {
+export function modelProblem(model: string, {model_sources}: Ceilings): string | undefined {
   if (model_sources.some(source => isFrom(source, model))) return undefined;
   return `model "${model}" is not from a source that this deployment allows: ${model_sources.join(', ')} (GLEANER_MODEL_SOURCES)`;
 }
@@ -58,7 +58,7 @@ function isFrom(source: string, model: string): boolean {
 }
 
 /** Why Cloud TPU would refuse a name of a node of the pool, or undefined. */
-export function whyNodeNameRefused({
+export function nodeNameProblem({
   pool,
   zones,
   workers_per_zone,

@@ -8,7 +8,7 @@ import type {Stream} from '../stream/stream.ts';
 import {iso} from '../time.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
 import {NO_BOOTS, NO_MACHINE_DEATHS} from '../zone/breakers.ts';
-import {outdatedText, type Said, splitBySaid, withSaid} from './publish-order.ts';
+import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
 
 export type RunAction = 'start' | 'pause' | 'resume' | 'stop';
 
@@ -27,13 +27,13 @@ export function decideRunAction(
   action: RunAction,
   name: string,
   run: Run | undefined,
-  said_at: string,
+  published_at: string,
   now: number,
 ): Decision<Run> {
   if (!run) return noRun(name);
-  const said = withSaid(run.said, ['status'], said_at);
+  const said = withPublishTime(run.said, ['status'], published_at);
   const become = (status: Run['status'], what: string): Decision<Run> => {
-    if (action !== 'stop' && isOutdated(run, 'status', said_at)) return outdatedBy(run, ['status']);
+    if (action !== 'stop' && isOutdated(run, 'status', published_at)) return outdatedBy(run, ['status']);
     const isSame = run.status === status;
     return {
       kind: 'applied',
@@ -85,10 +85,14 @@ export function noRun(name: string): {kind: 'rejected'; reason: string} {
 }
 
 /** `recreate`: deletes the slot's TPU in any state, and creates it again if the pool still wants it then. */
-export function decideRecreate(name: string, worker: Worker | undefined, said_at: string): Decision<Worker> {
+export function decideRecreate(
+  name: string,
+  worker: Worker | undefined,
+  published_at: string,
+): Decision<Worker> {
   if (!worker) return noWorker(name);
-  if (isOutdated(worker, 'held', said_at)) return outdatedBy(worker, ['held']);
-  const said = withSaid(worker.said, ['held'], said_at);
+  if (isOutdated(worker, 'held', published_at)) return outdatedBy(worker, ['held']);
+  const said = withPublishTime(worker.said, ['held'], published_at);
   if (hasEnded(worker))
     return {
       kind: 'applied',
@@ -103,10 +107,14 @@ export function decideRecreate(name: string, worker: Worker | undefined, said_at
 }
 
 /** `delete`: deletes the slot's TPU, frees its stream, and keeps the slot empty until `recreate`. */
-export function decideDelete(name: string, worker: Worker | undefined, said_at: string): Decision<Worker> {
+export function decideDelete(
+  name: string,
+  worker: Worker | undefined,
+  published_at: string,
+): Decision<Worker> {
   if (!worker) return noWorker(name);
-  if (isOutdated(worker, 'held', said_at)) return outdatedBy(worker, ['held']);
-  const said = withSaid(worker.said, ['held'], said_at);
+  if (isOutdated(worker, 'held', published_at)) return outdatedBy(worker, ['held']);
+  const said = withPublishTime(worker.said, ['held'], published_at);
   return {
     kind: 'applied',
     next: {...worker, said, held: true, recreate: !hasEnded(worker)},
@@ -119,7 +127,7 @@ function noWorker(name: string): {kind: 'rejected'; reason: string} {
 }
 
 /** `retry`: revives a parked stream. Its failures are reset, and its checkpoint stays. */
-export function decideRetry(stream: Stream, said_at: string, now: number): Decision<Stream> {
+export function decideRetry(stream: Stream, published_at: string, now: number): Decision<Stream> {
   const of = `${stream.run}/${stream.stream}`;
   if (stream.status !== 'failed')
     return {kind: 'rejected', reason: `stream ${of} is ${stream.status}, not failed`};
@@ -128,10 +136,10 @@ export function decideRetry(stream: Stream, said_at: string, now: number): Decis
   // A worker would only find the stream empty again, on a TPU that costs money.
   if (stream.size_bytes === 0)
     return {kind: 'rejected', reason: `stream ${of} is empty: drop it again with its records`};
-  if (isOutdated(stream, 'status', said_at)) return outdatedBy(stream, ['status']);
+  if (isOutdated(stream, 'status', published_at)) return outdatedBy(stream, ['status']);
   const next = {
     ...stream,
-    said: withSaid(stream.said, ['status'], said_at),
+    said: withPublishTime(stream.said, ['status'], published_at),
     status: 'pending' as const,
     failures: 0,
     faults: 0,
@@ -144,12 +152,12 @@ export function decideRetry(stream: Stream, said_at: string, now: number): Decis
 const CANCELLED = 'cancelled by a message; retry revives it';
 
 /** `cancel`: parks the stream. Its worker hears so at its next heartbeat. */
-export function decideCancel(stream: Stream, said_at: string, now: number): Decision<Stream> {
+export function decideCancel(stream: Stream, published_at: string, now: number): Decision<Stream> {
   const of = `${stream.run}/${stream.stream}`;
   if (stream.status === 'completed') return {kind: 'rejected', reason: `stream ${of} is completed`};
   const next = {
     ...revokeLease(stream, now),
-    said: withSaid(stream.said, ['status'], said_at),
+    said: withPublishTime(stream.said, ['status'], published_at),
     status: 'failed' as const,
     last_error: CANCELLED,
     updated_at: iso(now),
@@ -157,21 +165,21 @@ export function decideCancel(stream: Stream, said_at: string, now: number): Deci
   return {kind: 'applied', next, what: `stream ${of} is cancelled`};
 }
 
-function isOutdated({said}: {said: Said}, field: string, said_at: string): boolean {
-  return splitBySaid(said, [field], said_at).outdated.length > 0;
+function isOutdated({said}: {said: PublishTimes}, field: string, published_at: string): boolean {
+  return splitByPublishTime(said, [field], published_at).outdated.length > 0;
 }
 
 export function outdatedBy(
-  {said}: {said: Said},
+  {said}: {said: PublishTimes},
   fields: readonly string[],
 ): {kind: 'rejected'; reason: string} {
   return {kind: 'rejected', reason: outdatedText(said, fields)};
 }
 
 /** `resume` of a pool: allows creates again in the pool and in its zones, and resets the count of unheard boots. */
-export function decideResumePool(pool: Pool, said_at: string): Decision<Pool> {
+export function decideResumePool(pool: Pool, published_at: string): Decision<Pool> {
   const {stopped_at} = pool.boots;
-  if (stopped_at !== null && said_at < stopped_at)
+  if (stopped_at !== null && published_at < stopped_at)
     return {
       kind: 'rejected',
       reason: `outdated: the creates of pool ${pool.pool} stopped later, at ${stopped_at}`,

@@ -1,12 +1,12 @@
 /** Decisions about the settings of runs and of the pool, which operators change with `configure` and `scale`. */
-import {type Ceilings, whyNodeNameRefused, whyPoolRefused} from '../billing/ceilings.ts';
-import {whyAcceleratorRefused} from '../fleet/accelerators.ts';
+import {type Ceilings, nodeNameProblem, poolProblem} from '../billing/ceilings.ts';
+import {acceleratorProblem} from '../fleet/accelerators.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Run} from '../run/run.ts';
 import {iso} from '../time.ts';
 import type {Provisioning} from '../zone/placement.ts';
 import {type Decision, noRun, outdatedBy} from './commands.ts';
-import {outdatedText, type Said, splitBySaid, withSaid} from './publish-order.ts';
+import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
 
 /** Settings of a run and of a pool that may change at any time. A setting may change the cost of work, never the content of shards. */
 export type RunSettings = {
@@ -27,7 +27,7 @@ export function decideConfigure(
   run: Run | undefined,
   settings: RunSettings,
   if_version: number | undefined,
-  said_at: string,
+  published_at: string,
   now: number,
 ): Decision<Run> {
   if (!run) return noRun(name);
@@ -35,7 +35,7 @@ export function decideConfigure(
     return {kind: 'rejected', reason: `run "${name}" was stopped, and a stop is final`};
   const stale = staleFor(`run "${name}"`, run.version, if_version);
   if (stale) return stale;
-  const {current, said, outdated} = sortSettings(run, settings, said_at);
+  const {current, said, outdated} = sortSettings(run, settings, published_at);
   if (!current) return outdatedBy(run, outdated);
   const next = {...run, ...current, said, version: run.version + 1, updated_at: iso(now)};
   const what = `${name} has ${settingsText(current)}, version ${next.version}${alsoOutdated(run, outdated)}`;
@@ -47,18 +47,18 @@ export function decideScale(
   settings: PoolSettings,
   if_version: number | undefined,
   {ceilings, elsewhere = 0, longest_poll_s = Number.POSITIVE_INFINITY}: PoolLimits,
-  said_at: string,
+  published_at: string,
 ): Decision<Pool> {
   const stale = staleFor(`pool "${pool.pool}"`, pool.version, if_version);
   if (stale) return stale;
-  const {current, said, outdated} = sortSettings(pool, settings, said_at);
+  const {current, said, outdated} = sortSettings(pool, settings, published_at);
   if (!current) return outdatedBy(pool, outdated);
   // A pool may always shrink, whatever the other pools have.
   const isLarger = slotsIn({...pool, ...current}) > slotsIn(pool);
-  const tooLarge = whyPoolRefused({...pool, ...current}, ceilings, isLarger ? elsewhere : 0);
-  const refused = tooLarge ?? whyNodeNameRefused({...pool, ...current});
+  const tooLarge = poolProblem({...pool, ...current}, ceilings, isLarger ? elsewhere : 0);
+  const refused = tooLarge ?? nodeNameProblem({...pool, ...current});
   if (refused) return {kind: 'rejected', reason: refused};
-  const slow = whyPollRefused(current.poll_s, longest_poll_s);
+  const slow = pollProblem(current.poll_s, longest_poll_s);
   if (slow) return {kind: 'rejected', reason: slow};
   const next = {...pool, ...current, said, version: pool.version + 1};
   const what = `pool ${pool.pool} has ${settingsText(current)}, version ${next.version}${alsoOutdated(pool, outdated)}`;
@@ -72,7 +72,7 @@ export function slotsIn({zones, workers_per_zone}: Pick<Pool, 'zones' | 'workers
   return zones.length * workers_per_zone;
 }
 
-function whyPollRefused(poll_s: number | undefined, longest_poll_s: number): string | undefined {
+function pollProblem(poll_s: number | undefined, longest_poll_s: number): string | undefined {
   if (poll_s === undefined || poll_s <= longest_poll_s) return undefined;
   return `poll_s ${poll_s} is more than ${longest_poll_s} s, half of GLEANER_STALL_S, when an idle worker is replaced`;
 }
@@ -82,32 +82,32 @@ export function decideNewPool(
   pool: Pool,
   {ceilings, elsewhere = 0, longest_poll_s = Number.POSITIVE_INFINITY}: PoolLimits,
   fields: readonly string[],
-  said_at: string,
+  published_at: string,
 ): Decision<Pool> {
   const refused =
-    whyAcceleratorRefused(pool.accelerator) ??
-    whyPoolRefused(pool, ceilings, elsewhere) ??
-    whyNodeNameRefused(pool) ??
-    whyPollRefused(pool.poll_s, longest_poll_s);
+    acceleratorProblem(pool.accelerator) ??
+    poolProblem(pool, ceilings, elsewhere) ??
+    nodeNameProblem(pool) ??
+    pollProblem(pool.poll_s, longest_poll_s);
   if (refused) return {kind: 'rejected', reason: refused};
-  const next = {...pool, version: 1, said: withSaid({}, fields, said_at)};
+  const next = {...pool, version: 1, said: withPublishTime({}, fields, published_at)};
   const what = `pool ${pool.pool} has ${pool.workers_per_zone} ${pool.accelerator} in each of ${pool.zones.join(', ')}`;
   return {kind: 'applied', next, what};
 }
 
-function alsoOutdated({said}: {said: Said}, fields: readonly string[]): string {
+function alsoOutdated({said}: {said: PublishTimes}, fields: readonly string[]): string {
   return fields.length > 0 ? `; ${outdatedText(said, fields)}` : '';
 }
 
 /** `current`: the settings that no later message has set; undefined if later messages have set all. */
-function sortSettings<T extends object>({said}: {said: Said}, settings: T, said_at: string) {
+function sortSettings<T extends object>({said}: {said: PublishTimes}, settings: T, published_at: string) {
   const all = given(settings);
-  const {current, outdated} = splitBySaid(said, Object.keys(all), said_at);
+  const {current, outdated} = splitByPublishTime(said, Object.keys(all), published_at);
   const kept = Object.fromEntries(Object.entries(all).filter(([key]) => current.includes(key)));
   return {
     current: current.length > 0 ? (kept as Partial<typeof all>) : undefined,
     outdated,
-    said: withSaid(said, current, said_at),
+    said: withPublishTime(said, current, published_at),
   };
 }
 

@@ -92,7 +92,7 @@ export function parseTarget(target: string): Target {
 }
 
 /** Why no host can run the command, or undefined. `found`: workers of the target, living or not. */
-export function whyNoHost(target: Target, found: readonly Worker[]): string | undefined {
+export function targetProblem(target: Target, found: readonly Worker[]): string | undefined {
   if (found.some(isAlive)) return undefined;
   if (target.kind === 'all') return 'no worker is running: workers are created when there is work';
   if (target.kind === 'pool')
@@ -104,7 +104,7 @@ export function whyNoHost(target: Target, found: readonly Worker[]): string | un
 }
 
 /** A worker that shall run the command on its hosts, and why it cannot, if it has too many commands. */
-export function whyWorkerRefused({name, execs}: Worker): string | undefined {
+export function workerProblem({name, execs}: Worker): string | undefined {
   if (execs.length < MOST_OPEN_EXECS) return undefined;
   return `${name} has ${execs.length} commands that have not ended: wait for them`;
 }
@@ -120,7 +120,7 @@ export function withoutExec(worker: Worker, exec: string): Worker {
 }
 
 /** Why a host that has not ended gives no answer any more, or undefined. `worker`: the present document. */
-export function whyLost(
+export function lossReason(
   host: ExecHost,
   exec: Exec,
   worker: Worker | undefined,

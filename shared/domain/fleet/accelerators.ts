@@ -10,7 +10,7 @@ export const ONE_HOST = [
 export const COMPILED = ONE_HOST.filter(type => !/^v[234]-/.test(type));
 
 /** Why a pool cannot have this accelerator, or undefined. */
-export function whyAcceleratorRefused(accelerator: string): string | undefined {
+export function acceleratorProblem(accelerator: string): string | undefined {
   if (ONE_HOST.includes(accelerator)) return undefined;
   const types = `use one of ${ONE_HOST.join(', ')}`;
   if (!chipsOf(accelerator)) return `there is no accelerator "${accelerator}": ${types}`;

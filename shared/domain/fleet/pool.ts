@@ -1,4 +1,4 @@
-import type {Said} from '../commands/publish-order.ts';
+import type {PublishTimes} from '../commands/publish-order.ts';
 import {workerName} from '../names.ts';
 import type {Environment, Source} from '../source/source.ts';
 import {isOlderThan} from '../time.ts';
@@ -18,7 +18,7 @@ export type Pool = {
   workers_per_zone: number;
   /** Grows with every message that changes the pool. */
   version: number;
-  said: Said;
+  said: PublishTimes;
   /** Dollars that all TPUs of the pool may ever cost; null is no limit. */
   budget_usd: number | null;
   /** Dollars that the ended incarnations cost. */

@@ -1,6 +1,6 @@
 /** Decisions about jobs that people ask for with messages. */
 import type {Decision} from '../commands/commands.ts';
-import {splitBySaid, withSaid} from '../commands/publish-order.ts';
+import {splitByPublishTime, withPublishTime} from '../commands/publish-order.ts';
 import {iso} from '../time.ts';
 import type {Job} from './job.ts';
 import {endAttempt, isFinal, scheduleJob} from './lifecycle.ts';
@@ -15,10 +15,10 @@ export function noJob(id: string): Named {
 export function decideCancelJob(
   job: Job,
   usd_per_hour: number | null,
-  said_at: string,
+  published_at: string,
   now: number,
 ): Decision<Job> {
-  const said = withSaid(job.said, ['status'], said_at);
+  const said = withPublishTime(job.said, ['status'], published_at);
   if (job.status === 'cancelled')
     return {kind: 'applied', next: {...job, said}, what: `job ${job.job} was cancelled already`};
   if (isFinal(job))
@@ -29,8 +29,8 @@ export function decideCancelJob(
 }
 
 /** Runs a failed or cancelled job again, with all of its retries. */
-export function decideRetryJob(job: Job, said_at: string, now: number): Decision<Job> {
-  const {outdated} = splitBySaid(job.said, ['status'], said_at);
+export function decideRetryJob(job: Job, published_at: string, now: number): Decision<Job> {
+  const {outdated} = splitByPublishTime(job.said, ['status'], published_at);
   if (outdated.length > 0)
     return {
       kind: 'rejected',
@@ -46,7 +46,7 @@ export function decideRetryJob(job: Job, said_at: string, now: number): Decision
   const fresh = {
     ...{failures: 0, machine_failures: 0, error: null, cause: null, exit_code: null},
     ...{completed_at: null, expire_at: null, scheduled_at: iso(now)},
-    said: withSaid(job.said, ['status'], said_at),
+    said: withPublishTime(job.said, ['status'], published_at),
   };
   return {kind: 'applied', next: scheduleJob({...job, ...fresh}, now), what: `job ${job.job} runs again`};
 }

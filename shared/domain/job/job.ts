@@ -1,4 +1,4 @@
-import type {Said} from '../commands/publish-order.ts';
+import type {PublishTimes} from '../commands/publish-order.ts';
 import type {Environment, Ran, Source} from '../source/source.ts';
 import type {Lease} from '../stream/stream.ts';
 
@@ -101,7 +101,7 @@ export type Job = {
   spent_usd: number;
   /** The epoch of the attempt that was reported as long. */
   long_epoch: number | null;
-  said: Said;
+  said: PublishTimes;
   created_at: string;
   scheduled_at: string | null;
   started_at: string | null;

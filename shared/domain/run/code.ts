@@ -42,11 +42,11 @@ export function stuckRuns(
     if (bundle === null || !isRunnable(run) || acceptsCode(run, deployed, deployed)) return [];
     const isUnfinished = (streams.get(run.run)?.unfinished ?? 0) > 0;
     if (!isUnfinished || serversOf(run, workers.values(), deployed).length > 0) return [];
-    return {run: run.run, bundle, reason: whyStuck(run.run, bundle, deployed)};
+    return {run: run.run, bundle, reason: stuckReason(run.run, bundle, deployed)};
   });
 }
 
-function whyStuck(run: string, bundle: string, deployed: string): string {
+function stuckReason(run: string, bundle: string, deployed: string): string {
   const [old, present] = [bundle, deployed].map(digest => digest.slice(0, 12));
   return `its shards are of worker bundle ${old}, and bundle ${present} is deployed: deploy ${old} again, or publish {"action":"configure","run":"${run}","allow_mixed_code":true}; then {"action":"resume","run":"${run}"}`;
 }

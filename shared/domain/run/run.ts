@@ -1,4 +1,4 @@
-import type {Said} from '../commands/publish-order.ts';
+import type {PublishTimes} from '../commands/publish-order.ts';
 import type {StreamStatus} from '../stream/stream.ts';
 import {iso} from '../time.ts';
 import {type MachineDeaths, NO_MACHINE_DEATHS} from '../zone/breakers.ts';
@@ -29,7 +29,7 @@ export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   /** Grows with every `configure` message. */
   version: number;
   stopped_at: string | null;
-  said: Said;
+  said: PublishTimes;
   streams_pending: number;
   streams_in_progress: number;
   streams_completed: number;

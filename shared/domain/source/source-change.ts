@@ -1,8 +1,8 @@
 /** Changes of a pool's source and environment by `update` messages. */
 import type {Decision} from '../commands/commands.ts';
-import {outdatedText, splitBySaid, withSaid} from '../commands/publish-order.ts';
+import {outdatedText, splitByPublishTime, withPublishTime} from '../commands/publish-order.ts';
 import type {Pool} from '../fleet/pool.ts';
-import {type Environment, type Source, whyInternetNeeded} from './source.ts';
+import {type Environment, internetNeed, type Source} from './source.ts';
 
 /** A source without `repo` has the repository of the pool. */
 export type SourceChange =
@@ -25,7 +25,7 @@ export function decideUpdate(
   pool: Pool,
   {source: given, environment = {}}: SourceUpdate,
   hasInternet: boolean,
-  said_at: string,
+  published_at: string,
 ): Decision<Pool> {
   const source = given === undefined ? pool.source : withRepo(given, pool.source);
   if (typeof source === 'string') return {kind: 'rejected', reason: `pool ${pool.pool} ${source}`};
@@ -37,7 +37,7 @@ export function decideUpdate(
       reason: `pool ${pool.pool} has no source to update from: name a bundle or a repo`,
     };
   const fields = [...(given === undefined && !isEmpty ? [] : ['source']), ...Object.keys(changed)];
-  const {current, outdated} = splitBySaid(pool.said, fields, said_at);
+  const {current, outdated} = splitByPublishTime(pool.said, fields, published_at);
   if (current.length === 0) return {kind: 'rejected', reason: outdatedText(pool.said, outdated)};
   const kept = Object.fromEntries(Object.entries(changed).filter(([field]) => current.includes(field)));
   const next: Pool = {
@@ -45,9 +45,9 @@ export function decideUpdate(
     source: current.includes('source') ? source : pool.source,
     environment: {...pool.environment, ...kept},
     source_version: pool.source_version + 1,
-    said: withSaid(pool.said, current, said_at),
+    said: withPublishTime(pool.said, current, published_at),
   };
-  const needed = hasInternet ? undefined : whyInternetNeeded(next.source, next.environment);
+  const needed = hasInternet ? undefined : internetNeed(next.source, next.environment);
   if (needed)
     return {
       kind: 'rejected',

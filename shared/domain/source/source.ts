@@ -27,7 +27,7 @@ export const NO_ENVIRONMENT: Environment = {
 };
 
 /** Why the source or the environment needs the internet, or undefined: a pool without a way out refuses it. */
-export function whyInternetNeeded(
+export function internetNeed(
   source: Source | null,
   environment: {[Key in keyof Environment]?: Environment[Key] | undefined},
 ): string | undefined {

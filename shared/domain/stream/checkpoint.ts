@@ -3,7 +3,7 @@
  * Only the prefix without a gap counts, so a sample counts as stored only when every sample before it is.
  */
 
-/** The custom metadata of one shard object, as numbers. */
+/** A shard object and its custom metadata. */
 export type Shard = {
   shard: number;
   object: string;
@@ -18,6 +18,8 @@ export type Shard = {
   stream_crc32c: string;
   final: boolean;
   size_bytes: number;
+  /** Creation time of the object. Null in documents of earlier releases. */
+  stored_at: string | null;
 };
 
 /** Stored part of a stream: the totals of its first `total_shards` shards. */

@@ -1,4 +1,4 @@
-import type {Said} from '../commands/publish-order.ts';
+import type {PublishTimes} from '../commands/publish-order.ts';
 import {streamId} from '../names.ts';
 import {iso} from '../time.ts';
 import {NOTHING_STORED, type Progress, type Shard} from './checkpoint.ts';
@@ -34,7 +34,7 @@ export type Stream = Content &
     /** Faults of machines since the last shard was stored. */
     faults: number;
     last_error: string | null;
-    said: Said;
+    said: PublishTimes;
     /** Names a shard of an epoch that was never granted: no lease is granted before a `rebuild` of the run. */
     blocked_reason: string | null;
     created_at: string;
@@ -72,67 +72,6 @@ export function newStream(
     created_at: iso(at.now),
     updated_at: iso(at.now),
   };
-}
-
-export type Registration =
-  | {kind: 'unchanged'; why: string}
-  | {kind: 'changed'; stream: Stream; why: string}
-  | {kind: 'refused'; stream: Stream | null; reason: string};
-
-/**
- * Registers a stream object under an index that the run already has.
- * The same content changes only the generation to fetch. New content is accepted until the first lease.
- * Later new content is refused, and an unfinished stream fails, because its shards would mix two contents.
- * A completed stream stays as it is.
- */
-export function registerAgain(stream: Stream, content: Content, now: number): Registration {
-  if (content.object !== stream.object)
-    return {
-      kind: 'refused',
-      stream: null,
-      reason: `${content.object} has the same index as ${stream.object}, which was there first: rename it to a free index`,
-    };
-  if (BigInt(content.generation) <= BigInt(stream.generation))
-    return {kind: 'unchanged', why: 'this generation, or a newer one, is registered already'};
-  if (stream.blocked_reason !== null) return {kind: 'refused', stream: null, reason: stream.blocked_reason};
-  const again = {status: 'pending' as const, failures: 0, faults: 0, last_error: null};
-  if (content.crc32c === stream.crc32c && content.size_bytes === stream.size_bytes)
-    return {
-      kind: 'changed',
-      stream: {
-        ...stream,
-        ...(stream.status === 'failed' ? again : {}),
-        generation: content.generation,
-        updated_at: iso(now),
-      },
-      why: `the same content was uploaded again${stream.status === 'failed' ? ', and is tried again' : ''}`,
-    };
-  if (stream.total_shards === 0 && (stream.epoch === 0 || stream.status === 'failed'))
-    return {
-      kind: 'changed',
-      stream: {...stream, ...content, ...again, updated_at: iso(now)},
-      why: 'the stream was replaced before anything of it was stored',
-    };
-  const reason = `${stream.object} was overwritten after work on it began (generation ${stream.generation}, now ${content.generation}): shards of two contents would mix. Drop the new content as another stream or run`;
-  if (stream.status === 'completed') return {kind: 'refused', stream: null, reason};
-  return {
-    kind: 'refused',
-    stream: {...stream, status: 'failed', lease: null, last_error: reason, updated_at: iso(now)},
-    reason,
-  };
-}
-
-/** Chooses among objects of one index: the origin of the stored shards, or else the oldest object. */
-export function originAmong<T extends {name: string; crc32c: string; created_at: string}>(
-  objects: readonly T[],
-  stored_crc32c: string | undefined,
-): T | undefined {
-  const isStored = ({crc32c}: T) => Number(crc32c === stored_crc32c);
-  const [first] = [...objects].sort(
-    (a, b) =>
-      isStored(b) - isStored(a) || a.created_at.localeCompare(b.created_at) || a.name.localeCompare(b.name),
-  );
-  return first;
 }
 
 export function isUnfinished(stream: Stream): boolean {
@@ -175,6 +114,13 @@ export function withRebuilt(
   const wasBlocked = blocked_reason !== null && blocked_reason === last_error;
   if (wasBlocked) return {...rebuilt, status: 'pending', last_error: null};
   return {...rebuilt, status: status === 'completed' ? 'pending' : status};
+}
+
+/** Fails a stream with inconsistent shards. A stream that had failed before keeps its reason. */
+export function failedFor(stream: Stream, reason: string, now: number): Stream {
+  if (stream.status === 'failed') return stream;
+  const last_error = reason.toWellFormed();
+  return {...stream, status: 'failed', lease: null, last_error, updated_at: iso(now)};
 }
 
 /** Blocks the stream until a `rebuild` explains the shard. A stream that had failed before keeps its reason. */

@@ -15,7 +15,7 @@ import {costOfOrphans, decideOrphans, type OrphanCount, orphansIn} from '../zone
 import type {Zone} from '../zone/placement.ts';
 import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
 import {type PlanInputs, type Slot, type SlotBatches, slotOf, slotsThatChange} from './slots.ts';
-import type {Accounts, Snapshot, StreamCounts, TickConfig} from './snapshot.ts';
+import type {BudgetSnapshot, Snapshot, StreamCounts, TickConfig} from './snapshot.ts';
 
 /** Plan from the accounts alone, before any list of nodes arrives. */
 export type BudgetPlan = {pauses: readonly Pause[]; inputs: PlanInputs; deletes: SlotBatches};
@@ -55,7 +55,7 @@ export type TickPlan = {
 };
 
 /** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
-export function planBudgets(accounts: Accounts, config: TickConfig, now: number): BudgetPlan {
+export function planBudgets(accounts: BudgetSnapshot, config: TickConfig, now: number): BudgetPlan {
   const budgets = decideBudgets(accounts, config.ceilings, now);
   const inputs = inputsOf(accounts);
   const slots = spentSlots(accounts, budgets);
@@ -66,12 +66,12 @@ export function planBudgets(accounts: Accounts, config: TickConfig, now: number)
   };
 }
 
-function spentSlots({workers}: Accounts, {dismissed}: Budgets): Slot[] {
+function spentSlots({workers}: BudgetSnapshot, {dismissed}: Budgets): Slot[] {
   const living = [...workers.values()].filter(worker => dismissed.has(worker.name) && !hasEnded(worker));
   return living.flatMap(({name}) => slotOf(name, 'dismissed', workers));
 }
 
-function inputsOf({read_at_ms, pool, prices, workers, creates}: Accounts): PlanInputs {
+function inputsOf({read_at_ms, pool, prices, workers, creates}: BudgetSnapshot): PlanInputs {
   return {
     ...{
       read_at_ms,

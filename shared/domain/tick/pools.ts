@@ -10,7 +10,13 @@ import {managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
 import {NO_BOOTS} from '../zone/breakers.ts';
 import {costOfOrphans, orphansIn} from '../zone/orphans.ts';
 import {type BudgetPlan, planBudgets, planTick, type TickPlan} from './plan-tick.ts';
-import type {Accounts, AllAccounts, AllSnapshot, Snapshot, TickConfig} from './snapshot.ts';
+import type {
+  BudgetSnapshot,
+  DeploymentBudgets,
+  DeploymentSnapshot,
+  Snapshot,
+  TickConfig,
+} from './snapshot.ts';
 
 /**
  * Stands for a pool without a valid document: it has no zone, so no node of it is wanted, and its workers, runs and orphans have a
@@ -38,7 +44,7 @@ function poolOfSlot(name: string, own: string): string {
 }
 
 /** The pools of a tick, in the order in which they are planned: those with a document, and all others that a fact names. */
-function poolsOf(all: AllAccounts, others: Iterable<string> = []): Pool[] {
+function poolsOf(all: DeploymentBudgets, others: Iterable<string> = []): Pool[] {
   const {pools, unreadable_pools, runs, ended, workers, unreadable} = all;
   const [{pool: own}] = pools;
   const named = [
@@ -52,11 +58,11 @@ function poolsOf(all: AllAccounts, others: Iterable<string> = []): Pool[] {
 }
 
 /** The accounts of each pool, for its budgets. */
-export function accountsByPool(all: AllAccounts): Accounts[] {
-  return poolsOf(all).map(pool => accountsOf(all, pool));
+export function budgetsByPool(all: DeploymentBudgets): BudgetSnapshot[] {
+  return poolsOf(all).map(pool => budgetSnapshotOf(all, pool));
 }
 
-function accountsOf(all: AllAccounts, pool: Pool): Accounts {
+function budgetSnapshotOf(all: DeploymentBudgets, pool: Pool): BudgetSnapshot {
   const {pools, unreadable_pools, jobs, ...shared} = all;
   const isOf = (name: string) => poolOfSlot(name, pools[0].pool) === pool.pool;
   const workers = Map.groupBy(all.workers.values(), ({name}) => isOf(name));
@@ -77,7 +83,7 @@ function accountsOf(all: AllAccounts, pool: Pool): Accounts {
 }
 
 /** The snapshot of each pool. Nodes that fit no slot belong to the part of the deployment's own pool. */
-export function snapshotsByPool(all: AllSnapshot): Snapshot[] {
+export function snapshotsByPool(all: DeploymentSnapshot): Snapshot[] {
   const [{pool: own}] = all.pools;
   const {nodes, zones} = all;
   const marked = (zones ?? []).flatMap(({pool, orphans, brake}) => (pool && (orphans || brake) ? pool : []));
@@ -85,7 +91,7 @@ export function snapshotsByPool(all: AllSnapshot): Snapshot[] {
   const missing = new Set(marked.filter(name => !named.some(({pool}) => pool === name)));
   return [...named, ...[...missing].map(withoutDocument)].map(pool => ({
     ...all,
-    ...accountsOf(all, pool),
+    ...budgetSnapshotOf(all, pool),
     nodes: nodes && nodesOf(nodes, pool.pool, own),
     zones: zones?.filter(zone => (zone.pool ?? own) === pool.pool),
   }));
@@ -97,13 +103,13 @@ function nodesOf(nodes: Nodes, pool: string, own: string): Nodes {
 }
 
 /** Plans of the budgets of each pool, before any list of nodes arrives. */
-export function planAllBudgets(all: AllAccounts, config: TickConfig, now: number): BudgetPlan[] {
-  return accountsByPool(all).map(part => planBudgets(part, config, now));
+export function planAllBudgets(all: DeploymentBudgets, config: TickConfig, now: number): BudgetPlan[] {
+  return budgetsByPool(all).map(part => planBudgets(part, config, now));
 }
 
 /** Plans every pool in sequence: nodes, money and creates of earlier plans are gone for later pools. */
 export function planPools(
-  all: AllSnapshot,
+  all: DeploymentSnapshot,
   config: TickConfig,
   now: number,
 ): {snapshot: Snapshot; plan: TickPlan}[] {

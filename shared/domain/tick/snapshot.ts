@@ -38,7 +38,7 @@ export const NO_OTHERS: Others = {workers: [], nodes: 0, reserved_usd: 0};
  * Facts about one pool that a budget needs: no list of nodes. Pool and runs are read before the workers, so an incarnation that ends between the two
  * reads counts once.
  */
-export type Accounts = {
+export type BudgetSnapshot = {
   /** Time of the first read: a run or a worker may be younger. */
   read_at_ms: number;
   pool: Pool;
@@ -73,7 +73,7 @@ export type StreamCounts = {
   slots: readonly string[];
 };
 
-export type Snapshot = Accounts & {
+export type Snapshot = BudgetSnapshot & {
   /** Undefined if the list failed. */
   nodes: Nodes | undefined;
   zones: readonly Zone[] | undefined;
@@ -85,7 +85,7 @@ export type Snapshot = Accounts & {
 };
 
 /** Facts about every pool of the deployment, each read once. The deployment's own pool is the first of `pools`. */
-export type AllAccounts = Omit<Accounts, 'pool' | 'isUnreadable' | 'jobs' | 'others'> & {
+export type DeploymentBudgets = Omit<BudgetSnapshot, 'pool' | 'isUnreadable' | 'jobs' | 'others'> & {
   pools: readonly [Pool, ...Pool[]];
   /** Names of pools whose documents could not be read. */
   unreadable_pools: ReadonlySet<string>;
@@ -93,4 +93,4 @@ export type AllAccounts = Omit<Accounts, 'pool' | 'isUnreadable' | 'jobs' | 'oth
   jobs: ReadonlyMap<string, number>;
 };
 
-export type AllSnapshot = AllAccounts & Omit<Snapshot, keyof Accounts>;
+export type DeploymentSnapshot = DeploymentBudgets & Omit<Snapshot, keyof BudgetSnapshot>;

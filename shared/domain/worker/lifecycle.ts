@@ -7,8 +7,8 @@ import type {Limits} from './limits.ts';
 import {causeOfDeath, type Death} from './liveness.ts';
 import {
   afterLook,
-  type Foreign,
-  type Found,
+  type ForeignNode,
+  type FoundNode,
   newSymptoms,
   type Observation,
   otherIncarnation,
@@ -98,7 +98,7 @@ function decideSeen(
 /** Blocks the slot while a node that is not ours has its name. The pool fills another slot in the meantime. */
 function decideForeign(
   worker: Worker,
-  {isQueued}: Foreign,
+  {isQueued}: ForeignNode,
   wanted: Wanted,
   limits: Limits,
   now: number,
@@ -209,7 +209,7 @@ function decideLiving(
 }
 
 /** Raises the incarnation above every number in use: a node may have outlived its database. */
-function outgrow(worker: Worker, {incarnations}: Found): Worker {
+function outgrow(worker: Worker, {incarnations}: FoundNode): Worker {
   return {...worker, incarnation: Math.max(worker.incarnation, ...incarnations)};
 }
 

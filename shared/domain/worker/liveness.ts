@@ -1,7 +1,7 @@
 import {parseJobWork} from '../names.ts';
 import {isOlderThan} from '../time.ts';
 import type {Limits} from './limits.ts';
-import type {Found, Observation} from './observation.ts';
+import type {FoundNode, Observation} from './observation.ts';
 import {
   isBadHost,
   isBrokenBy,
@@ -147,7 +147,7 @@ function faultOfNode(worker: Worker): Death | undefined {
 }
 
 /** A queued resource that lost its node is never fulfilled again. A failed resource keeps its place. Both must go. */
-function faultOfQueue(worker: Worker, {queued}: Found): Death | undefined {
+function faultOfQueue(worker: Worker, {queued}: FoundNode): Death | undefined {
   if (!queued || queueStanding({queue_state: queued.state}) !== 'over') return undefined;
   const {state, initiator, error} = queued;
   if (state === 'FAILED') {

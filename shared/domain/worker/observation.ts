@@ -10,14 +10,14 @@ import {readySince, type Worker} from './worker.ts';
  * `absent`: `get` found no node, or no node was ever listed.
  * `foreign`: a node without our label, which is not ours to delete. A request of ours may wait behind it in the queue.
  */
-export type Observation = {kind: 'unknown'} | Missing | {kind: 'absent'} | Foreign | Found;
+export type Observation = {kind: 'unknown'} | Missing | {kind: 'absent'} | ForeignNode | FoundNode;
 
 export type Missing = {kind: 'missing'; listed_at: string};
 
-export type Foreign = {kind: 'foreign'; isQueued: boolean};
+export type ForeignNode = {kind: 'foreign'; isQueued: boolean};
 
 /** A node, a queued resource, or both. `state` belongs to the node. */
-export type Found = {
+export type FoundNode = {
   kind: 'found';
   state: string | null;
   health: string;
@@ -55,7 +55,7 @@ export function afterLook(before: Worker, observation: Observation, now: number)
   return {...worker, ready_at: readySince(bounds, now)};
 }
 
-function withProvider(worker: Worker, observation: Found, now: number): Worker {
+function withProvider(worker: Worker, observation: FoundNode, now: number): Worker {
   const shown = {
     provider_state: observation.state,
     health: observation.state === null ? null : observation.health,

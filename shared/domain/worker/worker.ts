@@ -1,4 +1,4 @@
-import type {Said} from '../commands/publish-order.ts';
+import type {PublishTimes} from '../commands/publish-order.ts';
 import type {SourceReport} from '../source/source.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import type {Shown, Symptom} from './provider-states.ts';
@@ -91,7 +91,7 @@ export type Worker = Shown & {
   recreate: boolean;
   /** A `delete` message: the slot stays empty until a `recreate` message. */
   held: boolean;
-  said: Said;
+  said: PublishTimes;
   last_death: string | null;
   last_error: string | null;
   created_at: string;

@@ -1,5 +1,5 @@
 /** Breakers stop repeated failures: creates of a pool or zone with silent nodes, and a run that ends machines. */
-import {type Said, withSaid} from '../commands/publish-order.ts';
+import {type PublishTimes, withPublishTime} from '../commands/publish-order.ts';
 import {isOlderThan, iso} from '../time.ts';
 
 /** Outcome of recent boots of a pool or zone. A node that Cloud TPU took does not count. */
@@ -92,7 +92,7 @@ const UNJUDGED_S = 600;
 type Breakable = MachineDeaths & {
   status: string;
   reason: string | null;
-  said: Said;
+  said: PublishTimes;
   total_shards: number;
   updated_at: string;
 };
@@ -138,6 +138,6 @@ export function afterMachineFailedStream<R extends Breakable>(run: R, stream: st
 /** Pauses the run. Only a `resume` published later ends the pause. */
 function paused<R extends Breakable>(run: R, why: string, now: number): R {
   if (run.status !== 'active') return run;
-  const said = withSaid(run.said, ['status'], iso(now));
+  const said = withPublishTime(run.said, ['status'], iso(now));
   return {...run, status: 'paused', reason: `${why}. Find the cause, then resume the run`, said};
 }

@@ -1,107 +1,56 @@
 /** Mistakes by which a machine can speak for another. */
-import type {Mistake} from './mistake.ts';
+import type {Mistakes} from '../anchors.ts';
 
-const BIND = 'shared/control-plane/worker-api/hello.ts';
-const ANSWERS = 'shared/control-plane/worker-api/answers.ts';
-
-export const FORGE: Mistake[] = [
-  {
-    name: 'a heartbeat whose secret is not compared',
-    class: 'forge',
-    edits: [
-      {
-        file: 'shared/control-plane/worker-api/heartbeat.ts',
-        find: 'if (!speaksFor(worker, request)) return',
-        replace: 'if (!speaksFor(worker, request) && false) return',
-      },
-    ],
+export const FORGE: Mistakes = {
+  'a heartbeat whose secret is not compared': {
+    in: 'handleHeartbeat',
+    find: "if (!$speaksFor($worker, $request)) return $impostor($deps, 'take a heartbeat', $request);",
+    replace: '',
   },
-  {
-    name: 'a release whose secret is not compared',
-    class: 'forge',
-    edits: [
-      {
-        file: 'shared/control-plane/worker-api/release.ts',
-        find: 'if (!speaksFor(known, request)) return',
-        replace: 'if (!speaksFor(known, request) && false) return',
-      },
-    ],
+  'a release whose secret is not compared': {
+    in: 'releaseStream',
+    find: "if (!$speaksFor($worker, $request)) return $impostor($deps, 'release a stream', $request);",
+    replace: '',
   },
-  {
-    name: 'a request for work whose secret is not compared',
-    class: 'forge',
-    edits: [
-      {
-        file: 'shared/control-plane/worker-api/lease.ts',
-        find: 'if (worker && !speaksFor(worker, request))',
-        replace: 'if (worker && !speaksFor(worker, request) && false)',
-      },
-    ],
+  'a request for work whose secret is not compared': {
+    in: 'answerLease',
+    find: "if ($worker && !$speaksFor($worker, $request)) return $impostor($deps, 'lease work', $request);",
+    replace: '',
   },
-  {
-    name: 'a host without a hello that may speak',
-    class: 'forge',
-    edits: [
-      {
-        file: ANSWERS,
-        find: 'if (bound === undefined || worker.incarnation !== incarnation) return false;',
-        replace: 'if (bound === undefined || worker.incarnation !== incarnation) return true;',
-      },
-    ],
+  'an end of a job whose secret is not compared': {
+    in: 'finishJob',
+    find: "if (!$speaksFor($worker, $request)) return $impostor($deps, 'finish a job', $request);",
+    replace: '',
   },
-  {
-    name: 'a secret that the next incarnation keeps',
-    class: 'forge',
-    edits: [
-      {
-        file: 'shared/domain/worker/transitions.ts',
-        find: '    host_secrets: {},\n',
-        replace: '',
-      },
-    ],
+  'a host without a hello that may speak': {
+    in: 'speaksFor',
+    find: 'if ($bound === undefined || $worker.incarnation !== $incarnation) return false;',
+    replace: 'if ($bound === undefined || $worker.incarnation !== $incarnation) return true;',
   },
-  {
-    name: 'a hello whose ticket is not checked',
-    class: 'forge',
-    edits: [
-      {
-        file: BIND,
-        find: "if (!isTicketOf(identity, 'worker-api', worker, request.ticket))",
-        replace: "if (!isTicketOf(identity, 'worker-api', worker, request.ticket) && false)",
-      },
-    ],
+  'a secret that the next incarnation keeps': {
+    in: 'toCreating',
+    within: "$enter($worker, 'creating', $now, $fields)",
+    find: 'host_secrets: {}',
+    replace: '',
   },
-  {
-    name: 'a ticket that is good for every worker of its age',
-    class: 'forge',
-    edits: [
-      {
-        file: 'shared/control-plane/workers/tickets.ts',
-        find: 'identity.deployment, name, incarnation, born_at]',
-        replace: 'identity.deployment, name.length, incarnation, born_at]',
-      },
-    ],
+  'a hello whose ticket is not checked': {
+    in: 'bindHost',
+    find: "!$isTicketOf($identity, 'worker-api', $worker, $request.ticket)",
+    replace: 'false',
   },
-  {
-    name: 'a second secret that replaces the first',
-    class: 'forge',
-    edits: [
-      {
-        file: BIND,
-        find: 'if (worker.host_secrets[host] !== undefined)',
-        replace: 'if (worker.host_secrets[host] !== undefined && false)',
-      },
-    ],
+  'a ticket that is good for every worker of its age': {
+    in: 'ticketOf',
+    find: "['gleaner-ticket/1', $deployment, $name, $incarnation, $born_at]",
+    replace: "['gleaner-ticket/1', $deployment, $name.length, $incarnation, $born_at]",
   },
-  {
-    name: 'a repeated hello that is refused',
-    class: 'forge',
-    edits: [
-      {
-        file: BIND,
-        find: 'if (speaksFor(worker, request)) {',
-        replace: 'if (speaksFor(worker, request) && false) {',
-      },
-    ],
+  'a second secret that replaces the first': {
+    in: 'bindHost',
+    find: 'if ($worker.host_secrets[$host] !== undefined) {$$refuse}',
+    replace: '',
   },
-];
+  'a repeated hello that is refused': {
+    in: 'bindHost',
+    find: 'if ($speaksFor($worker, $request)) {const $named = $withHostName($worker, $request); $$rest}',
+    replace: '',
+  },
+};

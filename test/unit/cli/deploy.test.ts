@@ -13,8 +13,8 @@ import {
 } from 'node:fs';
 import {tmpdir} from 'node:os';
 import {delimiter, join} from 'node:path';
-import {setTimeout as sleep} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
+import {until} from '../../support/until.ts';
 
 const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
 
@@ -72,8 +72,7 @@ case $verb in
 esac
 `;
 
-describe('gleaner deploy', function () {
-  this.timeout(120_000);
+describe('gleaner deploy', () => {
   let folder: string;
   let children: ChildProcess[];
   beforeEach(() => {
@@ -188,7 +187,7 @@ describe('gleaner deploy', function () {
 
   it('ends Terraform in order after Ctrl-C, keeps no plan, and exits with 130', async () => {
     const running = deploy(['--yes'], {SLOW_VERB: 'apply'});
-    while (!existsSync(join(folder, 'calls.slow'))) await sleep(50);
+    await until('Terraform is at work', () => existsSync(join(folder, 'calls.slow')));
     for (const child of children) child.kill('SIGINT');
     const {code, stderr} = await running;
     assert.equal(code, 130, stderr);

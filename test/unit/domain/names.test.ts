@@ -17,8 +17,8 @@ import {
   shardObject,
   specObject,
   streamId,
+  streamIndexOf,
   streamObject,
-  workerIdOf,
   workerName,
 } from '../../../shared/domain/names.ts';
 
@@ -47,7 +47,7 @@ describe('names', () => {
       fc.property(runs, indices, fc.boolean(), (run, index, gzip) => {
         const name = streamObject(run, streamId(index), gzip);
         assert.deepEqual(parseDatasetObject(name), {kind: 'stream', run, stream: streamId(index), gzip});
-        assert.equal(workerIdOf(streamId(index)), index);
+        assert.equal(streamIndexOf(streamId(index)), index);
         assert.ok(name.startsWith(datasetPrefix(run)));
       }),
     );

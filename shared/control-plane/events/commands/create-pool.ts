@@ -4,9 +4,9 @@ import {Rejected} from '../../../contracts/errors.ts';
 import {environment, source} from '../../../contracts/job-schemas.ts';
 import {dollars, poolName, provisioning, version, zones} from '../../../contracts/schemas.ts';
 import {decideNewPool, decideScale, type PoolSettings} from '../../../domain/commands/settings.ts';
-import {whyNotPoolName} from '../../../domain/deployment.ts';
+import {poolNameProblem} from '../../../domain/deployment.ts';
 import type {Pool} from '../../../domain/fleet/pool.ts';
-import {type Environment, NO_ENVIRONMENT, whyInternetNeeded} from '../../../domain/source/source.ts';
+import {type Environment, internetNeed, NO_ENVIRONMENT} from '../../../domain/source/source.ts';
 import {NO_BOOTS} from '../../../domain/zone/breakers.ts';
 import type {Deps} from '../../deps.ts';
 import {poolRecords} from '../../documents/documents.ts';
@@ -34,16 +34,16 @@ const schema = z.strictObject({
 /** Creates a pool, or changes what may change of an existing one. */
 export const pool = command({
   schema,
-  decide: async (deps, tx, {action: _, pool: name, if_version, ...given}, {said_at}) => {
+  decide: async (deps, tx, {action: _, pool: name, if_version, ...given}, {published_at}) => {
     const found = await poolRecords.find(tx, name, deps.config.pool);
     const limits = await limitsOf(deps, name);
     if (!found) {
       const fields = Object.keys(given).filter(field => field in SETTINGS);
-      const decision = decideNewPool(newPool(deps, name, given), limits, fields, said_at);
+      const decision = decideNewPool(newPool(deps, name, given), limits, fields, published_at);
       return conclude(decision, next => poolRecords.set(tx, next), {pool: name});
     }
     const settings = settingsOf(deps, found, given);
-    const decision = decideScale(found, settings, if_version, limits, said_at);
+    const decision = decideScale(found, settings, if_version, limits, published_at);
     return conclude(decision, next => poolRecords.set(tx, next), {pool: name});
   },
   after: (deps, {pool}) => recordStranded(deps, pool),
@@ -56,7 +56,7 @@ const SETTINGS = {workers_per_zone: 1, zones: 1, provisioning: 1, budget_usd: 1,
 
 /** The pool of a message, with the deployment's values of optional keys. Throws `Rejected`, which names the missing ones. */
 function newPool({config}: Deps, name: string, given: Given): Pool {
-  const why = whyNotPoolName(name, config.deployment);
+  const why = poolNameProblem(name, config.deployment);
   if (why) throw new Rejected(why);
   const {accelerator, runtime_version, zones, workers_per_zone} = given;
   if (!accelerator || !runtime_version || !zones || workers_per_zone === undefined)
@@ -66,7 +66,7 @@ function newPool({config}: Deps, name: string, given: Given): Pool {
   const {source = null, budget_usd = null} = given;
   const {spot = config.pool.spot, provisioning = 'node', poll_s = config.pool.poll_s} = given;
   const environment = {...NO_ENVIRONMENT, ...given.environment} as Environment;
-  const needs = whyInternetNeeded(source, environment);
+  const needs = internetNeed(source, environment);
   if (needs && !config.has_internet)
     throw new Rejected(
       `${needs} needs the internet, which workers of this deployment do not reach (GLEANER_INTERNET): use a code bundle`,

@@ -11,8 +11,8 @@ import type {Deps} from '../../deps.ts';
 import {deleteJob, jobRecords, storeEnded, workerOf} from '../../documents/job-documents.ts';
 import {clearWork} from '../../documents/lease-documents.ts';
 import {pagesOf} from '../../documents/pages.ts';
-import {submitJob, takeUp} from '../../jobs/schedule-jobs.ts';
-import {command, type Moment, type Outcome} from './command.ts';
+import {scheduleNewJob, submitJob} from '../../jobs/schedule-jobs.ts';
+import {type CommandOutcome, command, type MessageTimes} from './command.ts';
 
 /** Jobs that one message changes. A repeated message changes more. */
 const MOST_AT_ONCE = 200;
@@ -47,12 +47,17 @@ export const whichJobs = {
 
 /** Takes up a document whose event is still under way, so that no command comes too early. */
 export async function takeUpNamed(deps: Deps, {job}: {job?: string | undefined}): Promise<void> {
-  if (job !== undefined) await takeUp(deps, job);
+  if (job !== undefined) await scheduleNewJob(deps, job);
 }
 
 /** Ends a job. Its worker hears so at its next heartbeat. */
-export async function cancelJob(deps: Deps, tx: Transaction, job: string, moment: Moment): Promise<Outcome> {
-  const decide: Decide = (found, price) => decideCancelJob(found, price, moment.said_at, moment.now);
+export async function cancelJob(
+  deps: Deps,
+  tx: Transaction,
+  job: string,
+  moment: MessageTimes,
+): Promise<CommandOutcome> {
+  const decide: Decide = (found, price) => decideCancelJob(found, price, moment.published_at, moment.now);
   return {...(await concludeJobs(deps, tx, [job], moment, decide)), about: {job}};
 }
 
@@ -61,13 +66,13 @@ export async function retryJobs(
   deps: Deps,
   tx: Transaction,
   {job, where}: {job?: string | undefined; where?: {cause: string} | undefined},
-  moment: Moment,
-): Promise<Outcome> {
+  moment: MessageTimes,
+): Promise<CommandOutcome> {
   const ids = job === undefined ? await failedFor(deps, where?.cause ?? '') : [job];
   const about = job === undefined ? {} : {job};
   if (ids.length === 0)
     return {outcome: 'rejected', reason: `no job has failed for the cause "${where?.cause}"`, about};
-  const decide: Decide = found => decideRetryJob(found, moment.said_at, moment.now);
+  const decide: Decide = found => decideRetryJob(found, moment.published_at, moment.now);
   return {...(await concludeJobs(deps, tx, ids, moment, decide)), about};
 }
 
@@ -92,9 +97,9 @@ async function concludeJobs(
   deps: Deps,
   tx: Transaction,
   ids: readonly string[],
-  {now}: Moment,
+  {now}: MessageTimes,
   decide: Decide,
-): Promise<Omit<Outcome, 'about'>> {
+): Promise<Omit<CommandOutcome, 'about'>> {
   const decided = await Promise.all(
     ids.map(async id => {
       const job = await orReason(() => jobRecords.get(deps, tx, id));

@@ -16,7 +16,7 @@ import {recordEventNow} from '../../documents/event-log.ts';
 import {openRuns} from '../../documents/runs.ts';
 import {zoneOf} from '../../documents/zones.ts';
 import {boundSlots} from '../../runs/count-streams.ts';
-import {command, conclude, type Moment, type Outcome} from './command.ts';
+import {type CommandOutcome, command, conclude, type MessageTimes} from './command.ts';
 
 async function existing({config}: Deps, tx: Transaction, name: string): Promise<Pool> {
   const pool = await poolRecords.find(tx, name, config.pool);
@@ -39,17 +39,17 @@ export async function resumePool(
   deps: Deps,
   tx: Transaction,
   name: string,
-  {said_at, now}: Moment,
-): Promise<Outcome> {
+  {published_at, now}: MessageTimes,
+): Promise<CommandOutcome> {
   const pool = await existing(deps, tx, name);
   const zones = await Promise.all(pool.zones.map(zone => zoneOf(deps, tx, {zone, pool: pool.pool}, now)));
   const resume = (next: Pool) => {
     poolRecords.set(tx, next);
-    const isEarlier = ({boots}: Zone) => boots.stopped_at === null || boots.stopped_at <= said_at;
+    const isEarlier = ({boots}: Zone) => boots.stopped_at === null || boots.stopped_at <= published_at;
     for (const zone of zones.filter(isEarlier))
       if (zone.boots !== NO_BOOTS) zoneRecords.set(tx, {...zone, boots: NO_BOOTS, updated_at: iso(now)});
   };
-  return conclude(decideResumePool(pool, said_at), resume, {pool: pool.pool});
+  return conclude(decideResumePool(pool, published_at), resume, {pool: pool.pool});
 }
 
 export const scale = command({
@@ -70,10 +70,10 @@ export const scale = command({
     'budget_usd',
     'poll_s',
   ),
-  decide: async (deps, tx, {action: _, pool, if_version, ...settings}, {said_at}) => {
+  decide: async (deps, tx, {action: _, pool, if_version, ...settings}, {published_at}) => {
     const found = await existing(deps, tx, pool ?? deps.config.pool.pool);
     const limits = await limitsOf(deps, found.pool);
-    const decision = decideScale(found, settings, if_version, limits, said_at);
+    const decision = decideScale(found, settings, if_version, limits, published_at);
     return conclude(decision, next => poolRecords.set(tx, next), {pool: found.pool});
   },
   after: (deps, {pool}) => recordStranded(deps, pool ?? deps.config.pool.pool),

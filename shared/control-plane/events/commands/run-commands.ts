@@ -26,11 +26,15 @@ function runCommand<Action extends 'pause' | 'stop'>(
   return command({
     schema: z.strictObject({action: z.literal(action), run: runId}),
     prepare: ensureKnownRun,
-    decide: async (_, tx, {run}, {said_at, now}) => {
+    decide: async (_, tx, {run}, {published_at, now}) => {
       const found = await runRecords.get(tx, run);
-      return conclude(decideRunAction(action, run, found, said_at, now), next => runRecords.set(tx, next), {
-        run,
-      });
+      return conclude(
+        decideRunAction(action, run, found, published_at, now),
+        next => runRecords.set(tx, next),
+        {
+          run,
+        },
+      );
     },
     ...more,
   });
@@ -40,9 +44,9 @@ function runCommand<Action extends 'pause' | 'stop'>(
 export const start = command({
   schema: z.strictObject({action: z.literal('start'), run: runId}),
   prepare: ensureKnownRun,
-  decide: async (_, tx, {run}, {said_at, now}) => {
+  decide: async (_, tx, {run}, {published_at, now}) => {
     const found = await runRecords.get(tx, run);
-    const decision = decideRunAction('start', run, found, said_at, now);
+    const decision = decideRunAction('start', run, found, published_at, now);
     if (decision.kind === 'applied') openTask(tx, {task: 'register', run}, now);
     return conclude(decision, next => runRecords.set(tx, next), {run});
   },
@@ -66,7 +70,7 @@ export const resume = command({
   decide: async (deps, tx, {run, pool}, moment) => {
     if (run === undefined) return resumePool(deps, tx, pool ?? deps.config.pool.pool, moment);
     const found = await runRecords.get(tx, run);
-    const decision = decideRunAction('resume', run, found, moment.said_at, moment.now);
+    const decision = decideRunAction('resume', run, found, moment.published_at, moment.now);
     return conclude(decision, next => runRecords.set(tx, next), {run});
   },
 });
@@ -86,9 +90,9 @@ export const configure = command({
     'allow_mixed_code',
   ),
   prepare: ensureKnownRun,
-  decide: async (_, tx, {action: __, run, if_version, ...settings}, {said_at, now}) => {
+  decide: async (_, tx, {action: __, run, if_version, ...settings}, {published_at, now}) => {
     const found = await runRecords.get(tx, run);
-    const decision = decideConfigure(run, found, settings, if_version, said_at, now);
+    const decision = decideConfigure(run, found, settings, if_version, published_at, now);
     return conclude(decision, next => runRecords.set(tx, next), {run});
   },
 });

@@ -9,7 +9,7 @@ import type {Transaction} from '../../../ports.ts';
 import type {Deps} from '../../deps.ts';
 import {FAILED, runRecords, streamRecords} from '../../documents/documents.ts';
 import {clearWork, holderOf} from '../../documents/lease-documents.ts';
-import {command, type Moment, type Outcome} from './command.ts';
+import {type CommandOutcome, command, type MessageTimes} from './command.ts';
 import {cancelJob, retryJobs, takeUpNamed, whichJobs} from './job-commands.ts';
 
 /** Parked streams that one message revives. A repeated message revives more. */
@@ -36,7 +36,7 @@ export const retry = command({
     if (run === undefined) return retryJobs(deps, tx, {job, where}, moment);
     const ids = stream === undefined ? await parkedStreams(deps, run) : [stream];
     const nothing = stream === undefined ? `run "${run}" has no failed stream` : noStream(run, stream);
-    const decide = (found: Stream) => decideRetry(found, moment.said_at, moment.now);
+    const decide = (found: Stream) => decideRetry(found, moment.published_at, moment.now);
     const about = {run, ...(stream === undefined ? {} : {stream})};
     return {...(await onStreams(deps, tx, {run, ids, nothing}, decide, moment)), about};
   },
@@ -60,7 +60,7 @@ export const cancel = command({
   decide: async (deps, tx, {run, stream, job}, moment) => {
     if (job !== undefined) return cancelJob(deps, tx, job, moment);
     const which = {run: run ?? '', stream: stream ?? ''};
-    const decide = (found: Stream) => decideCancel(found, moment.said_at, moment.now);
+    const decide = (found: Stream) => decideCancel(found, moment.published_at, moment.now);
     const of = {run: which.run, ids: [which.stream], nothing: noStream(which.run, which.stream)};
     return {...(await onStreams(deps, tx, of, decide, moment)), about: which};
   },
@@ -82,8 +82,8 @@ async function onStreams(
   tx: Transaction,
   {run, ids, nothing}: {run: string; ids: readonly string[]; nothing: string},
   decide: (stream: Stream) => Decision<Stream>,
-  {now}: Moment,
-): Promise<Omit<Outcome, 'about'>> {
+  {now}: MessageTimes,
+): Promise<Omit<CommandOutcome, 'about'>> {
   const parent = await runRecords.get(tx, run);
   if (!parent) return {outcome: 'rejected', reason: `there is no run "${run}"`};
   if (parent.status === 'cancelled')

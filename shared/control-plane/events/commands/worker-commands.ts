@@ -5,14 +5,14 @@ import type {Worker} from '../../../domain/worker/worker.ts';
 import {workerRecords} from '../../documents/documents.ts';
 import {command, conclude} from './command.ts';
 
-type Decide = (name: string, worker: Worker | undefined, said_at: string) => Decision<Worker>;
+type Decide = (name: string, worker: Worker | undefined, published_at: string) => Decision<Worker>;
 
 function workerCommand<Action extends 'recreate' | 'delete'>(action: Action, decide: Decide) {
   return command({
     schema: z.strictObject({action: z.literal(action), worker: workerNameText}),
-    decide: async (_, tx, {worker}, {said_at}) => {
+    decide: async (_, tx, {worker}, {published_at}) => {
       const found = await workerRecords.get(tx, worker);
-      return conclude(decide(worker, found, said_at), next => workerRecords.set(tx, next), {worker});
+      return conclude(decide(worker, found, published_at), next => workerRecords.set(tx, next), {worker});
     },
   });
 }

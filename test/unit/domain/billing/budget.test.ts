@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict';
 import {decideBudgets} from '../../../../shared/domain/billing/budget.ts';
 import {costOfDeletingAll, overspent} from '../../../../shared/domain/billing/cost.ts';
-import {type Accounts, NO_OTHERS} from '../../../../shared/domain/tick/snapshot.ts';
+import {type BudgetSnapshot, NO_OTHERS} from '../../../../shared/domain/tick/snapshot.ts';
 import {aConfig, aRun, at, aWorker, T0} from '../../../support/builders.ts';
 
 const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
 
 const {ceilings, pool} = aConfig({GLEANER_ZONES: 'us-central1-a'});
 
-function accountsOf(changes: Partial<Accounts>): Accounts {
+function accountsOf(changes: Partial<BudgetSnapshot>): BudgetSnapshot {
   return {
     read_at_ms: T0,
     pool,

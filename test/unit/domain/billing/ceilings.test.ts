@@ -3,8 +3,8 @@ import fc from 'fast-check';
 import {
   type Ceilings,
   clipPool,
-  whyModelRefused,
-  whyPoolRefused,
+  modelProblem,
+  poolProblem,
 } from '../../../../shared/domain/billing/ceilings.ts';
 import {decideScale} from '../../../../shared/domain/commands/settings.ts';
 import {livingAmong, slotsOf, wantedSlots} from '../../../../shared/domain/fleet/pool.ts';
@@ -84,7 +84,7 @@ describe('the ceilings of a deployment', () => {
   ];
   for (const {model, sources, isAllowed} of models)
     it(`model ${model} is ${isAllowed ? 'allowed' : 'refused'} by the sources ${sources.join(', ')}`, () => {
-      const why = whyModelRefused(model, {...NONE, model_sources: sources});
+      const why = modelProblem(model, {...NONE, model_sources: sources});
       assert.equal(why === undefined, isAllowed, why);
       if (why) assert.match(why, /GLEANER_MODEL_SOURCES/);
     });
@@ -97,7 +97,7 @@ describe('the ceilings of a deployment', () => {
       allowed_zones: ['us-central1-a'],
     });
     assert.deepEqual([zones, workers_per_zone], [['us-central1-a'], 3]);
-    assert.equal(whyPoolRefused(POOL, NONE), undefined);
+    assert.equal(poolProblem(POOL, NONE), undefined);
   });
 
   it('no plan wants more workers than the ceiling, living workers included', () => {

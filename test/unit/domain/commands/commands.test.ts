@@ -107,7 +107,7 @@ describe('retry of a stream', () => {
 });
 
 /** A message about one document, published at this second. */
-type Message<T> = {second: number; decide: (document: T, said_at: string) => Decision<T>};
+type Message<T> = {second: number; decide: (document: T, published_at: string) => Decision<T>};
 
 /** Applies the messages in this order. Returns the document and the reasons of refusals. */
 function deliver<T>(document: T, messages: readonly Message<T>[]): {document: T; refusals: string[]} {
@@ -123,12 +123,12 @@ function deliver<T>(document: T, messages: readonly Message<T>[]): {document: T;
 describe('messages that are delivered out of order', () => {
   const run =
     (action: RunAction) =>
-    (document: ReturnType<typeof aRun>, said_at: string): Decision<ReturnType<typeof aRun>> =>
-      decideRunAction(action, 'my-run', document, said_at, T0);
+    (document: ReturnType<typeof aRun>, published_at: string): Decision<ReturnType<typeof aRun>> =>
+      decideRunAction(action, 'my-run', document, published_at, T0);
   const budget =
     (settings: {budget_usd?: number; priority?: number}) =>
-    (document: ReturnType<typeof aRun>, said_at: string) =>
-      decideConfigure('my-run', document, settings, undefined, said_at, T0);
+    (document: ReturnType<typeof aRun>, published_at: string) =>
+      decideConfigure('my-run', document, settings, undefined, published_at, T0);
 
   it('a budget of 50 that is delivered after a later budget of 500 leaves 500', () => {
     const {document, refusals} = deliver(aRun(), [
@@ -169,11 +169,13 @@ describe('messages that are delivered out of order', () => {
     const messages = [
       {
         second: 1,
-        decide: (worker: ReturnType<typeof aWorker>, said_at: string) => decideDelete('w', worker, said_at),
+        decide: (worker: ReturnType<typeof aWorker>, published_at: string) =>
+          decideDelete('w', worker, published_at),
       },
       {
         second: 2,
-        decide: (worker: ReturnType<typeof aWorker>, said_at: string) => decideRecreate('w', worker, said_at),
+        decide: (worker: ReturnType<typeof aWorker>, published_at: string) =>
+          decideRecreate('w', worker, published_at),
       },
     ];
     for (const phase of ['working', 'gone'] as const)
@@ -183,8 +185,8 @@ describe('messages that are delivered out of order', () => {
 
   it('a retry that is delivered after a later cancel does not revive the stream', () => {
     const {document, refusals} = deliver(aStream({status: 'failed'}), [
-      {second: 2, decide: (stream, said_at) => decideCancel(stream, said_at, T0)},
-      {second: 1, decide: (stream, said_at) => decideRetry(stream, said_at, T0)},
+      {second: 2, decide: (stream, published_at) => decideCancel(stream, published_at, T0)},
+      {second: 1, decide: (stream, published_at) => decideRetry(stream, published_at, T0)},
     ]);
     assert.equal(document.status, 'failed');
     assert.match(refusals.join(), /^outdated: .*status/);
@@ -192,8 +194,8 @@ describe('messages that are delivered out of order', () => {
 
   it('a cancel applies also after a later retry', () => {
     const {document} = deliver(aStream({status: 'failed'}), [
-      {second: 2, decide: (stream, said_at) => decideRetry(stream, said_at, T0)},
-      {second: 1, decide: (stream, said_at) => decideCancel(stream, said_at, T0)},
+      {second: 2, decide: (stream, published_at) => decideRetry(stream, published_at, T0)},
+      {second: 1, decide: (stream, published_at) => decideCancel(stream, published_at, T0)},
     ]);
     assert.equal(document.status, 'failed');
   });
@@ -205,8 +207,8 @@ describe('messages that are delivered out of order', () => {
       {second: 3, settings: {budget_usd: 30}},
     ].map(({second, settings}) => ({
       second,
-      decide: (pool: ReturnType<typeof aConfig>['pool'], said_at: string) =>
-        decideScale(pool, settings, undefined, aConfig(), said_at),
+      decide: (pool: ReturnType<typeof aConfig>['pool'], published_at: string) =>
+        decideScale(pool, settings, undefined, aConfig(), published_at),
     }));
     const [one, two, three] = messages;
     assert.ok(one && two && three);

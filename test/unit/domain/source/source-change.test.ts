@@ -11,17 +11,17 @@ function aPool(changes: Partial<Pool> = {}): Pool {
   return {...aConfig().pool, ...changes};
 }
 
-const update = (pool: Pool, change: SourceUpdate, hasInternet = true, said_at = at(10)) =>
-  decideUpdate(pool, change, hasInternet, said_at);
+const update = (pool: Pool, change: SourceUpdate, hasInternet = true, published_at = at(10)) =>
+  decideUpdate(pool, change, hasInternet, published_at);
 
-function applied(pool: Pool, change: SourceUpdate, said_at = at(10)): Pool {
-  const decision = update(pool, change, true, said_at);
+function applied(pool: Pool, change: SourceUpdate, published_at = at(10)): Pool {
+  const decision = update(pool, change, true, published_at);
   assert.equal(decision.kind, 'applied', JSON.stringify(decision));
   return decision.kind === 'applied' ? decision.next : assert.fail();
 }
 
-function reasonOf(pool: Pool, change: SourceUpdate, hasInternet = true, said_at = at(10)): string {
-  const decision = update(pool, change, hasInternet, said_at);
+function reasonOf(pool: Pool, change: SourceUpdate, hasInternet = true, published_at = at(10)): string {
+  const decision = update(pool, change, hasInternet, published_at);
   return decision.kind === 'rejected' ? decision.reason : assert.fail(decision.what);
 }
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {
   type Claim,
-  type Outcome,
+  type ReleaseOutcome,
   releaseLease,
   suspectUntilHeard,
 } from '../../../../shared/domain/stream/lease.ts';
@@ -13,7 +13,7 @@ const OWN: Claim = {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3};
 describe('the release of a lease', () => {
   const releases: {
     name: string;
-    outcome: Outcome;
+    outcome: ReleaseOutcome;
     failure?: {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
     given?: Partial<Stream>;
     then: Partial<Stream>;

@@ -7,7 +7,7 @@ import {
   holds,
   isClaimable,
   isHeldBy,
-  type Outcome,
+  type ReleaseOutcome,
   releaseLease,
   revokeLease,
 } from '../../../../shared/domain/stream/lease.ts';
@@ -24,7 +24,7 @@ const steps = fc.array(
     do: fc.constantFrom('grant', 'release', 'revoke', 'finish'),
     who: fc.nat(5),
     claim: fc.nat(20),
-    outcome: fc.constantFrom<Outcome>('completed', 'drained', 'preempted', 'failed'),
+    outcome: fc.constantFrom<ReleaseOutcome>('completed', 'drained', 'preempted', 'failed'),
     fault: fc.constantFrom('stream', 'model', 'infrastructure'),
     seconds: fc.nat(200),
   }),

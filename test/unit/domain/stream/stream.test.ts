@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {decideRetry} from '../../../../shared/domain/commands/commands.ts';
+import {registerAgain} from '../../../../shared/domain/stream/registration.ts';
 import {
   blockedBy,
   type Content,
-  registerAgain,
   type Stream,
   withProgress,
   withRebuilt,

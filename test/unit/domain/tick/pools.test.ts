@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../../../shared/domain/billing/list-prices.ts';
 import type {Pool} from '../../../../shared/domain/fleet/pool.ts';
 import {NO_STREAMS} from '../../../../shared/domain/run/run.ts';
-import {accountsByPool, planPools, snapshotsByPool} from '../../../../shared/domain/tick/pools.ts';
-import type {AllSnapshot} from '../../../../shared/domain/tick/snapshot.ts';
+import {budgetsByPool, planPools, snapshotsByPool} from '../../../../shared/domain/tick/pools.ts';
+import type {DeploymentSnapshot} from '../../../../shared/domain/tick/snapshot.ts';
 import {sortNodes, type Tpu} from '../../../../shared/domain/worker/nodes.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
@@ -24,7 +24,7 @@ const aNode = (name: string, labels = {}): Tpu => ({
   labels: {'managed-by': 'gleaner', 'gleaner-incarnation': '1', ...labels},
 });
 
-function aSnapshot(changes: Partial<AllSnapshot> = {}, tpus: Tpu[] = []): AllSnapshot {
+function aSnapshot(changes: Partial<DeploymentSnapshot> = {}, tpus: Tpu[] = []): DeploymentSnapshot {
   return {
     ...{read_at_ms: T0, pools: [own, fast], unreadable_pools: new Set(), prices: LIST_PRICES, creates: 10},
     jobs: new Map([
@@ -49,7 +49,7 @@ const configOf = (max_workers: number) => {
   const config = aConfig();
   return {...config, ceilings: {...config.ceilings, max_workers}};
 };
-const wantedOf = (snapshot: AllSnapshot, max_workers: number) =>
+const wantedOf = (snapshot: DeploymentSnapshot, max_workers: number) =>
   planPools(snapshot, configOf(max_workers), T0).map(({plan}) => [
     plan.inputs.pool.pool,
     [...plan.inputs.payers.keys()].length,
@@ -106,7 +106,7 @@ describe('the parts of a snapshot', () => {
   });
 
   it('tell an unreadable pool from a pool without a document', () => {
-    const parts = accountsByPool(aSnapshot({pools: [own], unreadable_pools: new Set(['fast'])}));
+    const parts = budgetsByPool(aSnapshot({pools: [own], unreadable_pools: new Set(['fast'])}));
     assert.deepEqual(
       parts.map(({pool, isUnreadable}) => [pool.pool, isUnreadable]),
       [

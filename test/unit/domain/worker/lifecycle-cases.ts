@@ -1,6 +1,6 @@
 /** Workers and observations for the tests of the lifecycle. */
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
-import type {Found, Observation} from '../../../../shared/domain/worker/observation.ts';
+import type {FoundNode, Observation} from '../../../../shared/domain/worker/observation.ts';
 import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/builders.ts';
 
@@ -42,7 +42,7 @@ export function wellIn(phase: Phase, changes: Partial<Worker> = {}): Worker {
   });
 }
 
-export const node = (state: string, ...incarnations: number[]): Found =>
+export const node = (state: string, ...incarnations: number[]): FoundNode =>
   found(state, {incarnations: incarnations.length > 0 ? incarnations : [2]});
 
 export function decide(worker: Worker, observation: Observation, {wanted = true, seconds = 0} = {}) {

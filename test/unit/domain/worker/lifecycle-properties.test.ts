@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {askedForWork} from '../../../../shared/domain/worker/heartbeat.ts';
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
-import type {Found, Observation} from '../../../../shared/domain/worker/observation.ts';
+import type {FoundNode, Observation} from '../../../../shared/domain/worker/observation.ts';
 import {isAlive, type Worker} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, found, LIMITS, moment, T0} from '../../../support/builders.ts';
 import {decide, FOREIGN, node, PHASES, STATES} from './lifecycle-cases.ts';
@@ -98,7 +98,7 @@ describe('every decision about a worker', () => {
   });
 });
 
-const isOnItsWay = ({state, queued}: Found) =>
+const isOnItsWay = ({state, queued}: FoundNode) =>
   state === null
     ? queued?.state !== 'SUSPENDED' && queued?.state !== 'FAILED'
     : ['CREATING', 'STARTING'].includes(state);

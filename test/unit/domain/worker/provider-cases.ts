@@ -1,7 +1,7 @@
 /** Workers and observations for the tests of Cloud TPU's states. */
 import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
 import type {Limits} from '../../../../shared/domain/worker/limits.ts';
-import type {Found} from '../../../../shared/domain/worker/observation.ts';
+import type {FoundNode} from '../../../../shared/domain/worker/observation.ts';
 import type {Queued} from '../../../../shared/domain/worker/provider-states.ts';
 import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, LIMITS as COMMON_LIMITS, moment, T0} from '../../../support/builders.ts';
@@ -26,9 +26,9 @@ export function wellIn(phase: Phase, changes: Partial<Worker> = {}): Worker {
   });
 }
 
-export const decide = (worker: Worker, seen: Found, seconds = 0) =>
+export const decide = (worker: Worker, seen: FoundNode, seconds = 0) =>
   decideWorker(worker, seen, 'wanted', LIMITS, moment(T0 + seconds * 1000));
 
 /** The decision about an observation that is the same now and `seconds` later. */
-export const later = (worker: Worker, seen: Found, seconds: number) =>
+export const later = (worker: Worker, seen: FoundNode, seconds: number) =>
   decide(decide(worker, seen).worker, seen, seconds);

@@ -1,0 +1,68 @@
+import type {TimelineEvent} from '../timeline.ts';
+import {foldShards, type Shard} from './checkpoint.ts';
+import {blockedBy, failedFor, type Stream, withProgress} from './stream.ts';
+
+/** Shards in the bucket, or why the metadata of a shard is invalid. */
+export type StoredShards = {kind: 'ok'; shards: Shard[]} | {kind: 'error'; reason: string};
+
+export type Advance = {
+  /** The same object if nothing changes. */
+  stream: Stream;
+  /** Shards that the checkpoint counts from now on. */
+  counted: readonly Shard[];
+  events: TimelineEvent[];
+  /** The next transaction counts further shards, or blocks the stream. */
+  hasMore: boolean;
+  /** The run may have started again under its name: its document must still have the spec that the caller knows. */
+  needsSpecCheck: boolean;
+};
+
+/** Shards of one transaction, with two documents each: a commit must stay far below Firestore's 10 MiB. */
+const MOST_AT_ONCE = 200;
+
+/** Advances the checkpoint to the stored shards. Inconsistent shards, and a shard that no lease explains, park the stream. */
+export function decideAdvance(stream: Stream, spec_hash: string, stored: StoredShards, now: number): Advance {
+  const {epoch, crc32c, status, total_shards} = stream;
+  const origin = {spec_hash, stream_crc32c: crc32c, epoch};
+  const all = stored.kind === 'ok' ? foldShards(stream, origin, stored.shards) : stored;
+  if (all.kind === 'error') return {...failed(stream, all.reason, now), needsSpecCheck: true};
+  const fold = foldShards(stream, origin, all.counted.slice(0, MOST_AT_ONCE));
+  if (fold.kind === 'error') throw new Error(`${stream.run}/${stream.stream}: ${fold.reason}`);
+  const advanced = withProgress(stream, fold.progress, now);
+  // Shards from before the first lease may belong to an earlier run of this name.
+  const needsSpecCheck = total_shards === 0 && status !== 'in_progress';
+  if (advanced === stream) {
+    const blocked = all.ungranted ? blockedBy(stream, all.ungranted, now) : stream;
+    return {...parked(stream, blocked, `is blocked: ${blocked.blocked_reason}`), needsSpecCheck};
+  }
+  const {counted} = fold;
+  const events = counted.map(shard => storedEvent(stream, shard));
+  if (advanced.status === 'completed') events.push(eventOf(stream, 'is complete'));
+  const hasMore = all.counted.length > counted.length || all.ungranted !== undefined;
+  return {stream: advanced, counted, events, hasMore, needsSpecCheck};
+}
+
+/** Parks a stream with two objects for one shard number. */
+export function decideTwin(stream: Stream, shard: number, objects: [string, string], now: number): Advance {
+  return failed(stream, `${objects.join(' and ')} are both shard ${shard}`, now);
+}
+
+function failed(stream: Stream, reason: string, now: number): Advance {
+  return parked(stream, failedFor(stream, reason, now), `failed: ${reason}`);
+}
+
+function parked(before: Stream, stream: Stream, text: string): Advance {
+  const events = stream === before ? [] : [eventOf(stream, text)];
+  return {stream, counted: [], events, hasMore: false, needsSpecCheck: false};
+}
+
+function eventOf({run, stream}: Stream, text: string): TimelineEvent {
+  return {kind: 'stream', run, stream, text: `Stream ${run}/${stream} ${text}`};
+}
+
+function storedEvent({run, stream}: Stream, shard: Shard): TimelineEvent {
+  const rejected = shard.rejected > 0 ? `, ${shard.rejected} rejected` : '';
+  const samples = `samples ${shard.first_sample}-${shard.last_sample}${rejected}`;
+  const text = `Shard ${shard.shard} of ${run}/${stream} stored: ${samples}`;
+  return {kind: 'shard', run, stream, object: shard.object, text};
+}

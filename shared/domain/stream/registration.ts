@@ -1,0 +1,154 @@
+import {type Pool, slotsFor} from '../fleet/pool.ts';
+import {streamIndexOf} from '../names.ts';
+import type {Run} from '../run/run.ts';
+import {iso, msOf} from '../time.ts';
+import type {TimelineEvent} from '../timeline.ts';
+import {type Content, isUnfinished, newStream, type Stream} from './stream.ts';
+
+/** A stream object in the bucket. `crc32c`, `epoch`: of a new stream, from its shards in the bucket: see `originOfShards`. */
+export type DroppedStream = {
+  stream: string;
+  content: Content;
+  created_at: string;
+  origin: {crc32c: string; epoch: number};
+  bucket: string;
+  model: string;
+};
+
+export type Registration = {
+  /** The same object as before if nothing changes. Undefined for a new stream that is refused. */
+  stream: Stream | undefined;
+  refusal: string | undefined;
+  /** The run was stopped, so it accepts no further stream. */
+  isClosed: boolean;
+  /** The run has work again. */
+  reopens: boolean;
+  events: TimelineEvent[];
+};
+
+/** Registers a stream object with its run. `pool`: the pool of a run whose streams are bound to slots. */
+export function decideRegistration(
+  run: Run,
+  before: Stream | undefined,
+  object: DroppedStream,
+  pool: Pool | undefined,
+  now: number,
+): Registration {
+  const {content, stream} = object;
+  if (isClosed(run, before, object)) {
+    const refusal = `${content.object} is ignored: run "${run.run}" was stopped, and a stop is final; drop it under another run`;
+    return {stream: before, refusal, isClosed: true, reopens: false, events: []};
+  }
+  const {next, refusal, text} = before
+    ? registerLater(before, content, now)
+    : registerFirst(run, object, now);
+  const about = {kind: 'stream', run: run.run, stream, object: content.object} as const;
+  const events = next === before ? [] : [{...about, text: `${text}${slotText(run, next, pool)}`}];
+  const reopens = next.status !== before?.status || isUnfinished(next);
+  return {stream: next, refusal, isClosed: false, reopens, events};
+}
+
+/** True if a stop of the run closes it for the object. After a lost Store, a stream from before the stop is registered again. */
+function isClosed(run: Run, before: Stream | undefined, {created_at}: DroppedStream): boolean {
+  const isLate = msOf(created_at) > msOf(run.stopped_at ?? iso(0));
+  return run.status === 'cancelled' ? before !== undefined || isLate : run.stopped_at !== null && isLate;
+}
+
+/** Names the slot of a stream that is bound to one. */
+function slotText(run: Run, {worker_id}: Stream, pool: Pool | undefined): string {
+  const slots = pool && slotsFor(pool, run, worker_id);
+  if (!slots) return '';
+  if (slots.length > 0) return `; it is for ${slots}`;
+  return `; it waits, for the pool has no TPU with number ${worker_id - run.stream_offset}, which is its own (affinity: fixed): scale the pool`;
+}
+
+type Registered = {next: Stream; refusal?: string; text: string};
+
+function registerFirst({run}: Run, object: DroppedStream, now: number): Registered {
+  const {stream, content, origin, bucket, model} = object;
+  const next = {...newStream(run, streamIndexOf(stream), content, {bucket, model, now}), ...origin};
+  return unlessEmpty({next, text: `Stream ${run}/${stream} accepted: ${content.size_bytes} bytes`});
+}
+
+function registerLater(before: Stream, content: Content, now: number): Registered {
+  const change = registerAgain(before, content, now);
+  switch (change.kind) {
+    case 'unchanged':
+      return {next: before, text: change.why};
+    case 'changed':
+      return unlessEmpty({next: change.stream, text: `Stream ${before.run}/${before.stream}: ${change.why}`});
+    case 'refused':
+      return {next: change.stream ?? before, refusal: change.reason, text: change.reason};
+    default:
+      return change satisfies never;
+  }
+}
+
+function unlessEmpty(registered: Registered): Registered {
+  const {next} = registered;
+  if (next.size_bytes > 0) return registered;
+  const refusal = `${next.object} is empty: it holds no record`;
+  return {next: {...next, status: 'failed', last_error: refusal}, refusal, text: refusal};
+}
+
+/** Change of a registered stream by an object of its index. */
+export type ObjectChange =
+  | {kind: 'unchanged'; why: string}
+  | {kind: 'changed'; stream: Stream; why: string}
+  | {kind: 'refused'; stream: Stream | null; reason: string};
+
+/**
+ * Registers a stream object under an index that the run already has.
+ * The same content changes only the generation to fetch. New content is accepted until the first lease.
+ * Later new content is refused, and an unfinished stream fails, because its shards would mix two contents.
+ * A completed stream stays as it is.
+ */
+export function registerAgain(stream: Stream, content: Content, now: number): ObjectChange {
+  if (content.object !== stream.object)
+    return {
+      kind: 'refused',
+      stream: null,
+      reason: `${content.object} has the same index as ${stream.object}, which was there first: rename it to a free index`,
+    };
+  if (BigInt(content.generation) <= BigInt(stream.generation))
+    return {kind: 'unchanged', why: 'this generation, or a newer one, is registered already'};
+  if (stream.blocked_reason !== null) return {kind: 'refused', stream: null, reason: stream.blocked_reason};
+  const again = {status: 'pending' as const, failures: 0, faults: 0, last_error: null};
+  if (content.crc32c === stream.crc32c && content.size_bytes === stream.size_bytes)
+    return {
+      kind: 'changed',
+      stream: {
+        ...stream,
+        ...(stream.status === 'failed' ? again : {}),
+        generation: content.generation,
+        updated_at: iso(now),
+      },
+      why: `the same content was uploaded again${stream.status === 'failed' ? ', and is tried again' : ''}`,
+    };
+  if (stream.total_shards === 0 && (stream.epoch === 0 || stream.status === 'failed'))
+    return {
+      kind: 'changed',
+      stream: {...stream, ...content, ...again, updated_at: iso(now)},
+      why: 'the stream was replaced before anything of it was stored',
+    };
+  const reason = `${stream.object} was overwritten after work on it began (generation ${stream.generation}, now ${content.generation}): shards of two contents would mix. Drop the new content as another stream or run`;
+  if (stream.status === 'completed') return {kind: 'refused', stream: null, reason};
+  return {
+    kind: 'refused',
+    stream: {...stream, status: 'failed', lease: null, last_error: reason, updated_at: iso(now)},
+    reason,
+  };
+}
+
+/** Chooses among objects of one index: the origin of the stored shards, or else the oldest object. */
+export function originAmong<T extends {name: string; crc32c: string; created_at: string}>(
+  objects: readonly T[],
+  stored_crc32c: string | undefined,
+): T | undefined {
+  const isStored = ({crc32c}: T) => Number(crc32c === stored_crc32c);
+  const [first] = [...objects].sort(
+    (a, b) =>
+      isStored(b) - isStored(a) || a.created_at.localeCompare(b.created_at) || a.name.localeCompare(b.name),
+  );
+  return first;
+}
