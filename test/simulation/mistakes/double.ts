@@ -111,7 +111,7 @@ export const DOUBLE: Mistakes = {
       replace: 'where: $queueOf($deps.config.pool.pool || $pool)',
     },
     {
-      in: 'tryGrant',
+      in: 'decideJobGrant',
       find: "!$job || !($isOwn || $job.status === 'scheduled') || $job.pool !== $worker.pool",
       replace: "!$job || !($isOwn || $job.status === 'scheduled')",
     },
