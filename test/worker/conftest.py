@@ -9,7 +9,6 @@ import shutil
 import sys
 
 sys.path.insert(0, __file__.rpartition("/")[0])
-import hypothesis
 import pytest
 
 import environment
@@ -24,9 +23,6 @@ from pipeline_probes import no_thread_is_left, warm_models  # noqa: F401
 from startup_script import home  # noqa: F401
 from stream_items import read_items  # noqa: F401
 from verified_run import finished_run, stored, verify  # noqa: F401
-
-hypothesis.settings.register_profile("gleaner", deadline=None, derandomize=True)
-hypothesis.settings.load_profile("gleaner")
 
 
 def pytest_unconfigure(config):

@@ -13,8 +13,6 @@ from gleaner_worker import api as api_module
 from gleaner_worker.api import Refused, WorkerApi
 from waiting import HANG_S
 
-pytestmark = pytest.mark.slow
-
 SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"
 NONSENSE = b"nonsense\r\n\r\n"
 NO_ACTION = [b"HTTP/1.1 200 OK\r\n\r\n" + body for body in (b"{}", b"[]", b'{"action": 1}', b"[" * 100_000)]

@@ -6,8 +6,6 @@ from build import BUCKET, bucket
 from gleaner_worker.failures import Failure
 from gleaner_worker.upload_content import BytesContent
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize(
     ("status", "advice"),

@@ -12,8 +12,6 @@ from gleaner_worker.model.hub import is_hub_id
 from gleaner_worker.model.model_source import find_model
 from hub_models import REPO, USED, files_of, find
 
-pytestmark = pytest.mark.slow
-
 
 def test_a_download_has_exactly_the_used_files_at_the_commit_of_the_branch(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)

@@ -7,8 +7,6 @@ import pytest
 from gleaner_worker.failures import Failure
 from hub_models import REPO, TOKEN, files_of, find, kept, once
 
-pytestmark = pytest.mark.slow
-
 
 def test_damaged_weights_are_fetched_again(hub, tmp_path, tiny_folder, caplog):
     files = files_of(tiny_folder)

@@ -11,8 +11,6 @@ from gleaner_worker.jobs.output import OutputParts
 from gleaner_worker.objects import Bucket
 from waiting import HANG_S, until
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def bucket(storage):

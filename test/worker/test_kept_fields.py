@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize(
     ("fields", "keep", "expected"),

@@ -15,8 +15,6 @@ from gleaner_worker.failures import Damaged, Failure, LeaseLost
 from gleaner_worker.shards.shard_bytes import ShardBytes
 from gleaner_worker.upload_content import CheckedContent, FileContent, Views
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):

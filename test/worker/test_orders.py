@@ -20,7 +20,7 @@ from gleaner_worker.orders import Orders
 from job_attempts import UID, UV_CACHE, commands_of, needs_root, processes_of
 from waiting import HANG_S, until
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.slow]
 NOTHING = {"jax_version": None, "setup_script": None, "config_file": None, "ramfs_dir": None}
 
 

@@ -11,8 +11,6 @@ from gleaner_worker.records.prompts import make_prompt_writer, write_prompts
 from gleaner_worker.records.reject_reason import RejectReason
 from gleaner_worker.records.stream import Line
 
-pytestmark = pytest.mark.slow
-
 TASK = {"train": [{"input": [[1]], "output": [[2]]}], "test": [{"input": [[3]]}]}
 CHAT = [{"role": "user", "content": "hi"}]
 

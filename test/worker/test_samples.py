@@ -14,8 +14,6 @@ from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import make_samples, read_documents, read_samples
 from gleaner_worker.records.stream import count_lines, read_lines
 
-pytestmark = pytest.mark.slow
-
 
 def test_every_line_becomes_one_sample_or_one_reject_in_order(read_items):
     items = read_items([{"text": f"number {i}"} if i % 3 else b"bad\n" for i in range(1500)])

@@ -11,8 +11,6 @@ from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.secret import is_secret_name, read_token
 from hub_secret import NAME, TOKEN
 
-pytestmark = pytest.mark.slow
-
 
 def read(name=NAME):
     return read_token(name, metadata.Credentials(), lambda: None)

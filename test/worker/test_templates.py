@@ -1,15 +1,13 @@
 """record.template: the text that it gives, and the errors of a template."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gleaner_worker.failures import Failure
 from gleaner_worker.records.reject_reason import RejectReason
 from gleaner_worker.records.template import Template, TemplateProblem
 from rendered_template import write
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
@@ -115,7 +113,6 @@ pieces = st.sampled_from(
 )
 
 
-@settings(max_examples=150)
 @given(
     st.lists(pieces, max_size=12).map("".join) | st.text(max_size=30),
     st.text(max_size=5) | st.lists(st.integers(), max_size=3),
