@@ -28,9 +28,7 @@ def api(cloud, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [SHORT, NONSENSE, BROKEN_ERROR, DEEP_ERROR],
-    ids=["short", "nonsense", "broken error", "deep error"],
+    "answer", [SHORT, NONSENSE, BROKEN_ERROR, DEEP_ERROR], ids=["short", "nonsense", "broken error", "deep error"]
 )
 def test_a_worker_repeats_a_lease_request_after_a_broken_answer(cloud, api, answer):
     answers = [answer]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from build import BUCKET, bucket
+from build import BUCKET, bucket, fails
 from gleaner_worker.failures import Failure
 from gleaner_worker.upload_content import BytesContent
 
@@ -17,9 +17,8 @@ from gleaner_worker.upload_content import BytesContent
 )
 def test_a_permanent_error_is_reported_at_once_with_advice(storage, status, advice):
     storage.faults = lambda request: status
-    with pytest.raises(Failure, match=f"Failed to create gs://a-bucket/a: .*{advice}") as failure:
+    with fails("infrastructure", f"Failed to create gs://a-bucket/a: .*{advice}"):
         bucket().create("a", BytesContent(b"content"), {}, "text/plain")
-    assert failure.value.kind == "infrastructure"
     assert sum("/upload/" in request for request in storage.requests) == 1
 
 

@@ -6,14 +6,9 @@ import threading
 
 import pytest
 
-from build import BUCKET
-from gleaner_worker import objects
 from gleaner_worker.jobs.prepared import SourceFailed
-from gleaner_worker.jobs.user import find_job_user
-from gleaner_worker.objects import Bucket
 from gleaner_worker.source import environment, sealed
-from gleaner_worker.source.prepare import Preparation
-from job_attempts import UID, UV_CACHE, commands_of, needs_root
+from job_attempts import UID, commands_of, needs_root
 from package_index import PackageIndex
 from waiting import until
 
@@ -32,26 +27,6 @@ def index(tmp_path, monkeypatch):
     yield releases
     releases.close()
     nightly.close()
-
-
-@pytest.fixture
-def preparation(storage, tmp_path, monkeypatch):
-    monkeypatch.setenv("UV_CACHE_DIR", UV_CACHE)
-    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "host-secret").write_text("5e" * 32)
-    (home / "host-secret").chmod(0o600)
-    env = {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
-    return Preparation(str(home), Bucket(objects.make_client("local"), BUCKET), lambda: find_job_user(env))
-
-
-@pytest.fixture
-def prepare(preparation):
-    def run(version=1, stop=None, **environment):
-        return preparation.prepare({"source": None, "environment": environment}, version, stop)
-
-    return run
 
 
 @pytest.mark.parametrize(

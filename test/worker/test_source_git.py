@@ -6,33 +6,20 @@ import threading
 
 import pytest
 
-from git_server import GitServer
 from gleaner_worker.jobs.prepared import SourceFailed
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source import commands as programs
 from gleaner_worker.source import git
 from gleaner_worker.source.commands import Commands
 from gleaner_worker.source.git import check_out
-from job_attempts import UID, needs_root
+from job_attempts import a_host, needs_root
 
 pytestmark = [needs_root, pytest.mark.slow]
 
 
 @pytest.fixture
-def server(tmp_path):
-    found = GitServer(tmp_path / "server")
-    yield found
-    found.close()
-
-
-@pytest.fixture
 def commands(tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "host-secret").write_text("5e" * 32)
-    (home / "host-secret").chmod(0o600)
-    env = {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
-    return Commands(find_job_user(env), threading.Event())
+    return Commands(find_job_user(a_host(tmp_path / "home")), threading.Event())
 
 
 @pytest.fixture

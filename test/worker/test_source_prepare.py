@@ -8,35 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from build import BUCKET
-from gleaner_worker import objects
 from gleaner_worker.jobs.prepared import SourceFailed
-from gleaner_worker.jobs.user import find_job_user
-from gleaner_worker.objects import Bucket
 from gleaner_worker.source.commands import Commands
-from gleaner_worker.source.prepare import Preparation
 from gleaner_worker.source.ramfs import mount_ramfs
-from job_attempts import UID, UV_CACHE, needs_root
+from job_attempts import needs_root
 
 pytestmark = [needs_root, pytest.mark.slow]
-NOTHING = {"jax_version": None, "setup_script": None, "config_file": None, "ramfs_dir": None}
-
-
-@pytest.fixture
-def prepare(storage, tmp_path, monkeypatch):
-    """prepare(version, **environment) prepares a job without a source."""
-    monkeypatch.setenv("UV_CACHE_DIR", UV_CACHE)
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "host-secret").write_text("5e" * 32)
-    (home / "host-secret").chmod(0o600)
-    env = {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
-    preparation = Preparation(str(home), Bucket(objects.make_client("local"), BUCKET), lambda: find_job_user(env))
-
-    def run(version=1, **environment):
-        return preparation.prepare({"source": None, "environment": NOTHING | environment}, version)
-
-    return run
 
 
 def test_a_job_without_settings_runs_in_the_locked_environment_of_the_agent(prepare):
