@@ -44,14 +44,7 @@ def test_a_missing_lock_file_is_reported_with_its_path(home, tmp_path):
 
 def test_a_killed_installation_leaves_no_environment(home, tmp_path):
     process = subprocess.Popen(
-        [
-            "bash",
-            "-c",
-            f'source {SCRIPT}; make_environment "$@"',
-            "_",
-            str(home / "env"),
-            str(a_lock(tmp_path)),
-        ],
+        ["bash", "-c", f'source {SCRIPT}; make_environment "$@"', "_", str(home / "env"), str(a_lock(tmp_path))],
         env=os.environ | {"GLEANER_HOME": str(home), "UV_CACHE_DIR": str(home / "uv-cache"), "UV_WAITS_FOR": "never"},
         start_new_session=True,
         stderr=subprocess.DEVNULL,

@@ -48,13 +48,7 @@ def test_memory_holds_only_a_few_shards_with_a_slow_bucket(storage, tmp_path, wa
 def test_memory_holds_fewer_large_shards_and_at_least_two_of_any_size(monkeypatch):
     memory = 64 << 30
     monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": memory // 4096, "SC_PAGE_SIZE": 4096}.get)
-    assert [most_shards(size, 1) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [
-        6,
-        6,
-        4,
-        2,
-        2,
-    ]
+    assert [most_shards(size, 1) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [6, 6, 4, 2, 2]
 
 
 def test_four_shards_upload_at_once_and_the_last_shard_uploads_alone(storage, tmp_path, warm_models):

@@ -4,10 +4,9 @@ import threading
 
 import pytest
 
-from build import BUCKET, SMALL, a_stream, a_work, outputs, run_extract, text_lines
+from build import BUCKET, SMALL, a_stream, a_work, fails, outputs, run_extract, text_lines
 from gleaner_worker.extract import extract as extract_module
 from gleaner_worker.extract.state import ExtractionState
-from gleaner_worker.failures import Failure
 from pipeline_probes import PREFIX
 from waiting import HANG_S
 
@@ -61,9 +60,8 @@ def test_a_failed_upload_ends_the_computation(storage, tmp_path, warm_models):
     storage.faults = lambda request: 403 if "/upload/" in request and storage.names(BUCKET, PREFIX) else None
     spec = {"shard_size_gb": SMALL}
     control = ExtractionState()
-    with pytest.raises(Failure, match="Failed to create .*403") as failure:
+    with fails("infrastructure", "Failed to create .*403"):
         run_extract(a_work(a_stream(storage, text_lines(2000)), **spec), warm_models(**spec), str(tmp_path), control)
-    assert failure.value.kind == "infrastructure"
     assert control.progress()["samples_done"] < 1500
     assert 1 <= len(outputs(storage)) <= 4
 
