@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type {Run} from '../../../../shared/domain/run/run.ts';
-import {byPreference} from '../../../../shared/domain/stream/service-order.ts';
-import {aRun, at} from '../../../support/builders.ts';
+import {byPreference, inServiceOrder} from '../../../../shared/domain/stream/service-order.ts';
+import {aRun, at, aWorker} from '../../../support/builders.ts';
 
 describe('the preference between runs', () => {
   const run = (changes: Partial<Run>) => aRun({run: 'r', spec_hash: 's', spec: {model: 'm'}, ...changes});
@@ -31,5 +31,50 @@ describe('the preference between runs', () => {
     it(`a worker gets ${name}`, () => {
       const [a, b] = [run(first), run(second)];
       assert.deepEqual([b, a].sort(byPreference({model: 'loaded model', spec_hash: 'loaded'})), [a, b]);
+    });
+});
+
+describe('the order in which runs serve a worker', () => {
+  const worker = aWorker({usd_per_hour: 1, bundle: 'deployed'});
+  const orders: {name: string; runs: Partial<Run>[]; then: string[]}[] = [
+    {
+      name: 'a run without a pending stream comes last, also with a higher priority',
+      runs: [
+        {run: 'served', priority: 9, streams_in_progress: 1},
+        {run: 'open', streams_pending: 1},
+      ],
+      then: ['open', 'served'],
+    },
+    {
+      name: 'a run of fixed affinity keeps its place without a pending stream',
+      runs: [
+        {run: 'open', streams_pending: 1},
+        {run: 'fixed', priority: 9, affinity: 'fixed', streams_in_progress: 1},
+      ],
+      then: ['fixed', 'open'],
+    },
+    {
+      name: 'a run whose budget carries no further worker is left out',
+      runs: [{run: 'spent', budget_usd: 0}, {run: 'open'}],
+      then: ['open'],
+    },
+    {
+      name: 'a run that keeps another bundle is left out',
+      runs: [{run: 'old', bundle: 'earlier'}, {run: 'open'}],
+      then: ['open'],
+    },
+    {
+      name: 'the oldest run of equal rank comes first for every worker',
+      runs: [{run: 'young', created_at: at(9), streams_pending: 99}, {run: 'old'}],
+      then: ['old', 'young'],
+    },
+  ];
+  for (const {name, runs, then} of orders)
+    it(name, () => {
+      const order = inServiceOrder(runs.map(aRun), worker, null, 'asker', 'deployed');
+      assert.deepEqual(
+        order.map(({run}) => run),
+        then,
+      );
     });
 });
