@@ -6,12 +6,6 @@ import {complain} from '../terminal/output.ts';
 
 export type {Entry};
 
-/** Events in a fixed order: a shard comes before the other events of its millisecond, such as the end of its stream. */
-export function inOrder(entries: Entry[]): Entry[] {
-  const rank = ({kind}: Entry) => (kind === 'shard' ? 0 : 1);
-  return entries.sort((a, b) => a.at.localeCompare(b.at) || rank(a) - rank(b));
-}
-
 /** An invalid document is named and left out. */
 export function entriesOf(stored: Stored[]): Entry[] {
   const valid: {id: string; data: ReturnType<typeof eventRecords.parse>}[] = [];

@@ -1,6 +1,6 @@
 import type {Filter, Stored} from '../../shared/ports.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
-import {type Cloud, withCloud} from '../cloud/send-message.ts';
 import {print} from '../terminal/output.ts';
 import {jobLine} from './job-view.ts';
 

@@ -2,8 +2,9 @@ import {runRecords, workerRecords} from '../../shared/control-plane/documents/do
 import {parseWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
-import {type Cloud, send, sendTo, unknownRun, withCloud} from '../cloud/send-message.ts';
+import {send, sendTo, unknownRun} from '../cloud/send-message.ts';
 import {requireConsent} from '../terminal/ask.ts';
 import {counted, dollarText, numberText} from '../terminal/format.ts';
 import {say} from '../terminal/output.ts';

@@ -2,8 +2,8 @@
 import {datasetPrefix, specObject, streamObject, streamPrefix} from '../../shared/domain/names.ts';
 import {ResumableUploads} from '../../shared/google/resumable.ts';
 import type {ObjectInfo} from '../../shared/ports.ts';
+import type {Cloud} from '../cloud/cloud.ts';
 import {requireRunning} from '../cloud/connection.ts';
-import type {Cloud} from '../cloud/send-message.ts';
 import type {Answers} from '../json/index.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {bytesText, counted, durationText} from '../terminal/format.ts';

@@ -44,7 +44,9 @@ describe('the bill', () => {
     await world.minutes(2);
     assert.deepEqual([(await worker()).incarnation, (await worker()).charged_to], [1, 'other']);
     assert.ok(
-      (await world.timeline('worker')).some(text => /is there for other now: my-run needs/.test(text)),
+      (await world.timeline('worker')).some(text =>
+        /^other pays for tpu-us-central1-a-0 now: my-run does not need it/.test(text),
+      ),
     );
   });
 
@@ -131,7 +133,7 @@ describe('the bill', () => {
       assert.deepEqual([spentIn(await stored()), cost_usd > 0], [cost_usd, true]);
     });
 
-  it('is part of the cost of a run whose document is invalid, because no tick sums up such a run', async () => {
+  it('is part of the cost of a run whose document is invalid, because no tick counts such a run', async () => {
     const world = await aPricedRun({});
     await world.minutes(4, 0);
     const run = (await world.run('my-run')) ?? assert.fail();

@@ -8,8 +8,7 @@ const STALE = {
   GLEANER_LOCAL_URL: 'http://127.0.0.1:9',
 };
 
-describe('The gleaner command in a shell that points at another local cloud', function () {
-  this.timeout(300_000);
+describe('The gleaner command in a shell that points at another local cloud', () => {
   let home: TestHome;
   before(async () => {
     home = await TestHome.start(1, STALE);

@@ -46,7 +46,7 @@ const REQUESTS = [
 
 describe('worker-api at its local address, with a valid token', () => {
   const world = new TwoWorkers();
-  before(() => world.start()).timeout(60_000);
+  before(() => world.start());
   beforeEach(() => world.reset());
   after(() => world.scratch.end());
 

@@ -25,6 +25,9 @@ export type Edit = {
   replace: string;
 };
 
+/** Mistakes by name, with one edit or several. */
+export type Mistakes = Record<string, Edit | Edit[]>;
+
 /** A change of a file: `text` replaces the characters from `start` to `end`. */
 export type Splice = {file: string; start: number; end: number; text: string};
 

@@ -1,5 +1,5 @@
 /** The planted mistakes: edits of the control plane that the worlds must find. */
-import type {Edit} from './anchors.ts';
+import type {Edit, Mistakes} from './anchors.ts';
 import {BLAME} from './mistakes/blame.ts';
 import {DOUBLE} from './mistakes/double.ts';
 import {FORGE} from './mistakes/forge.ts';
@@ -19,4 +19,8 @@ export const CLASSES = {
 };
 
 /** The edits of each mistake, by its name. */
-export const MISTAKES: Record<string, Edit[]> = Object.assign({}, ...Object.values(CLASSES));
+export const MISTAKES: Record<string, Edit[]> = Object.fromEntries(
+  Object.values<Mistakes>(CLASSES)
+    .flatMap(Object.entries)
+    .map(([name, edits]) => [name, [edits].flat()]),
+);

@@ -1,5 +1,5 @@
 /** Mistakes that count a sample or a cost twice, or give two workers one right. */
-import type {Mistakes} from './mistake.ts';
+import type {Mistakes} from '../anchors.ts';
 
 export const DOUBLE: Mistakes = {
   'a shard that is seen twice and counts twice': [
@@ -21,105 +21,87 @@ export const DOUBLE: Mistakes = {
       replace: 'Math.max(1, $known.total_shards)',
     },
   ],
-  'a grant that repeats an epoch': [
-    {
-      in: 'grantLease',
-      within: "{$$epoch; return {...$stream, status: 'in_progress', $$fields};}",
-      find: '$stream.epoch + 1',
-      replace: 'Math.max(1, $stream.epoch)',
-    },
-  ],
-  'a heartbeat under an earlier epoch that is told to continue': [
-    {
-      in: 'saysItHas',
-      find: 'return $isOfStream && $worker.epoch === $work.epoch;',
-      replace: 'return $isOfStream;',
-    },
-  ],
-  'a lease that was granted since the snapshot and is revoked as orphaned': [
-    {in: 'revokeOrphaned', find: '!$current?.lease || (await $holderOf($$of))', replace: '!$current?.lease'},
-  ],
-  'a stream that was overwritten and whose worker keeps its work': [
-    {
-      in: 'registerStream',
-      find: '$next !== $before && $next?.lease === null',
-      replace: '$next !== $before && $next && $next.lease !== null',
-    },
-  ],
-  'a stream that is made again with epoch 0': [
-    {in: 'registerStream', find: 'epoch: $stored?.epoch ?? 0', replace: 'epoch: 0'},
-  ],
-  'a control message that comes twice and is done twice': [
-    {
-      in: 'handleControlMessage',
-      find: "if ($before) return {outcome: $outcome, reason: 'done before'};",
-      replace: "if ($before?.outcome === 'rejected') return {outcome: $outcome, reason: 'done before'};",
-    },
-  ],
-  'an incarnation that repeats its number': [
-    {
-      in: 'toCreating',
-      find: 'incarnation: $worker.incarnation + 1',
-      replace: 'incarnation: Math.max(1, $worker.incarnation)',
-    },
-  ],
-  'an incarnation that repeats the number of an orphan': [
-    {in: 'outgrow', find: 'Math.max($worker.incarnation, ...$incarnations)', replace: '$worker.incarnation'},
-  ],
-  'a time that every tick bills again': [
-    {
-      in: 'accrue',
-      within: '{...$worker, costs: $costs, costs_at: $until, charged_to: $run}',
-      find: 'costs_at: $until',
-      replace: 'costs_at: $worker.costs_at ?? $until',
-    },
-  ],
-  'a request id that two incarnations share': [
-    {
-      in: 'queueOf',
-      within: 'function $queueOf({name: $name, incarnation: $incarnation, $$others}) {$$body}',
-      find: '$hash.update($life)',
-      replace: '$hash.update($name)',
-    },
-  ],
-  'a deleted job that is made again': [
-    {
-      in: 'takeUp',
-      within:
-        '{const $data = await $tx.get($path); if ($isOld) return false; const $isSame = JSON.stringify($data) === JSON.stringify($known); $$rest}',
-      find: 'await $tx.get($path)',
-      replace: '(await $tx.get($path)) ?? $known',
-    },
-  ],
-  'a grant of a job that repeats the epoch': [
-    {
-      in: 'grantJob',
-      within: "{$$epoch; return {...$job, ...{status: 'running', $$fields}, $$others};}",
-      find: '$job.epoch + 1',
-      replace: 'Math.max(1, $job.epoch)',
-    },
-  ],
-  'an end of a job that is accepted under an earlier epoch': [
-    {
-      in: 'holdsJob',
-      find: "$job.status === 'running' && $isJobOf($job, $claim) && $job.lease?.epoch === $claim.epoch",
-      replace: "$job.status === 'running' && $isJobOf($job, $claim)",
-    },
-  ],
-  'an end of a job that is accepted from a worker that lost it': [
-    {
-      in: 'holdsJob',
-      find: "$job.status === 'running' && $isJobOf($job, $claim) && $job.lease?.epoch === $claim.epoch",
-      replace: "$job.status === 'running' && $job.epoch >= $claim.epoch",
-    },
-  ],
-  'a stream that is leased to a worker of another pool': [
-    {
-      in: 'candidatesOf',
-      find: '$active.filter($run => $isRunnable($run) && $run.pool === $worker.pool)',
-      replace: '$active.filter($run => $isRunnable($run))',
-    },
-  ],
+  'a grant that repeats an epoch': {
+    in: 'grantLease',
+    within: "{$$epoch; return {...$stream, status: 'in_progress', $$fields};}",
+    find: '$stream.epoch + 1',
+    replace: 'Math.max(1, $stream.epoch)',
+  },
+  'a heartbeat under an earlier epoch that is told to continue': {
+    in: 'saysItHas',
+    find: 'return $isOfStream && $worker.epoch === $work.epoch;',
+    replace: 'return $isOfStream;',
+  },
+  'a lease that was granted since the snapshot and is revoked as orphaned': {
+    in: 'revokeOrphaned',
+    find: '!$current?.lease || (await $holderOf($$of))',
+    replace: '!$current?.lease',
+  },
+  'a stream that was overwritten and whose worker keeps its work': {
+    in: 'registerStream',
+    find: '$next !== $before && $next?.lease === null',
+    replace: '$next !== $before && $next && $next.lease !== null',
+  },
+  'a stream that is made again with epoch 0': {
+    in: 'registerStream',
+    find: 'epoch: $stored?.epoch ?? 0',
+    replace: 'epoch: 0',
+  },
+  'a control message that comes twice and is done twice': {
+    in: 'handleControlMessage',
+    find: "if ($before) return {outcome: $outcome, reason: 'done before'};",
+    replace: "if ($before?.outcome === 'rejected') return {outcome: $outcome, reason: 'done before'};",
+  },
+  'an incarnation that repeats its number': {
+    in: 'toCreating',
+    find: 'incarnation: $worker.incarnation + 1',
+    replace: 'incarnation: Math.max(1, $worker.incarnation)',
+  },
+  'an incarnation that repeats the number of an orphan': {
+    in: 'outgrow',
+    find: 'Math.max($worker.incarnation, ...$incarnations)',
+    replace: '$worker.incarnation',
+  },
+  'a time that every tick bills again': {
+    in: 'accrue',
+    within: '{...$worker, costs: $costs, costs_at: $until, charged_to: $run}',
+    find: 'costs_at: $until',
+    replace: 'costs_at: $worker.costs_at ?? $until',
+  },
+  'a request id that two incarnations share': {
+    in: 'queueOf',
+    within: 'function $queueOf({name: $name, incarnation: $incarnation, $$others}) {$$body}',
+    find: '$hash.update($life)',
+    replace: '$hash.update($name)',
+  },
+  'a deleted job that is made again': {
+    in: 'scheduleNewJob',
+    within:
+      '{const $data = await $tx.get($path); if ($isOld) return false; const $isSame = JSON.stringify($data) === JSON.stringify($known); $$rest}',
+    find: 'await $tx.get($path)',
+    replace: '(await $tx.get($path)) ?? $known',
+  },
+  'a grant of a job that repeats the epoch': {
+    in: 'grantJob',
+    within: "{$$epoch; return {...$job, ...{status: 'running', $$fields}, $$others};}",
+    find: '$job.epoch + 1',
+    replace: 'Math.max(1, $job.epoch)',
+  },
+  'an end of a job that is accepted under an earlier epoch': {
+    in: 'holdsJob',
+    find: "$job.status === 'running' && $isJobOf($job, $claim) && $job.lease?.epoch === $claim.epoch",
+    replace: "$job.status === 'running' && $isJobOf($job, $claim)",
+  },
+  'an end of a job that is accepted from a worker that lost it': {
+    in: 'holdsJob',
+    find: "$job.status === 'running' && $isJobOf($job, $claim) && $job.lease?.epoch === $claim.epoch",
+    replace: "$job.status === 'running' && $job.epoch >= $claim.epoch",
+  },
+  'a stream that is leased to a worker of another pool': {
+    in: 'candidatesOf',
+    find: '$active.filter($run => $isRunnable($run) && $run.pool === $worker.pool)',
+    replace: '$active.filter($run => $isRunnable($run))',
+  },
   'a job that is leased to a worker of another pool': [
     {
       in: 'waitingFor',

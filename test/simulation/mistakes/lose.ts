@@ -1,5 +1,5 @@
 /** Mistakes that lose a sample, a stream, a job, a record or an operator's message. */
-import type {Mistakes} from './mistake.ts';
+import type {Mistakes} from '../anchors.ts';
 
 export const LOSE: Mistakes = {
   'a checkpoint that counts past a gap': [
@@ -14,127 +14,103 @@ export const LOSE: Mistakes = {
       replace: '$shard.first_sample < $expected',
     },
   ],
-  'a listing of shards that begins one shard too late': [
-    {
-      in: 'advanceStream',
-      within: '{start: $start}',
-      find: '$known.total_shards + 1',
-      replace: '$known.total_shards + 2',
-    },
-  ],
-  'a stream document that drops the fields of the next release': [
-    {
-      in: 'streamDocument',
-      find: '$z.looseObject({run: $run, stream: $stream, worker_id: $count, $$fields})',
-      replace: '$z.object({run: $run, stream: $stream, worker_id: $count, $$fields})',
-    },
-  ],
-  'a rebuild cursor that passes the stream it has left for the next page': [
-    {
-      in: 'rebuildPage',
-      find: '$page.at(-1)?.$object.name ?? $listed.at(-1)?.name',
-      replace: '$listed.at(-1)?.name',
-    },
-  ],
-  'a survey of the bucket that ends with its first full page': [
-    {
-      in: 'countPage',
-      find: '$listed.length === $limit && $last !== undefined',
-      replace: '$listed.length > $limit && $last !== undefined',
-    },
-  ],
-  'a registration of streams that ends with its first full page': [
-    {
-      in: 'registerPage',
-      find: '$listed.length < $limit ? undefined : $listed.at(-1)?.name',
-      replace: '$listed.length <= $limit ? undefined : $listed.at(-1)?.name',
-    },
-  ],
-  'a resync that is made once and never again': [
-    {
-      in: 'publishOpenTasks',
-      find: '!$last || $isOlderThan($last.created_at, $config.audit_s - 30, $now)',
-      replace: '!$last',
-    },
-  ],
-  'a task that is given up after its first failure': [
-    {
-      in: 'stepOrWait',
-      within: '{const {message: $message} = $error; $$log}',
-      find: '{waits: $message}',
-      replace: '{result: $message}',
-    },
-  ],
-  'a run that continues without an operator after its document was lost': [
-    {
-      in: 'ensureRun',
-      find: "$isLost ? 'paused' : $frozen ? 'active' : 'failed'",
-      replace: "$frozen ? 'active' : 'failed'",
-    },
-  ],
-  'a pause that the next tick ends': [
-    {in: 'summarizeRun', find: "$run.status === 'paused' ? 'paused' : 'active'", replace: "'active'"},
-  ],
-  'a scale message, outdated by half, that sets all of its fields': [
-    {
-      in: 'sortSettings',
-      within:
-        '{$$before; const {current: $current, $$others} = $split; const $kept = $keep; return {$$sorted};}',
-      find: '$settings.filter(([$key]) => $current.includes($key))',
-      replace: '$settings',
-    },
-  ],
-  'a stop that a later message outdates': [
-    {
-      in: 'decideRunAction',
-      within:
-        "{$$before; const $become = ($$of) => {if ($action !== 'stop' && $isOutdated) return $outdated; $$rest}; $$after}",
-      find: "case 'stop': $$steps",
-      replace: "case 'stop': if ($isOutdated) return $outdated; $$steps",
-    },
-  ],
-  'a rejected message that leaves no record': [
-    {
-      in: 'recordRejected',
-      find: 'if (!(await $tx.get($path))) $record($tx, $path, $$outcome);',
-      replace: 'if (await $tx.get($path)) $record($tx, $path, $$outcome);',
-    },
-  ],
-  'an incarnation that was refused and leaves no attempt': [
-    {
-      in: 'refuse',
-      find: '$records.set($tx, $paths.attempt($worker.name, $worker.incarnation), $attempt);',
-      replace: '',
-    },
-  ],
-  'an event that expires within an hour': [
-    {
-      in: 'recordEvent',
-      within: '{...$event, text: $text, at: $at, $$expiry}',
-      find: '$days * 86_400_000',
-      replace: '$days * 86_400',
-    },
-  ],
-  'a command that comes before the first event of its run and is rejected': [
-    {
-      in: 'ensureKnownRun',
-      within:
-        '{$$before; const [$stream] = await $deps.$objects.list($prefix, {limit: 1}); if ($stream) await $ensure($$run);}',
-      find: 'if ($stream) $ensureRun',
-      replace: 'if (!$stream) $ensureRun',
-    },
-  ],
-  'a job whose event was lost and that no tick takes up': [
-    {in: 'tick', find: "await $failures.$isolate('take up pending jobs', $work);", replace: ''},
-  ],
-  'a job of a dead worker that never waits again': [
-    {in: 'endIncarnation', find: 'if ($work?.job) {$$end}', replace: ''},
-  ],
-  'a job that ends its last machine and fails without an attempt': [
-    {
-      in: 'withAttempt',
-      find: 'attempts: [...$job.attempts, $attempt].slice(-$most)',
-      replace: 'attempts: $job.attempts.length > 3 ? $job.attempts : [...$job.attempts, $attempt]',
-    },
-  ],
+  'a listing of shards that begins one shard too late': {
+    in: 'advanceStream',
+    within: '{start: $start}',
+    find: '$known.total_shards + 1',
+    replace: '$known.total_shards + 2',
+  },
+  'a stream document that drops the fields of the next release': {
+    in: 'streamDocument',
+    find: '$z.looseObject({run: $run, stream: $stream, worker_id: $count, $$fields})',
+    replace: '$z.object({run: $run, stream: $stream, worker_id: $count, $$fields})',
+  },
+  'a rebuild cursor that passes the stream it has left for the next page': {
+    in: 'rebuildPage',
+    find: '$page.at(-1)?.$object.name ?? $listed.at(-1)?.name',
+    replace: '$listed.at(-1)?.name',
+  },
+  'a survey of the bucket that ends with its first full page': {
+    in: 'countPage',
+    find: '$listed.length === $limit && $last !== undefined',
+    replace: '$listed.length > $limit && $last !== undefined',
+  },
+  'a registration of streams that ends with its first full page': {
+    in: 'registerPage',
+    find: '$listed.length < $limit ? undefined : $listed.at(-1)?.name',
+    replace: '$listed.length <= $limit ? undefined : $listed.at(-1)?.name',
+  },
+  'a resync that is made once and never again': {
+    in: 'publishOpenTasks',
+    find: '!$last || $isOlderThan($last.created_at, $config.audit_s - 30, $now)',
+    replace: '!$last',
+  },
+  'a task that is given up after its first failure': {
+    in: 'stepOrWait',
+    within: '{const {message: $message} = $error; $$log}',
+    find: '{waits: $message}',
+    replace: '{result: $message}',
+  },
+  'a run that continues without an operator after its document was lost': {
+    in: 'ensureRun',
+    find: "$isLost ? 'paused' : $frozen ? 'active' : 'failed'",
+    replace: "$frozen ? 'active' : 'failed'",
+  },
+  'a pause that the next tick ends': {
+    in: 'summarizeRun',
+    find: "$run.status === 'paused' ? 'paused' : 'active'",
+    replace: "'active'",
+  },
+  'a scale message, outdated by half, that sets all of its fields': {
+    in: 'sortSettings',
+    within:
+      '{$$before; const {current: $current, $$others} = $split; const $kept = $keep; return {$$sorted};}',
+    find: '$settings.filter(([$key]) => $current.includes($key))',
+    replace: '$settings',
+  },
+  'a stop that a later message outdates': {
+    in: 'decideRunAction',
+    within:
+      "{$$before; const $become = ($$of) => {if ($action !== 'stop' && $isOutdated) return $outdated; $$rest}; $$after}",
+    find: "case 'stop': $$steps",
+    replace: "case 'stop': if ($isOutdated) return $outdated; $$steps",
+  },
+  'a rejected message that leaves no record': {
+    in: 'recordRejected',
+    find: 'if (!(await $tx.get($path))) $record($tx, $path, $$outcome);',
+    replace: 'if (await $tx.get($path)) $record($tx, $path, $$outcome);',
+  },
+  'an incarnation that was refused and leaves no attempt': {
+    in: 'refuse',
+    find: '$records.set($tx, $paths.attempt($worker.name, $worker.incarnation), $attempt);',
+    replace: '',
+  },
+  'an event that expires within an hour': {
+    in: 'recordEvent',
+    within: '{...$event, text: $text, at: $at, $$expiry}',
+    find: '$days * 86_400_000',
+    replace: '$days * 86_400',
+  },
+  'a command that comes before the first event of its run and is rejected': {
+    in: 'ensureKnownRun',
+    within:
+      '{$$before; const [$stream] = await $deps.$objects.list($prefix, {limit: 1}); if ($stream) await $ensure($$run);}',
+    find: 'if ($stream) $ensureRun',
+    replace: 'if (!$stream) $ensureRun',
+  },
+  'a job whose event was lost and that no tick takes up': {
+    in: 'tick',
+    find: "await $failures.$isolate('take up pending jobs', $work);",
+    replace: '',
+  },
+  'a job of a dead worker that never waits again': {
+    in: 'endIncarnation',
+    find: 'if ($work?.job) {$$end}',
+    replace: '',
+  },
+  'a job that ends its last machine and fails without an attempt': {
+    in: 'withAttempt',
+    find: 'attempts: [...$job.attempts, $attempt].slice(-$most)',
+    replace: 'attempts: $job.attempts.length > 3 ? $job.attempts : [...$job.attempts, $attempt]',
+  },
 };

@@ -1,90 +1,70 @@
 /** Mistakes that pass a budget, a ceiling or a rate, or that charge the wrong payer. */
-import type {Mistakes} from './mistake.ts';
+import type {Mistakes} from '../anchors.ts';
 
 export const OVERSPEND: Mistakes = {
-  'a limit of creates that allows one more each hour': [
-    {
-      in: 'allowance',
-      find: '$limits.creates_per_hour - $creates.length',
-      replace: '$limits.creates_per_hour + 1 - $creates.length',
-    },
-  ],
-  'a repeated create that the limit does not count': [
-    {
-      in: 'zoneAfter',
-      find: "case 'asked again': return $askedFor($zone, $now);",
-      replace: "return $askedFor($zone, $now); case 'asked again': return $zone;",
-    },
-  ],
-  'a budget that keeps no money for its deletes': [
-    {
-      in: 'overspent',
-      within: '{$$before; if (!$isPriceKnown) return $unknown; if ($is) return undefined; $$after}',
-      find: '$spent_usd + $leaving_usd < $budget_usd',
-      replace: '$spent_usd < $budget_usd',
-    },
-  ],
-  'an incarnation that its pool is not billed for': [
-    {
-      in: 'addBill',
-      find: '{...$pool, spent_usd: $pool.spent_usd + $total}',
-      replace: '{...$pool, spent_usd: Math.max($pool.spent_usd, $total)}',
-    },
-  ],
-  'an incarnation that its month is not billed for': [
-    {
-      in: 'writeSlots',
-      find: '$spending && $spending !== $before.spending',
-      replace: '$spending && $spending === $before.spending',
-    },
-  ],
-  'a zone that refused a node and is asked again at once': [
-    {
-      in: 'allowance',
-      find: 'if ($zone.blocked_until_at !== null && !$isOlderThan) return 0;',
-      replace: 'if ($zone.blocked_until_at !== null && $isOlderThan) return 0;',
-    },
-  ],
-  'a request that may wait in the queue ten times too long': [
-    {in: 'askOf', find: '$limits.queue_s * 1000', replace: '$limits.queue_s * 10_000'},
-  ],
-  'a scale message above the ceiling of workers': [
-    {
-      in: 'decideScale',
-      find: '$whyRefused({...$pool, ...$current}, $ceilings, $isLarger ? $elsewhere : 0)',
-      replace: '$whyRefused($pool, $ceilings)',
-    },
-  ],
-  'a burst of wakes that costs a tick for each': [
-    {
-      in: 'TickQueue',
-      find: 'this.$paused_until_ms = $now + Math.max($$pauses)',
-      replace: 'this.$paused_until_ms = $now - Math.max($$pauses)',
-    },
-  ],
+  'a limit of creates that allows one more each hour': {
+    in: 'allowance',
+    find: '$limits.creates_per_hour - $creates.length',
+    replace: '$limits.creates_per_hour + 1 - $creates.length',
+  },
+  'a repeated create that the limit does not count': {
+    in: 'zoneAfter',
+    find: "case 'asked again': return $askedFor($zone, $now);",
+    replace: "return $askedFor($zone, $now); case 'asked again': return $zone;",
+  },
+  'a budget that keeps no money for its deletes': {
+    in: 'overspent',
+    within: '{$$before; if (!$isPriceKnown) return $unknown; if ($is) return undefined; $$after}',
+    find: '$spent_usd + $leaving_usd < $budget_usd',
+    replace: '$spent_usd < $budget_usd',
+  },
+  'an incarnation that its pool is not billed for': {
+    in: 'addBill',
+    find: '{...$pool, spent_usd: $pool.spent_usd + $total}',
+    replace: '{...$pool, spent_usd: Math.max($pool.spent_usd, $total)}',
+  },
+  'an incarnation that its month is not billed for': {
+    in: 'writeSlots',
+    find: '$spending && $spending !== $before.spending',
+    replace: '$spending && $spending === $before.spending',
+  },
+  'a zone that refused a node and is asked again at once': {
+    in: 'allowance',
+    find: 'if ($zone.blocked_until_at !== null && !$isOlderThan) return 0;',
+    replace: 'if ($zone.blocked_until_at !== null && $isOlderThan) return 0;',
+  },
+  'a request that may wait in the queue ten times too long': {
+    in: 'askOf',
+    find: '$limits.queue_s * 1000',
+    replace: '$limits.queue_s * 10_000',
+  },
+  'a scale message above the ceiling of workers': {
+    in: 'decideScale',
+    find: '$whyRefused({...$pool, ...$current}, $ceilings, $isLarger ? $elsewhere : 0)',
+    replace: '$whyRefused($pool, $ceilings)',
+  },
+  'a burst of wakes that costs a tick for each': {
+    in: 'TickQueue',
+    find: 'this.$paused_until_ms = $now + Math.max($$pauses)',
+    replace: 'this.$paused_until_ms = $now - Math.max($$pauses)',
+  },
   'a survey that counts the last stream of each page twice': [
     {in: 'countPage', find: 'if ($found.stream !== $stream) $streams += 1;', replace: '$streams += 1;'},
     {in: 'countPage', find: 'if ($found.$object.name <= $cursor.$after) continue;', replace: ''},
   ],
-  'a job whose time no payer is billed for': [
-    {
-      in: 'payerOfWork',
-      find: '$parseJobWork($work) === undefined ? $parseWork($work)?.run : $jobs',
-      replace: '$parseWork($work)?.run',
-    },
-  ],
-  'an attempt that costs its job nothing': [
-    {
-      in: 'withAttempt',
-      find: 'spent_usd: $job.spent_usd + ($cost_usd ?? 0)',
-      replace: 'spent_usd: $job.spent_usd',
-    },
-  ],
-  'a bill of a second pool that the pool of the deployment pays': [
-    {
-      in: 'reconcileSlots',
-      find: '$readShared($deps, $tx, $inputs.pool.pool, $$of)',
-      replace: '$readShared($deps, $tx, $deps.config.pool.pool, $$of)',
-    },
-  ],
+  'a job whose time no payer is billed for': {
+    in: 'payerOfWork',
+    find: '$parseJobWork($work) === undefined ? $parseWork($work)?.run : $jobs',
+    replace: '$parseWork($work)?.run',
+  },
+  'an attempt that costs its job nothing': {
+    in: 'withAttempt',
+    find: 'spent_usd: $job.spent_usd + ($cost_usd ?? 0)',
+    replace: 'spent_usd: $job.spent_usd',
+  },
+  'a bill of a second pool that the pool of the deployment pays': {
+    in: 'reconcileSlots',
+    find: '$readShared($deps, $tx, $inputs.pool.pool, $$of)',
+    replace: '$readShared($deps, $tx, $deps.config.pool.pool, $$of)',
+  },
 };

@@ -1,46 +1,36 @@
 /** Mistakes after which a run, a stream, a job, a slot, a zone, a task or a tick never goes on. */
-import type {Mistakes} from './mistake.ts';
+import type {Mistakes} from '../anchors.ts';
 
 export const STICK: Mistakes = {
-  'a tick queue that waits for ever after its first wait': [
-    {
-      in: 'TickQueue',
-      within: '{$$wait; if (this.$begun > $before && !this.$isFlagged) return true; $$run}',
-      find: 'this.$isWaiting = false;',
-      replace: 'this.$isWaiting = this.$begun > $before;',
-    },
-  ],
-  'a tick that has ended and still counts as running': [
-    {
-      in: 'TickQueue',
-      within: '{const $now = this.$clock.now(); this.$paused_until_ms = $now + $pause; $$end}',
-      find: 'if (this.$running_since_ms === $began_ms) this.$running_since_ms = undefined;',
-      replace: 'if (this.$running_since_ms === $now) this.$running_since_ms = undefined;',
-    },
-  ],
-  'a command that wakes no tick': [
-    {
-      in: 'handleControlMessage',
-      within: '{$$before; await $row.after?.($deps, $message); $$after}',
-      find: 'await $wake($bus);',
-      replace: 'if ($row.after) await $wake($bus);',
-    },
-  ],
-  'a new stream that wakes no tick': [
-    {
-      in: 'handleObjectEvent',
-      within: "case 'stream': $$steps",
-      find: 'return $wake($deps.$bus);',
-      replace: 'return;',
-    },
-  ],
-  'a slot that was refused once and stays blocked': [
-    {
-      in: 'isBlocked',
-      find: 'return $worker.blocked_until_at !== null && !$isOlderThan;',
-      replace: 'return $worker.blocked_until_at !== null;',
-    },
-  ],
+  'a tick queue that waits for ever after its first wait': {
+    in: 'TickQueue',
+    within: '{$$wait; if (this.$begun > $before && !this.$isFlagged) return true; $$run}',
+    find: 'this.$isWaiting = false;',
+    replace: 'this.$isWaiting = this.$begun > $before;',
+  },
+  'a tick that has ended and still counts as running': {
+    in: 'TickQueue',
+    within: '{const $now = this.$clock.now(); this.$paused_until_ms = $now + $pause; $$end}',
+    find: 'if (this.$running_since_ms === $began_ms) this.$running_since_ms = undefined;',
+    replace: 'if (this.$running_since_ms === $now) this.$running_since_ms = undefined;',
+  },
+  'a command that wakes no tick': {
+    in: 'handleControlMessage',
+    within: '{$$before; await $row.after?.($deps, $message); $$after}',
+    find: 'await $wake($bus);',
+    replace: 'if ($row.after) await $wake($bus);',
+  },
+  'a new stream that wakes no tick': {
+    in: 'handleObjectEvent',
+    within: "case 'stream': $$steps",
+    find: 'return $wake($deps.$bus);',
+    replace: 'return;',
+  },
+  'a slot that was refused once and stays blocked': {
+    in: 'isBlocked',
+    find: 'return $worker.blocked_until_at !== null && !$isOlderThan;',
+    replace: 'return $worker.blocked_until_at !== null;',
+  },
   'a recreate flag that is not cleared': [
     {
       in: 'toCreating',
@@ -55,23 +45,21 @@ export const STICK: Mistakes = {
       replace: '',
     },
   ],
-  'a heartbeat that counts as progress': [
-    {
-      in: 'PROGRESS',
-      find: "['activity', 'work', 'samples_done', 'tokens_done', 'shards_done']",
-      replace: "['activity', 'work', 'samples_done', 'tokens_done', 'shards_done', 'claimed_at']",
-    },
-  ],
-  'a slot that asks for the stream of its neighbour': [
-    {
-      in: 'streamFor',
-      find: '$number < 0 ? undefined : $number + $offset',
-      replace: '$number < 0 ? undefined : $number + 1 + $offset',
-    },
-  ],
-  'a run with a low priority that goes first': [
-    {in: 'byPreference', find: '$b.priority - $a.priority', replace: '$a.priority - $b.priority'},
-  ],
+  'a heartbeat that counts as progress': {
+    in: 'PROGRESS',
+    find: "['activity', 'work', 'samples_done', 'tokens_done', 'shards_done']",
+    replace: "['activity', 'work', 'samples_done', 'tokens_done', 'shards_done', 'claimed_at']",
+  },
+  'a slot that asks for the stream of its neighbour': {
+    in: 'streamFor',
+    find: '$number < 0 ? undefined : $number + $offset',
+    replace: '$number < 0 ? undefined : $number + 1 + $offset',
+  },
+  'a run with a low priority that goes first': {
+    in: 'byPreference',
+    find: '$b.priority - $a.priority',
+    replace: '$a.priority - $b.priority',
+  },
   'a message that is published before its change is committed': [
     {
       in: 'reconcileSlots',
@@ -86,33 +74,31 @@ export const STICK: Mistakes = {
       replace: '1e9',
     },
   ],
-  'an overdue job that no tick ends': [
-    {in: 'tick', find: "await $failures.$isolate('end due jobs', $work);", replace: ''},
-  ],
-  'a plan that forgets the waiting jobs': [
-    {in: 'remainingWork', find: '$jobs.$waiting + $atJobs > 0', replace: '$atJobs > 0'},
-  ],
-  'an ended job that asks for no tick': [
-    {
-      in: 'decideFinish',
-      within: '{answer: $answer, writes: {...($isHeld ? $ended : {}), worker: $free}, wakes: true}',
-      find: 'wakes: true',
-      replace: '',
-    },
-  ],
-  'a job that no count of machines fails': [
-    {
-      in: 'endAttempt',
-      find: "$count < $most ? $scheduleJob($next, $now) : $closed($next, 'failed', $end, $now)",
-      replace: "$count > 0 ? $scheduleJob($next, $now) : $closed($next, 'failed', $end, $now)",
-    },
-  ],
-  'a waiting job of a second pool that no plan counts': [
-    {
-      in: 'accountsOf',
-      within: '{const {pools: $pools, $$fields} = $all; $$rest}',
-      find: '$hasDocument ? $jobs.get($pool.pool) : 0',
-      replace: '$hasDocument && $pool === $pools[0] ? $jobs.get($pool.pool) : 0',
-    },
-  ],
+  'an overdue job that no tick ends': {
+    in: 'tick',
+    find: "await $failures.$isolate('end due jobs', $work);",
+    replace: '',
+  },
+  'a plan that forgets the waiting jobs': {
+    in: 'remainingWork',
+    find: '$jobs.$waiting + $atJobs > 0',
+    replace: '$atJobs > 0',
+  },
+  'an ended job that asks for no tick': {
+    in: 'decideFinish',
+    within: "{answer: $advise('continue', ''), writes: {$$ended, worker: $worker}, wakes: true}",
+    find: 'wakes: true',
+    replace: '',
+  },
+  'a job that no count of machines fails': {
+    in: 'endAttempt',
+    find: "$count < $most ? $scheduleJob($next, $now) : $closed($next, 'failed', $end, $now)",
+    replace: "$count > 0 ? $scheduleJob($next, $now) : $closed($next, 'failed', $end, $now)",
+  },
+  'a waiting job of a second pool that no plan counts': {
+    in: 'budgetSnapshotOf',
+    within: '{const {pools: $pools, $$fields} = $all; $$rest}',
+    find: '$hasDocument ? $jobs.get($pool.pool) : 0',
+    replace: '$hasDocument && $pool === $pools[0] ? $jobs.get($pool.pool) : 0',
+  },
 };

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type {Cloud} from '../../../cli/cloud/send-message.ts';
+import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {AgentLog, countKnown} from '../../../cli/logs/agent-log.ts';
 import {logsBucketOf} from '../../../cli/logs/bucket.ts';
 import {logText, parseLogLine} from '../../../cli/logs/log-line.ts';

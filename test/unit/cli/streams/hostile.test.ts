@@ -10,8 +10,7 @@ import {Scratch} from '../../../emulator/a-cloud.ts';
 import {Folder} from './a-folder.ts';
 import {Upload} from './an-upload.ts';
 
-describe('gleaner streams create', function () {
-  this.timeout(60_000);
+describe('gleaner streams create', () => {
   let folder: Folder;
   beforeEach(() => {
     folder = new Folder();
@@ -120,8 +119,7 @@ describe('gleaner streams create', function () {
     });
 });
 
-describe('gleaner streams upload', function () {
-  this.timeout(60_000);
+describe('gleaner streams upload', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   let to: Upload;
