@@ -13,7 +13,9 @@ const bundled = fileURLToPath(new URL('../node_modules/.bin/node', import.meta.u
 const compiled = resolve(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'gleaner', 'compiled');
 
 if (Number(process.versions.node.split('.')[0]) >= 24) {
-  nodeModule.enableCompileCache(compiled);
+  // The functions of a local cloud are processes of their own, and use the folder too.
+  process.env.NODE_COMPILE_CACHE ??= compiled;
+  nodeModule.enableCompileCache(process.env.NODE_COMPILE_CACHE);
   await import(main);
 } else if (existsSync(bundled)) {
   const env = {NODE_COMPILE_CACHE: compiled, ...process.env};

@@ -2,7 +2,7 @@ import {EventEmitter} from 'node:events';
 import type {Command} from 'commander';
 import {gleanerProgram} from './program.ts';
 import {CliError, Interrupted, UsageError} from './terminal/errors.ts';
-import {complain, print} from './terminal/output.ts';
+import {complain, printJson} from './terminal/output.ts';
 
 // Google's storage client adds listeners to a stream with each piece of an object, and Node would warn of them.
 EventEmitter.defaultMaxListeners = 0;
@@ -28,7 +28,7 @@ try {
   else await program.parseAsync();
 } catch (error) {
   const text = await textOf(error as NodeJS.ErrnoException);
-  if (wantsJson) print(true, {error: text ?? String(error)}, []);
+  if (wantsJson) printJson<'failure'>({error: text ?? String(error)});
   for (const line of `gleaner: ${text ?? (error as Error).stack ?? error}`.split('\n')) complain(line);
   process.exitCode = error instanceof Interrupted ? 130 : error instanceof UsageError ? 2 : 1;
 }
@@ -37,7 +37,7 @@ try {
 function exitByCode(command: Command): void {
   command.exitOverride(({exitCode, message}) => {
     if (exitCode === 0) process.exit(0);
-    if (wantsJson) print(true, {error: message.replace(/^error: /, '')}, []);
+    if (wantsJson) printJson<'failure'>({error: message.replace(/^error: /, '')});
     process.exit(2);
   });
   for (const child of command.commands) exitByCode(child);

@@ -1,35 +1,34 @@
 /** The commands of `gleaner` with their arguments and options. The code of a command is loaded when it runs. */
-import {Command} from 'commander';
+import type {Command} from 'commander';
 import {printable} from '../shared/contracts/printable.ts';
-import {addCloudCommands} from './commands/clouds.ts';
+import {addCloudCommands, addCompletionCommands, addSettingsCommands} from './commands/clouds.ts';
 import {addJobCommands} from './commands/jobs.ts';
 import {addLogCommands} from './commands/logs.ts';
-import {addPoolCommands} from './commands/pools.ts';
-import {addRunGroup} from './commands/run.ts';
-import {addRunCommands} from './commands/runs.ts';
-import {addCompletionCommands, addSettingsCommands} from './commands/settings.ts';
+import {addHostCommands, addPoolCommands} from './commands/pools.ts';
+import {addRunCommands, addRunGroup, addShortForms} from './commands/runs.ts';
 import {addStreamCommands} from './commands/streams.ts';
 import {addTpuCommands} from './commands/tpus.ts';
+import {GleanerCommand} from './terminal/command.ts';
 import {setQuiet} from './terminal/output.ts';
 
 /** Every command. */
-export function gleanerProgram(): Command {
+export function gleanerProgram(): GleanerCommand {
   const program = programOfWork();
   addCompletionCommands(program, programOfWork);
   return program;
 }
 
 /** Commands in the order of the help. */
-const GROUPS: {title: string; add: ((program: Command) => void)[]}[] = [
-  {title: 'Work:', add: [addStreamCommands, addRunGroup, addRunCommands, addJobCommands]},
-  {title: 'TPUs:', add: [addTpuCommands, addPoolCommands]},
+const GROUPS: {title: string; add: ((program: GleanerCommand) => void)[]}[] = [
+  {title: 'Work:', add: [addStreamCommands, addRunGroup, addShortForms, addRunCommands, addJobCommands]},
+  {title: 'TPUs:', add: [addTpuCommands, addPoolCommands, addHostCommands]},
   {title: 'See what happens:', add: [addLogCommands]},
   {title: 'Clouds and settings:', add: [addCloudCommands, addSettingsCommands]},
 ];
 
 /** Every command except the completion of shells, which describes these. */
-function programOfWork(): Command {
-  const program = new Command('gleaner')
+function programOfWork(): GleanerCommand {
+  const program = new GleanerCommand('gleaner')
     .description('LLM activation extraction on spare Cloud TPUs')
     .version('0.1.0')
     .showHelpAfterError('(add --help for the options)')

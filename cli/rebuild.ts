@@ -14,12 +14,10 @@ import {
 import {goneStreams, runsAnywhere} from '../shared/control-plane/streams/gone-streams.ts';
 import {nameIn} from '../shared/domain/deployment.ts';
 import {paths} from '../shared/domain/names.ts';
-import {openBus} from '../shared/google/bus.ts';
-import {openObjects} from '../shared/google/objects.ts';
 import type {Store} from '../shared/ports.ts';
-import {connect, storeOf, type Where} from './cloud/connect.ts';
-import {outcomeOf, POLL_MS} from './cloud/send-message.ts';
-import {DEFAULT_DIR} from './local/defaults.ts';
+import {withCloud} from './cloud/cloud.ts';
+import type {CloudOptions} from './cloud/connect.ts';
+import {apply, POLL_MS} from './cloud/send-message.ts';
 import {CliError} from './terminal/errors.ts';
 import {print, say, warn} from './terminal/output.ts';
 
@@ -30,42 +28,28 @@ type RunReport = {run: string; right: boolean; summary: string; wrong: StreamSur
 
 /**
  * Rebuilds the documents of one run, or of every run, from the bucket with a `rebuild` message. A rebuild of every run first deletes
- * nodes without a document. `dryRun` sends no message and compares the documents with the bucket. Exit code 1: the message was refused,
+ * nodes without a document. `dry_run` sends no message and compares the documents with the bucket. Exit code 1: the message was refused,
  * or a stream is not right.
  */
-export async function rebuild(
-  run: string | undefined,
-  options: Where & {json?: boolean; dryRun?: boolean},
-): Promise<void> {
-  const connection = await connect(options);
-  const store = storeOf(connection);
-  try {
-    const {project, deployment, bucket, storage_endpoint} = connection;
-    const sources = {store, objects: openObjects({project, bucket, endpoint: storage_endpoint}), log: warn};
-    if (options.dryRun)
-      return await compare(sources, run, {json: options.json, topic: nameIn(deployment, 'control')});
-    if (connection.pubsub_endpoint === null)
-      throw new CliError(
-        `the local cloud of this folder does not run: start it with \`gleaner local up --dir ${options.dir ?? DEFAULT_DIR}\``,
-      );
-    const bus = openBus({project, deployment, token: connection.token});
-    const message = {action: 'rebuild', ...(run === undefined ? {} : {run})};
-    const {outcome, reason} = await outcomeOf(store, await bus.publish('control', message));
-    if (outcome !== 'applied') throw new CliError(`the rebuild was refused: ${reason}`);
+export async function rebuild(run: string | undefined, options: CloudOptions): Promise<void> {
+  await withCloud(options, async cloud => {
+    const {store, objects, connection} = cloud;
+    const sources = {store, objects, log: warn};
+    if (options.dry_run) return compare(sources, run, options, nameIn(connection.deployment, 'control'));
+    await apply(cloud, {action: 'rebuild', ...(run === undefined ? {} : {run})});
     if (run === undefined) await resultOf(store, null);
     const runs = run === undefined ? await runsInBucket(sources) : [run];
-    const outcomes = [];
-    for (const each of runs) outcomes.push({run: each, ...(await resultOf(store, each))});
     const reports = [];
-    for (const outcome of outcomes) reports.push({...outcome, faulty: await faultyOf(sources, outcome.run)});
-    const lines = reports.flatMap(({reason, faulty}) => [reason, ...faulty.map(lineOf)]);
-    print(options.json, {runs: reports}, lines.length > 0 ? lines : ['the bucket holds no stream']);
-    if (reports.some(({outcome, faulty}) => outcome !== 'applied' || faulty.length > 0)) process.exitCode = 1;
-  } finally {
-    await store.close();
-    await connection.close();
-  }
+    for (const each of runs) reports.push({run: each, ...(await resultOf(store, each))});
+    const checked = [];
+    for (const report of reports) checked.push({...report, faulty: await faultyOf(sources, report.run)});
+    const lines = checked.flatMap(({reason, faulty}) => [reason, ...faulty.map(lineOf)]);
+    print<'rebuild'>(options.json, {runs: checked}, lines.length > 0 ? lines : [NO_STREAM]);
+    if (checked.some(({outcome, faulty}) => outcome !== 'applied' || faulty.length > 0)) process.exitCode = 1;
+  });
 }
+
+const NO_STREAM = 'the bucket holds no stream';
 
 /** Waits for a rebuild to end, and prints its progress. Gives up when the task makes no progress. */
 async function resultOf(store: Store, run: string | null): Promise<{outcome: string; reason: string}> {
@@ -83,7 +67,7 @@ async function resultOf(store: Store, run: string | null): Promise<{outcome: str
     await sleep(POLL_MS);
   }
   throw new CliError(
-    `${path} has made no progress for ${WAIT_FOR_TASK_S} s: see the log of the function on-task`,
+    `There is no progress of ${path} for ${WAIT_FOR_TASK_S} s: read the log of the function on-task`,
   );
 }
 
@@ -95,14 +79,15 @@ function progressOf(run: string | null, cursor: string): string {
 async function compare(
   sources: Sources,
   asked: string | undefined,
-  {json, topic}: {json: boolean | undefined; topic: string},
+  {json}: CloudOptions,
+  topic: string,
 ): Promise<void> {
   const reports: RunReport[] = [];
   for (const run of asked === undefined ? await runsAnywhere(sources) : [asked]) {
     const present = await surveyRun(sources, run);
     const found = [...present, ...(await goneStreams(sources, run, present))];
     if (found.length === 0 && asked !== undefined)
-      throw new CliError(`the bucket holds no stream of a run "${run}"`);
+      throw new CliError(`There is no stream of a run "${run}" in the bucket: check the name of the run`);
     if (found.length === 0) continue;
     const wrong = found.filter(({finding}) => finding !== 'right');
     reports.push({
@@ -119,7 +104,7 @@ async function compare(
       ? [`  gcloud pubsub topics publish ${topic} --message='{"action":"rebuild","run":"${run}"}'`]
       : []),
   ]);
-  print(json, {runs: reports}, lines.length > 0 ? lines : ['the bucket holds no stream']);
+  print<'rebuild'>(json, {runs: reports}, lines.length > 0 ? lines : [NO_STREAM]);
   if (reports.some(({right}) => !right)) process.exitCode = 1;
 }
 

@@ -1,6 +1,7 @@
 import {tickJobOf} from '../shared/domain/deployment.ts';
 import {openSchedule} from '../shared/google/schedule.ts';
-import {connect, type Where} from './cloud/connect.ts';
+import {type CloudOptions, connect} from './cloud/connect.ts';
+import {requireRunning} from './cloud/connection.ts';
 import {CliError} from './terminal/errors.ts';
 import {print, quoted} from './terminal/output.ts';
 
@@ -9,7 +10,7 @@ const TICK_ACTIONS = {now: 'run', pause: 'pause', resume: 'resume', state: 'desc
 
 type TickAction = keyof typeof TICK_ACTIONS;
 
-type Options = Where & {location: string; dryRun?: boolean; json?: boolean};
+type Options = CloudOptions & {location: string};
 
 const SAYS: Record<TickAction, string> = {
   now: 'a tick was asked for',
@@ -22,19 +23,18 @@ const SAYS: Record<TickAction, string> = {
 export async function tick(action: TickAction, options: Options): Promise<void> {
   const connection = await connect(options);
   try {
-    const {project, deployment, storage_endpoint: endpoint, pubsub_endpoint, token} = connection;
+    const {project, deployment, storage_endpoint: endpoint, token} = connection;
     const name = tickJobOf(deployment);
     const command = `gcloud scheduler jobs ${TICK_ACTIONS[action]} ${name} --location=${quoted(options.location)} --project=${quoted(project)}`;
-    if (options.dryRun) return print(options.json, {command}, [command]);
-    if (pubsub_endpoint === null)
-      throw new CliError('the local cloud of this folder does not run: start it with `gleaner local up`');
+    if (options.dry_run) return print<'tick'>(options.json, {command}, [command]);
+    requireRunning(connection, options.dir);
     const job = `projects/${project}/locations/${options.location}/jobs/${name}`;
     const schedule = openSchedule({job, endpoint, token});
     try {
       if (action === 'now') await schedule.runNow();
       else if (action !== 'state') await schedule[action]();
       const state = await schedule.state();
-      print(options.json, {job, action, state}, [`${SAYS[action]} (${state})`]);
+      print<'tick'>(options.json, {job, action, state}, [`${SAYS[action]} (${state})`]);
     } catch (error) {
       throw new CliError((error as Error).message, {cause: error});
     } finally {

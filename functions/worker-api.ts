@@ -4,7 +4,7 @@ import {requestProblem} from '../shared/contracts/request-limits.ts';
 import {parseValue, workerRequest} from '../shared/contracts/schemas.ts';
 import type {Deps} from '../shared/control-plane/deps.ts';
 import {answerWorker} from '../shared/control-plane/worker-api/answer-worker.ts';
-import {isSecret, secretHash} from '../shared/control-plane/worker-api/answers.ts';
+import {isSecret, secretHash} from '../shared/control-plane/worker-api/authenticate.ts';
 
 /** Header with the secret of the host that sends the request. */
 const SECRET_HEADER = 'x-gleaner-secret';

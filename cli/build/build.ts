@@ -9,7 +9,7 @@ export async function build({json}: {json?: boolean}): Promise<void> {
   const variables = join(DIST, VARIABLES_FILE);
   const line = (what: string, {file, size_bytes}: {file: string; size_bytes: number}) =>
     `${what.padEnd(10)} ${(size_bytes / 1e6).toFixed(1).padStart(4)} MB  dist/${file}`;
-  print(json, {dist: DIST, variables, functions, bundle, module}, [
+  print<'build'>(json, {dist: DIST, variables, functions, bundle, module}, [
     line('functions', functions),
     line('worker', bundle),
     `${'variables'.padEnd(10)}          dist/${VARIABLES_FILE}`,

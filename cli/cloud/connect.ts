@@ -1,7 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import {closeSync, existsSync, openSync} from 'node:fs';
 import {join, resolve} from 'node:path';
-import {type Where as CloudPlace, startLocalCloud} from '../../emulator/cloud.ts';
+import {type Where as CloudAddress, startLocalCloud} from '../../emulator/cloud.ts';
 import {emulatorFolder} from '../../emulator/google/process.ts';
 import {proofOf, readToken} from '../../emulator/http/guard.ts';
 import {openStore} from '../../shared/compose.ts';
@@ -14,14 +14,20 @@ import {DEFAULT_DIR, DEFAULT_PORT} from '../local/defaults.ts';
 import {addressIn, pointClientsAt} from '../local/local-deployment.ts';
 import {tinyModel} from '../local/tiny-model.ts';
 import {CliError} from '../terminal/errors.ts';
-import type {Connection} from './connection.ts';
+import {type Connection, notRunning} from './connection.ts';
 import {googleConnection} from './google-connection.ts';
 
-/** Options `--port` and `--dir`. */
-export type Where = {port?: number | undefined; dir?: string | undefined};
+/** Options of a command on a cloud. `port` and `dir` name a local cloud. */
+export type CloudOptions = {
+  port?: number | undefined;
+  dir?: string | undefined;
+  json?: boolean | undefined;
+  dry_run?: boolean | undefined;
+  yes?: boolean | undefined;
+};
 
 /** Running local cloud, with its token where the cloud belongs to this user. */
-export type LocalInfo = CloudPlace & {token: string | undefined};
+export type LocalInfo = CloudAddress & {token: string | undefined};
 
 const DEFAULT_URL = `http://127.0.0.1:${DEFAULT_PORT}`;
 
@@ -30,14 +36,14 @@ const DEFAULT_URL = `http://127.0.0.1:${DEFAULT_PORT}`;
  * not), the local cloud of `gleaner local env`, the local cloud on the default port, the Google Cloud project in the
  * environment or in `gleaner.tfvars.json`, and the files of the default folder.
  */
-export async function connect(where: Where): Promise<Connection> {
-  const connection = await findCloud(where);
+export async function connect(options: CloudOptions): Promise<Connection> {
+  const connection = await findCloud(options);
   if (connection.is_google) await requireCredentials();
   return connection;
 }
 
 /** Finds the cloud without a look at the credentials. */
-export async function findCloud({port, dir}: Where): Promise<Connection> {
+export async function findCloud({port, dir}: CloudOptions): Promise<Connection> {
   if (port) return running(await localInfo(`http://127.0.0.1:${port}`), '--port');
   if (dir !== undefined) return openFolder(dir, '--dir');
   const url = process.env.GLEANER_LOCAL_URL;
@@ -65,12 +71,11 @@ export async function requireCredentials(): Promise<void> {
 }
 
 /** Running local cloud that `--port`, `--dir` or `gleaner local env` names, otherwise the local cloud on the default port. */
-export async function runningCloud({port, dir}: Where): Promise<LocalInfo> {
+export async function runningCloud({port, dir}: CloudOptions): Promise<LocalInfo> {
   if (port) return localInfo(`http://127.0.0.1:${port}`);
   if (dir === undefined) return localInfo(process.env.GLEANER_LOCAL_URL ?? DEFAULT_URL);
   const live = await runningIn(resolve(dir));
-  if (!live)
-    throw new CliError(`no local cloud runs in ${dir}: start one with \`gleaner local up --dir ${dir}\``);
+  if (!live) throw notRunning(dir);
   return live;
 }
 
@@ -84,7 +89,7 @@ async function localInfo(url: string): Promise<LocalInfo> {
   const info = await tryLocalInfo(url);
   if (!info)
     throw new CliError(
-      `no local cloud answers at ${url}: start one with \`gleaner local up\`, or name its --port`,
+      `There is no local cloud at ${url}: start one with \`gleaner local up\`, or name its --port`,
     );
   return info;
 }
@@ -92,7 +97,7 @@ async function localInfo(url: string): Promise<LocalInfo> {
 /** Reads `GET /_local` of a local cloud; undefined without an answer. */
 async function tryLocalInfo(url: string): Promise<LocalInfo | undefined> {
   const nonce = randomBytes(16).toString('hex');
-  let info: CloudPlace & {proof?: string};
+  let info: CloudAddress & {proof?: string};
   try {
     const response = await fetch(`${url}/_local?nonce=${nonce}`, {signal: AbortSignal.timeout(5000)});
     if (!response.ok) return undefined;
@@ -128,12 +133,12 @@ export function running(info: LocalInfo, origin = 'the local cloud'): Connection
   };
 }
 
-function storeOfLocal({firestore_endpoint, store_file}: CloudPlace): string {
+function storeOfLocal({firestore_endpoint, store_file}: CloudAddress): string {
   return firestore_endpoint === undefined ? `sqlite:${store_file}` : `firestore:${DEFAULT_DEPLOYMENT}`;
 }
 
 const NO_STORE =
-  "the documents of this local cloud were in Google's Firestore emulator, which ended with the cloud: start the cloud again with `gleaner local up --emulators`";
+  "There is no document of this stopped cloud, because Google's Firestore emulator had them: start the cloud with `gleaner local up --emulators`";
 
 /** Store of a connection. Only the user who started a local cloud can read its store. */
 export function storeOf(connection: Connection): Store {
@@ -163,7 +168,7 @@ async function openFolder(folder: string, origin: string): Promise<Connection> {
   const dir = resolve(folder);
   if (!existsSync(join(dir, 'cloud.db')))
     throw new CliError(
-      `there is no local cloud in ${dir}: start one with \`gleaner local up\`, or name its --dir or --port`,
+      `There is no local cloud in ${dir}: start one with \`gleaner local up\`, or name its --dir or --port`,
     );
   const live = await runningIn(dir);
   if (live) return running(live, origin);

@@ -1,3 +1,6 @@
+import {DEFAULT_DIR} from '../local/defaults.ts';
+import {CliError} from '../terminal/errors.ts';
+
 /** Cloud that a command works on. */
 export type Connection = {
   /** False for a local cloud. */
@@ -23,3 +26,14 @@ export type Connection = {
   origins: Readonly<Record<string, string>>;
   close(): Promise<void>;
 };
+
+/** Throws `CliError` for the files of a stopped local cloud. `dir`: the folder that the command line names. */
+export function requireRunning({pubsub_endpoint}: Pick<Connection, 'pubsub_endpoint'>, dir?: string): void {
+  if (pubsub_endpoint === null) throw notRunning(dir ?? DEFAULT_DIR);
+}
+
+export function notRunning(dir: string): CliError {
+  return new CliError(
+    `There is no running local cloud in ${dir}: start it with \`gleaner local up --dir ${dir}\``,
+  );
+}

@@ -60,7 +60,7 @@ function fromEnvironment(env: NodeJS.ProcessEnv): Named | undefined {
 function fromFile(env: NodeJS.ProcessEnv, file: string): Named | undefined {
   if (!existsSync(file)) return undefined;
   const {project, name = DEFAULT_DEPLOYMENT, jobs_collection} = readSettings(file);
-  if (typeof project !== 'string') throw new CliError(`${file} names no project: set "project" in it`);
+  if (typeof project !== 'string') throw new CliError(`There is no project in ${file}: set "project" in it`);
   const deployment = deploymentNamed(String(name), `"name" in ${file}`);
   return {
     // Terraform names the bucket in this way.

@@ -4,13 +4,14 @@ import {jsonText} from '../../shared/contracts/printable.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {openBus} from '../../shared/google/bus.ts';
-import {openObjects} from '../../shared/google/objects.ts';
-import type {Document, Objects, Store} from '../../shared/ports.ts';
-import {DEFAULT_DIR} from '../local/defaults.ts';
+import type {Document, Store} from '../../shared/ports.ts';
+import type {Sending} from '../json/control.ts';
 import {CliError} from '../terminal/errors.ts';
+import {nearText} from '../terminal/near-names.ts';
 import {print, quoted} from '../terminal/output.ts';
-import {connect, storeOf, type Where} from './connect.ts';
-import type {Connection} from './connection.ts';
+import {type Cloud, withCloud} from './cloud.ts';
+import type {CloudOptions} from './connect.ts';
+import {type Connection, requireRunning} from './connection.ts';
 
 export const POLL_MS = 250;
 /** Limit of waiting for the record of a message. */
@@ -18,33 +19,6 @@ const WAIT_S = 600;
 
 export type Topic = 'control' | 'exec';
 export type Outcome = {outcome: string; reason: string};
-
-/** Cloud of a command with its store and its bucket, and the folder that the command line names. */
-export type Cloud = {
-  connection: Connection;
-  store: Store;
-  objects: Objects;
-  /** Collection of the documents of jobs. */
-  jobs: string;
-  dir: string;
-};
-
-/** Opens the cloud of a command, and closes it at the end of `work`. */
-export async function withCloud<T>(where: Where, work: (cloud: Cloud) => Promise<T>): Promise<T> {
-  const connection = await connect(where);
-  const store = storeOf(connection);
-  const {project, bucket, storage_endpoint: endpoint, token} = connection;
-  try {
-    return await work({
-      ...{connection, store, dir: where.dir ?? DEFAULT_DIR},
-      objects: openObjects({project, bucket, endpoint, token}),
-      jobs: connection.jobs,
-    });
-  } finally {
-    await store.close();
-    await connection.close();
-  }
-}
 
 /** The command of gcloud that publishes the message. */
 export function publishLine(
@@ -57,11 +31,8 @@ export function publishLine(
 
 /** Publishes the message and returns its id. */
 export async function publish({connection, dir}: Cloud, topic: Topic, message: object): Promise<string> {
-  const {project, deployment, token, pubsub_endpoint} = connection;
-  if (pubsub_endpoint === null)
-    throw new CliError(
-      `the local cloud of this folder does not run: start it with \`gleaner local up --dir ${dir}\``,
-    );
+  const {project, deployment, token} = connection;
+  requireRunning(connection, dir);
   try {
     return await openBus({project, deployment, token}).publish(topic, message as Document);
   } catch (error) {
@@ -72,20 +43,29 @@ export async function publish({connection, dir}: Cloud, topic: Topic, message: o
 /** Publishes a message on topic control, waits until it is applied, and returns the reason. Throws `CliError` for a rejected one. */
 export async function apply(cloud: Cloud, message: object): Promise<string> {
   const {outcome, reason} = await outcomeOf(cloud.store, await publish(cloud, 'control', message));
-  if (outcome !== 'applied') throw new CliError(`the message was rejected: ${reason}`);
+  if (outcome !== 'applied') throw new CliError(`The message is rejected: ${reason}`);
   return reason;
 }
 
-export type SendOptions = Where & {json?: boolean; dryRun?: boolean};
+/** Publishes a control message, waits until it is applied, and prints its effect; or prints the command of gcloud. */
+export async function send(message: object, options: CloudOptions): Promise<void> {
+  await withCloud(options, cloud => sendTo(cloud, message, options));
+}
 
-/** Publishes a control message, waits until it is applied, and prints what it did; or prints the command of gcloud. */
-export async function send(message: object, options: SendOptions): Promise<void> {
-  await withCloud(options, async cloud => {
-    const command = publishLine(cloud.connection, 'control', message);
-    if (options.dryRun) return print(options.json, {command}, [command]);
-    const done = await apply(cloud, message);
-    print(options.json, {done}, [done]);
+/** A rejection of a message about an unknown run names similar runs. */
+export async function sendTo(
+  cloud: Cloud,
+  message: object & {run?: string},
+  {json, dry_run}: CloudOptions,
+): Promise<void> {
+  const command = publishLine(cloud.connection, 'control', message);
+  if (dry_run) return print<Sending>(json, {command}, [command]);
+  const done = await apply(cloud, message).catch(async (error: Error) => {
+    const {run} = message;
+    const isUnknown = run !== undefined && !(await cloud.store.get(paths.run(run)));
+    throw isUnknown ? await unknownRun(cloud.store, run) : error;
   });
+  print<Sending>(json, {done}, [done]);
 }
 
 /** Waits for the recorded outcome of a message. */
@@ -95,11 +75,17 @@ export async function outcomeOf(store: Store, id: string, wait_s = WAIT_S): Prom
     if (outcome) return outcome;
   }
   throw new CliError(
-    `message ${id} was published and not recorded in ${wait_s} s: see the log of the function on-control`,
+    `There is no record of message ${id} after ${wait_s} s: read the log of the function on-control`,
   );
 }
 
 export async function readOutcome(store: Store, id: string): Promise<Outcome | undefined> {
   const record = await store.get(paths.control(id));
   return record && {outcome: String(record.outcome), reason: String(record.reason)};
+}
+
+/** Error for a name that no run has, with similar names. */
+export async function unknownRun(store: Store, run: string): Promise<CliError> {
+  const known = (await store.query('runs')).map(({id}) => id);
+  return new CliError(`There is no run "${run}": \`gleaner status\` lists the runs${nearText(run, known)}`);
 }

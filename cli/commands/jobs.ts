@@ -1,71 +1,74 @@
-import {type Command, Option} from 'commander';
 import {CAUSES} from '../../shared/domain/job/job.ts';
-import {
-  dir,
-  dollars,
-  dryRun,
-  examples,
-  instant,
-  integer,
-  jobName,
-  json,
-  pair,
-  port,
-  positive,
-  seconds,
-  text,
-  yes,
-} from '../terminal/arguments.ts';
+import {dollars, instant, integer, jobName, pair, positive, seconds, text} from '../terminal/arguments.ts';
+import type {GleanerCommand} from '../terminal/command.ts';
 import {addSourceOptions} from './source-options.ts';
 
 const STATUSES = ['pending', 'scheduled', 'running', 'completed', 'failed', 'cancelled'];
 
 /** Registers `gleaner jobs …`. */
-export function addJobCommands(program: Command): void {
+export function addJobCommands(program: GleanerCommand): void {
   const jobs = program.command('jobs').description('programs that run on the TPUs of a pool');
   addSubmit(jobs);
-  const about = (name: string, description: string) =>
-    where(jobs.command(name).description(description)).addOption(json());
-  about('show', 'show one job: state, attempts with cause and cost, and its result')
+  jobs
+    .command('show')
+    .description('show one job: state, attempts with cause and cost, and its result')
     .argument('<id>', 'job id', jobName)
-    .addHelpText('after', examples('gleaner jobs show my-job', 'gleaner jobs show my-job --json'))
+    .onCloud()
+    .examples('gleaner jobs show my-job', 'gleaner jobs show my-job --json')
     .action(async (id, options) => (await import('../jobs/show.ts')).show(id, options));
-  about('list', 'list the newest jobs')
-    .addOption(new Option('--status <status>', 'only jobs in this state').choices(STATUSES))
+  jobs
+    .command('list')
+    .description('list the newest jobs')
+    .choice('--status <status>', 'only jobs in this state', STATUSES)
     .option('--pool <pool>', 'only jobs of this pool', text)
     .option('--limit <n>', 'most jobs to list', positive, 10)
-    .addHelpText('after', examples('gleaner jobs list', 'gleaner jobs list --status failed --limit 50'))
-    .action(async options => (await import('../jobs/show.ts')).list(options));
-  where(jobs.command('follow'))
+    .onCloud()
+    .examples('gleaner jobs list', 'gleaner jobs list --status failed --limit 50')
+    .action(async options => (await import('../jobs/list.ts')).list(options));
+  jobs
+    .command('follow')
     .description('print the output of a job while it runs; exit 0 when it completed, and 1 otherwise')
     .argument('<id>', 'job id', jobName)
-    .addHelpText('after', examples('gleaner jobs follow my-job'))
+    .port()
+    .dir('folder of a local cloud')
+    .examples('gleaner jobs follow my-job')
     .action(async (id, options) => (await import('../jobs/follow.ts')).follow(id, options));
-  where(jobs.command('logs'))
+  jobs
+    .command('logs')
     .description('print the stored output of an attempt')
     .argument('<id>', 'job id', jobName)
     .option('--attempt <n>', 'number of the attempt, as `jobs show` lists it (default: the newest)', positive)
-    .addHelpText('after', examples('gleaner jobs logs my-job', 'gleaner jobs logs my-job --attempt 2'))
-    .action(async (id, options) => (await import('../jobs/follow.ts')).logs(id, options));
-  about('cancel', 'end a job, waiting or running')
+    .port()
+    .dir('folder of a local cloud')
+    .examples('gleaner jobs logs my-job', 'gleaner jobs logs my-job --attempt 2')
+    .action(async (id, options) => (await import('../jobs/logs.ts')).logs(id, options));
+  jobs
+    .command('cancel')
+    .description('end a job, waiting or running')
     .argument('<id>', 'job id', jobName)
-    .addOption(dryRun())
-    .addHelpText('after', examples('gleaner jobs cancel my-job'))
-    .action(async (id, options) => (await import('../jobs/change.ts')).cancel(id, options));
-  about('retry', 'run an ended job again, or every job that failed for a cause')
+    .onCloud()
+    .examples('gleaner jobs cancel my-job')
+    .sends((job: string) => ({action: 'cancel', job}));
+  jobs
+    .command('retry')
+    .description('run an ended job again, or every job that failed for a cause')
     .argument('[id]', 'job id', jobName)
     .option('--where <cause=CAUSE>', `jobs that failed for a cause: ${CAUSES.join(', ')}`, pair)
-    .addOption(dryRun())
-    .addHelpText('after', examples('gleaner jobs retry my-job', 'gleaner jobs retry --where cause=memory'))
-    .action(async (id, options) => (await import('../jobs/change.ts')).retry(id, options));
-  about('clear', 'delete the documents of ended jobs; their output stays in the bucket')
-    .addOption(yes())
-    .addOption(dryRun())
-    .addHelpText('after', examples('gleaner jobs clear', 'gleaner jobs clear --yes'))
-    .action(async options => (await import('../jobs/change.ts')).clear(options));
+    .onCloud()
+    .dryRun()
+    .examples('gleaner jobs retry my-job', 'gleaner jobs retry --where cause=memory')
+    .action(async (id, options) => (await import('../jobs/retry.ts')).retry(id, options));
+  jobs
+    .command('clear')
+    .description('delete the documents of ended jobs; their output stays in the bucket')
+    .onCloud()
+    .yes()
+    .dryRun()
+    .examples('gleaner jobs clear', 'gleaner jobs clear --yes')
+    .action(async options => (await import('../jobs/clear.ts')).clear(options));
 }
 
-function addSubmit(jobs: Command): void {
+function addSubmit(jobs: GleanerCommand): void {
   const submit = jobs
     .command('submit')
     .description('run a Python file, or a command, on a worker of a pool')
@@ -83,22 +86,14 @@ function addSubmit(jobs: Command): void {
     .option('--budget <usd>', 'most dollars that the job may cost', dollars);
   addSourceOptions(submit)
     .option('--follow', 'print the output while the job runs')
-    .option('--test-restart', 'run twice, on a fresh TPU the second time, and compare the results');
-  where(submit)
-    .addOption(dryRun())
-    .addOption(json())
-    .addHelpText(
-      'after',
-      examples(
-        'gleaner jobs submit train.py --timeout 600 --follow',
-        'gleaner jobs submit --bundle . --command -- python -m my_package --steps 10',
-      ),
+    .option('--test-restart', 'run twice, on a fresh TPU the second time, and compare the results')
+    .onCloud()
+    .dryRun()
+    .examples(
+      'gleaner jobs submit train.py --timeout 600 --follow',
+      'gleaner jobs submit --bundle . --command -- python -m my_package --steps 10',
     )
     .action(async (files, options) => (await import('../jobs/submit.ts')).submit(files, options));
-}
-
-function where(command: Command): Command {
-  return command.addOption(port()).addOption(dir('folder of a local cloud'));
 }
 
 function pairs(given: string, before: [string, string][] = []): [string, string][] {

@@ -1,41 +1,42 @@
-import {type Command, Option} from 'commander';
-import {dir, examples, port, positive, runId, since, tail, text} from '../terminal/arguments.ts';
+import {positive, runId, since, tail, text} from '../terminal/arguments.ts';
+import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
 
 const KINDS = ['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control', 'job', 'exec'];
+const FOLLOW = ['-f, --follow', 'print new lines until the end, or Ctrl-C'] as const;
+const JSON_LINES = 'print one JSON object a line';
 
 /** Registers `gleaner logs` and `gleaner events`. */
-export function addLogCommands(program: Command): void {
-  const about = (name: string, description: string) =>
-    program
-      .command(name)
-      .description(description)
-      .addOption(port())
-      .addOption(dir('folder of a local cloud, running or stopped'))
-      .addOption(new Option('--json', 'print one JSON object a line'));
-  const follow = ['-f, --follow', 'print new lines until the end, or Ctrl-C'] as const;
-  about('logs', 'print the log of a run, a TPU or a job')
+export function addLogCommands(program: GleanerCommand): void {
+  program
+    .command('logs')
+    .description('print the log of a run, a TPU or a job')
     .argument('<name>', 'run id, TPU or job id', text)
-    .option(...follow)
+    .option(...FOLLOW)
     .option('--tail <n>', 'last lines to print, or all', tail, 200)
     .option('--since <time>', 'only lines since then: 10m, 2h, or 2026-01-02T03:04:05Z', since)
     .option('--incarnation <n>', 'earlier life of a TPU, as `gleaner tpus status` lists it', positive)
-    .addOption(new Option('--run', 'the name is a run').conflicts(['tpu', 'job']))
-    .addOption(new Option('--tpu', 'the name is a TPU').conflicts(['run', 'job']))
-    .addOption(new Option('--job', 'the name is a job').conflicts(['run', 'tpu']))
-    .addHelpText(
-      'after',
-      examples(
-        'gleaner logs my-run -f',
-        'gleaner logs tpu-us-central1-a-0 --tail all',
-        'gleaner logs my-run --since 10m',
-      ),
+    .alone('--run', 'the name is a run', ['tpu', 'job'])
+    .alone('--tpu', 'the name is a TPU', ['run', 'job'])
+    .alone('--job', 'the name is a job', ['run', 'tpu'])
+    .port()
+    .dir(RUNNING_OR_STOPPED)
+    .json(JSON_LINES)
+    .examples(
+      'gleaner logs my-run -f',
+      'gleaner logs tpu-us-central1-a-0 --tail all',
+      'gleaner logs my-run --since 10m',
     )
     .action(async (name, options) => (await import('../logs/logs.ts')).logs(name, options));
-  about('events', 'print the timeline of the deployment, or of one run')
+  program
+    .command('events')
+    .description('print the timeline of the deployment, or of one run')
     .argument('[run]', 'run id', runId)
-    .option(...follow)
+    .option(...FOLLOW)
     .option('--tail <n>', 'last events to print, or all', tail, 100)
-    .addOption(new Option('--kind <kind>', 'only events of this kind').choices(KINDS))
-    .addHelpText('after', examples('gleaner events my-run -f', 'gleaner events --kind worker --tail 20'))
+    .choice('--kind <kind>', 'only events of this kind', KINDS)
+    .port()
+    .dir(RUNNING_OR_STOPPED)
+    .json(JSON_LINES)
+    .examples('gleaner events my-run -f', 'gleaner events --kind worker --tail 20')
     .action(async (run, options) => (await import('../events/events.ts')).events(run, options));
 }

@@ -1,31 +1,30 @@
-import {type Command, Option} from 'commander';
-import {
-  budget,
-  dir,
-  dollars,
-  dryRun,
-  examples,
-  json,
-  natural,
-  port,
-  seconds,
-  text,
-  trueOrFalse,
-  words,
-  zone,
-} from '../terminal/arguments.ts';
+import {scaleMessage} from '../scale.ts';
+import {dollars, natural, orNone, seconds, text, trueOrFalse, words, zone} from '../terminal/arguments.ts';
+import type {GleanerCommand} from '../terminal/command.ts';
 import {addSourceOptions} from './source-options.ts';
-import {provisioning} from './tpus.ts';
 
-/** Registers the commands about pools and their hosts. */
-export function addPoolCommands(program: Command): void {
-  const about = (command: Command) =>
-    command.addOption(port()).addOption(dir('folder of a local cloud')).addOption(json());
-  about(program.command('pools').description('list the pools'))
-    .addHelpText('after', examples('gleaner pools'))
-    .action(async options => (await import('../hosts/pools.ts')).pools(options));
+type NewPool = {
+  accelerator: string;
+  runtime_version: string;
+  zones: string[];
+  workers_per_zone: number;
+  spot?: boolean;
+  poll_s?: number;
+  budget_usd?: number;
+};
+
+/** Registers the commands about pools. */
+export function addPoolCommands(program: GleanerCommand): void {
+  program
+    .command('pools')
+    .description('list the pools')
+    .onCloud()
+    .examples('gleaner pools')
+    .action(async options => (await import('../pools.ts')).pools(options));
   const pool = program.command('pool').description('a set of identical TPUs');
-  about(pool.command('create').description('create a pool: TPUs come when there is work'))
+  pool
+    .command('create')
+    .description('create a pool: TPUs come when there is work')
     .argument('<name>', 'name of the pool', text)
     .requiredOption('--accelerator <type>', 'type of each TPU, such as v5litepod-1', text)
     .requiredOption(
@@ -37,79 +36,91 @@ export function addPoolCommands(program: Command): void {
     .requiredOption('--workers-per-zone <n>', 'most TPUs in each zone', natural)
     .option(
       '--spot <true|false>',
-      'spare capacity, cheaper and preemptible (default: that of the deployment)',
+      'spare capacity, cheaper and preemptible (default: as deployed)',
       trueOrFalse,
     )
     .option('--poll-s <s>', 'seconds until a worker without work asks again', seconds)
     .option('--budget-usd <usd>', 'most dollars that the pool may ever cost', dollars)
-    .addOption(new Option('--budget <usd>', 'earlier name of --budget-usd').argParser(dollars).hideHelp())
-    .addOption(dryRun())
-    .addHelpText(
-      'after',
-      examples(
-        'gleaner pool create big --accelerator v5litepod-8 --runtime-version v2-alpha-tpuv5-lite --zones us-central1-a --workers-per-zone 2',
-      ),
+    .onCloud()
+    .examples(
+      'gleaner pool create big --accelerator v5litepod-8 --runtime-version v2-alpha-tpuv5-lite --zones us-central1-a --workers-per-zone 2',
     )
-    .action(async (name, options) => (await import('../hosts/pools.ts')).createPool(name, options));
-  about(pool.command('resume').description('allow creates again after a breaker stopped them'))
+    .sends((pool: string, options: NewPool) => {
+      const {accelerator, runtime_version, zones, workers_per_zone, spot, poll_s, budget_usd} = options;
+      const required = {action: 'pool', pool, accelerator, runtime_version, zones, workers_per_zone};
+      return {...required, spot, poll_s, budget_usd};
+    });
+  pool
+    .command('resume')
+    .description('allow creates again after a breaker stopped them')
     .argument('<name>', 'name of the pool', text)
-    .addOption(dryRun())
-    .addHelpText('after', examples('gleaner pool resume tpu'))
-    .action(async (name, options) => (await import('../hosts/pools.ts')).resumePool(name, options));
-  about(program.command('scale').description('change the size, the zones or the budget of a pool'))
+    .onCloud()
+    .examples('gleaner pool resume tpu')
+    .sends((pool: string) => ({action: 'resume', pool}));
+  program
+    .command('scale')
+    .description('change the size, the zones or the budget of a pool')
     .argument('[pool]', "pool (default: the deployment's own)", text)
     .option('--workers-per-zone <n>', 'most TPUs in each zone', natural)
     .option('--zones <zones>', 'zones, with commas between them', words)
-    .addOption(provisioning())
-    .option('--budget-usd <usd>', 'most dollars that the pool may ever cost, or none', budget)
+    .choice(...PROVISIONING)
+    .option('--budget-usd <usd>', 'most dollars that the pool may ever cost, or none', orNone(dollars))
     .option('--poll-s <s>', 'seconds until a worker without work asks again', seconds)
     .option('--if-version <n>', 'change nothing unless the pool is at this version', natural)
-    .addOption(dryRun())
-    .addHelpText(
-      'after',
-      examples(
-        'gleaner scale --workers-per-zone 0',
-        'gleaner scale tpu --zones us-central1-a,us-east5-b --budget-usd 50',
-      ),
+    .onCloud()
+    .examples(
+      'gleaner scale --workers-per-zone 0',
+      'gleaner scale tpu --zones us-central1-a,us-east5-b --budget-usd 50',
     )
-    .action(async (name, options) => (await import('../hosts/pools.ts')).scale(name, options));
-  about(
-    program
-      .command('exec')
-      .description('run a command on every host of a pool, of a worker, or of all pools'),
-  )
+    .sends(scaleMessage);
+}
+
+export const PROVISIONING: [flags: string, about: string, kinds: string[]] = [
+  '--provisioning <kind>',
+  'nodes at once, through the queue of the zone, or as the zone answers',
+  ['node', 'queued-resource', 'auto'],
+];
+
+/** Registers the commands about the hosts of pools and their code. */
+export function addHostCommands(program: GleanerCommand): void {
+  program
+    .command('exec')
+    .description('run a command on every host of a pool, of a worker, or of all pools')
     .argument('<target>', 'pool, worker or all', text)
     .argument('<command...>', 'the command, after --')
     .option('--shell', 'join the words into one text for bash')
     .option('--timeout <s>', 'seconds that the command may take', seconds, 600)
-    .addOption(dryRun())
-    .addHelpText(
-      'after',
-      examples('gleaner exec tpu -- uname -a', "gleaner exec all --shell -- 'df -h | head -3'"),
-    )
-    .action(async (target, words, options) =>
-      (await import('../hosts/exec.ts')).exec(target, words, options),
-    );
-  about(program.command('discover').description('list hosts with their names and addresses'))
+    .onCloud()
+    .dryRun()
+    .examples('gleaner exec tpu -- uname -a', "gleaner exec all --shell -- 'df -h | head -3'")
+    .action(async (target, words, options) => (await import('../exec.ts')).exec(target, words, options));
+  program
+    .command('discover')
+    .description('list hosts with their names and addresses')
     .argument('[target]', 'pool, worker or all', text, 'all')
-    .addHelpText('after', examples('gleaner discover', 'gleaner discover tpu-us-central1-a-0'))
-    .action(async (target, options) => (await import('../hosts/discover.ts')).discover(target, options));
-  addSourceOptions(about(program.command('update').description('bring code to every host of a pool')))
+    .onCloud()
+    .examples('gleaner discover', 'gleaner discover tpu-us-central1-a-0')
+    .action(async (target, options) => (await import('../discover.ts')).discover(target, options));
+  addSourceOptions(program.command('update').description('bring code to every host of a pool'))
     .argument('<pool>', 'pool', text)
     .option('--no-wait', 'do not wait for the hosts')
-    .addOption(dryRun())
-    .addHelpText('after', examples('gleaner update tpu --branch main', 'gleaner update tpu --bundle .'))
-    .action(async (name, options) => (await import('../hosts/update.ts')).update(name, options));
-  about(program.command('versions').description('show which code pools and workers have'))
+    .onCloud()
+    .dryRun()
+    .examples('gleaner update tpu --branch main', 'gleaner update tpu --bundle .')
+    .action(async (name, options) => (await import('../update.ts')).update(name, options));
+  program
+    .command('versions')
+    .description('show which code pools and workers have')
     .argument('[pool]', 'pool (default: every pool)', text)
     .option(
       '--available [zone]',
-      'list the runtime versions that a zone offers (default: every zone of the pools)',
+      'list the runtime versions of a zone (default: every zone of the pools)',
       zone,
     )
-    .addOption(dryRun())
-    .addHelpText('after', examples('gleaner versions', 'gleaner versions --available us-central1-a'))
+    .onCloud()
+    .dryRun()
+    .examples('gleaner versions', 'gleaner versions --available us-central1-a')
     .action(async (name, options) =>
-      (await import('../hosts/versions.ts')).versions(name, options, program.version() ?? ''),
+      (await import('../versions.ts')).versions(name, options, program.version() ?? ''),
     );
 }

@@ -1,68 +1,136 @@
-/** Commands about runs that have a short form beside `gleaner run …`, and the repair of documents. */
-import {Argument, type Command, Option} from 'commander';
 import {
   bytes,
-  dir,
-  dryRun,
-  examples,
-  json,
+  dollars,
+  folder,
   modelName,
-  port,
+  natural,
+  orNone,
   positive,
+  priority,
   rate,
   runId,
   seconds,
+  streamNumber,
+  text,
+  trueOrFalse,
   words,
   zone,
 } from '../terminal/arguments.ts';
+import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
+import {requireChange} from '../terminal/fields.ts';
 import {addSpecOptions} from './spec-options.ts';
 
-/** Registers the short forms. */
-export function addRunCommands(program: Command): void {
-  addStatus(program);
-  addVerify(program);
-  addEstimate(program);
-  addPreflight(program);
-  addRebuild(program);
-  addTick(program);
+/** Registers `gleaner run …`. */
+export function addRunGroup(program: GleanerCommand): void {
+  const run = program.command('run').description('runs: start, watch, change, check and compare them');
+  const about = (name: string, description: string) =>
+    run.command(name).description(description).argument('<run>', 'run id', runId).onCloud();
+  addSpecOptions(
+    about('start', 'write run.json, drop the streams of a folder, and wait until they are accepted'),
+  )
+    .option('--streams <folder>', 'folder of streams, as `streams create` makes it', folder)
+    .option('--parallel <n>', 'streams that are uploaded at once', positive, 8)
+    .option('--watch', 'watch the run until it has ended')
+    .dryRun()
+    .examples(
+      'gleaner run start my-run --streams streams --model Qwen/Qwen2.5-0.5B --layers 0-23 --budget-usd 50',
+      'gleaner run start my-run --spec run.json --streams streams --watch',
+      'gleaner run start my-run --layers 12 --sites resid_post,mlp_out --shard-size 500MB',
+    )
+    .action(async (id, options) => (await import('../run/start.ts')).start(id, options));
+  about('watch', 'show TPUs, streams, cost and events of a run until it has ended')
+    .option('--interval <s>', 'seconds between two looks', seconds, 2)
+    .examples('gleaner run watch my-run', 'gleaner run watch my-run --interval 60')
+    .action(async (id, options) => (await import('../run/watch/watch.ts')).watch(id, options));
+  addShortForms(run);
+  addChanges(about);
+  run
+    .command('compare')
+    .description('compare two runs: specs, totals, costs, statistics and shards; exit 1 if they differ')
+    .argument('<a>', 'run id', runId)
+    .argument('<b>', 'run id', runId)
+    .onCloud(RUNNING_OR_STOPPED)
+    .addHelpText('after', COMPARED)
+    .examples('gleaner run compare my-run my-other-run')
+    .action(async (a, b, options) => (await import('../run/compare.ts')).compareRuns(a, b, options));
+  about('export', 'write one layer of a run to numpy files')
+    .requiredOption('--layer <n>', 'layer', natural)
+    .option('--site <site>', 'site, needed where the run has several', text)
+    .choice('--dtype <dtype>', 'of the numbers', ['float32', 'float16'], 'float32')
+    .requiredOption('--output <folder>', 'folder that does not exist yet', folder)
+    .examples('gleaner run export my-run --layer 12 --output layer-12')
+    .action(async (id, options) => (await import('../run/export.ts')).exportRun(id, options));
+}
+
+const COMPARED = `
+Exit code 0: both have the same samples, rejected samples, tokens and rows, and statistics within 0.1 %.
+Exit code 1: one of these differs, or a run is not completed. Specs, costs and bytes of shards may differ.`;
+
+type RunChange = {
+  priority?: number;
+  budget_usd?: number | null;
+  allow_mixed_code?: boolean;
+  if_version?: number;
+};
+
+/** Changes of a run by one message. */
+function addChanges(about: (name: string, description: string) => GleanerCommand): void {
+  about('pause', 'stop work on a run after its open shards; its TPUs are deleted')
+    .examples('gleaner run pause my-run')
+    .sends((run: string) => ({action: 'pause', run}));
+  about('resume', 'continue a paused run')
+    .examples('gleaner run resume my-run')
+    .sends((run: string) => ({action: 'resume', run}));
+  about('stop', 'end a run for good; stored shards stay')
+    .yes()
+    .dryRun()
+    .examples('gleaner run stop my-run', 'gleaner run stop my-run --yes')
+    .action(async (id, options) => (await import('../run/stop.ts')).stop(id, options));
+  about('retry', 'try failed streams again')
+    .option('--stream <number>', 'one stream, such as 007 (default: every failed stream)', streamNumber)
+    .examples('gleaner run retry my-run', 'gleaner run retry my-run --stream 007')
+    .sends((run: string, {stream}: {stream?: string}) => ({action: 'retry', run, stream}));
+  about('cancel', 'park a stream: no TPU works on it until a retry')
+    .requiredOption('--stream <number>', 'stream, such as 007', streamNumber)
+    .examples('gleaner run cancel my-run --stream 007')
+    .sends((run: string, {stream}: {stream: string}) => ({action: 'cancel', run, stream}));
+  about('configure', 'change the priority or the budget of a run')
+    .option('--priority <n>', 'higher goes first, -1000 to 1000', priority)
+    .option('--budget-usd <usd>', 'dollars that the TPUs of the run may cost, or none', orNone(dollars))
+    .option('--allow-mixed-code <true|false>', 'let TPUs with a later bundle continue the run', trueOrFalse)
+    .option('--if-version <n>', 'change only while the document has this version', natural)
+    .examples('gleaner run configure my-run --budget-usd 20 --priority 5')
+    .sends((run: string, {priority, budget_usd, allow_mixed_code, if_version}: RunChange) => {
+      const settings = requireChange({priority, budget_usd, allow_mixed_code});
+      return {action: 'configure', run, ...settings, if_version};
+    });
 }
 
 /** `status`, `verify` and `estimate` of the program, or of its group `run`. */
-export function addStatus(parent: Command): void {
-  const of = formOf(parent);
+export function addShortForms(parent: GleanerCommand): void {
+  const of = parent.parent ? `${parent.parent.name()} ${parent.name()}` : parent.name();
   parent
     .command('status')
     .description('show every run, or one run with its streams, TPUs and latest events')
     .argument('[run]', 'run id', runId)
     .option('-w, --watch', 'keep the screen up to date until the run has ended')
     .option('--interval <s>', 'seconds between two looks, with --watch', seconds, 2)
-    .addOption(port())
-    .addOption(dir('folder of a local cloud, running or stopped'))
-    .addOption(json())
-    .addHelpText('after', examples(`${of} status`, `${of} status my-run`, `${of} status my-run --watch`))
+    .onCloud(RUNNING_OR_STOPPED)
+    .examples(`${of} status`, `${of} status my-run`, `${of} status my-run --watch`)
     .action(async (run, options) => {
       if (!options.watch) return (await import('../run/status.ts')).status(run, options);
       if (run === undefined) return parent.error('error: --watch needs the name of a run', {exitCode: 2});
       return (await import('../run/watch/watch.ts')).watch(run, options);
     });
-}
-
-export function addVerify(parent: Command): void {
   parent
     .command('verify')
     .description(
       'read the streams and every shard of a run, and count the samples that are stored exactly once',
     )
     .argument('<run>', 'run id', runId)
-    .addOption(port())
-    .addOption(dir('folder of a local cloud, running or stopped'))
-    .addOption(json())
-    .addHelpText('after', examples(`${formOf(parent)} verify my-run`))
+    .onCloud(RUNNING_OR_STOPPED)
+    .examples(`${of} verify my-run`)
     .action(async (run, options) => (await import('../run/verify.ts')).verify(run, options));
-}
-
-export function addEstimate(parent: Command): void {
-  const of = formOf(parent);
   parent
     .command('estimate')
     .description('estimate the tokens, shards, bytes, time and dollars of a run from a sample of its streams')
@@ -80,79 +148,51 @@ export function addEstimate(parent: Command): void {
     )
     .option('--quick', "assume a share of the chip's peak in place of the TPU compiler's estimate")
     .option('--tokens-per-second <n>', 'measured speed of one TPU, in place of the assumed speed', rate)
-    .addOption(
-      new Option(
-        '--like <run>',
-        'earlier run on the same type of TPU, in place of assumed speed and overhead',
-      )
-        .argParser(runId)
-        .conflicts('tokensPerSecond'),
+    .alone(
+      '--like <run>',
+      'earlier run on the same type of TPU, in place of assumed speed and overhead',
+      ['tokens_per_second'],
+      runId,
     )
-    .addOption(port())
-    .addOption(dir('folder of a local cloud, running or stopped'))
-    .addOption(json())
-    .addHelpText(
-      'after',
-      examples(
-        `${of} estimate my.jsonl --workers 8 --model Qwen/Qwen2.5-0.5B`,
-        `${of} estimate my-run --accelerator v6e-1 --zone us-east1-d`,
-      ),
+    .onCloud(RUNNING_OR_STOPPED)
+    .examples(
+      `${of} estimate my.jsonl --workers 8 --model Qwen/Qwen2.5-0.5B`,
+      `${of} estimate my-run --accelerator v6e-1 --zone us-east1-d`,
     )
     .action(async (what, options) => (await import('../run/estimate/estimate.ts')).estimate(what, options));
 }
 
-function addPreflight(program: Command): void {
-  const command = program
+/** Registers the check of a program before a run, and the repair of documents. */
+export function addRunCommands(program: GleanerCommand): void {
+  const preflight = program
     .command('preflight')
     .description(
       'compile the program of a run for TPUs, without a TPU: whether it fits, its speed and its price',
     )
     .requiredOption('--accelerator <types>', 'types of TPU, with commas between', words)
     .option('--zone <zone>', 'zone of the TPUs, for their price', zone, 'us-central1-a');
-  addSpecOptions(command)
-    .addOption(port())
-    .addOption(dir('folder of a local cloud, running or stopped'))
-    .addOption(json())
-    .addHelpText(
-      'after',
-      examples(
-        'gleaner preflight --model Qwen/Qwen2.5-0.5B --accelerator v5litepod-1',
-        'gleaner preflight --model google/gemma-2-27b --layers 20 --accelerator v5litepod-8,v6e-8 --json',
-      ),
+  addSpecOptions(preflight)
+    .onCloud(RUNNING_OR_STOPPED)
+    .examples(
+      'gleaner preflight --model Qwen/Qwen2.5-0.5B --accelerator v5litepod-1',
+      'gleaner preflight --model google/gemma-2-27b --layers 20 --accelerator v5litepod-8,v6e-8 --json',
     )
     .action(async options => (await import('../preflight/preflight.ts')).preflight(options));
-}
-
-function addRebuild(program: Command): void {
   program
     .command('rebuild')
     .description('rebuild the documents of runs, streams and shards from the bucket; TPUs continue')
     .argument('[run]', 'run id (default: every run in the bucket)', runId)
-    .option('--dry-run', 'change nothing: list the differences from the bucket, and exit 1 where any exists')
-    .addOption(port())
-    .addOption(dir('folder of a local cloud; a stopped cloud permits only --dry-run'))
-    .addOption(json())
-    .addHelpText('after', examples('gleaner rebuild --dry-run', 'gleaner rebuild my-run'))
+    .dryRun('change nothing: list the differences from the bucket, and exit 1 where any exists')
+    .onCloud('folder of a local cloud; a stopped cloud permits only --dry-run')
+    .examples('gleaner rebuild --dry-run', 'gleaner rebuild my-run')
     .action(async (run, options) => (await import('../rebuild.ts')).rebuild(run, options));
-}
-
-function addTick(program: Command): void {
   program
     .command('tick')
     .description('ask for a tick now; or pause, resume or show the job that asks for one every minute')
-    .addArgument(
-      new Argument('[action]', 'what to do').choices(['now', 'pause', 'resume', 'state']).default('now'),
-    )
+    .oneOf('[action]', 'what to do', ['now', 'pause', 'resume', 'state'], 'now')
     .option('--location <region>', 'region of the Cloud Scheduler job', 'us-central1')
-    .addOption(dryRun())
-    .addOption(port())
-    .addOption(dir('folder of a running local cloud'))
-    .addOption(json())
-    .addHelpText('after', examples('gleaner tick', 'gleaner tick state --location europe-west4'))
+    .onCloud('folder of a running local cloud')
+    .dryRun()
+    .examples('gleaner tick', 'gleaner tick state --location europe-west4')
     .action(async (action, options) => (await import('../tick.ts')).tick(action, options));
-}
-
-/** `gleaner`, or `gleaner run`. */
-function formOf(parent: Command): string {
-  return parent.parent ? `${parent.parent.name()} ${parent.name()}` : parent.name();
 }

@@ -1,9 +1,9 @@
 /** An option for each key of run.json. */
-import {type Command, Option} from 'commander';
 import {
-  budget,
+  dollars,
   modelName,
   natural,
+  orNone,
   positive,
   priority,
   shardSize,
@@ -11,12 +11,11 @@ import {
   whole,
   words,
 } from '../terminal/arguments.ts';
+import type {GleanerCommand} from '../terminal/command.ts';
 
 /** Adds the options. `cli/run/spec.ts` turns them into a spec, and its schema checks their values. */
-export function addSpecOptions(command: Command): Command {
-  const choice = (flags: string, description: string, ...choices: string[]) =>
-    command.addOption(new Option(flags, description).choices(choices));
-  command
+export function addSpecOptions(command: GleanerCommand): GleanerCommand {
+  return command
     .option('--spec <file>', 'run.json to start from; the options below come on top of it', text)
     .option('--model <model>', 'hub id, gs://BUCKET/PATH, or a folder on the TPU VM', modelName)
     .option('--revision <name>', 'branch, tag or commit of a hub model', text)
@@ -31,31 +30,27 @@ export function addSpecOptions(command: Command): Command {
       'all, last, mean, assistant, a slice such as 0:16, or positions such as 0,-1',
       text,
     )
-    .option('--exclude-special', 'leave special tokens out before --tokens chooses');
-  choice('--dtype <dtype>', 'of the stored values', 'bf16', 'fp16', 'fp32', 'int8');
-  choice('--compute-dtype <dtype>', 'of weights and computation', 'bf16', 'fp32');
-  choice('--format <format>', 'of the shards', 'safetensors', 'safetensors.zst', 'pkl.gz');
-  command
+    .option('--exclude-special', 'leave special tokens out before --tokens chooses')
+    .choice('--dtype <dtype>', 'of the stored values', ['bf16', 'fp16', 'fp32', 'int8'])
+    .choice('--compute-dtype <dtype>', 'of weights and computation', ['bf16', 'fp32'])
+    .choice('--format <format>', 'of the shards', ['safetensors', 'safetensors.zst', 'pkl.gz'])
     .option('--shard-size <size>', 'such as 1GB or 500MB', shardSize)
-    .option('--max-seq-length <n>', 'tokens of a sample, at most', given => whole(given, 1, 999_999))
-    .option('--row-tokens <n>', 'tokens of a packed row, a power of two', given => whole(given, 256, 131_072))
-    .option('--window-tokens <n>', 'tokens that are packed together, at most', given =>
-      whole(given, 1024, 1_048_576),
-    );
-  choice('--over-long <action>', 'what becomes of a longer sample', 'reject', 'truncate', 'chunk', 'pack');
-  command
-    .option('--context-size <n>', 'tokens of a chunk or of a packed window', given =>
-      whole(given, 2, 131_072),
-    )
-    .option('--overlap <n>', 'tokens that a chunk repeats of the chunk before', natural);
-  choice(
-    '--bos <when>',
-    'BOS at the beginning of a text; auto: as tokenizer.json says',
-    'auto',
-    'true',
-    'false',
-  );
-  command
+    .option('--max-seq-length <n>', 'tokens of a sample, at most', whole(1, 999_999))
+    .option('--row-tokens <n>', 'tokens of a packed row, a power of two', whole(256, 131_072))
+    .option('--window-tokens <n>', 'tokens that are packed together, at most', whole(1024, 1_048_576))
+    .choice('--over-long <action>', 'what becomes of a longer sample', [
+      'reject',
+      'truncate',
+      'chunk',
+      'pack',
+    ])
+    .option('--context-size <n>', 'tokens of a chunk or of a packed window', whole(2, 131_072))
+    .option('--overlap <n>', 'tokens that a chunk repeats of the chunk before', natural)
+    .choice('--bos <when>', 'BOS at the beginning of a text; auto: as tokenizer.json says', [
+      'auto',
+      'true',
+      'false',
+    ])
     .option('--field <name>', 'field of a record that holds the text, ids or messages', text)
     .option('--template <text>', 'Jinja template over the fields of a record', text)
     .option('--encoder <expression>', 'how the grids of an ARC task become text', text)
@@ -63,12 +58,11 @@ export function addSpecOptions(command: Command): Command {
     .option('--predictions-per-task <n>', 'samples made of each ARC task', positive)
     .option('--add-generation-prompt', "end messages with the opening of the model's answer")
     .option('--keep <fields>', 'fields of a record to copy into the shards, with commas between', words)
-    .option('--seed <n>', 'of every random choice', given => whole(given, 0, 999_999_999))
+    .option('--seed <n>', 'of every random choice', whole(0, 999_999_999))
     .option('--pool <pool>', "pool (default: the deployment's own)", text)
-    .option('--priority <n>', 'higher goes first, -1000 to 1000', priority);
-  choice('--affinity <kind>', 'fixed: stream N is for one TPU alone', 'any', 'fixed');
-  return command
+    .option('--priority <n>', 'higher goes first, -1000 to 1000', priority)
+    .choice('--affinity <kind>', 'fixed: stream N is for one TPU alone', ['any', 'fixed'])
     .option('--stream-offset <n>', 'stream of the first TPU, with --affinity fixed', natural)
     .option('--allow-mixed-code', 'let TPUs with a later bundle continue the run')
-    .option('--budget-usd <usd>', 'dollars that the TPUs of the run may cost, or none', budget);
+    .option('--budget-usd <usd>', 'dollars that the TPUs of the run may cost, or none', orNone(dollars));
 }

@@ -1,21 +1,6 @@
-import {type Command, InvalidArgumentError, Option} from 'commander';
 import {FORMATS} from '../streams/sources/formats.ts';
-import {dir, dryRun, examples, folder, json, port, positive, runId, text} from '../terminal/arguments.ts';
-
-/** A count of rows, samples or streams. */
-function count(given: string): number {
-  return atLeast(given, 1);
-}
-
-function index(given: string): number {
-  return atLeast(given, 0);
-}
-
-function atLeast(given: string, least: number): number {
-  if (!/^\d{1,10}$/.test(given) || Number(given) < least)
-    throw new InvalidArgumentError(`a whole number from ${least}.`);
-  return Number(given);
-}
+import {count, folder, index, positive, runId, text} from '../terminal/arguments.ts';
+import type {GleanerCommand} from '../terminal/command.ts';
 
 /** Template of the command line, where `\\n` and `\\t` stand for a newline and a tab. */
 function template(given: string): string {
@@ -23,9 +8,8 @@ function template(given: string): string {
 }
 
 /** Registers the commands about streams. */
-export function addStreamCommands(program: Command): void {
+export function addStreamCommands(program: GleanerCommand): void {
   const streams = program.command('streams').description('split a dataset into streams, and upload streams');
-
   streams
     .command('create')
     .description('split a dataset into streams, with each row in exactly one stream')
@@ -39,57 +23,41 @@ export function addStreamCommands(program: Command): void {
     .option('--max-samples-per-stream <n>', 'most samples of each stream', count)
     .option('--start-index <i>', 'first row, from 0', index)
     .option('--end-index <j>', 'row after the last one', index)
-    .addOption(
-      new Option('--column <name>', 'column that becomes the record: text, messages or token ids')
-        .argParser(text)
-        .conflicts('template'),
+    .alone(
+      '--column <name>',
+      'column that becomes the record: text, messages or token ids',
+      ['template'],
+      text,
     )
     .option('--template <text>', 'text of each record, such as "Q: {question}\\nA: {answer}"', template)
-    .addOption(
-      new Option('--as <kind>', 'arc: the column has examples of an ARC task (default column: examples)')
-        .choices(['arc'])
-        .conflicts('template'),
-    )
+    .choice('--as <kind>', 'arc: the column has examples of an ARC task (default column: examples)', ['arc'])
     .option('--shuffle-seed <n>', 'shuffle the rows; the same seed gives the same order', index)
-    .addOption(
-      new Option('--format <format>', 'format of the files (default: by their names)').choices(FORMATS),
-    )
+    .choice('--format <format>', 'format of the files (default: by their names)', FORMATS)
     .option('--revision <revision>', 'branch, tag or commit of a data set (default: main)', text)
     .option('--split <split>', 'split of a data set', text, 'train')
     .option('--config <name>', 'configuration of a data set', text)
-    .option('--dry-run', 'count the rows and print the plan, and write nothing')
+    .dryRun('count the rows and print the plan, and write nothing')
     .option('--force', 'replace other streams in the folder')
-    .addOption(json())
-    .addHelpText(
-      'after',
-      examples(
-        'gleaner streams create prompts.jsonl --num-streams 4 --output-dir streams',
-        "gleaner streams create 'data/*.csv' --num-streams 8 --template 'Q: {question}\\nA: {answer}'",
-        'gleaner streams create openai/gsm8k --config main --column question --num-streams 8 --max-samples 1000',
-        'gleaner streams create tasks.parquet --as arc --column examples --num-streams 32 --max-samples 200000',
-      ),
+    .json()
+    .examples(
+      'gleaner streams create prompts.jsonl --num-streams 4 --output-dir streams',
+      "gleaner streams create 'data/*.csv' --num-streams 8 --template 'Q: {question}\\nA: {answer}'",
+      'gleaner streams create openai/gsm8k --config main --column question --num-streams 8 --max-samples 1000',
+      'gleaner streams create tasks.parquet --as arc --column examples --num-streams 32 --max-samples 200000',
     )
-    .action(async (sources, options) =>
-      (await import('../streams/create-command.ts')).create(sources, options),
-    );
-
+    .action(async (sources, options) => (await import('../streams/create.ts')).create(sources, options));
   streams
     .command('upload')
     .description('upload the streams of a folder to a run; the same command goes on after an interruption')
     .argument('<folder>', 'folder of streams, perhaps with a run.json', folder)
     .requiredOption('--run <run>', 'run id', runId)
     .option('--parallel <n>', 'streams that are uploaded at once', positive, 8)
-    .addOption(dryRun())
-    .addOption(port())
-    .addOption(dir('folder of a running local cloud'))
-    .addOption(json())
-    .addHelpText(
-      'after',
-      examples(
-        'gleaner streams upload streams --run my-run',
-        'gleaner streams upload streams --run my-run --parallel 16',
-        'gleaner streams upload streams --run my-run --dry-run',
-      ),
+    .onCloud('folder of a running local cloud')
+    .dryRun()
+    .examples(
+      'gleaner streams upload streams --run my-run',
+      'gleaner streams upload streams --run my-run --parallel 16',
+      'gleaner streams upload streams --run my-run --dry-run',
     )
-    .action(async (from, options) => (await import('../streams/upload-command.ts')).upload(from, options));
+    .action(async (from, options) => (await import('../streams/upload.ts')).upload(from, options));
 }

@@ -1,78 +1,60 @@
-import {type Command, Option} from 'commander';
-import {
-  budget,
-  dir,
-  dryRun,
-  examples,
-  json,
-  natural,
-  port,
-  text,
-  words,
-  yes,
-  zone,
-} from '../terminal/arguments.ts';
-
-export const provisioning = () =>
-  new Option(
-    '--provisioning <kind>',
-    'nodes at once, through the queue of the zone, or as the zone answers',
-  ).choices(['node', 'queued-resource', 'auto']);
+import {dollars, natural, orNone, text, words, zone} from '../terminal/arguments.ts';
+import type {GleanerCommand} from '../terminal/command.ts';
+import {PROVISIONING} from './pools.ts';
 
 /** Registers `gleaner tpus …`. */
-export function addTpuCommands(program: Command): void {
+export function addTpuCommands(program: GleanerCommand): void {
   const tpus = program.command('tpus').description('the TPUs of the deployment');
-  const about = (name: string, description: string) =>
-    tpus
-      .command(name)
-      .description(description)
-      .addOption(port())
-      .addOption(dir('folder of a local cloud'))
-      .addOption(json());
-  about('list', 'list the TPUs with their work and their price')
+  tpus
+    .command('list')
+    .description('list the TPUs with their work and their price')
     .option('--pool <pool>', 'only TPUs of this pool', text)
     .option('--zone <zone>', 'only TPUs of this zone', zone)
     .option('--all', 'also TPUs that are gone')
-    .addHelpText('after', examples('gleaner tpus list', 'gleaner tpus list --zone us-central1-a --all'))
+    .onCloud()
+    .examples('gleaner tpus list', 'gleaner tpus list --zone us-central1-a --all')
     .action(async options => (await import('../tpus/list.ts')).list(options));
-  about('status', 'show one TPU: node, health, work, cost and its earlier attempts')
+  tpus
+    .command('status')
+    .description('show one TPU: node, health, work, cost and its earlier attempts')
     .argument('<name>', 'name of the TPU', text)
-    .addHelpText('after', examples('gleaner tpus status tpu-us-central1-a-0'))
+    .onCloud()
+    .examples('gleaner tpus status tpu-us-central1-a-0')
     .action(async (name, options) => (await import('../tpus/status.ts')).status(name, options));
-  about('create', 'set the most TPUs of a pool; TPUs come when there is work')
+  tpus
+    .command('create')
+    .description('set the most TPUs of a pool; TPUs come when there is work')
     .argument('[target]', "pool, or TPU that was deleted (default: the deployment's own pool)", text)
     .option('--zones <zones>', 'zones, with commas between them', words)
     .option('--workers-per-zone <n>', 'most TPUs in each zone', natural)
-    .addOption(provisioning())
-    .option('--budget-usd <usd>', 'most dollars that the pool may ever cost, or none', budget)
-    .addOption(dryRun())
-    .addHelpText(
-      'after',
-      examples(
-        'gleaner tpus create --zones us-central1-a,us-central1-b --workers-per-zone 4',
-        'gleaner tpus create tpu-us-central1-a-0',
-      ),
+    .choice(...PROVISIONING)
+    .option('--budget-usd <usd>', 'most dollars that the pool may ever cost, or none', orNone(dollars))
+    .onCloud()
+    .dryRun()
+    .examples(
+      'gleaner tpus create --zones us-central1-a,us-central1-b --workers-per-zone 4',
+      'gleaner tpus create tpu-us-central1-a-0',
     )
     .action(async (target, options) => (await import('../tpus/create.ts')).create(target, options));
-  about('recreate', 'delete TPUs in any state, and create them again if there is work')
+  tpus
+    .command('recreate')
+    .description('delete TPUs in any state, and create them again if there is work')
     .argument('[names...]', 'names of TPUs')
     .option('--preempted', 'list the lost TPUs, which the tick recreates by itself')
-    .addOption(yes())
-    .addOption(dryRun())
-    .addHelpText(
-      'after',
-      examples('gleaner tpus recreate tpu-us-central1-a-0', 'gleaner tpus recreate --preempted'),
-    )
-    .action(async (names, options) => (await import('../tpus/change.ts')).recreate(names, options));
-  about('delete', 'delete TPUs; their slots stay empty until `recreate`')
+    .onCloud()
+    .yes()
+    .dryRun()
+    .examples('gleaner tpus recreate tpu-us-central1-a-0', 'gleaner tpus recreate --preempted')
+    .action(async (names, options) => (await import('../tpus/recreate.ts')).recreate(names, options));
+  tpus
+    .command('delete')
+    .description('delete TPUs; their slots stay empty until `recreate`')
     .argument('[names...]', 'names of TPUs')
     .option('--zone <zone>', 'every TPU of this zone', zone)
     .option('--all', 'every TPU')
-    .addOption(yes())
-    .addOption(dryRun())
-    .addHelpText(
-      'after',
-      examples('gleaner tpus delete tpu-us-central1-a-0', 'gleaner tpus delete --zone us-central1-a --yes'),
-    )
-    .action(async (names, options) => (await import('../tpus/change.ts')).remove(names, options));
+    .onCloud()
+    .yes()
+    .dryRun()
+    .examples('gleaner tpus delete tpu-us-central1-a-0', 'gleaner tpus delete --zone us-central1-a --yes')
+    .action(async (names, options) => (await import('../tpus/delete.ts')).remove(names, options));
 }

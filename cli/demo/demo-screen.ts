@@ -1,3 +1,4 @@
+import {randomUUID} from 'node:crypto';
 import {LiveScreen} from '../screen/live.ts';
 import type {RunState} from '../screen/read-run.ts';
 import {streamLines, tpuLines} from '../screen/run-screen.ts';
@@ -15,6 +16,8 @@ export class DemoScreen {
   readonly #screen: LiveScreen;
   readonly #isQuiet: boolean;
   readonly #timeline = new Timeline();
+  /** Events of this process that are not shown yet. */
+  readonly #told: Moment[] = [];
   #timer: NodeJS.Timeout | undefined;
 
   constructor(out: NodeJS.WriteStream, isQuiet: boolean) {
@@ -26,10 +29,11 @@ export class DemoScreen {
   show(state: RunState, events: readonly Moment[], records: readonly number[], now_ms = Date.now()): void {
     if (this.#isQuiet) return;
     if (this.#timer) this.end();
-    const story = this.#timeline.add(events, now_ms).flatMap(line => storyLine(line) ?? []);
+    const moments = [...events, ...this.#told.splice(0)];
+    const story = this.#timeline.add(moments, now_ms).flatMap(line => storyLine(line) ?? []);
     // Bars show the shards of a terminal.
-    const told = this.#screen.isTerminal ? story.filter(({text}) => !/ {2}stored /.test(text)) : story;
-    this.#screen.show(this.#table(state, records), told);
+    const shown = this.#screen.isTerminal ? story.filter(({text}) => !/ {2}stored /.test(text)) : story;
+    this.#screen.show(this.#table(state, records), shown);
   }
 
   #table(state: RunState, records: readonly number[]): StyledLine[] {
@@ -43,10 +47,9 @@ export class DemoScreen {
     if (!this.#isQuiet) this.#screen.add([{text, style}]);
   };
 
-  /** Shows an event of this moment. */
+  /** Adds an event of this moment to the story. */
   tell = (text: string): void => {
-    const line = {at: new Date().toISOString(), text};
-    if (!this.#isQuiet) this.#screen.add([storyLine(line) ?? {text: `${line.at.slice(11, 19)}  ${text}`}]);
+    this.#told.push({id: randomUUID(), at: new Date().toISOString(), text});
   };
 
   /** Begins a long step. Its seconds count until the next step or the first state of a run. */

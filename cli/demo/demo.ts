@@ -20,7 +20,7 @@ import {listRuns} from '../run/run-view.ts';
 import {type Report, verdictLines, verifyRun} from '../run/verify.ts';
 import {readRun} from '../screen/read-run.ts';
 import {CliError} from '../terminal/errors.ts';
-import {print, quoted} from '../terminal/output.ts';
+import {printJson, quoted} from '../terminal/output.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
 import {DemoScreen} from './demo-screen.ts';
@@ -215,7 +215,7 @@ function printResult(
     shards_folder: shards,
   };
   if (options.json) {
-    print(true, result, []);
+    printJson<'demo'>(result);
     return;
   }
   const here = relative(process.cwd(), dir) || '.';

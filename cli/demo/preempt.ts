@@ -30,7 +30,7 @@ export function injectPreemptions(
     done++;
     preempt(shard.stream).catch((error: Error) => {
       done--;
-      tell(`Failed to inject a preemption: ${error.message}`);
+      tell(`a preemption failed: ${error.message}`);
     });
   });
   return () => done;

@@ -3,6 +3,7 @@
 import {LIST_PRICES, LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
 import {usdPerHour} from '../../shared/domain/billing/prices.ts';
 import {regionOf} from '../../shared/domain/names.ts';
+import type {MostAnHour} from '../json/clouds.ts';
 import {dollarText} from '../terminal/format.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
 import type {Settings} from './settings.ts';
@@ -12,17 +13,6 @@ const VCPU_HOUR = 0.000024 * 3600;
 const GIB_HOUR = 0.0000025 * 3600;
 /** Of one gateway with 32 nodes or more, and of its address. */
 const NAT_HOUR = 0.044 + 0.005;
-
-export type MostAnHour = {
-  /** Null for an accelerator without a list price. */
-  tpus_usd: number | null;
-  functions_usd: number;
-  nat_usd: number;
-  max_workers: number;
-  accelerator: string;
-  dearest_zone: string;
-  zones: string[];
-};
 
 type ServiceConfig = {available_memory: string; available_cpu: string; max_instance_count: number};
 

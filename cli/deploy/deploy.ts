@@ -22,9 +22,9 @@ export type DeployOptions = {
   plan?: boolean;
   yes?: boolean;
   json?: boolean;
-  stateBucket?: string;
+  state_bucket?: string;
   /** Seconds before the repeat: Google creates service agents and spreads new roles within some minutes. */
-  repeatAfter: number;
+  repeat_after: number;
 };
 
 /** Builds the artefacts, plans, asks and applies. Keeps no state of its own: plain Terraform can take over at any step. */
@@ -66,7 +66,7 @@ type Deployment = {
 async function deployWith(deployment: Deployment, options: DeployOptions): Promise<void> {
   const {terraform, settings, path, saved, stop} = deployment;
   const {project, name = DEFAULT_DEPLOYMENT} = settings;
-  const bucket = options.stateBucket ?? `${project}-gleaner-terraform`;
+  const bucket = options.state_bucket ?? `${project}-gleaner-terraform`;
   const plan = async () => {
     await terraform.plan(saved, [path, join(DIST, VARIABLES_FILE)]);
     return readPlan(await terraform.show(saved));
@@ -90,14 +90,14 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
   });
   await terraform.apply(saved).catch(async error => {
     if (!(error instanceof StepFailed && isTooEarly(error.output))) throw error;
-    say(`Google has not finished an earlier step. Repeating once in ${options.repeatAfter} s`);
-    await sleep(options.repeatAfter * 1000, undefined, {signal: stop});
+    say(`Google has not finished an earlier step. Repeating once in ${options.repeat_after} s`);
+    await sleep(options.repeat_after * 1000, undefined, {signal: stop});
     await plan();
     await terraform.apply(saved);
   });
   const outputs = await terraform.outputs();
   say(`${name} is deployed to ${project}.`);
-  print(options.json, {deployed: name, project, outputs}, nextLines(outputs));
+  print<'deploy'>(options.json, {deployed: name, project, outputs}, nextLines(outputs));
 }
 
 type Reported = {json?: boolean; plan?: boolean; mocked: boolean};
@@ -116,7 +116,7 @@ function report({resources, ceilings}: Plan, settings: Settings, {json, plan, mo
     return;
   }
   const addresses = resources.map(({address}) => address);
-  print(json, {mocked, project: settings.project, resources: addresses, most_an_hour: most}, lines);
+  print<'deploy'>(json, {mocked, project: settings.project, resources: addresses, most_an_hour: most}, lines);
 }
 
 function countsOf(resources: Resource[]): [type: string, count: number][] {
@@ -130,12 +130,9 @@ function withCommand(error: unknown, bucket: string, {project, region}: Settings
   if (!(error instanceof StepFailed && /bucket.{0,40}(doesn't|does not) exist/i.test(error.output)))
     return error;
   const command = `gcloud storage buckets create gs://${quoted(bucket)} --project=${quoted(project)} --location=${quoted(String(region))} --uniform-bucket-level-access --public-access-prevention`;
-  return new CliError(
-    `There is no bucket ${bucket} for the state of Terraform. Make it with:\n  ${command}`,
-    {
-      cause: error,
-    },
-  );
+  return new CliError(`There is no bucket ${bucket} for the state of Terraform: make it with\n  ${command}`, {
+    cause: error,
+  });
 }
 
 /** Lines that a person can paste: the environment of the commands of gleaner, and further commands. */

@@ -1,24 +1,10 @@
 /** Events of the timeline as a person may have edited them. */
 import {eventRecords} from '../../shared/control-plane/documents/history-documents.ts';
 import type {Stored} from '../../shared/ports.ts';
+import type {Entry} from '../json/tpus.ts';
 import {complain} from '../terminal/output.ts';
 
-export type Entry = {
-  id: string;
-  at: string;
-  kind: string;
-  text: string;
-  run: string | null;
-  stream: string | null;
-  worker: string | null;
-  job: string | null;
-};
-
-/** Events in a fixed order: a shard comes before the other events of its millisecond, such as the end of its stream. */
-export function inOrder(entries: Entry[]): Entry[] {
-  const rank = ({kind}: Entry) => (kind === 'shard' ? 0 : 1);
-  return entries.sort((a, b) => a.at.localeCompare(b.at) || rank(a) - rank(b));
-}
+export type {Entry};
 
 /** An invalid document is named and left out. */
 export function entriesOf(stored: Stored[]): Entry[] {

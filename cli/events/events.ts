@@ -1,16 +1,17 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import type {Where} from '../cloud/connect.ts';
-import {type Cloud, withCloud} from '../cloud/send-message.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
 import {isRunOver} from '../logs/target.ts';
 import {styleOf} from '../screen/story.ts';
 import {Timeline} from '../screen/timeline.ts';
-import {print, say} from '../terminal/output.ts';
+import {printJson, say} from '../terminal/output.ts';
 import {printLines} from '../terminal/styled-lines.ts';
 import type {Entry} from './entry.ts';
 import {EventFilter} from './filter.ts';
+import {OrderedEvents} from './order.ts';
 import {EventReader} from './read.ts';
 
-type Options = Where & {follow?: boolean; tail: number; kind?: string; json?: boolean};
+type Options = CloudOptions & {follow?: boolean; tail: number; kind?: string};
 
 const FOLLOW_MS = 1000;
 
@@ -40,6 +41,7 @@ async function printEvents(cloud: Cloud, run: string | undefined, options: Optio
 /** Events on standard output: one JSON object a line, or lines for a person. */
 class Screen {
   readonly #isJson: boolean;
+  readonly #objects = new OrderedEvents<Entry>();
   readonly #timeline = new Timeline();
 
   constructor({json}: Options) {
@@ -48,7 +50,7 @@ class Screen {
 
   write(entries: readonly Entry[], now_ms = Date.now()): void {
     if (this.#isJson) {
-      for (const entry of entries) print(true, entry, []);
+      for (const entry of this.#objects.add(entries, now_ms)) printJson<'events'>(entry);
       return;
     }
     const lines = this.#timeline.add(entries, now_ms);
@@ -60,7 +62,7 @@ class Screen {
     );
   }
 
-  /** Writes the shards that wait for the next shards of their line. */
+  /** Writes the events that wait for earlier ones, and the shards that wait for the next shards of their line. */
   end(): void {
     this.write([], Number.POSITIVE_INFINITY);
   }

@@ -1,9 +1,8 @@
 /** Events that a person asks for. No query has two filters, because that needs a composite index. */
 import {paths} from '../../shared/domain/names.ts';
 import type {Store} from '../../shared/ports.ts';
+import {unknownRun} from '../cloud/send-message.ts';
 import {tpusOfRun} from '../logs/run-tpus.ts';
-import {CliError} from '../terminal/errors.ts';
-import {nearText} from '../terminal/near-names.ts';
 import type {Entry} from './entry.ts';
 
 export class EventFilter {
@@ -24,12 +23,7 @@ export class EventFilter {
   static async open(store: Store, run: string | undefined, kind: string | undefined): Promise<EventFilter> {
     if (run === undefined) return new EventFilter(run, kind, new Set());
     const found = await store.get(paths.run(run));
-    if (!found) {
-      const names = (await store.query('runs')).map(({id}) => id);
-      throw new CliError(
-        `there is no run "${run}": \`gleaner status\` lists the runs${nearText(run, names)}`,
-      );
-    }
+    if (!found) throw await unknownRun(store, run);
     const tpus = (await tpusOfRun(store, run)).map(({tpu}) => tpu);
     const {created_at} = found;
     return new EventFilter(run, kind, new Set(tpus), typeof created_at === 'string' ? created_at : undefined);

@@ -1,7 +1,8 @@
 /** Reads of the timeline, the documents `events/{id}`, in the order of `at`. */
 import type {Filter, Store} from '../../shared/ports.ts';
-import {type Entry, entriesOf, inOrder} from './entry.ts';
+import {type Entry, entriesOf} from './entry.ts';
 import type {EventFilter} from './filter.ts';
+import {inOrder} from './order.ts';
 
 const PAGE = 300;
 /** Events that a search for the newest of a run reads, at most. */

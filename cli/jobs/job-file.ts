@@ -1,6 +1,6 @@
 /** Code and fields of a job, from a file, standard input or the words of the command line. */
 import {MAX_CODE_BYTES} from '../../shared/contracts/job-schemas.ts';
-import {CliError} from '../terminal/errors.ts';
+import {CliError, UsageError} from '../terminal/errors.ts';
 import {decoded, readText} from './source.ts';
 
 export type JobFields = Record<string, unknown>;
@@ -30,19 +30,20 @@ export async function fieldsOf(
 ): Promise<JobFields> {
   const files = command ? words.slice(0, words.length - after.length) : words;
   const given = [files.length > 0, test !== undefined, command === true].filter(Boolean).length;
-  if (given > 1) throw new CliError('name one of FILE, --test and --command');
+  if (given > 1) throw new UsageError('There are several jobs: give one of FILE, --test and --command');
   if (test !== undefined)
     return {challenge_number: test === true ? 1 : Number(test), code: TEST_CODE, timeout: 60};
   if (command) {
     if (after.length === 0)
-      throw new CliError('--command needs the command after --, such as -- python train.py');
+      throw new UsageError('There is no command: give it after --, such as -- python train.py');
     return {command: [...after]};
   }
   const [file, second] = files;
-  if (file === undefined) throw new CliError('name a Python file, - for standard input, --test or --command');
+  if (file === undefined)
+    throw new UsageError('There is no job: give a Python file, - for standard input, --test or --command');
   if (second !== undefined)
-    throw new CliError(
-      `one file a job, and "${second}" is a second: put more files in a folder, and name it --bundle`,
+    throw new UsageError(
+      `There is a second file "${second}", and a job is one: put the files in a folder, and give --bundle`,
     );
   const text = file === '-' ? decoded(await readInput(), 'standard input') : await readText(file);
   return file.endsWith('.json') ? documentOf(text, file) : {code: requireShort(text, file)};
@@ -53,10 +54,10 @@ function documentOf(text: string, file: string): JobFields {
   try {
     value = JSON.parse(text.replace(/^\ufeff/, ''));
   } catch (cause) {
-    throw new CliError(`${file} is not JSON: ${(cause as Error).message}`, {cause});
+    throw new CliError(`Failed to read ${file}: it is not JSON: ${(cause as Error).message}`, {cause});
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw new CliError(`${file} is no JSON object with the fields of a job`);
+    throw new CliError(`There is no job in ${file}: write a JSON object with the fields of a job`);
   const fields = Object.fromEntries(Object.entries(value).filter(([key]) => !NOT_GIVEN.includes(key)));
   if (typeof fields.code === 'string') requireShort(fields.code, file);
   return fields;

@@ -1,9 +1,19 @@
 /** Jobs for a person. An unchecked document may lack every field, or have other values. */
+import {paths} from '../../shared/domain/names.ts';
 import type {Document, Value} from '../../shared/ports.ts';
+import type {Cloud} from '../cloud/cloud.ts';
+import {CliError} from '../terminal/errors.ts';
 import {dollarText} from '../terminal/format.ts';
 
 const RESULT_CHARS = 2000;
 const RESULT_LINES = 20;
+
+/** Reads the document of a job as it is: an unchecked document may lack every field. */
+export async function readJob({store, jobs}: Cloud, id: string): Promise<Document> {
+  const job = await store.get(paths.job(jobs, id));
+  if (!job) throw new CliError(`There is no job "${id}": \`gleaner jobs list\` lists the newest`);
+  return job;
+}
 
 export function isEnded({status}: Document): boolean {
   return status === 'completed' || status === 'failed' || status === 'cancelled';

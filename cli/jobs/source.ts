@@ -4,25 +4,24 @@ import {basename} from 'node:path';
 import type {SourceChange} from '../../shared/contracts/job-schemas.ts';
 import {codeObject} from '../../shared/domain/names.ts';
 import type {Environment} from '../../shared/domain/source/source.ts';
-import type {Cloud} from '../cloud/send-message.ts';
+import type {Cloud} from '../cloud/cloud.ts';
 import {packFolder} from '../python/bundle.ts';
-import {CliError} from '../terminal/errors.ts';
+import {CliError, UsageError} from '../terminal/errors.ts';
+import {given} from '../terminal/fields.ts';
 import {bytesText, counted} from '../terminal/format.ts';
 import {quoted, say} from '../terminal/output.ts';
 
-/** The value of an option that removes a part of an environment. */
-const NONE = 'none';
-
+/** Null removes a part of the environment. */
 export type SourceOptions = {
   bundle?: string;
   repo?: string;
   branch?: string;
   pr?: number;
   commit?: string;
-  jaxVersion?: string;
-  setupScript?: string;
-  config?: string;
-  ramfsDir?: string;
+  jax_version?: string | null;
+  setup_script?: string | null;
+  config?: string | null;
+  ramfs_dir?: string | null;
 };
 
 /** Packed folder of code, and the source that names it. */
@@ -36,12 +35,11 @@ export async function sourceOf(options: SourceOptions): Promise<PackedCode> {
     say(`${bundle}: ${counted(files, 'file')}, ${bytesText(bytes.length)} packed`);
     return {source: {bundle: sha256}, object: codeObject(sha256), bytes, folder: bundle};
   }
-  const of = repo === undefined ? {} : {repo};
-  if (branch !== undefined) return {source: {...of, branch}};
-  if (pr !== undefined) return {source: {...of, pr}};
-  if (commit !== undefined) return {source: {...of, commit}};
-  if (repo !== undefined) throw new CliError('--repo needs --branch, --pr or --commit: name what to run');
-  return {source: undefined};
+  const source = given({repo, branch, pr, commit});
+  if (Object.keys(source).length === 0) return {source: undefined};
+  if (branch === undefined && pr === undefined && commit === undefined)
+    throw new UsageError('There is no version of --repo: give --branch, --pr or --commit');
+  return {source: source as SourceChange};
 }
 
 /** Stores the packed folder. The name is its digest, so an object that exists is the same. */
@@ -59,16 +57,13 @@ export function uploadLines({connection}: Cloud, {object, folder}: PackedCode): 
 }
 
 export async function environmentOf(options: SourceOptions): Promise<Partial<Environment> | undefined> {
-  const {jaxVersion, setupScript, config, ramfsDir} = options;
-  const configFile = async (path: string) => ({name: basename(path), text: await readText(path)});
-  const environment = {
-    ...(jaxVersion === undefined ? {} : {jax_version: jaxVersion === NONE ? null : jaxVersion}),
-    ...(setupScript === undefined
-      ? {}
-      : {setup_script: setupScript === NONE ? null : await readText(setupScript)}),
-    ...(config === undefined ? {} : {config_file: config === NONE ? null : await configFile(config)}),
-    ...(ramfsDir === undefined ? {} : {ramfs_dir: ramfsDir === NONE ? null : ramfsDir}),
-  };
+  const {jax_version, setup_script, config, ramfs_dir} = options;
+  const environment = given({
+    jax_version,
+    setup_script: setup_script && (await readText(setup_script)),
+    config_file: config && {name: basename(config), text: await readText(config)},
+    ramfs_dir,
+  }) as Partial<Environment>;
   return Object.keys(environment).length > 0 ? environment : undefined;
 }
 
@@ -83,9 +78,9 @@ export function decoded(bytes: Uint8Array, what: string): string {
   try {
     text = new TextDecoder('utf-8', {fatal: true}).decode(bytes);
   } catch (cause) {
-    throw new CliError(`${what} is no text in UTF-8`, {cause});
+    throw new CliError(`Failed to read ${what}: it is not UTF-8 text`, {cause});
   }
-  if (text.trim() === '') throw new CliError(`${what} is empty`);
+  if (text.trim() === '') throw new CliError(`There is no text in ${what}`);
   return text;
 }
 
@@ -93,7 +88,8 @@ async function requireKind(path: string, kind: 'file' | 'folder'): Promise<void>
   const found = await stat(path).catch((cause: Error) => {
     throw new CliError(`Failed to read ${path}: ${cause.message}`, {cause});
   });
-  if (kind === 'folder' && !found.isDirectory()) throw new CliError(`${path} is no folder`);
+  if (kind === 'folder' && !found.isDirectory())
+    throw new CliError(`There is no folder ${path}: it is a file`);
   if (kind === 'file' && found.isDirectory())
     throw new CliError(`${path} is a folder: name a file, or --bundle ${path}`);
 }

@@ -6,56 +6,53 @@ import {jobFields} from '../../shared/contracts/job-schemas.ts';
 import {parseValue} from '../../shared/contracts/schemas.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
-import type {Where} from '../cloud/connect.ts';
-import {apply, type Cloud, POLL_MS, publishLine, withCloud} from '../cloud/send-message.ts';
-import {CliError} from '../terminal/errors.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
+import {apply, POLL_MS, publishLine} from '../cloud/send-message.ts';
+import {CliError, UsageError} from '../terminal/errors.ts';
+import {given} from '../terminal/fields.ts';
 import {print, say} from '../terminal/output.ts';
 import {followJob} from './follow.ts';
 import {fieldsOf, type JobFields} from './job-file.ts';
 import {environmentOf, type SourceOptions, sourceOf, upload, uploadLines} from './source.ts';
 
-export type SubmitOptions = Where &
+export type SubmitOptions = CloudOptions &
   SourceOptions & {
     test?: number | boolean;
     command?: boolean;
     timeout?: number;
     pool?: string;
     priority?: number;
-    maxRetries?: number;
+    max_retries?: number;
     name?: string;
     metadata?: [string, string][];
-    challengeNumber?: number;
+    challenge_number?: number;
     deadline?: string;
     budget?: number;
-    testRestart?: boolean;
+    test_restart?: boolean;
     follow?: boolean;
-    dryRun?: boolean;
-    json?: boolean;
   };
 
 /** Publishes a job, waits until it is taken, and prints its id. */
 export async function submit(words: string[], options: SubmitOptions): Promise<void> {
-  const given = await fieldsOf(words, wordsAfterDashes(), options);
+  const own = await fieldsOf(words, wordsAfterDashes(), options);
   const code = await sourceOf(options);
   const environment = await environmentOf(options);
   if (code.source && !('bundle' in code.source) && code.source.repo === undefined)
-    throw new CliError('a job names its repository: add --repo');
-  const fields = withOptions(given, options, {
-    ...(code.source ? {source: code.source} : {}),
-    ...(environment ? {environment} : {}),
-  });
+    throw new UsageError('There is no repository of the job: add --repo');
+  const fields = withOptions(own, options, given({source: code.source, environment}));
   parseValue(z.strictObject(jobFields), fields, 'The job');
   await withCloud(options, async cloud => {
     const id = newId();
     const message = {action: 'submit', job: id, ...fields};
-    if (options.dryRun) {
+    if (options.dry_run) {
       const commands = [...uploadLines(cloud, code), publishLine(cloud.connection, 'control', message)];
-      return print(options.json, {id, commands}, commands);
+      return print<'jobs submit'>(options.json, {id, commands}, commands);
     }
     await upload(cloud, code);
     await apply(cloud, message);
-    if (options.testRestart) return compareAfterRestart(cloud, id, fields, options.json);
-    print(options.json, {id}, [id]);
+    if (options.test_restart) return compareAfterRestart(cloud, id, fields, options.json);
+    print<'jobs submit'>(options.json, {id}, [id]);
     if (options.follow) await followJob(cloud, id, options.json ? say : undefined);
   });
 }
@@ -66,24 +63,17 @@ function wordsAfterDashes(): string[] {
   return at < 0 ? [] : process.argv.slice(at + 1);
 }
 
-function withOptions(given: JobFields, options: SubmitOptions, code: JobFields): JobFields {
-  const set = {
-    challenge_number: options.challengeNumber,
-    timeout: options.timeout,
-    pool: options.pool,
-    priority: options.priority,
-    max_retries: options.maxRetries,
-    deadline_at: options.deadline,
-    budget_usd: options.budget,
-  };
+function withOptions(fields: JobFields, options: SubmitOptions, code: JobFields): JobFields {
+  const {challenge_number, timeout, pool, priority, max_retries} = options;
+  const {deadline: deadline_at, budget: budget_usd, name} = options;
   const metadata = {
     submitted_by: sender(),
-    ...(typeof given.metadata === 'object' ? given.metadata : {}),
-    ...(options.name === undefined ? {} : {name: options.name}),
+    ...(typeof fields.metadata === 'object' ? fields.metadata : {}),
+    ...given({name}),
     ...Object.fromEntries(options.metadata ?? []),
   };
-  const chosen = Object.entries(set).filter(([, value]) => value !== undefined);
-  return {...given, ...Object.fromEntries(chosen), ...code, metadata};
+  const chosen = given({challenge_number, timeout, pool, priority, max_retries, deadline_at, budget_usd});
+  return {...fields, ...chosen, ...code, metadata};
 }
 
 const LETTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789';
@@ -112,7 +102,10 @@ async function compareAfterRestart(cloud: Cloud, id: string, fields: JobFields, 
   say(`first run: job ${id}`);
   const first = await followJob(cloud, id, say);
   const last = (first.attempts as {worker: string; incarnation: number}[] | undefined)?.at(-1);
-  if (!last) throw new CliError(`job ${id} is ${first.status} and no worker ran it: nothing to compare`);
+  if (!last)
+    throw new CliError(
+      `There is no result of job ${id} to compare: it is ${first.status}, and no worker ran it`,
+    );
   await apply(cloud, {action: 'recreate', worker: last.worker});
   say(`${last.worker} is recreated`);
   await untilEnded(cloud, last);
@@ -123,7 +116,7 @@ async function compareAfterRestart(cloud: Cloud, id: string, fields: JobFields, 
   const differs = (['status', 'result', 'exit_code'] as const).filter(
     field => first[field] !== second[field],
   );
-  print(
+  print<'jobs submit'>(
     json,
     {same: differs.length === 0, differs, runs: [first, second].map(shortOf)},
     differs.length === 0
@@ -152,6 +145,6 @@ async function untilEnded({store}: Cloud, {worker, incarnation}: {worker: string
       return;
   }
   throw new CliError(
-    `${worker} was not recreated in ${RECREATE_S} s: see its document and \`gleaner status\``,
+    `Failed to recreate ${worker} in ${RECREATE_S} s: see \`gleaner tpus status ${worker}\``,
   );
 }

@@ -4,12 +4,14 @@ import {z} from 'zod';
 const setting = z.strictObject({
   name: z.string(),
   value: z.union([z.string(), z.number(), z.boolean(), z.null()]),
+  /** Left out without `--show-origin`. */
   origin: z.string().optional(),
 });
 
 const artifact = z.strictObject({file: z.string(), sha256: z.string(), size_bytes: z.number().int()});
 
 const mostAnHour = z.strictObject({
+  /** Null for an accelerator without a list price. */
   tpus_usd: z.number().nullable(),
   functions_usd: z.number(),
   nat_usd: z.number(),
@@ -35,3 +37,5 @@ export const cloudAnswers = {
     z.strictObject({deployed: z.string(), project: z.string(), outputs: z.record(z.string(), z.unknown())}),
   ]),
 };
+
+export type MostAnHour = z.infer<typeof mostAnHour>;

@@ -2,12 +2,21 @@
 import {z} from 'zod';
 
 /** The effect of an applied message, or the command of gcloud that `--dry-run` prints. */
-export const sent = z.union([z.strictObject({done: z.string()}), z.strictObject({command: z.string()})]);
+const sent = z.union([z.strictObject({done: z.string()}), z.strictObject({command: z.string()})]);
 
 export const controlAnswers = {
   'jobs cancel': sent,
   'jobs retry': sent,
   'jobs clear': sent,
   'pool create': sent,
+  'pool resume': sent,
+  'run pause': sent,
+  'run resume': sent,
+  'run stop': sent,
+  'run retry': sent,
+  'run cancel': sent,
+  'run configure': sent,
   scale: sent,
 };
+
+export type Sending = keyof typeof controlAnswers;

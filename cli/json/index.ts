@@ -1,25 +1,29 @@
 /**
  * Schemas of the answers of `--json`, by command. A failed command prints `{"error": TEXT}` in place of the answer, and exits with 1 or 2.
- * `docs/output.schema.json` is generated from these schemas.
+ * `npm run docs` writes them to `dist/output.schema.json`.
  */
 import {z} from 'zod';
 import {cloudAnswers} from './clouds.ts';
 import {controlAnswers} from './control.ts';
-import {hostAnswers} from './hosts.ts';
 import {jobAnswers} from './jobs.ts';
+import {poolAnswers} from './pools.ts';
 import {runAnswers} from './runs.ts';
 import {streamAnswers} from './streams.ts';
 import {tpuAnswers} from './tpus.ts';
 
-export const failure = z.strictObject({error: z.string()});
-
-/** Schema of the answer of each command with `--json`, such as `run start`. */
-export const answers: Readonly<Record<string, z.ZodType>> = {
+const schemas = {
   ...cloudAnswers,
   ...controlAnswers,
   ...runAnswers,
   ...streamAnswers,
-  ...hostAnswers,
+  ...poolAnswers,
   ...jobAnswers,
   ...tpuAnswers,
+  failure: z.strictObject({error: z.string()}),
 };
+
+/** The answer of each command with `--json`, such as `run start`, and `failure` of a command that failed. */
+export type Answers = {[Words in keyof typeof schemas]: z.infer<(typeof schemas)[Words]>};
+
+export const {failure, ...others} = schemas;
+export const answers: Readonly<Record<string, z.ZodType>> = others;

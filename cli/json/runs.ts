@@ -1,6 +1,5 @@
 /** Answers of the commands about runs. Documents keep the fields that later releases add. */
 import {z} from 'zod';
-import {sent} from './control.ts';
 
 const text = z.string();
 const maybe = text.nullable();
@@ -42,6 +41,8 @@ const watched = z.strictObject({
     completed: count,
     failed: count,
   }),
+  /** Texts about documents that cannot be read. */
+  not_shown: z.array(text),
   tpus: z.array(
     z.strictObject({
       tpu: text,
@@ -123,12 +124,6 @@ export const runAnswers = {
     z.strictObject({run: text, status: maybe, streams: count, rejected: z.array(text)}),
     z.strictObject({commands: z.array(text)}),
   ]),
-  'run pause': sent,
-  'run resume': sent,
-  'run stop': sent,
-  'run retry': sent,
-  'run cancel': sent,
-  'run configure': sent,
   'run compare': compared,
   'run export': exported,
   verify: z.strictObject(report),

@@ -106,3 +106,10 @@ export const tpuAnswers = {
   logs: logLine,
   events: event,
 };
+
+export type Attempt = z.infer<typeof attempt>;
+/** Most TPUs of a pool, and the most dollars that an hour of them costs. `unknown_zones`: zones without a known price. */
+export type Ceiling = z.infer<typeof ceiling>;
+export type LogFields = z.infer<typeof logLine>;
+/** Event of the timeline. */
+export type Entry = z.infer<typeof event>;

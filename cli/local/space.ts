@@ -20,7 +20,7 @@ export function requireSpace(dir: string): void {
   const free = freeMb(dir);
   if (free < START_MB)
     throw new CliError(
-      `the folder ${dir} is full (${free} MB free, a worker needs ${START_MB}): free some space, or choose another with --dir`,
+      `The folder ${dir} is full (${free} MB free, a worker needs ${START_MB}): free some space, or choose another with --dir`,
     );
 }
 
@@ -33,7 +33,7 @@ export function watchSpace(dir: string): {full: Promise<never>; end(): void} {
       if (free < MIN_MB)
         reject(
           new CliError(
-            `the folder ${dir} is full (${free} MB free): free some space and start again; stored objects are safe`,
+            `The folder ${dir} is full (${free} MB free): free some space and start again; stored objects are safe`,
           ),
         );
     }, INTERVAL_MS);

@@ -5,7 +5,7 @@ import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {parseWorkerName} from '../../shared/domain/names.ts';
 import {hasEnded} from '../../shared/domain/worker/worker.ts';
 import type {Objects, Store} from '../../shared/ports.ts';
-import type {Cloud} from '../cloud/send-message.ts';
+import type {Cloud} from '../cloud/cloud.ts';
 import {quoted, say} from '../terminal/output.ts';
 import {AgentLog} from './agent-log.ts';
 import {openLogs} from './bucket.ts';

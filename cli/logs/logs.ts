@@ -1,18 +1,19 @@
-import type {Where} from '../cloud/connect.ts';
-import {type Cloud, withCloud} from '../cloud/send-message.ts';
-import {followJob, printStored} from '../jobs/follow.ts';
-import {CliError} from '../terminal/errors.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
+import {followJob} from '../jobs/follow.ts';
+import {printStored} from '../jobs/logs.ts';
+import {UsageError} from '../terminal/errors.ts';
 import {print} from '../terminal/output.ts';
 import {type LogOptions, runLogs, tpuLogs} from './agent-logs.ts';
 import {Tail} from './tail.ts';
 import {type Kinds, kindOf} from './target.ts';
 
 /** Prints the log of a run, a TPU or a job. */
-export async function logs(name: string, options: Where & Kinds & LogOptions): Promise<void> {
+export async function logs(name: string, options: CloudOptions & Kinds & LogOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const kind = await kindOf(cloud, name, options);
     if (kind !== 'tpu' && options.incarnation !== undefined)
-      throw new CliError('--incarnation is for the name of a TPU');
+      throw new UsageError(`There is no incarnation of a ${kind}: give --incarnation with the name of a TPU`);
     switch (kind) {
       case 'run':
         return runLogs(cloud, name, options);
@@ -28,8 +29,8 @@ export async function logs(name: string, options: Where & Kinds & LogOptions): P
 
 async function jobLogs(cloud: Cloud, job: string, {follow, tail, since, json}: LogOptions): Promise<void> {
   if (since !== undefined)
-    throw new CliError('the output of a job has no times: use --tail in place of --since');
-  const lines = new Tail<string>(tail, text => print(json, {job, text}, [text]));
+    throw new UsageError('There is no time in the output of a job: give --tail in place of --since');
+  const lines = new Tail<string>(tail, text => print<'logs'>(json, {job, text}, [text]));
   const add = (line: string) => lines.add(line);
   if (follow) await followJob(cloud, job, add, () => lines.flush());
   else {

@@ -2,8 +2,8 @@
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {isRunId, JOB, parseWorkerName, paths} from '../../shared/domain/names.ts';
 import type {Document, Store} from '../../shared/ports.ts';
-import type {Cloud} from '../cloud/send-message.ts';
-import {CliError} from '../terminal/errors.ts';
+import type {Cloud} from '../cloud/cloud.ts';
+import {CliError, UsageError} from '../terminal/errors.ts';
 import {nearText} from '../terminal/near-names.ts';
 import {say} from '../terminal/output.ts';
 
@@ -20,11 +20,11 @@ export async function kindOf(cloud: Cloud, name: string, given: Kinds): Promise<
   const [first, second] = kinds.filter((_, index) => exists[index]);
   if (first && !second) return first;
   if (first && second)
-    throw new CliError(
-      `"${name}" is a ${WORDS[first]} and a ${WORDS[second]}: add --${first} or --${second}`,
+    throw new UsageError(
+      `There is a ${WORDS[first]} and a ${WORDS[second]} "${name}": add --${first} or --${second}`,
     );
   const near = nearText(name, await knownNames(cloud, kinds));
-  throw new CliError(`there is no ${kindsText(kinds)} "${name}"${near}`);
+  throw new CliError(`There is no ${kindsText(kinds)} "${name}": check the name${near}`);
 }
 
 const WORDS: Record<Kind, string> = {run: 'run', tpu: 'TPU', job: 'job'};

@@ -1,5 +1,5 @@
 /** Lines of logs on standard output, for a person or as one JSON object a line. */
-import {print} from '../terminal/output.ts';
+import {printJson} from '../terminal/output.ts';
 import {printLines} from '../terminal/styled-lines.ts';
 import {type LogLine, logStyle, logText} from './log-line.ts';
 import type {Incarnation} from './run-tpus.ts';
@@ -9,7 +9,7 @@ export type AgentLine = Incarnation & {line: LogLine};
 /** Writes a line of an agent. `width` above 0: the name of the TPU stands before each line. */
 export function writeAgentLine({tpu, incarnation, line}: AgentLine, width: number, json = false): void {
   if (json) {
-    print(true, {tpu, incarnation, ...fieldsOf(line)}, []);
+    printJson<'logs'>({tpu, incarnation, ...fieldsOf(line)});
     return;
   }
   const prefix = width > 0 ? `${tpu.padEnd(width)} | ` : '';

@@ -5,45 +5,34 @@ import {outputsPrefix, parseOutputObject} from '../../shared/domain/names.ts';
 import type {RunResult, Stats} from '../../shared/domain/run/result.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Objects} from '../../shared/ports.ts';
-import type {Where} from '../cloud/connect.ts';
-import {type Cloud, withCloud} from '../cloud/send-message.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
+import {unknownRun} from '../cloud/send-message.ts';
+import type {Answers} from '../json/index.ts';
 import {bytesText, cut, dollarText, numberText, table} from '../terminal/format.ts';
 import {print} from '../terminal/output.ts';
-import {unknownRun} from './change.ts';
 import {readResult} from './run-view.ts';
 
 /** Relative difference of two statistics that another machine or order of sums may make. */
 const TOLERANCE = 1e-3;
 
 export type Side = {run: Run; result: RunResult | null; shards: Map<string, string>};
-type Pair = {name: string; a: unknown; b: unknown};
-
-export type Comparison = {
-  a: string;
-  b: string;
-  /** True: the same samples, tokens and statistics. */
-  same: boolean;
-  spec: Pair[];
-  totals: Pair[];
-  /** Statistics that differ by more than the tolerance, the largest difference first. */
-  statistics: (Pair & {relative: number})[];
-  shards: {same_bytes: number; other_bytes: number; only_a: number; only_b: number};
-  /** Why the comparison is not of all. */
-  notes: string[];
-};
+type Pair = Comparison['spec'][number];
+/** `same`: the same samples, tokens and statistics. `statistics`: those beyond the tolerance, the largest difference first. */
+export type Comparison = Answers['run compare'];
 
 /** Exit code 0: the runs hold the same. Exit code 1: something differs. */
-export async function compareRuns(a: string, b: string, options: Where & {json?: boolean}): Promise<void> {
+export async function compareRuns(a: string, b: string, options: CloudOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const comparison = compareSides(await readSide(cloud, a), await readSide(cloud, b));
-    print(options.json, comparison, linesOf(comparison));
+    print<'run compare'>(options.json, comparison, linesOf(comparison));
     if (!comparison.same) process.exitCode = 1;
   });
 }
 
 async function readSide(cloud: Cloud, name: string): Promise<Side> {
   const run = await runRecords.get(cloud.store, name);
-  if (!run) throw await unknownRun(cloud, name);
+  if (!run) throw await unknownRun(cloud.store, name);
   const result = run.status === 'completed' ? await readResult(cloud.objects, name) : null;
   return {run, result, shards: await shardsOf(cloud.objects, name)};
 }

@@ -2,7 +2,8 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {paths, streamObject} from '../../shared/domain/names.ts';
-import {apply, type Cloud, POLL_MS} from '../cloud/send-message.ts';
+import type {Cloud} from '../cloud/cloud.ts';
+import {apply, POLL_MS} from '../cloud/send-message.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {counted} from '../terminal/format.ts';
 import {say} from '../terminal/output.ts';
@@ -53,7 +54,7 @@ export async function untilRegistered(
     }
     if (silent_ms > GIVE_UP_MS)
       throw new CliError(
-        `${counted(waiting.length, 'stream')} of run ${run} not taken up in ${GIVE_UP_MS / 1000} s, such as ${waiting[0]}: read the log of the function on-object`,
+        `There is no record of ${counted(waiting.length, 'stream')} of run ${run} after ${GIVE_UP_MS / 1000} s, such as ${waiting[0]}: read the log of the function on-object`,
       );
     await sleep(POLL_MS, undefined, {signal: stopped}).catch(() => {
       throw new Interrupted(`Interrupted: the streams are in the bucket, and run ${run} goes on by itself`);
@@ -67,7 +68,7 @@ async function refuseFailedSpec({store}: Cloud, run: string): Promise<void> {
   const found = await runRecords.get(store, run);
   if (found?.status === 'failed' && found.spec === null)
     throw new CliError(
-      `run ${run} is refused: ${found.reason}; start it again with other options, and its streams continue`,
+      `Failed to start run ${run}: ${found.reason}; start it again with other options, and its streams continue`,
     );
 }
 

@@ -1,45 +1,32 @@
 /** The spec of a run, from a file and from the options of `cli/commands/spec-options.ts`. */
 import {readFile} from 'node:fs/promises';
+import {DEFAULT_MODEL} from '../../shared/contracts/environment.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseValue} from '../../shared/contracts/schemas.ts';
-import {parseRunSpec, type RunSpecInput, runSpecInput} from '../../shared/contracts/spec.ts';
-import {type Budget, budgetField} from '../terminal/arguments.ts';
+import {
+  completeSpec,
+  frozenSpec,
+  parseRunSpec,
+  type RunSpec,
+  type RunSpecInput,
+  runSpecInput,
+} from '../../shared/contracts/spec.ts';
+import {DEFAULT_DEPLOYMENT, poolOf} from '../../shared/domain/deployment.ts';
+import type {Cloud} from '../cloud/cloud.ts';
 import {CliError} from '../terminal/errors.ts';
+import {given} from '../terminal/fields.ts';
 
+/** `spec`: a file. Most keys of run.json are options with their values; these have the texts and numbers of the command line. */
 export type SpecOptions = {
   spec?: string;
-  model?: string;
-  revision?: string;
   layers?: string;
-  sites?: string[];
   tokens?: string;
-  excludeSpecial?: boolean;
-  dtype?: string;
-  computeDtype?: string;
-  format?: string;
-  shardSize?: number;
-  maxSeqLength?: number;
-  rowTokens?: number;
-  windowTokens?: number;
-  overLong?: string;
-  contextSize?: number;
-  overlap?: number;
   bos?: string;
-  field?: string;
-  template?: string;
-  encoder?: string;
-  promptVersion?: string;
-  predictionsPerTask?: number;
-  addGenerationPrompt?: boolean;
-  keep?: string[];
-  seed?: number;
-  pool?: string;
-  priority?: number;
-  affinity?: string;
-  streamOffset?: number;
-  allowMixedCode?: boolean;
-  budgetUsd?: Budget;
-};
+  shard_size?: number;
+} & {[key: string]: unknown};
+
+const KEYS = Object.keys(frozenSpec.shape);
+const RECORD_KEYS = Object.keys(frozenSpec.shape.record.unwrap().shape);
 
 /**
  * Reads and checks the spec: the options on top of `--spec`, or of the run.json of a folder of streams. Throws `CliError`, which names each
@@ -47,65 +34,45 @@ export type SpecOptions = {
  */
 export async function specOf(options: SpecOptions, of_folder?: Buffer): Promise<RunSpecInput> {
   try {
-    const base = of_folder ? parseRunSpec(of_folder.toString('utf8'), 'run.json') : {};
-    const given = options.spec === undefined ? base : await readSpecFile(options.spec);
-    const record = {...given.record, ...defined(recordOf(options))};
-    const spec = {
-      ...given,
-      ...defined(keysOf(options)),
-      ...(Object.keys(record).length > 0 ? {record} : {}),
-    };
+    const of_file = of_folder ? parseRunSpec(of_folder.toString('utf8'), 'run.json') : {};
+    const base = options.spec === undefined ? of_file : await readSpecFile(options.spec);
+    const record = {...base.record, ...chosen(RECORD_KEYS, options)};
+    const {layers, tokens, bos, shard_size} = options;
+    const typed = given({
+      layers: listOf(layers),
+      tokens: listOf(tokens),
+      bos: bos === 'true' ? true : bos === 'false' ? false : bos,
+      shard_size_gb: shard_size,
+    });
+    const others = Object.keys(record).length > 0 ? {record} : {};
+    const spec = {...base, ...chosen(KEYS, options), ...typed, ...others};
     return parseValue(runSpecInput, spec, 'The spec of the run');
   } catch (error) {
     throw error instanceof Rejected ? new CliError(error.message, {cause: error}) : error;
   }
 }
 
-async function readSpecFile(file: string): Promise<RunSpecInput> {
+/** Reads a file of `--spec`. */
+export async function readSpecFile(file: string): Promise<RunSpecInput> {
   const text = await readFile(file, 'utf8').catch((error: Error) => {
     throw new CliError(`Failed to read --spec ${file}: ${error.message}`, {cause: error});
   });
   return parseRunSpec(text, file);
 }
 
-function keysOf(options: SpecOptions): object {
-  const {model, revision, sites, dtype, format, keep, seed, pool, priority, affinity} = options;
-  return {
-    ...{model, revision, sites, dtype, format, keep, seed, pool, priority, affinity},
-    layers: listOf(options.layers),
-    tokens: listOf(options.tokens),
-    exclude_special: options.excludeSpecial,
-    compute_dtype: options.computeDtype,
-    shard_size_gb: options.shardSize,
-    max_seq_length: options.maxSeqLength,
-    over_long: options.overLong,
-    context_size: options.contextSize,
-    overlap: options.overlap,
-    bos: options.bos === 'true' ? true : options.bos === 'false' ? false : options.bos,
-    row_tokens: options.rowTokens,
-    window_tokens: options.windowTokens,
-    stream_offset: options.streamOffset,
-    allow_mixed_code: options.allowMixedCode,
-    budget_usd: budgetField(options.budgetUsd),
-  };
-}
-
-function recordOf(options: SpecOptions): object {
-  const {field, template, encoder} = options;
-  return {
-    ...{field, template, encoder},
-    prompt_version: options.promptVersion,
-    predictions_per_task: options.predictionsPerTask,
-    add_generation_prompt: options.addGenerationPrompt,
-  };
+function chosen(keys: readonly string[], options: SpecOptions): object {
+  return given(Object.fromEntries(keys.map(key => [key, options[key]])));
 }
 
 /** Numbers with commas between as a list; one number is a list of one; other text as it is. */
-function listOf(given: string | undefined): string | number[] | undefined {
-  if (given === undefined || !/^-?\d+(,-?\d+)*$/.test(given)) return given;
-  return given.split(',').map(Number);
+function listOf(text: string | undefined): string | number[] | undefined {
+  if (text === undefined || !/^-?\d+(,-?\d+)*$/.test(text)) return text;
+  return text.split(',').map(Number);
 }
 
-function defined(values: object): object {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
+/** The complete spec, with the defaults of the cloud or of a worker without one. */
+export function completeIn(cloud: Cloud | undefined, input: RunSpecInput): RunSpec {
+  const default_model = cloud?.connection.default_model ?? DEFAULT_MODEL;
+  const pool = {pool: poolOf(cloud?.connection.deployment ?? DEFAULT_DEPLOYMENT)};
+  return completeSpec(input, {default_model, pool}).spec;
 }

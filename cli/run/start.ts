@@ -4,34 +4,27 @@ import {jsonText} from '../../shared/contracts/printable.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {datasetPrefix, parseDatasetObject, specObject, streamPrefix} from '../../shared/domain/names.ts';
-import type {Where} from '../cloud/connect.ts';
-import {apply, type Cloud, publishLine, withCloud} from '../cloud/send-message.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
+import {apply, publishLine} from '../cloud/send-message.ts';
 import {readStreamFolder, type StreamFolder} from '../streams/folder.ts';
-import {uploadLines, uploadReportLines, uploadStreams} from '../streams/upload.ts';
+import {uploadLines, uploadReportLines, uploadStreams} from '../streams/upload-streams.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted, dollarText} from '../terminal/format.ts';
 import {print, quoted, say} from '../terminal/output.ts';
-import {stopSignal} from '../terminal/stop-signal.ts';
+import {abortedAtStop} from '../terminal/stop-signal.ts';
 import {newestEvent, untilRegistered} from './registration.ts';
 import {type SpecOptions, specOf} from './spec.ts';
 import {writeSpec} from './write-spec.ts';
 
-export type StartOptions = Where &
-  SpecOptions & {
-    streams?: string;
-    parallel: number;
-    watch?: boolean;
-    dryRun?: boolean;
-    json?: boolean;
-  };
+export type StartOptions = CloudOptions & SpecOptions & {streams?: string; parallel: number; watch?: boolean};
 
 export async function start(run: string, options: StartOptions): Promise<void> {
   const folder = options.streams === undefined ? undefined : await readStreamFolder(options.streams);
   const spec = await specOf(options, folder?.spec);
-  const stopped = new AbortController();
-  void stopSignal().then(() => stopped.abort());
+  const stopped = abortedAtStop();
   await withCloud(options, async cloud => {
-    if (options.dryRun) return printCommands(cloud, run, spec, folder, options.json);
+    if (options.dry_run) return printCommands(cloud, run, spec, folder, options.json);
     await refuseEnded(cloud, run);
     say(planText(run, spec, folder));
     await writeSpec(cloud, run, spec);
@@ -39,9 +32,9 @@ export async function start(run: string, options: StartOptions): Promise<void> {
       say('The run has no budget of its own: --budget-usd N gives it one');
     const since = await newestEvent(cloud);
     const numbers = folder
-      ? await drop(cloud, run, folder, options.parallel, stopped.signal)
+      ? await drop(cloud, run, folder, options.parallel, stopped)
       : await startDropped(cloud, run);
-    const rejected = await untilRegistered(cloud, run, {streams: numbers, since, stopped: stopped.signal});
+    const rejected = await untilRegistered(cloud, run, {streams: numbers, since, stopped});
     await report(cloud, run, numbers.length, rejected, options.json);
   });
   if (options.watch && process.exitCode === undefined)
@@ -84,7 +77,9 @@ async function startDropped(cloud: Cloud, run: string): Promise<string[]> {
 async function refuseEnded({store}: Cloud, run: string): Promise<void> {
   const found = await runRecords.get(store, run);
   if (found?.status === 'cancelled')
-    throw new CliError(`run ${run} was stopped, and a stop is final: start a run with another name`);
+    throw new CliError(
+      `Failed to start run ${run}: it was stopped, and a stop is final; start a run with another name`,
+    );
   if (found?.status === 'paused')
     say(
       `run ${run} is paused${found.reason ? `: ${found.reason}` : ''}; \`gleaner run resume ${run}\` continues it`,
@@ -111,7 +106,7 @@ async function report(
           ...rejected.map(text => `  rejected: ${text}`),
           ...(found?.status === 'active' ? [`  gleaner run watch ${run}`] : []),
         ];
-  print(json, {run, status: found?.status ?? null, streams: accepted, rejected}, lines);
+  print<'run start'>(json, {run, status: found?.status ?? null, streams: accepted, rejected}, lines);
   if (rejected.length > 0) process.exitCode = 1;
 }
 
@@ -130,5 +125,5 @@ function printCommands(
       ? uploadLines({...folder, spec: undefined}, run, bucket)
       : [publishLine(connection, 'control', {action: 'start', run})]),
   ];
-  print(json, {commands}, commands);
+  print<'run start'>(json, {commands}, commands);
 }

@@ -3,8 +3,9 @@ import {usdPerMillionTokens} from '../../shared/domain/billing/cost.ts';
 import {parseJobWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Store} from '../../shared/ports.ts';
-import type {Where} from '../cloud/connect.ts';
-import {type Cloud, withCloud} from '../cloud/send-message.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
+import {unknownRun} from '../cloud/send-message.ts';
 import {EventFilter} from '../events/filter.ts';
 import {EventReader} from '../events/read.ts';
 import {costLine, headLine, streamCounts, streamLines, tpuLines} from '../screen/run-screen.ts';
@@ -12,29 +13,26 @@ import {styleOf} from '../screen/story.ts';
 import {RUN_STYLES} from '../screen/styles.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted, dollarText, numberText, table, timeText} from '../terminal/format.ts';
-import {print} from '../terminal/output.ts';
+import {printJson} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
-import {similarRuns} from './change.ts';
 import {resultLines} from './result-lines.ts';
 import {listAlerts, listRejected, listRuns, readResult, type TimelineEntry, viewRun} from './run-view.ts';
 
-type Options = Where & {json?: boolean};
-
-/** Lines of a pipe are whole. */
+/** Columns of output that is no terminal. */
 const WIDE = 160;
 const MOST_EVENTS = 10;
 const MOST_REJECTED = 10;
 
 /** Prints every run, or one run with its TPUs, its streams and its latest events. */
-export async function status(run: string | undefined, options: Options): Promise<void> {
+export async function status(run: string | undefined, options: CloudOptions): Promise<void> {
   await withCloud(options, cloud =>
     run === undefined ? allRuns(cloud, options) : oneRun(cloud, run, options),
   );
 }
 
-async function allRuns({store, jobs}: Cloud, {json}: Options): Promise<void> {
+async function allRuns({store, jobs}: Cloud, {json}: CloudOptions): Promise<void> {
   const runs = await listRuns(store);
-  if (json) return print(true, runs.map(withRates), []);
+  if (json) return printJson<'status'>(runs.map(withRates));
   const known = new Set(runs.map(({run}) => run));
   const jobsLine = await jobCounts(store, jobs);
   printLines([
@@ -80,20 +78,20 @@ function failedText({streams_failed}: Run): string {
   return streams_failed === 0 ? '' : `, ${numberText(streams_failed)} failed`;
 }
 
-async function oneRun(cloud: Cloud, name: string, {json}: Options): Promise<void> {
+async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise<void> {
   const {store, objects} = cloud;
   const view = await viewRun(store, name);
   if (!view) {
     const rejected = rejectedLines(await listRejected(store, run => run === name));
-    const missing = `there is no run "${name}"${await similarRuns(cloud, name)}: \`gleaner status\` lists the runs`;
-    throw new CliError([missing, ...rejected.map(({text}) => text)].join('\n'));
+    const {message} = await unknownRun(store, name);
+    throw new CliError([message, ...rejected.map(({text}) => text)].join('\n'));
   }
   const {run, streams, workers} = view;
   const result = run.status === 'completed' ? await readResult(objects, name) : null;
   const alerts = await listAlerts(store);
   const reader = new EventReader(store, await EventFilter.open(store, name, undefined));
   const events = await reader.newest(MOST_EVENTS);
-  if (json) return print(true, {...view, run: withRates(run), events, result, alerts}, []);
+  if (json) return printJson<'status'>({...view, run: withRates(run), events, result, alerts});
   const work = new Map(streams.flatMap(stream => (stream.lease ? [[stream.lease.worker, stream]] : [])));
   const tpus = workers.filter(({pool, charged_to}) => pool === run.pool || charged_to === name);
   const state = {run, streams, tpus, work, invalid: []};

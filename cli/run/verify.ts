@@ -1,41 +1,21 @@
-import {connect, type Where} from '../cloud/connect.ts';
+import {type CloudOptions, connect} from '../cloud/connect.ts';
 import type {Connection} from '../cloud/connection.ts';
+import type {Answers} from '../json/index.ts';
 import {runWorkerModule} from '../python/python.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted, numberText, table} from '../terminal/format.ts';
-import {print, say} from '../terminal/output.ts';
+import {printJson, say} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
 
-/** Report of `gleaner_worker.verify`. */
-export type Report = {
-  run: string;
-  ok: boolean;
-  samples: number;
-  stored_once: number;
-  missing: number;
-  doubled: number;
-  different: number;
-  rejected: number;
-  /** Stored samples that were cut to the length limit, as the spec asked. */
-  truncated: number;
-  shards: number;
-  bytes: number;
-  tokens: number;
-  streams: StreamReport[];
-  problems: string[];
-};
-
-type StreamReport = Pick<
-  Report,
-  'samples' | 'stored_once' | 'missing' | 'doubled' | 'different' | 'rejected' | 'shards' | 'problems'
-> & {stream: string};
+/** Report of `gleaner_worker.verify`. `truncated`: stored samples that were cut to the length limit, as the spec asked. */
+export type Report = Answers['run verify'];
 
 /** Verifies a run. Exit 0: every sample is stored exactly once and equals its stream. Exit 1: another result, or no result. */
-export async function verify(run: string, options: Where & {json?: boolean}): Promise<void> {
+export async function verify(run: string, options: CloudOptions): Promise<void> {
   const connection = await connect(options);
   try {
     const report = await verifyRun(connection, run, options.json ? undefined : say);
-    if (options.json) print(true, report, []);
+    if (options.json) printJson<'run verify'>(report);
     else printLines(verdictLines(report));
     process.exitCode = report.ok ? 0 : 1;
   } finally {

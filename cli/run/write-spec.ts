@@ -5,7 +5,7 @@ import {parseJson} from '../../shared/contracts/schemas.ts';
 import {MAX_SPEC_BYTES, type RunSpecInput} from '../../shared/contracts/spec.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {manifestObject, specObject} from '../../shared/domain/names.ts';
-import type {Cloud} from '../cloud/send-message.ts';
+import type {Cloud} from '../cloud/cloud.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
 
@@ -27,7 +27,7 @@ export async function writeSpec(cloud: Cloud, run: string, spec: RunSpecInput): 
   if (!(await waitsForSpec(cloud, run))) refuseDifferences(`${name} is there already`, differences);
   const head = await cloud.objects.head(name);
   if (!head || (await cloud.objects.replace(name, head.generation, bytes, {content_type})) === 'changed')
-    throw new CliError(`${name} changed at this moment: run the command again`);
+    throw new CliError(`Failed to write ${name}: it changed at this moment; run the command again`);
   say(`${name} is replaced: the run waited for a valid one`);
 }
 
@@ -47,9 +47,12 @@ async function readText({objects}: Cloud, name: string, max_bytes: number): Prom
     JSON.parse(text);
     return text;
   } catch (cause) {
-    throw new CliError(`gs://${objects.bucket}/${name} is not JSON: delete it, and run the command again`, {
-      cause,
-    });
+    throw new CliError(
+      `Failed to read gs://${objects.bucket}/${name}: it is not JSON; delete it, and run the command again`,
+      {
+        cause,
+      },
+    );
   }
 }
 
@@ -71,7 +74,7 @@ async function refuseOtherSettings({store}: Cloud, run: string, spec: RunSpecInp
     ({key, wanted}) => `${SETTINGS[key as keyof typeof SETTINGS]} ${wanted ?? 'none'}`,
   );
   throw new CliError(
-    `run ${run} has begun, and ${texts.join(', ')}: change it with \`gleaner run configure ${run} ${options.join(' ')}\``,
+    `Failed to start run ${run}, which has begun: ${texts.join(', ')}; change it with \`gleaner run configure ${run} ${options.join(' ')}\``,
   );
 }
 

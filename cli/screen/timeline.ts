@@ -1,30 +1,29 @@
+import {inOrder, OrderedEvents} from '../events/order.ts';
 import {ranges} from '../run/result-lines.ts';
 
 /** Event of the timeline. */
-export type Moment = {id: string; at: string; text: string};
+export type Moment = {id: string; at: string; kind?: string; text: string};
 export type Line = {at: string; text: string};
 
 const SHARD = /^Shard (\d+) of (\S+) stored/;
 /** Time that a stored shard waits for the next shards of its line. */
-const FOLD_MS = 2000;
+const FOLD_MS = 1000;
 
-/** Turns events into lines in the order of the events. Consecutive shards of a stream share a line. */
+/** Turns events into lines in the order of their times. Consecutive shards of a stream share a line. */
 export class Timeline {
-  readonly #shown = new Set<string>();
+  readonly #events = new OrderedEvents<Moment>();
   readonly #shards = new Map<string, {numbers: number[]; at: string}>();
   #waits_since_ms = 0;
 
   /** Returns the lines that are due. Each event may occur in any number of calls. */
   add(events: readonly Moment[], now_ms: number): Line[] {
     const lines: Line[] = [];
-    for (const {id, at, text} of events) {
-      if (this.#shown.has(id)) continue;
-      this.#shown.add(id);
+    for (const {at, text} of this.#events.add(events, now_ms)) {
       const [, number, stream] = SHARD.exec(text) ?? [];
       if (number !== undefined && stream !== undefined) this.#hold(stream, Number(number), at, now_ms);
       else lines.push(...this.#flush(), {at, text});
     }
-    if (this.#shards.size > 0 && now_ms - this.#waits_since_ms >= FOLD_MS) lines.push(...this.#flush());
+    if (now_ms >= this.#waits_since_ms + FOLD_MS) lines.push(...this.#flush());
     return lines;
   }
 
@@ -40,6 +39,6 @@ export class Timeline {
       text: `Shard${numbers.length > 1 ? 's' : ''} ${ranges(numbers.toSorted((a, b) => a - b))} of ${stream} stored`,
     }));
     this.#shards.clear();
-    return lines;
+    return inOrder(lines);
   }
 }

@@ -90,7 +90,7 @@ export function parseTemplate(template: string): Part[] {
   }
   if (from < template.length) parts.push({text: template.slice(from)});
   if (!parts.some(part => 'column' in part))
-    throw new CliError('--template names no column: write for example "Q: {question}\\nA: {answer}"');
+    throw new CliError('There is no column in --template: write for example "Q: {question}\\nA: {answer}"');
   return parts;
 }
 

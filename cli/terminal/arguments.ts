@@ -1,49 +1,67 @@
-/** Options that commands share, and parsers of arguments. */
-import {InvalidArgumentError, Option} from 'commander';
+/** Parsers of arguments. */
+import {InvalidArgumentError} from 'commander';
 import {MAX_TIMEOUT_S} from '../../shared/domain/bounds.ts';
 import {isRunId, isZone, JOB, streamId} from '../../shared/domain/names.ts';
 
-export const port = (least = 1) =>
-  new Option('--port <port>', 'port of the local cloud').argParser(text => portNumber(text, least));
-export const dir = (text: string) => new Option('--dir <folder>', text).argParser(folder);
-/** Text of a help page behind the options. */
-export const examples = (...lines: string[]) => `\nExamples:\n${lines.map(line => `  ${line}`).join('\n')}`;
-export const yes = () => new Option('--yes', 'do not ask');
-export const json = () => new Option('--json', 'print JSON for programs');
+/** The word `none`. Commander would replace a null of a parser, so `GleanerCommand` puts the null in its place. */
+export const NONE = Symbol('none');
 
+/** Parser of the texts that `isValid` accepts. `wanted` names them. */
+function valid(isValid: (given: string) => boolean, wanted: string) {
+  return (given: string): string => {
+    if (isValid(given)) return given;
+    throw new InvalidArgumentError(wanted);
+  };
+}
+
+/** Parser of the numbers that `isValid` accepts, in texts of a pattern. */
+function numeric(pattern: RegExp, isValid: (value: number) => boolean, wanted: string) {
+  return (given: string): number => {
+    if (pattern.test(given) && isValid(Number(given))) return Number(given);
+    throw new InvalidArgumentError(wanted);
+  };
+}
+
+/** Parser that also takes the word `none`. */
+export function orNone<T>(parse: (given: string) => T) {
+  return (given: string): T | typeof NONE => (given === 'none' ? NONE : parse(given));
+}
+
+export const text = valid(given => given !== '', 'a text that is not empty.');
+export const folder = valid(given => given !== '', 'a folder, such as . for the current one.');
+export const modelName = valid(given => given !== '', 'a hub id, or a folder in the Hugging Face layout.');
+export const runId = valid(isRunId, 'a run id is 1 to 39 of a-z, 0-9 and -, starting with a letter.');
+export const jobName = valid(
+  given => JOB.test(given),
+  'a job id is 1 to 100 letters, digits, dashes and underscores.',
+);
+export const zone = valid(isZone, 'a zone such as us-central1-a.');
+
+export const whole = (least: number, most = 9999) =>
+  numeric(/^\d{1,10}$/, value => value >= least && value <= most, `a whole number from ${least} to ${most}.`);
+export const natural = whole(0);
+export const positive = whole(1);
+/** Number of rows, samples or streams, and the place of a row. */
+export const count = whole(1, 9_999_999_999);
+export const index = whole(0, 9_999_999_999);
 /** Port with a lower bound: 0 for a server, which may use any free port, and 1 for a client. */
-export function portNumber(text: string, least: number): number {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < least || value > 65535)
-    throw new InvalidArgumentError(`a port is ${least} to 65535.`);
-  return value;
-}
-
-export function positive(text: string): number {
-  return whole(text, 1);
-}
-
-export function bytes(text: string): number {
-  const value = Number(text);
-  if (!/^\d{3,12}$/.test(text)) throw new InvalidArgumentError('a whole number of bytes from 100 up.');
-  return value;
-}
-
-export function rate(text: string): number {
-  const value = Number(text);
-  if (!(value > 0 && Number.isFinite(value))) throw new InvalidArgumentError('a number above 0.');
-  return value;
-}
-
-export function natural(text: string): number {
-  return whole(text, 0);
-}
-
-export function whole(text: string, least: number, most = 9999): number {
-  if (!/^\d{1,9}$/.test(text) || Number(text) < least || Number(text) > most)
-    throw new InvalidArgumentError(`a whole number from ${least} to ${most}.`);
-  return Number(text);
-}
+export const portFrom = (least: number) =>
+  numeric(/^\d{1,5}$/, value => value >= least && value <= 65535, `a port is ${least} to 65535.`);
+export const bytes = numeric(/^\d{3,12}$/, () => true, 'a whole number of bytes from 100 up.');
+export const rate = numeric(/./, value => value > 0 && Number.isFinite(value), 'a number above 0.');
+export const integer = numeric(/^-?\d{1,9}$/, () => true, 'a whole number.');
+/** Priority of a run or a job. */
+export const priority = numeric(
+  /^-?\d{1,9}$/,
+  value => Math.abs(value) <= 1000,
+  'a whole number from -1000 to 1000.',
+);
+export const seconds = numeric(
+  /^\d+(\.\d+)?$/,
+  value => value > 0 && value <= MAX_TIMEOUT_S,
+  `seconds above 0 and up to ${MAX_TIMEOUT_S}, without a unit, such as 300.`,
+);
+export const dollars = numeric(/^\d+(\.\d+)?$/, value => value > 0, 'dollars above 0, such as 12.50.');
 
 /** Size of a shard in GB: `1GB`, `500MB`, or a number of GB. */
 export function shardSize(given: string): number {
@@ -53,89 +71,19 @@ export function shardSize(given: string): number {
   return Number(value) / {gb: 1, mb: 1e3, kb: 1e6}[unit as 'gb' | 'mb' | 'kb'];
 }
 
-export function folder(text: string): string {
-  if (text === '') throw new InvalidArgumentError('a folder, such as . for the current one.');
-  return text;
-}
-
-export function runId(text: string): string {
-  if (!isRunId(text))
-    throw new InvalidArgumentError('a run id is 1 to 39 of a-z, 0-9 and -, starting with a letter.');
-  return text;
-}
-
-export function modelName(text: string): string {
-  if (text === '') throw new InvalidArgumentError('a hub id, or a folder in the Hugging Face layout.');
-  return text;
-}
-
-export function zone(text: string): string {
-  if (!isZone(text)) throw new InvalidArgumentError('a zone such as us-central1-a.');
-  return text;
-}
-
-export const dryRun = () => new Option('--dry-run', 'change nothing: print the gcloud commands');
-
-export function text(given: string): string {
-  if (given === '') throw new InvalidArgumentError('a text that is not empty.');
-  return given;
-}
-
 export function words(given: string): string[] {
   return given.split(',').map(word => text(word.trim()));
 }
 
-export function integer(given: string): number {
-  if (!/^-?\d{1,9}$/.test(given)) throw new InvalidArgumentError('a whole number.');
-  return Number(given);
-}
-
-/** Priority of a run or a job. */
-export function priority(given: string): number {
-  const value = integer(given);
-  if (Math.abs(value) > 1000) throw new InvalidArgumentError('a whole number from -1000 to 1000.');
-  return value;
-}
-
-export function seconds(given: string): number {
-  const value = Number(given);
-  if (!/^\d+(\.\d+)?$/.test(given) || value <= 0 || value > MAX_TIMEOUT_S)
-    throw new InvalidArgumentError(
-      `seconds above 0 and up to ${MAX_TIMEOUT_S}, without a unit, such as 300.`,
-    );
-  return value;
-}
-
-export function dollars(given: string): number {
-  const value = Number(given);
-  if (!/^\d+(\.\d+)?$/.test(given) || value <= 0)
-    throw new InvalidArgumentError('dollars above 0, such as 12.50.');
-  return value;
-}
-
-/** Dollars, or `none` for no limit. `budgetField` makes the field of it: commander replaces a null by an empty text. */
-export type Budget = number | 'none';
-
-export function budget(given: string): Budget {
-  return given === 'none' ? given : dollars(given);
-}
-
-/** The field `budget_usd` of an option: null is no limit, and undefined leaves the field away. */
-export function budgetField(given: Budget | undefined): number | null | undefined {
-  return given === 'none' ? null : given;
-}
-
 /** Number of a stream as its document has it: `7` and `007` are `007`. */
 export function streamNumber(given: string): string {
-  if (!/^\d{1,9}$/.test(given)) throw new InvalidArgumentError('the number of a stream, such as 007.');
-  return streamId(Number(given));
+  return streamId(numeric(/^\d{1,9}$/, () => true, 'the number of a stream, such as 007.')(given));
 }
 
 /** Lines to print: infinity for `all`. */
 export function tail(given: string): number {
   if (given === 'all') return Number.POSITIVE_INFINITY;
-  if (!/^\d{1,9}$/.test(given)) throw new InvalidArgumentError('a whole number of lines, or all.');
-  return Number(given);
+  return numeric(/^\d{1,9}$/, () => true, 'a whole number of lines, or all.')(given);
 }
 
 const UNITS_S: Record<string, number> = {s: 1, m: 60, h: 3600, d: 86_400};
@@ -165,10 +113,4 @@ export function pair(given: string): [string, string] {
 export function trueOrFalse(given: string): boolean {
   if (given !== 'true' && given !== 'false') throw new InvalidArgumentError('true or false.');
   return given === 'true';
-}
-
-export function jobName(given: string): string {
-  if (!JOB.test(given))
-    throw new InvalidArgumentError('a job id is 1 to 100 letters, digits, dashes and underscores.');
-  return given;
 }

@@ -1,9 +1,24 @@
 /** Output of a command: the result on standard output, every other line on standard error. */
 import {jsonText, printable} from '../../shared/contracts/printable.ts';
+import type {Answers} from '../json/index.ts';
 
-/** Prints the result as one line of JSON, or as lines for a person. */
-export function print(json: boolean | undefined, value: object, lines: readonly string[]): void {
-  process.stdout.write(json ? `${jsonText(value)}\n` : `${lines.map(printable).join('\n')}\n`);
+/** Prints the answer of a command, such as `print<'run start'>`, as one line of JSON, or as lines for a person. */
+export function print<Words extends keyof Answers = never>(
+  json: boolean | undefined,
+  answer: NoInfer<Answers[Words]>,
+  lines: readonly string[],
+): void {
+  if (json) printJson<Words>(answer);
+  else printText(lines);
+}
+
+/** Prints one line of JSON, which the schema of the command describes. */
+export function printJson<Words extends keyof Answers = never>(answer: NoInfer<Answers[Words]>): void {
+  process.stdout.write(`${jsonText(answer as object)}\n`);
+}
+
+export function printText(lines: readonly string[]): void {
+  process.stdout.write(`${lines.map(printable).join('\n')}\n`);
 }
 
 let isQuiet = false;

@@ -4,17 +4,19 @@ import {poolOf} from '../../shared/domain/deployment.ts';
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {parseWorkerName} from '../../shared/domain/names.ts';
 import {hasEnded} from '../../shared/domain/worker/worker.ts';
-import type {Where} from '../cloud/connect.ts';
-import {apply, type Cloud, publishLine, withCloud} from '../cloud/send-message.ts';
-import {type PoolChange, scaleMessage} from '../hosts/scale-message.ts';
-import {readFleet} from '../hosts/targets.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
+import {readFleet} from '../cloud/fleet.ts';
+import {apply, publishLine} from '../cloud/send-message.ts';
+import type {Ceiling} from '../json/tpus.ts';
+import {type PoolChange, scaleMessage} from '../scale.ts';
 import {CliError} from '../terminal/errors.ts';
 import {counted, dollarText} from '../terminal/format.ts';
 import {nearText} from '../terminal/near-names.ts';
 import {print, warn} from '../terminal/output.ts';
-import {recreate} from './change.ts';
+import {recreate} from './recreate.ts';
 
-type Options = Where & PoolChange & {dryRun?: boolean; json?: boolean};
+type Options = CloudOptions & PoolChange;
 
 /** Raises the ceiling of a pool, or fills the slot of a deleted TPU again. */
 export async function create(target: string | undefined, options: Options): Promise<void> {
@@ -26,14 +28,14 @@ export async function create(target: string | undefined, options: Options): Prom
     const fleet = await readFleet(cloud);
     if (!fleet.names.includes(name))
       throw new CliError(
-        `there is no pool "${name}": \`gleaner pool create\` creates one${nearText(name, fleet.names)}`,
+        `There is no pool "${name}": \`gleaner pool create\` creates one${nearText(name, fleet.names)}`,
       );
     const command = publishLine(connection, 'control', message);
-    if (options.dryRun) return print(options.json, {command}, [command]);
+    if (options.dry_run) return print<'tpus create'>(options.json, {command}, [command]);
     const done = await apply(cloud, message);
     const pool = (await readFleet(cloud)).pools.find(({pool}) => pool === name);
     const ceiling = pool ? await ceilingOf(cloud, pool) : null;
-    print(options.json, {done, ceiling}, [done, ...(ceiling ? [ceilingText(ceiling)] : [])]);
+    print<'tpus create'>(options.json, {done, ceiling}, [done, ...(ceiling ? [ceilingText(ceiling)] : [])]);
   });
 }
 
@@ -43,14 +45,11 @@ async function refill(name: string, options: Options): Promise<void> {
     const found = (await readFleet(cloud)).workers.find(worker => worker.name === name);
     if (found && !hasEnded(found))
       throw new CliError(
-        `${name} exists and is ${found.phase}: \`gleaner tpus recreate ${name}\` replaces it`,
+        `Failed to create ${name}: it exists and is ${found.phase}; \`gleaner tpus recreate ${name}\` replaces it`,
       );
   });
   return recreate([name], options);
 }
-
-/** Most TPUs of a pool, and the most dollars that an hour of them costs. `unknown_zones`: zones without a known price. */
-export type Ceiling = {pool: string; most_tpus: number; most_usd_per_hour: number; unknown_zones: string[]};
 
 export async function ceilingOf({store}: Cloud, pool: Pool): Promise<Ceiling> {
   const prices = await readPrices({store, log: warn}, [pool]);

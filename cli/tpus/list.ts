@@ -1,12 +1,12 @@
-import type {Where} from '../cloud/connect.ts';
-import {type Cloud, withCloud} from '../cloud/send-message.ts';
-import {readFleet, requirePool} from '../hosts/targets.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
+import {readFleet, requirePool} from '../cloud/fleet.ts';
 import {counted, dollarText, durationText, type Style, table} from '../terminal/format.ts';
-import {print} from '../terminal/output.ts';
+import {printJson} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
 import {rowOf, type TpuRow, totalsOf, totalsText} from './tpu-row.ts';
 
-type Options = Where & {pool?: string; zone?: string; all?: boolean; json?: boolean};
+type Options = CloudOptions & {pool?: string; zone?: string; all?: boolean};
 
 /** Lists the TPUs of the deployment, with what they cost together. */
 export async function list(options: Options): Promise<void> {
@@ -15,7 +15,7 @@ export async function list(options: Options): Promise<void> {
     const found = await rowsOf(cloud, options, now);
     const shown = options.all ? found : found.filter(({phase}) => phase !== 'gone');
     const totals = totalsOf(found);
-    if (options.json) return print(true, {tpus: shown, totals}, []);
+    if (options.json) return printJson<'tpus list'>({tpus: shown, totals});
     const gone = found.length - shown.length;
     const hidden = gone === 0 ? [] : [{text: `${counted(gone, 'TPU')} gone: --all shows them`}];
     if (shown.length === 0)

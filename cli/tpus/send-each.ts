@@ -1,8 +1,10 @@
 /** Messages about several TPUs, each with its own outcome. */
 import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
-import {type Cloud, outcomeOf, publish, publishLine} from '../cloud/send-message.ts';
+import type {Cloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
+import {outcomeOf, publish, publishLine} from '../cloud/send-message.ts';
 import {counted} from '../terminal/format.ts';
-import {print} from '../terminal/output.ts';
+import {print, printJson, printText} from '../terminal/output.ts';
 
 export type TpuMessage = {action: 'recreate' | 'delete'; worker: string};
 export type TpuOutcome = {tpu: string; outcome: string; reason: string};
@@ -14,19 +16,19 @@ const AT_ONCE = 8;
 export async function sendEach(
   cloud: Cloud,
   messages: readonly TpuMessage[],
-  {json}: {json?: boolean | undefined},
+  {json}: CloudOptions,
 ): Promise<void> {
   const outcomes = new Map<string, TpuOutcome>();
   const sendOne = async (message: TpuMessage) => {
     const {outcome, reason} = await outcomeOf(cloud.store, await publish(cloud, 'control', message));
     outcomes.set(message.worker, {tpu: message.worker, outcome, reason});
-    if (!json) print(false, {}, [outcome === 'applied' ? reason : `${message.worker}: rejected: ${reason}`]);
+    if (!json) printText([outcome === 'applied' ? reason : `${message.worker}: rejected: ${reason}`]);
   };
   await forEachConcurrently(messages, sendOne, AT_ONCE);
   const results = messages.flatMap(({worker}) => outcomes.get(worker) ?? []);
   const rejected = results.filter(({outcome}) => outcome !== 'applied').length;
-  if (json) print(true, {results}, []);
-  else if (rejected > 0) print(false, {}, [`${counted(rejected, 'message')} of ${results.length} rejected`]);
+  if (json) printJson<'tpus delete'>({results});
+  else if (rejected > 0) printText([`${counted(rejected, 'message')} of ${results.length} rejected`]);
   if (rejected > 0) process.exitCode = 1;
 }
 
@@ -34,8 +36,8 @@ export async function sendEach(
 export function printCommands(
   {connection}: Cloud,
   messages: readonly TpuMessage[],
-  {json}: {json?: boolean | undefined},
+  {json}: CloudOptions,
 ): void {
   const commands = messages.map(message => publishLine(connection, 'control', message));
-  print(json, {commands}, commands);
+  print<'tpus delete'>(json, {commands}, commands);
 }

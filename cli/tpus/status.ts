@@ -4,54 +4,36 @@ import {paths} from '../../shared/domain/names.ts';
 import {symptomText} from '../../shared/domain/worker/provider-states.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Store} from '../../shared/ports.ts';
-import type {Where} from '../cloud/connect.ts';
-import {withCloud} from '../cloud/send-message.ts';
-import {readFleet} from '../hosts/targets.ts';
-import {CliError} from '../terminal/errors.ts';
+import {withCloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
+import {readFleet} from '../cloud/fleet.ts';
+import type {Attempt} from '../json/tpus.ts';
 import {dollarText, durationText, timeText} from '../terminal/format.ts';
-import {nearText} from '../terminal/near-names.ts';
 import {print, say} from '../terminal/output.ts';
 import {ageText} from './list.ts';
+import {unknownTpu} from './named.ts';
 import {hourText, rowOf, type TpuRow} from './tpu-row.ts';
 
 const MOST_ATTEMPTS = 20;
 
 /** Prints one TPU whole, with its newest ended incarnations. */
-export async function status(name: string, options: Where & {json?: boolean}): Promise<void> {
+export async function status(name: string, options: CloudOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const fleet = await readFleet(cloud);
     const worker =
       fleet.workers.find(each => each.name === name) ?? (await workerRecords.get(cloud.store, name));
-    if (!worker)
-      throw new CliError(
-        `there is no TPU "${name}": \`gleaner tpus list --all\` lists them${nearText(
-          name,
-          fleet.workers.map(each => each.name),
-        )}`,
-      );
+    if (!worker) throw unknownTpu([name], fleet);
     const now = Date.now();
     const row = rowOf(worker, fleet.pools, now);
     const attempts = await attemptsOf(cloud.store, name);
     const {provider_state, queue_state, health, provisioning, symptoms, ready_at} = worker;
     const node = {provider_state, queue_state, health, provisioning, ready_at};
-    print(options.json, {...row, ...node, symptoms, costs: worker.costs, attempts}, [
+    print<'tpus status'>(options.json, {...row, ...node, symptoms, costs: worker.costs, attempts}, [
       ...tpuLines(row, worker, now),
       ...attempts.flatMap(attemptLines),
     ]);
   });
 }
-
-export type TpuAttempt = {
-  incarnation: number;
-  cause: string;
-  evidence: string;
-  last_phase: string | null;
-  work: string | null;
-  ready_at: string | null;
-  ended_at: string;
-  cost_usd: number;
-  log: string | null;
-};
 
 /** Evidence for the end of an incarnation, by the kind of its cause. */
 const EVIDENCE: Record<string, string> = {
@@ -67,7 +49,7 @@ const EVIDENCE: Record<string, string> = {
 };
 
 /** The newest ended incarnations, the newest first. An invalid document is named and left out. */
-export async function attemptsOf(store: Store, tpu: string): Promise<TpuAttempt[]> {
+export async function attemptsOf(store: Store, tpu: string): Promise<Attempt[]> {
   const order_by = {field: 'incarnation', direction: 'desc'} as const;
   const stored = await store.query(`${paths.worker(tpu)}/attempts`, {order_by, limit: MOST_ATTEMPTS});
   const found = attemptRecords.parseAll(stored, ({message}) => say(message));
@@ -113,7 +95,7 @@ function tpuLines(row: TpuRow, worker: Worker, now: number): string[] {
   ];
 }
 
-function attemptLines(attempt: TpuAttempt): string[] {
+function attemptLines(attempt: Attempt): string[] {
   const {incarnation, cause, evidence, ready_at, ended_at, cost_usd, work, log, last_phase} = attempt;
   const ran = ready_at === null ? 'never READY' : `READY for ${secondsText(ready_at, ended_at)}`;
   const during = [last_phase, work].filter(part => part !== null).join(' on ');

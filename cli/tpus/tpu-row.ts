@@ -2,13 +2,15 @@
 import {accrue, totalOf} from '../../shared/domain/billing/cost.ts';
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {hasEnded, type Worker} from '../../shared/domain/worker/worker.ts';
+import type {Answers} from '../json/index.ts';
 import {tpuStatus} from '../screen/tpu-status.ts';
 import {counted, dollarText} from '../terminal/format.ts';
 
 /** Fields of a TPU. `is_billed`: its node exists, as far as ticks can tell. `cost_usd`: dollars of this incarnation until now. */
-export type TpuRow = ReturnType<typeof rowOf>;
+export type TpuRow = Listed['tpus'][number];
+type Listed = Answers['tpus list'];
 
-export function rowOf(worker: Worker, pools: readonly Pool[], now: number) {
+export function rowOf(worker: Worker, pools: readonly Pool[], now: number): TpuRow {
   const pool = pools.find(({pool}) => pool === worker.pool);
   const {name, phase, zone, incarnation, work, phase_since_at, usd_per_hour, heartbeat_at, held} = worker;
   return {
@@ -36,7 +38,7 @@ function isBilled({phase, ready_at}: Worker): boolean {
 }
 
 /** Sums over TPUs that are not gone. A TPU of unknown price adds nothing to the dollars. */
-export function totalsOf(rows: readonly TpuRow[]) {
+export function totalsOf(rows: readonly TpuRow[]): Listed['totals'] {
   const living = rows.filter(({phase}) => phase !== 'gone');
   const billed = living.filter(({is_billed}) => is_billed);
   return {
@@ -49,12 +51,7 @@ export function totalsOf(rows: readonly TpuRow[]) {
 }
 
 /** `3 TPUs, 2 at work, $2.40 an hour`. */
-export function totalsText({
-  tpus,
-  working,
-  usd_per_hour,
-  unknown_prices,
-}: ReturnType<typeof totalsOf>): string {
+export function totalsText({tpus, working, usd_per_hour, unknown_prices}: Listed['totals']): string {
   const unknown =
     unknown_prices === 0 ? '' : `, and the price of ${counted(unknown_prices, 'TPU')} is unknown`;
   return `${counted(tpus, 'TPU')}, ${working} at work, ${dollarText(usd_per_hour)} an hour${unknown}`;

@@ -1,4 +1,5 @@
 import type {Server} from 'node:http';
+import {flushCompileCache} from 'node:module';
 import type {AddressInfo} from 'node:net';
 import {resolve} from 'node:path';
 import {pathToFileURL} from 'node:url';
@@ -7,6 +8,8 @@ import {isSameText} from '../../shared/contracts/constant-time.ts';
 import {ApiError} from '../http/errors.ts';
 import {HOST_HEADER, pushTokenOf, unauthenticated} from '../http/guard.ts';
 import {refusePages} from '../http/web-pages.ts';
+
+const FLUSH_MS = 5000;
 
 /**
  * Runs the functions of a module, each on its own port, and sends the ports to the parent: `function-host MODULE NAME…`.
@@ -31,6 +34,8 @@ async function main([module, ...names]: string[]): Promise<void> {
     ports[name] = (server.address() as AddressInfo).port;
   }
   process.send({ports});
+  // The parent kills this process before Node writes the compiled sources. The first events load most of them.
+  setTimeout(flushCompileCache, FLUSH_MS).unref();
 }
 
 /**

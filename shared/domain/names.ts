@@ -53,6 +53,11 @@ export function jobWork(job: string): string {
   return `${JOB_WORK}${job}`;
 }
 
+/** The work of a worker with this lease: `my-run/007` or `job:ID`. */
+export function leasedWork(lease: {run: string; stream: string} | {job: string}): string {
+  return 'job' in lease ? jobWork(lease.job) : `${lease.run}/${lease.stream}`;
+}
+
 /** Parses the work of a worker that runs a job. */
 export function parseJobWork(work: string | null): string | undefined {
   return work?.startsWith(JOB_WORK) ? work.slice(JOB_WORK.length) : undefined;

@@ -3,7 +3,8 @@ import {DatabaseSync} from 'node:sqlite';
 import {EmbeddedBus} from '../../shared/embedded/bus.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import type {Bus, Document} from '../../shared/ports.ts';
-import {Scratch, until} from '../emulator/a-cloud.ts';
+import {Scratch} from '../emulator/a-cloud.ts';
+import {until} from '../support/until.ts';
 
 type Arrived = {id: string; topic: string; message: Document};
 type Subject = {bus: Bus; arrived: () => Arrived[]; close: () => Promise<void>};

@@ -6,7 +6,8 @@ import {Firestore} from '@google-cloud/firestore';
 import {loadSync, type MessageTypeDefinition} from '@grpc/proto-loader';
 import {PassThroughClient} from 'google-auth-library';
 import {findEmulator} from '../../emulator/google/java.ts';
-import {Scratch, type Seen, until} from '../emulator/a-cloud.ts';
+import {Scratch, type Seen} from '../emulator/a-cloud.ts';
+import {until} from '../support/until.ts';
 
 type JobEvent = Seen &
   Record<'subject' | 'time' | 'document' | 'database' | 'project' | 'specversion', string>;

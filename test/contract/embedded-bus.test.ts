@@ -9,7 +9,7 @@ import {
   type EmbeddedBusOptions,
   ReceiverAway,
 } from '../../shared/embedded/bus.ts';
-import {until} from '../emulator/a-cloud.ts';
+import {until} from '../support/until.ts';
 
 describe('EmbeddedBus', () => {
   let time = 0;

@@ -17,8 +17,7 @@ export function describeOnEmulator(kind: Kind, title: string, suite: (host: () =
       return;
     }
     let emulator: Emulator | undefined;
-    before(async function () {
-      this.timeout(60_000);
+    before(async () => {
       emulator = await startEmulator(found.command);
     });
     after(() => emulator?.stop());

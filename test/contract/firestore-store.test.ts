@@ -120,5 +120,5 @@ describeOnEmulator('firestore', 'the Firestore store', host => {
       await store.close();
       await proxy.stop();
     }
-  }).timeout(30_000);
+  });
 });

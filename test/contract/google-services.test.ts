@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import {findEmulator} from '../../emulator/google/java.ts';
 import {processes} from '../e2e/home.ts';
-import {put, Scratch, until, writeUrl} from '../emulator/a-cloud.ts';
+import {put, Scratch, writeUrl} from '../emulator/a-cloud.ts';
+import {until} from '../support/until.ts';
 
 describe("A local cloud with Google's emulators", () => {
   const scratch = new Scratch();

@@ -69,7 +69,7 @@ describe('Objects: Cloud Storage', () => {
       some.map(({name}) => name.slice(folder.length)),
       wanted.slice(0, limit),
     );
-  }).timeout(60_000);
+  });
 
   it('a missing bucket is an error, not a missing object', async () => {
     const {project, url, token} = cloud();

@@ -1,20 +1,18 @@
 import assert from 'node:assert/strict';
 import {type ChildProcess, fork} from 'node:child_process';
 import {once} from 'node:events';
-import {readFileSync} from 'node:fs';
-import {setTimeout as sleep} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
 import {RETRY, type Subscription, subscriptionsOf} from '../../emulator/functions/subscriptions.ts';
 import {readTriggers} from '../../emulator/functions/triggers.ts';
 import {GooglePubsub} from '../../emulator/google/pubsub.ts';
 import {pushTokenOf} from '../../emulator/http/guard.ts';
 import {functionsModule, readLines, Scratch, type Seen, triggers} from '../emulator/a-cloud.ts';
+import {until} from '../support/until.ts';
 import {describeOnEmulator} from './emulators.ts';
 
 const HOST = fileURLToPath(new URL('../../emulator/functions/function-host.ts', import.meta.url));
 /** The smallest number of attempts that Pub/Sub accepts. */
 const FEW = {...RETRY, max_attempts: 5};
-const WAIT_MS = 30_000;
 
 describeOnEmulator('pubsub', "The push of Google's Pub/Sub emulator to the functions", emulator => {
   const project = 'push-project';
@@ -47,13 +45,6 @@ describeOnEmulator('pubsub', "The push of Google's Pub/Sub emulator to the funct
 
   const publish = (topic: string, text: string) =>
     pubsub.publish(topic, {data: Buffer.from(text).toString('base64'), attributes: {by: 'test'}});
-  const until = async <T>(what: string, find: () => T | undefined | Promise<T | undefined>) => {
-    for (const end = Date.now() + WAIT_MS; Date.now() < end; await sleep(50)) {
-      const found = await find();
-      if (found) return found;
-    }
-    throw new Error(`Timed out before ${what}: ${readFileSync(file, 'utf8')}`);
-  };
   const withText = (text: string) => seen().filter(event => event.text === text);
 
   it('arrives as a CloudEvent with its id, topic, attributes and publish time', async () => {

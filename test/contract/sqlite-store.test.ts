@@ -69,7 +69,7 @@ describe('the SQLite store', () => {
     assert.deepEqual(new DatabaseSync(file).prepare('pragma integrity_check').all(), [
       Object.assign(Object.create(null), {integrity_check: 'ok'}),
     ]);
-  }).timeout(60_000);
+  });
 
   it('a writer continues once a process is killed in mid-commit, and that commit is lost whole', async () => {
     const store = openSqliteStore(file);
@@ -164,7 +164,7 @@ describe('the SQLite store', () => {
       .prepare("explain query plan select data from documents where collection = 'c' order by id limit 1")
       .all();
     assert.match(String(plan.map(step => step.detail)), /^SEARCH documents USING INDEX/);
-  }).timeout(60_000);
+  });
 
   it('an error names the file that cannot be opened, and the cause', () => {
     writeFileSync(join(folder, 'text'), 'not a database, whatever its name says'.repeat(100));

@@ -13,8 +13,7 @@ export function keepsTheContract(open: () => Handles, effort: Effort): void {
   let here: Store;
   let there: Store;
 
-  beforeEach(function () {
-    this.timeout(effort.wait_ms);
+  beforeEach(() => {
     [here, there] = open();
   });
 
@@ -49,5 +48,5 @@ export function keepsTheContract(open: () => Handles, effort: Effort): void {
       }),
       {numRuns: effort.stories},
     );
-  }).timeout(effort.wait_ms * 4);
+  });
 }

@@ -8,7 +8,7 @@ import {describeOnEmulator} from './emulators.ts';
 import {keepsTheContract} from './store-contract.ts';
 import type {Effort} from './store-handles.ts';
 
-const HARD: Effort = {increments: 100, stories: 150, wait_ms: 120_000};
+const HARD: Effort = {increments: 100, stories: 150};
 
 describe('Store: SQLite in memory', () => {
   keepsTheContract(() => {
@@ -48,7 +48,7 @@ describeOnEmulator('firestore', 'Store: Firestore', host => {
       const open = (): Store => openFirestoreStore({project: `contract-${databases}`, database: 'gleaner'});
       return [open(), open()];
     },
-    {increments: 6, stories: Number(process.env.GLEANER_STORIES ?? 4), wait_ms: 60_000},
+    {increments: 6, stories: Number(process.env.GLEANER_STORIES ?? 4)},
   );
   after(() => {
     delete process.env.FIRESTORE_EMULATOR_HOST;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {secretHash} from '../../shared/control-plane/worker-api/answers.ts';
+import {secretHash} from '../../shared/control-plane/worker-api/authenticate.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {asHost, secretOf} from '../support/function-calls.ts';

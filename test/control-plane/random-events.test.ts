@@ -233,5 +233,5 @@ describe('a run under random events', () => {
       }),
       {numRuns: Number(process.env.GLEANER_RANDOM_RUNS ?? 60)},
     );
-  }).timeout(600_000);
+  });
 });

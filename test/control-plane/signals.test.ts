@@ -89,7 +89,7 @@ describe('the signal', () => {
     it(`${signal} is in the log after its cause`, async () => {
       const found = signalsOf(await WORLDS[signal]());
       assert.ok(found.has(signal), [...found].join());
-    }).timeout(20_000);
+    });
 
   it('tick-completed is not in the log after a tick that failed', async () => {
     const world = new World();

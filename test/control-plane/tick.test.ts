@@ -55,7 +55,7 @@ describe('a tick in which calls fail', () => {
       assert.ok(failed > 2, `${failed} transactions failed`);
       const deleted = new Set(world.asked().filter(asked => asked.startsWith('delete ')));
       assert.equal(deleted.size, 1000);
-    }).timeout(60_000);
+    });
 
   for (const {name, changes, state} of [
     {name: 'idle', changes: {}, state: 'READY'},

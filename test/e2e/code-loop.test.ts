@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import {GitServer} from '../support/git-server.ts';
-import {E2E_MS} from './home.ts';
 import {JobHome} from './job-home.ts';
 
 const JOBS = ['left', 'right'];
@@ -9,8 +8,7 @@ const JOBS = ['left', 'right'];
 const program = (version: string) =>
   `import itertools, time\nfor n in itertools.count():\n    print("${version}", n, flush=True)\n    time.sleep(0.5)\n`;
 
-describe('The code loop on a local cloud with two workers', function () {
-  this.timeout(E2E_MS);
+describe('The code loop on a local cloud with two workers', () => {
   let cloud: JobHome;
   let git: GitServer;
   before(async () => {

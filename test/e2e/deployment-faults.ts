@@ -1,7 +1,7 @@
 /** Faults for two deployments in one project. Each wait ends with the fact that it waits for. */
 import type {RunView} from '../../cli/run/run-view.ts';
+import {until} from '../support/until.ts';
 import type {Documents, SharedProject, TeamDeployment} from './shared-project.ts';
-import {until} from './until.ts';
 
 export const ZONE = 'us-central1-a';
 export const LABEL = 'gleaner-deployment';

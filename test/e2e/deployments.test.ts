@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
+import {until} from '../support/until.ts';
 import {DeploymentFaults, hasShard, LABEL, type Side, whenSeen, ZONE} from './deployment-faults.ts';
-import {E2E_MS, texts} from './home.ts';
+import {texts} from './home.ts';
 import {type Documents, SharedProject, type State, type TeamDeployment} from './shared-project.ts';
 import type {Change} from './tpu-recorder.ts';
-import {until} from './until.ts';
 
 const ROUNDS = Number(process.env.GLEANER_ROUNDS ?? 1);
 type Loss = 'vanish' | 'preempt';
@@ -14,8 +14,7 @@ const SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.0005});
 const THIRD = `tpu-${ZONE}-9`;
 
 for (const isCalm of [true, false])
-  describe(`Two deployments on one local cloud${isCalm ? '' : ', under faults @long'}`, function () {
-    this.timeout(E2E_MS);
+  describe(`Two deployments on one local cloud${isCalm ? '' : ', under faults @long'}`, () => {
     testDeployments(isCalm);
   });
 

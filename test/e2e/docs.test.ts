@@ -5,13 +5,11 @@ import {mkdtempSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {end, isLike, type Place, preparePlace, runPage} from '../support/doc-runner.ts';
-import {E2E_MS} from './home.ts';
 
 /** Pages whose blocks run. Further pages plug in here. */
 const RUN_PAGES = ['docs/formats.md', 'docs/quickstart-local.md'];
 
-describe('commands of the documents', function () {
-  this.timeout(E2E_MS);
+describe('commands of the documents', () => {
   const background: ChildProcess[] = [];
   let dir: string;
   let place: Place;

@@ -3,7 +3,7 @@ import {type DocumentReference, FieldValue, Firestore, Timestamp} from '@google-
 import type {RunView} from '../../cli/run/run-view.ts';
 import {findEmulator} from '../../emulator/google/java.ts';
 import {openStore} from '../../shared/compose.ts';
-import {E2E_MS, gleaner, processes, SPEC, TestHome, texts} from './home.ts';
+import {gleaner, processes, SPEC, TestHome, texts} from './home.ts';
 
 /** For a stream that is still at work when the preemption comes. */
 const LONG_SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.001});
@@ -18,8 +18,7 @@ result = jnp.dot(x, x).sum()
 logger.info(f'Result: {result}')
 `;
 
-describe("Gleaner on Google's emulators of Firestore and Pub/Sub", function () {
-  this.timeout(E2E_MS);
+describe("Gleaner on Google's emulators of Firestore and Pub/Sub", () => {
   let home: TestHome;
   let database: Firestore;
   let job: DocumentReference;

@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
-import {E2E_MS} from './home.ts';
 import {JobHome} from './job-home.ts';
 
 const WORKERS = ['tpu-us-central1-a-0', 'tpu-us-central1-a-1'];
 
-describe('A command on the hosts of a local cloud', function () {
-  this.timeout(E2E_MS);
+describe('A command on the hosts of a local cloud', () => {
   let cloud: JobHome;
   before(async () => {
     cloud = await JobHome.start(2);

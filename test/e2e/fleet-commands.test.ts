@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict';
 import {answers} from '../../cli/json/index.ts';
 import type {TpuRow} from '../../cli/tpus/tpu-row.ts';
+import {until} from '../support/until.ts';
 import {gleaner, SPEC, TestHome, texts} from './home.ts';
-import {until} from './until.ts';
 
 const A = 'tpu-us-central1-a-0';
 
-describe('The commands about TPUs, logs and events', function () {
-  this.timeout(120_000);
+describe('The commands about TPUs, logs and events', () => {
   let home: TestHome;
   const run = (...args: string[]) => gleaner([...args, '--dir', home.dir]);
   /** Runs a command that succeeds, and returns its output. */

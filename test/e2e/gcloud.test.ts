@@ -4,12 +4,11 @@ import {mkdtempSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {promisify} from 'node:util';
-import {E2E_MS, gleaner, TestHome, texts} from './home.ts';
+import {gleaner, TestHome, texts} from './home.ts';
 
 const WORKER = 'tpu-us-central1-a-0';
 
-describe('gcloud on a local cloud with Gleaner', function () {
-  this.timeout(E2E_MS);
+describe('gcloud on a local cloud with Gleaner', () => {
   let home: TestHome;
   let env: NodeJS.ProcessEnv;
   before(async function () {

@@ -4,7 +4,7 @@ import {seeded} from '../../cli/demo/input.ts';
 import type {Job} from '../../shared/domain/job/job.ts';
 import {isAlive} from '../../shared/domain/worker/worker.ts';
 import type {Document} from '../../shared/ports.ts';
-import {E2E_MS, signal} from './home.ts';
+import {signal} from './home.ts';
 import {JobHome} from './job-home.ts';
 
 /** Each job leaves a line in its artifacts and a result: both name the process that wrote them. */
@@ -52,8 +52,7 @@ async function checkCompleted(cloud: JobHome, job: Job): Promise<void> {
     if (outcome !== 'completed') assert.ok(epoch < job.epoch, JSON.stringify(job.attempts));
 }
 
-describe('Many jobs on preemptible workers', function () {
-  this.timeout(E2E_MS);
+describe('Many jobs on preemptible workers', () => {
   let cloud: JobHome;
   before(async () => {
     cloud = await JobHome.start(3);

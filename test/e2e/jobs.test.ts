@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import {hasEnded} from '../../shared/domain/worker/worker.ts';
-import {E2E_MS} from './home.ts';
 import {JobHome} from './job-home.ts';
 
 /** Code as the job service of the seeds had it, with a file for the bucket. */
@@ -16,8 +15,7 @@ result = jnp.dot(x, x).sum()
 /** Prints a line a second. */
 const COUNTER = 'for n in $(seq 600); do echo "line $n"; sleep 1; done';
 
-describe('A job on a local cloud', function () {
-  this.timeout(E2E_MS);
+describe('A job on a local cloud', () => {
   let cloud: JobHome;
   before(async () => {
     cloud = await JobHome.start(1);

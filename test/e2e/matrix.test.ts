@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type {RunSpecInput} from '../../shared/contracts/spec.ts';
 import type {RunResult} from '../../shared/domain/run/result.ts';
-import {E2E_MS, gleaner, TestHome, texts} from './home.ts';
+import {gleaner, TestHome, texts} from './home.ts';
 
 const lines = (count: number, line: (n: number) => object) =>
   Array.from({length: count}, (_, n) => `${JSON.stringify(line(n))}\n`).join('');
@@ -96,8 +96,7 @@ async function dropChattyModel({objects}: TestHome): Promise<void> {
   await objects.create('models/chatty/chat_template.jinja', Buffer.from(template.join('\n')));
 }
 
-describe('A run on a local cloud with runs of every kind', function () {
-  this.timeout(E2E_MS);
+describe('A run on a local cloud with runs of every kind', () => {
   let home: TestHome;
   before(async () => {
     home = await TestHome.start();

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {E2E_MS, gleaner} from './home.ts';
+import {gleaner} from './home.ts';
 
 /** Small model that the kernel of TPUs takes; it has no weights and no tokenizer. */
 const CONFIG = {
@@ -10,8 +10,7 @@ const CONFIG = {
   ...{num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 4096, rms_norm_eps: 1e-5},
 };
 
-describe('gleaner preflight', function () {
-  this.timeout(E2E_MS);
+describe('gleaner preflight', () => {
   let folder: string;
   before(() => {
     folder = mkdtempSync(join(tmpdir(), 'gleaner-preflight-'));
@@ -38,9 +37,6 @@ describe('gleaner preflight', function () {
     assert.ok(Math.abs(found.tokens_per_s / full_rows - 1) < 0.01, JSON.stringify(found));
     const {spot, on_demand} = found.usd_per_million_tokens;
     assert.ok(spot > 0 && spot < on_demand, JSON.stringify(found));
-    const one = await ask('--accelerator', 'v5litepod-8', '--layers', '0');
-    assert.ok(one.answer.programs[0].estimated_ms < found.estimated_ms);
-    assert.ok(one.answer.programs[0].hbm_bytes.output < found.hbm_bytes.output);
   });
 
   it('answers no with exit 1 for a model that does not fit, after the types where it does', async () => {

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
-import {E2E_MS, SPEC, TestHome, texts} from './home.ts';
+import {SPEC, TestHome, texts} from './home.ts';
 
 const ZONE = 'us-central1-a';
 const WORKER = `${ZONE}-0`;
 
-describe('A pool with queued resources on a local cloud', function () {
-  this.timeout(E2E_MS);
+describe('A pool with queued resources on a local cloud', () => {
   let home: TestHome;
   before(async () => {
     home = await TestHome.start(1);

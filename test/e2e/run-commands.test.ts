@@ -15,8 +15,7 @@ const SPEC = ['--layers', '0-1', '--sites', 'resid_post'];
 type Sent = {done: string};
 type Started = {run: string; status: string; streams: number; rejected: string[]};
 
-describe('The commands about runs', function () {
-  this.timeout(120_000);
+describe('The commands about runs', () => {
   let home: TestHome;
   let streams: string;
   const run = (verb: string, ...args: string[]) => gleaner(['run', verb, ...args, '--dir', home.dir]);
@@ -55,7 +54,7 @@ describe('The commands about runs', function () {
       '--streams',
       streams,
     );
-    await refused(/has no streams/, 'start', 'no', '--streams', join(home.dir, 'vms'));
+    await refused(/There is no stream in /, 'start', 'no', '--streams', join(home.dir, 'vms'));
     assert.deepEqual(await home.objects.list('datasets/no/'), []);
   });
 

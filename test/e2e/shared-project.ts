@@ -13,9 +13,9 @@ import {nameIn} from '../../shared/domain/deployment.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Bus, Document, Objects} from '../../shared/ports.ts';
-import {hasEnded, type LocalState, processes} from './home.ts';
+import {until} from '../support/until.ts';
+import {FAST, hasEnded, type LocalState, processes} from './home.ts';
 import {type Change, startTpuRecorder, type TpuRecorder} from './tpu-recorder.ts';
-import {FAST, until} from './until.ts';
 
 /** Documents of a store by their path. */
 export type Documents = Record<string, Document>;

@@ -8,8 +8,7 @@ const STALE = {
   GLEANER_LOCAL_URL: 'http://127.0.0.1:9',
 };
 
-describe('The gleaner command in a shell that points at another local cloud', function () {
-  this.timeout(300_000);
+describe('The gleaner command in a shell that points at another local cloud', () => {
   let home: TestHome;
   before(async () => {
     home = await TestHome.start(1, STALE);
@@ -30,7 +29,7 @@ describe('The gleaner command in a shell that points at another local cloud', fu
   it('names an unknown run in JSON with --json', async () => {
     const {code, stdout} = await gleaner(['status', 'nope', '--json', '--dir', home.dir]);
     assert.equal(code, 1);
-    assert.match(JSON.parse(stdout).error, /there is no run "nope"/);
+    assert.match(JSON.parse(stdout).error, /There is no run "nope"/);
   });
 
   it('names an unknown TPU of a fault in one line', async () => {

@@ -6,8 +6,7 @@ import {join} from 'node:path';
 import {watchSpace} from '../../cli/local/space.ts';
 import {gleaner} from './home.ts';
 
-describe('The folder of a local cloud on a small disk', function () {
-  this.timeout(120_000);
+describe('The folder of a local cloud on a small disk', () => {
   let dir: string;
   before(function () {
     dir = mkdtempSync(join(tmpdir(), 'gleaner-disk-'));

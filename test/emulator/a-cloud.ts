@@ -83,20 +83,6 @@ export function readLines(file: string): Seen[] {
   return lines.map(line => JSON.parse(line) as Seen);
 }
 
-/** Polls `probe` until its value is truthy, and fails after 12 s. `what` completes "Timed out before …". */
-export async function until<T>(
-  what: string,
-  probe: () => T | undefined | Promise<T | undefined>,
-): Promise<NonNullable<T>> {
-  const deadline = Date.now() + 12_000;
-  for (;;) {
-    const found = await probe();
-    if (found) return found;
-    if (Date.now() > deadline) throw new Error(`Timed out before ${what}`);
-    await new Promise(resolve => setTimeout(resolve, 10));
-  }
-}
-
 /** Stores an object. */
 export const put = (cloud: LocalCloud, name: string, body = 'x') =>
   fetch(

@@ -7,7 +7,8 @@ import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {functionsModule, readLines, Scratch, triggers, until, writeUrl} from './a-cloud.ts';
+import {until} from '../support/until.ts';
+import {functionsModule, readLines, Scratch, triggers, writeUrl} from './a-cloud.ts';
 
 const program = fileURLToPath(new URL('./fixtures/cloud-process.ts', import.meta.url));
 const rounds = 6;
@@ -182,7 +183,7 @@ describe('A local cloud after kill -9', () => {
       [],
       'messages that never arrived',
     );
-  }).timeout(120_000);
+  });
 
   it('leaves no function host', async () => {
     const dir = scratch.dir();

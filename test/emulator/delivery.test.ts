@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import {join} from 'node:path';
 import {DatabaseSync} from 'node:sqlite';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {publish, put, Scratch, until, writeUrl} from './a-cloud.ts';
+import {until} from '../support/until.ts';
+import {publish, put, Scratch, writeUrl} from './a-cloud.ts';
 
 type Info = {
   deliveries_pending: number;

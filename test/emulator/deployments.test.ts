@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import {join} from 'node:path';
 import {accountsOf, Identities} from '../../emulator/http/identity.ts';
 import {claimsOf} from '../support/tokens.ts';
-import {functionsModule, put, Scratch, type Seen, until, writeUrl} from './a-cloud.ts';
+import {until} from '../support/until.ts';
+import {functionsModule, put, Scratch, type Seen, writeUrl} from './a-cloud.ts';
 
 describe('Two deployments on one local cloud', () => {
   const scratch = new Scratch();

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import {publish, put, Scratch, type Seen, until, writeUrl} from './a-cloud.ts';
+import {until} from '../support/until.ts';
+import {publish, put, Scratch, type Seen, writeUrl} from './a-cloud.ts';
 
 const MESSAGE_TYPE = 'google.cloud.pubsub.topic.v1.messagePublished';
 

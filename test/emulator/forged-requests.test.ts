@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {secretHash} from '../../shared/control-plane/worker-api/answers.ts';
+import {secretHash} from '../../shared/control-plane/worker-api/authenticate.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {aRun} from '../support/builders.ts';
 import {FORGER, from, LEASE, SECRETS, TwoWorkers, VICTIM} from './two-workers.ts';
@@ -46,7 +46,7 @@ const REQUESTS = [
 
 describe('worker-api at its local address, with a valid token', () => {
   const world = new TwoWorkers();
-  before(() => world.start()).timeout(60_000);
+  before(() => world.start());
   beforeEach(() => world.reset());
   after(() => world.scratch.end());
 

@@ -8,7 +8,7 @@ const beat = {action: 'heartbeat', ...from(VICTIM.name, 2), phase: 'running', le
 
 describe('worker-api at its local address, with the secret of a worker', () => {
   const world = new TwoWorkers();
-  before(() => world.start()).timeout(60_000);
+  before(() => world.start());
   beforeEach(() => world.reset());
   after(() => world.scratch.end());
 

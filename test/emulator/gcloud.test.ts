@@ -5,11 +5,10 @@ import {mkdirSync, readdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {promisify} from 'node:util';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {Scratch, type Seen, until} from './a-cloud.ts';
+import {until} from '../support/until.ts';
+import {Scratch, type Seen} from './a-cloud.ts';
 
-describe('gcloud on the local cloud', function () {
-  // The start of gcloud takes a second on an idle machine, and several seconds on a busy machine.
-  this.timeout(240_000);
+describe('gcloud on the local cloud', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   let seen: () => Seen[];
@@ -48,21 +47,17 @@ describe('gcloud on the local cloud', function () {
     return stdout.trim();
   };
 
-  it('uploads, lists, prints and downloads a file', async () => {
+  it('uploads, lists and prints a file, and overwrites none against a precondition', async () => {
     const text = '{"text":"one"}\n{"text":"two"}\n';
     writeFileSync(join(dir, 'x.jsonl'), text);
     await gcloud('storage cp DIR/x.jsonl BUCKET/datasets/my-run/stream_000.jsonl');
-    assert.equal(await gcloud('storage ls BUCKET'), `gs://${cloud.bucket}/datasets/`);
     const name = `gs://${cloud.bucket}/datasets/my-run/stream_000.jsonl`;
     assert.equal(await gcloud('storage ls BUCKET/datasets/**'), name);
     assert.equal(`${await gcloud('storage cat BUCKET/datasets/my-run/stream_000.jsonl')}\n`, text);
-    await gcloud('storage cp BUCKET/datasets/my-run/stream_000.jsonl DIR/down.jsonl');
-    assert.equal(readFileSync(join(dir, 'down.jsonl'), 'utf8'), text);
     await assert.rejects(
       gcloud('storage cp --if-generation-match=0 DIR/x.jsonl BUCKET/datasets/my-run/stream_000.jsonl'),
       /pre-conditions/,
     );
-    await assert.rejects(gcloud('storage cat BUCKET/nothing'), /matched no objects/);
     assert.ok(
       seen().some(event => event.data?.message.attributes.objectId === 'datasets/my-run/stream_000.jsonl'),
     );
@@ -122,10 +117,6 @@ describe('gcloud on the local cloud', function () {
     );
     assert.equal(event.function, 'on-control');
     assert.deepEqual(event.data.message.attributes, {who: 'me'});
-    await assert.rejects(
-      gcloud('pubsub topics publish weather --message=x'),
-      /NOT_FOUND.*weather.*control, objects, tick, tpu/,
-    );
     assert.match(await gcloud('pubsub topics list'), /topics\/control/);
   });
 
@@ -138,11 +129,11 @@ describe('gcloud on the local cloud', function () {
     );
   });
 
-  it('creates, lists, describes and deletes TPUs, and shows the reason of a refusal', async () => {
+  it('creates, lists and deletes TPUs, and shows the reason of a refusal', async () => {
     writeFileSync(join(dir, 'startup.sh'), '#!/bin/bash\necho from gcloud; sleep 1000\n');
     const zone = '--zone=us-central1-a';
     const node = `tpu-us-central1-a-0 ${zone} --accelerator-type=v5litepod-1 --version=v2-alpha-tpuv5-lite --spot`;
-    const create = `compute tpus tpu-vm create ${node} --metadata=who=me`;
+    const create = `compute tpus tpu-vm create ${node}`;
     await gcloud(`${create} --metadata-from-file=startup-script=DIR/startup.sh`);
     await until('the VM runs the startup script', () => {
       const logs = join(cloud.dir, 'logs');
@@ -152,44 +143,26 @@ describe('gcloud on the local cloud', function () {
       await gcloud(`compute tpus tpu-vm list ${zone}`),
       /tpu-us-central1-a-0 +us-central1-a +v5litepod-1 .*READY/,
     );
-    const described = JSON.parse(
-      await gcloud(`compute tpus tpu-vm describe tpu-us-central1-a-0 ${zone} --format=json`),
-    );
-    assert.deepEqual([described.state, described.metadata.who], ['READY', 'me']);
-    await assert.rejects(gcloud(create), /ALREADY_EXISTS/);
     await gcloud(`compute tpus tpu-vm delete tpu-us-central1-a-0 ${zone}`);
-    assert.equal(await gcloud(`compute tpus tpu-vm list ${zone}`), '');
-    await assert.rejects(gcloud(`compute tpus tpu-vm delete tpu-us-central1-a-0 ${zone}`), /NOT_FOUND/);
     await cloud.fault('stockout', 'us-central1-a');
     await assert.rejects(gcloud(create), /no more capacity in the zone/);
   });
 
-  it('creates, describes and deletes queued resources in the states waiting and active', async () => {
+  it('creates, lists, describes and deletes queued resources', async () => {
     const name = 'tpu-us-east5-b-0';
     const zone = '--zone=us-east5-b';
-    const create = `compute tpus queued-resources create ${name} --node-id=${name} ${zone} --accelerator-type=v5litepod-1 --runtime-version=v2-alpha-tpuv5-lite --spot --valid-until-duration=2h`;
-    const describe = `compute tpus queued-resources describe ${name} ${zone} --format=json`;
-    const isIn = async (state: string) => {
-      const {queued_resources} = (await (await fetch(`${cloud.url}/_local`)).json()) as Record<string, []>;
-      return JSON.stringify(queued_resources).includes(state);
-    };
-    await cloud.fault('stockout', 'us-east5-b');
-    await gcloud(create);
-    await until('the queued resource waits', () => isIn('WAITING_FOR_RESOURCES'));
-    assert.equal(JSON.parse(await gcloud(describe)).state.state, 'WAITING_FOR_RESOURCES');
-    await cloud.fault('clear', 'stockout');
-    await until('the queued resource is active', () => isIn('ACTIVE'));
-    const active = JSON.parse(await gcloud(describe));
-    assert.deepEqual([active.tpu.nodeSpec[0].nodeId, active.spot], [name, {}]);
-    assert.match(
-      await gcloud(`compute tpus queued-resources list ${zone}`),
-      /tpu-us-east5-b-0 +us-east5-b .*v5litepod-1 +ACTIVE/,
+    await gcloud(
+      `compute tpus queued-resources create ${name} --node-id=${name} ${zone} --accelerator-type=v5litepod-1 --runtime-version=v2-alpha-tpuv5-lite --spot --valid-until-duration=2h`,
     );
-    await assert.rejects(gcloud(create), /ALREADY_EXISTS/);
-    const remove = `compute tpus queued-resources delete ${name} ${zone}`;
-    await assert.rejects(gcloud(remove), /delete its node first, or use force/);
-    await gcloud(`${remove} --force`);
-    assert.equal(await gcloud(`compute tpus queued-resources list ${zone}`), '');
-    assert.equal(await gcloud(`compute tpus tpu-vm list ${zone}`), '');
+    const info = async () => (await fetch(`${cloud.url}/_local`)).text();
+    await until('the queued resource is active', info, text => text.includes('"ACTIVE"'));
+    const active = JSON.parse(
+      await gcloud(`compute tpus queued-resources describe ${name} ${zone} --format=json`),
+    );
+    assert.deepEqual([active.tpu.nodeSpec[0].nodeId, active.spot], [name, {}]);
+    const list = `compute tpus queued-resources list ${zone}`;
+    assert.match(await gcloud(list), /tpu-us-east5-b-0 +us-east5-b .*v5litepod-1 +ACTIVE/);
+    await gcloud(`compute tpus queued-resources delete ${name} ${zone} --force`);
+    assert.equal(await gcloud(list), '');
   });
 });

@@ -5,7 +5,8 @@ import {PubSub} from '@google-cloud/pubsub';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {tokenFile, tokenIn} from '../../emulator/http/guard.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
-import {Scratch, type Seen, until, writeUrl} from './a-cloud.ts';
+import {until} from '../support/until.ts';
+import {Scratch, type Seen, writeUrl} from './a-cloud.ts';
 
 const zone = '/v2/projects/gleaner-local/locations/us-central1-a';
 const job = '/v1/projects/gleaner-local/locations/us-central1/jobs/gleaner-tick';

@@ -3,7 +3,8 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {CloudSchedulerClient} from '@google-cloud/scheduler';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {clientOptionsFor} from '../../shared/google/endpoint.ts';
-import {Scratch, type Seen, until} from './a-cloud.ts';
+import {until} from '../support/until.ts';
+import {Scratch, type Seen} from './a-cloud.ts';
 
 describe('Cloud Scheduler through @google-cloud/scheduler', () => {
   const scratch = new Scratch();

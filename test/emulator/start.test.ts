@@ -3,7 +3,8 @@ import {existsSync, mkdirSync, writeFileSync} from 'node:fs';
 import {createServer} from 'node:net';
 import {join} from 'node:path';
 import {LocalCloudError} from '../../emulator/cloud.ts';
-import {Scratch, until, writeUrl} from './a-cloud.ts';
+import {until} from '../support/until.ts';
+import {Scratch, writeUrl} from './a-cloud.ts';
 
 describe('A local cloud', () => {
   const scratch = new Scratch();

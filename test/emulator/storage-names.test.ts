@@ -108,7 +108,7 @@ describe('An object name', () => {
       {numRuns: 60},
     );
     assert.deepEqual([readdirSync(parent), readdirSync(join(parent, 'a'))], [['a'], ['b']]);
-  }).timeout(60_000);
+  });
 
   it('is folded at the delimiter of a list, in pages of every size', async () => {
     const short = fc.array(fc.constantFrom('a', 'b', '/', 'ä', '//'), {minLength: 1, maxLength: 6});
@@ -152,7 +152,7 @@ describe('An object name', () => {
       ),
       {numRuns: 60},
     );
-  }).timeout(60_000);
+  });
 
   it('has a file in the view exactly when it is a path inside its bucket', () => {
     const dir = scratch.dir();

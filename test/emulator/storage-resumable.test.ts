@@ -4,7 +4,8 @@ import {connect} from 'node:net';
 import {join} from 'node:path';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {sizeOf} from '../../emulator/storage/blobs.ts';
-import {Scratch, until} from './a-cloud.ts';
+import {until} from '../support/until.ts';
+import {Scratch} from './a-cloud.ts';
 import {PlainHttp, uploads} from './plain-http.ts';
 
 describe('A resumable upload to Cloud Storage over HTTP', () => {

@@ -14,7 +14,8 @@ import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import {aRun, aStream, aWorker, ENVIRONMENT} from '../support/builders.ts';
 import {secretOf} from '../support/function-calls.ts';
-import {Scratch, until, writeUrl} from './a-cloud.ts';
+import {until} from '../support/until.ts';
+import {Scratch, writeUrl} from './a-cloud.ts';
 
 const TRIGGERS = fileURLToPath(new URL('../../functions/triggers.json', import.meta.url));
 

@@ -5,7 +5,8 @@ import {existsSync, readdirSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
-import {Scratch, triggers, until, writeUrl} from './a-cloud.ts';
+import {until} from '../support/until.ts';
+import {Scratch, triggers, writeUrl} from './a-cloud.ts';
 
 const program = fileURLToPath(new URL('./fixtures/cloud-process.ts', import.meta.url));
 const nodes = '/v2/projects/gleaner-local/locations/us-central1-a/nodes';

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import {existsSync, readdirSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import type {LocalCloud} from '../../emulator/cloud.ts';
-import {Scratch, until, writeUrl} from './a-cloud.ts';
+import {until} from '../support/until.ts';
+import {Scratch, writeUrl} from './a-cloud.ts';
 
 const nodes = '/v2/projects/gleaner-local/locations/us-central1-a/nodes';
 

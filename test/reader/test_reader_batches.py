@@ -3,7 +3,6 @@
 import itertools
 import json
 import threading
-import time
 from collections import Counter
 
 import numpy as np
@@ -16,6 +15,7 @@ from gleaner_reader.pickle_shard import PickleShard
 from gleaner_reader.tensor_shard import SafetensorsShard
 from shuffled_runs import ALL, as_rows, as_set
 from stored_run import store_run
+from waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -147,10 +147,7 @@ def test_the_next_rows_are_read_while_the_current_rows_are_used(runs, monkeypatc
     monkeypatch.setattr(LocalFile, "read", noted)
     batches = run.batches(0, batch_rows=32, buffer_rows=256)
     next(batches)
-    deadline = time.monotonic() + 10
-    while not batches._next[1].done():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: batches._next[1].done())
     assert readers == {"chunks"}
     batches.close()
 

@@ -2,54 +2,17 @@
  * The releases of the functions: current and next. The next release has fields that the current release does not know.
  * During a rollout both releases work on the same documents and messages.
  */
+import {getEnvironmentData, setEnvironmentData} from 'node:worker_threads';
 import type {Handlers, WorkerApi} from '../support/function-calls.ts';
-import {type Edit, loadEdited} from './edits.ts';
+import {type Edit, type Splice, spliceAll} from './anchors.ts';
+import {loadChanged} from './edits.ts';
 
 export type Code = {handlers: Handlers; workerApi: WorkerApi};
 /** Only worlds with a rollout have a `next` release. */
 export type Codes = {current: Code; next: Code | undefined};
 
-/** Page and batch sizes so small that a wide world needs more than one page and batch. */
-const SMALL_PAGES: Edit[] = [
-  {file: 'shared/control-plane/documents/pages.ts', find: 'const PAGE = 500;', replace: 'const PAGE = 7;'},
-  {
-    file: 'shared/control-plane/workers/reconcile-workers.ts',
-    find: 'const MOST_SLOTS = 50;',
-    replace: 'const MOST_SLOTS = 3;',
-  },
-  {
-    file: 'shared/control-plane/runs/run-result.ts',
-    find: 'const PAGE = 500;',
-    replace: 'const PAGE = 7;',
-  },
-  {
-    file: 'shared/control-plane/streams/resync-streams.ts',
-    find: 'const LISTED = 500;',
-    replace: 'const LISTED = 7;',
-  },
-  {
-    file: 'shared/control-plane/streams/resync-streams.ts',
-    find: 'const limit = 5000;',
-    replace: 'const limit = 11;',
-  },
-  {
-    file: 'shared/control-plane/streams/rebuild-streams.ts',
-    find: 'const LISTED = 500;',
-    replace: 'const LISTED = 7;',
-  },
-  {
-    file: 'shared/control-plane/streams/audit-streams.ts',
-    find: 'const PAGE = 500;',
-    replace: 'const PAGE = 4;',
-  },
-  {
-    file: 'shared/control-plane/streams/revoke-leases.ts',
-    find: 'const MOST_TOLD = 50;',
-    replace: 'const MOST_TOLD = 3;',
-  },
-];
-
 const NEXT_RELEASE = '?next-release';
+const SMALL_PAGES = '?small-pages';
 
 /** Counters that only the next release adds to documents. Neither release may lose or decrease them. */
 export const NEXT_RELEASE_COUNTERS = [
@@ -60,115 +23,178 @@ export const NEXT_RELEASE_COUNTERS = [
   'scale_count',
 ];
 
-/** Adds a counter to each kind of document, a field to leases and creates, and a field to each TPU message. */
-const NEXT_RELEASE_EDITS: Edit[] = [
-  {
-    file: 'shared/control-plane/documents/document-schemas.ts',
-    find: '  crc32c: text,\n',
-    replace: '  crc32c: text,\n  grant_count: count.default(0),\n',
-  },
-  {
-    file: 'shared/domain/stream/lease.ts',
-    find: 'const lease = {...holder, epoch}',
-    replace: "const lease = {...holder, granted_by: 'next', epoch}",
-  },
-  {
-    file: 'shared/domain/stream/lease.ts',
-    find: "return {...stream, status: 'in_progress', epoch, lease,",
-    replace:
-      "return {...stream, grant_count: (stream.grant_count ?? 0) + 1, status: 'in_progress', epoch, lease,",
-  },
-  {
-    file: 'shared/control-plane/documents/document-schemas.ts',
-    find: '  slot: count,\n',
-    replace: '  slot: count,\n  create_count: count.default(0),\n',
-  },
-  {
-    file: 'shared/domain/worker/transitions.ts',
-    find: '    asked_at: iso(now),\n    ready_at: null,\n',
-    replace:
-      '    asked_at: iso(now),\n    ready_at: null,\n    create_count: (worker.create_count ?? 0) + 1,\n',
-  },
-  {
-    file: 'shared/control-plane/documents/document-schemas.ts',
-    find: '  blocked_reason: text.nullable(),\n',
-    replace: '  blocked_reason: text.nullable(),\n  request_count: count.default(0),\n',
-  },
-  {
-    file: 'shared/domain/zone/placement.ts',
-    find: '{asked_at: iso(now)}]',
-    replace: "{asked_at: iso(now), by: 'next'}], request_count: (zone.request_count ?? 0) + 1",
-  },
-  {
-    file: 'shared/control-plane/documents/document-schemas.ts',
-    find: '  streams_pending: count,\n',
-    replace: '  streams_pending: count,\n  fold_count: count.default(0),\n',
-  },
-  {
-    file: 'shared/domain/commands/commands.ts',
-    find: '{...run, said, status, updated_at: iso(now)}',
-    replace: '{...run, fold_count: (run.fold_count ?? 0) + 1, said, status, updated_at: iso(now)}',
-  },
-  {
-    file: 'shared/control-plane/documents/document-schemas.ts',
-    find: '  workers_per_zone: count,\n',
-    replace: '  workers_per_zone: count,\n  scale_count: count.default(0),\n',
-  },
-  {
-    file: 'shared/domain/commands/settings.ts',
-    find: '{...pool, ...current,',
-    replace: '{...pool, ...current, scale_count: (pool.scale_count ?? 0) + 1,',
-  },
-  {
-    file: 'shared/control-plane/workers/tpu-operations.ts',
-    find: '{action: kind, worker, incarnation}',
-    replace: "{action: kind, worker, incarnation, requested_by: 'next'}",
-  },
-  {
-    file: 'shared/contracts/schemas.ts',
-    find: "  action: z.enum(['create', 'delete']),\n",
-    replace: "  action: z.enum(['create', 'delete']),\n  requested_by: z.string().default('current'),\n",
-  },
-];
+export const EDITS: Record<string, Edit[]> = {
+  // A counter for each kind of document, a field for leases and creates, and a field for each TPU message.
+  [NEXT_RELEASE]: [
+    {
+      in: 'streamDocument',
+      within: '$z.looseObject({run: $run, stream: $stream, worker_id: $count, $$fields})',
+      find: 'crc32c: $crc32c',
+      replace: 'crc32c: $crc32c, grant_count: $count.default(0)',
+    },
+    {
+      in: 'grantLease',
+      within: "{$$before; const $lease = $of; return {...$stream, status: 'in_progress', $$fields};}",
+      find: '{worker: $worker, incarnation: $incarnation, epoch: $epoch}',
+      replace: "{worker: $worker, incarnation: $incarnation, granted_by: 'next', epoch: $epoch}",
+    },
+    {
+      in: 'grantLease',
+      find: "return {...$stream, status: 'in_progress', $$fields};",
+      replace:
+        "return {...$stream, grant_count: ($stream.grant_count ?? 0) + 1, status: 'in_progress', $$fields};",
+    },
+    {
+      in: 'workerDocument',
+      within: '$z.looseObject({name: $name, pool: $pool, zone: $zone, slot: $count, $$fields})',
+      find: 'slot: $count',
+      replace: 'slot: $count, create_count: $count.default(0)',
+    },
+    {
+      in: 'toCreating',
+      within: "$enter($worker, 'creating', $now, $fields)",
+      find: 'ready_at: null',
+      replace: 'ready_at: null, create_count: ($worker.create_count ?? 0) + 1',
+    },
+    {
+      in: 'zoneDocument',
+      within: '$z.looseObject({zone: $zone, pool: $pool, $$fields})',
+      find: 'blocked_reason: $text.nullable()',
+      replace: 'blocked_reason: $text.nullable(), request_count: $z.number().default(0)',
+    },
+    {
+      in: 'askedFor',
+      find: '{...$zone, creates: [...$creates, {asked_at: $now}], updated_at: $now}',
+      replace:
+        "{...$zone, creates: [...$creates, {asked_at: $now, by: 'next'}], request_count: ($zone.request_count ?? 0) + 1, updated_at: $now}",
+    },
+    {
+      in: 'runDocument',
+      within: '$z.looseObject({run: $run, status: $status, reason: $reason, $$fields})',
+      find: 'streams_pending: $count',
+      replace: 'streams_pending: $count, fold_count: $count.default(0)',
+    },
+    {
+      in: 'decideRunAction',
+      find: '{...$run, said: $said, status: $status, updated_at: $now}',
+      replace:
+        '{...$run, fold_count: ($run.fold_count ?? 0) + 1, said: $said, status: $status, updated_at: $now}',
+    },
+    {
+      in: 'poolDocument',
+      within: '$z.looseObject({pool: $pool, accelerator: $accelerator, $$fields})',
+      find: 'workers_per_zone: $count',
+      replace: 'workers_per_zone: $count, scale_count: $count.default(0)',
+    },
+    {
+      in: 'decideScale',
+      find: '{...$pool, ...$current, said: $said, version: $version}',
+      replace:
+        '{...$pool, ...$current, scale_count: ($pool.scale_count ?? 0) + 1, said: $said, version: $version}',
+    },
+    {
+      in: 'publishActions',
+      within: "$bus.publish('tpu', $message)",
+      find: '{action: $kind, worker: $worker, incarnation: $incarnation}',
+      replace: "{action: $kind, worker: $worker, incarnation: $incarnation, requested_by: 'next'}",
+    },
+    {
+      in: 'tpuMessage',
+      find: "action: $z.enum(['create', 'delete'])",
+      replace: "action: $z.enum(['create', 'delete']), requested_by: $z.string().default('current')",
+    },
+  ],
+  // Pages and batches so small that a wide world needs more than one.
+  [SMALL_PAGES]: [
+    {
+      in: 'pagesOf',
+      find: 'for (let $limit = $first; ; $limit = $size) $body',
+      constant: '$size',
+      replace: '7',
+    },
+    {
+      in: 'reconcileWorkers',
+      find: 'const $batch = $queue.slice($first, $first + $size);',
+      constant: '$size',
+      replace: '3',
+    },
+    {
+      in: 'foldPages',
+      find: '$store.query($streams, {...$after, limit: $size})',
+      constant: '$size',
+      replace: '7',
+    },
+    {
+      in: 'registerPage',
+      find: '$listed.length < $size ? undefined : $listed.at(-1)?.name',
+      constant: '$size',
+      replace: '7',
+    },
+    {
+      in: 'countPage',
+      within: "{const $limit = $size; const $listed = await $objects.list('datasets/', $page); $$rest}",
+      find: 'const $limit = 5000;',
+      replace: 'const $limit = 11;',
+    },
+    {
+      in: 'rebuildPage',
+      find: '$objects.list($prefix($run.run), {...$start, limit: $size})',
+      constant: '$size',
+      replace: '7',
+    },
+    {
+      in: 'auditPage',
+      find: '$page.length < $size ? undefined : $page.at(-1)?.id',
+      constant: '$size',
+      replace: '4',
+    },
+    {
+      in: 'notifyWorkers',
+      within: 'const $batches = Array.from({length: $length}, ($_, $batch) => $slice);',
+      find: '$names.slice($batch * $size, ($batch + 1) * $size)',
+      constant: '$size',
+      replace: '3',
+    },
+  ],
+};
 
 export const CURRENT_CODE = await load('');
 
-const SMALL_PAGES_MARK = '?small-pages';
 const loading = new Map<string, Promise<Code>>();
 
 /** Loads an edited copy of the code when the first world needs it. */
-function loadCopy(name: string, edits: readonly Edit[], mark: string): Promise<Code> {
+function loadCopy(mark: string): Promise<Code> {
   const known = loading.get(mark);
   if (known) return known;
-  loadEdited(name, edits, mark);
+  loadChanged(changesOf(mark), mark);
   const code = load(mark);
   loading.set(mark, code);
   return code;
 }
 
-export const loadNextRelease = () => loadCopy('next release', NEXT_RELEASE_EDITS, NEXT_RELEASE);
-export const loadSmallPages = () => loadCopy('small pages', SMALL_PAGES, SMALL_PAGES_MARK);
+export const loadNextRelease = () => loadCopy(NEXT_RELEASE);
+export const loadSmallPages = () => loadCopy(SMALL_PAGES);
+
+/** Finds the places of all edits now. Threads that start later receive them. */
+export function findChanges(): void {
+  for (const mark of Object.keys(EDITS)) changesOf(mark);
+}
+
+function changesOf(mark: string): Splice[] {
+  const known = getEnvironmentData(mark) as Splice[] | undefined;
+  if (known) return known;
+  const found = spliceAll(EDITS[mark] ?? []);
+  setEnvironmentData(mark, found);
+  return found;
+}
 
 async function load(mark: string): Promise<Code> {
-  const [{onObject}, {onControl}, {onTpu}, {onTick}, {onTask}, {onJob}, {onExec}, {workerApi}] =
-    await Promise.all([
-      import(`../../functions/on-object.ts${mark}`),
-      import(`../../functions/on-control.ts${mark}`),
-      import(`../../functions/on-tpu.ts${mark}`),
-      import(`../../functions/on-tick.ts${mark}`),
-      import(`../../functions/on-task.ts${mark}`),
-      import(`../../functions/on-job.ts${mark}`),
-      import(`../../functions/on-exec.ts${mark}`),
-      import(`../../functions/worker-api.ts${mark}`),
-    ]);
+  const names = ['object', 'control', 'tpu', 'tick', 'task', 'job', 'exec'].map(topic => `on-${topic}`);
+  const files = [...names, 'worker-api'].map(name => `../../functions/${name}.ts${mark}`);
+  const {workerApi, ...on} = Object.assign({}, ...(await Promise.all(files.map(file => import(file)))));
   const handlers = {
-    object: onObject,
-    control: onControl,
-    tpu: onTpu,
-    tick: onTick,
-    tasks: onTask,
-    job: onJob,
-    exec: onExec,
+    ...{object: on.onObject, control: on.onControl, tpu: on.onTpu, tick: on.onTick},
+    ...{tasks: on.onTask, job: on.onJob, exec: on.onExec},
   };
   return {handlers, workerApi};
 }

@@ -59,7 +59,7 @@ export class Delivery {
       this.#handle(
         process,
         process.code.handlers[topic](this.processes.deps(process, actor), event).then(() => {
-          if (topic === 'control') this.#context.invariants.onHandled(id, content);
+          if (topic === 'control') this.#context.invariants.operatorIntent.onHandled(id, content);
         }),
         isCounted,
         again_ms => {

@@ -1,46 +1,57 @@
-/** Loads modules with edits of their text. */
-import {registerHooks} from 'node:module';
+/** Loads modules with changes of their text. */
+import {type LoadHookSync, type ResolveHookSync, registerHooks} from 'node:module';
 import {fileURLToPath} from 'node:url';
+import {ROOT} from '../support/process.ts';
+import type {Splice} from './anchors.ts';
 
-export type Edit = {file: string; find: string; replace: string};
-
-const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** Modules that all copies share, because each copy must recognise the error classes of the others. */
 const SHARED_BY_ALL = ['shared/contracts/errors.ts'];
 
+/** The changes of the copies of each mark, and those of all modules under the empty mark. */
+const changes = new Map<string, readonly Splice[]>();
+
 /**
- * Edits all modules that are loaded after this call. With a mark such as `?next-release`, edits only the copies that are imported
- * with this mark, and the modules that they import. Throws unless a file has the text exactly once.
+ * Changes the modules that are loaded after this call. With a mark such as `?next-release`, changes only the copies that are imported
+ * with this mark, and the modules that they import.
  */
-export function loadEdited(name: string, edits: readonly Edit[], mark = ''): void {
-  registerHooks({
-    resolve(specifier, context, next) {
-      const resolved = next(specifier, context);
-      const isCopied = mark !== '' && context.parentURL?.endsWith(mark) && isOurs(resolved.url);
-      return isCopied ? {...resolved, url: resolved.url + mark} : resolved;
-    },
-    load(url, context, next) {
-      const loaded = next(url, context);
-      const own =
-        url.endsWith(mark) && url.startsWith('file:') ? edits.filter(edit => edit.file === fileOf(url)) : [];
-      if (own.length === 0) return loaded;
-      let source = Buffer.from(loaded.source as Uint8Array).toString('utf8');
-      for (const {find, replace} of own) {
-        if (source.split(find).length !== 2)
-          throw new Error(`Failed to edit for "${name}": ${fileOf(url)} has no single ${find}`);
-        source = source.replace(find, () => replace);
-      }
-      return {...loaded, source};
-    },
-  });
+export function loadChanged(splices: readonly Splice[], mark = ''): void {
+  if (changes.size === 0) registerHooks({resolve, load});
+  changes.set(mark, splices);
+}
+
+const resolve: ResolveHookSync = (specifier, context, next) => {
+  const resolved = next(specifier, context);
+  const mark = markOf(context.parentURL);
+  return changes.has(mark) && isOurs(resolved.url) ? {...resolved, url: resolved.url + mark} : resolved;
+};
+
+const load: LoadHookSync = (url, context, next) => {
+  const loaded = next(url, context);
+  const marks = new Set(['', markOf(url)]);
+  const own = [...marks].flatMap(mark => changes.get(mark) ?? []).filter(({file}) => file === fileOf(url));
+  if (own.length === 0) return loaded;
+  return {...loaded, source: withChanges(Buffer.from(loaded.source as Uint8Array).toString('utf8'), own)};
+};
+
+export function withChanges(text: string, splices: readonly Splice[]): string {
+  let [changed, next] = [text, text.length];
+  for (const {file, start, end, text} of splices.toSorted((a, b) => b.start - a.start)) {
+    if (end > next) throw new Error(`Two changes of ${file} overlap at ${start}`);
+    changed = changed.slice(0, start) + text + changed.slice(end);
+    next = start;
+  }
+  return changed;
+}
+
+function markOf(url = ''): string {
+  return url.startsWith('file:') ? new URL(url).search : '';
 }
 
 function fileOf(url: string): string {
-  return fileURLToPath(url).replace(ROOT, '');
+  return url.startsWith('file:') ? fileURLToPath(url).replace(ROOT, '') : url;
 }
 
 function isOurs(url: string): boolean {
-  if (!url.startsWith('file:') || url.includes('?')) return false;
   const file = fileOf(url);
-  return (file.startsWith('shared/') || file.startsWith('functions/')) && !SHARED_BY_ALL.includes(file);
+  return /^(shared|functions)\//.test(file) && !url.includes('?') && !SHARED_BY_ALL.includes(file);
 }

@@ -20,7 +20,7 @@ export async function findMistake(mistake: string, stored: number | undefined): 
 }
 
 async function search(mistake: string, first: number, seeds: number): Promise<number | undefined> {
-  const {violations} = await runSeeds({first, seeds, mistake, untilFound: true});
+  const {violations} = await runSeeds({first, seeds, mistake: MISTAKES[mistake] ?? [], untilFound: true});
   return violations[0]?.seed;
 }
 
@@ -28,11 +28,11 @@ async function search(mistake: string, first: number, seeds: number): Promise<nu
 export async function refreshSeeds(print: (line: string) => void): Promise<string[]> {
   const known = storedSeeds();
   const seeds: Seeds = {};
-  for (const {name} of MISTAKES) {
+  for (const name of Object.keys(MISTAKES)) {
     const seed = await findMistake(name, known[name]);
     if (seed !== undefined) seeds[name] = seed;
     print(`${seed ?? 'not found'}: ${name}`);
   }
   writeFileSync(FILE, `${JSON.stringify(seeds, null, 2)}\n`);
-  return MISTAKES.map(({name}) => name).filter(name => !(name in seeds));
+  return Object.keys(MISTAKES).filter(name => !(name in seeds));
 }

@@ -1,6 +1,6 @@
 /** Passes each commit, call and minute of a world to the invariants that check it. */
 import type {Zone} from '../../shared/domain/zone/placement.ts';
-import type {Document, ObjectInfo, Tpu, TpuRequest} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports.ts';
 import type {Context} from './context.ts';
 import {Documents} from './invariants/documents.ts';
 import {FailureAttribution} from './invariants/failure-attribution.ts';
@@ -14,99 +14,84 @@ import {Silence} from './invariants/silence.ts';
 import {Speakers} from './invariants/speakers.ts';
 import {Tasks} from './invariants/tasks.ts';
 import {type StartedTick, Ticks} from './invariants/ticks.ts';
-import {type Actor, Violations, type WorkerRequest} from './invariants/violations.ts';
+import {type Actor, Check, Violations, type WorkerRequest} from './invariants/violations.ts';
 import {Wakes} from './invariants/wakes.ts';
 import {Zones} from './invariants/zones.ts';
 
 /** The secret that comes with a request, and whether its sender speaks for another worker. */
 export type Speech = {secret: string; isForged: boolean};
 
-export class Invariants {
-  readonly #context: Context;
-  readonly #violations = new Violations();
-  readonly #documents: Documents;
-  readonly #leases: Leases;
-  readonly #jobs: Jobs;
-  readonly #failureAttribution: FailureAttribution;
-  readonly #progress: Progress;
-  readonly #nodes: Nodes;
-  readonly #silence: Silence;
-  readonly #zones: Zones;
-  readonly #money: Money;
-  readonly operatorIntent: OperatorIntent;
-  readonly #ticks: Ticks;
-  readonly #tasks: Tasks;
-  readonly #wakes: Wakes;
-  readonly #speakers: Speakers;
+export class Invariants extends Check {
+  readonly #of = [this.context, this.violations] as const;
+  readonly #documents = new Documents(...this.#of);
+  readonly #leases = new Leases(...this.#of);
+  readonly #jobs = new Jobs(...this.#of);
+  readonly #failureAttribution = new FailureAttribution(...this.#of);
+  readonly progress = new Progress(...this.#of);
+  readonly nodes = new Nodes(...this.#of);
+  readonly silence = new Silence(...this.#of);
+  readonly #zones = new Zones(...this.#of);
+  readonly #money = new Money(...this.#of);
+  readonly operatorIntent = new OperatorIntent(...this.#of);
+  readonly #ticks = new Ticks(...this.#of, this.#money);
+  readonly #tasks = new Tasks(...this.#of);
+  readonly #wakes = new Wakes(...this.#of);
+  readonly #speakers = new Speakers(...this.#of);
 
   constructor(context: Context) {
-    this.#context = context;
-    this.#documents = new Documents(context, this.#violations);
-    this.#leases = new Leases(context, this.#violations);
-    this.#jobs = new Jobs(context, this.#violations);
-    this.#failureAttribution = new FailureAttribution(context, this.#violations);
-    this.#progress = new Progress(context, this.#violations);
-    this.#nodes = new Nodes(context, this.#violations);
-    this.#silence = new Silence(context, this.#violations);
-    this.#zones = new Zones(context, this.#violations);
-    this.#money = new Money(context, this.#violations);
-    this.operatorIntent = new OperatorIntent(context, this.#violations);
-    this.#ticks = new Ticks(context, this.#violations, this.#money);
-    this.#tasks = new Tasks(context, this.#violations);
-    this.#wakes = new Wakes(context, this.#violations);
-    this.#speakers = new Speakers(context, this.#violations);
+    super(context, new Violations());
   }
 
   get violation(): string | undefined {
-    return this.#violations.violation;
+    return this.violations.violation;
   }
 
   set actor(actor: Actor) {
-    this.#violations.actor = actor;
+    this.violations.actor = actor;
   }
 
   onCommit(path: string, before: Document | undefined, after: Document | undefined): void {
     const [collection, id = '', ...below] = path.split('/');
     const kind = [collection, ...below.filter((_, index) => index % 2 === 0)].join('/');
     // A changed run deletes the state of its fold.
-    const isJob = kind === this.#context.config.jobs_collection;
+    const isJob = kind === this.context.config.jobs_collection;
     const mayEnd = kind === 'runs/system' || (isJob && this.#jobs.mayBeDeleted);
-    this.#violations.check(after !== undefined || mayEnd, () => `${path} was deleted`);
+    if (after === undefined && !mayEnd) this.breach(`${path} was deleted`);
     this.#speakers.onCommit(path);
-    this.#violations.onCommit();
+    this.violations.onCommit();
     if (!after) return;
     if (isJob) this.#jobs.onJob(path, before, after);
     const isEnd = ['completed', 'deleting', 'creating', 'gone'].includes(String(after.status ?? after.phase));
     if (isEnd && (after.status ?? after.phase) !== (before?.status ?? before?.phase))
-      this.#context.isDangerous = true;
+      this.context.isDangerous = true;
     switch (kind) {
       case 'runs':
-        this.#context.see(`a run is: ${after.status}`);
+        this.context.see(`a run is: ${after.status}`);
         this.operatorIntent.onRun(id, before, after);
-        this.#progress.onRun(id, after);
+        this.progress.onRun(id, after);
         break;
       case 'runs/streams':
-        this.#context.see(`a stream is: ${after.status}`);
+        this.context.see(`a stream is: ${after.status}`);
         this.#leases.onStream(path, before, after);
         if (before) {
-          this.#progress.onStreamChange(path, before, after);
+          this.progress.onStreamChange(path, before, after);
           this.#failureAttribution.onStream(path, before, after);
           this.operatorIntent.onStream(path, before, after);
-        } else this.#progress.onStreamCreated(path, after);
-        if (this.#violations.isBy('object') && before?.generation !== after.generation)
+        } else this.progress.onStreamCreated(path, after);
+        if (this.violations.isBy('object') && before?.generation !== after.generation)
           this.#wakes.expectTick(`${path} was registered`);
-        this.#progress.onStream(path, after);
+        this.progress.onStream(path, after);
         break;
       case 'workers':
-        this.#context.see(`a worker is: ${after.phase}`);
+        this.context.see(`a worker is: ${after.phase}`);
         this.#leases.onWorker(id, before, after);
         this.#speakers.onWorker(id, before, after);
         if (!before) {
-          this.#nodes.onWorkerCreated(id, after);
+          this.nodes.onWorkerCreated(id, after);
           break;
         }
-        this.#nodes.onWorker(id, before, after);
-        this.#silence.onWorker(id, before, after);
+        this.nodes.onWorker(id, before, after);
+        this.silence.onWorker(id, before, after);
         this.#zones.onWorker(before, after);
         this.operatorIntent.onWorker(id, before, after);
         this.#money.onWorker(id, before, after);
@@ -114,7 +99,7 @@ export class Invariants {
         break;
       case 'workers/attempts':
         if (before) break;
-        this.#context.see(`an incarnation ends: ${after.cause_kind}`);
+        this.context.see(`an incarnation ends: ${after.cause_kind}`);
         this.#leases.onIncarnationEnded(id, after);
         this.#failureAttribution.onIncarnationEnded(id, after);
         this.#zones.onIncarnationEnded(id, after);
@@ -132,7 +117,7 @@ export class Invariants {
       case 'tasks':
         this.#tasks.onTask(path, before, after);
         if (id === 'rebuild' && before?.status === 'open' && /rebuild task each/.test(String(after.result)))
-          this.#nodes.onRebuild();
+          this.nodes.onRebuild();
         break;
     }
     if (!before) this.operatorIntent.onCreated(path, after);
@@ -146,14 +131,6 @@ export class Invariants {
     this.#zones.onCommitted();
   }
 
-  onObject(object: ObjectInfo): void {
-    this.#progress.onObject(object);
-  }
-
-  onDeleted(name: string): void {
-    this.#progress.onDeleted(name);
-  }
-
   /** Called when a request of a worker arrives. */
   onRequest(request: WorkerRequest, {isForged}: Speech): void {
     if (isForged) return;
@@ -165,23 +142,11 @@ export class Invariants {
     this.#speakers.onAnswer(request, secret, isForged, status, answer);
     if (isForged) return;
     const what = request.outcome === undefined ? '' : `${request.outcome}: `;
-    this.#context.see(`${request.action} is answered: ${what}${answer.action ?? status}`);
+    this.context.see(`${request.action} is answered: ${what}${answer.action ?? status}`);
     this.#leases.onAnswer(request, answer);
     const isEnd = request.action === 'release' || request.action === 'finish';
-    if (isEnd && status === 200 && this.#violations.changed.has(request))
+    if (isEnd && status === 200 && this.violations.changed.has(request))
       this.#wakes.expectTick(`${request.worker} released its work`);
-  }
-
-  onNodeRequest(request: TpuRequest): void {
-    this.#nodes.onNodeRequest(request);
-  }
-
-  onNodeDeleted(node: Tpu | undefined): void {
-    this.#nodes.onNodeDeleted(node);
-  }
-
-  onOutage(isOut: boolean): void {
-    this.#silence.onOutage(isOut);
   }
 
   onTickStarted(): StartedTick {
@@ -200,7 +165,7 @@ export class Invariants {
   onMinute(): void {
     this.#money.onMinute();
     this.#ticks.onMinute();
-    this.#progress.onMinute();
+    this.progress.onMinute();
   }
 
   /** Reports an error of the code. Errors of simulated faults are allowed. */
@@ -208,39 +173,24 @@ export class Invariants {
     const isCodeError =
       error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError;
     const isRefused = /Refused to write/.test(error.message);
-    this.#violations.check(
-      !isCodeError && !isRefused,
-      () => `a function failed without a simulated fault: ${error.stack}`,
-    );
-  }
-
-  onStop(run: string): void {
-    this.operatorIntent.onStop(run);
-  }
-
-  expectRecord(message_id: string, outcome: 'rejected' | undefined): void {
-    this.operatorIntent.expectRecord(message_id, outcome);
-  }
-
-  onHandled(id: string, message: Document): void {
-    this.operatorIntent.onHandled(id, message);
+    if (isCodeError || isRefused) this.breach(`a function failed without a simulated fault: ${error.stack}`);
   }
 
   onWipe(): void {
-    this.#nodes.onWipe();
-    this.#silence.onWipe();
+    this.nodes.onWipe();
+    this.silence.onWipe();
     this.#zones.onWipe();
     this.#money.onWipe();
     this.operatorIntent.onWipe();
   }
 
   atTheEnd(underway: number): void {
-    this.#progress.atTheEnd();
+    this.progress.atTheEnd();
     this.#jobs.atTheEnd();
     this.#ticks.atTheEnd();
     this.#tasks.atTheEnd();
-    this.#violations.check(underway === 0, () => `${underway} messages are neither handled nor lost`);
-    this.#nodes.atTheEnd();
+    if (underway !== 0) this.breach(`${underway} messages are neither handled nor lost`);
+    this.nodes.atTheEnd();
     this.#money.atTheEnd();
     this.operatorIntent.atTheEnd();
   }

@@ -81,7 +81,7 @@ export class Jobs {
   #send(message: Document): void {
     if (this.#context.isCalm && message.action !== 'submit') return;
     this.#context.note(() => `a person sends ${JSON.stringify(message)}`);
-    this.#context.invariants.expectRecord(this.#delivery.send('control', message), undefined);
+    this.#context.invariants.operatorIntent.expectRecord(this.#delivery.send('control', message));
   }
 
   /** Writes as a client library of Firestore does. The event of the document may be lost. */

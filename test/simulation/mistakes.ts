@@ -1,22 +1,26 @@
-import {loadEdited} from './edits.ts';
+/** The planted mistakes: edits of the control plane that the worlds must find. */
+import type {Edit, Mistakes} from './anchors.ts';
 import {BLAME} from './mistakes/blame.ts';
 import {DOUBLE} from './mistakes/double.ts';
 import {FORGE} from './mistakes/forge.ts';
-import {JOBS} from './mistakes/jobs.ts';
 import {LEAK} from './mistakes/leak.ts';
 import {LOSE} from './mistakes/lose.ts';
-import type {Mistake} from './mistakes/mistake.ts';
 import {OVERSPEND} from './mistakes/overspend.ts';
-import {POOLS} from './mistakes/pools.ts';
 import {STICK} from './mistakes/stick.ts';
 
-export const MISTAKES: Mistake[] = [
-  ...[...LOSE, ...DOUBLE, ...LEAK, ...OVERSPEND, ...STICK, ...BLAME, ...FORGE],
-  ...JOBS,
-  ...POOLS,
-];
+export const CLASSES = {
+  lose: LOSE,
+  double: DOUBLE,
+  leak: LEAK,
+  overspend: OVERSPEND,
+  stick: STICK,
+  blame: BLAME,
+  forge: FORGE,
+};
 
-/** Edits the modules that are loaded after this call, so that they have the mistake. */
-export function plant({name, edits}: Mistake): void {
-  loadEdited(name, edits);
-}
+/** The edits of each mistake, by its name. */
+export const MISTAKES: Record<string, Edit[]> = Object.fromEntries(
+  Object.values<Mistakes>(CLASSES)
+    .flatMap(Object.entries)
+    .map(([name, edits]) => [name, [edits].flat()]),
+);

@@ -132,13 +132,13 @@ export class Operators {
   #send(message: Document, outcome?: 'rejected'): void {
     this.#context.note(() => `an operator sends ${JSON.stringify(message)}`);
     if (message.action === 'stop') this.#sendAfterStop(String(message.run));
-    this.#context.invariants.expectRecord(this.#delivery.send('control', message), outcome);
+    this.#context.invariants.operatorIntent.expectRecord(this.#delivery.send('control', message), outcome);
   }
 
   /** Often sends another message after a stop. That message changes nothing, because a stop is final. */
   #sendAfterStop(run: string): void {
     const {chance, invariants} = this.#context;
-    invariants.onStop(run);
+    invariants.operatorIntent.onStop(run);
     if (chance.happens(0.5)) return;
     const action = chance.pick(['start', 'resume', 'pause', 'retry']);
     const delay_ms = chance.happens(0.5) ? 10_000 * chance.next() : this.#context.minutes(1, 10);

@@ -86,7 +86,7 @@ export class SecondPool {
   #send(message: Document): void {
     const {invariants} = this.#context;
     this.#context.note(() => `an operator sends ${JSON.stringify(message)}`);
-    invariants.expectRecord(this.#delivery.send('control', message), undefined);
+    invariants.operatorIntent.expectRecord(this.#delivery.send('control', message));
   }
 
   /** A person writes more slots into the document than the deployment has room for. */

@@ -70,12 +70,12 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   const jobs = new Jobs(context, delivery, second, seed);
   const operators = new Operators(context, delivery, jobs, second);
   objects.onFinalized = info => {
-    invariants.onObject(info);
+    invariants.progress.onObject(info);
     delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
   };
-  objects.onDeleted = name => invariants.onDeleted(name);
-  tpus.onAskedFor = request => invariants.onNodeRequest(request);
-  tpus.onDeleted = node => invariants.onNodeDeleted(node);
+  objects.onDeleted = name => invariants.progress.onDeleted(name);
+  tpus.onAskedFor = request => invariants.nodes.onNodeRequest(request);
+  tpus.onDeleted = node => invariants.nodes.onNodeDeleted(node);
   const onCommit: SimStore['onCommit'] = (path, before, after) => {
     context.note(() => `  ${path} ${describe(after)}`);
     invariants.onCommit(path, before, after);
@@ -122,7 +122,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     context.isApiOut = false;
     context.isStoreOut = false;
     context.refused = undefined;
-    invariants.onOutage(false);
+    invariants.silence.onOutage(false);
     tpus.removeForeign();
     tpus.openZones();
     for (let minutes = INTERVENTION_MINUTES; minutes < CALM_MINUTES; minutes += INTERVENTION_MINUTES)
@@ -171,7 +171,7 @@ function changeFaults(context: Context, vms: Vms): void {
   context.isApiOut = context.strikes('outage');
   context.isStoreOut = context.strikes('store_outage');
   context.refused = context.strikes('permission') ? context.chance.pick(PERMISSIONS) : undefined;
-  context.invariants.onOutage(context.isApiOut || context.isStoreOut);
+  context.invariants.silence.onOutage(context.isApiOut || context.isStoreOut);
   context.after(context.minutes(3, 12), () => changeFaults(context, vms));
 }
 

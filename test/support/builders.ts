@@ -1,7 +1,7 @@
 /** Valid documents of each kind, with the changes of a test. */
 
 import {type Config, loadConfig} from '../../shared/contracts/config.ts';
-import {secretHash} from '../../shared/control-plane/worker-api/answers.ts';
+import {secretHash} from '../../shared/control-plane/worker-api/authenticate.ts';
 import {parseWorkerName, shardObject} from '../../shared/domain/names.ts';
 import {NO_MESSAGES, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
 import {NOTHING_STORED, type Shard} from '../../shared/domain/stream/checkpoint.ts';

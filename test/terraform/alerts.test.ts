@@ -10,8 +10,7 @@ async function watched(): Promise<string[]> {
 }
 
 describe('alerts', () => {
-  it('watch every signal of the log, each once', async function () {
-    this.timeout(60_000);
+  it('watch every signal of the log, each once', async () => {
     assert.deepEqual((await watched()).toSorted(), SIGNALS.toSorted());
   });
 });

@@ -26,8 +26,7 @@ function identityOf({type, values}: Resource): string {
 }
 
 describe('two deployments in one project', () => {
-  it('share no resource, except the APIs', async function () {
-    this.timeout(60_000);
+  it('share no resource, except the APIs', async () => {
     const [first, second] = await Promise.all([resourcesOf(), resourcesOf('team-b')]);
     const known = new Set(first.filter(({type}) => !SHARED.includes(type)).map(identityOf));
     const shared = second.map(identityOf).filter(identity => known.has(identity));

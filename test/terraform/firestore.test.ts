@@ -32,8 +32,7 @@ function queriedFields(): string[] {
 describe('index exemptions', () => {
   let exempt: unknown[];
   let texts: unknown[];
-  before(async function () {
-    this.timeout(60_000);
+  before(async () => {
     const fields = async (group: string) =>
       (await resourcesOf()).filter(({name}) => name === group).map(({values}) => values.field);
     exempt = await fields('heartbeat');

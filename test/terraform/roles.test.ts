@@ -94,8 +94,7 @@ function rightsIn([principals = '', places = '', role = '']: string[]): Rights {
 
 describe('the table of roles in docs/security.md', () => {
   let resources: Resource[];
-  before(async function () {
-    this.timeout(60_000);
+  before(async () => {
     resources = await resourcesOf();
   });
 

@@ -7,8 +7,7 @@ import {openWorkspace} from '../../cli/terraform/workspace.ts';
 import {ROOT} from '../support/process.ts';
 
 describe('the schemas of the stand-in', () => {
-  it('are those of the kinds that the configuration uses, as Terraform reads them', async function () {
-    this.timeout(60_000);
+  it('are those of the kinds that the configuration uses, as Terraform reads them', async () => {
     const workspace = await openWorkspace();
     try {
       // Terraform tells schemas only with a backend that it can open.

@@ -7,7 +7,6 @@ import hashlib
 import json
 import re
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
@@ -29,11 +28,12 @@ class FakeHub:
         # (server, method, path, headers in lower case)
         self.requests: list[tuple[str, str, str, dict[str, str]]] = []
         # Called with (server, method, path); a result replaces the answer: a status, ("cut", bytes) to end the
-        # connection after so many bytes, ("slow", seconds) between pieces, ("trickle", seconds) between bytes of the
-        # body, ("trickled head", seconds) between bytes of a head without an end, ("silent", seconds) before the
+        # connection after so many bytes, ("slow", seconds) between pieces, ("trickle", seconds) between bytes of a
+        # body without an end, ("trickled head", seconds) between bytes of a head without an end, ("silent", 0) for no
         # answer, ("flip", 0) to change one byte, ("limited", seconds) to ask for a wait, ("body", bytes).
         self.faults = lambda server, method, path: None
         self.sent = 0  # bytes of large files
+        self._closing = threading.Event()
         self._servers = {name: Server(("127.0.0.1", 0), self._handler(name)) for name in ("hub", "cdn")}
         for server in self._servers.values():
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -42,6 +42,7 @@ class FakeHub:
         return f"http://127.0.0.1:{self._servers[name].server_address[1]}"
 
     def close(self):
+        self._closing.set()
         for server in self._servers.values():
             server.shutdown()
             server.server_close()
@@ -131,7 +132,7 @@ class FakeHub:
 
             def send(self, status, headers, body, kind="", value=0):
                 if kind == "silent":
-                    time.sleep(value)
+                    hub._closing.wait()
                 try:
                     self.send_all(status, headers, body, kind, value)
                 except ConnectionError:
@@ -140,9 +141,8 @@ class FakeHub:
             def send_all(self, status, headers, body, kind, value):
                 if kind == "trickled head":
                     self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Endless: ")
-                    for _ in range(1000):
+                    while not hub._closing.wait(value):
                         self.wfile.write(b"x")
-                        time.sleep(value)
                 self.send_response(status)
                 for key, text in headers.items():
                     self.send_header(key, text)
@@ -156,7 +156,9 @@ class FakeHub:
                     self.wfile.write(body[begin : begin + step])
                     hub.sent += len(body[begin : begin + step]) if server == "cdn" else 0
                     if kind in ("slow", "trickle"):
-                        time.sleep(value)
+                        hub._closing.wait(value)
+                    if kind == "trickle" and begin + 2 == len(body):
+                        hub._closing.wait()
                 if kind == "cut":
                     self.close_connection = True
 

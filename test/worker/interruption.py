@@ -18,6 +18,7 @@ class Interruption:
     """Counts computed samples, and requests a flush when their number is `samples`."""
 
     def __init__(self, monkeypatch, samples=10**9):
+
         self.control, self.done, self.shards = ExtractionState(), 0, set()
         put_sample = extract_module.put_sample
 

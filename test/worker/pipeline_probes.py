@@ -31,6 +31,7 @@ class Alive:
     """Counts the results of a function that are alive at the same time."""
 
     def __init__(self, monkeypatch, name, part=lambda made: made):
+
         self._made, self.most, self.all = {}, 0, 0
         make = getattr(extract_module, name)
 

@@ -6,11 +6,13 @@ import os
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 
 from build import BUCKET
 from environment import WORKER
+from waiting import HANG_S, until
 
 SCRIPT = os.path.join(WORKER, "startup.sh")
 
@@ -19,7 +21,7 @@ SCRIPT = os.path.join(WORKER, "startup.sh")
 def home(tmp_path):
     """A home with a stand-in for uv, which makes the folder of an environment.
 
-    UV_SLOW: seconds of an installation. UV_WAITS_FOR: the file that ends an installation, after at most 60 s.
+    UV_WAITS_FOR: the file that ends an installation.
     """
     lock = os.path.join(WORKER, "uv-requirements.lock")
     with open(lock, "rb") as file:
@@ -32,23 +34,23 @@ echo "$*" >> {tmp_path}/uv-calls
 if [[ $1 == venv ]]; then
   for dir; do :; done
   mkdir -p "$dir/bin"; ln -s {sys.executable} "$dir/bin/python"
-elif [[ -n $UV_SLOW ]]; then sleep "$UV_SLOW"
 elif [[ -n $UV_WAITS_FOR ]]; then
-  for _ in {{1..3000}}; do [[ ! -e $UV_WAITS_FOR ]] || break; sleep 0.02; done
+  for _ in {{1..{50 * HANG_S}}}; do [[ ! -e $UV_WAITS_FOR ]] || break; sleep 0.02; done
 fi
-""",
+"""
     )
     (folder / "uv").chmod(0o755)
     return tmp_path / "home"
 
 
+def calls_of_uv(home):
+    path = home.parent / "uv-calls"
+    return path.read_text() if path.exists() else ""
+
+
 def bash(command, *arguments, **env):
     return subprocess.run(
-        ["bash", "-c", command, "_", *arguments],
-        capture_output=True,
-        text=True,
-        env=os.environ | env,
-        timeout=120,
+        ["bash", "-c", command, "_", *arguments], capture_output=True, text=True, env=os.environ | env, timeout=HANG_S
     )
 
 
@@ -69,23 +71,40 @@ def a_lock(tmp_path, text="# nothing\n"):
     return path
 
 
-def start(cloud, storage, home, umask=-1, **env):
-    return subprocess.run(
-        ["bash", SCRIPT],
-        env=os.environ
-        | {
-            "GCE_METADATA_HOST": cloud.host,
-            "STORAGE_EMULATOR_HOST": storage.url,
-            "GLEANER_HOME": str(home),
-            "GLEANER_PLATFORM": "cpu",
-        }
-        | {"UV_CACHE_DIR": str(home / "uv-cache")}
-        | env,
-        umask=umask,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+def begin(cloud, storage, home, umask=-1, **env):
+    variables = {
+        "GCE_METADATA_HOST": cloud.host,
+        "STORAGE_EMULATOR_HOST": storage.url,
+        "GLEANER_HOME": str(home),
+        "GLEANER_PLATFORM": "cpu",
+        "UV_CACHE_DIR": str(home / "uv-cache"),
+    }
+    pipe = subprocess.PIPE
+    env = os.environ | variables | env
+    return subprocess.Popen(["bash", SCRIPT], env=env, umask=umask, stdout=pipe, stderr=pipe, text=True)
+
+
+def start(cloud, storage, home, **env):
+    return end(begin(cloud, storage, home, **env))
+
+
+def end(process):
+    stdout, stderr = process.communicate(timeout=HANG_S)
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
+def start_until_stopped(cloud, storage, home):
+    """An installation ends when the heartbeats of the setup have ended."""
+    may_end = home.parent / "heartbeats-ended"
+    process = begin(cloud, storage, home, UV_WAITS_FOR=str(may_end))
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+    def installs_alone():
+        return "pip sync" in calls_of_uv(home) and len(children.read_text().split()) == 1
+
+    until(lambda: process.poll() is not None or installs_alone())
+    may_end.touch()
+    return end(process)
 
 
 def a_bundle(storage, cloud, change=lambda tar: None, leave_out=None):

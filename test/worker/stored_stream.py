@@ -2,11 +2,7 @@
 
 import json
 
-from build import (
-    bucket,
-    outputs,
-    put_manifest,
-)
+from build import bucket, outputs, put_manifest
 from gleaner_worker.verify.run import verify_run
 
 

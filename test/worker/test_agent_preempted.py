@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from agent_process import LONG, release_of, running
+from agent_process import LONG, ended, release_of, running
 from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb
 from waiting import HANG_S
 
@@ -28,7 +28,7 @@ def test_a_preempted_vm_saves_computed_samples_and_the_next_worker_continues(
     if "reader" in notice:
         process.stderr.close()
         process.stderr = None
-    assert process.wait(600) == 0, process.stderr and process.stderr.read()
+    ended(process)
     assert release_of(cloud) == ("preempted", None)
     partials = storage.names(BUCKET, "partials/")
     assert partials and all(name.startswith("partials/my-run/tpu_7/shard_0001.e1.s") for name in partials)
@@ -37,8 +37,7 @@ def test_a_preempted_vm_saves_computed_samples_and_the_next_worker_continues(
     assert 200 <= computed < 800
     cloud.preempted = False
     cloud.leases = [a_work_answer(resource, epoch=2, model=tiny_folder)]
-    successor = agent()
-    assert successor.wait(600) == 0, successor.stderr.read()
+    ended(agent())
     assert release_of(cloud, 1) == ("completed", None)
     done = outputs(storage)
     storage.objects = {key: value for key, value in storage.objects.items() if key[1].startswith("datasets/")}
@@ -56,7 +55,7 @@ def test_an_agent_on_a_preempted_vm_exits_while_uploads_hang(cloud, storage, age
     process = agent()
     cloud.wait(lambda asked: any(a.get("phase") == "uploading" for a in asked))  # memory is full
     process.send_signal(signal.SIGTERM)
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(process)
     assert release_of(cloud) == ("preempted", None)
     shards = [name for name in outputs(storage) if name.startswith("shard_")]
     partials = {name.split("/")[-1][:10] for name in storage.names(BUCKET, "partials/")}

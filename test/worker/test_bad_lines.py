@@ -5,15 +5,7 @@ import json
 
 import pytest
 
-from build import (
-    BUCKET,
-    a_stream,
-    a_work,
-    outputs,
-    run_extract,
-    text_lines,
-)
-from gleaner_worker.failures import Failure
+from build import BUCKET, a_stream, a_work, fails, outputs, run_extract, text_lines
 from stored_stream import rejects, verified
 
 pytestmark = pytest.mark.slow
@@ -67,9 +59,8 @@ def test_a_stream_of_bad_lines_alone_is_finished_with_one_empty_shard(storage, t
 
 @pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)])
 def test_an_empty_stream_is_a_failure_of_the_stream(storage, tmp_path, tiny_models, data):
-    with pytest.raises(Failure, match="datasets/my-run/stream_007.jsonl: it has no lines") as failure:
+    with fails("stream", "datasets/my-run/stream_007.jsonl: it has no lines"):
         run_extract(a_work(a_stream(storage, data)), tiny_models(), str(tmp_path))
-    assert failure.value.kind == "stream"
     assert outputs(storage) == {}
 
 

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import tarfile
 import threading
-import time
 
 import pytest
 
@@ -16,7 +15,8 @@ from gleaner_worker.jobs.prepared import visible_of
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source.commands import Commands
 from job_attempts import UID, needs_root
-from startup_script import SCRIPT, a_bundle, a_lock, bash, make, start
+from startup_script import SCRIPT, a_bundle, a_lock, bash, calls_of_uv, make, start
+from waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -25,13 +25,13 @@ def test_an_environment_is_made_once_per_lock_file(home, tmp_path):
     first = make(home, a_lock(tmp_path))
     assert first.returncode == 0, first.stderr
     assert first.stdout.splitlines()[-1] == f"{home}/env/bin/python"
-    calls = (tmp_path / "uv-calls").read_text()
+    calls = calls_of_uv(home)
     again = make(home, a_lock(tmp_path))
     assert again.stdout == first.stdout
-    assert (tmp_path / "uv-calls").read_text() == calls
+    assert calls_of_uv(home) == calls
     changed = make(home, a_lock(tmp_path, "# something else\n"))
     assert changed.returncode == 0, changed.stderr
-    assert len((tmp_path / "uv-calls").read_text()) > len(calls)
+    assert len(calls_of_uv(home)) > len(calls)
     assert sorted(os.listdir(home)) == ["env", "uv-cache"]
     assert "--require-hashes" in calls
 
@@ -44,22 +44,12 @@ def test_a_missing_lock_file_is_reported_with_its_path(home, tmp_path):
 
 def test_a_killed_installation_leaves_no_environment(home, tmp_path):
     process = subprocess.Popen(
-        [
-            "bash",
-            "-c",
-            f'source {SCRIPT}; make_environment "$@"',
-            "_",
-            str(home / "env"),
-            str(a_lock(tmp_path)),
-        ],
-        env=os.environ | {"GLEANER_HOME": str(home), "UV_CACHE_DIR": str(home / "uv-cache"), "UV_SLOW": "60"},
+        ["bash", "-c", f'source {SCRIPT}; make_environment "$@"', "_", str(home / "env"), str(a_lock(tmp_path))],
+        env=os.environ | {"GLEANER_HOME": str(home), "UV_CACHE_DIR": str(home / "uv-cache"), "UV_WAITS_FOR": "never"},
         start_new_session=True,
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 30
-    while "pip sync" not in ((tmp_path / "uv-calls").read_text() if (tmp_path / "uv-calls").exists() else ""):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: "pip sync" in calls_of_uv(home))
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not (home / "env").exists()

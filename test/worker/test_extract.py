@@ -14,6 +14,7 @@ from build import (
     a_stream,
     a_work,
     bucket,
+    fails,
     outputs,
     run_extract,
     text_lines,
@@ -78,11 +79,7 @@ def test_every_sample_of_a_line_is_counted(storage, tmp_path, tiny_folder):
 
 
 def test_metadata_json_has_the_fields_of_the_earlier_tools(storage, tmp_path, tiny_models):
-    run_extract(
-        a_work(a_stream(storage, [*text_lines(30), "junk"]), shard_size_gb=SMALL),
-        tiny_models(),
-        str(tmp_path),
-    )
+    run_extract(a_work(a_stream(storage, [*text_lines(30), "junk"]), shard_size_gb=SMALL), tiny_models(), str(tmp_path))
     stored = outputs(storage)
     summary = json.loads(stored["metadata.json"])
     shards = sorted(name for name in stored if name.startswith("shard_"))
@@ -110,11 +107,7 @@ def test_metadata_json_has_the_fields_of_the_earlier_tools(storage, tmp_path, ti
 
 
 def test_the_last_shard_is_stored_after_everything_else(storage, tmp_path, tiny_models):
-    run_extract(
-        a_work(a_stream(storage, [*text_lines(40), "junk"]), shard_size_gb=SMALL),
-        tiny_models(),
-        str(tmp_path),
-    )
+    run_extract(a_work(a_stream(storage, [*text_lines(40), "junk"]), shard_size_gb=SMALL), tiny_models(), str(tmp_path))
     order = sorted(
         outputs(storage),
         key=lambda name: int(storage.objects[BUCKET, f"activations/my-run/tpu_7/{name}"]["resource"]["generation"]),
@@ -136,11 +129,10 @@ def test_a_full_disk_is_reported_with_the_path_and_the_free_bytes(storage, tmp_p
     ):
         pytest.skip("mounting a small disk needs root")
     try:
-        with pytest.raises(
-            Failure, match=rf"Failed to write {small}/scratch/rejects.jsonl: the disk is full \(\d+ bytes free\)"
-        ) as failure:
+        with fails(
+            "infrastructure", rf"Failed to write {small}/scratch/rejects.jsonl: the disk is full \(\d+ bytes free\)"
+        ):
             run_extract(a_work(a_stream(storage, ["junk"] * 2000)), tiny_models(), str(small))
-        assert failure.value.kind == "infrastructure"
         with pytest.raises(Failure, match=rf"Failed to write {small}/scratch/stream: the disk is full"):
             run_extract(a_work(a_stream(storage, [json.dumps({"text": "x" * 100_000})])), tiny_models(), str(small))
         assert outputs(storage) == {}

@@ -42,13 +42,7 @@ def stored(storage, tmp_path, tiny_models, tiny_folder, **spec):
 @pytest.mark.parametrize("tokens", ["mean", "all", "last", [-1, 0]])
 @pytest.mark.parametrize("spec", [CHUNK, PACK], ids=["chunk", "pack"])
 def test_a_run_that_cuts_documents_is_stored_read_and_verified(
-    storage,
-    tmp_path,
-    tiny_models,
-    tiny_folder,
-    verify,
-    spec,
-    tokens,
+    storage, tmp_path, tiny_models, tiny_folder, verify, spec, tokens
 ):
     run = stored(storage, tmp_path, tiny_models, tiny_folder, **spec, tokens=tokens)
     report, problems = verify()

@@ -4,17 +4,17 @@ import os
 import re
 import shutil
 import threading
-import time
 
 import pytest
 
-from build import BUCKET, bucket
+from build import BUCKET, bucket, fails
 from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.model import model_cache
 from gleaner_worker.model.identity import CONFIG, INDEX, TOKENIZER
 from gleaner_worker.model.model_cache import kept_copy, make_room
 from gleaner_worker.model.model_source import find_model
 from model_folders import GS, SPLIT, downloads, split_weights, upload
+from waiting import until
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,8 @@ from model_folders import GS, SPLIT, downloads, split_weights, upload
 )
 def test_a_missing_model_is_reported_with_its_name(storage, tmp_path, model, revision, reason):
     storage.put(BUCKET, "models/half/tokenizer.json", b"{}")
-    with pytest.raises(Failure, match=f" {re.escape(model)}: .*{reason}") as failure:
+    with fails("model", f" {re.escape(model)}: .*{reason}"):
         find_model(model, str(tmp_path), bucket(), revision=revision)
-    assert failure.value.kind == "model"
 
 
 def test_a_folder_has_no_revision(model_folder):
@@ -133,16 +132,17 @@ def test_the_least_recently_used_model_copies_are_deleted_on_a_full_disk(tmp_pat
 
 
 def test_threads_that_need_the_same_model_copy_make_it_once(tmp_path):
-    made = []
+    made, waiting = [], set()
+
+    def wait():
+        waiting.add(threading.get_ident())
 
     def fill(path):
         made.append(path)
-        time.sleep(0.2)
+        until(lambda: len(waiting) == 3)
         open(os.path.join(path, "x"), "w").close()
 
-    threads = [
-        threading.Thread(target=kept_copy, args=(str(tmp_path), "a", lambda: None, fill), daemon=True) for _ in range(4)
-    ]
+    threads = [threading.Thread(target=kept_copy, args=(str(tmp_path), "a", wait, fill)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -2,16 +2,17 @@
 
 import json
 import threading
-import time
-from zlib import crc32
+from types import SimpleNamespace
 
 import pytest
+from gleaner_worker.shards.upload import Uploader
 
 from build import BUCKET, SMALL, a_stream, a_work, outputs, run_extract, text_lines
 from gleaner_worker.extract.shard_memory import most_shards
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.storage.upload_content import BytesContent
-from pipeline_probes import PREFIX, Alive, until
+from pipeline_probes import PREFIX, Alive
+from waiting import HANG_S, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_thread_is_left")]
 
@@ -47,13 +48,7 @@ def test_memory_holds_only_a_few_shards_with_a_slow_bucket(storage, tmp_path, wa
 def test_memory_holds_fewer_large_shards_and_at_least_two_of_any_size(monkeypatch):
     memory = 64 << 30
     monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": memory // 4096, "SC_PAGE_SIZE": 4096}.get)
-    assert [most_shards(size, 1) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [
-        6,
-        6,
-        4,
-        2,
-        2,
-    ]
+    assert [most_shards(size, 1) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [6, 6, 4, 2, 2]
 
 
 def test_four_shards_upload_at_once_and_the_last_shard_uploads_alone(storage, tmp_path, warm_models):
@@ -66,7 +61,7 @@ def test_four_shards_upload_at_once_and_the_last_shard_uploads_alone(storage, tm
             most.append(set(together))
             four.notify_all()
             if "shard_" in name and max(map(len, most)) < 4:
-                four.wait_for(lambda: max(map(len, most)) == 4, 30)
+                four.wait_for(lambda: max(map(len, most)) == 4, HANG_S)
             together.discard(name)
 
     storage.before_create = meet
@@ -78,34 +73,45 @@ def test_four_shards_upload_at_once_and_the_last_shard_uploads_alone(storage, tm
             assert len(names) == 1
 
 
-def test_the_last_shard_and_the_summary_wait_for_the_slowest_shard(storage, tmp_path, warm_models):
+def test_the_last_shard_and_the_summary_wait_for_the_slowest_shard(storage, tmp_path, warm_models, monkeypatch):
     work = a_work(a_stream(storage, [*text_lines(100), "junk"]), shard_size_gb=SMALL)
     run_extract(work, warm_models(), str(tmp_path))
-    *others, _last = sorted(name for name in outputs(storage) if name.startswith("shard_"))
+    *others, last = sorted(name for name in outputs(storage) if name.startswith("shard_"))
     others.remove("shard_0002.safetensors")
     storage.clear("activations/")
-    stored_before = []
+    stored_before, waits, store = [], [], Uploader.store
+
+    def note_waits(uploader, shard, pipeline):
+        def wait_until(is_true):
+            waits.append(shard.plan.number)
+            pipeline.wait_until(is_true)
+
+        store(uploader, shard, SimpleNamespace(wait_until=wait_until, notify=pipeline.notify))
 
     def slowly(name):
         if name.endswith("shard_0002.safetensors"):
-            until(lambda: outputs(storage).keys() >= set(others))
-            time.sleep(0.2)  # time for a premature upload
+            until(lambda: outputs(storage).keys() >= set(others) and (waits or last in outputs(storage)))
             stored_before.extend(outputs(storage))
 
+    monkeypatch.setattr(Uploader, "store", note_waits)
     storage.before_create = slowly
     assert run_extract(work, warm_models(), str(tmp_path)) == "completed"
     assert sorted(stored_before) == others
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("order", [1, -1])
-def test_shards_that_are_stored_in_another_order_have_the_same_bytes(storage, tmp_path, warm_models, order):
+def test_shards_that_are_stored_in_another_order_have_the_same_bytes(storage, tmp_path, warm_models):
     spec = {"shard_size_gb": SMALL}
     work = a_work(a_stream(storage, text_lines(120)), **spec)
     run_extract(work, warm_models(**spec), str(tmp_path))
     expected = outputs(storage)
     storage.clear("activations/")
-    storage.before_create = lambda name: time.sleep(0.05 * (crc32(f"{name} {order}".encode()) % 3))
+    late = {"shard_0001.safetensors": "shard_0003.safetensors", "shard_0002.safetensors": "shard_0001.safetensors"}
+
+    def reorder(name):
+        if first := late.get(name.removeprefix(PREFIX)):
+            until(lambda: first in outputs(storage))
+
+    storage.before_create = reorder
     run_extract(work, warm_models(**spec), str(tmp_path))
     assert outputs(storage) == expected
 

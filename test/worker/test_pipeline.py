@@ -1,12 +1,12 @@
 """The stages of an extraction: order, bounds, and one error that ends them all."""
 
 import threading
-import time
 
 import pytest
 
 from gleaner_worker.extract.pipeline import Pipeline, Stopped
 from gleaner_worker.failures import LeaseLost
+from waiting import HANG_S, until
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,7 @@ def test_all_items_go_through_every_stage_in_order():
 
 
 def test_each_item_is_taken_by_one_of_many_threads():
-    done, meeting = [], threading.Barrier(4, timeout=10)
+    done, meeting = [], threading.Barrier(4, timeout=HANG_S)
 
     def take(item):
         meeting.wait()  # four threads at once
@@ -54,8 +54,8 @@ def test_a_stage_is_never_further_ahead_than_its_limit():
         items = pipeline.stage("make", numbers(50, made), 3)
         for item in items:
             taken.append(item)
-            time.sleep(0.002)
-            assert len(made) - len(taken) <= 3 + 1  # and the item that the stage holds
+            until(lambda: len(made) >= min(50, len(taken) + 3 + 1))  # and the item that the stage holds
+            assert len(made) - len(taken) <= 3 + 1
     assert taken == list(range(50))
 
 
@@ -82,7 +82,6 @@ def test_an_error_in_any_stage_stops_all_stages_and_is_raised_once(where):
     def bad(name):
         return fail_at(5, error) if name == where else lambda item: item
 
-    started = time.monotonic()
     with pytest.raises(ValueError) as caught, Pipeline() as pipeline:
         first = pipeline.stage("first", through(pipeline.stage("source", endless(), 1), bad("first")), 1)
         middle = pipeline.stage("middle", through(first, bad("middle")), 1)
@@ -92,7 +91,6 @@ def test_an_error_in_any_stage_stops_all_stages_and_is_raised_once(where):
         pipeline.wait_until(is_done)
     assert caught.value is error
     assert closed == [True]
-    assert time.monotonic() - started < 60
 
 
 def test_of_several_errors_the_first_is_raised():
@@ -120,20 +118,17 @@ def test_a_lost_lease_ends_a_waiting_pipeline(waiting):
             raise LeaseLost
 
     def stuck():
-        while not lost.is_set():
-            time.sleep(0.01)
+        lost.wait()
         yield 1
 
     soon = threading.Timer(0.1, lost.set)
     soon.start()
-    started = time.monotonic()
     with pytest.raises(LeaseLost), Pipeline(check) as pipeline:
         if waiting == "for an item":
             next(pipeline.stage("make", stuck(), 1))
         elif waiting == "for room":
             pipeline.stage("make", numbers(10), 1)
         pipeline.wait_until(lambda: False)
-    assert time.monotonic() - started < 60
     soon.join()  # the thread may still be ending
 
 
@@ -154,13 +149,6 @@ class Big:
 
     def __del__(self):
         Big.alive -= 1
-
-
-def until(is_true, timeout_s=10):
-    end = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_stage_frees_each_item_that_it_has_passed_on():

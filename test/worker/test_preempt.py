@@ -9,7 +9,7 @@ from gleaner_worker.extract import extract as extract_module
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import LeaseLost
 from interruption import PARTIALS, Interruption
-from pipeline_probes import until
+from waiting import HANG_S, until
 
 pytestmark = pytest.mark.slow
 
@@ -94,13 +94,13 @@ def test_partials_are_stored_while_uploads_of_shards_hang(storage, tmp_path, tin
     """Uploads are far slower than the device; partials must not wait behind the uploads of shards."""
     control, held, encode, encoded = ExtractionState(), threading.Event(), extract_module.encode_shard, []
     resource = a_stream(storage, text_lines(300))
-    storage.before_create = lambda name: held.wait(60) if name.startswith("activations/") else None
+    storage.before_create = lambda name: held.wait(HANG_S) if name.startswith("activations/") else None
 
     def encode_four(*arguments):
         """Encodes four shards, and holds all others."""
         encoded.append(1)
         if len(encoded) > 4:
-            held.wait(60)
+            held.wait(HANG_S)
         return encode(*arguments)
 
     monkeypatch.setattr(extract_module, "encode_shard", encode_four)
@@ -116,7 +116,7 @@ def test_partials_are_stored_while_uploads_of_shards_hang(storage, tmp_path, tin
     until(lambda: storage.names(BUCKET, PARTIALS))
     assert outputs(storage) == {}
     held.set()
-    thread.join(60)
+    thread.join()
     assert result == ["preempted"]
     storage.before_create = lambda name: None
     assert run_extract(a_work(resource, epoch=2, shard_size_gb=SMALL), tiny_models(), str(tmp_path)) == "completed"

@@ -3,24 +3,14 @@
 import os
 import re
 import shutil
-import subprocess
 import tarfile
 
 import pytest
 
 from build import BUCKET
-from environment import WORKER
-from startup_script import SCRIPT, a_bundle, bash, start
+from startup_script import SCRIPT, a_bundle, bash, calls_of_uv, start, start_until_stopped
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.mark.parametrize("name", ["startup.sh", "python-environment.sh"])
-def test_a_script_has_no_finding_of_shellcheck(name):
-    if not shutil.which("shellcheck"):
-        pytest.skip("shellcheck is not installed")
-    result = subprocess.run(["shellcheck", os.path.join(WORKER, name)], capture_output=True, text=True)
-    assert result.returncode == 0, result.stdout
 
 
 def test_the_sourced_script_only_defines_its_functions():
@@ -92,16 +82,16 @@ def test_a_host_whose_hello_is_refused_stops_its_setup(cloud, storage, home):
     a_bundle(storage, cloud)
     cloud.refusal = {"action": "exit", "error": "another secret is bound to host 0"}
     cloud.status = lambda body: 403
-    result = start(cloud, storage, home, UV_SLOW="1.5")
+    result = start_until_stopped(cloud, storage, home)
     assert result.returncode != 0
     assert "Stopping: worker-api says" in result.stderr and "another secret is bound to host 0" in result.stderr
     assert "agent" not in result.stdout and cloud.asked == []
 
 
-def test_packages_are_installed_from_wheels_alone(cloud, storage, home, tmp_path):
+def test_packages_are_installed_from_wheels_alone(cloud, storage, home):
     a_bundle(storage, cloud)
     assert start(cloud, storage, home).returncode == 0
-    calls = (tmp_path / "uv-calls").read_text().splitlines()
+    calls = calls_of_uv(home).splitlines()
     assert any("pip sync" in call for call in calls)
     assert all("--no-build" in call for call in calls if "pip sync" in call)
 
@@ -236,7 +226,7 @@ def test_a_bundle_without_the_script_of_the_environment_is_refused(cloud, storag
 def test_a_vm_that_worker_api_no_longer_wants_stops_its_setup(cloud, storage, home):
     a_bundle(storage, cloud)
     cloud.on_heartbeat = lambda body: {"action": "exit", "reason": "gone"}
-    result = start(cloud, storage, home, UV_SLOW="1.5")
+    result = start_until_stopped(cloud, storage, home)
     assert result.returncode != 0
     assert "not wanted any more" in result.stderr
     assert "agent" not in result.stdout

@@ -7,20 +7,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from build import (
-    BUCKET,
-    a_model,
-    a_stream,
-    a_work,
-    bucket,
-    outputs,
-    run_extract,
-    settings_of,
-    text_lines,
-)
+from build import BUCKET, a_model, a_stream, a_work, bucket, fails, outputs, run_extract, settings_of, text_lines
 from device_rows import rows_of, run
 from gleaner_worker.extract.state import ExtractionState
-from gleaner_worker.failures import Failure
 from gleaner_worker.records.sample import Sample
 from gleaner_worker.records.samples import read_samples
 from gleaner_worker.spec import SITES
@@ -154,8 +143,7 @@ def test_a_non_finite_value_fails_the_stream_and_names_the_sample(storage, tmp_p
     work = a_work(a_stream(storage, lines), **spec)
     model = a_model(work.spec, str(tmp_path), bucket(), "my-run")
     told = rf"resid_pre.0 has \d vectors that are not finite, .*sample 25; .*{hint}"
-    with pytest.raises(Failure, match=told) as failure:
+    with fails("stream", told):
         run_extract(work, model, str(tmp_path))
-    assert failure.value.kind == "stream"
     ranges = [storage.metadata(BUCKET, name) for name in storage.names(BUCKET, "activations/my-run/tpu_7/")]
     assert all(int(found["last_sample"]) < 25 for found in ranges)

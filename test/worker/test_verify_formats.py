@@ -8,15 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from build import (
-    BUCKET,
-    a_stream,
-    a_work,
-    outputs,
-    put_manifest,
-    run_extract,
-    text_lines,
-)
+from build import BUCKET, a_stream, a_work, outputs, put_manifest, run_extract, text_lines
 from gleaner_reader.checksums import as_text, crc32c
 from gleaner_reader.convert import Rows
 from gleaner_worker.verify.statistics import LayerStatistics
@@ -84,10 +76,7 @@ KINDS = [
             (lambda t: put(t, "mlp_out.1.scale", 0, -1), "has scales of mlp_out.1 that are below zero or not finite"),
             (lambda t: put(t, "mlp_out.1.scale", 0, 99), "has wrong statistics of mlp_out.1: max_abs"),
             (lambda t: t.pop("resid_pre.2.scale"), "lacks resid_pre.2.scale"),
-            (
-                lambda t: put(t, "kept", 5, ord("8")),
-                "holds 1 samples that differ from the stream, the first at line 1",
-            ),
+            (lambda t: put(t, "kept", 5, ord("8")), "holds 1 samples that differ from the stream, the first at line 1"),
             (lambda t: t.pop("kept"), "lacks kept"),
             (lambda t: t.update(positions=t["token_ids"]), "has positions, which does not belong there"),
         ],

@@ -7,16 +7,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from build import (
-    BUCKET,
-    a_stream,
-    a_work,
-    bucket,
-    put_manifest,
-    run_extract,
-    shard_gb,
-    text_lines,
-)
+from build import BUCKET, a_stream, a_work, bucket, put_manifest, run_extract, shard_gb, text_lines
 from encoded_shards import parse_tensors
 from fake_storage import serving
 from gleaner_reader.checksums import as_text, crc32c

@@ -16,8 +16,7 @@ export const WORDS: Record<keyof typeof COMMANDS, Words> = {
     example: RUN,
   },
   pause: {
-    effect:
-      'Workers finish their shards and release their streams. TPUs that no other run needs are deleted.',
+    effect: 'TPUs finish their shards and release their streams. TPUs that no other run needs are deleted.',
     rejected: 'there is no such run, or it has ended',
     command: 'gleaner run pause my-run',
     example: RUN,
@@ -36,13 +35,14 @@ export const WORDS: Record<keyof typeof COMMANDS, Words> = {
   },
   retry: {
     effect:
-      'Revives one parked stream, or up to 200 parked streams of the run. Or runs one ended job again, or up to 200 jobs that failed for a cause.',
+      'Tries one failed stream again, or up to 200 failed streams of the run. Or runs one ended job again, or up to 200 jobs that failed for a cause.',
     rejected: 'nothing has failed, or the run was stopped',
     command: 'gleaner run retry my-run',
     example: RUN,
   },
   cancel: {
-    effect: 'Parks a stream, or ends a job. Its worker learns so at its next heartbeat.',
+    effect:
+      'Takes a stream out of its run until `retry`, or ends a job. Its TPU learns so at its next heartbeat.',
     rejected: 'there is no such stream or job, or the run was stopped',
     command: 'gleaner jobs cancel my-job',
     example: {job: 'my-job'},
@@ -79,7 +79,7 @@ export const WORDS: Record<keyof typeof COMMANDS, Words> = {
     example: {},
   },
   configure: {
-    effect: 'Changes the priority or the budget of a run, or permits workers of another bundle.',
+    effect: 'Changes the priority or the budget of a run, or permits TPUs of another bundle.',
     rejected:
       'there is no such run, the version differs from `if_version`, or a later message decided the fields',
     command: 'gleaner run configure my-run --priority 5',
@@ -94,7 +94,7 @@ export const WORDS: Record<keyof typeof COMMANDS, Words> = {
   update: {
     effect:
       'Changes the source or the environment of a pool. Without both, every host fetches the source again.',
-    rejected: 'there is no such pool, or the source needs the internet that the workers lack',
+    rejected: 'there is no such pool, or the source needs the internet that the TPUs lack',
     command: 'gleaner update tpu --branch main',
     example: {pool: 'tpu', source: {branch: 'main'}},
   },
@@ -125,7 +125,7 @@ export const FIELDS: Readonly<Record<string, string>> = {
   before_at: 'only jobs that ended before this time',
   priority: 'the higher number goes first, -1000 to 1000',
   budget_usd: 'dollars; null is no limit',
-  allow_mixed_code: 'true: workers of another bundle may continue the run',
+  allow_mixed_code: 'true: TPUs of another bundle may continue the run',
   if_version: 'applies only while the document has this version',
   workers_per_zone: 'slots in each zone, 0 to 1000',
   zones: 'zones of the pool',
@@ -138,33 +138,46 @@ export const FIELDS: Readonly<Record<string, string>> = {
   environment: '`jax_version`, `setup_script`, `config_file`, `ramfs_dir`',
 };
 
-function section(action: string, {effect, rejected, command, example}: Words): string {
-  const {properties = {}, required = []} = schemaOf(
-    COMMANDS[action as keyof typeof COMMANDS].schema,
-    'input',
-  );
+type Field = {name: string; isRequired: boolean; type: string};
+
+function fieldsOf(action: string): Field[] {
+  const {schema} = COMMANDS[action as keyof typeof COMMANDS];
+  const {properties = {}, required = []} = schemaOf(schema, 'input');
   const names = Object.keys(properties).filter(name => name !== 'action');
-  const rows = names.map(name => {
-    const meaning = FIELDS[name] ?? 'a [field of the job](jobs.md)';
-    const need = required.includes(name) ? 'required' : 'optional';
-    return row(`\`${name}\``, typeOf(properties[name] ?? {}), need, meaning);
+  return names.map(name => ({
+    name,
+    isRequired: required.includes(name),
+    type: typeOf(properties[name] ?? {}),
+  }));
+}
+
+function actionRow([action, {effect, rejected}]: [string, Words]): string {
+  const names = fieldsOf(action).map(({name, isRequired}) => `\`${name}\`${isRequired ? ' (required)' : ''}`);
+  return row(`\`${action}\``, effect, names.join(', '), rejected);
+}
+
+/** Each field once, in the order of its first action, with its widest type. */
+function fieldRows(): string[] {
+  const uses = Map.groupBy(Object.keys(WORDS).flatMap(fieldsOf), ({name}) => name);
+  return [...uses].map(([name, fields]) => {
+    const [widest = ''] = fields.map(({type}) => type).sort((a, b) => b.length - a.length);
+    return row(`\`${name}\``, widest, FIELDS[name] ?? 'a [field of the job](jobs.md)');
   });
-  const table = rows.length === 0 ? [] : ['| field | type | | meaning |', '|---|---|---|---|', ...rows, ''];
+}
+
+function exampleLines([action, {command, example}]: [string, Words]): string[] {
   const message = JSON.stringify({action, ...example});
-  return [
-    `## \`${action}\``,
-    '',
-    `${effect} Rejected when ${rejected}.`,
-    '',
-    ...table,
-    '```sh cloud',
-    command,
-    `gcloud pubsub topics publish control --message='${message}'`,
-    '```',
-  ].join('\n');
+  return [command, `gcloud pubsub topics publish control --message='${message}'`];
 }
 
 export function controlPage(template: string): string {
-  const sections = Object.entries(WORDS).map(([action, words]) => section(action, words));
-  return template.replace('{{messages}}', () => sections.join('\n\n'));
+  const words = Object.entries(WORDS);
+  const parts = {
+    actions: ['| action | effect | fields | rejected when |', '|---|---|---|---|', ...words.map(actionRow)],
+    fields: ['| field | type | meaning |', '|---|---|---|', ...fieldRows()],
+    examples: words.flatMap(exampleLines),
+  };
+  return template.replaceAll(/\{\{(actions|fields|examples)\}\}/g, (_, part: keyof typeof parts) =>
+    parts[part].join('\n'),
+  );
 }

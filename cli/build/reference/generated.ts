@@ -1,4 +1,4 @@
-/** The generated files of docs/, by path. */
+/** The generated pages and schemas. */
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {z} from 'zod';
@@ -16,7 +16,7 @@ function template(page: string): string {
 }
 
 /** JSON Schema of the answers of `--json`, by command. */
-function outputJsonSchema(): object {
+export function outputJsonSchema(): object {
   const schemas = Object.entries({...answers, failure}).map(([name, schema]) => {
     const {$schema: _, ...own} = z.toJSONSchema(schema, {unrepresentable: 'any'});
     return [name, own] as const;
@@ -28,6 +28,7 @@ function outputJsonSchema(): object {
   };
 }
 
+/** The files of docs/, by path. */
 export function generated(): Map<string, string> {
   const json = (schema: object) => `${JSON.stringify(schema, null, 2)}\n`;
   return new Map([
@@ -36,6 +37,5 @@ export function generated(): Map<string, string> {
     [`${DOCS}run-spec.md`, runSpecPage(template('run-spec.md'))],
     [`${DOCS}run.schema.json`, json(runSpecJsonSchema())],
     [`${DOCS}control.schema.json`, json(controlJsonSchema())],
-    [`${DOCS}output.schema.json`, json(outputJsonSchema())],
   ]);
 }

@@ -15,9 +15,21 @@ import {
   times,
 } from '../../../shared/domain/billing/estimate.ts';
 import {originOf, type Prices, usdPerHour} from '../../../shared/domain/billing/prices.ts';
-import type {EstimateOptions} from './options.ts';
+import type {CloudOptions} from '../../cloud/connect.ts';
 
 export type Report = ReturnType<typeof reportOn>;
+
+export type EstimateOptions = CloudOptions & {
+  spec?: string;
+  model?: string;
+  accelerator: string;
+  zone: string;
+  workers: number;
+  sample_bytes: number;
+  tokens_per_second?: number;
+  quick?: boolean;
+  like?: string;
+};
 
 /** Estimate of a run from the sample of its streams. */
 export function reportOn(
@@ -66,22 +78,23 @@ type Overhead = Pick<typeof ASSUMED, 'start_s' | 'preemption'>;
 /** Assumptions of an estimate: none with an earlier run, only the overhead with a measured rate. */
 function assumptionsOf(
   rate: Rate | undefined,
-  {tokensPerSecond}: EstimateOptions,
+  {tokens_per_second}: EstimateOptions,
   earlier: Earlier | undefined,
 ): typeof ASSUMED | Overhead | null {
   if (earlier) return null;
   const {start_s, preemption} = ASSUMED;
-  return rate && tokensPerSecond === undefined ? ASSUMED : {start_s, preemption};
+  return rate && tokens_per_second === undefined ? ASSUMED : {start_s, preemption};
 }
 
 function rateOf(
   sampled: Sampled,
   numbers: Numbers,
-  {accelerator, workers, tokensPerSecond}: EstimateOptions,
+  {accelerator, workers, tokens_per_second}: EstimateOptions,
   earlier: Earlier | undefined,
   compiled: Compiled | undefined,
 ): Rate | undefined {
-  if (tokensPerSecond !== undefined) return measuredRate(tokensPerSecond, 'the measured --tokens-per-second');
+  if (tokens_per_second !== undefined)
+    return measuredRate(tokens_per_second, 'the measured --tokens-per-second');
   if (earlier) return rateLike(earlier);
   return assumedRate(sampled, numbers, {accelerator, workers}, compiled);
 }

@@ -2,25 +2,26 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {parseWork} from '../../../shared/domain/names.ts';
 import type {Store} from '../../../shared/ports.ts';
-import type {Where} from '../../cloud/connect.ts';
-import {type Cloud, withCloud} from '../../cloud/send-message.ts';
+import {type Cloud, withCloud} from '../../cloud/cloud.ts';
+import type {CloudOptions} from '../../cloud/connect.ts';
+import {unknownRun} from '../../cloud/send-message.ts';
 import {EventFilter} from '../../events/filter.ts';
 import {EventReader} from '../../events/read.ts';
+import type {Answers} from '../../json/index.ts';
 import {LiveScreen} from '../../screen/live.ts';
 import {type RunState, readRun, streamCount} from '../../screen/read-run.ts';
 import {styleOf} from '../../screen/story.ts';
-import {Timeline} from '../../screen/timeline.ts';
+import {type Moment, Timeline} from '../../screen/timeline.ts';
 import {tpuStatus} from '../../screen/tpu-status.ts';
 import {CliError} from '../../terminal/errors.ts';
-import {counted, timeText} from '../../terminal/format.ts';
-import {print, say} from '../../terminal/output.ts';
+import {counted} from '../../terminal/format.ts';
+import {printJson, say} from '../../terminal/output.ts';
 import {stopSignal} from '../../terminal/stop-signal.ts';
 import type {StyledLine} from '../../terminal/styled-lines.ts';
-import {similarRuns} from '../change.ts';
 import {plainLine} from './plain-line.ts';
 import {MOST_EVENTS, screenLines} from './screen-lines.ts';
 
-export type WatchOptions = Where & {interval: number; json?: boolean};
+export type WatchOptions = CloudOptions & {interval: number};
 
 /** Failed reads in a row that end the watch. */
 const MOST_FAILURES = 10;
@@ -72,12 +73,12 @@ class Story {
     return new Story(store, await EventFilter.open(store, run, undefined));
   }
 
-  /** `tpus`: names of the TPUs that the screen shows. */
-  async next(now_ms: number, tpus: Iterable<string> = []): Promise<StyledLine[]> {
+  /** `tpus`: names of the TPUs that the screen shows. `own`: events of this process. */
+  async next(now_ms: number, tpus: Iterable<string> = [], own = (): Moment[] => []): Promise<StyledLine[]> {
     this.#filter.add(tpus);
     const entries = await (this.#isFirst ? this.#reader.newest(MOST_EVENTS * 4) : this.#reader.next());
     this.#isFirst = false;
-    const lines = this.#timeline.add(entries, now_ms);
+    const lines = this.#timeline.add([...entries, ...own()], now_ms);
     return lines.map(({at, text}) => ({text: `${at.slice(11, 19)}  ${text}`, style: styleOf(text)}));
   }
 }
@@ -120,22 +121,22 @@ class RunView {
   async #read(): Promise<RunState> {
     const state = await readRun(this.#cloud.store, this.#run);
     if (!state.run) {
-      const why =
-        state.invalid[0] ?? `there is no run "${this.#run}"${await similarRuns(this.#cloud, this.#run)}`;
-      throw new CliError(why);
+      const [why] = state.invalid;
+      throw why === undefined ? await unknownRun(this.#cloud.store, this.#run) : new CliError(why);
     }
     const now = Date.now();
     if (this.#options.json) {
-      print(true, answerOf(state, now), []);
+      printJson<'run watch'>(answerOf(state, now));
       return state;
     }
     this.#story ??= await Story.open(this.#cloud, this.#run);
     const news = await this.#story.next(
       now,
       state.tpus.map(({name}) => name),
+      () => (this.#screen.isTerminal ? [] : this.#changes(state, now)),
     );
     if (this.#screen.isTerminal) this.#draw(state, news, now);
-    else this.#print(state, news, now);
+    else this.#screen.add(news);
     return state;
   }
 
@@ -143,6 +144,7 @@ class RunView {
     if (this.#options.json) return;
     const last = (await this.#story?.next(Number.POSITIVE_INFINITY)) ?? [];
     if (!this.#screen.isTerminal) this.#screen.add(last);
+    else if (this.#last) this.#draw(this.#last.state, last, this.#last.now);
     this.#screen.end();
   }
 
@@ -158,16 +160,14 @@ class RunView {
     );
   }
 
-  #print(state: RunState, news: readonly StyledLine[], now: number): void {
-    const line = plainLine(state);
+  /** The state as an event, where it differs from the last one. */
+  #changes(state: RunState, now: number): Moment[] {
     // The cost grows at every look.
     const facts = plainLine({...state, run: {...state.run, cost_usd: 0}});
-    const isNew = facts !== this.#said;
+    if (facts === this.#said) return [];
     this.#said = facts;
-    this.#screen.add([
-      ...news,
-      ...(isNew ? [{text: `${timeText(new Date(now).toISOString()).slice(11)}  ${line}`}] : []),
-    ]);
+    const at = new Date(now).toISOString();
+    return [{id: `state ${at}`, at, text: plainLine(state)}];
   }
 
   #header({tpus}: RunState): string {
@@ -178,7 +178,7 @@ class RunView {
 }
 
 /** Answer of `--json`, one object for each look. */
-function answerOf(state: RunState, now: number) {
+function answerOf(state: RunState, now: number): Answers['run watch'] {
   const {run, tpus, work} = state;
   const {status, reason, total_samples_processed, rejected_samples, total_shards, total_bytes, total_tokens} =
     run;

@@ -64,14 +64,18 @@ function configOf(path: string, split: string): string {
 function chooseConfig(configs: string[], wanted: string | undefined): string {
   const chosen = wanted ?? (configs.includes('default') ? 'default' : configs[0]);
   if (wanted === undefined && configs.length > 1 && chosen !== 'default')
-    throw new CliError(`the data set has several configurations: give --config with one of ${list(configs)}`);
+    throw new CliError(
+      `There are several configurations of the data set: give --config with one of ${list(configs)}`,
+    );
   if (chosen === undefined || !configs.includes(chosen))
-    throw new CliError(`the data set has no configuration "${wanted}"; it has ${list(configs)}`);
+    throw new CliError(
+      `There is no configuration "${wanted}" of the data set: give --config with one of ${list(configs)}`,
+    );
   return chosen;
 }
 
 function noSplit(split: string, splits: string[]): CliError {
   return new CliError(
-    `the data set has no split "${split}": give --split with one of ${list([...new Set(splits)])}`,
+    `There is no split "${split}" of the data set: give --split with one of ${list([...new Set(splits)])}`,
   );
 }

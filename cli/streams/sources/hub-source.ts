@@ -35,14 +35,14 @@ export async function openDataset(
   if (own === undefined)
     throw new CliError(
       revision === undefined
-        ? `${id} is neither a file here nor a data set of ${hub.endpoint}: check the name`
-        : `${id} has no revision ${revision} on ${hub.endpoint}, or does not exist there: check --revision and the name`,
+        ? `There is no file and no data set ${id} on ${hub.endpoint}: check the name`
+        : `There is no revision ${revision} of a data set ${id} on ${hub.endpoint}: check --revision and the name`,
     );
   if (own.files.length > 0) return sourcesOf(hub, own, chooseOwn(own.files, {split, config}), say);
   const converted = revision === undefined ? await readCommit(hub, id, CONVERTED, stop) : undefined;
   if (!converted || converted.files.length === 0)
     throw new CliError(
-      `${id} has no Parquet files${revision === undefined ? '' : ` at ${revision}`}: download its files, and name them as the source`,
+      `There is no Parquet file in ${id}${revision === undefined ? '' : ` at ${revision}`}: download its files, and name them as the source`,
     );
   const {files, isPartial} = chooseConverted(converted.files, {split, config});
   if (isPartial)

@@ -145,6 +145,7 @@ function unreached(error: Error): Error {
   if (error instanceof BrokenAnswer) return error;
   const cause = (error.cause ?? error) as NodeJS.ErrnoException;
   // The same redirects would come again.
-  if (/redirect/.test(cause.message)) return new CliError(`the hub redirects without end: ${cause.message}`);
+  if (/redirect/.test(cause.message))
+    return new CliError(`Failed to read from the hub: it redirects without end: ${cause.message}`);
   return Object.assign(new Error(cause.message || String(cause.code), {cause: error}), {code: 503});
 }

@@ -49,7 +49,7 @@ export async function* parquetRows(
   const known = columnsIn(parquet);
   const absent = columns?.find(column => !known.includes(column));
   if (absent !== undefined)
-    throw new CliError(`${name} has no column "${absent}"; its columns are ${list(known)}`);
+    throw new CliError(`There is no column "${absent}" in ${name}: its columns are ${list(known)}`);
   let at = 0;
   for (const group of metadata.row_groups) {
     stop.throwIfAborted();

@@ -41,7 +41,7 @@ async function openSource(
     return openDataset(id, options, say);
   }
   throw new CliError(
-    `${source} does not exist: name a file, a folder, or a data set of Hugging Face as ORG/NAME`,
+    `There is no file ${source}: name a file, a folder, or a data set of Hugging Face as ORG/NAME`,
   );
 }
 
@@ -73,7 +73,7 @@ async function openFolder(folder: string, format: Format | undefined): Promise<R
     .filter(name => name !== 'checksums.json' && name !== 'run.json')
     .filter(name => format !== undefined || formatOf(name) !== undefined);
   if (files.length === 0)
-    throw new CliError(`${folder} has no file of rows: put in files with ${KNOWN_NAMES}`);
+    throw new CliError(`There is no file of rows in ${folder}: put in files with ${KNOWN_NAMES}`);
   return openFiles(
     folder,
     files.sort().map(name => join(folder, name)),
@@ -88,7 +88,7 @@ async function openGlob(pattern: string, format: Format | undefined): Promise<Ro
     const found = await stat(file).catch(() => undefined);
     if (!found || found.isFile()) files.push(file);
   }
-  if (files.length === 0) throw new CliError(`no file matches ${pattern}`);
+  if (files.length === 0) throw new CliError(`There is no file that matches ${pattern}: correct the pattern`);
   return openFiles(pattern, files.sort(), format);
 }
 

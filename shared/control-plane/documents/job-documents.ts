@@ -1,8 +1,8 @@
 /** Reads and writes of the documents of jobs. The deployment chooses their collection. */
 import {InvalidDocument, type Rejected} from '../../contracts/errors.ts';
 import type {Job} from '../../domain/job/job.ts';
-import {isJobOf} from '../../domain/job/lifecycle.ts';
-import {jobWork, parseJobWork, paths} from '../../domain/names.ts';
+import {isJobHeldBy} from '../../domain/job/lifecycle.ts';
+import {parseJobWork, paths} from '../../domain/names.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Document, Store, Stored, Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
@@ -53,19 +53,18 @@ export async function jobOf(
 ): Promise<Job | undefined> {
   const id = parseJobWork(worker.work);
   const job = id && (await skipIfInvalid(deps.log, () => jobRecords.get(deps, tx, id)));
-  const holder = {worker: worker.name, incarnation: worker.incarnation};
-  return job && isJobOf(job, holder) && job.lease?.epoch === worker.epoch ? job : undefined;
+  return job && isJobHeldBy(job, worker) ? job : undefined;
 }
 
 /** Reads the worker that holds the lease of the job, for `clearWork` when the lease ends. */
 export async function workerOf(
   {log}: Pick<Deps, 'log'>,
   tx: Transaction,
-  {job, lease}: Job,
+  job: Job,
 ): Promise<Worker | undefined> {
-  const worker = lease && (await skipIfInvalid(log, () => workerRecords.get(tx, lease.worker)));
-  const isHolder = worker?.work === jobWork(job) && worker.epoch === lease?.epoch;
-  return isHolder && worker.incarnation === lease?.incarnation ? worker : undefined;
+  const name = job.lease?.worker;
+  const worker = name && (await skipIfInvalid(log, () => workerRecords.get(tx, name)));
+  return worker && isJobHeldBy(job, worker) ? worker : undefined;
 }
 
 /** Stores a job whose attempt has ended. A failed job is an event and a signal. */

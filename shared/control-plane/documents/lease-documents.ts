@@ -6,15 +6,16 @@
 import {parseWork, paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import type {Advance} from '../../domain/stream/advance.ts';
-import {isHeldBy, isLeasedTo, revokeLease} from '../../domain/stream/lease.ts';
+import {isHeldBy, isLeasedTo, returnedStream, revokeLease} from '../../domain/stream/lease.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
-import {afterMachineFailedStream} from '../../domain/zone/breakers.ts';
 import type {Transaction} from '../../ports.ts';
+import type {Deps} from '../deps.ts';
 import type {Log} from '../log.ts';
 import {runRecords, skipIfInvalid, streamRecords, workerRecords} from './documents.ts';
 import {recordEvent, recordPause} from './event-log.ts';
 import {shardRecords} from './history-documents.ts';
+import {jobOf} from './job-documents.ts';
 import {reopenRun} from './runs.ts';
 
 /** Reads the stream whose lease the worker holds. */
@@ -25,6 +26,11 @@ export async function workOf(log: Log, tx: Transaction, worker: Worker): Promise
   return stream && isLeasedTo(stream, {worker: worker.name, incarnation: worker.incarnation})
     ? stream
     : undefined;
+}
+
+/** True if the worker holds a stream or a job. */
+export async function holdsWork(deps: Pick<Deps, 'config' | 'log'>, tx: Transaction, worker: Worker) {
+  return ((await workOf(deps.log, tx, worker)) ?? (await jobOf(deps, tx, worker))) !== undefined;
 }
 
 /** Reads the worker that holds the stream's lease, for `clearWork` when the lease ends. */
@@ -64,25 +70,17 @@ export function returnStream(
   now: number,
   parent?: Run,
 ): void {
+  const {breaker, events = []} = returnedStream(free, parent, now);
   streamRecords.set(tx, free);
   clearWork(tx, holder);
-  if (free.status !== 'failed') return;
-  if (parent) setMachineFailed(log, tx, parent, free, now);
-  const {run, stream, epoch, faults, last_error} = free;
-  const text = `Stream ${run}/${stream} is parked after ${faults} machines in a row that stored nothing: ${last_error}; retry revives it`;
-  recordEvent(tx, {kind: 'stream', run, stream, epoch, text}, now);
+  if (breaker) setBreaker(log, tx, breaker, now);
+  for (const event of events) recordEvent(tx, event, now);
 }
 
-export function setMachineFailed(
-  log: Log,
-  tx: Transaction,
-  parent: Run,
-  {stream}: Stream,
-  now: number,
-): void {
-  const next = afterMachineFailedStream(parent, stream, now);
-  runRecords.set(tx, next);
-  recordPause(log, tx, parent, next, now);
+/** Stores the run of a stream that failed for its machines. A pause by its breaker is an event and an alert. */
+export function setBreaker(log: Log, tx: Transaction, run: {before: Run; after: Run}, now: number): void {
+  runRecords.set(tx, run.after);
+  recordPause(log, tx, run.before, run.after, now);
 }
 
 /** Revokes the lease of the stream. */

@@ -1,22 +1,29 @@
 import {CallerRefused} from '../../contracts/errors.ts';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
+import {ok, type RequestDecision, type WorkerAnswer} from '../../domain/worker/requests.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import type {Transaction} from '../../ports.ts';
 import type {Account, Deps} from '../deps.ts';
+import {concludeExec} from '../execs/end-exec.ts';
+import {wake} from '../wake.ts';
 import {storePing} from '../workers/service-proofs.ts';
-import {ok, type WorkerAnswer} from './answers.ts';
-import {reportExec, takeExec} from './exec.ts';
+import {type AgentAction, type AgentRequest, withHeartbeat} from './answers.ts';
+import {authenticate} from './authenticate.ts';
+import {endExec, takeExec} from './exec.ts';
 import {finishJob} from './finish.ts';
-import {handleHeartbeat} from './heartbeat.ts';
+import {heartbeatOfWorker, takeHeartbeat} from './heartbeat.ts';
 import {bindHost} from './hello.ts';
 import {answerLease} from './lease.ts';
 import {releaseStream} from './release.ts';
 import {answerSource} from './source.ts';
+import {transact} from './write.ts';
 
 /** Sender of a request: the account of its token, and the sha256 of the secret of its host. On-tick has no secret. */
 export type Sender = {account: Account; secret_sha256: string | undefined};
 
 /**
  * Answers a caller of worker-api: on-tick pings, and agents of TPUs ask all else. The account says that an agent of ours speaks. The
- * secret says which one, and each handler compares it with the document of the worker that the request names.
+ * secret says which one.
  */
 export async function answerWorker(deps: Deps, sender: Sender, asked: WorkerRequest): Promise<WorkerAnswer> {
   const allowed = asked.action === 'ping' ? 'control' : 'worker';
@@ -32,24 +39,67 @@ export async function answerWorker(deps: Deps, sender: Sender, asked: WorkerRequ
       403,
       'the header x-gleaner-secret has no secret of a host: send its 64 hexadecimal digits',
     );
-  switch (asked.action) {
+  const request = {...asked, secret_sha256};
+  const {answer, complaint, endsExec, wakes} = await decideRequest(deps, request);
+  const {worker, incarnation, host} = request;
+  if (complaint) deps.log('ERROR', complaint, {worker, incarnation, host});
+  if (endsExec) await concludeExec(deps, endsExec);
+  if (wakes) await wake(deps.bus);
+  return answer;
+}
+
+/** Checks the sender, and then passes the request to its handler. */
+async function decideRequest(deps: Deps, request: AgentRequest): Promise<RequestDecision> {
+  switch (request.action) {
     case 'hello':
-      return bindHost(deps, {...asked, secret_sha256});
+      return withHeartbeat(deps.config.heartbeat_s, inTransaction(deps, 'hello', request, bindHost));
     case 'lease':
-      return answerLease(deps, {...asked, secret_sha256});
-    case 'heartbeat':
-      return handleHeartbeat(deps, {...asked, secret_sha256});
+      return checked(deps, 'lease', request, answerLease);
+    case 'heartbeat': {
+      const heartbeat_s = await heartbeatOfWorker(deps, request);
+      return withHeartbeat(heartbeat_s, inTransaction(deps, 'heartbeat', request, takeHeartbeat));
+    }
     case 'release':
-      return releaseStream(deps, {...asked, secret_sha256});
+      return checked(deps, 'release', request, releaseStream);
     case 'finish':
-      return finishJob(deps, {...asked, secret_sha256});
+      return checked(deps, 'finish', request, finishJob);
     case 'source':
-      return answerSource(deps, {...asked, secret_sha256});
+      return checked(deps, 'source', request, answerSource);
     case 'exec':
-      return takeExec(deps, {...asked, secret_sha256});
+      return inTransaction(deps, 'exec', request, takeExec);
     case 'exec-end':
-      return reportExec(deps, {...asked, secret_sha256});
+      return inTransaction(deps, 'exec-end', request, endExec);
     default:
-      return asked satisfies never;
+      return request satisfies never;
   }
+}
+
+/** Checks the sender before the transactions of the handler, which read the worker again. */
+async function checked<Action extends AgentAction>(
+  deps: Deps,
+  action: Action,
+  request: AgentRequest<Action>,
+  handle: (deps: Deps, worker: Worker, request: AgentRequest<Action>) => Promise<RequestDecision>,
+): Promise<RequestDecision> {
+  const sender = await authenticate(deps, deps.store, action, request);
+  return 'answer' in sender ? sender : handle(deps, sender, request);
+}
+
+/** Checks the sender in the transaction of the handler, which writes the worker that the check has read. */
+function inTransaction<Action extends AgentAction>(
+  deps: Deps,
+  action: Action,
+  request: AgentRequest<Action>,
+  decide: (
+    deps: Deps,
+    tx: Transaction,
+    worker: Worker,
+    request: AgentRequest<Action>,
+    now: number,
+  ) => Promise<RequestDecision>,
+): Promise<RequestDecision> {
+  return transact(deps, async (tx, now) => {
+    const sender = await authenticate(deps, tx, action, request);
+    return 'answer' in sender ? sender : decide(deps, tx, sender, request, now);
+  });
 }

@@ -4,7 +4,7 @@ import {assignPayers, costOfDeleting, JOBS, payerOf, runAtWork} from '../billing
 import {parseJobWork, parseWorkerName} from '../names.ts';
 import {acceptsCode, serversOf} from '../run/code.ts';
 import {isRunnable} from '../run/run.ts';
-import {byPreference} from '../stream/lease.ts';
+import {byPreference} from '../stream/service-order.ts';
 import type {Snapshot, TickConfig} from '../tick/snapshot.ts';
 import {isOlderThan} from '../time.ts';
 import {NOT_LISTED} from '../worker/nodes.ts';

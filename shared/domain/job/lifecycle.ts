@@ -1,5 +1,6 @@
 /** The life of a job: its document and an event decide the next document. Every change of the lease is here. */
 
+import {jobWork} from '../names.ts';
 import type {Ran} from '../source/source.ts';
 import type {Holder} from '../stream/lease.ts';
 import type {Lease} from '../stream/stream.ts';
@@ -51,6 +52,11 @@ export function holdsJob(job: Job, claim: Holder & {epoch: number}): boolean {
   return job.status === 'running' && isJobOf(job, claim) && job.lease?.epoch === claim.epoch;
 }
 
+/** True if the documents of job and worker agree that this worker holds the lease. */
+export function isJobHeldBy(job: Job, {name, incarnation, work, epoch}: Worker): boolean {
+  return work === jobWork(job.job) && isJobOf(job, {worker: name, incarnation}) && job.lease?.epoch === epoch;
+}
+
 /** A valid job that waits for a worker from now on. */
 export function scheduleJob(job: Job, now: number): Job {
   return {
@@ -89,8 +95,8 @@ function dueAt({deadline_at, timeout, budget_usd, spent_usd}: Job, usd_per_hour:
   return iso(Math.max(now, Math.min(...ends)));
 }
 
-/** Why the job may not be granted to a worker of this price, or undefined. */
-export function whyNotGranted(job: Job, usd_per_hour: number | null, now: number): JobEnd | undefined {
+/** The end of a job that no worker of this price may run. Undefined for a job that may be granted. */
+export function grantProblem(job: Job, usd_per_hour: number | null, now: number): JobEnd | undefined {
   const {budget_usd, spent_usd, deadline_at} = job;
   const failed = (cause: Cause, error: string): JobEnd => ({outcome: 'failed', cause, error});
   if (deadline_at !== null && msOf(deadline_at) <= now)

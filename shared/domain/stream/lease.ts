@@ -1,9 +1,12 @@
+import {leasedWork} from '../names.ts';
 import type {Run} from '../run/run.ts';
 import {iso, msOf} from '../time.ts';
 import type {Death} from '../worker/liveness.ts';
 import {isBadHost, isBrokenBy, nodeStanding} from '../worker/provider-states.ts';
+import type {RequestWrites, WorkLease} from '../worker/requests.ts';
 import {isServedFor, type Served} from '../worker/served-time.ts';
 import type {Suspect, Worker} from '../worker/worker.ts';
+import {afterMachineFailedStream} from '../zone/breakers.ts';
 import type {Lease, Stream} from './stream.ts';
 import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
 
@@ -37,9 +40,9 @@ export function grantLease(stream: Stream, holder: Holder, now: number): Stream 
   return {...stream, status: 'in_progress', epoch, lease, updated_at: iso(now)};
 }
 
-/** True if the worker's document records this lease of the stream. */
-export function saysItHas(worker: Worker, work: {run: string; stream: string; epoch: number}): boolean {
-  return worker.work === `${work.run}/${work.stream}` && worker.epoch === work.epoch;
+/** True if the worker's document records this lease. */
+export function saysItHas(worker: Worker, lease: WorkLease): boolean {
+  return worker.work === leasedWork(lease) && worker.epoch === lease.epoch;
 }
 
 /** True if the documents of stream and worker agree that this worker holds the lease. */
@@ -69,6 +72,25 @@ export function freeFromDead(stream: Stream, worker: string, death: Death | unde
   const free = revokeLease(stream, now);
   const isSuspect = death?.kind === 'silent' || death?.kind === 'hung';
   return isSuspect && free !== stream ? blame(free, `${worker} died at work on it: ${death.cause}`) : free;
+}
+
+/**
+ * Writes a stream that lost its lease. A stream that failed for its machines is an event, and counts in its run `parent`. Undefined
+ * `parent`: the document of the run is invalid.
+ */
+export function returnedStream(
+  free: Stream,
+  parent: Run | undefined,
+  now: number,
+): Pick<RequestWrites, 'stream' | 'breaker' | 'events'> {
+  if (free.status !== 'failed') return {stream: free};
+  const {run, stream, epoch, faults, last_error} = free;
+  const text = `Stream ${run}/${stream} is parked after ${faults} machines in a row that stored nothing: ${last_error}; retry revives it`;
+  return {
+    stream: free,
+    ...(parent ? {breaker: {before: parent, after: afterMachineFailedStream(parent, stream, now)}} : {}),
+    events: [{kind: 'stream', run, stream, epoch, text}],
+  };
 }
 
 /** Part of a reason: a stream may have caused the restart of its worker. */
@@ -160,22 +182,4 @@ function charge(stream: Stream, reason: string): Stream {
 function blame(stream: Stream, reason: string): Stream {
   const faults = stream.faults + 1;
   return {...stream, faults, last_error: reason, status: faults >= MAX_FAULTS ? 'failed' : 'pending'};
-}
-
-/** Spec and model in the worker's memory. Runs of the same spec reuse everything, runs of the same model the weights. */
-export type Loaded = {model: string; spec_hash: string} | null;
-
-/** How much the worker has to load for the run: 0 is nothing, 1 all except the weights, 2 everything. */
-export function loadingOf({spec, spec_hash}: Pick<Run, 'spec' | 'spec_hash'>, loaded: Loaded): number {
-  if (spec_hash === loaded?.spec_hash) return 0;
-  return String(spec?.model ?? '') === loaded?.model ? 1 : 2;
-}
-
-/** Best first: higher priority, least loading, older run. People set the priority, so it comes before the worker's memory. */
-export function byPreference(loaded: Loaded): (a: Run, b: Run) => number {
-  return (a, b) =>
-    b.priority - a.priority ||
-    loadingOf(a, loaded) - loadingOf(b, loaded) ||
-    a.created_at.localeCompare(b.created_at) ||
-    a.run.localeCompare(b.run);
 }

@@ -1,7 +1,144 @@
-/** The worker after a heartbeat, or after a request for work, of its living incarnation. */
+/** Heartbeats: a worker proves that it lives, reports its progress, and hears how to go on. */
 import {accrue} from '../billing/cost.ts';
+import type {Job} from '../job/job.ts';
+import {holdsJob} from '../job/lifecycle.ts';
+import {leasedWork} from '../names.ts';
+import {isOpen, type Run} from '../run/run.ts';
+import type {SourceReport} from '../source/source.ts';
+import {chargeSuspect, type Holder, holds, RESTARTED, returnedStream, saysItHas} from '../stream/lease.ts';
+import type {Stream} from '../stream/stream.ts';
 import {iso} from '../time.ts';
+import {nodeStanding} from './provider-states.ts';
+import {
+  advise,
+  notWantedText,
+  ok,
+  type RequestDecision,
+  type WorkerAnswer,
+  type WorkLease,
+} from './requests.ts';
 import {NO_WORK, type Phase, readySince, type Worker} from './worker.ts';
+
+export type Heartbeat = Holder & {
+  phase: string;
+  lease: WorkLease | null;
+  progress: Pick<
+    Worker,
+    'samples_done' | 'samples_total' | 'tokens_done' | 'shards_done' | 'tokens_per_s' | 'waits_for'
+  > | null;
+  source_report?: Omit<SourceReport, 'at'> | null | undefined;
+};
+
+/**
+ * Documents of a heartbeat. `job`, or `stream` and `run`: the claimed work, unless the worker's document proves the lease.
+ * `suspected`: the stream that the worker lost before its host restarted. `suspectedRun`: its run, if the restart parks the stream.
+ */
+export type HeartbeatState = {
+  worker: Worker;
+  job?: Job | undefined;
+  stream?: Stream | undefined;
+  run?: Run | undefined;
+  suspected?: Stream | undefined;
+  suspectedRun?: Run | undefined;
+};
+
+/**
+ * Renews the lease that the worker claims, and records its progress. A heartbeat with no lease, or an older lease, was sent before the
+ * worker heard of its last grant: it releases nothing.
+ */
+export function decideHeartbeat(
+  state: HeartbeatState,
+  request: Heartbeat,
+  now: number,
+  {lease_s}: {lease_s: number},
+): RequestDecision {
+  const {worker, run, suspected, suspectedRun} = state;
+  const {lease, phase, progress, source_report} = request;
+  const isHeld = lease !== null && provesLease(state, request, lease);
+  const work = workAfter(state, lease, isHeld, now);
+  const claimed_at = hasRestarted(worker, request) ? null : work.claimed_at;
+  const heard = heardFrom(worker, {...NO_WORK, ...progress, activity: phase, ...work, claimed_at}, now);
+  const charged = suspected && chargeSuspect(suspected, worker, RESTARTED, now);
+  return {
+    answer: ok({
+      ...verdict(heard, lease, isHeld, run).body,
+      lease_expires_at: isHeld ? iso(now + lease_s * 1000) : null,
+      execs: heard.execs,
+      source_version: heard.source_version,
+    }),
+    writes: {
+      worker: source_report ? {...heard, source_report: {...source_report, at: iso(now)}} : heard,
+      ...(charged && charged !== suspected ? returnedStream(charged, suspectedRun, now) : {}),
+    },
+  };
+}
+
+/** True if the host restarted in the middle of its work. A repair by Google is no evidence against the work. */
+export function hasRestarted(worker: Worker, {phase}: Pick<Heartbeat, 'phase'>): boolean {
+  return phase === 'setup' && worker.phase !== 'booting' && nodeStanding(worker) !== 'mending';
+}
+
+/** True if the worker holds the lease. Its own document proves the lease of a stream. A person may have deleted a job. */
+function provesLease(
+  {worker, job, stream, run}: HeartbeatState,
+  request: Heartbeat,
+  lease: WorkLease,
+): boolean {
+  const {worker: name, incarnation} = request;
+  const claim = {worker: name, incarnation, epoch: lease.epoch};
+  if ('job' in lease) return job !== undefined && holdsJob(job, claim);
+  if (saysItHas(worker, lease)) return true;
+  return stream !== undefined && run !== undefined && isOpen(run) && holds(stream, claim);
+}
+
+function workAfter({worker, run}: HeartbeatState, lease: WorkLease | null, isHeld: boolean, now: number) {
+  if (lease && isHeld) {
+    const drains = run ? run.status === 'paused' : worker.drains;
+    return {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now), drains};
+  }
+  // A deleted job leaves its worker without work.
+  if (lease && 'job' in lease && saysItHas(worker, lease)) return NO_WORK;
+  const {work, epoch, claimed_at, drains} = worker;
+  return {work, epoch, claimed_at, drains};
+}
+
+function verdict(
+  worker: Worker,
+  lease: WorkLease | null,
+  isHeld: boolean,
+  run: Run | undefined,
+): WorkerAnswer {
+  if (lease && !isHeld)
+    return advise('stop', `the lease of ${leasedWork(lease)} is over: ${endText(lease, run)}`);
+  if (worker.phase === 'draining')
+    return advise(lease ? 'drain' : 'exit', notWantedText(worker.name, worker.incarnation));
+  if (worker.drains && lease && 'run' in lease) return advise('drain', `run ${lease.run} is paused`);
+  return advise('continue', '');
+}
+
+function endText(lease: WorkLease, run: Run | undefined): string {
+  if ('job' in lease) return 'it has ended, or another worker runs it';
+  if (!run || isOpen(run)) return 'another worker holds it, or it was released';
+  return `the run is ${run.status}`;
+}
+
+/** The worker after the grant of the lease. */
+export function beganWork(worker: Worker, lease: WorkLease, now: number): Worker {
+  const claim = {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now)};
+  return heardFrom(worker, {...NO_WORK, activity: 'loading', ...claim}, now);
+}
+
+/** The longest fault that a worker's document keeps. */
+const MOST_FAULT_CHARS = 2000;
+
+/** The worker without its work. After a `fault` it gets no work until it is replaced: another machine may succeed. */
+export function gaveBack(worker: Worker, outcome: string, fault: string | null, now: number): Worker {
+  const activity = outcome === 'preempted' ? 'preempted' : 'idle';
+  return {
+    ...heardFrom(worker, {...NO_WORK, activity}, now),
+    fault: fault === null ? worker.fault : fault.slice(0, MOST_FAULT_CHARS).toWellFormed(),
+  };
+}
 
 const PROGRESS = ['activity', 'work', 'samples_done', 'tokens_done', 'shards_done'] as const;
 

@@ -1,47 +1,31 @@
 /** Checks that short-lived documents expire, and that documents keep the fields of the next release. */
 import type {Document} from '../../../shared/ports.ts';
 import {NEXT_RELEASE_COUNTERS} from '../code.ts';
-import type {Context} from '../context.ts';
 import type {Lease} from './leases.ts';
-import type {Violations} from './violations.ts';
+import {Check} from './violations.ts';
 
 const WEEK_MS = 7 * 86_400_000;
 
 /** Kinds of documents whose number only grows, so each document must have an expiry. */
 const EXPIRING = ['events', 'control', 'workers/attempts'];
 
-export class Documents {
-  readonly #context: Context;
-  readonly #violations: Violations;
-
-  constructor(context: Context, violations: Violations) {
-    this.#context = context;
-    this.#violations = violations;
-  }
-
+export class Documents extends Check {
   onCommit(kind: string, path: string, before: Document | undefined, after: Document): void {
-    const kept_ms = Date.parse(String(after.expire_at)) - this.#context.clockwork.now;
-    this.#violations.check(
-      !EXPIRING.includes(kind) || kept_ms > WEEK_MS,
-      () => `${path} expires at ${after.expire_at}`,
-    );
+    const kept_ms = Date.parse(String(after.expire_at)) - this.context.clockwork.now;
+    if (EXPIRING.includes(kind) && !(kept_ms > WEEK_MS)) this.breach(`${path} expires at ${after.expire_at}`);
     for (const field of NEXT_RELEASE_COUNTERS)
-      if (after[field] !== undefined) this.#context.see(`the next release counts: ${field}`);
+      if (after[field] !== undefined) this.context.see(`the next release counts: ${field}`);
     if (before) this.#checkNextReleaseFields(path, before, after);
   }
 
   /** The current release keeps the fields that the next release wrote. */
   #checkNextReleaseFields(path: string, before: Document, after: Document): void {
     for (const field of NEXT_RELEASE_COUNTERS.filter(field => before[field] !== undefined))
-      this.#violations.check(
-        Number(after[field]) >= Number(before[field]),
-        () => `${path}: ${field} of the next release changed from ${before[field]} to ${after[field]}`,
-      );
+      if (!(Number(after[field]) >= Number(before[field])))
+        this.breach(`${path}: ${field} of the next release changed from ${before[field]} to ${after[field]}`);
     const [held, lease] = [before.lease as Lease | null, after.lease as Lease | null];
     const isSame = held?.granted_by && lease?.epoch === held.epoch;
-    this.#violations.check(
-      !isSame || lease?.granted_by === held.granted_by,
-      () => `${path}: its lease lost the field of the next release`,
-    );
+    if (isSame && lease?.granted_by !== held.granted_by)
+      this.breach(`${path}: its lease lost the field of the next release`);
   }
 }

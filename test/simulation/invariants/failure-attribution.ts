@@ -2,57 +2,47 @@
 import {paths} from '../../../shared/domain/names.ts';
 import type {Stream} from '../../../shared/domain/stream/stream.ts';
 import type {Document} from '../../../shared/ports.ts';
-import type {Context} from '../context.ts';
 import type {Lease} from './leases.ts';
 import {isWhole} from './progress.ts';
-import {streamLeaseOf, type Violations, type WorkerRequest} from './violations.ts';
+import {Check, streamLeaseOf, type WorkerRequest} from './violations.ts';
 
 /** The limits in the README, repeated here so that a changed limit in the code is a violation. */
 const OWN_FAILURES = 3;
 const MACHINES_IN_A_ROW = 5;
 
-export class FailureAttribution {
-  readonly #context: Context;
-  readonly #violations: Violations;
+export class FailureAttribution extends Check {
   /** Requests whose stream had all its shards in the bucket on arrival. */
   readonly #ofWholeStreams = new WeakSet<WorkerRequest>();
 
-  constructor(context: Context, violations: Violations) {
-    this.#context = context;
-    this.#violations = violations;
-  }
-
   onRequest(request: WorkerRequest): void {
     const lease = streamLeaseOf(request);
-    const stream = lease && this.#context.store.peek(paths.stream(lease.run, lease.stream));
-    if (stream && isWhole(this.#context, stream)) this.#ofWholeStreams.add(request);
+    const stream = lease && this.context.store.peek(paths.stream(lease.run, lease.stream));
+    if (stream && isWhole(this.context, stream)) this.#ofWholeStreams.add(request);
   }
 
   onStream(path: string, before: Document, after: Document): void {
-    const {request} = this.#violations;
-    const holder = this.#context.store.peek(paths.worker((before.lease as Lease | null)?.worker ?? ''));
+    const {request} = this.violations;
+    const holder = this.context.store.peek(paths.worker((before.lease as Lease | null)?.worker ?? ''));
     const known = {
       isCharge: !request && this.#isCharge(String(after.last_error)),
       death: holder ? String(holder.last_death) : null,
       wasWhole: request !== undefined && this.#ofWholeStreams.has(request),
     };
     const breach = breachOf(before as unknown as Stream, after as unknown as Stream, request, known);
-    this.#violations.check(breach === undefined, () => `${path} ${breach}: ${after.last_error}`);
+    if (breach !== undefined) this.breach(`${path} ${breach}: ${after.last_error}`);
   }
 
   /** A worker is replaced for a fault of its machine, never for a failure of its stream. */
   onIncarnationEnded(name: string, {cause}: Document): void {
     const [, reason] = /^its agent said: ([^;]*)/.exec(String(cause)) ?? [];
-    this.#violations.check(
-      reason === undefined || /disk is full|TPU initialization failed/.test(reason),
-      () => `${name} is replaced for a failure of its stream: ${reason}`,
-    );
+    if (reason !== undefined && !/disk is full|TPU initialization failed/.test(reason))
+      this.breach(`${name} is replaced for a failure of its stream: ${reason}`);
   }
 
   /** True if the silent worker that the error names is being deleted. */
   #isCharge(last_error: string): boolean {
     const [, name = ''] = /^(\S+) died at work on it: it has said nothing/.exec(last_error) ?? [];
-    return this.#context.store.peek(paths.worker(name))?.phase === 'deleting';
+    return this.context.store.peek(paths.worker(name))?.phase === 'deleting';
   }
 }
 

@@ -4,25 +4,17 @@ import {paths} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/run/run.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
-import type {Context} from '../context.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {poolOf} from './money.ts';
-import {streamLeaseOf, type Violations, type WorkerRequest} from './violations.ts';
+import {Check, streamLeaseOf, type WorkerRequest} from './violations.ts';
 
 export type Lease = {worker: string; incarnation: number; epoch: number; granted_by?: string};
 
-export class Leases {
-  readonly #context: Context;
-  readonly #violations: Violations;
+export class Leases extends Check {
   readonly #receivedAt = new WeakMap<WorkerRequest, number>();
 
-  constructor(context: Context, violations: Violations) {
-    this.#context = context;
-    this.#violations = violations;
-  }
-
   onRequest(request: WorkerRequest): void {
-    this.#receivedAt.set(request, this.#context.clockwork.now);
+    this.#receivedAt.set(request, this.context.clockwork.now);
   }
 
   onStream(path: string, before: Document | undefined, after: Document): void {
@@ -30,48 +22,40 @@ export class Leases {
     if (held && held.epoch !== lease?.epoch) this.#checkActor(path, held, after);
     if (held && after.status === 'pending') this.#checkRevoked(path, held);
     const isLeased = after.status === 'in_progress';
-    this.#violations.check(
-      isLeased === (lease !== null),
-      () => `${path} is ${after.status} with lease ${JSON.stringify(lease)}`,
-    );
+    if (isLeased !== (lease !== null))
+      this.breach(`${path} is ${after.status} with lease ${JSON.stringify(lease)}`);
     if (!lease) return;
-    this.#violations.check(
-      lease.epoch === after.epoch,
-      () => `${path} has a lease of epoch ${lease.epoch} in ${after.epoch}`,
-    );
+    if (lease.epoch !== after.epoch)
+      this.breach(`${path} has a lease of epoch ${lease.epoch} in ${after.epoch}`);
     this.#checkHolder(path, lease, held ?? null);
   }
 
   /** After a commit, the stream document and the worker document of each lease agree. */
   onCommitted(changed: readonly string[]): void {
-    const {store} = this.#context;
+    const {store} = this.context;
     for (const path of changed) {
       const document = store.peek(path);
       if (/^runs\/[^/]+\/streams\/[^/]+$/.test(path) && document?.lease) {
         const lease = document.lease as Lease;
         const worker = store.peek(paths.worker(lease.worker));
         const isSame = `runs/${String(worker?.work).replace('/', '/streams/')}` === path;
-        this.#violations.check(
-          isSame && worker?.epoch === lease.epoch && worker.incarnation === lease.incarnation,
-          () => `${path} is leased to ${JSON.stringify(lease)}, and that worker has ${worker?.work}`,
-        );
+        if (!isSame || worker?.epoch !== lease.epoch || worker.incarnation !== lease.incarnation)
+          this.breach(`${path} is leased to ${JSON.stringify(lease)}, and that worker has ${worker?.work}`);
       }
       if (/^workers\/[^/]+$/.test(path) && document?.work) {
         const stream = store.peek(`runs/${String(document.work).replace('/', '/streams/')}`);
         const lease = stream?.lease as Lease | null | undefined;
         const isHeld = path === paths.worker(String(lease?.worker)) && lease?.epoch === document.epoch;
         // A worker that stored the last shard keeps its work until it releases the stream. A lost Store has no streams.
-        this.#violations.check(
-          isHeld || stream === undefined || stream.status === 'completed',
-          () => `${path} works on ${document.work}, which is leased to ${JSON.stringify(lease)}`,
-        );
+        if (!isHeld && stream !== undefined && stream.status !== 'completed')
+          this.breach(`${path} works on ${document.work}, which is leased to ${JSON.stringify(lease)}`);
       }
     }
   }
 
   /** The request of a worker changes only the lease that this worker holds. */
   #checkActor(path: string, held: Lease, after: Document): void {
-    const {request} = this.#violations;
+    const {request} = this.violations;
     // Any request that finds the final shard, or a shard of other content, ends the stream.
     const claim = streamLeaseOf(request);
     if (!request || !claim || request.action === 'lease' || after.status === 'completed') return;
@@ -80,17 +64,16 @@ export class Leases {
       request.incarnation === held.incarnation &&
       claim.epoch === held.epoch &&
       path === paths.stream(claim.run, claim.stream);
-    this.#violations.check(
-      isOwn || /another|other content/.test(String(after.last_error)),
-      () =>
+    if (!isOwn && !/another|other content/.test(String(after.last_error)))
+      this.breach(
         `${path}, leased to ${held.worker}#${held.incarnation} in epoch ${held.epoch}, changed on the request ${JSON.stringify(request)}`,
-    );
+      );
   }
 
   /** A living worker with a recent claim loses its lease only by its own request or by an operator's message. */
   #checkRevoked(path: string, held: Lease): void {
-    const {clockwork, config, store} = this.#context;
-    if (this.#violations.request || this.#violations.isForOperator) return;
+    const {clockwork, config, store} = this.context;
+    if (this.violations.request || this.violations.isForOperator) return;
     // The function that stopped the run may have crashed before it notified the workers. The tick notifies them.
     if (store.peek(path.split('/', 2).join('/'))?.status === 'cancelled') return;
     const worker = store.peek(paths.worker(held.worker)) as Worker | undefined;
@@ -98,70 +81,58 @@ export class Leases {
     if (!worker || !isHolder || !isAlive(worker) || path !== `runs/${worker.work?.replace('/', '/streams/')}`)
       return;
     const silent_ms = clockwork.now - Date.parse(worker.claimed_at ?? worker.phase_since_at);
-    this.#violations.check(
-      silent_ms > config.lease_s * 1000 - 2 * MAX_SKEW_MS,
-      () => `${path} was revoked from ${held.worker}, which had claimed it ${silent_ms} ms before`,
-    );
+    if (!(silent_ms > config.lease_s * 1000 - 2 * MAX_SKEW_MS))
+      this.breach(`${path} was revoked from ${held.worker}, which had claimed it ${silent_ms} ms before`);
   }
 
   /** A lease goes to a current incarnation without another lease, and only after the earlier lease has ended. */
   #checkHolder(path: string, lease: Lease, held: Lease | null): void {
     const isGranted = held?.epoch !== lease.epoch;
     const moved = held && (held.worker !== lease.worker || held.incarnation !== lease.incarnation);
-    this.#violations.check(
-      !moved || isGranted,
-      () => `${path} moved from ${held?.worker} to ${lease.worker} in one epoch`,
-    );
+    if (moved && !isGranted)
+      this.breach(`${path} moved from ${held?.worker} to ${lease.worker} in one epoch`);
     if (!isGranted) return;
-    const {request} = this.#violations;
-    const run = this.#context.store.peek(path.split('/', 2).join('/'));
-    this.#violations.check(
-      request?.action !== 'lease' || run?.status === 'active',
-      () => `${path} was leased to ${lease.worker}, and its run is ${run?.status}`,
-    );
+    const {request} = this.violations;
+    const run = this.context.store.peek(path.split('/', 2).join('/'));
+    if (request?.action === 'lease' && run?.status !== 'active')
+      this.breach(`${path} was leased to ${lease.worker}, and its run is ${run?.status}`);
     if (request?.action === 'lease') this.#checkPool(path, lease, run?.pool);
     if (request?.action === 'lease' && !held) this.#checkPriority(path, Number(run?.priority), request);
     if (request?.action === 'lease' && run?.stopped_at === null) this.#checkGeneration(path);
-    this.#violations.check(
-      !moved,
-      () => `${path} moved from ${held?.worker} to ${lease.worker}, and was not pending between`,
-    );
-    for (const run of this.#context.store.collection('runs'))
-      for (const {path: other, data} of this.#context.store.collection(`${run.path}/streams`)) {
+    if (moved)
+      this.breach(`${path} moved from ${held?.worker} to ${lease.worker}, and was not pending between`);
+    for (const run of this.context.store.collection('runs'))
+      for (const {path: other, data} of this.context.store.collection(`${run.path}/streams`)) {
         const otherLease = data.lease as Lease | null;
         const isTwo =
           other !== path &&
           otherLease?.worker === lease.worker &&
           otherLease.incarnation === lease.incarnation;
-        this.#violations.check(!isTwo, () => `${lease.worker} holds both ${path} and ${other}`);
+        if (isTwo) this.breach(`${lease.worker} holds both ${path} and ${other}`);
       }
   }
 
   #checkPool(path: string, {worker}: Lease, pool: unknown): void {
-    const own = this.#context.store.peek(paths.worker(worker))?.pool;
-    if (own !== this.#context.config.pool.pool) this.#context.see('the second pool has: a stream');
-    this.#violations.check(
-      own === pool,
-      () => `${path} of the pool ${pool} was leased to ${worker} of ${own}`,
-    );
+    const own = this.context.store.peek(paths.worker(worker))?.pool;
+    if (own !== this.context.config.pool.pool) this.context.see('the second pool has: a stream');
+    if (own !== pool) this.breach(`${path} of the pool ${pool} was leased to ${worker} of ${own}`);
   }
 
   /** A lease names the generation in the bucket, because a worker can read no other. */
   #checkGeneration(path: string): void {
-    const {clockwork, objects, storm, store} = this.#context;
+    const {clockwork, objects, storm, store} = this.context;
     const {object, generation} = store.peek(path) ?? {};
     const info = objects.info(String(object));
     const since = clockwork.now - (storm.hang > 0 ? MAX_HANG_MINUTES : 3) * 60_000;
-    this.#violations.check(
-      !info || info.generation === generation || Date.parse(info.created_at) > since,
-      () =>
+    if (info && info.generation !== generation && !(Date.parse(info.created_at) > since))
+      this.breach(
         `${path} is leased with generation ${generation}, and ${object} has generation ${info?.generation}`,
-    );
+      );
   }
 
   /** A stream of a run with a higher priority is leased first if it was pending for a minute before the request. */
   #checkPriority(path: string, priority: number, request: WorkerRequest): void {
-    const {store} = this.#context;
+    const {store} = this.context;
     const since = (this.#receivedAt.get(request) ?? 0) - 60_000 - 2 * MAX_SKEW_MS;
     const isOld = ({data}: Stored) => Date.parse(String(data.updated_at)) < since;
     const {usd_per_hour, pool} = store.peek(paths.worker(request.worker)) as Worker;
@@ -178,38 +149,33 @@ export class Leases {
     const first = higher
       .flatMap(run => store.collection(`${run.path}/streams`))
       .find(stream => stream.data.status === 'pending' && isOld(stream));
-    this.#violations.check(
-      !first,
-      () => `${path} was leased before ${first?.path}, whose run has a higher priority`,
-    );
+    if (first) this.breach(`${path} was leased before ${first?.path}, whose run has a higher priority`);
   }
 
   /** The request of a worker changes no document of another worker. */
   onWorker(name: string, before: Document | undefined, after: Document): void {
-    const {request} = this.#violations;
+    const {request} = this.violations;
     // Any request that finds a shard of other content revokes the lease of the stream.
     const claim = streamLeaseOf(request);
     const same = claim && `${claim.run}/${claim.stream}`;
     const losesSame = same && before?.work === same && after.work === null;
-    this.#violations.check(
-      !request || losesSame || (request.worker === name && request.incarnation === after.incarnation),
-      () => `${name}#${after.incarnation} changed on a request of ${request?.worker}#${request?.incarnation}`,
-    );
+    if (request && !losesSame && (request.worker !== name || request.incarnation !== after.incarnation))
+      this.breach(
+        `${name}#${after.incarnation} changed on a request of ${request?.worker}#${request?.incarnation}`,
+      );
   }
 
   /** Where no budget is set, a worker at work is never deleted as not needed: it finishes its shard. */
   onIncarnationEnded(name: string, {cause_kind, last_phase, work}: Document): void {
-    const pool = poolOf(this.#context, name);
-    const isNew = pool?.version === (pool?.pool === this.#context.config.pool.pool ? 0 : 1);
-    const isUnlimited = pool?.budget_usd === null && isNew && !this.#context.hasMonthBudget;
+    const pool = poolOf(this.context, name);
+    const isNew = pool?.version === (pool?.pool === this.context.config.pool.pool ? 0 : 1);
+    const isUnlimited = pool?.budget_usd === null && isNew && !this.context.hasMonthBudget;
     const isInterrupted = cause_kind === 'not-needed' && last_phase === 'working' && work !== null;
-    const isAnyRunConfigured = this.#context.store
+    const isAnyRunConfigured = this.context.store
       .collection('runs')
       .some(({data}) => Number(data.version) > 0);
-    this.#violations.check(
-      !isInterrupted || !isUnlimited || isAnyRunConfigured,
-      () => `${name} was deleted at work on ${work}`,
-    );
+    if (isInterrupted && isUnlimited && !isAnyRunConfigured)
+      this.breach(`${name} was deleted at work on ${work}`);
   }
 
   /** No worker continues under a lease that has ended: the answer to a worker agrees with the document of its stream. */
@@ -218,24 +184,21 @@ export class Leases {
     const lease = streamLeaseOf(request);
     if (action !== 'heartbeat' || !lease || (answer.action !== 'continue' && answer.action !== 'drain'))
       return;
-    const {store} = this.#context;
+    const {store} = this.context;
     const stream = store.peek(paths.stream(lease.run, lease.stream));
     const current = store.peek(paths.worker(worker))?.incarnation;
     const isKnown = current !== undefined && Number(current) >= incarnation;
-    this.#violations.check(
-      isKnown || answer.action === 'drain',
-      () => `${worker}#${incarnation} has no document, and is answered ${answer.action}`,
-    );
+    if (!isKnown && answer.action !== 'drain')
+      this.breach(`${worker}#${incarnation} has no document, and is answered ${answer.action}`);
     // A Store that was lost no longer has the state of the stream.
     if (!isKnown || !stream || !store.peek(paths.run(lease.run))) return;
     // The worker that stored the last shard is answered `continue` until it releases the stream.
     if (stream.status === 'completed') return;
     const held = stream.lease as Lease | null;
     const isHeld = held?.epoch === lease.epoch && held.worker === worker && held.incarnation === incarnation;
-    this.#violations.check(
-      isHeld,
-      () =>
+    if (!isHeld)
+      this.breach(
         `${worker}#${incarnation} is answered ${answer.action} in epoch ${lease.epoch}, and the lease is ${JSON.stringify(held)}`,
-    );
+      );
   }
 }

@@ -11,7 +11,7 @@ import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
 import {isNewIncarnation, isUp, workersOf} from './nodes.ts';
-import type {Violations} from './violations.ts';
+import {Check} from './violations.ts';
 
 type Spent = {budget: string; pool: string | null; budget_usd: number; spent_usd: number};
 
@@ -34,17 +34,10 @@ function poolsOf({config, store}: Context): Pool[] {
   return [own, ...others.map(({data}) => data)] as Pool[];
 }
 
-export class Money {
-  readonly #context: Context;
-  readonly #violations: Violations;
+export class Money extends Check {
   /** Minutes since each budget was spent: of a pool or of the month. */
   readonly #overspentMinutes = new Map<string, number>();
   #isWiped = false;
-
-  constructor(context: Context, violations: Violations) {
-    this.#context = context;
-    this.#violations = violations;
-  }
 
   onMinute(): void {
     for (const {budget, budget_usd, spent_usd} of this.#spent())
@@ -62,13 +55,12 @@ export class Money {
   /** No node is created when the budget is spent, counting what living workers cost until their nodes are deleted. */
   onWorker(name: string, before: Document, after: Document): void {
     if (!isNewIncarnation(before, after)) return;
-    const allowed = this.#context.faults.hang > 0 ? HUNG_MINUTES : 1;
+    const allowed = this.context.faults.hang > 0 ? HUNG_MINUTES : 1;
     for (const {budget, budget_usd, spent_usd} of this.#spentFor(name))
-      this.#violations.check(
-        spent_usd < budget_usd || this.#minutesOf(budget) <= allowed,
-        () =>
+      if (spent_usd >= budget_usd && this.#minutesOf(budget) > allowed)
+        this.breach(
           `${name} was created ${this.#minutesOf(budget)} min after $${spent_usd} of ${budget} $${budget_usd} were spent`,
-      );
+        );
   }
 
   /** The budgets that the worker's node counts in: of its pool and of the month. */
@@ -79,14 +71,14 @@ export class Money {
 
   /** The budgets and the spending of each pool and of the month, with the cost of living workers until they are deleted. */
   #spent(): Spent[] {
-    const {clockwork, config, store} = this.#context;
+    const {clockwork, config, store} = this.context;
     const {max_budget_usd} = config.ceilings;
     const months = store.peek(paths.spending())?.months as Record<string, number> | undefined;
     const inMonth = months?.[monthOf(clockwork.now)] ?? 0;
     const costOf = (workers: Worker[]) =>
       costOfLiving(workers, clockwork.now - MAX_SKEW_MS).total + costOfDeletingAll(workers).total;
     const workers = workersOf(store);
-    const pools = poolsOf(this.#context).map(({pool, budget_usd, spent_usd}) => ({
+    const pools = poolsOf(this.context).map(({pool, budget_usd, spent_usd}) => ({
       ...{budget: `the budget of ${pool}`, pool, budget_usd: budget_usd ?? Infinity},
       spent_usd: spent_usd + costOf(workers.filter(worker => worker.pool === pool)),
     }));
@@ -96,7 +88,7 @@ export class Money {
 
   /** Workers that must be deleted now: the budget of the pool, the month or their run is spent. */
   overBudget(): string[] {
-    const {clockwork, store} = this.#context;
+    const {clockwork, store} = this.context;
     const now = clockwork.now - MAX_SKEW_MS;
     const workers = workersOf(store);
     const [living, deleting] = [costOfLiving(workers, now), costOfDeletingAll(workers)];
@@ -119,7 +111,7 @@ export class Money {
   atTheEnd(): void {
     // A lost database loses the cost of incarnations that ended before.
     if (this.#isWiped) return;
-    const {store} = this.#context;
+    const {store} = this.context;
     const attempts = store
       .collection('workers')
       .flatMap(({path}) => store.collection(`${path}/attempts`))
@@ -137,31 +129,23 @@ export class Money {
     }
     const months = Object.values((store.peek(paths.spending())?.months ?? {}) as Record<string, number>);
     const inMonths = months.reduce((sum, usd) => sum + usd, 0);
-    this.#violations.check(
-      Math.abs(inMonths - total) < 1e-6,
-      () => `the months have spent $${inMonths}, their incarnations cost $${total}`,
-    );
-    for (const {pool, spent_usd} of poolsOf(this.#context))
-      this.#violations.check(
-        Math.abs(spent_usd - (byPool.get(pool) ?? 0)) < 1e-6,
-        () => `${pool} has spent $${spent_usd}, its incarnations cost $${byPool.get(pool) ?? 0}`,
-      );
+    if (!(Math.abs(inMonths - total) < 1e-6))
+      this.breach(`the months have spent $${inMonths}, their incarnations cost $${total}`);
+    for (const {pool, spent_usd} of poolsOf(this.context))
+      if (!(Math.abs(spent_usd - (byPool.get(pool) ?? 0)) < 1e-6))
+        this.breach(`${pool} has spent $${spent_usd}, its incarnations cost $${byPool.get(pool) ?? 0}`);
     for (const {id, data} of store.collection('runs'))
-      this.#violations.check(
-        Math.abs(Number(data.spent_usd) - (owed.get(id) ?? 0)) < 1e-6,
-        () => `run ${id} has spent $${data.spent_usd}, its incarnations cost $${owed.get(id) ?? 0}`,
-      );
+      if (!(Math.abs(Number(data.spent_usd) - (owed.get(id) ?? 0)) < 1e-6))
+        this.breach(`run ${id} has spent $${data.spent_usd}, its incarnations cost $${owed.get(id) ?? 0}`);
   }
 
   #checkBill(path: string, {worker, cost_usd, ready_at, gone_at, seen_again_at}: Document): void {
-    const zone = this.#context.store.peek(paths.worker(String(worker)))?.zone;
+    const zone = this.context.store.peek(paths.worker(String(worker)))?.zone;
     const paid_s = Number(cost_usd) / usdPerSecond(String(zone));
     const lived_s = (Date.parse(String(gone_at)) - Date.parse(String(ready_at))) / 1000;
-    const most_s = MAX_ERROR_S + 2 * this.#context.storm.skew_s;
-    this.#violations.check(
-      Math.abs(paid_s - lived_s) <= most_s || (seen_again_at !== undefined && paid_s <= lived_s),
-      () => `${path} lived for ${lived_s} s, and is billed for ${paid_s} s`,
-    );
+    const most_s = MAX_ERROR_S + 2 * this.context.storm.skew_s;
+    if (!(Math.abs(paid_s - lived_s) <= most_s) && (seen_again_at === undefined || !(paid_s <= lived_s)))
+      this.breach(`${path} lived for ${lived_s} s, and is billed for ${paid_s} s`);
   }
 }
 

@@ -2,10 +2,9 @@
 import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Tpu, TpuRequest} from '../../../shared/ports.ts';
-import type {Context} from '../context.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import type {SimStore} from '../store.ts';
-import type {Violations} from './violations.ts';
+import {Check} from './violations.ts';
 
 export function workersOf(store: SimStore): Worker[] {
   return store.collection('workers').map(({data}) => data as unknown as Worker);
@@ -23,87 +22,62 @@ export function isNewIncarnation(before: Document, after: Document): boolean {
 /** The time in which an operator can restore the database before its nodes are deleted. */
 const ORPHANS_WAIT_MS = 3_600_000;
 
-export class Nodes {
-  readonly #context: Context;
-  readonly #violations: Violations;
+export class Nodes extends Check {
   /** Paths of the records of incarnations that have ended. */
   readonly #ended = new Set<string>();
   /** The incarnation of each request id in the queue. */
   readonly #requests = new Map<string, string>();
   #wiped_at = Number.NEGATIVE_INFINITY;
 
-  constructor(context: Context, violations: Violations) {
-    this.#context = context;
-    this.#violations = violations;
-  }
-
   onWorker(name: string, before: Document, after: Document): void {
     const [old, incarnation] = [Number(before.incarnation), Number(after.incarnation)];
-    this.#violations.check(
-      incarnation >= old,
-      () => `${name}: the incarnation fell from ${old} to ${incarnation}`,
-    );
+    if (incarnation < old) this.breach(`${name}: the incarnation fell from ${old} to ${incarnation}`);
     const isOver = ({phase}: Document) => phase === 'deleting' || phase === 'gone';
     if (!isOver(before) && isOver(after)) this.#ended.add(paths.attempt(name, old));
     const isNew = isNewIncarnation(before, after);
     if (isNew) this.#checkNoOldNode(name, incarnation);
     if (before.phase === 'deleting' && after.phase === 'gone') this.#checkGone(name, incarnation);
-    this.#violations.check(
-      !isNew || before.phase === 'gone',
-      () => `${name} was created while it was ${before.phase}`,
-    );
-    this.#violations.check(
-      !isNew || incarnation > old,
-      () => `${name} was created again as incarnation ${incarnation}`,
-    );
+    if (isNew && before.phase !== 'gone') this.breach(`${name} was created while it was ${before.phase}`);
+    if (isNew && incarnation <= old) this.breach(`${name} was created again as incarnation ${incarnation}`);
     // After the database was lost, a plan does not count its nodes before they are adopted.
-    const {max_workers} = this.#context.config.ceilings;
-    const living = workersOf(this.#context.store).filter(({phase}) => phase !== 'gone').length;
+    const {max_workers} = this.context.config.ceilings;
+    const living = workersOf(this.context.store).filter(({phase}) => phase !== 'gone').length;
     if (isNew && living === max_workers) this.#seeFull();
-    if (isNew && after.pool !== this.#context.config.pool.pool)
-      this.#context.see('the second pool has: a worker');
-    this.#violations.check(
-      !isNew || living <= max_workers || this.#wiped_at > 0,
-      () => `${name} was created as one of ${living} workers, and at most ${max_workers} are allowed`,
-    );
-    const node = this.#context.tpus.nodes.get(name);
+    if (isNew && after.pool !== this.context.config.pool.pool)
+      this.context.see('the second pool has: a worker');
+    if (isNew && living > max_workers && this.#wiped_at <= 0)
+      this.breach(`${name} was created as one of ${living} workers, and at most ${max_workers} are allowed`);
+    const node = this.context.tpus.nodes.get(name);
     const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === incarnation;
     const isVanished = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
-    this.#violations.check(
-      !isVanished || !isThere,
-      () => `${name} is recorded as vanished, and its node is READY`,
-    );
+    if (isVanished && isThere) this.breach(`${name} is recorded as vanished, and its node is READY`);
   }
 
   #seeFull(): void {
     const pools = new Set(
-      workersOf(this.#context.store).flatMap(({phase, pool}) => (phase === 'gone' ? [] : pool)),
+      workersOf(this.context.store).flatMap(({phase, pool}) => (phase === 'gone' ? [] : pool)),
     );
-    this.#context.see('ceilings: the maximum of workers');
-    if (pools.size > 1) this.#context.see('ceilings: the maximum of workers over two pools');
+    this.context.see('ceilings: the maximum of workers');
+    if (pools.size > 1) this.context.see('ceilings: the maximum of workers over two pools');
   }
 
   /** A worker is gone only when its node is deleted. A create that hangs may make the node later. */
   #checkGone(name: string, incarnation: number): void {
-    const {storm, tpus} = this.#context;
+    const {storm, tpus} = this.context;
     const node = tpus.nodes.get(name);
     const isOurs = node?.labels['managed-by'] === 'gleaner' && node.state === 'READY';
     const isOwn = isOurs && Number(node.metadata['gleaner-incarnation']) <= incarnation;
-    this.#violations.check(
-      !isOwn || storm.hang > 0,
-      () => `${name}#${incarnation} is gone, and its node is ${node?.state}`,
-    );
+    if (isOwn && storm.hang === 0)
+      this.breach(`${name}#${incarnation} is gone, and its node is ${node?.state}`);
   }
 
   /** A slot gets a new node only when its earlier node is deleted. */
   #checkNoOldNode(name: string, incarnation: number): void {
-    const {storm, tpus} = this.#context;
+    const {storm, tpus} = this.context;
     const node = tpus.nodes.get(name);
     const isOurs = node?.labels['managed-by'] === 'gleaner';
-    this.#violations.check(
-      !isOurs || storm.hang > 0 || this.#wiped_at > 0,
-      () => `${name}#${incarnation} is created, and its node is ${node?.state}`,
-    );
+    if (isOurs && storm.hang === 0 && this.#wiped_at <= 0)
+      this.breach(`${name}#${incarnation} is created, and its node is ${node?.state}`);
   }
 
   /**
@@ -111,13 +85,11 @@ export class Nodes {
    */
   onWorkerCreated(name: string, {zone, phase, incarnation}: Document): void {
     if (phase !== 'deleting') return;
-    this.#context.see('a node without a document is deleted');
-    const {clockwork, store, tpus} = this.#context;
+    this.context.see('a node without a document is deleted');
+    const {clockwork, store, tpus} = this.context;
     const last = Number(tpus.nodes.get(name)?.metadata['gleaner-incarnation'] ?? 0);
-    this.#violations.check(
-      Number(incarnation) >= last,
-      () => `${name}#${last} is deleted as incarnation ${incarnation}`,
-    );
+    if (!(Number(incarnation) >= last))
+      this.breach(`${name}#${last} is deleted as incarnation ${incarnation}`);
     const lost_ms = clockwork.now - this.#wiped_at;
     const isUnknown = (node: Tpu) => node.name === name || !store.peek(paths.worker(node.name));
     const isOld = ({created_at}: Tpu) => Date.parse(created_at) < this.#wiped_at - MAX_SKEW_MS;
@@ -130,22 +102,22 @@ export class Nodes {
       node => isOfSlot(node) && node.labels['managed-by'] === 'gleaner' && isUnknown(node) && isOld(node),
     );
     // A list that leaves nodes out may show a single orphan, which is deleted at once. An earlier list may have shown them all.
-    const {stale, omission} = this.#context.storm;
-    const owner = slot?.pool === this.#context.config.pool.pool ? null : slot?.pool;
+    const {stale, omission} = this.context.storm;
+    const owner = slot?.pool === this.context.config.pool.pool ? null : slot?.pool;
     const mark = store.peek(paths.zone(String(zone), owner))?.orphans ?? null;
     const wereSeen = mark !== null || (stale === 0 && omission === 0);
-    const {config, hasMonthBudget} = this.#context;
+    const {config, hasMonthBudget} = this.context;
     const isBudgeted = hasMonthBudget || config.pool.budget_usd !== null;
     const areMany = orphans.length > 1 && wereSeen && !isBudgeted && lost_ms < ORPHANS_WAIT_MS - MAX_SKEW_MS;
-    this.#violations.check(
-      !areMany || this.#violations.isForOperator,
-      () => `${name} is deleted, and ${orphans.length} nodes of ${zone} had a document ${lost_ms} ms ago`,
-    );
+    if (areMany && !this.violations.isForOperator)
+      this.breach(
+        `${name} is deleted, and ${orphans.length} nodes of ${zone} had a document ${lost_ms} ms ago`,
+      );
   }
 
   /** A rebuild of every run waits until all orphans are deleted, because their workers may store more shards. */
   onRebuild(): void {
-    const {storm, store, tpus} = this.#context;
+    const {storm, store, tpus} = this.context;
     if (storm.omission > 0 || storm.stale > 0) return;
     const left = [...tpus.nodes.values()].filter(({name, labels, created_at}) => {
       const isOurs = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] !== undefined;
@@ -153,48 +125,42 @@ export class Nodes {
       const isKnown = worker && worker.phase !== 'deleting';
       return isOurs && !isKnown && Date.parse(created_at) < this.#wiped_at - MAX_SKEW_MS;
     });
-    this.#violations.check(
-      left.length === 0,
-      () => `runs are rebuilt, and orphans are left: ${left.map(({name}) => name)}`,
-    );
+    if (left.length !== 0)
+      this.breach(`runs are rebuilt, and orphans are left: ${left.map(({name}) => name)}`);
   }
 
   /** A create of a node or of a queued resource was requested. */
   onNodeRequest({name, labels, metadata, queue}: TpuRequest): void {
-    const {clockwork, config} = this.#context;
+    const {clockwork, config} = this.context;
     const incarnation = metadata['gleaner-incarnation'];
     const isLabelled = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] === incarnation;
-    this.#violations.check(isLabelled, () => `${name} is requested with labels ${JSON.stringify(labels)}`);
+    if (!isLabelled) this.breach(`${name} is requested with labels ${JSON.stringify(labels)}`);
     if (!queue) return;
     const waits_s = (Date.parse(queue.valid_until_at) - clockwork.now) / 1000;
     const most_s = config.placement.queue_s + MAX_SKEW_MS / 1000;
-    this.#violations.check(waits_s <= most_s, () => `${name} may wait in the queue for ${waits_s} s`);
+    if (waits_s > most_s) this.breach(`${name} may wait in the queue for ${waits_s} s`);
     // A call from before the Store was lost may arrive late.
     if (clockwork.now - this.#wiped_at < MAX_HANG_MINUTES * 60_000) return;
     const requested = `${name}#${incarnation} of Store ${this.#wiped_at}`;
     const other = this.#requests.get(queue.request_id) ?? requested;
     this.#requests.set(queue.request_id, other);
-    this.#violations.check(
-      other === requested,
-      () => `${requested} is requested with the request id of ${other}`,
-    );
+    if (other !== requested) this.breach(`${requested} is requested with the request id of ${other}`);
   }
 
   onNodeDeleted(node: Tpu | undefined): void {
     const isOurs = node === undefined || node.labels['managed-by'] === 'gleaner';
-    this.#violations.check(isOurs, () => `${node?.name} is deleted, and Gleaner does not own it`);
+    if (!isOurs) this.breach(`${node?.name} is deleted, and Gleaner does not own it`);
   }
 
   onWipe(): void {
-    this.#wiped_at = this.#context.clockwork.now;
+    this.#wiped_at = this.context.clockwork.now;
     this.#ended.clear();
   }
 
   atTheEnd(): void {
-    const {store} = this.#context;
+    const {store} = this.context;
     for (const {id, data} of store.collection('workers'))
-      this.#violations.check(data.phase === 'gone', () => `${id} is ${data.phase} at the end`);
-    for (const path of this.#ended)
-      this.#violations.check(store.peek(path) !== undefined, () => `${path} has no record`);
+      if (data.phase !== 'gone') this.breach(`${id} is ${data.phase} at the end`);
+    for (const path of this.#ended) if (store.peek(path) === undefined) this.breach(`${path} has no record`);
   }
 }

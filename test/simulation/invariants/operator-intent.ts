@@ -1,10 +1,9 @@
 /** Checks that messages of operators apply once and in order, and that final messages stay final until the Store is lost. */
 import {outputsPrefix, paths, streamPrefix} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
-import type {Context} from '../context.ts';
 import {MAX_HANG_MINUTES} from '../faults.ts';
 import {isNewIncarnation} from './nodes.ts';
-import type {Violations} from './violations.ts';
+import {Check} from './violations.ts';
 
 /** Fields that a message without settings sets. A `start` of a run that has ended sets nothing. */
 const FIELD_OF: Record<string, Record<string, unknown>> = {
@@ -19,9 +18,7 @@ const FIELD_OF: Record<string, Record<string, unknown>> = {
   rebuild: {},
 };
 
-export class OperatorIntent {
-  readonly #context: Context;
-  readonly #violations: Violations;
+export class OperatorIntent extends Check {
   /** Control messages that need a record at the end, with the outcome of those that must be rejected. */
   #expected = new Map<string, 'rejected' | undefined>();
   /** Runs with a published stop, handled or not. */
@@ -33,16 +30,11 @@ export class OperatorIntent {
   /** By document and field: the publish time and the value of the last message that set it. */
   readonly #last = new Map<string, {published_at: string; value: unknown}>();
 
-  constructor(context: Context, violations: Violations) {
-    this.#context = context;
-    this.#violations = violations;
-  }
-
   onStop(run: string): void {
     this.#stopped.add(run);
   }
 
-  expectRecord(message_id: string, outcome: 'rejected' | undefined): void {
+  expectRecord(message_id: string, outcome?: 'rejected'): void {
     this.#expected.set(message_id, outcome);
   }
 
@@ -53,16 +45,12 @@ export class OperatorIntent {
     const isOfStreams = action === 'retry' || action === 'cancel';
     // A message that was sent before the Store was lost may be lost with it.
     const isLost = !this.#expected.has(id);
-    this.#violations.check(
-      !/^outdated/.test(String(after.reason)) || (action !== 'stop' && action !== 'cancel'),
-      () => `control message ${id} is final, and was dropped as outdated: ${after.message}`,
-    );
-    this.#violations.check(
-      !/^there is no run/.test(String(after.reason)) || isOfStreams || isLost || !this.#hasOldStream(run),
-      () => `control message ${id} was rejected, and its run has streams: ${after.reason}`,
-    );
-    this.#context.see(`an operator sends: ${isInvalid ? 'an invalid message' : action} (${after.outcome})`);
-    this.#violations.check(before === undefined, () => `control message ${id} was applied twice`);
+    if (/^outdated/.test(String(after.reason)) && (action === 'stop' || action === 'cancel'))
+      this.breach(`control message ${id} is final, and was dropped as outdated: ${after.message}`);
+    if (/^there is no run/.test(String(after.reason)) && !isOfStreams && !isLost && this.#hasOldStream(run))
+      this.breach(`control message ${id} was rejected, and its run has streams: ${after.reason}`);
+    this.context.see(`an operator sends: ${isInvalid ? 'an invalid message' : action} (${after.outcome})`);
+    if (before !== undefined) this.breach(`control message ${id} was applied twice`);
   }
 
   /** Each field has the value of the message published last, in any order of delivery. A stop always applies. */
@@ -76,7 +64,7 @@ export class OperatorIntent {
       stream,
       job,
       if_version: _,
-      pool = this.#context.config.pool.pool,
+      pool = this.context.config.pool.pool,
       ...settings
     } = JSON.parse(String(message));
     // The invariants of jobs check the effect of such a message.
@@ -88,23 +76,21 @@ export class OperatorIntent {
       const isLater = !last || published_at >= last.published_at;
       if (isLater) this.#last.set(`${path} ${field}`, {published_at, value});
       const expected = isLater ? value : last.value;
-      const isSet = JSON.stringify(this.#context.store.peek(path)?.[field]) === JSON.stringify(expected);
+      const isSet = JSON.stringify(this.context.store.peek(path)?.[field]) === JSON.stringify(expected);
       // After the later message, the run may have ended, or its budget may have paused it.
-      this.#violations.check(
-        isSet || (field === 'status' && !(isLater && outcome === 'applied')),
-        () => `${path} has another ${field} than ${JSON.stringify(expected)}, which the last message set`,
-      );
-      this.#violations.check(
-        isLater || outcome !== 'applied' || Object.keys(fields).length > 1,
-        () => `${message} of ${published_at} was applied over a message of ${last?.published_at}`,
-      );
-      if (!isLater) this.#context.see('an operator sends: an older message after a later one');
+      if (!isSet && (field !== 'status' || (isLater && outcome === 'applied')))
+        this.breach(
+          `${path} has another ${field} than ${JSON.stringify(expected)}, which the last message set`,
+        );
+      if (!isLater && outcome === 'applied' && Object.keys(fields).length <= 1)
+        this.breach(`${message} of ${published_at} was applied over a message of ${last?.published_at}`);
+      if (!isLater) this.context.see('an operator sends: an older message after a later one');
     }
   }
 
   /** Notes the final messages whose handler has ended. */
   onHandled(_id: string, {action, run, stream, worker}: Document): void {
-    const {store} = this.#context;
+    const {store} = this.context;
     const path = paths.stream(String(run), String(stream));
     const isCancelled = /^cancelled/.test(String(store.peek(path)?.last_error));
     if (action === 'cancel' && isCancelled) this.#cancelled.add(path);
@@ -116,30 +102,24 @@ export class OperatorIntent {
 
   /** A document that is created again keeps the effect of earlier messages. A run that has a shard waits for an operator. */
   onCreated(path: string, after: Document): void {
-    this.#violations.check(
-      after.status !== 'active' || !path.startsWith('runs/') || !this.#hasOldShard(String(after.run)),
-      () => `${path} was created again, and is active without a message`,
-    );
-    this.#violations.check(
-      !this.#held.has(path) || after.held === true,
-      () => `${path} was deleted, and is ${after.phase} again`,
-    );
-    this.#violations.check(
-      !this.#cancelled.has(path) || after.status === 'failed' || after.status === 'completed',
-      () => `${path} was cancelled, and is ${after.status}`,
-    );
+    if (after.status === 'active' && path.startsWith('runs/') && this.#hasOldShard(String(after.run)))
+      this.breach(`${path} was created again, and is active without a message`);
+    if (this.#held.has(path) && after.held !== true)
+      this.breach(`${path} was deleted, and is ${after.phase} again`);
+    if (this.#cancelled.has(path) && after.status !== 'failed' && after.status !== 'completed')
+      this.breach(`${path} was cancelled, and is ${after.status}`);
   }
 
   /** True if the run had a stream before the handler of the message started. */
   #hasOldStream(run: string): boolean {
-    const {clockwork, objects, faults} = this.#context;
+    const {clockwork, objects, faults} = this.context;
     const since = clockwork.now - (faults.hang > 0 ? MAX_HANG_MINUTES : 3) * 60_000;
     return objects.list(streamPrefix(run)).some(({created_at}) => Date.parse(created_at) < since);
   }
 
   /** True if the run had a shard before the oldest call that can end now. */
   #hasOldShard(run: string): boolean {
-    const {clockwork, objects} = this.#context;
+    const {clockwork, objects} = this.context;
     const since = clockwork.now - MAX_HANG_MINUTES * 60_000;
     const outputs = objects.list(outputsPrefix(run));
     return outputs.some(({name, created_at}) => /shard_/.test(name) && Date.parse(created_at) < since);
@@ -147,33 +127,23 @@ export class OperatorIntent {
 
   onRun(run: string, before: Document | undefined, {status}: Document): void {
     const isFinal = before?.status === 'cancelled' || this.#final.has(run);
-    this.#violations.check(
-      !isFinal || status === 'cancelled',
-      () => `run ${run} was stopped, and is ${status}`,
-    );
+    if (isFinal && status !== 'cancelled') this.breach(`run ${run} was stopped, and is ${status}`);
     const isResumed = before?.status === 'paused' && status === 'active';
-    this.#violations.check(
-      !isResumed || this.#violations.isForOperator,
-      () => `run ${run} was paused, and no message resumed it`,
-    );
+    if (isResumed && !this.violations.isForOperator)
+      this.breach(`run ${run} was paused, and no message resumed it`);
   }
 
   onStream(path: string, before: Document, after: Document): void {
     if (after.status !== 'failed') this.#cancelled.delete(path);
     const isRetried = before.status === 'failed' && after.status === 'pending';
-    const isAllowed = this.#violations.isForOperator || before.generation !== after.generation;
-    this.#violations.check(
-      !isRetried || isAllowed,
-      () => `${path} had failed, and is retried without a message`,
-    );
+    const isAllowed = this.violations.isForOperator || before.generation !== after.generation;
+    if (isRetried && !isAllowed) this.breach(`${path} had failed, and is retried without a message`);
   }
 
   onWorker(name: string, before: Document, after: Document): void {
     if (!after.held) this.#held.delete(paths.worker(name));
-    this.#violations.check(
-      !isNewIncarnation(before, after) || !before.held,
-      () => `${name} was deleted, and is created again`,
-    );
+    if (isNewIncarnation(before, after) && before.held)
+      this.breach(`${name} was deleted, and is created again`);
   }
 
   /** An edit of a document replaces what messages set. */
@@ -188,21 +158,16 @@ export class OperatorIntent {
   }
 
   atTheEnd(): void {
-    const {store} = this.#context;
-    for (const run of this.#context.runs()) {
+    const {store} = this.context;
+    for (const run of this.context.runs()) {
       const isCancelled = store.peek(paths.run(run))?.status === 'cancelled';
-      this.#violations.check(
-        !isCancelled || this.#stopped.has(run),
-        () => `run ${run} is cancelled without a stop`,
-      );
+      if (isCancelled && !this.#stopped.has(run)) this.breach(`run ${run} is cancelled without a stop`);
     }
     for (const [id, outcome] of this.#expected) {
       const record = store.peek(paths.control(id));
-      this.#violations.check(record !== undefined, () => `control message ${id} left no record`);
-      this.#violations.check(
-        outcome === undefined || record?.outcome === outcome,
-        () => `control message ${id} was ${record?.outcome}: ${record?.message}`,
-      );
+      if (record === undefined) this.breach(`control message ${id} left no record`);
+      if (outcome !== undefined && record?.outcome !== outcome)
+        this.breach(`control message ${id} was ${record?.outcome}: ${record?.message}`);
     }
   }
 }

@@ -4,7 +4,7 @@ import type {Document, ObjectInfo} from '../../../shared/ports.ts';
 import {good, type Plan, planShards, storedText} from '../../support/shard-plan.ts';
 import type {Context} from '../context.ts';
 import {MAX_HANG_MINUTES} from '../faults.ts';
-import type {Violations} from './violations.ts';
+import {Check} from './violations.ts';
 
 /** Shorter than the time until the first intervention of operators in the calm. */
 const REGISTERED_WITHIN_MINUTES = 14;
@@ -28,105 +28,83 @@ export function isWhole(context: Context, stream: Document): boolean {
   return stored.length === planOf(context, String(object), crc32c).length;
 }
 
-export class Progress {
-  readonly #context: Context;
-  readonly #violations: Violations;
+export class Progress extends Check {
   readonly #written = new Set<string>();
   #calmMinutes = 0;
-
-  constructor(context: Context, violations: Violations) {
-    this.#context = context;
-    this.#violations = violations;
-  }
 
   /** A shard is written once, and contains the samples at its place in the stream. */
   onObject({name, metadata}: ObjectInfo): void {
     const shard = /^activations\/([^/]+)\/tpu_(\d+)\/shard_(\d+)\.safetensors$/.exec(name);
     if (!shard) return;
-    this.#violations.check(!this.#written.has(name), () => `${name} was written twice`);
+    if (this.#written.has(name)) this.breach(`${name} was written twice`);
     this.#written.add(name);
     const stream = `datasets/${shard[1]}/stream_${String(shard[2]).padStart(3, '0')}.jsonl`;
-    const plan = planOf(this.#context, stream, metadata.stream_crc32c)[Number(shard[3]) - 1];
-    const isRight = plan !== undefined && this.#context.objects.text(name) === storedText(plan);
-    this.#violations.check(isRight, () => `${name} contains the wrong samples`);
+    const plan = planOf(this.context, stream, metadata.stream_crc32c)[Number(shard[3]) - 1];
+    const isRight = plan !== undefined && this.context.objects.text(name) === storedText(plan);
+    if (!isRight) this.breach(`${name} contains the wrong samples`);
   }
 
   /** Only partial results are ever deleted. */
   onDeleted(name: string): void {
-    this.#violations.check(name.startsWith('partials/'), () => `${name} was deleted`);
+    if (!name.startsWith('partials/')) this.breach(`${name} was deleted`);
   }
 
   onRun(run: string, {status, streams_pending, streams_in_progress}: Document): void {
     const isOver = status === 'completed' || status === 'failed';
     const left = Number(streams_pending) + Number(streams_in_progress);
-    this.#violations.check(
-      !isOver || left === 0,
-      () => `run ${run} is ${status} with ${left} streams unfinished`,
-    );
+    if (isOver && left !== 0) this.breach(`run ${run} is ${status} with ${left} streams unfinished`);
   }
 
   /** A stream document that is created again has the largest epoch of its shards, so the next epoch is larger. */
   onStreamCreated(path: string, stream: Document): void {
-    const {clockwork, objects, storm} = this.#context;
+    const {clockwork, objects, storm} = this.context;
     const since = clockwork.now - (storm.hang > 0 ? MAX_HANG_MINUTES : 3) * 60_000;
     const old = objects
       .list(shardPrefix(stream))
       .filter(({name, created_at}) => name.endsWith('.safetensors') && Date.parse(created_at) < since);
     const epoch = Math.max(0, ...old.map(({metadata}) => Number(metadata.epoch)));
-    this.#violations.check(
-      Number(stream.epoch) >= epoch,
-      () => `${path} is created with epoch ${stream.epoch}, and its shards have epoch ${epoch}`,
-    );
+    if (!(Number(stream.epoch) >= epoch))
+      this.breach(`${path} is created with epoch ${stream.epoch}, and its shards have epoch ${epoch}`);
   }
 
   /** The progress of a stream only grows. */
   onStreamChange(path: string, before: Document, after: Document): void {
     for (const field of ['epoch', 'total_shards'] as const)
-      this.#violations.check(
-        Number(after[field]) >= Number(before[field]),
-        () => `${path}: ${field} fell from ${before[field]} to ${after[field]}`,
-      );
+      if (!(Number(after[field]) >= Number(before[field])))
+        this.breach(`${path}: ${field} fell from ${before[field]} to ${after[field]}`);
     const isReopened = before.status === 'completed' && after.status !== 'completed';
-    this.#violations.check(!isReopened, () => `${path} was completed and is ${after.status}`);
+    if (isReopened) this.breach(`${path} was completed and is ${after.status}`);
   }
 
   /** The checkpoint counts only shards in the bucket: a prefix without a gap. */
   onStream(path: string, stream: Document): void {
-    if (stream.blocked_reason) this.#context.see('a shard has an epoch that was never granted');
-    const all = planOf(this.#context, String(stream.object), stream.crc32c);
+    if (stream.blocked_reason) this.context.see('a shard has an epoch that was never granted');
+    const all = planOf(this.context, String(stream.object), stream.crc32c);
     const counted = all.slice(0, Number(stream.total_shards));
     const nameOf = (shard: number) => `${shardPrefix(stream)}${String(shard).padStart(4, '0')}.safetensors`;
-    const crcOf = (shard: number) => this.#context.objects.info(nameOf(shard))?.metadata.stream_crc32c;
+    const crcOf = (shard: number) => this.context.objects.info(nameOf(shard))?.metadata.stream_crc32c;
     const missing = counted.find(({shard}) => crcOf(shard) !== stream.crc32c);
-    this.#violations.check(
-      !missing,
-      () => `${path} counts shard ${missing?.shard}, and the bucket has no such shard of its content`,
-    );
-    const epochOf = (shard: number) => Number(this.#context.objects.info(nameOf(shard))?.metadata.epoch);
+    if (missing)
+      this.breach(`${path} counts shard ${missing?.shard}, and the bucket has no such shard of its content`);
+    const epochOf = (shard: number) => Number(this.context.objects.info(nameOf(shard))?.metadata.epoch);
     const ungranted = counted.find(({shard}) => epochOf(shard) > Number(stream.epoch));
-    this.#violations.check(
-      !ungranted,
-      () => `${path} counts shard ${ungranted?.shard}, and its largest epoch is ${stream.epoch}`,
-    );
+    if (ungranted)
+      this.breach(`${path} counts shard ${ungranted?.shard}, and its largest epoch is ${stream.epoch}`);
     const expected = {
       total_shards: counted.length,
       total_samples_processed: counted.reduce((sum, plan) => sum + good(plan).length, 0),
       last_processed_sample_idx: counted.at(-1)?.last ?? -1,
     };
     for (const [field, value] of Object.entries(expected))
-      this.#violations.check(
-        stream[field] === value,
-        () => `${path} has ${field} ${stream[field]}, and its shards have ${value}`,
-      );
-    this.#violations.check(
-      stream.status !== 'completed' || counted.length === all.length,
-      () => `${path} is completed without its last shard`,
-    );
+      if (stream[field] !== value)
+        this.breach(`${path} has ${field} ${stream[field]}, and its shards have ${value}`);
+    if (stream.status === 'completed' && counted.length !== all.length)
+      this.breach(`${path} is completed without its last shard`);
   }
 
   /** In the calm, every stream gets a document soon, even if its events were lost. */
   onMinute(): void {
-    const {isCalm, objects, store, streams} = this.#context;
+    const {isCalm, objects, store, streams} = this.context;
     this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
     if (this.#calmMinutes !== REGISTERED_WITHIN_MINUTES) return;
     for (const name of streams.keys()) {
@@ -134,54 +112,45 @@ export class Progress {
       const parent = store.peek(paths.run(run));
       // An operator has to create the pool that its run.json names.
       const isClosed = parent?.stopped_at != null || /there is no pool/.test(String(parent?.reason));
-      this.#violations.check(
-        isClosed || !objects.info(name) || store.peek(paths.stream(run, file.slice(7, 10))) !== undefined,
-        () => `${name} has no document after ${REGISTERED_WITHIN_MINUTES} minutes of calm`,
-      );
+      if (!isClosed && objects.info(name) && store.peek(paths.stream(run, file.slice(7, 10))) === undefined)
+        this.breach(`${name} has no document after ${REGISTERED_WITHIN_MINUTES} minutes of calm`);
     }
   }
 
   /** A dropped stream is complete at the end, unless its run was stopped. */
   atTheEnd(): void {
-    for (const object of this.#context.streams.keys()) this.#checkComplete(object);
-    for (const {id, data} of this.#context.store.collection('runs')) this.#checkTotals(id, data);
+    for (const object of this.context.streams.keys()) this.#checkComplete(object);
+    for (const {id, data} of this.context.store.collection('runs')) this.#checkTotals(id, data);
   }
 
   /** The totals of a run that has ended equal those of its streams, also for shards stored after its end. */
   #checkTotals(run: string, document: Document): void {
-    const streams = this.#context.store.collection(paths.streams(run));
+    const streams = this.context.store.collection(paths.streams(run));
     for (const field of TOTALS) {
       const sum = streams.reduce((total, {data}) => total + Number(data[field]), 0);
-      this.#violations.check(
-        document[field] === sum,
-        () =>
+      if (document[field] !== sum)
+        this.breach(
           `run ${run}, which is ${document.status}, has ${field} ${document[field]}, and its streams have ${sum}`,
-      );
+        );
     }
   }
 
   #checkComplete(object: string): void {
-    const {store} = this.#context;
+    const {store} = this.context;
     const [, run = '', file = ''] = object.split('/');
     const document = store.peek(paths.run(run));
     if (document?.status === 'cancelled') return;
     const stream = store.peek(paths.stream(run, file.slice(7, 10)));
-    if (stream === undefined && this.#context.isTooLate(document, object)) return;
+    if (stream === undefined && this.context.isTooLate(document, object)) return;
     const mixed = this.#mixedOf(run);
-    this.#violations.check(
-      document?.status === (mixed.size > 0 ? 'failed' : 'completed'),
-      () => `run ${run} is ${document?.status}: ${document?.reason}`,
-    );
+    if (document?.status !== (mixed.size > 0 ? 'failed' : 'completed'))
+      this.breach(`run ${run} is ${document?.status}: ${document?.reason}`);
     if (mixed.has(file.slice(7, 10))) return;
-    this.#violations.check(
-      stream?.status === 'completed',
-      () => `${object} is ${stream?.status} at the end: ${stream?.last_error}`,
-    );
-    const shards = planOf(this.#context, object, stream?.crc32c).length;
-    this.#violations.check(
-      stream?.total_shards === shards,
-      () => `${object} has ${stream?.total_shards} of ${shards} shards`,
-    );
+    if (stream?.status !== 'completed')
+      this.breach(`${object} is ${stream?.status} at the end: ${stream?.last_error}`);
+    const shards = planOf(this.context, object, stream?.crc32c).length;
+    if (stream?.total_shards !== shards)
+      this.breach(`${object} has ${stream?.total_shards} of ${shards} shards`);
     if (mixed.size === 0) this.#checkResult(run);
   }
 
@@ -190,27 +159,26 @@ export class Progress {
    * stored. An operator must move the shards of one content away.
    */
   #mixedOf(run: string): Set<string> {
-    const {objects, store} = this.#context;
+    const {objects, store} = this.context;
     const failed = store.collection(paths.streams(run)).filter(({data}) => data.status === 'failed');
     const mixed = failed.filter(({data}) => {
       const shards = objects.list(shardPrefix(data));
       return new Set(shards.map(({metadata}) => metadata.stream_crc32c)).size > 1;
     });
-    if (mixed.length > 0) this.#context.see('a stream has shards of two contents');
+    if (mixed.length > 0) this.context.see('a stream has shards of two contents');
     return new Set(mixed.map(({id}) => id));
   }
 
   /** The manifest agrees with the streams. No world writes metadata.json, so every stream counts as unread. */
   #checkResult(run: string): void {
-    const {store, objects} = this.#context;
+    const {store, objects} = this.context;
     const streams = store.collection(paths.streams(run)).map(({data}) => data);
     const {result} = JSON.parse(objects.text(manifestObject(run)) ?? '{}');
     const samples = streams.reduce((sum, stream) => sum + Number(stream.total_samples_processed), 0);
     const found = [result?.streams, result?.samples, Object.keys(result?.unread ?? {}).length];
-    this.#violations.check(
-      found.join() === [streams.length, samples, streams.length].join(),
-      () =>
+    if (found.join() !== [streams.length, samples, streams.length].join())
+      this.breach(
         `the manifest of ${run} has ${found}, and the run has ${streams.length} streams with ${samples} samples`,
-    );
+      );
   }
 }

@@ -1,9 +1,8 @@
 /** Checks the ends of silent workers. An outage ends none, and few end in a zone before a new worker sends a heartbeat. */
 import type {Suspect} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
-import type {Context} from '../context.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
-import type {Violations} from './violations.ts';
+import {Check} from './violations.ts';
 import {keyOf} from './zones.ts';
 
 /** The limits of the brake, repeated here. A zone in these worlds has at most seven nodes, so its share is one node. */
@@ -14,25 +13,18 @@ const SILENT_FOR_GOOD_MS = 6 * 3_600_000;
 
 type Episode = {ended_at: number; bad_verdicts: number};
 
-export class Silence {
-  readonly #context: Context;
-  readonly #violations: Violations;
+export class Silence extends Check {
   readonly #outages: {from: number; to: number}[] = [];
   /** By pool and zone: the last end of a silent worker since the last first heartbeat of a worker. */
   readonly #episodes = new Map<string, Episode>();
   /** By pool and zone: the time of the last first heartbeat of a worker. */
   readonly #first_heartbeat_at = new Map<string, number>();
 
-  constructor(context: Context, violations: Violations) {
-    this.#context = context;
-    this.#violations = violations;
-  }
-
   /** By worker: the stream that it lost by its silence, until its next heartbeat. */
   readonly #lost = new Map<string, string>();
 
   onOutage(isOut: boolean): void {
-    const {now} = this.#context.clockwork;
+    const {now} = this.context.clockwork;
     const last = this.#outages.at(-1);
     const isOngoing = last !== undefined && last.to > now;
     if (isOngoing && !isOut) last.to = now;
@@ -43,7 +35,7 @@ export class Silence {
     const zone = keyOf(after.pool, after.zone);
     if (after.hello_at !== null && before.hello_at === null) {
       this.#episodes.delete(zone);
-      this.#first_heartbeat_at.set(zone, this.#context.clockwork.now);
+      this.#first_heartbeat_at.set(zone, this.context.clockwork.now);
     }
     if (after.heartbeat_at !== before.heartbeat_at) this.#lost.delete(name);
     const suspect = after.suspect as Suspect | null;
@@ -56,17 +48,17 @@ export class Silence {
     const episode = this.#episodes.get(zone);
     if (/READY but said nothing/.test(cause) && episode) episode.bad_verdicts += 1;
     if (/^it vanished from Cloud TPU/.test(cause))
-      this.#checkSilence(name, before, this.#context.config.lease_s);
+      this.#checkSilence(name, before, this.context.config.lease_s);
     // A symptom that no host can work with is a cause of its own.
     if (!/^it has said nothing for/.test(cause) || /MESH_BUILD_FAIL/.test(cause)) return;
-    this.#checkSilence(name, before, this.#context.config.limits.silent_s);
+    this.#checkSilence(name, before, this.context.config.limits.silent_s);
     this.#checkShare(name, zone, before);
     this.#checkCharge(before);
   }
 
   /** The silence of a worker leaves out the time in which worker-api did not answer. */
   #checkSilence(name: string, before: Document, limit_s: number): void {
-    const {clockwork, storm} = this.#context;
+    const {clockwork, storm} = this.context;
     const {now} = clockwork;
     const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
     // The control plane cannot see an outage that is shorter than the interval between two proofs of service.
@@ -75,28 +67,26 @@ export class Silence {
     const late_ms = storm.latency_ms > 0 || storm.hang > 0 ? PROOF_MS : 0;
     const lost = seen.map(({from, to}) => Math.max(0, Math.min(now, to) - Math.max(since, from + late_ms)));
     const silent_ms = now - since - lost.reduce((sum, ms) => sum + ms, 0);
-    this.#violations.check(
-      silent_ms > limit_s * 1000 - 2 * MAX_SKEW_MS,
-      () => `${name} ended after only ${silent_ms} ms of silence while worker-api answered`,
-    );
+    if (!(silent_ms > limit_s * 1000 - 2 * MAX_SKEW_MS))
+      this.breach(`${name} ended after only ${silent_ms} ms of silence while worker-api answered`);
   }
 
   #checkShare(name: string, zone: string, before: Document): void {
-    const {now} = this.#context.clockwork;
+    const {now} = this.context.clockwork;
     const last = this.#episodes.get(zone);
     const since = Date.parse(String(before.heartbeat_at ?? before.phase_since_at));
     // A new worker sent a heartbeat, so every worker that was silent at that time ends.
     const silent_ms = (this.#first_heartbeat_at.get(zone) ?? 0) - since;
-    if (silent_ms > this.#context.config.limits.silent_s * 1000 - 2 * MAX_SKEW_MS) return;
+    if (silent_ms > this.context.config.limits.silent_s * 1000 - 2 * MAX_SKEW_MS) return;
     const mayEnd =
       last === undefined ||
       now - last.ended_at > NEXT_END_MS - 2 * MAX_SKEW_MS ||
       last.bad_verdicts >= BAD_VERDICTS ||
       now - since > SILENT_FOR_GOOD_MS - 2 * MAX_SKEW_MS;
-    this.#violations.check(
-      mayEnd,
-      () => `${name} ended for its silence ${now - (last?.ended_at ?? 0)} ms after another worker of ${zone}`,
-    );
+    if (!mayEnd)
+      this.breach(
+        `${name} ended for its silence ${now - (last?.ended_at ?? 0)} ms after another worker of ${zone}`,
+      );
     this.#episodes.set(zone, {ended_at: now, bad_verdicts: last?.bad_verdicts ?? 0});
   }
 
@@ -104,7 +94,7 @@ export class Silence {
   #checkSuspect(name: string, before: Document, after: Document): void {
     if (before.claimed_at === null || after.phase !== before.phase) return;
     const [heartbeat_at, claimed_at] = [String(before.heartbeat_at), String(before.claimed_at)];
-    const {clockwork, config} = this.#context;
+    const {clockwork, config} = this.context;
     const claimed_ms = clockwork.now - Date.parse(claimed_at) + MAX_SKEW_MS;
     const isSilent = heartbeat_at <= claimed_at && claimed_ms > config.lease_s * 1000;
     const hasSymptoms = (before.symptoms as unknown[]).length > 0;
@@ -112,17 +102,15 @@ export class Silence {
       !hasSymptoms && before.provider_state === 'READY' && before.health !== 'UNHEALTHY_MAINTENANCE';
     if (!isSilent || !isHealthy) return;
     const work = String(before.work);
-    this.#context.after(0, () => {
+    this.context.after(0, () => {
       const stream = this.#streamOf(work);
-      const isWanted = this.#context.store.peek(`runs/${work.split('/')[0]}`)?.status === 'active';
+      const isWanted = this.context.store.peek(`runs/${work.split('/')[0]}`)?.status === 'active';
       const isLost = isWanted && stream?.status === 'pending' && stream.lease === null;
       const isSuspect = (after.suspect as Suspect | null)?.work === work;
-      const events = this.#context.store.collection('events');
+      const events = this.context.store.collection('events');
       const isReleased = events.some(({data}) => String(data.text).startsWith(`${name} gave ${work} back`));
-      this.#violations.check(
-        !isLost || isSuspect || isReleased,
-        () => `${name} became silent at work on ${work}, and is no suspect`,
-      );
+      if (isLost && !isSuspect && !isReleased)
+        this.breach(`${name} became silent at work on ${work}, and is no suspect`);
     });
   }
 
@@ -133,22 +121,17 @@ export class Silence {
     if (!suspect || !stream || stream.status === 'completed' || stream.status === 'failed') return;
     if (Number(stream.total_shards) > suspect.total_shards) return;
     const lost = this.#lost.get(String(before.name));
-    this.#violations.check(
-      lost === suspect.work,
-      () => `${before.name} lost ${suspect.work} before its last heartbeat, and is a suspect for it`,
-    );
-    this.#context.after(0, () => {
+    if (lost !== suspect.work)
+      this.breach(`${before.name} lost ${suspect.work} before its last heartbeat, and is a suspect for it`);
+    this.context.after(0, () => {
       const after = this.#streamOf(suspect.work);
       const isCharged = Number(after?.faults) > Number(stream.faults) || after?.status === 'completed';
-      this.#violations.check(
-        isCharged,
-        () => `stream ${suspect.work} lost its silent worker, and no fault is counted`,
-      );
+      if (!isCharged) this.breach(`stream ${suspect.work} lost its silent worker, and no fault is counted`);
     });
   }
 
   #streamOf(work: string): Document | undefined {
-    return this.#context.store.peek(`runs/${work.replace('/', '/streams/')}`);
+    return this.context.store.peek(`runs/${work.replace('/', '/streams/')}`);
   }
 
   onWipe(): void {

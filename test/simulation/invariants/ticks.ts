@@ -7,7 +7,7 @@ import type {Context} from '../context.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import type {Money} from './money.ts';
 import {isUp, workersOf} from './nodes.ts';
-import type {Violations} from './violations.ts';
+import {Check, type Violations} from './violations.ts';
 
 /** The start of a tick, and its duties at that time. */
 export type StartedTick = {at: number; duties: Set<string>};
@@ -26,9 +26,7 @@ const REPAIR_S = 600;
 /** Minutes of calm for which many orphans may stay: an hour from the first tick that sees them. */
 const ORPHANS_WAIT_MINUTES = 60 + MAX_HANG_MINUTES + 5;
 
-export class Ticks {
-  readonly #context: Context;
-  readonly #violations: Violations;
+export class Ticks extends Check {
   readonly #money: Money;
   /** The duties that the last complete tick left undone, and its end. */
   #left: {at: number; undone: Set<string>} = {at: 0, undone: new Set()};
@@ -37,13 +35,12 @@ export class Ticks {
   #orphanMinutes = 0;
 
   constructor(context: Context, violations: Violations, money: Money) {
-    this.#context = context;
-    this.#violations = violations;
+    super(context, violations);
     this.#money = money;
   }
 
   onTickStarted(): StartedTick {
-    return {at: this.#context.clockwork.now, duties: this.#duties()};
+    return {at: this.context.clockwork.now, duties: this.#duties()};
   }
 
   /** A tick may leave only duties that arose during the tick, so two ticks in a row leave no common duty. */
@@ -51,8 +48,8 @@ export class Ticks {
     const left = this.#duties();
     const undone = new Set([...duties].filter(what => left.has(what)));
     const both = at > this.#left.at ? [...undone].filter(what => this.#left.undone.has(what)) : [];
-    this.#violations.check(both.length === 0, () => `two ticks left it undone: ${both}`);
-    this.#left = {at: this.#context.clockwork.now, undone};
+    if (both.length !== 0) this.breach(`two ticks left it undone: ${both}`);
+    this.#left = {at: this.context.clockwork.now, undone};
   }
 
   /** Duties: workers over budget, lost nodes, unneeded workers, and messages of operators that workers wait for. */
@@ -66,11 +63,11 @@ export class Ticks {
   }
 
   #up(): Worker[] {
-    return workersOf(this.#context.store).filter(isUp);
+    return workersOf(this.context.store).filter(isUp);
   }
 
   #lost(): string[] {
-    const {clockwork, tpus} = this.#context;
+    const {clockwork, tpus} = this.context;
     return this.#up().flatMap(worker => {
       const {name, incarnation, zone, fault, phase_since_at, provider_since_at, missing_since_at} = worker;
       if (fault !== null) return [`${name}#${incarnation} has a fault: ${fault}`];
@@ -97,7 +94,7 @@ export class Ticks {
 
   /** Workers that an operator recreates, and workers that are not yet notified of a paused or stopped run. */
   #notReplacedOrNotified(): string[] {
-    const {store} = this.#context;
+    const {store} = this.context;
     return this.#up().flatMap(({name, incarnation, recreate, work, epoch, drains}) => {
       if (recreate) return [`${name}#${incarnation} is to be recreated`];
       const status = work && store.peek(paths.run(work.split('/')[0] ?? ''))?.status;
@@ -119,22 +116,20 @@ export class Ticks {
 
   /** In the calm, nodes that are not needed are deleted soon. */
   onMinute(): void {
-    const {store, tpus, isCalm} = this.#context;
+    const {store, tpus, isCalm} = this.context;
     this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
     const mayWait = this.#calmMinutes <= ORPHANS_WAIT_MINUTES && this.#isAnyOrphan();
     const isIdle = this.#calmMinutes > MAX_HANG_MINUTES && !this.#isWorkOpen() && !mayWait;
     // A worker that drains has its own limit, DRAIN_S.
     const isLeft = tpus.names().some(name => store.peek(paths.worker(name))?.phase !== 'draining');
     this.#orphanMinutes = isIdle && isLeft ? this.#orphanMinutes + 1 : 0;
-    this.#violations.check(
-      this.#orphanMinutes <= ORPHAN_MINUTES,
-      () => `no work is left, and ${ORPHAN_MINUTES} minutes later there are nodes ${tpus.names()}`,
-    );
+    if (this.#orphanMinutes > ORPHAN_MINUTES)
+      this.breach(`no work is left, and ${ORPHAN_MINUTES} minutes later there are nodes ${tpus.names()}`);
   }
 
   /** True if a node of Gleaner has no document, as after the Store was lost. */
   #isAnyOrphan(): boolean {
-    const {store, tpus} = this.#context;
+    const {store, tpus} = this.context;
     return tpus.names().some(name => !store.peek(paths.worker(name)));
   }
 
@@ -144,7 +139,7 @@ export class Ticks {
 
   /** True if a job has not ended, or a run with such a status has an unfinished stream. */
   #hasWork(isOpenStatus: (status: unknown) => boolean): boolean {
-    const {config, store} = this.#context;
+    const {config, store} = this.context;
     const isOver = ['completed', 'failed', 'cancelled'];
     if (store.collection(config.jobs_collection).some(({data}) => !isOver.includes(String(data.status))))
       return true;
@@ -155,7 +150,7 @@ export class Ticks {
   }
 
   atTheEnd(): void {
-    const {tpus} = this.#context;
-    this.#violations.check(tpus.names().length === 0, () => `TPUs are left: ${tpus.names()}`);
+    const {tpus} = this.context;
+    if (tpus.names().length !== 0) this.breach(`TPUs are left: ${tpus.names()}`);
   }
 }

@@ -1,5 +1,6 @@
 /** Keeps the first violation of a world. Some changes are allowed only on behalf of a certain actor. */
 import type {Topic} from '../../support/function-calls.ts';
+import type {Context} from '../context.ts';
 
 /** A request of a worker to worker-api. */
 export type WorkerRequest = {
@@ -46,8 +47,8 @@ export class Violations {
     if (this.request) this.changed.add(this.request);
   }
 
-  check(holds: boolean, breach: () => string): void {
-    if (!holds) this.violation ??= breach();
+  breach(text: string): void {
+    this.violation ??= text;
   }
 
   /** The request of a worker that caused the present call. */
@@ -70,5 +71,20 @@ export class Violations {
   get isForOperator(): boolean {
     const isRebuild = this.actor !== undefined && 'task' in this.actor && this.actor.task === 'rebuild';
     return isRebuild || this.isBy('control');
+  }
+}
+
+/** Checks some promises of a world. */
+export abstract class Check {
+  protected readonly context: Context;
+  protected readonly violations: Violations;
+
+  constructor(context: Context, violations: Violations) {
+    this.context = context;
+    this.violations = violations;
+  }
+
+  protected breach(text: string): void {
+    this.violations.breach(text);
   }
 }

@@ -1,44 +1,32 @@
 /** Checks that an event that can change the plan causes a tick soon, and that a burst of events causes few ticks. */
-import type {Context} from '../context.ts';
 import {keepsWakes} from '../faults.ts';
-import type {Violations} from './violations.ts';
+import {Check} from './violations.ts';
 
 /** Longer than a wake waits after a tick, and shorter than the interval of the Scheduler. */
 const SOON_MS = 40_000;
 /** The most ticks in a minute: one every ten seconds, the Scheduler's, and one more. */
 const MAX_TICKS = 8;
 
-export class Wakes {
-  readonly #context: Context;
-  readonly #violations: Violations;
+export class Wakes extends Check {
   /** The starts of the ticks of the last minute. */
   #started: number[] = [];
 
-  constructor(context: Context, violations: Violations) {
-    this.#context = context;
-    this.#violations = violations;
-  }
-
   onTickStarted(): void {
-    const {now} = this.#context.clockwork;
+    const {now} = this.context.clockwork;
     this.#started = [...this.#started, now].filter(at => now - at < 60_000);
-    this.#violations.check(
-      !this.#context.isSettled(60_000) || this.#started.length <= MAX_TICKS,
-      () => `${this.#started.length} ticks started within a minute`,
-    );
+    if (this.context.isSettled(60_000) && this.#started.length > MAX_TICKS)
+      this.breach(`${this.#started.length} ticks started within a minute`);
   }
 
   /** Expects a tick soon after an event that can change the plan. */
   expectTick(why: string): void {
     // A function that crashes by plan may crash before it sends its wake.
-    const {options, storm} = this.#context;
-    if (options.crashes || (!this.#context.isSettled() && !keepsWakes(storm))) return;
-    const {now} = this.#context.clockwork;
-    this.#context.after(SOON_MS, () =>
-      this.#violations.check(
-        this.#started.some(at => at >= now),
-        () => `${why}, and no tick started within ${SOON_MS} ms`,
-      ),
-    );
+    const {options, storm} = this.context;
+    if (options.crashes || (!this.context.isSettled() && !keepsWakes(storm))) return;
+    const {now} = this.context.clockwork;
+    this.context.after(SOON_MS, () => {
+      if (!this.#started.some(at => at >= now))
+        this.breach(`${why}, and no tick started within ${SOON_MS} ms`);
+    });
   }
 }

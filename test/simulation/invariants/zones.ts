@@ -3,10 +3,9 @@
 import {paths} from '../../../shared/domain/names.ts';
 import type {Zone} from '../../../shared/domain/zone/placement.ts';
 import type {Document} from '../../../shared/ports.ts';
-import type {Context} from '../context.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {isNewIncarnation} from './nodes.ts';
-import type {Violations} from './violations.ts';
+import {Check} from './violations.ts';
 
 /** Seconds for which a zone is blocked after a quota error, and after another refusal: see LIMITS. */
 const QUOTA_BLOCK_S = 300;
@@ -14,18 +13,11 @@ const REFUSAL_BLOCK_S = 200;
 
 const ALIVE = ['booting', 'idle', 'working', 'draining'];
 
-export class Zones {
-  readonly #context: Context;
-  readonly #violations: Violations;
+export class Zones extends Check {
   readonly #creates = new Map<string, number[]>();
   /** Of one commit: the incarnations that end, and the losses that their zones count. */
   #ends: {zone: string; wasReady: boolean; isUnheard: boolean}[] = [];
   #counts: {zone: string; losses: number; unheard: number}[] = [];
-
-  constructor(context: Context, violations: Violations) {
-    this.#context = context;
-    this.#violations = violations;
-  }
 
   /** A zone gets no more creates in an hour than its limit. */
   onWorker(before: Document, after: Document): void {
@@ -33,20 +25,18 @@ export class Zones {
       after.phase === 'creating' && before.phase === 'creating' && after.asked_at !== before.asked_at;
     if (!isNewIncarnation(before, after) && !isRequestedAgain) return;
     const zone = keyOf(after.pool, after.zone);
-    const {now} = this.#context.clockwork;
+    const {now} = this.context.clockwork;
     // A commit that hangs is later than the time that it names.
-    const hung_ms = this.#context.storm.hang > 0 ? MAX_HANG_MINUTES * 60_000 : 0;
+    const hung_ms = this.context.storm.hang > 0 ? MAX_HANG_MINUTES * 60_000 : 0;
     const hour = 3_600_000 - 2 * MAX_SKEW_MS - hung_ms;
     const creates = [...(this.#creates.get(zone) ?? []), now].filter(at => now - at < hour);
     this.#creates.set(zone, creates);
-    this.#violations.check(
-      creates.length <= this.#context.maxCreates,
-      () => `${zone} got ${creates.length} creates in an hour`,
-    );
+    if (creates.length > this.context.maxCreates)
+      this.breach(`${zone} got ${creates.length} creates in an hour`);
   }
 
   onIncarnationEnded(worker: string, {cause_kind, last_phase}: Document): void {
-    const document = this.#context.store.peek(paths.worker(worker));
+    const document = this.context.store.peek(paths.worker(worker));
     const isUnheard = cause_kind === 'unheard' && document?.hello_at === null;
     if (cause_kind === 'not-needed' || cause_kind === 'asked') return;
     const wasReady = ALIVE.includes(String(last_phase));
@@ -60,15 +50,11 @@ export class Zones {
       const counts = this.#counts.filter(count => count.zone === zone);
       const [losses, unheard] = [sumOf(counts, 'losses'), sumOf(counts, 'unheard')];
       const least = ends.filter(({wasReady}) => wasReady).length;
-      this.#violations.check(
-        least <= losses && losses <= ends.length,
-        () => `${zone} counts ${losses} losses, and lost ${least} nodes of ${ends.length} that ended`,
-      );
+      if (least > losses || losses > ends.length)
+        this.breach(`${zone} counts ${losses} losses, and lost ${least} nodes of ${ends.length} that ended`);
       const most = ends.filter(({isUnheard}) => isUnheard).length;
-      this.#violations.check(
-        unheard <= most,
-        () => `${zone} counts ${unheard} unheard boots, and ${most} nodes were unheard`,
-      );
+      if (unheard > most)
+        this.breach(`${zone} counts ${unheard} unheard boots, and ${most} nodes were unheard`);
     }
     [this.#ends, this.#counts] = [[], []];
   }
@@ -79,45 +65,37 @@ export class Zones {
       Number(workers_per_zone) * (zones as string[]).length;
     const workers = slotsOf(after);
     // A person may edit the document.
-    const isLarger = this.#violations.actor !== undefined && (!before || workers > slotsOf(before));
-    const {max_workers} = this.#context.config.ceilings;
-    this.#violations.check(
-      !isLarger || after.version === 0 || workers <= max_workers,
-      () => `the pool has ${workers} workers, and ${max_workers} are allowed`,
-    );
+    const isLarger = this.violations.actor !== undefined && (!before || workers > slotsOf(before));
+    const {max_workers} = this.context.config.ceilings;
+    if (isLarger && after.version !== 0 && workers > max_workers)
+      this.breach(`the pool has ${workers} workers, and ${max_workers} are allowed`);
   }
 
   /** A zone is blocked after a refusal, and gets only probes after it lost three or more nodes, all of them young. */
   onZone(before: Zone, after: Zone): void {
-    const {now} = this.#context.clockwork;
+    const {now} = this.context.clockwork;
     this.#counts.push({
-      zone: keyOf(after.pool ?? this.#context.config.pool.pool, after.zone),
+      zone: keyOf(after.pool ?? this.context.config.pool.pool, after.zone),
       losses: after.losses.length - before.losses.length,
       unheard: after.boots.unheard - before.boots.unheard,
     });
     const isBlocked = after.blocked_until_at !== before.blocked_until_at && after.blocked_until_at !== null;
     const blocked_s = (Date.parse(after.blocked_until_at ?? '') - Date.parse(after.updated_at)) / 1000;
     const least_s = /quota/.test(after.blocked_reason ?? '') ? QUOTA_BLOCK_S : REFUSAL_BLOCK_S;
-    this.#violations.check(
-      !isBlocked || blocked_s === least_s,
-      () => `${after.zone} is blocked for ${blocked_s} s: ${after.blocked_reason}`,
-    );
+    if (isBlocked && blocked_s !== least_s)
+      this.breach(`${after.zone} is blocked for ${blocked_s} s: ${after.blocked_reason}`);
     const requested_at = after.creates.at(-1)?.asked_at;
     if (requested_at === undefined || requested_at === before.creates.at(-1)?.asked_at) return;
     const blocked_until_ms =
       before.blocked_until_at === after.blocked_until_at ? Date.parse(before.blocked_until_at ?? '') : 0;
-    this.#violations.check(
-      !(blocked_until_ms > now + MAX_SKEW_MS),
-      () => `${after.zone} got a create, and is blocked until ${after.blocked_until_at}`,
-    );
+    if (blocked_until_ms > now + MAX_SKEW_MS)
+      this.breach(`${after.zone} got a create, and is blocked until ${after.blocked_until_at}`);
     const since = (minutes: number) =>
       before.losses.filter(({ended_at}) => Date.parse(ended_at) > now - minutes * 60_000);
     const isChurning = since(25).length >= 3 && since(35).every(({lived_s}) => lived_s < 300);
     const isProbe = (before.brake?.probes_due ?? 0) > 0;
-    this.#violations.check(
-      !isChurning || isProbe,
-      () => `${after.zone} got a create, and lost ${JSON.stringify(since(25))}`,
-    );
+    if (isChurning && !isProbe)
+      this.breach(`${after.zone} got a create, and lost ${JSON.stringify(since(25))}`);
   }
 
   onWipe(): void {

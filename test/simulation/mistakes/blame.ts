@@ -1,116 +1,73 @@
-/** Mistakes that charge a stream, a worker or a zone for the fault of another, or for none. */
-import type {Mistake} from './mistake.ts';
+/** Mistakes that charge a stream, a job, a worker or a zone for the fault of another, or for none. */
+import type {Mistakes} from '../anchors.ts';
 
-export const BLAME: Mistake[] = [
-  {
-    name: 'a stream that is charged for the preemption of its worker',
-    class: 'blame',
-    edits: [
-      {
-        file: 'shared/domain/stream/lease.ts',
-        find: "death?.kind === 'silent' || death?.kind === 'hung'",
-        replace: "death?.kind === 'silent' || death?.kind === 'taken'",
-      },
-    ],
+export const BLAME: Mistakes = {
+  'a stream that is charged for the preemption of its worker': {
+    in: 'freeFromDead',
+    find: "$death?.kind === 'silent' || $death?.kind === 'hung'",
+    replace: "$death?.kind === 'silent' || $death?.kind === 'taken'",
   },
-  {
-    name: 'a stream that is charged for a host without chips',
-    class: 'blame',
-    edits: [
-      {
-        file: 'shared/domain/worker/provider-states.ts',
-        find: 'reason.includes(words)',
-        replace: 'reason.startsWith(words)',
-      },
-    ],
+  'a stream that is charged for a host without chips': {
+    in: 'isBadHost',
+    find: '$list.some($words => $reason.includes($words))',
+    replace: '$list.some($words => $reason.startsWith($words))',
   },
-  {
-    name: 'a silent worker that charges no stream',
-    class: 'blame',
-    edits: [
-      {
-        file: 'shared/domain/stream/lease.ts',
-        find: 'stream.total_shards > (worker.suspect?.total_shards ?? 0)',
-        replace: 'stream.total_shards >= (worker.suspect?.total_shards ?? 0)',
-      },
-    ],
+  'a silent worker that charges no stream': {
+    in: 'chargeSuspect',
+    find: '$stream.total_shards > ($worker.suspect?.total_shards ?? 0)',
+    replace: '$stream.total_shards >= ($worker.suspect?.total_shards ?? 0)',
   },
-  {
-    name: 'a fault that a stored shard does not clear',
-    class: 'blame',
-    edits: [
-      {
-        file: 'shared/domain/stream/stream.ts',
-        find: '    faults: 0,\n    ...(progress.finished',
-        replace: '    ...(progress.finished',
-      },
-    ],
+  'a fault that a stored shard does not clear': {
+    in: 'withProgress',
+    within: '{...$stream, ...$progress, $$fields}',
+    find: 'faults: 0',
+    replace: '',
   },
-  {
-    name: 'a lease on a generation that was overwritten',
-    class: 'blame',
-    edits: [
-      {
-        file: 'shared/control-plane/worker-api/grant-stream.ts',
-        find: 'present && present.generation !== generation',
-        replace: 'present && present.generation === generation',
-      },
-    ],
+  'a lease on a generation that was overwritten': {
+    in: 'registerNewest',
+    find: '$present && $present.generation !== $generation',
+    replace: '$present && $present.generation === $generation',
   },
-  {
-    name: 'a zone that loses a node when an operator recreates one',
-    class: 'blame',
-    edits: [
-      {
-        file: 'shared/domain/zone/zone-changes.ts',
-        find: "death === undefined || death.kind === 'asked' ||",
-        replace: 'death === undefined ||',
-      },
-    ],
+  'a zone that loses a node when an operator recreates one': {
+    in: 'changeOf',
+    find: "$death === undefined || $death.kind === 'asked' || $hasEnded",
+    replace: '$death === undefined || $hasEnded',
   },
-  {
-    name: 'a preempted boot that counts as unheard',
-    class: 'blame',
-    edits: [
-      {
-        file: 'shared/control-plane/workers/decide-slots.ts',
-        find: "if (death?.kind === 'unheard') countUnheard",
-        replace: "if (death?.kind === 'unheard' || death?.kind === 'taken') countUnheard",
-      },
-    ],
+  'a preempted boot that counts as unheard': {
+    in: 'endIncarnation',
+    find: "$death?.kind === 'unheard'",
+    replace: "$death?.kind === 'unheard' || $death?.kind === 'taken'",
   },
-  {
-    name: 'a quota error of the queue that counts as a stock-out',
-    class: 'blame',
-    edits: [
-      {
-        file: 'shared/domain/worker/liveness.ts',
-        find: "refusal: error?.kind ?? 'no-capacity'",
-        replace: "refusal: 'no-capacity'",
-      },
-    ],
+  'a quota error of the queue that counts as a stock-out': {
+    in: 'faultOfQueue',
+    find: "refusal: $error?.kind ?? 'no-capacity'",
+    replace: "refusal: 'no-capacity'",
   },
-  {
-    name: 'a worker that one list leaves out and that ends',
-    class: 'blame',
-    edits: [
-      {
-        file: 'shared/domain/worker/nodes.ts',
-        find: "return isExpected ? {kind: 'missing', listed_at: iso(nodes.at_ms)} : {kind: 'absent'};",
-        replace:
-          "return isExpected && nodes.at_ms < 0 ? {kind: 'missing', listed_at: iso(nodes.at_ms)} : {kind: 'absent'};",
-      },
-    ],
+  'a worker that one list leaves out and that ends': {
+    in: 'observe',
+    find: "$isExpected ? {kind: 'missing', listed_at: $listed_at} : {kind: 'absent'}",
+    replace: "{kind: 'absent'}",
   },
-  {
-    name: 'a node of another owner that is deleted',
-    class: 'blame',
-    edits: [
-      {
-        file: 'shared/domain/worker/nodes.ts',
-        find: 'every(isOurs)',
-        replace: 'every(given => given !== undefined)',
-      },
-    ],
+  'a node of another owner that is deleted': {
+    in: 'isManaged',
+    find: '[$labels, $queued?.labels ?? $labels].every($isOurs)',
+    replace: '[$labels, $queued?.labels ?? $labels].every(Boolean)',
   },
-];
+  'a job that is charged for the preemption of its worker': {
+    in: 'endAttempt',
+    find: "case 'drained': return $scheduleJob($ended, $now);",
+    replace: "case 'drained': return $scheduleJob({...$ended, failures: $ended.failures + 1}, $now);",
+  },
+  'a preempted worker that counts as a machine of its job': {
+    in: 'endByDeath',
+    find: "$isMachineDeath($death) ? {outcome: 'failed', cause: 'machine', error: $error} : $other",
+    replace:
+      "$isMachineDeath($death) || $death.kind === 'taken' ? {outcome: 'failed', cause: 'machine', error: $error} : $other",
+  },
+  'an own failure that costs a job no retry': {
+    in: 'endAttempt',
+    within: "case 'failed': {$$steps}",
+    find: '$job.failures + 1',
+    replace: '$job.failures',
+  },
+};

@@ -1,130 +1,119 @@
 /** Mistakes that count a sample or a cost twice, or give two workers one right. */
-import type {Mistake} from './mistake.ts';
+import type {Mistakes} from '../anchors.ts';
 
-export const DOUBLE: Mistake[] = [
-  {
-    name: 'a shard that is seen twice and counts twice',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/domain/stream/checkpoint.ts',
-        find: 'if (shard.shard !== progress.total_shards + 1 || ungranted) continue;',
-        replace: 'if (shard.shard > progress.total_shards + 1) continue;',
-      },
-      {
-        file: 'shared/domain/stream/checkpoint.ts',
-        find: 'if (misfit)',
-        replace: 'if (misfit && shard.shard < 0)',
-      },
-      {
-        file: 'shared/control-plane/streams/advance-checkpoint.ts',
-        find: 'known.total_shards + 1',
-        replace: 'Math.max(1, known.total_shards)',
-      },
-    ],
+export const DOUBLE: Mistakes = {
+  'a shard that is seen twice and counts twice': [
+    {
+      in: 'foldShards',
+      find: 'if ($shard.shard !== $progress.total_shards + 1 || $ungranted) continue;',
+      replace: 'if ($shard.shard > $progress.total_shards + 1) continue;',
+    },
+    {
+      in: 'foldShards',
+      within: '{$$before; const $misfit = $misfitAfter($progress, $last, $shard); $$after}',
+      find: "if ($misfit) return {kind: 'error', reason: $misfit};",
+      replace: '',
+    },
+    {
+      in: 'advanceStream',
+      within: '{start: $start}',
+      find: '$known.total_shards + 1',
+      replace: 'Math.max(1, $known.total_shards)',
+    },
+  ],
+  'a grant that repeats an epoch': {
+    in: 'grantLease',
+    within: "{$$epoch; return {...$stream, status: 'in_progress', $$fields};}",
+    find: '$stream.epoch + 1',
+    replace: 'Math.max(1, $stream.epoch)',
   },
-  {
-    name: 'a grant that repeats an epoch',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/domain/stream/lease.ts',
-        find: 'const epoch = stream.epoch + 1;',
-        replace: 'const epoch = Math.max(1, stream.epoch);',
-      },
-    ],
+  'a heartbeat under an earlier epoch that is told to continue': {
+    in: 'saysItHas',
+    find: 'return $isOfStream && $worker.epoch === $work.epoch;',
+    replace: 'return $isOfStream;',
   },
-  {
-    name: 'a heartbeat under an earlier epoch that is told to continue',
-    class: 'double',
-    edits: [{file: 'shared/domain/stream/lease.ts', find: ' && worker.epoch === work.epoch', replace: ''}],
+  'a lease that was granted since the snapshot and is revoked as orphaned': {
+    in: 'revokeOrphaned',
+    find: '!$current?.lease || (await $holderOf($$of))',
+    replace: '!$current?.lease',
   },
-  {
-    name: 'a lease that was granted since the snapshot and is revoked as orphaned',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/revoke-leases.ts',
-        find: 'if (!current?.lease || (await holderOf(deps.log, tx, current))) return;',
-        replace: 'if (!current?.lease) return;',
-      },
-    ],
+  'a stream that was overwritten and whose worker keeps its work': {
+    in: 'registerStream',
+    find: '$next !== $before && $next?.lease === null',
+    replace: '$next !== $before && $next && $next.lease !== null',
   },
-  {
-    name: 'a stream that was overwritten and whose worker keeps its work',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/register-stream.ts',
-        find: 'if (next.lease === null)',
-        replace: 'if (next.lease !== null)',
-      },
-    ],
+  'a stream that is made again with epoch 0': {
+    in: 'registerStream',
+    find: 'epoch: $stored?.epoch ?? 0',
+    replace: 'epoch: 0',
   },
-  {
-    name: 'a stream that is made again with epoch 0',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/register-stream.ts',
-        find: 'epoch: stored?.epoch ?? 0,',
-        replace: 'epoch: 0,',
-      },
-    ],
+  'a control message that comes twice and is done twice': {
+    in: 'handleControlMessage',
+    find: "if ($before) return {outcome: $outcome, reason: 'done before'};",
+    replace: "if ($before?.outcome === 'rejected') return {outcome: $outcome, reason: 'done before'};",
   },
-  {
-    name: 'a control message that comes twice and is done twice',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/control-plane/events/control-message.ts',
-        find: 'if (before) return',
-        replace: 'if (before?.outcome === "rejected") return',
-      },
-    ],
+  'an incarnation that repeats its number': {
+    in: 'toCreating',
+    find: 'incarnation: $worker.incarnation + 1',
+    replace: 'incarnation: Math.max(1, $worker.incarnation)',
   },
-  {
-    name: 'an incarnation that repeats its number',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/domain/worker/transitions.ts',
-        find: 'incarnation: worker.incarnation + 1,',
-        replace: 'incarnation: Math.max(1, worker.incarnation),',
-      },
-    ],
+  'an incarnation that repeats the number of an orphan': {
+    in: 'outgrow',
+    find: 'Math.max($worker.incarnation, ...$incarnations)',
+    replace: '$worker.incarnation',
   },
-  {
-    name: 'an incarnation that repeats the number of an orphan',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/domain/worker/lifecycle.ts',
-        find: 'Math.max(worker.incarnation, ...incarnations)',
-        replace: 'worker.incarnation',
-      },
-    ],
+  'a time that every tick bills again': {
+    in: 'accrue',
+    within: '{...$worker, costs: $costs, costs_at: $until, charged_to: $run}',
+    find: 'costs_at: $until',
+    replace: 'costs_at: $worker.costs_at ?? $until',
   },
-  {
-    name: 'a time that every tick bills again',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/domain/billing/cost.ts',
-        find: 'costs_at: iso(until), charged_to',
-        replace: 'costs_at: worker.costs_at ?? iso(until), charged_to',
-      },
-    ],
+  'a request id that two incarnations share': {
+    in: 'queueOf',
+    within: 'function $queueOf({name: $name, incarnation: $incarnation, $$others}) {$$body}',
+    find: '$hash.update($life)',
+    replace: '$hash.update($name)',
   },
-  {
-    name: 'a request id that two incarnations share',
-    class: 'double',
-    edits: [
-      {
-        file: 'shared/control-plane/workers/tpu-operations.ts',
-        find: 'function queueOf({name, incarnation, phase_since_at, valid',
-        replace: 'function queueOf({name, pool: incarnation, zone: phase_since_at, valid',
-      },
-    ],
+  'a deleted job that is made again': {
+    in: 'scheduleNewJob',
+    within:
+      '{const $data = await $tx.get($path); if ($isOld) return false; const $isSame = JSON.stringify($data) === JSON.stringify($known); $$rest}',
+    find: 'await $tx.get($path)',
+    replace: '(await $tx.get($path)) ?? $known',
   },
-];
+  'a grant of a job that repeats the epoch': {
+    in: 'grantJob',
+    within: "{$$epoch; return {...$job, ...{status: 'running', $$fields}, $$others};}",
+    find: '$job.epoch + 1',
+    replace: 'Math.max(1, $job.epoch)',
+  },
+  'an end of a job that is accepted under an earlier epoch': {
+    in: 'holdsJob',
+    find: "$job.status === 'running' && $isJobOf($job, $claim) && $job.lease?.epoch === $claim.epoch",
+    replace: "$job.status === 'running' && $isJobOf($job, $claim)",
+  },
+  'an end of a job that is accepted from a worker that lost it': {
+    in: 'holdsJob',
+    find: "$job.status === 'running' && $isJobOf($job, $claim) && $job.lease?.epoch === $claim.epoch",
+    replace: "$job.status === 'running' && $job.epoch >= $claim.epoch",
+  },
+  'a stream that is leased to a worker of another pool': {
+    in: 'candidatesOf',
+    find: '$active.filter($run => $isRunnable($run) && $run.pool === $worker.pool)',
+    replace: '$active.filter($run => $isRunnable($run))',
+  },
+  'a job that is leased to a worker of another pool': [
+    {
+      in: 'waitingFor',
+      within:
+        '{const $query = $where; const $found = await $deps.store.query($deps.config.jobs_collection, $query); $$rest}',
+      find: 'where: $queueOf($pool)',
+      replace: 'where: $queueOf($deps.config.pool.pool || $pool)',
+    },
+    {
+      in: 'decideJobGrant',
+      find: "!$job || !($isOwn || $job.status === 'scheduled') || $job.pool !== $worker.pool",
+      replace: "!$job || !($isOwn || $job.status === 'scheduled')",
+    },
+  ],
+};

@@ -1,107 +1,49 @@
 /** Mistakes by which a machine can speak for another. */
-import type {Mistake} from './mistake.ts';
+import type {Edit, Mistakes} from '../anchors.ts';
 
-const BIND = 'shared/control-plane/worker-api/hello.ts';
-const ANSWERS = 'shared/control-plane/worker-api/answers.ts';
+/** Accepts every secret in requests for this task. */
+function uncheckedFor(task: string): Edit {
+  return {
+    in: 'authenticate',
+    find: 'if (!$rule.$binds && !$speaksFor($worker, $request)) return $refuse($rule.$task, $request);',
+    replace: `if ($rule.$task !== '${task}' && !$rule.$binds && !$speaksFor($worker, $request)) return $refuse($rule.$task, $request);`,
+  };
+}
 
-export const FORGE: Mistake[] = [
-  {
-    name: 'a heartbeat whose secret is not compared',
-    class: 'forge',
-    edits: [
-      {
-        file: 'shared/control-plane/worker-api/heartbeat.ts',
-        find: 'if (!speaksFor(worker, request)) return',
-        replace: 'if (!speaksFor(worker, request) && false) return',
-      },
-    ],
+export const FORGE: Mistakes = {
+  'a heartbeat whose secret is not compared': uncheckedFor('take a heartbeat'),
+  'a release whose secret is not compared': uncheckedFor('release a stream'),
+  'a request for work whose secret is not compared': uncheckedFor('lease work'),
+  'an end of a job whose secret is not compared': uncheckedFor('finish a job'),
+  'a host without a hello that may speak': {
+    in: 'speaksFor',
+    find: 'if ($bound === undefined || $worker.incarnation !== $incarnation) return false;',
+    replace: 'if ($bound === undefined || $worker.incarnation !== $incarnation) return true;',
   },
-  {
-    name: 'a release whose secret is not compared',
-    class: 'forge',
-    edits: [
-      {
-        file: 'shared/control-plane/worker-api/release.ts',
-        find: 'if (!speaksFor(known, request)) return',
-        replace: 'if (!speaksFor(known, request) && false) return',
-      },
-    ],
+  'a secret that the next incarnation keeps': {
+    in: 'toCreating',
+    within: "$enter($worker, 'creating', $now, $fields)",
+    find: 'host_secrets: {}',
+    replace: '',
   },
-  {
-    name: 'a request for work whose secret is not compared',
-    class: 'forge',
-    edits: [
-      {
-        file: 'shared/control-plane/worker-api/lease.ts',
-        find: 'if (worker && !speaksFor(worker, request))',
-        replace: 'if (worker && !speaksFor(worker, request) && false)',
-      },
-    ],
+  'a hello whose ticket is not checked': {
+    in: 'bindHost',
+    find: "$hasTicket() ? 'ticket' : 'none'",
+    replace: "'ticket'",
   },
-  {
-    name: 'a host without a hello that may speak',
-    class: 'forge',
-    edits: [
-      {
-        file: ANSWERS,
-        find: 'if (bound === undefined || worker.incarnation !== incarnation) return false;',
-        replace: 'if (bound === undefined || worker.incarnation !== incarnation) return true;',
-      },
-    ],
+  'a ticket that is good for every worker of its age': {
+    in: 'ticketOf',
+    find: "['gleaner-ticket/1', $deployment, $name, $incarnation, $born_at]",
+    replace: "['gleaner-ticket/1', $deployment, $name.length, $incarnation, $born_at]",
   },
-  {
-    name: 'a secret that the next incarnation keeps',
-    class: 'forge',
-    edits: [
-      {
-        file: 'shared/domain/worker/transitions.ts',
-        find: '    host_secrets: {},\n',
-        replace: '',
-      },
-    ],
+  'a second secret that replaces the first': {
+    in: 'decideHello',
+    find: 'if ($worker.host_secrets[$host] !== undefined) {$$refuse}',
+    replace: '',
   },
-  {
-    name: 'a hello whose ticket is not checked',
-    class: 'forge',
-    edits: [
-      {
-        file: BIND,
-        find: "if (!isTicketOf(identity, 'worker-api', worker, request.ticket))",
-        replace: "if (!isTicketOf(identity, 'worker-api', worker, request.ticket) && false)",
-      },
-    ],
+  'a repeated hello that is refused': {
+    in: 'bindHost',
+    find: "$speaksFor($worker, $request) ? 'secret' : $proof",
+    replace: '$proof',
   },
-  {
-    name: 'a ticket that is good for every worker of its age',
-    class: 'forge',
-    edits: [
-      {
-        file: 'shared/control-plane/workers/tickets.ts',
-        find: 'identity.deployment, name, incarnation, born_at]',
-        replace: 'identity.deployment, name.length, incarnation, born_at]',
-      },
-    ],
-  },
-  {
-    name: 'a second secret that replaces the first',
-    class: 'forge',
-    edits: [
-      {
-        file: BIND,
-        find: 'if (worker.host_secrets[host] !== undefined)',
-        replace: 'if (worker.host_secrets[host] !== undefined && false)',
-      },
-    ],
-  },
-  {
-    name: 'a repeated hello that is refused',
-    class: 'forge',
-    edits: [
-      {
-        file: BIND,
-        find: 'if (speaksFor(worker, request)) {',
-        replace: 'if (speaksFor(worker, request) && false) {',
-      },
-    ],
-  },
-];
+};

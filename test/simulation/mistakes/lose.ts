@@ -1,187 +1,116 @@
-/** Mistakes that lose a sample, a stream, a record or an operator's message. */
-import type {Mistake} from './mistake.ts';
+/** Mistakes that lose a sample, a stream, a job, a record or an operator's message. */
+import type {Mistakes} from '../anchors.ts';
 
-export const LOSE: Mistake[] = [
-  {
-    name: 'a checkpoint that counts past a gap',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/domain/stream/checkpoint.ts',
-        find: 'if (shard.shard !== progress.total_shards + 1 || ungranted) continue;',
-        replace: 'if (shard.shard <= progress.total_shards) continue;',
-      },
-      {
-        file: 'shared/domain/stream/checkpoint.ts',
-        find: 'if (shard.first_sample !== expected)',
-        replace: 'if (shard.first_sample < expected)',
-      },
-    ],
+export const LOSE: Mistakes = {
+  'a checkpoint that counts past a gap': [
+    {
+      in: 'foldShards',
+      find: 'if ($shard.shard !== $progress.total_shards + 1 || $ungranted) continue;',
+      replace: 'if ($shard.shard <= $progress.total_shards) continue;',
+    },
+    {
+      in: 'misfitAfter',
+      find: '$shard.first_sample !== $expected',
+      replace: '$shard.first_sample < $expected',
+    },
+  ],
+  'a listing of shards that begins one shard too late': {
+    in: 'advanceStream',
+    within: '{start: $start}',
+    find: '$known.total_shards + 1',
+    replace: '$known.total_shards + 2',
   },
-  {
-    name: 'a listing of shards that begins one shard too late',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/advance-checkpoint.ts',
-        find: 'known.total_shards + 1',
-        replace: 'known.total_shards + 2',
-      },
-    ],
+  'a stream document that drops the fields of the next release': {
+    in: 'streamDocument',
+    find: '$z.looseObject({run: $run, stream: $stream, worker_id: $count, $$fields})',
+    replace: '$z.object({run: $run, stream: $stream, worker_id: $count, $$fields})',
   },
-  {
-    name: 'a stream document that drops the fields of the next release',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/documents/document-schemas.ts',
-        find: 'export const streamDocument: z.ZodType<Stream> = z.looseObject({',
-        replace: 'export const streamDocument: z.ZodType<Stream> = z.object({',
-      },
-    ],
+  'a rebuild cursor that passes the stream it has left for the next page': {
+    in: 'rebuildPage',
+    find: '$page.at(-1)?.$object.name ?? $listed.at(-1)?.name',
+    replace: '$listed.at(-1)?.name',
   },
-  {
-    name: 'a rebuild cursor that passes the stream it has left for the next page',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/rebuild-streams.ts',
-        find: 'page.at(-1)?.object.name ?? listed.at(-1)?.name',
-        replace: 'listed.at(-1)?.name',
-      },
-    ],
+  'a survey of the bucket that ends with its first full page': {
+    in: 'countPage',
+    find: '$listed.length === $limit && $last !== undefined',
+    replace: '$listed.length > $limit && $last !== undefined',
   },
-  {
-    name: 'a survey of the bucket that ends with its first full page',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/resync-streams.ts',
-        find: 'if (listed.length === limit && last !== undefined)',
-        replace: 'if (listed.length > limit && last !== undefined)',
-      },
-    ],
+  'a registration of streams that ends with its first full page': {
+    in: 'registerPage',
+    find: '$listed.length < $limit ? undefined : $listed.at(-1)?.name',
+    replace: '$listed.length <= $limit ? undefined : $listed.at(-1)?.name',
   },
-  {
-    name: 'a registration of streams that ends with its first full page',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/resync-streams.ts',
-        find: 'return listed.length < LISTED ? undefined : listed.at(-1)?.name;',
-        replace: 'return listed.length <= LISTED ? undefined : listed.at(-1)?.name;',
-      },
-    ],
+  'a resync that is made once and never again': {
+    in: 'publishOpenTasks',
+    find: '!$last || $isOlderThan($last.created_at, $config.audit_s - 30, $now)',
+    replace: '!$last',
   },
-  {
-    name: 'a resync that is made once and never again',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/documents/tasks.ts',
-        find: 'if (!last || isOlderThan(last.created_at, config.audit_s - 30, now()))',
-        replace: 'if (!last)',
-      },
-    ],
+  'a task that is given up after its first failure': {
+    in: 'stepOrWait',
+    within: '{const {message: $message} = $error; $$log}',
+    find: '{waits: $message}',
+    replace: '{result: $message}',
   },
-  {
-    name: 'a task that is given up after its first failure',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/tasks/task-message.ts',
-        find: 'return {waits: message};',
-        replace: 'return {result: message};',
-      },
-    ],
+  'a run that continues without an operator after its document was lost': {
+    in: 'ensureRun',
+    find: "$isLost ? 'paused' : $frozen ? 'active' : 'failed'",
+    replace: "$frozen ? 'active' : 'failed'",
   },
-  {
-    name: 'a run that continues without an operator after its document was lost',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/runs/ensure-run.ts',
-        find: "status: isLost ? 'paused' : frozen",
-        replace: 'status: frozen',
-      },
-    ],
+  'a pause that the next tick ends': {
+    in: 'summarizeRun',
+    find: "$run.status === 'paused' ? 'paused' : 'active'",
+    replace: "'active'",
   },
-  {
-    name: 'a pause that the next tick ends',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/domain/run/run.ts',
-        find: "next.status = run.status === 'paused' ? 'paused' : 'active';",
-        replace: "next.status = 'active';",
-      },
-    ],
+  'a scale message, outdated by half, that sets all of its fields': {
+    in: 'sortSettings',
+    within:
+      '{$$before; const {current: $current, $$others} = $split; const $kept = $keep; return {$$sorted};}',
+    find: '$settings.filter(([$key]) => $current.includes($key))',
+    replace: '$settings',
   },
-  {
-    name: 'a scale message, outdated by half, that sets all of its fields',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/domain/commands/settings.ts',
-        find: '.filter(([key]) => current.includes(key))',
-        replace: '',
-      },
-    ],
+  'a stop that a later message outdates': {
+    in: 'decideRunAction',
+    within:
+      "{$$before; const $become = ($$of) => {if ($action !== 'stop' && $isOutdated) return $outdated; $$rest}; $$after}",
+    find: "case 'stop': $$steps",
+    replace: "case 'stop': if ($isOutdated) return $outdated; $$steps",
   },
-  {
-    name: 'a stop that a later message outdates',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/domain/commands/commands.ts',
-        find: "    case 'stop':\n",
-        replace:
-          "    case 'stop':\n      if (isOutdated(run, 'status', said_at)) return outdatedBy(run, ['status']);\n",
-      },
-    ],
+  'a rejected message that leaves no record': {
+    in: 'recordRejected',
+    find: 'if (!(await $tx.get($path))) $record($tx, $path, $$outcome);',
+    replace: 'if (await $tx.get($path)) $record($tx, $path, $$outcome);',
   },
-  {
-    name: 'a rejected message that leaves no record',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/events/message-records.ts',
-        find: 'if (!(await tx.get(path)))',
-        replace: 'if (await tx.get(path))',
-      },
-    ],
+  'an incarnation that was refused and leaves no attempt': {
+    in: 'refuse',
+    find: '$records.set($tx, $paths.attempt($worker.name, $worker.incarnation), $attempt);',
+    replace: '',
   },
-  {
-    name: 'an incarnation that was refused and leaves no attempt',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/workers/tpu-operations.ts',
-        find: '  recordAttempt(deps, tx, worker, {worker: refused, death}, now);\n',
-        replace: '',
-      },
-    ],
+  'an event that expires within an hour': {
+    in: 'recordEvent',
+    within: '{...$event, text: $text, at: $at, $$expiry}',
+    find: '$days * 86_400_000',
+    replace: '$days * 86_400',
   },
-  {
-    name: 'an event that expires within an hour',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/documents/event-log.ts',
-        find: 'KEPT_DAYS * 86_400_000',
-        replace: 'KEPT_DAYS * 86_400',
-      },
-    ],
+  'a command that comes before the first event of its run and is rejected': {
+    in: 'ensureKnownRun',
+    within:
+      '{$$before; const [$stream] = await $deps.$objects.list($prefix, {limit: 1}); if ($stream) await $ensure($$run);}',
+    find: 'if ($stream) $ensureRun',
+    replace: 'if (!$stream) $ensureRun',
   },
-  {
-    name: 'a command that comes before the first event of its run and is rejected',
-    class: 'lose',
-    edits: [
-      {
-        file: 'shared/control-plane/events/commands/run-commands.ts',
-        find: 'if (stream) await ensureRun(deps, run);',
-        replace: 'if (!stream) await ensureRun(deps, run);',
-      },
-    ],
+  'a job whose event was lost and that no tick takes up': {
+    in: 'tick',
+    find: "await $failures.$isolate('take up pending jobs', $work);",
+    replace: '',
   },
-];
+  'a job of a dead worker that never waits again': {
+    in: 'endIncarnation',
+    find: 'if ($work?.job) {$$end}',
+    replace: '',
+  },
+  'a job that ends its last machine and fails without an attempt': {
+    in: 'withAttempt',
+    find: 'attempts: [...$job.attempts, $attempt].slice(-$most)',
+    replace: 'attempts: $job.attempts.length > 3 ? $job.attempts : [...$job.attempts, $attempt]',
+  },
+};

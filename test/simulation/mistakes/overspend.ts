@@ -1,122 +1,70 @@
-/** Mistakes that pass a budget, a ceiling or a rate. */
-import type {Mistake} from './mistake.ts';
+/** Mistakes that pass a budget, a ceiling or a rate, or that charge the wrong payer. */
+import type {Mistakes} from '../anchors.ts';
 
-export const OVERSPEND: Mistake[] = [
-  {
-    name: 'a limit of creates that allows one more each hour',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/domain/zone/placement.ts',
-        find: 'limits.creates_per_hour - createsOfLastHour(zone, now).length',
-        replace: 'limits.creates_per_hour + 1 - createsOfLastHour(zone, now).length',
-      },
-    ],
+export const OVERSPEND: Mistakes = {
+  'a limit of creates that allows one more each hour': {
+    in: 'allowance',
+    find: '$limits.creates_per_hour - $creates.length',
+    replace: '$limits.creates_per_hour + 1 - $creates.length',
   },
-  {
-    name: 'a repeated create that the limit does not count',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/domain/zone/zone-changes.ts',
-        find: "    case 'asked again':\n",
-        replace:
-          "      return askedFor(zone, now);\n    case 'asked again':\n      if (now > 0) return zone;\n",
-      },
-    ],
+  'a repeated create that the limit does not count': {
+    in: 'zoneAfter',
+    find: "case 'asked again': return $askedFor($zone, $now);",
+    replace: "return $askedFor($zone, $now); case 'asked again': return $zone;",
   },
-  {
-    name: 'a budget that keeps no money for its deletes',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/domain/billing/cost.ts',
-        find: 'if (spent_usd + leaving_usd < budget_usd)',
-        replace: 'if (spent_usd < budget_usd)',
-      },
-    ],
+  'a budget that keeps no money for its deletes': {
+    in: 'overspent',
+    within: '{$$before; if (!$isPriceKnown) return $unknown; if ($is) return undefined; $$after}',
+    find: '$spent_usd + $leaving_usd < $budget_usd',
+    replace: '$spent_usd < $budget_usd',
   },
-  {
-    name: 'an incarnation that its pool is not billed for',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/control-plane/workers/bills.ts',
-        find: 'spent_usd: pool.spent_usd + total',
-        replace: 'spent_usd: Math.max(pool.spent_usd, total)',
-      },
-    ],
+  'an incarnation that its pool is not billed for': {
+    in: 'addBill',
+    find: '{...$pool, spent_usd: $pool.spent_usd + $total}',
+    replace: '{...$pool, spent_usd: Math.max($pool.spent_usd, $total)}',
   },
-  {
-    name: 'an incarnation that its month is not billed for',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/control-plane/workers/shared-documents.ts',
-        find: 'if (after.spending && after.spending !== before.spending)',
-        replace: 'if (after.spending && after.spending === before.spending)',
-      },
-    ],
+  'an incarnation that its month is not billed for': {
+    in: 'writeSlots',
+    find: '$spending && $spending !== $before.spending',
+    replace: '$spending && $spending === $before.spending',
   },
-  {
-    name: 'a zone that refused a node and is asked again at once',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/domain/zone/placement.ts',
-        find: 'if (zone.blocked_until_at !== null && !isOlderThan(zone.blocked_until_at, 0, now)) return 0;',
-        replace:
-          'if (zone.blocked_until_at !== null && isOlderThan(zone.blocked_until_at, 0, now)) return 0;',
-      },
-    ],
+  'a zone that refused a node and is asked again at once': {
+    in: 'allowance',
+    find: 'if ($zone.blocked_until_at !== null && !$isOlderThan) return 0;',
+    replace: 'if ($zone.blocked_until_at !== null && $isOlderThan) return 0;',
   },
-  {
-    name: 'a request that may wait in the queue ten times too long',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/domain/zone/placement.ts',
-        find: 'valid_until_at: iso(now + limits.queue_s * 1000)',
-        replace: 'valid_until_at: iso(now + limits.queue_s * 10_000)',
-      },
-    ],
+  'a request that may wait in the queue ten times too long': {
+    in: 'askOf',
+    find: '$limits.queue_s * 1000',
+    replace: '$limits.queue_s * 10_000',
   },
-  {
-    name: 'a scale message above the ceiling of workers',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/domain/commands/settings.ts',
-        find: 'whyPoolRefused({...pool, ...current}, ceilings, isLarger ? elsewhere : 0)',
-        replace: 'whyPoolRefused(pool, ceilings)',
-      },
-    ],
+  'a scale message above the ceiling of workers': {
+    in: 'decideScale',
+    find: '$whyRefused({...$pool, ...$current}, $ceilings, $isLarger ? $elsewhere : 0)',
+    replace: '$whyRefused($pool, $ceilings)',
   },
-  {
-    name: 'a burst of wakes that costs a tick for each',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/control-plane/tick-queue.ts',
-        find: 'this.#paused_until_ms = now + Math.max(',
-        replace: 'this.#paused_until_ms = now - Math.max(',
-      },
-    ],
+  'a burst of wakes that costs a tick for each': {
+    in: 'TickQueue',
+    find: 'this.$paused_until_ms = $now + Math.max($$pauses)',
+    replace: 'this.$paused_until_ms = $now - Math.max($$pauses)',
   },
-  {
-    name: 'a survey that counts the last stream of each page twice',
-    class: 'overspend',
-    edits: [
-      {
-        file: 'shared/control-plane/streams/resync-streams.ts',
-        find: 'if (found.stream !== stream) streams += 1;',
-        replace: 'streams += 1;',
-      },
-      {
-        file: 'shared/control-plane/streams/resync-streams.ts',
-        find: 'if (found.object.name <= cursor.after) continue;',
-        replace: '',
-      },
-    ],
+  'a survey that counts the last stream of each page twice': [
+    {in: 'countPage', find: 'if ($found.stream !== $stream) $streams += 1;', replace: '$streams += 1;'},
+    {in: 'countPage', find: 'if ($found.$object.name <= $cursor.$after) continue;', replace: ''},
+  ],
+  'a job whose time no payer is billed for': {
+    in: 'payerOfWork',
+    find: '$parseJobWork($work) === undefined ? $parseWork($work)?.run : $jobs',
+    replace: '$parseWork($work)?.run',
   },
-];
+  'an attempt that costs its job nothing': {
+    in: 'withAttempt',
+    find: 'spent_usd: $job.spent_usd + ($cost_usd ?? 0)',
+    replace: 'spent_usd: $job.spent_usd',
+  },
+  'a bill of a second pool that the pool of the deployment pays': {
+    in: 'reconcileSlots',
+    find: '$readShared($deps, $tx, $inputs.pool.pool, $$of)',
+    replace: '$readShared($deps, $tx, $deps.config.pool.pool, $$of)',
+  },
+};

@@ -1,113 +1,104 @@
-/** Mistakes after which a run, a stream, a slot, a zone, a task or a tick never goes on. */
-import type {Mistake} from './mistake.ts';
+/** Mistakes after which a run, a stream, a job, a slot, a zone, a task or a tick never goes on. */
+import type {Mistakes} from '../anchors.ts';
 
-export const STICK: Mistake[] = [
-  {
-    name: 'a tick queue that waits for ever after its first wait',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/control-plane/tick-queue.ts',
-        find: '      this.#isWaiting = false;\n',
-        replace: '      this.#isWaiting = this.#begun > before;\n',
-      },
-    ],
+export const STICK: Mistakes = {
+  'a tick queue that waits for ever after its first wait': {
+    in: 'TickQueue',
+    within: '{$$wait; if (this.$begun > $before && !this.$isFlagged) return true; $$run}',
+    find: 'this.$isWaiting = false;',
+    replace: 'this.$isWaiting = this.$begun > $before;',
   },
-  {
-    name: 'a tick that has ended and still counts as running',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/control-plane/tick-queue.ts',
-        find: 'if (this.#running_since_ms === began_ms)',
-        replace: 'if (this.#running_since_ms === now)',
-      },
-    ],
+  'a tick that has ended and still counts as running': {
+    in: 'TickQueue',
+    within: '{const $now = this.$clock.now(); this.$paused_until_ms = $now + $pause; $$end}',
+    find: 'if (this.$running_since_ms === $began_ms) this.$running_since_ms = undefined;',
+    replace: 'if (this.$running_since_ms === $now) this.$running_since_ms = undefined;',
   },
-  {
-    name: 'a command that wakes no tick',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/control-plane/events/control-message.ts',
-        find: '    await wake(bus);\n',
-        replace: '    if (row.after) await wake(bus);\n',
-      },
-    ],
+  'a command that wakes no tick': {
+    in: 'handleControlMessage',
+    within: '{$$before; await $row.after?.($deps, $message); $$after}',
+    find: 'await $wake($bus);',
+    replace: 'if ($row.after) await $wake($bus);',
   },
-  {
-    name: 'a new stream that wakes no tick',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/control-plane/events/object-event.ts',
-        find: 'return wake(deps.bus);',
-        replace: 'return;',
-      },
-    ],
+  'a new stream that wakes no tick': {
+    in: 'handleObjectEvent',
+    within: "case 'stream': $$steps",
+    find: 'return $wake($deps.$bus);',
+    replace: 'return;',
   },
-  {
-    name: 'a slot that was refused once and stays blocked',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/domain/worker/worker.ts',
-        find: 'worker.blocked_until_at !== null && !isOlderThan(worker.blocked_until_at, 0, now)',
-        replace: 'worker.blocked_until_at !== null',
-      },
-    ],
+  'a slot that was refused once and stays blocked': {
+    in: 'isBlocked',
+    find: 'return $worker.blocked_until_at !== null && !$isOlderThan;',
+    replace: 'return $worker.blocked_until_at !== null;',
   },
-  {
-    name: 'a recreate flag that is not cleared',
-    class: 'stick',
-    edits: [
-      {file: 'shared/domain/worker/transitions.ts', find: '    recreate: false,\n', replace: ''},
-      {file: 'shared/domain/worker/lifecycle.ts', find: '      recreate: false,\n', replace: ''},
-    ],
+  'a recreate flag that is not cleared': [
+    {
+      in: 'toCreating',
+      within: "$enter($worker, 'creating', $now, $fields)",
+      find: 'recreate: false',
+      replace: '',
+    },
+    {
+      in: 'decideDeleting',
+      within: "$enter($worker, 'gone', $now, $fields)",
+      find: 'recreate: false',
+      replace: '',
+    },
+  ],
+  'a heartbeat that counts as progress': {
+    in: 'PROGRESS',
+    find: "['activity', 'work', 'samples_done', 'tokens_done', 'shards_done']",
+    replace: "['activity', 'work', 'samples_done', 'tokens_done', 'shards_done', 'claimed_at']",
   },
-  {
-    name: 'a heartbeat that counts as progress',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/domain/worker/heartbeat.ts',
-        find: "'shards_done'] as const",
-        replace: "'shards_done', 'claimed_at'] as const",
-      },
-    ],
+  'a slot that asks for the stream of its neighbour': {
+    in: 'streamFor',
+    find: '$number < 0 ? undefined : $number + $offset',
+    replace: '$number < 0 ? undefined : $number + 1 + $offset',
   },
-  {
-    name: 'a slot that asks for the stream of its neighbour',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/domain/fleet/pool.ts',
-        find: 'return number < 0 ? undefined : number + stream_offset;',
-        replace: 'return number < 0 ? undefined : number + 1 + stream_offset;',
-      },
-    ],
+  'a run with a low priority that goes first': {
+    in: 'byPreference',
+    find: '$b.priority - $a.priority',
+    replace: '$a.priority - $b.priority',
   },
-  {
-    name: 'a run with a low priority that goes first',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/domain/stream/lease.ts',
-        find: 'b.priority - a.priority ||',
-        replace: 'a.priority - b.priority ||',
-      },
-    ],
+  'a message that is published before its change is committed': [
+    {
+      in: 'reconcileSlots',
+      within: '{$$decide; await $failures.$isolate($what, () => $publish($deps.$bus, $actions)); $$end}',
+      find: 'return {...$writes, actions: [...$unpublished, ...$writes.actions]};',
+      replace: 'await $publish($deps.$bus, $writes.actions); return {...$writes, actions: $unpublished};',
+    },
+    {
+      in: 'askAgain',
+      within: '$isOlderThan($worker.asked_at ?? $worker.phase_since_at, $limits.ask_again_s, $now)',
+      find: '$limits.ask_again_s',
+      replace: '1e9',
+    },
+  ],
+  'an overdue job that no tick ends': {
+    in: 'tick',
+    find: "await $failures.$isolate('end due jobs', $work);",
+    replace: '',
   },
-  {
-    name: 'a message that is published before its change is committed',
-    class: 'stick',
-    edits: [
-      {
-        file: 'shared/control-plane/workers/decide-slots.ts',
-        find: '      actions.push(...turn.actions);\n',
-        replace: '      await publishActions(deps.bus, turn.actions);\n',
-      },
-      {file: 'shared/domain/worker/transitions.ts', find: 'limits.ask_again_s, now)', replace: '1e9, now)'},
-    ],
+  'a plan that forgets the waiting jobs': {
+    in: 'remainingWork',
+    find: '$jobs.$waiting + $atJobs > 0',
+    replace: '$atJobs > 0',
   },
-];
+  'an ended job that asks for no tick': {
+    in: 'decideFinish',
+    within: "{answer: $advise('continue', ''), writes: {$$ended, worker: $worker}, wakes: true}",
+    find: 'wakes: true',
+    replace: '',
+  },
+  'a job that no count of machines fails': {
+    in: 'endAttempt',
+    find: "$count < $most ? $scheduleJob($next, $now) : $closed($next, 'failed', $end, $now)",
+    replace: "$count > 0 ? $scheduleJob($next, $now) : $closed($next, 'failed', $end, $now)",
+  },
+  'a waiting job of a second pool that no plan counts': {
+    in: 'budgetSnapshotOf',
+    within: '{const {pools: $pools, $$fields} = $all; $$rest}',
+    find: '$hasDocument ? $jobs.get($pool.pool) : 0',
+    replace: '$hasDocument && $pool === $pools[0] ? $jobs.get($pool.pool) : 0',
+  },
+};

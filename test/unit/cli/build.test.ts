@@ -9,8 +9,7 @@ import {lockOf, type Manifest} from '../../../cli/build/package-lock.ts';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 
-describe('gleaner build', function () {
-  this.timeout(120_000);
+describe('gleaner build', () => {
   let built: Awaited<ReturnType<typeof buildArtifacts>>;
   before(async () => {
     built = await buildArtifacts();

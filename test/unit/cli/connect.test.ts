@@ -71,8 +71,8 @@ describe('The deployment on Google Cloud that gleaner.tfvars.json names', () => 
   });
 
   for (const [text, error] of [
-    ['{"region": "us-central1"}', /names no project: set "project" in it/],
-    ['[]', /names no project/],
+    ['{"region": "us-central1"}', /There is no project in .*: set "project" in it/],
+    ['[]', /There is no project in /],
     ['null', /it is no JSON object/],
     ['{', /Failed to read the settings in /],
     ['{"project": "p", "name": "A"}', /"name" in .* is "A": set it to 4 to 15/],
@@ -81,8 +81,7 @@ describe('The deployment on Google Cloud that gleaner.tfvars.json names', () => 
       assert.throws(() => googleConnection({}, fileWith(text)), error));
 });
 
-describe('Commands without credentials of Google', function () {
-  this.timeout(60_000);
+describe('Commands without credentials of Google', () => {
   const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
   let home: string;
   before(() => {

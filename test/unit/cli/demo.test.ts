@@ -56,7 +56,7 @@ describe('gleaner demo', () => {
       leaveDemo(disk);
       const {code, stderr} = await gleaner(['demo'], {cwd: disk});
       assert.equal(code, 1);
-      assert.match(stderr, /^gleaner: the folder .* is full \(\d\d MB free, a worker needs 700\)/);
+      assert.match(stderr, /^gleaner: The folder .* is full \(\d\d MB free, a worker needs 700\)/);
       assert.ok(existsSync(join(disk, KEPT)));
     } finally {
       spawnSync('umount', [disk]);

@@ -84,7 +84,7 @@ describe('The events of the timeline', () => {
   });
 
   it('of an unknown run are near names', () =>
-    assert.rejects(reader('my-rum'), /there is no run "my-rum".*did you mean "my-run"\?/));
+    assert.rejects(reader('my-rum'), /There is no run "my-rum".*did you mean "my-run"\?/));
 });
 
 describe('The colour of an event', () => {

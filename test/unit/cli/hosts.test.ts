@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {hostAnswers} from '../../../cli/json/hosts.ts';
+import {poolAnswers} from '../../../cli/json/pools.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import type {Document} from '../../../shared/ports.ts';
@@ -40,7 +40,7 @@ describe('The commands about pools and hosts', () => {
     );
     assert.match(stderr, /^Failed to read pools\/bad: zones: /);
     const json = await run('pools', '--json');
-    assert.equal(hostAnswers.pools.parse(JSON.parse(json.stdout))[0]?.alive.length, 2);
+    assert.equal(poolAnswers.pools.parse(JSON.parse(json.stdout))[0]?.alive.length, 2);
   });
 
   it('list the hosts in columns, with a dash for an address that is unknown', async () => {
@@ -55,7 +55,7 @@ describe('The commands about pools and hosts', () => {
 
   it('list the runtime versions that a zone offers', async () => {
     const {stdout} = await run('versions', '--available', 'us-central1-a', '--json');
-    const answer = hostAnswers.versions.parse(JSON.parse(stdout)) as {available: {versions: string[]}[]};
+    const answer = poolAnswers.versions.parse(JSON.parse(stdout)) as {available: {versions: string[]}[]};
     assert.ok(answer.available[0]?.versions.includes('v2-alpha-tpuv5-lite'));
     const dry = await run('versions', '--available', '--dry-run');
     const command = 'gcloud compute tpus tpu-vm versions list --zone=us-central1-a --project=gleaner-local\n';

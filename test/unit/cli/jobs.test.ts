@@ -61,7 +61,7 @@ describe('gleaner jobs', () => {
     assert.deepEqual([good.code, good.stdout], [0, 'one\nzwölf\n100 %\nlast\n']);
     assert.equal((await gleaner(['jobs', 'follow', 'bad', ...at()])).code, 1);
     const none = await gleaner(['jobs', 'follow', 'none', ...at()]);
-    assert.deepEqual([none.code, none.stderr.startsWith('gleaner: there is no job "none"')], [1, true]);
+    assert.deepEqual([none.code, none.stderr.startsWith('gleaner: There is no job "none"')], [1, true]);
   });
 
   it('prints the gcloud commands of a submit without publishing', async () => {
@@ -99,15 +99,15 @@ describe('gleaner jobs', () => {
       return join(dir, name);
     };
     const refusals: [number, RegExp, string[]][] = [
-      [1, /is empty$/, [file('empty.py', ' \n')]],
+      [1, /There is no text in /, [file('empty.py', ' \n')]],
       [1, /is a folder/, [dir]],
       [1, /ENOENT/, [join(dir, 'none.py')]],
       [1, /--bundle FOLDER --command$/, [file('long.py', 'x'.repeat(180_001))]],
       [1, /is not JSON/, [file('bad.json', '{')]],
       [1, /not valid/, [file('odd.json', '{"code":"x","timeout":"5m"}')]],
-      [1, /needs the command after --/, ['--command']],
-      [1, /name one of FILE, --test and --command/, [file('a.py', 'x'), '--command', '--', 'x']],
-      [1, /a job names its repository/, [file('b.py', 'x'), '--branch', 'main']],
+      [2, /There is no command: give it after --/, ['--command']],
+      [2, /give one of FILE, --test and --command/, [file('a.py', 'x'), '--command', '--', 'x']],
+      [2, /There is no repository of the job: add --repo/, [file('b.py', 'x'), '--branch', 'main']],
       [2, /seconds above 0/, ['a.py', '--timeout', '0']],
       [2, /seconds above 0/, ['a.py', '--timeout', '-1']],
       [2, /seconds above 0/, ['a.py', '--timeout', '5m']],

@@ -6,9 +6,10 @@ import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {gleaner} from '../../e2e/home.ts';
-import {put, Scratch, until} from '../../emulator/a-cloud.ts';
+import {put, Scratch} from '../../emulator/a-cloud.ts';
 import {aRun, at, aWorker} from '../../support/builders.ts';
 import {ROOT} from '../../support/process.ts';
+import {until} from '../../support/until.ts';
 
 const A = 'tpu-us-central1-a-0';
 const B = 'tpu-us-central1-a-1';

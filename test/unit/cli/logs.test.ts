@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type {Cloud} from '../../../cli/cloud/send-message.ts';
+import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {AgentLog, countKnown} from '../../../cli/logs/agent-log.ts';
 import {logsBucketOf} from '../../../cli/logs/bucket.ts';
 import {logText, parseLogLine} from '../../../cli/logs/log-line.ts';
@@ -139,11 +139,17 @@ describe('The name of a log', () => {
   });
 
   it('needs its kind where it is a run and a TPU', () =>
-    assert.rejects(kind(A), /is a run and a TPU: add --run or --tpu/));
+    assert.rejects(kind(A), /There is a run and a TPU ".*": add --run or --tpu/));
 
   it('is answered with near names where it is unknown', async () => {
-    await assert.rejects(kind('my-rum'), /there is no run, TPU or job "my-rum"; did you mean "my-run"\?/);
-    await assert.rejects(kind('J2', {job: true}), /there is no job "J2"; did you mean "J1"\?/);
-    await assert.rejects(kind('../runs/my-run'), /there is no run, TPU or job/);
+    await assert.rejects(
+      kind('my-rum'),
+      /There is no run, TPU or job "my-rum": check the name; did you mean "my-run"\?/,
+    );
+    await assert.rejects(
+      kind('J2', {job: true}),
+      /There is no job "J2": check the name; did you mean "J1"\?/,
+    );
+    await assert.rejects(kind('../runs/my-run'), /There is no run, TPU or job/);
   });
 });

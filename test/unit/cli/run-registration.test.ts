@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type {Cloud} from '../../../cli/cloud/send-message.ts';
+import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {untilRegistered} from '../../../cli/run/registration.ts';
 import {writeSpec} from '../../../cli/run/write-spec.ts';
 import {setQuiet} from '../../../cli/terminal/output.ts';
@@ -59,7 +59,7 @@ describe('run.json of run start', () => {
     await writeSpec(cloud, 'my-run', {seed: 3, budget_usd: 7, priority: 2});
     await assert.rejects(
       writeSpec(cloud, 'my-run', {budget_usd: 5}),
-      /budget_usd is 7, not 5: change it with `gleaner run configure my-run --budget-usd 5`/,
+      /budget_usd is 7, not 5; change it with `gleaner run configure my-run --budget-usd 5`/,
     );
     await assert.rejects(
       writeSpec(cloud, 'my-run', {budget_usd: null}),
@@ -99,7 +99,10 @@ describe('The wait of run start', () => {
 
   it('fails with the reason of a refused spec', async () => {
     const {cloud} = await aCloud({'runs/my-run': refusedRun});
-    await assert.rejects(untilRegistered(cloud, 'my-run', wait), /refused: run\.json is not JSON/);
+    await assert.rejects(
+      untilRegistered(cloud, 'my-run', wait),
+      /Failed to start run my-run: run\.json is not JSON/,
+    );
   });
 
   it('ends at Ctrl-C', async () => {

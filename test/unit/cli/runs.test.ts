@@ -12,8 +12,8 @@ describe('The spec of run start', () => {
     {given: {}, spec: {}},
     {given: {layers: '0-23', tokens: 'last'}, spec: {layers: '0-23', tokens: 'last'}},
     {given: {layers: '3', tokens: '0,-1'}, spec: {layers: [3], tokens: [0, -1]}},
-    {given: {shardSize: 0.5, budgetUsd: 50}, spec: {shard_size_gb: 0.5, budget_usd: 50}},
-    {given: {budgetUsd: 'none'}, spec: {budget_usd: null}},
+    {given: {shard_size: 0.5, budget_usd: 50}, spec: {shard_size_gb: 0.5, budget_usd: 50}},
+    {given: {budget_usd: null}, spec: {budget_usd: null}},
     {given: {field: 'body', keep: ['id']}, spec: {record: {field: 'body'}, keep: ['id']}},
   ] as {given: SpecOptions; spec: object}[])
     it(`is ${JSON.stringify(spec)} for ${JSON.stringify(given)}`, async () =>

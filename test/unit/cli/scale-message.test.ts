@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
-import {Command} from 'commander';
-import {scaleMessage} from '../../../cli/hosts/scale-message.ts';
-import {budget} from '../../../cli/terminal/arguments.ts';
+import {scaleMessage} from '../../../cli/scale.ts';
+import {dollars, orNone} from '../../../cli/terminal/arguments.ts';
+import {GleanerCommand} from '../../../cli/terminal/command.ts';
 
 describe('The message of gleaner scale', () => {
   const messageOf = (...args: string[]) => {
-    const command = new Command().option('--budget-usd <usd>', 'dollars', budget);
+    const command = new GleanerCommand().option('--budget-usd <usd>', 'dollars', orNone(dollars));
     return JSON.parse(JSON.stringify(scaleMessage(undefined, command.parse(args, {from: 'user'}).opts())));
   };
 
@@ -16,5 +16,8 @@ describe('The message of gleaner scale', () => {
     assert.deepEqual(messageOf('--budget-usd', 'none'), {action: 'scale', budget_usd: null}));
 
   it('is refused without a change', () =>
-    assert.throws(() => messageOf(), /^CliError: say what to change: /));
+    assert.throws(
+      () => messageOf(),
+      /^UsageError: There is no change: give --workers-per-zone, .* or --poll-s$/,
+    ));
 });

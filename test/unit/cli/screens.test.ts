@@ -208,7 +208,7 @@ describe('The screen of a demo', () => {
     const screen = new DemoScreen(terminal.out, false);
     screen.begin('Preparing');
     screen.show(aState(2), [], [100, 100], 0);
-    screen.show(aState(2), [event], [100, 100], 1);
+    screen.show(aState(2), [event], [100, 100], Number.POSITIVE_INFINITY);
     screen.end();
     screen.say('done');
     const lines = await terminal.lines();
@@ -223,9 +223,17 @@ describe('The screen of a demo', () => {
   it('is the story alone on a pipe, without control characters', () => {
     const out = new PassThrough();
     const screen = new DemoScreen(out as unknown as NodeJS.WriteStream, false);
-    screen.show(aState(2), [event], [], 0);
+    screen.show(aState(2), [event], [], Number.POSITIVE_INFINITY);
     screen.end();
     assert.equal(String(out.read()), '10:00:07  PREEMPTED  tpu-a-0 without notice\n');
+  });
+
+  it('has its own events and those of the run in the order of time', () => {
+    const out = new PassThrough();
+    const screen = new DemoScreen(out as unknown as NodeJS.WriteStream, false);
+    screen.tell('preempted tpu-a-0 without notice');
+    screen.show(aState(2), [{...event, text: 'Shard 1 of demo/000 stored'}], [], Number.POSITIVE_INFINITY);
+    assert.match(String(out.read()), /^10:00:07 {2}stored .*\n..:..:.. {2}PREEMPTED {2}tpu-a-0 .*\n$/);
   });
 
   it('is empty with --json', () => {

@@ -4,11 +4,11 @@ import {environmentOf} from '../../../cli/jobs/source.ts';
 describe('the options of an environment', () => {
   it('keep the parts that they do not name', async () => {
     assert.equal(await environmentOf({}), undefined);
-    assert.deepEqual(await environmentOf({jaxVersion: '1.2.3'}), {jax_version: '1.2.3'});
+    assert.deepEqual(await environmentOf({jax_version: '1.2.3'}), {jax_version: '1.2.3'});
   });
 
-  it('remove a part with none', async () => {
-    const options = {jaxVersion: 'none', setupScript: 'none', config: 'none', ramfsDir: 'none'};
+  it('remove a part with null', async () => {
+    const options = {jax_version: null, setup_script: null, config: null, ramfs_dir: null};
     const removed = {jax_version: null, setup_script: null, config_file: null, ramfs_dir: null};
     assert.deepEqual(await environmentOf(options), removed);
   });

@@ -35,10 +35,10 @@ describe('The store file of another user', () => {
     Object.assign(process.env, env);
   });
 
-  const sample = {accelerator: 'v5litepod-1', zone: 'us-central1-a', workers: 1, sampleBytes: 100};
+  const sample = {accelerator: 'v5litepod-1', zone: 'us-central1-a', workers: 1, sample_bytes: 100};
   const commands = {
     status: () => status(undefined, {port}),
-    rebuild: () => rebuild(undefined, {port, dryRun: true}),
+    rebuild: () => rebuild(undefined, {port, dry_run: true}),
     estimate: () => estimate('my-run', {...sample, port}),
   };
   for (const [name, command] of Object.entries(commands))

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
-import type {Cloud} from '../../../cli/cloud/send-message.ts';
+import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {tpuStatus} from '../../../cli/screen/tpu-status.ts';
 import {nearNames} from '../../../cli/terminal/near-names.ts';
-import {deletionLines} from '../../../cli/tpus/change.ts';
 import {ceilingOf, ceilingText} from '../../../cli/tpus/create.ts';
+import {deletionLines} from '../../../cli/tpus/delete.ts';
 import {tpuTable} from '../../../cli/tpus/list.ts';
 import {namedTpus} from '../../../cli/tpus/named.ts';
 import {attemptsOf} from '../../../cli/tpus/status.ts';
@@ -105,8 +105,8 @@ describe('The TPUs that a command names', () => {
   });
 
   it('are chosen in one way', () => {
-    assert.throws(() => names([], {}), /^CliError: choose the TPUs/);
-    assert.throws(() => names([A], {all: true}), /^CliError: choose the TPUs/);
+    assert.throws(() => names([], {}), /^UsageError: There is no choice of TPUs/);
+    assert.throws(() => names([A], {all: true}), /^UsageError: There is no choice of TPUs/);
   });
 
   it('are near misses for an unknown name', () =>

@@ -42,7 +42,7 @@ describe('the start of a function on Google', () => {
 
   it('succeeds for worker-api with the settings that prove its callers', async () => {
     assert.deepEqual(await load(GOOGLE), {code: 0, output: ''});
-  }).timeout(40_000);
+  });
 
   for (const name of VERIFIER) {
     const {[name]: _, ...bare} = GOOGLE;
@@ -51,11 +51,11 @@ describe('the start of a function on Google', () => {
       assert.equal(code, 1, output);
       assert.match(output, /ConfigError/);
       assert.ok(output.includes(name), output);
-    }).timeout(40_000);
+    });
 
     it(`succeeds for on-object without ${name}`, async () => {
       assert.deepEqual(await load({...bare, FUNCTION_TARGET: 'on-object'}), {code: 0, output: ''});
-    }).timeout(40_000);
+    });
   }
 
   it('ends the process of the framework where worker-api cannot prove its callers', async () => {
@@ -66,5 +66,5 @@ describe('the start of a function on Google', () => {
       output,
       /Failed to start worker-api\. Set these variables:\n *GLEANER_WORKER_SERVICE_ACCOUNT/,
     );
-  }).timeout(40_000);
+  });
 });

@@ -4,7 +4,7 @@ import type {Pool} from '../../../domain/fleet/pool.ts';
 import type {Zone} from '../../../domain/zone/placement.ts';
 
 const BOOTS =
-  'Breaker of creates: `unheard` boots in a row and the last at `unheard_at`; `stopped_at` is the start of a stop, `tried_at` its last try, `bundle` the worker bundle of these nodes.';
+  'Breaker of creates: `unheard` boots in a row and the last at `unheard_at`; `stopped_at` is the start of a stop, `tried_at` its last try, `bundle` the bundle of these nodes.';
 
 export const poolFields: Record<keyof Pool, string> = {
   pool: 'Name of the pool.',

@@ -12,14 +12,14 @@ export const runFields: Record<keyof Run, string> = {
   run: 'Id of the run, as in `datasets/RUN/`.',
   status: 'Status word of the run; [Operations](operations.md) explains each.',
   reason: 'Why the run is paused or has ended; null without a reason.',
-  spec: 'The complete spec that workers use. Null until the first stream is accepted, then frozen.',
+  spec: 'The complete spec that TPUs use. Null until the first stream is accepted, then frozen.',
   spec_hash: 'SHA-256 of `spec` with sorted keys. Every shard carries it. Null as long as `spec` is null.',
   pool: 'Pool whose TPUs work on the run.',
   priority: 'Order between runs that share TPUs: the higher number goes first.',
   affinity: '`any`: every TPU takes every stream. `fixed`: each stream belongs to one TPU.',
   stream_offset: 'Number of the stream of the first TPU. Counts only with `affinity: fixed`.',
-  bundle: 'SHA-256 of the worker bundle of the first lease. Null before the first lease.',
-  allow_mixed_code: 'True: workers of another bundle may continue the run.',
+  bundle: 'SHA-256 of the bundle of the first lease. Null before the first lease.',
+  allow_mixed_code: 'True: TPUs of another bundle may continue the run.',
   budget_usd: 'Dollars that the run may cost. Null: no limit of its own.',
   spent_usd:
     'Dollars of the TPU incarnations that have ended. Equals `cost_usd` when no TPU works for the run.',
@@ -37,7 +37,7 @@ export const runFields: Record<keyof Run, string> = {
   streams_pending: 'Streams that wait for a TPU, as of the last summary.',
   streams_in_progress: 'Streams with a lease, as of the last summary.',
   streams_completed: 'Streams whose final shard is stored, as of the last summary.',
-  streams_failed: 'Parked streams, as of the last summary.',
+  streams_failed: 'Failed streams, as of the last summary.',
   total_samples_processed: 'Stored samples of all streams.',
   rejected_samples: 'Rejected samples of all streams.',
   total_tokens: 'Tokens of the stored samples.',
@@ -53,7 +53,7 @@ export const streamFields: Record<keyof Stream, string> = {
   worker_id:
     'Number of the stream: 7 for `007`. The name comes from the first design; it is no TPU. Shards lie in `tpu_7/`.',
   object: 'Name of the stream object in the bucket.',
-  generation: 'Generation of the object that workers fetch.',
+  generation: 'Generation of the object that TPUs fetch.',
   size_bytes: 'Bytes of the object.',
   crc32c: 'CRC-32C of the object in base64, as Cloud Storage writes it.',
   dataset_path: 'Address of the object: `gs://BUCKET/OBJECT`.',
@@ -70,9 +70,10 @@ export const streamFields: Record<keyof Stream, string> = {
   total_tokens: 'Tokens of the stored samples.',
   total_bytes: 'Bytes of the stored shards.',
   finished: 'True when the final shard is stored.',
-  failures: 'Failures that the stream itself caused. Three park it. Preemptions never count.',
+  failures:
+    'Failures that the stream itself caused. At three the stream is `failed`. Preemptions never count.',
   faults:
-    'Machines in a row that failed at the stream without a stored shard. Five park it. A stored shard resets the count.',
+    'Machines in a row that failed at the stream without a stored shard. At five the stream is `failed`. A stored shard resets the count.',
   last_error: 'Text of the last failure; null before the first.',
   said: SAID,
   blocked_reason:

@@ -26,7 +26,7 @@ export const workerFields: Record<keyof Worker, string> = {
   source_version: 'Version of the source of the pool that the TPU shall have.',
   source_report:
     'Last report about the source: `version`, `status`, `ran`, `error`, `at`. Null before a report.',
-  bundle: 'SHA-256 of the worker bundle of this incarnation; null if unknown.',
+  bundle: 'SHA-256 of the bundle of this incarnation; null if unknown.',
   is_probe: 'True: the node was created to find out whether its zone boots TPUs that are heard.',
   provider_state: 'State of the node in the words of Cloud TPU, such as `READY`. Null without a node.',
   health: 'Health of the node in the words of Cloud TPU. Null without a node or a report.',

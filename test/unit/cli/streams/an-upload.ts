@@ -1,6 +1,6 @@
 import {running} from '../../../../cli/cloud/connect.ts';
-import {createStreams} from '../../../../cli/streams/create.ts';
-import {type UploadOptions, uploadStreams} from '../../../../cli/streams/upload.ts';
+import {createStreams} from '../../../../cli/streams/create-streams.ts';
+import {type UploadOptions, uploadStreams} from '../../../../cli/streams/upload-streams.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import {openObjects} from '../../../../shared/google/objects.ts';
 import {Folder} from './a-folder.ts';

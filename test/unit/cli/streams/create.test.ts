@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {createHash} from 'node:crypto';
 import fc from 'fast-check';
 import {answers} from '../../../../cli/json/index.ts';
-import {type CreateOptions, createStreams} from '../../../../cli/streams/create.ts';
+import {type CreateOptions, createStreams} from '../../../../cli/streams/create-streams.ts';
 import {positionsOf} from '../../../../cli/streams/permutation.ts';
 import {Spool} from '../../../../cli/streams/spool.ts';
 import {Folder} from './a-folder.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
 import {parquetWriteBuffer} from 'hyparquet-writer';
-import {type CreateOptions, createStreams} from '../../../../cli/streams/create.ts';
+import {type CreateOptions, createStreams} from '../../../../cli/streams/create-streams.ts';
 import {Folder} from './a-folder.ts';
 
 const parquet = (columns: object[], rowGroupSize = 1000) =>

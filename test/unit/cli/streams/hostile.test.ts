@@ -10,8 +10,7 @@ import {Scratch} from '../../../emulator/a-cloud.ts';
 import {Folder} from './a-folder.ts';
 import {Upload} from './an-upload.ts';
 
-describe('gleaner streams create', function () {
-  this.timeout(60_000);
+describe('gleaner streams create', () => {
   let folder: Folder;
   beforeEach(() => {
     folder = new Folder();
@@ -33,7 +32,7 @@ describe('gleaner streams create', function () {
         template,
       );
       assert.equal(code, 1);
-      assert.match(stderr, /^gleaner: --template /);
+      assert.match(stderr, /^gleaner: .*--template/);
     });
 
   it('is complete for one of two that write into a folder at once, and refused for the other', async () => {
@@ -120,8 +119,7 @@ describe('gleaner streams create', function () {
     });
 });
 
-describe('gleaner streams upload', function () {
-  this.timeout(60_000);
+describe('gleaner streams upload', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   let to: Upload;
@@ -174,7 +172,7 @@ describe('gleaner streams upload', function () {
   it('refuses an empty stream before the first byte is sent', async () => {
     to.folder.put('streams/stream_000.jsonl', '{"text":"a"}\n');
     to.folder.put('streams/stream_001.jsonl', '');
-    await assert.rejects(to.start(), /stream_001\.jsonl is empty/);
+    await assert.rejects(to.start(), /There is no record in .*stream_001\.jsonl/);
     assert.deepEqual(await to.stored(), []);
   });
 });

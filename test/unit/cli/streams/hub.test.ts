@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {parquetWriteBuffer} from 'hyparquet-writer';
-import {createStreams} from '../../../../cli/streams/create.ts';
+import {createStreams} from '../../../../cli/streams/create-streams.ts';
 import type {SourceOptions} from '../../../../cli/streams/sources/formats.ts';
 import {hubSettings} from '../../../../cli/streams/sources/hub.ts';
 import {chooseConverted, chooseOwn} from '../../../../cli/streams/sources/hub-files.ts';
@@ -79,7 +79,7 @@ describe('A data set of Hugging Face', () => {
     assert.ok(
       hub.requests.some(({url}) => url.includes(`/resolve/${CONVERTED_COMMIT}/default/partial-train/`)),
     );
-    await assert.rejects(textsOf({revision: 'main'}), /no Parquet files at main: download its files/);
+    await assert.rejects(textsOf({revision: 'main'}), /no Parquet file in .* at main: download its files/);
   });
 
   it('is read with the token of the user', async () => {
@@ -122,7 +122,7 @@ describe('A data set of Hugging Face', () => {
       headers: {'x-error-message': 'Access to dataset org/data is restricted'},
       error: /is restricted; accept the conditions .* HF_TOKEN/,
     },
-    {name: 'does not exist', status: 404, error: /neither a file here nor a data set/},
+    {name: 'does not exist', status: 404, error: /There is no file and no data set/},
     {name: 'fails again and again', status: 500, error: /500 .*after 3 attempts.*try again later/},
   ])
     it(`ends with advice where the hub answers ${status} because it ${name}`, async () => {
@@ -215,7 +215,11 @@ describe('The files of a split', () => {
     });
 
   for (const {name, choose, error} of [
-    {name: 'an unknown split', choose: {split: 'x', config: 'a'}, error: /no split "x": .*train, test/},
+    {
+      name: 'an unknown split',
+      choose: {split: 'x', config: 'a'},
+      error: /no split "x" .* with one of train, test/,
+    },
     {
       name: 'no configuration of several',
       choose: {split: 'train', config: undefined},
@@ -224,7 +228,7 @@ describe('The files of a split', () => {
     {
       name: 'an unknown configuration',
       choose: {split: 'train', config: 'c'},
-      error: /no configuration "c"; it has a, b/,
+      error: /no configuration "c" .* with one of a, b/,
     },
   ]) {
     const files = filesOf('a/train/0.parquet', 'a/test/0.parquet', 'b/train/0.parquet');

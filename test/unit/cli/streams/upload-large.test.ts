@@ -6,7 +6,8 @@ import {fileURLToPath} from 'node:url';
 import {crc32cOf} from '../../../../cli/streams/hash-file.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import {gleaner} from '../../../e2e/home.ts';
-import {Scratch, until} from '../../../emulator/a-cloud.ts';
+import {Scratch} from '../../../emulator/a-cloud.ts';
+import {until} from '../../../support/until.ts';
 import {Upload} from './an-upload.ts';
 
 const MAIN = fileURLToPath(new URL('../../../../cli/main.ts', import.meta.url));
@@ -57,8 +58,7 @@ describe('The upload of a large stream', () => {
     {signal: 'SIGKILL', code: null},
     {signal: 'SIGINT', code: 130},
   ] as const)
-    it(`goes on where it was after ${signal}`, async function () {
-      this.timeout(30_000);
+    it(`goes on where it was after ${signal}`, async () => {
       to.large(60);
       const child = start();
       const ended = exit(child);
@@ -93,8 +93,7 @@ describe('The upload of a large stream', () => {
     );
     assert.equal((await to.start()).uploaded, 1);
   });
-  it('of two processes at once stores every stream once, and both succeed', async function () {
-    this.timeout(30_000);
+  it('of two processes at once stores every stream once, and both succeed', async () => {
     to.large(20);
     for (let index = 1; index < 9; index++)
       to.folder.put(`streams/stream_00${index}.jsonl`, `{"text":"${index}"}\n`);

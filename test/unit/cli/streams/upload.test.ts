@@ -62,7 +62,7 @@ describe('The upload of streams', () => {
   it('refuses a stream that the run has in its other form', async () => {
     await to.streams(2, 1);
     await put(cloud, `datasets/${to.run}/stream_000.jsonl.gz`, 'x');
-    await assert.rejects(to.start(), /has stream 000 already/);
+    await assert.rejects(to.start(), /the run has this stream as gs:/);
   });
 
   it('refuses a spec that differs from the spec of the run', async () => {
@@ -91,7 +91,7 @@ describe('The upload of streams', () => {
         'streams/checksums.json',
         to.folder.text('streams/checksums.json').replace('stream_001', 'stream_002'),
       ),
-    /lacks stream_002\.jsonl/,
+    /There is no stream_002\.jsonl in /,
   );
   changed(
     'a stream without a checksum',
@@ -129,7 +129,7 @@ describe('The upload of streams', () => {
   it('refuses an empty folder, a missing folder, a missing bucket and a stopped cloud with what to do', async () => {
     await assert.rejects(to.start(), /Failed to read the folder/);
     to.folder.put('streams/.hidden', '');
-    await assert.rejects(to.start(), /has no streams: create them/);
+    await assert.rejects(to.start(), /There is no stream in .*: create streams/);
     to.folder.put('streams/stream_000.jsonl', '{}');
     await assert.rejects(
       to.start({}, {bucket: 'absent'}),
@@ -137,7 +137,7 @@ describe('The upload of streams', () => {
     );
     await assert.rejects(
       to.start({}, {pubsub_endpoint: null}),
-      /does not run: start it with `gleaner local up/,
+      /no running local cloud in .*: start it with `gleaner local up/,
     );
   });
 

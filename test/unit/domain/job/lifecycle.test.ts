@@ -6,10 +6,10 @@ import {
   endByExpiry,
   endOfDue,
   grantJob,
+  grantProblem,
   type JobEnd,
   MAX_MACHINE_FAILURES,
   scheduleJob,
-  whyNotGranted,
 } from '../../../../shared/domain/job/lifecycle.ts';
 import {queuePlace} from '../../../../shared/domain/job/queue.ts';
 import type {Death} from '../../../../shared/domain/worker/liveness.ts';
@@ -152,7 +152,7 @@ describe('a grant', () => {
   ];
   for (const {name, given, price, then} of refusals)
     it(`of ${name} ${then ? `is refused: ${then}` : 'is made'}`, () => {
-      assert.equal(whyNotGranted(aJob(given), price, T0)?.cause, then);
+      assert.equal(grantProblem(aJob(given), price, T0)?.cause, then);
     });
 });
 

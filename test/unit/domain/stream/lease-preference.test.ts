@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import type {Run} from '../../../../shared/domain/run/run.ts';
-import {byPreference} from '../../../../shared/domain/stream/lease.ts';
+import {byPreference} from '../../../../shared/domain/stream/service-order.ts';
 import {aRun, at} from '../../../support/builders.ts';
 
 describe('the preference between runs', () => {

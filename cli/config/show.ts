@@ -1,0 +1,69 @@
+import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
+import {type CloudOptions, findCloud, requireCredentials, storeOf} from '../cloud/connect.ts';
+import type {Connection} from '../cloud/connection.ts';
+import type {Answers} from '../json/index.ts';
+import {table} from '../terminal/format.ts';
+import {print, say} from '../terminal/output.ts';
+
+type Setting = Answers['config show']['settings'][number] & {origin: string};
+
+/** Prints the settings that commands use, and with `show_origin` where each comes from. */
+export async function showConfig(options: CloudOptions & {show_origin?: boolean}): Promise<void> {
+  const connection = await findCloud(options);
+  try {
+    const settings = [...settingsOf(connection), ...(await poolSettings(connection))];
+    const titles = ['NAME', 'VALUE', ...(options.show_origin ? ['ORIGIN'] : [])];
+    const rows = settings.map(({name, value, origin}) =>
+      [name, value === null ? 'not set' : String(value), origin].slice(0, titles.length),
+    );
+    const shown = options.show_origin ? settings : settings.map(({name, value}) => ({name, value}));
+    print<'config show'>(
+      options.json,
+      {settings: shown},
+      table(
+        titles.map(title => ({title})),
+        rows,
+      ),
+    );
+  } finally {
+    await connection.close();
+  }
+}
+
+function settingsOf(connection: Connection): Setting[] {
+  const {origin, origins} = connection;
+  const values = {
+    cloud: connection.is_google ? 'Google Cloud' : (connection.storage_endpoint ?? null),
+    project: connection.project,
+    deployment: connection.deployment,
+    bucket: connection.bucket,
+    store: connection.store,
+    jobs: connection.jobs,
+    default_model: connection.default_model ?? null,
+  };
+  return Object.entries(values).map(([name, value]) => ({name, value, origin: origins[name] ?? origin}));
+}
+
+/** Settings of the pools that have a document. A pool without one has the settings of the deployment. */
+async function poolSettings(connection: Connection): Promise<Setting[]> {
+  try {
+    if (connection.is_google) await requireCredentials();
+    const store = storeOf(connection);
+    try {
+      const pools = poolRecords.parseAll(await store.query('pools'), ({message}) => say(message));
+      return pools.flatMap(({pool, ...settings}) => {
+        const {accelerator, runtime_version, spot, provisioning, workers_per_zone, budget_usd} = settings;
+        const values = {accelerator, runtime_version, spot, provisioning, workers_per_zone, budget_usd};
+        return Object.entries({...values, zones: settings.zones.join(',')}).map(([name, value]) => ({
+          ...{name: `pools.${pool}.${name}`, value},
+          origin: `document pools/${pool}`,
+        }));
+      });
+    } finally {
+      await store.close();
+    }
+  } catch (error) {
+    say(`The settings of pools cannot be read: ${(error as Error).message}`);
+    return [];
+  }
+}

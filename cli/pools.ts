@@ -1,0 +1,30 @@
+import {withCloud} from './cloud/cloud.ts';
+import type {CloudOptions} from './cloud/connect.ts';
+import {aliveIn, readFleet} from './cloud/fleet.ts';
+import type {Answers} from './json/index.ts';
+import {counted, dollarText, timeText} from './terminal/format.ts';
+import {print} from './terminal/output.ts';
+
+export async function pools(options: CloudOptions): Promise<void> {
+  await withCloud(options, async cloud => {
+    const fleet = await readFleet(cloud);
+    const rows = fleet.names.map(name => ({
+      ...(fleet.pools.find(({pool}) => pool === name) ?? {pool: name}),
+      alive: aliveIn(fleet, name).map(worker => worker.name),
+    }));
+    print<'pools'>(options.json, rows, rows.map(poolLine));
+  });
+}
+
+function poolLine(row: Answers['pools'][number]): string {
+  const running = `${counted(row.alive.length, 'TPU')} running`;
+  if (!('accelerator' in row)) return `${row.pool}  as the deployment sets it, ${running}`;
+  const {accelerator, runtime_version, workers_per_zone, zones, budget_usd, spent_usd, boots} = row;
+  const spot = row.spot ? 'spot' : 'on demand';
+  const budget = budget_usd === null ? '' : `, ${dollarText(spent_usd)} of ${dollarText(budget_usd)}`;
+  const stopped =
+    boots.stopped_at === null
+      ? ''
+      : `, creates stopped since ${timeText(boots.stopped_at)} UTC: \`gleaner pool resume ${row.pool}\``;
+  return `${row.pool}  ${accelerator}  ${runtime_version}  ${spot}  ${workers_per_zone} in each of ${zones.join(', ')}  ${running}${budget}${stopped}`;
+}

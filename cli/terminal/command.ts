@@ -1,0 +1,82 @@
+/** A command of gleaner: the options that commands share, and options with the names of fields. */
+import {Argument, Command, Option} from 'commander';
+import {folder, NONE, portFrom} from './arguments.ts';
+
+/** `--budget-usd` gives the field `budget_usd`. */
+class FieldOption extends Option {
+  override attributeName(): string {
+    return this.name().replace(/^no-/, '').replaceAll('-', '_');
+  }
+}
+
+/** Where the files of a local cloud may be that is stopped. */
+export const RUNNING_OR_STOPPED = 'folder of a local cloud, running or stopped';
+
+export class GleanerCommand extends Command {
+  override createCommand(name?: string): GleanerCommand {
+    return new GleanerCommand(name);
+  }
+
+  override createOption(flags: string, description?: string): Option {
+    return new FieldOption(flags, description);
+  }
+
+  override setOptionValueWithSource(
+    ...[key, value, source]: Parameters<Command['setOptionValueWithSource']>
+  ) {
+    return super.setOptionValueWithSource(key, value === NONE ? null : value, source);
+  }
+
+  /** `--port` and `--dir` of a local cloud, and `--json`. */
+  onCloud(about = 'folder of a local cloud'): this {
+    return this.port().dir(about).json();
+  }
+
+  port(): this {
+    return this.option('--port <port>', 'port of the local cloud', portFrom(1));
+  }
+
+  dir(about: string): this {
+    return this.option('--dir <folder>', about, folder);
+  }
+
+  json(about = 'print JSON for programs'): this {
+    return this.option('--json', about);
+  }
+
+  dryRun(about = 'change nothing: print the gcloud commands'): this {
+    return this.option('--dry-run', about);
+  }
+
+  yes(): this {
+    return this.option('--yes', 'do not ask');
+  }
+
+  choice(flags: string, about: string, choices: readonly string[], given?: string): this {
+    return this.addOption(this.createOption(flags, about).choices(choices).default(given));
+  }
+
+  /** An option that goes with none of the others. */
+  alone(flags: string, about: string, others: string[], parse: (given: string) => unknown = String): this {
+    const option = this.createOption(flags, about).conflicts(others);
+    return this.addOption(/[<[]/.test(flags) ? option.argParser(parse) : option);
+  }
+
+  /** An argument with a few values. */
+  oneOf(name: string, about: string, values: readonly string[], given?: string): this {
+    return this.addArgument(new Argument(name, about).choices(values).default(given));
+  }
+
+  /** Lines of the help behind the options. */
+  examples(...lines: string[]): this {
+    return this.addHelpText('after', `\nExamples:\n${lines.map(line => `  ${line}`).join('\n')}`);
+  }
+
+  /** Publishes the message of the arguments and options, waits until it is applied, and prints its effect. */
+  sends(messageOf: (...given: never[]) => object): this {
+    return this.dryRun().action(async (...given) => {
+      const message = messageOf(...(given as never[]));
+      await (await import('../cloud/send-message.ts')).send(message, given.at(-2));
+    });
+  }
+}

@@ -1,0 +1,40 @@
+import {hasEnded, type Worker} from '../../shared/domain/worker/worker.ts';
+import {withCloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
+import {readFleet} from '../cloud/fleet.ts';
+import {counted} from '../terminal/format.ts';
+import {print} from '../terminal/output.ts';
+import {announce, rowLines} from './delete.ts';
+import {namedTpus} from './named.ts';
+import {printCommands, sendEach} from './send-each.ts';
+import {rowOf} from './tpu-row.ts';
+
+const RECOVERY = 'The tick recreates lost TPUs by itself: nothing is sent.';
+
+/** Recreates TPUs, or with `--preempted` says which lost TPUs the tick recreates by itself. */
+export async function recreate(
+  names: string[],
+  options: CloudOptions & {preempted?: boolean},
+): Promise<void> {
+  await withCloud(options, async cloud => {
+    const fleet = await readFleet(cloud);
+    if (options.preempted) {
+      const lost = fleet.workers.filter(isLost).map(({name}) => name);
+      const text = lost.length > 0 ? `lost now: ${lost.join(', ')}` : 'no TPU is lost now';
+      return print<'tpus recreate'>(options.json, {results: [], lost}, [RECOVERY, text]);
+    }
+    const chosen = namedTpus(fleet, names, {});
+    const messages = chosen.map(({name}) => ({action: 'recreate', worker: name}) as const);
+    if (options.dry_run) return printCommands(cloud, messages, options);
+    const rows = chosen
+      .filter(worker => !hasEnded(worker))
+      .map(worker => rowOf(worker, fleet.pools, Date.now()));
+    const what = `${counted(rows.length, 'TPU')} will be deleted, and created again if there is work:`;
+    if (rows.length > 0) await announce([what, ...rowLines(rows)], options);
+    await sendEach(cloud, messages, options);
+  });
+}
+
+function isLost({phase, recreate, held}: Worker): boolean {
+  return phase === 'deleting' && !recreate && !held;
+}

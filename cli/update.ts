@@ -1,0 +1,88 @@
+import {setTimeout as sleep} from 'node:timers/promises';
+import {z} from 'zod';
+import {environment as environmentSchema, sourceChange} from '../shared/contracts/job-schemas.ts';
+import {parseValue} from '../shared/contracts/schemas.ts';
+import type {Worker} from '../shared/domain/worker/worker.ts';
+import type {Document} from '../shared/ports.ts';
+import {type Cloud, withCloud} from './cloud/cloud.ts';
+import type {CloudOptions} from './cloud/connect.ts';
+import {aliveIn, readFleet, requirePool} from './cloud/fleet.ts';
+import {apply, POLL_MS, publishLine} from './cloud/send-message.ts';
+import {ranText} from './jobs/job-view.ts';
+import {environmentOf, type SourceOptions, sourceOf, upload, uploadLines} from './jobs/source.ts';
+import {CliError} from './terminal/errors.ts';
+import {given} from './terminal/fields.ts';
+import {counted, durationText} from './terminal/format.ts';
+import {print, say} from './terminal/output.ts';
+
+type Options = CloudOptions & SourceOptions & {wait: boolean};
+
+/** Setup scripts and environments take minutes. */
+const WAIT_S = 1800;
+const SAY_AFTER_MS = 5000;
+
+/** Changes the code of a pool, and waits until each running worker has it or keeps its old code. */
+export async function update(pool: string, options: Options): Promise<void> {
+  const code = await sourceOf(options);
+  const environment = await environmentOf(options);
+  const change = given({source: code.source, environment});
+  const schema = z.strictObject({
+    source: sourceChange.optional(),
+    environment: environmentSchema.partial().optional(),
+  });
+  parseValue(schema, change, 'The update');
+  await withCloud(options, async cloud => {
+    const message = {action: 'update', pool, ...change};
+    if (options.dry_run) {
+      const commands = [...uploadLines(cloud, code), publishLine(cloud.connection, 'control', message)];
+      return print<'update'>(options.json, {commands}, commands);
+    }
+    requirePool(await readFleet(cloud), pool);
+    const began = performance.now();
+    await upload(cloud, code);
+    const done = await apply(cloud, message);
+    if (!options.wait) return print<'update'>(options.json, {done}, [done]);
+    const workers = await reported(cloud, pool);
+    const seconds = Math.round((performance.now() - began) / 10) / 100;
+    const isReady = workers.every(({source_report}) => source_report?.status === 'ready');
+    const reports = workers.map(({name, source_report}) => ({worker: name, ...source_report}));
+    const none = `no TPU of pool ${pool} is running: the next one starts with this code`;
+    print<'update'>(options.json, {done, ready: isReady, seconds, workers: reports}, [
+      ...workers.map(reportLine),
+      workers.length === 0 ? none : `${counted(workers.length, 'TPU')} in ${durationText(seconds)}`,
+    ]);
+    if (!isReady) process.exitCode = 1;
+  });
+}
+
+function reportLine({name, source_report}: Worker): string {
+  if (source_report?.status === 'ready')
+    return `${name}  ready  ${ranText(source_report.ran as Document | null)}`.trimEnd();
+  return `${name}  failed: ${source_report?.error ?? 'without a reason'}; the code before goes on`;
+}
+
+/** Waits until every running worker of the pool has reported the pool's version or a later one. A worker that ends leaves the list. */
+async function reported(cloud: Cloud, name: string): Promise<Worker[]> {
+  const began = Date.now();
+  let [told, version] = [began, 0];
+  for (;;) {
+    const fleet = await readFleet(cloud);
+    const pool = fleet.pools.find(({pool}) => pool === name);
+    version = Math.max(version, pool?.source_version ?? 0);
+    const alive = aliveIn(fleet, name);
+    const open = alive.filter(
+      ({source_report: report}) => !report || report.version < version || report.status === 'preparing',
+    );
+    if (open.length === 0) return alive;
+    const names = open.map(({name}) => name).join(', ');
+    if (Date.now() - began > WAIT_S * 1000)
+      throw new CliError(
+        `There is no report of ${names} after ${WAIT_S} s: see \`gleaner versions ${name}\``,
+      );
+    if (Date.now() - told > SAY_AFTER_MS) {
+      say(`waiting for ${names}: workers ask every ${pool?.poll_s ?? 'few'} s`);
+      told = Date.now();
+    }
+    await sleep(POLL_MS);
+  }
+}

@@ -1,0 +1,133 @@
+/** Checks who sends a request: the document of the worker must vouch for the incarnation, the host and its secret. */
+import {hash} from 'node:crypto';
+import {isSameText} from '../../contracts/constant-time.ts';
+import {lostJob} from '../../domain/job/finish.ts';
+import {lostStream} from '../../domain/stream/release.ts';
+import {hasHost} from '../../domain/worker/hosts.ts';
+import {
+  advise,
+  isCurrent,
+  none,
+  notWantedText,
+  type RequestDecision,
+  refuse,
+  unknownText,
+  type WorkerAnswer,
+} from '../../domain/worker/requests.ts';
+import type {Worker} from '../../domain/worker/worker.ts';
+import type {Store, Transaction} from '../../ports.ts';
+import {poolOf} from '../caches/pool-cache.ts';
+import type {Deps} from '../deps.ts';
+import {skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {type AgentAction, type AgentRequest, askerOf, waitFor} from './answers.ts';
+
+/** Answers to a sender that no document vouches for. */
+type Rule<Action extends AgentAction> = {
+  /** The request in words, for a refusal. */
+  task: string;
+  /** Answer to an incarnation without a document: the database was lost, or restored from a backup older than the worker. */
+  unknown: (
+    request: AgentRequest<Action>,
+    worker: Worker | undefined,
+    deps: Deps,
+  ) => WorkerAnswer | Promise<WorkerAnswer>;
+  /** Answer to an incarnation that was replaced, or whose node goes. */
+  over: (request: AgentRequest<Action>) => WorkerAnswer;
+  /** True: an incarnation whose node goes is served, because it gives its work back. */
+  servesLeaving?: true;
+  /** True: the handler checks the secret, which may not be bound yet. */
+  bindsSecret?: true;
+};
+
+const exit = ({worker, incarnation}: AgentRequest) => advise('exit', notWantedText(worker, incarnation));
+const nothing = {
+  unknown: (request: AgentRequest) => none(unknownText(request)),
+  over: ({worker, incarnation}: AgentRequest) => none(notWantedText(worker, incarnation)),
+};
+
+const RULES: {[Action in AgentAction]: Rule<Action>} = {
+  hello: {
+    task: 'bind a secret',
+    unknown: request => advise('continue', unknownText(request)),
+    over: exit,
+    bindsSecret: true,
+  },
+  lease: {
+    task: 'lease work',
+    unknown: async (request, worker, deps) => {
+      const pool = await poolOf(deps, worker?.pool ?? deps.config.pool.pool);
+      return waitFor(pool ?? deps.config.pool, askerOf(request, deps.now()), unknownText(request));
+    },
+    over: exit,
+  },
+  heartbeat: {
+    task: 'take a heartbeat',
+    // The worker stores the shard in hand, and waits until its node is deleted.
+    unknown: request => advise(request.lease ? 'drain' : 'continue', unknownText(request)),
+    over: exit,
+  },
+  release: {task: 'release a stream', unknown: lostStream, over: lostStream, servesLeaving: true},
+  finish: {task: 'finish a job', unknown: lostJob, over: lostJob, servesLeaving: true},
+  source: {task: 'read a source', ...nothing},
+  exec: {task: 'take a command', ...nothing},
+  'exec-end': {task: 'report a command', ...nothing},
+};
+
+/** Reads the worker that a request speaks for. Returns the answer to a sender that the document does not vouch for. */
+export async function authenticate<Action extends AgentAction>(
+  deps: Deps,
+  from: Store | Transaction,
+  action: Action,
+  request: AgentRequest<Action>,
+): Promise<Worker | RequestDecision> {
+  const rule: Rule<Action> = RULES[action];
+  if (!hasHost(request.host)) return refuseHost(rule.task, request);
+  const worker = await skipIfInvalid(deps.log, () => workerRecords.get(from, request.worker));
+  if (usesForeignIdentity(worker, request)) return refuseImpostor(rule.task, request);
+  if (!worker || request.incarnation > worker.incarnation)
+    return {answer: await rule.unknown(request, worker, deps)};
+  const isServed = rule.servesLeaving
+    ? worker.incarnation === request.incarnation
+    : isCurrent(worker, request);
+  if (!isServed) return {answer: rule.over(request)};
+  if (!rule.bindsSecret && !speaksFor(worker, request)) return refuseImpostor(rule.task, request);
+  return worker;
+}
+
+/** True for the secret of a host: 256 random bits in hexadecimal digits. */
+export function isSecret(text: string | undefined): text is string {
+  return text !== undefined && /^[0-9a-f]{64}$/.test(text);
+}
+
+/** The form in which the document of a worker keeps the secret of a host. */
+export function secretHash(secret: string): string {
+  return hash('sha256', secret);
+}
+
+/** True if the secret is bound to the host and the incarnation that the request names. A host that has not said hello has none. */
+export function speaksFor(worker: Worker, {incarnation, host, secret_sha256}: AgentRequest): boolean {
+  const bound = worker.host_secrets[host];
+  if (bound === undefined || worker.incarnation !== incarnation) return false;
+  return isSameText(bound, secret_sha256);
+}
+
+/** True if the secret is bound to this worker, and the request names another incarnation or another host. */
+function usesForeignIdentity(worker: Worker | undefined, request: AgentRequest): boolean {
+  if (!worker || speaksFor(worker, request)) return false;
+  return Object.values(worker.host_secrets).some(bound => isSameText(bound, request.secret_sha256));
+}
+
+/** Refuses a request in the name of another host. The refusal changes no document. */
+function refuseImpostor(task: string, {worker, incarnation, host}: AgentRequest): RequestDecision {
+  const who = `host ${host} of ${worker}, incarnation ${incarnation}`;
+  return refuse(
+    `the secret is not that of ${who}`,
+    `Refused to ${task}: the secret of the request is not that of ${who}`,
+  );
+}
+
+/** A ticket is good for each host of its node: a number beyond them would bind a second secret with a stolen ticket. */
+function refuseHost(task: string, {worker, host}: AgentRequest): RequestDecision {
+  const reason = `the node of ${worker} has no host ${host}`;
+  return refuse(reason, `Refused to ${task}: ${reason}`);
+}

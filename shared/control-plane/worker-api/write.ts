@@ -1,0 +1,36 @@
+/** Writes of decisions about requests. */
+import type {RequestWrites} from '../../domain/worker/requests.ts';
+import type {Transaction} from '../../ports.ts';
+import type {Deps} from '../deps.ts';
+import {runRecords, streamRecords, workerRecords} from '../documents/documents.ts';
+import {recordEvent} from '../documents/event-log.ts';
+import {execHostRecords} from '../documents/exec-documents.ts';
+import {jobRecords, storeEnded} from '../documents/job-documents.ts';
+import {setBreaker} from '../documents/lease-documents.ts';
+import {openTask} from '../documents/tasks.ts';
+
+/** Reads and decides, and writes what the decision returns, in one transaction. */
+export function transact<Decision extends {writes?: RequestWrites}>(
+  deps: Deps,
+  decide: (tx: Transaction, now: number) => Promise<Decision>,
+): Promise<Decision> {
+  return deps.store.transaction(async tx => {
+    const now = deps.now();
+    const decision = await decide(tx, now);
+    if (decision.writes) write(deps, tx, decision.writes, now);
+    return decision;
+  });
+}
+
+function write(deps: Deps, tx: Transaction, writes: RequestWrites, now: number): void {
+  const {worker, stream, run, breaker, job, endedJob, execHost, totalsOf, events = [], events_since} = writes;
+  if (worker) workerRecords.set(tx, worker);
+  if (stream) streamRecords.set(tx, stream);
+  if (run) runRecords.set(tx, run);
+  if (breaker) setBreaker(deps.log, tx, breaker, now);
+  if (job) jobRecords.set(deps, tx, job);
+  if (endedJob) storeEnded(deps, tx, endedJob.before, endedJob.after, now);
+  if (execHost) execHostRecords.set(tx, execHost.exec, execHost.host);
+  if (totalsOf) openTask(tx, {task: 'totals', run: totalsOf}, now);
+  for (const event of events) recordEvent(tx, event, now, events_since);
+}

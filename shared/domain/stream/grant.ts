@@ -1,0 +1,83 @@
+/** The grant of a stream to the worker that requests work. */
+import {budgetProblem, isScarce, withGrant} from '../billing/budget.ts';
+import {type Ceilings, modelProblem} from '../billing/ceilings.ts';
+import {outputPrefix} from '../names.ts';
+import {acceptsCode, withCode} from '../run/code.ts';
+import {isRunnable, type Run} from '../run/run.ts';
+import {iso} from '../time.ts';
+import {beganWork} from '../worker/heartbeat.ts';
+import type {GrantDecision} from '../worker/requests.ts';
+import {isAlive, type Worker, withoutWork} from '../worker/worker.ts';
+import {freeFromLiving, grantLease, type Holder, isClaimable, isLeasedTo, returnedStream} from './lease.ts';
+import type {Stream} from './stream.ts';
+
+/** `hasOtherWork`: the worker holds another stream, or a job. */
+export type StreamGrantState = {
+  stream: Stream;
+  run: Run | undefined;
+  worker: Worker | undefined;
+  hasOtherWork: boolean;
+};
+
+/** Where the worker reads and writes, what the deployment allows, and the bundle that it deploys. */
+export type GrantSettings = {bucket: string; ceilings: Ceilings; bundle: string};
+
+/** True if the stream is pending, or the holder requests its own stream again. */
+export function isGrantable(stream: Stream, holder: Holder): boolean {
+  return isClaimable(stream) || isLeasedTo(stream, holder);
+}
+
+/** Leases the stream, unless the worker, the run or the budget has changed since the search. */
+export function decideStreamGrant(
+  {stream, run, worker, hasOtherWork}: StreamGrantState,
+  holder: Holder,
+  {bucket, ceilings, bundle}: GrantSettings,
+  now: number,
+): GrantDecision {
+  if (!isGrantable(stream, holder) || !run || !isRunnable(run)) return {};
+  if (!worker || worker.incarnation !== holder.incarnation) return {};
+  const problem = modelProblem(String(run.spec?.model), ceilings);
+  if (problem) return {writes: pauseForModel(run, problem, now)};
+  const isHolder = isLeasedTo(stream, holder);
+  if (!isHolder && !acceptsCode(run, worker.bundle, bundle)) return {};
+  if (budgetProblem(run, worker.usd_per_hour, isHolder) || !isAlive(worker)) return {};
+  // A later request of this worker has been granted other work: this request is late.
+  if (hasOtherWork) return {};
+  // The worker restarted, and asks for its own stream.
+  const free = isHolder ? freeFromLiving(stream, worker, now) : stream;
+  if (!isClaimable(free)) return {writes: {worker: withoutWork(worker), ...returnedStream(free, run, now)}};
+  const granted = grantLease(free, holder, now);
+  // Of many workers that ask at once, a scarce budget carries only some. A write for each grant would make them wait for each other.
+  const isCounted = !isHolder && isScarce(run, worker.usd_per_hour, ceilings.max_workers);
+  const served = withCode(isCounted ? withGrant(run) : run, worker.bundle);
+  const lease = {run: run.run, stream: stream.stream, epoch: granted.epoch};
+  const text = `${worker.name} works on ${lease.run}/${lease.stream} from sample ${granted.last_processed_sample_idx + 1}`;
+  return {
+    order: workOrder(run, granted, bucket),
+    writes: {
+      stream: granted,
+      worker: beganWork(worker, lease, now),
+      ...(served === run ? {} : {run: {...served, updated_at: iso(now)}}),
+      events: [{kind: 'stream', ...lease, worker: worker.name, text}],
+    },
+  };
+}
+
+function pauseForModel(run: Run, problem: string, now: number) {
+  const text = `Run ${run.run} is paused: ${problem}`;
+  const paused = {...run, status: 'paused' as const, reason: problem, updated_at: iso(now)};
+  return {run: paused, events: [{kind: 'run' as const, run: run.run, text}]};
+}
+
+function workOrder({run, spec, spec_hash}: Run, granted: Stream, bucket: string) {
+  const {stream, worker_id, epoch, object, generation, size_bytes, crc32c} = granted;
+  return {
+    action: 'work',
+    lease: {run, stream, epoch},
+    work: {
+      ...{run, stream, worker_id, bucket, spec, spec_hash},
+      dataset: {object, generation, size_bytes, crc32c},
+      output_prefix: outputPrefix(run, stream),
+    },
+  };
+}

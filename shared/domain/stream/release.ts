@@ -1,0 +1,87 @@
+/** The release of a stream: its worker gives it back complete, drained, preempted or failed. */
+import type {Run} from '../run/run.ts';
+import {gaveBack} from '../worker/heartbeat.ts';
+import {
+  advise,
+  isCurrent,
+  type RequestDecision,
+  type RequestWrites,
+  type WorkerAnswer,
+} from '../worker/requests.ts';
+import type {Worker} from '../worker/worker.ts';
+import {afterMachineFailedStream} from '../zone/breakers.ts';
+import {type Failure, type Holder, holds, type ReleaseOutcome, releaseLease, saysItHas} from './lease.ts';
+import type {Stream} from './stream.ts';
+
+export type Release = Holder & {
+  lease: {run: string; stream: string; epoch: number};
+  outcome: ReleaseOutcome;
+  failure: Failure | null;
+};
+
+/** `run`, `needsTotals`: read for a release of the lease's holder. `needsTotals`: a task counts the streams of the ended run again. */
+export type ReleaseState = {
+  stream: Stream | undefined;
+  worker: Worker | undefined;
+  run?: Run | undefined;
+  needsTotals?: boolean | undefined;
+};
+
+export function lostStream({worker, lease: {run, stream}}: Release): WorkerAnswer {
+  return advise('stop', `${worker} does not hold the lease of ${run}/${stream} any more`, 409);
+}
+
+/** True if the document of the stream, or of the worker, says that the sender holds the lease. */
+export function isHeldBySender({stream, worker}: ReleaseState, request: Release): boolean {
+  if (stream && holds(stream, {...request, epoch: request.lease.epoch})) return true;
+  return worker?.incarnation === request.incarnation && saysItHas(worker, request.lease);
+}
+
+/** The answer to a sender that does not hold the lease. A worker repeats the release of a complete stream after a lost answer. */
+export function answerWithoutLease(stream: Stream | undefined, request: Release): WorkerAnswer {
+  return stream?.status === 'completed' ? advise('continue', '') : lostStream(request);
+}
+
+/** Releases the lease and asks for a tick: another run may need the worker, or no run does. */
+export function decideRelease(state: ReleaseState, request: Release, now: number): RequestDecision {
+  const {stream, worker, run, needsTotals} = state;
+  const {lease, outcome, failure} = request;
+  if (!isHeldBySender(state, request)) return {answer: answerWithoutLease(stream, request)};
+  const totals: RequestWrites = needsTotals ? {totalsOf: lease.run} : {};
+  const claim = {...request, epoch: lease.epoch};
+  const next = stream && releaseLease(stream, claim, outcome, failure, now);
+  if (!next) return {answer: lostStream(request), writes: totals};
+  const isHeld = holds(stream, claim);
+  const isMachineFailed = isHeld && failure?.kind === 'infrastructure' && next.status === 'failed';
+  return {
+    answer: advise('continue', ''),
+    writes: {
+      ...totals,
+      ...(next === stream ? {} : {stream: next}),
+      ...(run && isMachineFailed
+        ? {breaker: {before: run, after: afterMachineFailedStream(run, next.stream, now)}}
+        : {}),
+      worker: workerAfter(worker, request, next, now),
+      events: isHeld
+        ? [{kind: 'stream', ...lease, worker: request.worker, text: releaseText(request, next)}]
+        : [],
+    },
+    wakes: true,
+  };
+}
+
+/** The worker without the stream. After a failure of its machine the stream is suspect: the end of the worker charges it. */
+function workerAfter(worker: Worker | undefined, request: Release, {total_shards}: Stream, now: number) {
+  const {lease, outcome, failure} = request;
+  const work = `${lease.run}/${lease.stream}`;
+  if (!isCurrent(worker, request) || worker.work !== work) return undefined;
+  const fault = (failure?.kind === 'infrastructure' && failure.reason) || null;
+  const free = gaveBack(worker, outcome, fault, now);
+  return {...free, suspect: free.fault === null ? null : {work, epoch: lease.epoch, total_shards}};
+}
+
+function releaseText({worker, outcome, failure}: Release, {run, stream, status}: Stream): string {
+  const text = `${worker} gave ${run}/${stream} back: ${outcome}`;
+  if (!failure) return text;
+  return `${text}, ${failure.reason}${status === 'failed' ? '; it is parked' : ''}`;
+}

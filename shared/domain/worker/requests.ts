@@ -1,0 +1,83 @@
+/** Requests of workers: their answers, and the documents that a decision about a request changes. */
+import type {ExecHost} from '../exec/exec.ts';
+import type {Job} from '../job/job.ts';
+import type {Run} from '../run/run.ts';
+import type {Stream} from '../stream/stream.ts';
+import type {TimelineEvent} from '../timeline.ts';
+import {isAlive, type Worker} from './worker.ts';
+
+export type WorkerAnswer = {status: 200 | 403 | 409; body: object};
+
+/** A stream or a job as its worker claims it. */
+export type WorkLease = {run: string; stream: string; epoch: number} | {job: string; epoch: number};
+
+/** The documents that a decision changes. A missing field leaves its document as it is. */
+export type RequestWrites = {
+  worker?: Worker | undefined;
+  stream?: Stream;
+  run?: Run;
+  /** The run of a stream that failed for its machines: its breaker may pause the run. */
+  breaker?: {before: Run; after: Run};
+  job?: Job;
+  endedJob?: {before: Job; after: Job};
+  execHost?: {exec: string; host: ExecHost};
+  /** Ended run whose streams a task counts again. */
+  totalsOf?: string;
+  events?: TimelineEvent[];
+  /** Events that repeat an event of this time or later replace it. */
+  events_since?: number;
+};
+
+/** `complaint`: a log entry about a sender that may be forged. `wakes` and `endsExec` follow after the write. */
+export type RequestDecision = {
+  answer: WorkerAnswer;
+  writes?: RequestWrites;
+  complaint?: string;
+  /** The decision asks for a tick. */
+  wakes?: boolean;
+  /** Command that ends if no other host has it. */
+  endsExec?: string;
+};
+
+/** `order`: the work of a granted lease. Without an order the worker gets none of this work. */
+export type GrantDecision = {order?: object; writes?: RequestWrites};
+
+export function ok(body: object): WorkerAnswer {
+  return {status: 200, body};
+}
+
+/** Tells the worker how to go on with its work. */
+export function advise(
+  action: 'continue' | 'drain' | 'stop' | 'exit',
+  reason: string,
+  status: 200 | 409 = 200,
+): WorkerAnswer {
+  return {status, body: {action, reason, lease_expires_at: null}};
+}
+
+/** Tells the host that there is nothing for it. */
+export function none(reason: string): WorkerAnswer {
+  return ok({action: 'none', reason});
+}
+
+/** Refuses a request with 403 and the order to exit. The agent says hello once more, and then ends. */
+export function refuse(reason: string, complaint: string): RequestDecision {
+  return {answer: {status: 403, body: {action: 'exit', reason, error: reason}}, complaint};
+}
+
+/** True if the request comes from the slot's incarnation. A `creating` slot counts: its node can boot before a tick sees it READY. */
+export function isCurrent(worker: Worker | undefined, request: {incarnation: number}): worker is Worker {
+  return (
+    worker !== undefined &&
+    worker.incarnation === request.incarnation &&
+    (isAlive(worker) || worker.phase === 'creating')
+  );
+}
+
+export function unknownText({worker}: {worker: string}): string {
+  return `no document knows this incarnation of ${worker}: its database was lost or restored, and its node will be deleted`;
+}
+
+export function notWantedText(name: string, incarnation: number): string {
+  return `${name}, incarnation ${incarnation}, is not wanted any more`;
+}

@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict';
+import {readTexts, Sources} from './anchors.ts';
+import {EDITS} from './code.ts';
+import {withChanges} from './edits.ts';
+import {MISTAKES} from './mistakes.ts';
+import {childrenOf, parseTypes, type Tree, withDescendants} from './pattern.ts';
+
+const ALL = Object.entries({...MISTAKES, ...EDITS}).flatMap(([name, edits]) =>
+  edits.map(edit => ({name, edit})),
+);
+
+describe('the edits of the control plane', () => {
+  const texts = readTexts();
+  const renamed = new Map([...texts].map(([file, text]) => [moved(file), withOtherNames(text)]));
+  const [sources, copy] = [new Sources(texts), new Sources(renamed)];
+
+  it('keep their places when every name, file and line changes', () => {
+    for (const {name, edit} of ALL) {
+      const {module, node} = sources.find(edit);
+      const place = copy.find(edit);
+      assert.equal(place.module.file, moved(module.file), name);
+      assert.equal(place.module.nodes.indexOf(place.node), module.nodes.indexOf(node), name);
+    }
+  });
+
+  it('name nothing that a rename changes', () => {
+    for (const {name, edit} of ALL) {
+      const splice = copy.splice(edit);
+      const text = renamed.get(splice.file) ?? '';
+      const known = new Set(namesIn(text));
+      const unknown = namesIn(withChanges(text, [splice])).filter(each => !known.has(each));
+      assert.deepEqual(unknown, [], name);
+    }
+  });
+});
+
+describe('an edit', () => {
+  const edit = {in: 'three', find: '[1, $x]', replace: '[$x]'};
+
+  it('without a place shows the nearest ones', () => {
+    const texts = new Map([['a.ts', 'const three: number[] = [2, 2];']]);
+    assert.throws(() => new Sources(texts).find(edit), /three has 0 places of .*\n {2}a.ts: \[2, 2\]/);
+  });
+
+  it('with two places shows both, unless the name decides', () => {
+    const texts = new Map([
+      ['a.ts', 'const one = [1, 2];'],
+      ['b.ts', 'const two = [1, 2];'],
+    ]);
+    assert.throws(() => new Sources(texts).find(edit), /2 places of .*\n {2}a.ts: .*\n {2}b.ts: /);
+    assert.equal(new Sources(texts).find({...edit, in: 'two'}).module.file, 'b.ts');
+  });
+});
+
+function moved(file: string): string {
+  return `moved/${file.replaceAll('/', '-')}`;
+}
+
+/** Renames everything except properties and globals, and doubles each end of a line. */
+function withOtherNames(text: string): string {
+  const tree = parseTypes(text);
+  const shorthands = new Set(
+    withDescendants(tree)
+      .filter(({shorthand}) => shorthand)
+      .map(({start}) => start),
+  );
+  const splices = identifiersIn(tree).map(({start, end, name}) => {
+    const key = shorthands.has(start) ? `${name}: ` : '';
+    return {file: '', start, end, text: `${key}other_${name}`};
+  });
+  return withChanges(text, splices).replaceAll('\n', '\n\n');
+}
+
+function namesIn(text: string): unknown[] {
+  return identifiersIn(parseTypes(text)).map(({name}) => name);
+}
+
+/** The identifiers of variables, functions and classes. */
+function identifiersIn(node: Tree): Tree[] {
+  if (['ImportSpecifier', 'ExportSpecifier', 'MetaProperty'].includes(node.type)) return [];
+  if (node.type === 'Identifier') return String(node.name) in globalThis ? [] : [node];
+  const {key, property, ...others} = node;
+  return childrenOf(node.computed ? node : (others as Tree)).flatMap(identifiersIn);
+}
