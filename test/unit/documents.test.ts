@@ -12,13 +12,17 @@ function linesAboutFiles(document: string, text: string): string[] {
   return lines.filter(line => !line.endsWith('| later |')).map(line => line.replace(/^\|[^|]*\|/, '|'));
 }
 
-/** Paths in backticks. Blocks of code are left out. */
+/** Line of a drawn walk: branches, the path of a file, and what the file does. */
+const DRAWN = /^[│├└─ ]*([\w-]+\/[\w/.-]+\.ts)(?: |$)/gm;
+
+/** Paths in backticks, and files of drawn walks. Other blocks of code are left out. */
 function pathsIn(document: string, text: string, folders: ReadonlySet<string>): string[] {
+  const drawn = [...text.matchAll(DRAWN)].map(([, path = '']) => path);
   const prose = text.replace(/^```[\s\S]*?^```/gm, '');
   const quoted = linesAboutFiles(document, prose).flatMap(line =>
     [...line.matchAll(/`([^`]+)`/g)].map(([, path = '']) => path),
   );
-  return quoted.filter(path => isPath(path, folders));
+  return [...quoted, ...drawn].filter(path => isPath(path, folders));
 }
 
 /** Targets of relative links, as paths in the repository. */
@@ -52,13 +56,15 @@ describe('the documents', () => {
     '`run.json`, `datasets/RUN/` and `shared/*.ts` are no files of the repository.',
     '```sh',
     '`shared/quoted.ts`',
+    '├─ shared/ports.ts  reads',
+    '│  └─ shared/drawn.ts  writes',
     '```',
     '[link](docs/gone.md#part), [site](https://example.com/a.md)',
   ].join('\n');
 
   it('the reader of paths finds missing paths, and no objects or patterns', () => {
     const missing = pathsIn('README.md', text, folders).filter(path => !isIn(files, path));
-    assert.deepEqual(missing, ['shared/gone.ts', 'gone.sh']);
+    assert.deepEqual(missing, ['shared/gone.ts', 'gone.sh', 'shared/drawn.ts']);
   });
 
   it('the reader of links finds missing files, and no addresses', () => {

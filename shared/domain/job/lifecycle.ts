@@ -78,7 +78,7 @@ export function grantJob(
   now: number,
 ): Job & {lease: Lease} {
   const epoch = job.epoch + 1;
-  const lease = {worker: holder.worker, incarnation: holder.incarnation, epoch};
+  const lease = {...holder, epoch};
   return {
     ...job,
     ...{status: 'running', queue: null, epoch, lease, started_at: iso(now), updated_at: iso(now)},

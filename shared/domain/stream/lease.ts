@@ -36,7 +36,7 @@ export function isClaimable(stream: Stream): boolean {
 /** Grants a pending stream. The new epoch makes every earlier lease worthless. */
 export function grantLease(stream: Stream, holder: Holder, now: number): Stream & {lease: Lease} {
   const epoch = stream.epoch + 1;
-  const lease = {worker: holder.worker, incarnation: holder.incarnation, epoch};
+  const lease = {...holder, epoch};
   return {...stream, status: 'in_progress', epoch, lease, updated_at: iso(now)};
 }
 
