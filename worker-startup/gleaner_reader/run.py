@@ -138,7 +138,7 @@ class Run(Shards[Shard]):
             if (layers is None or layer in layers) and (site is None or name == site)
         ]
         check_kind(as_, dtype)
-        arrays = [finish(rows.stored, rows.scale, as_, dtype) for rows in shard.rows_of_each(wanted, begin, end)]
+        arrays = [finish(rows, as_, dtype) for rows in shard.rows_of_each(wanted, begin, end)]
 
         def of_tokens(values: np.ndarray | None) -> np.ndarray | None:
             return None if values is None else values[slice(*held.sample_offsets[place : place + 2])]

@@ -131,7 +131,7 @@ class Shard:
         """
         check_kind(as_, dtype)
         rows = self.rows(self.site(site), layer, begin, self.num_rows if end is None else end, verify)
-        return finish(rows.stored, rows.scale, as_, dtype)
+        return finish(rows, as_, dtype)
 
     def batches(self, layer: int, site: str | None = None, **options) -> Batches:
         """Shuffled rows of one layer, for training; see Batches for the options."""
