@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from ..failures import Failure
 from ..model.device_output import HostRow, InFlightStep
 from ..model.model import Model
 from ..records.sample import Reject, Sample
@@ -31,7 +32,6 @@ from ..work import Work
 from .pipeline import Handover, Pipeline
 from .shard_memory import UPLOADS, ShardMemory
 from .state import ExtractionState
-from .stream_file import download_stream
 from .upload import EncodedShard, Uploader
 
 _PLANNED = 4  # shard plans and windows made ahead
@@ -68,7 +68,14 @@ def extract(
     this process. Raises Failure or LeaseLost.
     """
     path = os.path.join(empty_folder(folder), "stream")
-    download_stream(work, bucket, path)
+    try:
+        bucket.download(work.object, path, work.generation)
+    except FileNotFoundError as error:
+        raise Failure(
+            "stream",
+            f"Failed to read {work.object}: generation {work.generation} was overwritten or deleted "
+            "while the run was working on it; give the new content a stream or a run of its own",
+        ) from error
     lines = count_lines(path, work.object, control.check_lease)
     if lines == 0:
         raise no_lines(work.object)
@@ -141,7 +148,7 @@ class _Extraction:
         self._control.samples_total = last + 1
 
     def _compute(self, plan: Handover[ShardPlan | Window]) -> Generator[Running]:
-        """Starts the rows of every shard that the bucket lacks, until the stream ends or control ends the extraction.
+        """Starts the rows of every shard that the bucket lacks, until the stream ends or the mode changes.
 
         A step takes rows from any window, so only the last one may have empty rows.
         """
@@ -164,7 +171,7 @@ class _Extraction:
         yield from self._start_all(waiting)
 
     def _until_ended(self, plan: Handover[ShardPlan | Window]) -> Iterator[ShardPlan | Window]:
-        """The items until control ends the extraction, which may be during the wait for a slow tokenizer."""
+        """The items until the mode changes, which may be during the wait for a slow tokenizer."""
 
         def has_ended() -> bool:
             return self._control.mode != "run"
