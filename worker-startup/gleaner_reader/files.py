@@ -60,12 +60,12 @@ class LocalFolder:
         """Every file in the folder and its subfolders, by its path in the folder. Raises FileNotFoundError."""
         if not os.path.isdir(self.url):
             raise FileNotFoundError(f"Failed to open {self.url}: there is no such folder; pass the folder of a run")
-        found: dict[str, File] = {}
+        files: dict[str, File] = {}
         for folder, _, names in os.walk(self.url):
             for name in names:
                 path = os.path.join(folder, name)
-                found[os.path.relpath(path, self.url).replace(os.sep, "/")] = LocalFile(path, os.path.getsize(path))
-        return found
+                files[os.path.relpath(path, self.url).replace(os.sep, "/")] = LocalFile(path, os.path.getsize(path))
+        return files
 
 
 @dataclass(frozen=True)
@@ -121,15 +121,15 @@ class CloudFolder:
         prefix = f"{self.prefix}/" if self.prefix else ""
         fields = "items(name,generation,size),nextPageToken"
         blobs = _client().list_blobs(self.bucket, prefix=prefix, fields=fields, timeout=_TIMEOUT_S)
-        found: dict[str, File] = {
+        files: dict[str, File] = {
             blob.name.removeprefix(prefix): CloudFile(self.bucket, blob.name, int(blob.size), int(blob.generation))
             for blob in blobs
         }
-        if not found:
+        if not files:
             raise FileNotFoundError(
                 f"Failed to open {self.url}: there are no objects of that name; pass gs://BUCKET/activations/RUN"
             )
-        return found
+        return files
 
 
 Folder = LocalFolder | CloudFolder

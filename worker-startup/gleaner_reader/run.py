@@ -45,16 +45,18 @@ class Run(Shards[Shard]):
 
     def __init__(self, folder: Folder):
         files = folder.files()
-        found: dict[int, dict[int, Shard]] = {}
+        by_stream: dict[int, dict[int, Shard]] = {}
         for name, file in files.items():
             if match := _SHARD.fullmatch(name):
                 stream, number = int(match[1] or _stream_of(folder.url)), int(match[2])
-                if number in found.setdefault(stream, {}):
-                    raise ShardError(f"{file.url} and {found[stream][number].url} are both shard {number}")
-                found[stream][number] = open_shard(file)
-        self.streams = {stream: [found[stream][number] for number in sorted(found[stream])] for stream in sorted(found)}
+                if number in by_stream.setdefault(stream, {}):
+                    raise ShardError(f"{file.url} and {by_stream[stream][number].url} are both shard {number}")
+                by_stream[stream][number] = open_shard(file)
+        self.streams = {
+            stream: [by_stream[stream][number] for number in sorted(by_stream[stream])] for stream in sorted(by_stream)
+        }
         super().__init__(folder.url, [shard for shards in self.streams.values() for shard in shards])
-        self._numbers = {stream: sorted(found[stream]) for stream in self.streams}
+        self._numbers = {stream: sorted(by_stream[stream]) for stream in self.streams}
         if not self.shards:
             raise FileNotFoundError(
                 f"Failed to open {self.url}: there are no shards, such as tpu_0/shard_0001.safetensors; "

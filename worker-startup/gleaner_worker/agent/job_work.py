@@ -94,7 +94,7 @@ def _machine_settings() -> dict[str, str]:
 def tpu_settings(tpu_env: str) -> dict[str, str]:
     """The variables for a slice of one host, from the metadata attribute `tpu-env`: lines such as `TOPOLOGY: '2x4'`."""
     values = {match[1]: match[2] for line in tpu_env.splitlines() if (match := _LINE.fullmatch(line.strip()))}
-    found = {variable: values[name] for name, variable in _TPU_VARIABLES.items() if values.get(name)}
-    if not found:
+    variables = {variable: values[name] for name, variable in _TPU_VARIABLES.items() if values.get(name)}
+    if not variables:
         return {}
-    return {"TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost", **found}
+    return {"TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost", **variables}
