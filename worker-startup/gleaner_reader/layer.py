@@ -27,6 +27,7 @@ class Layer:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """(rows, d_model) of the whole run."""
         return self._run.num_rows, self._run.d_model
 
     def __len__(self) -> int:

@@ -104,6 +104,7 @@ class Run(Shards[Shard]):
 
     @property
     def is_complete(self) -> bool:
+        """Whether every shard of the run is here, and the run has completed."""
         return not self.problems
 
     def sample(
@@ -118,8 +119,9 @@ class Run(Shards[Shard]):
     ) -> Sample:
         """Reads one sample. Raises LookupError for a rejected or missing sample.
 
-        layers, site: the layers and the site to read; all by default. Raises ValueError for a layer or a site that the
-        run lacks.
+        stream: its number, or its name such as "007". index: from 0 in the stream, over stored and rejected samples.
+        layers, site: the layers and the site to read; all by default. as_, dtype: as `layer` takes them. Raises
+        ValueError for a layer or a site that the run lacks.
         """
         number = int(stream)
         if site is not None:
