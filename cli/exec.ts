@@ -5,15 +5,16 @@ import {execHostRecords, execRecords} from '../shared/control-plane/documents/ex
 import type {Exec, ExecHost} from '../shared/domain/exec/exec.ts';
 import {hasHostEnded} from '../shared/domain/exec/exec.ts';
 import {execFolder, paths} from '../shared/domain/names.ts';
+import {type Cloud, withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import {aliveIn, readFleet} from './cloud/fleet.ts';
-import {type Cloud, POLL_MS, publish, publishLine, readOutcome, withCloud} from './cloud/send-message.ts';
+import {POLL_MS, publish, publishLine, readOutcome} from './cloud/send-message.ts';
 import {newId, sender} from './jobs/submit.ts';
 import {CliError, Interrupted} from './terminal/errors.ts';
 import {counted} from './terminal/format.ts';
 import {print, printText, say} from './terminal/output.ts';
 import {Parts} from './terminal/output-parts.ts';
-import {stopSignal} from './terminal/stop-signal.ts';
+import {abortedAtStop} from './terminal/stop-signal.ts';
 
 type Options = CloudOptions & {shell?: boolean; timeout: number};
 
@@ -33,14 +34,11 @@ export async function exec(target: string, words: string[], options: Options): P
     if (options.dry_run) return print<'exec'>(options.json, {exec: message.exec, command}, [command]);
     aliveIn(await readFleet(cloud), target);
     const message_id = await publish(cloud, 'exec', message);
-    let isStopped = false;
-    void stopSignal().then(() => {
-      isStopped = true;
-    });
+    const stopped = abortedAtStop();
     const watch = new Watch(cloud, message.exec, options.json ? say : line => printText([line]));
-    await watch.started(message_id, () => isStopped);
+    await watch.started(message_id, stopped);
     while (!(await watch.look())) {
-      if (isStopped)
+      if (stopped.aborted)
         throw new Interrupted(
           `Interrupted: the command goes on until its timeout of ${timeout_s} s; its output is in ${watch.exec?.output_path}`,
         );
@@ -79,7 +77,7 @@ class Watch {
   }
 
   /** Waits for the document of the command. Throws `CliError` with the reason of a rejected one. */
-  async started(message_id: string, isStopped: () => boolean): Promise<void> {
+  async started(message_id: string, stopped: AbortSignal): Promise<void> {
     const {store} = this.#cloud;
     for (const end = Date.now() + START_S * 1000; Date.now() < end; await sleep(POLL_MS)) {
       this.exec = await execRecords.get(store, this.#id);
@@ -88,7 +86,7 @@ class Watch {
       if (this.exec) return;
       const refused = await readOutcome(store, message_id);
       if (refused?.outcome === 'rejected') throw new CliError(`The command is rejected: ${refused.reason}`);
-      if (isStopped())
+      if (stopped.aborted)
         throw new Interrupted('Interrupted: the command is published, and may run until its timeout');
     }
     throw new CliError(

@@ -1,6 +1,6 @@
+import {withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import {aliveIn, readFleet} from './cloud/fleet.ts';
-import {withCloud} from './cloud/send-message.ts';
 import type {Answers} from './json/index.ts';
 import {counted, dollarText, timeText} from './terminal/format.ts';
 import {print} from './terminal/output.ts';

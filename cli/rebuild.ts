@@ -15,8 +15,9 @@ import {goneStreams, runsAnywhere} from '../shared/control-plane/streams/gone-st
 import {nameIn} from '../shared/domain/deployment.ts';
 import {paths} from '../shared/domain/names.ts';
 import type {Store} from '../shared/ports.ts';
+import {withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
-import {apply, POLL_MS, withCloud} from './cloud/send-message.ts';
+import {apply, POLL_MS} from './cloud/send-message.ts';
 import {CliError} from './terminal/errors.ts';
 import {print, say, warn} from './terminal/output.ts';
 

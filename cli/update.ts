@@ -4,9 +4,10 @@ import {environment as environmentSchema, sourceChange} from '../shared/contract
 import {parseValue} from '../shared/contracts/schemas.ts';
 import type {Worker} from '../shared/domain/worker/worker.ts';
 import type {Document} from '../shared/ports.ts';
+import {type Cloud, withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import {aliveIn, readFleet, requirePool} from './cloud/fleet.ts';
-import {apply, type Cloud, POLL_MS, publishLine, withCloud} from './cloud/send-message.ts';
+import {apply, POLL_MS, publishLine} from './cloud/send-message.ts';
 import {ranText} from './jobs/job-view.ts';
 import {environmentOf, type SourceOptions, sourceOf, upload, uploadLines} from './jobs/source.ts';
 import {CliError} from './terminal/errors.ts';

@@ -5,7 +5,7 @@ import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
-import type {Cloud} from './send-message.ts';
+import type {Cloud} from './cloud.ts';
 
 export type Fleet = {
   pools: Pool[];

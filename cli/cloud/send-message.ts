@@ -4,13 +4,13 @@ import {jsonText} from '../../shared/contracts/printable.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {openBus} from '../../shared/google/bus.ts';
-import {openObjects} from '../../shared/google/objects.ts';
-import type {Document, Objects, Store} from '../../shared/ports.ts';
+import type {Document, Store} from '../../shared/ports.ts';
 import type {Sending} from '../json/control.ts';
 import {CliError} from '../terminal/errors.ts';
 import {nearText} from '../terminal/near-names.ts';
 import {print, quoted} from '../terminal/output.ts';
-import {type CloudOptions, connect, storeOf} from './connect.ts';
+import {type Cloud, withCloud} from './cloud.ts';
+import type {CloudOptions} from './connect.ts';
 import {type Connection, requireRunning} from './connection.ts';
 
 export const POLL_MS = 250;
@@ -19,30 +19,6 @@ const WAIT_S = 600;
 
 export type Topic = 'control' | 'exec';
 export type Outcome = {outcome: string; reason: string};
-
-/** Cloud of a command with its store and its bucket, and the folder that the command line names. */
-export type Cloud = {
-  connection: Connection;
-  store: Store;
-  objects: Objects;
-  /** Collection of the documents of jobs. */
-  jobs: string;
-  dir: string | undefined;
-};
-
-/** Opens the cloud of a command, and closes it at the end of `work`. */
-export async function withCloud<T>(options: CloudOptions, work: (cloud: Cloud) => Promise<T>): Promise<T> {
-  const connection = await connect(options);
-  const store = storeOf(connection);
-  const {project, bucket, storage_endpoint: endpoint, token, jobs} = connection;
-  try {
-    const objects = openObjects({project, bucket, endpoint, token});
-    return await work({connection, store, objects, jobs, dir: options.dir});
-  } finally {
-    await store.close();
-    await connection.close();
-  }
-}
 
 /** The command of gcloud that publishes the message. */
 export function publishLine(

@@ -3,7 +3,7 @@ import {readFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {CliError} from '../terminal/errors.ts';
-import {applyMocked, type Resource, TerraformRefused, type Variables} from '../terraform/mocked-apply.ts';
+import {applyMocked, type Resource, type Variables} from '../terraform/mocked-apply.ts';
 import type {Ceilings} from './cost.ts';
 import type {Settings} from './settings.ts';
 import {StepFailed} from './terraform.ts';
@@ -41,11 +41,7 @@ export function whyMocked(error: unknown): string | undefined {
 /** A first deployment with these settings, without an account. */
 export async function mockedPlan(settings: Settings): Promise<Plan> {
   const {artifacts} = JSON.parse(await readFile(join(DIST, VARIABLES_FILE), 'utf8'));
-  try {
-    const variables = {...settings, ticket_key: '0'.repeat(64), artifacts} as Variables;
-    const {resources, outputs} = await applyMocked(variables);
-    return {resources, ceilings: outputs.ceilings as Ceilings};
-  } catch (error) {
-    throw error instanceof TerraformRefused ? new CliError(error.message, {cause: error}) : error;
-  }
+  const variables = {...settings, ticket_key: '0'.repeat(64), artifacts} as Variables;
+  const {resources, outputs} = await applyMocked(variables);
+  return {resources, ceilings: outputs.ceilings as Ceilings};
 }

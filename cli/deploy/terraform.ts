@@ -1,8 +1,8 @@
 /** Terraform in `terraform/`, with Google's real providers and the state in a bucket. */
-import {spawn} from 'node:child_process';
 import {randomBytes} from 'node:crypto';
 import {fileURLToPath} from 'node:url';
 import {CliError} from '../terminal/errors.ts';
+import {runTerraform} from '../terraform/run.ts';
 import {adviceFor} from './advice.ts';
 
 const FOLDER = fileURLToPath(new URL('../../terraform', import.meta.url));
@@ -21,15 +21,13 @@ export class StepFailed extends CliError {
 }
 
 export class Terraform {
-  readonly #env: NodeJS.ProcessEnv;
-  readonly #stop: AbortSignal;
+  readonly #options: {folder: string; env: Record<string, string>; stop: AbortSignal};
 
   /** `stop` interrupts the step at work, which then ends in order. */
   constructor(stop: AbortSignal) {
-    this.#stop = stop;
     // A plan and its apply need the same key. Google keeps the key of the first apply.
-    const key = randomBytes(32).toString('hex');
-    this.#env = {...process.env, TF_VAR_ticket_key: key, TF_IN_AUTOMATION: '1', CHECKPOINT_DISABLE: '1'};
+    const env = {TF_VAR_ticket_key: randomBytes(32).toString('hex')};
+    this.#options = {folder: FOLDER, env, stop};
   }
 
   async init(bucket: string, prefix: string): Promise<void> {
@@ -62,34 +60,10 @@ export class Terraform {
   }
 
   /** Runs a step, and returns its standard output. `shown`: a person sees the output while Terraform works. */
-  #run(step: string, args: string[], output: 'shown' | 'quiet'): Promise<string> {
-    return new Promise((resolve, reject) => {
-      const child = spawn('terraform', [`-chdir=${FOLDER}`, ...args], {
-        env: this.#env,
-        stdio: ['ignore', 'pipe', 'pipe'],
-        // A group of its own: Terraform ends in order after one interrupt, and at once after a second one.
-        detached: true,
-      });
-      const interrupt = () => child.kill('SIGINT');
-      this.#stop.addEventListener('abort', interrupt, {once: true});
-      const texts = {stdout: '', stderr: ''};
-      for (const name of ['stdout', 'stderr'] as const)
-        child[name].setEncoding('utf8').on('data', (chunk: string) => {
-          texts[name] += chunk;
-          if (output === 'shown') process.stderr.write(chunk);
-        });
-      child.once('error', (error: NodeJS.ErrnoException) =>
-        reject(
-          error.code === 'ENOENT'
-            ? new CliError('There is no program terraform: install Terraform 1.11 or newer', {cause: error})
-            : error,
-        ),
-      );
-      child.once('close', code => {
-        this.#stop.removeEventListener('abort', interrupt);
-        if (code === 0) resolve(texts.stdout);
-        else reject(new StepFailed(step, texts.stderr + texts.stdout));
-      });
-    });
+  async #run(step: string, args: string[], output: 'shown' | 'quiet'): Promise<string> {
+    const show = output === 'shown' ? (chunk: string) => process.stderr.write(chunk) : () => {};
+    const {code, stdout, stderr} = await runTerraform(args, {...this.#options, show});
+    if (code !== 0) throw new StepFailed(step, stderr + stdout);
+    return stdout;
   }
 }

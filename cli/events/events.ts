@@ -1,6 +1,6 @@
 import {setTimeout as sleep} from 'node:timers/promises';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
-import {type Cloud, withCloud} from '../cloud/send-message.ts';
 import {isRunOver} from '../logs/target.ts';
 import {styleOf} from '../screen/story.ts';
 import {Timeline} from '../screen/timeline.ts';

@@ -1,8 +1,8 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {jobFolder} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
-import {type Cloud, withCloud} from '../cloud/send-message.ts';
 import {CliError} from '../terminal/errors.ts';
 import {printText, say} from '../terminal/output.ts';
 import {Parts} from '../terminal/output-parts.ts';

@@ -1,7 +1,7 @@
 /** Jobs for a person. An unchecked document may lack every field, or have other values. */
 import {paths} from '../../shared/domain/names.ts';
 import type {Document, Value} from '../../shared/ports.ts';
-import type {Cloud} from '../cloud/send-message.ts';
+import type {Cloud} from '../cloud/cloud.ts';
 import {CliError} from '../terminal/errors.ts';
 import {dollarText} from '../terminal/format.ts';
 

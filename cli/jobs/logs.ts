@@ -1,5 +1,5 @@
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
-import {type Cloud, withCloud} from '../cloud/send-message.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
 import {Parts} from '../terminal/output-parts.ts';

@@ -1,5 +1,5 @@
+import {withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
-import {withCloud} from '../cloud/send-message.ts';
 import {print} from '../terminal/output.ts';
 import {jobLines, readJob} from './job-view.ts';
 

@@ -4,7 +4,7 @@ import {basename} from 'node:path';
 import type {SourceChange} from '../../shared/contracts/job-schemas.ts';
 import {codeObject} from '../../shared/domain/names.ts';
 import type {Environment} from '../../shared/domain/source/source.ts';
-import type {Cloud} from '../cloud/send-message.ts';
+import type {Cloud} from '../cloud/cloud.ts';
 import {packFolder} from '../python/bundle.ts';
 import {CliError, UsageError} from '../terminal/errors.ts';
 import {given} from '../terminal/fields.ts';

@@ -1,5 +1,5 @@
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
-import {type Cloud, withCloud} from '../cloud/send-message.ts';
 import {followJob} from '../jobs/follow.ts';
 import {printStored} from '../jobs/logs.ts';
 import {UsageError} from '../terminal/errors.ts';

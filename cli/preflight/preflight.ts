@@ -1,14 +1,11 @@
-import {DEFAULT_MODEL} from '../../shared/contracts/environment.ts';
-import {completeSpec} from '../../shared/contracts/spec.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import type {Compiled} from '../../shared/domain/billing/estimate.ts';
 import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import {usdPerHour} from '../../shared/domain/billing/prices.ts';
-import {DEFAULT_DEPLOYMENT, poolOf} from '../../shared/domain/deployment.ts';
 import {COMPILED} from '../../shared/domain/fleet/accelerators.ts';
-import {type CloudOptions, connect, storeOf} from '../cloud/connect.ts';
-import type {Connection} from '../cloud/connection.ts';
-import {type SpecOptions, specOf} from '../run/spec.ts';
+import {withCloudIfThere} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
+import {completeIn, type SpecOptions, specOf} from '../run/spec.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, dollarText, numberText, table} from '../terminal/format.ts';
 import {print, warn} from '../terminal/output.ts';
@@ -24,18 +21,13 @@ export async function preflight(options: PreflightOptions): Promise<void> {
     if (!COMPILED.includes(accelerator))
       throw new CliError(`Failed to compile for ${accelerator}: give one of ${COMPILED.join(', ')}`);
   }
-  const connection = await connectIfThere(options);
-  const store = connection && storeOf(connection);
-  try {
-    const {spec} = completeSpec(await specOf(options), {
-      default_model: connection?.default_model ?? DEFAULT_MODEL,
-      pool: {pool: poolOf(connection?.deployment ?? DEFAULT_DEPLOYMENT)},
-    });
+  await withCloudIfThere(options, async cloud => {
+    const spec = completeIn(cloud, await specOf(options));
     const types = options.accelerator.map(accelerator => ({accelerator}));
-    const prices = store ? await readPrices({store, log: warn}, types) : LIST_PRICES;
+    const prices = cloud ? await readPrices({store: cloud.store, log: warn}, types) : LIST_PRICES;
     const programs: Answer[] = [];
     for (const accelerator of options.accelerator) {
-      const compiled = await compileProgram(spec, accelerator, connection);
+      const compiled = await compileProgram(spec, accelerator, cloud?.connection);
       const usd = (spot: boolean) => {
         const hour = usdPerHour(prices, {accelerator, spot, zone: options.zone});
         return hour === null || !compiled.fits ? null : hour / 3600 / (compiled.tokens_per_s / 1e6);
@@ -44,20 +36,7 @@ export async function preflight(options: PreflightOptions): Promise<void> {
     }
     print<'preflight'>(options.json, {spec, programs}, linesOf(programs, options.zone));
     if (programs.some(program => !program.fits)) process.exitCode = 1;
-  } finally {
-    await store?.close();
-    await connection?.close();
-  }
-}
-
-/** Undefined where no cloud is named and none is there: a model of a hub or of a folder needs none. */
-async function connectIfThere(options: PreflightOptions): Promise<Connection | undefined> {
-  try {
-    return await connect(options);
-  } catch (error) {
-    if (!(error instanceof CliError) || options.port !== undefined || options.dir !== undefined) throw error;
-    return undefined;
-  }
+  });
 }
 
 function linesOf(programs: readonly Answer[], zone: string): string[] {

@@ -2,7 +2,8 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {paths, streamObject} from '../../shared/domain/names.ts';
-import {apply, type Cloud, POLL_MS} from '../cloud/send-message.ts';
+import type {Cloud} from '../cloud/cloud.ts';
+import {apply, POLL_MS} from '../cloud/send-message.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {counted} from '../terminal/format.ts';
 import {say} from '../terminal/output.ts';

@@ -1,8 +1,18 @@
 /** The spec of a run, from a file and from the options of `cli/commands/spec-options.ts`. */
 import {readFile} from 'node:fs/promises';
+import {DEFAULT_MODEL} from '../../shared/contracts/environment.ts';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseValue} from '../../shared/contracts/schemas.ts';
-import {frozenSpec, parseRunSpec, type RunSpecInput, runSpecInput} from '../../shared/contracts/spec.ts';
+import {
+  completeSpec,
+  frozenSpec,
+  parseRunSpec,
+  type RunSpec,
+  type RunSpecInput,
+  runSpecInput,
+} from '../../shared/contracts/spec.ts';
+import {DEFAULT_DEPLOYMENT, poolOf} from '../../shared/domain/deployment.ts';
+import type {Cloud} from '../cloud/cloud.ts';
 import {CliError} from '../terminal/errors.ts';
 import {given} from '../terminal/fields.ts';
 
@@ -58,4 +68,11 @@ function chosen(keys: readonly string[], options: SpecOptions): object {
 function listOf(text: string | undefined): string | number[] | undefined {
   if (text === undefined || !/^-?\d+(,-?\d+)*$/.test(text)) return text;
   return text.split(',').map(Number);
+}
+
+/** The complete spec, with the defaults of the cloud or of a worker without one. */
+export function completeIn(cloud: Cloud | undefined, input: RunSpecInput): RunSpec {
+  const default_model = cloud?.connection.default_model ?? DEFAULT_MODEL;
+  const pool = {pool: poolOf(cloud?.connection.deployment ?? DEFAULT_DEPLOYMENT)};
+  return completeSpec(input, {default_model, pool}).spec;
 }

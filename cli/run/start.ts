@@ -4,14 +4,15 @@ import {jsonText} from '../../shared/contracts/printable.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {datasetPrefix, parseDatasetObject, specObject, streamPrefix} from '../../shared/domain/names.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
-import {apply, type Cloud, publishLine, withCloud} from '../cloud/send-message.ts';
+import {apply, publishLine} from '../cloud/send-message.ts';
 import {readStreamFolder, type StreamFolder} from '../streams/folder.ts';
 import {uploadLines, uploadReportLines, uploadStreams} from '../streams/upload-streams.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted, dollarText} from '../terminal/format.ts';
 import {print, quoted, say} from '../terminal/output.ts';
-import {stopSignal} from '../terminal/stop-signal.ts';
+import {abortedAtStop} from '../terminal/stop-signal.ts';
 import {newestEvent, untilRegistered} from './registration.ts';
 import {type SpecOptions, specOf} from './spec.ts';
 import {writeSpec} from './write-spec.ts';
@@ -21,8 +22,7 @@ export type StartOptions = CloudOptions & SpecOptions & {streams?: string; paral
 export async function start(run: string, options: StartOptions): Promise<void> {
   const folder = options.streams === undefined ? undefined : await readStreamFolder(options.streams);
   const spec = await specOf(options, folder?.spec);
-  const stopped = new AbortController();
-  void stopSignal().then(() => stopped.abort());
+  const stopped = abortedAtStop();
   await withCloud(options, async cloud => {
     if (options.dry_run) return printCommands(cloud, run, spec, folder, options.json);
     await refuseEnded(cloud, run);
@@ -32,9 +32,9 @@ export async function start(run: string, options: StartOptions): Promise<void> {
       say('The run has no budget of its own: --budget-usd N gives it one');
     const since = await newestEvent(cloud);
     const numbers = folder
-      ? await drop(cloud, run, folder, options.parallel, stopped.signal)
+      ? await drop(cloud, run, folder, options.parallel, stopped)
       : await startDropped(cloud, run);
-    const rejected = await untilRegistered(cloud, run, {streams: numbers, since, stopped: stopped.signal});
+    const rejected = await untilRegistered(cloud, run, {streams: numbers, since, stopped});
     await report(cloud, run, numbers.length, rejected, options.json);
   });
   if (options.watch && process.exitCode === undefined)

@@ -5,7 +5,7 @@ import {parseJson} from '../../shared/contracts/schemas.ts';
 import {MAX_SPEC_BYTES, type RunSpecInput} from '../../shared/contracts/spec.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {manifestObject, specObject} from '../../shared/domain/names.ts';
-import type {Cloud} from '../cloud/send-message.ts';
+import type {Cloud} from '../cloud/cloud.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
 

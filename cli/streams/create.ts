@@ -1,6 +1,6 @@
 import {bytesText, counted, durationText, numberText} from '../terminal/format.ts';
 import {print, quoted, say} from '../terminal/output.ts';
-import {stopSignal} from '../terminal/stop-signal.ts';
+import {abortedAtStop} from '../terminal/stop-signal.ts';
 import {type CreateOptions, type CreateReport, createStreams} from './create-streams.ts';
 
 /** `gleaner streams create`: splits a dataset into streams. */
@@ -8,10 +8,9 @@ export async function create(
   sources: string[],
   {json, quiet: _, ...options}: CreateOptions & {json?: boolean; quiet?: boolean},
 ): Promise<void> {
-  const stopped = new AbortController();
-  void stopSignal().then(() => stopped.abort());
+  const stopped = abortedAtStop();
   const column = options.column ?? (options.as === 'arc' ? 'examples' : undefined);
-  const report = await createStreams(sources, {...options, column}, {say, stopped: stopped.signal});
+  const report = await createStreams(sources, {...options, column}, {say, stopped});
   print<'streams create'>(json, report, linesOf(report, options.output_dir));
 }
 

@@ -2,15 +2,15 @@
 import {datasetPrefix, specObject, streamObject, streamPrefix} from '../../shared/domain/names.ts';
 import {ResumableUploads} from '../../shared/google/resumable.ts';
 import type {ObjectInfo} from '../../shared/ports.ts';
+import type {Cloud} from '../cloud/cloud.ts';
 import {requireRunning} from '../cloud/connection.ts';
-import type {Cloud} from '../cloud/send-message.ts';
 import type {Answers} from '../json/index.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {bytesText, counted, durationText} from '../terminal/format.ts';
 import {quoted} from '../terminal/output.ts';
 import {readStreamFolder, type StreamFile, type StreamFolder} from './folder.ts';
+import {TransferProgress} from './progress.ts';
 import {Sessions} from './sessions.ts';
-import {TransferProgress} from './transfer-progress.ts';
 import {contentOf, type Uploader, uploadFile} from './upload-file.ts';
 
 const DEFAULT_PARALLEL = 8;

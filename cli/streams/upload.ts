@@ -1,7 +1,7 @@
+import {withCloud} from '../cloud/cloud.ts';
 import {type CloudOptions, findCloud} from '../cloud/connect.ts';
-import {withCloud} from '../cloud/send-message.ts';
 import {print, say} from '../terminal/output.ts';
-import {stopSignal} from '../terminal/stop-signal.ts';
+import {abortedAtStop} from '../terminal/stop-signal.ts';
 import {readStreamFolder} from './folder.ts';
 import {uploadLines, uploadReportLines, uploadStreams} from './upload-streams.ts';
 
@@ -11,10 +11,9 @@ type Options = CloudOptions & {run: string; parallel: number};
 export async function upload(folder: string, options: Options): Promise<void> {
   const {run, parallel, json} = options;
   if (options.dry_run) return printCommands(folder, options);
-  const stopped = new AbortController();
-  void stopSignal().then(() => stopped.abort());
+  const stopped = abortedAtStop();
   const report = await withCloud(options, cloud =>
-    uploadStreams(cloud, folder, run, {parallel, say, stopped: stopped.signal}),
+    uploadStreams(cloud, folder, run, {parallel, say, stopped}),
   );
   print<'streams upload'>(json, report, uploadReportLines(report));
 }

@@ -1,6 +1,7 @@
 /** The resources that `terraform/` makes, without an account: Terraform applies the configuration with mocked answers of Google. */
 import {mkdir, rm, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
+import {CliError} from '../terminal/errors.ts';
 import {openWorkspace, type Providers} from './workspace.ts';
 
 /** Values of variables, as in a `.tfvars.json` file. */
@@ -23,7 +24,7 @@ export type MockedApply = {
   providers: Providers;
 };
 
-export class TerraformRefused extends Error {
+export class TerraformRefused extends CliError {
   override name = 'TerraformRefused';
 }
 
@@ -32,7 +33,7 @@ export const PROJECT_NUMBER = '123456789012';
 
 /**
  * Applies the configuration with mocked resources, as a deployment with these variables would. Reads and changes nothing at Google.
- * Throws `TerraformRefused` with the messages of Terraform, such as those of a wrong variable, and `TerraformMissing`.
+ * Throws `TerraformRefused` with the messages of Terraform, such as those of a wrong variable.
  */
 export async function applyMocked(variables: Variables): Promise<MockedApply> {
   const workspace = await openWorkspace();

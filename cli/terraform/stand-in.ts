@@ -14,7 +14,7 @@ import {
   type UntypedServiceImplementation,
 } from '@grpc/grpc-js';
 import {loadSync} from '@grpc/proto-loader';
-import {type Block, type Kinds, type Provider, readSchemas} from './schemas.ts';
+import {type Block, type Kind, type Provider, readSchemas} from './schemas.ts';
 
 const NESTING = {single: 1, list: 2, set: 3, map: 4, group: 5} as const;
 
@@ -65,9 +65,9 @@ type Answer = (call: unknown, reply: (error: Error | null, value: object) => voi
 
 function answers(provider: Provider): UntypedServiceImplementation {
   const schema = {
-    provider: schemaOf(provider.provider),
-    resource_schemas: schemasOf(provider.resources),
-    data_source_schemas: schemasOf(provider.data_sources),
+    provider: schemaOf(provider.provider ?? {block: {}}),
+    resource_schemas: schemasOf(provider.resource_schemas),
+    data_source_schemas: schemasOf(provider.data_source_schemas),
     server_capabilities: {get_provider_schema_optional: false},
   };
   const always =
@@ -84,21 +84,21 @@ function answers(provider: Provider): UntypedServiceImplementation {
   };
 }
 
-function schemasOf(kinds: Kinds = {}) {
+function schemasOf(kinds: Record<string, Kind> = {}) {
   return Object.fromEntries(Object.entries(kinds).map(([kind, found]) => [kind, schemaOf(found)]));
 }
 
-function schemaOf({version = 0, ...block}: Block & {version?: number}) {
+function schemaOf({version = 0, block}: Kind) {
   return {version, block: blockOf(block)};
 }
 
-function blockOf({attributes = {}, blocks = {}}: Block): object {
+function blockOf({attributes = {}, block_types = {}}: Block): object {
   return {
     attributes: Object.entries(attributes).map(([name, {type, ...flags}]) => {
       return {name, ...flags, type: Buffer.from(JSON.stringify(type))};
     }),
-    block_types: Object.entries(blocks).map(([type_name, {nesting, min_items, max_items, ...block}]) => {
-      return {type_name, block: blockOf(block), nesting: NESTING[nesting], min_items, max_items};
+    block_types: Object.entries(block_types).map(([type_name, {nesting_mode, block, ...items}]) => {
+      return {type_name, block: blockOf(block), nesting: NESTING[nesting_mode], ...items};
     }),
   };
 }

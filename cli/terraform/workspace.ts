@@ -1,11 +1,10 @@
 /** Terraform in a copy of `terraform/`: a test or a mocked plan leaves no file in the folder that a deployment uses. */
-import {spawn} from 'node:child_process';
 import {existsSync} from 'node:fs';
 import {cp, mkdtemp, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
-import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
+import {runTerraform} from './run.ts';
 import {startStandIn} from './stand-in.ts';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
@@ -15,7 +14,6 @@ const INSTALLED = join(ROOT, 'terraform/.terraform/providers');
 const COPIED = ['terraform', 'functions/triggers.json'];
 
 export type Providers = 'installed' | 'stand-in';
-export type Ended = {code: number; lines: string[]};
 
 export type Workspace = {
   /** The copy of `terraform/`. */
@@ -23,24 +21,24 @@ export type Workspace = {
   /** The installed providers, or the stand-in, which knows the schemas alone. */
   providers: Providers;
   /** Runs terraform in the folder, and returns the lines of stdout and stderr. */
-  terraform(...args: string[]): Promise<Ended>;
+  terraform(...args: string[]): Promise<{code: number; lines: string[]}>;
   close(): Promise<void>;
 };
 
-export class TerraformMissing extends Error {
-  override name = 'TerraformMissing';
-}
-
 /**
  * Copies the configuration and initialises the copy, without a backend. Uses the providers that a deployment has installed, or else the
- * stand-in. Throws `TerraformMissing` without terraform.
+ * stand-in. Throws `CliError` without terraform.
  */
 export async function openWorkspace(): Promise<Workspace> {
   const copy = await mkdtemp(join(tmpdir(), 'gleaner-terraform-'));
   const folder = join(copy, 'terraform');
   let standIn: Awaited<ReturnType<typeof startStandIn>> | undefined;
-  const terraform = (...args: string[]) =>
-    runTerraform(folder, args, standIn ? {TF_REATTACH_PROVIDERS: standIn.reattach} : {});
+  const terraform = async (...args: string[]) => {
+    const provided = standIn ? {TF_REATTACH_PROVIDERS: standIn.reattach} : {};
+    const env = {TF_DATA_DIR: join(folder, '.terraform'), ...provided};
+    const {code, stdout, stderr} = await runTerraform(args, {folder, env});
+    return {code, lines: (stdout + stderr).trimEnd().split('\n')};
+  };
   const close = async () => {
     await standIn?.close();
     await rm(copy, {recursive: true, force: true});
@@ -61,31 +59,4 @@ export async function openWorkspace(): Promise<Workspace> {
     await close();
     throw error;
   }
-}
-
-function runTerraform(cwd: string, args: string[], env: Record<string, string>): Promise<Ended> {
-  return new Promise((resolve, reject) => {
-    const child = spawn('terraform', args, {
-      cwd,
-      env: {
-        ...process.env,
-        TF_DATA_DIR: join(cwd, '.terraform'),
-        CHECKPOINT_DISABLE: '1',
-        TF_IN_AUTOMATION: '1',
-        ...env,
-      },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    const lines: string[] = [];
-    for (const stream of [child.stdout, child.stderr])
-      createInterface({input: stream}).on('line', line => lines.push(line));
-    child.once('error', (error: NodeJS.ErrnoException) =>
-      reject(
-        error.code === 'ENOENT'
-          ? new TerraformMissing('There is no program terraform: install Terraform 1.11 or newer')
-          : error,
-      ),
-    );
-    child.once('close', code => resolve({code: code ?? 1, lines}));
-  });
 }

@@ -1,6 +1,6 @@
+import {withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {readFleet} from '../cloud/fleet.ts';
-import {withCloud} from '../cloud/send-message.ts';
 import {requireConsent} from '../terminal/ask.ts';
 import {counted, dollarText} from '../terminal/format.ts';
 import {print, say} from '../terminal/output.ts';

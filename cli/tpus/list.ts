@@ -1,6 +1,6 @@
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {readFleet, requirePool} from '../cloud/fleet.ts';
-import {type Cloud, withCloud} from '../cloud/send-message.ts';
 import {counted, dollarText, durationText, type Style, table} from '../terminal/format.ts';
 import {printJson} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';

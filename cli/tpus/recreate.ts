@@ -1,7 +1,7 @@
 import {hasEnded, type Worker} from '../../shared/domain/worker/worker.ts';
+import {withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {readFleet} from '../cloud/fleet.ts';
-import {withCloud} from '../cloud/send-message.ts';
 import {counted} from '../terminal/format.ts';
 import {print} from '../terminal/output.ts';
 import {announce, rowLines} from './delete.ts';

@@ -1,7 +1,8 @@
 /** Messages about several TPUs, each with its own outcome. */
 import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
+import type {Cloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
-import {type Cloud, outcomeOf, publish, publishLine} from '../cloud/send-message.ts';
+import {outcomeOf, publish, publishLine} from '../cloud/send-message.ts';
 import {counted} from '../terminal/format.ts';
 import {print, printJson, printText} from '../terminal/output.ts';
 

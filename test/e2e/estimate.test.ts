@@ -72,7 +72,7 @@ describe('gleaner estimate', () => {
     const args = ['estimate', 'soon', '--like', 'real', '--accelerator', 'v5litepod-8', '--dir', home.dir];
     const {code, stderr} = await gleaner(args);
     assert.equal(code, 1);
-    assert.match(stderr, /run "real" used v5litepod-1, so it gives no speed for v5litepod-8/);
+    assert.match(stderr, /There is no speed for v5litepod-8 in run "real", which used v5litepod-1/);
   });
 
   it('takes the speed of the TPU compiler, and assumes a share of the peak with --quick or without that type', async () => {
@@ -97,7 +97,7 @@ describe('gleaner estimate', () => {
   });
 
   const wrong: {name: string; args: string[]; says: RegExp; exit?: number}[] = [
-    {name: 'a missing file', args: ['./no.jsonl'], says: /There is no file \.\/no\.jsonl/},
+    {name: 'a missing file', args: ['./no.jsonl'], says: /There is no file and no run \.\/no\.jsonl/},
     {name: 'a run without a stream', args: ['no-run'], says: /there is no stream/},
     {name: 'a spec with a wrong key', args: ['x', '--spec', 'SPEC'], says: /there is no modle/},
     {
@@ -108,7 +108,7 @@ describe('gleaner estimate', () => {
     {
       name: 'a run without cost after --like',
       args: ['soon', '--like', 'soon'],
-      says: /has no cost per token/,
+      says: /There is no cost per token/,
     },
     {name: 'a rate of zero', args: ['soon', '--tokens-per-second', '0'], says: /a number above 0/, exit: 2},
     {
@@ -117,7 +117,7 @@ describe('gleaner estimate', () => {
       says: /cannot be used with/,
       exit: 2,
     },
-    {name: 'a folder', args: ['.'], says: /\. is a folder: name a JSONL file/},
+    {name: 'a folder', args: ['.'], says: /There is no file \., which is a folder: name a JSONL file/},
     {name: 'an empty model', args: ['soon', '--model', ''], says: /a hub id, or a folder/, exit: 2},
     {
       name: 'a region in place of a zone',

@@ -3,8 +3,8 @@ import {readdirSync} from 'node:fs';
 import {mkdtemp, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
+import {CliError} from '../../cli/terminal/errors.ts';
 import {applyMocked, TerraformRefused} from '../../cli/terraform/mocked-apply.ts';
-import {TerraformMissing} from '../../cli/terraform/workspace.ts';
 import {loadConfig} from '../../shared/contracts/config.ts';
 import {resourcesOf, VARIABLES} from './a-deployment.ts';
 
@@ -56,5 +56,5 @@ describe('a mocked apply', () => {
   });
 
   it('names the missing program where terraform is not installed', () =>
-    withSetting('PATH', '', () => assert.rejects(applyMocked(VARIABLES), TerraformMissing)));
+    withSetting('PATH', '', () => assert.rejects(applyMocked(VARIABLES), CliError)));
 });

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -42,15 +43,18 @@ def start(runner):
     return wait
 
 
-def test_a_timeout_ends_the_job_and_keeps_its_output(jobs):
-    ending = jobs.run(command="echo begun; sleep 1000", timeout_s=1.5)
+def test_a_timeout_ends_the_job_and_keeps_its_output(jobs, monkeypatch):
+    # The time is over when the job has printed.
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (HANG_S if jobs.output else 0))
+    monkeypatch.setattr(process, "time", clock)
+    ending = jobs.run(command="echo begun; sleep 1000", timeout_s=HANG_S)
     assert (ending["outcome"], ending["cause"], ending["exit_code"]) == ("failed", "timeout", 143)
-    assert ending["error"] == "The job took longer than its timeout of 1.5 s; raise its timeout"
+    assert ending["error"] == f"The job took longer than its timeout of {HANG_S} s; raise its timeout"
     assert jobs.output == "begun\n"
 
 
 def test_a_job_over_its_memory_limit_fails_with_the_limit_to_raise(jobs):
-    code = "x = bytearray(600 << 20)\nimport time\ntime.sleep(100)"
+    code = "x = bytearray(600 << 20)\nimport time\ntime.sleep(1000)"
     ending = jobs.run(code=code, limits={"memory_gb": 0.3})
     assert (ending["outcome"], ending["cause"]) == ("failed", "memory")
     assert ending["error"] == "The job used more memory than its limit; raise limits.memory_gb"
@@ -146,7 +150,7 @@ def test_a_restart_runs_the_job_again_with_the_new_source(jobs, tmp_path):
 import os, time, version
 print('version', version.NUMBER, os.getcwd() == os.environ['JOB_SOURCE'], os.environ['EXTRA'], flush=True)
 if version.NUMBER == 1:
-    time.sleep(100)
+    time.sleep(1000)
 result = version.NUMBER
 """
     runner = jobs.runner(prepare=lambda order: source(1), code=code)

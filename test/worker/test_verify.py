@@ -8,17 +8,7 @@ import sys
 
 import pytest
 
-from build import (
-    BUCKET,
-    SPEC_HASH,
-    a_model,
-    a_stream,
-    a_work,
-    bucket,
-    outputs,
-    put_manifest,
-    run_extract,
-)
+from build import BUCKET, SPEC_HASH, a_model, a_stream, a_work, bucket, outputs, put_manifest, run_extract
 from gleaner_worker.verify.__main__ import Progress
 from gleaner_worker.verify.run import verify_run
 from verified_run import LINES, PREFIX, SPEC
@@ -86,17 +76,9 @@ def test_a_stream_without_a_record_is_reported_as_empty(storage, verify, tiny_fo
     [
         ("absent", None, "1 samples missing, the first at line 41"),
         ("empty", b"", "1 samples missing"),
-        (
-            "twice",
-            b'{"line": 41, "sample_idx": 40, "reason": "x"}\n' * 2,
-            "1 samples doubled, the first at line 41",
-        ),
+        ("twice", b'{"line": 41, "sample_idx": 40, "reason": "x"}\n' * 2, "1 samples doubled, the first at line 41"),
         ("not JSON", b"junk\n", "rejects.jsonl line 1 is not a record"),
-        (
-            "no such line",
-            b'{"line": 99, "sample_idx": 98, "reason": "x"}\n',
-            "rejects.jsonl line 1 is not a record",
-        ),
+        ("no such line", b'{"line": 99, "sample_idx": 98, "reason": "x"}\n', "rejects.jsonl line 1 is not a record"),
         (
             "a line that is good",
             b'{"line": 1, "sample_idx": 0, "reason": "x"}\n',

@@ -4,8 +4,7 @@ import {MAX_MANIFEST_BYTES, manifest} from '../../../shared/contracts/manifest.t
 import {parseJson} from '../../../shared/contracts/schemas.ts';
 import {MAX_SPEC_BYTES, parseRunSpec, type RunSpecInput} from '../../../shared/contracts/spec.ts';
 import {datasetPrefix, isRunId, manifestObject, specObject} from '../../../shared/domain/names.ts';
-import {openObjects} from '../../../shared/google/objects.ts';
-import type {Connection} from '../../cloud/connection.ts';
+import type {Cloud} from '../../cloud/cloud.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {readSpecFile} from '../spec.ts';
 
@@ -16,7 +15,7 @@ export type Target = {what: string; args: string[]; input: RunSpecInput};
 export async function findTarget(
   target: string,
   spec_file: string | undefined,
-  connection: Connection | undefined,
+  cloud: Cloud | undefined,
 ): Promise<Target> {
   const input = spec_file === undefined ? undefined : await readSpecFile(spec_file);
   if (statSync(target, {throwIfNoEntry: false})?.isDirectory())
@@ -24,18 +23,16 @@ export async function findTarget(
   if (existsSync(target)) return {what: target, args: ['--file', resolve(target)], input: input ?? {}};
   const [, bucket, path] = /^gs:\/\/([^/]+)\/(.+)$/.exec(target) ?? [];
   if (bucket && path) return {what: target, args: ['--bucket', bucket, '--prefix', path], input: input ?? {}};
-  if (!isRunId(target) || !connection)
+  if (!isRunId(target) || !cloud)
     throw new CliError(
       `There is no file and no run ${target}: name a JSONL file, an address in a bucket, or a run`,
     );
-  const args = ['--bucket', connection.bucket, '--prefix', datasetPrefix(target)];
-  return {what: `run ${target}`, args, input: input ?? (await specOfRun(connection, target))};
+  const args = ['--bucket', cloud.connection.bucket, '--prefix', datasetPrefix(target)];
+  return {what: `run ${target}`, args, input: input ?? (await specOfRun(cloud, target))};
 }
 
 /** Frozen spec of a run; before the freeze the spec in its run.json. */
-async function specOfRun(connection: Connection, run: string): Promise<RunSpecInput> {
-  const {project, bucket, storage_endpoint} = connection;
-  const objects = openObjects({project, bucket, endpoint: storage_endpoint});
+async function specOfRun({objects}: Cloud, run: string): Promise<RunSpecInput> {
   const read = async (name: string, max_bytes: number) => {
     const bytes = await objects.read(name, {max_bytes});
     return bytes && Buffer.from(bytes).toString('utf8');

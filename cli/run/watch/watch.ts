@@ -2,8 +2,9 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {parseWork} from '../../../shared/domain/names.ts';
 import type {Store} from '../../../shared/ports.ts';
+import {type Cloud, withCloud} from '../../cloud/cloud.ts';
 import type {CloudOptions} from '../../cloud/connect.ts';
-import {type Cloud, unknownRun, withCloud} from '../../cloud/send-message.ts';
+import {unknownRun} from '../../cloud/send-message.ts';
 import {EventFilter} from '../../events/filter.ts';
 import {EventReader} from '../../events/read.ts';
 import type {Answers} from '../../json/index.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type {Cloud} from '../../../cli/cloud/send-message.ts';
+import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {untilRegistered} from '../../../cli/run/registration.ts';
 import {writeSpec} from '../../../cli/run/write-spec.ts';
 import {setQuiet} from '../../../cli/terminal/output.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import type {Cloud} from '../../../cli/cloud/send-message.ts';
+import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {tpuStatus} from '../../../cli/screen/tpu-status.ts';
 import {nearNames} from '../../../cli/terminal/near-names.ts';
 import {ceilingOf, ceilingText} from '../../../cli/tpus/create.ts';

@@ -1,0 +1,54 @@
+/** The cloud of a command, open while the command works. */
+import {openObjects} from '../../shared/google/objects.ts';
+import type {Objects, Store} from '../../shared/ports.ts';
+import {CliError} from '../terminal/errors.ts';
+import {type CloudOptions, connect, storeOf} from './connect.ts';
+import type {Connection} from './connection.ts';
+
+/** Cloud of a command with its store and its bucket, and the folder that the command line names. */
+export type Cloud = {
+  connection: Connection;
+  store: Store;
+  objects: Objects;
+  /** Collection of the documents of jobs. */
+  jobs: string;
+  dir: string | undefined;
+};
+
+/** Opens the cloud of a command, and closes it at the end of `work`. */
+export async function withCloud<T>(options: CloudOptions, work: (cloud: Cloud) => Promise<T>): Promise<T> {
+  return workOn(await connect(options), options, work);
+}
+
+/** Opens the cloud; undefined where no cloud is named and none is there. */
+export async function withCloudIfThere<T>(
+  options: CloudOptions,
+  work: (cloud: Cloud | undefined) => Promise<T>,
+): Promise<T> {
+  const connection = await connect(options).catch((error: Error) => {
+    if (!(error instanceof CliError) || options.port !== undefined || options.dir !== undefined) throw error;
+    return undefined;
+  });
+  return connection ? workOn(connection, options, work) : work(undefined);
+}
+
+async function workOn<T>(
+  connection: Connection,
+  {dir}: CloudOptions,
+  work: (cloud: Cloud) => Promise<T>,
+): Promise<T> {
+  const store = storeOf(connection);
+  const {project, bucket, storage_endpoint: endpoint, token, jobs} = connection;
+  try {
+    return await work({
+      connection,
+      store,
+      objects: openObjects({project, bucket, endpoint, token}),
+      jobs,
+      dir,
+    });
+  } finally {
+    await store.close();
+    await connection.close();
+  }
+}
