@@ -4,16 +4,17 @@ import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {parseWorkerName} from '../../shared/domain/names.ts';
 import {hasEnded} from '../../shared/domain/worker/worker.ts';
+import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects, Store} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
-import {quoted, say} from '../terminal/output.ts';
+import type {Connection} from '../cloud/connection.ts';
+import {printJson, quoted, say} from '../terminal/output.ts';
+import {printLines} from '../terminal/styled-lines.ts';
 import {AgentLog} from './agent-log.ts';
-import {openLogs} from './bucket.ts';
-import {parseLogLine} from './log-line.ts';
+import {type LogLine, logStyle, logText, parseLogLine} from './log-line.ts';
 import {type Incarnation, tpusOfRun} from './run-tpus.ts';
 import {Tail} from './tail.ts';
 import {isRunOver} from './target.ts';
-import {type AgentLine, writeAgentLine} from './writer.ts';
 
 export type LogOptions = {
   follow?: boolean;
@@ -63,6 +64,23 @@ export async function tpuLogs(cloud: Cloud, tpu: string, options: LogOptions): P
     if (!options.follow) return logs.sayNothing(`slot ${tpu} has had no TPU yet`, bootText(cloud, tpu));
     await sleep(FOLLOW_MS);
   }
+}
+
+type Place = Pick<Connection, 'project' | 'deployment' | 'bucket' | 'storage_endpoint' | 'token'>;
+
+/** Opens the bucket of the agents' logs. */
+export function openLogs(place: Place, env: NodeJS.ProcessEnv = process.env): Objects {
+  const {project, storage_endpoint: endpoint, token} = place;
+  return openObjects({project, bucket: logsBucketOf(place, env), endpoint, token});
+}
+
+/** Bucket of the agents' logs. A local cloud has one bucket for all; terraform/buckets.tf names the bucket of a deployment. */
+export function logsBucketOf(
+  {project, deployment, bucket, storage_endpoint}: Omit<Place, 'token'>,
+  env: NodeJS.ProcessEnv,
+): string {
+  if (storage_endpoint !== undefined) return bucket;
+  return env.GLEANER_LOGS_BUCKET || `${project}-${deployment}-logs`;
 }
 
 /** The place of what a VM prints before its agent starts. */
@@ -153,4 +171,21 @@ class AgentLogs {
 
 function inOrder(lines: AgentLine[]): AgentLine[] {
   return lines.sort((a, b) => (a.line.time ?? '').localeCompare(b.line.time ?? ''));
+}
+
+type AgentLine = Incarnation & {line: LogLine};
+
+/** Writes a line of an agent. `width` above 0: the name of the TPU stands before each line. */
+function writeAgentLine({tpu, incarnation, line}: AgentLine, width: number, json = false): void {
+  if (json) {
+    printJson<'logs'>({tpu, incarnation, ...fieldsOf(line)});
+    return;
+  }
+  const prefix = width > 0 ? `${tpu.padEnd(width)} | ` : '';
+  const style = logStyle(line);
+  printLines(logText(line).map(text => ({text: `${prefix}${text}`, style})));
+}
+
+function fieldsOf({raw, time, severity, message, traceback}: LogLine) {
+  return {time, severity, message: severity === null ? raw : message, traceback};
 }

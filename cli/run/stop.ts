@@ -6,7 +6,7 @@ import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {send, sendTo, unknownRun} from '../cloud/send-message.ts';
 import {requireConsent} from '../terminal/ask.ts';
-import {counted, dollarText, numberText} from '../terminal/format.ts';
+import {counted, dollarText, listText} from '../terminal/format.ts';
 import {say} from '../terminal/output.ts';
 
 /** Ends a run after a question: deletes the TPUs of the run, and gives up the streams that are not completed. */
@@ -29,18 +29,10 @@ async function consequencesOf(cloud: Cloud, run: Run): Promise<string[]> {
     `This ends run ${run.run} for good: it takes no further stream, and nothing resumes it.`,
     `${counted(unfinished, 'stream')} that ${unfinished === 1 ? 'is' : 'are'} not completed will be given up.`,
     workers.length > 0
-      ? `TPUs that lose their work (${dollarText(usd)} an hour): ${namesText(workers)}.`
+      ? `TPUs that lose their work (${dollarText(usd)} an hour): ${listText(workers.map(({name}) => name))}.`
       : 'No TPU works on it now.',
     `Stored shards stay: ${counted(run.total_shards, 'shard')} for ${dollarText(run.cost_usd)}.`,
   ];
-}
-
-const MOST_NAMES = 20;
-
-function namesText(workers: readonly Worker[]): string {
-  const names = workers.slice(0, MOST_NAMES).map(({name}) => name);
-  const more = workers.length - names.length;
-  return `${names.join(', ')}${more > 0 ? ` and ${numberText(more)} more` : ''}`;
 }
 
 async function workersOf({store}: Cloud, run: string): Promise<Worker[]> {

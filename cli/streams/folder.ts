@@ -4,11 +4,10 @@ import {join} from 'node:path';
 import {parseRunSpec} from '../../shared/contracts/spec.ts';
 import {parseDatasetObject} from '../../shared/domain/names.ts';
 import {CliError} from '../terminal/errors.ts';
-import {counted} from '../terminal/format.ts';
+import {counted, listText} from '../terminal/format.ts';
 import {CHECKSUMS_FILE, readChecksums, type StreamChecksum, WORK_FOLDER} from './checksums.ts';
 
 const SPEC_FILE = 'run.json';
-const SHOWN_NAMES = 5;
 
 /** File of a stream. `known`: its content as `checksums.json` says. */
 export type StreamFile = {
@@ -89,8 +88,7 @@ async function readSpec(file: string): Promise<Buffer> {
 }
 
 function foreignText(folder: string, names: string[]): string {
-  const more = names.length > SHOWN_NAMES ? ` and ${names.length - SHOWN_NAMES} more` : '';
-  return `${folder} has ${counted(names.length, 'file')} that no run reads: ${names.slice(0, SHOWN_NAMES).join(', ')}${more}; name streams stream_000.jsonl or stream_000.jsonl.gz, and move other files away`;
+  return `${folder} has ${counted(names.length, 'file')} that no run reads: ${listText(names, 5)}; name streams stream_000.jsonl or stream_000.jsonl.gz, and move other files away`;
 }
 
 function requireOneFileEach(folder: string, streams: StreamFile[]): void {

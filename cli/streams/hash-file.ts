@@ -1,21 +1,27 @@
-import {open} from 'node:fs/promises';
+/** Digests of the bytes of a file as they are on the disk. */
+import {createHash} from 'node:crypto';
+import {createReadStream} from 'node:fs';
 import {Crc32c} from '../../shared/contracts/crc32c.ts';
 
 const CHUNK_BYTES = 1 << 20;
 
-/** CRC-32C of a file, in the format of Cloud Storage. */
+/** CRC-32C in the format of Cloud Storage. */
 export async function crc32cOf(path: string, stop?: AbortSignal): Promise<string> {
   const crc = new Crc32c();
-  const file = await open(path);
-  try {
-    const buffer = Buffer.allocUnsafe(CHUNK_BYTES);
-    for (;;) {
-      stop?.throwIfAborted();
-      const {bytesRead} = await file.read(buffer, 0, buffer.length);
-      if (bytesRead === 0) return crc.digest();
-      crc.update(buffer.subarray(0, bytesRead));
-    }
-  } finally {
-    await file.close();
+  await readAll(path, chunk => crc.update(chunk), stop);
+  return crc.digest();
+}
+
+/** SHA-256 in hexadecimal digits. */
+export async function sha256Of(path: string, stop?: AbortSignal): Promise<string> {
+  const hash = createHash('sha256');
+  await readAll(path, chunk => hash.update(chunk), stop);
+  return hash.digest('hex');
+}
+
+async function readAll(path: string, add: (chunk: Buffer) => void, stop?: AbortSignal): Promise<void> {
+  for await (const chunk of createReadStream(path, {highWaterMark: CHUNK_BYTES})) {
+    stop?.throwIfAborted();
+    add(chunk as Buffer);
   }
 }

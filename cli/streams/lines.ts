@@ -1,18 +1,14 @@
 /** Lines of text. */
 
-const BYTE_ORDER_MARK = Buffer.from('\ufeff');
 const NEWLINE = 10;
 
-/** Lines without their newline, in batches. A byte-order mark at the start is removed, and no other byte changes. */
+/** Lines without their newline, in batches. No other byte changes. */
 export async function* lineBatches(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer[]> {
   let pending: Buffer[] = [];
-  let isFirst = true;
   const take = (last: Buffer) => {
     const line = pending.length === 0 ? last : Buffer.concat([...pending, last]);
     pending = [];
-    const isMarked = isFirst && line.subarray(0, 3).equals(BYTE_ORDER_MARK);
-    isFirst = false;
-    return isMarked ? line.subarray(3) : line;
+    return line;
   };
   for await (const chunk of chunks) {
     const lines: Buffer[] = [];

@@ -5,9 +5,9 @@ import {join} from 'node:path';
 import {isDeepStrictEqual} from 'node:util';
 import {parseDatasetObject} from '../../shared/domain/names.ts';
 import {CliError} from '../terminal/errors.ts';
+import {listText} from '../terminal/format.ts';
 import {CHECKSUMS_FILE, type Checksums, readChecksums, WORK_FOLDER} from './checksums.ts';
 import {crc32cOf} from './hash-file.ts';
-import {list} from './list.ts';
 import {isOfAnother} from './sessions.ts';
 
 const OWNER_FILE = 'pid';
@@ -99,7 +99,7 @@ export class OutputFolder {
     const names = await this.#streamNames();
     if (names.length > 0 && !force)
       throw new CliError(
-        `${this.folder} has other streams (${list(names.slice(0, 3))}): choose another --output-dir, or replace them with --force`,
+        `${this.folder} has other streams (${listText(names, 3)}): choose another --output-dir, or replace them with --force`,
       );
     await this.#empty();
   }

@@ -9,8 +9,8 @@ import {CliError, Interrupted} from '../terminal/errors.ts';
 import {bytesText, counted, durationText} from '../terminal/format.ts';
 import {quoted} from '../terminal/output.ts';
 import {readStreamFolder, type StreamFile, type StreamFolder} from './folder.ts';
+import {TransferProgress} from './progress.ts';
 import {Sessions} from './sessions.ts';
-import {TransferProgress} from './transfer-progress.ts';
 import {contentOf, type Uploader, uploadFile} from './upload-file.ts';
 
 const DEFAULT_PARALLEL = 8;

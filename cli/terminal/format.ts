@@ -8,6 +8,14 @@ export function counted(count: number, noun: string, plural = `${noun}s`): strin
   return `${numberText(count)} ${count === 1 ? noun : plural}`;
 }
 
+const SHOWN_NAMES = 20;
+
+/** Names in one line: `a, b, c and 12 more`. */
+export function listText(names: readonly string[], most = SHOWN_NAMES): string {
+  const more = names.length > most ? ` and ${numberText(names.length - most)} more` : '';
+  return names.length === 0 ? 'none' : `${names.slice(0, most).join(', ')}${more}`;
+}
+
 /** `1,240`. */
 export function numberText(value: number): string {
   return value.toLocaleString('en-US');

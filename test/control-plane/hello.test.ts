@@ -3,14 +3,13 @@ import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {secretHash} from '../../shared/control-plane/worker-api/authenticate.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {asHost, secretOf} from '../support/function-calls.ts';
-import {assertRecovered, aWorkingWorld} from '../support/one-worker.ts';
+import {assertRecovered, aWorkingWorld, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 /** A world whose only node exists, and whose agent has not spoken. */
 async function aBootingWorld(): Promise<World> {
-  const world = new World(ONE_SLOT);
-  world.drop('my-run', 0, someLines(2));
+  const world = aWorldWithAStream(2);
   await world.tick();
   await world.deliverAll();
   world.settleTpus();

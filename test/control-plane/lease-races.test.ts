@@ -2,17 +2,15 @@ import assert from 'node:assert/strict';
 import {streamRecords} from '../../shared/control-plane/documents/documents.ts';
 import {revokeExpired} from '../../shared/control-plane/streams/revoke-leases.ts';
 import {NEVER_SERVED} from '../../shared/domain/worker/served-time.ts';
-import {World} from '../support/control-plane-harness.ts';
-import {aWorkingWorld, aWorldWithAShard} from '../support/one-worker.ts';
-import {A0, A1, ONE_SLOT} from '../support/places.ts';
+import {aWorkingWorld, aWorldWithAShard, aWorldWithAStream} from '../support/one-worker.ts';
+import {A0, A1} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 type Given = {lease: {run: string; stream: string; epoch: number} | null};
 
 /** A TPU that is READY and has begun its setup; the test speaks for its agent. */
 async function aReadyWorld() {
-  const world = new World(ONE_SLOT);
-  world.drop('my-run', 0, someLines(20));
+  const world = aWorldWithAStream(20);
   await world.until('it is READY', () => world.agents.has(A0), 9, 1);
   const agent = world.agent(A0);
   agent.silent = true;
@@ -100,8 +98,7 @@ describe('a lease that no worker holds', () => {
 
 describe('a stream that is complete', () => {
   it('is found complete after a lost database, by the second message when the first died before it counted', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     await world.untilAsleep();
     world.now += 3_600_000;
     world.drop('my-run', 0, someLines(30));
@@ -127,8 +124,7 @@ describe('a stream that is complete', () => {
   });
 
   it('does not belong to a run that begins anew under its name with another spec', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     await world.untilAsleep();
     await world.store.transaction(async tx => {
       tx.delete('runs/my-run');
@@ -166,8 +162,7 @@ describe('a stream whose document is lost', () => {
   });
 
   it('is registered again by one comparison, also when another stream came to its run first', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     await world.deliverAll();
     await world.tick();
     await world.wipe();

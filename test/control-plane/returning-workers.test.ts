@@ -1,8 +1,8 @@
 /** Workers that outlive their lease, their incarnation or their memory: zombies, and hosts that restart. */
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
-import {assertRecovered, aWorldWithAShard} from '../support/one-worker.ts';
-import {A0, A1, ONE_SLOT} from '../support/places.ts';
+import {assertRecovered, aWorldWithAShard, aWorldWithAStream} from '../support/one-worker.ts';
+import {A0, A1} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('a worker that does not know that it was replaced', () => {
@@ -86,8 +86,7 @@ describe('a host that restarts', () => {
   });
 
   it('five times at work on one stream has that stream parked', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     let restarts = 0;
     for (let minute = 0; minute < 60; minute++) {
       await world.minute(1);

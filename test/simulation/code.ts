@@ -35,8 +35,8 @@ export const EDITS: Record<string, Edit[]> = {
     {
       in: 'grantLease',
       within: "{$$before; const $lease = $of; return {...$stream, status: 'in_progress', $$fields};}",
-      find: '{worker: $worker, incarnation: $incarnation, epoch: $epoch}',
-      replace: "{worker: $worker, incarnation: $incarnation, granted_by: 'next', epoch: $epoch}",
+      find: '{$$holder, epoch: $epoch}',
+      replace: "{$$holder, granted_by: 'next', epoch: $epoch}",
     },
     {
       in: 'grantLease',

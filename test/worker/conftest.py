@@ -17,12 +17,13 @@ from device_rows import capture_models  # noqa: F401
 from git_server import server  # noqa: F401
 from hub_models import hub  # noqa: F401
 from hub_secret import secrets  # noqa: F401
-from interruption import clean  # noqa: F401
+from interruption import clean, interrupted  # noqa: F401
 from job_attempts import compiled, jobs  # noqa: F401
 from model_folders import model_folder  # noqa: F401
-from pipeline_probes import no_thread_is_left, warm_models  # noqa: F401
+from pipeline_probes import no_thread_is_left  # noqa: F401
 from source_preparation import prepare  # noqa: F401
 from startup_script import home  # noqa: F401
+from stored_stream import extract  # noqa: F401
 from stream_items import read_items  # noqa: F401
 from verified_run import finished_run, stored, verify  # noqa: F401
 

@@ -1,4 +1,4 @@
-"""Probes of a running extraction: objects that are alive, threads that are left, compiled models."""
+"""Probes of a running extraction: objects that are alive, and threads that are left."""
 
 import gc
 import threading
@@ -19,12 +19,6 @@ def no_thread_is_left():
     before = ours()
     yield
     assert ours() <= before
-
-
-@pytest.fixture
-def warm_models(tiny_models):
-    """Models with their program compiled."""
-    return tiny_models
 
 
 class Alive:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from agent_process import LONG, ended, release_of, running
-from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb
+from build import BUCKET, a_stream, a_work_answer, outputs, shard_gb
 from waiting import HANG_S
 
 pytestmark = pytest.mark.slow
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("notice", ["SIGTERM", "metadata", "metadata, without a reader of the log"])
 def test_a_preempted_vm_saves_computed_samples_and_the_next_worker_continues(
-    cloud, storage, agent, tiny_models, tiny_folder, tmp_path, notice
+    extract, cloud, storage, agent, tiny_folder, notice
 ):
     resource = a_stream(storage, LONG[:800])
     cloud.leases = [a_work_answer(resource, model=tiny_folder)]
@@ -41,7 +41,7 @@ def test_a_preempted_vm_saves_computed_samples_and_the_next_worker_continues(
     assert release_of(cloud, 1) == ("completed", None)
     done = outputs(storage)
     storage.objects = {key: value for key, value in storage.objects.items() if key[1].startswith("datasets/")}
-    run_extract(a_work(resource), tiny_models(), str(tmp_path))
+    extract(resource)
     assert outputs(storage) == done
 
 

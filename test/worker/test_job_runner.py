@@ -15,7 +15,6 @@ from gleaner_worker.failures import LeaseLost
 from gleaner_worker.jobs import process
 from gleaner_worker.jobs import runner as runner_module
 from gleaner_worker.jobs.prepared import Prepared, SourceFailed
-from gleaner_worker.jobs.tpu_settings import tpu_settings
 from job_attempts import FOLDER, RAN, needs_root
 from waiting import HANG_S, until
 
@@ -195,7 +194,7 @@ def test_only_a_machine_without_the_attribute_has_no_settings_of_libtpu(cloud, m
 
 def test_the_settings_of_libtpu_come_from_the_metadata_of_the_vm():
     text = "ACCELERATOR_TYPE: 'v5litepod-8'\nALT: 'false'\nCHIPS_PER_HOST_BOUNDS: '2,4,1'\nTOPOLOGY: '2x4'\nBAD: '\n"
-    assert tpu_settings(text) == {
+    assert job_work.tpu_settings(text) == {
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_WORKER_ID": "0",
         "TPU_WORKER_HOSTNAMES": "localhost",
@@ -203,4 +202,4 @@ def test_the_settings_of_libtpu_come_from_the_metadata_of_the_vm():
         "TPU_CHIPS_PER_HOST_BOUNDS": "2,4,1",
         "TPU_TOPOLOGY": "2x4",
     }
-    assert tpu_settings("") == {}
+    assert job_work.tpu_settings("") == {}

@@ -93,15 +93,15 @@ def check_sample(found, sample, kept, alone, tolerance):
 
 
 @pytest.mark.long
-def test_the_statistics_of_shards_and_summary_equal_those_of_the_stored_values(storage, tmp_path, tiny_models):
+def test_the_statistics_of_shards_and_summary_equal_those_of_the_stored_values(storage, extract):
     for dtype in ("fp32", "int8"):
         spec = {"dtype": dtype, "sites": ["resid_mid", "attn_out"], "shard_size_gb": 1e-4, "max_seq_length": 64}
         exact = {"dtype": "fp32", "compute_dtype": "bf16"} | {key: spec[key] for key in ("sites", "max_seq_length")}
         if dtype == "int8":
-            run_extract(a_work(a_stream(storage, text_lines(60, 10)), **exact), tiny_models(**exact), str(tmp_path))
+            extract(text_lines(60, 10), **exact)
             before_rounding = read_stream(outputs(storage), "safetensors")
             storage.clear("activations/")
-        run_extract(a_work(a_stream(storage, text_lines(60, 10)), **spec), tiny_models(**spec), str(tmp_path))
+        extract(text_lines(60, 10), **spec)
         summary = json.loads(outputs(storage)["metadata.json"])
         assert len(summary["shards"]) > 2
         assert set(summary["stats"]) == {f"{site}.{layer}" for site in spec["sites"] for layer in range(3)}

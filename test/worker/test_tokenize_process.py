@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from arc_tasks import TASK
-from build import SMALL, a_spec, a_stream, a_work, fails, outputs, run_extract, text_lines
+from build import SMALL, a_spec, a_stream, fails, outputs, text_lines
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import LeaseLost
 from gleaner_worker.records.sample_settings import make_sample_settings
@@ -131,7 +131,7 @@ def test_processes_end_when_the_reading_ends_early_and_serve_the_next_stream(tmp
 
 @pytest.mark.parametrize(("mode", "outcome"), [("drain", "drained"), ("stop", None)])
 def test_a_tokenizer_that_hangs_delays_neither_a_drain_nor_a_lost_lease(
-    storage, tmp_path, tiny_folder, tiny_models, processes, monkeypatch, mode, outcome
+    storage, extract, tiny_folder, processes, monkeypatch, mode, outcome
 ):
     release, control, two = threading.Event(), ExtractionState(), processes(2, tiny_folder)
 
@@ -141,21 +141,21 @@ def test_a_tokenizer_that_hangs_delays_neither_a_drain_nor_a_lost_lease(
 
     monkeypatch.setattr(two, "_ask", hang)
     monkeypatch.setattr(two, "close", release.set)
-    work = a_work(a_stream(storage, text_lines(20)))
+    stream = a_stream(storage, text_lines(20))
     if outcome:
-        assert run_extract(work, tiny_models(), str(tmp_path), control, two) == outcome
+        assert extract(stream, control, two) == outcome
     else:
         with pytest.raises(LeaseLost):
-            run_extract(work, tiny_models(), str(tmp_path), control, two)
+            extract(stream, control, two)
     assert not outputs(storage)
 
 
-def test_an_extraction_with_processes_stores_the_same_bytes(storage, tmp_path, tiny_folder, tiny_models, processes):
+def test_an_extraction_with_processes_stores_the_same_bytes(storage, extract, tiny_folder, processes):
     spec = {"shard_size_gb": SMALL}
-    work = a_work(a_stream(storage, text_lines(300)), **spec)
-    assert run_extract(work, tiny_models(**spec), str(tmp_path)) == "completed"
+    stream = a_stream(storage, text_lines(300))
+    assert extract(stream, **spec) == "completed"
     alone = outputs(storage)
     storage.clear("activations/")
     two = processes(2, tiny_folder, **spec)
-    assert run_extract(work, tiny_models(**spec), str(tmp_path), processes=two) == "completed"
+    assert extract(stream, processes=two, **spec) == "completed"
     assert outputs(storage) == alone and len(alone) > 5

@@ -1,6 +1,6 @@
 import {stat} from 'node:fs/promises';
 import {CliError} from '../../terminal/errors.ts';
-import {sha256Of} from './open-file.ts';
+import {sha256Of} from '../hash-file.ts';
 import type {Row, RowSource, SourceIdentity, Watch} from './row.ts';
 
 /** Local file of rows. */
@@ -20,7 +20,7 @@ export abstract class FileSource implements RowSource {
     });
     if (!found.isFile()) throw new CliError(`${this.name} is no regular file: copy its rows into a file`);
     const bytes = found.size;
-    return {source: this.name, bytes, sha256: await sha256Of(this.name, watch)};
+    return {source: this.name, bytes, sha256: await sha256Of(this.name, watch.stop)};
   }
 
   async count(watch: Watch, most: number): Promise<number> {

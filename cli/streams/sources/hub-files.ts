@@ -1,6 +1,6 @@
 /** Parquet files of a split, by their paths in a repository. */
 import {CliError} from '../../terminal/errors.ts';
-import {list} from '../list.ts';
+import {listText} from '../../terminal/format.ts';
 
 export type HubFile = {path: string; size: number | undefined; sha256: string | undefined};
 export type Choice = {split: string; config: string | undefined};
@@ -65,17 +65,17 @@ function chooseConfig(configs: string[], wanted: string | undefined): string {
   const chosen = wanted ?? (configs.includes('default') ? 'default' : configs[0]);
   if (wanted === undefined && configs.length > 1 && chosen !== 'default')
     throw new CliError(
-      `There are several configurations of the data set: give --config with one of ${list(configs)}`,
+      `There are several configurations of the data set: give --config with one of ${listText(configs)}`,
     );
   if (chosen === undefined || !configs.includes(chosen))
     throw new CliError(
-      `There is no configuration "${wanted}" of the data set: give --config with one of ${list(configs)}`,
+      `There is no configuration "${wanted}" of the data set: give --config with one of ${listText(configs)}`,
     );
   return chosen;
 }
 
 function noSplit(split: string, splits: string[]): CliError {
   return new CliError(
-    `There is no split "${split}" of the data set: give --split with one of ${list([...new Set(splits)])}`,
+    `There is no split "${split}" of the data set: give --split with one of ${listText([...new Set(splits)])}`,
   );
 }

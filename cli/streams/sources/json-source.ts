@@ -1,10 +1,8 @@
 /** JSON files: an array of objects, an object of columns, or JSON lines under the name `.json`. */
-import {readFile, stat} from 'node:fs/promises';
-import {gunzipSync} from 'node:zlib';
+import {stat} from 'node:fs/promises';
 import {CliError} from '../../terminal/errors.ts';
 import {bytesText} from '../../terminal/format.ts';
 import {FileSource} from './file-source.ts';
-import {isGzip} from './formats.ts';
 import {arrayElements, BrokenArray} from './json-array.ts';
 import {JsonLines} from './line-source.ts';
 import {bytesOf} from './open-file.ts';
@@ -27,7 +25,7 @@ export class JsonFile extends FileSource {
   async *#elements(watch: Watch): AsyncGenerator<Row[]> {
     let at = 0;
     try {
-      for await (const elements of arrayElements(withoutMark(bytesOf(this.name, watch))))
+      for await (const elements of arrayElements(bytesOf(this.name, watch)))
         yield elements.map(line => ({at: ++at, line}));
     } catch (error) {
       if (!(error instanceof BrokenArray)) throw error;
@@ -36,7 +34,7 @@ export class JsonFile extends FileSource {
   }
 
   async #columns(): Promise<Row[]> {
-    const value = JSON.parse(await wholeText(this.name)) as Record<string, unknown>;
+    const value = await wholeObject(this.name);
     const columns = Object.entries(value);
     const lengths = new Set(columns.map(([, cells]) => (Array.isArray(cells) ? cells.length : -1)));
     if (lengths.has(-1)) return [{at: 1, record: value}];
@@ -54,7 +52,7 @@ export class JsonFile extends FileSource {
 /** `object`: the whole file is one object. */
 async function kindOfFile(file: string): Promise<'array' | 'lines' | 'object'> {
   const {text, isWhole} = await headOf(file);
-  const head = text.replace(/^\ufeff?\s*/, '');
+  const head = text.trimStart();
   if (head.startsWith('[')) return 'array';
   if (!head.startsWith('{'))
     throw new CliError(
@@ -74,39 +72,29 @@ function isObject(text: string): boolean {
   }
 }
 
-async function headOf(file: string): Promise<{text: string; isWhole: boolean}> {
+/** The text of a file, or at least the first megabyte. */
+async function headOf(file: string, most = HEAD_BYTES): Promise<{text: string; isWhole: boolean}> {
   const watch: Watch = {stop: new AbortController().signal, moved: () => {}};
   const parts: Buffer[] = [];
   let length = 0;
   for await (const chunk of bytesOf(file, watch)) {
     parts.push(chunk);
     length += chunk.length;
-    if (length >= HEAD_BYTES) return {text: Buffer.concat(parts).toString('utf8'), isWhole: false};
+    if (length >= most) break;
   }
-  return {text: Buffer.concat(parts).toString('utf8'), isWhole: true};
+  return {text: Buffer.concat(parts).toString('utf8'), isWhole: length < most};
 }
 
-async function wholeText(file: string): Promise<string> {
+async function wholeObject(file: string): Promise<Record<string, unknown>> {
   const {size} = await stat(file);
   if (size > MOST_OBJECT_BYTES)
     throw new CliError(
       `${file} is one object of ${bytesText(size)}, which needs memory for all of it: write it as JSON lines or as an array of objects`,
     );
-  const bytes = await readFile(file);
-  const text = (isGzip(file) ? gunzipSync(bytes) : bytes).toString('utf8').replace(/^\ufeff/, '');
+  const {text} = await headOf(file, Number.POSITIVE_INFINITY);
   try {
-    JSON.parse(text);
-    return text;
+    return JSON.parse(text);
   } catch (error) {
     throw new CliError(`${file} is not JSON: ${(error as Error).message}`, {cause: error});
-  }
-}
-
-async function* withoutMark(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let isFirst = true;
-  for await (const chunk of chunks) {
-    const isMarked = isFirst && chunk[0] === 0xef && chunk[1] === 0xbb && chunk[2] === 0xbf;
-    isFirst = false;
-    yield isMarked ? chunk.subarray(3) : chunk;
   }
 }

@@ -1,43 +1,36 @@
-/** Files whose rows are lines: JSON Lines, and plain text with one sample a line. */
+/** Files whose rows are lines: JSON Lines, and plain text with one sample a line. Blank lines are no rows. */
 import {isUtf8} from 'node:buffer';
 import {isBlank, lineBatches} from '../lines.ts';
 import {FileSource} from './file-source.ts';
 import {bytesOf} from './open-file.ts';
 import {type Row, rowError, type Watch} from './row.ts';
 
-/** JSON Lines. The bytes of a line stay as they are; blank lines are no rows. */
-export class JsonLines extends FileSource {
+abstract class LineFile extends FileSource {
   readonly unit = 'line';
+
+  protected abstract rowOf(at: number, line: Buffer): Row;
 
   async *rows(watch: Watch): AsyncGenerator<Row[]> {
     let at = 0;
-    for await (const lines of lineBatches(bytesOf(this.name, watch))) {
-      const rows: Row[] = [];
-      for (const line of lines) {
+    for await (const lines of lineBatches(bytesOf(this.name, watch)))
+      yield lines.flatMap(line => {
         at++;
-        if (!isBlank(line)) rows.push({at, line});
-      }
-      yield rows;
-    }
+        return isBlank(line) ? [] : this.rowOf(at, line);
+      });
   }
 }
 
-/** Text: each line that is not blank is the column `text` of a row. */
-export class TextLines extends FileSource {
-  readonly unit = 'line';
+/** JSON Lines. The bytes of a line stay as they are. */
+export class JsonLines extends LineFile {
+  protected override rowOf(at: number, line: Buffer): Row {
+    return {at, line};
+  }
+}
 
-  async *rows(watch: Watch): AsyncGenerator<Row[]> {
-    let at = 0;
-    for await (const lines of lineBatches(bytesOf(this.name, watch))) {
-      const rows: Row[] = [];
-      for (const line of lines) {
-        at++;
-        if (isBlank(line)) continue;
-        if (!isUtf8(line))
-          throw rowError(this, {at, line}, 'it is not UTF-8 text; convert the file to UTF-8');
-        rows.push({at, record: {text: line.toString('utf8').replace(/\r$/, '')}});
-      }
-      yield rows;
-    }
+/** Text: each line is the column `text` of a row. */
+export class TextLines extends LineFile {
+  protected override rowOf(at: number, line: Buffer): Row {
+    if (!isUtf8(line)) throw rowError(this, {at, line}, 'it is not UTF-8 text; convert the file to UTF-8');
+    return {at, record: {text: line.toString('utf8').replace(/\r$/, '')}};
   }
 }

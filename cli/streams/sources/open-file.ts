@@ -1,4 +1,3 @@
-import {createHash} from 'node:crypto';
 import {createReadStream} from 'node:fs';
 import {createGunzip} from 'node:zlib';
 import {CliError} from '../../terminal/errors.ts';
@@ -7,17 +6,21 @@ import type {Watch} from './row.ts';
 
 const CHUNK_BYTES = 1 << 20;
 
-/** Bytes of a file, of a `.gz` file the unpacked ones. */
+const BYTE_ORDER_MARK = Buffer.from('\ufeff');
+
+/** Bytes of a file without a byte-order mark, of a `.gz` file the unpacked ones. */
 export async function* bytesOf(file: string, {stop, moved}: Watch): AsyncGenerator<Buffer> {
   const raw = createReadStream(file, {highWaterMark: CHUNK_BYTES});
   raw.on('data', chunk => moved(chunk.length));
   const gunzip = isGzip(file) ? raw.pipe(createGunzip({chunkSize: CHUNK_BYTES})) : undefined;
   // An error of the file does not pass through a pipe by itself.
   raw.on('error', error => gunzip?.destroy(error));
+  let isFirst = true;
   try {
     for await (const chunk of (gunzip ?? raw) as AsyncIterable<Buffer>) {
       stop.throwIfAborted();
-      yield chunk;
+      yield isFirst && chunk.subarray(0, 3).equals(BYTE_ORDER_MARK) ? chunk.subarray(3) : chunk;
+      isFirst = false;
     }
   } catch (error) {
     stop.throwIfAborted();
@@ -26,14 +29,4 @@ export async function* bytesOf(file: string, {stop, moved}: Watch): AsyncGenerat
     raw.destroy();
     gunzip?.destroy();
   }
-}
-
-/** SHA-256 of the bytes of a file as they are on the disk. */
-export async function sha256Of(file: string, {stop}: Watch): Promise<string> {
-  const hash = createHash('sha256');
-  for await (const chunk of createReadStream(file, {highWaterMark: CHUNK_BYTES})) {
-    stop.throwIfAborted();
-    hash.update(chunk);
-  }
-  return hash.digest('hex');
 }

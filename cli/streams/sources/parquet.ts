@@ -2,7 +2,7 @@
 import {type AsyncBuffer, type FileMetaData, parquetMetadataAsync, parquetReadObjects} from 'hyparquet';
 import {compressors} from 'hyparquet-compressors';
 import {CliError} from '../../terminal/errors.ts';
-import {list} from '../list.ts';
+import {listText} from '../../terminal/format.ts';
 import type {Row, Watch} from './row.ts';
 
 export type ParquetFile = {name: string; file: AsyncBuffer; metadata: FileMetaData};
@@ -49,7 +49,7 @@ export async function* parquetRows(
   const known = columnsIn(parquet);
   const absent = columns?.find(column => !known.includes(column));
   if (absent !== undefined)
-    throw new CliError(`There is no column "${absent}" in ${name}: its columns are ${list(known)}`);
+    throw new CliError(`There is no column "${absent}" in ${name}: its columns are ${listText(known)}`);
   let at = 0;
   for (const group of metadata.row_groups) {
     stop.throwIfAborted();

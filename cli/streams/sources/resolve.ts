@@ -2,7 +2,7 @@
 import {glob, readdir, stat} from 'node:fs/promises';
 import {join} from 'node:path';
 import {CliError} from '../../terminal/errors.ts';
-import {list} from '../list.ts';
+import {listText} from '../../terminal/format.ts';
 import {CsvFile} from './csv-source.ts';
 import {type Format, formatOf, KNOWN_NAMES, type SourceOptions} from './formats.ts';
 import {JsonFile} from './json-source.ts';
@@ -96,7 +96,7 @@ async function openFiles(where: string, files: string[], format: Format | undefi
   const formats = new Set(files.map(file => format ?? formatOf(file)));
   if (formats.size > 1)
     throw new CliError(
-      `${where} mixes files of different formats (${list(files.slice(0, 5))}): name the files, or a pattern such as '*.jsonl'`,
+      `${where} mixes files of different formats (${listText(files, 5)}): name the files, or a pattern such as '*.jsonl'`,
     );
   return Promise.all(files.map(file => openFile(file, format)));
 }

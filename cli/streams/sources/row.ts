@@ -1,7 +1,7 @@
 /** Rows of a dataset, whatever their format. */
 import {isUtf8} from 'node:buffer';
 import {CliError} from '../../terminal/errors.ts';
-import {list} from '../list.ts';
+import {listText} from '../../terminal/format.ts';
 
 /** One row: JSON text of an object on one line, or the object. `at` counts the lines or rows of its source from 1. */
 export type Row = {at: number} & ({line: Buffer} | {record: Record<string, unknown>});
@@ -65,7 +65,11 @@ export function cellOf(
   column: string,
 ): unknown {
   if (Object.hasOwn(record, column)) return record[column];
-  throw rowError(source, row, `it has no column "${column}"; its columns are ${list(Object.keys(record))}`);
+  throw rowError(
+    source,
+    row,
+    `it has no column "${column}"; its columns are ${listText(Object.keys(record))}`,
+  );
 }
 
 export function kindOf(value: unknown): string {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {AgentLog, countKnown} from '../../../cli/logs/agent-log.ts';
-import {logsBucketOf} from '../../../cli/logs/bucket.ts';
+import {logsBucketOf} from '../../../cli/logs/agent-logs.ts';
 import {logText, parseLogLine} from '../../../cli/logs/log-line.ts';
 import {tpusOfRun} from '../../../cli/logs/run-tpus.ts';
 import {Tail} from '../../../cli/logs/tail.ts';
