@@ -1,6 +1,24 @@
 """Hooks for the tests of the worker and of the reader."""
 
+import re
+
+import hypothesis
 import pytest
+
+
+def pytest_configure(config):
+    """Draws the same examples at each run, and fewer in the tier fast."""
+    examples = 20 if "not slow" in config.option.markexpr else 100
+    hypothesis.settings.register_profile("gleaner", deadline=None, derandomize=True, max_examples=examples)
+    hypothesis.settings.load_profile("gleaner")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """The tier fast imports no file whose tests are all slow: such files import JAX, which takes a second."""
+    if "not slow" not in config.option.markexpr or collection_path.suffix != ".py":
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return bool(re.search(r"^pytestmark = .*pytest\.mark\.(slow|long)", text, re.MULTILINE)) or None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -66,6 +66,18 @@ open_to_jobs() {
   [[ -n $(find "$1" -maxdepth 0 -perm -005 ! -perm -020 ! -perm -002) ]] || find "$1" -depth ! -type l -exec chmod u+rwX,go=rX {} +
 }
 
+# lock_text LOCK: prints a lock file, and the lock files that its lines `-r FILE` name.
+lock_text() {
+  local below
+  cat "$1"
+  sed -n 's/^-r //p' "$1" | while IFS= read -r below; do lock_text "$(dirname "$1")/$below"; done
+}
+
+# lock_sha256 LOCK: prints the hash that names the environment of a lock file.
+lock_sha256() {
+  lock_text "$1" | sha256_of -
+}
+
 # make_environment DIR LOCK_FILE: makes the Python environment DIR with exactly the packages of LOCK_FILE, unless DIR is complete.
 # Prints the path of its python as the last line on stdout. A killed attempt never leaves a folder DIR.
 # The user of jobs can read DIR and uv, whatever the umask of the caller. The folders above them may be private: a job sees both
@@ -84,7 +96,7 @@ make_environment() {
   mkdir -p "$(dirname "$dir")" "$UV_CACHE_DIR"
   # Jobs use uv, also where the environment is complete.
   uv=$(ensure_uv "$uv_lock") || exit 1
-  wanted=$(sha256_of "$lock")
+  wanted=$(lock_sha256 "$lock")
   if [[ $(cat "$dir/lock-sha256" 2>/dev/null || true) != "$wanted" ]]; then
     python=$(ensure_python) || exit 1
     say "Making $dir from $lock with $python"

@@ -222,7 +222,7 @@ main() {
   source "$bundle/python-environment.sh"
   lock="$bundle/requirements.lock"
   [[ $platform != tpu ]] || lock="$bundle/requirements-tpu.lock"
-  python=$(make_environment "${GLEANER_ENVIRONMENTS:-$GLEANER_HOME}/env-$(sha256_of "$lock" | cut -c 1-16)" "$lock") || exit 1
+  python=$(make_environment "${GLEANER_ENVIRONMENTS:-$GLEANER_HOME}/env-$(lock_sha256 "$lock" | cut -c 1-16)" "$lock") || exit 1
   say "Starting the agent of $WORKER, incarnation $INCARNATION, on $platform"
   stop_beating
   trap - EXIT TERM

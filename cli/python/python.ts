@@ -2,7 +2,7 @@ import {spawn} from 'node:child_process';
 import {createHash} from 'node:crypto';
 import {readFile} from 'node:fs/promises';
 import {homedir} from 'node:os';
-import {join, resolve} from 'node:path';
+import {dirname, join, resolve} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {CliError} from '../terminal/errors.ts';
 
@@ -36,12 +36,19 @@ export function workerPython(
   return made;
 }
 
-/** Folder of the environment for a lock file, named by the hash of the file. */
+/** Folder of the environment for a lock file, named by the hash of the function `lock_sha256` of startup.sh. */
 export async function environmentFolder(lock: string): Promise<string> {
   const hash = createHash('sha256')
-    .update(await readFile(lock))
+    .update(await lockText(lock))
     .digest('hex');
   return join(CACHE, `env-${hash.slice(0, 16)}`);
+}
+
+/** Text of a lock file, and of the lock files that its lines `-r FILE` name. */
+async function lockText(lock: string): Promise<string> {
+  const text = await readFile(lock, 'utf8');
+  const below = [...text.matchAll(/^-r (.+)$/gm)].map(([, file = '']) => lockText(join(dirname(lock), file)));
+  return [text, ...(await Promise.all(below))].join('');
 }
 
 async function makeEnvironment(lock: string, say: (line: string) => void, builds: string): Promise<string> {

@@ -48,13 +48,13 @@ export function readPush(event: unknown, what = 'The event'): Push {
 export function pushId(event: unknown): string {
   const message = fieldOf(envelopeOf(event), 'message');
   const ids = [fieldOf(event, 'id'), fieldOf(message, 'messageId'), fieldOf(message, 'message_id')];
-  const found = ids.find(id => typeof id === 'string' && id !== '');
+  const id = ids.find(id => typeof id === 'string' && id !== '');
   // The rest of the push, such as deliveryAttempt, differs between deliveries.
   const digest = () =>
     createHash('sha256')
       .update(rawText(message ?? event))
       .digest('hex');
-  return (found as string | undefined) ?? digest();
+  return (id as string | undefined) ?? digest();
 }
 
 /** The event as JSON, for the record of an event without a message. */

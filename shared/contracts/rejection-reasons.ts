@@ -11,10 +11,10 @@ export function reasonsOf(error: z.ZodError, value: unknown): string[] {
 /** Issues of the given kind of value, where a schema allows several kinds. */
 function whatIsWrong(issue: Issue): Issue[] {
   if (issue.code !== 'invalid_union') return [issue];
-  const given = issue.errors.find(branch =>
+  const branch = issue.errors.find(branch =>
     branch.some(({code, path}) => code !== 'invalid_type' || path.length > 0),
   );
-  return given?.map(inner => ({...inner, path: [...issue.path, ...inner.path]})) ?? [issue];
+  return branch?.map(inner => ({...inner, path: [...issue.path, ...inner.path]})) ?? [issue];
 }
 
 /**
@@ -35,20 +35,20 @@ function onePerMistake(issues: Issue[]): Issue[] {
 }
 
 /** A reason such as `action: expected …, but it is "dance"`. The value is quoted if it is a short word. */
-function explain(issue: Issue, value: unknown): string {
+function explain(issue: Issue, whole: unknown): string {
   const {path, message} = issue;
-  const found = path.reduce<unknown>(
+  const value = path.reduce<unknown>(
     (inner, key) => (inner as Record<PropertyKey, unknown> | null)?.[key],
-    value,
+    whole,
   );
-  const words = ZODS_OWN.test(message) ? inWords(issue, found) : message;
+  const words = ZODS_OWN.test(message) ? inWords(issue, value) : message;
   if (path.length === 0) return words;
   const key = path.join('.');
-  if (key === 'schema' && found === undefined) return 'schema is missing: Gleaner did not write it';
-  if (found === undefined) return `${key} is missing${words === message ? `: ${words}` : ''}`;
-  const isWord = typeof found === 'string' || typeof found === 'number' || typeof found === 'boolean';
+  if (key === 'schema' && value === undefined) return 'schema is missing: Gleaner did not write it';
+  if (value === undefined) return `${key} is missing${words === message ? `: ${words}` : ''}`;
+  const isWord = typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean';
   const isTold = !isWord || issue.code === 'invalid_type';
-  return `${key}: ${words}${isTold ? '' : `, but it is ${JSON.stringify(found).slice(0, 100)}`}`;
+  return `${key}: ${words}${isTold ? '' : `, but it is ${JSON.stringify(value).slice(0, 100)}`}`;
 }
 
 /** Default messages of zod. */

@@ -12,10 +12,10 @@ export async function forEachConcurrently<T>(
   work: (item: T) => Promise<unknown>,
   width = AT_ONCE,
 ): Promise<void> {
-  const left = items.values();
+  const queue = items.values();
   const failures: unknown[] = [];
   const lane = async () => {
-    for (const item of left) await work(item).catch(error => failures.push(error));
+    for (const item of queue) await work(item).catch(error => failures.push(error));
   };
   await Promise.all(Array.from({length: Math.min(width, items.length)}, lane));
   if (failures.length > 0) throw failures.find(error => !(error instanceof Rejected)) ?? failures[0];

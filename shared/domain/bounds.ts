@@ -1,18 +1,18 @@
 /**
- * The largest numbers that a request, a shard or a document may hold. A larger number is a bug or an attack: JavaScript counts
- * exactly to 2^53 - 1 only, and a document beyond that could never be read again.
+ * Largest numbers in requests, shards and documents. JavaScript counts exactly to 2^53 - 1 only. A write of a larger number throws,
+ * because no reader accepts its document.
  */
 
-/** Of a shard: the grants of one stream, one a minute for two years. A shard above it fails its stream by name. */
+/** Largest epoch of a shard: one grant a minute for two years. A shard with a larger epoch fails its stream. */
 export const MAX_EPOCH = 1_000_000;
-/** Of documents and requests: above every shard, so that a shard of the largest epoch never makes the next lease unwritable. */
+/** Largest epoch of a lease. The lease after a shard of the largest epoch is below it. */
 export const MAX_LEASE_EPOCH = 2 * MAX_EPOCH;
-/** The numbers in names: shards, streams, lives of a slot and hosts have at most nine digits. */
+/** Largest number in a name, of nine digits: of a shard, a stream, an incarnation or a host. */
 export const MAX_ORDINAL = 999_999_999;
-/** Of one shard: `shard_size_gb` and its rows keep far below. */
+/** Largest counts of a shard. `shard_size_gb` keeps real shards far below. */
 export const MAX_SHARD_SAMPLES = 1e9;
 export const MAX_SHARD_TOKENS = 1e12;
-/** Of one stream, as its worker counts: a thousand of the largest shards. */
+/** Largest counts of a stream, as its worker reports them: a thousand of the largest shards. */
 export const MAX_STREAM_SAMPLES = 1e12;
 export const MAX_STREAM_TOKENS = 1e15;
 /** Longest timeout of a job: a week. */

@@ -93,8 +93,8 @@ class FirestoreStore implements Store {
     const {firestore, module} = await this.#load();
     const sums = fields.map(async field => {
       const path = new module.FieldPath(...field.split('.'));
-      const asked = firestore.collection(collection).aggregate({sum: module.AggregateField.sum(path)});
-      const snapshot = await asked.get().catch(readFailed(collection));
+      const aggregate = firestore.collection(collection).aggregate({sum: module.AggregateField.sum(path)});
+      const snapshot = await aggregate.get().catch(readFailed(collection));
       return [field, snapshot.data().sum] as const;
     });
     return Object.fromEntries(await Promise.all(sums)) as Record<Field, number>;

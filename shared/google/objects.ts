@@ -23,15 +23,36 @@ const FOREIGN_ANSWER =
 /** Times that a read finds another generation than its metadata. */
 const READ_ROUNDS = 5;
 
-/** Opens a bucket of Cloud Storage. `endpoint` replaces Google's address, and `token` authorises calls to it. */
-export function openObjects(options: {
+/** `endpoint` replaces Google's address, and `token` authorises calls to it. */
+export type StorageBucketOptions = {
   project: string;
   bucket: string;
   endpoint?: string | undefined;
   token?: string | undefined;
   retries?: RetryPolicy;
-}): Objects {
+};
+
+/** Opens a bucket of Cloud Storage. */
+export function openObjects(options: StorageBucketOptions): Objects {
   return new StorageObjects(options);
+}
+
+/** Returns the bucket of the client library, which is loaded at the first call. */
+export function openBucket(
+  {project, bucket, endpoint, token}: StorageBucketOptions,
+  interceptors: Interceptor[] = [],
+): () => Promise<Bucket> {
+  return memoizeAsync(async () => {
+    const {Storage} = await import('@google-cloud/storage');
+    const storage = new Storage({
+      projectId: project,
+      ...(endpoint ? {apiEndpoint: endpoint} : {}),
+      interceptors_: [...interceptors, ...(token ? [withToken(token)] : [])],
+      // With its own retries the client throws a 503 of a read outside of every promise, on Node 24.
+      retryOptions: {autoRetry: false},
+    });
+    return storage.bucket(bucket);
+  });
 }
 
 type Interceptor = NonNullable<StorageOptions['interceptors_']>[number];
@@ -42,45 +63,29 @@ class StorageObjects implements Objects {
   readonly #open: () => Promise<Bucket>;
   readonly #retries: RetryPolicy;
 
-  constructor({
-    project,
-    bucket,
-    endpoint,
-    token,
-    retries = STORAGE_RETRIES,
-  }: Parameters<typeof openObjects>[0]) {
-    this.bucket = bucket;
-    this.#retries = retries;
-    this.#open = memoizeAsync(async () => {
-      const {Storage} = await import('@google-cloud/storage');
-      const storage = new Storage({
-        projectId: project,
-        ...(endpoint ? {apiEndpoint: endpoint} : {}),
-        interceptors_: [apartFromOthers, ...(token ? [withToken(token)] : [])],
-        // With its own retries the client throws a 503 of a read outside of every promise, on Node 24.
-        retryOptions: {autoRetry: false},
-      });
-      return storage.bucket(bucket);
-    });
+  constructor(options: StorageBucketOptions) {
+    this.bucket = options.bucket;
+    this.#retries = options.retries ?? STORAGE_RETRIES;
+    this.#open = openBucket(options, [apartFromOthers]);
   }
 
   async list(prefix: string, {start, limit}: {start?: string; limit?: number} = {}): Promise<ObjectInfo[]> {
     const from = start && start > prefix ? {startOffset: start} : {};
     const most = limit === undefined ? {} : {maxResults: limit};
-    const found: ObjectInfo[] = [];
+    const objects: ObjectInfo[] = [];
     try {
       const bucket = await this.#open();
       // A page has at most 1,000 names, and the client fetches no further page once it knows a limit.
       let page: GetFilesOptions | null = {prefix, ...from, ...most, autoPaginate: false};
-      while (page && found.length < (limit ?? Number.POSITIVE_INFINITY)) {
+      while (page && objects.length < (limit ?? Number.POSITIVE_INFINITY)) {
         const query: GetFilesOptions = page;
         const [files, next, answer]: GetFilesResponse = await this.#repeat(() => bucket.getFiles(query));
         // The client reads a web page as an empty list.
         if (typeof answer !== 'object') throw new Error(FOREIGN_ANSWER);
-        for (const {metadata} of files) found.push(infoOf(metadata));
+        for (const {metadata} of files) objects.push(infoOf(metadata));
         page = next && {...next, autoPaginate: false};
       }
-      return found.slice(0, limit);
+      return objects.slice(0, limit);
     } catch (error) {
       throw this.#failure('list', prefix, error);
     }
@@ -219,7 +224,7 @@ const apartFromOthers: Interceptor = {
 };
 
 /** Adds the token: the client sends no credentials to an endpoint other than Google's. */
-export function withToken(token: string): Interceptor {
+function withToken(token: string): Interceptor {
   const headersOf = ({headers}: {headers?: object}) => ({...headers, authorization: `Bearer ${token}`});
   return {
     request: options => ({...options, headers: headersOf(options)}) as ReturnType<Interceptor['request']>,

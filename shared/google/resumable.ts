@@ -1,8 +1,7 @@
 /** Uploads to Cloud Storage in pieces. Another process can continue an upload by its session. */
 import type {Bucket} from '@google-cloud/storage';
 import {isNotFound, isPreconditionFailed, storageReason} from './errors.ts';
-import {memoizeAsync} from './memoize-async.ts';
-import {withToken} from './objects.ts';
+import {openBucket, type StorageBucketOptions} from './objects.ts';
 import {type RetryPolicy, STORAGE_RETRIES, withRetries} from './retry.ts';
 
 const GOOGLE = 'https://storage.googleapis.com';
@@ -25,27 +24,12 @@ export class ResumableUploads {
   readonly #retries: RetryPolicy;
   readonly #origin: string;
 
-  constructor(options: {
-    project: string;
-    bucket: string;
-    endpoint?: string | undefined;
-    token?: string | undefined;
-    retries?: RetryPolicy;
-  }) {
-    const {project, bucket, endpoint, token, retries = STORAGE_RETRIES} = options;
+  constructor(options: StorageBucketOptions) {
+    const {bucket, endpoint, token, retries = STORAGE_RETRIES} = options;
     this.#place = {bucket, token};
     this.#origin = new URL(endpoint ?? GOOGLE).origin;
     this.#retries = retries;
-    this.#open = memoizeAsync(async () => {
-      const {Storage} = await import('@google-cloud/storage');
-      const storage = new Storage({
-        projectId: project,
-        ...(endpoint ? {apiEndpoint: endpoint} : {}),
-        interceptors_: token ? [withToken(token)] : [],
-        retryOptions: {autoRetry: false},
-      });
-      return storage.bucket(bucket);
-    });
+    this.#open = openBucket(options);
   }
 
   /** Starts an upload and returns the address of its session. The address is a credential. Undefined: the object exists. */

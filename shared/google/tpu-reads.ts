@@ -12,15 +12,15 @@ export async function readAll<T>(
   unreachable: Set<string>,
   read: (pageToken: string) => Promise<{items: T[]; page: Page}>,
 ): Promise<T[]> {
-  const found: T[] = [];
+  const resources: T[] = [];
   let pageToken = '';
   do {
     const {items, page} = await repeating(what, 'all zones', () => read(pageToken));
-    found.push(...items);
+    resources.push(...items);
     for (const place of page?.unreachable ?? []) unreachable.add(place.split('/').at(-1) ?? place);
     pageToken = page?.nextPageToken ?? '';
   } while (pageToken);
-  return found;
+  return resources;
 }
 
 /** Reads a resource; the list is empty if Cloud TPU answers that the resource does not exist. */
@@ -31,8 +31,8 @@ export async function readOne<T>(
 ): Promise<T[]> {
   return repeating(what, zone, async () => {
     try {
-      const [found] = await read();
-      return [found];
+      const [first] = await read();
+      return [first];
     } catch (error) {
       if (isNotFound(error)) return [];
       throw error;

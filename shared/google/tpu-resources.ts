@@ -35,10 +35,10 @@ type QueuedResource = protos.google.cloud.tpu.v2.IQueuedResource;
 
 /** Joins a node and a queued resource of one name and zone into one entry. */
 export function joined(nodes: Node[], queuedResources: QueuedResource[], words: Words): Tpu[] {
-  const found = new Map<string, Tpu>();
+  const tpus = new Map<string, Tpu>();
   for (const node of nodes) {
     const tpu = tpuOf(node, words);
-    found.set(`${tpu.zone}/${tpu.name}`, tpu);
+    tpus.set(`${tpu.zone}/${tpu.name}`, tpu);
   }
   for (const resource of queuedResources) {
     const {name, zone} = placeOf(resource.name);
@@ -47,9 +47,9 @@ export function joined(nodes: Node[], queuedResources: QueuedResource[], words: 
       ...{name, zone, state: null, health: 'HEALTH_UNSPECIFIED', labels: queued.labels, symptoms: []},
       ...{queued, created_at: instantOf(resource.createTime)},
     };
-    found.set(`${zone}/${name}`, {...(found.get(`${zone}/${name}`) ?? bare), queued});
+    tpus.set(`${zone}/${name}`, {...(tpus.get(`${zone}/${name}`) ?? bare), queued});
   }
-  return [...found.values()];
+  return [...tpus.values()];
 }
 
 function tpuOf(node: Node, words: Words): Tpu {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
+import {untilShards} from '../support/one-worker.ts';
 import {TWO_SLOTS} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -115,12 +116,7 @@ describe('one stream a worker (affinity: fixed)', () => {
 
   it('is kept by a rebuild of a lost database', async () => {
     const world = await aFixedWorld([4, 30]);
-    await world.until(
-      'some',
-      async () => ((await world.stream('my-run', '006'))?.total_shards ?? 0) > 1,
-      20,
-      1,
-    );
+    await untilShards(world, 2, 20, '006');
     await world.wipe();
     world.control({action: 'rebuild'});
     await world.untilAsleep();

@@ -105,18 +105,9 @@ describe('a budget', () => {
     for (const run of ['my-run', 'other']) {
       const found = (await world.run(run)) ?? assert.fail();
       assert.equal(found.status, 'paused');
-      assert.match(found.reason ?? '', /of the pool/);
+      assert.match(found.reason ?? '', /of the pool.*scale it to a larger budget_usd, then resume/);
     }
     assert.equal(world.tpus.made.length, 1);
-  });
-
-  it('of a pool, when spent, asks the operator to scale the pool', async () => {
-    const world = await aPricedRun(
-      {},
-      {GLEANER_BUDGET_USD: String(5 * USD_PER_MINUTE), GLEANER_STALL_S: '86400'},
-    );
-    await world.until('the pause', async () => (await world.run('my-run'))?.status === 'paused', 9, 1);
-    assert.match((await world.run('my-run'))?.reason ?? '', /scale it to a larger budget_usd, then resume/);
   });
 
   it('that does not pay for a type deployed after the plan creates no TPU of it', async () => {
@@ -132,22 +123,17 @@ describe('a budget', () => {
     assert.equal((await world.run('my-run'))?.status, 'paused');
   });
 
-  it('pays for no TPU of an unknown price', async () => {
-    const world = new World({...ONE_SLOT, GLEANER_ACCELERATOR: 'v9-8'});
-    world.objects.put('datasets/my-run/run.json', '{"budget_usd": 5}');
-    world.drop('my-run', 0, someLines(2));
-    await world.untilAsleep(20);
-    assert.match((await world.run('my-run'))?.reason ?? '', /set prices\/chips/);
-    assert.deepEqual(world.tpus.made, []);
-  });
-
-  it('pays for no TPU whose price in prices/chips is invalid', async () => {
-    const world = new World(ONE_SLOT);
-    await world.store.transaction(async tx => tx.set('prices/chips', {v6e: {usd: 9, spot_usd: '2'}}));
-    world.objects.put('datasets/my-run/run.json', '{"budget_usd": 5}');
-    world.drop('my-run', 0, someLines(2));
-    await world.untilAsleep(20);
-    assert.match((await world.run('my-run'))?.reason ?? '', /set prices\/chips/);
-    assert.deepEqual(world.tpus.made, []);
-  });
+  for (const {name, set, prices} of [
+    {name: 'of an unknown price', set: {GLEANER_ACCELERATOR: 'v9-8'}, prices: undefined},
+    {name: 'whose price in prices/chips is invalid', set: {}, prices: {v6e: {usd: 9, spot_usd: '2'}}},
+  ])
+    it(`pays for no TPU ${name}`, async () => {
+      const world = new World({...ONE_SLOT, ...set});
+      if (prices) await world.store.transaction(async tx => tx.set('prices/chips', prices));
+      world.objects.put('datasets/my-run/run.json', '{"budget_usd": 5}');
+      world.drop('my-run', 0, someLines(2));
+      await world.untilAsleep(20);
+      assert.match((await world.run('my-run'))?.reason ?? '', /set prices\/chips/);
+      assert.deepEqual(world.tpus.made, []);
+    });
 });

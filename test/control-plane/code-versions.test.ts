@@ -1,6 +1,4 @@
 import assert from 'node:assert/strict';
-import {runRecords} from '../../shared/control-plane/documents/documents.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
 import {outcomeOf, send} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorkingWorld} from '../support/one-worker.ts';
@@ -17,11 +15,6 @@ function preempt(world: World, name: string): void {
 
 async function isPaused(world: World): Promise<boolean> {
   return (await world.run('my-run'))?.status === 'paused';
-}
-
-async function change(world: World, changes: Partial<Run>): Promise<void> {
-  const run = (await world.run('my-run')) ?? assert.fail();
-  await world.store.transaction(async tx => runRecords.set(tx, {...run, ...changes}));
 }
 
 describe('a run', () => {
@@ -117,18 +110,6 @@ describe('a worker of an earlier bundle', () => {
     assert.ok(
       (await world.timeline('worker')).some(text => /no run accepts its worker bundle any more/.test(text)),
     );
-  });
-
-  it('gets no stream of a run with another bundle', async () => {
-    const world = await aWorkingWorld();
-    const {lease} = world.agent(A0);
-    await change(world, {bundle: NEW});
-    await world.agent(A0).release('drained');
-    const {body} = await world.agent(A0).ask();
-    assert.deepEqual([lease?.stream, body.action], ['000', 'wait']);
-    await change(world, {allow_mixed_code: true});
-    world.now += 5000;
-    assert.equal((await world.agent(A0).ask()).body.action, 'work');
   });
 });
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {outcomeOf, send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {aWorkingWorld} from '../support/one-worker.ts';
+import {aWorkingWorld, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -62,8 +62,7 @@ describe('a control message that is rejected', () => {
     [{action: 'delete', worker: 'tpu-us-central1-a-9'}, /there is no worker/],
   ] as const)
     it(`the message ${JSON.stringify(message)} is refused with the reason`, async () => {
-      const world = new World(ONE_SLOT);
-      world.drop('my-run', 0, someLines(2));
+      const world = aWorldWithAStream(2);
       await world.deliverAll();
       const {outcome, reason: why} = await send(world, message);
       assert.equal(outcome, 'rejected');
@@ -102,8 +101,7 @@ describe('a control message that is rejected', () => {
   });
 
   it('a rejected message that makes a run known keeps no stream whose event was lost from being registered', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(2));
+    const world = aWorldWithAStream(2);
     world.queue.length = 0;
     const message = {action: 'configure', run: 'my-run', priority: 1, if_version: 9};
     assert.equal((await send(world, message)).outcome, 'rejected');

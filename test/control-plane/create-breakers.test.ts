@@ -2,17 +2,7 @@
 import assert from 'node:assert/strict';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {
-  aFleet,
-  errors,
-  firstLives,
-  RUN,
-  silence,
-  stopCreates,
-  wait,
-  workersOf,
-  zoneOf,
-} from '../support/fleet.ts';
+import {aFleet, errors, firstLives, RUN, silence, stopCreates, wait, zoneOf} from '../support/fleet.ts';
 import {type Case, runCases} from '../support/fleet-cases.ts';
 import {ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
@@ -121,38 +111,6 @@ describe('a stop of creates', () => {
       1,
       'one in 90 minutes',
     );
-  });
-
-  it('does not begin for hosts that spoke before a repair and never after it', async () => {
-    const world = await aFleet(5, NO_CHURN);
-    silence(world);
-    world.isStillborn = () => true;
-    for (const health of ['UNHEALTHY_MAINTENANCE', 'HEALTHY']) {
-      for (const node of world.tpus.nodes.values()) node.health = health;
-      world.now += 30_000;
-      await world.tick();
-    }
-    const deaths = async () => (await workersOf(world)).map(({last_death}) => last_death);
-    await world.until('five deaths', async () => (await deaths()).every(death => death !== null), 9, 0);
-    for (const death of await deaths()) assert.match(String(death), /it is READY but said nothing/);
-    const pool = await poolRecords.get(world.store, world.deps.config.pool);
-    assert.deepEqual([pool.boots.unheard, (await zoneOf(world))?.boots.unheard], [0, 0]);
-  });
-
-  it('does not begin for nodes of an earlier bundle', async () => {
-    const world = new World({
-      GLEANER_ZONES: ZONE,
-      ...NO_CHURN,
-      GLEANER_WORKERS_PER_ZONE: '10',
-      GLEANER_CREATES_PER_HOUR: '1000',
-    });
-    world.isStillborn = (_, incarnation) => incarnation === 1;
-    for (let index = 0; index < 10; index++) world.drop(RUN, index, someLines(4, `s${index}`));
-    await wait(world, 3);
-    world.redeploy({GLEANER_BUNDLE: 'd'.repeat(64)});
-    await world.untilAsleep(40);
-    assert.equal((await world.run(RUN))?.status, 'completed');
-    assert.deepEqual(errors(world, /Creates of .* stop/), []);
   });
 });
 

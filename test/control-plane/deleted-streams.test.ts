@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
+import {untilShards} from '../support/one-worker.ts';
 import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -7,12 +8,7 @@ describe('a stream object that is deleted', () => {
   it('under a worker is recorded once, in its stream and in the events, and at the end in its run', async () => {
     const world = new World(ONE_SLOT);
     const object = world.drop('my-run', 0, someLines(24));
-    await world.until(
-      'work',
-      async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 1,
-      20,
-      1,
-    );
+    await untilShards(world, 2);
     await world.objects.delete(object);
     const text = `${object} is gone: verify cannot compare`;
     await world.minutes(2, 1);

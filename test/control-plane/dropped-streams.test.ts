@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
 import {World} from '../support/control-plane-harness.ts';
+import {aWorldWithAStream} from '../support/one-worker.ts';
 import {rejections} from '../support/other-run.ts';
 import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
@@ -24,15 +25,6 @@ describe('a stream', () => {
       [run?.status, run?.reason],
       ['failed', `stream 000: ${STREAM} is empty: it holds no record`],
     );
-  });
-
-  it('that is the only one and empty fails its run', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, '');
-    await world.untilAsleep();
-    const run = await world.run('my-run');
-    assert.deepEqual([run?.status, run?.streams_failed], ['failed', 1]);
-    assert.deepEqual(world.tpus.made, []);
   });
 
   it('that is empty gets no TPU by a retry, which revives the others of its run', async () => {
@@ -68,20 +60,8 @@ describe('a stream', () => {
     assert.equal((await world.run('my-run'))?.status, 'completed');
   });
 
-  it('that is dropped again without a record fails', async () => {
-    const world = new World(ONE_SLOT);
-    world.tpus.zone('us-central1-a').soldOut = true;
-    world.drop('my-run', 0, someLines(3));
-    await world.deliverAll();
-    world.drop('my-run', 0, '');
-    await world.untilAsleep();
-    assert.match((await world.stream('my-run', '000'))?.last_error ?? '', /is empty/);
-    assert.equal((await world.run('my-run'))?.status, 'failed');
-  });
-
   it('with and without .gz: the second object of an index is refused, the first goes on', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(3));
+    const world = aWorldWithAStream(3);
     await world.deliverAll();
     world.objects.put(`${STREAM}.gz`, gzipSync(someLines(9)));
     await world.deliverAll();
@@ -96,8 +76,7 @@ describe('a stream', () => {
   });
 
   it('that is gone before its event is read makes no run', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(3));
+    const world = aWorldWithAStream(3);
     await world.objects.delete(STREAM);
     await world.deliverAll();
     assert.deepEqual([await world.store.query('runs'), world.objects.names('activations/')], [[], []]);

@@ -4,7 +4,6 @@ import {MOST_OPEN_EXECS} from '../../shared/domain/exec/exec.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {asHost, secretOf} from '../support/function-calls.ts';
 import {A0, A1, TWO_SLOTS} from '../support/places.ts';
 import {wholeStore} from '../support/whole-store.ts';
 
@@ -208,21 +207,6 @@ describe('a worker with many open commands', () => {
 });
 
 describe('a repeated request about a command', () => {
-  it('is answered alike after a lost answer, and changes no document', async () => {
-    const world = await aWorld();
-    await send(world, COMMAND);
-    const first = await take(world);
-    const taken = await wholeStore(world);
-    const second = await take(world);
-    assert.deepEqual(second.body.action, first.body.action);
-    assert.deepEqual(await wholeStore(world), taken);
-    await world.api(ended());
-    const before = await wholeStore(world);
-    assert.equal((await world.api(ended(A0, 9))).status, 200);
-    assert.equal((await take(world)).body.action, 'none');
-    assert.deepEqual(await wholeStore(world), before);
-  });
-
   it('ends a command whose last report died before it ended the command', async () => {
     const world = await aWorld({name: A0});
     await send(world, COMMAND);
@@ -235,40 +219,6 @@ describe('a repeated request about a command', () => {
     await world.api(ended());
     assert.equal((await exec(world))?.status, 'done');
   });
-});
-
-describe('a forged request about a command', () => {
-  const forgeries = [
-    {name: 'for the host of another worker', body: ended(A0), headers: asHost(secretOf(A1, 2)), status: 403},
-    {name: 'with an unknown secret', body: ended(A0), headers: asHost('f'.repeat(64)), status: 403},
-    {
-      name: 'of an older incarnation',
-      body: {...ended(A0), incarnation: 1},
-      headers: asHost(secretOf(A0, 2)),
-      status: 403,
-    },
-    {
-      name: 'for another host',
-      body: {...ended(A0), host: 1},
-      headers: asHost(secretOf(A0, 2)),
-      status: 403,
-    },
-    {name: 'of a command of another worker', body: ended(A1), headers: asHost(secretOf(A1, 2)), status: 409},
-    {name: 'of no command', body: ended(A0, 0, 'e9'), headers: asHost(secretOf(A0, 2)), status: 409},
-  ];
-  for (const {name, body, headers, status} of forgeries)
-    it(`${name} is refused, and changes no document`, async () => {
-      const world = await aWorld();
-      await send(world, {...COMMAND, target: A0});
-      const before = await wholeStore(world);
-      assert.equal((await world.api(body, headers)).status, status);
-      const asked = await world.api(
-        {action: 'exec', exec: body.exec, ...sender(body.worker, body.incarnation), host: body.host},
-        headers,
-      );
-      assert.notEqual(asked.body.action, 'exec');
-      assert.deepEqual(await wholeStore(world), before);
-    });
 });
 
 describe('a host without an answer', () => {
@@ -300,14 +250,6 @@ describe('a host without an answer', () => {
       (await world.worker(A1))?.execs ?? [],
       (await host(world, A1))?.status === 'lost' ? [] : ['e1'],
     );
-  });
-
-  it('is forgotten by its worker when the document of the command is deleted', async () => {
-    const world = await aWorld({name: A0});
-    await send(world, COMMAND);
-    await world.store.transaction(async tx => tx.delete('execs/e1'));
-    assert.equal((await take(world)).body.action, 'none');
-    assert.deepEqual((await world.worker(A0))?.execs, []);
   });
 });
 

@@ -120,26 +120,6 @@ describe('a stream that cannot be finished', () => {
     const {epoch} = (await world.stream('my-run', '000')) ?? {};
     assert.equal(epoch, 2, 'the machine that failed did not get it again');
   });
-
-  it('because the worker says completed without the last shard is tried again', async () => {
-    const world = await aWorldWithAShard();
-    const {lease} = world.agent(A0);
-    await world.api({
-      action: 'release',
-      worker: A0,
-      incarnation: 1,
-      host: 0,
-      lease,
-      outcome: 'completed',
-      failure: null,
-    });
-    const stream = await world.stream('my-run', '000');
-    assert.deepEqual([stream?.status, stream?.failures], ['pending', 1]);
-    assert.match(stream?.last_error ?? '', /final shard is not in the bucket/);
-    world.boot(A0);
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(20));
-  });
 });
 
 describe('a completed stream that is uploaded again', () => {

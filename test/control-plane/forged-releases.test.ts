@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {World} from '../support/control-plane-harness.ts';
 import type {FakeAgent} from '../support/fake-agent.ts';
-import {asHost, secretOf} from '../support/function-calls.ts';
 import {A0, A1, TWO_SLOTS} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 import {wholeStore} from '../support/whole-store.ts';
@@ -47,11 +46,10 @@ async function isComplete(world: World, lease: FakeAgent['lease']): Promise<bool
 const taskOf = async (world: World) => (await world.store.get('tasks/totals-my-run'))?.status;
 
 describe('a release of the lease of another worker', () => {
-  for (const outcome of ['drained', 'preempted', 'completed', 'failed'])
-    it(`with outcome ${outcome} is refused, counts no shard and changes no document`, async () => {
-      const {world, victim} = await twoWorkers(4);
-      await assertNoEffect(world, released(victim.lease, outcome), 409);
-    });
+  it('is refused, counts no shard and changes no document', async () => {
+    const {world, victim} = await twoWorkers(4);
+    await assertNoEffect(world, released(victim.lease), 409);
+  });
 
   it('requests no totals of a run that has ended', async () => {
     const {world, victim} = await twoWorkers(4);
@@ -65,14 +63,6 @@ describe('a release of the lease of another worker', () => {
     await world.until('a complete stream', () => isComplete(world, lease));
     await endRun(world);
     await assertNoEffect(world, released(lease), 200);
-  });
-
-  it('in the name of the other worker is refused and changes no document', async () => {
-    const {world, victim} = await twoWorkers(4);
-    const before = await wholeStore(world);
-    const body = {...released(victim.lease), worker: A0};
-    assert.equal((await world.api(body, asHost(secretOf(A1, 1)))).status, 403);
-    assert.deepEqual(await wholeStore(world), before);
   });
 });
 

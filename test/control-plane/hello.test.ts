@@ -1,18 +1,15 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {secretHash} from '../../shared/control-plane/worker-api/authenticate.ts';
-import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {asHost, secretOf} from '../support/function-calls.ts';
-import {assertRecovered, aWorkingWorld} from '../support/one-worker.ts';
+import {assertRecovered, aWorkingWorld, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
-import {wholeStore} from '../support/whole-store.ts';
 
 /** A world whose only node exists, and whose agent has not spoken. */
 async function aBootingWorld(): Promise<World> {
-  const world = new World(ONE_SLOT);
-  world.drop('my-run', 0, someLines(2));
+  const world = aWorldWithAStream(2);
   await world.tick();
   await world.deliverAll();
   world.settleTpus();
@@ -105,35 +102,6 @@ describe('the hello of a host', () => {
     assert.equal((await world.api(hello(ticket))).body.action, 'exit');
     assert.deepEqual(await secretsIn(world), {});
   });
-});
-
-describe('a request with the secret of a host', () => {
-  const lease = {run: 'my-run', stream: '000', epoch: 1};
-  const requests = [
-    {action: 'hello', ticket: 'T'.repeat(43)},
-    {action: 'lease', loaded: null},
-    {action: 'heartbeat', phase: 'running', lease, progress: null},
-    {action: 'release', lease, outcome: 'drained', failure: null},
-  ];
-  const senders = [
-    {name: 'another host', sender: {incarnation: 2, host: 1}},
-    {name: 'an older incarnation', sender: {incarnation: 1, host: 0}},
-    {name: 'a newer incarnation', sender: {incarnation: 3, host: 0}},
-  ];
-  for (const request of requests)
-    for (const {name, sender} of senders)
-      it(`is refused if its ${request.action} names ${name}, and changes no document`, async () => {
-        const world = new World(ONE_SLOT);
-        const worker = aWorker({name: A0, phase: 'working', work: 'my-run/000', epoch: 1});
-        await world.store.transaction(async tx => workerRecords.set(tx, worker));
-        const before = await wholeStore(world);
-        const body = {...request, worker: A0, ...sender};
-        const {status} = await world.api(body, asHost(secretOf(A0, 2)));
-        assert.equal(status, 403);
-        assert.deepEqual(await wholeStore(world), before);
-        const other = await world.api(body, asHost(OTHER_SECRET));
-        assert.equal(other.status === 403, sender.host === 1, 'an unknown secret of another incarnation');
-      });
 });
 
 describe('a node', () => {

@@ -4,6 +4,7 @@ import type {Document} from '../../shared/ports.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aFleet, firstLives, workersOf} from '../support/fleet.ts';
+import {aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, A1, ONE_SLOT, TWO_SLOTS} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -95,8 +96,7 @@ describe('a document with an invalid field', () => {
   });
 
   it('of a stream does not keep the TPU of its worker', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(40));
+    const world = aWorldWithAStream(40);
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
     await spoil(world, 'runs/my-run/streams/000', {epoch: -1});
     await world.untilAsleep();
@@ -121,8 +121,7 @@ describe('a document with an invalid field', () => {
     {usd_per_hour: 'much', heartbeat_at: 'yesterday'},
   ])
     it(`of a worker with a node is mended, and its node works on: ${JSON.stringify(change)}`, async () => {
-      const world = new World(ONE_SLOT);
-      world.drop('my-run', 0, someLines(40));
+      const world = aWorldWithAStream(40);
       await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
       const before = (await world.worker(A0)) ?? assert.fail();
       await spoil(world, `workers/${A0}`, {...change, ...(change.heartbeat_at ? {heartbeat_at: null} : {})});
@@ -138,8 +137,7 @@ describe('a document with an invalid field', () => {
     });
 
   it('of a worker that names no incarnation is deleted, and its node with it', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(40));
+    const world = aWorldWithAStream(40);
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
     await spoil(world, `workers/${A0}`, {incarnation: 'one'});
     await world.untilAsleep();

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import type {World} from '../support/control-plane-harness.ts';
+import type {Message} from '../support/function-world.ts';
 import {aWorkingWorld} from '../support/one-worker.ts';
 import {A0} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
@@ -11,13 +12,13 @@ describe('the totals of a run that has ended', () => {
     for (let step = 0; step < 4; step++) await world.agent(A0).step();
     return world;
   }
-  /** The next tick sums up the streams again. */
-  const sumUp = async (world: World) => {
+  /** The next tick counts the streams again. */
+  const recount = async (world: World) => {
     await world.tick();
     await world.deliverAll();
   };
   const totals = async (world: World) => {
-    await sumUp(world);
+    await recount(world);
     const found = [await world.run('my-run'), await world.stream('my-run', '000')];
     const [run, stream] = found.map(each => [
       each?.status,
@@ -28,12 +29,34 @@ describe('the totals of a run that has ended', () => {
     return Number(stream?.[2]);
   };
 
-  it('have the shards whose events come after its end', async () => {
+  /** The run has failed, because its stream was overwritten. The events of stored shards are late. */
+  async function aFailedWorld(): Promise<{world: World; late: Message[]}> {
     const world = await aWorldWithLateShards();
     const late = world.queue.splice(0);
     world.drop('my-run', 0, someLines(20, 'other'));
     await world.deliverAll();
-    await world.tick();
+    await recount(world);
+    return {world, late};
+  }
+
+  /** The run is stopped. Its worker has its lease, and the events of stored shards have come since. */
+  async function aStoppedWorld(): Promise<World> {
+    const world = await aWorldWithLateShards();
+    const late = world.queue.splice(0);
+    world.control({action: 'stop', run: 'my-run'});
+    await world.deliverNext('control');
+    for (const event of late) await world.handle(event);
+    return world;
+  }
+  const assertStopCounted = async (world: World) => {
+    const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
+    assert.deepEqual([run?.status, stream?.lease], ['cancelled', null]);
+    assert.ok((stream?.total_shards ?? 0) > 0);
+    assert.equal(run?.total_shards, stream?.total_shards);
+  };
+
+  it('have the shards whose events come after its end', async () => {
+    const {world, late} = await aFailedWorld();
     const before = await totals(world);
     world.queue.push(...late);
     await world.deliverAll();
@@ -47,7 +70,7 @@ describe('the totals of a run that has ended', () => {
     assert.notEqual((await world.run('my-run'))?.total_shards, total_shards);
     world.control({action: 'stop', run: 'my-run'});
     await world.deliverNext('control');
-    await sumUp(world);
+    await recount(world);
     assert.equal((await world.run('my-run'))?.total_shards, total_shards);
   });
 
@@ -56,7 +79,7 @@ describe('the totals of a run that has ended', () => {
     world.queue.splice(0);
     world.control({action: 'stop', run: 'my-run'});
     await world.deliverNext('control');
-    await sumUp(world);
+    await recount(world);
     const before = (await world.run('my-run'))?.total_shards ?? 0;
     world.control({action: 'rebuild', run: 'my-run'});
     await world.deliverAll();
@@ -76,11 +99,7 @@ describe('the totals of a run that has ended', () => {
   }
 
   it('are summed once by a tick, however many shards are late', async () => {
-    const world = await aWorldWithLateShards();
-    const late = world.queue.splice(0);
-    world.drop('my-run', 0, someLines(20, 'other'));
-    await world.deliverAll();
-    await sumUp(world);
+    const {world, late} = await aFailedWorld();
     const {sum} = world.deps.store;
     let sums = 0;
     world.deps.store.sum = (...of) => {
@@ -110,11 +129,7 @@ describe('the totals of a run that has ended', () => {
   }
 
   it('have the shards that an event counted before it failed and came again', async () => {
-    const world = await aWorldWithLateShards();
-    const late = world.queue.splice(0);
-    world.drop('my-run', 0, someLines(20, 'other'));
-    await world.deliverAll();
-    await world.tick();
+    const {world, late} = await aFailedWorld();
     const before = await totals(world);
     let failures = 0;
     for (const event of late) {
@@ -127,19 +142,12 @@ describe('the totals of a run that has ended', () => {
   });
 
   it('have the shards that were counted between a stop and the end of their lease, in spite of a failure', async () => {
-    const world = await aWorldWithLateShards();
-    const late = world.queue.splice(0);
-    world.control({action: 'stop', run: 'my-run'});
-    await world.deliverNext('control');
-    for (const event of late) await world.handle(event);
+    const world = await aStoppedWorld();
     failNextSum(world);
     await world.tick().catch(() => {});
-    await sumUp(world);
-    await sumUp(world);
-    const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
-    assert.deepEqual([run?.status, stream?.lease], ['cancelled', null]);
-    assert.ok((stream?.total_shards ?? 0) > 0);
-    assert.equal(run?.total_shards, stream?.total_shards);
+    await recount(world);
+    await recount(world);
+    await assertStopCounted(world);
   });
 
   const ends: {name: string; end: (world: World) => Promise<void>}[] = [
@@ -155,17 +163,10 @@ describe('the totals of a run that has ended', () => {
   ];
   for (const {name, end} of ends)
     it(`have the shards that were counted between a stop and the moment in which ${name}`, async () => {
-      const world = await aWorldWithLateShards();
-      const late = world.queue.splice(0);
-      world.control({action: 'stop', run: 'my-run'});
-      await world.deliverNext('control');
-      for (const event of late) await world.handle(event);
+      const world = await aStoppedWorld();
       await end(world);
-      await sumUp(world);
-      const [run, stream] = [await world.run('my-run'), await world.stream('my-run', '000')];
-      assert.deepEqual([run?.status, stream?.lease], ['cancelled', null]);
-      assert.ok((stream?.total_shards ?? 0) > 0);
-      assert.equal(run?.total_shards, stream?.total_shards);
+      await recount(world);
+      await assertStopCounted(world);
     });
 
   it('and its counts are those of its streams, after a stop', async () => {
@@ -173,7 +174,7 @@ describe('the totals of a run that has ended', () => {
     await world.tick();
     world.control({action: 'stop', run: 'my-run'});
     await world.untilAsleep();
-    await sumUp(world);
+    await recount(world);
     const {status, streams_in_progress, streams_pending} = (await world.run('my-run')) ?? {};
     assert.deepEqual([status, streams_in_progress, streams_pending], ['cancelled', 0, 1]);
   });

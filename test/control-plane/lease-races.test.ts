@@ -2,17 +2,15 @@ import assert from 'node:assert/strict';
 import {streamRecords} from '../../shared/control-plane/documents/documents.ts';
 import {revokeExpired} from '../../shared/control-plane/streams/revoke-leases.ts';
 import {NEVER_SERVED} from '../../shared/domain/worker/served-time.ts';
-import {World} from '../support/control-plane-harness.ts';
-import {aWorkingWorld, aWorldWithAShard} from '../support/one-worker.ts';
-import {A0, A1, ONE_SLOT} from '../support/places.ts';
+import {aWorkingWorld, aWorldWithAShard, aWorldWithAStream} from '../support/one-worker.ts';
+import {A0, A1} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 type Given = {lease: {run: string; stream: string; epoch: number} | null};
 
 /** A TPU that is READY and has begun its setup; the test speaks for its agent. */
 async function aReadyWorld() {
-  const world = new World(ONE_SLOT);
-  world.drop('my-run', 0, someLines(20));
+  const world = aWorldWithAStream(20);
   await world.until('it is READY', () => world.agents.has(A0), 9, 1);
   const agent = world.agent(A0);
   agent.silent = true;
@@ -27,16 +25,6 @@ async function aReadyWorld() {
 }
 
 describe('a worker', () => {
-  it('asks again after a lost answer, and its stream is not charged', async () => {
-    const {world, ask} = await aReadyWorld();
-    for (let time = 1; time <= 8; time++) {
-      world.now += 1000;
-      assert.equal((await ask()).lease?.epoch, time);
-    }
-    const stream = await world.stream('my-run', '000');
-    assert.deepEqual([stream?.status, stream?.faults], ['in_progress', 0]);
-  });
-
   for (const {name, change} of [
     {name: 'has another incarnation', change: {incarnation: 2}},
     {name: 'is being deleted', change: {phase: 'deleting'}},
@@ -76,22 +64,6 @@ describe('a worker', () => {
     assert.equal((await world.worker(A0))?.work, 'my-run/000');
   });
 
-  it('keeps its next stream when the release of its completed stream is repeated', async () => {
-    const {world, ask, release} = await aReadyWorld();
-    const {lease} = await ask();
-    world.drop('my-run', 1, someLines(20, 'b'));
-    await world.deliverAll();
-    await world.deps.store.transaction(async tx => {
-      const stream = await tx.get('runs/my-run/streams/000');
-      tx.set('runs/my-run/streams/000', {...stream, status: 'completed', finished: true, lease: null});
-    });
-    await release(lease, 'completed');
-    world.now += 3000;
-    assert.equal((await ask()).lease?.stream, '001');
-    await release(lease, 'completed');
-    assert.equal((await world.worker(A0))?.work, 'my-run/001');
-  });
-
   it('keeps a lease that it has claimed since a tick found the lease expired', async () => {
     const {world, ask, beat} = await aReadyWorld();
     const {lease} = await ask();
@@ -99,35 +71,6 @@ describe('a worker', () => {
     await revokeExpired(world.deps, [A0], NEVER_SERVED);
     assert.equal((await world.stream('my-run', '000'))?.lease?.epoch, lease?.epoch);
     assert.equal((await world.worker(A0))?.work, 'my-run/000');
-  });
-
-  it('that releases its stream for a failure of the stream keeps its node, and the release starts a tick', async () => {
-    const {world, ask} = await aReadyWorld();
-    const {lease} = await ask();
-    world.queue.length = 0;
-    const failure = {kind: 'stream', reason: 'line 3 is too odd'};
-    const sender = {worker: A0, incarnation: 1, host: 0};
-    await world.api({action: 'release', ...sender, lease, outcome: 'failed', failure});
-    const {fault, suspect, work} = (await world.worker(A0)) ?? {};
-    assert.deepEqual([fault, suspect, work], [null, null, null]);
-    assert.deepEqual(
-      world.queue.map(({topic}) => topic),
-      ['tick'],
-    );
-  });
-
-  it('is not told to drain for a late heartbeat about a paused run', async () => {
-    const {world, ask, beat, release} = await aReadyWorld();
-    const {lease: first} = await ask();
-    world.drop('other', 0, someLines(20));
-    world.control({action: 'pause', run: 'my-run'});
-    await world.deliverAll();
-    assert.equal((await beat(first)).action, 'drain');
-    await release(first);
-    const {lease: second} = await ask();
-    assert.equal(second?.run, 'other');
-    assert.equal((await beat(first)).action, 'stop');
-    assert.equal((await beat(second)).action, 'continue');
   });
 });
 
@@ -155,8 +98,7 @@ describe('a lease that no worker holds', () => {
 
 describe('a stream that is complete', () => {
   it('is found complete after a lost database, by the second message when the first died before it counted', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     await world.untilAsleep();
     world.now += 3_600_000;
     world.drop('my-run', 0, someLines(30));
@@ -182,8 +124,7 @@ describe('a stream that is complete', () => {
   });
 
   it('does not belong to a run that begins anew under its name with another spec', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     await world.untilAsleep();
     await world.store.transaction(async tx => {
       tx.delete('runs/my-run');
@@ -221,8 +162,7 @@ describe('a stream whose document is lost', () => {
   });
 
   it('is registered again by one comparison, also when another stream came to its run first', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     await world.deliverAll();
     await world.tick();
     await world.wipe();

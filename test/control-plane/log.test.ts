@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {duringCall, jsonLog} from '../../shared/control-plane/log.ts';
 import {at, T0} from '../support/builders.ts';
-import {World} from '../support/control-plane-harness.ts';
-import {A0, ONE_SLOT} from '../support/places.ts';
+import {aWorldWithAStream} from '../support/one-worker.ts';
+import {A0} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const LABELS = 'logging.googleapis.com/labels';
@@ -82,8 +82,7 @@ describe('the log', () => {
 
 describe('the timeline', () => {
   it('has the same ids, and what is kept of a run goes by itself one day', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
     const id = world.control({action: 'configure', run: 'my-run', priority: 1});
     await world.deliverAll();
@@ -106,8 +105,7 @@ describe('the timeline', () => {
   });
 
   it('says that a run is active again, and why', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(2));
+    const world = aWorldWithAStream(2);
     await world.untilAsleep();
     world.drop('my-run', 1, someLines(2));
     await world.untilAsleep();

@@ -5,13 +5,13 @@ import type {Stored} from '../../shared/ports.ts';
 import {shardMetadataOf} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aStoringFleet, orphanAlerts} from '../support/lost-store.ts';
+import {aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ONE_SLOT, ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 /** One worker that has stored some shards of a long stream. */
 async function aWorkingWorld(): Promise<World> {
-  const world = new World(ONE_SLOT);
-  world.drop('my-run', 0, someLines(40));
+  const world = aWorldWithAStream(40);
   const stored = async () => (await world.stream('my-run', '000'))?.total_shards ?? 0;
   await world.until('some shards', async () => (await stored()) >= 3, 20, 1);
   return world;
@@ -19,8 +19,7 @@ async function aWorkingWorld(): Promise<World> {
 
 /** A world that has accepted stream my-run/000, and a way to store a shard of it of any epoch: two samples a shard. */
 async function anAcceptedStream(): Promise<{world: World; store: (shard: number, epoch: number) => void}> {
-  const world = new World(ONE_SLOT);
-  world.drop('my-run', 0, someLines(20));
+  const world = aWorldWithAStream(20);
   await world.deliverAll();
   const {spec_hash} = (await world.run('my-run')) ?? {};
   const {crc32c} = (await world.stream('my-run', '000')) ?? {};
@@ -58,8 +57,7 @@ describe('a document made for a run that had one', () => {
   });
 
   it('in a later deployment waits with the stream that was added to the run, until resume', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(5));
+    const world = aWorldWithAStream(5);
     await world.untilAsleep();
     await world.wipe();
     world.drop('my-run', 1, someLines(3, 'b'));
@@ -73,8 +71,7 @@ describe('a document made for a run that had one', () => {
   });
 
   it('is active for the default run where only other runs have shards', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(5));
+    const world = aWorldWithAStream(5);
     await world.untilAsleep();
     world.drop('default', 0, someLines(5));
     await world.deliverAll();
@@ -87,8 +84,7 @@ describe('a document made for a run that had one', () => {
   });
 
   it('is not made for a finished run whose document is there: another stream opens it', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(5));
+    const world = aWorldWithAStream(5);
     await world.untilAsleep();
     world.now += 2 * LOST_AFTER_S * 1000;
     world.drop('my-run', 1, someLines(3, 'b'));

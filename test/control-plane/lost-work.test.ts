@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWipedWorld} from '../support/lost-store.ts';
+import {aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -25,8 +26,7 @@ describe('work under a lost database', () => {
   });
 
   it('repeats no incarnation of a node, though the nodes cannot be listed at first', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
     world.control({action: 'recreate', worker: A0});
     await world.until('a second incarnation', () => world.agents.get(A0)?.incarnation === 2, 9, 1);
@@ -60,8 +60,7 @@ describe('work under a lost database', () => {
   });
 
   it('of a complete run needs no TPU', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(5));
+    const world = aWorldWithAStream(5);
     await world.untilAsleep();
     const made = world.tpus.made.length;
     await world.wipe();
@@ -73,8 +72,7 @@ describe('work under a lost database', () => {
   });
 
   it('of a complete run is registered as complete when its stream is dropped again', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(5));
+    const world = aWorldWithAStream(5);
     await world.untilAsleep();
     await world.wipe();
     world.drop('my-run', 0, someLines(5));
@@ -107,8 +105,7 @@ describe('work under a lost database', () => {
   });
 
   it('whose stream objects were deleted leaves no TPU behind', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
     await world.objects.delete('datasets/my-run/stream_000.jsonl');
     await world.wipe();

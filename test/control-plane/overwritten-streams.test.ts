@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
-import {aWorldWithAShard, untilAShard} from '../support/one-worker.ts';
+import {aWorldWithAShard, aWorldWithAStream, untilAShard} from '../support/one-worker.ts';
 import {assertOthersGoOn, rejections} from '../support/other-run.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
@@ -8,15 +8,6 @@ import {someLines} from '../support/shard-plan.ts';
 const STREAM = 'datasets/my-run/stream_000.jsonl';
 
 describe('a stream object that is overwritten', () => {
-  it('before any work is registered as it is now', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(3));
-    await world.deliverAll();
-    world.drop('my-run', 0, someLines(4, 'new'));
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(4, 'new'));
-  });
-
   it('during work fails its stream, and no shard mixes two contents', async () => {
     const world = await aWorldWithAShard();
     const agent = world.agent(A0);
@@ -41,17 +32,6 @@ describe('a stream object that is overwritten', () => {
     world.queue.length = 0;
     await world.untilAsleep();
     assert.match((await world.stream('my-run', '000'))?.last_error ?? '', /was overwritten/);
-  });
-
-  it('after its stream was completed is refused, and the stream stays completed', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(3));
-    await world.untilAsleep();
-    world.drop('my-run', 0, someLines(4, 'new'));
-    await world.untilAsleep();
-    assert.match(await rejections(world), /stream_000.jsonl was overwritten/);
-    await world.assertStoredOnce('my-run', '000', someLines(3));
-    assert.equal((await world.run('my-run'))?.status, 'completed');
   });
 
   it('between two workers fails its stream before the second worker begins', async () => {
@@ -89,8 +69,7 @@ describe('a stream object that is uploaded again with the same content', () => {
   });
 
   it('fails no stream where its event is late', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
     world.agent(A0).failure = {kind: 'infrastructure', reason: 'the disk is full'};
     world.drop('my-run', 0, someLines(20));

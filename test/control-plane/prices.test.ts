@@ -49,7 +49,7 @@ describe('the prices of TPUs', () => {
     const run = (await world.run('my-run')) ?? assert.fail();
     assert.equal(run.status, 'paused');
     assert.ok(run.cost_usd >= 9, String(run.cost_usd));
-    assert.match((await world.timeline('worker')).join(), /costs \$60 an hour, as is known now/);
+    assert.match((await world.timeline('worker')).join(), /The price of \S+ is known now: \$60 an hour/);
   });
 
   it('in prices/chips override the list entry by entry, and each invalid entry is logged', async () => {

@@ -3,63 +3,48 @@ import assert from 'node:assert/strict';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {deliver, dropAfter, inEveryOrder, tick} from '../support/every-order.ts';
+import {aRequestedNode, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 import {deliverFinish, endRun, isFinish} from '../support/stored-run.ts';
 
+/** Every stream is stored, and no tick has seen the run over yet. */
+async function aRunBeforeItsEnd(): Promise<World> {
+  const world = aWorldWithAStream(2);
+  const isStored = async () => (await world.stream('my-run', '000'))?.status === 'completed';
+  await world.until('the last shard', isStored, 9);
+  await world.deliverAll();
+  await world.store.transaction(async tx => {
+    const run = await tx.get('runs/my-run');
+    if (run) tx.set('runs/my-run', {...run, status: 'active'});
+  });
+  return world;
+}
+
+/** The further stream is worked on, and the run ends again. */
+async function assertReopened(world: World): Promise<void> {
+  assert.equal((await world.run('my-run'))?.status, 'active');
+  await world.untilAsleep();
+  await world.assertStoredOnce('my-run', '001', someLines(2, '1'));
+  assert.equal((await world.run('my-run'))?.status, 'completed');
+}
+
 describe('at the same time', () => {
   inEveryOrder('the end of a run and a further stream: the stream is worked on', {
-    given: async () => {
-      const world = new World(ONE_SLOT);
-      world.drop('my-run', 0, someLines(2));
-      await world.until(
-        'the last shard',
-        async () => (await world.stream('my-run', '000'))?.status === 'completed',
-        9,
-      );
-      await world.deliverAll();
-      // The tick that sees the run over has not come yet.
-      await world.store.transaction(async tx => {
-        const run = await tx.get('runs/my-run');
-        if (run) tx.set('runs/my-run', {...run, status: 'active'});
-      });
-      return world;
-    },
+    given: aRunBeforeItsEnd,
     when: world => [() => endRun(world), dropAfter(world, 9, 1)],
-    then: async world => {
-      assert.equal((await world.run('my-run'))?.status, 'active');
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '001', someLines(2, '1'));
-      assert.equal((await world.run('my-run'))?.status, 'completed');
-    },
+    then: assertReopened,
   });
 
   inEveryOrder('the message that ends a run and a further stream: the stream is worked on', {
     given: async () => {
-      const world = new World(ONE_SLOT);
-      world.drop('my-run', 0, someLines(2));
-      await world.until(
-        'the last shard',
-        async () => (await world.stream('my-run', '000'))?.status === 'completed',
-        9,
-      );
-      await world.deliverAll();
-      // The message that ends the run has not come yet.
-      await world.store.transaction(async tx => {
-        const run = await tx.get('runs/my-run');
-        if (run) tx.set('runs/my-run', {...run, status: 'active'});
-      });
+      const world = await aRunBeforeItsEnd();
       await world.tick();
       assert.ok(world.queue.some(isFinish));
       return world;
     },
     when: world => [() => deliverFinish(world), dropAfter(world, 14, 1)],
-    then: async world => {
-      assert.equal((await world.run('my-run'))?.status, 'active');
-      await world.untilAsleep();
-      await world.assertStoredOnce('my-run', '001', someLines(2, '1'));
-      assert.equal((await world.run('my-run'))?.status, 'completed');
-    },
+    then: assertReopened,
   });
 
   inEveryOrder('an idle tick and a first stream: the stream is worked on', {
@@ -73,8 +58,7 @@ describe('at the same time', () => {
 
   inEveryOrder('a tick and the resume of a paused run: the run is worked on', {
     given: async () => {
-      const world = new World(ONE_SLOT);
-      world.drop('my-run', 0, someLines(8));
+      const world = aWorldWithAStream(8);
       await world.deliverAll();
       world.control({action: 'pause', run: 'my-run'});
       await world.untilAsleep();
@@ -135,11 +119,7 @@ describe('at the same time', () => {
 
   inEveryOrder('the create of a TPU and the stop of its run: the TPU is deleted', {
     given: async () => {
-      const world = new World(ONE_SLOT);
-      world.drop('my-run', 0, someLines(2));
-      await world.deliverNext('object');
-      await world.tick();
-      assert.deepEqual(world.asked(), [`create ${A0}#1`]);
+      const world = await aRequestedNode();
       world.control({action: 'stop', run: 'my-run'});
       return world;
     },
@@ -162,11 +142,7 @@ describe('at the same time', () => {
 
   inEveryOrder('a zone refuses an incarnation, and the next incarnation of its slot begins: it goes on', {
     given: async () => {
-      const world = new World(ONE_SLOT);
-      world.drop('my-run', 0, someLines(2));
-      await world.deliverNext('object');
-      await world.tick();
-      assert.deepEqual(world.asked(), [`create ${A0}#1`]);
+      const world = await aRequestedNode();
       world.tpus.zone('us-central1-a').soldOut = true;
       return world;
     },
@@ -205,8 +181,7 @@ describe('at the same time', () => {
 
   inEveryOrder('one event three times: the stream is accepted once', {
     given: async () => {
-      const world = new World(ONE_SLOT);
-      world.drop('my-run', 0, someLines(3));
+      const world = aWorldWithAStream(3);
       world.queue.push(...world.queue, ...world.queue);
       return world;
     },

@@ -6,6 +6,7 @@ import type {Document} from '../../shared/ports.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {textOf} from '../support/function-calls.ts';
+import {aWorldWithAStream} from '../support/one-worker.ts';
 import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -26,8 +27,7 @@ const lose = (world: World, path: string) => world.store.transaction(async tx =>
 
 describe('a resync', () => {
   it('finds that the Store was lost: the run waits for its operator, and keeps its shards', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(30));
+    const world = aWorldWithAStream(30);
     await world.until('work', async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 2);
     await world.wipe();
     await world.tick();

@@ -1,29 +1,10 @@
 /** Workers that outlive their lease, their incarnation or their memory: zombies, and hosts that restart. */
 import assert from 'node:assert/strict';
-import {World} from '../support/control-plane-harness.ts';
-import {assertRecovered, aWorldWithAShard} from '../support/one-worker.ts';
-import {A0, A1, ONE_SLOT} from '../support/places.ts';
+import {assertRecovered, aWorldWithAShard, aWorldWithAStream} from '../support/one-worker.ts';
+import {A0, A1} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('a worker that does not know that it was replaced', () => {
-  it('is told to exit where it is of an earlier incarnation, and changes nothing', async () => {
-    const world = await aWorldWithAShard();
-    const zombie = world.zombify(A0);
-    const {lease} = zombie;
-    await world.until('its successor works', () => world.agents.get(A0)?.state === 'working', 20, 1);
-    const before = await world.stream('my-run', '000');
-    const from = {worker: A0, incarnation: 1, host: 0};
-    const asked = await world.api({action: 'lease', ...from, loaded: null});
-    assert.deepEqual([asked.status, asked.body.action], [200, 'exit']);
-    const released = await world.api({action: 'release', ...from, lease, outcome: 'failed', failure: null});
-    assert.deepEqual([released.status, released.body.action], [409, 'stop']);
-    const beat = await world.api({action: 'heartbeat', ...from, phase: 'running', lease, progress: null});
-    assert.deepEqual([beat.status, beat.body.action, beat.body.lease_expires_at], [200, 'exit', null]);
-    assert.deepEqual(await world.stream('my-run', '000'), before);
-    assert.equal((await world.worker(A0))?.phase, 'working');
-    await assertRecovered(world);
-  });
-
   it('stores nothing twice and overwrites nothing, however long it goes on', async () => {
     const world = await aWorldWithAShard();
     const zombie = world.zombify(A0);
@@ -65,26 +46,6 @@ describe('a worker that does not know that it was replaced', () => {
     slow.silent = false;
     await assertRecovered(world);
   });
-
-  it('waits where it has no document, and leaves none behind', async () => {
-    const world = new World();
-    const from = {worker: 'tpu-us-east1-c-7', incarnation: 1, host: 0};
-    const asked = await world.api({action: 'lease', ...from, loaded: null});
-    const beat = await world.api({
-      action: 'heartbeat',
-      ...from,
-      phase: 'idle',
-      lease: null,
-      progress: null,
-    });
-    assert.deepEqual([asked.body.action, beat.body.action], ['wait', 'continue']);
-    const lease = {run: 'my-run', stream: '000', epoch: 1};
-    assert.equal(
-      (await world.api({action: 'release', ...from, lease, outcome: 'drained', failure: null})).status,
-      409,
-    );
-    assert.deepEqual(await world.store.query('workers'), [], 'no document of it');
-  });
 });
 
 describe('a host that restarts', () => {
@@ -124,8 +85,7 @@ describe('a host that restarts', () => {
   });
 
   it('five times at work on one stream has that stream parked', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     let restarts = 0;
     for (let minute = 0; minute < 60; minute++) {
       await world.minute(1);

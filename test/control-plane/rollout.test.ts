@@ -3,6 +3,7 @@ import {parseValue, tpuMessage, workerRequest} from '../../shared/contracts/sche
 import {paths} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -50,8 +51,7 @@ describe('while the next release is rolled out', () => {
   });
 
   it('what it adds to a lease, a loss and a create stays there too', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     await world.until(
       'work',
       async () => (await world.stream('my-run', '000'))?.status === 'in_progress',

@@ -3,7 +3,7 @@ import {runRecords, streamRecords} from '../../shared/control-plane/documents/do
 import {aRun, aStream, at, T0} from '../support/builders.ts';
 import {send, sendAlone} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {aWorkingWorld} from '../support/one-worker.ts';
+import {aWorkingWorld, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -168,8 +168,7 @@ describe('stop', () => {
   });
 
   it('leaves a completed run completed, and refuses every later stream with the reason', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(2));
+    const world = aWorldWithAStream(2);
     await world.untilAsleep();
     assert.equal((await send(world, {action: 'stop', run: 'my-run'})).outcome, 'applied');
     const made = [...world.tpus.made];
@@ -196,8 +195,7 @@ describe('stop', () => {
 
 describe('start', () => {
   it('registers streams whose events were lost, and does nothing to a completed run', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(2));
+    const world = aWorldWithAStream(2);
     world.queue.length = 0;
     assert.equal((await send(world, {action: 'start', run: 'my-run'})).outcome, 'applied');
     const {status, result} = (await world.store.get('tasks/register-my-run')) ?? {};

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {send} from '../support/control-messages.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {aWorldWithAStream} from '../support/one-worker.ts';
 import {assertOthersGoOn, rejections} from '../support/other-run.ts';
 import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
@@ -141,8 +142,7 @@ describe('run.json', () => {
   });
 
   it('that says the same in other words is no change', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(3));
+    const world = aWorldWithAStream(3);
     await world.deliverAll();
     world.objects.put('datasets/my-run/run.json', '{"seed": 42, "dtype": "bf16"}');
     await world.untilAsleep();

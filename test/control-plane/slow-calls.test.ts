@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {aWorldWithAStream} from '../support/one-worker.ts';
 import {A0} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -83,39 +84,8 @@ describe('a slow tick', () => {
     assert.deepEqual([...world.tpus.nodes.keys()], []);
   });
 
-  it('leaves a node without a document that it listed ten minutes ago to the next tick, which deletes it', async () => {
-    const world = new World(ONE_SLOT);
-    await createNode(world);
-    await slowTick(world, async () => {
-      world.now += 10 * 60_000;
-    });
-    assert.deepEqual(world.asked(), []);
-    await world.tick();
-    assert.deepEqual(world.asked(), [`delete ${A0}#1`]);
-    await world.untilAsleep();
-  });
-
-  it('creates no node from budgets and runs that it read five minutes ago', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(2));
-    await world.deliverNext('object');
-    const {deps} = world;
-    const query: typeof deps.store.query = async (collection, what) => {
-      const found = await deps.store.query(collection, what);
-      if (collection === 'zones') world.now += 5 * 60_000;
-      return found;
-    };
-    world.deps = {...deps, store: {...deps.store, query}};
-    await world.tick();
-    assert.deepEqual(world.asked(), []);
-    world.deps = deps;
-    await world.tick();
-    assert.deepEqual(world.asked(), [`create ${A0}#1`]);
-  });
-
   it('does not call a node vanished that another tick has seen since', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(2));
+    const world = aWorldWithAStream(2, ONE_SLOT);
     await world.deliverNext('object');
     await world.tick();
     assert.equal((await world.worker(A0))?.phase, 'creating');
@@ -128,44 +98,6 @@ describe('a slow tick', () => {
       [(await world.worker(A0))?.phase, (await world.worker(A0))?.last_death],
       ['creating', null],
     );
-  });
-
-  it('keeps a worker that spoke while Cloud TPU was asked for its missing node', async () => {
-    const world = await atWork();
-    const agent = world.zombify(A0);
-    const {deps} = world;
-    let asked = 0;
-    const get = async () => {
-      asked += 1;
-      await agent.beat();
-      return undefined;
-    };
-    world.deps = {...deps, tpus: {...deps.tpus, list: () => deps.tpus.list(), get}};
-    for (let minute = 0; minute < 20 && asked === 0; minute++) await world.minute(0);
-    assert.equal(asked, 1);
-    const worker = (await world.worker(A0)) ?? assert.fail();
-    assert.deepEqual([worker.phase, worker.last_death], ['working', null]);
-  });
-
-  it('deletes a worker whose run has no money left, although the worker gave its stream back since', async () => {
-    const world = await atWork({budget_usd: 5 * USD_PER_MINUTE});
-    world.now += 5 * 60_000;
-    const {deps} = world;
-    const {store} = deps;
-    let isFirst = true;
-    const query: typeof store.query = async (collection, what) => {
-      const found = await store.query(collection, what);
-      if (isFirst && collection === 'workers') {
-        isFirst = false;
-        await world.agent(A0).preempted();
-        assert.equal((await world.worker(A0))?.work, null);
-      }
-      return found;
-    };
-    world.deps = {...deps, store: {...store, query}};
-    await world.tick();
-    assert.ok(!isFirst);
-    assert.equal((await world.worker(A0))?.phase, 'deleting');
   });
 });
 

@@ -6,8 +6,8 @@ import {tick} from '../../shared/control-plane/tick/tick.ts';
 import {MAX_LEASE_EPOCH} from '../../shared/domain/bounds.ts';
 import {aRun, aStream, aWorker, shardMetadataOf, T0} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {aWorkingWorld} from '../support/one-worker.ts';
-import {A0, ONE_SLOT} from '../support/places.ts';
+import {aWorkingWorld, aWorldWithAStream} from '../support/one-worker.ts';
+import {A0} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 /** Stores a shard of my-run/000 that no worker made; `given` is what its metadata says of itself. */
@@ -70,8 +70,7 @@ describe('a document that no reader accepts', () => {
 
 describe('a shard that no lease explains', () => {
   it('completes no stream that was never leased', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(20));
+    const world = aWorldWithAStream(20);
     await world.deliver();
     const name = await forge(world, 1, {epoch: '1', final: 'true'});
     const {status, total_shards, last_error} = (await world.stream('my-run', '000')) ?? {};
@@ -121,8 +120,7 @@ describe('a shard that no lease explains', () => {
 
   for (const epoch of ['0', '1000001', '9007199254740991'])
     it(`of epoch ${epoch} fails its stream by name, and the run stays readable`, async () => {
-      const world = new World(ONE_SLOT);
-      world.drop('my-run', 0, someLines(20));
+      const world = aWorldWithAStream(20);
       await world.deliver();
       const name = await forge(world, 1, {epoch});
       const {status, last_error} = (await world.stream('my-run', '000')) ?? {};
@@ -147,19 +145,8 @@ describe('half a character in the checksum of a shard', () => {
 });
 
 describe('numbers that are too large', () => {
-  it('as the tokens of a shard fail its stream by name, and the run stays readable', async () => {
-    const world = await aWorkingWorld();
-    const name = await forge(world, 1, {tokens: '9007199254740991'});
-    const {status, last_error} = (await world.stream('my-run', '000')) ?? {};
-    assert.equal(status, 'failed');
-    assert.ok(last_error?.startsWith(`${name} is not valid: tokens`), String(last_error));
-    await world.untilAsleep();
-    assert.deepEqual((await world.run('my-run'))?.total_tokens, 0);
-  });
-
   it('as the epoch of a heartbeat are refused, and its stream stays readable', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(2));
+    const world = aWorldWithAStream(2);
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
     const from = {worker: A0, incarnation: 1, host: 0};
     const lease = {run: 'my-run', stream: '000', epoch: Number.MAX_SAFE_INTEGER};
@@ -177,8 +164,7 @@ describe('numbers that are too large', () => {
   });
 
   it('as the sums of many streams leave the totals of their run at the largest exact number', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(2));
+    const world = aWorldWithAStream(2);
     await world.deliver();
     await world.store.transaction(async tx => {
       const total_tokens = Number.MAX_SAFE_INTEGER;

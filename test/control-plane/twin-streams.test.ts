@@ -1,6 +1,7 @@
 /** Several objects of one stream index, and contents that changed, under a lost database. */
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
+import {aWorldWithAStream, untilShards} from '../support/one-worker.ts';
 import {ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -14,12 +15,7 @@ describe('a stream with several objects under a lost database', () => {
     it(`goes on with the object of its shards, not with a refused one (${word})`, async () => {
       const world = new World(ONE_SLOT);
       world.drop('my-run', 0, someLines(12), '.gz');
-      await world.until(
-        'some',
-        async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 1,
-        20,
-        1,
-      );
+      await untilShards(world, 2);
       world.drop('my-run', 0, someLines(12, 'other'));
       await world.minute(1);
       // The object is uploaded again unchanged, so it is the later one of the two.
@@ -55,12 +51,7 @@ describe('a stream with several objects under a lost database', () => {
   it('is registered anew by a rebuild where its document names the wrong object', async () => {
     const world = new World(ONE_SLOT);
     world.drop('my-run', 0, someLines(12), '.gz');
-    await world.until(
-      'some',
-      async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 1,
-      20,
-      1,
-    );
+    await untilShards(world, 2);
     world.drop('my-run', 0, someLines(12, 'other'));
     await world.minute(1);
     const other = await world.objects.head('datasets/my-run/stream_000.jsonl');
@@ -83,8 +74,7 @@ describe('a stream with several objects under a lost database', () => {
   });
 
   it('is rebuilt with the content of its shards after a function died before it counted them', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(6));
+    const world = aWorldWithAStream(6);
     await world.untilAsleep();
     const whole = await world.stream('my-run', '000');
     world.drop('my-run', 0, someLines(6, 'other'));
@@ -109,14 +99,8 @@ describe('a stream with several objects under a lost database', () => {
   });
 
   it('fails when its shards are of other content', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(12));
-    await world.until(
-      'some',
-      async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 1,
-      20,
-      1,
-    );
+    const world = aWorldWithAStream(12);
+    await untilShards(world, 2);
     world.drop('my-run', 0, someLines(12, 'other'));
     await world.wipe();
     world.control({action: 'rebuild', run: 'my-run'});

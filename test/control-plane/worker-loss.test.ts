@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {tick} from '../../shared/control-plane/tick/tick.ts';
 import type {Store} from '../../shared/ports.ts';
-import {World} from '../support/control-plane-harness.ts';
-import {assertRecovered, aWorldWithAShard} from '../support/one-worker.ts';
-import {A0, A1, ONE_SLOT} from '../support/places.ts';
+import type {World} from '../support/control-plane-harness.ts';
+import {assertRecovered, aWorldWithAShard, aWorldWithAStream} from '../support/one-worker.ts';
+import {A0, A1} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('a TPU that is lost', () => {
@@ -67,8 +67,7 @@ describe('a TPU that is lost', () => {
   });
 
   it('before its first word is deleted after the time to boot', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(3));
+    const world = aWorldWithAStream(3);
     await world.deliverAll();
     world.settle();
     world.agent(A0).silent = true;

@@ -3,19 +3,13 @@ import assert from 'node:assert/strict';
 import {at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {deliver, inEveryOrder, tick} from '../support/every-order.ts';
+import {aRequestedNode, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('at the same time', () => {
   inEveryOrder('a tick and the first words of an agent: its TPU is kept', {
-    given: async () => {
-      const world = new World(ONE_SLOT);
-      world.drop('my-run', 0, someLines(2));
-      await world.deliverNext('object');
-      await world.tick();
-      assert.deepEqual(world.asked(), [`create ${A0}#1`]);
-      return world;
-    },
+    given: aRequestedNode,
     when: world => [
       tick(world),
       async () => {
@@ -88,8 +82,7 @@ describe('at the same time', () => {
     'a report of a worker, the end of its lease and the event of its last shard: nothing is lost or failed',
     {
       given: async () => {
-        const world = new World(ONE_SLOT);
-        world.drop('my-run', 0, someLines(4));
+        const world = aWorldWithAStream(4);
         await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 2);
         await world.agent(A0).step();
         assert.equal(world.agent(A0).state, 'working');

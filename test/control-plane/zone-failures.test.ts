@@ -1,13 +1,10 @@
 /** Zones that give no node, give no answer or refuse a delete. */
 import assert from 'node:assert/strict';
 import {TpuError} from '../../shared/contracts/errors.ts';
-import {zoneRecords} from '../../shared/control-plane/documents/documents.ts';
-import {zoneOf} from '../../shared/control-plane/documents/zones.ts';
 import {handleTpuMessage} from '../../shared/control-plane/workers/tpu-operations.ts';
-import {iso} from '../../shared/domain/time.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {assertRecovered, aWorldWithAShard} from '../support/one-worker.ts';
-import {A0, B0, ONE_SLOT, ZONE} from '../support/places.ts';
+import {assertRecovered, aWorldWithAShard, aWorldWithAStream} from '../support/one-worker.ts';
+import {A0, B0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('a zone without capacity', () => {
@@ -79,31 +76,6 @@ describe('a zone without capacity', () => {
     };
   }
 
-  it('gets no node of a plan that was made before another tick used up its creates of the hour', async () => {
-    const world = new World({...ONE_SLOT, GLEANER_CREATES_PER_HOUR: '3'});
-    world.drop('my-run', 0, someLines(9));
-    await world.deliverNext('object');
-    const {query} = world.deps.store;
-    world.deps.store.query = async (collection, options) => {
-      const found = await query(collection, options);
-      if (collection === 'zones') {
-        const asked_at = iso(world.now);
-        const zone = await world.deps.store.transaction(tx =>
-          zoneOf(world.deps, tx, {zone: ZONE, pool: 'tpu'}, world.now),
-        );
-        const creates = Array.from({length: 3}, () => ({asked_at}));
-        await world.deps.store.transaction(async tx => zoneRecords.set(tx, {...zone, creates}));
-      }
-      return found;
-    };
-    await world.tick();
-    assert.deepEqual(world.asked(), []);
-    world.deps.store.query = query;
-    world.now += 3_700_000;
-    await world.tick();
-    assert.equal(world.asked().length, 1);
-  });
-
   it('is asked no more often in an hour than its limit, repeated asks included', async () => {
     const world = new World({...ONE_SLOT, GLEANER_CREATES_PER_HOUR: '4', GLEANER_CREATE_S: '3600'});
     world.drop('my-run', 0, someLines(2));
@@ -134,8 +106,7 @@ describe('a zone that gives no answer', () => {
   }
 
   it('blocks no slot: the message that creates a node comes again', async () => {
-    const world = new World(ONE_SLOT);
-    world.drop('my-run', 0, someLines(2));
+    const world = aWorldWithAStream(2);
     await world.deliverNext('object');
     await world.tick();
     world.tpus.zone('us-central1-a').unreachable = true;

@@ -7,14 +7,10 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "worker"))
-import hypothesis
 import pytest
 
 import environment  # noqa: F401  (where the packages are, and where bytecode goes)
 from shuffled_runs import runs  # noqa: F401
-
-hypothesis.settings.register_profile("gleaner", deadline=None, derandomize=True)
-hypothesis.settings.load_profile("gleaner")
 
 
 @pytest.fixture

@@ -1,11 +1,8 @@
 """CRC-32C as Cloud Storage computes it."""
 
 import numpy as np
-import pytest
 
 from gleaner_reader.checksums import as_text, combine, crc32c
-
-pytestmark = pytest.mark.slow
 
 
 def test_checksums_equal_those_of_cloud_storage():

@@ -5,8 +5,6 @@ import pytest
 
 from shuffled_runs import as_rows, as_set
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize("tokens", ["all", slice(1, 12, 2)], ids=str)
 def test_rows_of_excluded_token_ids_and_positions_are_left_out(runs, tokens):

@@ -127,7 +127,7 @@ def test_a_changed_byte_is_found_or_harmless(tmp_path, file_format, dtype):
     expected, facts = read_everything(path)
     index = gleaner_reader.open(path).index()
 
-    @settings(max_examples=120)
+    @settings(max_examples=50)
     @given(place=st.integers(0, len(data) - 1), flip=st.integers(1, 255))
     def check(place, flip):
         damaged = bytearray(data)
@@ -145,7 +145,7 @@ def test_a_changed_byte_is_found_or_harmless(tmp_path, file_format, dtype):
     check()
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(data=st.binary(max_size=300), file_format=st.sampled_from(["safetensors", "safetensors.zst", "pkl.gz"]))
 def test_random_bytes_are_refused(tmp_path_factory, data, file_format):
     path = a_file(tmp_path_factory.getbasetemp(), data, f"any.{file_format}")

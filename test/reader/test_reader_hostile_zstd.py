@@ -8,8 +8,6 @@ import zstandard
 from gleaner_reader import ShardError
 from hostile_files import MIB, a_file, a_header, a_tensor, at_most, read_everything
 
-pytestmark = pytest.mark.slow
-
 
 def a_table(frames, flags=0, count=None, magic=0x8F92EAB1):
     entries = b"".join(struct.pack("<II", len(packed), size) for packed, size in frames)

@@ -35,8 +35,8 @@ export const EDITS: Record<string, Edit[]> = {
     {
       in: 'grantLease',
       within: "{$$before; const $lease = $of; return {...$stream, status: 'in_progress', $$fields};}",
-      find: '{...$holder, epoch: $epoch}',
-      replace: "{...$holder, granted_by: 'next', epoch: $epoch}",
+      find: '{$$holder, epoch: $epoch}',
+      replace: "{$$holder, granted_by: 'next', epoch: $epoch}",
     },
     {
       in: 'grantLease',
@@ -189,25 +189,12 @@ function changesOf(mark: string): Splice[] {
 }
 
 async function load(mark: string): Promise<Code> {
-  const [{onObject}, {onControl}, {onTpu}, {onTick}, {onTask}, {onJob}, {onExec}, {workerApi}] =
-    await Promise.all([
-      import(`../../functions/on-object.ts${mark}`),
-      import(`../../functions/on-control.ts${mark}`),
-      import(`../../functions/on-tpu.ts${mark}`),
-      import(`../../functions/on-tick.ts${mark}`),
-      import(`../../functions/on-task.ts${mark}`),
-      import(`../../functions/on-job.ts${mark}`),
-      import(`../../functions/on-exec.ts${mark}`),
-      import(`../../functions/worker-api.ts${mark}`),
-    ]);
+  const names = ['object', 'control', 'tpu', 'tick', 'task', 'job', 'exec'].map(topic => `on-${topic}`);
+  const files = [...names, 'worker-api'].map(name => `../../functions/${name}.ts${mark}`);
+  const {workerApi, ...on} = Object.assign({}, ...(await Promise.all(files.map(file => import(file)))));
   const handlers = {
-    object: onObject,
-    control: onControl,
-    tpu: onTpu,
-    tick: onTick,
-    tasks: onTask,
-    job: onJob,
-    exec: onExec,
+    ...{object: on.onObject, control: on.onControl, tpu: on.onTpu, tick: on.onTick},
+    ...{tasks: on.onTask, job: on.onJob, exec: on.onExec},
   };
   return {handlers, workerApi};
 }

@@ -5,15 +5,16 @@ import {type Edit, type Splice, spliceAll} from './anchors.ts';
 import {findChanges} from './code.ts';
 import {SIMPLER} from './context.ts';
 import {KINDS} from './faults.ts';
-import {simulate} from './world.ts';
+import {type Outcome, simulate} from './world.ts';
 
 export type Share = {
   first: number;
   step: number;
   end: number;
-  without: string[];
   mistake: Splice[];
 };
+/** A world that has ended, and the milliseconds that it took. */
+export type Ran = Omit<Outcome, 'trace'> & {ms: number};
 export type Seen = Record<string, {worlds: number; times: number}>;
 export type Report = {
   seeds: number;
@@ -30,31 +31,27 @@ export type Report = {
 export type Search = {
   first: number;
   seeds: number;
-  without?: string[];
   /** The edits of a mistake. */
   mistake?: readonly Edit[];
   /** Stops at the first violation. */
   untilFound?: boolean;
-  threads?: number;
   onProgress?: (total: Report) => void;
 };
 
-const ZERO = {seeds: 0, events: 0, ticks: 0, ms: 0, wide_ms: 0};
-
 export async function runSeeds(search: Search): Promise<Report> {
-  const {first, seeds, without = [], untilFound = false, onProgress = () => {}} = search;
+  const {first, seeds, untilFound = false, onProgress = () => {}} = search;
   const mistake = spliceAll(search.mistake ?? []);
   findChanges();
-  const threads = Math.min(search.threads ?? availableParallelism(), seeds);
-  const total: Report = {...ZERO, seen: {}, violations: []};
+  const threads = Math.min(availableParallelism(), seeds);
+  const total: Report = {seeds: 0, events: 0, ticks: 0, ms: 0, wide_ms: 0, seen: {}, violations: []};
   const workers: Worker[] = [];
   const running = Array.from({length: threads}, (_, thread) => {
-    const share: Share = {first: first + thread, step: threads, end: first + seeds, without, mistake};
+    const share: Share = {first: first + thread, step: threads, end: first + seeds, mistake};
     const worker = new Worker(new URL('./worker.ts', import.meta.url), {workerData: share});
     workers.push(worker);
     return new Promise<void>((resolve, reject) => {
-      worker.on('message', (report: Report) => {
-        add(total, report);
+      worker.on('message', (ran: Ran) => {
+        add(total, ran);
         onProgress(total);
         if (untilFound && total.violations.length > 0) for (const each of workers) void each.terminate();
       });
@@ -67,14 +64,17 @@ export async function runSeeds(search: Search): Promise<Report> {
   return total;
 }
 
-function add(total: Report, report: Report): void {
-  total.seeds += report.seeds;
-  for (const sum of ['events', 'ticks', 'ms', 'wide_ms'] as const) total[sum] += report[sum];
-  for (const [what, {worlds, times}] of Object.entries(report.seen)) {
+function add(total: Report, {seed, violation, events, ticks, isWide, seen, ms}: Ran): void {
+  total.seeds += 1;
+  total.events += events;
+  total.ticks += ticks;
+  total.ms += ms;
+  if (isWide) total.wide_ms += ms;
+  for (const [what, times] of Object.entries(seen)) {
     const before = total.seen[what] ?? {worlds: 0, times: 0};
-    total.seen[what] = {worlds: before.worlds + worlds, times: before.times + times};
+    total.seen[what] = {worlds: before.worlds + 1, times: before.times + times};
   }
-  total.violations.push(...report.violations);
+  if (violation !== undefined) total.violations.push({seed, violation});
 }
 
 export type Case = {seed: number; without: string[]; violation: string};

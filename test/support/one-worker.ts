@@ -4,25 +4,44 @@ import {World} from './control-plane-harness.ts';
 import {A0, ONE_SLOT} from './places.ts';
 import {someLines} from './shard-plan.ts';
 
+/** A world into which a stream was dropped. Nothing is delivered yet. */
+export function aWorldWithAStream(lines: number, set: Record<string, string> = ONE_SLOT): World {
+  const world = new World(set);
+  world.drop('my-run', 0, someLines(lines));
+  return world;
+}
+
+/** A world in which a tick has requested the node of a stream. Its message is under way. */
+export async function aRequestedNode(): Promise<World> {
+  const world = aWorldWithAStream(2);
+  await world.deliverNext('object');
+  await world.tick();
+  assert.deepEqual(world.asked(), [`create ${A0}#1`]);
+  return world;
+}
+
 /** A world in which A0 works on a stream of ten shards and has stored few shards or none. */
 export async function aWorkingWorld(set: Record<string, string> = ONE_SLOT): Promise<World> {
-  const world = new World(set);
-  world.drop('my-run', 0, someLines(20));
+  const world = aWorldWithAStream(20, set);
   await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
   return world;
 }
 
 /** A world in which A0 has stored the first of ten shards. */
 export async function aWorldWithAShard(set: Record<string, string> = ONE_SLOT): Promise<World> {
-  const world = new World(set);
-  world.drop('my-run', 0, someLines(20));
+  const world = aWorldWithAStream(20, set);
   await untilAShard(world);
   return world;
 }
 
-export async function untilAShard(world: World): Promise<void> {
-  const hasShard = async () => ((await world.stream('my-run', '000'))?.total_shards ?? 0) > 0;
-  await world.until('a first shard', hasShard, 9, 1);
+export function untilAShard(world: World): Promise<void> {
+  return untilShards(world, 1, 9);
+}
+
+/** Lets minutes go by until the stream my-run/000 has so many shards. */
+export async function untilShards(world: World, count: number, most = 20, stream = '000'): Promise<void> {
+  const hasShards = async () => ((await world.stream('my-run', stream))?.total_shards ?? 0) >= count;
+  await world.until(`shard ${count}`, hasShards, most, 1);
 }
 
 /** The run is completed with each sample stored once, and no failure is charged for a lost machine. */

@@ -12,6 +12,7 @@ import pytest
 from build import text_lines
 from environment import HERE
 from fake_cloud import boot
+from waiting import HANG_S
 
 LONG = text_lines(2500)
 
@@ -79,6 +80,15 @@ def agent(cloud, storage, tmp_path, agents):
     for process in started:
         process.kill()
         process.communicate()
+
+
+def ended(process):
+    """Waits until the agent exits with status 0."""
+    assert process.wait(HANG_S) == 0, process.stderr and process.stderr.read()
+
+
+def shards_done(body):
+    return (body["progress"] or {}).get("shards_done", 0)
 
 
 def running(asked, samples=1):

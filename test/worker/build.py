@@ -1,9 +1,13 @@
-"""Builders: `a_work(storage, lines)` is a leased stream whose lines are in the fake bucket."""
+"""Builders: `a_work(storage, lines)` is a leased stream whose lines are stored. `fails` expects a Failure."""
 
 import json
 import os
+from contextlib import contextmanager
+
+import pytest
 
 from gleaner_worker.extract.state import ExtractionState
+from gleaner_worker.failures import Failure
 from gleaner_worker.spec import parse_spec
 from gleaner_worker.storage import objects
 from gleaner_worker.work import parse_work
@@ -135,3 +139,11 @@ def outputs(storage, prefix="activations/my-run/tpu_7/"):
 def put_manifest(storage, run="my-run", **spec):
     manifest = {"schema": "gleaner/1", "run": run, "spec": a_raw_spec(**spec), "spec_hash": SPEC_HASH}
     storage.put(BUCKET, f"activations/{run}/manifest.json", json.dumps(manifest).encode())
+
+
+@contextmanager
+def fails(kind, match=None):
+    """Expects a Failure of this kind whose reason matches."""
+    with pytest.raises(Failure, match=match) as failure:
+        yield failure
+    assert failure.value.kind == kind

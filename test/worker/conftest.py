@@ -9,24 +9,23 @@ import shutil
 import sys
 
 sys.path.insert(0, __file__.rpartition("/")[0])
-import hypothesis
 import pytest
 
 import environment
 from agent_process import agent, agents  # noqa: F401  (each fixture is beside the functions that tests use with it)
 from device_rows import capture_models  # noqa: F401
+from git_server import server  # noqa: F401
 from hub_models import hub  # noqa: F401
 from hub_secret import secrets  # noqa: F401
-from interruption import clean  # noqa: F401
+from interruption import clean, interrupted  # noqa: F401
 from job_attempts import compiled, jobs  # noqa: F401
 from model_folders import model_folder  # noqa: F401
-from pipeline_probes import no_thread_is_left, warm_models  # noqa: F401
+from pipeline_probes import no_thread_is_left  # noqa: F401
+from source_preparation import prepare  # noqa: F401
 from startup_script import home  # noqa: F401
+from stored_stream import extract  # noqa: F401
 from stream_items import read_items  # noqa: F401
 from verified_run import finished_run, stored, verify  # noqa: F401
-
-hypothesis.settings.register_profile("gleaner", deadline=None, derandomize=True)
-hypothesis.settings.load_profile("gleaner")
 
 
 def pytest_unconfigure(config):

@@ -33,11 +33,13 @@ class FakeCloud:
         self.audiences: set[str] = set()  # of identity tokens
         self.secrets: set[str | None] = set()  # of all requests
         self.leases: list[dict] = []  # answers to `lease`, in turn; then "exit"
+        self.action = lambda body: "continue"  # of the answer to a heartbeat
+        self.heartbeat_s = 0.1
         self.on_heartbeat = lambda body: {
-            "action": "continue",
-            "reason": "",
+            "action": self.action(body),
+            "reason": "a reason of the test",
             "lease_expires_at": None,
-            "heartbeat_s": 0.1,
+            "heartbeat_s": self.heartbeat_s,
         }
         self.status = lambda body: 200  # bytes are sent as the answer, for malformed and broken answers
         self.refusal = {"error": "a fault of the test"}

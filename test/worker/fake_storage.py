@@ -126,8 +126,7 @@ class FakeStorage:
                     return self.answer(status, answer, headers, half=True)
                 if fault:
                     return self.answer(
-                        fault[1],
-                        {"error": {"code": fault[1], "message": "a fault of the test, after the fact"}},
+                        fault[1], {"error": {"code": fault[1], "message": "a fault of the test, after the fact"}}
                     )
                 self.answer(status, answer, headers)
 

@@ -7,6 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 
 class GitServer:
     """repo: the address of the repository. commit(...) returns the commit."""
@@ -48,6 +50,14 @@ class GitServer:
             ["git", "-C", str(folder), *author, *arguments], check=True, capture_output=True, text=True
         )
         return done.stdout
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A git server without a commit."""
+    found = GitServer(tmp_path / "server")
+    yield found
+    found.close()
 
 
 def _handler(folder: Path):

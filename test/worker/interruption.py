@@ -18,7 +18,8 @@ class Interruption:
     """Counts computed samples, and requests a flush when their number is `samples`."""
 
     def __init__(self, monkeypatch, samples=10**9):
-        self.control, self.done, self.shards = ExtractionState(), 0, set()
+
+        self.control, self.done, self.shards, self.outcome = ExtractionState(), 0, set(), ""
         put_sample = extract_module.put_sample
 
         def counting(*arguments):
@@ -29,3 +30,16 @@ class Interruption:
                 self.control.request("flush")
 
         monkeypatch.setattr(extract_module, "put_sample", counting)
+
+
+@pytest.fixture
+def interrupted(extract, monkeypatch):
+    """interrupted(stream, samples, **spec) -> the interruption of an extraction, and its outcome."""
+
+    def run(stream, samples=10**9, **spec):
+        with monkeypatch.context() as patch:
+            interruption = Interruption(patch, samples)
+            interruption.outcome = extract(stream, interruption.control, **spec)
+        return interruption
+
+    return run

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from build import BUCKET
+from build import BUCKET, bucket
 from environment import CACHE
 from gleaner_worker.jobs import output
 from gleaner_worker.jobs.prepared import Prepared
 from gleaner_worker.jobs.process import Limits, run_process
 from gleaner_worker.jobs.runner import JobRunner
 from gleaner_worker.jobs.user import find_job_user, make_folder
-from gleaner_worker.storage import objects
-from gleaner_worker.storage.objects import Bucket
+from waiting import HANG_S
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a job user needs root")
 FOLDER = "jobs/j1/epoch_2/"
@@ -33,7 +32,7 @@ def an_order(**changes):
         "code": None,
         "command": None,
         "challenge_number": None,
-        "timeout_s": 60,
+        "timeout_s": HANG_S,
         "source": None,
         "environment": None,
         "source_version": None,
@@ -43,6 +42,14 @@ def an_order(**changes):
     } | changes
 
 
+def a_host(home: Path) -> dict[str, str]:
+    """Makes the home of a host with its secret. Returns the variables of its agent."""
+    home.mkdir()
+    (home / "host-secret").write_text("5e" * 32)
+    (home / "host-secret").chmod(0o600)
+    return {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
+
+
 class Jobs:
     """Runs jobs on one host; `output` is the text of the last job.
 
@@ -50,11 +57,7 @@ class Jobs:
     """
 
     def __init__(self, storage, home: Path):
-        self.storage, self.home = storage, home
-        self.env = {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
-        home.mkdir()
-        (home / "host-secret").write_text("5e" * 32)
-        (home / "host-secret").chmod(0o600)
+        self.storage, self.home, self.env = storage, home, a_host(home)
         self.stand_in = home.parent / "stand-in"
         (self.stand_in / "jax").mkdir(parents=True)
         (self.stand_in / "jax" / "__init__.py").touch()
@@ -69,8 +72,7 @@ class Jobs:
 
     def runner(self, prepare=None, **order):
         self.storage.clear("jobs/")
-        bucket = Bucket(objects.make_client("local"), BUCKET)
-        return JobRunner(an_order(**order), 2, str(self.home), bucket, prepare or self.prepare, self.user)
+        return JobRunner(an_order(**order), 2, str(self.home), bucket(), prepare or self.prepare, self.user)
 
     def run(self, **order):
         return self.runner(**order).run()
@@ -85,7 +87,7 @@ class Jobs:
         user, folder = self.user(), str(self.home / "jobs" / uuid.uuid4().hex)
         make_folder(folder, user)
         tmp = make_folder(f"{folder}/tmp", user)
-        wanted = {"wall_s": 30, "memory_bytes": 1 << 30, "processes": 500, "open_files": 256, "file_bytes": 1 << 24}
+        wanted = {"wall_s": HANG_S, "memory_bytes": 1 << 30, "processes": 500, "open_files": 256, "file_bytes": 1 << 24}
         return run_process(
             argv,
             user=user,

@@ -1,4 +1,4 @@
-"""Makes golden_chat.json: results of transformers' apply_chat_template for templates in the style of well-known models,
+"""Makes golden_chat.jsonl: results of transformers on templates in the style of well-known models,
 for tokenizers with and without a BOS before every text. A person runs this script.
 
     uv venv /tmp/golden && uv pip install --python /tmp/golden/bin/python -r test/worker/golden-requirements.txt
@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 
 from golden_chat_templates import CHATML, CHATS, GEMMA, LLAMA, MANY, MISTRAL
 
-FIXTURE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden_chat.json")
+FIXTURE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden_chat.jsonl")
 CORPUS = [
     "system user assistant model tool You are a helpful assistant. What is two and two? It is four.",
     "Cutting Knowledge Date: December 2023 Today Date: 26 Jul 2024",
@@ -68,10 +68,9 @@ def main() -> None:
         ),
     }
     with open(FIXTURE, "w", encoding="utf-8") as file:
-        json.dump(
-            {name: model | {"cases": cases(name, model["files"])} for name, model in fixture.items()}, file, indent=1
-        )
-        file.write("\n")
+        for name, model in fixture.items():
+            for entry in (model, *cases(name, model["files"])):
+                file.write(json.dumps({"name": name} | entry) + "\n")
 
 
 def make(tokenizer: dict, config: dict, files: dict[str, str] | None = None) -> dict:

@@ -1,4 +1,4 @@
-"""Probes of a running extraction: objects that are alive, threads that are left, compiled models."""
+"""Probes of a running extraction: objects that are alive, and threads that are left."""
 
 import gc
 import threading
@@ -21,16 +21,11 @@ def no_thread_is_left():
     assert ours() <= before
 
 
-@pytest.fixture
-def warm_models(tiny_models):
-    """Models with their program compiled."""
-    return tiny_models
-
-
 class Alive:
     """Counts the results of a function that are alive at the same time."""
 
     def __init__(self, monkeypatch, name, part=lambda made: made):
+
         self._made, self.most, self.all = {}, 0, 0
         make = getattr(extract_module, name)
 

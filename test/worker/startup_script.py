@@ -37,7 +37,7 @@ if [[ $1 == venv ]]; then
 elif [[ -n $UV_WAITS_FOR ]]; then
   for _ in {{1..{50 * HANG_S}}}; do [[ ! -e $UV_WAITS_FOR ]] || break; sleep 0.02; done
 fi
-""",
+"""
     )
     (folder / "uv").chmod(0o755)
     return tmp_path / "home"
@@ -50,11 +50,7 @@ def calls_of_uv(home):
 
 def bash(command, *arguments, **env):
     return subprocess.run(
-        ["bash", "-c", command, "_", *arguments],
-        capture_output=True,
-        text=True,
-        env=os.environ | env,
-        timeout=HANG_S,
+        ["bash", "-c", command, "_", *arguments], capture_output=True, text=True, env=os.environ | env, timeout=HANG_S
     )
 
 

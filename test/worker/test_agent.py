@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from agent_process import LONG, release_of
+from agent_process import LONG, ended, release_of, shards_done
 from build import BUCKET, a_stream, a_work_answer, outputs, shard_gb, text_lines
 
 pytestmark = pytest.mark.slow
@@ -21,13 +21,8 @@ def test_an_agent_reports_failed_streams_and_extracts_the_next_stream(cloud, sto
         a_work_answer(missing, stream="002", model="/no/such/model"),
         a_work_answer(good, epoch=5, model=tiny_folder),
     ]
-    process = agent()
-    assert process.wait(600) == 0, process.stderr.read()
-    assert [release_of(cloud, i) for i in range(3)] == [
-        ("failed", "stream"),
-        ("failed", "model"),
-        ("completed", None),
-    ]
+    ended(agent())
+    assert [release_of(cloud, i) for i in range(3)] == [("failed", "stream"), ("failed", "model"), ("completed", None)]
     assert "stream_001.jsonl: it has no lines" in cloud.releases()[0]["failure"]["reason"]
     assert "/no/such/model" in cloud.releases()[1]["failure"]["reason"]
     last = cloud.releases()[2]
@@ -49,8 +44,7 @@ def test_an_agent_reads_the_weights_once_for_two_runs_of_the_same_model(cloud, s
         a_work_answer(first, model=tiny_folder),
         a_work_answer(second, run="other", model=tiny_folder, layers=[1], dtype="fp16"),
     ]
-    process = agent()
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(agent())
     assert [release_of(cloud, i) for i in range(2)] == [("completed", None)] * 2
     models = [json.loads(storage.data(BUCKET, f"activations/{run}/model.json")) for run in ("my-run", "other")]
     assert models[0] == models[1]
@@ -66,25 +60,11 @@ def test_an_agent_reads_the_weights_once_for_two_runs_of_the_same_model(cloud, s
 @pytest.mark.parametrize("how", ["409", "stop"])
 def test_an_agent_ends_the_stream_of_a_lost_lease_and_requests_another_lease(cloud, storage, agent, tiny_folder, how):
     cloud.leases = [a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(2000), model=tiny_folder)]
-    lost = []
-
-    def on_heartbeat(body):
-        lost.append(body["lease"] is not None and body["progress"]["shards_done"] >= 1)
-        action = "stop" if lost[-1] and how == "stop" else "continue"
-        return {
-            "action": action,
-            "reason": "another worker has it",
-            "lease_expires_at": None,
-            "heartbeat_s": 0.1,
-        }
-
-    cloud.on_heartbeat = on_heartbeat
     if how == "409":
-        cloud.status = lambda body: (
-            409 if body["action"] == "heartbeat" and (body["progress"] or {}).get("shards_done", 0) >= 1 else 200
-        )
-    process = agent()
-    assert process.wait(600) == 0, process.stderr.read()
+        cloud.status = lambda body: 409 if body["action"] == "heartbeat" and shards_done(body) else 200
+    else:
+        cloud.action = lambda body: "stop" if shards_done(body) else "continue"
+    ended(agent())
     assert cloud.releases() == []
     assert [a["action"] for a in cloud.asked].count("lease") == 2
     assert "metadata.json" not in outputs(storage)
@@ -92,8 +72,7 @@ def test_an_agent_ends_the_stream_of_a_lost_lease_and_requests_another_lease(clo
 
 def test_a_host_whose_chips_jax_cannot_open_fails_before_it_fetches_a_model(cloud, storage, agent):
     cloud.leases = [a_work_answer(a_stream(storage, text_lines(3)), model="/no/such/model")]
-    process = agent(is_forked=False, JAX_PLATFORMS="tpu")
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(agent(is_forked=False, JAX_PLATFORMS="tpu"))
     release = cloud.releases()[0]
     assert release_of(cloud) == ("failed", "infrastructure")
     assert "Unable to initialize backend 'tpu'" in release["failure"]["reason"]
@@ -102,14 +81,8 @@ def test_a_host_whose_chips_jax_cannot_open_fails_before_it_fetches_a_model(clou
 @pytest.mark.long
 def test_a_drained_agent_releases_the_stream_after_the_current_shard(cloud, storage, agent, tiny_folder):
     cloud.leases = [a_work_answer(a_stream(storage, LONG), shard_size_gb=shard_gb(5000), model=tiny_folder)]
-    cloud.on_heartbeat = lambda body: {
-        "action": "drain" if (body["progress"] or {}).get("shards_done", 0) >= 1 else "continue",
-        "reason": "the run is paused",
-        "lease_expires_at": None,
-        "heartbeat_s": 0.1,
-    }
-    process = agent()
-    assert process.wait(600) == 0, process.stderr.read()
+    cloud.action = lambda body: "drain" if shards_done(body) else "continue"
+    ended(agent())
     assert release_of(cloud) == ("drained", None)
     shards = [name for name in outputs(storage) if name.startswith("shard_")]
     assert cloud.releases()[0]["progress"]["shards_done"] == len(shards) >= 2
@@ -118,13 +91,8 @@ def test_a_drained_agent_releases_the_stream_after_the_current_shard(cloud, stor
 
 def test_an_agent_told_to_exit_leaves_its_stream_and_ends(cloud, storage, agent, tiny_folder):
     cloud.leases = [a_work_answer(a_stream(storage, LONG), model=tiny_folder)] * 2
-    cloud.on_heartbeat = lambda body: {
-        "action": "exit" if body["lease"] else "continue",
-        "reason": "not wanted any more",
-        "lease_expires_at": None,
-        "heartbeat_s": 0.1,
-    }
-    assert agent().wait(600) == 0
+    cloud.action = lambda body: "exit" if body["lease"] else "continue"
+    ended(agent())
     assert [a["action"] for a in cloud.asked].count("lease") == 1
     assert outputs(storage) == {}
 
@@ -140,8 +108,7 @@ def test_an_agent_completes_its_stream_while_worker_api_fails(cloud, storage, ag
         return answered if failures_left[body["action"]] >= 0 else 200
 
     cloud.status = status
-    process = agent()
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(agent())
     assert cloud.releases()[-1]["outcome"] == "completed"
     assert "metadata.json" in outputs(storage)
 
@@ -154,7 +121,7 @@ def test_heartbeats_continue_after_a_malformed_answer(cloud, storage, agent):
     process = agent()
     cloud.wait(lambda asked: [a["action"] for a in asked].count("heartbeat") > 3)
     cloud.leases = []
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(process)
 
 
 def test_an_agent_that_worker_api_refuses_exits_with_an_error(cloud, storage, agent):
@@ -167,8 +134,7 @@ def test_an_agent_that_worker_api_refuses_exits_with_an_error(cloud, storage, ag
 
 def test_an_agent_stores_its_log_in_the_bucket_of_logs(cloud, storage, agent):
     cloud.attributes["gleaner-logs-bucket"] = "the-logs"
-    process = agent()
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(agent())
     assert b"Exiting" in storage.data("the-logs", "logs/tpu-us-central1-a-0/3.log")
     assert storage.names(BUCKET, "logs/") == []
 
@@ -179,20 +145,13 @@ def test_an_agent_reports_an_unreachable_hub_and_obeys_worker_api(cloud, storage
     cloud.leases = [a_work_answer(a_stream(storage, text_lines(3)), model="an-org/a-model", revision=None)]
     reported = []
 
-    def on_heartbeat(body):
+    def act(body):
         waits_for = (body["progress"] or {}).get("waits_for")
         reported.append((body["phase"], waits_for))
-        has_retried = waits_for is not None and waits_for.endswith(", try 2")
-        return {
-            "action": action if has_retried else "continue",
-            "reason": "the run is paused",
-            "lease_expires_at": None,
-            "heartbeat_s": 0.1,
-        }
+        return action if waits_for is not None and waits_for.endswith(", try 2") else "continue"
 
-    cloud.on_heartbeat = on_heartbeat
-    process = agent()
-    assert process.wait(600) == 0, process.stderr.read()
+    cloud.action = act
+    ended(agent())
     assert ("loading", "127.0.0.1:9: ConnectError: [Errno 111] Connection refused, try 2") in reported
     assert [release["outcome"] for release in cloud.releases()] == ([outcome] if outcome else [])
     lines = [json.loads(line) for line in storage.data(BUCKET, "logs/tpu-us-central1-a-0/3.log").decode().splitlines()]
@@ -203,18 +162,17 @@ def test_an_agent_reports_an_unreachable_hub_and_obeys_worker_api(cloud, storage
 def test_an_agent_reports_a_silent_hub_before_the_next_regular_heartbeat(cloud, storage, agent):
     reported = []
 
-    def on_heartbeat(body):
+    def act(body):
         reported.append((body["progress"] or {}).get("waits_for"))
-        action = "stop" if reported[-1] else "continue"
-        return {"action": action, "reason": "seen", "lease_expires_at": None, "heartbeat_s": 3600}
+        return "stop" if reported[-1] else "continue"
 
-    cloud.on_heartbeat = on_heartbeat
+    cloud.action, cloud.heartbeat_s = act, 3600
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts connections; nothing answers
         host = f"127.0.0.1:{silent.getsockname()[1]}"
         cloud.attributes["gleaner-hf-endpoint"] = f"http://{host}"
         work = a_work_answer(a_stream(storage, text_lines(3)), model="an-org/a-model", revision=None)
         cloud.leases = [work | {"heartbeat_s": 3600}]
         process = agent()
-        assert process.wait(600) == 0, process.stderr.read()
+        ended(process)
     first = next(filter(None, reported))
     assert first.startswith(f"{host}: ReadTimeout") and first.endswith(", try 1")

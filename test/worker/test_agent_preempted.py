@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from agent_process import LONG, release_of, running
-from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb
+from agent_process import LONG, ended, release_of, running
+from build import BUCKET, a_stream, a_work_answer, outputs, shard_gb
 from waiting import HANG_S
 
 pytestmark = pytest.mark.slow
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("notice", ["SIGTERM", "metadata", "metadata, without a reader of the log"])
 def test_a_preempted_vm_saves_computed_samples_and_the_next_worker_continues(
-    cloud, storage, agent, tiny_models, tiny_folder, tmp_path, notice
+    extract, cloud, storage, agent, tiny_folder, notice
 ):
     resource = a_stream(storage, LONG[:800])
     cloud.leases = [a_work_answer(resource, model=tiny_folder)]
@@ -28,7 +28,7 @@ def test_a_preempted_vm_saves_computed_samples_and_the_next_worker_continues(
     if "reader" in notice:
         process.stderr.close()
         process.stderr = None
-    assert process.wait(600) == 0, process.stderr and process.stderr.read()
+    ended(process)
     assert release_of(cloud) == ("preempted", None)
     partials = storage.names(BUCKET, "partials/")
     assert partials and all(name.startswith("partials/my-run/tpu_7/shard_0001.e1.s") for name in partials)
@@ -37,12 +37,11 @@ def test_a_preempted_vm_saves_computed_samples_and_the_next_worker_continues(
     assert 200 <= computed < 800
     cloud.preempted = False
     cloud.leases = [a_work_answer(resource, epoch=2, model=tiny_folder)]
-    successor = agent()
-    assert successor.wait(600) == 0, successor.stderr.read()
+    ended(agent())
     assert release_of(cloud, 1) == ("completed", None)
     done = outputs(storage)
     storage.objects = {key: value for key, value in storage.objects.items() if key[1].startswith("datasets/")}
-    run_extract(a_work(resource), tiny_models(), str(tmp_path))
+    extract(resource)
     assert outputs(storage) == done
 
 
@@ -56,7 +55,7 @@ def test_an_agent_on_a_preempted_vm_exits_while_uploads_hang(cloud, storage, age
     process = agent()
     cloud.wait(lambda asked: any(a.get("phase") == "uploading" for a in asked))  # memory is full
     process.send_signal(signal.SIGTERM)
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(process)
     assert release_of(cloud) == ("preempted", None)
     shards = [name for name in outputs(storage) if name.startswith("shard_")]
     partials = {name.split("/")[-1][:10] for name in storage.names(BUCKET, "partials/")}

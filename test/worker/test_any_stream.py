@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from build import a_spec
@@ -31,7 +31,6 @@ tasks = st.lists(st.lists(st.integers(0, 10), max_size=2), max_size=2).map(
 streams = st.lists(junk | objects | tasks, max_size=8).map(b"\n".join) | st.binary(max_size=300)
 
 
-@settings(max_examples=200)
 @given(
     streams,
     st.booleans(),

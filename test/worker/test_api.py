@@ -13,8 +13,6 @@ from gleaner_worker.agent import api as api_module
 from gleaner_worker.agent.api import Refused, WorkerApi
 from waiting import HANG_S
 
-pytestmark = pytest.mark.slow
-
 SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"
 NONSENSE = b"nonsense\r\n\r\n"
 NO_ACTION = [b"HTTP/1.1 200 OK\r\n\r\n" + body for body in (b"{}", b"[]", b'{"action": 1}', b"[" * 100_000)]
@@ -30,9 +28,7 @@ def api(cloud, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [SHORT, NONSENSE, BROKEN_ERROR, DEEP_ERROR],
-    ids=["short", "nonsense", "broken error", "deep error"],
+    "answer", [SHORT, NONSENSE, BROKEN_ERROR, DEEP_ERROR], ids=["short", "nonsense", "broken error", "deep error"]
 )
 def test_a_worker_repeats_a_lease_request_after_a_broken_answer(cloud, api, answer):
     answers = [answer]

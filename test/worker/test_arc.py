@@ -6,8 +6,7 @@ import os
 import pytest
 
 from arc_tasks import TASK, encode_task, prompts, read
-from build import a_spec
-from gleaner_worker.failures import Failure
+from build import a_spec, fails
 from gleaner_worker.records.arc import MAX_CELLS, VERSIONS
 from gleaner_worker.records.sample import Reject, Sample
 from gleaner_worker.records.sample_settings import make_sample_settings
@@ -23,9 +22,8 @@ CHATML = (
 
 @pytest.mark.parametrize("version", ["nope", "code-from-examples-v0", "output-from-code-v0", "Output-From-Examples-V0"])
 def test_an_unknown_prompt_version_fails_the_run_and_lists_the_known_versions(tiny_folder, version):
-    with pytest.raises(Failure) as failure:
+    with fails("model") as failure:
         make_sample_settings(tiny_folder, a_spec(record={"prompt_version": version}), 600, 64)
-    assert failure.value.kind == "model"
     assert f"{version!r} is not a version of the prompt; known are output-from-examples-v0, " in failure.value.reason
 
 

@@ -6,10 +6,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from build import SMALL, a_stream, a_work, outputs, run_extract, text_lines
+from build import SMALL, a_stream, outputs, text_lines
 from gleaner_worker.model.array_pool import ArrayPool, size_class
 from gleaner_worker.shards.shard_bytes import bytes_of
-from interruption import Interruption
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -64,19 +63,16 @@ def poison(model):
     ],
     ids=str,
 )
-def test_a_shard_has_no_value_of_an_earlier_shard(storage, tmp_path, tiny_models, monkeypatch, clean, spec):
+def test_a_shard_has_no_value_of_an_earlier_shard(storage, extract, interrupted, tiny_models, clean, spec):
     spec |= {"shard_size_gb": SMALL}
     resource, model = a_stream(storage, text_lines(60)), tiny_models(**spec)
     model.shard_arrays.free.clear()
-    run_extract(a_work(resource, **spec), model, str(tmp_path))
+    extract(resource, **spec)
     expected = outputs(storage)
     for samples in (10**9, 20):
         clean()
         for epoch in range(1, 30):
-            with monkeypatch.context() as patch:
-                control = Interruption(patch, samples).control
-                assert poison(model) > 0
-                outcome = run_extract(a_work(resource, epoch=epoch, **spec), model, str(tmp_path), control)
-            if outcome == "completed":
+            assert poison(model) > 0
+            if interrupted(resource, samples, epoch=epoch, **spec).outcome == "completed":
                 break
         assert outputs(storage) == expected

@@ -10,8 +10,6 @@ from gleaner_worker.records.sample import Reject, Sample
 from gleaner_worker.records.template import Template, TemplateProblem
 from test_chat import fixture, read, write_folder
 
-pytestmark = pytest.mark.slow
-
 TALK = [
     {"role": "user", "content": "two and two"},
     {"role": "assistant", "content": "four is it"},

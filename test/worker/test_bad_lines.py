@@ -5,16 +5,8 @@ import json
 
 import pytest
 
-from build import (
-    BUCKET,
-    a_stream,
-    a_work,
-    outputs,
-    run_extract,
-    text_lines,
-)
-from gleaner_worker.failures import Failure
-from stored_stream import rejects, verified
+from build import BUCKET, fails, outputs, text_lines
+from stored_stream import rejects
 
 pytestmark = pytest.mark.slow
 
@@ -40,10 +32,8 @@ BAD_LINES = [
         ("gzip", gzip.compress(b"\n".join(BAD_LINES), mtime=0)),
     ],
 )
-def test_bad_lines_are_rejected_with_their_line_numbers_and_good_lines_are_stored(
-    storage, tmp_path, tiny_models, tiny_folder, name, data
-):
-    assert run_extract(a_work(a_stream(storage, data)), tiny_models(), str(tmp_path)) == "completed"
+def test_bad_lines_are_rejected_with_their_line_numbers_and_good_lines_are_stored(storage, extract, verify, name, data):
+    assert extract(data) == "completed"
     assert [(r["line"], r["sample_idx"]) for r in rejects(storage)] == [(n + 1, n) for n in range(1, 7)]
     metadata = storage.metadata(BUCKET, "activations/my-run/tpu_7/shard_0001.safetensors")
     assert (metadata["first_sample"], metadata["last_sample"], metadata["samples"], metadata["rejected"]) == (
@@ -52,32 +42,31 @@ def test_bad_lines_are_rejected_with_their_line_numbers_and_good_lines_are_store
         "2",
         "6",
     )
-    ok, problems, report = verified(storage, tmp_path, tiny_folder)
-    assert ok, problems
+    report, problems = verify()
+    assert report["ok"], problems
     assert (report["stored_once"], report["rejected"]) == (2, 6)
 
 
-def test_a_stream_of_bad_lines_alone_is_finished_with_one_empty_shard(storage, tmp_path, tiny_models, tiny_folder):
-    assert run_extract(a_work(a_stream(storage, ["junk"] * 5)), tiny_models(), str(tmp_path)) == "completed"
+def test_a_stream_of_bad_lines_alone_is_finished_with_one_empty_shard(storage, extract, verify):
+    assert extract(["junk"] * 5) == "completed"
     assert set(outputs(storage)) == {"shard_0001.safetensors", "metadata.json", "rejects.jsonl"}
-    ok, problems, report = verified(storage, tmp_path, tiny_folder)
-    assert ok, problems
+    report, problems = verify()
+    assert report["ok"], problems
     assert (report["samples"], report["rejected"]) == (5, 5)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)])
-def test_an_empty_stream_is_a_failure_of_the_stream(storage, tmp_path, tiny_models, data):
-    with pytest.raises(Failure, match="datasets/my-run/stream_007.jsonl: it has no lines") as failure:
-        run_extract(a_work(a_stream(storage, data)), tiny_models(), str(tmp_path))
-    assert failure.value.kind == "stream"
+def test_an_empty_stream_is_a_failure_of_the_stream(storage, extract, data):
+    with fails("stream", "datasets/my-run/stream_007.jsonl: it has no lines"):
+        extract(data)
     assert outputs(storage) == {}
 
 
-def test_truncated_samples_are_counted(storage, tmp_path, tiny_models, tiny_folder):
+def test_truncated_samples_are_counted(storage, extract, verify):
     spec = {"over_long": "truncate", "max_seq_length": 16}
-    run_extract(a_work(a_stream(storage, text_lines(20)), **spec), tiny_models(**spec), str(tmp_path))
+    extract(text_lines(20), **spec)
     summary = json.loads(outputs(storage)["metadata.json"])
     assert 0 < summary["total_truncated"] < 20
     assert summary["total_samples"] == 20
-    ok, problems, _ = verified(storage, tmp_path, tiny_folder, **spec)
-    assert ok, problems
+    report, problems = verify(**spec)
+    assert report["ok"], problems

@@ -11,9 +11,8 @@ import jax
 import numpy as np
 import pytest
 
-from build import a_model, a_spec
+from build import a_model, a_spec, fails
 from device_rows import stored_of
-from gleaner_worker.failures import Failure
 from gleaner_worker.model import decoder
 from gleaner_worker.model.rows import pack
 
@@ -129,9 +128,8 @@ def test_steps_wait_for_the_memory_of_earlier_steps(tiny_folder):
         (host,), (expected,) = step.collect(), roomy.start([[sample]]).collect()
         found, wanted = (stored_of(tight, each, 0)[0]["resid_post"].view(np.uint16) for each in (host, expected))
         np.testing.assert_array_equal(found, wanted)
-    with pytest.raises(Failure, match="lower max_seq_length") as failure:
+    with fails("model", "lower max_seq_length"):
         a_model(spec, device_bytes=need - 1)
-    assert failure.value.kind == "model"
 
 
 def test_an_abandoned_step_holds_no_memory(tiny_models):

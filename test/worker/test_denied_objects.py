@@ -2,11 +2,9 @@
 
 import pytest
 
-from build import BUCKET, bucket
+from build import BUCKET, bucket, fails
 from gleaner_worker.failures import Failure
 from gleaner_worker.storage.upload_content import BytesContent
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
@@ -19,9 +17,8 @@ pytestmark = pytest.mark.slow
 )
 def test_a_permanent_error_is_reported_at_once_with_advice(storage, status, advice):
     storage.faults = lambda request: status
-    with pytest.raises(Failure, match=f"Failed to create gs://a-bucket/a: .*{advice}") as failure:
+    with fails("infrastructure", f"Failed to create gs://a-bucket/a: .*{advice}"):
         bucket().create("a", BytesContent(b"content"), {}, "text/plain")
-    assert failure.value.kind == "infrastructure"
     assert sum("/upload/" in request for request in storage.requests) == 1
 
 

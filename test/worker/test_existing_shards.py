@@ -11,6 +11,7 @@ from build import (
     SMALL,
     a_stream,
     a_work,
+    fails,
     outputs,
     run_extract,
     text_lines,
@@ -20,54 +21,51 @@ from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import Failure
 from gleaner_worker.shards.existing_shards import ExistingShards
 from gleaner_worker.shards.rejects import same_rejects
-from stored_stream import verified
 from waiting import HANG_S
 
 pytestmark = pytest.mark.slow
 
 
-def test_an_overwritten_stream_fails_its_extraction(storage, tmp_path, tiny_models):
-    work = a_work(a_stream(storage, text_lines(10)))
+def test_an_overwritten_stream_fails_its_extraction(storage, extract):
+    stream = a_stream(storage, text_lines(10))
     a_stream(storage, text_lines(12))
-    with pytest.raises(Failure, match="generation 1001 was overwritten or deleted") as failure:
-        run_extract(work, tiny_models(), str(tmp_path))
-    assert failure.value.kind == "stream"
+    with fails("stream", "generation 1001 was overwritten or deleted"):
+        extract(stream)
 
 
-def test_shards_of_other_content_spec_or_model_are_refused_by_name(storage, tmp_path, tiny_models):
+def test_shards_of_other_content_spec_or_model_are_refused_by_name(storage, extract):
     lines = text_lines(40)
-    run_extract(a_work(a_stream(storage, lines), shard_size_gb=SMALL), tiny_models(), str(tmp_path))
+    extract(lines, shard_size_gb=SMALL)
     before = outputs(storage)
     lines[1] = json.dumps({"text": "changed"})
-    with pytest.raises(Failure, match="tpu_7/shard_0001.safetensors was made with .*stream_crc32c .* .now ") as failure:
-        run_extract(a_work(a_stream(storage, lines), shard_size_gb=SMALL), tiny_models(), str(tmp_path))
-    assert failure.value.kind == "stream"
+    with fails("stream", "tpu_7/shard_0001.safetensors was made with .*stream_crc32c .* .now "):
+        extract(lines, shard_size_gb=SMALL)
     name = "activations/my-run/tpu_7/shard_0002.safetensors"
     for key in ("spec_hash", "model_fingerprint", "tokens_sha256", "last_sample"):
-        work = a_work(a_stream(storage, text_lines(40)), shard_size_gb=SMALL)
+        stream = a_stream(storage, text_lines(40))
         kept = storage.metadata(BUCKET, name)[key]
         storage.metadata(BUCKET, name)[key] = "other"
         with pytest.raises(Failure, match=f"shard_0002.safetensors was made with {key} other .now {kept}"):
-            run_extract(work, tiny_models(), str(tmp_path))
+            extract(stream, shard_size_gb=SMALL)
         storage.metadata(BUCKET, name)[key] = kept
     assert outputs(storage) == before
 
 
-def test_a_shard_beyond_the_end_and_a_shard_in_two_formats_are_refused(storage, tmp_path, tiny_models):
-    work = a_work(a_stream(storage, text_lines(10)))
+def test_a_shard_beyond_the_end_and_a_shard_in_two_formats_are_refused(storage, extract):
+    stream = a_stream(storage, text_lines(10))
     storage.put(BUCKET, "activations/my-run/tpu_7/shard_0002.safetensors", b"")
     with pytest.raises(Failure, match="shard_0002.safetensors exists, but the stream ends with shard 1"):
-        run_extract(work, tiny_models(), str(tmp_path))
+        extract(stream)
     storage.put(BUCKET, "activations/my-run/tpu_7/shard_0002.pkl.gz", b"")
     with pytest.raises(Failure, match="are both shard 2"):
-        run_extract(work, tiny_models(), str(tmp_path))
+        extract(stream)
 
 
-def test_stored_rejects_with_other_content_are_refused(storage, tmp_path, tiny_models):
-    work = a_work(a_stream(storage, [*text_lines(10), "junk"]))
+def test_stored_rejects_with_other_content_are_refused(storage, extract):
+    stream = a_stream(storage, [*text_lines(10), "junk"])
     storage.put(BUCKET, "activations/my-run/tpu_7/rejects.jsonl", b"{}\n")
     with pytest.raises(Failure, match="tpu_7/rejects.jsonl exists with other content"):
-        run_extract(work, tiny_models(), str(tmp_path))
+        extract(stream)
     assert set(outputs(storage)) == {"rejects.jsonl"}
 
 
@@ -88,17 +86,17 @@ def summary_with(**changes):
     return change
 
 
-def test_rejects_with_other_reasons_of_another_bundle_are_accepted(storage, tmp_path, tiny_models):
-    work = a_work(a_stream(storage, [*text_lines(10), "junk"]))
-    run_extract(work, tiny_models(), str(tmp_path))
+def test_rejects_with_other_reasons_of_another_bundle_are_accepted(storage, extract):
+    stream = a_stream(storage, [*text_lines(10), "junk"])
+    extract(stream)
     shard = "activations/my-run/tpu_7/shard_0001.safetensors"
     changed(storage, "rejects.jsonl", lambda data: json.dumps(json.loads(data) | {"reason": "other"}).encode() + b"\n")
     storage.delete(BUCKET, shard)
-    assert run_extract(work, tiny_models(), str(tmp_path)) == "completed"
+    assert extract(stream) == "completed"
     changed(storage, "rejects.jsonl", lambda data: data.replace(b'"line": 11', b'"line": 12'))
     storage.delete(BUCKET, shard)
     with pytest.raises(Failure, match="tpu_7/rejects.jsonl exists with other content"):
-        run_extract(work, tiny_models(), str(tmp_path))
+        extract(stream)
 
 
 @pytest.mark.parametrize(
@@ -119,11 +117,11 @@ def test_rejects_are_compared_line_by_line(mine, theirs, is_same):
 OTHER_BITS = {"crc32c": "AAAAAA==", "size_bytes": 9, "file_size_mb": 0.01}
 
 
-def test_a_worker_finishes_a_stream_with_a_summary_of_other_hardware(storage, tmp_path, tiny_models, tiny_folder):
+def test_a_worker_finishes_a_stream_with_a_summary_of_other_hardware(storage, extract, verify):
     """The final shard has other last bits than metadata.json states, and its metadata has a mark for this."""
     spec = {"shard_size_gb": SMALL}
-    work = a_work(a_stream(storage, text_lines(40)), **spec)
-    run_extract(work, tiny_models(), str(tmp_path))
+    stream = a_stream(storage, text_lines(40))
+    extract(stream, **spec)
     final = max(name for name in outputs(storage) if name.startswith("shard_"))
     name = f"activations/my-run/tpu_7/{final}"
     assert "summary" not in storage.metadata(BUCKET, name)
@@ -136,39 +134,41 @@ def test_a_worker_finishes_a_stream_with_a_summary_of_other_hardware(storage, tm
         changed(storage, "metadata.json", summary_with(**changes))
         storage.delete(BUCKET, name)
         before = outputs(storage)
-        assert run_extract(work, tiny_models(), str(tmp_path)) == "completed"
+        assert extract(stream, **spec) == "completed"
         assert {key: data for key, data in outputs(storage).items() if key != final} == before
         assert storage.metadata(BUCKET, name).get("summary") == mark
-        assert verified(storage, tmp_path, tiny_folder, **spec)[:2] == (True, [])
+        assert verify(**spec)[0]["ok"]
     metadata = storage.metadata(BUCKET, name)
     storage.put(BUCKET, name, storage.data(BUCKET, name), {k: v for k, v in metadata.items() if k != "summary"})
-    _, problems, _ = verified(storage, tmp_path, tiny_folder, **spec)
-    assert "metadata.json lists other shards, sizes or checksums than are stored" in problems[0]
+    _, problems = verify(**spec)
+    assert "metadata.json lists other shards, sizes or checksums than are stored" in problems
 
 
 @pytest.mark.parametrize("changes", [{"rows": 1}, {"top": {"total_samples": 1}}, {"top": {"shards": [OTHER_BITS]}}])
-def test_a_summary_of_another_stream_is_refused(storage, tmp_path, tiny_models, changes):
-    work = a_work(a_stream(storage, text_lines(40)), shard_size_gb=SMALL)
-    run_extract(work, tiny_models(), str(tmp_path))
+def test_a_summary_of_another_stream_is_refused(storage, extract, changes):
+    stream = a_stream(storage, text_lines(40))
+    extract(stream, shard_size_gb=SMALL)
     final = max(name for name in outputs(storage) if name.startswith("shard_"))
     changed(storage, "metadata.json", summary_with(**changes))
     storage.delete(BUCKET, f"activations/my-run/tpu_7/{final}")
     with pytest.raises(Failure, match="tpu_7/metadata.json exists with other content"):
-        run_extract(work, tiny_models(), str(tmp_path))
+        extract(stream, shard_size_gb=SMALL)
     assert final not in outputs(storage)
 
 
-def test_a_second_extraction_of_a_finished_stream_changes_nothing(storage, tmp_path, tiny_models):
-    work = a_work(a_stream(storage, text_lines(30)), shard_size_gb=SMALL)
-    run_extract(work, tiny_models(), str(tmp_path))
+def test_a_second_extraction_of_a_finished_stream_changes_nothing(storage, extract):
+    stream = a_stream(storage, text_lines(30))
+    extract(stream, shard_size_gb=SMALL)
     before = {name: o["resource"]["generation"] for (_, name), o in storage.objects.items()}
     control = ExtractionState()
-    assert run_extract(work, tiny_models(), str(tmp_path), control) == "completed"
+    assert extract(stream, control, shard_size_gb=SMALL) == "completed"
     assert {name: o["resource"]["generation"] for (_, name), o in storage.objects.items()} == before
     assert control.progress()["samples_done"] == 30
 
 
-def test_two_workers_on_one_stream_store_every_sample_once(storage, tmp_path, tiny_models, tiny_folder, monkeypatch):
+def test_two_workers_on_one_stream_store_every_sample_once(
+    storage, extract, verify, tmp_path, tiny_models, monkeypatch
+):
     resource = a_stream(storage, [*text_lines(80), "junk"])
     results = {}
 
@@ -197,10 +197,10 @@ def test_two_workers_on_one_stream_store_every_sample_once(storage, tmp_path, ti
         for thread in threads:
             thread.join()
     assert results == {1: "completed", 2: "completed"}
-    ok, problems, _ = verified(storage, tmp_path, tiny_folder, shard_size_gb=SMALL)
-    assert ok, problems
+    report, problems = verify(shard_size_gb=SMALL)
+    assert report["ok"], problems
     stored = outputs(storage)
     assert len(created) > len(stored)  # both workers tried
     storage.clear("activations/")
-    run_extract(a_work(resource, shard_size_gb=SMALL), tiny_models(), str(tmp_path))
+    extract(resource, shard_size_gb=SMALL)
     assert outputs(storage) == stored

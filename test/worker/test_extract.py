@@ -14,6 +14,7 @@ from build import (
     a_stream,
     a_work,
     bucket,
+    fails,
     outputs,
     run_extract,
     text_lines,
@@ -21,7 +22,7 @@ from build import (
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.failures import Failure
 from read_shards import read_stream
-from stored_stream import rejects, verified
+from stored_stream import rejects
 
 pytestmark = pytest.mark.slow
 
@@ -34,14 +35,14 @@ pytestmark = pytest.mark.slow
     st.sampled_from(["safetensors", "safetensors.zst"]),
 )
 def test_any_lines_are_stored_once_without_a_gap_in_the_indices(
-    storage, tmp_path, tiny_models, lengths, tokens_per_shard, file_format
+    storage, extract, tiny_models, lengths, tokens_per_shard, file_format
 ):
     storage.clear("activations/", "datasets/")
     tokens = [n and [(7 * i + j) % 600 for j in range(n)] for i, n in enumerate(lengths)]
     lines = ["junk" if ids is None else json.dumps({"tokens": ids}) for ids in tokens]
     spec = {"format": file_format, "shard_size_gb": tokens_per_shard * 200 / 1e9, "layers": [0], "max_seq_length": 64}
     model = tiny_models(format=file_format, layers=[0], max_seq_length=64)
-    assert run_extract(a_work(a_stream(storage, lines), **spec), model, str(tmp_path)) == "completed"
+    assert extract(lines, model=model, **spec) == "completed"
     stored = outputs(storage)
     samples = read_stream(stored, file_format)
     assert {i: found["token_ids"] for i, found in samples.items()} == {i: ids for i, ids in enumerate(tokens) if ids}
@@ -58,7 +59,7 @@ def test_any_lines_are_stored_once_without_a_gap_in_the_indices(
     assert end == len(lines) - 1
 
 
-def test_every_sample_of_a_line_is_counted(storage, tmp_path, tiny_folder):
+def test_every_sample_of_a_line_is_counted(verify, storage, tmp_path, tiny_folder):
     task = {"train": [{"input": [[1, 2]], "output": [[2, 1]]}] * 2, "test": [{"input": [[3]], "output": [[4]]}]}
     lines = [json.dumps({"task_id": str(number)} | task) for number in range(4)]
     lines[2] = "junk"
@@ -72,17 +73,13 @@ def test_every_sample_of_a_line_is_counted(storage, tmp_path, tiny_folder):
     assert (control.progress()["samples_done"], control.progress()["samples_total"]) == (12, 12)
     summary = json.loads(outputs(storage)["metadata.json"])
     assert (summary["total_samples"], summary["total_rejected"]) == (9, 3)
-    ok, problems, report = verified(storage, tmp_path, tiny_folder, **spec)
-    assert ok, problems
+    report, problems = verify(**spec)
+    assert report["ok"], problems
     assert (report["samples"], report["stored_once"], report["rejected"]) == (12, 9, 3)
 
 
-def test_metadata_json_has_the_fields_of_the_earlier_tools(storage, tmp_path, tiny_models):
-    run_extract(
-        a_work(a_stream(storage, [*text_lines(30), "junk"]), shard_size_gb=SMALL),
-        tiny_models(),
-        str(tmp_path),
-    )
+def test_metadata_json_has_the_fields_of_the_earlier_tools(storage, extract):
+    extract([*text_lines(30), "junk"], shard_size_gb=SMALL)
     stored = outputs(storage)
     summary = json.loads(stored["metadata.json"])
     shards = sorted(name for name in stored if name.startswith("shard_"))
@@ -109,12 +106,8 @@ def test_metadata_json_has_the_fields_of_the_earlier_tools(storage, tmp_path, ti
         } <= set(entry)
 
 
-def test_the_last_shard_is_stored_after_everything_else(storage, tmp_path, tiny_models):
-    run_extract(
-        a_work(a_stream(storage, [*text_lines(40), "junk"]), shard_size_gb=SMALL),
-        tiny_models(),
-        str(tmp_path),
-    )
+def test_the_last_shard_is_stored_after_everything_else(storage, extract):
+    extract([*text_lines(40), "junk"], shard_size_gb=SMALL)
     order = sorted(
         outputs(storage),
         key=lambda name: int(storage.objects[BUCKET, f"activations/my-run/tpu_7/{name}"]["resource"]["generation"]),
@@ -136,11 +129,10 @@ def test_a_full_disk_is_reported_with_the_path_and_the_free_bytes(storage, tmp_p
     ):
         pytest.skip("mounting a small disk needs root")
     try:
-        with pytest.raises(
-            Failure, match=rf"Failed to write {small}/scratch/rejects.jsonl: the disk is full \(\d+ bytes free\)"
-        ) as failure:
+        with fails(
+            "infrastructure", rf"Failed to write {small}/scratch/rejects.jsonl: the disk is full \(\d+ bytes free\)"
+        ):
             run_extract(a_work(a_stream(storage, ["junk"] * 2000)), tiny_models(), str(small))
-        assert failure.value.kind == "infrastructure"
         with pytest.raises(Failure, match=rf"Failed to write {small}/scratch/stream: the disk is full"):
             run_extract(a_work(a_stream(storage, [json.dumps({"text": "x" * 100_000})])), tiny_models(), str(small))
         assert outputs(storage) == {}

@@ -2,8 +2,7 @@
 
 import pytest
 
-from build import a_spec
-from gleaner_worker.failures import Failure
+from build import a_spec, fails
 from gleaner_worker.records.grids import DEFAULT_ENCODER, parse_encoder
 from gleaner_worker.records.sample_settings import make_sample_settings
 
@@ -81,9 +80,8 @@ def test_each_of_the_ten_digits_has_its_own_text():
     ],
 )
 def test_an_invalid_encoder_fails_the_run_and_lists_the_known_encoders(tiny_folder, expression, reason):
-    with pytest.raises(Failure) as failure:
+    with fails("model") as failure:
         make_sample_settings(tiny_folder, a_spec(record={"encoder": expression or " "}), 600, 64)
-    assert failure.value.kind == "model"
     assert reason in failure.value.reason
     assert (
         "known are MinimalGridEncoder(), GridWithSeparationEncoder('|'), GridCodeBlockEncoder(BASE)"

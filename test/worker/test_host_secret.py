@@ -8,8 +8,6 @@ import pytest
 from fake_cloud import SECRET
 from startup_script import SCRIPT, bash
 
-pytestmark = pytest.mark.slow
-
 
 def make_secret(tmp_path, **env):
     """Returns the secret that startup.sh uses. Its file holds exactly this secret and is private to its owner."""

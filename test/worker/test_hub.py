@@ -6,13 +6,11 @@ import subprocess
 
 import pytest
 
-from gleaner_worker.failures import Failure
+from build import fails
 from gleaner_worker.model import model_cache
 from gleaner_worker.model.hub import is_hub_id
 from gleaner_worker.model.model_source import find_model
 from hub_models import REPO, USED, files_of, find
-
-pytestmark = pytest.mark.slow
 
 
 def test_a_download_has_exactly_the_used_files_at_the_commit_of_the_branch(hub, tmp_path, tiny_folder):
@@ -119,11 +117,10 @@ def test_a_model_too_large_for_the_disk_is_refused_before_its_download(hub, tmp_
     hub.put(REPO, files_of(tiny_folder))
     usage = model_cache.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(model_cache.shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    with pytest.raises(
-        Failure, match=rf"Failed to copy the model {REPO}: it needs 0.. GB, .*upload the model to a folder gs"
-    ) as failure:
+    with fails(
+        "infrastructure", rf"Failed to copy the model {REPO}: it needs 0.. GB, .*upload the model to a folder gs"
+    ):
         find(hub, tmp_path)
-    assert failure.value.kind == "infrastructure"
     assert hub.asked("cdn") == []
 
 
@@ -137,9 +134,8 @@ def test_a_disk_that_fills_up_during_a_download_is_reported(hub, tmp_path, tiny_
     if subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("mounting a small disk needs root")
     try:
-        with pytest.raises(Failure, match=r"Failed to write .*\.part: the disk is full") as failure:
+        with fails("infrastructure", r"Failed to write .*\.part: the disk is full"):
             find(hub, small)
-        assert failure.value.kind == "infrastructure"
         subprocess.run(["mount", "-o", "remount,size=10m", str(small)], check=True)
         assert files_of(find(hub, small).folder) == files
     finally:

@@ -4,10 +4,9 @@ import os
 
 import pytest
 
+from build import fails
 from gleaner_worker.failures import Failure
 from hub_models import REPO, TOKEN, files_of, find, kept, once
-
-pytestmark = pytest.mark.slow
 
 
 def test_damaged_weights_are_fetched_again(hub, tmp_path, tiny_folder, caplog):
@@ -21,11 +20,8 @@ def test_damaged_weights_are_fetched_again(hub, tmp_path, tiny_folder, caplog):
 def test_weights_with_another_hash_than_the_hub_states_are_never_used(hub, tmp_path, tiny_folder):
     hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda server, method, path: ("flip", 0) if server == "cdn" else None
-    with pytest.raises(
-        Failure, match="model.safetensors of an-org/a-model: its sha256 is .*, and the hub states "
-    ) as failure:
+    with fails("infrastructure", "model.safetensors of an-org/a-model: its sha256 is .*, and the hub states "):
         find(hub, tmp_path)
-    assert failure.value.kind == "infrastructure"
     (left,) = kept(tmp_path)
     assert left.endswith(".unfinished")
     assert "model.safetensors" not in os.listdir(tmp_path / "models" / left)
@@ -44,9 +40,8 @@ def test_weights_with_another_hash_than_the_hub_states_are_never_used(hub, tmp_p
 def test_a_malformed_answer_of_the_hub_is_reported(hub, tmp_path, tiny_folder, where, body, reason):
     hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda server, method, path: ("body", body) if where in path else None
-    with pytest.raises(Failure, match=reason) as failure:
+    with fails("infrastructure", reason):
         find(hub, tmp_path)
-    assert failure.value.kind == "infrastructure"
 
 
 def test_an_answer_for_another_commit_is_refused(hub, tmp_path, tiny_folder):
@@ -110,25 +105,22 @@ def test_a_refusal_of_the_hub_is_reported_with_the_remedy(
     hub.put("an-org/closed", files_of(tiny_folder))
     hub.tokens["an-org/closed"] = {TOKEN}
     hub.is_gated = is_gated
-    with pytest.raises(Failure, match=reason) as failure:
+    with fails("model", reason) as failure:
         find(hub, tmp_path, model, revision, token)
-    assert failure.value.kind == "model"
     assert token is None or token not in str(failure.value)
 
 
 def test_an_invalid_token_is_reported(hub, tmp_path, tiny_folder):
     hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda server, method, path: 401
-    with pytest.raises(Failure, match="refuses the token; store a valid one in the secret that") as failure:
+    with fails("model", "refuses the token; store a valid one in the secret that"):
         find(hub, tmp_path, token=TOKEN)
-    assert failure.value.kind == "model"
 
 
 def test_missing_files_are_reported_before_the_download_of_weights(hub, tmp_path, tiny_folder):
     files = files_of(tiny_folder)
     del files["tokenizer.json"]
     hub.put(REPO, files)
-    with pytest.raises(Failure, match=f"Failed to use the model {REPO}: it has no tokenizer.json: put the ") as failure:
+    with fails("model", f"Failed to use the model {REPO}: it has no tokenizer.json: put the "):
         find(hub, tmp_path)
-    assert failure.value.kind == "model"
     assert hub.asked("cdn") == []

@@ -12,8 +12,6 @@ from gleaner_worker.model.hub import Hub, own_hub
 from gleaner_worker.model.model_source import find_model
 from hub_models import REPO, TOKEN, files_of, find, once
 
-pytestmark = pytest.mark.slow
-
 
 def test_the_token_goes_to_the_hub_and_to_no_redirect(hub, tmp_path, tiny_folder, caplog):
     caplog.set_level(logging.DEBUG)

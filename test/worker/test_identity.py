@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from build import bucket
+from build import bucket, fails
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.identity import INDEX, choose_files
 from gleaner_worker.model.model_source import find_model
@@ -28,8 +28,7 @@ def test_a_folder_and_its_copy_in_a_bucket_have_the_same_hashes(storage, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json"],
+    "name", ["config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json"]
 )
 def test_every_file_that_affects_activations_is_in_the_fingerprint(model_folder, name):
     (model_folder / "chat_template.jinja").write_text("{{ messages }}")
@@ -82,9 +81,8 @@ def test_the_index_decides_which_files_are_the_weights(model_folder):
     ],
 )
 def test_all_missing_files_of_a_model_are_reported_at_once(tmp_path, names, reason):
-    with pytest.raises(Failure, match=f"Failed to use the model m: .*{reason}") as failure:
+    with fails("model", f"Failed to use the model m: .*{reason}"):
         choose_files(names, str(tmp_path), "m", weights=True)
-    assert failure.value.kind == "model"
 
 
 def test_a_choice_of_files_without_weights_requires_no_weights(tmp_path):
@@ -131,9 +129,8 @@ def test_a_model_whose_program_alone_is_asked_for_needs_its_config_alone(tmp_pat
 )
 def test_a_malformed_index_is_reported(model_folder, index, reason):
     (model_folder / INDEX).write_bytes(index if isinstance(index, bytes) else index.encode())
-    with pytest.raises(Failure, match=f"Failed to read {INDEX} of .*a model: .*({reason})") as failure:
+    with fails("model", f"Failed to read {INDEX} of .*a model: .*({reason})"):
         find_model(str(model_folder), "", None)
-    assert failure.value.kind == "model"
 
 
 def test_a_missing_file_of_the_index_is_reported(model_folder):

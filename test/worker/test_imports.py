@@ -2,6 +2,7 @@
 
 import ast
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ ALLOWED = {
 }
 
 
+@cache
 def read_imports(root):
     """{module: the modules under `root` that its file imports}, also where only a type checker imports them."""
     paths = {module_of(path.relative_to(root)): path for path in sorted(Path(root).rglob("*.py"))}

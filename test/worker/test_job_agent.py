@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from agent_process import release_of
+from agent_process import ended, release_of
 from build import BUCKET, a_stream, a_work_answer, text_lines
 from job_attempts import UID, an_order, keep_compiled, needs_root, processes_of
 
@@ -55,8 +55,7 @@ def test_an_agent_runs_the_next_job_after_a_failed_job(cloud, storage, job_agent
         a_job_answer("j2", 1, command=["false"]),
         a_job_answer("j3", 5, command=["bash", "-c", f"{HOLD}; echo hi > $JOB_ARTIFACTS/x"]),
     ]
-    process = job_agent()
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(job_agent())
     first, second, third = cloud.finishes()
     assert {key: first[key] for key in ("lease", "outcome", "cause", "error", "exit_code", "result")} == {
         "lease": {"job": "j1", "epoch": 2},
@@ -79,8 +78,7 @@ def test_an_agent_releases_the_chips_before_a_job_and_keeps_its_log(cloud, stora
         a_work_answer(a_stream(storage, text_lines(5)), model=tiny_folder),
         a_job_answer(code="result = 'after a stream'"),
     ]
-    process = job_agent()
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(job_agent())
     assert release_of(cloud) == ("completed", None)
     assert [finish["result"] for finish in cloud.finishes()] == ["after a stream"]
     assert len(cloud.hellos) == 2 and not (tmp_path / "home" / "order").exists()
@@ -93,7 +91,6 @@ def test_an_agent_releases_the_chips_before_a_job_and_keeps_its_log(cloud, stora
 @pytest.mark.parametrize("how", ["409", "stop"])
 def test_an_agent_ends_a_cancelled_job_and_requests_another_lease(cloud, storage, job_agent, how):
     cloud.leases = [a_job_answer(command="echo begun; sleep 1000")]
-    answer = {"action": "continue", "reason": "", "lease_expires_at": None, "heartbeat_s": 0.1}
 
     def is_running(body):
         return body["action"] == "heartbeat" and body["lease"] and storage.names(BUCKET, "jobs/")
@@ -101,19 +98,16 @@ def test_an_agent_ends_a_cancelled_job_and_requests_another_lease(cloud, storage
     if how == "409":
         cloud.status = lambda body: 409 if is_running(body) else 200
     else:
-        cloud.on_heartbeat = lambda body: answer | {"action": "stop" if is_running(body) else "continue"}
-    process = job_agent()
-    assert process.wait(600) == 0, process.stderr.read()
+        cloud.action = lambda body: "stop" if is_running(body) else "continue"
+    ended(job_agent())
     assert cloud.finishes() == [] and [a["action"] for a in cloud.asked].count("lease") == 2
 
 
 @pytest.mark.usefixtures("hold_until_heartbeat")
 def test_a_drained_agent_lets_its_job_finish(cloud, storage, job_agent):
     cloud.leases = [a_job_answer(command=f"{HOLD}; echo done > $JOB_RESULT")]
-    answer = cloud.on_heartbeat
-    cloud.on_heartbeat = lambda body: answer(body) | ({"action": "drain"} if body["lease"] else {})
-    process = job_agent()
-    assert process.wait(600) == 0, process.stderr.read()
+    cloud.action = lambda body: "drain" if body["lease"] else "continue"
+    ended(job_agent())
     assert [(f["outcome"], f["result"]) for f in cloud.finishes()] == [("completed", "done\n")]
     assert heartbeats(cloud, "j1")
 
@@ -128,7 +122,7 @@ def test_a_preempted_vm_stores_the_artifacts_of_its_job(cloud, storage, job_agen
         process.send_signal(signal.SIGTERM)
     else:
         cloud.preempted = True
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(process)
     finish = cloud.finishes()[0]
     assert (finish["outcome"], finish["cause"], finish["has_artifacts"]) == ("preempted", None, True)
     assert storage.data(BUCKET, "jobs/j1/epoch_2/artifacts/state") == b"saved\n"
@@ -146,7 +140,7 @@ def test_a_job_ended_by_the_shutdown_of_its_vm_is_preempted(cloud, storage, job_
         process.send_signal(signal.SIGTERM)
     else:
         cloud.preempted = True
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(process)
     assert [(f["outcome"], f["cause"]) for f in cloud.finishes()] == [("preempted", None)]
 
 
@@ -154,22 +148,19 @@ def test_an_agent_repeats_an_unanswered_finish(cloud, storage, job_agent):
     cloud.leases = [a_job_answer(command=["true"])]
     failures = [503, 503]
     cloud.status = lambda body: failures.pop() if body["action"] == "finish" and failures else 200
-    process = job_agent()
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(job_agent())
     assert [f["outcome"] for f in cloud.finishes()] == ["completed"] * 3
 
 
 def test_an_agent_deletes_a_damaged_order_and_continues(cloud, storage, job_agent, tmp_path):
     (tmp_path / "home" / "order").write_text('{"lease": ')
-    process = job_agent()
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(job_agent())
     assert cloud.finishes() == [] and not os.path.exists(tmp_path / "home" / "order")
 
 
 def test_an_agent_of_the_local_cloud_without_isolation_runs_jobs_as_its_own_user(cloud, storage, job_agent):
     cloud.leases = [a_job_answer(command="setsid sleep 1000 & echo $(id -u) $! > $JOB_RESULT")]
-    process = job_agent(GLEANER_JOB_ISOLATION="none")
-    assert process.wait(600) == 0, process.stderr.read()
+    ended(job_agent(GLEANER_JOB_ISOLATION="none"))
     (finish,) = cloud.finishes()
     uid, daemon = finish["result"].split()
     assert (int(uid), os.path.exists(f"/proc/{daemon}")) == (os.getuid(), False)

@@ -2,29 +2,18 @@
 
 import threading
 
-import pytest
-
-from build import BUCKET
+from build import BUCKET, bucket
 from gleaner_worker.failures import LeaseLost
 from gleaner_worker.jobs.output import OutputParts
-from gleaner_worker.storage import objects
-from gleaner_worker.storage.objects import Bucket
 from waiting import HANG_S, until
-
-pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def bucket(storage):
-    return Bucket(objects.make_client("local"), BUCKET)
 
 
 def parts(storage):
     return [storage.data(BUCKET, name) for name in storage.names(BUCKET, "out/")]
 
 
-def test_parts_are_stored_in_order_while_the_process_runs(storage, bucket):
-    output = OutputParts(bucket, "out", every_s=0.1)
+def test_parts_are_stored_in_order_while_the_process_runs(storage):
+    output = OutputParts(bucket(), "out", every_s=0.1)
     output.write(b"one\n")
     until(lambda: parts(storage))
     assert storage.names(BUCKET, "out/") == ["out/000001.txt"]
@@ -33,20 +22,20 @@ def test_parts_are_stored_in_order_while_the_process_runs(storage, bucket):
     assert parts(storage) == [b"one\n", b"two\n"]
 
 
-def test_a_job_without_output_stores_no_object(storage, bucket):
-    OutputParts(bucket, "out").close()
+def test_a_job_without_output_stores_no_object(storage):
+    OutputParts(bucket(), "out").close()
     assert parts(storage) == []
 
 
-def test_each_megabyte_of_output_is_stored_at_once_and_the_rest_at_the_end(storage, bucket):
-    output = OutputParts(bucket, "out", every_s=1000)
+def test_each_megabyte_of_output_is_stored_at_once_and_the_rest_at_the_end(storage):
+    output = OutputParts(bucket(), "out", every_s=1000)
     output.write(b"x" * ((2 << 20) + 5))
     output.close()
     assert [len(part) for part in parts(storage)] == [1 << 20, 1 << 20, 5]
 
 
-def test_output_over_the_limit_is_left_out_with_one_line_at_the_end(storage, bucket):
-    output = OutputParts(bucket, "out", max_bytes=10)
+def test_output_over_the_limit_is_left_out_with_one_line_at_the_end(storage):
+    output = OutputParts(bucket(), "out", max_bytes=10)
     for _ in range(1000):
         output.write(b"12345678")
     output.close()
@@ -55,10 +44,10 @@ def test_output_over_the_limit_is_left_out_with_one_line_at_the_end(storage, buc
     )
 
 
-def test_a_failed_upload_is_repeated_and_every_part_is_stored_once(storage, bucket):
+def test_a_failed_upload_is_repeated_and_every_part_is_stored_once(storage):
     faults = [503, ("after", 503), 503]
     storage.faults = lambda request: faults.pop() if faults and request.startswith("POST") else None
-    output = OutputParts(bucket, "out", every_s=0.05)
+    output = OutputParts(bucket(), "out", every_s=0.05)
     output.write(b"one\n")
     until(lambda: not faults)
     output.write(b"two\n")
@@ -66,10 +55,10 @@ def test_a_failed_upload_is_repeated_and_every_part_is_stored_once(storage, buck
     assert b"".join(parts(storage)) == b"one\ntwo\n" and faults == []
 
 
-def test_output_has_bounded_memory_and_never_blocks_while_uploads_hang(storage, bucket):
+def test_output_has_bounded_memory_and_never_blocks_while_uploads_hang(storage):
     gate, opened = threading.Event(), []
     storage.before_create = lambda name: opened.append(gate.wait(HANG_S))
-    output = OutputParts(bucket, "out", every_s=0.01, max_bytes=1 << 30)
+    output = OutputParts(bucket(), "out", every_s=0.01, max_bytes=1 << 30)
     for _ in range(100):
         output.write(bytes(1 << 20))
     gate.set()
@@ -80,23 +69,23 @@ def test_output_has_bounded_memory_and_never_blocks_while_uploads_hang(storage, 
     assert parts(storage)[-1].endswith(b"bytes of output are left out here: the bucket was slower than the process\n")
 
 
-def test_a_lost_lease_ends_the_uploads_of_output(storage, bucket):
+def test_a_lost_lease_ends_the_uploads_of_output(storage):
     lost = threading.Event()
 
     def check():
         if lost.is_set():
             raise LeaseLost
 
-    output = OutputParts(bucket.checked(check), "out", every_s=0.05)
+    output = OutputParts(bucket(check), "out", every_s=0.05)
     lost.set()
     output.write(b"one\n")
     output.close()
     assert parts(storage) == []
 
 
-def test_a_refused_upload_logs_that_its_part_is_lost(storage, bucket, caplog):
+def test_a_refused_upload_logs_that_its_part_is_lost(storage, caplog):
     storage.faults = lambda request: 400 if request.startswith("POST") else None
-    output = OutputParts(bucket, "out", every_s=0.05)
+    output = OutputParts(bucket(), "out", every_s=0.05)
     output.write(b"one\n")
     output.close()
     assert "the output of this part is lost" in caplog.text

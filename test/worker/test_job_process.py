@@ -127,7 +127,7 @@ def save(*_):
     raise SystemExit(5)
 signal.signal(signal.SIGTERM, save)
 print('ready', flush=True)
-time.sleep(100)
+time.sleep(1000)
 """
     ended = jobs.process(*PYTHON, code, stop=stop, write=write)
     assert (ended.exit_code, ended.cause, b"".join(pieces)) == (5, "stopped", b"ready\nsaved\n")
@@ -173,7 +173,7 @@ for mb in (1, 200, 1):
         x = bytearray(mb << 20)
         os.write(1, b'.')
         break
-time.sleep(100)
+time.sleep(1000)
 """
     with subprocess.Popen([*PYTHON, code], stdout=subprocess.PIPE, start_new_session=True) as parent:
         try:
@@ -209,14 +209,14 @@ def test_a_daemon_that_left_its_session_ends_with_the_process(jobs):
 
 HOGS = {
     "memory of its own": "x = bytearray(400 << 20)",
-    "memory of its children": "for _ in range(4):\n    if os.fork() == 0: x = bytearray(80 << 20); time.sleep(100)",
+    "memory of its children": "for _ in range(4):\n    if os.fork() == 0: x = bytearray(80 << 20); time.sleep(1000)",
     "files in shared memory": "open('/dev/shm/x', 'wb').write(bytes(120 << 20)); x = bytearray(120 << 20)",
 }
 
 
 @pytest.mark.parametrize("hog", HOGS.values(), ids=HOGS)
 def test_a_process_over_its_memory_limit_ends(jobs, hog):
-    code = f"import os, time\n{hog}\ntime.sleep(100)"
+    code = f"import os, time\n{hog}\ntime.sleep(1000)"
     ended = jobs.process(*PYTHON, code, memory_bytes=200 << 20, file_bytes=1 << 30)
     assert ended.cause == "memory"
 

@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,6 @@ from gleaner_worker.failures import LeaseLost
 from gleaner_worker.jobs import process
 from gleaner_worker.jobs import runner as runner_module
 from gleaner_worker.jobs.prepared import Prepared, SourceFailed
-from gleaner_worker.jobs.tpu_settings import tpu_settings
 from job_attempts import FOLDER, RAN, needs_root
 from waiting import HANG_S, until
 
@@ -42,15 +42,18 @@ def start(runner):
     return wait
 
 
-def test_a_timeout_ends_the_job_and_keeps_its_output(jobs):
-    ending = jobs.run(command="echo begun; sleep 1000", timeout_s=1.5)
+def test_a_timeout_ends_the_job_and_keeps_its_output(jobs, monkeypatch):
+    # The time is over when the job has printed.
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + (HANG_S if jobs.output else 0))
+    monkeypatch.setattr(process, "time", clock)
+    ending = jobs.run(command="echo begun; sleep 1000", timeout_s=HANG_S)
     assert (ending["outcome"], ending["cause"], ending["exit_code"]) == ("failed", "timeout", 143)
-    assert ending["error"] == "The job took longer than its timeout of 1.5 s; raise its timeout"
+    assert ending["error"] == f"The job took longer than its timeout of {HANG_S} s; raise its timeout"
     assert jobs.output == "begun\n"
 
 
 def test_a_job_over_its_memory_limit_fails_with_the_limit_to_raise(jobs):
-    code = "x = bytearray(600 << 20)\nimport time\ntime.sleep(100)"
+    code = "x = bytearray(600 << 20)\nimport time\ntime.sleep(1000)"
     ending = jobs.run(code=code, limits={"memory_gb": 0.3})
     assert (ending["outcome"], ending["cause"]) == ("failed", "memory")
     assert ending["error"] == "The job used more memory than its limit; raise limits.memory_gb"
@@ -146,7 +149,7 @@ def test_a_restart_runs_the_job_again_with_the_new_source(jobs, tmp_path):
 import os, time, version
 print('version', version.NUMBER, os.getcwd() == os.environ['JOB_SOURCE'], os.environ['EXTRA'], flush=True)
 if version.NUMBER == 1:
-    time.sleep(100)
+    time.sleep(1000)
 result = version.NUMBER
 """
     runner = jobs.runner(prepare=lambda order: source(1), code=code)
@@ -191,7 +194,7 @@ def test_only_a_machine_without_the_attribute_has_no_settings_of_libtpu(cloud, m
 
 def test_the_settings_of_libtpu_come_from_the_metadata_of_the_vm():
     text = "ACCELERATOR_TYPE: 'v5litepod-8'\nALT: 'false'\nCHIPS_PER_HOST_BOUNDS: '2,4,1'\nTOPOLOGY: '2x4'\nBAD: '\n"
-    assert tpu_settings(text) == {
+    assert job_work.tpu_settings(text) == {
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_WORKER_ID": "0",
         "TPU_WORKER_HOSTNAMES": "localhost",
@@ -199,4 +202,4 @@ def test_the_settings_of_libtpu_come_from_the_metadata_of_the_vm():
         "TPU_CHIPS_PER_HOST_BOUNDS": "2,4,1",
         "TPU_TOPOLOGY": "2x4",
     }
-    assert tpu_settings("") == {}
+    assert job_work.tpu_settings("") == {}

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.mark.parametrize(
     ("fields", "keep", "expected"),
@@ -35,10 +33,7 @@ def test_lone_surrogates_are_kept_as_escapes(read_items):
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (
-            b'{"text": "hi", "b": 1, "a": NaN}\n',
-            "`a`, which `keep` names, has NaN or Infinity, which JSON cannot hold",
-        ),
+        (b'{"text": "hi", "b": 1, "a": NaN}\n', "`a`, which `keep` names, has NaN or Infinity, which JSON cannot hold"),
         (b'{"text": "hi", "b": 1, "a": [{"x": -1e999}]}\n', "`a`, which `keep` names, has NaN or Infinity"),
         (
             {"text": "hi", "a": "x" * 65_530},

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from build import a_stream, a_work, a_work_answer, outputs, run_extract, text_lines
+from build import a_stream, a_work_answer, outputs, text_lines
 from read_shards import read_stream
 
 pytestmark = pytest.mark.slow
@@ -96,7 +96,7 @@ def processes():
 
 
 @pytest.fixture
-def stream(storage, tmp_path, tiny_models, tiny_folder, processes):
+def stream(storage, extract, tmp_path, tiny_models, tiny_folder, processes):
     """stream(spec) -> attempt(epoch, **how), after a check against the outputs of an undisturbed extraction."""
 
     def make(spec):
@@ -104,7 +104,7 @@ def stream(storage, tmp_path, tiny_models, tiny_folder, processes):
         model = tiny_models(**spec)
         spec |= {"shard_size_gb": model.row_bytes * (8 if "tokens" in spec else 250) / 1e9}
         resource = a_stream(storage, LINES)
-        run_extract(a_work(resource, **spec), model, str(tmp_path))
+        extract(resource, **spec)
         expected = outputs(storage)
         assert sum(name.startswith("shard_") for name in expected) > 5
         assert len(read_stream(expected, spec.get("format", "safetensors"))) == 60

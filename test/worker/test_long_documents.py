@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gleaner_reader
-from build import a_spec, a_stream, a_work, outputs, put_manifest, run_extract, shard_gb
+from build import a_spec, outputs, put_manifest, shard_gb
 from device_rows import rows_of
 from device_rows import run as run_rows
 from gleaner_worker.failures import Failure
@@ -26,31 +26,28 @@ CHUNK = {"over_long": "chunk", "context_size": 16, "overlap": 3, "keep": ["id"],
 PACK = {"over_long": "pack", "context_size": 16, "shard_size_gb": shard_gb(60)}
 
 
-def stored(storage, tmp_path, tiny_models, tiny_folder, **spec):
-    work = a_work(a_stream(storage, LINES), **spec)
-    assert run_extract(work, tiny_models(**spec), str(tmp_path)) == "completed"
-    put_manifest(storage, model=tiny_folder, **spec)
-    for name, data in outputs(storage).items():
-        path = tmp_path / "run" / "tpu_7" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    with pytest.warns(UserWarning, match="no manifest"):
-        return gleaner_reader.open(str(tmp_path / "run"))
+@pytest.fixture
+def store(storage, extract, tmp_path, tiny_folder):
+    """store(**spec) -> the run of LINES, opened by the reader."""
+
+    def run(**spec):
+        assert extract(LINES, **spec) == "completed"
+        put_manifest(storage, model=tiny_folder, **spec)
+        for name, data in outputs(storage).items():
+            path = tmp_path / "run" / "tpu_7" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        with pytest.warns(UserWarning, match="no manifest"):
+            return gleaner_reader.open(str(tmp_path / "run"))
+
+    return run
 
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("tokens", ["mean", "all", "last", [-1, 0]])
 @pytest.mark.parametrize("spec", [CHUNK, PACK], ids=["chunk", "pack"])
-def test_a_run_that_cuts_documents_is_stored_read_and_verified(
-    storage,
-    tmp_path,
-    tiny_models,
-    tiny_folder,
-    verify,
-    spec,
-    tokens,
-):
-    run = stored(storage, tmp_path, tiny_models, tiny_folder, **spec, tokens=tokens)
+def test_a_run_that_cuts_documents_is_stored_read_and_verified(storage, store, verify, spec, tokens):
+    run = store(**spec, tokens=tokens)
     report, problems = verify()
     assert report["ok"], problems
     assert report["rejected"] >= 1 and report["missing"] == report["doubled"] == 0
@@ -72,8 +69,8 @@ def test_a_run_that_cuts_documents_is_stored_read_and_verified(
     assert [reject["line"] for reject in rejects if "JSON" in reject["reason"]] == [4]
 
 
-def test_verify_finds_a_sample_with_a_wrong_chunk_number(storage, tmp_path, tiny_models, tiny_folder, verify):
-    stored(storage, tmp_path, tiny_models, tiny_folder, **CHUNK)
+def test_verify_finds_a_sample_with_a_wrong_chunk_number(storage, store, verify):
+    store(**CHUNK)
 
     def change(tensors):
         tensors["chunk_idx"][0] += 1
@@ -83,8 +80,8 @@ def test_verify_finds_a_sample_with_a_wrong_chunk_number(storage, tmp_path, tiny
     assert not report["ok"] and report["different"] == 1 and "differ from the stream" in problems
 
 
-def test_a_chunk_has_the_activations_of_its_tokens_alone(storage, tmp_path, tiny_models, tiny_folder):
-    run = stored(storage, tmp_path, tiny_models, tiny_folder, **CHUNK, dtype="fp32")
+def test_a_chunk_has_the_activations_of_its_tokens_alone(store, tiny_models):
+    run = store(**CHUNK, dtype="fp32")
     found = [run.sample(7, int(index)) for shard in run.shards for index in run.index(shard).sample_idx]
     (chunk, *_) = [sample for sample in found if sample.chunk == 1]
     model = tiny_models(dtype="fp32")

@@ -151,7 +151,7 @@ def cost(name, layers, sites):
     return products(jax.make_jaxpr(lambda: run_blocks(weights, rows, config, layers, sites, emit, CPU))().jaxpr)
 
 
-@pytest.mark.parametrize("name", ["qwen2", "gemma3-text"])
+@pytest.mark.parametrize("name", ["qwen2", pytest.param("gemma3-text", marks=pytest.mark.long)])
 def test_time_grows_with_the_deepest_requested_layer(name):
     per_layer = cost(name, (0,), ("resid_post",))
     assert per_layer > 0

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from build import BUCKET, a_spec, bucket
+from build import BUCKET, a_spec, bucket, fails
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.model_lock import find_run_model, read_model_lock
 from gleaner_worker.names import model_name
@@ -48,9 +48,8 @@ def test_a_model_that_changed_between_streams_is_refused_with_every_changed_file
         (model_folder / name).write_bytes((model_folder / name).read_bytes() + b" ")
     (model_folder / "tokenizer_config.json").unlink()
     (model_folder / "chat_template.jinja").write_text("")
-    with pytest.raises(Failure) as failure:
+    with fails("model") as failure:
         find_for_run(model_folder, tmp_path)
-    assert failure.value.kind == "model"
     for phrase in (
         "Failed to resume my-run, which began with another model (gs://a-bucket/activations/my-run/model.json)",
         "chat_template.jinja is new; config.json has sha256 ",
@@ -66,9 +65,8 @@ def test_a_model_that_changed_in_its_bucket_is_refused_and_copied_once(storage, 
     find_for_run(GS, tmp_path)
     storage.put(BUCKET, "models/tiny/config.json", b" " + (model_folder / "config.json").read_bytes())
     before = len(downloads(storage))
-    with pytest.raises(Failure, match="began with another model .*: config.json has sha256 ") as failure:
+    with fails("model", "began with another model .*: config.json has sha256 "):
         find_for_run(GS, tmp_path)
-    assert failure.value.kind == "model"
     assert downloads(storage)[before:].count("model.safetensors") == 1
 
 
@@ -154,8 +152,5 @@ def test_a_malformed_model_json_is_reported(storage, tmp_path, model_folder, dat
         find_for_run(model_folder, tmp_path)
         data = json.dumps(json.loads(storage.data(BUCKET, MODEL_JSON)) | data).encode()
     storage.put(BUCKET, MODEL_JSON, data)
-    with pytest.raises(
-        Failure, match=f"Failed to read gs://{BUCKET}/{MODEL_JSON}: .*{reason}.*; delete it, and the next"
-    ) as failure:
+    with fails("model", f"Failed to read gs://{BUCKET}/{MODEL_JSON}: .*{reason}.*; delete it, and the next"):
         find_for_run(model_folder, tmp_path)
-    assert failure.value.kind == "model"

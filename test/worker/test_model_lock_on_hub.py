@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from build import BUCKET, a_spec, bucket
-from gleaner_worker.failures import Failure
+from build import BUCKET, a_spec, bucket, fails
 from gleaner_worker.model.hub import Hub
 from gleaner_worker.model.model_lock import find_run_model
 from hub_models import REPO, files_of
@@ -90,9 +89,8 @@ def test_the_commit_of_run_json_must_be_the_commit_of_the_run(hub, tmp_path, tin
     find_for_run(hub, tmp_path / "one")
     assert find_for_run(hub, tmp_path / "one", revision=first).revision == first
     second = hub.put(REPO, files | {"config.json": files["config.json"] + b" "})
-    with pytest.raises(Failure, match=f"it was commit {first}, run.json asks for {second}") as failure:
+    with fails("model", f"it was commit {first}, run.json asks for {second}"):
         find_for_run(hub, tmp_path / "one", revision=second)
-    assert failure.value.kind == "model"
 
 
 def test_a_copy_that_the_disk_damaged_is_fetched_again(hub, tmp_path, tiny_folder):

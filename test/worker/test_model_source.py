@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from build import BUCKET, bucket
+from build import BUCKET, bucket, fails
 from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.model import model_cache
 from gleaner_worker.model.identity import CONFIG, INDEX, TOKENIZER
@@ -34,9 +34,8 @@ from waiting import until
 )
 def test_a_missing_model_is_reported_with_its_name(storage, tmp_path, model, revision, reason):
     storage.put(BUCKET, "models/half/tokenizer.json", b"{}")
-    with pytest.raises(Failure, match=f" {re.escape(model)}: .*{reason}") as failure:
+    with fails("model", f" {re.escape(model)}: .*{reason}"):
         find_model(model, str(tmp_path), bucket(), revision=revision)
-    assert failure.value.kind == "model"
 
 
 def test_a_folder_has_no_revision(model_folder):

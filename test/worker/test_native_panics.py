@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from build import a_spec
-from gleaner_worker.failures import Failure, raise_exits
+from build import a_spec, fails
+from gleaner_worker.failures import raise_exits
 from gleaner_worker.records.bos import Bos
 from gleaner_worker.records.reject_reason import RejectReason
 from gleaner_worker.records.sample import Sample
@@ -39,9 +39,8 @@ def test_a_text_that_exceeds_the_retries_of_a_regex_is_rejected_alone(tmp_path):
 @pytest.mark.parametrize("charsmap", ["AAAA", ""])
 def test_a_tokenizer_that_panics_while_it_is_read_is_a_failure(tmp_path, charsmap):
     folder = a_folder(tmp_path, normalizer={"type": "Precompiled", "precompiled_charsmap": charsmap})
-    with pytest.raises(Failure, match="Failed to read tokenizer.json of a model: .*precompiled_charsmap") as failure:
+    with fails("model", "Failed to read tokenizer.json of a model: .*precompiled_charsmap"):
         load_tokenizer(folder, "a model")
-    assert failure.value.kind == "model"
 
 
 def test_a_tokenizer_that_panics_with_each_text_rejects_its_texts(tmp_path):

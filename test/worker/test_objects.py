@@ -9,13 +9,11 @@ import pytest
 import urllib3.exceptions
 from google.cloud.storage import Blob
 
-from build import BUCKET, bucket
+from build import BUCKET, bucket, fails
 from gleaner_worker.failures import Damaged, Failure, LeaseLost
 from gleaner_worker.shards.shard_bytes import ShardBytes
 from gleaner_worker.storage import objects
 from gleaner_worker.storage.upload_content import CheckedContent, FileContent, Views
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
@@ -114,9 +112,8 @@ def test_a_range_beyond_the_object_is_an_error(storage):
 @pytest.mark.parametrize("size", [7, 9 * 1024 * 1024])
 def test_an_object_that_is_damaged_during_its_upload_is_not_stored(storage, size):
     content = Content(b"x" * size, crc32c=Content(b"y" * size).crc32c)
-    with pytest.raises(Failure, match="Failed to create gs://a-bucket/a: .*damaged in transit") as failure:
+    with fails("infrastructure", "Failed to create gs://a-bucket/a: .*damaged in transit"):
         bucket().create("a", content, {}, "text/plain")
-    assert failure.value.kind == "infrastructure"
     assert not storage.objects
 
 
@@ -168,9 +165,8 @@ def test_a_call_succeeds_after_a_short_outage_of_the_service(storage, tmp_path, 
 
 def test_a_long_outage_of_the_service_is_a_failure_of_infrastructure(storage, short_deadline):
     storage.faults = lambda request: 503
-    with pytest.raises(Failure, match="Failed to create gs://a-bucket/a: .*503.*gave up after") as failure:
+    with fails("infrastructure", "Failed to create gs://a-bucket/a: .*503.*gave up after"):
         bucket().create("a", Content(), {}, "text/plain")
-    assert failure.value.kind == "infrastructure"
     assert not storage.objects
 
 
@@ -296,6 +292,5 @@ def test_a_call_succeeds_after_a_short_outage_of_the_network(storage, monkeypatc
 def test_a_service_that_truncates_every_answer_is_a_failure_of_infrastructure(storage, tmp_path, short_deadline):
     storage.put(BUCKET, "a", b"data")
     storage.faults = lambda request: "half"
-    with pytest.raises(Failure, match="Failed to download gs://a-bucket/a: ProtocolError: .*gave up after") as failure:
+    with fails("infrastructure", "Failed to download gs://a-bucket/a: ProtocolError: .*gave up after"):
         bucket().download("a", str(tmp_path / "x"))
-    assert failure.value.kind == "infrastructure"

@@ -9,19 +9,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from build import BUCKET
-from git_server import GitServer
+from build import BUCKET, bucket
 from gleaner_worker.agent.orders import Orders
 from gleaner_worker.jobs.prepared import SourceFailed
 from gleaner_worker.jobs.process import kill_all
 from gleaner_worker.jobs.user import JobUser, NotIsolated, find_job_user
-from gleaner_worker.storage import objects
-from gleaner_worker.storage.objects import Bucket
-from job_attempts import UID, UV_CACHE, commands_of, needs_root, processes_of
+from job_attempts import UID, UV_CACHE, a_host, commands_of, needs_root, processes_of
+from source_preparation import NOTHING
 from waiting import HANG_S, until
 
-pytestmark = needs_root
-NOTHING = {"jax_version": None, "setup_script": None, "config_file": None, "ramfs_dir": None}
+pytestmark = [needs_root, pytest.mark.slow]
 
 
 class Api:
@@ -46,27 +43,36 @@ class Api:
 
 class Host:
     def __init__(self, storage, home):
-        self.storage, self.api = storage, Api()
-        home.mkdir()
-        (home / "host-secret").write_text("5e" * 32)
-        (home / "host-secret").chmod(0o600)
-        self.env = {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
+        self.storage, self.api, self.env = storage, Api(), a_host(home)
         self.identity = SimpleNamespace(home=str(home))
-        self.bucket = Bucket(objects.make_client("local"), BUCKET)
         self.orders = self.make(lambda: find_job_user(self.env))
 
     def make(self, find_user):
-        return Orders(self.identity, self.api, self.bucket, find_user)
+        return Orders(self.identity, self.api, bucket(), find_user)
+
+    def follow(self, *exec_ids):
+        """Follows an answer to a heartbeat that names these commands."""
+        self.orders.follow({"execs": list(exec_ids), "source_version": 0})
+
+    def add(self, exec_id, *argv, **changes):
+        """Gives worker-api a command."""
+        order = {"id": exec_id, "argv": list(argv), "shell": False, "timeout_s": HANG_S}
+        order |= {"folder": f"execs/{exec_id}/tpu-us-central1-a-0/0/", "source": None, "environment": NOTHING}
+        self.api.execs[exec_id] = order | changes
 
     def exec(self, exec_id, *argv, **changes):
-        folder = f"execs/{exec_id}/tpu-us-central1-a-0/0/"
-        order = {"id": exec_id, "argv": list(argv), "shell": False, "timeout_s": 30, "folder": folder}
-        self.api.execs[exec_id] = order | {"source": None, "environment": NOTHING} | changes
+        self.add(exec_id, *argv, **changes)
         for _ in range(3):  # heartbeats name a command until its end is known
-            self.orders.follow({"execs": [exec_id], "source_version": 0})
+            self.follow(exec_id)
+        return self.end(exec_id), self.output(exec_id)
+
+    def end(self, exec_id):
         until(lambda: exec_id in self.api.ends)
-        names = self.storage.names(BUCKET, folder)
-        return self.api.ends[exec_id], b"".join(self.storage.data(BUCKET, name) for name in names).decode()
+        return self.api.ends[exec_id]
+
+    def output(self, exec_id):
+        names = self.storage.names(BUCKET, f"execs/{exec_id}/")
+        return b"".join(self.storage.data(BUCKET, name) for name in names).decode()
 
     def update(self, version, source=None, **environment):
         """Gives the pool a new version. Returns the final report of the version."""
@@ -82,13 +88,6 @@ def host(storage, tmp_path, monkeypatch):
     monkeypatch.setenv("UV_CACHE_DIR", UV_CACHE)
     yield Host(storage, tmp_path / "home")
     kill_all(JobUser(UID, UID))  # a preparation that a test left
-
-
-@pytest.fixture
-def server(tmp_path):
-    found = GitServer(tmp_path / "server")
-    yield found
-    found.close()
 
 
 def test_a_command_runs_once_as_the_job_user_and_its_output_is_stored(host):
@@ -117,12 +116,7 @@ def test_a_command_that_leaves_a_deep_folder_ends_with_its_exit_code(host, tmp_p
 
 
 def test_a_command_ends_at_its_timeout(host):
-    assert host.exec("e1", "sleep", "60", timeout_s=0.5)[0][0] == "timeout"
-
-
-def test_a_missing_program_ends_a_command_with_exit_code_127(host):
-    end, output = host.exec("e1", "no-such-program")
-    assert end == ("exited", 127, None) and "no-such-program" in output
+    assert host.exec("e1", "sleep", "1000", timeout_s=0.5)[0][0] == "timeout"
 
 
 def test_a_command_reads_no_secret_of_the_host(host):
@@ -131,7 +125,7 @@ def test_a_command_reads_no_secret_of_the_host(host):
 
 
 def test_a_command_that_worker_api_reports_as_ended_is_not_run(host):
-    host.orders.follow({"execs": ["gone"], "source_version": 0})
+    host.follow("gone")
     until(lambda: list(host.orders._commands._ended) == ["gone"])
     assert host.api.ends == {}
 
@@ -215,31 +209,25 @@ def test_the_end_of_a_command_is_reported_again_after_a_lost_report(host):
         report(*arguments)
 
     host.api.exec_end = lose_the_first
-    folder = "execs/e1/tpu-us-central1-a-0/0/"
-    order = {"id": "e1", "argv": ["sh", "-c", "exit 4"], "shell": False, "timeout_s": 30, "folder": folder}
-    host.api.execs["e1"] = order | {"source": None, "environment": NOTHING}
-    host.orders.follow({"execs": ["e1"]})
+    host.add("e1", "sh", "-c", "exit 4")
+    host.follow("e1")
     until(lambda: not host.orders._commands._running)
     host.orders = host.make(lambda: find_job_user(host.env))  # another agent
-    host.orders.follow({"execs": ["e1"]})
-    until(lambda: "e1" in host.api.ends)
-    assert host.api.ends["e1"] == ("exited", 4, None)
+    host.follow("e1")
+    assert host.end("e1") == ("exited", 4, None)
 
 
 def test_a_command_that_runs_is_known_after_many_other_commands(host):
     commands = host.orders._commands
     commands._ended = deque(maxlen=2)
-    folder = "execs/e1/tpu-us-central1-a-0/0/"
-    order = {"id": "e1", "argv": ["sleep", "1000"], "shell": False, "timeout_s": HANG_S, "folder": folder}
-    host.api.execs["e1"] = order | {"source": None, "environment": NOTHING}
-    host.orders.follow({"execs": ["e1", *(f"gone-{number}" for number in range(5))]})
+    host.add("e1", "sleep", "1000")
+    host.follow("e1", *(f"gone-{number}" for number in range(5)))
     until(lambda: commands._running == {"e1"} and "sleep 1000" in commands_of(UID))
     assert len(commands._ended) == 2
-    host.orders.follow({"execs": ["e1"]})
+    host.follow("e1")
     for pid in processes_of(UID):
         os.kill(pid, signal.SIGTERM)
-    until(lambda: "e1" in host.api.ends)
-    assert host.api.ends["e1"] == ("exited", 128 + signal.SIGTERM, None)
+    assert host.end("e1") == ("exited", 128 + signal.SIGTERM, None)
 
 
 def fail(*_):
@@ -248,17 +236,14 @@ def fail(*_):
 
 @pytest.mark.parametrize("step", ["remove", "json.dump"])
 def test_the_end_of_a_command_is_reported_after_a_failed_clean_up_or_a_failed_write(host, monkeypatch, step):
-    folder = "execs/e1/tpu-us-central1-a-0/0/"
-    order = {"id": "e1", "argv": ["sh", "-c", "exit 4"], "shell": False, "timeout_s": 30, "folder": folder}
-    host.api.execs["e1"] = order | {"source": None, "environment": NOTHING}
+    host.add("e1", "sh", "-c", "exit 4")
     with monkeypatch.context() as patch:
         patch.setattr(f"gleaner_worker.agent.host_commands.{step}", fail)
-        host.orders.follow({"execs": ["e1"]})
+        host.follow("e1")
         until(lambda: not host.orders._commands._running)
     assert host.api.ends == {}
-    host.orders.follow({"execs": ["e1"]})
-    until(lambda: "e1" in host.api.ends)
-    assert host.api.ends["e1"] == ("exited", 4, None)
+    host.follow("e1")
+    assert host.end("e1") == ("exited", 4, None)
 
 
 def test_the_preparation_of_a_job_ends_when_its_lease_is_lost(host):

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from gleaner_worker.shards.upload import Uploader
 
-from build import BUCKET, SMALL, a_stream, a_work, outputs, run_extract, text_lines
+from build import BUCKET, SMALL, a_stream, outputs, text_lines
 from gleaner_worker.extract.shard_memory import most_shards
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.storage.upload_content import BytesContent
@@ -22,7 +22,7 @@ HELD = most_shards(0, 3)  # a window of 1,024 tokens fills three shards of 400
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("file_format", ["safetensors", "safetensors.zst"])
-def test_memory_holds_only_a_few_shards_with_a_slow_bucket(storage, tmp_path, warm_models, monkeypatch, file_format):
+def test_memory_holds_only_a_few_shards_with_a_slow_bucket(storage, extract, monkeypatch, file_format):
     spec = {"shard_size_gb": SMALL, "format": file_format}
     rows = Alive(monkeypatch, "start_shard", lambda shard: shard.rows["resid_post"])
     encoded = Alive(monkeypatch, "EncodedShard")
@@ -35,8 +35,7 @@ def test_memory_holds_only_a_few_shards_with_a_slow_bucket(storage, tmp_path, wa
             counts.append((rows.now(), encoded.now()))
 
     storage.before_create = hang
-    work = a_work(a_stream(storage, text_lines(300)), **spec)
-    assert run_extract(work, warm_models(**spec), str(tmp_path), control) == "completed"
+    assert extract(text_lines(300), control, **spec) == "completed"
     assert rows.all == encoded.all > 15
     # Plain shards are in memory until they are stored, packed shards until they are packed.
     plain, packed = counts[0]
@@ -48,16 +47,10 @@ def test_memory_holds_only_a_few_shards_with_a_slow_bucket(storage, tmp_path, wa
 def test_memory_holds_fewer_large_shards_and_at_least_two_of_any_size(monkeypatch):
     memory = 64 << 30
     monkeypatch.setattr("os.sysconf", {"SC_PHYS_PAGES": memory // 4096, "SC_PAGE_SIZE": 4096}.get)
-    assert [most_shards(size, 1) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [
-        6,
-        6,
-        4,
-        2,
-        2,
-    ]
+    assert [most_shards(size, 1) for size in (0, 1 << 30, 8 << 30, 32 << 30, 1 << 40)] == [6, 6, 4, 2, 2]
 
 
-def test_four_shards_upload_at_once_and_the_last_shard_uploads_alone(storage, tmp_path, warm_models):
+def test_four_shards_upload_at_once_and_the_last_shard_uploads_alone(storage, extract):
     spec = {"shard_size_gb": SMALL}
     together, most, four = set(), [], threading.Condition()
 
@@ -71,7 +64,7 @@ def test_four_shards_upload_at_once_and_the_last_shard_uploads_alone(storage, tm
             together.discard(name)
 
     storage.before_create = meet
-    run_extract(a_work(a_stream(storage, [*text_lines(200), "junk"]), **spec), warm_models(**spec), str(tmp_path))
+    extract([*text_lines(200), "junk"], **spec)
     assert max(map(len, most)) == 4
     last = sorted(name for name in outputs(storage) if name.startswith("shard_"))[-1]
     for names in most:
@@ -79,9 +72,9 @@ def test_four_shards_upload_at_once_and_the_last_shard_uploads_alone(storage, tm
             assert len(names) == 1
 
 
-def test_the_last_shard_and_the_summary_wait_for_the_slowest_shard(storage, tmp_path, warm_models, monkeypatch):
-    work = a_work(a_stream(storage, [*text_lines(100), "junk"]), shard_size_gb=SMALL)
-    run_extract(work, warm_models(), str(tmp_path))
+def test_the_last_shard_and_the_summary_wait_for_the_slowest_shard(storage, extract, monkeypatch):
+    stream = a_stream(storage, [*text_lines(100), "junk"])
+    extract(stream, shard_size_gb=SMALL)
     *others, last = sorted(name for name in outputs(storage) if name.startswith("shard_"))
     others.remove("shard_0002.safetensors")
     storage.clear("activations/")
@@ -101,14 +94,14 @@ def test_the_last_shard_and_the_summary_wait_for_the_slowest_shard(storage, tmp_
 
     monkeypatch.setattr(Uploader, "store", note_waits)
     storage.before_create = slowly
-    assert run_extract(work, warm_models(), str(tmp_path)) == "completed"
+    assert extract(stream, shard_size_gb=SMALL) == "completed"
     assert sorted(stored_before) == others
 
 
-def test_shards_that_are_stored_in_another_order_have_the_same_bytes(storage, tmp_path, warm_models):
+def test_shards_that_are_stored_in_another_order_have_the_same_bytes(storage, extract):
     spec = {"shard_size_gb": SMALL}
-    work = a_work(a_stream(storage, text_lines(120)), **spec)
-    run_extract(work, warm_models(**spec), str(tmp_path))
+    stream = a_stream(storage, text_lines(120))
+    extract(stream, **spec)
     expected = outputs(storage)
     storage.clear("activations/")
     late = {"shard_0001.safetensors": "shard_0003.safetensors", "shard_0002.safetensors": "shard_0001.safetensors"}
@@ -118,16 +111,16 @@ def test_shards_that_are_stored_in_another_order_have_the_same_bytes(storage, tm
             until(lambda: first in outputs(storage))
 
     storage.before_create = reorder
-    run_extract(work, warm_models(**spec), str(tmp_path))
+    extract(stream, **spec)
     assert outputs(storage) == expected
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("missing", [[1], [2], [2, 3], [1, 3, 5], "all but the second to last"])
-def test_a_worker_computes_the_missing_shards_of_another_worker(storage, tmp_path, warm_models, monkeypatch, missing):
+def test_a_worker_computes_the_missing_shards_of_another_worker(storage, extract, monkeypatch, missing):
     spec = {"shard_size_gb": SMALL}
-    work = a_work(a_stream(storage, [*text_lines(120), "junk"]), **spec)
-    run_extract(work, warm_models(**spec), str(tmp_path))
+    stream = a_stream(storage, [*text_lines(120), "junk"])
+    extract(stream, **spec)
     expected = outputs(storage)
     shards = sorted(name for name in expected if name.startswith("shard_"))
     assert len(shards) > 5
@@ -139,7 +132,7 @@ def test_a_worker_computes_the_missing_shards_of_another_worker(storage, tmp_pat
     computed = Alive(monkeypatch, "start_shard")
     control = ExtractionState()
     uploads = len(storage.requests)
-    assert run_extract(work, warm_models(**spec), str(tmp_path), control) == "completed"
+    assert extract(stream, control, **spec) == "completed"
     assert outputs(storage) == expected
     assert computed.all == len({*missing, len(shards)})
     created = [r for r in storage.requests[uploads:] if "/upload/" in r and "ifGenerationMatch=0" in r]
@@ -148,11 +141,11 @@ def test_a_worker_computes_the_missing_shards_of_another_worker(storage, tmp_pat
     assert control.progress()["shards_done"] == len(shards)
 
 
-def test_a_shard_that_other_hardware_stored_first_is_summarised_as_it_is_stored(storage, tmp_path, warm_models):
+def test_a_shard_that_other_hardware_stored_first_is_summarised_as_it_is_stored(storage, extract):
     """Its last bits may differ: the summary has the checksum and the statistics of the stored bytes."""
     spec = {"shard_size_gb": SMALL, "max_seq_length": 64}
-    work = a_work(a_stream(storage, text_lines(60, 10)), **spec)
-    run_extract(work, warm_models(**spec), str(tmp_path))
+    stream = a_stream(storage, text_lines(60, 10))
+    extract(stream, **spec)
     name = f"{PREFIX}shard_0002.safetensors"
     data, metadata = storage.data(BUCKET, name), storage.metadata(BUCKET, name)
     expected = json.loads(outputs(storage)["metadata.json"])["shards"][1]
@@ -160,7 +153,7 @@ def test_a_shard_that_other_hardware_stored_first_is_summarised_as_it_is_stored(
     norm = str(expected["stats"]["resid_post.0"]["norm"])
     other = data.replace(norm.encode(), norm.replace(norm[0], str(int(norm[0]) % 9 + 1), 1).encode(), 1)
     storage.before_create = lambda wanted: storage.put(BUCKET, name, other, metadata) if wanted == name else None
-    assert run_extract(work, warm_models(**spec), str(tmp_path)) == "completed"
+    assert extract(stream, **spec) == "completed"
     assert storage.data(BUCKET, name) == other != data
     told = json.loads(outputs(storage)["metadata.json"])["shards"][1]
     assert told["crc32c"] == BytesContent(other).crc32c

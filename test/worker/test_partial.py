@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from build import BUCKET, a_stream, a_work, outputs, run_extract, text_lines
-from interruption import PARTIALS, Interruption
+from build import BUCKET, a_stream, outputs, text_lines
+from interruption import PARTIALS
 from read_shards import load_tensors
 
 pytestmark = pytest.mark.slow
@@ -23,25 +23,20 @@ SPECS = [
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-def test_a_preempted_shard_continues_and_has_the_same_bytes(storage, tmp_path, tiny_models, monkeypatch, clean, spec):
+def test_a_preempted_shard_continues_and_has_the_same_bytes(storage, interrupted, clean, spec):
     resource = a_stream(storage, text_lines(600))
-    model = tiny_models(**spec)
-    with monkeypatch.context() as patch:
-        uninterrupted = Interruption(patch)
-        run_extract(a_work(resource, **spec), model, str(tmp_path))
+    uninterrupted = interrupted(resource, **spec)
     expected = outputs(storage)
     clean()
     computed, samples = 0, 0
     for epoch in range(1, 20):
-        with monkeypatch.context() as patch:
-            interruption = Interruption(patch, samples=70)
-            outcome = run_extract(a_work(resource, epoch=epoch, **spec), model, str(tmp_path), interruption.control)
+        interruption = interrupted(resource, samples=70, epoch=epoch, **spec)
         computed += interruption.done
         assert interruption.control.progress()["samples_done"] >= samples  # restored samples count
         samples = interruption.control.progress()["samples_done"]
-        if outcome == "completed":
+        if interruption.outcome == "completed":
             break
-        assert outcome == "preempted"
+        assert interruption.outcome == "preempted"
         assert any(f".e{epoch}." in name for name in storage.names(BUCKET, f"{PARTIALS}shard_0001."))
     assert epoch > 2
     assert outputs(storage) == expected
@@ -102,46 +97,33 @@ def spoil(storage, name, how):
         "model_fingerprint",
     ],
 )
-def test_a_damaged_or_mismatched_partial_is_ignored(storage, tmp_path, tiny_models, monkeypatch, clean, damage):
+def test_a_damaged_or_mismatched_partial_is_ignored(storage, interrupted, clean, damage):
     resource = a_stream(storage, text_lines(600))
     spec = {"dtype": "int8"}
-    with monkeypatch.context() as patch:
-        uninterrupted = Interruption(patch)
-        run_extract(a_work(resource, **spec), tiny_models(**spec), str(tmp_path))
+    uninterrupted = interrupted(resource, **spec)
     expected = outputs(storage)
     clean()
-    with monkeypatch.context() as patch:
-        interruption = Interruption(patch, samples=70)
-        work = a_work(resource, **spec)
-        assert run_extract(work, tiny_models(**spec), str(tmp_path), interruption.control) == "preempted"
+    assert interrupted(resource, samples=70, **spec).outcome == "preempted"
     for name in storage.names(BUCKET, PARTIALS):
         spoil(storage, name, damage)
-    with monkeypatch.context() as patch:
-        second = Interruption(patch)
-        assert run_extract(a_work(resource, epoch=2, **spec), tiny_models(**spec), str(tmp_path)) == "completed"
+    second = interrupted(resource, epoch=2, **spec)
+    assert (second.outcome, second.done) == ("completed", uninterrupted.done)
     assert outputs(storage) == expected
-    assert second.done == uninterrupted.done
 
 
 @pytest.mark.long
-def test_only_the_samples_of_a_lost_partial_are_computed_again(storage, tmp_path, tiny_models, monkeypatch, clean):
+def test_only_the_samples_of_a_lost_partial_are_computed_again(storage, interrupted, monkeypatch, clean):
     """The second worker uses every other partial of the first worker."""
     monkeypatch.setattr("gleaner_worker.shards.partial._PART_BYTES", 1)
     resource = a_stream(storage, text_lines(600))
-    with monkeypatch.context() as patch:
-        uninterrupted = Interruption(patch)
-        run_extract(a_work(resource), tiny_models(), str(tmp_path))
+    uninterrupted = interrupted(resource)
     expected = outputs(storage)
     clean()
-    with monkeypatch.context() as patch:
-        first = Interruption(patch, samples=30)
-        run_extract(a_work(resource), tiny_models(), str(tmp_path), first.control)
+    first = interrupted(resource, samples=30)
     names = storage.names(BUCKET, PARTIALS)
     assert len(names) == first.done  # one sample in each partial
     storage.delete(BUCKET, names[1])
-    with monkeypatch.context() as patch:
-        second = Interruption(patch)
-        run_extract(a_work(resource, epoch=2), tiny_models(), str(tmp_path))
+    second = interrupted(resource, epoch=2)
     assert second.done == uninterrupted.done - first.done + 1
     assert outputs(storage) == expected
     assert json.loads(expected["metadata.json"])["total_samples"] == 600

@@ -27,14 +27,14 @@ print({layer: [facts(e) for e in entries] for layer, entries in data.items()})
 """
 
 
-@pytest.mark.parametrize("member_bytes", [100, 1 << 22])
 @pytest.mark.parametrize(
-    ("dtype", "plan", "rest"),
+    ("member_bytes", "dtype", "plan", "rest"),
     [
-        ("fp32", a_plan(), [{}, {}, {}]),
-        ("fp16", a_plan(), [{}, {}, {}]),
-        ("fp32", a_plan(pooled=True), [{}, {}, {}]),
+        (1 << 22, "fp32", a_plan(), [{}, {}, {}]),
+        (100, "fp16", a_plan(), [{}, {}, {}]),
+        (1 << 22, "fp32", a_plan(pooled=True), [{}, {}, {}]),
         (
+            100,
             "fp32",
             a_plan(positions=[[2, 0], [0], [1]], kept=['{"n":1}', "{}", '{"n":"x"}']),
             [

@@ -11,8 +11,6 @@ from gleaner_worker.records.prompts import make_prompt_writer, write_prompts
 from gleaner_worker.records.reject_reason import RejectReason
 from gleaner_worker.records.stream import Line
 
-pytestmark = pytest.mark.slow
-
 TASK = {"train": [{"input": [[1]], "output": [[2]]}], "test": [{"input": [[3]]}]}
 CHAT = [{"role": "user", "content": "hi"}]
 
@@ -90,11 +88,7 @@ def test_the_task_id_of_an_arc_task_leaves_its_prompt_unchanged():
         ("null as text", b'{"text": null}', "`text` is null"),
         ("a list as prompt", b'{"prompt": ["a"]}', "`prompt` is a list"),
         ("an object as text", b'{"text": {"a": "b"}}', "`text` is an object, not a string"),
-        (
-            "a lone surrogate",
-            b'{"text": "ab\\ud800"}',
-            r"`text` has a lone surrogate, \\ud800, at character 3",
-        ),
+        ("a lone surrogate", b'{"text": "ab\\ud800"}', r"`text` has a lone surrogate, \\ud800, at character 3"),
         ("a string of tokens", b'{"tokens": "1 2"}', "`tokens` is a string, not a list"),
         ("true among tokens", b'{"tokens": [1, true]}', "true or false at position 1"),
         ("a fraction among tokens", b'{"tokens": [1.0]}', "a number with a fraction at position 0"),

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from build import a_model, a_spec
+from build import a_model, a_spec, fails
 from device_rows import run, some_samples
-from gleaner_worker.failures import Failure
 from gleaner_worker.model.row_selection import check_token_selection, most_rows, stored_width
 
 pytestmark = pytest.mark.slow
@@ -30,9 +29,9 @@ def test_a_slice_selects_at_most_a_known_number_of_tokens(tokens, length, most):
     ],
 )
 def test_tokens_that_no_sample_has_are_refused(tiny_folder, tokens, says):
-    with pytest.raises(Failure) as failure:
+    with fails("model") as failure:
         a_model(a_spec(model=tiny_folder, tokens=tokens, max_seq_length=512))
-    assert failure.value.kind == "model" and says in failure.value.reason
+    assert says in failure.value.reason
 
 
 def test_tokens_that_some_sample_may_have_are_accepted():

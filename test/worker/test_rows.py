@@ -72,12 +72,12 @@ def mixes():
     rng = np.random.default_rng(7)
     real = {name: np.clip(lengths, 1, 2048) for name, lengths in json.loads(PROMPT_LENGTHS.read_text()).items()}
     # Repeats each data set, so that the last window counts little, as in a stream of 200,000 prompts.
-    gsm8k, arc = np.tile(real["GSM8K"], 20), np.tile(real["ARC"], 8)
+    gsm8k, arc = np.tile(real["GSM8K"], 8), np.tile(real["ARC"], 5)
     return {
         "GSM8K": gsm8k,
         "ARC": arc,
         "both": rng.permutation(np.concatenate([gsm8k, arc])),
-        "short": np.clip(rng.lognormal(np.log(50), 0.45, 40_000), 8, 2048).astype(int),
+        "short": np.clip(rng.lognormal(np.log(50), 0.45, 12_000), 8, 2048).astype(int),
         "long prompts": np.clip(rng.normal(1149, 420, 2_000), 120, 2048).astype(int),
         "even": rng.integers(8, 2049, 2_000),
         "web": np.clip(rng.lognormal(np.log(400), 1.1, 4_000), 8, 2048).astype(int),
@@ -87,7 +87,6 @@ def mixes():
 MODELS = {"0.5B, 24 layers": 24 * 896 * 2, "0.5B, one layer": 896 * 2, "8B, 32 layers": 32 * 4096 * 2}
 
 
-@cache
 def planned(mix, model):
     """(tokens of the mix, rows of its windows, vectors of a window)."""
     row_bytes, lengths = MODELS[model], mixes()[mix]
@@ -97,12 +96,10 @@ def planned(mix, model):
     return int(lengths.sum()), sum(len(item.rows) for item in plan if isinstance(item, Window)), window.vectors
 
 
-@pytest.mark.parametrize("chips", [1, 4, 8])
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("mix", mixes())
-def test_most_of_the_computed_tokens_are_real(mix, model, chips):
+def test_most_of_the_computed_tokens_are_real(mix, model):
     tokens, rows, vectors = planned(mix, model)
-    steps = -(-rows // chips)
-    share = tokens / (steps * chips * 2048)
-    print(mix, model, chips, round(share, 3))
-    assert share >= (0.85 if vectors >= 32_768 else 0.80)
+    for chips in (1, 4, 8):
+        steps = -(-rows // chips)
+        assert tokens / (steps * chips * 2048) >= (0.85 if vectors >= 32_768 else 0.80), chips

@@ -6,15 +6,13 @@ import json
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from build import a_spec
+from build import a_spec, fails
 from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.records.read_prompts import read_prompts
 from gleaner_worker.records.sample import Reject, Sample
 from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import make_samples, read_documents, read_samples
 from gleaner_worker.records.stream import count_lines, read_lines
-
-pytestmark = pytest.mark.slow
 
 
 def test_every_line_becomes_one_sample_or_one_reject_in_order(read_items):
@@ -116,9 +114,8 @@ def test_truncation_and_padding_of_the_tokenizer_file_are_ignored(tiny_folder, t
 
 
 def test_a_tokenizer_of_another_model_is_refused(tiny_folder):
-    with pytest.raises(Failure, match="makes ids up to 599, the model has 100 embeddings") as failure:
+    with fails("model", "makes ids up to 599, the model has 100 embeddings"):
         make_sample_settings(tiny_folder, a_spec(), 100, 1024)
-    assert failure.value.kind == "model"
 
 
 def test_a_record_of_10_mb_is_rejected_and_the_next_record_is_read(read_items):

@@ -25,7 +25,7 @@ GROWS = (
 )
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     "template",
     [

@@ -6,13 +6,12 @@ import traceback
 
 import pytest
 
+from build import fails
 from gleaner_worker import secret
 from gleaner_worker.agent import metadata
 from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.secret import is_secret_name, read_token
 from hub_secret import NAME, TOKEN
-
-pytestmark = pytest.mark.slow
 
 
 def read(name=NAME):
@@ -57,11 +56,8 @@ def test_a_token_is_read_after_temporary_errors(secrets, fault):
 def test_a_secret_with_a_wrong_checksum_is_refused(secrets, crc, monkeypatch):
     monkeypatch.setattr(secret, "GIVE_UP_AFTER_S", 0.05)
     secrets.faults = lambda path: secrets.answer(TOKEN.encode(), dataCrc32c=crc)
-    with pytest.raises(
-        Failure, match=f"Failed to read the secret {NAME}/versions/latest: .* checksum; gave up"
-    ) as failure:
+    with fails("infrastructure", f"Failed to read the secret {NAME}/versions/latest: .* checksum; gave up"):
         read()
-    assert failure.value.kind == "infrastructure"
 
 
 @pytest.mark.parametrize(
@@ -90,9 +86,8 @@ def test_an_unreadable_secret_is_reported_with_the_remedy(secrets, answer, kind,
     secrets.versions[f"{NAME}/versions/latest"] = answer
     if isinstance(answer, bytes) and not answer:
         secrets.faults = lambda path: secrets.answer(b"")
-    with pytest.raises(Failure, match=f"the secret {NAME}/versions/latest.*{reason}") as failure:
+    with fails(kind, f"the secret {NAME}/versions/latest.*{reason}") as failure:
         read()
-    assert failure.value.kind == kind
     shown = "".join(traceback.format_exception(failure.value)) + caplog.text
     assert TOKEN not in shown
     assert base64.b64encode(TOKEN.encode())[:20].decode() not in shown
@@ -101,17 +96,15 @@ def test_an_unreadable_secret_is_reported_with_the_remedy(secrets, answer, kind,
 def test_an_unreachable_secret_manager_is_a_failure(secrets, monkeypatch):
     monkeypatch.setattr(secret, "GIVE_UP_AFTER_S", 0.05)
     monkeypatch.setenv("SECRETMANAGER_EMULATOR_HOST", "http://127.0.0.1:9")
-    with pytest.raises(Failure, match="Secret Manager does not answer .ConnectionError.; gave up") as failure:
+    with fails("infrastructure", "Secret Manager does not answer .ConnectionError.; gave up"):
         read()
-    assert failure.value.kind == "infrastructure"
 
 
 def test_a_vm_without_an_access_token_is_a_failure(secrets, monkeypatch):
     monkeypatch.setattr(secret, "GIVE_UP_AFTER_S", 0.05)
     monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:9")
-    with pytest.raises(Failure, match="this VM gets no access token; gave up") as failure:
+    with fails("infrastructure", "this VM gets no access token; gave up"):
         read()
-    assert failure.value.kind == "infrastructure"
     assert secrets.requests == []
 
 

@@ -12,7 +12,6 @@ from environment import HERE
 from fake_storage import serving
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.model.model import Model
-from test_preempt import Interruption
 
 pytestmark = pytest.mark.slow
 
@@ -67,9 +66,9 @@ def single_device(storage, run_of_one_device):
     return resource, stored
 
 
-def test_a_step_takes_rows_of_several_shards_and_windows(storage, tmp_path, tiny_models, single_device, steps):
+def test_a_step_takes_rows_of_several_shards_and_windows(storage, extract, single_device, steps):
     resource, stored = single_device
-    assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path)) == "completed"
+    assert extract(resource, **SMALL) == "completed"
     assert outputs(storage) == stored
     # Memory that is full may start a smaller step, and so does the end of the stream.
     assert steps[:3] == [DEVICES] * 3
@@ -77,28 +76,22 @@ def test_a_step_takes_rows_of_several_shards_and_windows(storage, tmp_path, tiny
 
 
 def test_a_worker_with_fewer_devices_uses_the_partials_of_several_open_shards(
-    storage, tmp_path, tiny_models, single_device, steps, monkeypatch
+    storage, interrupted, single_device, steps, monkeypatch
 ):
     resource, stored = single_device
-    model = tiny_models(**SMALL)
-    with monkeypatch.context() as patch:
-        interruption = Interruption(patch, samples=100)
-        work = a_work(resource, **SMALL)
-        assert run_extract(work, model, str(tmp_path), interruption.control) == "preempted"
+    assert interrupted(resource, samples=100, **SMALL).outcome == "preempted"
     assert outputs(storage).items() < stored.items() and storage.names(BUCKET, "partials/")
-    with monkeypatch.context() as patch:
-        patch.setattr(Model, "rows_per_step", property(lambda _: 1))
-        second = Interruption(patch)
-        assert run_extract(a_work(resource, epoch=2, **SMALL), model, str(tmp_path)) == "completed"
+    monkeypatch.setattr(Model, "rows_per_step", property(lambda _: 1))
+    second = interrupted(resource, epoch=2, **SMALL)
     assert outputs(storage) == stored
-    assert second.done <= 200
+    assert second.outcome == "completed" and second.done <= 200
 
 
-def test_a_drained_extraction_finishes_every_shard_of_its_windows(storage, tmp_path, tiny_models, single_device, steps):
+def test_a_drained_extraction_finishes_every_shard_of_its_windows(storage, extract, single_device, steps):
     resource, stored = single_device
     control = ExtractionState()
     storage.faults = lambda request: control.request("drain") if "/upload/" in request else None
-    assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path), control) == "drained"
+    assert extract(resource, control, **SMALL) == "drained"
     storage.faults = lambda request: None
     names = sorted(name for name in outputs(storage) if name.startswith("shard_"))
     assert 1 <= len(names) < len(stored) and outputs(storage).items() < stored.items()
@@ -106,10 +99,10 @@ def test_a_drained_extraction_finishes_every_shard_of_its_windows(storage, tmp_p
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_little_memory_changes_no_stored_byte(storage, tmp_path, tiny_models, single_device, steps, monkeypatch):
+def test_little_memory_changes_no_stored_byte(storage, extract, single_device, steps, monkeypatch):
     resource, stored = single_device
     monkeypatch.setattr("gleaner_worker.extract.shard_memory.most_shards", lambda size, window_shards: 2)
-    assert run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path)) == "completed"
+    assert extract(resource, **SMALL) == "completed"
     assert outputs(storage) == stored
     assert min(steps[:-1]) < DEVICES  # a step that waits for no more rows, because their shards have no room
 

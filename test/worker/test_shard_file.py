@@ -48,11 +48,7 @@ def test_safetensors_shards_load_with_the_library(tmp_path, file_format, dtype):
     ("name", "plan", "expected"),
     [
         ("all tokens", a_plan(), {}),
-        (
-            "some tokens",
-            a_plan(positions=[[2, 0], [0], [1]]),
-            {"row_offsets": [0, 2, 3, 4], "positions": [2, 0, 0, 1]},
-        ),
+        ("some tokens", a_plan(positions=[[2, 0], [0], [1]]), {"row_offsets": [0, 2, 3, 4], "positions": [2, 0, 0, 1]}),
         ("the mean of all", a_plan(pooled=True), {"row_offsets": [0, 1, 2, 3]}),
         ("the mean of some", a_plan(positions=[[2, 0], [0], [1]], pooled=True), {"row_offsets": [0, 1, 2, 3]}),
         ("kept", a_plan(kept=['{"n":1}', "{}", '{"n":"\\ud800"}']), {"kept": list(b'{"n":1}\n{}\n{"n":"\\ud800"}\n')}),

@@ -5,7 +5,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from gleaner_worker.failures import Failure, LeaseLost
+from build import fails
+from gleaner_worker.failures import LeaseLost
 from gleaner_worker.model import download
 from hub_models import REPO, files_of, find, once
 
@@ -60,9 +61,8 @@ def test_a_slow_hub_is_reported_and_fails_as_an_unreachable_hub(
     hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda *asked: fault if asks(slow_request, asked) else None
     reason = f"Failed to download the model {REPO} from {hub.url()}: .*; let this machine reach it, or copy the model"
-    with pytest.raises(Failure, match=reason) as failure:
+    with fails("infrastructure", reason):
         find(hub, tmp_path, report=causes.append)
-    assert failure.value.kind == "infrastructure"
     assert causes[0].startswith(f"{urlsplit(hub.url()).netloc}: TimeoutError: ") and causes[0].endswith(", try 1")
 
 

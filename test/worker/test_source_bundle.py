@@ -9,11 +9,9 @@ import tarfile
 
 import pytest
 
-from build import BUCKET
+from build import BUCKET, bucket
 from gleaner_worker.jobs.prepared import SourceFailed
 from gleaner_worker.source.bundle import unpack_bundle
-from gleaner_worker.storage import objects
-from gleaner_worker.storage.objects import Bucket
 
 
 def archive_of(*members):
@@ -44,7 +42,7 @@ def unpack(storage, tmp_path):
     def run(data, sha256=None):
         digest = sha256 or hashlib.sha256(data).hexdigest()
         storage.put(BUCKET, f"code/{digest}.tar.gz", data)
-        return unpack_bundle(digest, str(tmp_path / "jobs"), Bucket(objects.make_client("local"), BUCKET))
+        return unpack_bundle(digest, str(tmp_path / "jobs"), bucket())
 
     return run
 
@@ -106,6 +104,5 @@ def test_a_bundle_with_damage_after_its_first_file_is_refused_by_name(unpack):
 
 
 def test_a_missing_bundle_is_reported_by_name(storage, tmp_path):
-    bucket = Bucket(objects.make_client("local"), BUCKET)
     with pytest.raises(SourceFailed, match=r"code/1{64}.tar.gz"):
-        unpack_bundle("1" * 64, str(tmp_path / "jobs"), bucket)
+        unpack_bundle("1" * 64, str(tmp_path / "jobs"), bucket())

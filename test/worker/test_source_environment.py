@@ -6,20 +6,13 @@ import threading
 
 import pytest
 
-from build import BUCKET
 from gleaner_worker.jobs.prepared import SourceFailed
-from gleaner_worker.jobs.process import Ended
-from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source import environment, sealed
-from gleaner_worker.source.commands import CommandResult
-from gleaner_worker.source.prepare import Preparation
-from gleaner_worker.storage import objects
-from gleaner_worker.storage.objects import Bucket
-from job_attempts import UID, UV_CACHE, commands_of, needs_root
+from job_attempts import UID, commands_of, needs_root
 from package_index import PackageIndex
 from waiting import until
 
-pytestmark = needs_root
+pytestmark = [needs_root, pytest.mark.slow]
 
 
 @pytest.fixture
@@ -34,26 +27,6 @@ def index(tmp_path, monkeypatch):
     yield releases
     releases.close()
     nightly.close()
-
-
-@pytest.fixture
-def preparation(storage, tmp_path, monkeypatch):
-    monkeypatch.setenv("UV_CACHE_DIR", UV_CACHE)
-    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "host-secret").write_text("5e" * 32)
-    (home / "host-secret").chmod(0o600)
-    env = {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
-    return Preparation(str(home), Bucket(objects.make_client("local"), BUCKET), lambda: find_job_user(env))
-
-
-@pytest.fixture
-def prepare(preparation):
-    def run(version=1, stop=None, **environment):
-        return preparation.prepare({"source": None, "environment": environment}, version, stop)
-
-    return run
 
 
 @pytest.mark.parametrize(
@@ -78,15 +51,6 @@ def test_a_version_of_jax_that_the_index_lacks_is_named(index, prepare):
     with pytest.raises(SourceFailed, match=r"Failed to install jax 97\.0\.0: .*") as failed:
         prepare(jax_version="97.0.0")
     assert failed.value.cause == "setup" and "\n" not in failed.value.reason
-
-
-def test_the_reason_of_a_failed_command_is_its_last_line_except_for_hints():
-    def line_of(output):
-        return CommandResult(Ended(1, None, None), output).why
-
-    assert line_of("error: Failed to fetch\n\nhint: Consider something\n") == "error: Failed to fetch"
-    assert line_of("hint: alone") == "hint: alone"
-    assert line_of(" \n") == "it printed nothing"
 
 
 def test_an_environment_that_a_reboot_left_incomplete_is_made_again(prepare):

@@ -6,34 +6,20 @@ import threading
 
 import pytest
 
-from git_server import GitServer
 from gleaner_worker.jobs.prepared import SourceFailed
-from gleaner_worker.jobs.user import JobUser, find_job_user
+from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source import commands as programs
 from gleaner_worker.source import git
 from gleaner_worker.source.commands import Commands
-from gleaner_worker.source.git import check_out, reference_of
-from gleaner_worker.source.sealed import NotSealed, seal
-from job_attempts import UID, needs_root
+from gleaner_worker.source.git import check_out
+from job_attempts import a_host, needs_root
 
-pytestmark = needs_root
-
-
-@pytest.fixture
-def server(tmp_path):
-    found = GitServer(tmp_path / "server")
-    yield found
-    found.close()
+pytestmark = [needs_root, pytest.mark.slow]
 
 
 @pytest.fixture
 def commands(tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "host-secret").write_text("5e" * 32)
-    (home / "host-secret").chmod(0o600)
-    env = {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
-    return Commands(find_job_user(env), threading.Event())
+    return Commands(find_job_user(a_host(tmp_path / "home")), threading.Event())
 
 
 @pytest.fixture
@@ -229,17 +215,3 @@ def test_a_fetch_on_a_vm_without_git_is_refused_with_the_cause(server, fetch, tm
     monkeypatch.setenv("PATH", str(tools))
     with pytest.raises(SourceFailed, match="Failed to fetch refs/heads/main of .*: git is not installed on this VM"):
         fetch(branch="main")
-
-
-def test_a_link_in_the_place_of_the_files_is_not_sealed(tmp_path):
-    victim = tmp_path / "victim"
-    victim.mkdir(mode=0o700)
-    (tmp_path / "tree").symlink_to(victim)
-    with pytest.raises(NotSealed, match="replaced the folder of its files"):
-        seal(str(tmp_path / "tree"), JobUser(UID, UID))
-    assert os.stat(victim).st_mode & 0o777 == 0o700
-
-
-def test_a_branch_and_a_pull_request_become_references_of_git():
-    assert reference_of({"repo": "r", "branch": "a/b"}) == "refs/heads/a/b"
-    assert reference_of({"repo": "r", "pr": 3}) == "refs/pull/3/head"

@@ -8,35 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from build import BUCKET
 from gleaner_worker.jobs.prepared import SourceFailed
-from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source.commands import Commands
-from gleaner_worker.source.prepare import Preparation
 from gleaner_worker.source.ramfs import mount_ramfs
-from gleaner_worker.storage import objects
-from gleaner_worker.storage.objects import Bucket
-from job_attempts import UID, UV_CACHE, needs_root
+from job_attempts import needs_root
 
-pytestmark = needs_root
-NOTHING = {"jax_version": None, "setup_script": None, "config_file": None, "ramfs_dir": None}
-
-
-@pytest.fixture
-def prepare(storage, tmp_path, monkeypatch):
-    """prepare(version, **environment) prepares a job without a source."""
-    monkeypatch.setenv("UV_CACHE_DIR", UV_CACHE)
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "host-secret").write_text("5e" * 32)
-    (home / "host-secret").chmod(0o600)
-    env = {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
-    preparation = Preparation(str(home), Bucket(objects.make_client("local"), BUCKET), lambda: find_job_user(env))
-
-    def run(version=1, **environment):
-        return preparation.prepare({"source": None, "environment": NOTHING | environment}, version)
-
-    return run
+pytestmark = [needs_root, pytest.mark.slow]
 
 
 def test_a_job_without_settings_runs_in_the_locked_environment_of_the_agent(prepare):
@@ -90,12 +67,6 @@ def test_a_config_file_is_readable_for_the_job_and_its_path_is_in_job_config(pre
         assert file.read() == "steps: 3\n"
     again = prepare(2, config_file={"name": "bench.yaml", "text": "steps: 4\n"})
     assert again.environment["JOB_CONFIG"] != path
-
-
-@pytest.mark.parametrize("path", ["/", "/proc/x", "/etc/x", "/usr/share/x", "/tmp", "/dev/shm/x"])
-def test_a_folder_in_memory_inside_a_system_folder_is_refused(path, tmp_path):
-    with pytest.raises(SourceFailed, match="the path is reserved; name another"):
-        mount_ramfs(path, str(tmp_path))
 
 
 @pytest.fixture

@@ -4,10 +4,9 @@ import threading
 
 import pytest
 
-from build import BUCKET, SMALL, a_stream, a_work, outputs, run_extract, text_lines
+from build import BUCKET, SMALL, fails, outputs, text_lines
 from gleaner_worker.extract import extract as extract_module
 from gleaner_worker.extract.state import ExtractionState
-from gleaner_worker.failures import Failure
 from pipeline_probes import PREFIX
 from waiting import HANG_S
 
@@ -32,7 +31,7 @@ def broken(*_arguments, **_more):
         "Uploader.store",
     ],
 )
-def test_an_error_in_any_stage_ends_the_extraction_at_once(storage, tmp_path, warm_models, monkeypatch, stage):
+def test_an_error_in_any_stage_ends_the_extraction_at_once(storage, extract, monkeypatch, stage):
     target, _, method = stage.partition(".")
     owner = getattr(extract_module, target) if method else extract_module
     real, calls = getattr(owner, method or target), []
@@ -52,23 +51,22 @@ def test_an_error_in_any_stage_ends_the_extraction_at_once(storage, tmp_path, wa
     spec = {"shard_size_gb": SMALL}
     control = ExtractionState()
     with pytest.raises(RuntimeError, match="broken"):
-        run_extract(a_work(a_stream(storage, text_lines(2000)), **spec), warm_models(**spec), str(tmp_path), control)
+        extract(text_lines(2000), control, **spec)
     assert control.progress()["samples_done"] < 500
     assert "metadata.json" not in outputs(storage)
 
 
-def test_a_failed_upload_ends_the_computation(storage, tmp_path, warm_models):
+def test_a_failed_upload_ends_the_computation(storage, extract):
     storage.faults = lambda request: 403 if "/upload/" in request and storage.names(BUCKET, PREFIX) else None
     spec = {"shard_size_gb": SMALL}
     control = ExtractionState()
-    with pytest.raises(Failure, match="Failed to create .*403") as failure:
-        run_extract(a_work(a_stream(storage, text_lines(2000)), **spec), warm_models(**spec), str(tmp_path), control)
-    assert failure.value.kind == "infrastructure"
+    with fails("infrastructure", "Failed to create .*403"):
+        extract(text_lines(2000), control, **spec)
     assert control.progress()["samples_done"] < 1500
     assert 1 <= len(outputs(storage)) <= 4
 
 
-def test_an_error_ends_a_running_upload(storage, tmp_path, warm_models, monkeypatch):
+def test_an_error_ends_a_running_upload(extract, monkeypatch):
     """The upload of a large shard on a slow network ends when a stage has failed."""
     began, asked = threading.Event(), []
 
@@ -82,5 +80,5 @@ def test_an_error_ends_a_running_upload(storage, tmp_path, warm_models, monkeypa
 
     monkeypatch.setattr(extract_module.Uploader, "store", endless)
     with pytest.raises(RuntimeError, match="broken"):
-        run_extract(a_work(a_stream(storage, text_lines(100)), shard_size_gb=SMALL), warm_models(), str(tmp_path))
+        extract(text_lines(100), shard_size_gb=SMALL)
     assert asked

@@ -7,20 +7,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from build import (
-    BUCKET,
-    a_model,
-    a_stream,
-    a_work,
-    bucket,
-    outputs,
-    run_extract,
-    settings_of,
-    text_lines,
-)
+from build import BUCKET, a_model, a_stream, a_work, bucket, fails, outputs, run_extract, settings_of, text_lines
 from device_rows import rows_of, run
 from gleaner_worker.extract.state import ExtractionState
-from gleaner_worker.failures import Failure
 from gleaner_worker.records.sample import Sample
 from gleaner_worker.records.samples import read_samples
 from gleaner_worker.spec import SITES
@@ -104,15 +93,15 @@ def check_sample(found, sample, kept, alone, tolerance):
 
 
 @pytest.mark.long
-def test_the_statistics_of_shards_and_summary_equal_those_of_the_stored_values(storage, tmp_path, tiny_models):
+def test_the_statistics_of_shards_and_summary_equal_those_of_the_stored_values(storage, extract):
     for dtype in ("fp32", "int8"):
         spec = {"dtype": dtype, "sites": ["resid_mid", "attn_out"], "shard_size_gb": 1e-4, "max_seq_length": 64}
         exact = {"dtype": "fp32", "compute_dtype": "bf16"} | {key: spec[key] for key in ("sites", "max_seq_length")}
         if dtype == "int8":
-            run_extract(a_work(a_stream(storage, text_lines(60, 10)), **exact), tiny_models(**exact), str(tmp_path))
+            extract(text_lines(60, 10), **exact)
             before_rounding = read_stream(outputs(storage), "safetensors")
             storage.clear("activations/")
-        run_extract(a_work(a_stream(storage, text_lines(60, 10)), **spec), tiny_models(**spec), str(tmp_path))
+        extract(text_lines(60, 10), **spec)
         summary = json.loads(outputs(storage)["metadata.json"])
         assert len(summary["shards"]) > 2
         assert set(summary["stats"]) == {f"{site}.{layer}" for site in spec["sites"] for layer in range(3)}
@@ -154,8 +143,7 @@ def test_a_non_finite_value_fails_the_stream_and_names_the_sample(storage, tmp_p
     work = a_work(a_stream(storage, lines), **spec)
     model = a_model(work.spec, str(tmp_path), bucket(), "my-run")
     told = rf"resid_pre.0 has \d vectors that are not finite, .*sample 25; .*{hint}"
-    with pytest.raises(Failure, match=told) as failure:
+    with fails("stream", told):
         run_extract(work, model, str(tmp_path))
-    assert failure.value.kind == "stream"
     ranges = [storage.metadata(BUCKET, name) for name in storage.names(BUCKET, "activations/my-run/tpu_7/")]
     assert all(int(found["last_sample"]) < 25 for found in ranges)

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from gleaner_worker.failures import Failure
+from build import fails
 from gleaner_worker.records.stream import MAX_LINE_BYTES, count_lines, read_lines
 
 BOM = b"\xef\xbb\xbf"
@@ -76,6 +76,5 @@ def test_a_bom_does_not_count_for_the_limit(tmp_path, extra):
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: data[:40] + b"\xff" * 20 + data[60:]])
 def test_a_damaged_gzip_stream_is_a_failure_of_the_stream(tmp_path, damage):
-    with pytest.raises(Failure, match="datasets/r/stream_000.jsonl.*gzip data is damaged") as failure:
+    with fails("stream", "datasets/r/stream_000.jsonl.*gzip data is damaged"):
         lines_of(tmp_path, damage(gzip.compress(bytes(range(256)) * 50)))
-    assert failure.value.kind == "stream"

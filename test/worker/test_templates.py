@@ -1,15 +1,13 @@
 """record.template: the text that it gives, and the errors of a template."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from gleaner_worker.failures import Failure
+from build import fails
 from gleaner_worker.records.reject_reason import RejectReason
 from gleaner_worker.records.template import Template, TemplateProblem
 from rendered_template import write
-
-pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
@@ -76,9 +74,8 @@ def test_a_template_that_fails_on_a_record_rejects_the_record_with_the_reason(te
     ],
 )
 def test_an_unreadable_template_fails_the_run_with_its_line(template, reason):
-    with pytest.raises(Failure) as failure:
+    with fails("model") as failure:
         write(template, {})
-    assert failure.value.kind == "model"
     assert f"Failed to use record.template of run.json: {reason}" in failure.value.reason
 
 
@@ -115,7 +112,6 @@ pieces = st.sampled_from(
 )
 
 
-@settings(max_examples=150)
 @given(
     st.lists(pieces, max_size=12).map("".join) | st.text(max_size=30),
     st.text(max_size=5) | st.lists(st.integers(), max_size=3),

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from arc_tasks import TASK
-from build import SMALL, a_spec, a_stream, a_work, outputs, run_extract, text_lines
+from build import SMALL, a_spec, a_stream, fails, outputs, text_lines
 from gleaner_worker.extract.state import ExtractionState
-from gleaner_worker.failures import Failure, LeaseLost
+from gleaner_worker.failures import LeaseLost
 from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import make_samples, read_documents
 from gleaner_worker.records.tokenize_process import TokenizeProcesses
@@ -78,6 +78,7 @@ def items(path, folder, tokenize=None, **spec):
         return [repr(item) for item in make_samples(read_documents(path, "x", settings, tokenize), settings)]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_processes_make_the_samples_that_one_process_makes(tmp_path, chat_folder, processes, spec):
     path = a_file(tmp_path, [*RECORDS, "\n"] * 2)
@@ -87,7 +88,7 @@ def test_processes_make_the_samples_that_one_process_makes(tmp_path, chat_folder
 
 
 def test_batches_of_many_lines_keep_their_order(tmp_path, chat_folder, processes):
-    path = a_file(tmp_path, [{"text": f"number {n} " * (n % 20)} for n in range(5000)])
+    path = a_file(tmp_path, [{"text": f"number {n} " * (n % 20)} for n in range(2000)])
     assert items(path, chat_folder, processes(3).tokenize) == items(path, chat_folder)
 
 
@@ -103,9 +104,8 @@ def test_a_killed_process_is_replaced(tmp_path, chat_folder, processes):
 
 def test_a_process_that_ends_twice_for_a_batch_fails_the_stream_and_names_the_lines(tmp_path, chat_folder, processes):
     path = a_file(tmp_path, [{"text": "a"}, {"text": "b"}])
-    with pytest.raises(Failure, match="lines 1 to 2 of x: the process of the tokenizer ended twice") as failure:
+    with fails("stream", "lines 1 to 2 of x: the process of the tokenizer ended twice"):
         items(path, chat_folder, processes(folder="/nowhere").tokenize)
-    assert failure.value.kind == "stream"
 
 
 def test_a_template_beyond_its_limits_fails_the_stream_and_keeps_the_process(tmp_path, chat_folder, processes):
@@ -113,14 +113,13 @@ def test_a_template_beyond_its_limits_fails_the_stream_and_keeps_the_process(tmp
     slow, quick = a_file(tmp_path, [{"slow": False}, {"slow": True}]), tmp_path / "quick"
     quick.write_text(json.dumps({"slow": False}) + "\n")
     one = processes(1, **spec)
-    with pytest.raises(Failure, match="template for line 2 of x: it needs more") as failure:
+    with fails("stream", "template for line 2 of x: it needs more"):
         items(slow, chat_folder, one.tokenize, **spec)
-    assert failure.value.kind == "stream"
     assert items(str(quick), chat_folder, one.tokenize, **spec) == items(str(quick), chat_folder, **spec)
 
 
 def test_processes_end_when_the_reading_ends_early_and_serve_the_next_stream(tmp_path, chat_folder, processes):
-    path = a_file(tmp_path, [{"text": f"number {n}"} for n in range(5000)])
+    path = a_file(tmp_path, [{"text": f"number {n}"} for n in range(2000)])
     two = processes(2)
     documents = read_documents(path, "x", make_sample_settings(chat_folder, a_spec(), 600, POSITIONS), two.tokenize)
     assert len(next(documents)) == 512
@@ -132,7 +131,7 @@ def test_processes_end_when_the_reading_ends_early_and_serve_the_next_stream(tmp
 
 @pytest.mark.parametrize(("mode", "outcome"), [("drain", "drained"), ("stop", None)])
 def test_a_tokenizer_that_hangs_delays_neither_a_drain_nor_a_lost_lease(
-    storage, tmp_path, tiny_folder, tiny_models, processes, monkeypatch, mode, outcome
+    storage, extract, tiny_folder, processes, monkeypatch, mode, outcome
 ):
     release, control, two = threading.Event(), ExtractionState(), processes(2, tiny_folder)
 
@@ -142,21 +141,21 @@ def test_a_tokenizer_that_hangs_delays_neither_a_drain_nor_a_lost_lease(
 
     monkeypatch.setattr(two, "_ask", hang)
     monkeypatch.setattr(two, "close", release.set)
-    work = a_work(a_stream(storage, text_lines(20)))
+    stream = a_stream(storage, text_lines(20))
     if outcome:
-        assert run_extract(work, tiny_models(), str(tmp_path), control, two) == outcome
+        assert extract(stream, control, two) == outcome
     else:
         with pytest.raises(LeaseLost):
-            run_extract(work, tiny_models(), str(tmp_path), control, two)
+            extract(stream, control, two)
     assert not outputs(storage)
 
 
-def test_an_extraction_with_processes_stores_the_same_bytes(storage, tmp_path, tiny_folder, tiny_models, processes):
+def test_an_extraction_with_processes_stores_the_same_bytes(storage, extract, tiny_folder, processes):
     spec = {"shard_size_gb": SMALL}
-    work = a_work(a_stream(storage, text_lines(300)), **spec)
-    assert run_extract(work, tiny_models(**spec), str(tmp_path)) == "completed"
+    stream = a_stream(storage, text_lines(300))
+    assert extract(stream, **spec) == "completed"
     alone = outputs(storage)
     storage.clear("activations/")
     two = processes(2, tiny_folder, **spec)
-    assert run_extract(work, tiny_models(**spec), str(tmp_path), processes=two) == "completed"
+    assert extract(stream, processes=two, **spec) == "completed"
     assert outputs(storage) == alone and len(alone) > 5

@@ -8,17 +8,7 @@ import sys
 
 import pytest
 
-from build import (
-    BUCKET,
-    SPEC_HASH,
-    a_model,
-    a_stream,
-    a_work,
-    bucket,
-    outputs,
-    put_manifest,
-    run_extract,
-)
+from build import BUCKET, SPEC_HASH, a_model, a_stream, a_work, bucket, outputs, put_manifest, run_extract
 from gleaner_worker.verify.__main__ import Progress
 from gleaner_worker.verify.run import verify_run
 from verified_run import LINES, PREFIX, SPEC
@@ -86,17 +76,9 @@ def test_a_stream_without_a_record_is_reported_as_empty(storage, verify, tiny_fo
     [
         ("absent", None, "1 samples missing, the first at line 41"),
         ("empty", b"", "1 samples missing"),
-        (
-            "twice",
-            b'{"line": 41, "sample_idx": 40, "reason": "x"}\n' * 2,
-            "1 samples doubled, the first at line 41",
-        ),
+        ("twice", b'{"line": 41, "sample_idx": 40, "reason": "x"}\n' * 2, "1 samples doubled, the first at line 41"),
         ("not JSON", b"junk\n", "rejects.jsonl line 1 is not a record"),
-        (
-            "no such line",
-            b'{"line": 99, "sample_idx": 98, "reason": "x"}\n',
-            "rejects.jsonl line 1 is not a record",
-        ),
+        ("no such line", b'{"line": 99, "sample_idx": 98, "reason": "x"}\n', "rejects.jsonl line 1 is not a record"),
         (
             "a line that is good",
             b'{"line": 1, "sample_idx": 0, "reason": "x"}\n',
@@ -144,14 +126,14 @@ def command(*arguments):
 
 
 def test_the_command_prints_json_and_sets_its_exit_status(stored):
-    right = command("--bucket", BUCKET, "--run", "my-run", "--json")
+    right = command("--bucket", BUCKET, "--run", "my-run")
     assert right.returncode == 0, right.stderr
     assert json.loads(right.stdout)["ok"] is True
     stored.delete(BUCKET, PREFIX + "metadata.json")
     wrong = command("--bucket", BUCKET, "--run", "my-run", "--quiet")
     assert (wrong.returncode, wrong.stderr) == (1, "")
-    assert "NOT verified" in wrong.stdout and "metadata.json is missing" in wrong.stdout
-    unknown = command("--bucket", BUCKET, "--run", "no-such-run", "--json", "--quiet")
+    assert json.loads(wrong.stdout)["ok"] is False and "metadata.json is missing" in wrong.stdout
+    unknown = command("--bucket", BUCKET, "--run", "no-such-run", "--quiet")
     assert (unknown.returncode, unknown.stderr) == (2, "")
     assert "no-such-run/manifest.json: there is no such object" in json.loads(unknown.stdout)["problems"][0]
 

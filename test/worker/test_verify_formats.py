@@ -8,15 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from build import (
-    BUCKET,
-    a_stream,
-    a_work,
-    outputs,
-    put_manifest,
-    run_extract,
-    text_lines,
-)
+from build import BUCKET, outputs, text_lines
 from gleaner_reader.checksums import as_text, crc32c
 from gleaner_reader.convert import Rows
 from gleaner_worker.verify.statistics import LayerStatistics
@@ -26,11 +18,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.long
-def test_a_pickle_shard_with_wrong_samples_or_a_function_is_found(storage, tmp_path, tiny_models, tiny_folder, verify):
+def test_a_pickle_shard_with_wrong_samples_or_a_function_is_found(storage, extract, verify):
     spec = {"format": "pkl.gz", "dtype": "fp32"}
-    run_extract(a_work(a_stream(storage, LINES), **spec), tiny_models(**spec), str(tmp_path))
-    put_manifest(storage, model=tiny_folder, **spec)
-    assert verify()[0]["ok"], verify()
+    extract(LINES, **spec)
+    assert verify(**spec)[0]["ok"], verify()
     name = PREFIX + "shard_0001.pkl.gz"
     metadata, data = (
         storage.metadata(BUCKET, name),
@@ -84,10 +75,7 @@ KINDS = [
             (lambda t: put(t, "mlp_out.1.scale", 0, -1), "has scales of mlp_out.1 that are below zero or not finite"),
             (lambda t: put(t, "mlp_out.1.scale", 0, 99), "has wrong statistics of mlp_out.1: max_abs"),
             (lambda t: t.pop("resid_pre.2.scale"), "lacks resid_pre.2.scale"),
-            (
-                lambda t: put(t, "kept", 5, ord("8")),
-                "holds 1 samples that differ from the stream, the first at line 1",
-            ),
+            (lambda t: put(t, "kept", 5, ord("8")), "holds 1 samples that differ from the stream, the first at line 1"),
             (lambda t: t.pop("kept"), "lacks kept"),
             (lambda t: t.update(positions=t["token_ids"]), "has positions, which does not belong there"),
         ],
@@ -117,12 +105,11 @@ KINDS = [
 @pytest.mark.parametrize(
     ("spec", "changes"), KINDS, ids=lambda value: str(value.get("tokens", "all")) if isinstance(value, dict) else ""
 )
-def test_damage_in_every_kind_of_run_is_found(storage, tmp_path, tiny_models, tiny_folder, verify, spec, changes):
+def test_damage_in_every_kind_of_run_is_found(storage, extract, verify, spec, changes):
     spec = spec | {"max_seq_length": 32}  # one batch shape
     lines = [json.dumps(json.loads(line) | {"n": 7}) for line in text_lines(12, 5)]
-    run_extract(a_work(a_stream(storage, lines), **spec), tiny_models(**spec), str(tmp_path))
-    put_manifest(storage, model=tiny_folder, **spec)
-    report, problems = verify()
+    extract(lines, **spec)
+    report, problems = verify(**spec)
     assert report["ok"], problems
     assert report["rows"] == int(storage.metadata(BUCKET, PREFIX + shard_of(storage))["rows"])
     assert (report["rows"] < report["tokens"]) == ("tokens" in spec)
@@ -137,32 +124,26 @@ def test_damage_in_every_kind_of_run_is_found(storage, tmp_path, tiny_models, ti
         storage.put(BUCKET, PREFIX + name, data, metadata)
 
 
-def test_a_pickle_whose_metadata_have_another_number_of_tokens_is_found(
-    storage, tmp_path, tiny_models, tiny_folder, verify
-):
+def test_a_pickle_whose_metadata_have_another_number_of_tokens_is_found(storage, extract, verify):
     spec = {"format": "pkl.gz", "dtype": "fp32"}
-    run_extract(a_work(a_stream(storage, text_lines(12)), **spec), tiny_models(**spec), str(tmp_path))
-    put_manifest(storage, model=tiny_folder, **spec)
+    extract(text_lines(12), **spec)
     name = PREFIX + "shard_0001.pkl.gz"
     data, metadata = storage.data(BUCKET, name), storage.metadata(BUCKET, name)
     storage.put(BUCKET, name, data, metadata | {"tokens": "7"})
-    report, problems = verify()
+    report, problems = verify(**spec)
     assert f"{name} says tokens 7, but its samples have {metadata['tokens']}" in problems
     assert (report["ok"], report["stored_once"]) == (False, 12)
 
 
-def test_a_pickle_with_a_value_that_is_not_finite_holds_different_samples(
-    storage, tmp_path, tiny_models, tiny_folder, verify
-):
+def test_a_pickle_with_a_value_that_is_not_finite_holds_different_samples(storage, extract, verify):
     spec = {"format": "pkl.gz", "dtype": "fp32"}
-    run_extract(a_work(a_stream(storage, text_lines(12)), **spec), tiny_models(**spec), str(tmp_path))
-    put_manifest(storage, model=tiny_folder, **spec)
+    extract(text_lines(12), **spec)
     name = PREFIX + "shard_0001.pkl.gz"
     content = pickle.loads(gzip.decompress(storage.data(BUCKET, name)))  # a pickle of this test
     content[1][3]["activation"] = content[1][3]["activation"] * np.float32("nan")
     data = gzip.compress(pickle.dumps(content, 4))
     storage.put(BUCKET, name, data, storage.metadata(BUCKET, name) | {"crc32c": as_text(crc32c(data))})
-    report, problems = verify()
+    report, problems = verify(**spec)
     assert f"{name} has a wrong layer 1: sample 3 has values that are not finite" in problems
     assert (report["missing"], report["different"]) == (0, 12)
 
@@ -218,13 +199,12 @@ def shard_of(storage):
 
 
 @pytest.mark.long
-def test_a_pickle_of_a_selection_is_verified(storage, tmp_path, tiny_models, tiny_folder, verify):
+def test_a_pickle_of_a_selection_is_verified(storage, extract, verify):
     spec = {"format": "pkl.gz", "dtype": "fp16", "tokens": "1:9:2", "keep": ["n"], "layers": [0, 2]}
     spec["max_seq_length"] = 32
     lines = [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(12, 5))]
-    run_extract(a_work(a_stream(storage, lines), **spec), tiny_models(**spec), str(tmp_path))
-    put_manifest(storage, model=tiny_folder, **spec)
-    report, problems = verify()
+    extract(lines, **spec)
+    report, problems = verify(**spec)
     assert report["ok"], problems
     name = PREFIX + "shard_0001.pkl.gz"
     metadata, data = storage.metadata(BUCKET, name), storage.data(BUCKET, name)

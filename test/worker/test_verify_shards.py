@@ -5,12 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from build import (
-    BUCKET,
-    SPEC_HASH,
-    bucket,
-    outputs,
-)
+from build import BUCKET, SPEC_HASH, bucket, outputs
 from encoded_shards import parse_tensors
 from gleaner_worker.model.model_lock import write_model_lock
 from verified_run import PREFIX, rewrite
@@ -86,12 +81,7 @@ def set_value(tensors, value):
             "sample_offsets that do not divide",
             None,
         ),
-        (
-            "a sample twice",
-            lambda t: t["sample_idx"].__setitem__(1, 0),
-            "holds samples out of order",
-            ("doubled", 1),
-        ),
+        ("a sample twice", lambda t: t["sample_idx"].__setitem__(1, 0), "holds samples out of order", ("doubled", 1)),
         (
             "a sample of another shard",
             lambda t: t["sample_idx"].__setitem__(-1, 41),

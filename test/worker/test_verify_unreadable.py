@@ -2,11 +2,7 @@
 
 import pytest
 
-from build import (
-    BUCKET,
-    a_stream,
-    bucket,
-)
+from build import BUCKET, a_stream, bucket
 from gleaner_worker.model.model_lock import write_model_lock
 from gleaner_worker.verify.__main__ import Progress
 from gleaner_worker.verify.run import verify_run

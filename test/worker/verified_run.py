@@ -7,16 +7,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from build import (
-    BUCKET,
-    a_stream,
-    a_work,
-    bucket,
-    put_manifest,
-    run_extract,
-    shard_gb,
-    text_lines,
-)
+from build import BUCKET, a_stream, a_work, bucket, put_manifest, run_extract, shard_gb, text_lines
 from encoded_shards import parse_tensors
 from fake_storage import serving
 from gleaner_reader.checksums import as_text, crc32c
@@ -47,8 +38,12 @@ def stored(storage, finished_run):
 
 
 @pytest.fixture
-def verify(tmp_path):
-    def run():
+def verify(storage, tmp_path, tiny_folder):
+    """verify(**spec) -> (the report, its problems as text). A run without a manifest gets one of this spec."""
+
+    def run(**spec):
+        if not storage.names(BUCKET, "activations/my-run/manifest.json"):
+            put_manifest(storage, **({"model": tiny_folder} | spec))
         report = verify_run(bucket(), "my-run", str(tmp_path), lambda _: None)
         return report, "\n".join([*report["problems"], *(p for s in report["streams"] for p in s["problems"])])
 

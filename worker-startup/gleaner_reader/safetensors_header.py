@@ -13,23 +13,8 @@ from .errors import ShardError
 
 MAX_HEADER_BYTES = 1 << 24
 MAX_TENSORS = 100_000
-ITEM_BYTES = {
-    "BF16": 2,
-    "F16": 2,
-    "F32": 4,
-    "F64": 8,
-    "F8_E4M3": 1,
-    "F8_E5M2": 1,
-    "BOOL": 1,
-    "I8": 1,
-    "U8": 1,
-    "I16": 2,
-    "U16": 2,
-    "I32": 4,
-    "U32": 4,
-    "I64": 8,
-    "U64": 8,
-}
+ITEM_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8, "F8_E4M3": 1, "F8_E5M2": 1, "BOOL": 1}
+ITEM_BYTES |= {f"{kind}{8 * size}": size for size in (1, 2, 4, 8) for kind in "IU"}
 # Most headers are smaller, so one read is enough.
 _FIRST_READ = 1 << 16
 _MAX_DIMENSIONS = 8

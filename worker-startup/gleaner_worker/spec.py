@@ -95,29 +95,13 @@ def parse_spec(raw: object) -> Spec:
         raise Failure(
             "model", f"Failed to read the spec: {'; '.join(problems)}; correct run.json, or update the workers"
         )
-    tokens, layers = values["tokens"], values["layers"]
-    return Spec(
-        model=values["model"],
-        revision=values["revision"],
-        layers=layers if isinstance(layers, str) else tuple(layers),
-        sites=tuple(site for site in SITES if site in values["sites"]),
-        tokens=tokens if isinstance(tokens, str) else tuple(tokens),
-        exclude_special=values["exclude_special"],
-        dtype=values["dtype"],
-        compute_dtype=values["compute_dtype"],
-        format=values["format"],
-        shard_size_bytes=max(1, int(values["shard_size_gb"] * 1_000_000_000)),
-        max_seq_length=values["max_seq_length"],
-        over_long=values["over_long"],
-        record=RecordSpec(**values["record"]),
-        keep=tuple(values["keep"]),
-        seed=values["seed"],
-        row_tokens=values["row_tokens"],
-        window_tokens=values["window_tokens"],
-        context_size=values["context_size"],
-        overlap=values["overlap"],
-        bos=values["bos"],
-    )
+    values["sites"] = [site for site in SITES if site in values["sites"]]
+    values["record"] = RecordSpec(**values["record"])
+    values["shard_size_bytes"] = max(1, int(values["shard_size_gb"] * 1_000_000_000))
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list | tuple) else value for key, value in values.items()
+    }
+    return Spec(**{key: fields[key] for key in Spec.__dataclass_fields__})
 
 
 def _invalid_values(where: str, raw: dict, values: dict, keys: dict[str, tuple]) -> list[str]:
@@ -159,8 +143,8 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _is_text_or_none(value: object) -> bool:
-    return value is None or _is_text(value)
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_name(value: object) -> bool:
@@ -168,8 +152,8 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[^\x00-\x1f\x7f-\x9f]+", value) is not None
 
 
-def _is_name_or_none(value: object) -> bool:
-    return value is None or _is_name(value)
+def _or_none(is_known: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: value is None or is_known(value)
 
 
 def _is_list(value: Any, is_item: Callable[[object], bool], least: int = 1) -> bool:
@@ -203,11 +187,11 @@ def _is_size(value: Any) -> bool:
 # For each key: its value where it is missing, the test of its values, and the supported values in words.
 _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "model": (None, _is_name, "the name of a model, without control characters"),
-    "revision": (None, _is_name_or_none, "a name without control characters, or null"),
+    "revision": (None, _or_none(_is_name), "a name without control characters, or null"),
     "layers": (None, _is_layers, '"all", a range such as "0-23", and a list of numbers'),
     "sites": (["resid_post"], lambda value: _is_each_once(value, SITES.__contains__), f"{', '.join(SITES)}, each once"),
     "tokens": ("all", _is_tokens, "all, last, mean, assistant, a slice such as 0:16, and positions, each once"),
-    "exclude_special": (False, lambda value: isinstance(value, bool), "true and false"),
+    "exclude_special": (False, _is_flag, "true and false"),
     "dtype": (None, *_one_of(DTYPES)),
     "compute_dtype": (None, *_one_of(("bf16", "fp32"))),
     "format": (None, *_one_of(FORMATS)),
@@ -217,28 +201,25 @@ _KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "record": ({}, lambda value: isinstance(value, dict), "an object"),
     "keep": (
         [],
-        lambda value: _is_each_once(value, _is_name, least=0),
+        lambda value: _is_each_once(value, _is_name, 0),
         "a list of names, each once, without control characters",
     ),
     "seed": (42, _whole(0, (1 << 31) - 1), "0 to 2147483647"),
     "row_tokens": (2048, _is_row_length, "a power of two, 64 to 131072"),
-    "context_size": (None, lambda value: value is None or _whole(2, 131_072)(value), "null, and 2 to 131072"),
+    "context_size": (None, _or_none(_whole(2, 131_072)), "null, and 2 to 131072"),
     "overlap": (0, _whole(0, 131_070), "0 to 131070"),
-    "bos": ("auto", lambda value: value == "auto" or isinstance(value, bool), "auto, true and false"),
+    "bos": ("auto", lambda value: value == "auto" or _is_flag(value), "auto, true and false"),
     "window_tokens": (65_536, _whole(1024, 1 << 20), "1024 to 1048576"),
-    "pool": (None, lambda _: True, ""),  # this key and the next four belong to the control plane
-    "affinity": (None, lambda _: True, ""),
-    "stream_offset": (None, lambda _: True, ""),
-    "priority": (None, lambda _: True, ""),
-    "budget_usd": (None, lambda _: True, ""),
+    # The keys of the control plane alone.
+    **dict.fromkeys(("pool", "affinity", "stream_offset", "priority", "budget_usd"), (None, lambda _: True, "")),
 }
 _RECORD_KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
-    "field": (None, _is_name_or_none, "a name without control characters, or null"),
-    "template": (None, _is_text_or_none, "a template or null"),
-    "encoder": (None, _is_text_or_none, "a name or null"),
+    "field": (None, _or_none(_is_name), "a name without control characters, or null"),
+    "template": (None, _or_none(_is_text), "a template or null"),
+    "encoder": (None, _or_none(_is_text), "a name or null"),
     "prompt_version": (RecordSpec.prompt_version, _is_text, "a name"),
     "predictions_per_task": (1, _whole(1, 1024), "1 to 1024"),
-    "add_generation_prompt": (False, lambda value: isinstance(value, bool), "true and false"),
+    "add_generation_prompt": (False, _is_flag, "true and false"),
 }
 
 

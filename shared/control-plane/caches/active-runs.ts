@@ -22,12 +22,12 @@ export class ActiveRuns {
     return runs;
   }
 
-  /** Returns between which indexes pending streams of the run are, as of its last change of the number of streams. */
+  /** Range of the indexes of pending streams. Read again when the number of streams of the run changes. */
   indexesOf(run: Run, store: Store): Promise<Indexes> {
     const {streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
     const streams = streams_pending + streams_in_progress + streams_completed + streams_failed;
-    const known = this.#indexes.get(run.run);
-    if (known?.streams === streams) return known.indexes;
+    const cached = this.#indexes.get(run.run);
+    if (cached?.streams === streams) return cached.indexes;
     const indexes = readIndexes(store, run.run);
     this.#indexes.set(run.run, {streams, indexes});
     indexes.catch(() => this.#indexes.delete(run.run));

@@ -14,8 +14,8 @@ type Reader = {store: Store; config: Config; log: Log};
  * deployment sets the pool. An edited document never exceeds the ceilings of the deployment.
  */
 export async function readPool({store, config, log}: Reader, name: string): Promise<Pool | undefined> {
-  const found = await skipIfInvalid(log, () => poolRecords.find(store, name, config.pool));
-  const pool = found ?? (name === config.pool.pool ? config.pool : undefined);
+  const stored = await skipIfInvalid(log, () => poolRecords.find(store, name, config.pool));
+  const pool = stored ?? (name === config.pool.pool ? config.pool : undefined);
   return pool && clipPool(pool, config.ceilings);
 }
 
@@ -52,9 +52,9 @@ export async function missingPoolText(deps: Reader, name: string): Promise<strin
   return `there is no pool "${name}"; the pools are ${names}. Create one with the message {"action":"pool","pool":"${name}",…}, or name another`;
 }
 
-/** Age up to which requests of workers share what was read of a pool. */
+/** Longest age of a pool that requests of workers share. */
 const SHARED_MS = 2000;
-/** Names in the cache. */
+/** Most pools in the cache. */
 const MOST_KNOWN = 1000;
 
 /** The pools as worker-api sees them: all workers that send a request at about the same time share one read of their pool. */
@@ -63,8 +63,8 @@ export class KnownPools {
 
   /** Returns the pool as it was at `since_ms` or later. */
   readSince(name: string, since_ms: number, deps: Reader & {now: Now}): Promise<Pool | undefined> {
-    const known = this.#reads.get(name);
-    if (known && known.at_ms >= since_ms) return known.pool;
+    const cached = this.#reads.get(name);
+    if (cached && cached.at_ms >= since_ms) return cached.pool;
     if (this.#reads.size >= MOST_KNOWN) this.#reads.clear();
     const read = {at_ms: deps.now(), pool: readPool(deps, name)};
     this.#reads.set(name, read);

@@ -4,7 +4,7 @@ import type {Filter} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import type {Failures} from '../failures.ts';
 
-/** Places in the queue of a pool: `POOL/PRIORITY/TIME/ID`. The character after the dash of a path is a zero. */
+/** Filter for the places in the queue of a pool, `POOL/PRIORITY/TIME/ID`. `0` is the character after `/`. */
 export function queueOf(pool: string): Filter[] {
   return [
     {field: 'queue', op: '>=', value: `${pool}/`},
@@ -23,8 +23,8 @@ export async function countWaiting(
   const all = await count([{field: 'queue', op: '>', value: ''}]);
   const waiting = new Map<string, number>();
   for (const {pool} of pools) {
-    const found = all === 0 ? 0 : await count(queueOf(pool));
-    if (found !== undefined) waiting.set(pool, found);
+    const jobs = all === 0 ? 0 : await count(queueOf(pool));
+    if (jobs !== undefined) waiting.set(pool, jobs);
   }
   return waiting;
 }

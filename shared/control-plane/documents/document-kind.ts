@@ -46,7 +46,7 @@ export function recordsOf<T extends object>(schema: z.ZodType<T>) {
   };
 }
 
-/** Writes back a document that an edit made invalid, with other numbers in it. No reader accepts it before it is mended. */
+/** Writes a document that an edit has made invalid. It stays invalid until a person mends it. */
 export function setInvalid(tx: Transaction, path: string, data: Document): void {
   tx.set(path, data);
 }

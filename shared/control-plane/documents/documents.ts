@@ -103,8 +103,8 @@ export const zoneRecords = {
 
 /** Reads the deployment's own pool. The deployment sets the fields that no message has changed or can change. */
 async function findDeployed(from: Store | Transaction, deployed: Pool): Promise<Pool | undefined> {
-  const found = await pools.get(from, paths.pool(deployed.pool));
-  return found && withDeployed(found, deployed);
+  const pool = await pools.get(from, paths.pool(deployed.pool));
+  return pool && withDeployed(pool, deployed);
 }
 
 /** The document of the deployment's own pool, with the settings of the deployment. */
@@ -123,8 +123,8 @@ export const poolRecords = {
   /** Any pool by its name. Undefined: it has no document, and is not the deployment's own pool. */
   find: async (from: Store | Transaction, name: string, deployed: Pool): Promise<Pool | undefined> => {
     if (name === deployed.pool) return (await findDeployed(from, deployed)) ?? deployed;
-    const found = await pools.get(from, paths.pool(name));
-    return found && {...found, pool: name};
+    const pool = await pools.get(from, paths.pool(name));
+    return pool && {...pool, pool: name};
   },
   get: async (from: Store | Transaction, deployed: Pool): Promise<Pool> =>
     (await findDeployed(from, deployed)) ?? deployed,

@@ -12,7 +12,7 @@ const KEPT_DAYS = 30;
 
 /**
  * Records an event in the transaction of the change. The id is a hash of event and time, so a transaction that runs again writes the
- * same document. Repeats of an event since the same `since` are one document, with the time of the last.
+ * same document. Equal events with the same `since` share a document, which has the time of the last.
  */
 export function recordEvent(tx: Transaction, event: TimelineEvent, now: number, since = now): void {
   const text = event.text.slice(0, MAX_TEXT).toWellFormed();

@@ -17,10 +17,10 @@ const jobs = recordsOf(jobDocument);
 type Configured = Pick<Deps, 'config'>;
 
 export const jobRecords = {
-  /** Its document id names a job: a person may copy a document with its fields. */
+  /** The id of the document is the id of the job: a person may copy a document with all its fields. */
   get: async ({config}: Configured, from: Store | Transaction, id: string): Promise<Job | undefined> => {
-    const found = await jobs.get(from, paths.job(config.jobs_collection, id));
-    return found && {...found, job: id};
+    const job = await jobs.get(from, paths.job(config.jobs_collection, id));
+    return job && {...job, job: id};
   },
   parse: (path: string, id: string, data: Document): Job => ({...jobs.parse(path, data), job: id}),
   parseAll: (stored: Stored[], onInvalid: (error: Rejected, id: string) => void): Job[] =>
@@ -28,7 +28,7 @@ export const jobRecords = {
       stored.map(each => ({...each, data: {...each.data, job: each.id}})),
       onInvalid,
     ),
-  /** A document that an edit made larger than the Store takes loses fields, because it must not stop its worker. */
+  /** A document that an edit has made too large loses fields: an error would stop its worker. */
   set: ({config}: Configured, tx: Transaction, job: Job): void => {
     const path = paths.job(config.jobs_collection, job.job);
     try {

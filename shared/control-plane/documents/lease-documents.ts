@@ -22,9 +22,9 @@ import {reopenRun} from './runs.ts';
 export async function workOf(log: Log, tx: Transaction, worker: Worker): Promise<Stream | undefined> {
   const work = parseWork(worker.work);
   if (!work) return undefined;
-  const found = await skipIfInvalid(log, () => streamRecords.get(tx, work.run, work.stream));
-  return found && isLeasedTo(found, {worker: worker.name, incarnation: worker.incarnation})
-    ? found
+  const stream = await skipIfInvalid(log, () => streamRecords.get(tx, work.run, work.stream));
+  return stream && isLeasedTo(stream, {worker: worker.name, incarnation: worker.incarnation})
+    ? stream
     : undefined;
 }
 
@@ -51,17 +51,17 @@ export async function suspectedBy(log: Log, tx: Transaction, {suspect}: Worker):
   return work && skipIfInvalid(log, () => streamRecords.get(tx, work.run, work.stream));
 }
 
-/** Clears the work of the holder. Its next heartbeat hears so. */
+/** Clears the work of the holder. Its next heartbeat tells the agent. */
 export function clearWork(tx: Transaction, holder: Worker | undefined): void {
   if (holder) workerRecords.set(tx, withoutWork(holder));
 }
 
-/** Reads the run of a stream that failed for its machines. Called before the first write of the transaction. */
+/** Reads the run of a stream that failed with its machines. Called before the first write of the transaction. */
 export async function runOfFailed(log: Log, tx: Transaction, free: Stream): Promise<Run | undefined> {
   return free.status === 'failed' ? skipIfInvalid(log, () => runRecords.get(tx, free.run)) : undefined;
 }
 
-/** Stores the freed stream and clears its holder. A stream that failed for its machines is recorded, and counted in its run `parent`. */
+/** Stores the freed stream and clears its holder. A stream that failed with its machines is an event, and counts in its run `parent`. */
 export function returnStream(
   log: Log,
   tx: Transaction,

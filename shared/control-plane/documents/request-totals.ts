@@ -4,7 +4,7 @@ import type {Deps} from '../deps.ts';
 import {runRecords} from './documents.ts';
 import {isOpenTask, isTaskMissing, requestTask, type Task} from './tasks.ts';
 
-/** A task at work begins again: it may have read before the shard was counted. */
+/** True for an open task that no delivery works on. A task at work may have read the streams before the shard counted. */
 const isWaiting = (task: Task) => isOpenTask(task) && task.busy_until_at === null;
 
 /**

@@ -22,7 +22,7 @@ export async function openRuns({
   return {runs, unreadable};
 }
 
-/** Runs in the cache of spec hashes. */
+/** Most runs in the cache of spec hashes. */
 const MOST_KNOWN = 1000;
 
 /** Returns the hash of a run's frozen spec, cached, because every shard needs it. */
@@ -30,13 +30,13 @@ export async function specHashOf(
   {specHashes, store}: Pick<Deps, 'specHashes' | 'store'>,
   run: string,
 ): Promise<string | undefined> {
-  const known = specHashes.get(run);
-  if (known) return known;
-  const found = await runRecords.get(store, run);
-  if (!found?.spec_hash) return undefined;
+  const cached = specHashes.get(run);
+  if (cached) return cached;
+  const parent = await runRecords.get(store, run);
+  if (!parent?.spec_hash) return undefined;
   if (specHashes.size >= MOST_KNOWN) specHashes.clear();
-  specHashes.set(run, found.spec_hash);
-  return found.spec_hash;
+  specHashes.set(run, parent.spec_hash);
+  return parent.spec_hash;
 }
 
 /** Throws if the run has another spec now: its documents and its manifest were deleted, and the run started again. */
@@ -46,8 +46,8 @@ export async function assertSpecHash(
   run: string,
   known: string,
 ): Promise<void> {
-  const found = await runRecords.get(tx, run);
-  if (found?.spec_hash === known) return;
+  const parent = await runRecords.get(tx, run);
+  if (parent?.spec_hash === known) return;
   specHashes.delete(run);
   throw new Error(
     `Run ${run} has another spec than this process knew: the next delivery reads its shards again`,

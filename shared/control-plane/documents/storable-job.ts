@@ -1,4 +1,4 @@
-/** Documents of jobs that the Store takes. Clients of Firestore store more than the Store does, and a job grows until its end. */
+/** Fits documents of jobs into the limits of the Store. Clients of Firestore store more, and a job grows until its end. */
 import {checkDocument, isInstant, isInstantField} from '../../contracts/document-limits.ts';
 import {InvalidDocument} from '../../contracts/errors.ts';
 import {MAX_RESULT_BYTES} from '../../contracts/job-schemas.ts';

@@ -31,7 +31,7 @@ export type TaskName = {task: Task['task']; run: string | null};
 const records = recordsOf(task);
 const OPEN: Filter = {field: 'status', op: '==', value: 'open'};
 const KEPT_DAYS = 30;
-/** Time after its last page when the task of a dead delivery becomes free. */
+/** Time after the last page of a dead delivery until another delivery claims its task. */
 const BUSY_MS = 120_000;
 
 export function taskId({task, run}: TaskName): string {
@@ -52,7 +52,7 @@ export async function publishTask(bus: Bus, {task, run}: TaskName): Promise<void
   await bus.publish('tasks', run === null ? {task} : {task, run});
 }
 
-/** True for a task that no delivery has to start again. */
+/** True if a stored task makes another one unnecessary. */
 type IsEnough = (stored: Task) => boolean;
 
 export const isOpenTask: IsEnough = ({status}) => status === 'open';
@@ -89,11 +89,11 @@ export async function startTask(
 export async function claimTask({store, now}: Deps, name: TaskName): Promise<Task | undefined> {
   const path = paths.task(taskId(name));
   return store.transaction(async tx => {
-    const found = await records.get(tx, path);
+    const stored = await records.get(tx, path);
     const at = now();
-    if (found?.status !== 'open') return undefined;
-    if (found.busy_until_at !== null && msOf(found.busy_until_at) > at) return undefined;
-    const claimed: Task = {...found, busy_until_at: iso(at + BUSY_MS), updated_at: iso(at)};
+    if (stored?.status !== 'open') return undefined;
+    if (stored.busy_until_at !== null && msOf(stored.busy_until_at) > at) return undefined;
+    const claimed: Task = {...stored, busy_until_at: iso(at + BUSY_MS), updated_at: iso(at)};
     records.set(tx, path, claimed);
     return claimed;
   });
@@ -107,11 +107,11 @@ export async function saveTask(
 ): Promise<Task | undefined> {
   const path = paths.task(taskId(claimed));
   return store.transaction(async tx => {
-    const found = await records.get(tx, path);
-    if (found?.created_at !== claimed.created_at || found.busy_until_at !== claimed.busy_until_at)
+    const stored = await records.get(tx, path);
+    if (stored?.created_at !== claimed.created_at || stored.busy_until_at !== claimed.busy_until_at)
       return undefined;
     const at = now();
-    const next: Task = {...found, busy_until_at: iso(at + BUSY_MS), ...change, updated_at: iso(at)};
+    const next: Task = {...stored, busy_until_at: iso(at + BUSY_MS), ...change, updated_at: iso(at)};
     records.set(tx, path, next);
     return next;
   });

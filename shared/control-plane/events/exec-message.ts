@@ -8,8 +8,8 @@ import {startExec} from '../execs/start-exec.ts';
 import {type Published, recordPath, recordRejected} from './message-records.ts';
 
 /**
- * Starts the command of a message on topic `exec` once. Its document says what becomes of it. A message that makes no document, because
- * it is malformed or its id is taken, is recorded as a rejected control message is.
+ * Starts the command of a message on topic `exec` once. Its document says what becomes of it. A malformed message, and
+ * a message whose id is taken, make no document: they are recorded like rejected control messages.
  */
 export async function handleExecMessage(deps: Deps, event: unknown): Promise<void> {
   const message_id = pushId(event);

@@ -6,7 +6,7 @@ import {wake} from '../wake.ts';
 /** `documents/jobs/ID`: the form in which Eventarc names a document of Firestore. */
 const SUBJECT = /^documents\/([^/]+)\/([^/]+)$/;
 
-/** Takes up a new job, and asks for a tick: its pool may have to grow. */
+/** Schedules a new job, and requests a tick: its pool may have to grow. */
 export async function handleJobEvent(deps: Deps, subject: string | undefined): Promise<void> {
   const [, collection, id] = SUBJECT.exec(subject ?? '') ?? [];
   if (!id) throw new Rejected(`The event names no document of a job, but "${subject}"`);

@@ -45,15 +45,15 @@ function runOf(name: string): {run?: string} {
 
 /** Registers the streams of a run that waits for a valid `run.json`. A frozen spec never changes. */
 async function handleSpec(deps: Deps, run: string, name: string): Promise<void> {
-  const known = await runRecords.get(deps.store, run);
+  const parent = await runRecords.get(deps.store, run);
   try {
     const input = await readRunSpec(deps.objects, run);
     if (!input) return;
-    const problem = known?.spec && laterSpecProblem(known, input, deps.config);
+    const problem = parent?.spec && laterSpecProblem(parent, input, deps.config);
     if (problem) throw new Rejected(`${name} is ignored: ${problem}`);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
     return recordRejection(deps, {object: name, run, text: error.message});
   }
-  if (known && !known.spec) await startTask(deps, {task: 'register', run});
+  if (parent && !parent.spec) await startTask(deps, {task: 'register', run});
 }

@@ -20,8 +20,8 @@ import {pagesOf} from '../documents/pages.ts';
  * Ends the command if none of its hosts is open, or `anyway`. Hosts are counted outside of the transaction: an ended host stays ended.
  */
 export async function concludeExec({store, log, now}: Deps, exec: string, anyway = false): Promise<void> {
-  const known = await execRecords.get(store, exec);
-  if (known?.status !== 'running' || !(known.is_assigned || anyway)) return;
+  const running = await execRecords.get(store, exec);
+  if (running?.status !== 'running' || !(running.is_assigned || anyway)) return;
   const collection = paths.execHosts(exec);
   const open = await store.count(collection, [OPEN_HOSTS]);
   if (open > 0 && !anyway) return;
@@ -72,12 +72,14 @@ export async function endLostExecs(deps: Deps): Promise<void> {
 async function endLostHosts({store, log, now}: Deps, exec: Exec, batch: readonly ExecHost[]): Promise<void> {
   const names = [...new Set(batch.map(({worker}) => worker))];
   await store.transaction(async tx => {
-    const found = await Promise.all(names.map(name => skipIfInvalid(log, () => workerRecords.get(tx, name))));
+    const holders = await Promise.all(
+      names.map(name => skipIfInvalid(log, () => workerRecords.get(tx, name))),
+    );
     const hosts = await Promise.all(
       batch.map(({worker, host}) => execHostRecords.get(tx, exec.exec, worker, host)),
     );
     const at = now();
-    const workers = new Map(found.flatMap(worker => (worker ? [[worker.name, worker] as const] : [])));
+    const workers = new Map(holders.flatMap(worker => (worker ? [[worker.name, worker] as const] : [])));
     const freed = new Set<string>();
     for (const host of hosts) {
       if (!host || hasHostEnded(host)) continue;

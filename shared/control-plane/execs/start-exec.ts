@@ -34,14 +34,14 @@ export async function startExec(
   message: ExecMessage,
   message_id: string,
 ): Promise<string | undefined> {
-  const known = await execRecords.get(deps.store, message.exec);
-  const found = known && known.status !== 'running' ? [] : await workersOf(deps, message.target);
-  const reason = typeof found === 'string' ? found : targetProblem(parseTarget(message.target), found);
+  const earlier = await execRecords.get(deps.store, message.exec);
+  const targets = earlier && earlier.status !== 'running' ? [] : await workersOf(deps, message.target);
+  const reason = typeof targets === 'string' ? targets : targetProblem(parseTarget(message.target), targets);
   const exec = await createExec(deps, message, message_id, reason);
   if (exec.message_id !== message_id)
     return `the id ${message.exec} belongs to another command: publish the command with an id of its own`;
   if (exec.status !== 'running') return undefined;
-  const living = typeof found === 'string' ? [] : found.filter(isAlive).map(({name}) => name);
+  const living = typeof targets === 'string' ? [] : targets.filter(isAlive).map(({name}) => name);
   if (!exec.is_assigned) {
     await forEachConcurrently(batchesOf(living, MOST_ASSIGNED), names => assign(deps, exec, names));
     await closeAssignment(deps, exec.exec);
@@ -73,8 +73,8 @@ function createExec(
   reason: string | undefined,
 ): Promise<Exec> {
   return store.transaction(async tx => {
-    const known = await execRecords.get(tx, exec);
-    if (known) return known;
+    const earlier = await execRecords.get(tx, exec);
+    if (earlier) return earlier;
     const at = now();
     const created: Exec = {
       ...{exec, target, argv, shell, timeout_s, requested_by, message_id},
@@ -102,14 +102,16 @@ function createExec(
 async function assign({store, log, now, objects}: Deps, {exec, expire_at}: Exec, names: readonly string[]) {
   const hostOf = (tx: Transaction, name: string, host: number) => execHostRecords.get(tx, exec, name, host);
   await store.transaction(async tx => {
-    const found = await Promise.all(names.map(name => skipIfInvalid(log, () => workerRecords.get(tx, name))));
-    const workers = found.flatMap(worker => (worker && isAlive(worker) ? worker : []));
-    const known = await Promise.all(
+    const targets = await Promise.all(
+      names.map(name => skipIfInvalid(log, () => workerRecords.get(tx, name))),
+    );
+    const workers = targets.flatMap(worker => (worker && isAlive(worker) ? worker : []));
+    const documents = await Promise.all(
       workers.map(worker => Promise.all(hostsOf(worker).map(host => hostOf(tx, worker.name, host)))),
     );
     const at = iso(now());
     for (const [index, worker] of workers.entries()) {
-      const missing = hostsOf(worker).filter(host => known[index]?.[host] === undefined);
+      const missing = hostsOf(worker).filter(host => documents[index]?.[host] === undefined);
       if (missing.length === 0) continue;
       const refused = workerProblem(worker);
       for (const host of missing)
@@ -129,7 +131,7 @@ async function assign({store, log, now, objects}: Deps, {exec, expire_at}: Exec,
   });
 }
 
-/** No further host follows: the command may end with its last host. */
+/** Closes the list of hosts: the command ends with its last host. */
 async function closeAssignment({store}: Deps, exec: string): Promise<void> {
   const hosts = await store.count(paths.execHosts(exec));
   await store.transaction(async tx => {

@@ -21,28 +21,28 @@ import {storageProblem, withValidNames} from '../documents/storable-job.ts';
 const written = z.looseObject(jobFields);
 type Written = z.infer<typeof written>;
 
-type Checked = {job: Job; why: string | undefined};
+type Checked = {job: Job; problem: string | undefined};
 
-/** Completes the document. `why`: why it is no valid job; then `job` has the default of each invalid field. */
+/** Completes the document. With a `problem` it is no valid job, and `job` has the default of each invalid field. */
 export async function check(deps: Deps, id: string, data: Document): Promise<Checked> {
-  let why: string | undefined;
+  let problem: string | undefined;
   let fields: Written;
   // A null is no value: the console and some clients write nulls for fields that they leave out.
   const given = Object.fromEntries(Object.entries(data).filter(([, value]) => value !== null));
   try {
     fields = parseValue(written, given, 'The job');
-    why = await fieldsProblem(deps, id, fields);
+    problem = await fieldsProblem(deps, id, fields);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
-    why = error.message;
+    problem = error.message;
     fields = written.parse(validOf(given));
   }
   const job = completed(deps, id, data, fields);
-  why ??= storageProblem(paths.job(deps.config.jobs_collection, id), {
+  problem ??= storageProblem(paths.job(deps.config.jobs_collection, id), {
     ...data,
     ...scheduleJob(job, deps.now()),
   });
-  return {job, why};
+  return {job, problem};
 }
 
 /** The fields of any document as those of a job. Invalid fields have their defaults. */
@@ -76,7 +76,7 @@ async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<s
 const NO_LIMITS = {memory_gb: null, processes: null, open_files: null, file_gb: null};
 
 /** Fields of ours that a job keeps when a person returns it to `pending`: epochs only grow, and money stays spent. */
-const kept = z.object({
+const KEPT_FIELDS = z.object({
   epoch: jobDocument.shape.epoch.max(MAX_EPOCH).catch(0),
   attempts: jobDocument.shape.attempts.max(MOST_ATTEMPTS).catch([]),
   spent_usd: z.number().min(0).catch(0),
@@ -85,7 +85,7 @@ const kept = z.object({
 function completed({config, now}: Deps, id: string, data: Document, fields: Written): Job {
   const at = iso(now());
   const instantOf = (value: unknown) => (typeof value === 'string' && isInstant(value) ? value : null);
-  const before = kept.parse(data);
+  const before = KEPT_FIELDS.parse(data);
   const {limits} = fields;
   return {
     job: id,

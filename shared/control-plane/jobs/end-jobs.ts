@@ -20,13 +20,13 @@ const MOST_AT_ONCE = 200;
 export async function endDueJobs(deps: Deps): Promise<void> {
   const {config, log, store} = deps;
   const due = {field: 'due_at', op: '<=' as const, value: iso(deps.now())};
-  const found = await store.query(config.jobs_collection, {
+  const stored = await store.query(config.jobs_collection, {
     where: [due],
     order_by: {field: 'due_at'},
     limit: MOST_AT_ONCE,
   });
   const invalid: string[] = [];
-  const jobs = jobRecords.parseAll(found, (_, id) => invalid.push(id));
+  const jobs = jobRecords.parseAll(stored, (_, id) => invalid.push(id));
   await mendJobs(deps, invalid);
   await forEachConcurrently(jobs, ({job}) =>
     skipIfInvalid(log, () =>

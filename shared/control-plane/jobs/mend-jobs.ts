@@ -1,4 +1,4 @@
-/** Documents of jobs that people edited: an invalid one fails, and none keeps a place, a lease or a due time that is not its own. */
+/** Mends documents of jobs that people have edited. An invalid job fails. Queue place, lease and due time follow from the status. */
 import {Rejected} from '../../contracts/errors.ts';
 import {endWithoutHolder, withFittingFields} from '../../domain/job/edits.ts';
 import type {Job} from '../../domain/job/job.ts';
@@ -46,7 +46,7 @@ export async function mendJob(deps: Deps, id: string): Promise<void> {
   });
 }
 
-/** Stores the place, the lease and the due time that the status of the job has. */
+/** Stores the queue place, the lease and the due time that follow from the status of the job. */
 export function storeFitting(deps: Deps, tx: Transaction, job: Job): void {
   const fitting = withFittingFields(job);
   if (fitting !== job) jobRecords.set(deps, tx, fitting);
@@ -72,7 +72,7 @@ function mendInvalid(
   storeInvalid(deps, tx, data, asJob(deps, id, data), why, deps.now());
 }
 
-/** Mends running jobs that no worker holds, by a count of both: edits and lost documents of workers leave such jobs. */
+/** Mends running jobs that no worker holds. Edits, and lost documents of workers, leave such jobs. */
 export async function mendOrphans(deps: Deps, workers: readonly Worker[]): Promise<void> {
   const {config, store} = deps;
   const held = new Set(workers.flatMap(({work}) => parseJobWork(work) ?? []));

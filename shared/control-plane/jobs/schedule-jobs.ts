@@ -1,4 +1,4 @@
-/** New documents of jobs: a valid one waits for a worker, and any other one is failed with the reason. */
+/** Schedules new documents of jobs. A valid job waits for a worker. An invalid job fails with the reason. */
 import {MAX_EPOCH} from '../../domain/bounds.ts';
 import type {Job} from '../../domain/job/job.ts';
 import {scheduleJob} from '../../domain/job/lifecycle.ts';
@@ -10,40 +10,40 @@ import {jobRecords} from '../documents/job-documents.ts';
 import {check, storeInvalid} from './check-job.ts';
 import {mendJob} from './mend-jobs.ts';
 
-/** Jobs that one tick takes up. The next tick takes up the others. */
+/** Jobs that one tick schedules. The next tick schedules the others. */
 const MOST_AT_ONCE = 200;
 
-/** Takes up every pending job: its event may be lost. */
+/** Schedules every pending job: its event may be lost. */
 export async function schedulePending(deps: Deps): Promise<void> {
   const pending = {where: [{field: 'status', op: '==', value: 'pending'}], limit: MOST_AT_ONCE} as const;
-  const found = await deps.store.query(deps.config.jobs_collection, {...pending, where: [...pending.where]});
-  await forEachConcurrently(found, async ({id}) => {
+  const stored = await deps.store.query(deps.config.jobs_collection, {...pending, where: [...pending.where]});
+  await forEachConcurrently(stored, async ({id}) => {
     try {
       await scheduleNewJob(deps, id);
     } catch (error) {
-      deps.log('ERROR', `Failed to take up job ${id}: ${(error as Error).message}`, {job: id});
+      deps.log('ERROR', `Failed to schedule job ${id}: ${(error as Error).message}`, {job: id});
     }
   });
 }
 
-/** Takes up the document of a new job. Returns true if the job waits for a worker from now on. */
+/** Schedules the document of a new job. Returns true if the job waits for a worker from now on. */
 export async function scheduleNewJob(deps: Deps, id: string): Promise<boolean> {
   const path = paths.job(deps.config.jobs_collection, id);
-  const known = await deps.store.get(path);
-  if (!known) return false;
-  if (!isNew(known)) {
+  const first = await deps.store.get(path);
+  if (!first) return false;
+  if (!isNew(first)) {
     await mendJob(deps, id);
     return false;
   }
-  const checked = await check(deps, id, known);
+  const checked = await check(deps, id, first);
   const last_epoch = JOB.test(id) ? await lastEpochOf(deps, id) : 0;
   return deps.store.transaction(async tx => {
     const data = await tx.get(path);
     if (!data || !isNew(data)) return false;
     // The document changed between the two reads: the check of the newest one decides.
-    const isSame = JSON.stringify(data) === JSON.stringify(known);
-    const {job, why} = isSame ? checked : await check(deps, id, data);
-    return storeSchedule(deps, tx, data, {...job, epoch: Math.max(job.epoch, last_epoch)}, why);
+    const isSame = JSON.stringify(data) === JSON.stringify(first);
+    const {job, problem} = isSame ? checked : await check(deps, id, data);
+    return storeSchedule(deps, tx, data, {...job, epoch: Math.max(job.epoch, last_epoch)}, problem);
   });
 }
 
@@ -70,17 +70,17 @@ async function storedEpochOf(objects: Objects, id: string): Promise<number> {
   }
 }
 
-/** Stores a job of a message, which waits for a worker from now on. Returns why it is no valid job, and then stores nothing. */
+/** Schedules the job of a message. A job with a problem is not stored. Returns the problem. */
 export async function submitJob(
   deps: Deps,
   tx: Transaction,
   id: string,
   data: Document,
 ): Promise<string | undefined> {
-  const {job, why} = await check(deps, id, data);
+  const {job, problem} = await check(deps, id, data);
   const epoch = await lastEpochOf(deps, id);
-  if (why === undefined) jobRecords.set(deps, tx, scheduleJob({...job, epoch}, deps.now()));
-  return why;
+  if (problem === undefined) jobRecords.set(deps, tx, scheduleJob({...job, epoch}, deps.now()));
+  return problem;
 }
 
 /** True for a document that a person wrote, or returned to `pending`. */
@@ -88,16 +88,16 @@ function isNew({status}: Document): boolean {
   return status === 'pending' || (status ?? null) === null;
 }
 
-/** Stores the job, or why it is none. Fields of people stay as they are, unless the Store refuses them. */
+/** Stores the scheduled job, or the problem. Fields of people stay as they are, unless the Store refuses them. */
 function storeSchedule(
   deps: Deps,
   tx: Transaction,
   data: Document,
   job: Job,
-  why: string | undefined,
+  problem: string | undefined,
 ): boolean {
   const now = deps.now();
-  if (why === undefined) jobRecords.set(deps, tx, {...data, ...scheduleJob(job, now)});
-  else storeInvalid(deps, tx, data, job, why, now);
-  return why === undefined;
+  if (problem === undefined) jobRecords.set(deps, tx, {...data, ...scheduleJob(job, now)});
+  else storeInvalid(deps, tx, data, job, problem, now);
+  return problem === undefined;
 }

@@ -28,8 +28,8 @@ const FEW = 10;
 /** Counts invalid documents among few pending streams: no worker can get such a stream, so no node is created for it. */
 async function invalidAmongFew(store: Store, run: string, pending: number): Promise<number> {
   if (pending === 0 || pending > FEW) return 0;
-  const found = await store.query(paths.streams(run), {where: [PENDING], limit: FEW});
-  return found.length - streamRecords.parseAll(found, () => {}).length;
+  const stored = await store.query(paths.streams(run), {where: [PENDING], limit: FEW});
+  return stored.length - streamRecords.parseAll(stored, () => {}).length;
 }
 
 /** Counts and sums the streams of a run. `streams`: all of them. */

@@ -9,8 +9,8 @@ import {freezeSpec} from './run-manifest.ts';
 
 /** Returns the run with its frozen spec. A run with an invalid `run.json` is recorded as failed, and waits for a valid `run.json`. */
 export async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
-  const known = await runRecords.get(deps.store, run);
-  if (known?.spec) return known;
+  const stored = await runRecords.get(deps.store, run);
+  if (stored?.spec) return stored;
   let frozen: Awaited<ReturnType<typeof freezeSpec>> | undefined;
   let reason: string | null = null;
   let isLost = false;

@@ -27,14 +27,14 @@ export async function finishRun(
     await forgetFold(deps, run.run);
     return ending.kind;
   }
-  const read = ending.kind === 'later' ? ending.streams : 0;
+  const folded = ending.kind === 'later' ? ending.streams : 0;
   const {totals, streams} = await totalsOf(deps.store, run.run);
   await storeRunTotals(
     deps,
     run,
     totals,
     run.cost_usd,
-    `${FINISHING}: ${read} of ${streams} streams are read`,
+    `${FINISHING}: ${folded} of ${streams} streams are read`,
   );
   return ending.kind;
 }

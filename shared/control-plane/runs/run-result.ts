@@ -1,6 +1,6 @@
 /**
- * The end of a run: folds its streams, page by page, into the `result` of its manifest. A document keeps the progress of the fold. So a
- * large run may end in several messages, and a failed message loses a page at most.
+ * The end of a run: folds its streams, page by page, into the `result` of its manifest. A document keeps the progress of the fold, so
+ * several messages may share the work, and a failed message loses at most one page.
  */
 import {ObjectTooLarge, Rejected} from '../../contracts/errors.ts';
 import {manifestText} from '../../contracts/manifest.ts';
@@ -31,9 +31,11 @@ const ATTEMPTS = 3;
 /** Format of a stored fold. A release that changes the format raises the number, and folds again from the first stream. */
 const FORMAT = 1;
 
-/** `unfinished`: a stream is unfinished. `later`: time is over, or another message folds the run; `streams` are folded. */
+/** Outcome of a fold. `broken`: streams with an invalid document. */
 export type Ending =
+  /** The run goes on: a stream is unfinished. */
   | {kind: 'unfinished'}
+  /** Time is over, or another message folds the run. `streams`: folded so far. */
   | {kind: 'later'; streams: number}
   | {kind: 'ended'; totals: StreamTotals; streams: number; broken: number};
 
@@ -58,14 +60,13 @@ type Fold = {
   /** Streams with an invalid document; they count as failed. */
   broken: number;
   result: ResultFold;
-  /** `after` of the stored document. */
-  kept: string;
+  /** `after` of the stored document: another value there means that another message has continued the fold. */
+  stored_after: string;
 };
 
 /**
- * Folds the streams of a run until a stream is unfinished, time is over or all streams are folded. Writes the result before the run is
- * called completed, so a function that dies in between leaves an open run. Equal streams give equal bytes, and an equal manifest stays
- * unchanged.
+ * Folds the streams of a run until a stream is unfinished, time is over or all streams are folded. Writes the result before the run
+ * ends, so a function that dies in between leaves an open run. Equal streams give equal bytes.
  */
 export async function foldRun(
   deps: Deps,
@@ -99,16 +100,16 @@ export async function foldRun(
 
 async function newFold(deps: Deps, run: string): Promise<Fold> {
   const {generation = null} = (await deps.objects.head(manifestObject(run))) ?? {};
-  return {after: '', generation, totals: totalsOf([]), broken: 0, result: new ResultFold(), kept: ''};
+  return {after: '', generation, totals: totalsOf([]), broken: 0, result: new ResultFold(), stored_after: ''};
 }
 
 /** The frozen spec of a run that can be complete. If the manifest is missing or invalid, the run's document has the same spec. */
 async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
   const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset, allow_mixed_code} = run;
   if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
-  const found = await skipIfInvalid(deps.log, () => readManifest(deps, run.run));
+  const frozen = await skipIfInvalid(deps.log, () => readManifest(deps, run.run));
   const placement = {pool, priority, budget_usd, affinity, stream_offset, allow_mixed_code};
-  return found ?? {spec, spec_hash, placement};
+  return frozen ?? {spec, spec_hash, placement};
 }
 
 async function foldPages(
@@ -131,13 +132,13 @@ async function foldPages(
       ? await register(run, fold.after, last, known)
       : {isAny: false, gone: new Set<string>()};
     if (isAny) continue;
-    const found = page.map(stored => readFacts(deps, run, stored));
-    if (found.some(({status}) => status === 'pending' || status === 'in_progress')) return 'unfinished';
-    const isFailed = fold.totals.streams_failed > 0 || found.some(({status}) => status === 'failed');
+    const facts = page.map(stored => readFacts(deps, run, stored));
+    if (facts.some(({status}) => status === 'pending' || status === 'in_progress')) return 'unfinished';
+    const isFailed = fold.totals.streams_failed > 0 || facts.some(({status}) => status === 'failed');
     const summaries =
       spec_hash === undefined || isFailed
-        ? withoutSummaries(found)
-        : summariesOf(deps, run, found, spec_hash);
+        ? withoutSummaries(facts)
+        : summariesOf(deps, run, facts, spec_hash);
     for await (const [stream, summary] of summaries) {
       addStream(fold.totals, stream);
       if (gone.has(stream.stream)) addGone(fold.totals, stream.object ?? stream.stream);
@@ -168,33 +169,40 @@ function readFacts(deps: Deps, run: string, {id, path, data}: Stored): StreamToF
 /** Stores the progress for the next message. Returns false if another message has continued the fold. */
 async function keepFold(deps: Deps, run: string, fold: Fold): Promise<boolean> {
   const {after, generation, totals, broken, result} = fold;
-  if (after === fold.kept) return true;
+  if (after === fold.stored_after) return true;
   const state = JSON.stringify({totals, broken, result: result.state()});
   const isKept = await deps.store.transaction(async tx => {
     const current = await tx.get(paths.fold(run));
-    if ((current?.after ?? '') !== fold.kept) return false;
+    if ((current?.after ?? '') !== fold.stored_after) return false;
     const updated_at = iso(deps.now());
     foldRecords.set(tx, paths.fold(run), {format: FORMAT, after, generation, state, updated_at});
     return true;
   });
-  if (isKept) fold.kept = after;
+  if (isKept) fold.stored_after = after;
   return isKept;
 }
 
 async function readFold(deps: Deps, run: string): Promise<Fold | undefined> {
-  const found = await deps.store.get(paths.fold(run));
-  return found && foldIn(found);
+  const stored = await deps.store.get(paths.fold(run));
+  return stored && foldIn(stored);
 }
 
 /** Parses a stored fold. Undefined for a document of another release or an edited document: the fold starts again. */
 function foldIn({format, after, generation, state}: Document): Fold | undefined {
   if (format !== FORMAT) return undefined;
   try {
-    type Kept = {totals: StreamTotals; broken: number; result: FoldState};
-    const {totals, broken, result}: Kept = JSON.parse(String(state));
-    const kept = String(after);
+    type State = {totals: StreamTotals; broken: number; result: FoldState};
+    const {totals, broken, result}: State = JSON.parse(String(state));
+    const cursor = String(after);
     const known = generation === null ? null : String(generation);
-    return {after: kept, kept, generation: known, totals, broken, result: new ResultFold(result)};
+    return {
+      after: cursor,
+      stored_after: cursor,
+      generation: known,
+      totals,
+      broken,
+      result: new ResultFold(result),
+    };
   } catch {
     return undefined;
   }

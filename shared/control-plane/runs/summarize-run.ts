@@ -7,12 +7,12 @@ import {recordEvent} from '../documents/event-log.ts';
 /** Prefix of the reason of an open run whose streams have all ended. */
 export const FINISHING = 'writing its result';
 
-/** A change may be committed so long after the time that its documents name. */
+/** Longest time between the time in a document and its commit. */
 export const COMMIT_S = 60;
 
 /**
- * Writes the totals of a run, and its end if all of its streams have ended. `ending` keeps the run open and becomes its reason. Returns
- * true if the run has ended.
+ * Stores the totals of a run. A run whose streams have all ended ends too, unless `ending` says what it waits for: then `ending` is its
+ * reason. Returns true if the run has ended.
  */
 export async function storeRunTotals(
   {store, log, now}: Pick<Deps, 'store' | 'log' | 'now'>,

@@ -26,8 +26,8 @@ export async function auditPage(deps: Deps, after: string): Promise<string | und
 async function audit(deps: Deps, worker: Worker): Promise<void> {
   const work = parseWork(worker.work);
   if (!work || !isAlive(worker)) return;
-  const found = await advanceStream(deps, work.run, work.stream);
-  const audited = found?.status === 'in_progress' ? await compareObject(deps, found) : found;
+  const advanced = await advanceStream(deps, work.run, work.stream);
+  const audited = advanced?.status === 'in_progress' ? await compareObject(deps, advanced) : advanced;
   if (audited?.status !== 'completed' && !(audited && isHeldBy(audited, worker)))
     await clearStaleWork(deps, worker);
 }
@@ -57,7 +57,7 @@ async function recordGone(deps: Deps, {run, stream, object, last_error}: Stream)
   });
 }
 
-/** Clears the work of a worker whose stream is not leased to it; its next heartbeat hears so. */
+/** Clears the work of a worker that does not hold its stream. The next heartbeat tells its agent. */
 async function clearStaleWork(deps: Deps, {name}: Worker): Promise<void> {
   await deps.store.transaction(async tx => {
     const worker = await workerRecords.get(tx, name);

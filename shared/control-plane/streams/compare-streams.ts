@@ -53,11 +53,11 @@ export async function runsInBucket({objects}: Pick<Deps, 'objects'>): Promise<st
 
 /** Compares the documents of each stream of a run with the bucket, and changes nothing. */
 export async function surveyRun(deps: Sources, run: string): Promise<StreamSurvey[]> {
-  const found: StreamSurvey[] = [];
+  const surveys: StreamSurvey[] = [];
   await forEachConcurrently(await streamObjects(deps, run), async object =>
-    found.push((await compareStream(deps, run, object)).survey),
+    surveys.push((await compareStream(deps, run, object)).survey),
   );
-  return found.sort((one, other) => (one.object < other.object ? -1 : 1));
+  return surveys.sort((one, other) => (one.object < other.object ? -1 : 1));
 }
 
 /** Stream objects of a run, one for each index. */
@@ -113,9 +113,9 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
   let waiting: number[] = [];
   const stored = readShards({run, stream}, listing);
   if (stored.kind === 'error') deps.log('ERROR', stored.reason);
-  const read = stored.kind === 'ok' ? stored.shards : undefined;
-  const spec_hash = parent?.spec_hash ?? read?.[0]?.spec_hash ?? '';
-  const {epoch, crc32c} = originOfShards(object.crc32c, spec_hash, read ?? []);
+  const readable = stored.kind === 'ok' ? stored.shards : undefined;
+  const spec_hash = parent?.spec_hash ?? readable?.[0]?.spec_hash ?? '';
+  const {epoch, crc32c} = originOfShards(object.crc32c, spec_hash, readable ?? []);
   const answer = (finding: Finding, why: string | null, progress = NOTHING_STORED, shards: Shard[] = []) => ({
     survey: {...about, finding, stored_shards: progress.total_shards + waiting.length, why},
     known,
@@ -124,13 +124,13 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
     progress,
     shards,
   });
-  const stored_crc32c = read?.[0]?.stream_crc32c;
+  const stored_crc32c = readable?.[0]?.stream_crc32c;
   const isOfShards = object.crc32c === stored_crc32c && known?.crc32c !== stored_crc32c;
   if (known?.status === 'failed' && known.object !== object.name && isOfShards)
     return answer('broken', `it is of ${known.object}, and its shards are of ${object.name}`);
   // Checksum of the document first: the object may have been replaced since the listing.
   const origin = {spec_hash, stream_crc32c: known?.crc32c ?? crc32c, epoch};
-  const folded = read && foldShards(NOTHING_STORED, origin, read);
+  const folded = readable && foldShards(NOTHING_STORED, origin, readable);
   if (!folded || folded.kind === 'error') {
     const why = folded?.reason ?? 'the metadata of a shard names another shard; see the log';
     return known ? answer('faulty', why) : answer('missing', why);

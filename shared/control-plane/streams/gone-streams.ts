@@ -49,9 +49,9 @@ export async function goneStreams(
   const documents = streamRecords.parseAll(await store.query(paths.streams(run)), error =>
     log('WARNING', error.message, {run}),
   );
-  const known = new Map(documents.map(document => [document.stream, document]));
-  const streams = new Set(known.keys());
-  if (found.length === 0 && known.size === 0)
+  const registered = new Map(documents.map(document => [document.stream, document]));
+  const streams = new Set(registered.keys());
+  if (found.length === 0 && registered.size === 0)
     for (const {name} of await objects.list(manifestObject(run).replace(/manifest\.json$/, 'tpu_'))) {
       const output = parseOutputObject(name);
       if (output) streams.add(output.stream);
@@ -61,8 +61,8 @@ export async function goneStreams(
   const surveys: StreamSurvey[] = [];
   await forEachConcurrently(gone, async stream => {
     const listing = await objects.list(outputPrefix(run, stream));
-    const object = known.get(stream)?.object ?? streamObject(run, stream);
-    const known_shards = known.get(stream)?.total_shards ?? 0;
+    const object = registered.get(stream)?.object ?? streamObject(run, stream);
+    const known_shards = registered.get(stream)?.total_shards ?? 0;
     const numbers = new Set(listing.flatMap(({name}) => parseOutputObject(name)?.shard ?? []));
     const last = [...numbers].reduce((most, number) => Math.max(most, number), known_shards);
     let first = 1;

@@ -35,12 +35,12 @@ export async function rebuildPage(
   // The next page may have a second object of the last index.
   const whole = all.filter(({stream}) => isLast || stream !== last);
   const page = whole.length > 0 ? whole : all;
-  const found: StreamSurvey[] = [];
+  const surveys: StreamSurvey[] = [];
   await forEachConcurrently(await originsAmong(deps, page), async object =>
-    found.push(await rebuildStream(deps, parent, object)),
+    surveys.push(await rebuildStream(deps, parent, object)),
   );
   const end = page.at(-1)?.object.name ?? listed.at(-1)?.name;
-  return {found, next: isLast ? undefined : end};
+  return {found: surveys, next: isLast ? undefined : end};
 }
 
 /** Rebuilds the documents of one stream. Returns the finding from before. */
@@ -54,8 +54,8 @@ async function rebuildStream(deps: Deps, parent: Run, object: ObjectInfo): Promi
   if (first.finding === 'missing' || first.finding === 'broken')
     await registerStream(deps, parent, object.name, stream);
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    const found = await compareStream(deps, run, object);
-    if (found.survey.finding !== 'different' || (await mend(deps, found))) return first;
+    const comparison = await compareStream(deps, run, object);
+    if (comparison.survey.finding !== 'different' || (await mend(deps, comparison))) return first;
   }
   throw new Error(`Failed to rebuild ${run}/${stream}: it changed ${ATTEMPTS} times; the task tries again`);
 }

@@ -17,8 +17,8 @@ export async function registerPage(deps: Deps, parent: Run, after: string): Prom
     ...(after === '' ? {} : {start: after}),
     limit: LISTED,
   });
-  const found = streamsAmong(listed).filter(({object}) => object.name > after);
-  await forEachConcurrently(found, ({object, stream}) =>
+  const streams = streamsAmong(listed).filter(({object}) => object.name > after);
+  await forEachConcurrently(streams, ({object, stream}) =>
     skipIfInvalid(deps.log, async () => {
       const known = await streamRecords.get(deps.store, run, stream);
       if (known?.object !== object.name || known.generation !== object.generation)

@@ -130,18 +130,18 @@ type RebuildAllCursor = {at: BucketCursor; runs: number};
 /** Deletes nodes without a document. Then opens one task for each run in the bucket. */
 async function rebuildAll(deps: Deps, task: Task): Promise<Step> {
   if (task.cursor === '') {
-    const left = await deleteAllOrphans(deps);
-    if (left.length === 0) return {cursor: {at: FIRST_NAME, runs: 0}};
+    const remaining = await deleteAllOrphans(deps);
+    if (remaining.length === 0) return {cursor: {at: FIRST_NAME, runs: 0}};
     return {
-      waits: `${left.length} nodes without a document are being deleted, the first is ${left[0]}; the rebuild goes on when they are gone`,
+      waits: `${remaining.length} nodes without a document are being deleted, the first is ${remaining[0]}; the rebuild goes on when they are gone`,
     };
   }
   const {at, runs} = cursorOf<RebuildAllCursor>(task, {at: FIRST_NAME, runs: 0});
-  const {runs: found, next} = await countPage(deps, at);
+  const {runs: page, next} = await countPage(deps, at);
   // A repeated page leaves a task alone that this rebuild has opened before.
   const isOfThis = ({created_at}: Task) => created_at >= task.created_at;
-  await forEachConcurrently(found, ({run}) => startTask(deps, {task: 'rebuild', run}, isOfThis));
-  const all = runs + found.length;
+  await forEachConcurrently(page, ({run}) => startTask(deps, {task: 'rebuild', run}, isOfThis));
+  const all = runs + page.length;
   if (next) return {cursor: {at: next, runs: all}};
   return {result: `${all} runs have a rebuild task each: tasks/rebuild-RUN has the result of a run`};
 }
@@ -150,8 +150,8 @@ async function rebuildAll(deps: Deps, task: Task): Promise<Step> {
 async function deleteAllOrphans(deps: Deps): Promise<readonly string[]> {
   const failures = new Failures(deps);
   const listing = failures.isolate('list the nodes', () => listNodes(deps));
-  const accounts = await readBudgets(deps, failures);
-  const snapshot = await readSnapshot(deps, accounts, listing, failures);
+  const budgets = await readBudgets(deps, failures);
+  const snapshot = await readSnapshot(deps, budgets, listing, failures);
   const remaining: string[] = [];
   for (const part of snapshotsByPool(snapshot)) {
     const {left, freed} = await deleteOrphans(deps, part, failures);
@@ -205,11 +205,11 @@ async function resync(deps: Deps, task: Task): Promise<Step> {
 /** Registers the streams of a run that lacks its document or stream documents. Reopens an ended run with an unfinished stream. */
 async function resyncRun(deps: Deps, run: string, streams: number): Promise<void> {
   const {store} = deps;
-  const known = await runRecords.get(store, run);
-  if (known?.status === 'cancelled' || known?.stopped_at) return;
-  const isAnyMissing = !known || (await store.count(paths.streams(run))) < streams;
+  const parent = await runRecords.get(store, run);
+  if (parent?.status === 'cancelled' || parent?.stopped_at) return;
+  const isAnyMissing = !parent || (await store.count(paths.streams(run))) < streams;
   if (isAnyMissing) await startTask(deps, {task: 'register', run}, isOpenTask);
-  const hasEnded = known?.status === 'completed' || known?.status === 'failed';
+  const hasEnded = parent?.status === 'completed' || parent?.status === 'failed';
   if (!hasEnded || !(await isAnyUnfinished(store, run))) return;
   await store.transaction(async tx => {
     reopenRun(tx, await runRecords.get(tx, run), 'a stream is unfinished', deps.now());

@@ -26,7 +26,7 @@ import {deleteStrays, mendInvalidWorkers} from '../workers/strays.ts';
 import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
 import {findMissing} from './list-nodes.ts';
 
-/** Runs to sum up at once. */
+/** Runs whose totals are stored at once. */
 const RUNS_AT_ONCE = 8;
 
 /** Pauses the runs of a pool over their budget, and deletes their workers. */
@@ -39,10 +39,10 @@ export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failu
 
 async function pauseRun({store, log, now}: Deps, {run, version, why}: Pause): Promise<void> {
   await store.transaction(async tx => {
-    const found = await runRecords.get(tx, run);
+    const current = await runRecords.get(tx, run);
     // A run that was configured since waits for the next tick.
-    if (!found || !isRunnable(found) || found.version !== version) return;
-    const paused = pausedForBudget(found, why, now());
+    if (!current || !isRunnable(current) || current.version !== version) return;
+    const paused = pausedForBudget(current, why, now());
     runRecords.set(tx, paused);
     const text = `Run ${run} is paused: ${paused.reason}`;
     log('WARNING', text, {run, signal: 'budget-spent'});
@@ -53,7 +53,7 @@ async function pauseRun({store, log, now}: Deps, {run, version, why}: Pause): Pr
 /** A pool's part of the snapshot, and its plan. */
 type Part = {snapshot: Snapshot; plan: TickPlan};
 
-/** Applies the plans of all pools: deletes and creates of each, then leases and runs of each, then tasks. `spent`: outcomes of the budget plans. */
+/** Applies the plans of all pools: deletes and creates, then leases and runs, then tasks. `spent`: what the budget plans have deleted. */
 export async function applyPlans(
   deps: Deps,
   parts: readonly Part[],
@@ -79,8 +79,8 @@ async function applyToSlots(deps: Deps, {snapshot, plan}: Part, failures: Failur
   await failures.isolate('mark orphans', () => markOrphans(deps, plan.orphans, inputs));
   const deleted = await reconcileWorkers(deps, plan.deletes, inputs, failures);
   const others = await reconcileWorkers(deps, plan.others, inputs, failures);
-  const found = await reconcileMissing(deps, plan, failures);
-  const outcomes = [deleted, others, found];
+  const read = await reconcileMissing(deps, plan, failures);
+  const outcomes = [deleted, others, read];
   return {held: outcomes.flatMap(({held}) => held), freed: outcomes.flatMap(({freed}) => freed)};
 }
 
@@ -105,7 +105,7 @@ async function applyToRuns(
   );
   await forEachConcurrently(
     plan.runs,
-    each => failures.isolate(`sum up run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
+    each => failures.isolate(`store the totals of run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
     RUNS_AT_ONCE,
   );
   await failures.isolate('pause runs without workers of their bundle', () => pauseStuck(deps, plan.stuck));

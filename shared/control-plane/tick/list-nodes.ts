@@ -22,17 +22,17 @@ export async function findMissing(
   nodes: Nodes,
   missing: readonly Worker[],
 ): Promise<Nodes> {
-  const found = new Map(nodes.tpus);
+  const listed = new Map(nodes.tpus);
   const absent = new Set<string>();
   await forEachConcurrently(missing, async worker => {
     const {name, zone} = worker;
     try {
       const tpu = await tpus.get(name, zone);
-      if (tpu && !isLeftOut(tpu, worker)) found.set(name, tpu);
+      if (tpu && !isLeftOut(tpu, worker)) listed.set(name, tpu);
       else absent.add(name);
     } catch (error) {
       log('WARNING', `Failed to read node ${name}: ${(error as Error).message}`, {worker: name});
     }
   });
-  return {...nodes, tpus: found, absent};
+  return {...nodes, tpus: listed, absent};
 }

@@ -1,4 +1,4 @@
-/** Reads the snapshot of a tick: first the accounts, which are enough for budgets, and then the rest. */
+/** Reads the snapshot of a tick: first the documents that budgets need, then the rest. */
 import {payerOf, runAtWork} from '../../domain/billing/cost.ts';
 import {monthOf} from '../../domain/billing/monthly-spending.ts';
 import {type Pool, slotsOf} from '../../domain/fleet/pool.ts';
@@ -67,8 +67,8 @@ export async function readBudgets(deps: Deps, failures: Failures): Promise<Deplo
 async function readMonth({store, log, config, now}: Deps): Promise<Month> {
   const name = monthOf(now());
   if (config.ceilings.max_budget_usd === null) return {name, spent_usd: 0};
-  const found = await skipIfInvalid(log, () => spendingRecords.get(store));
-  return {name, spent_usd: found && (found.months[name] ?? 0)};
+  const spending = await skipIfInvalid(log, () => spendingRecords.get(store));
+  return {name, spent_usd: spending && (spending.months[name] ?? 0)};
 }
 
 /**
@@ -91,16 +91,16 @@ function parseWorkers(stored: Stored[], unreadable: Set<string>, log: Deps['log'
   return new Map(parsed.map(worker => [worker.name, worker]));
 }
 
-/** Reads the rest of the snapshot. `listing` started before the accounts were read. */
+/** Reads the rest of the snapshot. `listing` started before the documents of the budgets were read. */
 export async function readSnapshot(
   deps: Deps,
-  accounts: DeploymentBudgets,
+  budgets: DeploymentBudgets,
   listing: Promise<Nodes | undefined>,
   failures: Failures,
 ): Promise<DeploymentSnapshot> {
   const {store, log} = deps;
-  const proving = failures.isolate('prove that worker-api works', () => proveService(deps, accounts.workers));
-  const streams = await countAll(deps, accounts, failures);
+  const proving = failures.isolate('prove that worker-api works', () => proveService(deps, budgets.workers));
+  const streams = await countAll(deps, budgets, failures);
   const zones = await failures.isolate('read the zones', async () =>
     zoneRecords.parseAll(await store.query('zones'), error => log('ERROR', error.message)),
   );
@@ -108,29 +108,29 @@ export async function readSnapshot(
   const nodes = await listing;
   const {workers, unreadable} = await withListed(
     deps,
-    accounts,
+    budgets,
     nodes,
-    markedSlots(accounts.pools, zones ?? []),
+    markedSlots(budgets.pools, zones ?? []),
   );
   const lost = await findLost(deps, workers, {now: deps.now(), served}, failures);
-  return {...accounts, workers, unreadable, nodes, zones, served, streams, lost};
+  return {...budgets, workers, unreadable, nodes, zones, served, streams, lost};
 }
 
 async function countAll(
   deps: Deps,
-  accounts: DeploymentBudgets,
+  budgets: DeploymentBudgets,
   failures: Failures,
 ): Promise<Map<string, StreamCounts>> {
   const counted = new Map<string, StreamCounts>();
   await forEachConcurrently(
-    accounts.runs,
+    budgets.runs,
     async run => {
       const count = async () =>
-        (await mayHaveChanged(deps, run, accounts))
+        (await mayHaveChanged(deps, run, budgets))
           ? countStreams(
               deps.store,
               run,
-              accounts.pools.find(({pool}) => pool === run.pool),
+              budgets.pools.find(({pool}) => pool === run.pool),
             )
           : undefined;
       const counts = await failures.isolate(`count the streams of run ${run.run}`, count);
@@ -177,16 +177,18 @@ function markedSlots(pools: readonly [Pool, ...Pool[]], zones: readonly Zone[]):
  */
 async function withListed(
   {store, log}: Deps,
-  accounts: DeploymentBudgets,
+  budgets: DeploymentBudgets,
   nodes: Nodes = NOT_LISTED,
   marked: readonly string[],
 ): Promise<Pick<DeploymentBudgets, 'workers' | 'unreadable'>> {
-  const workers = new Map(accounts.workers);
-  const unreadable = new Set(accounts.unreadable);
+  const workers = new Map(budgets.workers);
+  const unreadable = new Set(budgets.unreadable);
   const isNewer = (name: string) => {
-    const known = workers.get(name)?.incarnation ?? -1;
+    const newest = workers.get(name)?.incarnation ?? -1;
     const node = nodes.tpus.get(name);
-    return node !== undefined && (known < 0 || incarnationsOf(node).some(incarnation => incarnation > known));
+    return (
+      node !== undefined && (newest < 0 || incarnationsOf(node).some(incarnation => incarnation > newest))
+    );
   };
   const missing = marked.filter(name => !workers.has(name));
   await forEachConcurrently([...new Set([...managedIn(nodes).filter(isNewer), ...missing])], async name => {

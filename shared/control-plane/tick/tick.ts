@@ -15,13 +15,13 @@ import {readBudgets, readSnapshot} from './read-snapshot.ts';
 export async function tick(deps: Deps): Promise<void> {
   const failures = new Failures(deps);
   const listing = failures.isolate('list the nodes', () => listNodes(deps));
-  await failures.isolate('take up pending jobs', () => schedulePending(deps));
+  await failures.isolate('schedule pending jobs', () => schedulePending(deps));
   await failures.isolate('end due jobs', () => endDueJobs(deps));
-  const accounts = await readBudgets(deps, failures);
+  const budgets = await readBudgets(deps, failures);
   const spent: Reconciled[] = [];
-  for (const plan of planAllBudgets(accounts, deps.config, deps.now()))
+  for (const plan of planAllBudgets(budgets, deps.config, deps.now()))
     spent.push(await applyBudgets(deps, plan, failures));
-  const snapshot = await readSnapshot(deps, accounts, listing, failures);
+  const snapshot = await readSnapshot(deps, budgets, listing, failures);
   await applyPlans(deps, planPools(snapshot, deps.config, deps.now()), spent, failures);
   failures.rethrow();
   deps.log('INFO', 'The tick is completed', {signal: 'tick-completed'});

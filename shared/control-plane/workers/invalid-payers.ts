@@ -1,4 +1,4 @@
-/** Bills of payers whose document is invalid: after an operator has mended the document, it lacks no cost. */
+/** Bills payers whose document is invalid: when an operator has mended the document, no cost is missing. */
 import {checkDocument} from '../../contracts/document-limits.ts';
 import {billOf, type Payers, sharesOf} from '../../domain/billing/bills.ts';
 import {addLives, type Months} from '../../domain/billing/monthly-spending.ts';

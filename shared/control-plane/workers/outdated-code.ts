@@ -11,13 +11,13 @@ import {recordEvent, recordPause} from '../documents/event-log.ts';
 export async function pauseStuck({store, log, now, config}: Deps, stuck: readonly Stuck[]): Promise<void> {
   await forEachConcurrently(stuck, ({run, bundle, reason}) =>
     store.transaction(async tx => {
-      const found = await runRecords.get(tx, run);
-      const isStuck = found?.bundle === bundle && !acceptsCode(found, config.bundle, config.bundle);
-      if (!isStuck || !isRunnable(found)) return;
+      const current = await runRecords.get(tx, run);
+      const isStuck = current?.bundle === bundle && !acceptsCode(current, config.bundle, config.bundle);
+      if (!isStuck || !isRunnable(current)) return;
       const at = now();
-      const paused = {...found, status: 'paused' as const, reason, updated_at: iso(at)};
+      const paused = {...current, status: 'paused' as const, reason, updated_at: iso(at)};
       runRecords.set(tx, paused);
-      recordPause(log, tx, found, paused, at);
+      recordPause(log, tx, current, paused, at);
     }),
   );
 }

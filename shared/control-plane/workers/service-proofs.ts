@@ -13,7 +13,7 @@ import type {Failures} from '../failures.ts';
 /** Failed pings in a row that raise an alert while heartbeats arrive. */
 const MOST_FAILED_PINGS = 3;
 
-/** Stores a proof that worker-api works: it received a ping now. The transaction may take longer than worker-api works. */
+/** Stores a proof that worker-api works: it has received a ping. The proof is as old as the ping, not as its transaction. */
 export async function storePing(deps: Deps): Promise<void> {
   const received_ms = deps.now();
   await deps.store.transaction(async tx => {
@@ -25,11 +25,11 @@ export async function storePing(deps: Deps): Promise<void> {
 /** Pings worker-api while a worker lives. Returns the served time so far. */
 export async function proveService(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<Served> {
   const living = [...workers.values()].filter(worker => !hasEnded(worker));
-  const known = await servedRecord.read(deps.log, deps.store);
-  if (living.length === 0) return known;
+  const served = await servedRecord.read(deps.log, deps.store);
+  if (living.length === 0) return served;
   const heartbeats = living.flatMap(({heartbeat_at}) => (heartbeat_at === null ? [] : msOf(heartbeat_at)));
   // After missed ticks, heartbeats prove the served time between.
-  if (known.proven_at === null || isOlderThan(known.proven_at, PROOF_S, deps.now()))
+  if (served.proven_at === null || isOlderThan(served.proven_at, PROOF_S, deps.now()))
     await storeProofs(deps, heartbeats, 0);
   try {
     await deps.ping();
@@ -47,14 +47,14 @@ export async function proveService(deps: Deps, workers: ReadonlyMap<string, Work
 
 async function storeProofs(deps: Deps, proofs: readonly number[], failed: number): Promise<Served> {
   return deps.store.transaction(async tx => {
-    const known = await servedRecord.read(deps.log, tx);
-    const proven = proofs.toSorted((a, b) => a - b).reduce(withProof, known);
+    const before = await servedRecord.read(deps.log, tx);
+    const proven = proofs.toSorted((a, b) => a - b).reduce(withProof, before);
     const failing = {
       failed_pings: proven.failed_pings + failed,
       failing_since_at: proven.failing_since_at ?? iso(deps.now()),
     };
     const served = failed > 0 ? {...proven, ...failing} : proven;
-    if (served !== known) servedRecord.set(tx, served);
+    if (served !== before) servedRecord.set(tx, served);
     return served;
   });
 }

@@ -136,10 +136,10 @@ export function writeSlots(
   if (creates && creates !== before.creates) createsRecords.set(tx, creates);
   for (const [name, zone] of zones) if (zone !== before.zones.get(name)) zoneRecords.set(tx, zone);
   for (const [name, run] of runs) {
-    const known = before.runs.get(name);
-    if (!known || run === known) continue;
+    const earlier = before.runs.get(name);
+    if (!earlier || run === earlier) continue;
     runRecords.set(tx, run);
-    recordPause(log, tx, known, run, now);
+    recordPause(log, tx, earlier, run, now);
   }
   if (pool && pool !== before.pool) poolRecords.set(tx, pool);
   if (spending && spending !== before.spending) spendingRecords.set(tx, spending);

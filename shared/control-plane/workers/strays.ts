@@ -52,7 +52,7 @@ function isIncarnation(value: unknown): boolean {
   return Number.isSafeInteger(value) && Number(value) > 0;
 }
 
-/** The worker with this field, unless that would make its document invalid. */
+/** The worker with this field, unless the field makes its document invalid. */
 function withValid<W extends Worker>(worker: W, field: string, value: Value | undefined): W {
   const next = {...worker, [field]: value};
   try {

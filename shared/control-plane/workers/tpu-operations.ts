@@ -75,9 +75,11 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     const current = await workerRecords.get(tx, worker.name);
     if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;
     const now = deps.now();
-    const [was, is] = [worker.usd_per_hour, usd_per_hour].map(usd => (usd === null ? 'unknown' : `$${usd}`));
+    const [before, is] = [worker.usd_per_hour, usd_per_hour].map(usd =>
+      usd === null ? 'unknown' : `$${usd}`,
+    );
     const cause = pool
-      ? `its price an hour is ${is} now, and was ${was} when it was decided`
+      ? `its price an hour is ${is} now, and was ${before} when it was decided`
       : `pool "${worker.pool}" has no valid document`;
     const zone = await zoneOf(deps, tx, worker, now);
     await refuse(deps, tx, current, zone, {kind: 'asked', cause}, now);

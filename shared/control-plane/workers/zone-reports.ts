@@ -33,8 +33,8 @@ export async function applyHellos(
   );
   if (pool_at === undefined) return;
   await deps.store.transaction(async tx => {
-    const found = await poolRecords.find(tx, pool, deps.config.pool);
-    if (found) poolRecords.set(tx, {...found, boots: afterHello(found.boots, pool_at)});
+    const current = await poolRecords.find(tx, pool, deps.config.pool);
+    if (current) poolRecords.set(tx, {...current, boots: afterHello(current.boots, pool_at)});
   });
 }
 
@@ -85,9 +85,9 @@ export async function reportHeld(
 }
 
 function alertOf(zone: string, workers: readonly Worker[]): string {
-  const known = workers.flatMap(({usd_per_hour}) => usd_per_hour ?? []);
-  const usd = known.reduce((sum, usd_per_hour) => sum + usd_per_hour, 0);
-  const cost = known.length < workers.length ? 'at an unknown price' : `for $${usd.toFixed(2)} an hour`;
+  const prices = workers.flatMap(({usd_per_hour}) => usd_per_hour ?? []);
+  const usd = prices.reduce((sum, usd_per_hour) => sum + usd_per_hour, 0);
+  const cost = prices.length < workers.length ? 'at an unknown price' : `for $${usd.toFixed(2)} an hour`;
   const names = workers.slice(0, 5).map(({name}) => name);
   const others = workers.length > names.length ? ` and ${workers.length - names.length} more` : '';
   return `${zone} holds ${workers.length} silent workers ${cost} until a new worker speaks: ${names}${others}; check worker-api and the network. A "delete" message ends a worker at once`;

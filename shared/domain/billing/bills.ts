@@ -36,7 +36,7 @@ export function addBill<P extends Payers>(payers: P, ended: readonly Worker[], n
     const run = runs.get(name);
     if (!run || usd === 0) continue;
     const spent_usd = run.spent_usd + usd;
-    // No later tick sums up an ended run.
+    // No later tick updates the cost of an ended run.
     runs.set(name, {...run, spent_usd, cost_usd: Math.max(run.cost_usd, spent_usd), updated_at: iso(now)});
   }
   return {

@@ -39,26 +39,26 @@ export type Budgets = {
  * Every budget has to pay for the minutes that deleting TPUs takes. A run is over its budget, or its pool or month is, once only that
  * money is left.
  */
-export function decideBudgets(accounts: BudgetSnapshot, ceilings: Ceilings, now: number): Budgets {
-  const {pool, prices, workers, runs, ended} = accounts;
+export function decideBudgets(snapshot: BudgetSnapshot, ceilings: Ceilings, now: number): Budgets {
+  const {pool, prices, workers, runs, ended} = snapshot;
   const living = costOfLiving(workers.values(), now);
   const leaving = costOfDeletingAll(workers.values());
-  const found = pool.zones.map(zone => priceOf(prices ?? {}, pool, zone));
+  const zonePrices = pool.zones.map(zone => priceOf(prices ?? {}, pool, zone));
   // Prices that were not read prove nothing: only known costs end a budget then.
-  const isKnown = !prices || !found.includes(null);
+  const isKnown = !prices || !zonePrices.includes(null);
   // A run without a TPU needs the money for one: less would create a node only to delete it.
-  const one = costOfDeleting(Math.max(0, ...found.map(price => price ?? 0)));
+  const one = costOfDeleting(Math.max(0, ...zonePrices.map(price => price ?? 0)));
   const leaving_usd = leaving.total || one;
-  const whole = wholeBudget(accounts, ceilings, {living_usd: living.total, leaving_usd, isKnown}, now);
+  const whole = wholeBudget(snapshot, ceilings, {living_usd: living.total, leaving_usd, isKnown}, now);
   const left = {runs: new Map([[JOBS, Number.POSITIVE_INFINITY]]), pool: whole.left_usd - leaving.total};
   const pauses: Pause[] = [];
   const over = new Set<string>();
   for (const run of [...runs, ...ended]) {
     if (run.pool !== pool.pool) continue;
     const spent_usd = run.spent_usd + (living.runs.get(run.run) ?? 0);
-    const kept = leaving.runs.get(run.run) ?? 0;
-    left.runs.set(run.run, (run.budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd - kept);
-    const ofRun = {spent_usd, leaving_usd: kept || one};
+    const leaving_usd = leaving.runs.get(run.run) ?? 0;
+    left.runs.set(run.run, (run.budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd - leaving_usd);
+    const ofRun = {spent_usd, leaving_usd: leaving_usd || one};
     const why = overspent('run', run.budget_usd, ofRun, isKnown) ?? whole.why;
     if (!why) continue;
     over.add(run.run);

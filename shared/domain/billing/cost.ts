@@ -44,32 +44,32 @@ export function assignPayers(
   fixed: ReadonlyMap<string, string>,
   reserve: ReserveBudget = () => true,
 ): Map<string, string | null> {
-  const left = new Map(open.map(({run, streams}) => [run, streams]));
-  const served = new Set(left.keys());
-  const take = (run: string) => left.set(run, (left.get(run) ?? 0) - 1);
+  const unserved = new Map(open.map(({run, streams}) => [run, streams]));
+  const served = new Set(unserved.keys());
+  const take = (run: string) => unserved.set(run, (unserved.get(run) ?? 0) - 1);
   const living = [...workers.values()].filter(({phase}) => phase !== 'gone');
   for (const {work} of living) if (work !== null) take(payerOfWork(work) ?? '');
-  const kept = new Set<string>();
+  const paid = new Set<string>();
   for (const worker of living) {
     const run = worker.charged_to ?? '';
-    const isNeeded = isHeld(worker) || fixed.get(worker.name) === run || (left.get(run) ?? 0) > 0;
+    const isNeeded = isHeld(worker) || fixed.get(worker.name) === run || (unserved.get(run) ?? 0) > 0;
     if (!isSpare(worker) || !isNeeded) continue;
     take(run);
-    kept.add(worker.name);
+    paid.add(worker.name);
   }
   const payers = new Map<string, string | null>();
   for (const name of slots) {
     const worker = workers.get(name);
     const isEmpty = worker === undefined || worker.phase === 'gone';
-    if (!isEmpty && (kept.has(name) || !isSpare(worker))) continue;
+    if (!isEmpty && (paid.has(name) || !isSpare(worker))) continue;
     const own = fixed.get(name);
-    const inNeed = [...left].filter(([, streams]) => streams > 0).map(([run]) => run);
+    const inNeed = [...unserved].filter(([, streams]) => streams > 0).map(([run]) => run);
     // A bound slot may serve another run first: then more workers are wanted than runs need.
     const isPaid = !isEmpty && served.has(worker.charged_to ?? '');
     const first = inNeed.length === 0 && !isPaid ? open.slice(0, 1).map(({run}) => run) : inNeed;
-    const asked = own === undefined ? first : [own];
-    if (asked.length === 0) continue;
-    const run = asked.find(run => reserve(run, name)) ?? null;
+    const candidates = own === undefined ? first : [own];
+    if (candidates.length === 0) continue;
+    const run = candidates.find(run => reserve(run, name)) ?? null;
     if (run !== null) take(run);
     payers.set(name, run);
   }
@@ -208,8 +208,8 @@ export function overspent(
   if (budget_usd === null) return undefined;
   if (!isPriceKnown) return 'the price of its TPUs is unknown; set prices/chips';
   if (spent_usd + leaving_usd < budget_usd) return undefined;
-  const kept = `, and $${leaving_usd.toFixed(2)} are kept for the minutes that deleting TPUs takes`;
-  const spent = `$${spent_usd.toFixed(2)} of $${budget_usd.toFixed(2)} are spent${spent_usd < budget_usd ? kept : ''}`;
+  const reserve = `, and $${leaving_usd.toFixed(2)} are kept for the minutes that deleting TPUs takes`;
+  const spent = `$${spent_usd.toFixed(2)} of $${budget_usd.toFixed(2)} are spent${spent_usd < budget_usd ? reserve : ''}`;
   switch (whose) {
     case 'run':
       return `${spent}; configure a larger budget_usd`;

@@ -67,11 +67,11 @@ export const GENERATIONS: readonly string[] = Object.keys(BY_REGION);
  */
 export const LIST_PRICES: Readonly<Record<string, Price>> = Object.fromEntries(
   Object.entries(BY_REGION).flatMap(([generation, regions]) => {
-    const known = Object.entries(regions).map(([region, [usd, spot_usd]]): [string, Price] => [
+    const listed = Object.entries(regions).map(([region, [usd, spot_usd]]): [string, Price] => [
       `${generation}@${region}`,
       {usd, spot_usd},
     ]);
-    const highest = (which: keyof Price) => Math.max(...known.map(([, price]) => price[which]));
-    return [...known, [generation, {usd: highest('usd'), spot_usd: highest('spot_usd')}] as [string, Price]];
+    const highest = (which: keyof Price) => Math.max(...listed.map(([, price]) => price[which]));
+    return [...listed, [generation, {usd: highest('usd'), spot_usd: highest('spot_usd')}] as [string, Price]];
   }),
 );

@@ -67,6 +67,6 @@ export function meanUsdPerHour(
   prices: Prices,
   {zones, ...node}: {accelerator: string; spot: boolean; zones: string[]},
 ): number | null {
-  const known = zones.map(zone => usdPerHour(prices, {...node, zone})).filter(usd => usd !== null);
-  return known.length > 0 ? known.reduce((sum, usd) => sum + usd) / known.length : null;
+  const zonePrices = zones.map(zone => usdPerHour(prices, {...node, zone})).filter(usd => usd !== null);
+  return zonePrices.length > 0 ? zonePrices.reduce((sum, usd) => sum + usd) / zonePrices.length : null;
 }

@@ -151,7 +151,7 @@ export function decideRetry(stream: Stream, published_at: string, now: number): 
 
 const CANCELLED = 'cancelled by a message; retry revives it';
 
-/** `cancel`: parks the stream. Its worker hears so at its next heartbeat. */
+/** `cancel`: parks the stream. The next heartbeat tells its worker. */
 export function decideCancel(stream: Stream, published_at: string, now: number): Decision<Stream> {
   const of = `${stream.run}/${stream.stream}`;
   if (stream.status === 'completed') return {kind: 'rejected', reason: `stream ${of} is completed`};

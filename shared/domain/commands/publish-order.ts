@@ -1,4 +1,4 @@
-/** Publish time of the last message about each field of a document: `status_at` is the time of the last message about `status`. */
+/** Publish times of the last message about each field, stored as `said`: `status_at` is that of `status`. */
 export type PublishTimes = Record<string, string>;
 
 /** Splits the fields of a message. `current`: fields that the message may change. `outdated`: fields that a later message has changed. */

@@ -103,9 +103,9 @@ function alsoOutdated({said}: {said: PublishTimes}, fields: readonly string[]): 
 function sortSettings<T extends object>({said}: {said: PublishTimes}, settings: T, published_at: string) {
   const all = given(settings);
   const {current, outdated} = splitByPublishTime(said, Object.keys(all), published_at);
-  const kept = Object.fromEntries(Object.entries(all).filter(([key]) => current.includes(key)));
+  const currentSettings = Object.fromEntries(Object.entries(all).filter(([key]) => current.includes(key)));
   return {
-    current: current.length > 0 ? (kept as Partial<typeof all>) : undefined,
+    current: current.length > 0 ? (currentSettings as Partial<typeof all>) : undefined,
     outdated,
     said: withPublishTime(said, current, published_at),
   };

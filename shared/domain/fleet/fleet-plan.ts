@@ -35,16 +35,16 @@ export function planFleet(
 ): FleetPlan {
   const {pool, workers, unreadable, runs, nodes, zones, others} = snapshot;
   const work = remainingWork(snapshot, budgets, config.bundle);
-  // Without the counts no node is created, and none is deleted because it has no work.
+  // Without counts of streams or zones, the plan creates no node and deletes none for lack of work.
   if (!work || !zones) {
-    const kept = {wanted: livingNames(workers), payers: new Map<string, string | null>()};
-    return {...kept, mostCreates: snapshot.creates ?? 0, creates: 0, reserved_usd: 0};
+    const living = {wanted: livingNames(workers), payers: new Map<string, string | null>()};
+    return {...living, mostCreates: snapshot.creates ?? 0, creates: 0, reserved_usd: 0};
   }
   const streams = work.open.reduce((sum, {streams}) => sum + streams, 0);
-  const kept = workersOfUnreadableRuns(snapshot);
+  const untouched = workersOfUnreadableRuns(snapshot);
   const out = new Set([
     ...unreadable,
-    ...kept,
+    ...untouched,
     ...budgets.dismissed,
     ...orphans,
     ...hiddenSlots(snapshot, config, now),
@@ -65,7 +65,7 @@ export function planFleet(
   const reserve = budgets.newReserver(costOfOrphans(snapshot, nodes ?? NOT_LISTED, orphans, now));
   const payers = assignPayers(wanted, workers, work.open, work.fixed, reserve);
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
-  for (const name of kept) wanted.add(name);
+  for (const name of untouched) wanted.add(name);
   const room = most - livingAmong(workers);
   const isBudgeted = [pool, ...runs].some(({budget_usd}) => budget_usd !== null);
   const isBounded = isBudgeted || config.ceilings.max_budget_usd !== null;

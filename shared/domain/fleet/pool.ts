@@ -126,7 +126,7 @@ export function wantedSlots(
     if (silent.has(name) || (worker?.phase === 'working' && worker.work === null)) return KEEP_ORDER.creating;
     return worker ? KEEP_ORDER[worker.phase] : KEEP_ORDER.gone;
   };
-  const left = new Map(allowances);
+  const createsLeft = new Map(allowances);
   const probesLeft = new Map(probes);
   const isEmpty = (name: string) => (workers.get(name)?.phase ?? 'gone') === 'gone';
   // A zone's creates go first to slots with a bound stream: no other slot can take their place.
@@ -135,8 +135,8 @@ export function wantedSlots(
     if (broken.has(name) || workers.get(name)?.held) return false;
     if (!isEmpty(name)) return true;
     if (!isOpenSlot(workers.get(name), now)) return false;
-    const allowed = left.get(zone) ?? Number.POSITIVE_INFINITY;
-    left.set(zone, allowed - 1);
+    const allowed = createsLeft.get(zone) ?? Number.POSITIVE_INFINITY;
+    createsLeft.set(zone, allowed - 1);
     const due = probesLeft.get(zone) ?? 0;
     if (allowed > 0 && due > 0) probing.add(name);
     probesLeft.set(zone, due - 1);

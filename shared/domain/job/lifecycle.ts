@@ -159,14 +159,14 @@ export function keptUntil(now: number): string {
 }
 
 function closed(job: Job, status: 'completed' | 'failed' | 'cancelled', end: JobEnd, now: number): Job {
-  const kept = keptUntil(now);
+  const expire_at = keptUntil(now);
   return {
     ...job,
     ...{status, queue: null, lease: null, due_at: null, cause: end.cause},
     error: clipped(end.error, MOST_ERROR_CHARS),
     completed_at: iso(now),
     updated_at: iso(now),
-    expire_at: job.expire_at !== null && job.expire_at > kept ? job.expire_at : kept,
+    expire_at: job.expire_at !== null && job.expire_at > expire_at ? job.expire_at : expire_at,
   };
 }
 

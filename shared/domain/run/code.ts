@@ -51,7 +51,7 @@ function stuckReason(run: string, bundle: string, deployed: string): string {
   return `its shards are of worker bundle ${old}, and bundle ${present} is deployed: deploy ${old} again, or publish {"action":"configure","run":"${run}","allow_mixed_code":true}; then {"action":"resume","run":"${run}"}`;
 }
 
-/** Idle workers that no run with a pending stream accepts, though one accepts the deployed bundle: a new node can serve it. */
+/** Idle workers whose bundle no waiting run accepts, while one accepts the deployed bundle: a new node can serve that run. */
 export function outdatedWorkers(
   {runs, workers, streams, jobs}: Pick<Snapshot, 'runs' | 'workers' | 'streams' | 'jobs'>,
   deployed: string,

@@ -39,11 +39,13 @@ export function decideUpdate(
   const fields = [...(given === undefined && !isEmpty ? [] : ['source']), ...Object.keys(changed)];
   const {current, outdated} = splitByPublishTime(pool.said, fields, published_at);
   if (current.length === 0) return {kind: 'rejected', reason: outdatedText(pool.said, outdated)};
-  const kept = Object.fromEntries(Object.entries(changed).filter(([field]) => current.includes(field)));
+  const environmentFields = Object.fromEntries(
+    Object.entries(changed).filter(([field]) => current.includes(field)),
+  );
   const next: Pool = {
     ...pool,
     source: current.includes('source') ? source : pool.source,
-    environment: {...pool.environment, ...kept},
+    environment: {...pool.environment, ...environmentFields},
     source_version: pool.source_version + 1,
     said: withPublishTime(pool.said, current, published_at),
   };
@@ -54,7 +56,8 @@ export function decideUpdate(
       reason: `pool ${pool.pool} has no way to the internet, which ${needed} needs: use a bundle, or deploy with internet = true`,
     };
   const late = outdated.length > 0 ? `; ${outdatedText(pool.said, outdated)}` : '';
-  const environmentText = Object.keys(kept).length > 0 ? `, with ${Object.keys(kept).join(', ')}` : '';
+  const environmentText =
+    Object.keys(environmentFields).length > 0 ? `, with ${Object.keys(environmentFields).join(', ')}` : '';
   const what = `pool ${pool.pool} has source version ${next.source_version}: ${sourceText(next.source)}${environmentText}${late}`;
   return {kind: 'applied', next, what};
 }

@@ -26,7 +26,7 @@ export const NO_ENVIRONMENT: Environment = {
   ramfs_dir: null,
 };
 
-/** Why the source or the environment needs the internet, or undefined: a pool without a way out refuses it. */
+/** The part of source or environment that needs the internet; undefined without one. */
 export function internetNeed(
   source: Source | null,
   environment: {[Key in keyof Environment]?: Environment[Key] | undefined},
@@ -54,7 +54,7 @@ export type SourceReport = {
   version: number;
   status: 'preparing' | 'ready' | 'failed';
   ran: Ran | null;
-  /** Why the host has not got this version: the version before goes on. */
+  /** Error of the host with this version. The host keeps the version before. */
   error: string | null;
   at: string;
 };

@@ -93,7 +93,7 @@ export function returnedStream(
   };
 }
 
-/** A stream may have caused the restart of its worker. */
+/** Part of a reason: a stream may have caused the restart of its worker. */
 export const RESTARTED = 'restarted in the middle of it';
 
 /**
@@ -119,8 +119,8 @@ export function suspectOf(worker: Worker, stream: Stream, lease_s: number, serve
 }
 
 /**
- * The stream that a worker works on until it hears that its lease is over: its next heartbeat clears the suspicion.
- * Null while Google repairs the node, and for a node that cannot work at all.
+ * Suspects the stream of a worker that does not know yet that its lease is over. Its next heartbeat clears the suspicion.
+ * Null while Google repairs the node, and for a node that cannot work.
  */
 export function suspectUntilHeard(worker: Worker, {total_shards}: Stream): Suspect | null {
   const {heartbeat_at, symptoms, work, epoch} = worker;

@@ -44,7 +44,7 @@ export type Stream = Content &
 /** Failures that the stream caused, after which it fails. */
 export const MAX_FAILURES = 3;
 
-/** Machines in a row that end without a stored shard, after which the stream fails: more machines would cost money in vain. */
+/** Machines in a row that end without a stored shard, after which the stream fails. */
 export const MAX_FAULTS = 5;
 
 export function newStream(
@@ -78,7 +78,7 @@ export function isUnfinished(stream: Stream): boolean {
   return stream.status === 'pending' || stream.status === 'in_progress';
 }
 
-/** The bucket decides: a stored final shard completes the stream, in spite of its lease and failures. */
+/** The stream with more progress. A stored final shard completes the stream, whatever its lease and failures say. */
 export function withProgress(stream: Stream, progress: Progress, now: number): Stream {
   if (progress.total_shards <= stream.total_shards && progress.finished === stream.finished) return stream;
   return {

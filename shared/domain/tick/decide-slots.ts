@@ -166,11 +166,11 @@ function changeZone(
   if (!zone) return;
   const next = zoneAfter(placement, zone, change, decision, now);
   writes.shared = withZone(writes.shared, zoneName, () => next);
-  const [was, is] = [zone, next].map(each => rateOf(each, placement, now));
+  const [before, is] = [zone, next].map(each => rateOf(each, placement, now));
   const record = (text: string) => writes.events.push({kind: 'worker', worker: name, text});
-  if (was !== is)
+  if (before !== is)
     record(
-      `The request rate of ${zoneName} is "${is}" now, not "${was}": of its last ${next.losses.length} losses, the last lived ${next.losses.at(-1)?.lived_s} s`,
+      `The request rate of ${zoneName} is "${is}" now, not "${before}": of its last ${next.losses.length} losses, the last lived ${next.losses.at(-1)?.lived_s} s`,
     );
   const full_until_at = isAsking(change) ? fullUntil(next, placement, now) : undefined;
   if (full_until_at)

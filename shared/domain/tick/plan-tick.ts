@@ -17,15 +17,15 @@ import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
 import {type PlanInputs, type Slot, type SlotBatches, slotOf, slotsThatChange} from './slots.ts';
 import type {BudgetSnapshot, Snapshot, StreamCounts, TickConfig} from './snapshot.ts';
 
-/** Plan from the accounts alone, before any list of nodes arrives. */
+/** Plan of budgets, before any list of nodes arrives. */
 export type BudgetPlan = {pauses: readonly Pause[]; inputs: PlanInputs; deletes: SlotBatches};
 
 export type RunPlan = {
   run: Run;
   counts: StreamCounts;
   cost_usd: number;
-  /** `sum up`: the run goes on. `finish`: no stream and no worker is left. */
-  next: 'sum up' | 'finish';
+  /** `continue`: streams or workers are left. `finish`: none is left. */
+  next: 'continue' | 'finish';
   /** True if streams may be leased to workers that do not hold them. */
   hasOrphanedLeases: boolean;
 };
@@ -34,9 +34,9 @@ export type TickPlan = {
   inputs: PlanInputs;
   deletes: SlotBatches;
   others: SlotBatches;
-  /** Slots whose node the list omits: each is read with `get` before its decision. */
+  /** Slots whose node the list omits. Each node is read with `get` before its decision. */
   missing: readonly Slot[];
-  /** First heartbeats of workers, which end brakes and stops of creates. */
+  /** Zones, and a time for the pool, whose brake or stop of creates ends with the first heartbeats of workers. */
   hellos: {zones: readonly string[]; pool_at: string | undefined};
   orphans: readonly OrphanCount[];
   /** Invalid worker documents whose node is listed. */
@@ -44,10 +44,10 @@ export type TickPlan = {
   strays: readonly Tpu[];
   /** Living workers that have not claimed their lease for `lease_s`. */
   expired: readonly string[];
-  /** Workers that have not heard yet that their run was paused, resumed or ended. */
+  /** Workers whose document does not know yet that their run was paused, resumed or ended. */
   notices: readonly {run: string; workers: readonly string[]}[];
   runs: readonly RunPlan[];
-  /** Nodes and dollars that the plan takes from the other pools. */
+  /** Creates and dollars of this plan, which later pools of the tick do not get. */
   taken: {creates: number; usd: number};
   /** Runs without a worker of their bundle, and idle workers whose bundle no run accepts. */
   stuck: readonly Stuck[];
@@ -55,10 +55,10 @@ export type TickPlan = {
 };
 
 /** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
-export function planBudgets(accounts: BudgetSnapshot, config: TickConfig, now: number): BudgetPlan {
-  const budgets = decideBudgets(accounts, config.ceilings, now);
-  const inputs = inputsOf(accounts);
-  const slots = spentSlots(accounts, budgets);
+export function planBudgets(snapshot: BudgetSnapshot, config: TickConfig, now: number): BudgetPlan {
+  const budgets = decideBudgets(snapshot, config.ceilings, now);
+  const inputs = inputsOf(snapshot);
+  const slots = spentSlots(snapshot, budgets);
   return {
     pauses: budgets.pauses,
     inputs,
@@ -85,10 +85,10 @@ function inputsOf({read_at_ms, pool, prices, workers, creates}: BudgetSnapshot):
   };
 }
 
-/** Plans the rest of the tick, without the slots that `planBudgets` deletes. */
-export function planTick(found: Snapshot, config: TickConfig, now: number): TickPlan {
-  const hellos = helloChanges(found, {now, served: found.served});
-  const snapshot = {...found, zones: hellos.zones_after};
+/** Plans one pool. Slots that `planBudgets` deletes are left out. */
+export function planTick(before: Snapshot, config: TickConfig, now: number): TickPlan {
+  const hellos = helloChanges(before, {now, served: before.served});
+  const snapshot = {...before, zones: hellos.zones_after};
   const {workers, unreadable, lost, served, streams} = snapshot;
   const nodes = snapshot.nodes ?? NOT_LISTED;
   const budgets = decideBudgets(snapshot, config.ceilings, now);
@@ -105,7 +105,7 @@ export function planTick(found: Snapshot, config: TickConfig, now: number): Tick
   const missing: Slot[] = [];
   for (const name of new Set([...workers.keys(), ...fleet.wanted, ...managedIn(nodes)])) {
     if (unreadable.has(name) || held.has(name) || spent.has(name)) continue;
-    // Another tick created the node for a run that this snapshot lacks.
+    // Another tick has created this node since the snapshot, maybe for a run that the snapshot lacks.
     if (!fleet.wanted.has(name) && isYounger(workers.get(name), snapshot.read_at_ms)) continue;
     const isWanted = fleet.wanted.has(name) ? 'wanted' : 'unwanted';
     const slot = slotOf(name, budgets.dismissed.has(name) ? 'dismissed' : isWanted, workers);
@@ -196,7 +196,7 @@ function planRuns({runs, workers, streams}: Snapshot, now: number): RunPlan[] {
       run,
       counts,
       cost_usd: run.spent_usd + (living.runs.get(run.run) ?? 0),
-      next: isOver ? ('finish' as const) : ('sum up' as const),
+      next: isOver ? ('finish' as const) : ('continue' as const),
       // Leases change while they are counted: with many workers, a few more leases than workers are no evidence.
       hasOrphanedLeases: streams_in_progress - holders > holders / 100,
     };

@@ -1,6 +1,6 @@
 /**
- * Parts of a snapshot, one for each pool: a pool is planned alone, from its own part. Pools share the ceilings of the deployment in
- * sequence, so each part also says what the other pools have, and what earlier pools of the tick are about to take.
+ * Parts of a snapshot, one for each pool: each pool is planned alone. All pools share the ceilings of the deployment, so a part also has
+ * the nodes and the money of the other pools, and those that earlier plans of the tick take.
  */
 
 import type {Pool} from '../fleet/pool.ts';
@@ -18,10 +18,7 @@ import type {
   TickConfig,
 } from './snapshot.ts';
 
-/**
- * Stands for a pool without a valid document: it has no zone, so no node of it is wanted, and its workers, runs and orphans have a
- * part like all others.
- */
+/** A pool without a valid document. It has no zone, so its plan wants no node, and deletes no worker for lack of a slot. */
 function withoutDocument(pool: string): Pool {
   return {
     ...{pool, accelerator: '', runtime_version: '', spot: false, provisioning: 'node'},
@@ -52,12 +49,12 @@ function poolsOf(all: DeploymentBudgets, others: Iterable<string> = []): Pool[] 
     ...[...runs, ...ended].map(({pool}) => pool),
     ...[...workers.keys(), ...unreadable, ...others].map(name => poolOfSlot(name, own)),
   ];
-  const known = new Map(pools.map(pool => [pool.pool, pool]));
-  for (const name of named.toSorted()) if (!known.has(name)) known.set(name, withoutDocument(name));
-  return [...known.values()];
+  const byName = new Map(pools.map(pool => [pool.pool, pool]));
+  for (const name of named.toSorted()) if (!byName.has(name)) byName.set(name, withoutDocument(name));
+  return [...byName.values()];
 }
 
-/** The accounts of each pool, for its budgets. */
+/** The budget snapshot of each pool. */
 export function budgetsByPool(all: DeploymentBudgets): BudgetSnapshot[] {
   return poolsOf(all).map(pool => budgetSnapshotOf(all, pool));
 }

@@ -68,13 +68,13 @@ export function decideSlot(
   if (worker === decision.worker) return decision;
   const events = [...decision.events];
   if (priced !== decision.worker)
-    events.push(`${name} costs $${priced.usd_per_hour} an hour, as is known now`);
+    events.push(`The price of ${name} is known now: $${priced.usd_per_hour} an hour`);
   if (paid !== priced)
-    events.push(`${name} is there for ${worker.charged_to} now: ${before.charged_to} needs it no more`);
+    events.push(`${worker.charged_to} pays for ${name} now: ${before.charged_to} does not need it any more`);
   return {...decision, worker, events};
 }
 
-/** Slots whose decision changes a document: deletes, and other decisions. Slots that share a document share a batch. */
+/** Slots whose decision changes a document, in batches: deletes, and all others. */
 export function slotsThatChange(
   slots: readonly Slot[],
   inputs: PlanInputs,
@@ -93,7 +93,7 @@ export function slotsThatChange(
   return {deletes, others};
 }
 
-/** The document that the decision changes beside its slot: a zone, or the bills of pool and runs. */
+/** The document that the decision changes beside its worker: a zone, or the bills of pool and runs. */
 function sharedBy(before: Worker, decision: WorkerDecision): string | undefined {
   if (becomesGone(before, decision.worker)) return 'bills';
   return changeOf(before, decision) && before.zone;
@@ -105,8 +105,8 @@ export function becomesGone(before: Worker, after: Worker): boolean {
 }
 
 /**
- * True if the plan still applies to the slot. An unwanted worker that changed its phase since the snapshot waits for the next tick. A
- * dismissed incarnation is deleted in any phase. A worker that spoke while Cloud TPU found no node of it is not absent.
+ * True if the plan still applies to the slot. An unwanted worker whose phase has changed waits for the next tick. A dismissed incarnation
+ * is deleted in any phase. A worker that has sent a heartbeat since Cloud TPU found no node of it is not absent.
  */
 export function isStillPlanned({name, wanted, seen}: Slot, worker: Worker, {nodes}: PlanInputs): boolean {
   if (nodes.absent.has(name) && worker.heartbeat_at !== (seen?.heartbeat_at ?? null)) return false;

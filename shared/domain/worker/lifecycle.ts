@@ -180,8 +180,8 @@ function decideLiving(
     return toDeleting({...worker, blocked_until_at}, event, now, death);
   }
   if (worker.recreate) {
-    const [asked, becomes] = worker.held ? ['delete', 'deleted'] : ['recreate', 'made again'];
-    const death: Death = {kind: 'asked', cause: `${asked} was asked for`};
+    const [action, becomes] = worker.held ? ['delete', 'deleted'] : ['recreate', 'made again'];
+    const death: Death = {kind: 'asked', cause: `${action} was asked for`};
     return toDeleting(worker, `${worker.name} is ${becomes}, as asked`, now, death);
   }
   if (wanted === 'dismissed')

@@ -26,21 +26,23 @@ export type Tpu = {
 /** The label that names the incarnation of a node. */
 export const INCARNATION_LABEL = 'gleaner-incarnation';
 
-/**
- * A list of nodes and the time at which it was asked for. `deployment`: whose labels count as ours. `tpus`: by the slot whose name and
- * zone they have. `strays`: nodes with our labels that fit no slot. `absent`: names that the list leaves out and that `get` did not
- * find either.
- */
+/** A list of nodes. */
 export type Nodes = {
+  /** Time of the request for the list. */
   at_ms: number;
+  /** Nodes with the labels of this deployment are ours. */
   deployment: string;
+  /** Nodes by the name of their slot. */
   tpus: ReadonlyMap<string, Tpu>;
+  /** Nodes of ours whose name or zone fits no slot. */
   strays: readonly Tpu[];
+  /** Zones that gave no answer. */
   unreachable: readonly string[];
+  /** Names of nodes that neither the list nor `get` shows. */
   absent: ReadonlySet<string>;
 };
 
-/** Stands for a list that was not read: it is older than every fact about a worker. */
+/** No list: older than every fact about a worker, so it says nothing. */
 export const NOT_LISTED: Nodes = {
   at_ms: -1,
   deployment: DEFAULT_DEPLOYMENT,
@@ -63,12 +65,12 @@ export function sortNodes(
   return {at_ms, deployment, tpus, strays, unreachable, absent: new Set()};
 }
 
-/** Seconds between two lists that both leave a node out. */
+/** Shortest time between two lists that omit a node. */
 const MISSING_S = 60;
 
 /**
- * Workers that `get` must be asked about: the list leaves their nodes out, and they are being deleted, or an earlier list left them
- * out too and they have been unheard for a lease.
+ * Workers whose nodes a tick reads with `get`, because the list omits them. Such a worker is being deleted; or two lists omit its node,
+ * and it has sent no heartbeat for the time of a lease.
  */
 export function missingIn(
   nodes: Nodes,
@@ -131,8 +133,8 @@ export function observe(nodes: Nodes, worker: Worker): Observation {
 }
 
 /**
- * True if the list shows only the queued resource of a node that was listed before: the list of nodes may be incomplete. A queued
- * resource in a final state is evidence by itself.
+ * True if the list shows the queued resource without its node, which an earlier list showed: the list may be incomplete. A queued resource in a final
+ * state is evidence by itself.
  */
 export function isLeftOut({state, queued}: Tpu, worker: Worker): boolean {
   const isOver = queueStanding({queue_state: queued?.state ?? null}) === 'over';
@@ -147,6 +149,6 @@ export function observationOf(tpu: Tpu, deployment: string): Observation {
 
 /** The incarnations that the labels name; none without such a label. */
 export function incarnationsOf({labels, queued}: Tpu): number[] {
-  const given = [labels, queued?.labels].map(each => each?.[INCARNATION_LABEL] ?? '');
-  return [...new Set(given.filter(label => /^\d{1,9}$/.test(label)).map(Number))];
+  const numbers = [labels, queued?.labels].map(each => each?.[INCARNATION_LABEL] ?? '');
+  return [...new Set(numbers.filter(label => /^\d{1,9}$/.test(label)).map(Number))];
 }

@@ -33,8 +33,8 @@ export function withProof(served: Served, proof_ms: number): Served {
   if (proof_ms <= last_ms) return served;
   const to_at = iso(proof_ms);
   if (proof_ms - last_ms <= PROOF_S * 1000) return {...served, proven_at: to_at};
-  const kept = served.gaps.filter(gap => proof_ms - msOf(gap.to_at) <= KEPT_MS);
-  return {...served, proven_at: to_at, gaps: merged([...kept, {from_at: iso(last_ms), to_at}])};
+  const gaps = served.gaps.filter(gap => proof_ms - msOf(gap.to_at) <= KEPT_MS);
+  return {...served, proven_at: to_at, gaps: merged([...gaps, {from_at: iso(last_ms), to_at}])};
 }
 
 /** Joins the two oldest of more than `MOST_GAPS` gaps. The time between them then counts as not served. */
@@ -48,8 +48,8 @@ function merged(gaps: Served['gaps']): Served['gaps'] {
 export function servedBetween({proven_at, gaps}: Served, since: string, until: string): number {
   if (proven_at === null) return 0;
   const [from, to] = [msOf(since), Math.min(msOf(until), msOf(proven_at))];
-  const lost = gaps.map(gap => Math.min(to, msOf(gap.to_at)) - Math.max(from, msOf(gap.from_at)));
-  return to - from - lost.reduce((sum, ms) => sum + Math.max(0, ms), 0);
+  const outages = gaps.map(gap => Math.min(to, msOf(gap.to_at)) - Math.max(from, msOf(gap.from_at)));
+  return to - from - outages.reduce((sum, ms) => sum + Math.max(0, ms), 0);
 }
 
 /** True if more than `limit_s` seconds of served time have passed since `instant`. False for null. */

@@ -2,7 +2,7 @@
 import {isOlderThan, iso} from '../time.ts';
 import type {Limits} from './limits.ts';
 import type {Death} from './liveness.ts';
-import {NO_COSTS, NO_WORK, NOTHING_SHOWN, type Phase, type Worker} from './worker.ts';
+import {NO_NODE, NO_WORK, type Phase, type Worker} from './worker.ts';
 
 export type WorkerAction = {kind: 'create' | 'delete'; worker: string; incarnation: number};
 
@@ -14,27 +14,9 @@ export const IDLE = {...NO_WORK, activity: null};
 export function toCreating(worker: Worker, now: number): WorkerDecision {
   const creating = enter(worker, 'creating', now, {
     incarnation: worker.incarnation + 1,
+    ...NO_NODE,
     born_at: iso(now),
-    hello_at: null,
-    host_secrets: {},
-    hosts: {},
-    execs: [],
-    source_version: 0,
-    source_report: null,
-    bundle: null,
-    is_probe: false,
-    suspect: null,
     asked_at: iso(now),
-    ready_at: null,
-    ...NO_COSTS,
-    heartbeat_at: null,
-    progress_at: null,
-    ...NOTHING_SHOWN,
-    fault: null,
-    activity: null,
-    blocked_until_at: null,
-    recreate: false,
-    last_error: null,
   });
   return {
     worker: creating,

@@ -109,35 +109,15 @@ export function newWorker(
     phase: 'gone',
     // Older than every observation.
     phase_since_at: iso(0),
-    ready_at: null,
-    usd_per_hour: null,
-    ...NO_COSTS,
     incarnation: 0,
-    born_at: null,
-    hello_at: null,
-    host_secrets: {},
-    hosts: {},
-    execs: [],
-    source_version: 0,
-    source_report: null,
-    bundle: null,
-    is_probe: false,
-    suspect: null,
-    ...NOTHING_SHOWN,
+    ...NO_NODE,
+    ...NO_WORK,
+    usd_per_hour: null,
     provisioning: null,
     valid_until_at: null,
-    fault: null,
-    heartbeat_at: null,
-    activity: null,
-    ...NO_WORK,
-    progress_at: null,
-    blocked_until_at: null,
-    asked_at: null,
-    recreate: false,
     held: false,
     said: {},
     last_death: null,
-    last_error: null,
     created_at: iso(now),
     updated_at: iso(now),
   };
@@ -186,6 +166,31 @@ export const NOTHING_SHOWN = {
 };
 
 export const NO_COSTS = {costs: {}, costs_at: null, charged_to: null};
+
+/** Fields of an incarnation without a node: nothing is known about its node or its agent. */
+export const NO_NODE = {
+  born_at: null,
+  hello_at: null,
+  host_secrets: {},
+  hosts: {},
+  execs: [] as string[],
+  source_version: 0,
+  source_report: null,
+  bundle: null,
+  is_probe: false,
+  suspect: null,
+  asked_at: null,
+  ready_at: null,
+  ...NO_COSTS,
+  heartbeat_at: null,
+  progress_at: null,
+  ...NOTHING_SHOWN,
+  fault: null,
+  activity: null,
+  blocked_until_at: null,
+  recreate: false,
+  last_error: null,
+};
 
 /** Work fields of a worker without a stream. */
 export const NO_WORK = {

@@ -77,8 +77,8 @@ export function decideOrphans(
     const inZone = managedIn(nodes).filter(name => nodes.tpus.get(name)?.zone === zone).length;
     const count = {zone, orphans: orphans.length, nodes: inZone};
     counts.push(count);
-    const known = zones.find(each => each.zone === zone)?.orphans ?? null;
-    const mark = markAfter(known, count, now);
+    const before = zones.find(each => each.zone === zone)?.orphans ?? null;
+    const mark = markAfter(before, count, now);
     if (mark !== null && !isOlderThan(mark.since_at, WAIT_S, now) && isPaidFor) keep();
   }
   return {held, counts};

@@ -103,14 +103,14 @@ export function rateOf(zone: Zone, limits: PlacementLimits, now: number): Rate {
 export function allowance(zone: Zone | undefined, limits: PlacementLimits, now: number): number {
   if (!zone) return limits.creates_per_hour;
   if (zone.blocked_until_at !== null && !isOlderThan(zone.blocked_until_at, 0, now)) return 0;
-  const left = limits.creates_per_hour - createsOfLastHour(zone, now).length;
+  const remaining = limits.creates_per_hour - createsOfLastHour(zone, now).length;
   const rate = rateOf(zone, limits, now);
-  if (rate === 'full') return Math.max(0, left);
+  if (rate === 'full') return Math.max(0, remaining);
   const last = zone.creates.at(-1)?.asked_at ?? null;
   const isTime = rate !== 'stopped' && (last === null || isOlderThan(last, EVERY_S[rate], now));
   // Probes ignore the rate: silent workers wait for their word.
   const probes = zone.brake?.probes_due ?? 0;
-  return Math.max(0, Math.min(left, Math.max(isTime ? 1 : 0, probes)));
+  return Math.max(0, Math.min(remaining, Math.max(isTime ? 1 : 0, probes)));
 }
 
 /** Time at which a zone with a full hour of requests may be asked again; undefined for other zones. */

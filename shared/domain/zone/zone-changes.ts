@@ -15,8 +15,8 @@ export function changeOf(before: Worker, {worker, death}: Decision): Change | un
   if (worker.phase === 'creating' && worker.asked_at !== before.asked_at) return 'asked again';
   if (death?.refusal) return 'refused';
   // The phase alone is no evidence: a heartbeat before the tick has changed it already.
-  const was = nodeStanding(before);
-  const isNew = (was === null || was === 'coming') && nodeStanding(worker) === 'up';
+  const standing = nodeStanding(before);
+  const isNew = (standing === null || standing === 'coming') && nodeStanding(worker) === 'up';
   if (isNew && isAlive(worker)) return 'given';
   if (death === undefined || death.kind === 'asked' || hasEnded(before)) return undefined;
   // A preemption counts as a loss of the zone, even before a tick saw the node READY.

@@ -75,7 +75,7 @@ export const DOUBLE: Mistakes = {
     replace: '$hash.update($name)',
   },
   'a deleted job that is made again': {
-    in: 'takeUp',
+    in: 'scheduleNewJob',
     within:
       '{const $data = await $tx.get($path); if ($isOld) return false; const $isSame = JSON.stringify($data) === JSON.stringify($known); $$rest}',
     find: 'await $tx.get($path)',

@@ -1,27 +1,20 @@
 /** Mistakes by which a machine can speak for another. */
-import type {Mistakes} from '../anchors.ts';
+import type {Edit, Mistakes} from '../anchors.ts';
+
+/** Accepts every secret in requests for this task. */
+function uncheckedFor(task: string): Edit {
+  return {
+    in: 'authenticate',
+    find: 'if (!$rule.$binds && !$speaksFor($worker, $request)) return $refuse($rule.$task, $request);',
+    replace: `if ($rule.$task !== '${task}' && !$rule.$binds && !$speaksFor($worker, $request)) return $refuse($rule.$task, $request);`,
+  };
+}
 
 export const FORGE: Mistakes = {
-  'a heartbeat whose secret is not compared': {
-    in: 'handleHeartbeat',
-    find: "if (!$speaksFor($worker, $request)) return $impostor($deps, 'take a heartbeat', $request);",
-    replace: '',
-  },
-  'a release whose secret is not compared': {
-    in: 'releaseStream',
-    find: "if (!$speaksFor($worker, $request)) return $impostor($deps, 'release a stream', $request);",
-    replace: '',
-  },
-  'a request for work whose secret is not compared': {
-    in: 'answerLease',
-    find: "if ($worker && !$speaksFor($worker, $request)) return $impostor($deps, 'lease work', $request);",
-    replace: '',
-  },
-  'an end of a job whose secret is not compared': {
-    in: 'finishJob',
-    find: "if (!$speaksFor($worker, $request)) return $impostor($deps, 'finish a job', $request);",
-    replace: '',
-  },
+  'a heartbeat whose secret is not compared': uncheckedFor('take a heartbeat'),
+  'a release whose secret is not compared': uncheckedFor('release a stream'),
+  'a request for work whose secret is not compared': uncheckedFor('lease work'),
+  'an end of a job whose secret is not compared': uncheckedFor('finish a job'),
   'a host without a hello that may speak': {
     in: 'speaksFor',
     find: 'if ($bound === undefined || $worker.incarnation !== $incarnation) return false;',
@@ -35,8 +28,8 @@ export const FORGE: Mistakes = {
   },
   'a hello whose ticket is not checked': {
     in: 'bindHost',
-    find: "!$isTicketOf($identity, 'worker-api', $worker, $request.ticket)",
-    replace: 'false',
+    find: "$hasTicket() ? 'ticket' : 'none'",
+    replace: "'ticket'",
   },
   'a ticket that is good for every worker of its age': {
     in: 'ticketOf',
@@ -44,13 +37,13 @@ export const FORGE: Mistakes = {
     replace: "['gleaner-ticket/1', $deployment, $name.length, $incarnation, $born_at]",
   },
   'a second secret that replaces the first': {
-    in: 'bindHost',
+    in: 'decideHello',
     find: 'if ($worker.host_secrets[$host] !== undefined) {$$refuse}',
     replace: '',
   },
   'a repeated hello that is refused': {
     in: 'bindHost',
-    find: 'if ($speaksFor($worker, $request)) {const $named = $withHostName($worker, $request); $$rest}',
-    replace: '',
+    find: "$speaksFor($worker, $request) ? 'secret' : $proof",
+    replace: '$proof',
   },
 };

@@ -85,9 +85,10 @@ export const STICK: Mistakes = {
     replace: '$atJobs > 0',
   },
   'an ended job that asks for no tick': {
-    in: 'finishJob',
-    find: 'if ($answer.status === 200) await $wake($bus);',
-    replace: 'if ($answer.status === 409) await $wake($bus);',
+    in: 'decideFinish',
+    within: "{answer: $advise('continue', ''), writes: {$$ended, worker: $worker}, wakes: true}",
+    find: 'wakes: true',
+    replace: '',
   },
   'a job that no count of machines fails': {
     in: 'endAttempt',
@@ -95,7 +96,7 @@ export const STICK: Mistakes = {
     replace: "$count > 0 ? $scheduleJob($next, $now) : $closed($next, 'failed', $end, $now)",
   },
   'a waiting job of a second pool that no plan counts': {
-    in: 'accountsOf',
+    in: 'budgetSnapshotOf',
     within: '{const {pools: $pools, $$fields} = $all; $$rest}',
     find: '$hasDocument ? $jobs.get($pool.pool) : 0',
     replace: '$hasDocument && $pool === $pools[0] ? $jobs.get($pool.pool) : 0',

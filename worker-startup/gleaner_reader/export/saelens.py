@@ -12,19 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..convert import to_float16, to_float32
+from ..convert import to_float16
 from ..errors import MissingPackage
 
 if TYPE_CHECKING:
     from ..run import Run
 
-HOOKS = {
-    "resid_pre": "hook_resid_pre",
-    "resid_mid": "hook_resid_mid",
-    "resid_post": "hook_resid_post",
-    "attn_out": "hook_attn_out",
-    "mlp_out": "hook_mlp_out",
-}
 _DTYPES = ("float32", "float16")  # Arrow has no bf16
 _FILE_BYTES = 500_000_000
 _WRITE_BYTES = 1 << 26
@@ -65,7 +58,7 @@ def to_saelens(
     if context_size < 1:
         raise ValueError(f"context_size is {context_size}; set it to at least 1")
     site = run.shards[0].site(site)
-    hook = f"blocks.{layer}.{HOOKS.get(site, site)}"
+    hook = f"blocks.{layer}.hook_{site}"  # TransformerLens has a hook of each site
     os.makedirs(out_dir, exist_ok=True)
     if os.listdir(out_dir):
         raise FileExistsError(f"Failed to export to {out_dir}: it is not empty; choose another folder")
@@ -105,8 +98,7 @@ def _contexts(
         ids = run.index(shard).row_tokens if has_tokens else None
         for begin in range(0, shard.num_rows, max(step, shard.block_rows)):
             end = min(begin + max(step, shard.block_rows), shard.num_rows)
-            part = shard.rows(site, layer, begin, end)
-            rows = np.concatenate([rows, to_float32(part.stored, part.scale)])
+            rows = np.concatenate([rows, shard.rows(site, layer, begin, end).to_float32()])
             if tokens is not None:
                 tokens = np.concatenate([tokens, np.asarray(ids)[begin:end]])
             yield rows, tokens

@@ -63,16 +63,8 @@ class WorkerApi:
 
     def release(self, lease: dict, outcome: str, failure: dict | None, progress: dict, give_up_after_s: float) -> None:
         """Ends the lease of a stream. Raises OSError without an answer in time; the lease then expires."""
-        self._request(
-            {
-                "action": "release",
-                "lease": lease,
-                "outcome": outcome,
-                "failure": failure,
-                "progress": progress,
-            },
-            give_up_after_s,
-        )
+        ending = {"outcome": outcome, "failure": failure, "progress": progress}
+        self._request({"action": "release", "lease": lease} | ending, give_up_after_s)
 
     def finish(self, lease: dict, ending: dict, give_up_after_s: float) -> None:
         """Ends an attempt of a job. `ending`: the other fields of the request. Raises as `release` does."""

@@ -13,7 +13,7 @@ from ..preflight.operations import operations_of
 from ..records.sample import Reject, Sample
 from ..records.sample_settings import SampleSettings
 from ..records.samples import read_samples
-from ..shards.plan import Capacity, ShardPlan, plan_shards, row_count
+from ..shards.plan import Capacity, plan_shards, row_count
 from ..shards.windows import Window, WindowLimits, plan_windows
 
 # A plan repeats the sampled samples until it has so many shards or so many samples.
@@ -131,7 +131,7 @@ def plan_of(
         shards += 1
         tokens += item.tokens
         if not item.final:
-            fills.append(_size(item, capacity) / capacity.shard_bytes)
+            fills.append(sum(map(capacity.sample_bytes, item.samples)) / capacity.shard_bytes)
     operations = rows * operations_of(config, depth, row.tokens)
     return Planned(shards, sum(fills) / len(fills) if fills else 1.0, tokens, rows * row.tokens, operations)
 
@@ -140,13 +140,9 @@ def repeat_samples(samples: Sequence[Sample], capacity: Capacity) -> Iterable[Sa
     """Repeats the samples until they fill enough shards."""
     if not samples:
         return []
-    size = sum(capacity.sample_bytes(sample) for sample in samples)
+    size = sum(map(capacity.sample_bytes, samples))
     times = max(1, min(math.ceil(_SHARDS * capacity.shard_bytes / size), math.ceil(_SAMPLES / len(samples))))
     return islice(chain.from_iterable(repeat(samples, times)), times * len(samples))
-
-
-def _size(plan: ShardPlan, capacity: Capacity) -> int:
-    return sum(capacity.sample_bytes(sample) for sample in plan.samples)
 
 
 def common_reasons(reasons: Counter) -> list[dict]:

@@ -51,7 +51,7 @@ def encode_shard(
     texts = {name: as_text(checksum) for name, checksum in checksums.items()}
     header, ordered = _layout(tensors, metadata | {"checksums": json.dumps(texts, separators=(",", ":"))})
     if file_format == "safetensors.zst":
-        return ShardBytes(compress([_raw(header), *_pieces(ordered)], threads))
+        return ShardBytes(compress([np.frombuffer(header, np.uint8), *_pieces(ordered)], threads))
     buffers = [header, *(bytes_of(tensor) for tensor in ordered.values())]
     return ShardBytes(buffers, [crc32c(header), *(checksums[name] for name in ordered)])
 
@@ -103,7 +103,3 @@ def _pieces(tensors: dict[str, np.ndarray]) -> list[np.ndarray]:
         step = frame_bytes(row_bytes)
         pieces += [data[begin : begin + step] for begin in range(0, len(data), step)]
     return pieces
-
-
-def _raw(data: bytes) -> np.ndarray:
-    return np.frombuffer(data, np.uint8)

@@ -7,6 +7,8 @@ LISTED_REJECT, LISTED_AGAIN = 8, 16
 # The stream's line makes a reject; the line makes a truncated sample.
 REJECTED, TRUNCATED = 32, 64
 
+_OUTCOMES = ("stored_once", "missing", "doubled", "different", "rejected")
+
 
 def outcome_of(mark: int) -> str:
     """The count of the report to which a sample with this mark adds."""
@@ -19,15 +21,7 @@ def outcome_of(mark: int) -> str:
 
 def count(marks: bytearray) -> dict[str, int]:
     """The number of samples of each outcome, of truncated samples, and of all samples."""
-    counts = {
-        "samples": len(marks),
-        "stored_once": 0,
-        "missing": 0,
-        "doubled": 0,
-        "different": 0,
-        "rejected": 0,
-        "truncated": 0,
-    }
+    counts = {"samples": len(marks)} | dict.fromkeys((*_OUTCOMES, "truncated"), 0)
     for mark in set(marks):
         counts[outcome_of(mark)] += marks.count(mark)
         if mark & TRUNCATED:

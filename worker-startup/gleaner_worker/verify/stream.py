@@ -16,19 +16,7 @@ from .small_objects import unread
 from .stream_samples import StreamSamples
 from .summary import check_summary
 
-COUNTS = (
-    "samples",
-    "stored_once",
-    "missing",
-    "doubled",
-    "different",
-    "rejected",
-    "truncated",
-    "shards",
-    "bytes",
-    "tokens",
-    "rows",
-)
+COUNTS = (*count(bytearray()), "shards", "bytes", "tokens", "rows")
 # The numbers in the metadata of shards that the report adds up.
 _TOTALS = ("samples", "tokens", "rows")
 _MAX_PROBLEMS = 50

@@ -35,15 +35,15 @@ const schema = z.strictObject({
 export const pool = command({
   schema,
   decide: async (deps, tx, {action: _, pool: name, if_version, ...given}, {published_at}) => {
-    const found = await poolRecords.find(tx, name, deps.config.pool);
+    const existing = await poolRecords.find(tx, name, deps.config.pool);
     const limits = await limitsOf(deps, name);
-    if (!found) {
+    if (!existing) {
       const fields = Object.keys(given).filter(field => field in SETTINGS);
       const decision = decideNewPool(newPool(deps, name, given), limits, fields, published_at);
       return conclude(decision, next => poolRecords.set(tx, next), {pool: name});
     }
-    const settings = settingsOf(deps, found, given);
-    const decision = decideScale(found, settings, if_version, limits, published_at);
+    const settings = settingsOf(deps, existing, given);
+    const decision = decideScale(existing, settings, if_version, limits, published_at);
     return conclude(decision, next => poolRecords.set(tx, next), {pool: name});
   },
   after: (deps, {pool}) => recordStranded(deps, pool),

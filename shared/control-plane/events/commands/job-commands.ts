@@ -45,12 +45,12 @@ export const whichJobs = {
   where: z.strictObject({cause: z.enum(CAUSES)}).optional(),
 };
 
-/** Takes up a document whose event is still under way, so that no command comes too early. */
+/** Schedules a job whose event is still under way, so that no command comes too early. */
 export async function takeUpNamed(deps: Deps, {job}: {job?: string | undefined}): Promise<void> {
   if (job !== undefined) await scheduleNewJob(deps, job);
 }
 
-/** Ends a job. Its worker hears so at its next heartbeat. */
+/** Ends a job. The next heartbeat tells its worker. */
 export async function cancelJob(
   deps: Deps,
   tx: Transaction,
@@ -82,13 +82,13 @@ async function failedFor({config, store}: Deps, cause: string): Promise<string[]
     {field: 'cause', op: '==', value: cause},
     {field: 'status', op: '==', value: 'failed'},
   ];
-  const found = await store.query(config.jobs_collection, {where, limit: MOST_AT_ONCE});
+  const jobs = await store.query(config.jobs_collection, {where, limit: MOST_AT_ONCE});
   let bytes = 0;
-  const fitting = found.filter(({data}) => {
+  const fitting = jobs.filter(({data}) => {
     bytes += Buffer.byteLength(JSON.stringify(data));
     return bytes <= MOST_BYTES;
   });
-  return (fitting.length > 0 ? fitting : found.slice(0, 1)).map(({id}) => id);
+  return (fitting.length > 0 ? fitting : jobs.slice(0, 1)).map(({id}) => id);
 }
 
 type Decide = (job: Job, usd_per_hour: number | null) => Decision<Job>;
@@ -155,8 +155,8 @@ export const clear = command({
     // A retry may have opened a job since the query.
     const ended = some.filter((_, index) => isOld(current[index] ?? {}));
     for (const id of ended) deleteJob(deps, tx, id);
-    const left = total - ended.length;
-    const more = left > 0 ? `${left} ended jobs are left` : 'no ended job is left';
+    const remaining = total - ended.length;
+    const more = remaining > 0 ? `${remaining} ended jobs are left` : 'no ended job is left';
     return {
       outcome: ended.length > 0 ? 'applied' : 'rejected',
       reason: ended.length > 0 ? `${ended.length} ended jobs are deleted; ${more}` : 'no such job has ended',

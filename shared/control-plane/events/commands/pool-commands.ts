@@ -71,10 +71,10 @@ export const scale = command({
     'poll_s',
   ),
   decide: async (deps, tx, {action: _, pool, if_version, ...settings}, {published_at}) => {
-    const found = await existing(deps, tx, pool ?? deps.config.pool.pool);
-    const limits = await limitsOf(deps, found.pool);
-    const decision = decideScale(found, settings, if_version, limits, published_at);
-    return conclude(decision, next => poolRecords.set(tx, next), {pool: found.pool});
+    const stored = await existing(deps, tx, pool ?? deps.config.pool.pool);
+    const limits = await limitsOf(deps, stored.pool);
+    const decision = decideScale(stored, settings, if_version, limits, published_at);
+    return conclude(decision, next => poolRecords.set(tx, next), {pool: stored.pool});
   },
   after: (deps, {pool}) => recordStranded(deps, pool ?? deps.config.pool.pool),
 });

@@ -27,9 +27,9 @@ function runCommand<Action extends 'pause' | 'stop'>(
     schema: z.strictObject({action: z.literal(action), run: runId}),
     prepare: ensureKnownRun,
     decide: async (_, tx, {run}, {published_at, now}) => {
-      const found = await runRecords.get(tx, run);
+      const parent = await runRecords.get(tx, run);
       return conclude(
-        decideRunAction(action, run, found, published_at, now),
+        decideRunAction(action, run, parent, published_at, now),
         next => runRecords.set(tx, next),
         {
           run,
@@ -45,8 +45,8 @@ export const start = command({
   schema: z.strictObject({action: z.literal('start'), run: runId}),
   prepare: ensureKnownRun,
   decide: async (_, tx, {run}, {published_at, now}) => {
-    const found = await runRecords.get(tx, run);
-    const decision = decideRunAction('start', run, found, published_at, now);
+    const parent = await runRecords.get(tx, run);
+    const decision = decideRunAction('start', run, parent, published_at, now);
     if (decision.kind === 'applied') openTask(tx, {task: 'register', run}, now);
     return conclude(decision, next => runRecords.set(tx, next), {run});
   },
@@ -69,8 +69,8 @@ export const resume = command({
   },
   decide: async (deps, tx, {run, pool}, moment) => {
     if (run === undefined) return resumePool(deps, tx, pool ?? deps.config.pool.pool, moment);
-    const found = await runRecords.get(tx, run);
-    const decision = decideRunAction('resume', run, found, moment.published_at, moment.now);
+    const parent = await runRecords.get(tx, run);
+    const decision = decideRunAction('resume', run, parent, moment.published_at, moment.now);
     return conclude(decision, next => runRecords.set(tx, next), {run});
   },
 });
@@ -91,8 +91,8 @@ export const configure = command({
   ),
   prepare: ensureKnownRun,
   decide: async (_, tx, {action: __, run, if_version, ...settings}, {published_at, now}) => {
-    const found = await runRecords.get(tx, run);
-    const decision = decideConfigure(run, found, settings, if_version, published_at, now);
+    const parent = await runRecords.get(tx, run);
+    const decision = decideConfigure(run, parent, settings, if_version, published_at, now);
     return conclude(decision, next => runRecords.set(tx, next), {run});
   },
 });

@@ -10,7 +10,7 @@ import type {Deps} from '../../deps.ts';
 import {LIVING, poolRecords, skipIfInvalid, workerRecords} from '../../documents/documents.ts';
 import {command, conclude} from './command.ts';
 
-/** Changes the source or the environment of a pool. Without both, every host fetches the source again. */
+/** Changes the source or the environment of a pool. A message without either makes every host fetch the source again. */
 export const update = command({
   schema: z.strictObject({
     action: z.literal('update'),

@@ -42,7 +42,7 @@ export const retry = command({
   },
 });
 
-/** Parks a stream, or ends a job. Its worker hears so at its next heartbeat. */
+/** Parks a stream, or ends a job. The next heartbeat tells its worker. */
 export const cancel = command({
   schema: z
     .strictObject({
@@ -76,7 +76,7 @@ async function parkedStreams({store}: Deps, run: string): Promise<string[]> {
   return parked.map(({id}) => id);
 }
 
-/** Applies if any stream changes. Reopens an ended run whose streams are unfinished again. */
+/** Decides about each stream. The message is applied if a stream changes. An ended run with an unfinished stream is open again. */
 async function onStreams(
   deps: Deps,
   tx: Transaction,
@@ -88,13 +88,13 @@ async function onStreams(
   if (!parent) return {outcome: 'rejected', reason: `there is no run "${run}"`};
   if (parent.status === 'cancelled')
     return {outcome: 'rejected', reason: `run "${run}" was stopped, and a stop is final`};
-  const found: Stream[] = [];
+  const streams: Stream[] = [];
   for (const id of ids.slice(0, MOST_AT_ONCE)) {
     const each = await streamRecords.get(tx, run, id);
-    if (each) found.push(each);
+    if (each) streams.push(each);
   }
-  const holders = await Promise.all(found.map(stream => holderOf(deps.log, tx, stream)));
-  const decisions = found.map(decide);
+  const holders = await Promise.all(streams.map(stream => holderOf(deps.log, tx, stream)));
+  const decisions = streams.map(decide);
   const changed = decisions.filter(decision => decision.kind === 'applied');
   for (const {next} of changed) streamRecords.set(tx, next);
   for (const [index, decision] of decisions.entries())

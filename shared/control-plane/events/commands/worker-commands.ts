@@ -11,8 +11,8 @@ function workerCommand<Action extends 'recreate' | 'delete'>(action: Action, dec
   return command({
     schema: z.strictObject({action: z.literal(action), worker: workerNameText}),
     decide: async (_, tx, {worker}, {published_at}) => {
-      const found = await workerRecords.get(tx, worker);
-      return conclude(decide(worker, found, published_at), next => workerRecords.set(tx, next), {worker});
+      const current = await workerRecords.get(tx, worker);
+      return conclude(decide(worker, current, published_at), next => workerRecords.set(tx, next), {worker});
     },
   });
 }

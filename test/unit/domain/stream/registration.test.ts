@@ -53,6 +53,12 @@ const cases: {name: string; run?: Partial<Run>; before?: Stream; when?: DroppedS
     then: {status: 'failed', refusal: /was overwritten/, reopens: true, event: /was overwritten/},
   },
   {
+    name: 'fails a stream that an empty object replaces',
+    before: aStream({status: 'failed', last_error: 'empty'}),
+    when: dropped({generation: '1001', size_bytes: 0}),
+    then: {status: 'failed', refusal: /is empty: it holds no record/, reopens: false, event: /is empty/},
+  },
+  {
     name: 'refuses the second object of an index, and changes nothing',
     before: aStream({status: 'completed', finished: true}),
     when: dropped({object: 'datasets/my-run/stream_007.jsonl.gz'}),

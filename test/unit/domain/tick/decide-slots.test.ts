@@ -106,6 +106,11 @@ describe('decideSlots', () => {
       {name: 'of no slot after the creates of another tick', given: {creates: 9}, creates: 0},
       {name: 'not from a snapshot that is 61 s old', given: {inputs: {read_at_ms: NOW - 61_000}}, creates: 0},
       {name: 'not from a list that is 61 s old', given: {inputs: {nodes: OLD_LIST}}, creates: 0},
+      {
+        name: 'not in a zone that another tick has asked for all nodes of the hour',
+        given: {zone: {creates: Array.from({length: 99}, () => ({asked_at: later(-9)}))}},
+        creates: 0,
+      },
       {name: 'not in a zone that refuses nodes', given: {zone: {blocked_until_at: later(60)}}, creates: 0},
       {
         name: 'not in a zone whose creates are stopped',
@@ -132,7 +137,8 @@ describe('decideSlots', () => {
           Array.from({length: creates}, () => 'create'),
         );
         assert.equal(writes.shared.creates?.creates, (given.creates ?? 0) + creates);
-        assert.equal(writes.shared.zones.get(ZONE)?.creates.length, creates);
+        const before = given.zone?.creates?.length ?? 0;
+        assert.equal(writes.shared.zones.get(ZONE)?.creates.length, before + creates);
       });
 
     it('as a probe, also where creates are stopped', () => {
@@ -164,6 +170,7 @@ describe('decideSlots', () => {
     const given: Given = {workers: [creating], node: null};
     assert.deepEqual(kinds(decide(given)), ['create']);
     assert.deepEqual(kinds(decide({...given, zone: {blocked_until_at: later(60)}})), []);
+    assert.deepEqual(kinds(decide({...given, inputs: {read_at_ms: NOW - 61_000}})), []);
   });
 
   describe('ends a worker', () => {
@@ -215,18 +222,42 @@ describe('decideSlots', () => {
       );
     });
 
-    it('that never spoke, as the fifth in a row: creates of its zone and pool stop', () => {
-      const unheard = {...NO_BOOTS, unheard: 4, bundle: CONFIG.bundle};
-      const booting = aWorker({
-        ...{phase: 'booting', phase_since_at: later(-7200), ready_at: at(0), provider_state: 'READY'},
-        ...{born_at: at(0), health: 'HEALTHY', bundle: CONFIG.bundle},
+    const unheard: {name: string; worker: Partial<Worker>; stops: string[]}[] = [
+      {
+        name: 'and never spoke: creates of its zone and pool stop',
+        worker: {},
+        stops: [`zone ${ZONE}`, 'pool tpu'],
+      },
+      {
+        name: 'but spoke before a repair: it is no evidence about boots',
+        worker: {hello_at: at(0)},
+        stops: [],
+      },
+      {name: 'with an earlier bundle: it is no evidence about boots', worker: {bundle: 'old'}, stops: []},
+    ];
+    for (const {name, worker, stops} of unheard)
+      it(`that is the fifth in a row to stay silent in its boot ${name}`, () => {
+        const boots = {...NO_BOOTS, unheard: 4, bundle: CONFIG.bundle};
+        const booting = aWorker({
+          ...{phase: 'booting', phase_since_at: later(-7200), ready_at: at(0), provider_state: 'READY'},
+          ...{born_at: at(0), health: 'HEALTHY', bundle: CONFIG.bundle, ...worker},
+        });
+        const writes = decide({workers: [booting], zone: {boots}, pool: {boots}});
+        assert.deepEqual([kinds(writes), writes.attempts.size], [['delete'], 1]);
+        assert.deepEqual(
+          writes.stops.map(({text}) => /^Creates of (\S+ \S+) stop/.exec(text)?.[1]),
+          stops,
+        );
+        assert.equal(writes.shared.pool?.boots.unheard, stops.length > 0 ? 5 : 4);
       });
-      const writes = decide({workers: [booting], zone: {boots: unheard}, pool: {boots: unheard}});
-      assert.deepEqual(
-        writes.stops.map(({text}) => /^Creates of (\S+ \S+) stop/.exec(text)?.[1]),
-        [`zone ${ZONE}`, 'pool tpu'],
-      );
-    });
+  });
+
+  it('deletes a node that no document knows, but not from a list that is 61 s old', () => {
+    const deletes = (age_ms: number) => {
+      const nodes = sortNodes([aTpu()], {deployment: 'gleaner', unreachable: [], at_ms: NOW - age_ms});
+      return kinds(decide({workers: [undefined], wanted: 'unwanted', inputs: {nodes}}));
+    };
+    assert.deepEqual([deletes(59_000), deletes(61_000)], [['delete'], []]);
   });
 
   describe('bills an incarnation when its node is gone', () => {

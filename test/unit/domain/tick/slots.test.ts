@@ -3,7 +3,7 @@ import {isStillPlanned, type PlanInputs, slotOf} from '../../../../shared/domain
 import {NOT_LISTED} from '../../../../shared/domain/worker/nodes.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
-import {aConfig, aWorker, moment, T0} from '../../../support/builders.ts';
+import {aConfig, at, aWorker, moment, T0} from '../../../support/builders.ts';
 
 const INPUTS: PlanInputs = {
   ...{read_at_ms: T0, nodes: NOT_LISTED, pool: {...aConfig().pool, boots: NO_BOOTS}, prices: {}},
@@ -26,5 +26,18 @@ describe('the plan of a slot without money for its worker', () => {
       const seen = aWorker({phase: 'working', incarnation: 2});
       const [slot] = slotOf(seen.name, 'dismissed', new Map([[seen.name, seen]]));
       assert.equal(isStillPlanned(slot ?? assert.fail(), {...seen, ...now}, INPUTS), isPlanned);
+    });
+});
+
+describe('the plan of a slot whose node Cloud TPU did not find', () => {
+  for (const {name, heartbeat_at, isPlanned} of [
+    {name: 'applies to a worker that has stayed silent', heartbeat_at: at(0), isPlanned: true},
+    {name: 'does not apply to a worker that has spoken since', heartbeat_at: at(60), isPlanned: false},
+  ])
+    it(name, () => {
+      const seen = aWorker({phase: 'working', heartbeat_at: at(0)});
+      const [slot] = slotOf(seen.name, 'wanted', new Map([[seen.name, seen]]));
+      const inputs = {...INPUTS, nodes: {...NOT_LISTED, absent: new Set([seen.name])}};
+      assert.equal(isStillPlanned(slot ?? assert.fail(), {...seen, heartbeat_at}, inputs), isPlanned);
     });
 });

@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
-import {heardFrom} from '../../../../shared/domain/worker/heartbeat.ts';
-import {NO_WORK, type Phase} from '../../../../shared/domain/worker/worker.ts';
-import {at, aWorker, T0} from '../../../support/builders.ts';
+import {
+  decideHeartbeat,
+  type Heartbeat,
+  type HeartbeatState,
+  hasRestarted,
+  heardFrom,
+} from '../../../../shared/domain/worker/heartbeat.ts';
+import {NO_WORK, type Phase, type Worker} from '../../../../shared/domain/worker/worker.ts';
+import {aLeasedStream, aRun, aStream, at, aWorker, T0} from '../../../support/builders.ts';
+import {aRunningJob, HOLDER as OWN} from '../../../support/jobs.ts';
 import {wellIn} from './lifecycle-cases.ts';
 
 describe('a worker after a heartbeat', () => {
@@ -50,5 +57,163 @@ describe('a worker after a heartbeat', () => {
       const said = {...NO_WORK, activity: 'setup'};
       assert.equal(heardFrom(given, said, T0 + 9_000_000).ready_at, at(ready_s));
       assert.equal(heardFrom(given, said, T0 + 200_000).ready_at, at(200));
+    });
+});
+
+describe('the decision about a heartbeat', () => {
+  const lease = {run: 'my-run', stream: '007', epoch: 3};
+  const job = {job: 'my-job', epoch: 3};
+  const ON_STREAM = {
+    phase: 'working',
+    work: 'my-run/007',
+    epoch: 3,
+    claimed_at: at(0),
+    drains: false,
+  } as const;
+  const ON_JOB = {...ON_STREAM, work: 'job:my-job'} as const;
+  const FREE = {work: null, epoch: null, drains: false};
+  const cases: {
+    name: string;
+    worker: Partial<Worker>;
+    documents?: Partial<HeartbeatState>;
+    says?: Partial<Heartbeat>;
+    action: string;
+    then: Partial<Worker>;
+  }[] = [
+    {
+      name: 'a heartbeat without a lease keeps the lease that the worker has not heard of',
+      worker: ON_STREAM,
+      says: {lease: null},
+      action: 'continue',
+      then: ON_STREAM,
+    },
+    {
+      name: 'a claim that the document proves renews the lease',
+      worker: ON_STREAM,
+      action: 'continue',
+      then: {...ON_STREAM, claimed_at: at(60)},
+    },
+    {
+      name: 'a claim of an earlier epoch stops the work, and releases no later lease',
+      worker: {...ON_STREAM, epoch: 4},
+      action: 'stop',
+      then: {...ON_STREAM, epoch: 4},
+    },
+    {
+      name: 'a claim that the stream alone proves gives the worker its lease back',
+      worker: {phase: 'idle'},
+      documents: {stream: aLeasedStream(), run: aRun()},
+      action: 'continue',
+      then: {...ON_STREAM, claimed_at: at(60)},
+    },
+    {
+      name: 'a claim of a stream that a paused run has drains the worker',
+      worker: {phase: 'idle'},
+      documents: {stream: aLeasedStream(), run: aRun({status: 'paused'})},
+      action: 'drain',
+      then: {drains: true, work: 'my-run/007'},
+    },
+    {
+      name: 'a claim of a stream of a cancelled run stops the work',
+      worker: {phase: 'idle'},
+      documents: {stream: aLeasedStream(), run: aRun({status: 'cancelled'})},
+      action: 'stop',
+      then: FREE,
+    },
+    {
+      name: 'a claim of a stream that another worker holds stops the work',
+      worker: {phase: 'idle'},
+      documents: {
+        stream: aLeasedStream({lease: {worker: 'tpu-us-central1-a-1', incarnation: 2, epoch: 3}}),
+        run: aRun(),
+      },
+      action: 'stop',
+      then: FREE,
+    },
+    {
+      name: 'a worker that drains for its run finishes its shard',
+      worker: {...ON_STREAM, drains: true},
+      action: 'drain',
+      then: {...ON_STREAM, drains: true, claimed_at: at(60)},
+    },
+    {
+      name: 'a late claim about a paused run leaves the next stream at work',
+      worker: {...ON_STREAM, work: 'other/000'},
+      documents: {stream: aLeasedStream({status: 'pending', lease: null}), run: aRun({status: 'paused'})},
+      action: 'stop',
+      then: {...ON_STREAM, work: 'other/000'},
+    },
+    {
+      name: 'a worker that is not wanted drains with work',
+      worker: {...ON_STREAM, phase: 'draining'},
+      action: 'drain',
+      then: {phase: 'draining', work: 'my-run/007'},
+    },
+    {
+      name: 'a worker that is not wanted exits without work',
+      worker: {phase: 'draining'},
+      says: {lease: null},
+      action: 'exit',
+      then: FREE,
+    },
+    {
+      name: 'a claim of a running job renews its lease',
+      worker: ON_JOB,
+      documents: {job: aRunningJob()},
+      says: {lease: job},
+      action: 'continue',
+      then: {...ON_JOB, claimed_at: at(60)},
+    },
+    {
+      name: 'a claim of a deleted job stops the work, and the worker is free',
+      worker: ON_JOB,
+      says: {lease: job},
+      action: 'stop',
+      then: {...FREE, phase: 'idle'},
+    },
+    {
+      name: 'a restart of the host ends the claim of its lease',
+      worker: ON_STREAM,
+      says: {phase: 'setup', lease: null},
+      action: 'continue',
+      then: {work: 'my-run/007', claimed_at: null, phase: 'booting'},
+    },
+  ];
+  for (const {name, worker: changes, documents, says, action, then} of cases)
+    it(name, () => {
+      const worker = aWorker({ready_at: at(0), ...changes});
+      const request = {...OWN, phase: 'running', lease, progress: null, ...says};
+      const {answer, writes} = decideHeartbeat({worker, ...documents}, request, T0 + 60_000, {lease_s: 180});
+      const body = answer.body as {action: string; lease_expires_at: string | null};
+      assert.equal(body.action, action);
+      for (const [field, value] of Object.entries(then))
+        assert.deepEqual(writes?.worker?.[field as keyof Worker], value, field);
+      const isRenewed = writes?.worker?.claimed_at === at(60);
+      assert.equal(body.lease_expires_at, isRenewed ? at(240) : null);
+    });
+
+  const suspect = {work: 'my-run/007', epoch: 3, total_shards: 0};
+  const restarts: {name: string; worker?: Partial<Worker>; faults: number; then: number | undefined}[] = [
+    {name: 'charges the stream that the worker lost by silence', faults: 0, then: 1},
+    {name: 'parks the stream at its fifth fault', faults: 4, then: 5},
+    {
+      name: 'charges no stream after a repair by Google',
+      worker: {health: 'UNHEALTHY_MAINTENANCE', provider_state: 'READY'},
+      faults: 0,
+      then: undefined,
+    },
+    {name: 'charges no stream while the host boots', worker: {phase: 'booting'}, faults: 0, then: undefined},
+  ];
+  for (const {name, worker: changes, faults, then} of restarts)
+    it(`a restart ${name}`, () => {
+      const worker = aWorker({phase: 'idle', ready_at: at(0), suspect, ...changes});
+      const request = {...OWN, phase: 'setup', lease: null, progress: null};
+      const suspected = hasRestarted(worker, request) ? aStream({epoch: 3, faults}) : undefined;
+      const state = {worker, suspected, suspectedRun: aRun()};
+      const {writes} = decideHeartbeat(state, request, T0, {lease_s: 180});
+      assert.equal(writes?.stream?.faults, then);
+      assert.equal(writes?.stream?.status, then === 5 ? 'failed' : then && 'pending');
+      assert.equal(writes?.breaker?.after.machine_failed_streams, then === 5 ? 1 : undefined);
+      assert.equal(/parked after 5 machines/.test(writes?.events?.[0]?.text ?? ''), then === 5);
     });
 });

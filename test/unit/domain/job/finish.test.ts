@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import {decideFinish} from '../../../../shared/domain/job/finish.ts';
+import type {Job, JobAttempt} from '../../../../shared/domain/job/job.ts';
+import {endAttempt, type JobEnd} from '../../../../shared/domain/job/lifecycle.ts';
+import type {Worker} from '../../../../shared/domain/worker/worker.ts';
+import {aWorker, T0} from '../../../support/builders.ts';
+import {aJob, aRunningJob, HOLDER} from '../../../support/jobs.ts';
+
+const REQUEST = {...HOLDER, lease: {job: 'my-job', epoch: 3}};
+const COMPLETED: JobEnd = {outcome: 'completed', cause: null, error: null, result: '42'};
+const BROKEN: JobEnd = {outcome: 'failed', cause: 'machine', error: 'its chips are gone'};
+const AT_WORK = aWorker({phase: 'working', work: 'job:my-job', epoch: 3});
+const FREE = {...AT_WORK, phase: 'idle' as const, work: null, epoch: null};
+
+describe('the decision about the end of an attempt', () => {
+  const cases: {
+    name: string;
+    job?: Job | undefined;
+    worker?: Worker;
+    end?: JobEnd;
+    then: {status: number; job?: Job['status']; worker?: Partial<Worker>};
+  }[] = [
+    {
+      name: 'from its holder ends the job and frees the worker',
+      job: aRunningJob(),
+      then: {status: 200, job: 'completed', worker: {phase: 'idle', work: null, fault: null}},
+    },
+    {
+      name: 'by a broken machine gives the worker a fault',
+      job: aRunningJob(),
+      end: BROKEN,
+      then: {status: 200, job: 'scheduled', worker: {work: null, fault: 'its chips are gone'}},
+    },
+    {
+      name: 'by a notice of preemption keeps that activity',
+      job: aRunningJob(),
+      end: {outcome: 'preempted', cause: 'preempted', error: null},
+      then: {status: 200, job: 'scheduled', worker: {activity: 'preempted'}},
+    },
+    {
+      name: 'from a worker whose node goes ends the job alone',
+      job: aRunningJob(),
+      worker: {...AT_WORK, phase: 'deleting'},
+      then: {status: 200, job: 'completed'},
+    },
+    {
+      name: 'of a deleted job frees the worker',
+      then: {status: 200, worker: {work: null}},
+    },
+    {
+      name: 'that is repeated changes nothing',
+      job: endAttempt(aRunningJob(), COMPLETED, null, T0),
+      worker: FREE,
+      then: {status: 200},
+    },
+    {
+      name: 'that a tick has ended otherwise is refused',
+      job: endAttempt(aRunningJob(), {...BROKEN, cause: 'timeout'}, null, T0),
+      worker: FREE,
+      then: {status: 409},
+    },
+    {name: 'of a job that waits again is refused', job: aJob({epoch: 3}), worker: FREE, then: {status: 409}},
+    {
+      name: 'of a job under a later epoch is refused',
+      job: aRunningJob({epoch: 4, lease: {...HOLDER, epoch: 4}}),
+      worker: {...AT_WORK, epoch: 4},
+      then: {status: 409},
+    },
+    {name: 'of a deleted job that the worker does not hold is refused', worker: FREE, then: {status: 409}},
+  ];
+  for (const {name, job, worker = AT_WORK, end = COMPLETED, then} of cases)
+    it(name, () => {
+      const {answer, writes, wakes} = decideFinish({job, worker}, REQUEST, end, T0);
+      assert.equal(answer.status, then.status);
+      assert.equal(wakes ?? false, then.status === 200, 'a repeated report asks for a tick too');
+      assert.equal(writes?.endedJob?.after.status, then.job);
+      assert.equal(writes?.worker === undefined, then.worker === undefined);
+      for (const [field, value] of Object.entries(then.worker ?? {}))
+        assert.deepEqual(writes?.worker?.[field as keyof Worker], value, field);
+    });
+
+  it('knows a report by its worker, its incarnation and its epoch', () => {
+    const job = endAttempt(aRunningJob(), COMPLETED, null, T0);
+    const others: Partial<JobAttempt>[] = [{epoch: 2}, {incarnation: 1}, {worker: 'tpu-us-central1-a-1'}];
+    const statuses = [{}, ...others].map(change => {
+      const attempts = job.attempts.map(attempt => ({...attempt, ...change}));
+      return decideFinish({job: {...job, attempts}, worker: FREE}, REQUEST, COMPLETED, T0).answer.status;
+    });
+    assert.deepEqual(statuses, [200, 409, 409, 409]);
+  });
+});
