@@ -10,8 +10,6 @@ from fake_cloud import SECRET
 from gleaner_worker.agent import agent, metadata
 from gleaner_worker.agent import api as api_module
 from gleaner_worker.agent.api import Refused, WorkerApi
-from gleaner_worker.agent import agent
-from gleaner_worker.agent import metadata
 from local_server import Handler, LocalServer
 from waiting import HANG_S
 
