@@ -1,7 +1,7 @@
+import type {Pool} from '../shared/domain/fleet/pool.ts';
 import {withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import {aliveIn, readFleet} from './cloud/fleet.ts';
-import type {Answers} from './json/index.ts';
 import {counted, dollarText, timeText} from './terminal/format.ts';
 import {print} from './terminal/output.ts';
 
@@ -16,7 +16,9 @@ export async function pools(options: CloudOptions): Promise<void> {
   });
 }
 
-function poolLine(row: Answers['pools'][number]): string {
+type Row = {pool: string; alive: string[]} | (Pool & {alive: string[]});
+
+function poolLine(row: Row): string {
   const running = `${counted(row.alive.length, 'TPU')} running`;
   if (!('accelerator' in row)) return `${row.pool}  as the deployment sets it, ${running}`;
   const {accelerator, runtime_version, workers_per_zone, zones, budget_usd, spent_usd, boots} = row;

@@ -1,12 +1,10 @@
 /** Reads of the timeline, the documents `events/{id}`, in the order of `at`. */
-import type {Filter, Store} from '../../shared/ports.ts';
+import type {Store} from '../../shared/ports.ts';
+import {newestFirst} from '../cloud/newest-first.ts';
 import {type Entry, entriesOf} from './entry.ts';
 import type {EventFilter} from './filter.ts';
 import {inOrder} from './order.ts';
 
-const PAGE = 300;
-/** Events that a search for the newest of a run reads, at most. */
-const MOST_READ = 30_000;
 /** Functions have clocks of their own, so a new event may be a little older than the newest known. */
 const OVERLAP_MS = 60_000;
 
@@ -27,22 +25,14 @@ export class EventReader {
 
   /** The newest events, the oldest first. */
   async newest(most: number): Promise<Entry[]> {
-    const seen = new Set<string>();
     const found: Entry[] = [];
-    let where: Filter[] = [];
-    do {
-      const order_by = {field: 'at', direction: 'desc'} as const;
-      const page = await this.#store.query('events', {where, order_by, limit: PAGE});
-      const fresh = page.filter(({id}) => !seen.has(id));
-      for (const {id} of fresh) seen.add(id);
-      const entries = entriesOf(fresh);
+    for await (const page of newestFirst(this.#store, 'events', 'at')) {
+      const entries = entriesOf(page);
       this.#advance(entries);
       found.push(...entries.filter(entry => this.#filter.isMeant(entry)));
-      const last = page.at(-1)?.data.at;
-      if (page.length < PAGE || fresh.length === 0 || typeof last !== 'string') break;
-      if (this.#filter.since !== undefined && last < this.#filter.since) break;
-      where = [{field: 'at', op: '<=', value: last}];
-    } while (found.length < most && seen.size < MOST_READ);
+      const oldest = entries.at(-1)?.at ?? '';
+      if (found.length >= most || (this.#filter.since !== undefined && oldest < this.#filter.since)) break;
+    }
     this.#floor = this.#newest;
     return inOrder(found.slice(0, most).reverse());
   }

@@ -1,31 +1,24 @@
 /** Answers of the commands about runs. Documents keep the fields that later releases add. */
 import {z} from 'zod';
+import {
+  runDocument,
+  streamDocument,
+  workerDocument,
+} from '../../shared/control-plane/documents/document-schemas.ts';
+import {event} from './tpus.ts';
 
 const text = z.string();
 const maybe = text.nullable();
 const count = z.number().int().min(0);
 const dollars = z.number();
 
-/** Fields of `runs/{run}`: docs/firestore.md explains each. */
-const run = z.looseObject({
-  ...{run: text, status: text, reason: maybe, spec_hash: maybe, pool: text, priority: z.number().int()},
-  ...{budget_usd: dollars.nullable(), cost_usd: dollars, usd_per_million_tokens: dollars.nullable()},
-  ...{streams_pending: count, streams_in_progress: count, streams_completed: count, streams_failed: count},
-  ...{total_samples_processed: count, rejected_samples: count, total_tokens: count},
-  ...{total_shards: count, total_bytes: count},
-});
-const stream = z.looseObject({
-  ...{stream: text, status: text, object: text, last_error: maybe},
-  ...{total_samples_processed: count, rejected_samples: count, total_shards: count, total_bytes: count},
-});
-const worker = z.looseObject({name: text, pool: text, zone: text, phase: text, work: maybe, activity: maybe});
-const entry = z.looseObject({id: text, at: text, kind: text, text});
+const run = z.intersection(runDocument, z.looseObject({usd_per_million_tokens: dollars.nullable()}));
 
 const status = z.union([
   z.array(run),
   z.strictObject({
-    ...{run, streams: z.array(stream), workers: z.array(worker)},
-    ...{events: z.array(entry), rejected: z.array(entry), alerts: z.array(text)},
+    ...{run, streams: z.array(streamDocument), workers: z.array(workerDocument)},
+    ...{events: z.array(event), rejected: z.array(event), alerts: z.array(text)},
     result: z.looseObject({}).nullable(),
   }),
 ]);

@@ -62,7 +62,7 @@ const logLine = z.union([
 ]);
 
 /** One event. */
-const event = z.strictObject({
+export const event = z.strictObject({
   id: text,
   at: text,
   kind: text,

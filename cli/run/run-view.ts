@@ -14,20 +14,18 @@ import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Zone} from '../../shared/domain/zone/placement.ts';
-import type {Document, Objects, Store} from '../../shared/ports.ts';
+import type {Objects, Store} from '../../shared/ports.ts';
+import {type Entry, entriesOf} from '../events/entry.ts';
 import {counted, dollarText} from '../terminal/format.ts';
 import {complain} from '../terminal/output.ts';
-
-export type TimelineEntry = {id: string; at: string; kind: string; run: string; text: string};
 
 /** Documents of a run. */
 export type RunView = {
   run: Run;
   streams: Stream[];
   workers: Worker[];
-  events: TimelineEntry[];
   /** Events about dropped objects that the run rejected, with the reason. */
-  rejected: TimelineEntry[];
+  rejected: Entry[];
 };
 
 const skip = ({message}: Error) => complain(message);
@@ -36,25 +34,23 @@ export async function listRuns(store: Store): Promise<Run[]> {
   return runRecords.parseAll(await store.query('runs'), skip);
 }
 
-/** Run with its streams, its workers that are not gone, and the newest events of run and workers, oldest first. */
-export async function viewRun(store: Store, name: string, events = 10): Promise<RunView | undefined> {
+/** Run with its streams, and its workers that are not gone. */
+export async function viewRun(store: Store, name: string): Promise<RunView | undefined> {
   const run = await runRecords.get(store, name);
   if (!run) return undefined;
   const streams = streamRecords.parseAll(await store.query(paths.streams(name)), skip);
   const workers = workerRecords
     .parseAll(await store.query('workers'), skip)
     .filter(worker => worker.phase !== 'gone');
-  const entries = await timeline(store, name);
-  const rejected = entries.filter(({kind, run}) => kind === 'rejected' && run === name);
-  return {run, streams, workers, events: entries.slice(-events), rejected};
+  return {run, streams, workers, rejected: await listRejected(store, each => each === name)};
 }
 
-/** Latest events about rejected objects, for run names that `isMeant` accepts. The name is '' for an object of no run. */
-export async function listRejected(
-  store: Store,
-  isMeant: (run: string) => boolean,
-): Promise<TimelineEntry[]> {
-  const entries = await timeline(store, undefined);
+const NEWEST_EVENTS = 200;
+
+/** Latest events about rejected objects, for run names that `isMeant` accepts. The name is null for an object of no run. */
+export async function listRejected(store: Store, isMeant: (run: string | null) => boolean): Promise<Entry[]> {
+  const newest = {order_by: {field: 'at', direction: 'desc'}, limit: NEWEST_EVENTS} as const;
+  const entries = entriesOf(await store.query('events', newest)).reverse();
   return entries.filter(({kind, run}) => kind === 'rejected' && isMeant(run));
 }
 
@@ -68,26 +64,6 @@ export async function readResult(objects: Objects, run: string): Promise<RunResu
     if (!(error instanceof Rejected)) throw error;
     return null;
   }
-}
-
-/** Latest events, oldest first. With `run`: events of the run, and events of workers, which belong to no run. */
-async function timeline(store: Store, run: string | undefined, limit = 200): Promise<TimelineEntry[]> {
-  const stored = await store.query('events', {order_by: {field: 'at', direction: 'desc'}, limit});
-  return stored
-    .filter(({data}) => run === undefined || data.run === undefined || data.run === run)
-    .map(({id, data}) => ({
-      id,
-      at: text(data, 'at'),
-      kind: text(data, 'kind'),
-      run: text(data, 'run'),
-      text: text(data, 'text'),
-    }))
-    .reverse();
-}
-
-function text(data: Document, field: string): string {
-  const value = data[field];
-  return typeof value === 'string' ? value : '';
 }
 
 function nameOf({zone, pool}: Pick<Zone, 'zone' | 'pool'>): string {

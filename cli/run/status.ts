@@ -6,6 +6,7 @@ import type {Store} from '../../shared/ports.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {unknownRun} from '../cloud/send-message.ts';
+import type {Entry} from '../events/entry.ts';
 import {EventFilter} from '../events/filter.ts';
 import {EventReader} from '../events/read.ts';
 import {costLine, headLine, streamCounts, streamLines, tpuLines} from '../screen/run-screen.ts';
@@ -16,7 +17,7 @@ import {bytesText, counted, dollarText, numberText, table, timeText} from '../te
 import {printJson} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
 import {resultLines} from './result-lines.ts';
-import {listAlerts, listRejected, listRuns, readResult, type TimelineEntry, viewRun} from './run-view.ts';
+import {listAlerts, listRejected, listRuns, readResult, viewRun} from './run-view.ts';
 
 /** Columns of output that is no terminal. */
 const WIDE = 160;
@@ -39,7 +40,7 @@ async function allRuns({store, jobs}: Cloud, {json}: CloudOptions): Promise<void
     ...(runs.length > 0 ? runTable(runs) : [{text: 'no runs yet: `gleaner run start` starts one'}]),
     ...(jobsLine === undefined ? [] : [{text: jobsLine}]),
     ...(await listAlerts(store)).map(alertLine),
-    ...rejectedLines(await listRejected(store, name => !known.has(name))),
+    ...rejectedLines(await listRejected(store, name => name === null || !known.has(name))),
   ]);
 }
 
@@ -143,7 +144,7 @@ function alertLine(text: string): StyledLine {
 }
 
 /** The latest rejected objects, each with its reason. */
-function rejectedLines(entries: readonly TimelineEntry[]): StyledLine[] {
+function rejectedLines(entries: readonly Entry[]): StyledLine[] {
   const texts = [...new Set(entries.map(({text}) => text))];
   const shown = texts.slice(-MOST_REJECTED);
   const left = texts.length - shown.length;

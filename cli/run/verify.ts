@@ -30,7 +30,7 @@ export async function verifyRun(
   say?: (line: string) => void,
 ): Promise<Report> {
   const env = connection.storage_endpoint ? {STORAGE_EMULATOR_HOST: connection.storage_endpoint} : {};
-  const args = ['gleaner_worker.verify', '--bucket', connection.bucket, '--run', run, '--json'];
+  const args = ['gleaner_worker.verify', '--bucket', connection.bucket, '--run', run];
   if (!say) args.push('--quiet');
   const {code, stdout, stderr} = await runWorkerModule(args, env, say ?? (() => {}));
   const last = stdout.at(-1);

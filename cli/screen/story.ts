@@ -35,10 +35,15 @@ export function styleOf(text: string): Style | Style[] | undefined {
 
 const VERB_WIDTH = Math.max(...VERBS.map(([, {verb}]) => verb.length));
 
+/** `16:39:20  Stream 007 is complete`. */
+export function clockText({at, text}: Line): string {
+  return `${at.slice(11, 19)}  ${text}`;
+}
+
 /** `16:39:20  PREEMPTED  tpu-us-central1-a-1: its VM is gone`; undefined for an event that is no part of the story. */
 export function storyLine({at, text}: Line): StyledLine | undefined {
   const found = verbOf(text);
   if (!found) return undefined;
   const words = text.replace(/^preempted /, '');
-  return {text: `${at.slice(11, 19)}  ${found.verb.padEnd(VERB_WIDTH)}  ${words}`, style: found.style};
+  return {text: clockText({at, text: `${found.verb.padEnd(VERB_WIDTH)}  ${words}`}), style: found.style};
 }

@@ -9,6 +9,7 @@ import {
   MAX_STREAM_SAMPLES,
   MAX_STREAM_TOKENS,
 } from '../domain/bounds.ts';
+import {REPORTED_CAUSES} from '../domain/job/job.ts';
 import {MOST_NAME_CHARS, RUN, WORKER, ZONE} from '../domain/names.ts';
 import {Rejected} from './errors.ts';
 import {jobId, jobLease, ran, sourceReport} from './job-schemas.ts';
@@ -138,20 +139,7 @@ export const workerRequest = z.discriminatedUnion('action', [
     ...sender,
     lease: jobLease,
     outcome: z.enum(['completed', 'failed', 'preempted', 'drained']),
-    cause: z
-      .enum([
-        'exit',
-        'timeout',
-        'memory',
-        'output',
-        'result',
-        'source',
-        'setup',
-        'isolation',
-        'tpu',
-        'machine',
-      ])
-      .nullable(),
+    cause: z.enum(REPORTED_CAUSES).nullable(),
     error: z.string().max(20_000).transform(toWellFormed).nullable(),
     exit_code: z.number().int().min(-1000).max(1000).nullable(),
     result: z.string().max(MAX_RESULT_CHARS).transform(toWellFormed).nullable(),

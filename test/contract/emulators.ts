@@ -25,6 +25,17 @@ export function describeOnEmulator(kind: Kind, title: string, suite: (host: () =
   });
 }
 
+/** Skips the tests of a suite without both emulators, and names the missing part; in CI it throws. */
+export function needEmulators(hook: {skip: () => void}): void {
+  for (const kind of ['firestore', 'pubsub'] as const) {
+    const found = findEmulator(kind);
+    if ('command' in found) continue;
+    if (process.env.CI) throw new Error(`CI needs the ${kind} emulator: ${found.missing}`);
+    console.log(`  skipped: ${found.missing}`);
+    hook.skip();
+  }
+}
+
 export type Emulator = {host: string; stop: () => Promise<void>};
 
 async function startEmulator(command: string[]): Promise<Emulator> {

@@ -1,27 +1,23 @@
 import assert from 'node:assert/strict';
-import {findEmulator} from '../../emulator/google/java.ts';
+import type {LocalCloud} from '../../emulator/cloud.ts';
 import {processes} from '../e2e/home.ts';
 import {put, Scratch, writeUrl} from '../emulator/a-cloud.ts';
 import {until} from '../support/until.ts';
+import {needEmulators} from './emulators.ts';
 
 describe("A local cloud with Google's emulators", () => {
   const scratch = new Scratch();
-  before(function () {
-    for (const kind of ['firestore', 'pubsub'] as const) {
-      const found = findEmulator(kind);
-      if ('command' in found) continue;
-      if (process.env.CI) throw new Error(`CI needs the ${kind} emulator: ${found.missing}`);
-      console.log(`  skipped: ${found.missing}`);
-      this.skip();
-    }
+  let cloud: LocalCloud;
+  before(async function () {
+    needEmulators(this);
+    cloud = await scratch.cloud({google_emulators: true});
   });
-  afterEach(() => scratch.end());
+  after(() => scratch.end());
 
   const served = (host: string) =>
     processes().find(({pid, pgid, args}) => pid === pgid && args.endsWith(`--port=${host.split(':')[1]}`));
 
   it("publishes notifications on Google's Pub/Sub, and passes the requests of gcloud on", async () => {
-    const cloud = await scratch.cloud({google_emulators: true});
     const call = async (path: string, body?: object) => {
       const init = body && {method: 'POST', body: JSON.stringify(body)};
       const answer = await fetch(`${writeUrl(cloud)}/v1/projects/${cloud.project}/${path}`, init);
@@ -42,7 +38,6 @@ describe("A local cloud with Google's emulators", () => {
   });
 
   it('refuses a write without its token on the way to the emulator', async () => {
-    const cloud = await scratch.cloud({google_emulators: true});
     const topic = `${cloud.url}/v1/projects/${cloud.project}/topics/control`;
     const body = JSON.stringify({messages: [{data: 'e30='}]});
     assert.equal((await fetch(`${topic}:publish`, {method: 'POST', body})).status, 401);
@@ -50,7 +45,6 @@ describe("A local cloud with Google's emulators", () => {
   });
 
   it('fails with the name of an emulator that ended, and ends the other', async () => {
-    const cloud = await scratch.cloud({google_emulators: true});
     const {firestore_endpoint = '', pubsub_endpoint} = cloud;
     process.kill(served(firestore_endpoint)?.pid ?? assert.fail('no emulator'), 'SIGKILL');
     await assert.rejects(cloud.closed, {

@@ -51,24 +51,6 @@ describe('the bill', () => {
     );
   });
 
-  it('of a node that is not created yet goes to the next run, also where its zone allows no further request', async () => {
-    const world = new World({...ONE_SLOT, GLEANER_CREATES_PER_HOUR: '1'});
-    world.settle = () => {};
-    world.objects.put('datasets/my-run/run.json', JSON.stringify({priority: 1}));
-    world.drop('my-run', 0, someLines(2));
-    world.drop('other', 0, someLines(2));
-    await world.deliverAll();
-    world.tpus.nodes.clear();
-    assert.equal((await world.worker(SLOT))?.charged_to, 'my-run');
-    world.control({action: 'stop', run: 'my-run'});
-    world.now += 130_000;
-    await world.deliverAll();
-    await world.tick();
-    const worker = await world.worker(SLOT);
-    assert.deepEqual([worker?.phase, worker?.incarnation, worker?.charged_to], ['creating', 1, 'other']);
-    assert.doesNotMatch((await world.timeline('worker')).join('\n'), /asking again/);
-  });
-
   it('of a run includes what is spent after its end', async () => {
     const world = await aPricedRun({});
     await world.until('the end', async () => (await world.run('my-run'))?.status === 'completed', 40);

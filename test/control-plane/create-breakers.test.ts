@@ -45,29 +45,6 @@ const CASES: Case[] = [
     },
   },
   {
-    name: 'a new bundle ends the stop of creates',
-    given: async () => {
-      const world = new World({
-        GLEANER_ZONES: ZONE,
-        GLEANER_WORKERS_PER_ZONE: '5',
-        GLEANER_SHORT_LIFE_S: '1',
-      });
-      world.isStillborn = () => true;
-      for (let index = 0; index < 5; index++) world.drop(RUN, index, someLines(4, `s${index}`));
-      return world;
-    },
-    when: async world => {
-      await wait(world, 20);
-      assert.equal(world.tpus.made.length, 5);
-      world.isStillborn = () => false;
-      world.redeploy({GLEANER_BUNDLE: 'd'.repeat(64)});
-    },
-    then: async world => {
-      await world.untilAsleep(30);
-      assert.equal((await world.run(RUN))?.status, 'completed');
-    },
-  },
-  {
     name: 'a good fleet whose new bundle is bad keeps the workers that it has',
     when: async world => {
       world.control({action: 'configure', run: RUN, allow_mixed_code: true});

@@ -18,17 +18,6 @@ import {ZONE} from '../support/places.ts';
 
 const CASES: Case[] = [
   {
-    name: 'a whole zone that is PREEMPTED at once is deleted at once, and no brake is set',
-    when: async world => {
-      for (const node of world.tpus.nodes.values()) node.state = 'PREEMPTED';
-      silence(world);
-      await wait(world, 1);
-    },
-    then: async world => {
-      assert.deepEqual([await ended(world, 10), await brakeOf(world), await faults(world)], [10, null, 0]);
-    },
-  },
-  {
     name: 'all nodes that are deleted by hand are found absent, made again, and no brake is set',
     when: async world => {
       world.tpus.nodes.clear();
@@ -60,15 +49,6 @@ const CASES: Case[] = [
       const causes = (await workersOf(world)).flatMap(({last_death}) => last_death ?? []);
       assert.ok(causes.length > 0 && causes.every(cause => /said nothing/.test(cause)), causes.join('; '));
     },
-  },
-  {
-    name: 'a pool of one, READY and dead, is replaced and its stream is charged',
-    given: () => aFleet(1),
-    when: async world => {
-      silence(world);
-      await wait(world, 4);
-    },
-    then: async world => assert.deepEqual([await ended(world, 1), await faults(world)], [1, 1]),
   },
   {
     name: 'worker-api that is away for two hours ends no worker and charges no stream @full',

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {World} from '../support/control-plane-harness.ts';
 import {assertRecovered, aWorldWithAShard} from '../support/one-worker.ts';
-import {A0, A1, ONE_SLOT, TWO_SLOTS} from '../support/places.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const IN_PRODUCTION = {GLEANER_HEARTBEAT_S: '60', GLEANER_LEASE_S: '240', GLEANER_SILENT_S: '300'};
@@ -67,36 +67,6 @@ describe('a stream that cannot be finished', () => {
     assert.match(stream?.last_error ?? '', /died at work on it: it has said nothing/);
     assert.equal(world.tpus.made.length, 5);
     await world.untilAsleep();
-  });
-
-  it('is charged for a silent worker in the tick in which its next worker is preempted, and is pending again', async () => {
-    const world = new World({...TWO_SLOTS, ...IN_PRODUCTION, GLEANER_SILENT_S: '330'});
-    world.objects.put('datasets/my-run/run.json', '{"priority": 1}');
-    world.drop('my-run', 0, someLines(40));
-    for (let index = 0; index < 4; index++) world.drop('other', index, someLines(4, `s${index}`));
-    await world.until('work', () => [A0, A1].every(name => world.agents.get(name)?.lease), 9, 1);
-    const isFirst = world.agent(A0).lease?.run === 'my-run';
-    const [silent, next] = isFirst ? [world.agent(A0), world.agent(A1)] : [world.agent(A1), world.agent(A0)];
-    silent.silent = true;
-    const suspect = async () => (await world.worker(silent.worker))?.suspect ?? null;
-    await world.until('a lost lease', async () => (await suspect()) !== null, 9, 0);
-    // The requests for work know from the next tick that the stream is pending.
-    await world.tick();
-    while (next.lease?.run !== 'my-run') await next.step();
-    world.tpus.node(next.worker).state = 'PREEMPTED';
-    world.agents.delete(next.worker);
-    world.now += 120_000;
-    await world.tick();
-    const deaths = await Promise.all([silent, next].map(async ({worker}) => world.worker(worker)));
-    assert.deepEqual(
-      deaths.map(worker => [worker?.phase, worker?.last_death]),
-      [
-        ['deleting', 'it has said nothing for 330 s'],
-        ['deleting', 'it was preempted'],
-      ],
-    );
-    const stream = await world.stream('my-run', '000');
-    assert.deepEqual([stream?.status, stream?.lease, stream?.faults], ['pending', null, 1]);
   });
 
   it('is recorded with a reason that is very long and ends in half a character', async () => {

@@ -43,13 +43,6 @@ describe('a probe', () => {
     await wait(world, 8);
     assert.ok(world.tpus.made.includes('tpu-us-central1-a-0#3'), world.tpus.made.slice(10).join());
   });
-
-  it('is created where short lives have stopped all other creates', async () => {
-    const world = await aFleet(10, {GLEANER_SHORT_LIFE_S: '86400'});
-    silence(world);
-    await wait(world, 20);
-    assert.equal((await firstLives(world)).length, 0, 'its first word ends the others');
-  });
 });
 
 describe('held workers', () => {

@@ -109,29 +109,6 @@ describe('a pool with queued resources', () => {
       assert.ok(world.tpus.made.includes(`${B0}#1`), 'another zone was asked');
     });
 
-  it('treats a queued resource that is SUSPENDED at work as a preemption', async () => {
-    const world = aWorld(QUEUED);
-    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
-    Object.assign(world.tpus.queue.get(A0) ?? assert.fail(), {state: 'SUSPENDED', initiator: 'SERVICE'});
-    world.tpus.nodes.delete(A0);
-    world.agents.delete(A0);
-    await assertDone(world);
-    assert.deepEqual(world.tpus.made, [`${A0}#1`, `${A0}#2`]);
-    const [first] = await attempts(world);
-    assert.deepEqual(
-      [first?.cause, first?.cause_kind],
-      ['its queued resource is SUSPENDED by Cloud TPU', 'taken'],
-    );
-  });
-
-  it('deletes a request whose run is stopped before it has a node', async () => {
-    const world = aWorld(QUEUED, {soldOut: true});
-    await world.until('the request', () => world.tpus.queue.has(A0));
-    world.control({action: 'stop', run: 'my-run'});
-    await world.untilAsleep(9);
-    assert.deepEqual(await attempts(world).then(([first]) => first?.cause), 'not needed any more');
-  });
-
   it('deletes requests that a lost database does not know, with or without a node', async () => {
     const world = new World(QUEUED);
     const {labels} = aTpu();

@@ -1,6 +1,5 @@
 /** Workers that outlive their lease, their incarnation or their memory: zombies, and hosts that restart. */
 import assert from 'node:assert/strict';
-import {World} from '../support/control-plane-harness.ts';
 import {assertRecovered, aWorldWithAShard, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0, A1} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';

@@ -85,27 +85,6 @@ describe('a run that kills machines', () => {
   runCases(CASES);
 });
 
-describe('the tenth death of a machine in a row', () => {
-  it('pauses no run that has stored a shard since the last tick', async () => {
-    const world = await aFleet(12);
-    await world.store.transaction(async tx => {
-      const run = (await runRecords.get(tx, RUN)) ?? assert.fail();
-      runRecords.set(tx, {...run, machine_deaths: 9, machine_deaths_shards: run.total_shards});
-    });
-    const healthy = world.agent('tpu-us-central1-a-1');
-    await healthy.step();
-    await healthy.step();
-    await world.deliverAll();
-    world.now += 20_000;
-    world.agent('tpu-us-central1-a-0').failure = {kind: 'infrastructure', reason: 'the machine broke'};
-    await world.agent('tpu-us-central1-a-0').step();
-    world.now += 20_000;
-    await world.tick();
-    const run = await world.run(RUN);
-    assert.deepEqual([run?.status, run?.machine_deaths], ['active', 1]);
-  });
-});
-
 describe('a stream whose host restarts after the lease and before the limit of silence', () => {
   it('is charged for each restart, and parked in the end', async () => {
     const world = await aFleet(1);

@@ -4,7 +4,6 @@ import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {isAlive} from '../../shared/domain/worker/worker.ts';
 import {shardMetadataOf} from '../support/builders.ts';
-import {World} from '../support/control-plane-harness.ts';
 import {
   aFleet,
   brakeOf,
@@ -18,7 +17,6 @@ import {
 } from '../support/fleet.ts';
 import {type Case, ended, runCases} from '../support/fleet-cases.ts';
 import {ZONE} from '../support/places.ts';
-import {someLines} from '../support/shard-plan.ts';
 
 const OTHER_ZONE = 'europe-west4-b';
 const TWO_ZONES = {GLEANER_ZONES: `${ZONE},${OTHER_ZONE}`};
@@ -178,33 +176,6 @@ describe('silence of many workers', () => {
       (await firstLives(world)).map(({name}) => name),
       [first?.name],
     );
-  });
-
-  it('in setup is held as that of workers at work', async () => {
-    const world = new World({
-      GLEANER_ZONES: ZONE,
-      GLEANER_WORKERS_PER_ZONE: '10',
-      GLEANER_CREATES_PER_HOUR: '1000',
-    });
-    for (let index = 0; index < 10; index++) world.drop(RUN, index, someLines(40, `s${index}`));
-    await world.until('agents', () => world.agents.size === 10, 10, 0);
-    await wait(world, 2);
-    silence(world);
-    world.isStillborn = () => true;
-    await wait(world, 6);
-    assert.equal((await firstLives(world)).length, 8);
-    await wait(world, 10);
-    assert.ok((await firstLives(world)).length >= 7, 'the limit of setup ends no silent worker');
-  });
-
-  it('charges no stream while they are held, also of hosts that have just restarted', async () => {
-    const world = await aFleet(10);
-    for (const name of [...world.agents.keys()]) await world.boot(name).beat();
-    silence(world);
-    world.isStillborn = () => true;
-    await wait(world, 5);
-    const ended = 10 - (await firstLives(world)).length;
-    assert.deepEqual([ended, await faults(world)], [2, 2]);
   });
 
   it('lasts six hours before all of them end, but for one that stored a shard since @full', async () => {

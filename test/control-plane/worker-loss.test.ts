@@ -50,22 +50,6 @@ describe('a TPU that is lost', () => {
       assert.equal(second?.data.cause, 'not needed any more');
     });
 
-  it('twice in the same way is recorded both times', async () => {
-    const world = await aWorldWithAShard();
-    for (const incarnation of [1, 2]) {
-      await world.until('work', () => world.agents.get(A0)?.state === 'working', 20, 1);
-      assert.equal(world.agent(A0).incarnation, incarnation);
-      world.tpus.node(A0).state = 'PREEMPTED';
-      world.agents.delete(A0);
-      await world.minutes(2);
-    }
-    const attempts = await world.store.query(`workers/${A0}/attempts`);
-    assert.deepEqual(
-      attempts.map(({data}) => data.cause),
-      ['it was preempted', 'it was preempted'],
-    );
-  });
-
   it('before its first word is deleted after the time to boot', async () => {
     const world = aWorldWithAStream(3);
     await world.deliverAll();

@@ -75,19 +75,6 @@ describe('a zone without capacity', () => {
       if (node && before === 'CREATING') node.state = 'CREATING';
     };
   }
-
-  it('is asked no more often in an hour than its limit, repeated asks included', async () => {
-    const world = new World({...ONE_SLOT, GLEANER_CREATES_PER_HOUR: '4', GLEANER_CREATE_S: '3600'});
-    world.drop('my-run', 0, someLines(2));
-    const {create} = world.deps.tpus;
-    world.deps.tpus.create = async request => {
-      const outcome = await create(request);
-      world.tpus.nodes.clear();
-      return outcome;
-    };
-    await world.minutes(55);
-    assert.deepEqual(world.asked(), Array(4).fill(`create ${A0}#1`));
-  });
 });
 
 describe('a zone that gives no answer', () => {

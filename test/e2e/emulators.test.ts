@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {type DocumentReference, FieldValue, Firestore, Timestamp} from '@google-cloud/firestore';
 import type {RunView} from '../../cli/run/run-view.ts';
-import {findEmulator} from '../../emulator/google/java.ts';
 import {openStore} from '../../shared/compose.ts';
+import {needEmulators} from '../contract/emulators.ts';
 import {gleaner, processes, SPEC, TestHome, texts} from './home.ts';
 
 /** For a stream that is still at work when the preemption comes. */
@@ -23,13 +23,7 @@ describe("Gleaner on Google's emulators of Firestore and Pub/Sub", () => {
   let database: Firestore;
   let job: DocumentReference;
   before(async function () {
-    for (const kind of ['firestore', 'pubsub'] as const) {
-      const found = findEmulator(kind);
-      if ('command' in found) continue;
-      if (process.env.CI) throw new Error(`CI needs the ${kind} emulator: ${found.missing}`);
-      console.log(`  skipped: ${found.missing}`);
-      this.skip();
-    }
+    needEmulators(this);
     home = await TestHome.start(1, {}, ['--emulators']);
     database = new Firestore({projectId: home.ready.project, databaseId: 'gleaner', ssl: false});
     // The job and the run share the VMs of the first test.

@@ -24,10 +24,10 @@ from gleaner_worker.preflight.cost_model import cost_of, square_buffers
 # Two kinds of layers, a soft cap, and key/value heads that two chips divide between them.
 CONFIG = {
     "model_type": "gemma2",
-    "hidden_size": 512,
-    "intermediate_size": 1024,
+    "hidden_size": 256,
+    "intermediate_size": 512,
     "num_hidden_layers": 4,
-    "num_attention_heads": 8,
+    "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 64,
     "vocab_size": 4096,
@@ -35,7 +35,7 @@ CONFIG = {
     "query_pre_attn_scalar": 64,
     "sliding_window": 512,
 }
-ROW_TOKENS = 2048
+ROW_TOKENS = 1024
 
 
 def problems_of(accelerator: str, data: int, ways: int, dtype: str, mode: str) -> list[str]:

@@ -15,7 +15,7 @@ import environment
 from agent_process import agent, agents  # noqa: F401  (each fixture is beside the functions that tests use with it)
 from device_rows import capture_models  # noqa: F401
 from git_server import server  # noqa: F401
-from hub_models import hub  # noqa: F401
+from hub_models import files, hub  # noqa: F401
 from hub_secret import secrets  # noqa: F401
 from interruption import clean, interrupted  # noqa: F401
 from job_attempts import compiled, jobs  # noqa: F401

@@ -3,8 +3,9 @@
 import json
 import os
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
+
+from local_server import Handler, LocalServer
 
 SECRET = "5e" * 32  # of the host
 
@@ -44,14 +45,9 @@ class FakeCloud:
         self.status = lambda body: 200  # bytes are sent as the answer, for malformed and broken answers
         self.refusal = {"error": "a fault of the test"}
         self.changed = threading.Condition()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self.host = f"127.0.0.1:{self._server.server_address[1]}"
+        self._server = LocalServer(self._handler())
+        self.host, self.close = self._server.host, self._server.close
         self.attributes["gleaner-api"] = f"http://{self.host}/worker-api"
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-
-    def close(self):
-        self._server.shutdown()
-        self._server.server_close()
 
     def wait(self, condition, timeout_s=600):
         """Waits until condition(asked) is true."""
@@ -86,10 +82,7 @@ class FakeCloud:
         }.get(path)
 
     def _handler(cloud):
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
-
+        class CloudHandler(Handler):
             def do_GET(self):
                 assert self.headers["Metadata-Flavor"] == "Google"
                 path, _, query = self.path.removeprefix("/computeMetadata/v1/").partition("?")
@@ -100,7 +93,7 @@ class FakeCloud:
                 self.send(404 if value is None else 200, (value or "not found").encode())
 
             def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = json.loads(self.read_body())
                 assert self.headers["Authorization"] == "Bearer an.identity.token"
                 with cloud.changed:
                     status = cloud.status(body)
@@ -112,10 +105,4 @@ class FakeCloud:
                     return self.wfile.write(status)
                 self.send(status, json.dumps(answer).encode())
 
-            def send(self, status, data):
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-        return Handler
+        return CloudHandler

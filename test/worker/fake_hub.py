@@ -7,15 +7,9 @@ import hashlib
 import json
 import re
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
-
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request, client_address):
-        pass  # a client may disconnect; a test sees an error of this fake as a 5xx or a broken answer
+from local_server import Handler, LocalServer
 
 
 class FakeHub:
@@ -34,18 +28,15 @@ class FakeHub:
         self.faults = lambda server, method, path: None
         self.sent = 0  # bytes of large files
         self._closing = threading.Event()
-        self._servers = {name: Server(("127.0.0.1", 0), self._handler(name)) for name in ("hub", "cdn")}
-        for server in self._servers.values():
-            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        self._servers = {name: LocalServer(self._handler(name)) for name in ("hub", "cdn")}
 
     def url(self, name="hub"):
-        return f"http://127.0.0.1:{self._servers[name].server_address[1]}"
+        return self._servers[name].url
 
     def close(self):
         self._closing.set()
         for server in self._servers.values():
-            server.shutdown()
-            server.server_close()
+            server.close()
 
     def put(self, repo: str, files: dict[str, bytes], branch="main") -> str:
         """A new commit at the branch's head."""
@@ -105,11 +96,8 @@ class FakeHub:
         return 200, {}, data
 
     def _handler(hub, server):
-        class Handler(BaseHTTPRequestHandler):
+        class HubHandler(Handler):
             protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_):
-                pass
 
             def do_GET(self):
                 path = urlsplit(self.path).path
@@ -117,28 +105,22 @@ class FakeHub:
                 hub.requests.append((server, self.command, unquote(path), headers))
                 fault = hub.faults(server, self.command, path)
                 if isinstance(fault, int):
-                    return self.send(fault, {}, b"a fault of the test")
+                    return self.send(fault, b"a fault of the test")
                 kind, value = fault or ("", 0)
                 if kind == "limited":
-                    return self.send(429, {"Retry-After": str(value)}, b"a fault of the test")
+                    return self.send(429, b"a fault of the test", {"Retry-After": str(value)})
                 if kind == "body":
-                    return self.send(200, {"Content-Type": "text/html"}, value)
+                    return self.send(200, value, {"Content-Type": "text/html"})
                 status, answer, body = hub._answer(server, self.command, path, headers)
                 if kind == "flip":
                     body = body[:-1] + bytes([body[-1] ^ 1])
-                self.send(status, answer, body, kind, value)
+                self.send_slowly(status, answer, body, kind, value)
 
             do_HEAD = do_GET
 
-            def send(self, status, headers, body, kind="", value=0):
+            def send_slowly(self, status, headers, body, kind, value):
                 if kind == "silent":
                     hub._closing.wait()
-                try:
-                    self.send_all(status, headers, body, kind, value)
-                except ConnectionError:
-                    self.close_connection = True  # the client disconnected
-
-            def send_all(self, status, headers, body, kind, value):
                 if kind == "trickled head":
                     self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Endless: ")
                     while not hub._closing.wait(value):
@@ -162,4 +144,4 @@ class FakeHub:
                 if kind == "cut":
                     self.close_connection = True
 
-        return Handler
+        return HubHandler

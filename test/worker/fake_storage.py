@@ -7,31 +7,26 @@ import base64
 import copy
 import json
 import re
-import sys
 import threading
 import uuid
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import google_crc32c
 import pytest
 
+from local_server import Handler, LocalServer
+
 
 @contextmanager
 def serving():
-    """A service that every storage client of this process and its subprocesses uses."""
+    """A service that every storage client of this process and its subprocesses uses. This process retries fast."""
     fake = FakeStorage()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", fake.url)
+        patch.setattr("gleaner_worker.objects.FIRST_WAIT_S", 0.01)
         yield fake
     fake.close()
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request, client_address):
-        if not isinstance(sys.exc_info()[1], ConnectionError):  # a killed client
-            super().handle_error(request, client_address)
 
 
 class FakeStorage:
@@ -46,15 +41,8 @@ class FakeStorage:
         self.before_create = lambda name: None
         self.lock = threading.RLock()
         self._generation = 1_000
-        self._server = _Server(("127.0.0.1", 0), self._handler())
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        self._thread.start()
-
-    def close(self):
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        server = LocalServer(self._handler())
+        self.url, self.close = server.url, server.close
 
     def put(self, bucket: str, name: str, data: bytes, metadata: dict | None = None) -> dict:
         with self.lock:
@@ -96,17 +84,14 @@ class FakeStorage:
             self.objects = {key: kept for key, kept in self.objects.items() if not key[1].startswith(prefixes)}
 
     def _handler(fake):
-        class Handler(BaseHTTPRequestHandler):
+        class StorageHandler(Handler):
             protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_):
-                pass
 
             def do_GET(self):
                 self.serve(b"")
 
             def do_POST(self):
-                self.serve(self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+                self.serve(self.read_body())
 
             do_PUT = do_POST
 
@@ -143,7 +128,7 @@ class FakeStorage:
                 except ConnectionError:
                     self.close_connection = True  # the client was killed
 
-        return Handler
+        return StorageHandler
 
     @staticmethod
     def name_of(query, body):

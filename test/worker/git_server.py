@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+
+from local_server import Handler, LocalServer
 
 
 class GitServer:
@@ -20,9 +20,8 @@ class GitServer:
         self._git(folder, "init", "--quiet", "--initial-branch=main", str(self.work))
         # GitHub serves any commit that a reference leads to.
         self._git(self.bare, "config", "uploadpack.allowReachableSHA1InWant", "true")
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(folder))
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.repo = f"http://127.0.0.1:{self._server.server_port}/repo.git"
+        server = LocalServer(_handler(folder))
+        self.repo, self.close = f"{server.url}/repo.git", server.close
 
     def commit(
         self, files: dict[str, str], reference: str = "refs/heads/main", links: dict[str, str] | None = None
@@ -39,10 +38,6 @@ class GitServer:
         self._git(self.work, "commit", "--quiet", "--allow-empty", "--message", "a change")
         self._git(self.work, "push", "--quiet", "--force", str(self.bare), f"HEAD:{reference}")
         return self._git(self.work, "rev-parse", "HEAD").strip()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
     def _git(self, folder: Path, *arguments: str) -> str:
         author = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
@@ -61,14 +56,9 @@ def server(tmp_path):
 
 
 def _handler(folder: Path):
-    class Handler(BaseHTTPRequestHandler):
+    class GitHandler(Handler):
         def do_GET(self):
-            self._answer(b"")
-
-        def do_POST(self):
-            self._answer(self.rfile.read(int(self.headers.get("content-length") or 0)))
-
-        def _answer(self, body: bytes):
+            body = self.read_body()
             parts = urlsplit(self.path)
             environment = {
                 "PATH": os.environ["PATH"],
@@ -88,14 +78,8 @@ def _handler(folder: Path):
             )
             head, _, content = done.stdout.partition(b"\r\n\r\n")
             headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line)
-            self.send_response(int(headers.pop("Status", "200").split()[0]))
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.send(int(headers.pop("Status", "200").split()[0]), content, headers)
 
-        def log_message(self, *_: object):
-            pass
+        do_POST = do_GET
 
-    return Handler
+    return GitHandler

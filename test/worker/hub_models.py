@@ -25,6 +25,14 @@ def hub(monkeypatch, storage):
     fake.close()
 
 
+@pytest.fixture
+def files(hub, tiny_folder):
+    """The files of the model that the hub has."""
+    found = files_of(tiny_folder)
+    hub.put(REPO, found)
+    return found
+
+
 def files_of(folder, **changes):
     files = {}
     for name in os.listdir(folder):
@@ -36,6 +44,11 @@ def files_of(folder, **changes):
 def find(hub, home, model=REPO, revision=None, token=None, weights=True, check=lambda: None, report=lambda cause: None):
     where = Hub(hub.url(), lambda check: token, report)
     return find_model(model, str(home), bucket(check), revision=revision, hub=where, weights=weights)
+
+
+def files_with(text, folder):
+    """The files below the folder that hold the text."""
+    return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 
 def kept(home):

@@ -2,11 +2,12 @@
 
 import base64
 import hashlib
-import threading
 import zipfile
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
+
+from local_server import LocalServer
 
 
 class PackageIndex:
@@ -15,10 +16,8 @@ class PackageIndex:
     def __init__(self, folder: Path):
         self._folder = folder
         folder.mkdir()
-        handler = partial(_Handler, directory=str(folder))
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        server = LocalServer(partial(_Handler, directory=str(folder)))
+        self.url, self.close = server.url, server.close
 
     def add(self, name: str, version: str) -> None:
         place = self._folder / name
@@ -36,10 +35,6 @@ class PackageIndex:
             wheel.writestr(f"{info}/RECORD", f"{record}{info}/RECORD,,\n")
         links = "".join(f'<a href="{wheel.name}">{wheel.name}</a>' for wheel in sorted(place.glob("*.whl")))
         (place / "index.html").write_text(f"<!DOCTYPE html><html><body>{links}</body></html>")
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
 
 
 def _digest(text: str) -> str:

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import shlex
 import subprocess
 import sys
 import tarfile
@@ -15,6 +16,7 @@ from environment import WORKER
 from waiting import HANG_S, until
 
 SCRIPT = os.path.join(WORKER, "startup.sh")
+SOURCE = f"source {shlex.quote(SCRIPT)}"
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def home(tmp_path):
 echo "$*" >> {tmp_path}/uv-calls
 if [[ $1 == venv ]]; then
   for dir; do :; done
-  mkdir -p "$dir/bin"; ln -s {sys.executable} "$dir/bin/python"
+  mkdir -p "$dir/bin"; ln -s "{sys.executable}" "$dir/bin/python"
 elif [[ -n $UV_WAITS_FOR ]]; then
   for _ in {{1..{50 * HANG_S}}}; do [[ ! -e $UV_WAITS_FOR ]] || break; sleep 0.02; done
 fi
@@ -56,7 +58,7 @@ def bash(command, *arguments, **env):
 
 def make(home, lock, **env):
     return bash(
-        f'source {SCRIPT}; make_environment "$@"',
+        f'{SOURCE}; make_environment "$@"',
         str(home / "env"),
         str(lock),
         GLEANER_HOME=str(home),

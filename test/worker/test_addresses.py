@@ -4,7 +4,7 @@ import json
 import pathlib
 
 from gleaner_worker.model.hub import is_endpoint
-from startup_script import SCRIPT, bash
+from startup_script import SOURCE, bash
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 CASES = json.loads((ROOT / "test" / "fixtures" / "addresses.json").read_text(encoding="utf-8"))
@@ -17,6 +17,6 @@ def test_the_agent_accepts_exactly_the_safe_addresses():
 
 def test_the_startup_script_accepts_exactly_the_safe_addresses():
     each = "for address; do if [[ $address =~ $API_FORM ]]; then echo true; else echo false; fi; done"
-    result = bash(f"source {SCRIPT}; {each}", *EXPECTED)
+    result = bash(f"{SOURCE}; {each}", *EXPECTED)
     answers = [json.loads(line) for line in result.stdout.split()]
     assert dict(zip(EXPECTED, answers, strict=True)) == EXPECTED

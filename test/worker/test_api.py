@@ -2,7 +2,6 @@
 
 import socket
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +10,9 @@ from fake_cloud import SECRET
 from gleaner_worker.agent import agent, metadata
 from gleaner_worker.agent import api as api_module
 from gleaner_worker.agent.api import Refused, WorkerApi
+from gleaner_worker.agent import agent
+from gleaner_worker.agent import metadata
+from local_server import Handler, LocalServer
 from waiting import HANG_S
 
 SHORT = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"
@@ -165,21 +167,16 @@ def elsewhere():
     """A server other than worker-api; `elsewhere.requests` holds the headers of its requests."""
     requests: list[dict] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class ElsewhereHandler(Handler):
         def do_GET(self):
             requests.append(dict(self.headers))
             self.wfile.write(b'HTTP/1.1 200 OK\r\n\r\n{"action": "exit"}')
 
         do_POST = do_GET
 
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-    yield SimpleNamespace(url=f"http://127.0.0.1:{server.server_address[1]}/", requests=requests)
-    server.shutdown()
-    server.server_close()
+    server = LocalServer(ElsewhereHandler)
+    yield SimpleNamespace(url=f"{server.url}/", requests=requests)
+    server.close()
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

@@ -17,7 +17,7 @@ def test_a_verification_without_credentials_gives_one_line_with_the_remedy(tmp_p
         env.pop(name, None)
     if named:
         env["GOOGLE_APPLICATION_CREDENTIALS"] = named
-    command = [sys.executable, "-m", "gleaner_worker.verify", "--bucket", "b", "--run", "r", "--json", "--quiet"]
+    command = [sys.executable, "-m", "gleaner_worker.verify", "--bucket", "b", "--run", "r", "--quiet"]
     result = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600)
     assert (result.returncode, result.stderr) == (2, "")
     (problem,) = json.loads(result.stdout)["problems"]

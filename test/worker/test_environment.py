@@ -15,7 +15,7 @@ from gleaner_worker.jobs.prepared import visible_of
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source.commands import Commands
 from job_attempts import UID, needs_root
-from startup_script import SCRIPT, a_bundle, a_lock, bash, calls_of_uv, make, start
+from startup_script import SOURCE, a_bundle, a_lock, bash, calls_of_uv, make, start
 from waiting import until
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ def test_a_missing_lock_file_is_reported_with_its_path(home, tmp_path):
 
 def test_a_killed_installation_leaves_no_environment(home, tmp_path):
     process = subprocess.Popen(
-        ["bash", "-c", f'source {SCRIPT}; make_environment "$@"', "_", str(home / "env"), str(a_lock(tmp_path))],
+        ["bash", "-c", f'{SOURCE}; make_environment "$@"', "_", str(home / "env"), str(a_lock(tmp_path))],
         env=os.environ | {"GLEANER_HOME": str(home), "UV_CACHE_DIR": str(home / "uv-cache"), "UV_WAITS_FOR": "never"},
         start_new_session=True,
         stderr=subprocess.DEVNULL,
@@ -70,7 +70,7 @@ def test_the_user_of_jobs_runs_uv_and_python_in_a_private_home_and_changes_neith
     user = find_job_user({"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(agent), "GLEANER_JOB_UID": str(UID)})
 
     def make_and_run():
-        command = f'umask {umask:o}; source {SCRIPT}; make_environment "$@"'
+        command = f'umask {umask:o}; {SOURCE}; make_environment "$@"'
         made = bash(command, str(environment), str(lock), UV_CACHE_DIR=str(cache))
         assert made.returncode == 0, made.stderr
         python, (uv,) = made.stdout.splitlines()[-1], map(str, cache.glob("gleaner-uv-*/bin/uv"))
@@ -104,7 +104,7 @@ def test_the_installation_of_uv_builds_no_source_package(tmp_path):
     marker = tmp_path / "marker"
     lock = a_lock(tmp_path, a_source_package(tmp_path, marker))
     settings = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
-    install = f'source {SCRIPT}; ensure_uv "$1"'
+    install = f'{SOURCE}; ensure_uv "$1"'
     result = bash(install, str(lock), UV_CACHE_DIR=str(tmp_path / "cache"), **settings)
     assert result.returncode != 0
     assert "No matching distribution found for uv==1.0" in result.stderr
@@ -115,7 +115,7 @@ def test_the_installation_of_uv_builds_no_source_package(tmp_path):
 def apt(tmp_path, script, **env):
     (tmp_path / "apt-get").write_text(f"#!/bin/bash\necho call >> {tmp_path}/calls\n{script}\n")
     (tmp_path / "apt-get").chmod(0o755)
-    return bash(f"source {SCRIPT}; apt_install python3.11", PATH=f"{tmp_path}:{os.environ['PATH']}", **env)
+    return bash(f"{SOURCE}; apt_install python3.11", PATH=f"{tmp_path}:{os.environ['PATH']}", **env)
 
 
 def test_startup_waits_for_another_apt_process(tmp_path):

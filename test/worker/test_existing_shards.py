@@ -2,6 +2,7 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, repeat
 
 import pytest
@@ -170,15 +171,10 @@ def test_two_workers_on_one_stream_store_every_sample_once(
     storage, extract, verify, tmp_path, tiny_models, monkeypatch
 ):
     resource = a_stream(storage, [*text_lines(80), "junk"])
-    results = {}
 
     def work(epoch):
-        try:
-            results[epoch] = run_extract(
-                a_work(resource, epoch=epoch, shard_size_gb=SMALL), tiny_models(), str(tmp_path / str(epoch))
-            )
-        except Exception as error:  # shown by the assertion below
-            results[epoch] = error
+        leased = a_work(resource, epoch=epoch, shard_size_gb=SMALL)
+        return run_extract(leased, tiny_models(), str(tmp_path / str(epoch)))
 
     meeting = threading.Barrier(2, timeout=HANG_S)
 
@@ -189,14 +185,9 @@ def test_two_workers_on_one_stream_store_every_sample_once(
 
     created = []
     storage.faults = lambda request: created.append(request) if "ifGenerationMatch=0" in request else None
-    threads = [threading.Thread(target=work, args=(epoch,)) for epoch in (1, 2)]
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, ThreadPoolExecutor(2) as pool:
         patch.setattr(extract_module, "ExistingShards", list_both)
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert results == {1: "completed", 2: "completed"}
+        assert list(pool.map(work, (1, 2))) == ["completed"] * 2
     report, problems = verify(shard_size_gb=SMALL)
     assert report["ok"], problems
     stored = outputs(storage)

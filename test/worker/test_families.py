@@ -61,10 +61,6 @@ def test_chosen_layers_equal_the_layers_of_the_whole_model(name, layers):
     golden.check(name, golden.config(name), golden.params(name, num_layers=layers[-1] + 1), layers=layers)
 
 
-def test_every_second_layer_of_a_deep_model_equals_transformers():
-    golden.check("gemma3-text", golden.config("gemma3-text"), golden.params("gemma3-text"), layers=(0, 2, 4, 6))
-
-
 @pytest.mark.parametrize("name", ["qwen2", "gemma3-text", "gemma3-multimodal"])
 @pytest.mark.parametrize("prefix", ["model.", "", "language_model.model.", "model.language_model."])
 def test_a_model_is_the_same_under_any_prefix_of_its_tensors(tmp_path, name, prefix):

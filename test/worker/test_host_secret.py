@@ -6,12 +6,12 @@ import re
 import pytest
 
 from fake_cloud import SECRET
-from startup_script import SCRIPT, bash
+from startup_script import SOURCE, bash
 
 
 def make_secret(tmp_path, **env):
     """Returns the secret that startup.sh uses. Its file holds exactly this secret and is private to its owner."""
-    result = bash(f'source {SCRIPT}; make_secret; printf "%s" "$SECRET"', GLEANER_HOME=str(tmp_path), **env)
+    result = bash(f'{SOURCE}; make_secret; printf "%s" "$SECRET"', GLEANER_HOME=str(tmp_path), **env)
     assert (result.returncode, result.stderr) == (0, "")
     file = tmp_path / "host-secret"
     assert re.fullmatch(r"[0-9a-f]{64}", result.stdout)

@@ -13,8 +13,7 @@ from gleaner_worker.model.model_source import find_model
 from hub_models import REPO, USED, files_of, find
 
 
-def test_a_download_has_exactly_the_used_files_at_the_commit_of_the_branch(hub, tmp_path, tiny_folder):
-    files = files_of(tiny_folder)
+def test_a_download_has_exactly_the_used_files_at_the_commit_of_the_branch(hub, tmp_path, tiny_folder, files):
     others = {
         "README.md": b"#",
         "modeling.py": b"import os",
@@ -37,8 +36,7 @@ def test_a_download_has_exactly_the_used_files_at_the_commit_of_the_branch(hub, 
     assert find_model(tiny_folder, "", None).fingerprint == found.fingerprint
 
 
-def test_a_download_without_weights_has_only_the_small_files(hub, tmp_path, tiny_folder):
-    hub.put(REPO, files_of(tiny_folder))
+def test_a_download_without_weights_has_only_the_small_files(hub, tmp_path, files):
     found = find(hub, tmp_path, weights=False)
     assert sorted(found.files) == [name for name in USED if name != "model.safetensors"]
     assert (found.fingerprint, found.weights_sha256) == (None, None)
@@ -46,8 +44,7 @@ def test_a_download_without_weights_has_only_the_small_files(hub, tmp_path, tiny
     assert find(hub, tmp_path).weights_sha256  # a copy without weights does not count as a model
 
 
-def test_a_download_has_only_the_weights_that_the_index_names(hub, tmp_path, tiny_folder):
-    files = files_of(tiny_folder)
+def test_a_download_has_only_the_weights_that_the_index_names(hub, tmp_path, files):
     weights = files.pop("model.safetensors")
     names = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
     index = json.dumps({"weight_map": {"a": names[0], "b": names[1], "c": names[1]}}).encode()
@@ -61,8 +58,8 @@ def test_a_download_has_only_the_weights_that_the_index_names(hub, tmp_path, tin
     assert sorted(path.rpartition("/")[2] for path in hub.asked("cdn")) == names
 
 
-def test_a_commit_on_the_disk_is_used_without_a_request(hub, tmp_path, tiny_folder):
-    commit = hub.put(REPO, files_of(tiny_folder))
+def test_a_commit_on_the_disk_is_used_without_a_request(hub, tmp_path, files):
+    commit = hub.put(REPO, files)
     first = find(hub, tmp_path)
     asked = len(hub.requests)
     again = find(hub, tmp_path, revision=commit)
@@ -73,13 +70,13 @@ def test_a_commit_on_the_disk_is_used_without_a_request(hub, tmp_path, tiny_fold
 
 
 @pytest.mark.parametrize("revision", ["main", "v1.0", "refs/pr/2", None])
-def test_a_revision_may_be_a_branch_a_tag_or_a_pull_request(hub, tmp_path, tiny_folder, revision):
-    commit = hub.put(REPO, files_of(tiny_folder), branch=revision or "main")
+def test_a_revision_may_be_a_branch_a_tag_or_a_pull_request(hub, tmp_path, files, revision):
+    commit = hub.put(REPO, files, branch=revision or "main")
     assert find(hub, tmp_path, revision=revision).revision == commit
 
 
-def test_a_model_id_may_lack_an_organisation(hub, tmp_path, tiny_folder):
-    commit = hub.put("gpt", files_of(tiny_folder))
+def test_a_model_id_may_lack_an_organisation(hub, tmp_path, files):
+    commit = hub.put("gpt", files)
     assert find(hub, tmp_path, "gpt").revision == commit
 
 
@@ -113,8 +110,7 @@ def test_ids_of_a_hub_are_recognised(model, expected):
     assert is_hub_id(model) is expected
 
 
-def test_a_model_too_large_for_the_disk_is_refused_before_its_download(hub, tmp_path, tiny_folder, monkeypatch):
-    hub.put(REPO, files_of(tiny_folder))
+def test_a_model_too_large_for_the_disk_is_refused_before_its_download(hub, tmp_path, files, monkeypatch):
     usage = model_cache.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(model_cache.shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with fails(
@@ -124,9 +120,7 @@ def test_a_model_too_large_for_the_disk_is_refused_before_its_download(hub, tmp_
     assert hub.asked("cdn") == []
 
 
-def test_a_disk_that_fills_up_during_a_download_is_reported(hub, tmp_path, tiny_folder):
-    files = files_of(tiny_folder)
-    hub.put(REPO, files)
+def test_a_disk_that_fills_up_during_a_download_is_reported(hub, tmp_path, files):
     hub.tells_sizes = False  # so that the size is unknown before the download
     small = tmp_path / "small"
     small.mkdir()

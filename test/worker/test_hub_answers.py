@@ -9,16 +9,13 @@ from gleaner_worker.failures import Failure
 from hub_models import REPO, TOKEN, files_of, find, kept, once
 
 
-def test_damaged_weights_are_fetched_again(hub, tmp_path, tiny_folder, caplog):
-    files = files_of(tiny_folder)
-    hub.put(REPO, files)
+def test_damaged_weights_are_fetched_again(hub, tmp_path, files, caplog):
     hub.faults = once(("flip", 0))
     assert files_of(find(hub, tmp_path).folder) == files
     assert f"model.safetensors of {REPO} arrived damaged" in caplog.text
 
 
-def test_weights_with_another_hash_than_the_hub_states_are_never_used(hub, tmp_path, tiny_folder):
-    hub.put(REPO, files_of(tiny_folder))
+def test_weights_with_another_hash_than_the_hub_states_are_never_used(hub, tmp_path, files):
     hub.faults = lambda server, method, path: ("flip", 0) if server == "cdn" else None
     with fails("infrastructure", "model.safetensors of an-org/a-model: its sha256 is .*, and the hub states "):
         find(hub, tmp_path)
@@ -37,22 +34,21 @@ def test_weights_with_another_hash_than_the_hub_states_are_never_used(hub, tmp_p
         ("/api/", b'{"id": "x", "sha": "%s", "siblings": [{"rfilename": 3}, 4]}' % (b"a" * 40), "as a hub does"),
     ],
 )
-def test_a_malformed_answer_of_the_hub_is_reported(hub, tmp_path, tiny_folder, where, body, reason):
-    hub.put(REPO, files_of(tiny_folder))
+def test_a_malformed_answer_of_the_hub_is_reported(hub, tmp_path, files, where, body, reason):
     hub.faults = lambda server, method, path: ("body", body) if where in path else None
     with fails("infrastructure", reason):
         find(hub, tmp_path)
 
 
-def test_an_answer_for_another_commit_is_refused(hub, tmp_path, tiny_folder):
-    commit = hub.put(REPO, files_of(tiny_folder))
+def test_an_answer_for_another_commit_is_refused(hub, tmp_path, files):
+    commit = hub.put(REPO, files)
     hub.branches[REPO]["b" * 40] = commit
     with pytest.raises(Failure, match=f"asked for commit {'b' * 40}, it names {commit}"):
         find(hub, tmp_path, revision="b" * 40)
 
 
-def test_a_file_of_another_commit_is_refused(hub, tmp_path, tiny_folder):
-    commit = hub.put(REPO, files_of(tiny_folder))
+def test_a_file_of_another_commit_is_refused(hub, tmp_path, files):
+    commit = hub.put(REPO, files)
     answer = hub._answer
 
     def other(server, method, path, headers):
@@ -99,10 +95,9 @@ def test_a_file_of_another_commit_is_refused(hub, tmp_path, tiny_folder):
     ],
 )
 def test_a_refusal_of_the_hub_is_reported_with_the_remedy(
-    hub, tmp_path, tiny_folder, model, revision, is_gated, token, reason
+    hub, tmp_path, files, model, revision, is_gated, token, reason
 ):
-    hub.put(REPO, files_of(tiny_folder))
-    hub.put("an-org/closed", files_of(tiny_folder))
+    hub.put("an-org/closed", files)
     hub.tokens["an-org/closed"] = {TOKEN}
     hub.is_gated = is_gated
     with fails("model", reason) as failure:
@@ -110,15 +105,13 @@ def test_a_refusal_of_the_hub_is_reported_with_the_remedy(
     assert token is None or token not in str(failure.value)
 
 
-def test_an_invalid_token_is_reported(hub, tmp_path, tiny_folder):
-    hub.put(REPO, files_of(tiny_folder))
+def test_an_invalid_token_is_reported(hub, tmp_path, files):
     hub.faults = lambda server, method, path: 401
     with fails("model", "refuses the token; store a valid one in the secret that"):
         find(hub, tmp_path, token=TOKEN)
 
 
-def test_missing_files_are_reported_before_the_download_of_weights(hub, tmp_path, tiny_folder):
-    files = files_of(tiny_folder)
+def test_missing_files_are_reported_before_the_download_of_weights(hub, tmp_path, files):
     del files["tokenizer.json"]
     hub.put(REPO, files)
     with fails("model", f"Failed to use the model {REPO}: it has no tokenizer.json: put the "):

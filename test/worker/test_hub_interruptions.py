@@ -20,9 +20,7 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr(download, "PIECE_BYTES", 10_000)
 
 
-def test_a_broken_download_resumes(hub, tmp_path, tiny_folder):
-    files = files_of(tiny_folder)
-    hub.put(REPO, files)
+def test_a_broken_download_resumes(hub, tmp_path, files):
     hub.faults = once(("cut", 40_000), ("cut", 30_000))
     assert files_of(find(hub, tmp_path).folder) == files
     ranges = [headers.get("range") for server, _, _, headers in hub.requests if server == "cdn"]
@@ -30,9 +28,7 @@ def test_a_broken_download_resumes(hub, tmp_path, tiny_folder):
     assert hub.sent == len(files["model.safetensors"])
 
 
-def test_an_interrupted_download_resumes_in_the_next_attempt(hub, tmp_path, tiny_folder):
-    files = files_of(tiny_folder)
-    hub.put(REPO, files)
+def test_an_interrupted_download_resumes_in_the_next_attempt(hub, tmp_path, files):
     hub.faults = once(("slow", 0.01))
 
     def received():
@@ -50,9 +46,7 @@ def test_an_interrupted_download_resumes_in_the_next_attempt(hub, tmp_path, tiny
     assert [headers.get("range") for server, _, _, headers in hub.requests if server == "cdn"][-1] == f"bytes={begin}-"
 
 
-def test_an_unfinished_copy_with_any_content_is_completed(hub, tmp_path, tiny_folder):
-    files = files_of(tiny_folder)
-    hub.put(REPO, files)
+def test_an_unfinished_copy_with_any_content_is_completed(hub, tmp_path, files):
     folder = find(hub, tmp_path).folder
     size = len(files["model.safetensors"])
     for left in (b"x" * 10, b"x" * size, b"x" * (size + 1), b""):
@@ -67,8 +61,7 @@ def test_an_unfinished_copy_with_any_content_is_completed(hub, tmp_path, tiny_fo
     ("where", "status"),
     [("/api/", 503), ("/resolve/", 503), *(("cdn", status) for status in (408, 429, 500, 502, 503, 504))],
 )
-def test_a_download_continues_after_a_short_outage_of_the_hub(hub, tmp_path, tiny_folder, where, status):
-    hub.put(REPO, files_of(tiny_folder))
+def test_a_download_continues_after_a_short_outage_of_the_hub(hub, tmp_path, files, where, status):
     failed = []
 
     def fault(server, method, path):
@@ -83,8 +76,7 @@ def test_a_download_continues_after_a_short_outage_of_the_hub(hub, tmp_path, tin
 
 
 @pytest.mark.parametrize("server", ["hub", "cdn"])
-def test_a_hub_that_asks_for_a_long_wait_is_asked_again_soon(hub, tmp_path, tiny_folder, server):
-    hub.put(REPO, files_of(tiny_folder))
+def test_a_hub_that_asks_for_a_long_wait_is_asked_again_soon(hub, tmp_path, files, server):
     limited = []
 
     def fault(name, method, path):
@@ -98,10 +90,9 @@ def test_a_hub_that_asks_for_a_long_wait_is_asked_again_soon(hub, tmp_path, tiny
     assert len(limited) == 2
 
 
-def test_a_long_outage_of_the_hub_fails_the_download(hub, tmp_path, tiny_folder, monkeypatch):
+def test_a_long_outage_of_the_hub_fails_the_download(hub, tmp_path, files, monkeypatch):
     monkeypatch.setattr(download, "GIVE_UP_AFTER_S", 0.4)
     monkeypatch.setattr(download, "FIRST_GIVE_UP_AFTER_S", 0.4)
-    hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda server, method, path: 503 if server == "cdn" else None
     reason = f"Failed to download the model {REPO} from {hub.url()}: it answers 503; let this machine reach it, or copy"
     with fails("infrastructure", reason):
@@ -111,17 +102,15 @@ def test_a_long_outage_of_the_hub_fails_the_download(hub, tmp_path, tiny_folder,
     assert all(name.endswith(".unfinished") for name in kept(tmp_path))
 
 
-def test_a_download_that_is_too_slow_fails(hub, tmp_path, tiny_folder, monkeypatch):
+def test_a_download_that_is_too_slow_fails(hub, tmp_path, files, monkeypatch):
     monkeypatch.setattr(download, "GIVE_UP_AFTER_S", 0.4)
     monkeypatch.setattr(download, "FIRST_GIVE_UP_AFTER_S", 0.4)
-    hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda server, method, path: ("slow", 0.1) if server == "cdn" else None
     with pytest.raises(Failure, match="model.safetensors arrives too slowly"):
         find(hub, tmp_path)
 
 
-def test_a_lost_lease_ends_the_wait_for_the_hub(hub, tmp_path, tiny_folder):
-    hub.put(REPO, files_of(tiny_folder))
+def test_a_lost_lease_ends_the_wait_for_the_hub(hub, tmp_path, files):
     hub.faults = lambda server, method, path: 503
     asked = []
 
@@ -134,8 +123,7 @@ def test_a_lost_lease_ends_the_wait_for_the_hub(hub, tmp_path, tiny_folder):
         find(hub, tmp_path, check=check)
 
 
-def test_a_failed_file_ends_the_other_downloads_with_its_error(hub, tmp_path, tiny_folder):
-    files = files_of(tiny_folder)
+def test_a_failed_file_ends_the_other_downloads_with_its_error(hub, tmp_path, files):
     names = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
     index = json.dumps({"weight_map": dict(zip("abc", names, strict=True))}).encode()
     shards = dict.fromkeys(names, bytes(300_000))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -293,10 +294,5 @@ run_process(['bash', '-c', 'echo started; setsid sleep 1000 & sleep 1000'], user
 
 def test_kill_all_completes_for_several_users_at_once(jobs):
     users = [JobUser(UID + number, UID + number) for number in range(1, 9)]
-    threads = [threading.Thread(target=lambda user=user: ended.append(kill_all(user))) for user in users]
-    ended = []
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(ended) == len(users)
+    with ThreadPoolExecutor(len(users)) as pool:
+        list(pool.map(kill_all, users))  # raises the error of any call

@@ -15,14 +15,13 @@ from gleaner_worker.failures import LeaseLost
 from gleaner_worker.jobs import process
 from gleaner_worker.jobs import runner as runner_module
 from gleaner_worker.jobs.prepared import Prepared, SourceFailed
-from gleaner_worker.jobs.tpu_settings import tpu_settings
 from job_attempts import FOLDER, RAN, needs_root
 from waiting import HANG_S, until
 
 pytestmark = [needs_root, pytest.mark.slow]
 
 
-def start(runner):
+def start(runner, is_begun=lambda: True):
     """Starts the runner on a thread. wait() -> its ending or its error, when the runner has ended."""
     result = {}
 
@@ -34,6 +33,7 @@ def start(runner):
 
     thread = threading.Thread(target=run)
     thread.start()
+    until(is_begun)
 
     def wait():
         thread.join(HANG_S)
@@ -86,8 +86,7 @@ def test_a_lost_lease_ends_the_process_of_a_job_and_all_uploads(jobs):
     runner = jobs.runner(
         command="echo begun; trap 'echo x > $JOB_ARTIFACTS/late; exit' TERM; while :; do sleep 0.1; done"
     )
-    wait = start(runner)
-    until(lambda: jobs.output)
+    wait = start(runner, lambda: jobs.output)
     runner.request("drain")
     assert (runner.phase, runner.ended.is_set()) == ("running", False)
     runner.request("stop")
@@ -98,8 +97,7 @@ def test_a_lost_lease_ends_the_process_of_a_job_and_all_uploads(jobs):
 def test_a_preempted_job_saves_its_artifacts_after_term(jobs):
     script = "trap 'echo saved > $JOB_ARTIFACTS/state; exit' TERM; echo begun; while :; do sleep 0.1; done"
     runner = jobs.runner(command=script)
-    wait = start(runner)
-    until(lambda: jobs.output)
+    wait = start(runner, lambda: jobs.output)
     runner.request("flush")
     ending = wait()["ending"]
     assert (ending["outcome"], ending["cause"], ending["has_artifacts"]) == ("preempted", None, True)
@@ -119,8 +117,7 @@ def test_a_preempted_job_that_ignores_term_is_killed_in_time_for_its_uploads(job
     assert process._TERM_S < runner_module._FLUSH_S / 2
     monkeypatch.setattr(process, "_TERM_S", 0.1)
     runner = jobs.runner(command="trap '' TERM; echo begun; while :; do sleep 0.1; done")
-    wait = start(runner)
-    until(lambda: jobs.output)
+    wait = start(runner, lambda: jobs.output)
     runner.request("flush")
     ending = wait()["ending"]
     assert (ending["outcome"], ending["exit_code"]) == ("preempted", 128 + signal.SIGKILL)
@@ -154,8 +151,7 @@ if version.NUMBER == 1:
 result = version.NUMBER
 """
     runner = jobs.runner(prepare=lambda order: source(1), code=code)
-    wait = start(runner)
-    until(lambda: "version 1" in jobs.output)
+    wait = start(runner, lambda: "version 1" in jobs.output)
     runner.restart(source(2))
     ending = wait()["ending"]
     assert (ending["outcome"], ending["result"]) == ("completed", "2")
@@ -173,8 +169,7 @@ def test_a_restarted_job_keeps_its_deadline(jobs, monkeypatch):
 
     monkeypatch.setattr(runner_module, "run_process", note)
     runner = jobs.runner(command="echo begun; sleep 1000", timeout_s=HANG_S)
-    wait = start(runner)
-    until(lambda: jobs.output)
+    wait = start(runner, lambda: jobs.output)
     ran_s = time.monotonic() - began_at[0]
     runner.restart(jobs.prepare())
     until(lambda: len(wall_s) == 2)
@@ -195,7 +190,7 @@ def test_only_a_machine_without_the_attribute_has_no_settings_of_libtpu(cloud, m
 
 def test_the_settings_of_libtpu_come_from_the_metadata_of_the_vm():
     text = "ACCELERATOR_TYPE: 'v5litepod-8'\nALT: 'false'\nCHIPS_PER_HOST_BOUNDS: '2,4,1'\nTOPOLOGY: '2x4'\nBAD: '\n"
-    assert tpu_settings(text) == {
+    assert job_work.tpu_settings(text) == {
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_WORKER_ID": "0",
         "TPU_WORKER_HOSTNAMES": "localhost",
@@ -203,4 +198,4 @@ def test_the_settings_of_libtpu_come_from_the_metadata_of_the_vm():
         "TPU_CHIPS_PER_HOST_BOUNDS": "2,4,1",
         "TPU_TOPOLOGY": "2x4",
     }
-    assert tpu_settings("") == {}
+    assert job_work.tpu_settings("") == {}

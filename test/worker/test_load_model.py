@@ -1,4 +1,4 @@
-"""Models and specs of an extraction: loaded layer by layer, or refused."""
+"""Models of an extraction: loaded layer by layer, or refused."""
 
 import os
 import weakref
@@ -8,21 +8,13 @@ import jax
 import numpy as np
 import pytest
 
-from build import BUCKET, a_model, a_spec, a_stream, a_work, bucket, fails, text_lines
+from build import BUCKET, a_model, a_spec, bucket
 from gleaner_worker.failures import Failure, LeaseLost
 from gleaner_worker.model.model import find_files, load_model
 from gleaner_worker.model.weights import Weights
 from model_folders import GS, upload
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.mark.parametrize(
-    "change", [{"sites": ["logits"]}, {"tokens": "first"}, {"dtype": "int4"}, {"format": "zarr"}, {"over_long": "cut"}]
-)
-def test_an_unsupported_spec_is_refused(storage, change):
-    with fails("model", next(iter(change))):
-        a_work(a_stream(storage, text_lines(3)), **change)
 
 
 def test_the_host_holds_at_most_two_layers_of_weights(monkeypatch, tiny_folder):

@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -21,8 +22,7 @@ def find_for_run(hub, home, weights=True, token=None, **spec):
     )
 
 
-def test_a_run_keeps_its_first_commit(hub, tmp_path, storage, tiny_folder):
-    files = files_of(tiny_folder)
+def test_a_run_keeps_its_first_commit(hub, tmp_path, storage, files):
     first = hub.put(REPO, files)
     mine = find_for_run(hub, tmp_path / "one")
     second = hub.put(REPO, files | {"config.json": files["config.json"] + b" "})
@@ -43,8 +43,7 @@ def test_a_run_keeps_its_first_commit(hub, tmp_path, storage, tiny_folder):
     }
 
 
-def test_of_two_workers_at_different_commits_the_second_adopts_the_first(hub, tmp_path, storage, tiny_folder):
-    files = files_of(tiny_folder)
+def test_of_two_workers_at_different_commits_the_second_adopts_the_first(hub, tmp_path, storage, files):
     first = hub.put(REPO, files)
     second = []
 
@@ -59,9 +58,7 @@ def test_of_two_workers_at_different_commits_the_second_adopts_the_first(hub, tm
     assert json.loads(storage.data(BUCKET, "activations/my-run/model.json"))["revision"] == found.revision
 
 
-def test_workers_that_start_at_the_same_time_use_the_same_commit(hub, tmp_path, tiny_folder):
-    files = files_of(tiny_folder)
-    hub.put(REPO, files)
+def test_workers_that_start_at_the_same_time_use_the_same_commit(hub, tmp_path, files):
     moves = threading.Semaphore(3)
 
     def move(server, method, path):
@@ -69,22 +66,12 @@ def test_workers_that_start_at_the_same_time_use_the_same_commit(hub, tmp_path, 
             hub.put(REPO, files | {"config.json": files["config.json"] + b" " * len(hub.requests)})
 
     hub.faults = move
-    found = {}
-
-    def work(name):
-        found[name] = find_for_run(hub, tmp_path / name)
-
-    threads = [threading.Thread(target=work, args=(name,)) for name in "abcdef"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 6
-    assert len({(model.revision, model.fingerprint) for model in found.values()}) == 1
+    with ThreadPoolExecutor(6) as pool:
+        found = list(pool.map(lambda name: find_for_run(hub, tmp_path / name), "abcdef"))
+    assert len({(model.revision, model.fingerprint) for model in found}) == 1
 
 
-def test_the_commit_of_run_json_must_be_the_commit_of_the_run(hub, tmp_path, tiny_folder):
-    files = files_of(tiny_folder)
+def test_the_commit_of_run_json_must_be_the_commit_of_the_run(hub, tmp_path, files):
     first = hub.put(REPO, files)
     find_for_run(hub, tmp_path / "one")
     assert find_for_run(hub, tmp_path / "one", revision=first).revision == first
@@ -93,9 +80,7 @@ def test_the_commit_of_run_json_must_be_the_commit_of_the_run(hub, tmp_path, tin
         find_for_run(hub, tmp_path / "one", revision=second)
 
 
-def test_a_copy_that_the_disk_damaged_is_fetched_again(hub, tmp_path, tiny_folder):
-    files = files_of(tiny_folder)
-    hub.put(REPO, files)
+def test_a_copy_that_the_disk_damaged_is_fetched_again(hub, tmp_path, files):
     folder = find_for_run(hub, tmp_path / "one").folder
     with open(os.path.join(folder, "model.safetensors"), "r+b") as file:
         file.truncate(1000)

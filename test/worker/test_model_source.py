@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -142,10 +143,7 @@ def test_threads_that_need_the_same_model_copy_make_it_once(tmp_path):
         until(lambda: len(waiting) == 3)
         open(os.path.join(path, "x"), "w").close()
 
-    threads = [threading.Thread(target=kept_copy, args=(str(tmp_path), "a", wait, fill)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: kept_copy(str(tmp_path), "a", wait, fill), range(4)))
     assert len(made) == 1
     assert os.listdir(tmp_path / "models" / "a") == ["x"]

@@ -16,11 +16,6 @@ from gleaner_worker.storage import objects
 from gleaner_worker.storage.upload_content import CheckedContent, FileContent, Views
 
 
-@pytest.fixture(autouse=True)
-def short_waits(monkeypatch):
-    monkeypatch.setattr(objects, "FIRST_WAIT_S", 0.01)
-
-
 @pytest.fixture
 def short_deadline(monkeypatch):
     monkeypatch.setattr(objects, "GIVE_UP_AFTER_S", 0.3)
@@ -117,20 +112,6 @@ def test_an_object_that_is_damaged_during_its_upload_is_not_stored(storage, size
     assert not storage.objects
 
 
-@pytest.mark.parametrize(
-    ("size", "answers"),
-    [(7, [503, 503, None]), (9 * 1024 * 1024, [503, None, 503, None, None])],  # a large upload is started, then sent
-    ids=str,
-)
-def test_a_failed_upload_starts_again_at_its_beginning(storage, size, answers):
-    left = list(answers)
-    storage.faults = lambda request: left.pop(0) if "/upload/" in request else None
-    data = bytes(range(256)) * (size // 256 + 1)
-    assert bucket().create("a", Content(data), {}, "text/plain") is None
-    assert left == []
-    assert storage.data(BUCKET, "a") == data
-
-
 def test_a_large_shard_is_sent_without_a_copy_and_again_after_a_failure(storage, small_chunks):
     random = np.random.default_rng(0)
     buffers = [random.integers(0, 256, size, dtype=np.uint8) for size in (100, 6 << 20, 0, 5 << 20, 7)]
@@ -168,14 +149,6 @@ def test_a_long_outage_of_the_service_is_a_failure_of_infrastructure(storage, sh
     with fails("infrastructure", "Failed to create gs://a-bucket/a: .*503.*gave up after"):
         bucket().create("a", Content(), {}, "text/plain")
     assert not storage.objects
-
-
-def test_an_upload_with_a_lost_answer_finds_its_own_object(storage, tmp_path):
-    answers = [("after", 503)]
-    storage.faults = lambda request: answers.pop() if answers and "/upload/" in request else None
-    found = bucket().create("a", Content(), {"k": "v"}, "text/plain")
-    assert found.metadata == {"k": "v"}
-    assert storage.data(BUCKET, "a") == b"content"
 
 
 def test_a_replaced_generation_is_not_found(storage, tmp_path):

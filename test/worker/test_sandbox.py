@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -120,15 +120,9 @@ def test_a_template_that_no_counter_stops_ends_at_the_limits_of_its_process(monk
 
 def test_threads_share_the_renderer_and_each_thread_gets_its_own_text():
     template = Template("{% for i in range(999) %}{{ text }}{% endfor %}", is_chat=False)
-    made = {}
-    threads = [
-        threading.Thread(target=lambda n=n: made.update({n: template.render({"text": str(n)})})) for n in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert made == {n: str(n) * 999 for n in range(8)}
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda n: template.render({"text": str(n)}), range(8)))
+    assert made == [str(n) * 999 for n in range(8)]
 
 
 def test_a_renderer_that_was_killed_is_replaced():

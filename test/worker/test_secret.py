@@ -93,17 +93,19 @@ def test_an_unreadable_secret_is_reported_with_the_remedy(secrets, answer, kind,
     assert base64.b64encode(TOKEN.encode())[:20].decode() not in shown
 
 
-def test_an_unreachable_secret_manager_is_a_failure(secrets, monkeypatch):
+@pytest.mark.parametrize(
+    ("variable", "closed_port", "reason"),
+    [
+        ("SECRETMANAGER_EMULATOR_HOST", "http://127.0.0.1:9", "Secret Manager does not answer .ConnectionError."),
+        ("GCE_METADATA_HOST", "127.0.0.1:9", "this VM gets no access token"),
+    ],
+)
+def test_an_unreachable_secret_manager_or_metadata_server_is_a_failure(
+    secrets, monkeypatch, variable, closed_port, reason
+):
     monkeypatch.setattr(secret, "GIVE_UP_AFTER_S", 0.05)
-    monkeypatch.setenv("SECRETMANAGER_EMULATOR_HOST", "http://127.0.0.1:9")
-    with fails("infrastructure", "Secret Manager does not answer .ConnectionError.; gave up"):
-        read()
-
-
-def test_a_vm_without_an_access_token_is_a_failure(secrets, monkeypatch):
-    monkeypatch.setattr(secret, "GIVE_UP_AFTER_S", 0.05)
-    monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:9")
-    with fails("infrastructure", "this VM gets no access token; gave up"):
+    monkeypatch.setenv(variable, closed_port)
+    with fails("infrastructure", f"{reason}; gave up"):
         read()
     assert secrets.requests == []
 

@@ -31,8 +31,7 @@ def asks(request, asked):
 
 
 @pytest.mark.parametrize(("slow_request", "fault"), SLOW_ANSWERS + SILENT_ANSWERS)
-def test_a_lost_lease_ends_a_request_to_a_slow_or_silent_hub(hub, tmp_path, tiny_folder, slow_request, fault):
-    hub.put(REPO, files_of(tiny_folder))
+def test_a_lost_lease_ends_a_request_to_a_slow_or_silent_hub(hub, tmp_path, files, slow_request, fault):
     is_lost = []
 
     def answer(*asked):
@@ -51,14 +50,11 @@ def test_a_lost_lease_ends_a_request_to_a_slow_or_silent_hub(hub, tmp_path, tiny
 
 
 @pytest.mark.parametrize(("slow_request", "fault"), SLOW_ANSWERS)
-def test_a_slow_hub_is_reported_and_fails_as_an_unreachable_hub(
-    hub, tmp_path, tiny_folder, monkeypatch, slow_request, fault
-):
+def test_a_slow_hub_is_reported_and_fails_as_an_unreachable_hub(hub, tmp_path, files, monkeypatch, slow_request, fault):
     causes = []
     monkeypatch.setattr(download, "ANSWER_S", 0.1)
     # The time of the download is over after two reports.
     monkeypatch.setattr(download, "time", SimpleNamespace(monotonic=lambda: 1e6 if len(causes) > 1 else 0.0))
-    hub.put(REPO, files_of(tiny_folder))
     hub.faults = lambda *asked: fault if asks(slow_request, asked) else None
     reason = f"Failed to download the model {REPO} from {hub.url()}: .*; let this machine reach it, or copy the model"
     with fails("infrastructure", reason):
@@ -66,10 +62,8 @@ def test_a_slow_hub_is_reported_and_fails_as_an_unreachable_hub(
     assert causes[0].startswith(f"{urlsplit(hub.url()).netloc}: TimeoutError: ") and causes[0].endswith(", try 1")
 
 
-def test_a_slow_transfer_resumes_on_another_connection_with_the_received_bytes(hub, tmp_path, tiny_folder, monkeypatch):
+def test_a_slow_transfer_resumes_on_another_connection_with_the_received_bytes(hub, tmp_path, files, monkeypatch):
     monkeypatch.setattr(download, "PIECE_S", 0.2)
-    files = files_of(tiny_folder)
-    hub.put(REPO, files)
     hub.faults = once(("trickle", BYTE_EVERY_S))
     assert files_of(find(hub, tmp_path).folder) == files
     first, second, *_ = (headers.get("range") for server, _, _, headers in hub.requests if server == "cdn")

@@ -8,13 +8,13 @@ import tarfile
 import pytest
 
 from build import BUCKET
-from startup_script import SCRIPT, a_bundle, bash, calls_of_uv, start, start_until_stopped
+from startup_script import SOURCE, a_bundle, bash, calls_of_uv, start, start_until_stopped
 
 pytestmark = pytest.mark.slow
 
 
 def test_the_sourced_script_only_defines_its_functions():
-    result = bash(f"source {SCRIPT}; declare -F main make_environment")
+    result = bash(f"{SOURCE}; declare -F main make_environment")
     assert (result.returncode, result.stdout.split(), result.stderr) == (0, ["main", "make_environment"], "")
 
 
@@ -119,7 +119,7 @@ metadata() {
 def read_metadata(attributes):
     """Runs the check of the attributes alone, without a metadata server."""
     variables = {f"ATTRIBUTE_{name.replace('-', '_')}": value for name, value in attributes.items()}
-    return bash(f"source {SCRIPT}; {METADATA} read_metadata; echo $WORKER $INCARNATION $API", **variables)
+    return bash(f"{SOURCE}; {METADATA} read_metadata; echo $WORKER $INCARNATION $API", **variables)
 
 
 def test_the_attributes_of_the_metadata_server_are_read():

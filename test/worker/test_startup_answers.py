@@ -5,7 +5,7 @@ import pytest
 from fake_cloud import SECRET
 from gleaner_worker.agent import metadata
 from gleaner_worker.agent.api import WorkerApi
-from startup_script import SCRIPT, bash
+from startup_script import SOURCE, bash
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ def run_heartbeats(cloud, most=100, **env):
         "SECRET": SECRET,
     }
     count = f'sleep() {{ echo >> "$BEATS"; (($(wc -l < "$BEATS") != {most})) || kill "$SETUP"; }}'
-    run = f"source {SCRIPT}; BEATS=$(mktemp); {count}; command sleep 1000 & SETUP=$!; beat $SETUP; rm $BEATS"
+    run = f"{SOURCE}; BEATS=$(mktemp); {count}; command sleep 1000 & SETUP=$!; beat $SETUP; rm $BEATS"
     result = bash(run, **settings | env)
     assert result.returncode == 0, result.stderr
     assert not any(word in result.stderr for word in (SECRET, "an.identity", "T" * 43))

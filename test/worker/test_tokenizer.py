@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gleaner_worker.records.bos import find_bos
-from gleaner_worker.records.tokenizer import Encoded, encode_texts, encode_with_mask, load_tokenizer
+from gleaner_worker.records.tokenizer import Encoded, encode_complete, encode_texts, load_tokenizer
 from test_native_panics import NO_BOS, VOCABULARY, a_folder
 
 BLANKS = VOCABULARY | {"Ġ": 26, "Ċ": 27}
@@ -22,7 +22,7 @@ PROCESSORS = {
 
 
 def encoded(texts, spans, tokenizer):
-    for each in encode_with_mask(texts, spans, tokenizer, NO_BOS):
+    for each in encode_complete(texts, tokenizer, NO_BOS, spans):
         assert isinstance(each, Encoded) and each.assistant_mask is not None
         yield each.assistant_mask
 

@@ -126,14 +126,14 @@ def command(*arguments):
 
 
 def test_the_command_prints_json_and_sets_its_exit_status(stored):
-    right = command("--bucket", BUCKET, "--run", "my-run", "--json")
+    right = command("--bucket", BUCKET, "--run", "my-run")
     assert right.returncode == 0, right.stderr
     assert json.loads(right.stdout)["ok"] is True
     stored.delete(BUCKET, PREFIX + "metadata.json")
     wrong = command("--bucket", BUCKET, "--run", "my-run", "--quiet")
     assert (wrong.returncode, wrong.stderr) == (1, "")
-    assert "NOT verified" in wrong.stdout and "metadata.json is missing" in wrong.stdout
-    unknown = command("--bucket", BUCKET, "--run", "no-such-run", "--json", "--quiet")
+    assert json.loads(wrong.stdout)["ok"] is False and "metadata.json is missing" in wrong.stdout
+    unknown = command("--bucket", BUCKET, "--run", "no-such-run", "--quiet")
     assert (unknown.returncode, unknown.stderr) == (2, "")
     assert "no-such-run/manifest.json: there is no such object" in json.loads(unknown.stdout)["problems"][0]
 

@@ -80,7 +80,7 @@ class Batches:
             parts, missing = [], self._batch_rows
             while missing and (group := self._load()):
                 chosen = group.order[self._row : self._row + missing]
-                parts.append(_take(group.rows, chosen))
+                parts.append(group.rows.take(chosen))
                 missing -= len(chosen)
                 self._row += len(chosen)
                 if self._row >= len(group.order):
@@ -89,8 +89,7 @@ class Batches:
                 self._given_in_epoch = True
                 if missing:
                     self._end_epoch()
-                rows = _join(parts)
-                return finish(rows.stored, rows.scale, self._as, self._dtype)
+                return finish(_join(parts), self._as, self._dtype)
             self._end_epoch()
         self.close()
         raise StopIteration
@@ -172,10 +171,6 @@ class Batches:
                 f"Failed to resume these batches: {'; '.join(differing)}; use the options of the first iteration"
             )
         return place
-
-
-def _take(rows: Rows, chosen: np.ndarray) -> Rows:
-    return Rows(rows.stored[chosen], None if rows.scale is None else rows.scale[chosen])
 
 
 def _join(parts: list[Rows]) -> Rows:

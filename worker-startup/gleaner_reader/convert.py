@@ -32,23 +32,33 @@ class Rows:
     stored: np.ndarray  # [n, d_model]
     scale: np.ndarray | None  # fp32 [n]
 
+    def take(self, chosen: slice | np.ndarray) -> "Rows":
+        """The chosen rows, in that order."""
+        return Rows(self.stored[chosen], None if self.scale is None else self.scale[chosen])
+
+    def put(self, places: slice | np.ndarray, rows: "Rows") -> None:
+        """Writes `rows` to these places. The dtypes are equal."""
+        self.stored[places] = rows.stored
+        if self.scale is not None:
+            self.scale[places] = rows.scale
+
+    def to_float32(self) -> np.ndarray:
+        """fp32 [n, d_model]: bf16 exactly, int8 times the scale of its row."""
+        if self.stored.dtype == np.uint16:  # bf16 is the upper half of a float32
+            return (self.stored.astype(np.uint32) << 16).view(np.float32)
+        values = self.stored.astype(np.float32, copy=False)
+        return values if self.scale is None else values * self.scale[:, None]
+
+
+def empty_rows(count: int, d_model: int, dtype: str) -> Rows:
+    """Rows of arbitrary values. dtype: the name in a spec."""
+    scale = np.empty(count, np.float32) if dtype == "int8" else None
+    return Rows(np.empty((count, d_model), STORED[dtype]), scale)
+
 
 def as_stored(data: np.ndarray, dtype: str) -> np.ndarray:
     """uint8 [n] as values of a safetensors type, with bf16 as the uint16 of its bits."""
     return data.view("<u2") if dtype == "BF16" else data.view(TYPES[dtype])
-
-
-def widen(bits: np.ndarray) -> np.ndarray:
-    """bf16 as uint16 -> float32, exactly: bf16 is the upper half of a float32."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
-def to_float32(stored: np.ndarray, scale: np.ndarray | None = None) -> np.ndarray:
-    """uint16 (bf16), float16, float32, or int8 with the scale of each row -> float32 of the same shape."""
-    if stored.dtype == np.uint16:
-        return widen(stored)
-    values = stored.astype(np.float32, copy=False)
-    return values if scale is None else values * scale[:, None]
 
 
 def to_float16(values: np.ndarray, what: str = "rows") -> np.ndarray:
@@ -72,35 +82,34 @@ def check_kind(as_: str, dtype: str | None) -> None:
         _import(as_)
 
 
-def finish(stored: np.ndarray, scale: np.ndarray | None, as_: str = "numpy", dtype: str | None = None):
-    """Stored rows [n, d] as an array of the requested kind. `dtype` None: as stored, int8 as float32.
+def finish(rows: Rows, as_: str = "numpy", dtype: str | None = None):
+    """The rows as an array [n, d_model] of the requested kind. `dtype` None: as stored, int8 as float32.
 
     Raises ValueError for a value that float16 cannot hold.
     """
-    if dtype == "float16" and stored.dtype != np.float16:
-        stored, scale = to_float16(to_float32(stored, scale)), None
-    is_bf16 = stored.dtype == np.uint16
+    if dtype == "float16" and rows.stored.dtype != np.float16:
+        rows = Rows(to_float16(rows.to_float32()), None)
     if as_ == "torch":
-        return _as_torch(stored, scale, is_bf16, dtype)
-    if is_bf16 and dtype in (None, "bfloat16") and ml_dtypes:
+        return _as_torch(rows, dtype)
+    stored = rows.stored
+    if stored.dtype == np.uint16 and dtype in (None, "bfloat16") and ml_dtypes:
         values = stored.view(ml_dtypes.bfloat16)
     elif stored.dtype == np.float16 and dtype in (None, "float16"):
         values = stored
     else:
-        values = to_float32(stored, scale)
+        values = rows.to_float32()
         if dtype == "bfloat16":
             values = values.astype(ml_dtypes.bfloat16)  # pyright: ignore[reportOptionalMemberAccess]
     return _import("jax").numpy.asarray(values) if as_ == "jax" else values
 
 
-def _as_torch(stored: np.ndarray, scale: np.ndarray | None, is_bf16: bool, dtype: str | None):
+def _as_torch(rows: Rows, dtype: str | None):
     torch = _import("torch")
-    if is_bf16:
-        values = torch.from_numpy(_writable(stored).view(np.int16)).view(torch.bfloat16)
-    elif stored.dtype == np.float16:
-        values = torch.from_numpy(_writable(stored))
+    if rows.stored.dtype == np.uint16:
+        values = torch.from_numpy(_writable(rows.stored).view(np.int16)).view(torch.bfloat16)
     else:
-        values = torch.from_numpy(_writable(to_float32(stored, scale)))
+        is_half = rows.stored.dtype == np.float16
+        values = torch.from_numpy(_writable(rows.stored if is_half else rows.to_float32()))
     return values.to(getattr(torch, dtype)) if dtype else values
 
 

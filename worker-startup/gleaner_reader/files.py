@@ -5,7 +5,6 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 from .errors import MissingPackage, ShardError
 from .seekable import File
@@ -14,17 +13,6 @@ PARALLEL = 10  # requests at once; a client of Cloud Storage keeps as many conne
 _RANGE_BYTES = 1 << 24
 _TIMEOUT_S = (10, 60)
 _GS = re.compile(r"gs://([^/]+)/?(.*)")
-
-
-class Folder(Protocol):
-    """A folder of this machine, or a prefix in a bucket."""
-
-    @property
-    def url(self) -> str: ...
-
-    def files(self) -> dict[str, File]:
-        """Every file in the folder and its subfolders, by its path in the folder. Raises FileNotFoundError."""
-        ...
 
 
 def open_file(where: str) -> File:
@@ -38,7 +26,7 @@ def open_file(where: str) -> File:
     return LocalFile(where, os.path.getsize(where))
 
 
-def open_folder(where: str) -> Folder:
+def open_folder(where: str) -> "Folder":
     """Opens a folder of this machine, or a prefix gs://BUCKET/PREFIX. Reads nothing."""
     if match := _GS.fullmatch(where):
         return CloudFolder(match[1], match[2].rstrip("/"))
@@ -69,15 +57,15 @@ class LocalFolder:
     url: str
 
     def files(self) -> dict[str, File]:
-        """Raises FileNotFoundError for a missing folder."""
+        """Every file in the folder and its subfolders, by its path in the folder. Raises FileNotFoundError."""
         if not os.path.isdir(self.url):
             raise FileNotFoundError(f"Failed to open {self.url}: there is no such folder; pass the folder of a run")
-        found: dict[str, File] = {}
+        files: dict[str, File] = {}
         for folder, _, names in os.walk(self.url):
             for name in names:
                 path = os.path.join(folder, name)
-                found[os.path.relpath(path, self.url).replace(os.sep, "/")] = LocalFile(path, os.path.getsize(path))
-        return found
+                files[os.path.relpath(path, self.url).replace(os.sep, "/")] = LocalFile(path, os.path.getsize(path))
+        return files
 
 
 @dataclass(frozen=True)
@@ -119,7 +107,7 @@ class CloudFile:
 
 @dataclass(frozen=True)
 class CloudFolder:
-    """The objects under a prefix of a bucket, whose `files` raises FileNotFoundError where there are none."""
+    """The objects under a prefix of a bucket."""
 
     bucket: str
     prefix: str
@@ -129,18 +117,22 @@ class CloudFolder:
         return f"gs://{self.bucket}/{self.prefix}"
 
     def files(self) -> dict[str, File]:
+        """Every object under the prefix, by its name below the prefix. Raises FileNotFoundError without any."""
         prefix = f"{self.prefix}/" if self.prefix else ""
         fields = "items(name,generation,size),nextPageToken"
         blobs = _client().list_blobs(self.bucket, prefix=prefix, fields=fields, timeout=_TIMEOUT_S)
-        found: dict[str, File] = {
+        files: dict[str, File] = {
             blob.name.removeprefix(prefix): CloudFile(self.bucket, blob.name, int(blob.size), int(blob.generation))
             for blob in blobs
         }
-        if not found:
+        if not files:
             raise FileNotFoundError(
                 f"Failed to open {self.url}: there are no objects of that name; pass gs://BUCKET/activations/RUN"
             )
-        return found
+        return files
+
+
+Folder = LocalFolder | CloudFolder
 
 
 def _whole(data, begin: int, end: int, url: str):

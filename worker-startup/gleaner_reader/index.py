@@ -64,24 +64,24 @@ def read_index(tensors: dict[str, TensorInfo], read: Callable[[str], np.ndarray]
     for name, dtype in _TYPES.items():
         if name in tensors and (tensors[name].dtype, len(tensors[name].shape)) != (dtype, 1):
             raise ShardError(f"{url} cannot be read: its {name} are {tensors[name].dtype} {list(tensors[name].shape)}")
-    found = {name: read(name) for name in _TYPES if name in tensors}
-    if absent := [name for name in ("sample_idx", "sample_offsets", "token_ids") if name not in found]:
+    arrays = {name: read(name) for name in _TYPES if name in tensors}
+    if absent := [name for name in ("sample_idx", "sample_offsets", "token_ids") if name not in arrays]:
         raise ShardError(f"{url} cannot be read: it has no {' and no '.join(absent)}")
-    token_ids, offsets, numbers = found["token_ids"], found["sample_offsets"], found["sample_idx"]
-    row_offsets = found.get("row_offsets", offsets)
+    token_ids, offsets, numbers = arrays["token_ids"], arrays["sample_offsets"], arrays["sample_idx"]
+    row_offsets = arrays.get("row_offsets", offsets)
     check_offsets("sample_offsets", offsets, len(numbers), len(token_ids), "tokens", url)
     check_offsets("row_offsets", row_offsets, len(numbers), rows, "rows", url)
-    positions = found.get("positions")
+    positions = arrays.get("positions")
     lengths = np.diff(offsets)
-    if "row_offsets" not in found:
+    if "row_offsets" not in arrays:
         positions = (np.arange(len(token_ids)) - np.repeat(offsets[:-1], lengths)).astype(np.int32)
     elif positions is not None:
         if positions.shape != (rows,) or (positions < 0).any():
             raise ShardError(f"{url} cannot be read: its positions are not {rows} numbers from 0")
         if (positions >= np.repeat(lengths, np.diff(row_offsets))).any():
             raise ShardError(f"{url} cannot be read: it has positions that its samples lack")
-    kept = _parse_kept(found["kept"], len(numbers), url) if "kept" in found else None
-    lines, chunks, token_lines = (found.get(name) for name in ("line_idx", "chunk_idx", "token_line_idx"))
+    kept = _parse_kept(arrays["kept"], len(numbers), url) if "kept" in arrays else None
+    lines, chunks, token_lines = (arrays.get(name) for name in ("line_idx", "chunk_idx", "token_line_idx"))
     for name, values, count in (
         ("line_idx", lines, len(numbers)),
         ("chunk_idx", chunks, len(numbers)),

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from .convert import STORED, Rows, check_kind, finish
+from .convert import STORED, Rows, check_kind, empty_rows, finish
 from .files import PARALLEL
 from .source import RowSource
 
@@ -27,6 +27,7 @@ class Layer:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """(rows, d_model) of the whole run."""
         return self._run.num_rows, self._run.d_model
 
     def __len__(self) -> int:
@@ -39,7 +40,7 @@ class Layer:
                 rows = waiting.pop().result()
                 if number + 1 < len(self._run.shards):
                     waiting.append(pool.submit(self._read, number + 1))
-                yield finish(rows.stored, rows.scale, self._as, self._dtype)
+                yield finish(rows, self._as, self._dtype)
 
     def __getitem__(self, key: int | slice | np.ndarray | list[int]):
         """A row [d_model] for a number, rows [n, d_model] for a slice or numbers, in the order of the request.
@@ -61,7 +62,7 @@ class Layer:
         if self._verify:
             self._verify_shards_of(numbers)
         rows = read_rows(self._run, self._site, self._layer, numbers)
-        values = finish(rows.stored, rows.scale, self._as, self._dtype)
+        values = finish(rows, self._as, self._dtype)
         return values[0] if not isinstance(key, slice) and np.ndim(key) == 0 else values
 
     def _verify_shards_of(self, numbers: np.ndarray) -> None:
@@ -82,29 +83,17 @@ class Layer:
 def read_rows(run: RowSource, site: str, layer: int, numbers: np.ndarray) -> Rows:
     """The rows of the run with these numbers (int64 [n], in any order). One request reads all neighbouring rows."""
     order = np.argsort(numbers, kind="stable")
-    ranges = _ranges(run, numbers[order])
-    stored, scale = None, None
+    result = empty_rows(len(numbers), run.d_model, run.dtype)
 
-    def read(number: int, begin: int, end: int, first: int, last: int) -> Rows:
+    def read(number: int, begin: int, end: int, first: int, last: int) -> None:
+        places = order[first:last]
         rows = run.shards[number].rows(site, layer, begin, end)
         run.shards[number].release_rows()
-        local = numbers[order[first:last]] - run.row_offsets[number] - begin
-        return Rows(rows.stored[local], None if rows.scale is None else rows.scale[local])
+        result.put(places, rows.take(numbers[places] - run.row_offsets[number] - begin))
 
     with ThreadPoolExecutor(PARALLEL, "rows") as pool:
-        parts = pool.map(lambda of: read(*of), ranges)
-        for (_, _, _, first, last), rows in zip(ranges, parts, strict=True):
-            if stored is None:
-                stored = np.empty((len(numbers), rows.stored.shape[1]), rows.stored.dtype)
-                scale = None if rows.scale is None else np.empty(len(numbers), np.float32)
-            stored[order[first:last]] = rows.stored
-            if scale is not None and rows.scale is not None:
-                scale[order[first:last]] = rows.scale
-    if stored is None:
-        empty = run.shards[0].rows(site, layer, 0, 0)
-        run.shards[0].release_rows()
-        return empty
-    return Rows(stored, scale)
+        list(pool.map(lambda of: read(*of), _ranges(run, numbers[order])))
+    return result
 
 
 def _ranges(run: RowSource, numbers: np.ndarray) -> list[tuple[int, int, int, int, int]]:

@@ -19,10 +19,10 @@ def problem_of(data: object) -> str | None:
             return f"its layer {layer} is not a list of dicts"
         if problem := next(filter(None, map(_entry_problem, entries)), None):
             return f"in layer {layer} {problem}"
-        found = [entry["sample_idx"] for entry in entries]
-        if numbers is not None and found != numbers:
+        indices = [entry["sample_idx"] for entry in entries]
+        if numbers is not None and indices != numbers:
             return f"it has other samples in layer {layer} than in layer {next(iter(data))}"
-        numbers = found
+        numbers = indices
     return None
 
 

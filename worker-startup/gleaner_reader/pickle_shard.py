@@ -146,10 +146,10 @@ class PickleShard(Shard):
             layer: [e["activation"] for e in entries if e["activation"] is not None] for layer, entries in data.items()
         }
         empty = np.empty((0, self.d_model), STORED[self.dtype])
-        found = [Rows(np.concatenate([empty, *parts.get(layer, ())]), None) for _, layer in names]
-        if any(len(rows.stored) != end - begin for rows in found):
+        all_rows = [Rows(np.concatenate([empty, *parts.get(layer, ())]), None) for _, layer in names]
+        if any(len(rows.stored) != end - begin for rows in all_rows):
             raise ShardError(f"{self.url} is damaged: it has fewer rows than its header says")
-        return found
+        return all_rows
 
     def load(self, take: Take) -> dict:
         """The whole pickle, each array replaced by take(layer, array). Raises ShardError unless it is a shard."""

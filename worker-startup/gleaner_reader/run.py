@@ -45,16 +45,18 @@ class Run(Shards[Shard]):
 
     def __init__(self, folder: Folder):
         files = folder.files()
-        found: dict[int, dict[int, Shard]] = {}
+        by_stream: dict[int, dict[int, Shard]] = {}
         for name, file in files.items():
             if match := _SHARD.fullmatch(name):
                 stream, number = int(match[1] or _stream_of(folder.url)), int(match[2])
-                if number in found.setdefault(stream, {}):
-                    raise ShardError(f"{file.url} and {found[stream][number].url} are both shard {number}")
-                found[stream][number] = open_shard(file)
-        self.streams = {stream: [found[stream][number] for number in sorted(found[stream])] for stream in sorted(found)}
+                if number in by_stream.setdefault(stream, {}):
+                    raise ShardError(f"{file.url} and {by_stream[stream][number].url} are both shard {number}")
+                by_stream[stream][number] = open_shard(file)
+        self.streams = {
+            stream: [by_stream[stream][number] for number in sorted(by_stream[stream])] for stream in sorted(by_stream)
+        }
         super().__init__(folder.url, [shard for shards in self.streams.values() for shard in shards])
-        self._numbers = {stream: sorted(found[stream]) for stream in self.streams}
+        self._numbers = {stream: sorted(by_stream[stream]) for stream in self.streams}
         if not self.shards:
             raise FileNotFoundError(
                 f"Failed to open {self.url}: there are no shards, such as tpu_0/shard_0001.safetensors; "
@@ -102,6 +104,7 @@ class Run(Shards[Shard]):
 
     @property
     def is_complete(self) -> bool:
+        """Whether every shard of the run is here, and the run has completed."""
         return not self.problems
 
     def sample(
@@ -116,8 +119,9 @@ class Run(Shards[Shard]):
     ) -> Sample:
         """Reads one sample. Raises LookupError for a rejected or missing sample.
 
-        layers, site: the layers and the site to read; all by default. Raises ValueError for a layer or a site that the
-        run lacks.
+        stream: its number, or its name such as "007". index: from 0 in the stream, over stored and rejected samples.
+        layers, site: the layers and the site to read; all by default. as_, dtype: as `layer` takes them. Raises
+        ValueError for a layer or a site that the run lacks.
         """
         number = int(stream)
         if site is not None:
@@ -138,7 +142,7 @@ class Run(Shards[Shard]):
             if (layers is None or layer in layers) and (site is None or name == site)
         ]
         check_kind(as_, dtype)
-        arrays = [finish(rows.stored, rows.scale, as_, dtype) for rows in shard.rows_of_each(wanted, begin, end)]
+        arrays = [finish(rows, as_, dtype) for rows in shard.rows_of_each(wanted, begin, end)]
 
         def of_tokens(values: np.ndarray | None) -> np.ndarray | None:
             return None if values is None else values[slice(*held.sample_offsets[place : place + 2])]

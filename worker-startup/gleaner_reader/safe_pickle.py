@@ -166,9 +166,9 @@ class _CheckedUnpickler(pickle._Unpickler):  # pyright: ignore[reportPrivateUsag
         raise Unsafe("it cannot be read: it ends too early")
 
     def find_class(self, module: str, name: str) -> object:
-        if (found := self._names.get((module, name))) is None:
+        if (known := self._names.get((module, name))) is None:
             raise Unsafe(f"it asks for {_shown(module)}.{_shown(name)}, which a shard never needs")
-        return found
+        return known
 
     def _check_keys(self, target: object, keys: list) -> None:
         """Keys with equal hashes cost quadratic time. Small numbers and text have different hashes."""

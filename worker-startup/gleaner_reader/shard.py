@@ -36,18 +36,22 @@ class Shard:
 
     @property
     def size_bytes(self) -> int:
+        """The size of the file."""
         return self._file.size
 
     @property
     def metadata(self) -> dict[str, str]:
+        """The text values of the header, such as the identity of the shard and its statistics."""
         raise NotImplementedError
 
     @property
     def sites(self) -> tuple[str, ...]:
+        """The stored sites, such as resid_post, in the order of the file."""
         return tuple(dict.fromkeys(site for site, _ in self.names))
 
     @property
     def layers(self) -> tuple[int, ...]:
+        """The stored layers, ascending."""
         return tuple(sorted({layer for _, layer in self.names}))
 
     @property
@@ -62,30 +66,37 @@ class Shard:
 
     @property
     def d_model(self) -> int:
+        """The values of one row."""
         return next(iter(self.names.values()))[1]
 
     @property
     def num_rows(self) -> int:
+        """The stored rows of each layer and site."""
         return next(iter(self.names.values()))[0]
 
     @property
     def num_tokens(self) -> int:
+        """The tokens of all stored samples, also those without a row."""
         raise NotImplementedError
 
     @property
     def num_samples(self) -> int:
+        """The stored samples, without the rejected ones."""
         raise NotImplementedError
 
     @property
     def first_sample(self) -> int:
+        """The number of the first sample in the stream, stored or rejected."""
         return self._number("first_sample")
 
     @property
     def last_sample(self) -> int:
+        """The number of the last sample in the stream, stored or rejected."""
         return self._number("last_sample")
 
     @property
     def is_final(self) -> bool:
+        """Whether the stream ends with this shard."""
         return self.metadata.get("final") == "true"
 
     @cached_property
@@ -124,17 +135,19 @@ class Shard:
         dtype: str | None = None,
         verify: bool = False,
     ):
-        """Rows begin..end (all by default) of one layer, [n, d_model]; int8 as fp32.
+        """Rows begin to end (exclusive; all by default) of one layer, as an array [n, d_model].
 
-        verify: compare the layer with its checksum first, which reads all of it. Raises ValueError for an unknown layer
-        or site, and IndexError for rows that the shard lacks.
+        site: needed where the shard has several. as_: "numpy", "torch" or "jax". dtype: "float32", "float16" or
+        "bfloat16"; None for the stored type, with int8 as float32. verify: compare the layer with its checksum first,
+        which reads all of it. Raises ValueError for an unknown layer, site, kind or dtype, and IndexError for rows that
+        the shard lacks.
         """
         check_kind(as_, dtype)
         rows = self.rows(self.site(site), layer, begin, self.num_rows if end is None else end, verify)
-        return finish(rows.stored, rows.scale, as_, dtype)
+        return finish(rows, as_, dtype)
 
     def batches(self, layer: int, site: str | None = None, **options) -> Batches:
-        """Shuffled rows of one layer, for training; see Batches for the options."""
+        """Shuffled rows of one layer, for training: arrays [batch_rows, d_model]. See Batches for the options."""
         return Shards(self.url, (self,)).batches(layer, site, **options)
 
     def rows(self, site: str, layer: int, begin: int, end: int, verify: bool = False) -> Rows:

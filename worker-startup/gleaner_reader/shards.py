@@ -29,14 +29,17 @@ class Shards(Generic[S]):
 
     @property
     def sites(self) -> tuple[str, ...]:
+        """The stored sites, such as resid_post, equal in all shards."""
         return self.shards[0].sites
 
     @property
     def layers(self) -> tuple[int, ...]:
+        """The stored layers, ascending, equal in all shards."""
         return self.shards[0].layers
 
     @property
     def d_model(self) -> int:
+        """The values of one row."""
         return self.shards[0].d_model
 
     @property
@@ -46,15 +49,17 @@ class Shards(Generic[S]):
 
     @property
     def num_samples(self) -> int:
+        """The stored samples of all shards. Reads every header."""
         return sum(shard.num_samples for shard in self._opened)
 
     @property
     def num_tokens(self) -> int:
+        """The tokens of all stored samples, also those without a row. Reads every header."""
         return sum(shard.num_tokens for shard in self._opened)
 
     @property
     def num_rows(self) -> int:
-        """The number of stored vectors of each layer."""
+        """The stored rows of each layer and site. Reads every header."""
         return int(self.row_offsets[-1])
 
     @property
@@ -71,18 +76,24 @@ class Shards(Generic[S]):
     ) -> Layer:
         """One layer of the whole run: iterate over it for the array of each shard, index it for rows.
 
-        verify: compare the layer with its checksum in every shard that a request reads, which reads all of it.
+        site: needed where the run has several. as_: "numpy", "torch" or "jax". dtype: "float32", "float16" or
+        "bfloat16"; None for the stored type, with int8 as float32. verify: compare the layer with its checksum in
+        every shard that a request reads, which reads all of it. Raises ValueError for an unknown layer, site, kind or
+        dtype, and MissingPackage. Reading raises ShardError for a damaged shard.
         """
         self._check(layer, site)
         return Layer(self, layer, self.shards[0].site(site), as_, dtype, verify)
 
     def batches(self, layer: int, site: str | None = None, **options) -> Batches:
-        """Shuffled rows of one layer, for training; see Batches for the options."""
+        """Shuffled rows of one layer, for training: arrays [batch_rows, d_model]. See Batches for the options.
+
+        Raises ValueError for an unknown layer or site, and for options that contradict each other.
+        """
         self._check(layer, site)
         return Batches(self, layer, self.shards[0].site(site), **options)
 
     def index(self, shard: S) -> Index:
-        """The shard's index; the indexes of the last few shards are kept."""
+        """The index of one of the shards. Memory keeps the last 16 indexes. Raises ShardError for a damaged index."""
         index = shard.index()
         self._kept[id(shard)] = shard
         self._kept.move_to_end(id(shard))
@@ -91,6 +102,7 @@ class Shards(Generic[S]):
         return index
 
     def shard_index(self, number: int) -> Index:
+        """The index of shard `number`, counted from 0 in the order of `shards`."""
         return self.index(self.shards[number])
 
     @cached_property

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .convert import STORED, Rows, to_float32
+from .convert import Rows, empty_rows
 from .files import PARALLEL
 from .source import RowSource
 
@@ -86,21 +86,17 @@ def read_chunks(shuffle: Shuffle, chunks: np.ndarray) -> Rows:
     """The rows of the chunks, one chunk after the other."""
     run = shuffle.run
     ends = np.cumsum(chunks[:, 2] - chunks[:, 1])
-    stored = np.empty((int(ends[-1]), run.d_model), STORED[run.dtype])
-    scale = np.empty(len(stored), np.float32) if run.dtype == "int8" else None
+    result = empty_rows(int(ends[-1]), run.d_model, run.dtype)
 
     def read(place: int) -> None:
         number, begin, end = chunks[place].tolist()
         shard, last = run.shards[number], int(ends[place])
-        rows = shard.rows(shuffle.site, shuffle.layer, begin, end)
-        stored[last - (end - begin) : last] = rows.stored
-        if scale is not None:
-            scale[last - (end - begin) : last] = rows.scale
+        result.put(slice(last - (end - begin), last), shard.rows(shuffle.site, shuffle.layer, begin, end))
         shard.release_rows()
 
     with ThreadPoolExecutor(PARALLEL, "chunks") as pool:
         list(pool.map(read, range(len(chunks))))
-    return Rows(stored, scale)
+    return result
 
 
 def _keep(run: RowSource, filter_: Filter, chunks: np.ndarray) -> np.ndarray:
@@ -141,6 +137,6 @@ def _norms(rows: Rows) -> np.ndarray:
     norms = np.empty(len(rows.stored), np.float32)
     for begin in range(0, len(norms), _NORM_ROWS):
         part = slice(begin, begin + _NORM_ROWS)
-        values = to_float32(rows.stored[part], None if rows.scale is None else rows.scale[part])
+        values = rows.take(part).to_float32()
         norms[part] = np.sqrt(np.einsum("nd,nd->n", values, values))
     return norms

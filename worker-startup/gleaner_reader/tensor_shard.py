@@ -39,18 +39,20 @@ class SafetensorsShard(Shard):
 
     @cached_property
     def names(self) -> dict[tuple[str, int], tuple[int, int]]:
-        found = {
+        tensors = {
             (match[1], int(match[2])): tensor
             for name, tensor in self.header.tensors.items()
             if (match := _ROWS.fullmatch(name))
         }
-        if not found:
+        if not tensors:
             raise ShardError(f"{self.url} holds no rows: no tensor in it is named like resid_post.0")
-        if any(len(tensor.shape) != 2 or not tensor.shape[1] or tensor.dtype not in NAMES for tensor in found.values()):
+        if any(
+            len(tensor.shape) != 2 or not tensor.shape[1] or tensor.dtype not in NAMES for tensor in tensors.values()
+        ):
             raise ShardError(f"{self.url} cannot be read: its rows are not [rows, d_model] of {', '.join(NAMES)}")
-        if len({(tensor.shape, tensor.dtype) for tensor in found.values()}) > 1:
+        if len({(tensor.shape, tensor.dtype) for tensor in tensors.values()}) > 1:
             raise ShardError(f"{self.url} cannot be read: its layers have different shapes or types")
-        return {key: (tensor.shape[0], tensor.shape[1]) for key, tensor in found.items()}
+        return {key: (tensor.shape[0], tensor.shape[1]) for key, tensor in tensors.items()}
 
     @property
     def dtype(self) -> str:
@@ -101,9 +103,9 @@ class SafetensorsShard(Shard):
 
     def _verified(self, name: str) -> np.ndarray:
         array = self.tensor(name)
-        made, found = self.checksums.get(name), as_text(crc32c(array.reshape(-1).view(np.uint8)))
-        if made != found:
-            raise ShardError(f"{self.url} is damaged: {name} has the checksum {found}, and was written with {made}")
+        stated, actual = self.checksums.get(name), as_text(crc32c(array.reshape(-1).view(np.uint8)))
+        if stated != actual:
+            raise ShardError(f"{self.url} is damaged: {name} has the checksum {actual}, and was written with {stated}")
         return array
 
     def _load_index(self) -> Index:

@@ -31,7 +31,7 @@ def raise_exits(error: BaseException) -> None:
 
 
 class Interrupted(Exception):
-    """ExtractionState ends the work before the first shard: nothing is stored, and another worker may begin."""
+    """The work ends before the first shard: nothing is stored, and another worker may begin."""
 
 
 class LeaseLost(Exception):

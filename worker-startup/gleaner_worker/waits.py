@@ -14,8 +14,8 @@ T = TypeVar("T")
 def wait(seconds: float, check: Callable[[], None]) -> None:
     """Sleeps for `seconds`. Calls `check` during the wait, which may raise."""
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, _CHECK_EVERY_S))
+    while (remaining := end - time.monotonic()) > 0:
+        time.sleep(min(remaining, _CHECK_EVERY_S))
         check()
 
 
@@ -47,16 +47,16 @@ def wait_for_each(
         while True:
             check()
             try:
-                found = queue.get(timeout=_CHECK_EVERY_S)
+                entry = queue.get(timeout=_CHECK_EVERY_S)
             except Empty:
                 if time.monotonic() > give_up:
                     raise TimeoutError(f"no answer within {each_s:.0f} s") from None
                 continue
-            if found is None:
+            if entry is None:
                 return
-            if isinstance(found, BaseException):
-                raise found
-            yield found[0]
+            if isinstance(entry, BaseException):
+                raise entry
+            yield entry[0]
             give_up = time.monotonic() + each_s
     finally:
         is_closed.set()

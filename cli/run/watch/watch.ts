@@ -10,13 +10,13 @@ import {EventReader} from '../../events/read.ts';
 import type {Answers} from '../../json/index.ts';
 import {LiveScreen} from '../../screen/live.ts';
 import {type RunState, readRun, streamCount} from '../../screen/read-run.ts';
-import {styleOf} from '../../screen/story.ts';
+import {clockText, styleOf} from '../../screen/story.ts';
 import {type Moment, Timeline} from '../../screen/timeline.ts';
 import {tpuStatus} from '../../screen/tpu-status.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {counted} from '../../terminal/format.ts';
 import {printJson, say} from '../../terminal/output.ts';
-import {stopSignal} from '../../terminal/stop-signal.ts';
+import {abortedAtStop} from '../../terminal/stop-signal.ts';
 import type {StyledLine} from '../../terminal/styled-lines.ts';
 import {plainLine} from './plain-line.ts';
 import {MOST_EVENTS, screenLines} from './screen-lines.ts';
@@ -28,8 +28,7 @@ const MOST_FAILURES = 10;
 
 /** Exit code 0: the run is completed. Exit code 1: it ended in another way. Exit code 130: Ctrl-C ended the watch, and not the run. */
 export async function watch(run: string, options: WatchOptions): Promise<void> {
-  const stopped = new AbortController();
-  void stopSignal().then(() => stopped.abort());
+  const stopped = abortedAtStop();
   await withCloud(options, async cloud => {
     const view = new RunView(cloud, run, options);
     process.stdout.on('resize', () => view.redraw());
@@ -39,7 +38,7 @@ export async function watch(run: string, options: WatchOptions): Promise<void> {
         process.exitCode = state.run.status === 'completed' ? 0 : 1;
         return view.end();
       }
-      const isStopped = await sleep(options.interval * 1000, undefined, {signal: stopped.signal}).then(
+      const isStopped = await sleep(options.interval * 1000, undefined, {signal: stopped}).then(
         () => false,
         () => true,
       );
@@ -79,7 +78,7 @@ class Story {
     const entries = await (this.#isFirst ? this.#reader.newest(MOST_EVENTS * 4) : this.#reader.next());
     this.#isFirst = false;
     const lines = this.#timeline.add([...entries, ...own()], now_ms);
-    return lines.map(({at, text}) => ({text: `${at.slice(11, 19)}  ${text}`, style: styleOf(text)}));
+    return lines.map(line => ({text: clockText(line), style: styleOf(line.text)}));
   }
 }
 

@@ -8,25 +8,21 @@ import type {Lease} from '../stream/stream.ts';
  */
 export type JobStatus = 'pending' | 'scheduled' | 'running' | 'completed' | 'failed' | 'cancelled';
 
+/** Failures of the job's own, which count against `max_retries`. */
+export const OWN_CAUSES = ['exit', 'timeout', 'memory', 'output', 'result'] as const;
+
+/** Causes that an agent reports. A retry cannot mend `source`, `setup`, `isolation` and `tpu`. Few ends by `machine` fail the job. */
+export const REPORTED_CAUSES = [...OWN_CAUSES, 'source', 'setup', 'isolation', 'tpu', 'machine'] as const;
+
 /**
- * Why an attempt ended. The job's own failures, which count against `max_retries`: `exit`, `timeout`, `memory`, `output` and `result`.
- * Failures that a retry cannot mend: `invalid` (the document), `source`, `setup`, `isolation`, `tpu`, `deadline` and `budget`.
- * `preempted` and `drained` cost the job nothing. `machine`: the worker fell silent, hung or broke; few of them fail the job.
+ * Why an attempt ended. A retry cannot mend `invalid` (the document), `deadline` and `budget` either. `machine` is also a worker that
+ * fell silent or hung. `preempted` and `drained` cost the job nothing.
  */
 export const CAUSES = [
   'invalid',
-  'exit',
-  'timeout',
-  'memory',
-  'output',
-  'result',
-  'source',
-  'setup',
-  'isolation',
-  'tpu',
+  ...REPORTED_CAUSES,
   'deadline',
   'budget',
-  'machine',
   'preempted',
   'drained',
   'cancelled',

@@ -8,7 +8,7 @@ import {iso, msOf} from '../time.ts';
 import {type Death, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
 import type {Worker} from '../worker/worker.ts';
-import type {Cause, Job, JobAttempt} from './job.ts';
+import {type Cause, type Job, type JobAttempt, OWN_CAUSES} from './job.ts';
 import {queuePlace} from './queue.ts';
 
 /** Ends of machines that a job may have caused, before the job counts as their cause. */
@@ -21,9 +21,6 @@ const MOST_ATTEMPT_ERROR_CHARS = 500;
 const GRACE_S = 120;
 /** Time for which the document of an ended job is kept. */
 const KEPT_DAYS = 30;
-
-/** Causes that count against `max_retries`. The other causes of the agent fail the job at once. */
-const OWN: readonly (Cause | null)[] = ['exit', 'timeout', 'memory', 'output', 'result'];
 
 export type JobLease = {job: string; epoch: number};
 
@@ -139,7 +136,7 @@ export function endAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, n
           ? scheduleJob(next, now)
           : closed(next, 'failed', {...end, error: poisonText(end.error)}, now);
       }
-      if (!OWN.includes(cause)) return closed(told, 'failed', end, now);
+      if (!OWN_CAUSES.some(own => own === cause)) return closed(told, 'failed', end, now);
       const failures = job.failures + 1;
       const next = {...told, failures};
       return failures <= job.max_retries ? scheduleJob(next, now) : closed(next, 'failed', end, now);

@@ -9,7 +9,7 @@ import {lockOf, type Manifest} from '../../../cli/build/package-lock.ts';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 
-describe('gleaner build', () => {
+describe('gleaner build @full', () => {
   let built: Awaited<ReturnType<typeof buildArtifacts>>;
   before(async () => {
     built = await buildArtifacts();

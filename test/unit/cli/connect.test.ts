@@ -81,7 +81,7 @@ describe('The deployment on Google Cloud that gleaner.tfvars.json names', () => 
       assert.throws(() => googleConnection({}, fileWith(text)), error));
 });
 
-describe('Commands without credentials of Google', () => {
+describe('Commands without credentials of Google @full', () => {
   const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
   let home: string;
   before(() => {

@@ -14,7 +14,7 @@ function leaveDemo(cwd: string): void {
   writeFileSync(join(cwd, KEPT), 'a shard');
 }
 
-describe('gleaner demo', () => {
+describe('gleaner demo @full', () => {
   let cwd: string;
   beforeEach(() => {
     cwd = mkdtempSync(join(tmpdir(), 'gleaner-demo-'));

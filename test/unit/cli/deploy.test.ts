@@ -72,7 +72,7 @@ case $verb in
 esac
 `;
 
-describe('gleaner deploy', () => {
+describe('gleaner deploy @full', () => {
   let folder: string;
   let children: ChildProcess[];
   beforeEach(() => {

@@ -7,7 +7,7 @@ import {gleaner} from '../../e2e/home.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 import {aConfig, at, aWorker} from '../../support/builders.ts';
 
-describe('The commands about pools and hosts', () => {
+describe('The commands about pools and hosts @full', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   const run = (...args: string[]) => gleaner([...args, '--port', new URL(cloud.url).port]);

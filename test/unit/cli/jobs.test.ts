@@ -14,7 +14,7 @@ const ended = (more: Document): Document => ({
   ...more,
 });
 
-describe('gleaner jobs', () => {
+describe('gleaner jobs @full', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   const at = () => ['--port', new URL(cloud.url).port];

@@ -17,7 +17,7 @@ const B = 'tpu-us-central1-a-1';
 const line = (seconds: number, message: string, severity = 'INFO') =>
   `${JSON.stringify({time: at(seconds), severity, message})}\n`;
 
-describe('gleaner logs', () => {
+describe('gleaner logs @full', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   const at_port = () => ['--port', new URL(cloud.url).port];

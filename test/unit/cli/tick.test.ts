@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {gleaner} from '../../e2e/home.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 
-describe('gleaner tick', () => {
+describe('gleaner tick @full', () => {
   const scratch = new Scratch();
   after(() => scratch.end());
 

@@ -31,7 +31,7 @@ function run(file: string, args: string[], env: Record<string, string>): Promise
 /** Loads the functions, as the framework does at its start. */
 const load = (env: Record<string, string>) => run(process.execPath, ['--import', INDEX, '-e', ''], env);
 
-describe('the start of a function on Google', () => {
+describe('the start of a function on Google @full', () => {
   let source: string;
   before(() => {
     source = mkdtempSync(join(tmpdir(), 'gleaner-start-'));

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..convert import to_float16, to_float32
+from ..convert import to_float16
 from ..errors import ShardError
 
 if TYPE_CHECKING:
@@ -100,8 +100,7 @@ def _write(
             step = max(_ROWS_AT_ONCE, shard.block_rows)
             for begin in range(0, shard.num_rows, step):
                 end = min(begin + step, shard.num_rows)
-                part = shard.rows(site, layer, begin, end)
-                rows = to_float32(part.stored, part.scale)
+                rows = shard.rows(site, layer, begin, end).to_float32()
                 what = f"{site}.{layer}"
                 values[place + begin : place + end] = to_float16(rows, what) if dtype == "float16" else rows
                 progress(place + end, total)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..convert import to_float16, to_float32
+from ..convert import to_float16
 from ..errors import MissingPackage
 
 if TYPE_CHECKING:
@@ -98,8 +98,7 @@ def _contexts(
         ids = run.index(shard).row_tokens if has_tokens else None
         for begin in range(0, shard.num_rows, max(step, shard.block_rows)):
             end = min(begin + max(step, shard.block_rows), shard.num_rows)
-            part = shard.rows(site, layer, begin, end)
-            rows = np.concatenate([rows, to_float32(part.stored, part.scale)])
+            rows = np.concatenate([rows, shard.rows(site, layer, begin, end).to_float32()])
             if tokens is not None:
                 tokens = np.concatenate([tokens, np.asarray(ids)[begin:end]])
             yield rows, tokens

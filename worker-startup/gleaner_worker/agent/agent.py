@@ -23,7 +23,7 @@ from .stream_work import StreamWork
 
 log = logging.getLogger(__name__)
 
-# A preempted VM has 30 s from the notice: `flush_s` of the control for the work, and this time for the release.
+# A preempted VM has 30 s from the notice: `flush_s` of the state for the work, and this time for the release.
 _RELEASE_S = 3.0
 _PREEMPTION_EVERY_S = 1.0  # between two requests for the preemption notice
 _NOTICE_S = 2.0  # longest time from a signal that ends a process to the preemption notice
@@ -45,9 +45,8 @@ class Agent:
         self.streams = StreamWork(identity, self.bucket)
         self.orders = Orders(identity, self.api, self.bucket, find_job_user)
         self.jobs = JobWork(identity, self.bucket, self.orders, shipper)
-        self.current: tuple[dict, ExtractionState | JobRunner] | None = (
-            None  # the lease and its control, for the heartbeat
-        )
+        # The lease and the state of its work, for the heartbeat.
+        self.current: tuple[dict, ExtractionState | JobRunner] | None = None
         self.heartbeat_s = 2.0
         self.exit_code = 0
 
@@ -82,11 +81,11 @@ class Agent:
 
     def _work(self, lease: dict, raw_work: dict) -> None:
         lease = {key: lease[key] for key in ("run", "stream", "epoch")}
-        control = ExtractionState(on_wait=self.orders.changed.set)
-        self.current = (lease, control)
+        state = ExtractionState(on_wait=self.orders.changed.set)
+        self.current = (lease, state)
         log.info("Leased stream %s of run %s, epoch %s", lease["stream"], lease["run"], lease["epoch"])
         try:
-            outcome = self._in_thread(lambda: self.streams.run(lease, raw_work, control), control) or "preempted"
+            outcome = self._in_thread(lambda: self.streams.run(lease, raw_work, state), state) or "preempted"
             failure = None
         except LeaseLost:
             log.warning("The lease of stream %s of run %s is lost; its work ends", lease["stream"], lease["run"])
@@ -100,15 +99,15 @@ class Agent:
             reason = f"Failed to extract stream {lease['stream']}: {type(error).__name__}: {error}"
             outcome, failure = "failed", {"kind": "infrastructure", "reason": reason[:_REASON_CHARS]}
             log.exception("Failed to extract stream %s of run %s", lease["stream"], lease["run"])
-        self._release(lease, outcome, failure, control)
+        self._release(lease, outcome, failure, state)
 
-    def _release(self, lease: dict, outcome: str, failure: dict | None, control: ExtractionState) -> None:
+    def _release(self, lease: dict, outcome: str, failure: dict | None, state: ExtractionState) -> None:
         log.info("Releasing stream %s of run %s: %s", lease["stream"], lease["run"], outcome)
         try:
             if self.preempted.is_set():
-                self.api.release(lease, outcome, failure, control.progress(), _RELEASE_S)
+                self.api.release(lease, outcome, failure, state.progress(), _RELEASE_S)
             else:
-                self._in_thread(lambda: self.api.release(lease, outcome, failure, control.progress(), 600))
+                self._in_thread(lambda: self.api.release(lease, outcome, failure, state.progress(), 600))
         except LeaseLost:
             log.warning("The lease was lost before its release")
         except OSError as error:
@@ -146,10 +145,10 @@ class Agent:
             self.preempted.wait(_NOTICE_S)
         return self.preempted.is_set()
 
-    def _in_thread(self, call, control: ExtractionState | JobRunner | None = None):
+    def _in_thread(self, call, state: ExtractionState | JobRunner | None = None):
         """Runs `call` on a thread, so that the main thread receives signals.
 
-        Returns None when a preemption ends the wait, or an exit without a `control`.
+        Returns None when a preemption ends the wait, or an exit without a `state`.
         """
         result: dict = {}
 
@@ -161,11 +160,11 @@ class Agent:
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        while thread.is_alive() and not self.preempted.is_set() and not (control is None and self.exiting.is_set()):
+        while thread.is_alive() and not self.preempted.is_set() and not (state is None and self.exiting.is_set()):
             thread.join(0.1)
-        if thread.is_alive() and control:
-            control.request("flush")
-            thread.join(control.flush_s)
+        if thread.is_alive() and state:
+            state.request("flush")
+            thread.join(state.flush_s)
         if "error" in result:
             raise result["error"]
         return result.get("value")
@@ -178,23 +177,23 @@ class Agent:
     def _heartbeats(self) -> None:
         """Reports this worker to worker-api and follows its answers. Continues while worker-api does not answer."""
         while True:
-            lease, control = self.current or (None, None)
+            lease, state = self.current or (None, None)
             try:
-                progress = control.progress() if control else None
-                phase = control.phase if control else "idle"
+                progress = state.progress() if state else None
+                phase = state.phase if state else "idle"
                 answer = self.api.heartbeat(phase, lease, progress, self.orders.report())
                 self.heartbeat_s = float(answer.get("heartbeat_s") or self.heartbeat_s)
-                self._handle_answer(answer, control)
+                self._handle_answer(answer, state)
                 self.orders.follow(answer)
             except LeaseLost:
-                if control:
-                    control.request("stop")
+                if state:
+                    state.request("stop")
             except Refused as error:
                 log.error("%s", error)
                 self.exit_code = 1
                 self.exiting.set()
-                if control:
-                    control.request("stop")
+                if state:
+                    state.request("stop")
             except OSError as error:
                 log.warning("Failed to send a heartbeat: %s", error)
             except Exception:  # any error: without heartbeats the VM counts as dead
@@ -202,13 +201,13 @@ class Agent:
             self.orders.changed.wait(self.heartbeat_s)
             self.orders.changed.clear()
 
-    def _handle_answer(self, answer: dict, control: ExtractionState | JobRunner | None) -> None:
+    def _handle_answer(self, answer: dict, state: ExtractionState | JobRunner | None) -> None:
         action = answer["action"]
         if action == "exit":
             self.exiting.set()
-        if control and action in ("drain", "stop", "exit"):
+        if state and action in ("drain", "stop", "exit"):
             log.info("worker-api requests %s: %s", action, answer.get("reason", ""))
-            control.request("drain" if action == "drain" else "stop")
+            state.request("drain" if action == "drain" else "stop")
 
     def _watch_preemption(self) -> None:
         while not self.preempted.is_set():

@@ -115,7 +115,7 @@ class HostCommands:
             prepared = self._prepare(order)
             folder = make_folder(os.path.join(os.path.realpath(self._home), "jobs", f"exec-{uuid.uuid4().hex}"), user)
             ended = run_process(
-                _argv(order),
+                ["bash", "-c", order["argv"][0]] if order["shell"] else list(order["argv"]),
                 user=user,
                 folder=prepared.source_folder or folder,
                 environment=_environment(prepared, folder, order),
@@ -144,10 +144,6 @@ def _end_of(ended: Ended, order: dict) -> End:
     code = ended.exit_code if ended.signal is None else 128 + ended.signal
     error = "The command used more memory than this machine has free" if ended.cause == "memory" else None
     return "exited", code, error
-
-
-def _argv(order: dict) -> list[str]:
-    return ["bash", "-c", order["argv"][0]] if order["shell"] else list(order["argv"])
 
 
 def _environment(prepared: Prepared, folder: str, order: dict) -> dict[str, str]:

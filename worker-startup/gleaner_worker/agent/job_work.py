@@ -3,11 +3,11 @@
 import json
 import logging
 import os
+import re
 import sys
 from dataclasses import asdict, dataclass
 
 from ..jobs.runner import JobRunner
-from ..jobs.tpu_settings import tpu_settings
 from ..jobs.user import find_job_user
 from ..storage.objects import Bucket
 from .logs import LogShipper
@@ -15,6 +15,15 @@ from .metadata import Identity, get
 from .orders import Orders
 
 log = logging.getLogger(__name__)
+
+# Variables that replace libtpu's requests to the metadata server, which is blocked for jobs: by name in `tpu-env`.
+_TPU_VARIABLES = {
+    "ACCELERATOR_TYPE": "TPU_ACCELERATOR_TYPE",
+    "CHIPS_PER_HOST_BOUNDS": "TPU_CHIPS_PER_HOST_BOUNDS",
+    "HOST_BOUNDS": "TPU_HOST_BOUNDS",
+    "TOPOLOGY": "TPU_TOPOLOGY",
+}
+_LINE = re.compile(r"([A-Z0-9_]+): '([^'\0]*)'")
 
 
 @dataclass(frozen=True)
@@ -80,3 +89,12 @@ def _machine_settings() -> dict[str, str]:
         return tpu_settings(get("instance/attributes/tpu-env"))
     except FileNotFoundError:  # a machine without a TPU has none
         return {}
+
+
+def tpu_settings(tpu_env: str) -> dict[str, str]:
+    """The variables for a slice of one host, from the metadata attribute `tpu-env`: lines such as `TOPOLOGY: '2x4'`."""
+    values = {match[1]: match[2] for line in tpu_env.splitlines() if (match := _LINE.fullmatch(line.strip()))}
+    variables = {variable: values[name] for name, variable in _TPU_VARIABLES.items() if values.get(name)}
+    if not variables:
+        return {}
+    return {"TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost", **variables}

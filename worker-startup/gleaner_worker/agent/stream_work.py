@@ -33,27 +33,27 @@ class StreamWork:
         self.loaded: dict | None = None  # as worker-api receives it
         self.loaded_for: tuple[str, Spec] | None = None
 
-    def run(self, lease: dict, raw_work: dict, control: ExtractionState) -> str:
+    def run(self, lease: dict, raw_work: dict, state: ExtractionState) -> str:
         """Returns the outcome of the release. Raises Failure, and LeaseLost when the lease is lost."""
         work = parse_work(lease, raw_work)
-        bucket = Bucket(self.bucket.client, work.bucket, control.check_lease)
+        bucket = Bucket(self.bucket.client, work.bucket, state.check_lease)
         # One folder per lease: an upload of a lost lease never meets the files of the next lease.
         folder = os.path.join(self.identity.home, "work", f"{work.run}-{work.stream}-e{work.epoch}")
         try:
-            model, settings = self._load(work, bucket, control)
-            return extract(work, model, settings, bucket, folder, control, self.processes)
+            model, settings = self._load(work, bucket, state)
+            return extract(work, model, settings, bucket, folder, state, self.processes)
         except Interrupted:
-            return "drained" if control.mode == "drain" else "preempted"
+            return "drained" if state.mode == "drain" else "preempted"
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _load(self, work: Work, bucket: Bucket, control: ExtractionState) -> tuple[Model, SampleSettings]:
+    def _load(self, work: Work, bucket: Bucket, state: ExtractionState) -> tuple[Model, SampleSettings]:
         """Keeps the model between streams of one run, and its weights for other runs that use the same weights."""
         if self.loaded_for != (work.run, work.spec):
-            control.phase = "loading"
+            state.phase = "loading"
             previous, self.model, self.loaded, self.loaded_for = self.model, None, None, None
-            hub = replace(self.hub, report=control.set_waits_for)
-            files = find_files(work.spec, self.identity.home, bucket.checked(control.check_running), work.run, hub)
+            hub = replace(self.hub, report=state.set_waits_for)
+            files = find_files(work.spec, self.identity.home, bucket.checked(state.check_running), work.run, hub)
             config, _ = read_config(work.spec, files.folder)
             # Before the weights, which take minutes: a tokenizer that cannot be used fails at once.
             reading = files.folder, work.spec, config.vocab_size, config.max_positions
@@ -62,7 +62,7 @@ class StreamWork:
                 self.processes.close()
             self.processes = TokenizeProcesses(*reading) if PROCESSES else None
             self.model = load_model(
-                work.spec, files, log.info, previous, phase=lambda name: setattr(control, "phase", name)
+                work.spec, files, log.info, previous, phase=lambda name: setattr(state, "phase", name)
             )
             self.loaded = {"model": work.spec.model, "spec_hash": work.spec_hash}
             self.loaded_for = (work.run, work.spec)

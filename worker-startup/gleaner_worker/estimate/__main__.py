@@ -56,8 +56,8 @@ def main() -> int:
         if not sources:
             raise Failure("stream", "Failed to estimate: there is no stream; name a file, or a run that has streams")
         spec = read_spec(args.spec)
-        found = estimate(spec, sources, args.home, bucket, args.sample_bytes, own_hub(print_wait))
-        print(json.dumps(found), flush=True)
+        report = estimate(spec, sources, args.home, bucket, args.sample_bytes, own_hub(print_wait))
+        print(json.dumps(report), flush=True)
     except (Failure, OSError) as error:
         print(error, file=sys.stderr, flush=True)
         return 2

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
-from typing import Protocol
 
 from ..records.stream import MAX_LINE_BYTES, damaged
 from ..storage.objects import Bucket, ObjectInfo
@@ -21,17 +20,8 @@ _PIECE_BYTES = 16 * 1024
 _MAX_SAMPLED_LINE_BYTES = 2 * MAX_LINE_BYTES  # a longer line is left out of its block
 
 
-class Source(Protocol):
-    """A stream that can be read by ranges [begin, end) of its stored bytes."""
-
-    name: str
-    size: int
-
-    def read(self, begin: int, end: int) -> bytes: ...
-
-
 class FileSource:
-    """A stream in a local file."""
+    """A stream in a local file, read by ranges [begin, end) of its stored bytes."""
 
     def __init__(self, path: str):
         self.name, self.size = path, os.path.getsize(path)
@@ -52,6 +42,9 @@ class ObjectSource:
     def read(self, begin: int, end: int) -> bytes:
         end = min(end, self.size)
         return self._bucket.read_range(self.name, self._generation, begin, end) if end > begin else b""
+
+
+Source = FileSource | ObjectSource
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from ..failures import Failure
 from ..model.device_output import HostRow, InFlightStep
 from ..model.model import Model
 from ..records.sample import Reject, Sample
@@ -31,7 +32,6 @@ from ..work import Work
 from .pipeline import Handover, Pipeline
 from .shard_memory import UPLOADS, ShardMemory
 from .state import ExtractionState
-from .stream_file import download_stream
 from .upload import EncodedShard, Uploader
 
 _PLANNED = 4  # shard plans and windows made ahead
@@ -58,38 +58,45 @@ def extract(
     settings: SampleSettings,
     bucket: Bucket,
     folder: str,
-    control: ExtractionState,
+    state: ExtractionState,
     processes: TokenizeProcesses | None = None,
 ) -> str:
     """Stores every shard of the stream that the bucket lacks; returns "completed", "drained" or "preempted".
 
-    bucket: checked with control.check_lease, so that a worker that lost its lease writes nothing.
+    bucket: checked with state.check_lease, so that a worker that lost its lease writes nothing.
     folder: scratch space on this machine's disk, emptied first. processes: tokenise the lines of the stream; None for
     this process. Raises Failure or LeaseLost.
     """
     path = os.path.join(empty_folder(folder), "stream")
-    download_stream(work, bucket, path)
-    lines = count_lines(path, work.object, control.check_lease)
+    try:
+        bucket.download(work.object, path, work.generation)
+    except FileNotFoundError as error:
+        raise Failure(
+            "stream",
+            f"Failed to read {work.object}: generation {work.generation} was overwritten or deleted "
+            "while the run was working on it; give the new content a stream or a run of its own",
+        ) from error
+    lines = count_lines(path, work.object, state.check_lease)
     if lines == 0:
         raise no_lines(work.object)
     if settings.samples_per_line is not None:
-        control.samples_total = lines * settings.samples_per_line
-    return _Extraction(work, model, settings, bucket, folder, control).run(path, processes)
+        state.samples_total = lines * settings.samples_per_line
+    return _Extraction(work, model, settings, bucket, folder, state).run(path, processes)
 
 
 class _Extraction:
     """The stages and the state that they share. Each stage is a generator over the items of the stage before it."""
 
     def __init__(
-        self, work: Work, model: Model, settings: SampleSettings, bucket: Bucket, folder: str, control: ExtractionState
+        self, work: Work, model: Model, settings: SampleSettings, bucket: Bucket, folder: str, state: ExtractionState
     ):
-        self._work, self._model, self._settings, self._control = work, model, settings, control
-        self._pipeline = Pipeline(control.check_lease)
+        self._work, self._model, self._settings, self._state = work, model, settings, state
+        self._pipeline = Pipeline(state.check_lease)
         self._existing = ExistingShards(work, model, bucket)
         self._partials = Partials(work, model, bucket, folder)
         self._rejects = RejectsFile(folder)
         uploads = bucket.checked(self._pipeline.check)  # an upload ends when a stage has failed
-        self._uploader = Uploader(work, model, uploads, control, self._existing, self._rejects)
+        self._uploader = Uploader(work, model, uploads, state, self._existing, self._rejects)
         self._pooled = work.spec.tokens == "mean"
         self._window = window_limits(work.spec, model.row_bytes)
         self._open: dict[int, ShardBuffer] = {}  # by shard number, from the first row to the last
@@ -98,10 +105,10 @@ class _Extraction:
 
     def run(self, path: str, processes: TokenizeProcesses | None) -> str:
         """Returns the outcome, as `extract` does."""
-        control = self._control
+        state = self._state
         tokenize = processes.tokenize if processes else None
         documents = read_documents(path, self._work.object, self._settings, tokenize, self._pipeline.check)
-        control.phase = "running"
+        state.phase = "running"
         with self._pipeline as pipeline:
             batches = pipeline.stage("tokenize", documents, ahead=1)
             plans = pipeline.stage("plan", self._plan(batches), ahead=_PLANNED)
@@ -109,8 +116,8 @@ class _Extraction:
             shards = pipeline.stage("host", self._gather(running), ahead=1)
             encoded = pipeline.stage("encode", self._encode(shards), ahead=1)
             are_stored = pipeline.each("upload", encoded, self._store, UPLOADS, self._note_stored)
-            pipeline.wait_until(lambda: are_stored() or control.mode == "flush")
-            if control.mode == "flush":
+            pipeline.wait_until(lambda: are_stored() or state.mode == "flush")
+            if state.mode == "flush":
                 # Every encoded shard is uploaded at once. The others are saved as they are: first the shards that are
                 # computed, then the steps that are still on the device.
                 late_are_stored = pipeline.each("late-upload", encoded, self._store, _LATE_UPLOADS, self._note_stored)
@@ -119,11 +126,11 @@ class _Extraction:
                 self._partials.save(self._memory.unencoded)
                 pipeline.wait_until(late_are_stored)
             pipeline.wait_until(are_stored)
-            if control.mode == "drain":
+            if state.mode == "drain":
                 self._partials.save(self._memory.unencoded)  # shards that continue in the next window
         if self._uploader.is_committed:
             return "completed"
-        return "drained" if control.mode == "drain" else "preempted"
+        return "drained" if state.mode == "drain" else "preempted"
 
     def _plan(self, batches: Iterator[Documents]) -> Generator[ShardPlan | Window]:
         """Plans the shards and the rows of their samples."""
@@ -138,23 +145,23 @@ class _Extraction:
             self._pipeline.check()
             yield item
             last = item.last
-        self._control.samples_total = last + 1
+        self._state.samples_total = last + 1
 
     def _compute(self, plan: Handover[ShardPlan | Window]) -> Generator[Running]:
-        """Starts the rows of every shard that the bucket lacks, until the stream ends or control ends the extraction.
+        """Starts the rows of every shard that the bucket lacks, until the stream ends or the mode changes.
 
         A step takes rows from any window, so only the last one may have empty rows.
         """
-        control, waiting = self._control, deque[Row]()
+        state, waiting = self._state, deque[Row]()
         missing: dict[int, ShardPlan] = {}  # shards that are not begun
         for item in self._until_ended(plan):
             if isinstance(item, Window):
                 yield from self._begin(item, missing, waiting)
-                while len(waiting) >= self._model.rows_per_step and control.mode != "flush":
+                while len(waiting) >= self._model.rows_per_step and state.mode != "flush":
                     yield self._start_step(waiting)
             elif info := self._existing.find(item):
                 self._uploader.skip(item, info)
-                control.add_done(item.last_sample - item.first_sample + 1, 0)
+                state.add_done(item.last_sample - item.first_sample + 1, 0)
             elif item.samples:
                 missing[item.number] = item
             else:  # every line of it is rejected
@@ -164,10 +171,10 @@ class _Extraction:
         yield from self._start_all(waiting)
 
     def _until_ended(self, plan: Handover[ShardPlan | Window]) -> Iterator[ShardPlan | Window]:
-        """The items until control ends the extraction, which may be during the wait for a slow tokenizer."""
+        """The items until the mode changes, which may be during the wait for a slow tokenizer."""
 
         def has_ended() -> bool:
-            return self._control.mode != "run"
+            return self._state.mode != "run"
 
         while True:
             self._pipeline.wait_until(lambda: plan.is_ready or has_ended())
@@ -200,23 +207,23 @@ class _Extraction:
         return others <= 0 or self._memory.count + len(more) <= self._memory.most
 
     def _start_all(self, waiting: deque[Row]) -> Iterator[Running]:
-        while waiting and self._control.mode != "flush":
+        while waiting and self._state.mode != "flush":
             yield self._start_step(waiting)
 
     def _start_shard(self, plan: ShardPlan, window: Window | None = None) -> ShardBuffer | None:
         """Waits for memory; returns None when the machine goes away first."""
-        control = self._control
+        state = self._state
         if not self._has_room(window, [plan.number]):
-            control.phase = "uploading"
-            self._pipeline.wait_until(lambda: self._has_room(window, [plan.number]) or control.mode == "flush")
-            control.phase = "running"
-        if control.mode == "flush":
+            state.phase = "uploading"
+            self._pipeline.wait_until(lambda: self._has_room(window, [plan.number]) or state.mode == "flush")
+            state.phase = "running"
+        if state.mode == "flush":
             return None
         shard = start_shard(plan, self._model)
         self._partials.restore(shard)
         for position, sample in enumerate(plan.samples):
             if shard.done[position]:
-                control.add_done(1, len(sample.token_ids))
+                state.add_done(1, len(sample.token_ids))
         self._memory.add(shard)
         return shard
 
@@ -243,7 +250,7 @@ class _Extraction:
         for b, place in enumerate(row):
             if self._is_missing(place):
                 put_sample(self._open[place.shard], place.position, host, b)
-                self._control.add_done(1, len(place.sample.token_ids))
+                self._state.add_done(1, len(place.sample.token_ids))
 
     def _completed(self, step: Step) -> Iterator[ShardBuffer]:
         """The shards that the rows of the step completed."""
@@ -252,12 +259,12 @@ class _Extraction:
                 yield self._complete(self._open.pop(number))
 
     def _complete(self, shard: ShardBuffer) -> ShardBuffer:
-        self._control.add_done(shard.plan.rejected, 0)
+        self._state.add_done(shard.plan.rejected, 0)
         return shard
 
     def _encode(self, shards: Iterator[ShardBuffer]) -> Generator[EncodedShard]:
         for shard in shards:
-            if self._control.mode == "flush":
+            if self._state.mode == "flush":
                 continue  # saved as it is, which is faster than any codec
             stats = shard_stats(shard, self._model)
             identity = shard_identity(self._work, shard.plan, self._model.fingerprint)

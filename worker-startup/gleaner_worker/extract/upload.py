@@ -45,12 +45,12 @@ class Uploader:
         work: Work,
         model: Model,
         bucket: Bucket,
-        control: ExtractionState,
+        state: ExtractionState,
         existing: ExistingShards,
         rejects: RejectsFile,
     ):
         self._work, self._model, self._bucket = work, model, bucket
-        self._control, self._existing, self._rejects = control, existing, rejects
+        self._state, self._existing, self._rejects = state, existing, rejects
         self._lock = threading.Lock()
         self._entries: dict[int, dict] = {}  # by shard number, for the shards that the bucket has
         self.is_committed = False
@@ -83,7 +83,7 @@ class Uploader:
     def _add(self, plan: ShardPlan, entry: dict) -> None:
         with self._lock:
             self._entries[plan.number] = entry
-            self._control.shards_done += 1
+            self._state.shards_done += 1
             self.is_committed = self.is_committed or plan.final
 
     def _store_summary(self, final: dict) -> bool:

@@ -22,12 +22,12 @@ def descendants(root: int) -> list[int]:
         children.setdefault(int(parent), []).append(int(entry))
         if state in (b"Z", b"X"):
             dead.add(int(entry))
-    found, waiting = [], list(children.get(root, ()))
+    pids, waiting = [], list(children.get(root, ()))
     while waiting:
         pid = waiting.pop()
-        found.append(pid)
+        pids.append(pid)
         waiting += children.get(pid, ())
-    return [pid for pid in found if pid not in dead]
+    return [pid for pid in pids if pid not in dead]
 
 
 def has_processes(uid: int) -> bool:
@@ -86,7 +86,7 @@ def _shared_memory_bytes(guard: int) -> int:
     try:
         if os.readlink(f"/proc/{guard}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
             return 0
-        found = os.statvfs(f"/proc/{guard}/root/dev/shm")
-        return (found.f_blocks - found.f_bfree) * found.f_frsize
+        usage = os.statvfs(f"/proc/{guard}/root/dev/shm")
+        return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
     except OSError:
         return 0

@@ -95,5 +95,7 @@ def _shared_cache(home: str, user: JobUser) -> str:
 def _find_libtpu(python: str) -> str:
     """Path of libtpu.so in the job's environment or in the agent's; without either, the folder of a TPU VM image."""
     environments = (os.path.dirname(os.path.dirname(python)), sys.prefix)
-    found = [path for own in environments for path in glob.glob(f"{own}/lib/python3*/site-packages/libtpu/libtpu.so")]
-    return next(iter(found), "/lib")
+    libraries = [
+        path for own in environments for path in glob.glob(f"{own}/lib/python3*/site-packages/libtpu/libtpu.so")
+    ]
+    return next(iter(libraries), "/lib")

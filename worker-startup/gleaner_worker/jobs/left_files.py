@@ -19,10 +19,10 @@ def open_left(path: str, uid: int, folder_fd: int | None = None) -> Iterator[Bin
         raise
     except OSError as error:
         raise ValueError(f"it is not a regular file ({error.strerror})") from error
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != uid:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != uid:
         os.close(fd)
-        is_regular = stat.S_ISREG(found.st_mode)
+        is_regular = stat.S_ISREG(status.st_mode)
         raise ValueError("it belongs to another user" if is_regular else "it is not a regular file")
     with os.fdopen(fd, "rb") as file:
         yield file

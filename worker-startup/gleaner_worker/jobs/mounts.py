@@ -62,9 +62,9 @@ def _closed_parent(path: str, uid: int, gid: int) -> str | None:
     """The first folder above `path` that the user cannot enter."""
     parent = "/"
     for part in path.split("/")[1:]:
-        found = os.stat(parent)
-        mode = found.st_mode
-        can_enter = mode & (0o100 if found.st_uid == uid else 0o010 if found.st_gid == gid else 0o001)
+        status = os.stat(parent)
+        mode = status.st_mode
+        can_enter = mode & (0o100 if status.st_uid == uid else 0o010 if status.st_gid == gid else 0o001)
         if not can_enter:
             return parent
         parent = os.path.join(parent, part)
@@ -73,11 +73,11 @@ def _closed_parent(path: str, uid: int, gid: int) -> str | None:
 
 def _outermost(folders: list[str], temporary: list[str]) -> list[str]:
     """The folders that no other folder contains. /tmp is replaced as a whole, so no folder in it needs a cover."""
-    kept: list[str] = []
+    outermost: list[str] = []
     for folder in sorted(set(folders)):
-        if not any(is_inside(folder, other) for other in [*kept, *temporary]):
-            kept.append(folder)
-    return kept
+        if not any(is_inside(folder, other) for other in [*outermost, *temporary]):
+            outermost.append(folder)
+    return outermost
 
 
 def is_inside(path: str, folder: str) -> bool:

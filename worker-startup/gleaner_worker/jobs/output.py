@@ -37,12 +37,12 @@ class OutputParts:
         """Returns at once. Drops the bytes above the limits."""
         with self._changed:
             room = min(self._left_bytes, _MAX_WAITING * _PART_BYTES - len(self._waiting))
-            kept = data[: max(0, room)] if not self._dropped else b""
-            if len(kept) < len(data):
-                self._is_slow = self._is_slow or len(kept) < self._left_bytes and not self._dropped
-                self._dropped += len(data) - len(kept)
-            self._waiting += kept
-            self._left_bytes -= len(kept)
+            accepted = data[: max(0, room)] if not self._dropped else b""
+            if len(accepted) < len(data):
+                self._is_slow = self._is_slow or len(accepted) < self._left_bytes and not self._dropped
+                self._dropped += len(data) - len(accepted)
+            self._waiting += accepted
+            self._left_bytes -= len(accepted)
             if len(self._waiting) >= _PART_BYTES:
                 self._changed.notify_all()
 

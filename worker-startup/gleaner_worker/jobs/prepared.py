@@ -37,8 +37,8 @@ class Prepared:
 
 def visible_of(python: str) -> list[str]:
     """Folders that this Python needs to start. A system Python lies in /usr, which every user can read."""
-    found = {os.path.dirname(os.path.dirname(path)) for path in (python, os.path.realpath(python))}
-    return [path for path in found if path not in ("/", "/usr", "/usr/local")]
+    folders = {os.path.dirname(os.path.dirname(path)) for path in (python, os.path.realpath(python))}
+    return [path for path in folders if path not in ("/", "/usr", "/usr/local")]
 
 
 class SourceFailed(Exception):

@@ -3,29 +3,11 @@
 import hashlib
 import os
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from ..failures import Failure
 from ..storage.objects import Bucket, ObjectInfo
 
 _HASHED_AT_ONCE = 32 << 20
-
-
-class WeightFile(Protocol):
-    """One safetensors file."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def size_bytes(self) -> int: ...
-
-    def read_into(self, begin: int, target: memoryview) -> None:
-        """Fills `target`, which is writable bytes, with the bytes of the file from `begin`.
-
-        Raises OSError, or the errors of a bucket.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -43,6 +25,7 @@ class DiskFile:
         return os.path.getsize(self.path)
 
     def read_into(self, begin: int, target: memoryview) -> None:
+        """Fills `target`, which is writable bytes, with the bytes of the file from `begin`."""
         with open(self.path, "rb", buffering=0) as file:
             file.seek(begin)
             while len(target):
@@ -68,6 +51,7 @@ class BucketFile:
         return self.info.size_bytes
 
     def read_into(self, begin: int, target: memoryview) -> None:
+        """Fills `target` with the bytes from `begin`. Raises the errors of the bucket."""
         try:
             self.bucket.read_into(self.info.name, self.info.generation, begin, target)
         except FileNotFoundError as error:
@@ -76,6 +60,9 @@ class BucketFile:
                 f"Failed to read gs://{self.bucket.name}/{self.info.name}: it was replaced or deleted after the model "
                 "was opened; start the run again",
             ) from error
+
+
+WeightFile = DiskFile | BucketFile
 
 
 def sha256_of(file: WeightFile) -> str:

@@ -65,14 +65,14 @@ def cost_of(text: str) -> Cost:
 
 def square_buffers(text: str, length: int) -> list[str]:
     """Floating-point shapes with two axes of `length`, without parameters: the scores of all tokens with all tokens."""
-    found = set()
+    buffers = set()
     for line in text.splitlines():
         match = _INSTRUCTION.match(line)
         if match and match[3] not in ("parameter", "get-tuple-element", "while", "tuple"):
             for dtype, axes in _shapes(match[2]):
                 if sum(axis == length for axis in axes) >= 2:
-                    found.add(f"{dtype}{axes}")
-    return sorted(found)
+                    buffers.add(f"{dtype}{axes}")
+    return sorted(buffers)
 
 
 def _cost(computations: dict[str, list[str]], name: str) -> Cost:
@@ -117,12 +117,12 @@ def _weight(cost: Cost) -> float:
 def _computations(text: str) -> tuple[dict[str, list[str]], str]:
     """The instructions of each computation, and the name of the entry. An attribute may hold line breaks, so only a
     brace alone on its line ends a computation."""
-    found: dict[str, list[str]] = {}
+    computations: dict[str, list[str]] = {}
     current, entry = None, ""
     for line in text.splitlines():
         if current is None:
             if match := _COMPUTATION.match(line):
-                current = found[match[2]] = []
+                current = computations[match[2]] = []
                 entry = match[2] if match[1] else entry
         elif line == "}":
             current = None
@@ -130,7 +130,7 @@ def _computations(text: str) -> tuple[dict[str, list[str]], str]:
             current.append(line)
         else:
             current[-1] += line
-    return found, entry
+    return computations, entry
 
 
 def _trips(condition: list[str]) -> int:

@@ -18,7 +18,7 @@ from .sample import Reject, Sample
 from .sample_settings import SampleSettings
 from .select import select
 from .stream import Line, read_lines
-from .tokenizer import Encoded, encode_complete, encode_texts, encode_with_mask
+from .tokenizer import Encoded, encode_complete, encode_texts
 
 _PREVIEW_CHARS = 200
 # Longer texts are rejected or cut before they cost time and memory: no tokenizer makes longer tokens on average.
@@ -86,11 +86,8 @@ def _tokenize(batch: list[RenderedPrompt | Reject], settings: SampleSettings) ->
     batch = [_limit(item, settings) for item in batch]
     complete = [item.prompt for item in batch if isinstance(item, RenderedPrompt) and item.prompt.is_complete]
     texts = [str(prompt.content) for prompt in complete]
-    if settings.selection.tokens == "assistant":
-        spans = [prompt.assistant or [] for prompt in complete]
-        complete_ids = iter(encode_with_mask(texts, spans, settings.tokenizer, settings.bos))
-    else:
-        complete_ids = iter(encode_complete(texts, settings.tokenizer, settings.bos))
+    spans = [prompt.assistant or [] for prompt in complete] if settings.selection.tokens == "assistant" else None
+    complete_ids = iter(encode_complete(texts, settings.tokenizer, settings.bos, spans))
     plain_ids = iter(encode_texts(_plain_texts(batch), settings.tokenizer, settings.bos))
     for item in batch:
         if isinstance(item, Reject):

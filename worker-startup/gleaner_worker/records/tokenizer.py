@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tokenizers import Encoding, Tokenizer, processors
+from tokenizers import Tokenizer, processors
 
 from ..failures import Failure, raise_exits
 from .bos import Bos
@@ -65,29 +65,19 @@ def encode_texts(texts: list[str], tokenizer: Tokenizer, bos: Bos) -> list[Encod
 
     The empty text has no tokens.
     """
-    found = _encode(texts, tokenizer, True)
-    return [
-        _with_bos(_once(encoding, bos), bos) if text else Encoded([])
-        for text, encoding in zip(texts, found, strict=True)
-    ]
+    encoded = _encode(texts, tokenizer, bos, True)
+    return [each if text else Encoded([]) for text, each in zip(texts, encoded, strict=True)]
 
 
-def encode_complete(texts: list[str], tokenizer: Tokenizer, bos: Bos) -> list[Encoded | RejectReason]:
-    """Encodes texts that hold their special tokens already."""
-    return [_with_bos(_ids(encoding), bos) for encoding in _encode(texts, tokenizer, False)]
-
-
-def encode_with_mask(
-    texts: list[str], spans: list[list[tuple[int, int]]], tokenizer: Tokenizer, bos: Bos
+def encode_complete(
+    texts: list[str], tokenizer: Tokenizer, bos: Bos, spans: list[list[tuple[int, int]]] | None = None
 ) -> list[Encoded | RejectReason]:
-    """Encodes complete texts, with a mask of the tokens that have a character in one of the spans [begin, end)."""
-    encodings = _encode(texts, tokenizer, False, with_offsets=True)
-    return [
-        encoding
-        if isinstance(encoding, RejectReason)
-        else _with_bos(Encoded(encoding.ids, _mask(encoding.offsets, marked, len(text))), bos)
-        for encoding, marked, text in zip(encodings, spans, texts, strict=True)
-    ]
+    """Encodes texts that hold their special tokens already.
+
+    spans: of each text, the parts [begin, end) that the model wrote. Each result then has a mask of the tokens with a
+    character in one of them.
+    """
+    return _encode(texts, tokenizer, bos, False, spans)
 
 
 def _mask(offsets: list[tuple[int, int]], spans: list[tuple[int, int]], characters: int) -> np.ndarray:
@@ -101,36 +91,35 @@ def _mask(offsets: list[tuple[int, int]], spans: list[tuple[int, int]], characte
 
 
 def _encode(
-    texts: list[str], tokenizer: Tokenizer, add_special_tokens: bool, with_offsets: bool = False
-) -> list[Encoding | RejectReason]:
-    encode = tokenizer.encode_batch if with_offsets else tokenizer.encode_batch_fast
+    texts: list[str],
+    tokenizer: Tokenizer,
+    bos: Bos,
+    add_special_tokens: bool,
+    spans: list[list[tuple[int, int]]] | None = None,
+) -> list[Encoded | RejectReason]:
+    encode = tokenizer.encode_batch_fast if spans is None else tokenizer.encode_batch
     try:
-        return [*encode(texts, add_special_tokens=add_special_tokens)]
+        encodings = encode(texts, add_special_tokens=add_special_tokens)
     except BaseException as error:  # for the first text that tokenizers cannot encode; some texts make it panic
         raise_exits(error)
         if len(texts) == 1:
             return [RejectReason(f"cannot be tokenised: {str(error)[:300]}")]
-        return [found for text in texts for found in _encode([text], tokenizer, add_special_tokens, with_offsets)]
+        each_spans = [None] * len(texts) if spans is None else [[marked] for marked in spans]
+        pairs = zip(texts, each_spans, strict=True)
+        return [_encode([text], tokenizer, bos, add_special_tokens, marked)[0] for text, marked in pairs]
+    encoded = []
+    for number, encoding in enumerate(encodings):
+        mask = None if spans is None else _mask(encoding.offsets, spans[number], len(texts[number]))
+        is_doubled = add_special_tokens and bos.is_added and encoding.ids[:2] == [bos.token_id] * 2
+        encoded.append(_with_bos(encoding.ids[1:] if is_doubled else encoding.ids, mask, bos))
+    return encoded
 
 
-def _ids(encoding: Encoding | RejectReason) -> Encoded | RejectReason:
-    return encoding if isinstance(encoding, RejectReason) else Encoded(encoding.ids)
-
-
-def _once(encoding: Encoding | RejectReason, bos: Bos) -> Encoded | RejectReason:
-    found = _ids(encoding)
-    if isinstance(found, RejectReason) or not bos.is_added or found.ids[:2] != [bos.token_id] * 2:
-        return found
-    return Encoded(found.ids[1:])
-
-
-def _with_bos(found: Encoded | RejectReason, bos: Bos) -> Encoded | RejectReason:
-    if isinstance(found, RejectReason):
-        return found
-    mask = found.assistant_mask
-    if bos.when is True and found.ids and found.ids[0] != bos.token_id:
+def _with_bos(ids: list[int], mask: np.ndarray | None, bos: Bos) -> Encoded:
+    """The tokens with or without BOS at their beginning, as the spec asks."""
+    if bos.when is True and ids and ids[0] != bos.token_id:
         assert bos.token_id is not None
-        return Encoded([bos.token_id, *found.ids], None if mask is None else np.append(False, mask))
-    if bos.when is False and bos.token_id is not None and found.ids[:1] == [bos.token_id]:
-        return Encoded(found.ids[1:], None if mask is None else mask[1:])
-    return found
+        return Encoded([bos.token_id, *ids], None if mask is None else np.append(False, mask))
+    if bos.when is False and bos.token_id is not None and ids[:1] == [bos.token_id]:
+        return Encoded(ids[1:], None if mask is None else mask[1:])
+    return Encoded(ids, mask)

@@ -47,8 +47,8 @@ def put_sample(shard: ShardBuffer, position: int, host: HostRow, b: int) -> None
 
 def check_finite(host: HostRow, sample_indices: list[int], model: Model, where: str) -> None:
     """Raises Failure("stream") when a value of the row is not finite; `where` is the stream's object."""
-    if found := host.non_finite():
-        site, layer, b, count = found
+    if origin := host.non_finite():
+        site, layer, b, count = origin
         raise Failure(
             "stream",
             f"Failed to extract {where}: {site}.{layer} has {count} vectors that are not finite, the first of them in "

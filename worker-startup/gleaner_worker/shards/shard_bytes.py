@@ -41,14 +41,14 @@ class ShardBytes:
 
     def views(self, size: int) -> list[memoryview]:
         """Reads the next bytes, at most `size`, without a copy."""
-        parts, left = [], min(size, self.size - self._position)
+        parts, missing = [], min(size, self.size - self._position)
         number = int(np.searchsorted(self._ends, self._position, "right"))
-        while left > 0:
+        while missing > 0:
             buffer, end = self._buffers[number], self._ends[number]
             start = self._position - (end - len(buffer))
-            part = buffer[start : start + left]
+            part = buffer[start : start + missing]
             parts.append(part)
-            self._position, left, number = self._position + len(part), left - len(part), number + 1
+            self._position, missing, number = self._position + len(part), missing - len(part), number + 1
         return parts
 
 

@@ -29,10 +29,10 @@ def unpack_bundle(sha256: str, jobs: str, bucket: Bucket) -> str:
     archive, unfinished = os.path.join(bundles, f".{sha256}.tar.gz"), os.path.join(bundles, f".{sha256}")
     try:
         bucket.download(name, archive)
-        if (found := _sha256(archive)) != sha256:
+        if (actual := _sha256(archive)) != sha256:
             raise SourceFailed(
                 "source",
-                f"Failed to use gs://{bucket.name}/{name}: its sha256 is {found}, not {sha256}; upload the code again",
+                f"Failed to use gs://{bucket.name}/{name}: its sha256 is {actual}, not {sha256}; upload the code again",
             )
         shutil.rmtree(unfinished, ignore_errors=True)
         os.mkdir(unfinished)

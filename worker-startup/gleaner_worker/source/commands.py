@@ -59,11 +59,11 @@ class Commands:
         environment: variables besides PATH, HOME, LANG and TMPDIR. visible: paths that the program reads besides
         `folder`. Raises SourceFailed when `stop` is set, and NotIsolated.
         """
-        kept = bytearray()
+        output = bytearray()
 
         def write(data: bytes) -> None:
-            kept.extend(data)
-            del kept[:-_KEPT_BYTES]
+            output.extend(data)
+            del output[:-_KEPT_BYTES]
 
         own = {"PATH": SYSTEM_PATH, "HOME": folder, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
         ended = run_process(
@@ -78,7 +78,7 @@ class Commands:
         )
         if ended.cause == "stopped":
             raise stopped()
-        return CommandResult(ended, kept.decode("utf-8", "replace"))
+        return CommandResult(ended, output.decode("utf-8", "replace"))
 
 
 def stopped() -> SourceFailed:

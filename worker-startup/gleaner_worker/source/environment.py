@@ -161,8 +161,8 @@ def _mark_complete(folder: str) -> None:
 
 def _find_uv() -> str:
     cache = os.environ.get("UV_CACHE_DIR", "")
-    found = sorted(glob.glob(f"{cache}/gleaner-uv-*/bin/uv"))
-    uv = found[-1] if found else shutil.which("uv")
+    programs = sorted(glob.glob(f"{cache}/gleaner-uv-*/bin/uv"))
+    uv = programs[-1] if programs else shutil.which("uv")
     if uv is None:
         raise SourceFailed("setup", "Failed to make the environment: there is no uv in UV_CACHE_DIR; boot the VM again")
     return os.path.realpath(uv)

@@ -69,15 +69,15 @@ def check_out(source: dict, jobs: str, commands: Commands) -> tuple[str, str]:
     use(folder)
     argv = ["bash", "-c", _SCRIPT, "git", repo, reference]
     result = commands.run(argv, folder, _FETCH_S, _environment(repo), file_bytes=_MAX_FILE_BYTES)
-    found = _COMMIT.match(result.last_line)
-    if not result.is_success or not found:
+    match = _COMMIT.match(result.last_line)
+    if not result.is_success or not match:
         what = "git is not installed on this VM; use an image with git" if result.ended.exit_code == 127 else result.why
         raise SourceFailed("source", f"Failed to fetch {reference} of {repo}: {what}")
     trees = os.path.join(jobs, "trees")
     os.makedirs(trees, mode=0o755, exist_ok=True)
-    tree = os.path.join(trees, f"{name}-{found[1]}")
+    tree = os.path.join(trees, f"{name}-{match[1]}")
     if not os.path.isdir(tree):
-        unfinished = os.path.join(trees, f".{name}-{found[1]}")
+        unfinished = os.path.join(trees, f".{name}-{match[1]}")
         remove(unfinished)
         os.rename(os.path.join(folder, "tree"), unfinished)
         try:
@@ -85,7 +85,7 @@ def check_out(source: dict, jobs: str, commands: Commands) -> tuple[str, str]:
         except NotSealed as error:
             raise SourceFailed("source", f"Failed to fetch {reference} of {repo}: {error}") from error
         os.rename(unfinished, tree)
-    return use(tree), found[1]
+    return use(tree), match[1]
 
 
 def _environment(repo: str) -> dict[str, str]:

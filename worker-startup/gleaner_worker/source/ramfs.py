@@ -48,8 +48,8 @@ def _parent_of_others(path: str) -> str | None:
     for part in path.split("/")[1:]:
         if not os.path.isdir(parent):
             return None
-        found = os.stat(parent)
-        if found.st_uid != 0 or found.st_mode & 0o022:
+        status = os.stat(parent)
+        if status.st_uid != 0 or status.st_mode & 0o022:
             return parent
         parent = os.path.join(parent, part)
     return None

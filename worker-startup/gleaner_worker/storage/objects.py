@@ -145,12 +145,12 @@ class Bucket:
                     raise api.from_http_response(response)
                 if response.headers.get("Content-Length") != str(len(target)):
                     raise ConnectionError(f"{name} came with another range of bytes")
-                left = target
-                while len(left):
-                    count = response.raw.readinto(left[:_READ_BYTES])
+                rest = target
+                while len(rest):
+                    count = response.raw.readinto(rest[:_READ_BYTES])
                     if not count:
-                        raise ConnectionError(f"{name} ended {len(left)} bytes early")
-                    left = left[count:]
+                        raise ConnectionError(f"{name} ended {len(rest)} bytes early")
+                    rest = rest[count:]
                     self.check()
 
         self._retry(f"read gs://{self.name}/{name}", fetch)

@@ -1,6 +1,6 @@
-"""Reads a run's streams and every shard again, and reports whether each sample is stored exactly once.
+"""Reads a run's streams and every shard again, and prints as JSON whether each sample is stored exactly once.
 
-    python -m gleaner_worker.verify --bucket B --run RUN --json
+    python -m gleaner_worker.verify --bucket B --run RUN
 
 Exit status: 0 for a verified run, 1 for problems, 2 when verify itself failed. Writes nothing to the bucket.
 """
@@ -29,7 +29,6 @@ def main() -> int:
     parser.add_argument("--bucket", required=True)
     parser.add_argument("--run", required=True)
     parser.add_argument("--project")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON (otherwise as text)")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     args = parser.parse_args()
     logging.getLogger().setLevel(logging.ERROR)
@@ -43,7 +42,7 @@ def main() -> int:
     except (Failure, OSError) as error:
         report = report_on(args.run, [], [f"Failed to verify {args.run}: {error}"])
         status = 2
-    print(json.dumps(report) if args.json else _as_text(report), flush=True)
+    print(json.dumps(report), flush=True)
     return status
 
 
@@ -88,17 +87,6 @@ class Progress:
 def printable(line: str) -> str:
     """Replaces control characters, because object names come from untrusted users."""
     return "".join(char if char.isprintable() else "\ufffd" for char in line)
-
-
-def _as_text(report: dict) -> str:
-    lines = [
-        f"run {report['run']}: {'verified' if report['ok'] else 'NOT verified'}; {report['samples']} samples: "
-        f"{report['stored_once']} stored exactly once, {report['rejected']} rejected, {report['missing']} missing, "
-        f"{report['doubled']} doubled, {report['different']} different; "
-        f"{report['shards']} shards, {report['bytes']} bytes"
-    ]
-    lines += [f"  {problem}" for stream in report["streams"] for problem in stream["problems"]]
-    return "\n".join(printable(line) for line in lines + [f"  {problem}" for problem in report["problems"]])
 
 
 if __name__ == "__main__":

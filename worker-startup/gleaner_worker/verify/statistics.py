@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gleaner_reader.convert import Rows, to_float32
+from gleaner_reader.convert import Rows
 
 _ROWS_AT_ONCE = 8192
 _STATS = ("mean", "norm", "max_abs", "non_finite")
@@ -33,7 +33,7 @@ class LayerStatistics:
         self.rows, self.width = self.rows + len(rows.stored), rows.stored.shape[1]
         for begin in range(0, len(rows.stored), _ROWS_AT_ONCE):
             part = slice(begin, begin + _ROWS_AT_ONCE)
-            values = to_float32(rows.stored[part], None if rows.scale is None else rows.scale[part])
+            values = rows.take(part).to_float32()
             largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
             if not math.isfinite(largest):  # max and min return NaN for any NaN
                 self.is_finite = False

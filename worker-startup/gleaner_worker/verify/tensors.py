@@ -71,11 +71,11 @@ def _expected_tensors(metadata: dict[str, str], expect: Expectation) -> dict[str
     return expected
 
 
-def _differences(expected: dict, found: dict) -> list[str]:
-    return [f"lacks {name}" for name in expected if name not in found] + [
-        f"has {name} as {found[name][0]} {found[name][1]}, not {value[0]} {value[1]}"
+def _differences(expected: dict, actual: dict) -> list[str]:
+    return [f"lacks {name}" for name in expected if name not in actual] + [
+        f"has {name} as {actual[name][0]} {actual[name][1]}, not {value[0]} {value[1]}"
         for name, value in expected.items()
-        if name in found and found[name] != value and (name != "kept" or found[name][0] != "U8")
+        if name in actual and actual[name] != value and (name != "kept" or actual[name][0] != "U8")
     ]
 
 

@@ -10,7 +10,7 @@ import {Folder} from './a-folder.ts';
 
 const MAIN = fileURLToPath(new URL('../../../../cli/main.ts', import.meta.url));
 
-describe('gleaner streams create', () => {
+describe('gleaner streams create @full', () => {
   let folder: Folder;
   beforeEach(() => {
     folder = new Folder();

@@ -10,7 +10,7 @@ import {Scratch} from '../../../emulator/a-cloud.ts';
 import {Folder} from './a-folder.ts';
 import {Upload} from './an-upload.ts';
 
-describe('gleaner streams create', () => {
+describe('gleaner streams create @full', () => {
   let folder: Folder;
   beforeEach(() => {
     folder = new Folder();
@@ -119,7 +119,7 @@ describe('gleaner streams create', () => {
     });
 });
 
-describe('gleaner streams upload', () => {
+describe('gleaner streams upload @full', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   let to: Upload;

@@ -12,7 +12,7 @@ import {Upload} from './an-upload.ts';
 
 const MAIN = fileURLToPath(new URL('../../../../cli/main.ts', import.meta.url));
 
-describe('The upload of a large stream', () => {
+describe('The upload of a large stream @full', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   let to: Upload;

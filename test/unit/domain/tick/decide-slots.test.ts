@@ -47,7 +47,9 @@ type Given = {
   creates?: number;
   run?: Partial<Run>;
   stream?: Stream;
+  streams?: ReadonlyMap<string, Stream>;
   suspected?: Stream;
+  works?: SlotDocuments['works'];
 };
 
 function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): SlotWrites {
@@ -76,9 +78,14 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
       spending: {months: {}},
       creates: {creates: given.creates ?? 0},
     },
-    works: new Map(
-      all.map(({name}) => [name, {stream: given.stream, job: undefined, suspected: given.suspected}]),
-    ),
+    works:
+      given.works ??
+      new Map(
+        all.map(({name}) => [
+          name,
+          {stream: given.streams?.get(name) ?? given.stream, job: undefined, suspected: given.suspected},
+        ]),
+      ),
     attempts: new Map(
       all.map(worker => [
         `workers/${worker.name}/attempts/${String(worker.incarnation).padStart(6, '0')}`,
@@ -123,6 +130,11 @@ describe('decideSlots', () => {
         creates: 1,
       },
       {
+        name: 'in a zone whose creates were stopped for an earlier bundle',
+        given: {zone: {boots: {...stopped(later(-60)), bundle: 'old'}}},
+        creates: 1,
+      },
+      {
         name: 'not in a pool whose creates are stopped',
         given: {pool: {boots: stopped(later(-60))}},
         creates: 0,
@@ -141,18 +153,21 @@ describe('decideSlots', () => {
         assert.equal(writes.shared.zones.get(ZONE)?.creates.length, before + creates);
       });
 
-    it('as a probe, also where creates are stopped', () => {
+    it('as a probe, also where creates are stopped or nodes live short lives', () => {
       const {brake} = decideSilence(
         null,
         {worker: silent(), heard: 9, isLost: false, silent_s: 1},
         moment(NOW),
       );
-      const writes = decide({...empty, zone: {brake, boots: stopped(later(-60))}});
-      assert.deepEqual(
-        writes.workers.map(({is_probe}) => is_probe),
-        [true],
-      );
-      assert.equal(writes.shared.zones.get(ZONE)?.brake?.probes_due, 0);
+      const losses = Array.from({length: 9}, () => ({ended_at: later(-9), lived_s: 1}));
+      for (const zone of [{boots: stopped(later(-60))}, {losses}]) {
+        const writes = decide({...empty, zone: {brake, ...zone}});
+        assert.deepEqual(
+          writes.workers.map(({is_probe}) => is_probe),
+          [true],
+        );
+        assert.equal(writes.shared.zones.get(ZONE)?.brake?.probes_due, 0);
+      }
     });
 
     it('with the payer, the price and the bundle of its time', () => {
@@ -171,6 +186,19 @@ describe('decideSlots', () => {
     assert.deepEqual(kinds(decide(given)), ['create']);
     assert.deepEqual(kinds(decide({...given, zone: {blocked_until_at: later(60)}})), []);
     assert.deepEqual(kinds(decide({...given, inputs: {read_at_ms: NOW - 61_000}})), []);
+    // The payer changes all the same.
+    const payers = new Map([[creating.name, 'other']]);
+    const first = {...creating, charged_to: 'my-run'};
+    const {workers} = decide({
+      workers: [first],
+      node: null,
+      inputs: {payers},
+      zone: {blocked_until_at: later(60)},
+    });
+    assert.deepEqual(
+      workers.map(({charged_to, asked_at}) => [charged_to, asked_at]),
+      [['other', at(0)]],
+    );
   });
 
   describe('ends a worker', () => {
@@ -199,17 +227,57 @@ describe('decideSlots', () => {
         assert.equal(writes.attempts.size, 1);
       });
 
-    it('that is silent beyond the share of its zone: it is held, and charges nothing', () => {
-      const workers = NAMES.map(name => silent({name}));
-      const writes = decide({workers, inputs: {heard: new Map([[ZONE, 5]])}});
-      assert.deepEqual([kinds(writes).length, writes.held.length], [1, 2]);
-      assert.equal(writes.shared.zones.get(ZONE)?.brake?.replaced, 1);
+    it('of a zone that is taken as a whole, without a brake', () => {
+      const writes = decide({workers: NAMES.map(name => working({name})), node: 'PREEMPTED'});
+      const {brake, losses} = writes.shared.zones.get(ZONE) ?? assert.fail();
+      assert.deepEqual([kinds(writes).length, brake, losses.length], [3, null, 3]);
     });
+
+    for (const {name, worker} of [
+      {name: 'at work', worker: {}},
+      {
+        name: 'in setup',
+        worker: {phase: 'idle', activity: 'setup', work: null, epoch: null, claimed_at: null},
+      },
+    ] as const)
+      it(`that is silent ${name} beyond the share of its zone: it is held, and charges nothing`, () => {
+        const workers = NAMES.map(name => silent({name, ...worker}));
+        const streams = new Map(NAMES.map((name, index) => [name, aLeasedStream({stream: `00${index}`})]));
+        const writes = decide({workers, streams, inputs: {heard: new Map([[ZONE, 5]])}});
+        assert.deepEqual([kinds(writes).length, writes.held.length, writes.streams.size], [1, 2, 1]);
+        assert.equal(writes.shared.zones.get(ZONE)?.brake?.replaced, 1);
+      });
 
     it('whose run has lost ten machines: the run is paused', () => {
       const run = {machine_deaths: 9, machine_deaths_shards: 4, total_shards: 4};
       const writes = decide({workers: [silent()], stream: aLeasedStream(), run});
       assert.equal(writes.shared.runs.get('my-run')?.status, 'paused');
+    });
+
+    it('as the tenth in a row, of a run that has stored a shard since: the count begins again', () => {
+      const run = {machine_deaths: 9, machine_deaths_shards: 4, total_shards: 4};
+      const inputs = {stored: new Map([['my-run', 5]])};
+      const {shared} = decide({workers: [silent()], stream: aLeasedStream(), run, inputs});
+      const {status, machine_deaths} = shared.runs.get('my-run') ?? assert.fail();
+      assert.deepEqual([status, machine_deaths], ['active', 1]);
+    });
+
+    it('that lost its stream by silence, with the worker that holds it now: the stream is charged once and free', () => {
+      const [first = '', second = ''] = NAMES;
+      const suspect = {work: 'my-run/007', epoch: 2, total_shards: 0};
+      const lost = silent({name: first, work: null, epoch: null, suspect});
+      const lease = {worker: second, incarnation: 2, epoch: 3};
+      const held = aLeasedStream({lease});
+      const broken = working({name: second, fault: 'the machine broke'});
+      const works = new Map([
+        [first, {stream: undefined, job: undefined, suspected: held}],
+        [second, {stream: held, job: undefined, suspected: undefined}],
+      ]);
+      const writes = decide({workers: [lost, broken], works});
+      assert.deepEqual(
+        [...writes.streams.values()].map(({status, lease, faults}) => ({status, lease, faults})),
+        [{status: 'pending', lease: null, faults: 1}],
+      );
     });
 
     it('that fell silent earlier: the stream that it lost is charged', () => {
