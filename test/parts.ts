@@ -35,7 +35,7 @@ export const PARTS: Part[] = [
   },
   {name: 'terraform', tiers: SLOW, run: terraform},
   {name: 'tpu-program', tiers: SLOW, run: tpuProgram},
-  {name: 'worlds', tiers: ['fast'], run: mocha('test/simulation/worlds.test.ts')},
+  {name: 'worlds', tiers: ['fast'], run: mocha('test/simulation/@(anchors|worlds).test.ts')},
   {name: 'types', tiers: BEFORE_MERGE, run: check(`${BIN}tsc`, '--noEmit')},
   {name: 'python-types', tiers: ['full'], run: pyright},
   {name: 'lint', tiers: BEFORE_MERGE, run: check(`${BIN}biome`, 'check', '--error-on-warnings', '.')},

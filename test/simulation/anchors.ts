@@ -32,7 +32,7 @@ export type Mistakes = Record<string, Edit | Edit[]>;
 export type Splice = {file: string; start: number; end: number; text: string};
 
 type Module = {file: string; text: string; tree: Tree; nodes: Tree[]};
-export type Place = {module: Module; node: Tree; bound: Bound};
+type Place = {module: Module; node: Tree; bound: Bound};
 
 const WILDCARD = /(\$\$?[a-zA-Z]\w*)(\s*,)?/g;
 const WORD = /(?<![\w$])[a-zA-Z]\w*/g;
@@ -47,8 +47,7 @@ export class Sources {
     this.#texts = texts;
   }
 
-  splice(edit: Edit): Splice {
-    const {module, node, bound} = this.find(edit);
+  splice(edit: Edit, {module, node, bound} = this.find(edit)): Splice {
     const {start, end} = edit.constant ? constantOf(module, bound.get(edit.constant)?.[0]) : node;
     const replacement = edit.replace || (node.type === 'Property' ? '...{}' : ';');
     const text = replacement.replace(WILDCARD, (_, name: string, comma = '') => {

@@ -53,8 +53,8 @@ export const EDITS: Record<string, Edit[]> = {
     {
       in: 'toCreating',
       within: "$enter($worker, 'creating', $now, $fields)",
-      find: 'ready_at: null',
-      replace: 'ready_at: null, create_count: ($worker.create_count ?? 0) + 1',
+      find: 'born_at: $born_at',
+      replace: 'create_count: ($worker.create_count ?? 0) + 1, born_at: $born_at',
     },
     {
       in: 'zoneDocument',

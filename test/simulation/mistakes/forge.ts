@@ -23,8 +23,8 @@ export const FORGE: Mistakes = {
   'a secret that the next incarnation keeps': {
     in: 'toCreating',
     within: "$enter($worker, 'creating', $now, $fields)",
-    find: 'host_secrets: {}',
-    replace: '',
+    find: 'born_at: $born_at',
+    replace: 'host_secrets: $worker.host_secrets, born_at: $born_at',
   },
   'a hello whose ticket is not checked': {
     in: 'bindHost',

@@ -100,7 +100,7 @@ export const LOSE: Mistakes = {
   },
   'a job whose event was lost and that no tick takes up': {
     in: 'tick',
-    find: "await $failures.$isolate('take up pending jobs', $work);",
+    find: "await $failures.$isolate('schedule pending jobs', $work);",
     replace: '',
   },
   'a job of a dead worker that never waits again': {

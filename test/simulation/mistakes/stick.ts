@@ -35,8 +35,8 @@ export const STICK: Mistakes = {
     {
       in: 'toCreating',
       within: "$enter($worker, 'creating', $now, $fields)",
-      find: 'recreate: false',
-      replace: '',
+      find: 'born_at: $born_at',
+      replace: 'recreate: $worker.recreate, born_at: $born_at',
     },
     {
       in: 'decideDeleting',
