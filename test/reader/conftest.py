@@ -14,10 +14,8 @@ from shuffled_runs import runs  # noqa: F401
 
 
 @pytest.fixture
-def storage(monkeypatch):
-    from fake_storage import FakeStorage
+def storage():
+    from fake_storage import serving
 
-    fake = FakeStorage()
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", fake.url)
-    yield fake
-    fake.close()
+    with serving() as fake:
+        yield fake

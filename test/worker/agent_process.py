@@ -87,6 +87,14 @@ def ended(process):
     assert process.wait(HANG_S) == 0, process.stderr and process.stderr.read()
 
 
+def preempt(cloud, process, notice):
+    """Preempts the VM of the agent with a notice by SIGTERM, or by the metadata server."""
+    if notice == "SIGTERM":
+        process.send_signal(signal.SIGTERM)
+    else:
+        cloud.preempted = True
+
+
 def shards_done(body):
     return (body["progress"] or {}).get("shards_done", 0)
 

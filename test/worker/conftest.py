@@ -25,7 +25,7 @@ from source_preparation import prepare  # noqa: F401
 from startup_script import home  # noqa: F401
 from stored_stream import extract  # noqa: F401
 from stream_items import read_items  # noqa: F401
-from verified_run import finished_run, stored, verify  # noqa: F401
+from verified_run import finds, finished_run, stored, verify  # noqa: F401
 
 
 def pytest_unconfigure(config):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from agent_process import LONG, ended, release_of, running
+from agent_process import LONG, ended, preempt, release_of, running
 from build import BUCKET, a_stream, a_work_answer, outputs, shard_gb
 from waiting import HANG_S
 
@@ -21,10 +21,7 @@ def test_a_preempted_vm_saves_computed_samples_and_the_next_worker_continues(
     cloud.leases = [a_work_answer(resource, model=tiny_folder)]
     process = agent(hold_at=200)
     cloud.wait(lambda asked: running(asked, 200))
-    if notice == "SIGTERM":
-        process.send_signal(signal.SIGTERM)
-    else:
-        cloud.preempted = True
+    preempt(cloud, process, notice)
     if "reader" in notice:
         process.stderr.close()
         process.stderr = None

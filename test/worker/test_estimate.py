@@ -9,22 +9,18 @@ import sys
 
 import pytest
 
-from build import BUCKET, a_raw_spec, a_stream, bucket
+from build import BUCKET, a_raw_spec, a_spec, a_stream, bucket
 from gleaner_worker.estimate.__main__ import estimate
 from gleaner_worker.estimate.blocks import BLOCKS, FileSource, ObjectSource, sample_blocks
 from gleaner_worker.estimate.count import Counts, extrapolate
 from gleaner_worker.failures import Failure
-from gleaner_worker.model.tiny import make_tiny_model
-from gleaner_worker.spec import parse_spec
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("model")
-    make_tiny_model(str(folder), 0)
-    return str(folder)
+@pytest.fixture
+def model(tiny_folder):
+    return tiny_folder
 
 
 def lines(count, seed=0, bad_every=0):
@@ -43,14 +39,9 @@ def a_file(folder, name, text):
     return FileSource(str(path))
 
 
-def a_spec(model, **keys):
-    base = {"model": model, "layers": "all", "sites": ["resid_post"], "dtype": "bf16", "format": "safetensors"}
-    rest = {"shard_size_gb": 0.002, "max_seq_length": 2048, "over_long": "reject", "seed": 42}
-    return parse_spec(base | rest | keys)
-
-
 def run(model, sources, tmp_path, sample_bytes, **keys):
-    return estimate(a_spec(model, **keys), sources, str(tmp_path), None, sample_bytes)
+    spec = a_spec(**({"model": model, "shard_size_gb": 0.0005, "max_seq_length": 1024} | keys))
+    return estimate(spec, sources, str(tmp_path), None, sample_bytes)
 
 
 @pytest.mark.sample(1)
@@ -97,9 +88,9 @@ def test_about_95_percent_of_the_ranges_hold_the_true_count():
 
 
 def test_a_single_block_gives_no_upper_bound(model, tmp_path):
-    text = "".join(lines(10_000))
+    text = "".join(lines(4000))
     packed = a_file(tmp_path, "s.jsonl.gz", gzip.compress(text.encode()))
-    found = run(model, [packed], tmp_path, 24 * 3000)
+    found = run(model, [packed], tmp_path, 24 * 1500)
     assert found["sample"]["blocks"] == 1
     assert found["totals"]["tokens"]["high"] is None
     true = run(model, [a_file(tmp_path, "s.jsonl", text)], tmp_path, 10**9)["totals"]["tokens"]["estimate"]

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from agent_process import ended, release_of
+from agent_process import ended, preempt, release_of
 from build import BUCKET, a_stream, a_work_answer, text_lines
 from job_attempts import UID, an_order, keep_compiled, needs_root, processes_of
 
@@ -118,10 +118,7 @@ def test_a_preempted_vm_stores_the_artifacts_of_its_job(cloud, storage, job_agen
     cloud.leases = [a_job_answer(command=script)]
     process = job_agent()
     cloud.wait(lambda asked: storage.names(BUCKET, "jobs/j1/epoch_2/output/"))
-    if notice == "SIGTERM":
-        process.send_signal(signal.SIGTERM)
-    else:
-        cloud.preempted = True
+    preempt(cloud, process, notice)
     ended(process)
     finish = cloud.finishes()[0]
     assert (finish["outcome"], finish["cause"], finish["has_artifacts"]) == ("preempted", None, True)
@@ -136,10 +133,7 @@ def test_a_job_ended_by_the_shutdown_of_its_vm_is_preempted(cloud, storage, job_
     cloud.wait(lambda asked: storage.names(BUCKET, "jobs/j1/epoch_2/output/"))
     for pid in processes_of(UID):
         os.kill(pid, signal.SIGTERM)
-    if notice == "SIGTERM":
-        process.send_signal(signal.SIGTERM)
-    else:
-        cloud.preempted = True
+    preempt(cloud, process, notice)
     ended(process)
     assert [(f["outcome"], f["cause"]) for f in cloud.finishes()] == [("preempted", None)]
 

@@ -78,14 +78,19 @@ def test_no_argument_of_a_command_holds_a_token_or_the_address_of_the_metadata_s
     assert [word for word in words if word in arguments] == []
 
 
+def assert_stopped(result, *reasons):
+    """The script has ended with these reasons and without an agent."""
+    assert result.returncode != 0 and "agent" not in result.stdout
+    assert [reason for reason in reasons if reason not in result.stderr] == []
+
+
 def test_a_host_whose_hello_is_refused_stops_its_setup(cloud, storage, home):
     a_bundle(storage, cloud)
     cloud.refusal = {"action": "exit", "error": "another secret is bound to host 0"}
     cloud.status = lambda body: 403
     result = start_until_stopped(cloud, storage, home)
-    assert result.returncode != 0
-    assert "Stopping: worker-api says" in result.stderr and "another secret is bound to host 0" in result.stderr
-    assert "agent" not in result.stdout and cloud.asked == []
+    assert_stopped(result, "Stopping: worker-api says", "another secret is bound to host 0")
+    assert cloud.asked == []
 
 
 def test_packages_are_installed_from_wheels_alone(cloud, storage, home):
@@ -137,9 +142,7 @@ def test_a_missing_attribute_is_named(missing):
 def test_a_host_with_a_missing_attribute_does_not_start(cloud, storage, home):
     a_bundle(storage, cloud)
     del cloud.attributes["gleaner-bundle"]
-    result = start(cloud, storage, home)
-    assert result.returncode != 0 and "agent" not in result.stdout
-    assert "metadata attribute gleaner-bundle is missing" in result.stderr
+    assert_stopped(start(cloud, storage, home), "metadata attribute gleaner-bundle is missing")
 
 
 @pytest.mark.parametrize(
@@ -173,9 +176,7 @@ def test_a_bundle_of_another_sha256_is_not_unpacked(cloud, storage, home):
     digest = a_bundle(storage, cloud)
     name = f"bundles/{digest}.tar.gz"
     storage.put(BUCKET, name, storage.data(BUCKET, name) + b"x")
-    result = start(cloud, storage, home)
-    assert result.returncode != 0
-    assert f"Failed to use the worker bundle {digest}: its sha256 is" in result.stderr
+    assert_stopped(start(cloud, storage, home), f"Failed to use the worker bundle {digest}: its sha256 is")
     assert not (home / f"bundle-{digest}").exists()
 
 
@@ -209,33 +210,22 @@ def many_after(add):
 )
 def test_a_bundle_with_an_unsafe_member_is_not_unpacked(cloud, storage, home, change, reason):
     digest = a_bundle(storage, cloud, change)
-    result = start(cloud, storage, home)
-    assert result.returncode != 0
-    assert reason in result.stderr
+    assert_stopped(start(cloud, storage, home), reason)
     assert not (home / f"bundle-{digest}").exists()
 
 
 def test_a_bundle_without_the_script_of_the_environment_is_refused(cloud, storage, home):
     a_bundle(storage, cloud, leave_out="python-environment.sh")
-    result = start(cloud, storage, home)
-    assert result.returncode != 0
-    assert "holds no python-environment.sh" in result.stderr
-    assert "agent" not in result.stdout
+    assert_stopped(start(cloud, storage, home), "holds no python-environment.sh")
 
 
 def test_a_vm_that_worker_api_no_longer_wants_stops_its_setup(cloud, storage, home):
     a_bundle(storage, cloud)
     cloud.on_heartbeat = lambda body: {"action": "exit", "reason": "gone"}
-    result = start_until_stopped(cloud, storage, home)
-    assert result.returncode != 0
-    assert "not wanted any more" in result.stderr
-    assert "agent" not in result.stdout
+    assert_stopped(start_until_stopped(cloud, storage, home), "not wanted any more")
 
 
 @pytest.mark.skipif(os.path.exists("/dev/accel0") or os.path.exists("/dev/vfio"), reason="this machine has a TPU")
 def test_a_vm_without_a_tpu_does_not_use_its_cpu(cloud, storage, home):
     a_bundle(storage, cloud)
-    result = start(cloud, storage, home, GLEANER_PLATFORM="")
-    assert result.returncode != 0
-    assert "this VM has no TPU" in result.stderr
-    assert "agent" not in result.stdout
+    assert_stopped(start(cloud, storage, home, GLEANER_PLATFORM=""), "this VM has no TPU")

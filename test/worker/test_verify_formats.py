@@ -23,10 +23,8 @@ def test_a_pickle_shard_with_wrong_samples_or_a_function_is_found(storage, extra
     extract(LINES, **spec)
     assert verify(**spec)[0]["ok"], verify()
     name = PREFIX + "shard_0001.pkl.gz"
-    metadata, data = (
-        storage.metadata(BUCKET, name),
-        pickle.loads(gzip.decompress(storage.data(BUCKET, name))),
-    )  # a pickle of this test
+    metadata = storage.metadata(BUCKET, name)
+    data = pickle.loads(gzip.decompress(storage.data(BUCKET, name)))  # a pickle of this test
 
     def put(value):
         storage.put(BUCKET, name, gzip.compress(pickle.dumps(value, 4)), metadata)
@@ -105,7 +103,7 @@ KINDS = [
 @pytest.mark.parametrize(
     ("spec", "changes"), KINDS, ids=lambda value: str(value.get("tokens", "all")) if isinstance(value, dict) else ""
 )
-def test_damage_in_every_kind_of_run_is_found(storage, extract, verify, spec, changes):
+def test_damage_in_every_kind_of_run_is_found(storage, extract, verify, finds, spec, changes):
     spec = spec | {"max_seq_length": 32}  # one batch shape
     lines = [json.dumps(json.loads(line) | {"n": 7}) for line in text_lines(12, 5)]
     extract(lines, **spec)
@@ -117,9 +115,7 @@ def test_damage_in_every_kind_of_run_is_found(storage, extract, verify, spec, ch
     data, metadata = storage.data(BUCKET, PREFIX + name), storage.metadata(BUCKET, PREFIX + name)
     for change, problem in changes:
         rewrite(storage, name, change, signed=True)
-        report, problems = verify()
-        assert not report["ok"]
-        assert problem in problems, problems
+        _, problems = finds(problem)
         assert "holds other bytes" not in problems
         storage.put(BUCKET, PREFIX + name, data, metadata)
 
@@ -199,7 +195,7 @@ def shard_of(storage):
 
 
 @pytest.mark.long
-def test_a_pickle_of_a_selection_is_verified(storage, extract, verify):
+def test_a_pickle_of_a_selection_is_verified(storage, extract, verify, finds):
     spec = {"format": "pkl.gz", "dtype": "fp16", "tokens": "1:9:2", "keep": ["n"], "layers": [0, 2]}
     spec["max_seq_length"] = 32
     lines = [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(12, 5))]
@@ -218,9 +214,7 @@ def test_a_pickle_of_a_selection_is_verified(storage, extract, verify):
         content = pickle.loads(gzip.decompress(data))  # a pickle of this test
         change(content[2][0])
         storage.put(BUCKET, name, gzip.compress(pickle.dumps(content, 4)), metadata)
-        report, problems = verify()
-        assert not report["ok"]
-        assert problem in problems, problems
+        finds(problem)
     for change in (
         lambda entry: entry["kept"].update(n=99),
         lambda entry: entry["positions"].reverse(),

@@ -50,6 +50,19 @@ def verify(storage, tmp_path, tiny_folder):
     return run
 
 
+@pytest.fixture
+def finds(verify):
+    """finds(*problems) -> the report and the problems of a run that has these problems."""
+
+    def run(*expected, **spec):
+        report, problems = verify(**spec)
+        assert not report["ok"]
+        assert [text for text in expected if text not in problems] == [], problems
+        return report, problems
+
+    return run
+
+
 def rewrite(storage, name, change=lambda tensors: None, inside=None, signed=False, **metadata):
     """Changes the tensors of a safetensors shard and their checksums; custom metadata stay, except for `metadata`.
 
