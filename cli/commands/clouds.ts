@@ -7,14 +7,13 @@ export function addCloudCommands(program: GleanerCommand): void {
   addDemo(program);
   addLocal(program);
   program
-    .command('build')
-    .description('build the functions and the worker bundle for Google Cloud into dist/')
+    .about('build', 'build the functions and the worker bundle for Google Cloud into dist/')
     .json()
     .examples('gleaner build', 'gleaner build --json')
     .action(async options => (await import('../build/build.ts')).build(options));
   program
-    .command('deploy')
-    .description(
+    .about(
+      'deploy',
       'build, plan, ask, and deploy to Google Cloud with Terraform; `terraform apply` works as well',
     )
     .argument('[settings]', 'JSON file of variables of terraform/ (default: gleaner.tfvars.json)')
@@ -29,8 +28,7 @@ export function addCloudCommands(program: GleanerCommand): void {
 
 function addDemo(program: GleanerCommand): void {
   program
-    .command('demo')
-    .description('run the whole path on this machine: streams, workers, a preemption, verified shards')
+    .about('demo', 'run the whole path on this machine: streams, workers, a preemption, verified shards')
     .option('--input <files...>', 'JSONL files with the samples (default: sample tasks)')
     .option('--model <folder>', 'model folder in the Hugging Face layout (default: a tiny random model)')
     .option('--streams <n>', 'number of streams that share the input', positive, 2)
@@ -45,10 +43,9 @@ function addDemo(program: GleanerCommand): void {
 }
 
 function addLocal(program: GleanerCommand): void {
-  const local = program.command('local').description('a small Google Cloud on this machine');
+  const local = program.about('local', 'a small Google Cloud on this machine');
   local
-    .command('up')
-    .description('start a local cloud and run it until Ctrl-C')
+    .about('up', 'start a local cloud and run it until Ctrl-C')
     .option('--port <port>', 'port of the local cloud', portFrom(0), DEFAULT_PORT)
     .option('--dir <folder>', 'folder of all files', folder, DEFAULT_DIR)
     .option('--workers <n>', 'maximum number of TPUs in the pool', positive, 2)
@@ -58,15 +55,13 @@ function addLocal(program: GleanerCommand): void {
     .examples('gleaner local up', 'gleaner local up --port 9000 --dir /tmp/cloud --workers 4')
     .action(async options => (await import('../local/up.ts')).up(options));
   local
-    .command('env')
-    .description('print export lines that point gcloud and the Cloud Storage clients at the local cloud')
+    .about('env', 'print export lines that point gcloud and the Cloud Storage clients at the local cloud')
     .port()
     .dir('folder of the local cloud, in place of its port')
     .examples('eval "$(gleaner local env)"')
     .action(async options => (await import('../local/env.ts')).printEnvironment(options));
   local
-    .command('fault')
-    .description('inject a fault; `gleaner local fault help` lists the kinds')
+    .about('fault', 'inject a fault; `gleaner local fault help` lists the kinds')
     .argument('<kind>', 'preempt, vanish, dead, stockout, drop, double, reorder, clear …')
     .argument('[target]', 'TPU, queued resource, zone or kind of event', '')
     .port()
@@ -79,10 +74,12 @@ function addLocal(program: GleanerCommand): void {
 
 /** Registers `gleaner config`. */
 export function addSettingsCommands(program: GleanerCommand): void {
-  const config = program.command('config').description('settings of the commands');
+  const config = program.about('config', 'settings of the commands');
   config
-    .command('show')
-    .description('show which cloud, bucket and documents the commands use, and the settings of changed pools')
+    .about(
+      'show',
+      'show which cloud, bucket and documents the commands use, and the settings of changed pools',
+    )
     .option('--show-origin', 'show where each value comes from: an option, a variable, a file or a default')
     .onCloud(RUNNING_OR_STOPPED)
     .examples('gleaner config show --show-origin', 'gleaner config show --json')
@@ -92,8 +89,7 @@ export function addSettingsCommands(program: GleanerCommand): void {
 /** Registers the completion of shells. `others` builds a program of all other commands. */
 export function addCompletionCommands(program: GleanerCommand, others: () => GleanerCommand): void {
   program
-    .command('completion')
-    .description('print the completion script of a shell')
+    .about('completion', 'print the completion script of a shell')
     .oneOf('<shell>', 'shell', ['bash', 'zsh', 'fish'])
     .examples(
       'source <(gleaner completion bash)    # in ~/.bashrc, with the package bash-completion',

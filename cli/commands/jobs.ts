@@ -7,18 +7,16 @@ const STATUSES = ['pending', 'scheduled', 'running', 'completed', 'failed', 'can
 
 /** Registers `gleaner jobs …`. */
 export function addJobCommands(program: GleanerCommand): void {
-  const jobs = program.command('jobs').description('programs that run on the TPUs of a pool');
+  const jobs = program.about('jobs', 'programs that run on the TPUs of a pool');
   addSubmit(jobs);
   jobs
-    .command('show')
-    .description('show one job: state, attempts with cause and cost, and its result')
+    .about('show', 'show one job: state, attempts with cause and cost, and its result')
     .argument('<id>', 'job id', jobName)
     .onCloud()
     .examples('gleaner jobs show my-job', 'gleaner jobs show my-job --json')
     .action(async (id, options) => (await import('../jobs/show.ts')).show(id, options));
   jobs
-    .command('list')
-    .description('list the newest jobs')
+    .about('list', 'list the newest jobs')
     .choice('--status <status>', 'only jobs in this state', STATUSES)
     .option('--pool <pool>', 'only jobs of this pool', text)
     .option('--limit <n>', 'most jobs to list', positive, 10)
@@ -26,16 +24,14 @@ export function addJobCommands(program: GleanerCommand): void {
     .examples('gleaner jobs list', 'gleaner jobs list --status failed --limit 50')
     .action(async options => (await import('../jobs/list.ts')).list(options));
   jobs
-    .command('follow')
-    .description('print the output of a job while it runs; exit 0 when it completed, and 1 otherwise')
+    .about('follow', 'print the output of a job while it runs; exit 0 when it completed, and 1 otherwise')
     .argument('<id>', 'job id', jobName)
     .port()
     .dir('folder of a local cloud')
     .examples('gleaner jobs follow my-job')
     .action(async (id, options) => (await import('../jobs/follow.ts')).follow(id, options));
   jobs
-    .command('logs')
-    .description('print the stored output of an attempt')
+    .about('logs', 'print the stored output of an attempt')
     .argument('<id>', 'job id', jobName)
     .option('--attempt <n>', 'number of the attempt, as `jobs show` lists it (default: the newest)', positive)
     .port()
@@ -43,15 +39,13 @@ export function addJobCommands(program: GleanerCommand): void {
     .examples('gleaner jobs logs my-job', 'gleaner jobs logs my-job --attempt 2')
     .action(async (id, options) => (await import('../jobs/logs.ts')).logs(id, options));
   jobs
-    .command('cancel')
-    .description('end a job, waiting or running')
+    .about('cancel', 'end a job, waiting or running')
     .argument('<id>', 'job id', jobName)
     .onCloud()
     .examples('gleaner jobs cancel my-job')
     .sends((job: string) => ({action: 'cancel', job}));
   jobs
-    .command('retry')
-    .description('run an ended job again, or every job that failed for a cause')
+    .about('retry', 'run an ended job again, or every job that failed for a cause')
     .argument('[id]', 'job id', jobName)
     .option('--where <cause=CAUSE>', `jobs that failed for a cause: ${CAUSES.join(', ')}`, pair)
     .onCloud()
@@ -59,8 +53,7 @@ export function addJobCommands(program: GleanerCommand): void {
     .examples('gleaner jobs retry my-job', 'gleaner jobs retry --where cause=memory')
     .action(async (id, options) => (await import('../jobs/retry.ts')).retry(id, options));
   jobs
-    .command('clear')
-    .description('delete the documents of ended jobs; their output stays in the bucket')
+    .about('clear', 'delete the documents of ended jobs; their output stays in the bucket')
     .onCloud()
     .yes()
     .dryRun()
@@ -70,8 +63,7 @@ export function addJobCommands(program: GleanerCommand): void {
 
 function addSubmit(jobs: GleanerCommand): void {
   const submit = jobs
-    .command('submit')
-    .description('run a Python file, or a command, on a worker of a pool')
+    .about('submit', 'run a Python file, or a command, on a worker of a pool')
     .argument('[file...]', 'Python file, .json file with the fields of a job, or - for standard input')
     .option('--test [challenge]', 'run the test of the TPU in place of a file', integer)
     .option('--command', 'run the words after -- in place of a file')

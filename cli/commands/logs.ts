@@ -8,8 +8,7 @@ const JSON_LINES = 'print one JSON object a line';
 /** Registers `gleaner logs` and `gleaner events`. */
 export function addLogCommands(program: GleanerCommand): void {
   program
-    .command('logs')
-    .description('print the log of a run, a TPU or a job')
+    .about('logs', 'print the log of a run, a TPU or a job')
     .argument('<name>', 'run id, TPU or job id', text)
     .option(...FOLLOW)
     .option('--tail <n>', 'last lines to print, or all', tail, 200)
@@ -28,8 +27,7 @@ export function addLogCommands(program: GleanerCommand): void {
     )
     .action(async (name, options) => (await import('../logs/logs.ts')).logs(name, options));
   program
-    .command('events')
-    .description('print the timeline of the deployment, or of one run')
+    .about('events', 'print the timeline of the deployment, or of one run')
     .argument('[run]', 'run id', runId)
     .option(...FOLLOW)
     .option('--tail <n>', 'last events to print, or all', tail, 100)

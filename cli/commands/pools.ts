@@ -16,15 +16,13 @@ type NewPool = {
 /** Registers the commands about pools. */
 export function addPoolCommands(program: GleanerCommand): void {
   program
-    .command('pools')
-    .description('list the pools')
+    .about('pools', 'list the pools')
     .onCloud()
     .examples('gleaner pools')
     .action(async options => (await import('../pools.ts')).pools(options));
-  const pool = program.command('pool').description('a set of identical TPUs');
+  const pool = program.about('pool', 'a set of identical TPUs');
   pool
-    .command('create')
-    .description('create a pool: TPUs come when there is work')
+    .about('create', 'create a pool: TPUs come when there is work')
     .argument('<name>', 'name of the pool', text)
     .requiredOption('--accelerator <type>', 'type of each TPU, such as v5litepod-1', text)
     .requiredOption(
@@ -51,15 +49,13 @@ export function addPoolCommands(program: GleanerCommand): void {
       return {...required, spot, poll_s, budget_usd};
     });
   pool
-    .command('resume')
-    .description('allow creates again after a breaker stopped them')
+    .about('resume', 'allow creates again after a breaker stopped them')
     .argument('<name>', 'name of the pool', text)
     .onCloud()
     .examples('gleaner pool resume tpu')
     .sends((pool: string) => ({action: 'resume', pool}));
   program
-    .command('scale')
-    .description('change the size, the zones or the budget of a pool')
+    .about('scale', 'change the size, the zones or the budget of a pool')
     .argument('[pool]', "pool (default: the deployment's own)", text)
     .option('--workers-per-zone <n>', 'most TPUs in each zone', natural)
     .option('--zones <zones>', 'zones, with commas between them', words)
@@ -84,8 +80,7 @@ export const PROVISIONING: [flags: string, about: string, kinds: string[]] = [
 /** Registers the commands about the hosts of pools and their code. */
 export function addHostCommands(program: GleanerCommand): void {
   program
-    .command('exec')
-    .description('run a command on every host of a pool, of a worker, or of all pools')
+    .about('exec', 'run a command on every host of a pool, of a worker, or of all pools')
     .argument('<target>', 'pool, worker or all', text)
     .argument('<command...>', 'the command, after --')
     .option('--shell', 'join the words into one text for bash')
@@ -95,13 +90,12 @@ export function addHostCommands(program: GleanerCommand): void {
     .examples('gleaner exec tpu -- uname -a', "gleaner exec all --shell -- 'df -h | head -3'")
     .action(async (target, words, options) => (await import('../exec.ts')).exec(target, words, options));
   program
-    .command('discover')
-    .description('list hosts with their names and addresses')
+    .about('discover', 'list hosts with their names and addresses')
     .argument('[target]', 'pool, worker or all', text, 'all')
     .onCloud()
     .examples('gleaner discover', 'gleaner discover tpu-us-central1-a-0')
     .action(async (target, options) => (await import('../discover.ts')).discover(target, options));
-  addSourceOptions(program.command('update').description('bring code to every host of a pool'))
+  addSourceOptions(program.about('update', 'bring code to every host of a pool'))
     .argument('<pool>', 'pool', text)
     .option('--no-wait', 'do not wait for the hosts')
     .onCloud()
@@ -109,8 +103,7 @@ export function addHostCommands(program: GleanerCommand): void {
     .examples('gleaner update tpu --branch main', 'gleaner update tpu --bundle .')
     .action(async (name, options) => (await import('../update.ts')).update(name, options));
   program
-    .command('versions')
-    .description('show which code pools and workers have')
+    .about('versions', 'show which code pools and workers have')
     .argument('[pool]', 'pool (default: every pool)', text)
     .option(
       '--available [zone]',

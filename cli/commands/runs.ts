@@ -22,9 +22,9 @@ import {addSpecOptions} from './spec-options.ts';
 
 /** Registers `gleaner run …`. */
 export function addRunGroup(program: GleanerCommand): void {
-  const run = program.command('run').description('runs: start, watch, change, check and compare them');
+  const run = program.about('run', 'runs: start, watch, change, check and compare them');
   const about = (name: string, description: string) =>
-    run.command(name).description(description).argument('<run>', 'run id', runId).onCloud();
+    run.about(name, description).argument('<run>', 'run id', runId).onCloud();
   addSpecOptions(
     about('start', 'write run.json, drop the streams of a folder, and wait until they are accepted'),
   )
@@ -45,8 +45,7 @@ export function addRunGroup(program: GleanerCommand): void {
   addShortForms(run);
   addChanges(about);
   run
-    .command('compare')
-    .description('compare two runs: specs, totals, costs, statistics and shards; exit 1 if they differ')
+    .about('compare', 'compare two runs: specs, totals, costs, statistics and shards; exit 1 if they differ')
     .argument('<a>', 'run id', runId)
     .argument('<b>', 'run id', runId)
     .onCloud(RUNNING_OR_STOPPED)
@@ -110,8 +109,7 @@ function addChanges(about: (name: string, description: string) => GleanerCommand
 export function addShortForms(parent: GleanerCommand): void {
   const of = parent.parent ? `${parent.parent.name()} ${parent.name()}` : parent.name();
   parent
-    .command('status')
-    .description('show every run, or one run with its streams, TPUs and latest events')
+    .about('status', 'show every run, or one run with its streams, TPUs and latest events')
     .argument('[run]', 'run id', runId)
     .option('-w, --watch', 'keep the screen up to date until the run has ended')
     .option('--interval <s>', 'seconds between two looks, with --watch', seconds, 2)
@@ -123,8 +121,8 @@ export function addShortForms(parent: GleanerCommand): void {
       return (await import('../run/watch/watch.ts')).watch(run, options);
     });
   parent
-    .command('verify')
-    .description(
+    .about(
+      'verify',
       'read the streams and every shard of a run, and count the samples that are stored exactly once',
     )
     .argument('<run>', 'run id', runId)
@@ -132,8 +130,10 @@ export function addShortForms(parent: GleanerCommand): void {
     .examples(`${of} verify my-run`)
     .action(async (run, options) => (await import('../run/verify.ts')).verify(run, options));
   parent
-    .command('estimate')
-    .description('estimate the tokens, shards, bytes, time and dollars of a run from a sample of its streams')
+    .about(
+      'estimate',
+      'estimate the tokens, shards, bytes, time and dollars of a run from a sample of its streams',
+    )
     .argument('<what>', 'JSONL file, gs://BUCKET/datasets/RUN/, stream in a bucket, or run id')
     .option('--spec <file>', "run.json in place of the run's own spec or the defaults")
     .option('--model <model>', 'model in place of the model in the spec', modelName)
@@ -165,8 +165,8 @@ export function addShortForms(parent: GleanerCommand): void {
 /** Registers the check of a program before a run, and the repair of documents. */
 export function addRunCommands(program: GleanerCommand): void {
   const preflight = program
-    .command('preflight')
-    .description(
+    .about(
+      'preflight',
       'compile the program of a run for TPUs, without a TPU: whether it fits, its speed and its price',
     )
     .requiredOption('--accelerator <types>', 'types of TPU, with commas between', words)
@@ -177,18 +177,16 @@ export function addRunCommands(program: GleanerCommand): void {
       'gleaner preflight --model Qwen/Qwen2.5-0.5B --accelerator v5litepod-1',
       'gleaner preflight --model google/gemma-2-27b --layers 20 --accelerator v5litepod-8,v6e-8 --json',
     )
-    .action(async options => (await import('../preflight/preflight.ts')).preflight(options));
+    .action(async options => (await import('../preflight.ts')).preflight(options));
   program
-    .command('rebuild')
-    .description('rebuild the documents of runs, streams and shards from the bucket; TPUs continue')
+    .about('rebuild', 'rebuild the documents of runs, streams and shards from the bucket; TPUs continue')
     .argument('[run]', 'run id (default: every run in the bucket)', runId)
     .dryRun('change nothing: list the differences from the bucket, and exit 1 where any exists')
     .onCloud('folder of a local cloud; a stopped cloud permits only --dry-run')
     .examples('gleaner rebuild --dry-run', 'gleaner rebuild my-run')
     .action(async (run, options) => (await import('../rebuild.ts')).rebuild(run, options));
   program
-    .command('tick')
-    .description('ask for a tick now; or pause, resume or show the job that asks for one every minute')
+    .about('tick', 'ask for a tick now; or pause, resume or show the job that asks for one every minute')
     .oneOf('[action]', 'what to do', ['now', 'pause', 'resume', 'state'], 'now')
     .option('--location <region>', 'region of the Cloud Scheduler job', 'us-central1')
     .onCloud('folder of a running local cloud')

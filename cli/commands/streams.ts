@@ -9,10 +9,9 @@ function template(given: string): string {
 
 /** Registers the commands about streams. */
 export function addStreamCommands(program: GleanerCommand): void {
-  const streams = program.command('streams').description('split a dataset into streams, and upload streams');
+  const streams = program.about('streams', 'split a dataset into streams, and upload streams');
   streams
-    .command('create')
-    .description('split a dataset into streams, with each row in exactly one stream')
+    .about('create', 'split a dataset into streams, with each row in exactly one stream')
     .argument(
       '<source...>',
       'file, folder, pattern such as data/*.csv, or data set of Hugging Face as ORG/NAME',
@@ -47,8 +46,10 @@ export function addStreamCommands(program: GleanerCommand): void {
     )
     .action(async (sources, options) => (await import('../streams/create.ts')).create(sources, options));
   streams
-    .command('upload')
-    .description('upload the streams of a folder to a run; the same command goes on after an interruption')
+    .about(
+      'upload',
+      'upload the streams of a folder to a run; the same command goes on after an interruption',
+    )
     .argument('<folder>', 'folder of streams, perhaps with a run.json', folder)
     .requiredOption('--run <run>', 'run id', runId)
     .option('--parallel <n>', 'streams that are uploaded at once', positive, 8)

@@ -4,10 +4,9 @@ import {PROVISIONING} from './pools.ts';
 
 /** Registers `gleaner tpus …`. */
 export function addTpuCommands(program: GleanerCommand): void {
-  const tpus = program.command('tpus').description('the TPUs of the deployment');
+  const tpus = program.about('tpus', 'the TPUs of the deployment');
   tpus
-    .command('list')
-    .description('list the TPUs with their work and their price')
+    .about('list', 'list the TPUs with their work and their price')
     .option('--pool <pool>', 'only TPUs of this pool', text)
     .option('--zone <zone>', 'only TPUs of this zone', zone)
     .option('--all', 'also TPUs that are gone')
@@ -15,15 +14,13 @@ export function addTpuCommands(program: GleanerCommand): void {
     .examples('gleaner tpus list', 'gleaner tpus list --zone us-central1-a --all')
     .action(async options => (await import('../tpus/list.ts')).list(options));
   tpus
-    .command('status')
-    .description('show one TPU: node, health, work, cost and its earlier attempts')
+    .about('status', 'show one TPU: node, health, work, cost and its earlier attempts')
     .argument('<name>', 'name of the TPU', text)
     .onCloud()
     .examples('gleaner tpus status tpu-us-central1-a-0')
     .action(async (name, options) => (await import('../tpus/status.ts')).status(name, options));
   tpus
-    .command('create')
-    .description('set the most TPUs of a pool; TPUs come when there is work')
+    .about('create', 'set the most TPUs of a pool; TPUs come when there is work')
     .argument('[target]', "pool, or TPU that was deleted (default: the deployment's own pool)", text)
     .option('--zones <zones>', 'zones, with commas between them', words)
     .option('--workers-per-zone <n>', 'most TPUs in each zone', natural)
@@ -37,8 +34,7 @@ export function addTpuCommands(program: GleanerCommand): void {
     )
     .action(async (target, options) => (await import('../tpus/create.ts')).create(target, options));
   tpus
-    .command('recreate')
-    .description('delete TPUs in any state, and create them again if there is work')
+    .about('recreate', 'delete TPUs in any state, and create them again if there is work')
     .argument('[names...]', 'names of TPUs')
     .option('--preempted', 'list the lost TPUs, which the tick recreates by itself')
     .onCloud()
@@ -47,8 +43,7 @@ export function addTpuCommands(program: GleanerCommand): void {
     .examples('gleaner tpus recreate tpu-us-central1-a-0', 'gleaner tpus recreate --preempted')
     .action(async (names, options) => (await import('../tpus/recreate.ts')).recreate(names, options));
   tpus
-    .command('delete')
-    .description('delete TPUs; their slots stay empty until `recreate`')
+    .about('delete', 'delete TPUs; their slots stay empty until `recreate`')
     .argument('[names...]', 'names of TPUs')
     .option('--zone <zone>', 'every TPU of this zone', zone)
     .option('--all', 'every TPU')

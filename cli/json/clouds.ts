@@ -1,14 +1,15 @@
 /** Answers of the commands that build, deploy or describe a cloud. */
 import {z} from 'zod';
+import {text} from './fields.ts';
 
 const setting = z.strictObject({
-  name: z.string(),
-  value: z.union([z.string(), z.number(), z.boolean(), z.null()]),
+  name: text,
+  value: z.union([text, z.number(), z.boolean(), z.null()]),
   /** Left out without `--show-origin`. */
-  origin: z.string().optional(),
+  origin: text.optional(),
 });
 
-const artifact = z.strictObject({file: z.string(), sha256: z.string(), size_bytes: z.number().int()});
+const artifact = z.strictObject({file: text, sha256: text, size_bytes: z.number().int()});
 
 const mostAnHour = z.strictObject({
   /** Null for an accelerator without a list price. */
@@ -16,25 +17,25 @@ const mostAnHour = z.strictObject({
   functions_usd: z.number(),
   nat_usd: z.number(),
   max_workers: z.number().int(),
-  accelerator: z.string(),
-  dearest_zone: z.string(),
-  zones: z.array(z.string()),
+  accelerator: text,
+  dearest_zone: text,
+  zones: z.array(text),
 });
 
 export const cloudAnswers = {
   'config show': z.strictObject({settings: z.array(setting)}),
   build: z.strictObject({
-    ...{dist: z.string(), variables: z.string(), module: z.string()},
+    ...{dist: text, variables: text, module: text},
     ...{functions: artifact, bundle: artifact},
   }),
   deploy: z.union([
     z.strictObject({
       mocked: z.boolean(),
-      project: z.string(),
-      resources: z.array(z.string()),
+      project: text,
+      resources: z.array(text),
       most_an_hour: mostAnHour,
     }),
-    z.strictObject({deployed: z.string(), project: z.string(), outputs: z.record(z.string(), z.unknown())}),
+    z.strictObject({deployed: text, project: text, outputs: z.record(text, z.unknown())}),
   ]),
 };
 

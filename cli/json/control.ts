@@ -1,8 +1,9 @@
 /** Answers of commands that publish one message. */
 import {z} from 'zod';
+import {text} from './fields.ts';
 
 /** The effect of an applied message, or the command of gcloud that `--dry-run` prints. */
-const sent = z.union([z.strictObject({done: z.string()}), z.strictObject({command: z.string()})]);
+const sent = z.union([z.strictObject({done: text}), z.strictObject({command: text})]);
 
 export const controlAnswers = {
   'jobs cancel': sent,

@@ -1,7 +1,6 @@
 /** Answers of `gleaner jobs …`. People write documents of jobs, so a job may have any further field. */
 import {z} from 'zod';
-
-const text = z.string();
+import {text} from './fields.ts';
 
 /** A document of a job with its id. docs/jobs.md names the fields. */
 const job = z.looseObject({id: text});

@@ -3,11 +3,9 @@ import {z} from 'zod';
 import {ran, source, sourceReport} from '../../shared/contracts/job-schemas.ts';
 import {poolDocument} from '../../shared/control-plane/documents/document-schemas.ts';
 import {execHostRecords, execRecords} from '../../shared/control-plane/documents/exec-documents.ts';
+import {commands, count, text} from './fields.ts';
 
-const text = z.string();
-const count = z.number().int().min(0);
 const alive = z.looseObject({pool: text, alive: z.array(text)});
-const commands = z.strictObject({commands: z.array(text)});
 
 const report = sourceReport.extend({ran: ran.nullable(), at: text}).loose();
 

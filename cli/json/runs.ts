@@ -5,12 +5,8 @@ import {
   streamDocument,
   workerDocument,
 } from '../../shared/control-plane/documents/document-schemas.ts';
+import {commands, count, dollars, maybe, text} from './fields.ts';
 import {event} from './tpus.ts';
-
-const text = z.string();
-const maybe = text.nullable();
-const count = z.number().int().min(0);
-const dollars = z.number();
 
 const run = z.intersection(runDocument, z.looseObject({usd_per_million_tokens: dollars.nullable()}));
 
@@ -115,7 +111,7 @@ export const runAnswers = {
   'run watch': watched,
   'run start': z.union([
     z.strictObject({run: text, status: maybe, streams: count, rejected: z.array(text)}),
-    z.strictObject({commands: z.array(text)}),
+    commands,
   ]),
   'run compare': compared,
   'run export': exported,

@@ -1,22 +1,21 @@
 /** Answers of the commands about streams. */
 import {z} from 'zod';
-
-const count = z.number().int().min(0);
+import {commands, count, text} from './fields.ts';
 
 export const streamAnswers = {
   'streams create': z.strictObject({
     status: z.enum(['created', 'complete', 'planned']),
-    folder: z.string(),
+    folder: text,
     samples: count,
     bytes: count,
-    streams: z.array(z.strictObject({file: z.string(), samples: count})),
+    streams: z.array(z.strictObject({file: text, samples: count})),
     seconds: z.number(),
   }),
   'streams upload': z.union([
     z.strictObject({
-      run: z.string(),
-      bucket: z.string(),
-      prefix: z.string(),
+      run: text,
+      bucket: text,
+      prefix: text,
       spec: z.enum(['uploaded', 'already there']).nullable(),
       streams: count,
       uploaded: count,
@@ -25,6 +24,6 @@ export const streamAnswers = {
       uploaded_bytes: count,
       seconds: z.number(),
     }),
-    z.strictObject({commands: z.array(z.string())}),
+    commands,
   ]),
 };

@@ -1,10 +1,6 @@
 /** Answers of `gleaner tpus …`, `gleaner logs` and `gleaner events`. */
 import {z} from 'zod';
-
-const text = z.string();
-const maybe = text.nullable();
-const count = z.number().int().min(0);
-const dollars = z.number();
+import {commands, count, dollars, maybe, text} from './fields.ts';
 
 const tpu = {
   tpu: text,
@@ -37,7 +33,6 @@ const attempt = z.strictObject({
   log: maybe,
 });
 
-const commands = z.strictObject({commands: z.array(text)});
 const outcome = z.strictObject({tpu: text, outcome: text, reason: text});
 const results = z.strictObject({results: z.array(outcome)});
 

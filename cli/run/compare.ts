@@ -12,6 +12,7 @@ import type {Answers} from '../json/index.ts';
 import {bytesText, cut, dollarText, numberText, table} from '../terminal/format.ts';
 import {print} from '../terminal/output.ts';
 import {readResult} from './run-view.ts';
+import {differencesOf} from './write-spec.ts';
 
 /** Relative difference of two statistics that another machine or order of sums may make. */
 const TOLERANCE = 1e-3;
@@ -89,10 +90,8 @@ function totalsOf({run: a, result: in_a}: Side, {run: b, result: in_b}: Side): P
 }
 
 function differentKeys({run: a}: Side, {run: b}: Side): Pair[] {
-  const [of_a, of_b] = [a.spec ?? {}, b.spec ?? {}];
-  return [...new Set([...Object.keys(of_a), ...Object.keys(of_b)])]
-    .map(name => ({name, a: of_a[name] ?? null, b: of_b[name] ?? null}))
-    .filter(pair => JSON.stringify(pair.a) !== JSON.stringify(pair.b));
+  const differences = differencesOf(a.spec ?? {}, b.spec ?? {});
+  return differences.map(({key, wanted, stored}) => ({name: key, a: wanted ?? null, b: stored ?? null}));
 }
 
 function differentStatistics(a: Record<string, Stats>, b: Record<string, Stats>): Comparison['statistics'] {

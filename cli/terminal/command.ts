@@ -27,6 +27,11 @@ export class GleanerCommand extends Command {
     return super.setOptionValueWithSource(key, value === NONE ? null : value, source);
   }
 
+  /** Adds a command of this one. */
+  about(name: string, description: string): GleanerCommand {
+    return this.command(name).description(description);
+  }
+
   /** `--port` and `--dir` of a local cloud, and `--json`. */
   onCloud(about = 'folder of a local cloud'): this {
     return this.port().dir(about).json();

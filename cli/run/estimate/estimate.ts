@@ -5,7 +5,7 @@ import type {Compiled, Sampled} from '../../../shared/domain/billing/estimate.ts
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {type Cloud, withCloudIfThere} from '../../cloud/cloud.ts';
 import type {Connection} from '../../cloud/connection.ts';
-import {compileProgram} from '../../preflight/compile-program.ts';
+import {compileProgram} from '../../preflight.ts';
 import {askWorker} from '../../python/ask-worker.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {print, say, warn} from '../../terminal/output.ts';

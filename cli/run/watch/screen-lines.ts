@@ -1,5 +1,4 @@
-/** The screen of `gleaner run watch` for a width and a height. */
-
+/** The state of a run for `gleaner run watch`: a screen of a width and a height, or one line. */
 import type {RunState} from '../../screen/read-run.ts';
 import {
   costLine,
@@ -9,7 +8,8 @@ import {
   summaryLine,
   tpuLines,
 } from '../../screen/run-screen.ts';
-import {timeText} from '../../terminal/format.ts';
+import {tpuStatus} from '../../screen/tpu-status.ts';
+import {bytesText, counted, dollarText, timeText} from '../../terminal/format.ts';
 import type {StyledLine} from '../../terminal/styled-lines.ts';
 
 /** Events that the screen shows at most. */
@@ -48,4 +48,16 @@ export function screenLines(
   ];
   const update = `Last update: ${timeText(new Date(now).toISOString())}  Ctrl-C ends the watch, and not the run`;
   return [...lines.slice(0, height - 1), {text: update, style: 'dim'}];
+}
+
+/** `my-run active  1,240 samples, 12 shards, 41 MB, $0.02; 8 streams: 3 completed …; 2 TPUs: 1 WORKING, 1 PREEMPT`. */
+export function plainLine(state: RunState): string {
+  const {run, tpus} = state;
+  const {total_samples_processed, total_shards, total_bytes, cost_usd} = run;
+  const stored = `${counted(total_samples_processed, 'sample')}, ${counted(total_shards, 'shard')}, ${bytesText(total_bytes)}`;
+  const words = new Map<string, number>();
+  for (const worker of tpus) words.set(tpuStatus(worker), (words.get(tpuStatus(worker)) ?? 0) + 1);
+  const states = [...words].map(([word, count]) => `${count} ${word}`).join(', ');
+  const fleet = `${counted(tpus.length, 'TPU')}${states ? `: ${states}` : ''}`;
+  return `${run.run} ${run.status}  ${stored}, ${dollarText(cost_usd)}; ${streamCounts(state).text}; ${fleet}`;
 }

@@ -18,8 +18,7 @@ import {counted} from '../../terminal/format.ts';
 import {printJson, say} from '../../terminal/output.ts';
 import {abortedAtStop} from '../../terminal/stop-signal.ts';
 import type {StyledLine} from '../../terminal/styled-lines.ts';
-import {plainLine} from './plain-line.ts';
-import {MOST_EVENTS, screenLines} from './screen-lines.ts';
+import {MOST_EVENTS, plainLine, screenLines} from './screen-lines.ts';
 
 export type WatchOptions = CloudOptions & {interval: number};
 

@@ -2,9 +2,8 @@
 import {Readable} from 'node:stream';
 import {parse} from 'csv-parse';
 import {CliError} from '../../terminal/errors.ts';
-import {FileSource} from './file-source.ts';
+import {bytesOf, FileSource} from './file-source.ts';
 import {isTabbed} from './formats.ts';
-import {bytesOf} from './open-file.ts';
 import type {Row, Watch} from './row.ts';
 
 const BATCH_ROWS = 1000;

@@ -2,10 +2,9 @@
 import {stat} from 'node:fs/promises';
 import {CliError} from '../../terminal/errors.ts';
 import {bytesText} from '../../terminal/format.ts';
-import {FileSource} from './file-source.ts';
+import {bytesOf, FileSource} from './file-source.ts';
 import {arrayElements, BrokenArray} from './json-array.ts';
 import {JsonLines} from './line-source.ts';
-import {bytesOf} from './open-file.ts';
 import type {Row, Watch} from './row.ts';
 
 /** An object of columns is read as a whole. */

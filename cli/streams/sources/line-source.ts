@@ -1,8 +1,7 @@
 /** Files whose rows are lines: JSON Lines, and plain text with one sample a line. Blank lines are no rows. */
 import {isUtf8} from 'node:buffer';
 import {isBlank, lineBatches} from '../lines.ts';
-import {FileSource} from './file-source.ts';
-import {bytesOf} from './open-file.ts';
+import {bytesOf, FileSource} from './file-source.ts';
 import {type Row, rowError, type Watch} from './row.ts';
 
 abstract class LineFile extends FileSource {

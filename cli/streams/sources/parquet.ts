@@ -1,8 +1,15 @@
 /** Rows of a Parquet file, one row group in memory at a time. */
-import {type AsyncBuffer, type FileMetaData, parquetMetadataAsync, parquetReadObjects} from 'hyparquet';
+import {
+  type AsyncBuffer,
+  asyncBufferFromFile,
+  type FileMetaData,
+  parquetMetadataAsync,
+  parquetReadObjects,
+} from 'hyparquet';
 import {compressors} from 'hyparquet-compressors';
 import {CliError} from '../../terminal/errors.ts';
 import {listText} from '../../terminal/format.ts';
+import {FileSource} from './file-source.ts';
 import type {Row, Watch} from './row.ts';
 
 export type ParquetFile = {name: string; file: AsyncBuffer; metadata: FileMetaData};
@@ -72,5 +79,22 @@ export async function* parquetRows(
     moved(Number(group.total_compressed_size ?? group.total_byte_size));
     yield records.map((record, index) => ({at: first + rowStart + index + 1, record}));
     at = rowEnd;
+  }
+}
+
+/** Local Parquet file. */
+export class ParquetFileSource extends FileSource {
+  readonly unit = 'row';
+
+  override async count(_watch: Watch, most: number): Promise<number> {
+    return Math.min(most, rowsIn(await this.#open()));
+  }
+
+  async *rows(watch: Watch, columns: readonly string[] | undefined): AsyncGenerator<Row[]> {
+    yield* parquetRows(await this.#open(), watch, columns);
+  }
+
+  async #open() {
+    return openParquet(this.name, await asyncBufferFromFile(this.name));
   }
 }

@@ -59,7 +59,7 @@ async function openFile(file: string, given: Format | undefined): Promise<RowSou
     case 'csv':
       return new CsvFile(file);
     case 'parquet':
-      return new (await import('./parquet-source.ts')).ParquetSource(file);
+      return new (await import('./parquet.ts')).ParquetFileSource(file);
     default:
       return format satisfies never;
   }

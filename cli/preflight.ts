@@ -1,15 +1,19 @@
-import {readPrices} from '../../shared/control-plane/documents/prices.ts';
-import type {Compiled} from '../../shared/domain/billing/estimate.ts';
-import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
-import {usdPerHour} from '../../shared/domain/billing/prices.ts';
-import {COMPILED} from '../../shared/domain/fleet/accelerators.ts';
-import {withCloudIfThere} from '../cloud/cloud.ts';
-import type {CloudOptions} from '../cloud/connect.ts';
-import {completeIn, type SpecOptions, specOf} from '../run/spec.ts';
-import {CliError} from '../terminal/errors.ts';
-import {bytesText, dollarText, numberText, table} from '../terminal/format.ts';
-import {print, warn} from '../terminal/output.ts';
-import {compileProgram} from './compile-program.ts';
+import type {RunSpec} from '../shared/contracts/spec.ts';
+import {readPrices} from '../shared/control-plane/documents/prices.ts';
+import type {Compiled} from '../shared/domain/billing/estimate.ts';
+import {LIST_PRICES} from '../shared/domain/billing/list-prices.ts';
+import {usdPerHour} from '../shared/domain/billing/prices.ts';
+import {COMPILED} from '../shared/domain/fleet/accelerators.ts';
+import {withCloudIfThere} from './cloud/cloud.ts';
+import type {CloudOptions} from './cloud/connect.ts';
+import type {Connection} from './cloud/connection.ts';
+import {askWorker} from './python/ask-worker.ts';
+import {TPU_LOCK, workerPython} from './python/python.ts';
+import {completeIn, type SpecOptions, specOf} from './run/spec.ts';
+import {CliError} from './terminal/errors.ts';
+import {bytesText, dollarText, numberText, table} from './terminal/format.ts';
+import {print, say, warn} from './terminal/output.ts';
+import {withClock} from './terminal/progress-clock.ts';
 
 export type PreflightOptions = CloudOptions & SpecOptions & {accelerator: string[]; zone: string};
 /** A program with the dollars of a million tokens in full rows, while the chips compute. */
@@ -74,4 +78,21 @@ function linesOf(programs: readonly Answer[], zone: string): string[] {
 
 function money(usd: number | null): string {
   return usd === null ? 'unknown' : dollarText(usd);
+}
+
+/**
+ * Compiles the program of a run for a type of TPU, by the TPU compiler on this machine. Throws `CliError` for a model that cannot be
+ * used, and for a type that the compiler is not set up for.
+ */
+export async function compileProgram(
+  spec: RunSpec,
+  accelerator: string,
+  connection: Connection | undefined,
+): Promise<Compiled> {
+  await workerPython(say, TPU_LOCK); // minutes at the first time, which are not the compiler's
+  say(`Compiling ${spec.model} for ${accelerator}`);
+  const compiled = await withClock('The preflight has worked', () =>
+    askWorker('gleaner_worker.preflight', spec, ['--accelerator', accelerator], connection, TPU_LOCK),
+  );
+  return compiled as Compiled;
 }
