@@ -125,7 +125,7 @@ function routesOf(
   ]);
 }
 
-/** What `GET /_local` answers. */
+/** The answer of `GET /_local`. */
 function infoOf(where: CloudContext['where'], parts: Parts): JsonObject {
   const {nodes, fleet, queue, scheduler, faults, events, google} = parts;
   return {

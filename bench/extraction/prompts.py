@@ -1,6 +1,6 @@
 """The prompts of shared/data as token ids: GSM8K questions and ARC tasks, with the lengths that they have.
 
-`python -m extraction.prompts` prints the lengths as test/worker/prompt_lengths.json has them.
+`python -m extraction.prompts` prints the lengths as test/worker/prompt_lengths.jsonl has them.
 """
 
 import json
@@ -60,4 +60,5 @@ def _tokenize(texts: dict[str, list[str]], vocab_size: int) -> dict[str, list[li
 
 
 if __name__ == "__main__":
-    print(json.dumps({name: [len(ids) for ids in prompts] for name, prompts in (real_prompts() or {}).items()}))
+    for name, prompts in (real_prompts() or {}).items():
+        print(json.dumps([name, [len(ids) for ids in prompts]]))

@@ -50,21 +50,29 @@ def calls_of_uv(home):
     return path.read_text() if path.exists() else ""
 
 
+def run(*command, umask=-1, **env):
+    """Starts a command in a session of its own."""
+    pipe, env = subprocess.PIPE, os.environ | env
+    return subprocess.Popen(command, env=env, umask=umask, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+
+
+def end(process):
+    stdout, stderr = process.communicate(timeout=HANG_S)
+    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
+
+
 def bash(command, *arguments, **env):
-    return subprocess.run(
-        ["bash", "-c", command, "_", *arguments], capture_output=True, text=True, env=os.environ | env, timeout=HANG_S
-    )
+    return end(run("bash", "-c", command, "_", *arguments, **env))
 
 
-def make(home, lock, **env):
-    return bash(
-        f'{SOURCE}; make_environment "$@"',
-        str(home / "env"),
-        str(lock),
-        GLEANER_HOME=str(home),
-        UV_CACHE_DIR=str(home / "uv-cache"),
-        **env,
-    )
+def begin_make(home, lock, **env):
+    command = f'{SOURCE}; make_environment "$@"'
+    env |= {"GLEANER_HOME": str(home), "UV_CACHE_DIR": str(home / "uv-cache")}
+    return run("bash", "-c", command, "_", str(home / "env"), str(lock), **env)
+
+
+def make(home, lock):
+    return end(begin_make(home, lock))
 
 
 def a_lock(tmp_path, text="# nothing\n"):
@@ -81,18 +89,11 @@ def begin(cloud, storage, home, umask=-1, **env):
         "GLEANER_PLATFORM": "cpu",
         "UV_CACHE_DIR": str(home / "uv-cache"),
     }
-    pipe = subprocess.PIPE
-    env = os.environ | variables | env
-    return subprocess.Popen(["bash", SCRIPT], env=env, umask=umask, stdout=pipe, stderr=pipe, text=True)
+    return run("bash", SCRIPT, umask=umask, **(variables | env))
 
 
 def start(cloud, storage, home, **env):
     return end(begin(cloud, storage, home, **env))
-
-
-def end(process):
-    stdout, stderr = process.communicate(timeout=HANG_S)
-    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
 
 
 def start_until_stopped(cloud, storage, home):

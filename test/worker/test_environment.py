@@ -4,7 +4,6 @@ import hashlib
 import io
 import os
 import signal
-import subprocess
 import tarfile
 import threading
 
@@ -15,7 +14,7 @@ from gleaner_worker.jobs.prepared import visible_of
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source.commands import Commands
 from job_attempts import UID, needs_root
-from startup_script import SOURCE, a_bundle, a_lock, bash, calls_of_uv, make, start
+from startup_script import SOURCE, a_bundle, a_lock, bash, begin_make, calls_of_uv, make, start
 from waiting import until
 
 pytestmark = pytest.mark.slow
@@ -43,15 +42,10 @@ def test_a_missing_lock_file_is_reported_with_its_path(home, tmp_path):
 
 
 def test_a_killed_installation_leaves_no_environment(home, tmp_path):
-    process = subprocess.Popen(
-        ["bash", "-c", f'{SOURCE}; make_environment "$@"', "_", str(home / "env"), str(a_lock(tmp_path))],
-        env=os.environ | {"GLEANER_HOME": str(home), "UV_CACHE_DIR": str(home / "uv-cache"), "UV_WAITS_FOR": "never"},
-        start_new_session=True,
-        stderr=subprocess.DEVNULL,
-    )
+    process = begin_make(home, a_lock(tmp_path), UV_WAITS_FOR="never")
     until(lambda: "pip sync" in calls_of_uv(home))
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    process.communicate()
     assert not (home / "env").exists()
     assert len(os.listdir(home)) == 2  # the cache and the unfinished environment
     result = make(home, a_lock(tmp_path))

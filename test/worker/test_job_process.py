@@ -166,7 +166,7 @@ def test_a_fork_bomb_stays_below_its_limit_and_ends_when_it_is_stopped(jobs):
     assert processes_of(UID) == []
 
 
-def test_a_count_of_memory_ends_in_time_and_begins_with_the_largest_process():
+def test_a_count_of_memory_stops_at_its_limits_and_begins_with_the_largest_process():
     code = """
 import os, time
 for mb in (1, 200, 1):

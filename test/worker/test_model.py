@@ -153,7 +153,7 @@ def cost(name, layers, sites):
 
 
 @pytest.mark.parametrize("name", ["qwen2", pytest.param("gemma3-text", marks=pytest.mark.long)])
-def test_time_grows_with_the_deepest_requested_layer(name):
+def test_the_cost_grows_with_the_deepest_requested_layer(name):
     per_layer = cost(name, (0,), ("resid_post",))
     assert per_layer > 0
     for layer in range(golden.config(name).num_layers):

@@ -63,14 +63,15 @@ def test_windows_hold_every_sample_in_order_and_follow_the_plan_of_its_shard(len
 
 
 # Tokens of each question of GSM8K's test and each training task of ARC-AGI; bench/extraction/prompts.py prints them.
-PROMPT_LENGTHS = Path(__file__).with_name("prompt_lengths.json")
+PROMPT_LENGTHS = Path(__file__).with_name("prompt_lengths.jsonl")
 
 
 @cache
 def mixes():
     """Lengths of real prompts, and drawn lengths: short and long prompts, an even spread, web pages (log-normal)."""
     rng = np.random.default_rng(7)
-    real = {name: np.clip(lengths, 1, 2048) for name, lengths in json.loads(PROMPT_LENGTHS.read_text()).items()}
+    entries = map(json.loads, PROMPT_LENGTHS.read_text().splitlines())
+    real = {name: np.clip(lengths, 1, 2048) for name, lengths in entries}
     # Repeats each data set, so that the last window counts little, as in a stream of 200,000 prompts.
     gsm8k, arc = np.tile(real["GSM8K"], 8), np.tile(real["ARC"], 5)
     return {

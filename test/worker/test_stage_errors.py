@@ -17,20 +17,11 @@ def broken(*_arguments, **_more):
     raise RuntimeError("broken")
 
 
+STAGES = "read_documents make_samples plan_shards start_shard Partials.restore put_sample encode_shard Uploader.store"
+
+
 @pytest.mark.sample(3)
-@pytest.mark.parametrize(
-    "stage",
-    [
-        "read_documents",
-        "make_samples",
-        "plan_shards",
-        "start_shard",
-        "Partials.restore",
-        "put_sample",
-        "encode_shard",
-        "Uploader.store",
-    ],
-)
+@pytest.mark.parametrize("stage", STAGES.split())
 def test_an_error_in_any_stage_ends_the_extraction_at_once(storage, extract, monkeypatch, stage):
     target, _, method = stage.partition(".")
     owner = getattr(extract_module, target) if method else extract_module

@@ -2,13 +2,13 @@
 
 import json
 import queue
-import shutil
 import subprocess
 import sys
 
 import pytest
 
-from build import BUCKET, SPEC_HASH, a_model, a_stream, a_work, bucket, outputs, put_manifest, run_extract
+from arc_tasks import TASK
+from build import BUCKET, SPEC_HASH, a_stream, bucket, outputs, put_manifest, run_extract
 from gleaner_worker.verify.__main__ import Progress
 from gleaner_worker.verify.run import verify_run
 from verified_run import LINES, PREFIX, SPEC
@@ -21,18 +21,8 @@ def test_a_correct_run_is_verified(stored, verify):
     report, problems = verify()
     assert report["ok"], problems
     shards = [name for name in outputs(stored) if name.startswith("shard_")]
-    totals = {
-        key: report[key] for key in ("samples", "stored_once", "missing", "doubled", "different", "rejected", "shards")
-    }
-    assert totals == {
-        "samples": 42,
-        "stored_once": 41,
-        "missing": 0,
-        "doubled": 0,
-        "different": 0,
-        "rejected": 1,
-        "shards": len(shards),
-    }
+    assert (report["samples"], report["stored_once"], report["rejected"], report["shards"]) == (42, 41, 1, len(shards))
+    assert report["missing"] == report["doubled"] == report["different"] == 0
     assert report["bytes"] == sum(len(outputs(stored)[name]) for name in shards)
 
 
@@ -184,40 +174,23 @@ def test_a_summary_with_false_statistics_is_found(stored, verify):
 
 
 @pytest.mark.long
-def test_each_sample_of_a_line_is_counted(storage, tmp_path, tiny_folder, verify, finds):
-    folder = str(tmp_path / "model")
-    shutil.copytree(tiny_folder, folder)
-    (tmp_path / "model/chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
-    spec = {"record": {"predictions_per_task": 3}, "max_seq_length": 1024, "model": folder}
-    task = {
-        "task_id": "a",
-        "train": [{"input": [[1]], "output": [[2]]}] * 2,
-        "test": [{"input": [[n]]} for n in (1, 2)],
-    }
-    lines = [json.dumps(task | {"task_id": str(n)}) for n in range(4)]
-    work = a_work(a_stream(storage, [*lines[:2], "junk", *lines[2:]]), **spec)
-    run_extract(work, a_model(work.spec), str(tmp_path))
-    put_manifest(storage, **spec)
-    report, problems = verify()
+def test_each_sample_of_a_line_is_counted(storage, extract, verify, finds):
+    spec = {"record": {"predictions_per_task": 3}, "max_seq_length": 1024}
+    lines = [json.dumps(TASK | {"task_id": str(n)}) for n in range(4)]
+    extract([*lines[:2], "junk", *lines[2:]], **spec)
+    report, problems = verify(**spec)
     assert report["ok"], problems
     assert (report["samples"], report["stored_once"], report["rejected"]) == (15, 12, 3)
-    rejects = storage.data(BUCKET, PREFIX + "rejects.jsonl")
-    assert json.loads(rejects) | {"reason": ""} == {"line": 3, "sample_idx": 6, "samples": 3, "reason": ""}
-    one = json.loads(rejects)
-    del one["samples"]
+    reject = json.loads(storage.data(BUCKET, PREFIX + "rejects.jsonl"))
+    assert reject | {"reason": ""} == {"line": 3, "sample_idx": 6, "samples": 3, "reason": ""}
+    one = {key: reject[key] for key in reject if key != "samples"}
     for text, problem in (
         ("", "has 3 samples missing, the first at line 3 (sample 6)"),
-        (
-            json.dumps(one | {"sample_idx": 7}),
-            "rejects.jsonl lacks 2 samples that cannot be stored, the first is at line 3",
-        ),
-        (
-            json.dumps(one | {"samples": 9}),
-            "rejects.jsonl lists 6 that can be stored, the first is at line 4 (sample 9)",
-        ),
-        (json.dumps(one | {"samples": 10}), "is not a record of a rejected line"),
-        (json.dumps(one | {"samples": 0}), "is not a record of a rejected line"),
-        (json.dumps(one | {"line": 7}), "is not a record of a rejected line"),
+        (one | {"sample_idx": 7}, "rejects.jsonl lacks 2 samples that cannot be stored, the first is at line 3"),
+        (one | {"samples": 9}, "rejects.jsonl lists 6 that can be stored, the first is at line 4 (sample 9)"),
+        (one | {"samples": 10}, "is not a record of a rejected line"),
+        (one | {"samples": 0}, "is not a record of a rejected line"),
+        (one | {"line": 7}, "is not a record of a rejected line"),
     ):
-        storage.put(BUCKET, PREFIX + "rejects.jsonl", text.encode())
+        storage.put(BUCKET, PREFIX + "rejects.jsonl", (text and json.dumps(text)).encode())
         finds(problem)
