@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import signal
+import subprocess
 import tarfile
 import threading
 
