@@ -22,13 +22,13 @@ export function addStreamCommands(program: GleanerCommand): void {
     .option('--max-samples-per-stream <n>', 'most samples of each stream', count)
     .option('--start-index <i>', 'first row, from 0', index)
     .option('--end-index <j>', 'row after the last one', index)
+    .option('--column <name>', 'column that becomes the record: text, messages or token ids', text)
     .alone(
-      '--column <name>',
-      'column that becomes the record: text, messages or token ids',
-      ['template'],
-      text,
+      '--template <text>',
+      'text of each record, such as "Q: {question}\\nA: {answer}"',
+      ['column', 'as'],
+      template,
     )
-    .option('--template <text>', 'text of each record, such as "Q: {question}\\nA: {answer}"', template)
     .choice('--as <kind>', 'arc: the column has examples of an ARC task (default column: examples)', ['arc'])
     .option('--shuffle-seed <n>', 'shuffle the rows; the same seed gives the same order', index)
     .choice('--format <format>', 'format of the files (default: by their names)', FORMATS)

@@ -2,9 +2,11 @@
  * A stand-in for the provider of `terraform/`, for a machine that cannot install it. The stand-in serves its schema over Terraform's
  * plugin protocol: enough for `terraform validate`, and for `terraform test` with mocked resources. A real plan needs the real provider.
  */
+
 import {mkdtemp, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
+import {fileURLToPath} from 'node:url';
 import {
   type GrpcObject,
   loadPackageDefinition,
@@ -56,7 +58,7 @@ async function serve(provider: Provider, socket: string): Promise<Server> {
 }
 
 function pluginService() {
-  const proto = new URL('tfplugin6.proto', import.meta.url).pathname;
+  const proto = fileURLToPath(new URL('tfplugin6.proto', import.meta.url));
   const loaded = loadPackageDefinition(loadSync(proto, {keepCase: true, longs: Number, defaults: true}));
   return ((loaded.tfplugin6 as GrpcObject).Provider as ServiceClientConstructor).service;
 }

@@ -5,11 +5,11 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from gleaner_worker.shards.upload import Uploader
 
 from build import BUCKET, SMALL, a_stream, outputs, text_lines
 from gleaner_worker.extract.shard_memory import most_shards
 from gleaner_worker.extract.state import ExtractionState
+from gleaner_worker.extract.upload import Uploader
 from gleaner_worker.storage.upload_content import BytesContent
 from pipeline_probes import PREFIX, Alive
 from waiting import HANG_S, until
