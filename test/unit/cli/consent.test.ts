@@ -13,8 +13,9 @@ const PLAN = {
     outputs: {ceilings: {value: {max_workers: 1, accelerator: 'v6e-8', zones: ['us-central1-a']}}},
   },
 };
-/** Terraform that records its verbs. */
+/** Terraform that records its verbs beside itself. */
 const PROGRAM = `#!/bin/sh
+cd "$(dirname "$0")" || exit 1
 echo "$2" >> verbs
 case $2 in show) cat plan.json ;; output) echo '{}' ;; esac
 `;
