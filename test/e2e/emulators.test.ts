@@ -138,7 +138,7 @@ describe("Gleaner on Google's emulators of Firestore and Pub/Sub", () => {
     assert.equal(stopped.code, 1);
     assert.match(
       stopped.stderr,
-      /^gleaner: the documents .* start the cloud again with `gleaner local up --emu/,
+      /^gleaner: There is no document of this stopped cloud, .* start the cloud with `gleaner local up --emu/,
     );
     await home.up();
     const view = await home.until(

@@ -71,13 +71,13 @@ describe('gleaner preflight', () => {
     {
       name: 'an unknown type behind a known one, before it compiles,',
       args: ['--accelerator', 'v5litepod-1,v9-8'],
-      says: /^gleaner: Failed to compile for v9-8: pass one of v5litepod-1,/,
+      says: /^gleaner: Failed to compile for v9-8: give one of v5litepod-1,/,
       exit: 1,
     },
     {
       name: 'a type that the compiler lacks',
       args: ['--accelerator', 'v4-8'],
-      says: /pass one of v5litepod-1,/,
+      says: /give one of v5litepod-1,/,
       exit: 1,
     },
     {
