@@ -27,7 +27,7 @@ export const PARTS: Part[] = [
   {name: 'pytest', tiers: [...TIERS], run: pytest},
   {name: 'simulation', tiers: SLOW, run: mocha(testsOf('simulation'))},
   {name: 'emulator', tiers: SLOW, run: mocha(testsOf('emulator'), ...TWO_AT_ONCE)},
-  {name: 'contract', tiers: SLOW, run: mocha(testsOf('contract'), ...TWO_AT_ONCE)},
+  {name: 'contract', tiers: [...TIERS], run: mocha(testsOf('contract'), ...TWO_AT_ONCE)},
   {
     name: 'unit',
     tiers: [...TIERS],

@@ -15,7 +15,7 @@ type JobEvent = Seen &
 
 const LONG_TEXT = 'x'.repeat(100_000);
 
-describe("A new document on Google's Firestore emulator", () => {
+describe("A new document on Google's Firestore emulator @full", () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   let firestore: Firestore;

@@ -4,11 +4,11 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {addressArguments, answers, findEmulator, freePort, type Kind} from '../../emulator/google/java.ts';
 
 /**
- * Runs the tests that `suite` declares against the emulator. Without the emulator, one skipped test names the missing part;
+ * Runs the tests that `suite` declares against the emulator, but not in the fast tier. Without the emulator, one skipped test names the missing part;
  * in CI that test fails.
  */
 export function describeOnEmulator(kind: Kind, title: string, suite: (host: () => string) => void): void {
-  describe(title, () => {
+  describe(`${title} @full`, () => {
     const found = findEmulator(kind);
     if ('missing' in found) {
       const reason = `the ${kind} emulator did not run: ${found.missing}`;

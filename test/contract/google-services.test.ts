@@ -5,7 +5,7 @@ import {put, Scratch, writeUrl} from '../emulator/a-cloud.ts';
 import {until} from '../support/until.ts';
 import {needEmulators} from './emulators.ts';
 
-describe("A local cloud with Google's emulators", () => {
+describe("A local cloud with Google's emulators @full", () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   before(async function () {

@@ -147,7 +147,7 @@ describe('the SQLite store', () => {
     await theirs.close();
   });
 
-  it('queries on 100,000 documents use an index', async () => {
+  it('queries on 100,000 documents use an index @full', async () => {
     const store = openSqliteStore(file);
     for (let batch = 0; batch < 10; batch++)
       await store.transaction(async tx => {
