@@ -125,7 +125,7 @@ describe("Gleaner on Google's emulators of Firestore and Pub/Sub", () => {
     }
   });
 
-  it('ends the emulators with a killed cloud, and makes the documents again from the bucket', async () => {
+  it('ends the emulators with a killed cloud, and makes the documents again from the bucket @long', async () => {
     const running = await emulators();
     assert.equal(running(), 2);
     await home.killHard();

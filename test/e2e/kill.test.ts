@@ -6,7 +6,7 @@ import {FAST, processes, SPEC, signal, TestHome, texts} from './home.ts';
 /** Without a memory of losses: the third early loss of a zone, which a slow machine may show, would stop its creates for 10 minutes. */
 const SETTINGS = {...FAST, GLEANER_CHURN_WINDOW_S: '1'};
 
-const KILLS = Number(process.env.GLEANER_KILLS ?? 4);
+const KILLS = Number(process.env.GLEANER_KILLS ?? 3);
 const STREAMS = ['datasets/RUN/stream_000.jsonl', 'datasets/RUN/stream_001.jsonl'];
 
 /** Moments for a kill. `stored`: shards at the kill before. */
@@ -50,7 +50,7 @@ describe('A run on a local cloud', () => {
     assert.ok(Object.keys(undisturbed).length > 8, 'each stream has several shards');
 
     await dropRun(home, 'wild');
-    const victims = ['worker', 'worker', 'functions', 'cloud'] as const;
+    const victims = ['worker', 'functions', 'cloud', 'worker'] as const;
     const random = seeded(12345);
     const killed = {worker: 0, functions: 0, cloud: 0};
     let stored = 0;
@@ -85,7 +85,7 @@ describe('A run on a local cloud', () => {
     assert.deepEqual(await shards(home, 'wild'), undisturbed);
   });
 
-  it('stores a partial shard at a preemption notice, and deletes the partial shard when the stream is complete', async () => {
+  it('stores a partial shard at a preemption notice, and deletes the partial shard when the stream is complete @long', async () => {
     await home.drop('datasets/told/run.json', JSON.stringify({layers: '0-1', shard_size_gb: 1}));
     await home.drop('datasets/told/stream_000.jsonl', texts(6000, 'told'));
     const view = () => home.view('told');
