@@ -3,7 +3,7 @@ import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {CloudDatabase} from './database.ts';
 import {Faults} from './faults.ts';
-import {type DocumentTrigger, documentTriggersOf} from './functions/document-events.ts';
+import {documentTriggersOf} from './functions/document-events.ts';
 import {vmNetwork, type Where} from './functions/environment.ts';
 import {Events} from './functions/events.ts';
 import {FunctionHosts} from './functions/function-hosts.ts';
@@ -197,15 +197,6 @@ export async function startParts({where, ends, trouble}: CloudContext, parts: Pa
   await nodes.start();
   queue.start();
   scheduler.start();
-  if (google) ends.add(await watchDocumentsOf(google, documents, events, where.project, trouble));
-}
-
-function watchDocumentsOf(
-  google: GoogleServices,
-  documents: DocumentTrigger[],
-  events: Events,
-  project: string,
-  trouble: CloudContext['trouble'],
-): Promise<() => Promise<void>> {
-  return watchAll(google, documents, {project, created: events.documentCreated.bind(events), trouble});
+  const created = events.documentCreated.bind(events);
+  if (google) ends.add(await watchAll(google, documents, {project: where.project, created, trouble}));
 }
