@@ -1,8 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import {closeSync, existsSync, openSync} from 'node:fs';
 import {join, resolve} from 'node:path';
-import {type Where as CloudAddress, startLocalCloud} from '../../emulator/cloud.ts';
-import {emulatorFolder} from '../../emulator/google/process.ts';
+import type {Where as CloudAddress} from '../../emulator/cloud.ts';
 import {proofOf, readToken} from '../../emulator/http/guard.ts';
 import {openStore} from '../../shared/compose.ts';
 import {isSameText} from '../../shared/contracts/constant-time.ts';
@@ -10,8 +9,7 @@ import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {SIGN_IN} from '../../shared/google/error-advice.ts';
 import {withAdvice} from '../../shared/google/errors.ts';
 import type {Store} from '../../shared/ports.ts';
-import {DEFAULT_DIR, DEFAULT_PORT} from '../local/defaults.ts';
-import {addressIn, pointClientsAt} from '../local/local-deployment.ts';
+import {addressIn, DEFAULT_DIR, DEFAULT_PORT, pointClientsAt} from '../local/address.ts';
 import {tinyModel} from '../local/tiny-model.ts';
 import {CliError} from '../terminal/errors.ts';
 import {type Connection, notRunning} from './connection.ts';
@@ -172,6 +170,8 @@ async function openFolder(folder: string, origin: string): Promise<Connection> {
     );
   const live = await runningIn(dir);
   if (live) return running(live, origin);
+  const {startLocalCloud} = await import('../../emulator/cloud.ts');
+  const {emulatorFolder} = await import('../../emulator/google/process.ts');
   const cloud = await startLocalCloud({dir, port: 0, storage_only: true});
   const hasStore = existsSync(cloud.store_file) || !existsSync(emulatorFolder(dir));
   const connection = running(cloud, origin);

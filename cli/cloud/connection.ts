@@ -1,4 +1,4 @@
-import {DEFAULT_DIR} from '../local/defaults.ts';
+import {DEFAULT_DIR} from '../local/address.ts';
 import {CliError} from '../terminal/errors.ts';
 
 /** Cloud that a command works on. */

@@ -1,4 +1,4 @@
-import {DEFAULT_DIR, DEFAULT_PORT} from '../local/defaults.ts';
+import {DEFAULT_DIR, DEFAULT_PORT} from '../local/address.ts';
 import {folder, natural, portFrom, positive} from '../terminal/arguments.ts';
 import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
 

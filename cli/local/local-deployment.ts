@@ -1,5 +1,5 @@
 import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
-import {readFile, rm, writeFile} from 'node:fs/promises';
+import {rm, writeFile} from 'node:fs/promises';
 import {dirname, join, resolve} from 'node:path';
 import {
   type Deployment,
@@ -17,10 +17,10 @@ import {buildArtifacts} from '../build/artifacts.ts';
 import {packWorker} from '../python/bundle.ts';
 import {CACHE, JAX_CACHE, UV_CACHE, workerPython} from '../python/python.ts';
 import {Interrupted} from '../terminal/errors.ts';
+import {ADDRESS_FILE, pointClientsAt} from './address.ts';
 import {requireSpace, watchSpace} from './space.ts';
 import {provideTinyModel, tinyModel} from './tiny-model.ts';
 
-const ADDRESS_FILE = 'address.json';
 export const ZONE = 'us-central1-a';
 
 /** Gleaner on a local cloud: functions deployed, worker bundle and tiny model in the bucket. */
@@ -145,25 +145,6 @@ async function start({
 async function empty(dir: string): Promise<void> {
   lockFolder(dir).release();
   await rm(dir, {recursive: true, force: true});
-}
-
-/** Sets the variables of Google's clients, which override their options. The shell may point at another local cloud. */
-export function pointClientsAt({url, pubsub_endpoint, firestore_endpoint}: Where): void {
-  Object.assign(process.env, {
-    ...(firestore_endpoint === undefined ? {} : {FIRESTORE_EMULATOR_HOST: firestore_endpoint}),
-    STORAGE_EMULATOR_HOST: url,
-    PUBSUB_EMULATOR_HOST: pubsub_endpoint,
-    METADATA_SERVER_DETECTION: 'none',
-  });
-}
-
-/** URL of the cloud that runs in `dir`, from its address file; undefined without the file. */
-export async function addressIn(dir: string): Promise<string | undefined> {
-  try {
-    return JSON.parse(await readFile(join(dir, ADDRESS_FILE), 'utf8')).url;
-  } catch {
-    return undefined;
-  }
 }
 
 /** Log file of the cloud and the functions. The consoles of the VMs are in the same folder. */

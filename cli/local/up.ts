@@ -2,7 +2,7 @@ import {openStore} from '../../shared/compose.ts';
 import {type CloudOptions, running} from '../cloud/connect.ts';
 import {complain, print, say} from '../terminal/output.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
-import {DEFAULT_PORT} from './defaults.ts';
+import {DEFAULT_PORT} from './address.ts';
 import {deployLocally} from './local-deployment.ts';
 import {printNews} from './local-event-lines.ts';
 
