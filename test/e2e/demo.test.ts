@@ -19,7 +19,7 @@ describe('gleaner demo', () => {
 
   it('ends with a verified run after a preemption, with shards in its folder and without processes', async () => {
     const input = join(dir, 'input.jsonl');
-    writeFileSync(input, texts(800, 'd'));
+    writeFileSync(input, texts(300, 'd'));
     const args = ['demo', '--input', input, '--port', '0', '--dir', join(dir, 'plain')];
     const {code, stdout, stderr} = await gleaner(args);
     assert.equal(code, 0, stdout + stderr);

@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import {answers} from '../../cli/json/index.ts';
 import type {TpuRow} from '../../cli/tpus/tpu-row.ts';
 import {until} from '../support/until.ts';
-import {gleaner, SPEC, TestHome, texts} from './home.ts';
+import {gleaner, TestHome, texts} from './home.ts';
 
 const A = 'tpu-us-central1-a-0';
+/** For a stream that is at work during all tests, with few events of shards. */
+const SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.002});
 
 describe('The commands about TPUs, logs and events', () => {
   let home: TestHome;
