@@ -1,13 +1,17 @@
 import assert from 'node:assert/strict';
+import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {gleaner} from '../../e2e/home.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 
 describe('gleaner tick @full', () => {
   const scratch = new Scratch();
+  let cloud: LocalCloud;
+  before(async () => {
+    cloud = await scratch.cloud();
+  });
   after(() => scratch.end());
 
   it('runs, pauses, resumes and shows the job, and a dry run changes nothing', async () => {
-    const cloud = await scratch.cloud();
     const at = ['--port', new URL(cloud.url).port, '--json'];
     const stateAfter = async (...args: string[]) => {
       const {code, stdout} = await gleaner(['tick', ...args, ...at]);
@@ -26,7 +30,6 @@ describe('gleaner tick @full', () => {
   });
 
   it('exits with 1 for a region without the job', async () => {
-    const cloud = await scratch.cloud();
     const {code, stderr} = await gleaner(['tick', '--location', 'x', '--port', new URL(cloud.url).port]);
     assert.equal(code, 1);
     assert.match(stderr, /^gleaner: Failed to run .*Job not found/);

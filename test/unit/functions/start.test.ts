@@ -11,12 +11,12 @@ const FRAMEWORK = `${ROOT}node_modules/.bin/functions-framework`;
 const {PATH = ''} = process.env;
 /** The settings of worker-api on Google. */
 const GOOGLE = {...ENVIRONMENT, PATH, GLEANER_STORE: 'firestore:gleaner', FUNCTION_TARGET: 'worker-api'};
-const VERIFIER = [
+const VERIFIER: readonly string[] = [
   'GLEANER_WORKER_SERVICE_ACCOUNT',
   'GLEANER_CONTROL_SERVICE_ACCOUNT',
   'GLEANER_TICKET_KEY',
   'GLEANER_WORKER_API',
-] as const;
+];
 
 type Ended = {code: unknown; output: string};
 
@@ -45,18 +45,19 @@ describe('the start of a function on Google @full', () => {
   });
 
   for (const name of VERIFIER) {
-    const {[name]: _, ...bare} = GOOGLE;
+    const {[name]: _, ...bare}: Record<string, string> = GOOGLE;
     it(`fails for worker-api without ${name}, and names the variable`, async () => {
       const {code, output} = await load(bare);
       assert.equal(code, 1, output);
       assert.match(output, /ConfigError/);
       assert.ok(output.includes(name), output);
     });
-
-    it(`succeeds for on-object without ${name}`, async () => {
-      assert.deepEqual(await load({...bare, FUNCTION_TARGET: 'on-object'}), {code: 0, output: ''});
-    });
   }
+
+  it(`succeeds for on-object without ${VERIFIER.join(', ')}`, async () => {
+    const bare = Object.fromEntries(Object.entries(GOOGLE).filter(([name]) => !VERIFIER.includes(name)));
+    assert.deepEqual(await load({...bare, FUNCTION_TARGET: 'on-object'}), {code: 0, output: ''});
+  });
 
   it('ends the process of the framework where worker-api cannot prove its callers', async () => {
     const {GLEANER_WORKER_SERVICE_ACCOUNT: _, ...bare} = GOOGLE;
