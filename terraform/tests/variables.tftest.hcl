@@ -14,166 +14,110 @@ variables {
   }
 }
 
-run "a_project_number" {
-  command         = plan
-  expect_failures = [var.project]
+# A plan takes a second, so each run has one wrong value of several variables.
+
+run "a_wrong_value_of_each_variable_is_refused" {
+  command = plan
+  expect_failures = [
+    var.project,
+    var.region,
+    var.name,
+    var.zones,
+    var.model_sources,
+    var.accelerator,
+    var.workers_per_zone,
+    var.max_budget_usd,
+    var.network,
+    var.alert_email,
+    var.hf_token_secret,
+    var.firestore_location,
+    var.artifacts,
+    var.ticket_key,
+    var.jobs_collection,
+    var.exec_publishers,
+  ]
   variables {
+    # a project number
     project = "123456789012"
-  }
-}
-
-run "a_multi_region" {
-  command         = plan
-  expect_failures = [var.region]
-  variables {
+    # a multi region
     region = "us"
-  }
-}
-
-run "a_name_of_three_characters" {
-  command         = plan
-  expect_failures = [var.name]
-  variables {
+    # a name of three characters
     name = "abc"
-  }
-}
-
-run "a_name_with_a_capital" {
-  command         = plan
-  expect_failures = [var.name]
-  variables {
-    name = "Gleaner"
-  }
-}
-
-run "a_name_of_sixteen_characters" {
-  command         = plan
-  expect_failures = [var.name]
-  variables {
-    name = "abcdefghijklmnop"
-  }
-}
-
-run "no_zone" {
-  command         = plan
-  expect_failures = [var.zones]
-  variables {
+    # no zone
     zones = []
-  }
-}
-
-run "a_zone_twice" {
-  command         = plan
-  expect_failures = [var.zones]
-  variables {
-    zones = ["us-central1-a", "us-central1-a"]
-  }
-}
-
-run "a_region_as_zone" {
-  command         = plan
-  expect_failures = [var.zones]
-  variables {
-    zones = ["us-central1"]
-  }
-}
-
-run "a_zone_that_is_not_allowed" {
-  command         = plan
-  expect_failures = [var.allowed_zones]
-  variables {
-    allowed_zones = ["us-east5-b"]
-  }
-}
-
-run "a_folder_of_models" {
-  command         = plan
-  expect_failures = [var.model_sources]
-  variables {
+    # a folder of models
     model_sources = ["folder"]
-  }
-}
-
-run "a_model_source_with_a_comma" {
-  command         = plan
-  expect_failures = [var.model_sources]
-  variables {
-    model_sources = ["gs://models/a,hub"]
-  }
-}
-
-run "an_accelerator_without_a_size" {
-  command         = plan
-  expect_failures = [var.accelerator]
-  variables {
+    # an accelerator without a size
     accelerator = "v5litepod"
-  }
-}
-
-run "half_a_worker" {
-  command         = plan
-  expect_failures = [var.workers_per_zone]
-  variables {
+    # half a worker
     workers_per_zone = 0.5
-  }
-}
-
-run "more_workers_than_the_ceiling" {
-  command         = plan
-  expect_failures = [var.max_workers]
-  variables {
-    max_workers = 0
-  }
-}
-
-run "no_budget" {
-  command         = plan
-  expect_failures = [var.max_budget_usd]
-  variables {
+    # no budget
     max_budget_usd = 0
-  }
-}
-
-run "a_network_without_a_subnetwork" {
-  command         = plan
-  expect_failures = [var.network]
-  variables {
+    # a network without a subnetwork
     network = { name = "default" }
-  }
-}
-
-run "an_address_without_a_host" {
-  command         = plan
-  expect_failures = [var.alert_email]
-  variables {
+    # an address without a host
     alert_email = "someone"
-  }
-}
-
-run "a_token_in_place_of_its_secret" {
-  command         = plan
-  expect_failures = [var.hf_token_secret]
-  variables {
+    # a token in place of its secret
     hf_token_secret = "hf_abcdef"
-  }
-}
-
-run "an_unknown_location" {
-  command         = plan
-  expect_failures = [var.firestore_location]
-  variables {
+    # an unknown location
     firestore_location = "us"
-  }
-}
-
-run "a_digest_of_another_kind" {
-  command         = plan
-  expect_failures = [var.artifacts]
-  variables {
+    # a digest of another kind
     artifacts = {
       functions = { file = "functions.zip", sha256 = "latest" }
       bundle    = { file = "bundle.tar.gz", sha256 = "latest" }
     }
+    # a short ticket key
+    ticket_key = "secret"
+    # a collection of the control plane
+    jobs_collection = "workers"
+    # everybody as a publisher of commands
+    exec_publishers = ["allUsers"]
+  }
+}
+
+run "a_second_wrong_value_is_refused" {
+  command = plan
+  expect_failures = [
+    var.name,
+    var.allowed_zones,
+    var.max_workers,
+    var.model_sources,
+    var.jobs_collection,
+  ]
+  variables {
+    # a name with a capital
+    name = "Gleaner"
+    # a zone that is not allowed
+    allowed_zones = ["us-east5-b"]
+    # more workers than the ceiling
+    max_workers = 0
+    # a model source with a comma
+    model_sources = ["gs://models/a,hub"]
+    # a collection with a slash
+    jobs_collection = "team/jobs"
+  }
+}
+
+run "a_third_wrong_value_is_refused" {
+  command = plan
+  expect_failures = [
+    var.name,
+    var.zones,
+  ]
+  variables {
+    # a name of sixteen characters
+    name = "abcdefghijklmnop"
+    # a zone twice
+    zones = ["us-central1-a", "us-central1-a"]
+  }
+}
+
+run "a_fourth_wrong_value_is_refused" {
+  command         = plan
+  expect_failures = [var.zones]
+  variables {
+    # a region as zone
+    zones = ["us-central1"]
   }
 }
 
@@ -182,37 +126,5 @@ run "zones_on_another_continent_than_the_bucket" {
   expect_failures = [check.zones_are_near_the_bucket]
   variables {
     zones = ["europe-west4-b"]
-  }
-}
-
-run "a_short_ticket_key" {
-  command         = plan
-  expect_failures = [var.ticket_key]
-  variables {
-    ticket_key = "secret"
-  }
-}
-
-run "a_collection_of_the_control_plane" {
-  command         = plan
-  expect_failures = [var.jobs_collection]
-  variables {
-    jobs_collection = "workers"
-  }
-}
-
-run "a_collection_with_a_slash" {
-  command         = plan
-  expect_failures = [var.jobs_collection]
-  variables {
-    jobs_collection = "team/jobs"
-  }
-}
-
-run "everybody_as_a_publisher_of_commands" {
-  command         = plan
-  expect_failures = [var.exec_publishers]
-  variables {
-    exec_publishers = ["allUsers"]
   }
 }
