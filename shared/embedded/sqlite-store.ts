@@ -108,7 +108,7 @@ class SqliteStore implements Store {
   async query(collection: string, query: Query = {}): Promise<Stored[]> {
     checkQuery(collection, query);
     const {sql, values} = selectDocuments('id, data', collection, query);
-    const rows = await this.#unlocked(() => this.#database.prepare(sql).all(...values));
+    const rows = await this.#unlocked(() => this.#statement(sql).all(...values));
     return rows.map(row => ({
       path: `${collection}/${row.id}`,
       id: String(row.id),
@@ -119,7 +119,7 @@ class SqliteStore implements Store {
   async count(collection: string, where: Filter[] = []): Promise<number> {
     checkQuery(collection, {where});
     const {sql, values} = selectDocuments('count(*) as documents', collection, {where});
-    return Number((await this.#unlocked(() => this.#database.prepare(sql).get(...values)))?.documents);
+    return Number((await this.#unlocked(() => this.#statement(sql).get(...values)))?.documents);
   }
 
   async sum<Field extends string>(
@@ -128,7 +128,7 @@ class SqliteStore implements Store {
   ): Promise<Record<Field, number>> {
     checkSum(collection, fields);
     const {sql, values} = sumFields(collection, fields);
-    const row = await this.#unlocked(() => this.#database.prepare(sql).get(...values));
+    const row = await this.#unlocked(() => this.#statement(sql).get(...values));
     return Object.fromEntries(
       fields.map((field, index) => [field, Number(row?.[`sum_${index}`] ?? 0)]),
     ) as Record<Field, number>;
