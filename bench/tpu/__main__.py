@@ -1,10 +1,10 @@
 """Compiles the worker's program for absent TPUs, and estimates its time.
 
-    python -m tpu [--json] [--model M] [--accelerator A] [--shape RxT] [--baseline]
+    python -m tpu [--json] [--model M] [--accelerator A] [--shape RxT]
 
 Figures come from the TPU compiler and the frozen cost model of gleaner_worker/preflight/cost_model.py; no TPU runs.
-`ratio` compares with commit 6379725 (baseline.json; --baseline measures that commit again). Exit status 1: a ratio is
-larger than its limit, a collective is fp32, a buffer holds the scores of all tokens, or a program does not fit.
+Exit status 1: a time is larger than its limit, a collective is fp32, a buffer holds the scores of all tokens, or a
+program does not fit.
 """
 
 import argparse
@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
@@ -21,12 +20,10 @@ from gleaner_worker.preflight.accelerators import ACCELERATORS, COMPILER_ENV, ch
 from gleaner_worker.preflight.cost_model import cost_of, square_buffers
 from gleaner_worker.preflight.operations import speed_of
 
-from .models import BASELINES, CONFIGS, MESHES, RATIO_LIMITS, shapes_of
+from .models import CONFIGS, LIMITS_MS, MESHES, shapes_of
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-BASELINE = HERE / "baseline.json"
-BASELINE_COMMIT = "6379725"
 
 
 def main() -> int:
@@ -35,13 +32,7 @@ def main() -> int:
     parser.add_argument("--model", choices=CONFIGS)
     parser.add_argument("--accelerator", choices=sorted({name for meshes in MESHES.values() for name in meshes}))
     parser.add_argument("--shape", help="rows x tokens of one device, such as 1x2048")
-    parser.add_argument(
-        "--baseline", action="store_true", help=f"measure commit {BASELINE_COMMIT}, and store its figures"
-    )
     args = parser.parse_args()
-    if args.baseline:
-        measure_baseline()
-        return 0
     wanted = [
         (model, accelerator, f"{rows}x{tokens}")
         for model in CONFIGS
@@ -56,14 +47,9 @@ def main() -> int:
     if not wanted:
         parser.error("no program has that model, accelerator and shape")
     problems = []
-    baseline = {
-        tuple(entry["program"]): entry["estimated_ms"] for entry in json.loads(BASELINE.read_text())["programs"]
-    }
     for number, case in enumerate(wanted, 1):
         print(f"{number} of {len(wanted)}: {' '.join(case)}", file=sys.stderr, flush=True)
-        found = measure("current", *case, str(ROOT / "worker-startup"))
-        before = baseline.get(case)
-        found |= {"baseline_ms": before, "ratio": before and round(found["estimated_ms"] / before, 3)}
+        found = measure(*case)
         problems += problems_of(case, found)
         print(json.dumps(found) if args.json else table_row(found), flush=True)
     for problem in problems:
@@ -71,7 +57,7 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def measure(side: str, model: str, accelerator: str, shape: str, worker: str) -> dict:
+def measure(model: str, accelerator: str, shape: str) -> dict:
     """The figures of one program, compiled in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="gleaner-bench-tpu-") as folder:
         out = os.path.join(folder, "program")
@@ -79,14 +65,13 @@ def measure(side: str, model: str, accelerator: str, shape: str, worker: str) ->
             [
                 sys.executable,
                 str(HERE / "compile_program.py"),
-                side,
                 model,
                 accelerator,
                 ACCELERATORS[accelerator][1],
                 shape,
                 out,
             ],
-            env=os.environ | COMPILER_ENV | {"PYTHONPATH": worker},
+            env=os.environ | COMPILER_ENV | {"PYTHONPATH": str(ROOT / "worker-startup")},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -118,9 +103,9 @@ def measure(side: str, model: str, accelerator: str, shape: str, worker: str) ->
 
 def problems_of(case: tuple[str, str, str], found: dict) -> list[str]:
     name, problems = " ".join(case), []
-    limit = RATIO_LIMITS.get(case)
-    if limit and found["ratio"] > limit:
-        problems.append(f"{name}: {found['ratio']} of the time of {BASELINE_COMMIT}, the limit is {limit}")
+    limit_ms = LIMITS_MS.get(case)
+    if limit_ms and found["estimated_ms"] > limit_ms:
+        problems.append(f"{name}: {found['estimated_ms']} ms, the limit is {limit_ms} ms")
     if any("f32" in each["dtypes"] for each in found["collectives"]):
         problems.append(f"{name}: a collective moves fp32")
     if found["square_buffers"]:
@@ -132,31 +117,11 @@ def problems_of(case: tuple[str, str, str], found: dict) -> list[str]:
 
 def table_row(found: dict) -> str:
     used = sum(found["hbm_bytes"].values()) / 1e9
-    ratio = f"{found['ratio']:.2f} of {BASELINE_COMMIT}" if found["ratio"] else ""
     return (
         f"{found['model']:13} {found['accelerator']:11} {found['mesh']:4} {found['shape']:8} "
         f"{found['estimated_ms']:9.2f} ms {found['tokens_per_s']:9,} tokens/s {found['share_of_peak']:5.0%} of peak  "
-        f"{used:5.2f} GB{'' if found['fits'] else ' (does not fit)'}  {found['compile_cpu_s']:5.1f} CPU-s  {ratio}"
+        f"{used:5.2f} GB{'' if found['fits'] else ' (does not fit)'}  {found['compile_cpu_s']:5.1f} CPU-s"
     )
-
-
-def measure_baseline() -> None:
-    """Measures the worker of the old commit with the same cost model, and stores the figures."""
-    archive = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", BASELINE_COMMIT, "worker-startup"], stdout=subprocess.PIPE, check=True
-    ).stdout
-    with tempfile.TemporaryDirectory(prefix="gleaner-baseline-") as folder:
-        path = os.path.join(folder, "worker.tar")
-        Path(path).write_bytes(archive)
-        with tarfile.open(path) as tar:
-            tar.extractall(folder, filter="data")
-        programs = []
-        for case in BASELINES:
-            print(f"{BASELINE_COMMIT}: {' '.join(case)}", file=sys.stderr, flush=True)
-            found = measure("baseline", *case, os.path.join(folder, "worker-startup"))
-            keys = ("mesh", "estimated_ms", "share_of_peak", "hbm_bytes", "compile_cpu_s", "collectives")
-            programs.append({"program": list(case)} | {key: found[key] for key in keys})
-    BASELINE.write_text(json.dumps({"commit": BASELINE_COMMIT, "programs": programs}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
