@@ -1,5 +1,5 @@
 /**
- * Measures the extractor: `npm run bench:extraction [-- NAME... --quick --rounds N --json FILE]`.
+ * Measures the extractor: `npm run bench:extraction [-- NAME... --quick --rounds N]`.
  *
  * The Python environment has the libraries of the comparison (torch, transformers, SAELens, ...) from a lock file with hashes.
  */

@@ -10,7 +10,7 @@ CLAIM = "time by the deepest requested layer: proportional to the blocks, plus t
 
 
 def run(place: Workplace) -> Report:
-    report = Report("depth", CLAIM)
+    report = Report(CLAIM)
     depths = sorted({0, place.layers // 4, place.layers // 2, 3 * place.layers // 4, place.layers - 1})
     samples = samples_of(place.token_rows(*((16, 128) if place.is_quick else (4, 512))))
     models = {depth: load_forward(place, depth) for depth in depths}

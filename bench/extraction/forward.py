@@ -15,7 +15,7 @@ _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def run(place: Workplace) -> Report:
-    report = Report("forward", CLAIM)
+    report = Report(CLAIM)
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     for dtype in _DTYPES:
         ours = load_forward(place, dtype=dtype, compute_dtype=dtype)

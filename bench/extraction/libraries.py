@@ -44,7 +44,7 @@ Side = Callable[[], np.ndarray]  # stores the rows, and returns them
 
 
 def run(place: Workplace) -> Report:
-    report = Report("libraries", CLAIM)
+    report = Report(CLAIM)
     ids = real_prompts(512 if place.is_quick else 8192)
     if ids is None:
         report.notes.append("skipped: shared/data is not there")

@@ -16,7 +16,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def run(place: Workplace) -> Report:
-    report = Report("memory", CLAIM)
+    report = Report(CLAIM)
     samples = 300 if place.is_quick else 10_000
     small = Workplace(place.folder, True)  # of the tiny model, because only the stream must be long
     lengths = np.random.default_rng(0).integers(20, 200, samples)

@@ -23,7 +23,7 @@ _POSITIONS = 2048
 
 
 def run(place: Workplace) -> Report:
-    report = Report("read", CLAIM)
+    report = Report(CLAIM)
     texts = real_texts()
     if texts is None:
         report.notes.append("skipped: shared/data is not there")

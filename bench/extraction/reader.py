@@ -18,7 +18,7 @@ _BATCH_ROWS = 4096
 
 
 def run(place: Workplace) -> Report:
-    report = Report("reader", CLAIM)
+    report = Report(CLAIM)
     samples, layers = (16, 2) if place.is_quick else (512, 3)
     plan = ShardPlan(1, 0, samples - 1, tuple(samples_of(place.token_rows(samples, 256), "all")), True)
     values = np.random.default_rng(0).standard_normal((layers, plan.tokens, 896), np.float32).astype(ml_dtypes.bfloat16)

@@ -9,7 +9,7 @@ CLAIM = "everything saved (read, tokenise, plan, compute, encode, upload) agains
 
 
 def run(place: Workplace) -> Report:
-    report = Report("saved", CLAIM)
+    report = Report(CLAIM)
     width, rows = (32, 64) if place.is_quick else (256, 64)
     ids = place.token_rows(rows, width)
     with running_sink() as bucket:

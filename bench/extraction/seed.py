@@ -38,7 +38,7 @@ _PROMPTS_PER_TASK = 8  # of an ARC task
 
 
 def run(place: Workplace) -> Report:
-    report = Report("seed", CLAIM, notes=[f"The older way: {SEED_WAY}."])
+    report = Report(CLAIM, notes=[f"The older way: {SEED_WAY}."])
     ids = real_prompts(512 if place.is_quick else 8192)
     if ids is None:
         report.notes.append("skipped: shared/data is not there")

@@ -34,13 +34,9 @@ class Figure:
     detail: str = ""
     unit: str = "x"
 
-    @property
-    def is_met(self) -> bool | None:
-        return None if self.target is None else self.value >= self.target
-
     def __str__(self) -> str:
         spread = "" if self.low is None else f" ({self.low:.2f} to {self.high:.2f})"
-        aim = "" if self.target is None else f"  target {self.target:g}: {'met' if self.is_met else 'MISSED'}"
+        aim = "" if self.target is None else f"  target {self.target:g}"
         return f"{self.what:58} {self.value:8.2f} {self.unit}{spread}{aim}{'  ' if self.detail else ''}{self.detail}"
 
 
@@ -48,7 +44,6 @@ class Figure:
 class Report:
     """The figures of one bench. claim: the comparison in words. notes: lines below the figures."""
 
-    name: str
     claim: str
     figures: list[Figure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

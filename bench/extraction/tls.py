@@ -13,28 +13,22 @@ from gleaner_worker.storage.upload_content import BytesContent
 
 from .sink import running_sink
 from .timing import Figure, Report
-from .upload import a_plan, encode_rows, send_encoded, send_ready
+from .upload import a_plan, send_encoded
 from .workplace import Workplace
 
 CLAIM = "uploads into a bucket on the loopback over TLS and reads from it, by the processor time of this process alone"
-_HOST_BITS_PER_S = 200e9
 _PIECE_BYTES = 16 << 20  # as the worker reads weights
 _PIECES = 32
 
 
 def run(place: Workplace) -> Report:
-    report = Report("tls", CLAIM)
+    report = Report(CLAIM)
     plan, values = a_plan(place)
     rows = {"resid_post": values.astype(ml_dtypes.bfloat16)}
     with running_sink(with_tls=True) as bucket:
-        ready = encode_rows("safetensors", plan, rows)
         for uploads in (1, 2, 4):
-            sides = {
-                "ready bytes": partial(send_ready, bucket, ready, uploads),
-                "encoded shards": partial(send_encoded, bucket, plan, rows, uploads),
-            }
-            report.figures.extend(_measure(f"{what}, {uploads} at once", place, send) for what, send in sides.items())
-        per_core = report.figures[-1].value * 1e9
+            send = partial(send_encoded, bucket, plan, rows, uploads)
+            report.figures.append(_measure(f"encoded shards, {uploads} at once", place, send))
         bucket.create("piece", BytesContent(bytes(_PIECE_BYTES)), {}, "application/octet-stream")
         generation = bucket.list("piece")[0].generation
         for reads in (1, 4, 16):
@@ -47,10 +41,6 @@ def run(place: Workplace) -> Report:
             for what, read in sides.items():
                 figure = _measure(f"{what}, {reads} at once", place, partial(_read_pieces, read, reads))
                 report.figures.append(figure)
-    report.notes.append(
-        f"On paper, a host of 200 Gbit/s is filled by {_HOST_BITS_PER_S / 8 / per_core:.0f} cores that encode and send "
-        "at this speed; connections beyond the cores bring nothing."
-    )
     return report
 
 

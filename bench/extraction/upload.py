@@ -26,7 +26,7 @@ _names = itertools.count()
 
 
 def run(place: Workplace) -> Report:
-    report = Report("upload", CLAIM)
+    report = Report(CLAIM)
     plan, values = a_plan(place)
     with running_sink() as bucket:
         for file_format, dtype in (
@@ -49,15 +49,6 @@ def a_plan(place: Workplace) -> tuple[ShardPlan, np.ndarray]:
     layers, samples = (2, 8) if place.is_quick else (12, 64)
     plan = ShardPlan(1, 0, samples - 1, tuple(samples_of(place.token_rows(samples, 128), "all")), True)
     return plan, np.random.default_rng(0).standard_normal((layers, plan.tokens, 896), np.float32)
-
-
-def send_ready(bucket: Bucket, ready: ShardBytes, uploads: int) -> int:
-    """Uploads bytes that are encoded already, several times; returns the bytes."""
-    data = ready.read()
-    ready.seek(0)
-    checksum = crc32c(data)
-    _send(bucket, "safetensors", lambda: ShardBytes([data], [checksum]), uploads)
-    return _SHARDS * len(data)
 
 
 def send_encoded(bucket: Bucket, plan: ShardPlan, rows: dict[str, np.ndarray], uploads: int) -> int:
