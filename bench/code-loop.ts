@@ -1,5 +1,5 @@
 /**
- * Measures the code loop on a local cloud of two workers: `npm run bench:code-loop [-- --rounds N --json]`. First, the time from
+ * Measures the code loop on a local cloud of two workers: `npm run bench:code-loop [-- --rounds N]`. First, the time from
  * `gleaner update` until the new code runs on both hosts. Then, the time from a submitted job until its process runs on an idle worker.
  * Processes report their start to this program over HTTP.
  */
@@ -17,17 +17,16 @@ import {running} from '../cli/cloud/connect.ts';
 import {deployLocally, type LocalDeployment} from '../cli/local/local-deployment.ts';
 import {openBus} from '../shared/google/bus.ts';
 import {GitServer} from '../test/support/git-server.ts';
+import {spread} from './spread.ts';
 
 const MAIN = fileURLToPath(new URL('../cli/main.ts', import.meta.url));
 const WORKERS = 2;
 const LONGEST_WAIT_S = 300;
 
-const options = new Command('bench:code-loop')
-  .option('--rounds <n>', 'updates, and submitted jobs', '7')
-  .option('--json', 'print JSON')
+const {rounds} = new Command('bench:code-loop')
+  .option('--rounds <n>', 'updates, and submitted jobs', Number, 7)
   .parse()
-  .opts<{rounds: string; json?: boolean}>();
-const rounds = Number(options.rounds);
+  .opts<{rounds: number}>();
 
 /** Starts that processes reported, as `VERSION/JOB`. */
 const started = new Map<string, number>();
@@ -127,25 +126,8 @@ async function publish(message: Parameters<ReturnType<typeof openBus>['publish']
   await openBus({project, deployment, token}).publish('control', message);
 }
 
-type Figures = {least: number; median: number; most: number};
-
-function figuresOf(seconds: readonly number[]): Figures {
-  const sorted = seconds.toSorted((a, b) => a - b);
-  const at = (index: number) => sorted[index] ?? Number.NaN;
-  return {least: at(0), median: at(Math.floor(sorted.length / 2)), most: at(sorted.length - 1)};
-}
-
-function print(measured: {updates: number[]; jobs: number[]}): void {
-  const update_s = figuresOf(measured.updates);
-  const job_s = figuresOf(measured.jobs);
-  const machine = {cores: cpus().length, load: loadavg()[0] ?? 0};
-  if (options.json) {
-    console.log(JSON.stringify({rounds, ...machine, update_s, job_s}));
-    return;
-  }
-  const text = ({least, median, most}: Figures) =>
-    `${median.toFixed(1)} s (${least.toFixed(1)} to ${most.toFixed(1)})`;
-  console.log(`gleaner update to new code on ${WORKERS} hosts   ${text(update_s)}, ${rounds} rounds`);
-  console.log(`submitted job to its process, idle worker  ${text(job_s)}`);
-  console.log(`on ${machine.cores} cores with a load of ${machine.load.toFixed(1)}`);
+function print({updates, jobs}: {updates: number[]; jobs: number[]}): void {
+  console.log(`gleaner update to new code on ${WORKERS} hosts   ${spread(updates, 1)} s, ${rounds} rounds`);
+  console.log(`submitted job to its process, idle worker  ${spread(jobs, 1)} s`);
+  console.log(`on ${cpus().length} cores with a load of ${loadavg()[0]?.toFixed(1)}`);
 }

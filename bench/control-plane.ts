@@ -6,14 +6,11 @@ import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {Command} from 'commander';
 import {checkLimits, LIMITED_SCENES, limitLines, MAIN} from './control-plane/limits.ts';
-import {idleMonthOf} from './control-plane/prices.ts';
+import {costsOf} from './control-plane/prices.ts';
 import {print, type Report, type Row} from './control-plane/report.ts';
-import {configOf, RUNS, type Size} from './control-plane/scene.ts';
+import {RUNS, type Size} from './control-plane/scene.ts';
 import type {Ended, Measured} from './control-plane/scene-work.ts';
 import {SCENES} from './control-plane/scenes.ts';
-
-const IDLE_TICK = 'tick, idle';
-const IDLE_RESYNC = 'resync, idle';
 
 /** A thousand TPUs go, and their run has so many streams. */
 const ENDS = [
@@ -21,6 +18,7 @@ const ENDS = [
   {verb: 'fail', name: '1 % of commits fail', workers: 1000, streams: 1},
 ];
 
+const STREAMS_EACH = 10;
 /** Enough for every scene. */
 const FEWEST_WORKERS = 100;
 
@@ -29,11 +27,9 @@ const HEAP = ['--max-old-space-size=128', '--max-semi-space-size=8'];
 
 type Options = {
   sizes: string;
-  streams: string;
   latency: string;
   scenes: string;
   limits?: boolean;
-  json?: boolean;
 };
 
 const HELP = `
@@ -54,11 +50,9 @@ function optionsOf(): Options {
   return new Command('bench:control-plane')
     .description('Measures what the control plane costs as it grows, and checks the limits.')
     .option('--sizes <workers>', 'living workers, with commas between', '100,1000,10000')
-    .option('--streams <count>', 'streams for each worker', '10')
     .option('--latency <ms>', 'duration of each round trip to the Store and the bucket', '0')
     .option('--scenes <names>', 'parts of the names of scenes, with semicolons between', '')
     .option('--limits', 'only the scenes with limits and the idle month, at the main size')
-    .option('--json', 'print everything as JSON')
     .addHelpText('after', HELP)
     .parse()
     .opts<Options>();
@@ -104,7 +98,9 @@ function measureAll(options: Options): Report {
   try {
     const ends = measureEnds(folder, options, isChosen);
     const rows = sizes.flatMap(size => measureSize(folder, size, chosen, latency));
-    return {ends, scenes: rows, ...judge(rows)};
+    const isOf = (size: Size | undefined) => (row: Row) => row.workers === size?.workers;
+    const [checks, last] = [checkLimits(rows.filter(isOf(MAIN))), sizes.at(-1)];
+    return {ends, scenes: rows, checks, costs: last ? costsOf(rows.filter(isOf(last)), last) : []};
   } finally {
     rmSync(folder, {recursive: true, force: true});
   }
@@ -112,14 +108,14 @@ function measureAll(options: Options): Report {
 
 function choiceOf({limits, scenes}: Options): (name: string) => boolean {
   const isNamed = (name: string) => scenes.split(';').some(part => name.includes(part));
-  const isLimited = (name: string) => LIMITED_SCENES.has(name) || name === IDLE_RESYNC;
+  const isLimited = (name: string) => LIMITED_SCENES.has(name) || name === 'resync, idle';
   const isChosen = (name: string) => isNamed(name) && (!limits || isLimited(name));
   if (![...Object.keys(SCENES), ...ENDS.map(({name}) => name)].some(isChosen))
     throw new Error(`Failed to find a scene with "${scenes}" in its name: see --help`);
   return isChosen;
 }
 
-function sizesOf({limits, sizes, streams}: Options): Size[] {
+function sizesOf({limits, sizes}: Options): Size[] {
   if (limits) return [MAIN];
   return sizes.split(',').map(text => {
     const workers = Number(text);
@@ -127,19 +123,10 @@ function sizesOf({limits, sizes, streams}: Options): Size[] {
       throw new Error(
         `Failed to measure ${text} workers: give a multiple of ${RUNS}, at least ${FEWEST_WORKERS}`,
       );
-    return {workers, streams: workers * Number(streams)};
+    return {workers, streams: workers * STREAMS_EACH};
   });
 }
 
-function judge(rows: readonly Row[]): Pick<Report, 'checks' | 'idle_month'> {
-  const main = rows.filter(({workers, streams}) => workers === MAIN.workers && streams === MAIN.streams);
-  const [tick, resync] = [IDLE_TICK, IDLE_RESYNC].map(scene => main.find(({what}) => what === scene));
-  const idle_month = tick && resync ? idleMonthOf(tick, resync, configOf(MAIN).audit_s) : null;
-  return {checks: checkLimits(main), idle_month};
-}
-
-const options = optionsOf();
-const report = measureAll(options);
-if (options.json) console.log(JSON.stringify(report));
-else print(report);
+const report = measureAll(optionsOf());
+print(report);
 process.exitCode = report.checks.some(({is_over}) => is_over) ? 1 : 0;

@@ -1,10 +1,11 @@
 /**
  * Measures the start of the command: `npm run bench:help [-- --rounds N]`. Runs `gleaner --help` and `node -e 0` in turns, and prints the
- * least and the median of both and the ratio of each pair.
+ * times of both and the ratio of each pair.
  */
 import {spawnSync} from 'node:child_process';
 import {fileURLToPath} from 'node:url';
 import {Command} from 'commander';
+import {spread} from './spread.ts';
 
 const COMMAND = fileURLToPath(new URL('../cli/gleaner.mjs', import.meta.url));
 const {rounds} = new Command('bench:help')
@@ -19,28 +20,25 @@ function milliseconds(args: string[]): number {
   return performance.now() - began;
 }
 
-const sorted = (values: number[]) => values.toSorted((one, other) => one - other);
-const median = (values: number[]) => sorted(values)[Math.floor(values.length / 2)] ?? Number.NaN;
-
 const pairs = Array.from({length: rounds}, () => ({
   help: milliseconds([COMMAND, '--help']),
   empty: milliseconds(['-e', '0']),
 }));
-const line = (name: string, values: number[]) =>
-  `${name.padEnd(16)} ${Math.min(...values).toFixed(0)} ms at least, ${median(values).toFixed(0)} ms in the median`;
-const ratios = pairs.map(({help, empty}) => help / empty);
 console.log(
-  line(
-    'gleaner --help',
+  `gleaner --help   ${spread(
     pairs.map(({help}) => help),
-  ),
+    0,
+  )} ms`,
 );
 console.log(
-  line(
-    'node -e 0',
+  `node -e 0        ${spread(
     pairs.map(({empty}) => empty),
-  ),
+    0,
+  )} ms`,
 );
 console.log(
-  `ratio            ${median(ratios).toFixed(1)} (${Math.min(...ratios).toFixed(1)} to ${Math.max(...ratios).toFixed(1)}) in ${rounds} pairs`,
+  `ratio            ${spread(
+    pairs.map(({help, empty}) => help / empty),
+    1,
+  )} in ${rounds} pairs`,
 );

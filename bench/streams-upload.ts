@@ -12,20 +12,16 @@ import {promisify} from 'node:util';
 import {Command} from 'commander';
 import {startLocalCloud} from '../emulator/cloud.ts';
 import {streamId} from '../shared/domain/names.ts';
+import {spread} from './spread.ts';
 
 const MAIN = fileURLToPath(new URL('../cli/main.ts', import.meta.url));
 
-const options = new Command('bench:streams-upload')
-  .option('--rounds <n>', 'uploads by each command', '5')
-  .option('--streams <n>', 'number of streams', '16')
-  .option('--megabytes <n>', 'size of each stream', '16')
+const {rounds, streams, megabytes} = new Command('bench:streams-upload')
+  .option('--rounds <n>', 'uploads by each command', Number, 5)
+  .option('--streams <n>', 'number of streams', Number, 16)
+  .option('--megabytes <n>', 'size of each stream', Number, 16)
   .parse()
-  .opts<{rounds: string; streams: string; megabytes: string}>();
-const [rounds, streams, megabytes] = [options.rounds, options.streams, options.megabytes].map(Number) as [
-  number,
-  number,
-  number,
-];
+  .opts<{rounds: number; streams: number; megabytes: number}>();
 
 const dir = mkdtempSync(join(tmpdir(), 'gleaner-streams-upload-'));
 const cloud = await startLocalCloud({dir: join(dir, 'cloud'), port: 0});
@@ -64,13 +60,6 @@ function uploadByGcloud(run: string): Promise<number> {
   return secondsOf('gcloud', ['storage', 'cp', '--no-clobber', ...files, to], gcloudEnv);
 }
 
-/** Smallest, middle and largest value. */
-function summary(values: number[], digits: number): string {
-  const sorted = values.toSorted((a, b) => a - b);
-  const text = (value: number | undefined) => (value ?? Number.NaN).toFixed(digits);
-  return `${text(sorted[Math.floor(sorted.length / 2)])} (${text(sorted[0])} to ${text(sorted.at(-1))})`;
-}
-
 try {
   makeStreams();
   const speeds: {gleaner: number[]; gcloud: number[]} = {gleaner: [], gcloud: []};
@@ -85,9 +74,9 @@ try {
   console.log(
     `${streams} streams of ${megabytes} MB, ${rounds} rounds, ${cpus().length} CPUs, load ${loadavg()[0]?.toFixed(1)}`,
   );
-  console.log(`gleaner streams upload  ${summary(speeds.gleaner, 0)} MB/s`);
-  console.log(`gcloud storage cp       ${summary(speeds.gcloud, 0)} MB/s`);
-  console.log(`ratio                   ${summary(ratios, 2)}`);
+  console.log(`gleaner streams upload  ${spread(speeds.gleaner, 0)} MB/s`);
+  console.log(`gcloud storage cp       ${spread(speeds.gcloud, 0)} MB/s`);
+  console.log(`ratio                   ${spread(ratios, 2)}`);
 } finally {
   await cloud.close();
   rmSync(dir, {recursive: true, force: true});

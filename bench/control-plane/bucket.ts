@@ -16,8 +16,6 @@ export class SceneBucket extends FakeBucket {
   /** The names of the streams in order. */
   readonly #streams: readonly string[];
   readonly #textOf: (name: string) => string | undefined;
-  /** Called at every read. */
-  onRead = () => {};
 
   /** `textOf`: the text of an object that is read. */
   constructor(streams: readonly string[], textOf: (name: string) => string | undefined = () => undefined) {
@@ -36,7 +34,6 @@ export class SceneBucket extends FakeBucket {
   }
 
   override read(name: string, options: {max_bytes: number}): Uint8Array | undefined {
-    this.onRead();
     const text = this.#textOf(name);
     return text === undefined ? super.read(name, options) : Buffer.from(text);
   }

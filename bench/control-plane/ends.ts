@@ -5,14 +5,14 @@ import {handleTaskMessage} from '../../shared/control-plane/tasks/task-message.t
 import {tick} from '../../shared/control-plane/tick/tick.ts';
 import {manifestObject, streamId, streamObject} from '../../shared/domain/names.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
-import type {Document, Store, Transaction} from '../../shared/ports.ts';
+import type {Document, Store} from '../../shared/ports.ts';
 import {depsOf} from '../../test/support/deps.ts';
+import {seeded} from '../../test/support/kernel.ts';
 import {SceneBucket} from './bucket.ts';
 import {fillEnding, metadataTexts, RUN} from './ending-documents.ts';
 import {metered, noUsage} from './meter.ts';
 import {configOf, NOW, nodesOf, type Size} from './scene.ts';
 import type {Ended} from './scene-work.ts';
-import {Stopwatch} from './stopwatch.ts';
 import {tpusOf} from './world.ts';
 
 const MOST_TICKS = 60;
@@ -29,10 +29,8 @@ await store.close();
  * machine's; the next tick begins after the pause of a wake, or after a minute.
  */
 async function measure(opened: Store, isComplete: boolean, latency_ms: number): Promise<Omit<Ended, 'what'>> {
-  const [ticks, messages] = [new Stopwatch(), new Stopwatch()];
   const names = Array.from({length: size.streams}, (_, index) => streamObject(RUN, streamId(index)));
   const bucket = new SceneBucket(names.sort(), metadataTexts());
-  bucket.onRead = () => messages.sample();
   const documentsIn = (path: string) => (path.endsWith('/streams') ? size.streams : size.workers);
   const metering = metered(opened, noUsage(), {latency_ms, documentsIn});
   const began = performance.now();
@@ -59,49 +57,44 @@ async function measure(opened: Store, isComplete: boolean, latency_ms: number): 
     log: () => {},
     config: configOf(size),
   });
-  const mayFail = (work: Promise<void>) => (isComplete ? work : work.catch(() => {}));
+  const seconds = async (work: Promise<void>) => {
+    const start = performance.now();
+    await (isComplete ? work : work.catch(() => {}));
+    return (performance.now() - start) / 1000;
+  };
   const deletes: number[] = [];
+  const messages: number[] = [];
   const isOver = async () =>
     isComplete ? (await opened.get(`runs/${RUN}`))?.status === 'completed' : deletes.length === 2;
   while (!(await isOver())) {
-    if (ticks.calls === MOST_TICKS) throw new Error(`The run is not complete after ${MOST_TICKS} ticks`);
+    if (deletes.length === MOST_TICKS) throw new Error(`The run is not complete after ${MOST_TICKS} ticks`);
     const before = deleted.size;
     isWoken = false;
-    const tick_s = await ticks.time(() => mayFail(tick(deps)));
+    const tick_s = await seconds(tick(deps));
     deletes.push(deleted.size - before);
-    for (let next = finishes.shift(); next; next = finishes.shift()) {
-      const message = next as TaskMessage;
-      await messages.time(() => mayFail(handleTaskMessage(deps, message)));
-    }
+    for (let next = finishes.shift(); next; next = finishes.shift())
+      messages.push(await seconds(handleTaskMessage(deps, next as TaskMessage)));
     waited_ms += 1000 * (isWoken ? Math.max(10, 5 * tick_s) : Math.max(0, 60 - tick_s));
   }
   const {result} = JSON.parse(bucket.text(manifestObject(RUN)) ?? '{}');
   if (isComplete && result?.streams !== size.streams)
     throw new Error(`The result counts ${result?.streams} of ${size.streams} streams`);
   return {
-    ticks: ticks.calls,
-    longest_s: ticks.longest_s,
-    messages: messages.calls,
-    longest_message_s: messages.longest_s,
-    longest_cpu_s: Math.max(ticks.longest_cpu_s, messages.longest_cpu_s),
+    messages: messages.length,
+    longest_message_s: Math.max(...messages),
     first_delete_s: Math.min(...deleted.values()),
     last_delete_s: Math.max(...deleted.values()),
     deletes,
-    peak_heap_mb: Math.max(ticks.peak_heap_mb, messages.peak_heap_mb),
     peak_mb: process.resourceUsage().maxRSS / 1024,
   };
 }
 
 /** Fails one of a hundred transactions. Half of the failed ones are written. */
 function withFailures(store: Store): Store {
-  let state = 1;
-  const random = () => {
-    state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fff_ffff;
-    return state / 0x7fff_ffff;
-  };
+  const random = seeded(1);
   return {
     ...store,
-    transaction: async <T>(work: (tx: Transaction) => Promise<T>): Promise<T> => {
+    transaction: async work => {
       const luck = random();
       if (luck < 0.005) throw new Error('the transaction was not reached');
       const done = await store.transaction(work);

@@ -27,7 +27,7 @@ type Lease = {run: string; stream: string; epoch: number};
 function senders({size}: World, count: number): {sender: Sender; lease: Lease}[] {
   return workersOf(size, count).map(({name, work}) => {
     const [run = '', stream = ''] = work?.split('/') ?? [];
-    return {sender: {worker: name, incarnation: 3, host: 0}, lease: {run, stream, epoch: 2}};
+    return {sender: {worker: name, incarnation: 2, host: 0}, lease: {run, stream, epoch: 2}};
   });
 }
 

@@ -1,7 +1,7 @@
 /** One size in a process of its own: `build` fills a store file, and `measure` measures one scene on a copy of it. */
 import {copyFileSync} from 'node:fs';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
-import {addTo, type Usage} from './meter.ts';
+import {addTo, noUsage} from './meter.ts';
 import {fill, type Size} from './scene.ts';
 import type {Measured, Work} from './scene-work.ts';
 import {SCENES} from './scenes.ts';
@@ -54,21 +54,7 @@ async function measureRound(world: World, {run, times = 1, less}: Work): Promise
   const {user, system} = process.cpuUsage(cpu);
   const cpu_s = (user + system) / 1e6 / times;
   if (less) addTo(world.usage, less, -1);
-  const usage = forOne(world.usage, times);
+  const usage = addTo(noUsage(), world.usage, 1 / times);
   const bucket = {class_a: world.bucket.usage.class_a / times, class_b: world.bucket.usage.class_b / times};
   return {seconds, cpu_s, usage, bucket, published: world.published / times, times};
-}
-
-/** The largest commit stays as it is. */
-function forOne({most_writes, most_bytes, ...counts}: Usage, times: number): Usage {
-  const {reads, writes, deletes, calls, transactions} = counts;
-  return {
-    reads: reads / times,
-    writes: writes / times,
-    deletes: deletes / times,
-    calls: calls / times,
-    transactions: transactions / times,
-    most_writes,
-    most_bytes,
-  };
 }

@@ -1,11 +1,15 @@
 /** List prices of Google Cloud, and the cost of counted operations. */
+import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
 import type {BucketUsage} from './bucket.ts';
+import {LONGEST_QUIET_TICK_S} from './limits.ts';
 import type {Usage} from './meter.ts';
+import {configOf, type Size} from './scene.ts';
+import type {Measured} from './scene-work.ts';
 
 /**
  * Dollars, us-central1, written down from memory on 2026-11-21 and not checked against the price pages. Free tiers are left out.
  */
-export const PRICES = {
+const PRICES = {
   firestore_read: 0.03 / 100_000,
   firestore_write: 0.09 / 100_000,
   firestore_delete: 0.01 / 100_000,
@@ -20,21 +24,21 @@ export const PRICES = {
   scheduler_job_month: 0.1,
 };
 
-export const HOURS_A_MONTH = 730;
+const HOURS_A_MONTH = 730;
 const GIB = 1024 ** 3;
 /** Memory of a function. */
 const FUNCTION_GIB = 0.5;
 const MESSAGE_BYTES = 2048;
 
-export type Counted = {usage: Usage; bucket: BucketUsage};
+type Counted = {usage: Usage; bucket: BucketUsage};
 
 /** `busy_s`: seconds in which the calls keep a whole vCPU. `requests`: calls of functions. `messages`: how many of them are messages. */
-export type Load = {busy_s: number; requests: number; messages: number; log_bytes: number};
+type Load = {busy_s: number; requests: number; messages: number; log_bytes: number};
 
-export type Parts = Record<'firestore' | 'storage' | 'requests' | 'compute' | 'messages' | 'logs', number>;
+type Parts = Record<'firestore' | 'storage' | 'requests' | 'compute' | 'messages' | 'logs', number>;
 
 /** Dollars of counted operations. */
-export function costOf({usage, bucket}: Counted, {busy_s, requests, messages, log_bytes}: Load): Parts {
+function costOf({usage, bucket}: Counted, {busy_s, requests, messages, log_bytes}: Load): Parts {
   return {
     firestore:
       usage.reads * PRICES.firestore_read +
@@ -49,34 +53,92 @@ export function costOf({usage, bucket}: Counted, {busy_s, requests, messages, lo
   };
 }
 
-export function sumOf(parts: Parts): number {
+function sumOf(parts: Parts): number {
   return Object.values(parts).reduce((sum, usd) => sum + usd, 0);
 }
 
-export type IdleMonth = {
-  ticks: number;
-  ticks_usd: number;
-  resyncs: number;
-  resyncs_usd: number;
-  scheduler_usd: number;
-  usd: number;
-};
-
+const IDLE_TICK = 'tick, idle';
+const IDLE_RESYNC = 'resync, idle';
 /** Assumed seconds of an idle tick and of an idle resync: both wait for answers for most of that time. */
 const IDLE_TICK_S = 1;
 const IDLE_RESYNC_S = 10;
 const LOG_BYTES = 1000;
 
+/** Each worker beats once a minute, stores 12 shards and finishes one stream an hour, and is lost every ten hours. */
+const HOUR = {heartbeats: 60, shards: 12, streams: 1, lives: 0.1};
+/** A request keeps a vCPU and its memory for so long at least. */
+const LEAST_BUSY_S = 0.01;
+/**
+ * Ticks that wakes begin one after another, as shared/control-plane/tick-queue.ts has it. Their request stays open. A tick takes as
+ * long as a quiet tick may take: the number of ticks depends on no machine.
+ */
+const CYCLE_S = LONGEST_QUIET_TICK_S + Math.max(10, 5 * LONGEST_QUIET_TICK_S);
+
+type Event = {what: string; an_hour: number; is_message: boolean; is_logged: boolean; busy_s?: number};
+
+/** The costs of an idle month and of an hour at work, each if its scenes are measured. */
+export function costsOf(rows: readonly Measured[], size: Size): string[] {
+  const {audit_s} = configOf(size);
+  const counted = new Map(rows.map(row => [row.what, row]));
+  const [tick, resync] = [counted.get(IDLE_TICK), counted.get(IDLE_RESYNC)];
+  const month = tick && resync ? [idleMonth(tick, resync, audit_s)] : [];
+  const events = eventsOf(size.workers, audit_s);
+  const hour = events.every(({what}) => counted.has(what)) ? hourAtWork(events, counted, size.workers) : [];
+  return [...month, ...hour];
+}
+
 /** A month without work: a tick each minute, and a resync of the bucket every `audit_s` seconds. */
-export function idleMonthOf(tick: Counted, resync: Counted, audit_s: number): IdleMonth {
+function idleMonth(tick: Counted, resync: Counted, audit_s: number): string {
   const ticks = HOURS_A_MONTH * 60;
   const resyncs = Math.round((HOURS_A_MONTH * 3600) / audit_s);
   const load = {requests: 1, messages: 1, log_bytes: LOG_BYTES};
   const ticks_usd = ticks * sumOf(costOf(tick, {...load, busy_s: IDLE_TICK_S}));
   const resyncs_usd = resyncs * sumOf(costOf(resync, {...load, busy_s: IDLE_RESYNC_S}));
-  const scheduler_usd = PRICES.scheduler_job_month;
-  return {
-    ...{ticks, ticks_usd, resyncs, resyncs_usd, scheduler_usd},
-    usd: ticks_usd + resyncs_usd + scheduler_usd,
-  };
+  const job_usd = PRICES.scheduler_job_month;
+  const usd = (value: number) => `$${value.toFixed(2)}`;
+  return `An idle month costs ${usd(ticks_usd + resyncs_usd + job_usd)}: ${usd(ticks_usd)} for ${ticks.toLocaleString('en')} ticks, ${usd(resyncs_usd)} for ${resyncs.toLocaleString('en')} resyncs of the bucket, ${usd(job_usd)} for the job of the Scheduler`;
+}
+
+/** Events in an hour of `n` workers. Each end of a stream and each new stream wakes the tick. */
+function eventsOf(n: number, audit_s: number): Event[] {
+  const areTicksWoken = 2 * n * HOUR.streams > 3600 / CYCLE_S;
+  return [
+    {what: 'heartbeat', an_hour: n * HOUR.heartbeats, is_message: false, is_logged: false},
+    {what: 'shard', an_hour: n * HOUR.shards, is_message: true, is_logged: true},
+    {what: 'lease', an_hour: n * (HOUR.streams + HOUR.lives), is_message: false, is_logged: true},
+    {what: 'release', an_hour: n * HOUR.streams, is_message: false, is_logged: true},
+    {what: 'stream dropped', an_hour: n * HOUR.streams, is_message: true, is_logged: true},
+    {
+      ...{what: 'tick, nothing changed', is_message: true, is_logged: true},
+      an_hour: areTicksWoken ? 3600 / CYCLE_S : 60,
+      busy_s: areTicksWoken ? CYCLE_S : LONGEST_QUIET_TICK_S,
+    },
+    {what: 'resync', an_hour: 3600 / audit_s, is_message: true, is_logged: true},
+  ];
+}
+
+/** Each message that an event publishes is a request more. */
+function hourAtWork(
+  events: readonly Event[],
+  counted: ReadonlyMap<string, Measured>,
+  workers: number,
+): string[] {
+  const costs = events.map(({what, an_hour, is_message, is_logged, busy_s}) => {
+    const one = counted.get(what);
+    if (!one) throw new Error(`There is no measurement of ${what}`);
+    const {seconds, published} = one;
+    const messages = (is_message ? 1 : 0) + published;
+    const load = {requests: 1 + published, messages, log_bytes: is_logged ? LOG_BYTES : 0};
+    const parts = costOf(one, {...load, busy_s: busy_s ?? Math.max(LEAST_BUSY_S, seconds)});
+    return {what, an_hour, usd: sumOf(parts) * an_hour};
+  });
+  const total = costs.reduce((sum, {usd}) => sum + usd, PRICES.scheduler_job_month / HOURS_A_MONTH);
+  const tpus = workers * (LIST_PRICES['v5litepod@us-central1']?.spot_usd ?? Number.NaN);
+  return [
+    `An hour of ${workers} workers costs $${total.toFixed(2)}, ${((100 * total) / tpus).toFixed(4)} % of the $${tpus.toFixed(0)} of their v5litepod-1 on spot in us-central1:`,
+    ...costs.map(
+      ({what, an_hour, usd}) =>
+        `  ${what.padEnd(24)} ${an_hour.toFixed(0).padStart(8)}/h  $${usd.toFixed(3)}`,
+    ),
+  ];
 }

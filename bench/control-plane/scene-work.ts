@@ -39,18 +39,13 @@ export type Measured = {
 /** Measurements of the ticks and messages that end a fleet. */
 export type Ended = {
   what: string;
-  ticks: number;
-  longest_s: number;
   /** Messages that finish the run. */
   messages: number;
   longest_message_s: number;
-  /** Processor time of a tick or a message, at most: other work on the machine does not count. */
-  longest_cpu_s: number;
   /** Seconds from the start of the first tick. */
   first_delete_s: number;
   last_delete_s: number;
   /** TPUs that each tick deletes. */
   deletes: number[];
-  peak_heap_mb: number;
   peak_mb: number;
 };

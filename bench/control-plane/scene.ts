@@ -2,25 +2,22 @@
  * Documents of a control plane at work: every worker has a stream of one of four runs, half of the other streams are complete, and there
  * are as many gone workers as living ones.
  */
-import {loadConfig} from '../../shared/contracts/config.ts';
 import {slotsOf} from '../../shared/domain/fleet/pool.ts';
 import {shardObject, streamId, streamObject, workerName} from '../../shared/domain/names.ts';
-import {NO_MESSAGES, NO_STREAMS, type Run} from '../../shared/domain/run/run.ts';
 import {newStream, type Stream} from '../../shared/domain/stream/stream.ts';
 import {iso} from '../../shared/domain/time.ts';
-import {newWorker, type Worker} from '../../shared/domain/worker/worker.ts';
+import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {newZone} from '../../shared/domain/zone/placement.ts';
 import type {Document, Store, Tpu} from '../../shared/ports.ts';
+import {aConfig, aRun, aTpu, aWorker, ENVIRONMENT, shardMetadataOf} from '../../test/support/builders.ts';
 import {contentOf} from './bucket.ts';
 
 export const NOW = Date.parse('2026-11-21T12:00:00.000Z');
 export const RUNS = 4;
 const WORKERS_PER_ZONE = 1000;
 const BATCH = 400;
-const SHARDS_STORED = 20;
-export const HASH = 'a'.repeat(64);
-
-const BUNDLE = 'c'.repeat(64);
+export const SHARDS_STORED = 20;
+const {GLEANER_BUNDLE: BUNDLE} = ENVIRONMENT;
 
 /** Hash of the secret of every host. */
 export const SECRET_SHA256 = 'd'.repeat(64);
@@ -30,11 +27,7 @@ export type Size = {workers: number; streams: number};
 
 export function configOf({workers}: Size) {
   const zones = Math.ceil(workers / WORKERS_PER_ZONE);
-  return loadConfig({
-    GLEANER_PROJECT: 'bench',
-    GLEANER_BUCKET: 'bench',
-    GLEANER_WORKER_API: 'http://127.0.0.1:1/worker-api',
-    GLEANER_BUNDLE: BUNDLE,
+  return aConfig({
     GLEANER_ZONES: Array.from({length: zones}, (_, zone) => `us-central${zone + 1}-a`).join(),
     GLEANER_WORKERS_PER_ZONE: String(Math.ceil(workers / zones)),
     GLEANER_MAX_WORKERS: String(zones * Math.ceil(workers / zones)),
@@ -52,29 +45,38 @@ export function streamNames({streams}: Size): string[] {
   ).sort();
 }
 
-/** A stream that a worker has; or one that is complete, pending or failed. */
-function streamOf(size: Size, slots: readonly {name: string}[], index: number): Stream {
-  const each = size.streams / RUNS;
-  const [run, place] = [runName(Math.floor(index / each)), index % each];
-  const name = streamObject(run, streamId(place));
-  const {generation, size_bytes, crc32c} = contentOf(name);
-  const content = {object: name, generation, size_bytes, crc32c};
-  const stream = newStream(run, place, content, {bucket: 'bench', model: 'm', now: NOW - 86_400_000});
-  const stored = {
+/** A stream of SHARDS_STORED shards. */
+export function storedStream(run: string, place: number, changes: Partial<Stream>): Stream {
+  return {
+    ...newStreamOf(run, place),
     last_processed_sample_idx: SHARDS_STORED * 100 - 1,
     total_samples_processed: SHARDS_STORED * 100,
     total_shards: SHARDS_STORED,
     total_tokens: SHARDS_STORED * 100_000,
     total_bytes: SHARDS_STORED * 1e9,
+    ...changes,
   };
+}
+
+function newStreamOf(run: string, place: number): Stream {
+  const {name, generation, size_bytes, crc32c} = contentOf(streamObject(run, streamId(place)));
+  const content = {object: name, generation, size_bytes, crc32c};
+  return newStream(run, place, content, {bucket: 'bench', model: 'm', now: NOW - 86_400_000});
+}
+
+/** A stream that a worker has; or one that is complete, pending or failed. */
+function streamOf(size: Size, slots: readonly {name: string}[], index: number): Stream {
+  const each = size.streams / RUNS;
+  const [run, place] = [runName(Math.floor(index / each)), index % each];
   const worker = workerOn(size, index);
   if (worker !== undefined) {
-    const lease = {worker: slots[worker]?.name ?? '', incarnation: 3, epoch: 2};
+    const lease = {worker: slots[worker]?.name ?? '', incarnation: 2, epoch: 2};
     const updated_at = iso(NOW - (index % 1800) * 1000);
-    return {...stream, ...stored, status: 'in_progress', epoch: 2, lease, updated_at};
+    return storedStream(run, place, {status: 'in_progress', epoch: 2, lease, updated_at});
   }
+  const stream = newStreamOf(run, place);
   if (place % 1000 === 999) return {...stream, status: 'failed', last_error: 'record 17 is not UTF-8'};
-  if (place % 2 === 0) return {...stream, ...stored, status: 'completed', finished: true, epoch: 1};
+  if (place % 2 === 0) return storedStream(run, place, {status: 'completed', finished: true, epoch: 1});
   return stream;
 }
 
@@ -90,8 +92,8 @@ export function workersOf(size: Size, most = size.workers): Worker[] {
   const slots = slotsOf(configOf(size).pool).slice(0, most);
   return slots.map((slot, index) => {
     const run = runName(Math.floor(index / each));
-    const worker: Worker = {
-      ...newWorker(slot.name, slot, NOW - 86_400_000),
+    return aWorker({
+      name: slot.name,
       phase: 'working',
       phase_since_at: iso(NOW - 3_600_000),
       ready_at: iso(NOW - 3_700_000),
@@ -99,7 +101,6 @@ export function workersOf(size: Size, most = size.workers): Worker[] {
       costs: {[run]: 0.35},
       costs_at: iso(NOW - 20_000),
       charged_to: run,
-      incarnation: 3,
       born_at: iso(NOW - 3_800_000),
       hello_at: iso(NOW - 3_600_000),
       host_secrets: {0: SECRET_SHA256},
@@ -117,43 +118,36 @@ export function workersOf(size: Size, most = size.workers): Worker[] {
       tokens_per_s: 9000,
       progress_at: iso(NOW - (index % 60) * 1000),
       updated_at: iso(NOW - 3_600_000),
-    };
-    return worker;
+    });
   });
 }
 
 /** Workers whose slots a larger pool once had. */
 function goneWorkersOf(size: Size): Worker[] {
   const {pool} = configOf(size);
-  return slotsOf(pool).map(living => {
-    const slot = {pool: living.pool, zone: living.zone, slot: living.slot + pool.workers_per_zone};
-    return {
-      ...newWorker(workerName(slot), slot, NOW - 86_400_000),
+  return slotsOf(pool).map(({zone, slot}) =>
+    aWorker({
+      name: workerName({pool: 'tpu', zone, slot: slot + pool.workers_per_zone}),
       phase_since_at: iso(NOW - 43_200_000),
       incarnation: 7,
       hello_at: iso(NOW - 50_000_000),
+      host_secrets: {},
       bundle: BUNDLE,
       last_death: 'not needed any more',
-    };
-  });
+    }),
+  );
 }
 
 export function nodesOf(size: Size): Tpu[] {
-  return slotsOf(configOf(size).pool).map(({name, zone}) => ({
-    name,
-    zone,
-    state: 'READY',
-    symptoms: [],
-    queued: null,
-    health: 'HEALTHY',
-    labels: {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '3'},
-    created_at: iso(NOW - 3_800_000),
-  }));
+  return slotsOf(configOf(size).pool).map(({name, zone}) =>
+    aTpu({name, zone, created_at: iso(NOW - 3_800_000)}),
+  );
 }
 
 export async function fill(store: Store, size: Size): Promise<void> {
   const documents: [string, object][] = [];
-  for (let run = 0; run < RUNS; run++) documents.push([`runs/${runName(run)}`, aRun(runName(run))]);
+  for (let run = 0; run < RUNS; run++)
+    documents.push([`runs/${runName(run)}`, aRun({run: runName(run), budget_usd: 1e6})]);
   const {pool} = configOf(size);
   for (const zone of pool.zones) documents.push([`zones/${zone}`, newZone(zone, NOW - 86_400_000)]);
   for (const worker of [...workersOf(size), ...goneWorkersOf(size)])
@@ -176,36 +170,12 @@ export async function putAll(
     });
 }
 
-function aRun(run: string): Run {
-  return {
-    run,
-    status: 'active',
-    reason: null,
-    spec: {model: 'm'},
-    spec_hash: HASH,
-    pool: 'tpu',
-    priority: 0,
-    budget_usd: 1e6,
-    spent_usd: 0,
-    cost_usd: 0,
-    ...NO_MESSAGES,
-    affinity: 'any',
-    stream_offset: 0,
-    bundle: null,
-    allow_mixed_code: false,
-    ...NO_STREAMS,
-    created_at: iso(NOW - 86_400_000),
-    updated_at: iso(NOW - 60_000),
-  };
-}
-
 /** The shard behind the stored shards of a leased stream, and `further` shards behind that one. */
 export function nextShard(run: string, stream: string, further = 0) {
   const shard = SHARDS_STORED + 1 + further;
   return {
     name: shardObject(run, stream, shard, 'safetensors'),
-    metadata: {
-      schema: 'gleaner/1',
+    metadata: shardMetadataOf({
       run,
       stream,
       shard: String(shard),
@@ -214,12 +184,9 @@ export function nextShard(run: string, stream: string, further = 0) {
       samples: '100',
       rejected: '0',
       tokens: '100000',
-      spec_hash: HASH,
       stream_crc32c: contentOf('').crc32c,
-      tokens_sha256: 'b'.repeat(64),
       epoch: '2',
-      format: 'safetensors',
       final: 'false',
-    },
+    }),
   };
 }

@@ -19,7 +19,6 @@ _ENVIRONMENT = {
     "TRANSFORMERS_VERBOSITY": "error",
     "TQDM_DISABLE": "1",
     "TOKENIZERS_PARALLELISM": "true",
-    "JAX_PLATFORMS": "cpu",
 }
 
 
