@@ -5,33 +5,25 @@ import {isAlive, type Worker} from '../worker/worker.ts';
 
 export type ExecStatus = 'running' | 'done' | 'rejected';
 
-/** The document of a command. */
+/** The document of a command. Fields: control-plane/documents/fields/jobs.ts. */
 export type Exec = {
   exec: string;
-  /** A pool, a worker, or `all`. */
   target: string;
   argv: string[];
-  /** True: `argv` has one text, for `bash -c`. */
   shell: boolean;
   timeout_s: number;
-  /** Sender, in the words of the message, and the id of the message. */
   requested_by: string | null;
   message_id: string;
   status: ExecStatus;
-  /** Why the command was rejected. */
   reason: string | null;
-  /** True if every host of the target has its document. */
   is_assigned: boolean;
-  /** Hosts of the target; ended hosts; hosts without exit code 0. The last two are counted at the end. */
   hosts: number;
   hosts_done: number;
   hosts_failed: number;
   created_at: string;
-  /** Time at which the last host must have ended. */
   deadline_at: string;
   completed_at: string | null;
   expire_at: string;
-  /** Address of the folder with the output of all hosts. */
   output_path: string;
 };
 

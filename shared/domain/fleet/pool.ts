@@ -7,7 +7,10 @@ import {isBlocked} from '../worker/worker.ts';
 import type {Boots} from '../zone/breakers.ts';
 import type {Provisioning} from '../zone/placement.ts';
 
-/** A set of identical TPU slots, numbered from 0 in each zone. The deployment sets the first values; messages change them. */
+/**
+ * A set of identical TPU slots, numbered from 0 in each zone. The deployment sets the first values; messages change them.
+ * Fields: control-plane/documents/fields/fleet.ts.
+ */
 export type Pool = {
   pool: string;
   accelerator: string;
@@ -16,17 +19,12 @@ export type Pool = {
   provisioning: Provisioning;
   zones: string[];
   workers_per_zone: number;
-  /** Grows with every message that changes the pool. */
   version: number;
   said: PublishTimes;
-  /** Dollars that all TPUs of the pool may ever cost; null is no limit. */
   budget_usd: number | null;
-  /** Dollars that the ended incarnations cost. */
   spent_usd: number;
   boots: Boots;
-  /** Seconds until a worker without work asks again, plus up to a quarter. */
   poll_s: number;
-  /** Source and environment of the jobs of the pool. The version grows with every message that changes either. */
   source: Source | null;
   environment: Environment;
   source_version: number;

@@ -51,20 +51,19 @@ export type JobLimits = {
   file_gb: number | null;
 };
 
-/** A document of the collection of jobs. People write the first block; the control plane completes it and writes the rest. */
+/**
+ * A document of the collection of jobs. People write the first block; the control plane completes it and writes the rest.
+ * Fields: control-plane/documents/fields/jobs.ts.
+ */
 export type Job = {
   job: string;
   challenge_number: number | null;
-  /** Python text, or a command: its arguments, or a text for `bash -c`. One of the two. */
   code: string | null;
   command: string[] | string | null;
-  /** Seconds that an attempt may take. */
   timeout: number;
   pool: string;
-  /** Jobs of a higher priority come first. */
   priority: number;
   max_retries: number;
-  /** Null: those of the pool. */
   source: Source | null;
   environment: Partial<Environment> | null;
   limits: JobLimits | null;
@@ -73,29 +72,23 @@ export type Job = {
   budget_usd: number | null;
 
   status: JobStatus;
-  /** Place in the queue of its pool while the job waits, else null: `POOL/PRIORITY/TIME/ID`, in text order. */
   queue: string | null;
   epoch: number;
   lease: Lease | null;
   /** Time at which a tick ends the job, whatever its worker says: deadline, timeout or budget; null for an ended job. */
   due_at: string | null;
-  /** Failures of the job's own, and ends of its machines that it may have caused. */
   failures: number;
   machine_failures: number;
   result: string | null;
-  /** Address of a result that is too long for the document. */
   result_path: string | null;
   error: string | null;
   cause: Cause | null;
   exit_code: number | null;
-  /** The newest attempts, the last one being the newest. */
   attempts: JobAttempt[];
   ran: Ran | null;
-  /** Addresses of the folders of the newest attempt. */
   log_path: string | null;
   artifacts_path: string | null;
   spent_usd: number;
-  /** The epoch of the attempt that was reported as long. */
   long_epoch: number | null;
   said: PublishTimes;
   created_at: string;

@@ -6,7 +6,10 @@ import {type MachineDeaths, NO_MACHINE_DEATHS} from '../zone/breakers.ts';
 /** Operators, budgets and breakers set `paused`, operators set `cancelled`; the other statuses follow from the streams. */
 export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';
 
-/** `spec` holds the settings that workers need. It is frozen, with its hash, when the first stream is accepted. */
+/**
+ * `spec` holds the settings that workers need. It is frozen, with its hash, when the first stream is accepted.
+ * Fields: control-plane/documents/fields/runs.ts.
+ */
 export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   run: string;
   status: RunStatus;
@@ -21,12 +24,9 @@ export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   /** Worker bundle of the first lease, and whether workers of another bundle may have streams: see code.ts. */
   bundle: string | null;
   allow_mixed_code: boolean;
-  /** Dollars that the run may cost; null is no limit. */
   budget_usd: number | null;
-  /** `spent_usd`: cost of ended incarnations. `cost_usd`: the whole cost as of the last tick. */
   spent_usd: number;
   cost_usd: number;
-  /** Grows with every `configure` message. */
   version: number;
   stopped_at: string | null;
   said: PublishTimes;

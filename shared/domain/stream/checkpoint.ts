@@ -3,11 +3,10 @@
  * Only the prefix without a gap counts, so a sample counts as stored only when every sample before it is.
  */
 
-/** A shard object and its custom metadata. */
+/** A shard object and its custom metadata. Fields: control-plane/documents/fields/runs.ts. */
 export type Shard = {
   shard: number;
   object: string;
-  /** Epoch of the lease under which the shard was stored. */
   epoch: number;
   first_sample: number;
   last_sample: number;
@@ -18,7 +17,6 @@ export type Shard = {
   stream_crc32c: string;
   final: boolean;
   size_bytes: number;
-  /** Creation time of the object. Null in documents of earlier releases. */
   stored_at: string | null;
 };
 

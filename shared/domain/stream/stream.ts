@@ -18,7 +18,10 @@ export type Lease = {worker: string; incarnation: number; epoch: number};
 
 export type Content = {object: string; generation: string; size_bytes: number; crc32c: string};
 
-/** A stream document: the fields of the seeds' checkpoint, of the stream object and of the lease, at the top level. */
+/**
+ * A stream document: the fields of the seeds' checkpoint, of the stream object and of the lease, at the top level.
+ * Fields: control-plane/documents/fields/runs.ts.
+ */
 export type Stream = Content &
   Progress & {
     run: string;
@@ -29,13 +32,10 @@ export type Stream = Content &
     status: StreamStatus;
     epoch: number;
     lease: Lease | null;
-    /** Failures that the stream caused; preemptions and infrastructure never count. */
     failures: number;
-    /** Faults of machines since the last shard was stored. */
     faults: number;
     last_error: string | null;
     said: PublishTimes;
-    /** Names a shard of an epoch that was never granted: no lease is granted before a `rebuild` of the run. */
     blocked_reason: string | null;
     created_at: string;
     updated_at: string;

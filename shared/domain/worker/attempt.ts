@@ -6,14 +6,16 @@ import type {Costs, Worker} from './worker.ts';
 
 const KEPT_DAYS = 90;
 
-/** Record of an incarnation that has ended: its cause of death, its last states, its cost and the place of its log. */
+/**
+ * Record of an incarnation that has ended: its cause of death, its last states, its cost and the place of its log.
+ * Fields: control-plane/documents/fields/workers.ts.
+ */
 export type WorkerAttempt = {
   worker: string;
   incarnation: number;
   cause: string;
   ready_at: string | null;
   ended_at: string;
-  /** Time at which the node was gone; absent before. */
   gone_at?: string | undefined;
   expire_at: string;
   costs: Costs;

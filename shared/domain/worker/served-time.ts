@@ -3,13 +3,12 @@ import {iso, msOf} from '../time.ts';
 /**
  * Served time: the time in which worker-api provably answered. Limits on silence count it, so our own downtime ends no worker.
  * A proof is a ping or a heartbeat that worker-api stored. Time between two proofs at most `PROOF_S` apart is served.
+ * Fields: control-plane/documents/fields/records.ts.
  */
 export type Served = {
-  /** The newest proof; null before the first. Nothing after it is served yet. */
   proven_at: string | null;
   /** Intervals between two proofs that lie further apart, oldest first. Time before the first proof is not served either. */
   gaps: {from_at: string; to_at: string}[];
-  /** Failed pings of the tick since its last successful ping, and the time of the first failure. */
   failed_pings: number;
   failing_since_at: string | null;
 };

@@ -17,6 +17,7 @@ export type Suspect = {work: string; epoch: number; total_shards: number};
 /** Dollars that an incarnation has cost, by the run that it worked for. No run is called `_idle`. */
 export type Costs = Record<string, number>;
 
+/** Fields: control-plane/documents/fields/workers.ts. */
 export type Worker = Shown & {
   name: string;
   pool: string;
@@ -26,70 +27,48 @@ export type Worker = Shown & {
   phase_since_at: string;
   /** First time at which the node of this incarnation was READY, as far as ticks can tell. Billing starts here. */
   ready_at: string | null;
-  /** Dollars an hour, as known when this incarnation was requested. */
   usd_per_hour: number | null;
   /** Costs of this incarnation up to `costs_at`: see billing/cost.ts. */
   costs: Costs;
   costs_at: string | null;
-  /** The run that pays for the worker's time. */
   charged_to: string | null;
-  /** Grows with every create, so that nodes, heartbeats and messages of an earlier incarnation are recognised. */
   incarnation: number;
-  /** Request time of this incarnation, and the first heartbeat of its agent. */
   born_at: string | null;
   hello_at: string | null;
-  /** sha256 of the secret of each host of this incarnation that has said hello, by the number of the host. */
   host_secrets: Record<string, string>;
-  /** Names of the hosts of this incarnation, as they say hello, by the number of the host. */
   hosts: Record<string, {hostname: string; address: string}>;
   /** Ids of commands that the hosts have not finished: see control-plane/execs/. */
   execs: string[];
-  /** Version of the pool's source that the worker shall have, and what it reports. */
   source_version: number;
   source_report: SourceReport | null;
   /** The worker bundle of this incarnation, and whether its node probes its zone: see fleet/silence-brake.ts. */
   bundle: string | null;
   is_probe: boolean;
-  /** Kind of the request for this incarnation's node, and the expiry of a request in the queue. */
   provisioning: 'node' | 'queued-resource' | null;
   valid_until_at: string | null;
   /** Start of the present standing of the node and its queued resource: see provider-states.ts. */
   provider_since_at: string | null;
-  /** Last tick that found the node on its way and not READY, to within two minutes. */
   unready_at: string | null;
-  /** Time of the first complete list without a node that was listed before; null while the node is listed. */
   missing_since_at: string | null;
-  /** Symptoms of the node since it was READY, the newest last. */
   symptoms: Symptom[];
-  /** Failure of the machine as its agent reported it: the machine must be replaced. */
   fault: string | null;
   heartbeat_at: string | null;
-  /** Activity in the agent's words: setup, idle, loading, compiling, running, uploading. */
   activity: string | null;
-  /** The leased stream, as in `my-run/007`, or the leased job, as in `job:ID`, and the epoch of the lease. */
   work: string | null;
   epoch: number | null;
-  /** Time of the grant or of the last heartbeat that claimed the lease; null after a restart of the host. */
   claimed_at: string | null;
-  /** The run is paused: the next heartbeat tells the agent to finish its shard and to release the stream. */
   drains: boolean;
-  /** The stream that the worker lost through silence or a failure of its machine. */
   suspect: Suspect | null;
   samples_done: number | null;
   samples_total: number | null;
   tokens_done: number | null;
   shards_done: number | null;
   tokens_per_s: number | null;
-  /** Host that the work waits for, its error, and the number of tries. */
   waits_for: string | null;
-  /** Time of the last progress: a heartbeat proves that the agent lives, and nothing about its work. */
   progress_at: string | null;
-  /** No create before this time, because the zone refused a node. */
   blocked_until_at: string | null;
-  /** Time of the last create or delete request: a request without effect is repeated. */
   asked_at: string | null;
   recreate: boolean;
-  /** A `delete` message: the slot stays empty until a `recreate` message. */
   held: boolean;
   said: PublishTimes;
   last_death: string | null;

@@ -6,22 +6,21 @@ import type {Brake} from './silence-brake.ts';
 /** Start of a surplus of orphans that cannot go at once, and start of the time in which lists show none. */
 export type OrphansMark = {since_at: string; unseen_since_at: string | null};
 
-/** Recent history of a zone for one pool: its refusals, the requests for nodes, and the lifetimes of lost nodes. */
+/**
+ * Recent history of a zone for one pool: its refusals, the requests for nodes, and the lifetimes of lost nodes.
+ * Fields: control-plane/documents/fields/fleet.ts.
+ */
 export type Zone = {
   zone: string;
   /** Null: the deployment's own pool. A stock-out of one accelerator says nothing about another. */
   pool: string | null;
-  /** No new node before this time, because the zone refused a node. */
   blocked_until_at: string | null;
   blocked_reason: string | null;
-  /** Time of the last stock-out; null after the zone gave a node. */
   sold_out_at: string | null;
   /** Lost nodes, the newest last. A node that was no longer wanted is not a loss of its zone. */
   losses: {ended_at: string; lived_s: number}[];
-  /** Requests for nodes in the last hour, the newest last. */
   creates: {asked_at: string}[];
   boots: Boots;
-  /** Set while workers of the zone are silent. */
   brake: Brake | null;
   /** Set while many nodes of the zone have no document: see control-plane/workers/orphans.ts. */
   orphans: OrphansMark | null;
