@@ -90,7 +90,6 @@ describe('Tpus: the queue of Cloud TPU', () => {
   });
 
   for (const [fault, target, kind] of [
-    ['quota', zone, 'quota'],
     ['late-failure', `${zone}=0.05`, 'transient'],
     ['fail', name, 'transient'],
   ] as const)

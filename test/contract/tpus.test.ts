@@ -62,13 +62,6 @@ describe('Tpus: nodes of Cloud TPU', () => {
     assert.notEqual(subnetworks[1], 'workers');
   });
 
-  it('a preempted node stays in the list as PREEMPTED', async () => {
-    await tpus.create(aRequest());
-    await listUntil(([one]) => one?.state === 'READY');
-    await cloud().fault('preempt', 'tpu-us-central1-a-0');
-    await listUntil(([one]) => one?.state === 'PREEMPTED');
-  });
-
   it('a node with an endless create stays CREATING, and can be deleted', async () => {
     await cloud().fault('endless-create', 'us-central1-a');
     assert.equal(await tpus.create(aRequest()), 'started');
@@ -84,17 +77,14 @@ describe('Tpus: nodes of Cloud TPU', () => {
     await listUntil(found => found.length === 0);
   });
 
-  const REFUSED: {name: string; fault?: string; changes?: Partial<TpuRequest>; kind: string}[] = [
-    {name: 'a stock-out in the operation', fault: 'stockout', kind: 'no-capacity'},
-    {name: 'an exhausted quota', fault: 'quota', kind: 'quota'},
+  const REFUSED: {name: string; changes: Partial<TpuRequest>; kind: string}[] = [
     {name: 'an unknown type', changes: {accelerator: 'v99-1'}, kind: 'bad-request'},
     {name: 'a zone without permission', changes: {zone: 'moon-east1-a'}, kind: 'permission'},
   ];
 
-  for (const {name, fault, changes = {}, kind} of REFUSED)
+  for (const {name, changes, kind} of REFUSED)
     it(`a create that meets ${name} is refused as ${kind}`, async () => {
       const request = aRequest(changes);
-      if (fault) await cloud().fault(fault, request.zone);
       await assert.rejects(tpus.create(request), {
         name: 'TpuError',
         kind,

@@ -143,17 +143,6 @@ describe('a control message that comes again', () => {
     await world.assertStoredOnce('my-run', '000', someLines(20));
   });
 
-  it('a budget of 50 that is delivered after a later budget of 500 changes nothing', async () => {
-    const world = await aWorkingWorld();
-    const fifty = world.control({action: 'configure', run: 'my-run', budget_usd: 50});
-    const [late] = world.queue.splice(0);
-    world.now += 1000;
-    await send(world, {action: 'configure', run: 'my-run', budget_usd: 500});
-    assert.ok(late && (await world.handle(late)));
-    assert.equal((await world.run('my-run'))?.budget_usd, 500);
-    assert.match((await outcomeOf(world, fifty)).reason, /^outdated: .*budget_usd/);
-  });
-
   it('a message whose function died after it was recorded wakes the tick when it comes again', async () => {
     const world = await aWorkingWorld();
     await send(world, {action: 'pause', run: 'my-run'});

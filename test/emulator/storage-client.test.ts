@@ -80,13 +80,6 @@ describe('Cloud Storage through @google-cloud/storage', () => {
     assert.equal(String((await bucket.file('over', {generation: second}).download())[0]), 'two');
   });
 
-  it('reads a range of an object', async () => {
-    const file = bucket.file('range');
-    await file.save('0123456789', {resumable: false});
-    assert.equal(String((await file.download({start: 2, end: 5}))[0]), '2345');
-    assert.equal(String((await file.download({start: 7}))[0]), '789');
-  });
-
   it('keeps custom metadata, merges a patch and removes a key with the value null', async () => {
     const file = bucket.file('meta');
     const metadata = {contentType: 'application/jsonl', metadata: {run: 'my-run', samples: '12'}};

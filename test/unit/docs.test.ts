@@ -6,6 +6,7 @@ import type {Command} from 'commander';
 import {gleanerProgram, leavesOf} from '../../cli/program.ts';
 import packages from '../../package.json' with {type: 'json'};
 import {anchorsOf, blocksOf, commandsOf, linksOf, PAGES, readPage, wordsOf} from '../support/doc-blocks.ts';
+import {filesOf} from '../support/document-paths.ts';
 import {GCLOUD} from '../support/gcloud-flags.ts';
 import {ROOT} from '../support/process.ts';
 
@@ -52,6 +53,17 @@ async function whyWrong(command: string): Promise<string | undefined> {
     : `there is no script ${words[1]}`;
 }
 
+/** Targets of relative links without a file or a heading. */
+function brokenLinks(page: string, text: string): string[] {
+  return linksOf(text).filter(target => {
+    if (/^[a-z]+:/.test(target)) return false;
+    const [path = '', anchor] = target.split('#');
+    const file = path === '' ? page : relative(ROOT, join(ROOT, dirname(page), path));
+    if (!existsSync(ROOT + file)) return true;
+    return anchor !== undefined && !anchorsOf(readPage(file)).includes(anchor);
+  });
+}
+
 describe('documents', () => {
   const wrong: {command: string; says: RegExp}[] = [
     {command: 'gleaner run strat my-run', says: /strat/},
@@ -67,18 +79,17 @@ describe('documents', () => {
       assert.match((await whyWrong(command)) ?? '', says);
     });
 
-  for (const page of PAGES) {
-    it(`${page} has only links to files and headings that exist`, () => {
-      const broken = linksOf(readPage(page)).filter(target => {
-        if (/^[a-z]+:/.test(target)) return false;
-        const [path = '', anchor] = target.split('#');
-        const file = path === '' ? page : relative(ROOT, join(ROOT, dirname(page), path));
-        if (!existsSync(ROOT + file)) return true;
-        return anchor !== undefined && !anchorsOf(readPage(file)).includes(anchor);
-      });
-      assert.deepEqual(broken, []);
+  for (const document of filesOf('README.md', 'CONTRIBUTING.md', 'docs/*.md', '*/README.md'))
+    it(`${document} has only links to files and headings that exist`, () => {
+      assert.deepEqual(brokenLinks(document, readPage(document)), []);
     });
 
+  it('the check of links finds missing files and headings, and no addresses', () => {
+    const links = '[a](gone.md#part), [b](https://example.com/a.md), [c](jobs.md#gone), [d](../README.md)';
+    assert.deepEqual(brokenLinks('docs/rules.md', links), ['gone.md#part', 'jobs.md#gone']);
+  });
+
+  for (const page of PAGES) {
     it(`${page} says of each block of sh where it runs`, () => {
       const plain = blocksOf(page).filter(({info}) => /^(sh|bash)\b/.test(info) && !INFOS.includes(info));
       assert.deepEqual(

@@ -1,7 +1,6 @@
-/** The paths and links in README.md and docs name files of the repository. */
+/** The paths in README.md and docs name files of the repository. */
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
-import {posix} from 'node:path';
 import {filesOf, foldersOf, isIn, isPath} from '../support/document-paths.ts';
 import {ROOT} from '../support/process.ts';
 
@@ -25,24 +24,10 @@ function pathsIn(document: string, text: string, folders: ReadonlySet<string>): 
   return [...quoted, ...drawn].filter(path => isPath(path, folders));
 }
 
-/** Targets of relative links, as paths in the repository. */
-function linksIn(document: string, text: string): string[] {
-  const targets = [...text.matchAll(/\]\(([^)\s#]+)(?:#[^)]*)?\)/g)].map(([, target = '']) => target);
-  return targets
-    .filter(target => !target.includes('://'))
-    .map(target => posix.join(posix.dirname(document), target).replace(/\/$/, ''));
-}
-
 describe('the documents', () => {
   const files = filesOf();
   const folders = foldersOf(files);
   const read = (document: string) => readFileSync(ROOT + document, 'utf8');
-
-  for (const document of filesOf('README.md', 'CONTRIBUTING.md', 'docs/*.md', '*/README.md'))
-    it(`the links of ${document} lead to files of the repository`, () => {
-      const broken = linksIn(document, read(document)).filter(path => !isIn(files, path));
-      assert.deepEqual(broken, []);
-    });
 
   // A decision record names the files of its day.
   for (const document of filesOf('README.md', 'CONTRIBUTING.md', ':(glob)docs/*.md'))
@@ -59,15 +44,10 @@ describe('the documents', () => {
     '├─ shared/ports.ts  reads',
     '│  └─ shared/drawn.ts  writes',
     '```',
-    '[link](docs/gone.md#part), [site](https://example.com/a.md)',
   ].join('\n');
 
   it('the reader of paths finds missing paths, and no objects or patterns', () => {
     const missing = pathsIn('README.md', text, folders).filter(path => !isIn(files, path));
     assert.deepEqual(missing, ['shared/gone.ts', 'gone.sh', 'shared/drawn.ts']);
-  });
-
-  it('the reader of links finds missing files, and no addresses', () => {
-    assert.deepEqual(linksIn('docs/rules.md', text), ['docs/docs/gone.md']);
   });
 });
