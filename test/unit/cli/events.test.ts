@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import {EventFilter} from '../../../cli/events/filter.ts';
 import {EventReader} from '../../../cli/events/read.ts';
 import {styleOf} from '../../../cli/screen/story.ts';
-import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import type {Document, Store} from '../../../shared/ports.ts';
-import {aLeasedStream, aRun, at, aWorker, T0} from '../../support/builders.ts';
+import {aLeasedStream, aRun, at, aWorker} from '../../support/builders.ts';
+import {aStore, putDocuments} from '../../support/put-documents.ts';
 
 const TPU = 'tpu-us-central1-a-0';
 const event = (seconds: number, more: Document = {}) => ({
@@ -14,17 +14,13 @@ const event = (seconds: number, more: Document = {}) => ({
 
 describe('The events of the timeline', () => {
   let store: Store;
-  const write = (documents: Record<string, object>) =>
-    store.transaction(async tx => {
-      for (const [path, data] of Object.entries(documents)) tx.set(path, data as Document);
-    });
+  const write = (documents: Record<string, object>) => putDocuments(store, documents);
   const reader = async (run?: string, kind?: string) =>
     new EventReader(store, await EventFilter.open(store, run, kind));
   const texts = (entries: {text: string}[]) => entries.map(({text}) => text);
 
   beforeEach(async () => {
-    store = openSqliteStore(':memory:', () => T0);
-    await write({
+    store = await aStore({
       'runs/my-run': aRun({created_at: at(2)}),
       'runs/my-run/streams/007': aLeasedStream(),
       [`workers/${TPU}`]: aWorker(),

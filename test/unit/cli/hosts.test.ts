@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import {poolAnswers} from '../../../cli/json/pools.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
-import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
-import type {Document} from '../../../shared/ports.ts';
 import {gleaner} from '../../e2e/home.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 import {aConfig, at, aWorker} from '../../support/builders.ts';
+import {putInCloud} from '../../support/put-documents.ts';
 
 describe('The commands about pools and hosts @full', () => {
   const scratch = new Scratch();
@@ -14,7 +13,7 @@ describe('The commands about pools and hosts @full', () => {
   before(async () => {
     cloud = await scratch.cloud();
     const {pool} = aConfig();
-    const documents: Record<string, object> = {
+    await putInCloud(cloud, {
       'pools/tpu': {...pool, boots: {...pool.boots, stopped_at: at(0)}},
       'pools/bad': {...pool, pool: 'bad', zones: 'us-central1-a'},
       'workers/tpu-us-central1-a-0': aWorker({
@@ -22,12 +21,7 @@ describe('The commands about pools and hosts @full', () => {
         hosts: {0: {hostname: 't1v\u001b[31m', address: ''}, 1: {hostname: 't1w', address: '10.0.0.2'}},
       }),
       'workers/tpu-us-central1-a-1': aWorker({name: 'tpu-us-central1-a-1', phase: 'booting'}),
-    };
-    const store = openSqliteStore(cloud.store_file);
-    await store.transaction(async tx => {
-      for (const [path, data] of Object.entries(documents)) tx.set(path, data as Document);
     });
-    await store.close();
   });
   after(() => scratch.end());
 

@@ -3,10 +3,10 @@ import {mkdirSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {jobAnswers} from '../../../cli/json/jobs.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
-import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {gleaner} from '../../e2e/home.ts';
 import {put, Scratch} from '../../emulator/a-cloud.ts';
+import {putInCloud} from '../../support/put-documents.ts';
 
 const ended = (more: Document): Document => ({
   ...{pool: 'tpu', epoch: 1, status: 'completed', result: 'ok', attempts: [], metadata: {name: 'n'}},
@@ -18,16 +18,9 @@ describe('gleaner jobs @full', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   const at = () => ['--port', new URL(cloud.url).port];
-  const write = async (documents: Record<string, Document>) => {
-    const store = openSqliteStore(cloud.store_file);
-    await store.transaction(async tx => {
-      for (const [path, data] of Object.entries(documents)) tx.set(path, data);
-    });
-    await store.close();
-  };
   before(async () => {
     cloud = await scratch.cloud();
-    await write({
+    await putInCloud(cloud, {
       'jobs/good': ended({}),
       'jobs/bad': ended({
         ...{status: 'failed', cause: 'memory', error: 'it took\nall memory\u001b[31m', result: null},

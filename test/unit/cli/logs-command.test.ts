@@ -3,12 +3,11 @@ import {spawn} from 'node:child_process';
 import {once} from 'node:events';
 import {answers} from '../../../cli/json/index.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
-import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
-import type {Document} from '../../../shared/ports.ts';
 import {gleaner} from '../../e2e/home.ts';
 import {put, Scratch} from '../../emulator/a-cloud.ts';
 import {aRun, at, aWorker} from '../../support/builders.ts';
 import {ROOT} from '../../support/process.ts';
+import {putInCloud} from '../../support/put-documents.ts';
 import {until} from '../../support/until.ts';
 
 const A = 'tpu-us-central1-a-0';
@@ -21,13 +20,6 @@ describe('gleaner logs @full', () => {
   const scratch = new Scratch();
   let cloud: LocalCloud;
   const at_port = () => ['--port', new URL(cloud.url).port];
-  const write = async (documents: Record<string, object>) => {
-    const store = openSqliteStore(cloud.store_file);
-    await store.transaction(async tx => {
-      for (const [path, data] of Object.entries(documents)) tx.set(path, data as Document);
-    });
-    await store.close();
-  };
   const logs = async (...args: string[]) => {
     const {code, stdout, stderr} = await gleaner(['logs', ...args, ...at_port()]);
     assert.equal(code, 0, stderr);
@@ -36,7 +28,7 @@ describe('gleaner logs @full', () => {
   const first = line(0, 'Leased') + line(2, 'Bad \u001b[31m\u202e', 'ERROR');
   before(async () => {
     cloud = await scratch.cloud();
-    await write({
+    await putInCloud(cloud, {
       'runs/my-run': aRun(),
       'runs/bad-run': {status: 7},
       [`workers/${A}`]: aWorker({incarnation: 3, phase: 'working', work: 'my-run/007'}),
@@ -103,7 +95,7 @@ describe('gleaner logs @full', () => {
     await until('the first lines', () => printed.includes('Bad'));
     await put(cloud, `logs/${A}/3.log`, line(2, 'Bad \u001b[31m\u202e', 'ERROR') + line(3, 'Next'));
     await until('the next line', () => printed.includes('Next'));
-    await write({
+    await putInCloud(cloud, {
       [`workers/${A}`]: aWorker({incarnation: 3, phase: 'gone'}),
       [`workers/${B}`]: aWorker({name: B, incarnation: 1, phase: 'gone'}),
       'runs/my-run': aRun({status: 'completed'}),

@@ -6,22 +6,14 @@ import {logText, parseLogLine} from '../../../cli/logs/log-line.ts';
 import {tpusOfRun} from '../../../cli/logs/run-tpus.ts';
 import {Tail} from '../../../cli/logs/tail.ts';
 import {kindOf} from '../../../cli/logs/target.ts';
-import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
-import type {Document, Store} from '../../../shared/ports.ts';
+import type {Store} from '../../../shared/ports.ts';
 import {aLeasedStream, aRun, at, aWorker, T0} from '../../support/builders.ts';
 import {callAtOnce} from '../../support/call.ts';
 import {FakeBucket} from '../../support/fake-bucket.ts';
+import {aStore} from '../../support/put-documents.ts';
 
 const A = 'tpu-us-central1-a-0';
 const B = 'tpu-us-central1-a-1';
-
-async function aStore(documents: Record<string, object>): Promise<Store> {
-  const store = openSqliteStore(':memory:', () => T0);
-  await store.transaction(async tx => {
-    for (const [path, data] of Object.entries(documents)) tx.set(path, data as Document);
-  });
-  return store;
-}
 
 describe('A line of a log', () => {
   for (const {name, raw, lines} of [

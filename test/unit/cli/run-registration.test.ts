@@ -3,20 +3,16 @@ import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {untilRegistered} from '../../../cli/run/registration.ts';
 import {writeSpec} from '../../../cli/run/write-spec.ts';
 import {setQuiet} from '../../../cli/terminal/output.ts';
-import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
-import type {Document} from '../../../shared/ports.ts';
 import {aRun, aStream, at, T0} from '../../support/builders.ts';
 import {callAtOnce} from '../../support/call.ts';
 import {FakeBucket} from '../../support/fake-bucket.ts';
+import {aStore} from '../../support/put-documents.ts';
 
 const SPEC_OBJECT = 'datasets/my-run/run.json';
 const refusedRun = aRun({status: 'failed', spec: null, spec_hash: null, reason: 'run.json is not JSON'});
 
 async function aCloud(documents: Record<string, object> = {}): Promise<{cloud: Cloud; bucket: FakeBucket}> {
-  const store = openSqliteStore(':memory:', () => T0);
-  await store.transaction(async tx => {
-    for (const [path, data] of Object.entries(documents)) tx.set(path, data as Document);
-  });
+  const store = await aStore(documents);
   const bucket = new FakeBucket(() => T0);
   return {cloud: {store, objects: bucket.through(callAtOnce)} as Cloud, bucket};
 }

@@ -8,9 +8,8 @@ import {tpuTable} from '../../../cli/tpus/list.ts';
 import {namedTpus} from '../../../cli/tpus/named.ts';
 import {attemptsOf} from '../../../cli/tpus/status.ts';
 import {rowOf, totalsOf, totalsText} from '../../../cli/tpus/tpu-row.ts';
-import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
-import type {Document, Store} from '../../../shared/ports.ts';
 import {aConfig, at, aWorker, T0} from '../../support/builders.ts';
+import {aStore} from '../../support/put-documents.ts';
 
 const POOL = aConfig().pool;
 const A = 'tpu-us-central1-a-0';
@@ -23,14 +22,6 @@ const working = aWorker({
   usd_per_hour: 1.25,
   costs_at: at(0),
 });
-
-async function aStore(documents: Record<string, Document>): Promise<Store> {
-  const store = openSqliteStore(':memory:', () => T0);
-  await store.transaction(async tx => {
-    for (const [path, data] of Object.entries(documents)) tx.set(path, data);
-  });
-  return store;
-}
 
 describe('The status word of a TPU', () => {
   for (const {given, word} of [
