@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
-import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
-import {tmpdir} from 'node:os';
-import {join} from 'node:path';
+import {rmSync} from 'node:fs';
+import {Folder} from '../support/folder.ts';
 import {gleaner} from './home.ts';
 
 /** Small model that the kernel of TPUs takes; it has no weights and no tokenizer. */
@@ -11,19 +10,13 @@ const CONFIG = {
 };
 
 describe('gleaner preflight', () => {
-  let folder: string;
-  before(() => {
-    folder = mkdtempSync(join(tmpdir(), 'gleaner-preflight-'));
-    model({});
-  });
-  after(() => rmSync(folder, {recursive: true}));
-
-  function model(changes: object): void {
-    writeFileSync(join(folder, 'config.json'), JSON.stringify({...CONFIG, ...changes}));
-  }
+  const folder = new Folder();
+  const model = (changes: object) => folder.put('config.json', JSON.stringify({...CONFIG, ...changes}));
+  before(() => model({}));
+  after(() => folder.end());
 
   async function ask(...args: string[]) {
-    const {code, stdout, stderr} = await gleaner(['preflight', '--model', folder, ...args, '--json']);
+    const {code, stdout, stderr} = await gleaner(['preflight', '--model', folder.path, ...args, '--json']);
     return {code, stderr, answer: stdout === '' ? undefined : JSON.parse(stdout)};
   }
 
@@ -58,8 +51,7 @@ describe('gleaner preflight', () => {
   });
 
   it('refuses a model with pickled weights alone, which no run can read', async () => {
-    const file = join(folder, 'pytorch_model.bin');
-    writeFileSync(file, '');
+    const file = folder.put('pytorch_model.bin', '');
     const {code, stderr} = await ask('--accelerator', 'v5litepod-8');
     rmSync(file);
     assert.equal(code, 1, stderr);
@@ -101,7 +93,7 @@ describe('gleaner preflight', () => {
   ];
   for (const {name, args, says, exit} of wrong)
     it(`answers ${name} with a reason and exit ${exit}`, async () => {
-      const {code, stdout, stderr} = await gleaner(['preflight', '--model', folder, ...args]);
+      const {code, stdout, stderr} = await gleaner(['preflight', '--model', folder.path, ...args]);
       assert.equal(code, exit, stderr);
       assert.match(stderr, says);
       assert.equal(stdout, '');

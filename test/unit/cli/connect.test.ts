@@ -1,10 +1,8 @@
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
-import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
-import {tmpdir} from 'node:os';
-import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {googleConnection} from '../../../cli/cloud/google-connection.ts';
+import {Folder} from '../../support/folder.ts';
 
 describe('The deployment on Google Cloud that the environment names', () => {
   const place = {GLEANER_PROJECT: 'p', GLEANER_BUCKET: 'b'};
@@ -43,17 +41,9 @@ describe('The deployment on Google Cloud that the environment names', () => {
 });
 
 describe('The deployment on Google Cloud that gleaner.tfvars.json names', () => {
-  let folder: string;
-  before(() => {
-    folder = mkdtempSync(join(tmpdir(), 'gleaner-settings-'));
-  });
-  after(() => rmSync(folder, {recursive: true}));
-
-  const fileWith = (text: string) => {
-    const file = join(folder, 'gleaner.tfvars.json');
-    writeFileSync(file, text);
-    return file;
-  };
+  const folder = new Folder();
+  after(() => folder.end());
+  const fileWith = (text: string) => folder.put('gleaner.tfvars.json', text);
 
   it('has the bucket and the database that Terraform names', () => {
     const file = fileWith('{"project": "p", "name": "other", "jobs_collection": "tpu_jobs"}');
@@ -83,19 +73,16 @@ describe('The deployment on Google Cloud that gleaner.tfvars.json names', () => 
 
 describe('Commands without credentials of Google @full', () => {
   const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
-  let home: string;
-  before(() => {
-    home = mkdtempSync(join(tmpdir(), 'gleaner-home-'));
-  });
-  after(() => rmSync(home, {recursive: true}));
+  const home = new Folder();
+  after(() => home.end());
 
   for (const command of [['status'], ['rebuild', '--dry-run'], ['tick', 'state'], ['verify', 'my-run']])
     it(`say how to sign in, on one line: ${command.join(' ')}`, () => {
       const env = {
-        ...{PATH: process.env.PATH, HOME: home, METADATA_SERVER_DETECTION: 'none'},
+        ...{PATH: process.env.PATH, HOME: home.path, METADATA_SERVER_DETECTION: 'none'},
         ...{GLEANER_PROJECT: 'my-project-123', GLEANER_BUCKET: 'my-project-123-gleaner'},
       };
-      const {status, stderr} = spawnSync(process.execPath, [MAIN, ...command], {cwd: home, env});
+      const {status, stderr} = spawnSync(process.execPath, [MAIN, ...command], {cwd: home.path, env});
       assert.equal(status, 1);
       assert.match(
         stderr.toString(),

@@ -1,9 +1,9 @@
 /** The question of commands that delete or buy, in a terminal. */
 import assert from 'node:assert/strict';
-import {chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
-import {tmpdir} from 'node:os';
-import {delimiter, join} from 'node:path';
+import {chmodSync} from 'node:fs';
+import {delimiter} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {Folder} from '../../support/folder.ts';
 import {CTRL_C, CTRL_D, inTerminal} from '../../support/pty.ts';
 
 const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
@@ -28,22 +28,20 @@ const ANSWERS = [
 ];
 
 describe('The question before a change', () => {
-  let folder: string;
+  const folder = new Folder();
   beforeEach(() => {
-    folder = mkdtempSync(join(tmpdir(), 'gleaner-consent-'));
-    writeFileSync(join(folder, 'terraform'), PROGRAM);
-    chmodSync(join(folder, 'terraform'), 0o755);
-    writeFileSync(join(folder, 'plan.json'), JSON.stringify(PLAN));
-    writeFileSync(join(folder, 'gleaner.tfvars.json'), JSON.stringify(SETTINGS));
+    chmodSync(folder.put('terraform', PROGRAM), 0o755);
+    folder.put('plan.json', JSON.stringify(PLAN));
+    folder.put('gleaner.tfvars.json', JSON.stringify(SETTINGS));
   });
-  afterEach(() => rmSync(folder, {recursive: true}));
+  afterEach(() => folder.end());
 
   const answered = (args: string[], keys: string) =>
     inTerminal([process.execPath, MAIN, ...args], {
       prompt: 'Type yes: ',
       keys,
-      cwd: folder,
-      env: {PATH: `${folder}${delimiter}${process.env.PATH}`},
+      cwd: folder.path,
+      env: {PATH: `${folder.path}${delimiter}${process.env.PATH}`},
     });
 
   for (const {name, keys, code, says} of ANSWERS)
@@ -55,7 +53,7 @@ describe('The question before a change', () => {
     });
 
   it('of a deployment applies the plan after yes alone', async () => {
-    const verbs = () => readFileSync(join(folder, 'verbs'), 'utf8');
+    const verbs = () => folder.text('verbs');
     const refused = await answered(['deploy'], CTRL_D);
     assert.equal(refused.code, 1, refused.text);
     assert.doesNotMatch(refused.text, /\n\s+at /);

@@ -1,26 +1,23 @@
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
-import {existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync} from 'node:fs';
-import {tmpdir} from 'node:os';
+import {existsSync, mkdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {gleaner} from '../../e2e/home.ts';
+import {Folder} from '../../support/folder.ts';
 
 const KEPT = '.gleaner/demo/kept';
 
-/** Writes results of an earlier demo into the default folder of `cwd`. */
-function leaveDemo(cwd: string): void {
-  mkdirSync(join(cwd, '.gleaner/demo'), {recursive: true});
-  writeFileSync(join(cwd, '.gleaner/demo/cloud.db'), '');
-  writeFileSync(join(cwd, KEPT), 'a shard');
+/** Writes results of an earlier demo into the default folder below `place`. */
+function leaveDemo(folder: Folder, place = '.'): void {
+  folder.put(join(place, '.gleaner/demo/cloud.db'), '');
+  folder.put(join(place, KEPT), 'a shard');
 }
 
 describe('gleaner demo @full', () => {
-  let cwd: string;
-  beforeEach(() => {
-    cwd = mkdtempSync(join(tmpdir(), 'gleaner-demo-'));
-    leaveDemo(cwd);
-  });
-  afterEach(() => rmSync(cwd, {recursive: true, force: true}));
+  const folder = new Folder();
+  const run = (args: string[], env = {}) => gleaner(args, {cwd: folder.path, env});
+  beforeEach(() => leaveDemo(folder));
+  afterEach(() => folder.end());
 
   for (const [config, says] of [
     ['{bad', /^gleaner: m\/config\.json is not JSON: .*\n$/],
@@ -28,32 +25,31 @@ describe('gleaner demo @full', () => {
     ['{"hidden_size": "many"}', /^gleaner: m\/config\.json is not valid: hidden_size: expected a number/],
   ] as const)
     it(`keeps the results of an earlier demo when config.json of the model is ${config}`, async () => {
-      mkdirSync(join(cwd, 'm'));
-      writeFileSync(join(cwd, 'm/config.json'), config);
-      const {code, stderr} = await gleaner(['demo', '--model', 'm'], {cwd});
+      folder.put('m/config.json', config);
+      const {code, stderr} = await run(['demo', '--model', 'm']);
       assert.equal(code, 1);
       assert.match(stderr, says);
-      assert.ok(existsSync(join(cwd, KEPT)));
+      assert.ok(existsSync(folder.at(KEPT)));
     });
 
   it('keeps the results of an earlier demo when the Python environment fails, and prints plain lines', async () => {
-    const {code, stdout, stderr} = await gleaner(['demo'], {cwd, env: {XDG_CACHE_HOME: '/dev/null'}});
+    const {code, stdout, stderr} = await run(['demo'], {XDG_CACHE_HOME: '/dev/null'});
     assert.equal(code, 1);
     assert.match(stderr, /^gleaner: Failed to make the Python environment in \/dev\/null\/.*\n$/);
-    assert.ok(existsSync(join(cwd, KEPT)));
+    assert.ok(existsSync(folder.at(KEPT)));
     assert.match(stdout, /^Preparing the Python environment .* … 0 s$/m);
     assert.match(stdout, /^mkdir: .*[^0-9s]$/m);
   });
 
   it('keeps the results of an earlier demo on a full disk', async function () {
-    const disk = join(cwd, 'disk');
+    const disk = folder.at('disk');
     mkdirSync(disk);
     if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=24m', 'tmpfs', disk]).status !== 0) {
       console.log('  skipped: only root can mount a small disk');
       this.skip();
     }
     try {
-      leaveDemo(disk);
+      leaveDemo(folder, 'disk');
       const {code, stderr} = await gleaner(['demo'], {cwd: disk});
       assert.equal(code, 1);
       assert.match(stderr, /^gleaner: The folder .* is full \(\d\d MB free, a worker needs 700\)/);
@@ -65,8 +61,8 @@ describe('gleaner demo @full', () => {
 
   for (const file of ['some-file', '/dev/null'])
     it(`answers --dir ${file}, which is not a folder, with one line`, async () => {
-      writeFileSync(join(cwd, 'some-file'), '');
-      const {code, stderr} = await gleaner(['demo', '--dir', file], {cwd});
+      folder.put('some-file', '');
+      const {code, stderr} = await run(['demo', '--dir', file]);
       assert.equal(code, 1);
       assert.match(stderr, /^gleaner: Failed to read .*: ENOTDIR: .*; choose a folder with --dir\n$/);
     });

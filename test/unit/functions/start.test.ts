@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict';
 import {execFile} from 'node:child_process';
-import {mkdtempSync, rmSync, writeFileSync} from 'node:fs';
-import {tmpdir} from 'node:os';
-import {join} from 'node:path';
 import {ENVIRONMENT} from '../../support/builders.ts';
+import {Folder} from '../../support/folder.ts';
 import {ROOT} from '../../support/process.ts';
 
 const INDEX = `${ROOT}functions/index.ts`;
@@ -32,13 +30,12 @@ function run(file: string, args: string[], env: Record<string, string>): Promise
 const load = (env: Record<string, string>) => run(process.execPath, ['--import', INDEX, '-e', ''], env);
 
 describe('the start of a function on Google @full', () => {
-  let source: string;
+  const source = new Folder();
   before(() => {
-    source = mkdtempSync(join(tmpdir(), 'gleaner-start-'));
-    writeFileSync(join(source, 'package.json'), '{"type": "module", "main": "index.js"}');
-    writeFileSync(join(source, 'index.js'), `import ${JSON.stringify(INDEX)};\n`);
+    source.put('package.json', '{"type": "module", "main": "index.js"}');
+    source.put('index.js', `import ${JSON.stringify(INDEX)};\n`);
   });
-  after(() => rmSync(source, {recursive: true, force: true}));
+  after(() => source.end());
 
   it('succeeds for worker-api with the settings that prove its callers', async () => {
     assert.deepEqual(await load(GOOGLE), {code: 0, output: ''});
@@ -61,7 +58,7 @@ describe('the start of a function on Google @full', () => {
 
   it('ends the process of the framework where worker-api cannot prove its callers', async () => {
     const {GLEANER_WORKER_SERVICE_ACCOUNT: _, ...bare} = GOOGLE;
-    const {code, output} = await run(process.execPath, [FRAMEWORK, `--source=${source}`], bare);
+    const {code, output} = await run(process.execPath, [FRAMEWORK, `--source=${source.path}`], bare);
     assert.equal(code, 1, output);
     assert.match(
       output,

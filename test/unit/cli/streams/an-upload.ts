@@ -3,7 +3,7 @@ import {createStreams} from '../../../../cli/streams/create-streams.ts';
 import {type UploadOptions, uploadStreams} from '../../../../cli/streams/upload-streams.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import {openObjects} from '../../../../shared/google/objects.ts';
-import {Folder} from './a-folder.ts';
+import {Folder} from '../../../support/folder.ts';
 
 let runs = 0;
 

@@ -6,16 +6,13 @@ import type {AddressInfo} from 'node:net';
 import {fileURLToPath} from 'node:url';
 import {answers} from '../../../../cli/json/index.ts';
 import {gleaner} from '../../../e2e/home.ts';
-import {Folder} from './a-folder.ts';
+import {Folder} from '../../../support/folder.ts';
 
 const MAIN = fileURLToPath(new URL('../../../../cli/main.ts', import.meta.url));
 
 describe('gleaner streams create @full', () => {
-  let folder: Folder;
-  beforeEach(() => {
-    folder = new Folder();
-    folder.put('qa.csv', 'q,a\nwhy,so\n');
-  });
+  const folder = new Folder();
+  beforeEach(() => folder.put('qa.csv', 'q,a\nwhy,so\n'));
   afterEach(() => folder.end());
 
   it('reads \\n of a template as a newline, and answers in JSON', async () => {

@@ -1,17 +1,15 @@
 import assert from 'node:assert/strict';
 import {createHash} from 'node:crypto';
+import {rmSync} from 'node:fs';
 import fc from 'fast-check';
 import {answers} from '../../../../cli/json/index.ts';
 import {type CreateOptions, createStreams} from '../../../../cli/streams/create-streams.ts';
 import {positionsOf} from '../../../../cli/streams/permutation.ts';
 import {Spool} from '../../../../cli/streams/spool.ts';
-import {Folder} from './a-folder.ts';
+import {Folder} from '../../../support/folder.ts';
 
 describe('The creation of streams', () => {
-  let folder: Folder;
-  beforeEach(() => {
-    folder = new Folder();
-  });
+  const folder = new Folder();
   afterEach(() => folder.end());
 
   const create = (sources: string[], options: Partial<CreateOptions> = {}, say?: (line: string) => void) =>
@@ -148,7 +146,7 @@ describe('The creation of streams', () => {
     await create(['in.jsonl'], {num_streams: 2});
     const [first = '', second = ''] = folder.streams('out');
     const checksums = folder.text('out/checksums.json');
-    folder.end();
+    rmSync(folder.path, {recursive: true});
     folder.put('in.jsonl', rows(4).join('\n'));
     folder.put('out/stream_000.jsonl', first);
     folder.put('out/.create/stream_001.jsonl', second);

@@ -2,17 +2,14 @@ import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
 import {parquetWriteBuffer} from 'hyparquet-writer';
 import {type CreateOptions, createStreams} from '../../../../cli/streams/create-streams.ts';
-import {Folder} from './a-folder.ts';
+import {Folder} from '../../../support/folder.ts';
 
 const parquet = (columns: object[], rowGroupSize = 1000) =>
   new Uint8Array(parquetWriteBuffer({columnData: columns, rowGroupSize} as never));
 const bytes = (text: string, encoding: BufferEncoding = 'utf8') => Buffer.from(text, encoding);
 
 describe('Datasets as records of streams', () => {
-  let folder: Folder;
-  beforeEach(() => {
-    folder = new Folder();
-  });
+  const folder = new Folder();
   afterEach(() => folder.end());
 
   const recordsOf = async (name: string, content: Uint8Array, options: Partial<CreateOptions> = {}) => {

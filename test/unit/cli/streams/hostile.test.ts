@@ -7,14 +7,11 @@ import {crc32cOf} from '../../../../cli/streams/hash-file.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import {gleaner} from '../../../e2e/home.ts';
 import {Scratch} from '../../../emulator/a-cloud.ts';
-import {Folder} from './a-folder.ts';
+import {Folder} from '../../../support/folder.ts';
 import {Upload} from './an-upload.ts';
 
 describe('gleaner streams create @full', () => {
-  let folder: Folder;
-  beforeEach(() => {
-    folder = new Folder();
-  });
+  const folder = new Folder();
   afterEach(() => folder.end());
 
   const create = (...args: string[]) => gleaner(['streams', 'create', ...args], {cwd: folder.path});

@@ -5,7 +5,7 @@ import type {SourceOptions} from '../../../../cli/streams/sources/formats.ts';
 import {hubSettings} from '../../../../cli/streams/sources/hub.ts';
 import {chooseConverted, chooseOwn} from '../../../../cli/streams/sources/hub-files.ts';
 import {openDataset} from '../../../../cli/streams/sources/hub-source.ts';
-import {Folder} from './a-folder.ts';
+import {Folder} from '../../../support/folder.ts';
 import {COMMIT, CONVERTED_COMMIT, FakeHub} from './a-hub.ts';
 
 const parquet = (...text: string[]) =>

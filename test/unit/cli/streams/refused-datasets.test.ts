@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {parquetWriteBuffer} from 'hyparquet-writer';
 import {type CreateOptions, createStreams} from '../../../../cli/streams/create-streams.ts';
-import {Folder} from './a-folder.ts';
+import {Folder} from '../../../support/folder.ts';
 
 const parquet = (columns: object[], rowGroupSize = 1000) =>
   new Uint8Array(parquetWriteBuffer({columnData: columns, rowGroupSize} as never));
@@ -10,10 +10,7 @@ const bytes = (text: string, encoding: BufferEncoding = 'utf8') => Buffer.from(t
 const pair = (cell: number) => [[[cell]], [[cell]]];
 
 describe('Datasets with an error', () => {
-  let folder: Folder;
-  beforeEach(() => {
-    folder = new Folder();
-  });
+  const folder = new Folder();
   afterEach(() => folder.end());
 
   const create = (name: string, content: Uint8Array, options: Partial<CreateOptions> = {}) =>

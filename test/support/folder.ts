@@ -2,9 +2,14 @@ import {mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync
 import {tmpdir} from 'node:os';
 import {dirname, join} from 'node:path';
 
-/** Temporary folder of a test. */
+/** Temporary folder of a test or a block: it is made at its first use, and again after its end. */
 export class Folder {
-  readonly path = mkdtempSync(join(tmpdir(), 'gleaner-streams-'));
+  #path: string | undefined;
+
+  get path(): string {
+    this.#path ??= mkdtempSync(join(tmpdir(), 'gleaner-test-'));
+    return this.#path;
+  }
 
   put(name: string, content: string | Uint8Array): string {
     const file = this.at(name);
@@ -32,6 +37,7 @@ export class Folder {
   }
 
   end(): void {
-    rmSync(this.path, {recursive: true, force: true});
+    if (this.#path) rmSync(this.#path, {recursive: true, force: true});
+    this.#path = undefined;
   }
 }
