@@ -3,7 +3,6 @@
 import {PENDING} from '../../shared/control-plane/documents/documents.ts';
 import {pagesOf} from '../../shared/control-plane/documents/pages.ts';
 import {handleObjectEvent} from '../../shared/control-plane/events/object-event.ts';
-import {advanceStream} from '../../shared/control-plane/streams/advance-checkpoint.ts';
 import {answerWorker} from '../../shared/control-plane/worker-api/answer-worker.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Stored} from '../../shared/ports.ts';
@@ -15,7 +14,6 @@ import type {World} from './world.ts';
 
 /** No scene has fewer workers in a run. */
 const TIMES = 20;
-const SHARDS_BEHIND = 5000;
 const ASKERS = 100;
 const DROPS = 1000;
 const DROPPED_WITHIN_S = 60;
@@ -44,8 +42,8 @@ function each(world: World, send: (of: {sender: Sender; lease: Lease}, index: nu
   };
 }
 
-function putShard({bucket}: World, {run, stream}: Lease, further = 0): string {
-  const {name, metadata} = nextShard(run, stream, further);
+function putShard({bucket}: World, {run, stream}: Lease): string {
+  const {name, metadata} = nextShard(run, stream);
   bucket.put(name, '', metadata, {size_bytes: 1e9});
   return name;
 }
@@ -176,12 +174,5 @@ export const EVENT_SCENES: Record<string, Scene> = {
         await world.tick();
       },
     };
-  },
-  [`${SHARDS_BEHIND} shards behind`]: async world => {
-    const [first] = senders(world, 1);
-    if (!first) throw new Error('The scene has no worker');
-    const {lease} = first;
-    for (let further = 0; further < SHARDS_BEHIND; further++) putShard(world, lease, further);
-    return {run: () => advanceStream(world.deps, lease.run, lease.stream)};
   },
 };

@@ -170,9 +170,9 @@ export async function putAll(
     });
 }
 
-/** The shard behind the stored shards of a leased stream, and `further` shards behind that one. */
-export function nextShard(run: string, stream: string, further = 0) {
-  const shard = SHARDS_STORED + 1 + further;
+/** The shard behind the stored shards of a leased stream. */
+export function nextShard(run: string, stream: string) {
+  const shard = SHARDS_STORED + 1;
   return {
     name: shardObject(run, stream, shard, 'safetensors'),
     metadata: shardMetadataOf({
