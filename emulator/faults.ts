@@ -5,14 +5,26 @@ import {zones} from './zones.ts';
 /** Faults of nodes and queued resources happen once. Faults of zones and events last until `clear`. */
 const nodeFaults = ['preempt', 'preempt-with-notice', 'vanish', 'dead'] as const;
 const queueFaults = ['suspend', 'fail'] as const;
-const zoneFaults = [
-  ...(['stockout', 'quota', 'unreachable', 'slow-create', 'endless-create', 'late-failure'] as const),
-];
+/** `seconds`: default of a fault that takes time. */
+const zoneFaults: Record<ZoneFault, {seconds?: number; effect: (zone: string, seconds: number) => string}> = {
+  stockout: {effect: zone => `${zone} has no more capacity until`},
+  quota: {effect: zone => `the quota in ${zone} is exhausted until`},
+  unreachable: {effect: zone => `${zone} does not answer until`},
+  'slow-create': {seconds: 30, effect: (zone, seconds) => `creates in ${zone} take ${seconds} s until`},
+  'endless-create': {effect: zone => `creates in ${zone} never end, also after`},
+  'late-failure': {seconds: 5, effect: (zone, seconds) => `creates in ${zone} fail after ${seconds} s until`},
+};
 const eventFaults = ['drop', 'double', 'reorder'] as const;
 
 export type QueueFault = (typeof queueFaults)[number];
 export type NodeFault = (typeof nodeFaults)[number];
-export type ZoneFault = (typeof zoneFaults)[number];
+export type ZoneFault =
+  | 'stockout'
+  | 'quota'
+  | 'unreachable'
+  | 'slow-create'
+  | 'endless-create'
+  | 'late-failure';
 export type EventFault = (typeof eventFaults)[number];
 
 export type Fault = {kind: string; target: string; amount: number | null};
@@ -44,6 +56,10 @@ export function isQueueFault(word: string): word is QueueFault {
   return includes(queueFaults, word);
 }
 
+function isZoneFault(word: string): word is ZoneFault {
+  return Object.hasOwn(zoneFaults, word);
+}
+
 function includes<T extends string>(list: readonly T[], word: string): word is T {
   return (list as readonly string[]).includes(word);
 }
@@ -68,7 +84,7 @@ export class Faults {
     if (includes(nodeFaults, kind) || isQueueFault(kind)) return undefined;
     if (kind === 'clear') return this.#clear(text === '' ? 'all' : text);
     const [target = '', amount] = text.split(/=(.*)/s);
-    if (includes(zoneFaults, kind)) return this.#setZone(kind, target === '' ? 'all' : target, amount);
+    if (isZoneFault(kind)) return this.#setZone(kind, target === '' ? 'all' : target, amount);
     if (includes(eventFaults, kind)) return this.#setEvent(kind, target === '' ? 'all' : target, amount);
     throw badFault(`Unknown fault "${kind}"`);
   }
@@ -101,27 +117,12 @@ export class Faults {
     if (target !== 'all' && !zones.includes(target)) {
       throw badFault(`Unknown zone "${target}"; a zone is all or one of ${zones.join(', ')}`);
     }
-    const seconds: Partial<Record<ZoneFault, number>> = {'slow-create': 30, 'late-failure': 5};
-    const isTimed = seconds[kind] !== undefined;
-    const value = amount === undefined ? (seconds[kind] ?? 1) : Number(amount);
-    if (!(value > 0) || (amount !== undefined && !isTimed))
+    const {seconds, effect} = zoneFaults[kind];
+    const value = amount === undefined ? (seconds ?? 1) : Number(amount);
+    if (!(value > 0) || (amount !== undefined && seconds === undefined))
       throw badFault(`Bad amount "${amount}" for ${kind}`);
     this.#put(kind, target, value);
-    const where = target === 'all' ? 'every zone' : target;
-    switch (kind) {
-      case 'stockout':
-        return `${where} has no more capacity until \`clear stockout\``;
-      case 'quota':
-        return `the quota in ${where} is exhausted until \`clear quota\``;
-      case 'unreachable':
-        return `${where} does not answer until \`clear unreachable\``;
-      case 'slow-create':
-        return `creates in ${where} take ${value} s until \`clear slow-create\``;
-      case 'endless-create':
-        return `creates in ${where} never end, also after \`clear endless-create\``;
-      case 'late-failure':
-        return `creates in ${where} fail after ${value} s until \`clear late-failure\``;
-    }
+    return `${effect(target === 'all' ? 'every zone' : target, value)} \`clear ${kind}\``;
   }
 
   #setEvent(kind: EventFault, target: string, amount: string | undefined): string {
@@ -143,7 +144,7 @@ export class Faults {
       const count = this.#database.run('DELETE FROM faults');
       return `cleared ${count} fault${count === 1 ? '' : 's'}`;
     }
-    if (!includes(zoneFaults, kind) && !includes(eventFaults, kind)) throw badFault(`Cannot clear "${kind}"`);
+    if (!isZoneFault(kind) && !includes(eventFaults, kind)) throw badFault(`Cannot clear "${kind}"`);
     return `cleared ${this.#database.run('DELETE FROM faults WHERE kind = ?', kind)} × ${kind}`;
   }
 }
