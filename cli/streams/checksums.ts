@@ -37,7 +37,6 @@ export const checksums = z.strictObject({
 
 export type Checksums = z.infer<typeof checksums>;
 export type StreamChecksum = z.infer<typeof streamChecksum>;
-export type SourceRecord = z.infer<typeof source>;
 
 /** Checksums of a folder; undefined without the file. */
 export async function readChecksums(folder: string): Promise<Checksums | undefined> {

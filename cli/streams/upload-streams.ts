@@ -1,4 +1,5 @@
 /** Upload of a folder of streams to a run: parallel, create-only, and continued by the same command. */
+import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
 import {datasetPrefix, specObject, streamObject, streamPrefix} from '../../shared/domain/names.ts';
 import {ResumableUploads} from '../../shared/google/resumable.ts';
 import type {ObjectInfo} from '../../shared/ports.ts';
@@ -48,10 +49,16 @@ export async function uploadStreams(
   const to: Uploader = {objects, resumable, sessions, run, stop, moved: bytes => progress.moved(bytes)};
   try {
     const spec = with_spec ? await uploadSpec(to, local, bucket) : null;
-    await inParallel(local.streams, parallel, failed, async stream => {
+    const upload = async (stream: StreamFile) => {
       stop.throwIfAborted();
       progress.ended(await uploadOne(to, stream, stored, bucket));
-    });
+    };
+    // The first failure stops the other uploads.
+    const failing = (error: unknown) => {
+      failed.abort();
+      throw error;
+    };
+    await forEachConcurrently(local.streams, stream => upload(stream).catch(failing), parallel);
     await sessions.end();
     const streams = local.streams.length;
     return {run, bucket, prefix: datasetPrefix(run), spec, streams, ...progress.report(), bytes: total};
@@ -137,27 +144,4 @@ function conflict({path}: StreamFile, name: string, bucket: string): CliError {
   return new CliError(
     `gs://${bucket}/${name} exists with other content than ${path}, and was not replaced: choose another --run, or another number for the stream`,
   );
-}
-
-/** Runs the work on every item, `width` at a time. The first failure stops the others, and is thrown after they ended. */
-async function inParallel<T>(
-  items: T[],
-  width: number,
-  failed: AbortController,
-  work: (item: T) => Promise<void>,
-): Promise<void> {
-  const queue = items.values();
-  const problems: unknown[] = [];
-  const lane = async () => {
-    for (const item of queue)
-      try {
-        await work(item);
-      } catch (error) {
-        problems.push(error);
-        failed.abort();
-        return;
-      }
-  };
-  await Promise.all(Array.from({length: Math.min(width, items.length)}, lane));
-  if (problems.length > 0) throw problems[0];
 }

@@ -106,8 +106,3 @@ export function styled(
 ): string {
   return styleText(style, text, {stream});
 }
-
-/** Columns of a terminal; 80 where the output is no terminal. */
-export function widthOf(stream: NodeJS.WriteStream = process.stdout): number {
-  return stream.columns || 80;
-}

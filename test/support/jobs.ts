@@ -55,12 +55,6 @@ export async function storedJob(world: World, id = 'my-job'): Promise<Document> 
   return (await world.store.get(`jobs/${id}`)) ?? assert.fail(`There is no job ${id}`);
 }
 
-/** Changes the document as a person does in the console. */
-export async function editJob(world: World, changes: Document, id = 'my-job'): Promise<void> {
-  const data = await storedJob(world, id);
-  await world.store.transaction(async tx => tx.set(`jobs/${id}`, {...data, ...changes}));
-}
-
 export async function deleteJob(world: World, id = 'my-job'): Promise<void> {
   await world.store.transaction(async tx => tx.delete(`jobs/${id}`));
 }
