@@ -6,7 +6,6 @@ import {runSpecJsonSchema} from '../../../shared/contracts/spec.ts';
 import {controlJsonSchema} from '../../../shared/control-plane/events/commands/table.ts';
 import {answers, failure} from '../../json/index.ts';
 import {controlPage} from './control-messages.ts';
-import {firestorePage} from './firestore.ts';
 import {runSpecPage} from './run-spec.ts';
 
 const DOCS = fileURLToPath(new URL('../../../docs/', import.meta.url));
@@ -32,7 +31,6 @@ export function outputJsonSchema(): object {
 export function generated(): Map<string, string> {
   const json = (schema: object) => `${JSON.stringify(schema, null, 2)}\n`;
   return new Map([
-    [`${DOCS}firestore.md`, firestorePage(template('firestore.md'))],
     [`${DOCS}control-messages.md`, controlPage(template('control-messages.md'))],
     [`${DOCS}run-spec.md`, runSpecPage(template('run-spec.md'))],
     [`${DOCS}run.schema.json`, json(runSpecJsonSchema())],

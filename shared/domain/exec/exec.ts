@@ -5,7 +5,7 @@ import {isAlive, type Worker} from '../worker/worker.ts';
 
 export type ExecStatus = 'running' | 'done' | 'rejected';
 
-/** The document of a command. Fields: control-plane/documents/fields/jobs.ts. */
+/** The document of a command. Fields: docs/firestore.md. */
 export type Exec = {
   exec: string;
   target: string;

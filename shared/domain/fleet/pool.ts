@@ -9,7 +9,7 @@ import type {Provisioning} from '../zone/placement.ts';
 
 /**
  * A set of identical TPU slots, numbered from 0 in each zone. The deployment sets the first values; messages change them.
- * Fields: control-plane/documents/fields/fleet.ts.
+ * Fields: docs/firestore.md.
  */
 export type Pool = {
   pool: string;

@@ -53,7 +53,7 @@ export type JobLimits = {
 
 /**
  * A document of the collection of jobs. People write the first block; the control plane completes it and writes the rest.
- * Fields: control-plane/documents/fields/jobs.ts.
+ * Fields: docs/firestore.md.
  */
 export type Job = {
   job: string;

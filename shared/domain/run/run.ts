@@ -8,7 +8,7 @@ export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelle
 
 /**
  * `spec` holds the settings that workers need. It is frozen, with its hash, when the first stream is accepted.
- * Fields: control-plane/documents/fields/runs.ts.
+ * Fields: docs/firestore.md.
  */
 export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   run: string;

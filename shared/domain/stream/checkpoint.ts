@@ -3,7 +3,7 @@
  * Only the prefix without a gap counts, so a sample counts as stored only when every sample before it is.
  */
 
-/** A shard object and its custom metadata. Fields: control-plane/documents/fields/runs.ts. */
+/** A shard object and its custom metadata. Fields: docs/firestore.md. */
 export type Shard = {
   shard: number;
   object: string;

@@ -20,7 +20,7 @@ export type Content = {object: string; generation: string; size_bytes: number; c
 
 /**
  * A stream document: the fields of the seeds' checkpoint, of the stream object and of the lease, at the top level.
- * Fields: control-plane/documents/fields/runs.ts.
+ * Fields: docs/firestore.md.
  */
 export type Stream = Content &
   Progress & {

@@ -8,7 +8,7 @@ const KEPT_DAYS = 90;
 
 /**
  * Record of an incarnation that has ended: its cause of death, its last states, its cost and the place of its log.
- * Fields: control-plane/documents/fields/workers.ts.
+ * Fields: docs/firestore.md.
  */
 export type WorkerAttempt = {
   worker: string;

@@ -3,7 +3,7 @@ import {iso, msOf} from '../time.ts';
 /**
  * Served time: the time in which worker-api provably answered. Limits on silence count it, so our own downtime ends no worker.
  * A proof is a ping or a heartbeat that worker-api stored. Time between two proofs at most `PROOF_S` apart is served.
- * Fields: control-plane/documents/fields/records.ts.
+ * Fields: docs/firestore.md.
  */
 export type Served = {
   proven_at: string | null;

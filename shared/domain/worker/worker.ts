@@ -17,7 +17,7 @@ export type Suspect = {work: string; epoch: number; total_shards: number};
 /** Dollars that an incarnation has cost, by the run that it worked for. No run is called `_idle`. */
 export type Costs = Record<string, number>;
 
-/** Fields: control-plane/documents/fields/workers.ts. */
+/** Fields: docs/firestore.md. */
 export type Worker = Shown & {
   name: string;
   pool: string;

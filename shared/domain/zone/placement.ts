@@ -8,7 +8,7 @@ export type OrphansMark = {since_at: string; unseen_since_at: string | null};
 
 /**
  * Recent history of a zone for one pool: its refusals, the requests for nodes, and the lifetimes of lost nodes.
- * Fields: control-plane/documents/fields/fleet.ts.
+ * Fields: docs/firestore.md.
  */
 export type Zone = {
   zone: string;
