@@ -5,14 +5,9 @@ import {z} from 'zod';
 import {runSpecJsonSchema} from '../../../shared/contracts/spec.ts';
 import {controlJsonSchema} from '../../../shared/control-plane/events/commands/table.ts';
 import {answers, failure} from '../../json/index.ts';
-import {controlPage} from './control-messages.ts';
 import {runSpecPage} from './run-spec.ts';
 
 const DOCS = fileURLToPath(new URL('../../../docs/', import.meta.url));
-
-function template(page: string): string {
-  return readFileSync(new URL(`pages/${page}`, import.meta.url), 'utf8');
-}
 
 /** JSON Schema of the answers of `--json`, by command. */
 export function outputJsonSchema(): object {
@@ -31,8 +26,7 @@ export function outputJsonSchema(): object {
 export function generated(): Map<string, string> {
   const json = (schema: object) => `${JSON.stringify(schema, null, 2)}\n`;
   return new Map([
-    [`${DOCS}control-messages.md`, controlPage(template('control-messages.md'))],
-    [`${DOCS}run-spec.md`, runSpecPage(template('run-spec.md'))],
+    [`${DOCS}run-spec.md`, runSpecPage(readFileSync(new URL('pages/run-spec.md', import.meta.url), 'utf8'))],
     [`${DOCS}run.schema.json`, json(runSpecJsonSchema())],
     [`${DOCS}control.schema.json`, json(controlJsonSchema())],
   ]);
