@@ -6,25 +6,20 @@ import {zones} from './zones.ts';
 const nodeFaults = ['preempt', 'preempt-with-notice', 'vanish', 'dead'] as const;
 const queueFaults = ['suspend', 'fail'] as const;
 /** `seconds`: default of a fault that takes time. */
-const zoneFaults: Record<ZoneFault, {seconds?: number; effect: (zone: string, seconds: number) => string}> = {
+type ZoneEffect = {seconds?: number; effect: (zone: string, seconds: number) => string};
+const zoneFaults = {
   stockout: {effect: zone => `${zone} has no more capacity until`},
   quota: {effect: zone => `the quota in ${zone} is exhausted until`},
   unreachable: {effect: zone => `${zone} does not answer until`},
   'slow-create': {seconds: 30, effect: (zone, seconds) => `creates in ${zone} take ${seconds} s until`},
   'endless-create': {effect: zone => `creates in ${zone} never end, also after`},
   'late-failure': {seconds: 5, effect: (zone, seconds) => `creates in ${zone} fail after ${seconds} s until`},
-};
+} satisfies Record<string, ZoneEffect>;
 const eventFaults = ['drop', 'double', 'reorder'] as const;
 
 export type QueueFault = (typeof queueFaults)[number];
 export type NodeFault = (typeof nodeFaults)[number];
-export type ZoneFault =
-  | 'stockout'
-  | 'quota'
-  | 'unreachable'
-  | 'slow-create'
-  | 'endless-create'
-  | 'late-failure';
+export type ZoneFault = keyof typeof zoneFaults;
 export type EventFault = (typeof eventFaults)[number];
 
 export type Fault = {kind: string; target: string; amount: number | null};
@@ -117,7 +112,7 @@ export class Faults {
     if (target !== 'all' && !zones.includes(target)) {
       throw badFault(`Unknown zone "${target}"; a zone is all or one of ${zones.join(', ')}`);
     }
-    const {seconds, effect} = zoneFaults[kind];
+    const {seconds, effect}: ZoneEffect = zoneFaults[kind];
     const value = amount === undefined ? (seconds ?? 1) : Number(amount);
     if (!(value > 0) || (amount !== undefined && seconds === undefined))
       throw badFault(`Bad amount "${amount}" for ${kind}`);
