@@ -15,77 +15,58 @@ const WAYS: {name: string; take: (world: World) => Promise<unknown>}[] = [
 ];
 
 describe('a document of a job', () => {
+  const OFFLINE = {GLEANER_INTERNET: 'false'};
   const invalid: {name: string; given: Document; says: RegExp; id?: string; set?: Record<string, string>}[] =
     [
-      {name: 'a timeout in words', given: {code: CODE, timeout: '5m'}, says: /timeout: expected a number/},
-      {name: 'a timeout of 0', given: {code: CODE, timeout: 0}, says: /timeout: expected more than 0/},
-      {name: 'a negative timeout', given: {code: CODE, timeout: -1}, says: /timeout: expected more than 0/},
-      {
-        name: 'an endless timeout',
-        given: {code: CODE, timeout: 1e9},
-        says: /timeout: expected at most 604800/,
-      },
-      {name: 'neither code nor command', given: {timeout: 5}, says: /neither code nor command/},
-      {name: 'code and command', given: {code: CODE, command: ['ls']}, says: /code and command/},
+      {name: 'a timeout in words', given: {timeout: '5m'}, says: /timeout: expected a number/},
+      {name: 'a timeout of 0', given: {timeout: 0}, says: /timeout: expected more than 0/},
+      {name: 'a negative timeout', given: {timeout: -1}, says: /timeout: expected more than 0/},
+      {name: 'an endless timeout', given: {timeout: 1e9}, says: /timeout: expected at most 604800/},
+      {name: 'neither code nor command', given: {code: null}, says: /neither code nor command/},
+      {name: 'code and command', given: {command: ['ls']}, says: /code and command/},
       {name: 'empty code', given: {code: ''}, says: /code: expected at least 1 character/},
       {name: 'code as a list', given: {code: [CODE]}, says: /code: expected a string/},
-      {name: 'an empty command', given: {command: []}, says: /command: /},
-      {name: 'an unknown pool', given: {code: CODE, pool: 'big'}, says: /there is no pool "big"/},
-      {name: 'a pool with a slash', given: {code: CODE, pool: 'a/b'}, says: /pool: a pool name/},
-      {
-        name: 'a priority in words',
-        given: {code: CODE, priority: 'high'},
-        says: /priority: expected a number/,
-      },
-      {
-        name: 'endless retries',
-        given: {code: CODE, max_retries: 1e6},
-        says: /max_retries: expected at most 100/,
-      },
-      {name: 'metadata as text', given: {code: CODE, metadata: 'me'}, says: /metadata: expected an object/},
+      {name: 'an empty command', given: {code: null, command: []}, says: /command: /},
+      {name: 'an unknown pool', given: {pool: 'big'}, says: /there is no pool "big"/},
+      {name: 'a pool with a slash', given: {pool: 'a/b'}, says: /pool: a pool name/},
+      {name: 'a priority in words', given: {priority: 'high'}, says: /priority: expected a number/},
+      {name: 'endless retries', given: {max_retries: 1e6}, says: /max_retries: expected at most 100/},
+      {name: 'metadata as text', given: {metadata: 'me'}, says: /metadata: expected an object/},
       {
         name: 'a branch as an option',
-        given: {code: CODE, source: {repo: 'https://x.org/a', branch: '--x'}},
+        given: {source: {repo: 'https://x.org/a', branch: '--x'}},
         says: /source/,
       },
-      {
-        name: 'a repo with a password',
-        given: {code: CODE, source: {repo: 'https://u:p@x.org/a', pr: 1}},
-        says: /source/,
-      },
+      {name: 'a repo with a password', given: {source: {repo: 'https://u:p@x.org/a', pr: 1}}, says: /source/},
       {
         name: 'a repository without the internet',
-        given: {code: CODE, source: {repo: 'https://x.org/a', pr: 1}},
-        set: {GLEANER_INTERNET: 'false'},
+        given: {source: {repo: 'https://x.org/a', pr: 1}},
+        set: OFFLINE,
         says: /the repository https:\/\/x.org\/a needs the internet/,
       },
       {
         name: 'another JAX without the internet',
-        given: {code: CODE, environment: {jax_version: 'nightly'}},
-        set: {GLEANER_INTERNET: 'false'},
+        given: {environment: {jax_version: 'nightly'}},
+        set: OFFLINE,
         says: /jax_version nightly needs the internet/,
       },
       {
         name: 'an unknown key of the environment',
-        given: {code: CODE, environment: {gpu: 1}},
+        given: {environment: {gpu: 1}},
         says: /environment: there is no "gpu"/,
       },
-      {name: 'negative limits', given: {code: CODE, limits: {memory_gb: -1}}, says: /limits.memory_gb/},
-      {
-        name: 'a budget of nothing',
-        given: {code: CODE, budget_usd: 0},
-        says: /budget_usd: expected more than 0/,
-      },
-      {name: 'an id with spaces', given: {code: CODE}, id: 'my job!', says: /is no id of a job/},
+      {name: 'negative limits', given: {limits: {memory_gb: -1}}, says: /limits.memory_gb/},
+      {name: 'a budget of nothing', given: {budget_usd: 0}, says: /budget_usd: expected more than 0/},
+      {name: 'an id with spaces', given: {}, id: 'my job!', says: /is no id of a job/},
       {
         name: 'a text that leaves no room',
-        given: {code: CODE, notes: 'x'.repeat(700_000)},
+        given: {notes: 'x'.repeat(700_000)},
         says: /leaves no room for a result/,
       },
       {name: 'too much code', given: {code: 'x'.repeat(180_001)}, says: /code: /},
       {
         name: 'almost all of a megabyte',
-        given: {code: CODE, metadata: {text: 'x'.repeat(1_048_000)}},
+        given: {metadata: {text: 'x'.repeat(1_048_000)}},
         says: /leaves no room|cannot be stored/,
       },
     ];
@@ -93,7 +74,7 @@ describe('a document of a job', () => {
     for (const way of WAYS)
       it(`with ${name} fails by ${way.name}, and the next document runs`, async () => {
         const world = new World({...ONE_SLOT, ...set});
-        await world.writeJob(id, {...given, status: 'pending'});
+        await world.writeJob(id, {code: CODE, ...given, status: 'pending'});
         await way.take(world);
         const {status, cause, error, queue, completed_at} = await storedJob(world, id);
         assert.deepEqual([status, cause, queue], ['failed', 'invalid', null]);

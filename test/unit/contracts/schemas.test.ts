@@ -17,149 +17,77 @@ const heartbeat = (changes: object) => ({
   ...changes,
 });
 
-const refused: {name: string; schema: z.ZodType; given: unknown; says: string}[] = [
-  {
-    name: 'a negative incarnation',
-    schema: tpuMessage,
-    given: {action: 'create', worker: sender.worker, incarnation: -1},
-    says: 'incarnation',
-  },
-  {
-    name: 'a fractional incarnation',
-    schema: tpuMessage,
-    given: {action: 'create', worker: sender.worker, incarnation: 1.5},
-    says: 'incarnation',
-  },
-  {
-    name: 'a request without a host',
-    schema: workerRequest,
-    given: {action: 'lease', worker: sender.worker, incarnation: 1},
-    says: 'host',
-  },
+const release = (changes: object) => ({
+  ...{action: 'release', ...sender, lease, outcome: 'drained', failure: null},
+  ...changes,
+});
+const failure = {kind: 'infrastructure', reason: 'x'};
+
+const requests: {name: string; given: unknown; says: string}[] = [
+  {name: 'a request without a host', given: {...sender, action: 'lease', host: undefined}, says: 'host'},
   {
     name: 'a lease of an invalid stream',
-    schema: workerRequest,
-    given: {action: 'release', ...sender, lease: {...lease, stream: '7'}, outcome: 'drained', failure: null},
+    given: release({lease: {...lease, stream: '7'}}),
     says: 'lease.stream',
   },
-  {
-    name: 'an unknown outcome',
-    schema: workerRequest,
-    given: {action: 'release', ...sender, lease, outcome: 'done', failure: null},
-    says: 'outcome',
-  },
+  {name: 'an unknown outcome', given: release({outcome: 'done'}), says: 'outcome'},
   {
     name: 'a failure without a kind',
-    schema: workerRequest,
-    given: {action: 'release', ...sender, lease, outcome: 'failed', failure: {reason: 'x'}},
+    given: release({outcome: 'failed', failure: {reason: 'x'}}),
     says: 'failure.kind',
   },
   {
     name: 'a failure with another outcome',
-    schema: workerRequest,
-    given: {
-      ...{action: 'release', ...sender, lease, outcome: 'drained'},
-      failure: {kind: 'infrastructure', reason: 'x'},
-    },
+    given: release({failure}),
     says: 'failure: expected null, because the outcome is not failed',
   },
-  {
-    name: 'an unknown phase',
-    schema: workerRequest,
-    given: {action: 'heartbeat', ...sender, phase: 'sleeping', lease: null, progress: null},
-    says: 'phase',
-  },
+  {name: 'an unknown phase', given: heartbeat({phase: 'sleeping'}), says: 'phase'},
+  {name: 'an incarnation of ten digits', given: heartbeat({incarnation: 1e9}), says: 'incarnation'},
   {
     name: 'an epoch above every grant',
-    schema: workerRequest,
     given: heartbeat({lease: {...lease, epoch: Number.MAX_SAFE_INTEGER}}),
     says: 'lease.epoch',
   },
-  {
-    name: 'more samples than a stream may have',
-    schema: workerRequest,
-    given: heartbeat({progress: {...progress, samples_done: Number.MAX_SAFE_INTEGER}}),
-    says: 'progress.samples_done',
-  },
-  {
-    name: 'more tokens than a stream may have',
-    schema: workerRequest,
-    given: heartbeat({progress: {...progress, tokens_done: Number.MAX_SAFE_INTEGER}}),
-    says: 'progress.tokens_done',
-  },
-  {
-    name: 'a host that the work waits for, of 401 characters',
-    schema: workerRequest,
-    given: heartbeat({progress: {...progress, waits_for: 'x'.repeat(401)}}),
-    says: 'progress.waits_for',
-  },
-  {
-    name: 'an incarnation of ten digits',
-    schema: workerRequest,
-    given: {...heartbeat({}), incarnation: 1e9},
+  ...Object.entries({
+    samples_done: Number.MAX_SAFE_INTEGER,
+    tokens_done: Number.MAX_SAFE_INTEGER,
+    waits_for: 'x'.repeat(401),
+  }).map(([key, value]) => ({
+    name: `a ${key} above its limit`,
+    given: heartbeat({progress: {...progress, [key]: value}}),
+    says: `progress.${key}`,
+  })),
+];
+
+/** Wrong values of one key of the metadata of a shard. */
+const metadata: {name: string; given: Record<string, string>}[] = [
+  {name: 'more tokens than it may have', given: {tokens: MAX}},
+  {name: 'more samples than it may have', given: {samples: '1000000001'}},
+  {name: 'an epoch above a million', given: {epoch: '1000001'}},
+  {name: 'epoch 0', given: {epoch: '0'}},
+  {name: 'another schema', given: {schema: 'gleaner/2'}},
+  {name: 'a number in words', given: {samples: 'ten'}},
+  {name: 'a negative number', given: {rejected: '-1'}},
+  {name: 'more tokens than a number can hold', given: {tokens: '9999999999999999999'}},
+  {name: 'an unclear final mark', given: {final: 'yes'}},
+  {name: 'a short hash', given: {spec_hash: 'abc'}},
+];
+
+const refused: {name: string; schema: z.ZodType; given: unknown; says: string}[] = [
+  ...[-1, 1.5].map(incarnation => ({
+    name: `incarnation ${incarnation}`,
+    schema: tpuMessage,
+    given: {action: 'create', worker: sender.worker, incarnation},
     says: 'incarnation',
-  },
-  {
-    name: 'a shard with more tokens than it may have',
-    schema: shardMetadata,
-    given: {...shardMetadataOf(), tokens: MAX},
-    says: 'tokens',
-  },
-  {
-    name: 'a shard with more samples than it may have',
-    schema: shardMetadata,
-    given: {...shardMetadataOf(), samples: '1000000001'},
-    says: 'samples',
-  },
-  {
-    name: 'a shard of an epoch above a million',
-    schema: shardMetadata,
-    given: {...shardMetadataOf(), epoch: '1000001'},
-    says: 'epoch',
-  },
-  {
-    name: 'a shard of epoch 0',
-    schema: shardMetadata,
-    given: {...shardMetadataOf(), epoch: '0'},
-    says: 'epoch',
-  },
-  {
-    name: 'a shard of another schema',
-    schema: shardMetadata,
-    given: {...shardMetadataOf(), schema: 'gleaner/2'},
-    says: 'schema',
-  },
+  })),
+  ...requests.map(row => ({...row, schema: workerRequest})),
   {name: 'a shard without metadata', schema: shardMetadata, given: {}, says: 'schema'},
-  {
-    name: 'a shard with a number in words',
+  ...metadata.map(({name, given}) => ({
+    name: `a shard with ${name}`,
     schema: shardMetadata,
-    given: {...shardMetadataOf(), samples: 'ten'},
-    says: 'samples',
-  },
-  {
-    name: 'a shard with a negative number',
-    schema: shardMetadata,
-    given: {...shardMetadataOf(), rejected: '-1'},
-    says: 'rejected',
-  },
-  {
-    name: 'a shard with more tokens than a number can hold',
-    schema: shardMetadata,
-    given: {...shardMetadataOf(), tokens: '9999999999999999999'},
-    says: 'tokens',
-  },
-  {
-    name: 'a shard with an unclear final mark',
-    schema: shardMetadata,
-    given: {...shardMetadataOf(), final: 'yes'},
-    says: 'final',
-  },
-  {
-    name: 'a shard with a short hash',
-    schema: shardMetadata,
-    given: {...shardMetadataOf(), spec_hash: 'abc'},
-    says: 'spec_hash',
-  },
+    given: shardMetadataOf(given),
+    says: Object.keys(given).join(),
+  })),
 ];
 
 describe('messages, events and metadata of machines', () => {
