@@ -102,66 +102,45 @@ describe('Cloud Storage over HTTP', () => {
 
   describe('for bad requests', () => {
     const long = encodeURIComponent('ä'.repeat(513));
-    const cases = [
+    const cases: {
+      name: string;
+      method?: string;
+      path: string;
+      body?: string;
+      status?: number;
+      says: RegExp;
+    }[] = [
       {
         name: 'an unknown upload type',
         method: 'POST',
         path: `${uploads}?uploadType=pigeon&name=x`,
-        status: 400,
         says: /pigeon/,
       },
-      {
-        name: 'no name',
-        method: 'POST',
-        path: `${uploads}?uploadType=media`,
-        status: 400,
-        says: /it is empty/,
-      },
+      {name: 'no name', method: 'POST', path: `${uploads}?uploadType=media`, says: /it is empty/},
       {
         name: 'a name over 1024 bytes',
         method: 'POST',
         path: `${uploads}?uploadType=media&name=${long}`,
-        status: 400,
         says: /1026 bytes/,
       },
       {
         name: 'a line break in a name',
         method: 'POST',
         path: `${uploads}?uploadType=media&name=a%0Ab`,
-        status: 400,
         says: /line break/,
       },
-      {
-        name: 'the name ..',
-        method: 'POST',
-        path: `${uploads}?uploadType=media&name=..`,
-        status: 400,
-        says: /"\.\."/,
-      },
-      {name: 'an unknown bucket', method: 'GET', path: '/storage/v1/b/nope/o', status: 404, says: /nope/},
-      {name: 'half a percent sign', method: 'GET', path: `${objects}/%E4%A`, status: 400, says: /percent/},
-      {
-        name: 'a foreign page token',
-        method: 'GET',
-        path: `${objects}?pageToken=!!`,
-        status: 400,
-        says: /pageToken/,
-      },
-      {
-        name: 'a negative page size',
-        method: 'GET',
-        path: `${objects}?maxResults=-1`,
-        status: 400,
-        says: /maxResults/,
-      },
+      {name: 'the name ..', method: 'POST', path: `${uploads}?uploadType=media&name=..`, says: /"\.\."/},
+      {name: 'an unknown bucket', path: '/storage/v1/b/nope/o', status: 404, says: /nope/},
+      {name: 'half a percent sign', path: `${objects}/%E4%A`, says: /percent/},
+      {name: 'a foreign page token', path: `${objects}?pageToken=!!`, says: /pageToken/},
+      {name: 'a negative page size', path: `${objects}?maxResults=-1`, says: /maxResults/},
       {
         name: 'slashes without percent-encoding',
-        method: 'GET',
         path: `${objects}/a/b.txt?alt=media`,
         status: 404,
         says: /a%2Fb.txt/,
       },
-      {name: 'an unknown path', method: 'GET', path: '/what/is/this', status: 404, says: /\/what\/is\/this/},
+      {name: 'an unknown path', path: '/what/is/this', status: 404, says: /\/what\/is\/this/},
       {name: 'an unknown method', method: 'PATCH', path: '/_local', status: 404, says: /PATCH \/_local/},
       {
         name: 'an unknown upload',
@@ -175,7 +154,6 @@ describe('Cloud Storage over HTTP', () => {
         method: 'POST',
         path: '/storage/v1/b',
         body: '{"name":"../x"}',
-        status: 400,
         says: /bucket name/,
       },
       {
@@ -183,7 +161,6 @@ describe('Cloud Storage over HTTP', () => {
         method: 'PATCH',
         path: `${objects}/there`,
         body: '{',
-        status: 400,
         says: /Failed to parse/,
       },
       {
@@ -191,7 +168,6 @@ describe('Cloud Storage over HTTP', () => {
         method: 'PATCH',
         path: `${objects}/there`,
         body: '{"contentType":1}',
-        status: 400,
         says: /contentType/,
       },
       {
@@ -199,7 +175,6 @@ describe('Cloud Storage over HTTP', () => {
         method: 'POST',
         path: `${objects}/x/compose`,
         body: '{}',
-        status: 400,
         says: /sourceObjects/,
       },
       {
@@ -220,7 +195,7 @@ describe('Cloud Storage over HTTP', () => {
       },
     ];
     before(() => http.put('there', 'x'));
-    for (const {name, method, path, body, status, says} of cases) {
+    for (const {name, method = 'GET', path, body, status = 400, says} of cases) {
       it(`answers ${status} in Google's error format to ${name}, and serves the next request`, async () => {
         const answer = await http.call(method, path, body === undefined ? {} : {body});
         assert.equal(answer.status, status, answer.text);

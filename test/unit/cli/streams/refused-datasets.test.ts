@@ -13,17 +13,17 @@ describe('Datasets with an error', () => {
   const folder = new Folder();
   afterEach(() => folder.end());
 
-  const create = (name: string, content: Uint8Array, options: Partial<CreateOptions> = {}) =>
+  const create = (name: string, content: string | Uint8Array, options: Partial<CreateOptions> = {}) =>
     createStreams([folder.put(name, content)], {num_streams: 1, output_dir: folder.at('out'), ...options});
 
-  const bad: {name: string; file: string; content: Uint8Array; options?: object; error: RegExp}[] = [
+  const bad: {name: string; file: string; content: string | Uint8Array; options?: object; error: RegExp}[] = [
     {
       name: 'a line that is not JSON',
       file: 'a.jsonl',
-      content: bytes('{"text":"a"}\n\n{"text":'),
+      content: '{"text":"a"}\n\n{"text":',
       error: /a\.jsonl, line 3: it is not JSON/,
     },
-    {name: 'a line that is no object', file: 'a.jsonl', content: bytes('[1]'), error: /line 1: it is a list/},
+    {name: 'a line that is no object', file: 'a.jsonl', content: '[1]', error: /line 1: it is a list/},
     {
       name: 'a line that is not UTF-8',
       file: 'a.jsonl',
@@ -31,45 +31,25 @@ describe('Datasets with an error', () => {
       error: /line 1: it is not UTF-8/,
     },
     {name: 'CSV that is not UTF-8', file: 'a.csv', content: bytes('a\n\xe9', 'latin1'), error: /not UTF-8/},
-    {
-      name: 'CSV with a missing value',
-      file: 'a.csv',
-      content: bytes('a,b\n1\n'),
-      error: /is not CSV: .*line 2/,
-    },
-    {name: 'CSV with an open quote', file: 'a.csv', content: bytes('a\n"x\n'), error: /is not CSV: .*Quote/i},
-    {name: 'a column twice', file: 'a.csv', content: bytes('a,a\n1,2'), error: /the column "a" twice/},
-    {
-      name: 'a file that is not Parquet',
-      file: 'a.parquet',
-      content: bytes('not at all'),
-      error: /is not Parquet/,
-    },
-    {name: 'a cut array', file: 'a.json', content: bytes('[{"a":1},{"b"'), error: /after row 1: .*cut off/},
-    {name: 'text after an array', file: 'a.json', content: bytes('[{}] x'), error: /text follows/},
-    {name: 'no JSON at all', file: 'a.json', content: bytes('hello'), error: /starts with neither/},
+    {name: 'CSV with a missing value', file: 'a.csv', content: 'a,b\n1\n', error: /is not CSV: .*line 2/},
+    {name: 'CSV with an open quote', file: 'a.csv', content: 'a\n"x\n', error: /is not CSV: .*Quote/i},
+    {name: 'a column twice', file: 'a.csv', content: 'a,a\n1,2', error: /the column "a" twice/},
+    {name: 'a file that is not Parquet', file: 'a.parquet', content: 'not at all', error: /is not Parquet/},
+    {name: 'a cut array', file: 'a.json', content: '[{"a":1},{"b"', error: /after row 1: .*cut off/},
+    {name: 'text after an array', file: 'a.json', content: '[{}] x', error: /text follows/},
+    {name: 'no JSON at all', file: 'a.json', content: 'hello', error: /starts with neither/},
     {
       name: 'columns of different lengths',
       file: 'a.json',
-      content: bytes('{"a":[1],\n"b":[1,2]}'),
+      content: '{"a":[1],\n"b":[1,2]}',
       error: /different lengths \(1, 2\)/,
     },
-    {
-      name: 'a damaged .gz file',
-      file: 'a.jsonl.gz',
-      content: bytes('plain'),
-      error: /Failed to read .*header/,
-    },
-    {
-      name: 'an unknown extension',
-      file: 'a.bin',
-      content: bytes('x'),
-      error: /unknown extension: give --format/,
-    },
+    {name: 'a damaged .gz file', file: 'a.jsonl.gz', content: 'plain', error: /Failed to read .*header/},
+    {name: 'an unknown extension', file: 'a.bin', content: 'x', error: /unknown extension: give --format/},
     {
       name: 'an absent column',
       file: 'a.jsonl',
-      content: bytes('{"q":"1","a":"2"}'),
+      content: '{"q":"1","a":"2"}',
       options: {column: 'x'},
       error: /line 1: it has no column "x"; its columns are q, a/,
     },
@@ -83,42 +63,42 @@ describe('Datasets with an error', () => {
     {
       name: 'a null in a template',
       file: 'a.jsonl',
-      content: bytes('{"q":null}'),
+      content: '{"q":null}',
       options: {template: '{q}'},
       error: /column "q" is null/,
     },
     {
       name: 'a template without a column',
       file: 'a.txt',
-      content: bytes('x'),
+      content: 'x',
       options: {template: '{{q}}'},
       error: /There is no column in --template/,
     },
     {
       name: 'an open bracket',
       file: 'a.txt',
-      content: bytes('x'),
+      content: 'x',
       options: {template: '{text} {'},
       error: /character 8/,
     },
     {
       name: 'a column of numbers',
       file: 'a.jsonl',
-      content: bytes('{"n":1.5}'),
+      content: '{"n":1.5}',
       options: {column: 'n'},
       error: /column "n": it is a number/,
     },
     {
       name: 'one example of an ARC task',
       file: 'a.jsonl',
-      content: bytes(JSON.stringify({e: [pair(1)]})),
+      content: JSON.stringify({e: [pair(1)]}),
       options: {column: 'e', as: 'arc'},
       error: /1 of at least 2 examples/,
     },
     {
       name: 'a cell above 9',
       file: 'a.jsonl',
-      content: bytes(JSON.stringify({e: [pair(1), pair(10)]})),
+      content: JSON.stringify({e: [pair(1), pair(10)]}),
       options: {column: 'e', as: 'arc'},
       error: /example 2 has a cell that is not a digit/,
     },

@@ -41,7 +41,7 @@ function wanted(workers: Worker[], unfinished: number, now = T0): string[] {
 const worker = (name: string, phase: Phase, changes: Partial<Worker> = {}) =>
   aWorker({name, phase, work: phase === 'working' ? 'my-run/007' : null, ...changes});
 
-const cases: {name: string; given: Worker[]; unfinished: number; then: string[]}[] = [
+const cases: {name: string; given: Worker[]; unfinished?: number; then: string[]}[] = [
   {name: 'a pool without work wants no slot', given: [worker(A0, 'working')], unfinished: 0, then: []},
   {name: 'a pool fills its slots zone by zone', given: [], unfinished: 3, then: [A0, A1, B0]},
   {
@@ -53,43 +53,28 @@ const cases: {name: string; given: Worker[]; unfinished: number; then: string[]}
   {
     name: 'a working worker is kept before an idle worker',
     given: [worker(A0, 'idle'), worker(B1, 'working')],
-    unfinished: 1,
     then: [B1],
   },
   {
     name: 'an idle worker is kept before a booting worker',
     given: [worker(A0, 'booting'), worker(B1, 'idle')],
-    unfinished: 1,
     then: [B1],
   },
   {
     name: 'an idle worker is kept before a silent worker without a lease',
     given: [worker(A0, 'working', {work: null}), worker(B1, 'idle')],
-    unfinished: 1,
     then: [B1],
   },
   {
     name: 'a booting worker is kept before a worker in creation',
     given: [worker(A0, 'creating'), worker(B1, 'booting')],
-    unfinished: 1,
     then: [B1],
   },
-  {
-    name: 'a worker in creation is kept before an empty slot',
-    given: [worker(B1, 'creating')],
-    unfinished: 1,
-    then: [B1],
-  },
-  {
-    name: 'a slot in deletion is wanted again',
-    given: [worker(A0, 'deleting')],
-    unfinished: 1,
-    then: [A0],
-  },
+  {name: 'a worker in creation is kept before an empty slot', given: [worker(B1, 'creating')], then: [B1]},
+  {name: 'a slot in deletion is wanted again', given: [worker(A0, 'deleting')], then: [A0]},
   {
     name: 'a slot with an endless delete gives way to an empty slot',
     given: [worker(A0, 'deleting', {phase_since_at: at(-3600)})],
-    unfinished: 1,
     then: [A1],
   },
   {
@@ -98,12 +83,7 @@ const cases: {name: string; given: Worker[]; unfinished: number; then: string[]}
     unfinished: 4,
     then: [A0, A1, B0, B1],
   },
-  {
-    name: 'a draining worker comes last',
-    given: [worker(A0, 'draining')],
-    unfinished: 3,
-    then: [A1, B0, B1],
-  },
+  {name: 'a draining worker comes last', given: [worker(A0, 'draining')], unfinished: 3, then: [A1, B0, B1]},
   {
     name: 'a refused slot is skipped while its block lasts',
     given: [worker(A0, 'gone', {blocked_until_at: at(300)})],
@@ -113,13 +93,11 @@ const cases: {name: string; given: Worker[]; unfinished: number; then: string[]}
   {
     name: 'a refused slot is wanted again after its block',
     given: [worker(A0, 'gone', {blocked_until_at: at(-1)})],
-    unfinished: 1,
     then: [A0],
   },
   {
     name: 'a slot that the pool no longer has is not wanted',
     given: [worker('tpu-us-east1-c-0', 'working')],
-    unfinished: 1,
     then: [A0],
   },
 ];
@@ -206,7 +184,7 @@ describe('the wanted slots of a pool', () => {
     );
   });
 
-  for (const {name, given, unfinished, then} of cases)
+  for (const {name, given, unfinished = 1, then} of cases)
     it(name, () => assert.deepEqual(wanted(given, unfinished), [...then].sort()));
 
   it('a pool wants a slot for each stream, as far as slots are available, and no worker gives way to an empty slot', () => {

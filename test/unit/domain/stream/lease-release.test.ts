@@ -13,7 +13,7 @@ const OWN: Claim = {worker: 'tpu-us-central1-a-0', incarnation: 2, epoch: 3};
 describe('the release of a lease', () => {
   const releases: {
     name: string;
-    outcome: ReleaseOutcome;
+    outcome?: ReleaseOutcome;
     failure?: {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
     given?: Partial<Stream>;
     then: Partial<Stream>;
@@ -36,53 +36,45 @@ describe('the release of a lease', () => {
     },
     {
       name: 'a fault of the machine is recorded and is no failure',
-      outcome: 'failed',
       failure: {kind: 'infrastructure', reason: 'disk full'},
       given: {failures: 2},
       then: {status: 'pending', failures: 2, last_error: 'disk full'},
     },
     {
       name: 'the fifth machine fault in a row fails the stream with the reason of the last fault',
-      outcome: 'failed',
       failure: {kind: 'infrastructure', reason: 'disk full'},
       given: {faults: 4},
       then: {status: 'failed', faults: 5, failures: 0, last_error: 'disk full'},
     },
     {
       name: 'a bad host is recorded and counts as nothing',
-      outcome: 'failed',
       failure: {kind: 'infrastructure', reason: 'Failed to initialize TPU system: busy'},
       given: {failures: 2, faults: 4},
       then: {status: 'pending', failures: 2, faults: 4, last_error: 'Failed to initialize TPU system: busy'},
     },
     {
       name: 'a failure of the stream that quotes a bad host is a failure',
-      outcome: 'failed',
       failure: {kind: 'stream', reason: 'line 3 says: Failed to initialize TPU system'},
       then: {status: 'pending', failures: 1, last_error: 'line 3 says: Failed to initialize TPU system'},
     },
     {
       name: 'a failure of the stream counts',
-      outcome: 'failed',
       failure: {kind: 'stream', reason: 'not UTF-8'},
       then: {status: 'pending', failures: 1, last_error: 'not UTF-8'},
     },
     {
       name: 'a failure of the model counts',
-      outcome: 'failed',
       failure: {kind: 'model', reason: 'no weights'},
       then: {status: 'pending', failures: 1, last_error: 'no weights'},
     },
     {
       name: 'the third failure fails the stream',
-      outcome: 'failed',
       failure: {kind: 'stream', reason: 'not UTF-8'},
       given: {failures: 2},
       then: {status: 'failed', failures: 3, last_error: 'not UTF-8'},
     },
     {
       name: 'a failure without a reason has a reason that says so',
-      outcome: 'failed',
       then: {status: 'pending', failures: 1, last_error: 'the worker gave no reason'},
     },
     {
@@ -91,7 +83,7 @@ describe('the release of a lease', () => {
       then: {status: 'pending', failures: 1, finished: false},
     },
   ];
-  for (const {name, outcome, failure, given, then} of releases)
+  for (const {name, outcome = 'failed', failure, given, then} of releases)
     it(name, () => {
       const released = releaseLease(aLeasedStream(given), OWN, outcome, failure ?? null, T0);
       assert.ok(released);
