@@ -17,52 +17,37 @@ const completed = () => aStream({status: 'completed', finished: true, epoch: 1, 
 
 const cases: {
   name: string;
-  given: Stream;
+  given?: Stream;
   when: Partial<Content>;
-  then: 'unchanged' | 'changed' | 'refused';
+  then?: 'unchanged' | 'changed' | 'refused';
   stream?: Partial<Stream> | null;
   says?: string;
 }[] = [
-  {name: 'a repeated event', given: aStream(), when: {}, then: 'unchanged'},
-  {
-    name: 'a late event of an older generation',
-    given: aStream(),
-    when: {generation: '999'},
-    then: 'unchanged',
-  },
+  {name: 'a repeated event', when: {}, then: 'unchanged'},
+  {name: 'a late event of an older generation', when: {generation: '999'}, then: 'unchanged'},
   {
     name: 'a generation with more digits',
     given: aStream({generation: '9'}),
     when: {generation: '99999999999999999999'},
-    then: 'changed',
     stream: {generation: '99999999999999999999'},
   },
   {
     name: 'the same content under a lease',
     given: aLeasedStream(),
     when: NEWER,
-    then: 'changed',
     stream: {status: 'in_progress', generation: '1001'},
   },
   {
     name: 'the same content after completion',
     given: completed(),
     when: NEWER,
-    then: 'changed',
     stream: {status: 'completed', generation: '1001'},
   },
-  {
-    name: 'new content before the first lease',
-    given: aStream(),
-    when: OTHER,
-    then: 'changed',
-    stream: {status: 'pending', ...OTHER},
-  },
+  {name: 'new content before the first lease', when: OTHER, stream: {status: 'pending', ...OTHER}},
   {
     name: 'valid content after invalid content without a lease',
     given: aStream({status: 'failed', last_error: 'empty'}),
     when: OTHER,
-    then: 'changed',
     stream: {status: 'pending', last_error: null, ...OTHER},
   },
   {
@@ -93,14 +78,12 @@ const cases: {
     name: 'new content after the stream failed without a shard',
     given: aStream({status: 'failed', epoch: 3, failures: 3, last_error: 'damaged'}),
     when: OTHER,
-    then: 'changed',
     stream: {status: 'pending', failures: 0, last_error: null, epoch: 3, ...OTHER},
   },
   {
     name: 'the same content after the stream failed',
     given: aStream({status: 'failed', epoch: 3, failures: 3, total_shards: 2, last_error: 'no model'}),
     when: NEWER,
-    then: 'changed',
     stream: {status: 'pending', failures: 0, last_error: null, epoch: 3, total_shards: 2, generation: '1001'},
   },
   {
@@ -121,7 +104,6 @@ const cases: {
   },
   {
     name: 'the same index with and without .gz',
-    given: aStream(),
     when: {...OTHER, object: 'datasets/my-run/stream_007.jsonl.gz'},
     then: 'refused',
     stream: null,
@@ -138,7 +120,7 @@ const cases: {
 ];
 
 describe('a stream object that is uploaded again', () => {
-  for (const {name, given, when, then, stream, says} of cases)
+  for (const {name, given = aStream(), when, then = 'changed', stream, says} of cases)
     it(`a stream object with ${name} is ${then}`, () => {
       const {object, generation, size_bytes, crc32c} = given;
       const again = registerAgain(given, {object, generation, size_bytes, crc32c, ...when}, T0 + 1000);
