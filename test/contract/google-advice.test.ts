@@ -10,83 +10,68 @@ const ADVICE: {code?: number; message: string; advice: RegExp; kind?: string}[] 
     message:
       "Permission 'iam.serviceaccounts.actAs' denied on service account gleaner-worker@p.iam.gserviceaccount.com (or it may not exist).",
     advice: /roles\/iam\.serviceAccountUser on gleaner-worker@p\.iam\.gserviceaccount\.com,/,
-    kind: 'permission',
   },
   {
     code: 3,
     message:
       'You do not have permission to act as service_account: 1-compute@developer.gserviceaccount.com. (or it may not exist).',
     advice: /roles\/iam\.serviceAccountUser on 1-compute@developer\.gserviceaccount\.com,/,
-    kind: 'permission',
   },
   {
     code: 7,
     message:
       'Cloud TPU API has not been used in project 157914570064 before or it is disabled. Enable it by visiting https://console.developers.google.com/apis/api/tpu.googleapis.com/overview?project=157914570064 then retry. If you enabled this API recently, wait a few minutes for the action to propagate to our systems and retry.',
     advice: /gcloud services enable tpu\.googleapis\.com --project=157914570064/,
-    kind: 'permission',
   },
   {
     code: 2,
     message:
       'Getting metadata from plugin failed with error: {"error":"invalid_grant","error_description":"reauth related error (invalid_rapt)","error_subtype":"invalid_rapt"}',
     advice: /gcloud auth application-default login/,
-    kind: 'permission',
   },
   {
     message:
       'Could not load the default credentials. Browse to https://cloud.google.com/docs/authentication/getting-started for more information.',
     advice: /gcloud auth application-default login/,
-    kind: 'permission',
   },
   {
     code: 16,
     message:
       'Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid authentication credential.',
     advice: /gcloud auth application-default login/,
-    kind: 'permission',
   },
-  {
-    code: 403,
-    message: 'Request had insufficient authentication scopes.',
-    advice: /the scope https:/,
-    kind: 'permission',
-  },
+  {code: 403, message: 'Request had insufficient authentication scopes.', advice: /the scope https:/},
   {
     code: 403,
     message: 'cannot create a TPU Node on a project linked to a free-trial billing account',
     advice: /open billing account/,
-    kind: 'permission',
   },
   {
     code: 403,
     message: "Project 'data-mining' not found or permission denied.",
     advice: /GLEANER_PROJECT .* in data-mining$/,
-    kind: 'permission',
   },
   {
     code: 7,
     message: 'Permission denied on resource project data-mining.',
     advice: /GLEANER_PROJECT .* in data-mining$/,
-    kind: 'permission',
   },
   {
     code: 403,
     message: "Read access to project 'annotator-1286' was denied",
     advice: /GLEANER_PROJECT .* in annotator-1286$/,
-    kind: 'permission',
   },
   {
     code: 5,
     message:
       'The project xyz123 does not exist or it does not contain an active Cloud Datastore or Cloud Firestore database. Please visit http://console.cloud.google.com to create a project.',
     advice: /GLEANER_STORE.*Terraform/,
+    kind: 'bad-request',
   },
   {
     code: 7,
     message: 'Location europe-west1-b is not found or access is unauthorized.',
     advice: /take europe-west1-b out .* TPU quota/,
-    kind: 'permission',
   },
   {
     code: 3,
@@ -125,26 +110,23 @@ const ADVICE: {code?: number; message: string; advice: RegExp; kind?: string}[] 
     code: 7,
     message: "Permission 'tpu.nodes.create' denied on 'projects/p/locations/us-east5-b'",
     advice: /roles\/tpu\.admin, which has tpu\.nodes\.create$/,
-    kind: 'permission',
   },
   {
     code: 403,
     message: "Required 'compute.instances.list' permission for 'projects/p'",
     advice: /a role with compute\.instances\.list$/,
-    kind: 'permission',
   },
   {
     code: 403,
     message:
       "a@p.iam.gserviceaccount.com does not have storage.objects.get access to the Google Cloud Storage object. Permission 'storage.objects.get' denied on resource (or it may not exist).",
     advice: /roles\/storage\.objectUser, which has storage\.objects\.get$/,
-    kind: 'permission',
   },
-  {code: 7, message: 'The caller does not have permission', advice: /roles\/tpu\.admin$/, kind: 'permission'},
+  {code: 7, message: 'The caller does not have permission', advice: /roles\/tpu\.admin$/},
 ];
 
 describe("Advice on Google's errors", () => {
-  for (const {message, code, advice, kind} of ADVICE)
+  for (const {message, code, advice, kind = 'permission'} of ADVICE)
     it(`"${message.slice(0, 70)}" says what to do, on one line`, () => {
       const given = code === undefined ? new Error(message) : error(code, message);
       const {message: said} = tpuError('create tpu-a', 'us-east5-b', given);
@@ -152,7 +134,7 @@ describe("Advice on Google's errors", () => {
       assert.ok(
         said.startsWith(`Failed to create tpu-a in us-east5-b: ${message}; `) && !said.includes('\n'),
       );
-      if (kind) assert.equal(tpuFailure(given), kind);
+      assert.equal(tpuFailure(given), kind);
     });
 
   it('a call without valid credentials is not repeated', () => {

@@ -3,19 +3,12 @@ import {rmSync, truncateSync} from 'node:fs';
 import {connect} from 'node:net';
 import {join} from 'node:path';
 import {gunzipSync, gzipSync} from 'node:zlib';
-import type {LocalCloud} from '../../emulator/cloud.ts';
-import {Scratch} from './a-cloud.ts';
+import {useLocalCloud} from '../contract/local-cloud.ts';
 import {objects, PlainHttp, uploads} from './plain-http.ts';
 
 describe('Cloud Storage over HTTP', () => {
-  const scratch = new Scratch();
-  let cloud: LocalCloud;
-  before(async () => {
-    cloud = await scratch.cloud({storage_only: true});
-  });
-  after(() => scratch.end());
-
-  const http = new PlainHttp(() => cloud);
+  const cloud = useLocalCloud({storage_only: true});
+  const http = new PlainHttp(cloud);
 
   describe('for downloads', () => {
     const cases = [
@@ -67,7 +60,7 @@ describe('Cloud Storage over HTTP', () => {
       const zipped = gzipSync('plain text');
       await http.put('zipped', zipped, '&contentEncoding=gzip');
       assert.equal((await http.get('zipped', {'accept-encoding': 'identity'})).text, 'plain text');
-      const raw = await fetch(`${cloud.url}/gleaner-local/zipped`, {headers: {'accept-encoding': 'gzip'}});
+      const raw = await fetch(`${cloud().url}/gleaner-local/zipped`, {headers: {'accept-encoding': 'gzip'}});
       assert.equal(raw.headers.get('content-encoding'), 'gzip');
       assert.equal(Number(raw.headers.get('content-length')), zipped.length);
       await raw.arrayBuffer();
@@ -82,7 +75,7 @@ describe('Cloud Storage over HTTP', () => {
     for (const {name, lose, left} of losses) {
       it(`ends the download of an object that lost ${name} with the bytes that are left`, async () => {
         const stored = await http.put('lossy', '0123456789');
-        lose(join(cloud.dir, 'blobs', String(stored.json.generation)));
+        lose(join(cloud().dir, 'blobs', String(stored.json.generation)));
         const answer = await http.get('lossy');
         assert.deepEqual([answer.status, answer.text], [200, left]);
         for (const header of ['content-length', 'x-goog-stored-content-length'])
@@ -93,7 +86,7 @@ describe('Cloud Storage over HTTP', () => {
     it('ends a download with the old bytes after an overwrite and a delete', async () => {
       const old = Buffer.alloc(20 << 20, 'old');
       await http.put('slow', old);
-      const response = await fetch(`${cloud.url}/gleaner-local/slow`);
+      const response = await fetch(`${cloud().url}/gleaner-local/slow`);
       await http.put('slow', 'new');
       await http.call('DELETE', `${objects}/slow`);
       assert.ok(Buffer.from(await response.arrayBuffer()).equals(old));
@@ -209,7 +202,9 @@ describe('Cloud Storage over HTTP', () => {
 
     it('closes a connection with bytes that are not HTTP, and serves the next request', async () => {
       await new Promise<void>(done => {
-        const socket = connect(cloud.port, '127.0.0.1', () => socket.write('\x16\x03\x01 not http\r\n\r\n'));
+        const socket = connect(cloud().port, '127.0.0.1', () =>
+          socket.write('\x16\x03\x01 not http\r\n\r\n'),
+        );
         socket.resume();
         socket.on('error', () => {});
         socket.once('close', () => done());

@@ -2,26 +2,19 @@ import assert from 'node:assert/strict';
 import {readdirSync} from 'node:fs';
 import {connect} from 'node:net';
 import {join} from 'node:path';
-import type {LocalCloud} from '../../emulator/cloud.ts';
 import {sizeOf} from '../../emulator/storage/blobs.ts';
+import {useLocalCloud} from '../contract/local-cloud.ts';
 import {until} from '../support/until.ts';
-import {Scratch} from './a-cloud.ts';
 import {PlainHttp, uploads} from './plain-http.ts';
 
 describe('A resumable upload to Cloud Storage over HTTP', () => {
-  const scratch = new Scratch();
-  let cloud: LocalCloud;
-  before(async () => {
-    cloud = await scratch.cloud({storage_only: true});
-  });
-  after(() => scratch.end());
-
-  const http = new PlainHttp(() => cloud);
+  const cloud = useLocalCloud({storage_only: true});
+  const http = new PlainHttp(cloud);
   const begin = async (name: string, query = '', headers: Record<string, string> = {}) => {
     const answer = await http.call('POST', `${uploads}?uploadType=resumable&name=${name}${query}`, {
       headers,
     });
-    return (answer.headers.get('location') ?? '').replace(cloud.url, '');
+    return (answer.headers.get('location') ?? '').replace(cloud().url, '');
   };
   const piece = (location: string, range: string, body?: string) =>
     http.call('PUT', location, {headers: {'content-range': `bytes ${range}`}, body: body ?? null});
@@ -66,7 +59,7 @@ describe('A resumable upload to Cloud Storage over HTTP', () => {
     assert.equal((await http.call('DELETE', location)).status, 499);
     assert.equal((await piece(location, '*/*')).status, 404);
     assert.deepEqual(
-      readdirSync(join(cloud.dir, 'uploads')).filter(file => location.includes(file)),
+      readdirSync(join(cloud().dir, 'uploads')).filter(file => location.includes(file)),
       [],
     );
   });
@@ -75,11 +68,11 @@ describe('A resumable upload to Cloud Storage over HTTP', () => {
     const location = await begin('broken');
     const id = location.split('upload_id=')[1] ?? '';
     await new Promise<void>(done => {
-      const socket = connect(cloud.port, '127.0.0.1', () => {
+      const socket = connect(cloud().port, '127.0.0.1', () => {
         socket.write(
           `PUT ${location} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Range: bytes 0-99/100\r\nContent-Length: 100\r\n\r\nabcdefgh`,
         );
-        void until('eight bytes arrived', () => sizeOf(join(cloud.dir, 'uploads', id)) === 8).then(() =>
+        void until('eight bytes arrived', () => sizeOf(join(cloud().dir, 'uploads', id)) === 8).then(() =>
           socket.destroy(),
         );
       });

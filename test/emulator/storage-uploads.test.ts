@@ -1,19 +1,12 @@
 import assert from 'node:assert/strict';
 import {readdirSync} from 'node:fs';
 import {join} from 'node:path';
-import type {LocalCloud} from '../../emulator/cloud.ts';
-import {Scratch} from './a-cloud.ts';
+import {useLocalCloud} from '../contract/local-cloud.ts';
 import {objects, PlainHttp, uploads} from './plain-http.ts';
 
 describe('Cloud Storage over HTTP', () => {
-  const scratch = new Scratch();
-  let cloud: LocalCloud;
-  before(async () => {
-    cloud = await scratch.cloud({storage_only: true});
-  });
-  after(() => scratch.end());
-
-  const http = new PlainHttp(() => cloud);
+  const cloud = useLocalCloud({storage_only: true});
+  const http = new PlainHttp(cloud);
   const related = (parts: string[], newline = '\r\n', boundary = 'b') => ({
     body: `--${boundary}${newline}${parts.join(`${newline}--${boundary}${newline}`)}${newline}--${boundary}--${newline}`,
     headers: {'content-type': `multipart/related; boundary="${boundary}"`},
@@ -100,7 +93,7 @@ describe('Cloud Storage over HTTP', () => {
             body: JSON.stringify({crc32c: sum}),
           },
         );
-        const location = (begun.headers.get('location') ?? '').replace(cloud.url, '');
+        const location = (begun.headers.get('location') ?? '').replace(cloud().url, '');
         assert.equal((await http.call('PUT', location, {body: 'hello'})).status, status);
       }
     });
@@ -108,7 +101,7 @@ describe('Cloud Storage over HTTP', () => {
     it('leaves no file on disk after a wrong sum', async () => {
       await http.put('sum wrong', 'hello', '', {'x-goog-hash': 'crc32c=AAAAAA=='});
       assert.deepEqual(
-        readdirSync(join(cloud.dir, 'uploads')).filter(name => name.startsWith('draft-')),
+        readdirSync(join(cloud().dir, 'uploads')).filter(name => name.startsWith('draft-')),
         [],
       );
     });

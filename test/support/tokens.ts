@@ -41,80 +41,53 @@ export function withoutSignature(token: string): string {
 const now_s = () => Math.floor(Date.now() / 1000);
 
 /** Tokens whose claims are wrong. */
-export const WRONG_CLAIMS: Forgery[] = [
-  {name: 'expired', status: 401, token: (claims, signed) => signed({...claims, exp: now_s() - 61})},
-  {name: 'without an expiry', status: 401, token: (claims, signed) => signed({...claims, exp: undefined})},
-  {name: 'of the future', status: 401, token: (claims, signed) => signed({...claims, iat: now_s() + 120})},
-  {
-    name: 'for another audience',
-    status: 401,
-    token: (claims, signed) => signed({...claims, aud: 'https://x/'}),
-  },
-  {
-    name: 'for a list of audiences',
-    status: 401,
-    token: (claims, signed) => signed({...claims, aud: [claims.aud]}),
-  },
-  {name: 'of another issuer', status: 401, token: (claims, signed) => signed({...claims, iss: 'https://x/'})},
-  {
-    name: 'of an unverified address',
-    status: 401,
-    token: (claims, signed) => signed({...claims, email_verified: false}),
-  },
-  {
-    name: 'of another account',
-    status: 403,
-    token: (claims, signed) => signed({...claims, email: `x${claims.email}`}),
-  },
+const CHANGES: {name: string; status?: Forgery['status']; change: (claims: Claims) => Claims}[] = [
+  {name: 'expired', change: () => ({exp: now_s() - 61})},
+  {name: 'without an expiry', change: () => ({exp: undefined})},
+  {name: 'of the future', change: () => ({iat: now_s() + 120})},
+  {name: 'for another audience', change: () => ({aud: 'https://x/'})},
+  {name: 'for a list of audiences', change: ({aud}) => ({aud: [aud]})},
+  {name: 'of another issuer', change: () => ({iss: 'https://x/'})},
+  {name: 'of an unverified address', change: () => ({email_verified: false})},
+  {name: 'of another account', status: 403, change: ({email}) => ({email: `x${email}`})},
 ];
+export const WRONG_CLAIMS = CHANGES.map(
+  ({name, status = 401, change}): Forgery => ({
+    name,
+    status,
+    token: (claims, signed) => signed({...claims, ...change(claims)}),
+  }),
+);
 
-/** Tokens with right claims and a wrong signature. */
-export const WRONG_SIGNATURES: Forgery[] = [
-  {
-    name: 'without an algorithm',
-    status: 401,
-    token: (claims, signed) => resigned(signed(claims), {alg: 'none'}, () => ''),
-  },
+const byOtherKey = (text: string) => sign('sha256', Buffer.from(text), otherKey).toString('base64url');
+const byName = (text: string) => createHmac('sha256', 'kid').update(text).digest('base64url');
+const signatureOf = (token: string) => token.split('.')[2] ?? '';
+
+/** Tokens with right claims and a wrong signature, made of a valid token. */
+const FORGERIES: {name: string; forge: (token: string, claims: Claims, signed: Sign) => string}[] = [
+  {name: 'without an algorithm', forge: token => resigned(token, {alg: 'none'}, () => '')},
   {
     name: 'with the algorithm none and some signature',
-    status: 401,
-    token: (claims, signed) => resigned(signed(claims), {alg: 'none'}, () => 'AAAA'),
+    forge: token => resigned(token, {alg: 'none'}, () => 'AAAA'),
   },
-  {
-    name: 'signed HS256 with the name of the key',
-    status: 401,
-    token: (claims, signed) =>
-      resigned(signed(claims), {alg: 'HS256'}, text =>
-        createHmac('sha256', 'kid').update(text).digest('base64url'),
-      ),
-  },
-  {
-    name: 'signed with another key',
-    status: 401,
-    token: (claims, signed) =>
-      resigned(signed(claims), {}, text => sign('sha256', Buffer.from(text), otherKey).toString('base64url')),
-  },
+  {name: 'signed HS256 with the name of the key', forge: token => resigned(token, {alg: 'HS256'}, byName)},
+  {name: 'signed with another key', forge: token => resigned(token, {}, byOtherKey)},
   {
     name: 'signed with a key that has no certificate',
-    status: 401,
-    token: (claims, signed) =>
-      resigned(signed(claims), {kid: 'x'}, text =>
-        sign('sha256', Buffer.from(text), otherKey).toString('base64url'),
-      ),
+    forge: token => resigned(token, {kid: 'x'}, byOtherKey),
   },
   {
     name: 'with the signature of other claims',
-    status: 401,
-    token: (claims, signed) => {
-      const [, , signature] = signed({...claims, email: 'x'}).split('.');
-      return resigned(signed(claims), {}, () => String(signature));
-    },
+    forge: (token, claims, signed) => resigned(token, {}, () => signatureOf(signed({...claims, email: 'x'}))),
   },
-  {name: 'without its signature', status: 401, token: (claims, signed) => withoutSignature(signed(claims))},
-  {
-    name: 'of two parts',
-    status: 401,
-    token: (claims, signed) => signed(claims).split('.').slice(0, 2).join('.'),
-  },
-  {name: 'of nonsense', status: 401, token: () => 'aaaa.bbbb.cccc'},
+  {name: 'without its signature', forge: withoutSignature},
+  {name: 'of two parts', forge: token => token.split('.').slice(0, 2).join('.')},
+  {name: 'of nonsense', forge: () => 'aaaa.bbbb.cccc'},
 ];
+export const WRONG_SIGNATURES = FORGERIES.map(
+  ({name, forge}): Forgery => ({
+    name,
+    status: 401,
+    token: (claims, signed) => forge(signed(claims), claims, signed),
+  }),
+);
