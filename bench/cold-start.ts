@@ -19,6 +19,7 @@ import {startEmulator} from '../emulator/google/process.ts';
 import {openObjects} from '../shared/google/objects.ts';
 import {openTpus} from '../shared/google/tpus.ts';
 import {messageData} from '../test/support/function-calls.ts';
+import {claimsOf, encoded, withoutSignature} from '../test/support/tokens.ts';
 import {type First, firstEvents, NODE} from './cold-start/events.ts';
 
 type Figures = {cpu_s: number; memory_mib: number};
@@ -162,17 +163,6 @@ function requestOf({topic, document, data, attributes}: First, env: Record<strin
 
 /** A token of the control account, whose signature Cloud Run has checked and removed. */
 function asCloudRunPasses(env: Record<string, string>): string {
-  const now_s = Math.floor(Date.now() / 1000);
-  const claims = {
-    ...{
-      aud: env.GLEANER_WORKER_API,
-      iss: 'https://accounts.google.com',
-      email: env.GLEANER_CONTROL_SERVICE_ACCOUNT,
-    },
-    ...{email_verified: true, iat: now_s, exp: now_s + 600},
-  };
-  const parts = [{alg: 'RS256', typ: 'JWT'}, claims].map(part =>
-    Buffer.from(JSON.stringify(part)).toString('base64url'),
-  );
-  return [...parts, 'SIGNATURE_REMOVED_BY_GOOGLE'].join('.');
+  const claims = claimsOf(env.GLEANER_CONTROL_SERVICE_ACCOUNT ?? '', env.GLEANER_WORKER_API ?? '');
+  return withoutSignature(`${encoded({alg: 'RS256', typ: 'JWT'})}.${encoded(claims)}`);
 }

@@ -12,6 +12,7 @@ import {promisify} from 'node:util';
 import {Command} from 'commander';
 import {startLocalCloud} from '../emulator/cloud.ts';
 import {streamId} from '../shared/domain/names.ts';
+import {gcloudEnvironment} from '../test/support/gcloud-environment.ts';
 import {spread} from './spread.ts';
 
 const MAIN = fileURLToPath(new URL('../cli/main.ts', import.meta.url));
@@ -26,14 +27,7 @@ const {rounds, streams, megabytes} = new Command('bench:streams-upload')
 const dir = mkdtempSync(join(tmpdir(), 'gleaner-streams-upload-'));
 const cloud = await startLocalCloud({dir: join(dir, 'cloud'), port: 0});
 const input = join(dir, 'streams');
-const gcloudEnv = {
-  ...process.env,
-  CLOUDSDK_CONFIG: join(dir, 'config'),
-  CLOUDSDK_CORE_PROJECT: cloud.project,
-  CLOUDSDK_CORE_DISABLE_PROMPTS: '1',
-  CLOUDSDK_AUTH_ACCESS_TOKEN_FILE: join(cloud.dir, 'token'),
-  CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE: `${cloud.url}/storage/v1/`,
-};
+const gcloudEnv = gcloudEnvironment(cloud, join(dir, 'config'));
 
 function makeStreams(): void {
   mkdirSync(input);

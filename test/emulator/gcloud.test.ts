@@ -5,6 +5,7 @@ import {mkdirSync, readdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {promisify} from 'node:util';
 import type {LocalCloud} from '../../emulator/cloud.ts';
+import {gcloudEnvironment} from '../support/gcloud-environment.ts';
 import {until} from '../support/until.ts';
 import {Scratch, type Seen} from './a-cloud.ts';
 
@@ -22,12 +23,7 @@ describe('gcloud on the local cloud', () => {
     ({cloud, seen} = await scratch.cloudWithFunctions());
     dir = scratch.dir();
     env = {
-      ...process.env,
-      CLOUDSDK_CONFIG: join(dir, 'config'),
-      CLOUDSDK_CORE_PROJECT: cloud.project,
-      CLOUDSDK_CORE_DISABLE_PROMPTS: '1',
-      CLOUDSDK_AUTH_ACCESS_TOKEN_FILE: join(cloud.dir, 'token'),
-      CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE: `${cloud.url}/storage/v1/`,
+      ...gcloudEnvironment(cloud, join(dir, 'config')),
       CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB: `${cloud.url}/`,
       CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU: `${cloud.url}/`,
       CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER: `${cloud.url}/`,
