@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {readTask, startTask} from '../../shared/control-plane/documents/tasks.ts';
+import {updateTotals} from '../../shared/control-plane/runs/summarize-run.ts';
 import {notifyWorkers} from '../../shared/control-plane/streams/revoke-leases.ts';
-import {updateTotals} from '../../shared/control-plane/tasks/recount-totals.ts';
 import {handleTaskMessage} from '../../shared/control-plane/tasks/task-message.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {aLeasedStream, aRun, aStream, at, aWorker} from '../support/builders.ts';

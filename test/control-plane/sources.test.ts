@@ -52,7 +52,10 @@ describe('the message update', () => {
   it('for a pool that is not there is rejected', async () => {
     const world = await aWorld(A0);
     const {outcome, reason} = await sendAlone(world, {...UPDATE, pool: 'gpu'});
-    assert.deepEqual([outcome, reason], ['rejected', 'there is no pool "gpu"']);
+    assert.deepEqual(
+      [outcome, reason],
+      ['rejected', 'there is no pool "gpu": create it with the action "pool"'],
+    );
   });
 
   it('reaches a worker that is created later, and a worker that it missed, by a tick', async () => {

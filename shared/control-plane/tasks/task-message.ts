@@ -24,6 +24,7 @@ import {isAnyUnfinished} from '../runs/count-streams.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
 import {finishRun} from '../runs/finish-run.ts';
 import {forgetFold} from '../runs/run-result.ts';
+import {updateTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {auditPage} from '../streams/audit-streams.ts';
 import {addToTally, describeTally, NOTHING_FOUND, type Tally} from '../streams/compare-streams.ts';
@@ -33,7 +34,6 @@ import {listNodes} from '../tick/list-nodes.ts';
 import {readBudgets, readSnapshot} from '../tick/read-snapshot.ts';
 import {wake} from '../wake.ts';
 import {deleteOrphans} from '../workers/delete-orphans.ts';
-import {updateTotals} from './recount-totals.ts';
 
 /** Time after which a message starts no further page. */
 const WORK_MS = 40_000;

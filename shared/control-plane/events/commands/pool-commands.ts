@@ -1,17 +1,28 @@
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
+import {environment, sourceChange} from '../../../contracts/job-schemas.ts';
 import {dollars, poolName, provisioning, version, withSomeOf, zones} from '../../../contracts/schemas.ts';
 import {decideResumePool} from '../../../domain/commands/commands.ts';
 import {decideScale, type PoolLimits, slotsIn} from '../../../domain/commands/settings.ts';
 import type {Pool} from '../../../domain/fleet/pool.ts';
 import {paths} from '../../../domain/names.ts';
+import {withSourceVersion} from '../../../domain/source/source.ts';
+import {decideUpdate} from '../../../domain/source/source-change.ts';
 import {iso} from '../../../domain/time.ts';
 import {NO_BOOTS} from '../../../domain/zone/breakers.ts';
 import type {Zone} from '../../../domain/zone/placement.ts';
 import type {Transaction} from '../../../ports.ts';
 import {readPool, readPools} from '../../caches/pool-cache.ts';
+import {batchesOf, forEachConcurrently} from '../../concurrency.ts';
 import type {Deps} from '../../deps.ts';
-import {poolRecords, UNFINISHED, zoneRecords} from '../../documents/documents.ts';
+import {
+  LIVING,
+  poolRecords,
+  skipIfInvalid,
+  UNFINISHED,
+  workerRecords,
+  zoneRecords,
+} from '../../documents/documents.ts';
 import {recordEventNow} from '../../documents/event-log.ts';
 import {openRuns} from '../../documents/runs.ts';
 import {zoneOf} from '../../documents/zones.ts';
@@ -92,4 +103,45 @@ export async function recordStranded(deps: Deps, name: string): Promise<void> {
     const text = `${stranded} streams of run ${run.run} wait: the pool has no TPU with their numbers (affinity: fixed); scale the pool`;
     await recordEventNow(deps, {kind: 'run', run: run.run, text});
   }
+}
+
+/** Changes the source or the environment of a pool. A message without either makes every host fetch the source again. */
+export const update = command({
+  schema: z.strictObject({
+    action: z.literal('update'),
+    pool: poolName.optional(),
+    source: sourceChange.nullable().optional(),
+    environment: environment.partial().optional(),
+  }),
+  decide: async (deps, tx, {pool: name = deps.config.pool.pool, source, environment}, {published_at}) => {
+    const pool = await existing(deps, tx, name);
+    const decision = decideUpdate(pool, {source, environment}, deps.config.has_internet, published_at);
+    return conclude(decision, next => poolRecords.set(tx, next), {pool: name});
+  },
+  after: (deps, {pool = deps.config.pool.pool}) => spreadSource(deps, pool),
+});
+
+/** Workers that one transaction informs. */
+const MOST_TOLD = 50;
+
+/** Writes the version of the pool's source into the documents of its workers. The tick does so for workers that this misses. */
+async function spreadSource(deps: Deps, name: string): Promise<void> {
+  const {store, log} = deps;
+  const pool = await readPool(deps, name);
+  if (!pool) return;
+  const stored = await store.query('workers', {where: [LIVING, {field: 'pool', op: '==', value: name}]});
+  const outdated = workerRecords
+    .parseAll(stored, error => log('ERROR', error.message))
+    .filter(worker => withSourceVersion(worker, pool) !== worker);
+  await forEachConcurrently(batchesOf(outdated, MOST_TOLD), batch =>
+    store.transaction(async tx => {
+      const workers = await Promise.all(
+        batch.map(({name}) => skipIfInvalid(log, () => workerRecords.get(tx, name))),
+      );
+      for (const worker of workers) {
+        const next = worker && withSourceVersion(worker, pool);
+        if (next && next !== worker) workerRecords.set(tx, next);
+      }
+    }),
+  );
 }

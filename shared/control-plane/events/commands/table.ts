@@ -2,9 +2,8 @@
 import {z} from 'zod';
 import {pool} from './create-pool.ts';
 import {clear, submit} from './job-commands.ts';
-import {scale} from './pool-commands.ts';
+import {scale, update} from './pool-commands.ts';
 import {configure, pause, rebuild, resume, start, stop} from './run-commands.ts';
-import {update} from './source-commands.ts';
 import {cancel, retry} from './stream-commands.ts';
 import {deleteWorker, recreate} from './worker-commands.ts';
 
