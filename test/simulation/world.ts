@@ -16,7 +16,7 @@ import {SecondPool} from './second-pool.ts';
 import type {SimStore} from './store.ts';
 import {Vms} from './vms.ts';
 
-/** The longest calm. All work must end in it. */
+/** The longest calm. All work must end in it: no rule may need the six hours after which a silent worker ends by itself. */
 export const CALM_MINUTES = 240;
 /** The minutes between two interventions of an operator in the calm. */
 const INTERVENTION_MINUTES = 15;

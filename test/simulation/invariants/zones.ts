@@ -11,7 +11,7 @@ import {Check} from './violations.ts';
 const QUOTA_BLOCK_S = 300;
 const REFUSAL_BLOCK_S = 200;
 
-const ALIVE = ['booting', 'idle', 'working', 'draining'];
+export const ALIVE = ['booting', 'idle', 'working', 'draining'];
 
 export class Zones extends Check {
   readonly #creates = new Map<string, number[]>();
