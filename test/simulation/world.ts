@@ -5,7 +5,7 @@
 
 import type {Document} from '../../shared/ports.ts';
 import {T0} from '../support/builders.ts';
-import {CURRENT_CODE, loadNextRelease, loadSmallPages} from './code.ts';
+import {loadCode} from './code.ts';
 import {Context, MINUTE_MS, type Options} from './context.ts';
 import {Delivery} from './delivery.ts';
 import {drawFaults} from './faults.ts';
@@ -61,8 +61,8 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   context.faults = context.storm;
   context.note(() => `faults ${JSON.stringify(context.faults)}`);
   const codes = {
-    current: context.isWide ? await loadSmallPages() : CURRENT_CODE,
-    next: context.faults.rollout > 0 ? await loadNextRelease() : undefined,
+    current: await loadCode(context.isWide ? 'small pages' : 'current', options.mistake),
+    next: context.faults.rollout > 0 ? await loadCode('next', options.mistake) : undefined,
   };
   const delivery = new Delivery(context, codes);
   const vms = new Vms(context, delivery.processes, codes);
