@@ -184,10 +184,10 @@ function isHeard(worker: Worker): boolean {
 
 /** Zones without a slot for a probe: each slot has a worker that has spoken, or stays empty after a `delete`. */
 export function crowdedZones(pool: Pool, workers: ReadonlyMap<string, Worker>): Set<string> {
-  const hasRoom = ({name}: {name: string}) => {
+  const isTaken = ({name}: {name: string}) => {
     const worker = workers.get(name);
-    return !worker || !(worker.held || isHeard(worker));
+    return worker !== undefined && (worker.held || isHeard(worker));
   };
-  const open = new Set(slotsOf(pool).flatMap(slot => (hasRoom(slot) ? slot.zone : [])));
-  return new Set(pool.zones.filter(zone => !open.has(zone)));
+  const slots = Map.groupBy(slotsOf(pool), ({zone}) => zone);
+  return new Set(pool.zones.filter(zone => slots.get(zone)?.every(isTaken)));
 }
