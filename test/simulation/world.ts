@@ -20,8 +20,9 @@ import {Vms} from './vms.ts';
 export const CALM_MINUTES = 240;
 /** The minutes between two interventions of an operator in the calm. */
 const INTERVENTION_MINUTES = 15;
-/** A world that is idle for this many minutes has ended. */
+/** A world that is idle for this many minutes has ended. The interval between two looks at it. */
 const IDLE_MINUTES = 12;
+const LOOK_MS = 1000;
 
 export type Outcome = {
   seed: number;
@@ -135,9 +136,12 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     jobs.unfinished().length === 0 &&
     store.collection('runs').every(({data}) => data.status !== 'active');
   let idleSince = Number.POSITIVE_INFINITY;
+  let looked_at = 0;
   const isOver = () => {
+    if (isBroken() || clockwork.now - looked_at < LOOK_MS) return isBroken();
+    looked_at = clockwork.now;
     idleSince = isIdle() ? Math.min(idleSince, clockwork.now) : Number.POSITIVE_INFINITY;
-    return isBroken() || clockwork.now - idleSince > IDLE_MINUTES * MINUTE_MS;
+    return clockwork.now - idleSince > IDLE_MINUTES * MINUTE_MS;
   };
   const end = () => {
     if (!isBroken()) invariants.atTheEnd(delivery.underway);
