@@ -4,6 +4,7 @@ import {paths} from '../../../shared/domain/names.ts';
 import type {Suspect} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
+import {streamPathOf} from './leases.ts';
 import {Check} from './violations.ts';
 import {ALIVE, keyOf} from './zones.ts';
 
@@ -146,7 +147,7 @@ export class Silence extends Check {
   }
 
   #streamOf(work: string): Document | undefined {
-    return this.context.store.peek(`runs/${work.replace('/', '/streams/')}`);
+    return this.context.store.peek(streamPathOf(work));
   }
 
   onWipe(): void {
