@@ -111,7 +111,7 @@ export class Jobs extends Check {
   }
 
   /** After a commit, a job and its worker are of one pool. */
-  onCommitted(changed: readonly string[]): void {
+  override onCommitted(changed: readonly string[]): void {
     const {config, store} = this.context;
     for (const path of changed) {
       if (/^workers\/[^/]+$/.test(path)) this.#checkLeftBehind(path);
@@ -148,7 +148,7 @@ export class Jobs extends Check {
   }
 
   /** Every job has ended, and in the way of its course. A deleted job is not made again. */
-  atTheEnd(): void {
+  override atTheEnd(): void {
     const {config, store, submitted} = this.context;
     for (const [id, {course, isDeleted, max_retries}] of submitted) {
       const job = store.peek(paths.job(config.jobs_collection, id)) as unknown as Job | undefined;

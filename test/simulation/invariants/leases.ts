@@ -18,7 +18,7 @@ export function streamPathOf(work: unknown): string {
 export class Leases extends Check {
   readonly #receivedAt = new WeakMap<WorkerRequest, number>();
 
-  onRequest(request: WorkerRequest): void {
+  override onRequest(request: WorkerRequest): void {
     this.#receivedAt.set(request, this.context.clockwork.now);
   }
 
@@ -36,7 +36,7 @@ export class Leases extends Check {
   }
 
   /** After a commit, the stream or job of each lease and its worker agree. */
-  onCommitted(changed: readonly string[]): void {
+  override onCommitted(changed: readonly string[]): void {
     const {config, store} = this.context;
     for (const path of changed) {
       const document = store.peek(path);

@@ -150,7 +150,7 @@ export class Silence extends Check {
     return this.context.store.peek(streamPathOf(work));
   }
 
-  onWipe(): void {
+  override onWipe(): void {
     this.#episodes.clear();
   }
 }
