@@ -12,6 +12,7 @@ const JOBS_EVERY = 3;
 const MOST_JOBS = 8;
 /** A deadly job takes its worker about an hour: the calm of a world with one slot has time for one. */
 const MOST_DEADLY = 1;
+const MACHINES_OF_A_JOB = 5;
 
 /**
  * Course of a job in its agent. `works` and `fails` end after some seconds. `endless` ends at its timeout. `stuck` is never
@@ -27,6 +28,8 @@ export class Jobs {
   readonly #second: SecondPool;
   readonly #chance: Chance;
   #deadly = 0;
+  /** The most machines that the jobs end: a job fails at its fifth. */
+  machines = 0;
 
   constructor(context: Context, delivery: Delivery, second: SecondPool, seed: number) {
     this.#context = context;
@@ -48,6 +51,7 @@ export class Jobs {
     const seconds = chance.integer(5, 400);
     const timeout = drawn === 'invalid' ? -1 : drawn === 'endless' ? chance.pick([60, 300]) : 600;
     const course = this.#courseOf(drawn, timeout);
+    if (course === 'deadly' || course === 'stuck') this.machines += MACHINES_OF_A_JOB;
     const drawn_fields = {
       code: `${course} ${seconds}`,
       timeout,

@@ -16,10 +16,13 @@ import {SecondPool} from './second-pool.ts';
 import type {SimStore} from './store.ts';
 import {Vms} from './vms.ts';
 
-/** The longest calm. All work must end in it: no rule may need the six hours after which a silent worker ends by itself. */
-export const CALM_MINUTES = 240;
-/** The minutes between two interventions of an operator in the calm. */
-const INTERVENTION_MINUTES = 15;
+/**
+ * The longest calm. All work must end in it: no rule may need the six hours after which a silent worker ends by itself. A zone
+ * gets few nodes in an hour, so each of them that a job may end makes the calm longer.
+ */
+const CALM_MINUTES = 240;
+/** The time between two interventions of an operator in the calm. */
+const INTERVENTION_MS = 15 * MINUTE_MS;
 /** A world that is idle for this many minutes has ended. The interval between two looks at it. */
 const IDLE_MINUTES = 12;
 const LOOK_MS = 1000;
@@ -36,10 +39,11 @@ export type Outcome = {
   trace: string[];
 };
 
-/** A world from its start on. Its driver runs the clock: `storm_ms` of the storm, then the calm until `isOver`. */
+/** A world from its start on. Its driver runs the clock: `storm_ms` of the storm, then at most `calm_ms` of the calm. */
 export type World = {
   context: Context;
   storm_ms: number;
+  calm_ms: number;
   isBroken: () => boolean;
   beginCalm: () => void;
   isOver: () => boolean;
@@ -51,7 +55,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   const {clockwork} = world.context;
   await clockwork.run(T0 + world.storm_ms, world.isBroken);
   world.beginCalm();
-  await clockwork.run(clockwork.now + CALM_MINUTES * MINUTE_MS, world.isOver);
+  await clockwork.run(clockwork.now + world.calm_ms, world.isOver);
   return world.end();
 }
 
@@ -92,6 +96,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   changeFaults(context, vms);
   delivery.startScheduler();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : context.minutes(10, 40);
+  const calm_ms = (CALM_MINUTES + Math.ceil((60 * jobs.machines) / context.maxCreates)) * MINUTE_MS;
   let isLost = false;
   const loseDatabase = () => {
     if (isLost || context.isCalm) return;
@@ -126,8 +131,8 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     invariants.silence.onOutage(false);
     tpus.removeForeign();
     tpus.openZones();
-    for (let minutes = INTERVENTION_MINUTES; minutes < CALM_MINUTES; minutes += INTERVENTION_MINUTES)
-      context.after(minutes * MINUTE_MS, () => operators.intervene());
+    for (let ms = INTERVENTION_MS; ms < calm_ms; ms += INTERVENTION_MS)
+      context.after(ms, () => operators.intervene());
   };
   const isIdle = () =>
     delivery.underway === 0 &&
@@ -138,10 +143,11 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   let idleSince = Number.POSITIVE_INFINITY;
   let looked_at = 0;
   const isOver = () => {
-    if (isBroken() || clockwork.now - looked_at < LOOK_MS) return isBroken();
-    looked_at = clockwork.now;
-    idleSince = isIdle() ? Math.min(idleSince, clockwork.now) : Number.POSITIVE_INFINITY;
-    return clockwork.now - idleSince > IDLE_MINUTES * MINUTE_MS;
+    if (clockwork.now - looked_at >= LOOK_MS) {
+      looked_at = clockwork.now;
+      idleSince = isIdle() ? Math.min(idleSince, clockwork.now) : Number.POSITIVE_INFINITY;
+    }
+    return isBroken() || clockwork.now - idleSince > IDLE_MINUTES * MINUTE_MS;
   };
   const end = () => {
     if (!isBroken()) invariants.atTheEnd(delivery.underway);
@@ -156,7 +162,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
       trace: context.trace,
     };
   };
-  return {context, storm_ms, isBroken, beginCalm, isOver, end};
+  return {context, storm_ms, calm_ms, isBroken, beginCalm, isOver, end};
 }
 
 /** Draws the outages of zones and services again every few minutes. */
