@@ -154,11 +154,7 @@ export class Invariants extends Check {
     return this.#ticks.onTickStarted();
   }
 
-  /** The number of ticks that have ended. */
-  ticks = 0;
-
   onTickEnded(begun: StartedTick): void {
-    this.ticks += 1;
     this.#ticks.onTickEnded(begun);
   }
 

@@ -84,18 +84,14 @@ export class Jobs {
 
   #send(message: Document): void {
     if (this.#context.isCalm && message.action !== 'submit') return;
-    this.#context.note(() => `a person sends ${JSON.stringify(message)}`);
-    this.#context.invariants.operatorIntent.expectRecord(this.#delivery.send('control', message));
+    this.#delivery.command(message);
   }
 
   /** Writes as a client library of Firestore does. The event of the document may be lost. */
   #write(id: string, document: Document): void {
     const {config, store} = this.#context;
     const path = paths.job(config.jobs_collection, id);
-    void store
-      .through(async (_, effect) => effect())
-      .transaction(async tx => tx.create(path, document))
-      .then(() => this.#delivery.send('job', {job: id}));
+    void store.edit(tx => tx.create(path, document)).then(() => this.#delivery.send('job', {job: id}));
   }
 
   #delete(id: string): void {
@@ -105,7 +101,7 @@ export class Jobs {
     if (isCalm || !job || !store.peek(path)) return;
     this.#context.see('a person deletes a job');
     job.isDeleted = true;
-    void store.through(async (_, effect) => effect()).transaction(async tx => tx.delete(path));
+    void store.edit(tx => tx.delete(path));
   }
 
   /** Submitted jobs that have not ended. */

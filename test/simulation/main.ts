@@ -5,7 +5,7 @@ import {SIMPLER} from './context.ts';
 import {gaps, tableOf} from './coverage.ts';
 import {KINDS} from './faults.ts';
 import {refreshSeeds} from './found.ts';
-import {type Case, type Report, runSeeds, shrink} from './run.ts';
+import {type Case, runSeeds, shrink} from './run.ts';
 import {simulate} from './world.ts';
 
 const KEPT = new URL('./regressions.json', import.meta.url);
@@ -92,21 +92,12 @@ async function search({from, seeds, keep}: Chosen): Promise<void> {
     cases.push((index < MAX_SHRUNK && (await shrink(seed))) || {seed, without: [], violation});
   if (keep) for (const found of cases.slice(0, MAX_SHRUNK)) keepForTests(found);
   process.exitCode = cases.length === 0 ? 0 : 1;
-  console.log(speedOf(total, (performance.now() - started) / 1000));
+  console.log(`${total.seeds} worlds in ${Math.round((performance.now() - started) / 1000)} s`);
   for (const line of tableOf(total.seen)) console.log(line);
   const missing = gaps(total.seen);
   if (missing.length > 0) console.log(`no world showed ${missing.join(', ')}`);
   for (const found of cases) console.log(`seed ${found.seed}: ${found.violation}\n  ${replayOf(found)}`);
   console.log(cases.length === 0 ? 'every world held' : `${cases.length} worlds broke`);
-}
-
-/** `5000 worlds in 61 s: 82 worlds, 2,400 ticks and 3,100 faults a second; 24 % of the time in wide worlds`. */
-function speedOf({seeds, ticks, seen, ms, wide_ms}: Report, seconds: number): string {
-  const faults = Object.entries(seen).filter(([what]) => what.startsWith('fault: '));
-  const faults_total = faults.reduce((sum, [, {times}]) => sum + times, 0);
-  const a_second = (count: number) => Math.round(count / seconds).toLocaleString('en');
-  const share = `${Math.round((100 * wide_ms) / ms)} % of the time in wide worlds`;
-  return `${seeds} worlds in ${Math.round(seconds)} s: ${a_second(seeds)} worlds, ${a_second(ticks)} ticks and ${a_second(faults_total)} faults a second; ${share}`;
 }
 
 function replayOf({seed, without}: Case): string {

@@ -65,6 +65,11 @@ export class SimStore {
     };
   }
 
+  /** Changes documents as a person does: at once, and without faults. */
+  edit(work: (tx: Transaction) => unknown): Promise<unknown> {
+    return this.through(async (_, effect) => effect()).transaction(async tx => work(tx));
+  }
+
   #read(path: string): Document | undefined {
     return this.#entries.get(path)?.data;
   }

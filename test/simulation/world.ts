@@ -31,8 +31,6 @@ export type Outcome = {
   seed: number;
   violation: string | undefined;
   events: number;
-  ticks: number;
-  isWide: boolean;
   calls: number;
   /** Counts of faults, states and messages. */
   seen: Record<string, number>;
@@ -155,8 +153,6 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
       seed,
       violation: invariants.violation,
       events: clockwork.events,
-      ticks: invariants.ticks,
-      isWide: context.isWide,
       calls: delivery.processes.calls_made,
       seen: Object.fromEntries(context.seen),
       trace: context.trace,
