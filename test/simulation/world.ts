@@ -191,16 +191,8 @@ function cutZone({chance, tpus}: Context): void {
 }
 
 const TRACED_FIELDS = [
-  'phase',
-  'status',
-  'incarnation',
-  'epoch',
-  'lease',
-  'total_shards',
-  'work',
-  'outcome',
-  'reason',
-  'text',
+  ...['phase', 'status', 'incarnation', 'epoch', 'lease', 'total_shards'],
+  ...['work', 'outcome', 'reason', 'text'],
 ];
 
 function describe(document: Document | undefined): string {
