@@ -21,8 +21,8 @@ export type Edit = {
   find: string;
   /** A wildcard of `find`. The place is then the value of the constant that it stands for. */
   constant?: string;
-  /** Repeats wildcards. An empty text removes a statement or a property. */
-  replace: string;
+  /** Repeats wildcards. Without it, the statement or the property is removed. */
+  replace?: string;
 };
 
 /** Mistakes by name, with one edit or several. */

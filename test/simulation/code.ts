@@ -3,16 +3,22 @@
  * During a rollout both releases work on the same documents and messages.
  */
 import {getEnvironmentData, setEnvironmentData} from 'node:worker_threads';
+import {crc32} from 'node:zlib';
+import type {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import type {Handlers, WorkerApi} from '../support/function-calls.ts';
 import {type Edit, type Splice, spliceAll} from './anchors.ts';
 import {loadChanged} from './edits.ts';
 
-export type Code = {handlers: Handlers; workerApi: WorkerApi};
+export type Code = {
+  handlers: Handlers;
+  workerApi: WorkerApi;
+  newTickQueue: (...clock: ConstructorParameters<typeof TickQueue>) => TickQueue;
+};
 /** Only worlds with a rollout have a `next` release. */
 export type Codes = {current: Code; next: Code | undefined};
 
-const NEXT_RELEASE = '?next-release';
-const SMALL_PAGES = '?small-pages';
+/** `next`: the next release. `small pages`: the current release with pages so small that a wide world needs more than one. */
+export type Release = 'current' | 'next' | 'small pages';
 
 /** Counters that only the next release adds to documents. Neither release may lose or decrease them. */
 export const NEXT_RELEASE_COUNTERS = [
@@ -23,9 +29,10 @@ export const NEXT_RELEASE_COUNTERS = [
   'scale_count',
 ];
 
-export const EDITS: Record<string, Edit[]> = {
+export const EDITS: Record<Release, Edit[]> = {
+  current: [],
   // A counter for each kind of document, a field for leases and creates, and a field for each TPU message.
-  [NEXT_RELEASE]: [
+  next: [
     {
       in: 'streamDocument',
       within: '$z.looseObject({run: $run, stream: $stream, worker_id: $count, $$fields})',
@@ -104,8 +111,7 @@ export const EDITS: Record<string, Edit[]> = {
       replace: "action: $z.enum(['create', 'delete']), requested_by: $z.string().default('current')",
     },
   ],
-  // Pages and batches so small that a wide world needs more than one.
-  [SMALL_PAGES]: [
+  'small pages': [
     {
       in: 'pagesOf',
       find: 'for (let $limit = $first; ; $limit = $size) $body',
@@ -158,43 +164,44 @@ export const EDITS: Record<string, Edit[]> = {
   ],
 };
 
-export const CURRENT_CODE = await load('');
-
 const loading = new Map<string, Promise<Code>>();
 
-/** Loads an edited copy of the code when the first world needs it. */
-function loadCopy(mark: string): Promise<Code> {
+/** Loads a release with the changes of a mistake when the first world needs it. */
+export function loadCode(release: Release, mistake: readonly Splice[] = []): Promise<Code> {
+  const splices = [...changesOf(release), ...mistake];
+  const mark = splices.length > 0 ? `?${crc32(JSON.stringify(splices))}` : '';
   const known = loading.get(mark);
   if (known) return known;
-  loadChanged(changesOf(mark), mark);
+  if (mark) loadChanged(splices, mark);
   const code = load(mark);
   loading.set(mark, code);
   return code;
 }
 
-export const loadNextRelease = () => loadCopy(NEXT_RELEASE);
-export const loadSmallPages = () => loadCopy(SMALL_PAGES);
-
 /** Finds the places of all edits now. Threads that start later receive them. */
 export function findChanges(): void {
-  for (const mark of Object.keys(EDITS)) changesOf(mark);
+  for (const release of Object.keys(EDITS)) changesOf(release as Release);
 }
 
-function changesOf(mark: string): Splice[] {
-  const known = getEnvironmentData(mark) as Splice[] | undefined;
+function changesOf(release: Release): Splice[] {
+  const known = getEnvironmentData(release) as Splice[] | undefined;
   if (known) return known;
-  const found = spliceAll(EDITS[mark] ?? []);
-  setEnvironmentData(mark, found);
+  const found = spliceAll(EDITS[release]);
+  setEnvironmentData(release, found);
   return found;
 }
 
 async function load(mark: string): Promise<Code> {
   const names = ['object', 'control', 'tpu', 'tick', 'task', 'job', 'exec'].map(topic => `on-${topic}`);
-  const files = [...names, 'worker-api'].map(name => `../../functions/${name}.ts${mark}`);
-  const {workerApi, ...on} = Object.assign({}, ...(await Promise.all(files.map(file => import(file)))));
+  const functions = [...names, 'worker-api'].map(name => `../../functions/${name}.ts`);
+  const files = [...functions, '../../shared/control-plane/tick-queue.ts'].map(file => file + mark);
+  const {workerApi, TickQueue, ...on} = Object.assign(
+    {},
+    ...(await Promise.all(files.map(file => import(file)))),
+  );
   const handlers = {
     ...{object: on.onObject, control: on.onControl, tpu: on.onTpu, tick: on.onTick},
     ...{tasks: on.onTask, job: on.onJob, exec: on.onExec},
   };
-  return {handlers, workerApi};
+  return {handlers, workerApi, newTickQueue: clock => new TickQueue(clock)};
 }

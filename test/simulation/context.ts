@@ -6,6 +6,7 @@ import {FakeBucket} from '../support/fake-bucket.ts';
 import {FakeTpus} from '../support/fake-tpus.ts';
 import {Chance, Clockwork} from '../support/kernel.ts';
 import type {SharedProject} from '../support/shared-project.ts';
+import type {Splice} from './anchors.ts';
 import {CALM, type Faults, MAX_HANG_MINUTES} from './faults.ts';
 import {Invariants} from './invariants.ts';
 import type {Submitted} from './jobs.ts';
@@ -62,6 +63,8 @@ export type Options = {
   plan?: {slots: number; lines: readonly number[]};
   /** Name of the deployment; by default the default one. */
   deployment?: string;
+  /** The changes of a planted mistake. */
+  mistake?: readonly Splice[];
   /** Clock that another world shares. */
   clockwork?: Clockwork;
 };

@@ -12,57 +12,27 @@ import {KINDS} from './faults.ts';
 import type {Seen} from './run.ts';
 import {SYMPTOMS, TRANSIENT, UNHEALTHY} from './vms.ts';
 
-/** Lists every member of a union. The compiler rejects a list that lacks one. */
-const all = <T extends string>(names: Record<T, true>): string[] => Object.keys(names);
+/** A list of every member of a union. The compiler rejects a list that lacks one. */
+const all =
+  <T extends string>() =>
+  <const N extends readonly T[]>(...names: [T] extends [N[number]] ? N : never): readonly string[] =>
+    names;
 
-const PHASES = all<Phase>({
-  creating: true,
-  booting: true,
-  idle: true,
-  working: true,
-  draining: true,
-  deleting: true,
-  gone: true,
-});
-const STREAMS = all<StreamStatus>({pending: true, in_progress: true, completed: true, failed: true});
-const JOBS = all<Exclude<JobStatus, 'pending'>>({
-  scheduled: true,
-  running: true,
-  completed: true,
-  failed: true,
-  cancelled: true,
-});
-const RUNS = all<RunStatus>({active: true, paused: true, completed: true, failed: true, cancelled: true});
-const DEATHS = all<Death['kind'] | 'not-needed'>({
-  taken: true,
-  setup: true,
-  unheard: true,
-  crashed: true,
-  broken: true,
-  silent: true,
-  hung: true,
-  'not-needed': true,
-  asked: true,
-});
-const ACTIONS = all<Exclude<ControlMessage['action'], 'clear' | 'update'>>({
-  start: true,
-  pause: true,
-  resume: true,
-  stop: true,
-  retry: true,
-  cancel: true,
-  rebuild: true,
-  configure: true,
-  scale: true,
-  recreate: true,
-  delete: true,
-  submit: true,
-  pool: true,
-});
-const OUTCOMES = all<ReleaseOutcome>({completed: true, drained: true, preempted: true, failed: true});
+const PHASES = all<Phase>()('creating', 'booting', 'idle', 'working', 'draining', 'deleting', 'gone');
+const STREAMS = all<StreamStatus>()('pending', 'in_progress', 'completed', 'failed');
+const JOBS = all<Exclude<JobStatus, 'pending'>>()('scheduled', 'running', 'completed', 'failed', 'cancelled');
+const RUNS = all<RunStatus>()('active', 'paused', 'completed', 'failed', 'cancelled');
+const DEATHS = all<Death['kind'] | 'not-needed'>()(
+  ...(['taken', 'setup', 'unheard', 'crashed', 'broken', 'silent', 'hung', 'not-needed', 'asked'] as const),
+);
+const ACTIONS = all<Exclude<ControlMessage['action'], 'clear' | 'update'>>()(
+  ...(['start', 'pause', 'resume', 'stop', 'retry', 'cancel', 'rebuild', 'configure', 'scale'] as const),
+  ...(['recreate', 'delete', 'submit', 'pool'] as const),
+);
+const OUTCOMES = all<ReleaseOutcome>()('completed', 'drained', 'preempted', 'failed');
 
 /** The names that many worlds must show, by group. */
-export const EXPECTED: Record<string, string[]> = {
+export const EXPECTED: Record<string, readonly string[]> = {
   fault: KINDS,
   'a forged request is refused': ['hello', 'lease', 'heartbeat', 'release', 'finish'],
   'a worker is': PHASES,
@@ -73,14 +43,8 @@ export const EXPECTED: Record<string, string[]> = {
   'a node is reported': [...UNHEALTHY, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
   provisioning: ['node', 'queued-resource', 'auto'],
   'a queued resource is': [
-    'ACCEPTED',
-    'WAITING_FOR_RESOURCES',
-    'PROVISIONING',
-    'ACTIVE',
-    'SUSPENDING',
-    'SUSPENDED',
-    'FAILED',
-    'DELETING',
+    ...['ACCEPTED', 'WAITING_FOR_RESOURCES', 'PROVISIONING', 'ACTIVE'],
+    ...['SUSPENDING', 'SUSPENDED', 'FAILED', 'DELETING'],
   ],
   'an incarnation ends': DEATHS,
   'an operator sends': [

@@ -47,6 +47,12 @@ export class Delivery {
     return id;
   }
 
+  /** Sends a control message of a person, which leaves a record. */
+  command(message: Document, outcome?: 'rejected'): void {
+    this.#context.note(() => `an operator sends ${JSON.stringify(message)}`);
+    this.#context.invariants.operatorIntent.expectRecord(this.send('control', message), outcome);
+  }
+
   #deliver(message: Message, delay_ms: number): void {
     const isCounted = message.topic !== 'tick' && message.topic !== 'tasks';
     if (isCounted) this.underway += 1;

@@ -1,34 +1,34 @@
 /** Loads modules with changes of their text. */
+import {globSync, readFileSync} from 'node:fs';
 import {type LoadHookSync, type ResolveHookSync, registerHooks} from 'node:module';
+import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {ROOT} from '../support/process.ts';
 import type {Splice} from './anchors.ts';
 
+const IMPORT = /^(?:import|export) (?!type )[^;']*'(\.[^']+)';/gm;
 /** Modules that all copies share, because each copy must recognise the error classes of the others. */
 const SHARED_BY_ALL = ['shared/contracts/errors.ts'];
 
-/** The changes of the copies of each mark, and those of all modules under the empty mark. */
-const changes = new Map<string, readonly Splice[]>();
+/** The changes of each mark, and the files that need a copy: the changed ones, and all that import them. */
+const changes = new Map<string, {splices: readonly Splice[]; copied: ReadonlySet<string>}>();
 
-/**
- * Changes the modules that are loaded after this call. With a mark such as `?next-release`, changes only the copies that are imported
- * with this mark, and the modules that they import.
- */
-export function loadChanged(splices: readonly Splice[], mark = ''): void {
+/** Changes the modules that are imported with a mark, such as `?next-release`, and the modules that they import. */
+export function loadChanged(splices: readonly Splice[], mark: string): void {
   if (changes.size === 0) registerHooks({resolve, load});
-  changes.set(mark, splices);
+  changes.set(mark, {splices, copied: withImporters(splices.map(({file}) => file))});
 }
 
 const resolve: ResolveHookSync = (specifier, context, next) => {
   const resolved = next(specifier, context);
   const mark = markOf(context.parentURL);
-  return changes.has(mark) && isOurs(resolved.url) ? {...resolved, url: resolved.url + mark} : resolved;
+  const isCopied = !resolved.url.includes('?') && changes.get(mark)?.copied.has(fileOf(resolved.url));
+  return isCopied ? {...resolved, url: resolved.url + mark} : resolved;
 };
 
 const load: LoadHookSync = (url, context, next) => {
   const loaded = next(url, context);
-  const marks = new Set(['', markOf(url)]);
-  const own = [...marks].flatMap(mark => changes.get(mark) ?? []).filter(({file}) => file === fileOf(url));
+  const own = changes.get(markOf(url))?.splices.filter(({file}) => file === fileOf(url)) ?? [];
   if (own.length === 0) return loaded;
   return {...loaded, source: withChanges(Buffer.from(loaded.source as Uint8Array).toString('utf8'), own)};
 };
@@ -51,7 +51,28 @@ function fileOf(url: string): string {
   return url.startsWith('file:') ? fileURLToPath(url).replace(ROOT, '') : url;
 }
 
-function isOurs(url: string): boolean {
-  const file = fileOf(url);
-  return /^(shared|functions)\//.test(file) && !url.includes('?') && !SHARED_BY_ALL.includes(file);
+/** The files, and all files of the control plane that import them, directly or not. */
+function withImporters(files: readonly string[]): Set<string> {
+  importers ??= readImporters();
+  const found = new Set<string>();
+  for (const queue = [...files]; queue.length > 0; ) {
+    const file = queue.pop() ?? '';
+    if (found.has(file) || SHARED_BY_ALL.includes(file)) continue;
+    found.add(file);
+    queue.push(...(importers.get(file) ?? []));
+  }
+  return found;
+}
+
+let importers: ReadonlyMap<string, readonly string[]> | undefined;
+
+/** By file of the control plane: the files that import it. An import of types loads nothing. */
+function readImporters(): Map<string, string[]> {
+  const found = new Map<string, string[]>();
+  for (const file of globSync('{shared,functions}/**/*.ts', {cwd: ROOT}))
+    for (const [, path = ''] of readFileSync(`${ROOT}${file}`, 'utf8').matchAll(IMPORT)) {
+      const imported = join(file, '..', path);
+      found.set(imported, [...(found.get(imported) ?? []), file]);
+    }
+  return found;
 }

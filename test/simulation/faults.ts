@@ -101,17 +101,8 @@ export const MAX_SKEW_MS = (2 * LIMITS.skew_s + 5) * 1000;
 
 /** Faults that may lose or delay the wake that an event causes. */
 const WAKE_FAULTS: (keyof Faults)[] = [
-  'loss',
-  'delay_s',
-  'refusal',
-  'silence',
-  'latency_ms',
-  'hang',
-  'crash',
-  'aim',
-  'store_outage',
-  'permission',
-  'wipe',
+  ...(['loss', 'delay_s', 'refusal', 'silence', 'latency_ms', 'hang', 'crash', 'aim'] as const),
+  ...(['store_outage', 'permission', 'wipe'] as const),
 ];
 
 /** True if no fault of a world loses or delays a wake. */

@@ -1,7 +1,7 @@
 /** A machine that a stranger has taken over: it sends requests in the name of other workers, with its own secret and ticket. */
 import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
-import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
 import type {Context} from './context.ts';
+import {isUp, workersOf} from './invariants/nodes.ts';
 import type {WorkerRequest} from './invariants/violations.ts';
 
 /** A report that the job of another worker is completed. */
@@ -14,16 +14,14 @@ const FINISH = {
 /** A request in the name of another worker; undefined without another worker. */
 export function forgedBy(context: Context, name: string, ticket: string): WorkerRequest | undefined {
   const {chance, store, tpus} = context;
-  const others = store
-    .collection('workers')
-    .map(({data}) => data as unknown as Worker)
-    .filter(worker => worker.name !== name && (isAlive(worker) || worker.phase === 'creating'));
+  const others = workersOf(store).filter(worker => worker.name !== name && isUp(worker));
   if (others.length === 0) return undefined;
   const victim = chance.pick(others);
   const from = {worker: victim.name, incarnation: victim.incarnation, host: 0};
   const job = parseJobWork(victim.work);
   const {run, stream} = parseWork(victim.work) ?? {run: 'my-run', stream: '000'};
   const lease = {run, stream, epoch: victim.epoch ?? 1};
+  const release = {action: 'release' as const, ...from, lease};
   const isBound = victim.host_secrets[0] !== undefined;
   // A reader of the node knows its ticket, which is worth nothing after the hello of the host.
   const stolen =
@@ -33,14 +31,8 @@ export function forgedBy(context: Context, name: string, ticket: string): Worker
     {action: 'lease', ...from},
     {action: 'heartbeat', ...from, phase: 'setup', lease: null, progress: null},
     {action: 'heartbeat', ...from, phase: 'running', lease, progress: null},
-    {
-      action: 'release',
-      ...from,
-      lease,
-      outcome: 'failed',
-      failure: {kind: 'infrastructure', reason: 'forged'},
-    },
-    {action: 'release', ...from, lease, outcome: 'drained', failure: null},
+    {...release, outcome: 'failed', failure: {kind: 'infrastructure', reason: 'forged'}},
+    {...release, outcome: 'drained', failure: null},
     ...(job === undefined ? [] : [{...FINISH, ...from, lease: {job, epoch: victim.epoch ?? 1}}]),
   ]);
 }

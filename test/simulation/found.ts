@@ -1,7 +1,9 @@
 /** Stores a seed that shows each planted mistake. If a stored seed no longer shows its mistake, a search finds another. */
 import {existsSync, readFileSync, writeFileSync} from 'node:fs';
+import {spliceAll} from './anchors.ts';
 import {MISTAKES} from './mistakes.ts';
 import {runSeeds} from './run.ts';
+import {simulate} from './world.ts';
 
 const FILE = new URL('./found.json', import.meta.url);
 /** The search for a mistake ends after this many worlds. */
@@ -14,13 +16,13 @@ export function storedSeeds(): Seeds {
 }
 
 /** Returns a seed whose world shows the mistake: the stored seed if it does, else the first that a search finds. */
-export async function findMistake(mistake: string, stored: number | undefined): Promise<number | undefined> {
-  if (stored !== undefined && (await search(mistake, stored, 1)) !== undefined) return stored;
-  return search(mistake, 0, MAX_SEEDS);
-}
-
-async function search(mistake: string, first: number, seeds: number): Promise<number | undefined> {
-  const {violations} = await runSeeds({first, seeds, mistake: MISTAKES[mistake] ?? [], untilFound: true});
+export async function findMistake(name: string, stored: number | undefined): Promise<number | undefined> {
+  const mistake = MISTAKES[name] ?? [];
+  if (stored !== undefined) {
+    const {violation} = await simulate(stored, {mistake: spliceAll(mistake)});
+    if (violation !== undefined) return stored;
+  }
+  const {violations} = await runSeeds({first: 0, seeds: MAX_SEEDS, mistake, untilFound: true});
   return violations[0]?.seed;
 }
 

@@ -38,6 +38,11 @@ export class Invariants extends Check {
   readonly #wakes = new Wakes(...this.#of);
   readonly #speakers = new Speakers(...this.#of);
 
+  readonly #all: Check[] = [
+    ...[this.#leases, this.#failureAttribution, this.progress, this.#jobs, this.silence, this.#zones],
+    ...[this.#money, this.#ticks, this.#tasks, this.nodes, this.operatorIntent],
+  ];
+
   constructor(context: Context) {
     super(context, new Violations());
   }
@@ -124,18 +129,13 @@ export class Invariants extends Check {
     this.#documents.onCommit(kind, path, before, after);
   }
 
-  /** Called after all documents of a commit are written. */
-  onCommitted(paths: readonly string[]): void {
-    this.#leases.onCommitted(paths);
-    this.#jobs.onCommitted(paths);
-    this.#zones.onCommitted();
+  override onCommitted(paths: readonly string[]): void {
+    for (const check of this.#all) check.onCommitted(paths);
   }
 
   /** Called when a request of a worker arrives. */
-  onRequest(request: WorkerRequest, {isForged}: Speech): void {
-    if (isForged) return;
-    this.#leases.onRequest(request);
-    this.#failureAttribution.onRequest(request);
+  override onRequest(request: WorkerRequest, {isForged}: Partial<Speech> = {}): void {
+    if (!isForged) for (const check of this.#all) check.onRequest(request);
   }
 
   onAnswer(request: WorkerRequest, {secret, isForged}: Speech, status: number, answer: Document): void {
@@ -154,18 +154,12 @@ export class Invariants extends Check {
     return this.#ticks.onTickStarted();
   }
 
-  /** The number of ticks that have ended. */
-  ticks = 0;
-
   onTickEnded(begun: StartedTick): void {
-    this.ticks += 1;
     this.#ticks.onTickEnded(begun);
   }
 
-  onMinute(): void {
-    this.#money.onMinute();
-    this.#ticks.onMinute();
-    this.progress.onMinute();
+  override onMinute(): void {
+    for (const check of this.#all) check.onMinute();
   }
 
   /** Reports an error of the code. Errors of simulated faults are allowed. */
@@ -176,22 +170,12 @@ export class Invariants extends Check {
     if (isCodeError || isRefused) this.breach(`a function failed without a simulated fault: ${error.stack}`);
   }
 
-  onWipe(): void {
-    this.nodes.onWipe();
-    this.silence.onWipe();
-    this.#zones.onWipe();
-    this.#money.onWipe();
-    this.operatorIntent.onWipe();
+  override onWipe(): void {
+    for (const check of this.#all) check.onWipe();
   }
 
-  atTheEnd(underway: number): void {
-    this.progress.atTheEnd();
-    this.#jobs.atTheEnd();
-    this.#ticks.atTheEnd();
-    this.#tasks.atTheEnd();
+  override atTheEnd(underway = 0): void {
+    for (const check of this.#all) check.atTheEnd();
     if (underway !== 0) this.breach(`${underway} messages are neither handled nor lost`);
-    this.nodes.atTheEnd();
-    this.#money.atTheEnd();
-    this.operatorIntent.atTheEnd();
   }
 }

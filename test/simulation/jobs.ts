@@ -12,6 +12,7 @@ const JOBS_EVERY = 3;
 const MOST_JOBS = 8;
 /** A deadly job takes its worker about an hour: the calm of a world with one slot has time for one. */
 const MOST_DEADLY = 1;
+const MACHINES_OF_A_JOB = 5;
 
 /**
  * Course of a job in its agent. `works` and `fails` end after some seconds. `endless` ends at its timeout. `stuck` is never
@@ -27,6 +28,8 @@ export class Jobs {
   readonly #second: SecondPool;
   readonly #chance: Chance;
   #deadly = 0;
+  /** The most machines that the jobs end: a job fails at its fifth. */
+  machines = 0;
 
   constructor(context: Context, delivery: Delivery, second: SecondPool, seed: number) {
     this.#context = context;
@@ -48,6 +51,7 @@ export class Jobs {
     const seconds = chance.integer(5, 400);
     const timeout = drawn === 'invalid' ? -1 : drawn === 'endless' ? chance.pick([60, 300]) : 600;
     const course = this.#courseOf(drawn, timeout);
+    if (course === 'deadly' || course === 'stuck') this.machines += MACHINES_OF_A_JOB;
     const drawn_fields = {
       code: `${course} ${seconds}`,
       timeout,
@@ -80,18 +84,14 @@ export class Jobs {
 
   #send(message: Document): void {
     if (this.#context.isCalm && message.action !== 'submit') return;
-    this.#context.note(() => `a person sends ${JSON.stringify(message)}`);
-    this.#context.invariants.operatorIntent.expectRecord(this.#delivery.send('control', message));
+    this.#delivery.command(message);
   }
 
   /** Writes as a client library of Firestore does. The event of the document may be lost. */
   #write(id: string, document: Document): void {
     const {config, store} = this.#context;
     const path = paths.job(config.jobs_collection, id);
-    void store
-      .through(async (_, effect) => effect())
-      .transaction(async tx => tx.create(path, document))
-      .then(() => this.#delivery.send('job', {job: id}));
+    void store.edit(tx => tx.create(path, document)).then(() => this.#delivery.send('job', {job: id}));
   }
 
   #delete(id: string): void {
@@ -101,7 +101,7 @@ export class Jobs {
     if (isCalm || !job || !store.peek(path)) return;
     this.#context.see('a person deletes a job');
     job.isDeleted = true;
-    void store.through(async (_, effect) => effect()).transaction(async tx => tx.delete(path));
+    void store.edit(tx => tx.delete(path));
   }
 
   /** Submitted jobs that have not ended. */

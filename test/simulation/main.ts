@@ -5,7 +5,7 @@ import {SIMPLER} from './context.ts';
 import {gaps, tableOf} from './coverage.ts';
 import {KINDS} from './faults.ts';
 import {refreshSeeds} from './found.ts';
-import {type Case, type Report, runSeeds, shrink} from './run.ts';
+import {type Case, runSeeds, shrink} from './run.ts';
 import {simulate} from './world.ts';
 
 const KEPT = new URL('./regressions.json', import.meta.url);
@@ -13,17 +13,14 @@ const KEPT = new URL('./regressions.json', import.meta.url);
 /** The most worlds to shrink, because each needs some tens of runs. */
 const MAX_SHRUNK = 10;
 
-function number(text: string): number {
-  const value = Number(text);
-  if (text.trim() === '' || !Number.isSafeInteger(value) || value < 0)
-    throw new InvalidArgumentError('Expected a whole number.');
-  return value;
-}
-
-function atLeastOne(text: string): number {
-  const value = number(text);
-  if (value === 0) throw new InvalidArgumentError('Expected a whole number of at least 1.');
-  return value;
+/** A parser of whole numbers from `least` on. */
+function from(least: number): (text: string) => number {
+  return text => {
+    const value = Number(text);
+    if (text.trim() === '' || !Number.isSafeInteger(value) || value < least)
+      throw new InvalidArgumentError(`Expected a whole number of at least ${least}.`);
+    return value;
+  };
 }
 
 function names(text: string): string[] {
@@ -38,12 +35,11 @@ const command = new Command('simulate')
   .description(
     'Runs the real functions in simulated worlds full of faults, and checks that nothing is lost, doubled or left.',
   )
-  .option('--seeds <count>', 'number of worlds', atLeastOne, 5000)
-  .option('--from <seed>', 'first seed', number, 0)
-  .option('--seed <seed>', 'run only the world of this seed', number)
+  .option('--seeds <count>', 'number of worlds', from(1), 5000)
+  .option('--from <seed>', 'first seed', from(0), 0)
+  .option('--seed <seed>', 'run only the world of this seed', from(0))
   .option('--without <kinds>', 'with --seed: faults and parts to leave out, separated by commas', names, [])
   .option('--trace', 'with --seed: print every event')
-  .option('--json', 'print the result as JSON')
   .option('--find-mistakes', 'find a world for each planted mistake and store its seed in found.json')
   .option('--no-keep', 'do not add broken worlds to regressions.json')
   .parse();
@@ -54,7 +50,6 @@ type Chosen = {
   seed?: number;
   without: string[];
   trace?: boolean;
-  json?: boolean;
   findMistakes?: boolean;
   keep: boolean;
 };
@@ -71,16 +66,14 @@ async function findMistakes(): Promise<void> {
   process.exitCode = unfound.length === 0 ? 0 : 1;
 }
 
-async function replay(seed: number, {without, trace = false, json}: Chosen): Promise<void> {
+async function replay(seed: number, {without, trace = false}: Chosen): Promise<void> {
   const {events, violation, trace: lines} = await simulate(seed, {without: new Set(without), trace});
-  const text = [...lines, violation ?? `seed ${seed} holds: ${events} events`].join('\n');
-  console.log(json ? JSON.stringify({seed, events, violation: violation ?? null, trace: lines}) : text);
+  console.log([...lines, violation ?? `seed ${seed} holds: ${events} events`].join('\n'));
   process.exitCode = violation === undefined ? 0 : 1;
 }
 
-async function search({from, seeds, json, keep}: Chosen): Promise<void> {
+async function search({from, seeds, keep}: Chosen): Promise<void> {
   const started = performance.now();
-  const rate = (done: number) => done / ((performance.now() - started) / 1000);
   let reported_ms = started;
   let shown = 0;
   const total = await runSeeds({
@@ -91,39 +84,20 @@ async function search({from, seeds, json, keep}: Chosen): Promise<void> {
       shown = violations.length;
       if (performance.now() - reported_ms < 10_000) return;
       reported_ms = performance.now();
-      console.error(
-        `${done} of ${seeds} worlds, ${rate(done).toFixed(0)} a second, ${violations.length} broken`,
-      );
+      console.error(`${done} of ${seeds} worlds, ${violations.length} broken`);
     },
   });
-  const worlds_per_s = Math.round(rate(total.seeds));
   const cases: Case[] = [];
   for (const [index, {seed, violation}] of total.violations.entries())
     cases.push((index < MAX_SHRUNK && (await shrink(seed))) || {seed, without: [], violation});
   if (keep) for (const found of cases.slice(0, MAX_SHRUNK)) keepForTests(found);
   process.exitCode = cases.length === 0 ? 0 : 1;
-  if (json) {
-    const violations = cases.map(found => ({...found, replay: replayOf(found)}));
-    console.log(JSON.stringify({...total, violations, worlds_per_s}));
-  } else {
-    console.log(speedOf(total, (performance.now() - started) / 1000));
-    for (const line of tableOf(total.seen)) console.log(line);
-    const missing = gaps(total.seen);
-    if (missing.length > 0) console.log(`no world showed ${missing.join(', ')}`);
-  }
-  // With --json, standard output has only the JSON.
-  const print = json ? console.error : console.log;
-  for (const found of cases) print(`seed ${found.seed}: ${found.violation}\n  ${replayOf(found)}`);
-  print(cases.length === 0 ? 'every world held' : `${cases.length} worlds broke`);
-}
-
-/** `5000 worlds in 61 s: 82 worlds, 2,400 ticks and 3,100 faults a second; 24 % of the time in wide worlds`. */
-function speedOf({seeds, ticks, seen, ms, wide_ms}: Report, seconds: number): string {
-  const faults = Object.entries(seen).filter(([what]) => what.startsWith('fault: '));
-  const faults_total = faults.reduce((sum, [, {times}]) => sum + times, 0);
-  const a_second = (count: number) => Math.round(count / seconds).toLocaleString('en');
-  const share = `${Math.round((100 * wide_ms) / ms)} % of the time in wide worlds`;
-  return `${seeds} worlds in ${Math.round(seconds)} s: ${a_second(seeds)} worlds, ${a_second(ticks)} ticks and ${a_second(faults_total)} faults a second; ${share}`;
+  console.log(`${total.seeds} worlds in ${Math.round((performance.now() - started) / 1000)} s`);
+  for (const line of tableOf(total.seen)) console.log(line);
+  const missing = gaps(total.seen);
+  if (missing.length > 0) console.log(`no world showed ${missing.join(', ')}`);
+  for (const found of cases) console.log(`seed ${found.seed}: ${found.violation}\n  ${replayOf(found)}`);
+  console.log(cases.length === 0 ? 'every world held' : `${cases.length} worlds broke`);
 }
 
 function replayOf({seed, without}: Case): string {

@@ -130,9 +130,8 @@ export class Operators {
   }
 
   #send(message: Document, outcome?: 'rejected'): void {
-    this.#context.note(() => `an operator sends ${JSON.stringify(message)}`);
     if (message.action === 'stop') this.#sendAfterStop(String(message.run));
-    this.#context.invariants.operatorIntent.expectRecord(this.#delivery.send('control', message), outcome);
+    this.#delivery.command(message, outcome);
   }
 
   /** Often sends another message after a stop. That message changes nothing, because a stop is final. */

@@ -2,9 +2,8 @@
 import {T0} from '../support/builders.ts';
 import {Clockwork} from '../support/kernel.ts';
 import {SharedProject} from '../support/shared-project.ts';
-import {MINUTE_MS} from './context.ts';
 import {secondPoolOf} from './second-pool.ts';
-import {CALM_MINUTES, startWorld, type World} from './world.ts';
+import {startWorld, type World} from './world.ts';
 
 export type PairOutcome = {
   /** Violations of both worlds, and each change of a node of the other deployment. */
@@ -31,7 +30,10 @@ export async function simulatePair(seed: number, names: readonly [string, string
   for (const world of worlds) world.beginCalm();
   // Every world looks at the time since when it is idle.
   const areOver = () => worlds.map(world => world.isOver()).every(Boolean);
-  await clockwork.run(clockwork.now + CALM_MINUTES * MINUTE_MS, () => isBroken() || areOver());
+  await clockwork.run(
+    clockwork.now + Math.max(...worlds.map(({calm_ms}) => calm_ms)),
+    () => isBroken() || areOver(),
+  );
   const outcome: PairOutcome = {violations: [], sightings: 0, made: {}};
   const {violations} = outcome;
   for (const [index, world] of worlds.entries()) {

@@ -1,6 +1,6 @@
 /** The instances of the functions. An instance may crash at any call, and each instance has its own memory. */
 import type {Deps} from '../../shared/control-plane/deps.ts';
-import {TickQueue} from '../../shared/control-plane/tick-queue.ts';
+import type {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
 import {accountOf, type Memory, newMemory} from '../support/deps.ts';
@@ -134,7 +134,7 @@ export class Processes {
     const now = () => clockwork.now;
     const sleep = (ms: number) =>
       new Promise<void>(resolve => this.#context.after(ms, () => process.isDead || resolve()));
-    const queue = new TickQueue({now, sleep});
+    const queue = process.code.newTickQueue({now, sleep});
     const request = queue.request.bind(queue);
     queue.request = (source, tick) =>
       request(source, async () => {

@@ -13,16 +13,10 @@ export type Share = {
   end: number;
   mistake: Splice[];
 };
-/** A world that has ended, and the milliseconds that it took. */
-export type Ran = Omit<Outcome, 'trace'> & {ms: number};
+export type Ran = Pick<Outcome, 'seed' | 'violation' | 'seen'>;
 export type Seen = Record<string, {worlds: number; times: number}>;
 export type Report = {
   seeds: number;
-  events: number;
-  ticks: number;
-  /** Milliseconds in all worlds, and in the wide ones. */
-  ms: number;
-  wide_ms: number;
   /** By event: the worlds that had it, and its count in all worlds. */
   seen: Seen;
   violations: {seed: number; violation: string}[];
@@ -43,7 +37,7 @@ export async function runSeeds(search: Search): Promise<Report> {
   const mistake = spliceAll(search.mistake ?? []);
   findChanges();
   const threads = Math.min(availableParallelism(), seeds);
-  const total: Report = {seeds: 0, events: 0, ticks: 0, ms: 0, wide_ms: 0, seen: {}, violations: []};
+  const total: Report = {seeds: 0, seen: {}, violations: []};
   const workers: Worker[] = [];
   const running = Array.from({length: threads}, (_, thread) => {
     const share: Share = {first: first + thread, step: threads, end: first + seeds, mistake};
@@ -64,12 +58,8 @@ export async function runSeeds(search: Search): Promise<Report> {
   return total;
 }
 
-function add(total: Report, {seed, violation, events, ticks, isWide, seen, ms}: Ran): void {
+function add(total: Report, {seed, violation, seen}: Ran): void {
   total.seeds += 1;
-  total.events += events;
-  total.ticks += ticks;
-  total.ms += ms;
-  if (isWide) total.wide_ms += ms;
   for (const [what, times] of Object.entries(seen)) {
     const before = total.seen[what] ?? {worlds: 0, times: 0};
     total.seen[what] = {worlds: before.worlds + 1, times: before.times + times};

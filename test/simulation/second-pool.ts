@@ -57,12 +57,12 @@ export class SecondPool {
     if (!this.#isThere) return;
     const {objects} = this.#context;
     const chance = this.#chance;
-    this.#after(chance.between(0, 8), () => this.#send(this.#creation));
+    this.#after(chance.between(0, 8), () => this.#delivery.command(this.#creation));
     const run = chance.pick(['run-0', 'run-1', '']);
     const spec = JSON.stringify({pool: this.name});
     if (run !== '') this.#context.after(0, () => void objects.put(`datasets/${run}/run.json`, spec));
     for (let count = chance.integer(0, MOST_MESSAGES); count > 0; count--)
-      this.#after(chance.between(2, 25), () => this.#send(this.#aMessage()));
+      this.#after(chance.between(2, 25), () => this.#delivery.command(this.#aMessage()));
     if (chance.happens(0.7)) this.#after(chance.between(5, 25), () => this.#edit());
   }
 
@@ -83,12 +83,6 @@ export class SecondPool {
     ]);
   }
 
-  #send(message: Document): void {
-    const {invariants} = this.#context;
-    this.#context.note(() => `an operator sends ${JSON.stringify(message)}`);
-    invariants.operatorIntent.expectRecord(this.#delivery.send('control', message));
-  }
-
   /** A person writes more slots into the document than the deployment has room for. */
   #edit(): void {
     const {invariants, store} = this.#context;
@@ -97,12 +91,10 @@ export class SecondPool {
     this.#context.note(() => `a person edits ${path}`);
     this.#context.see('a person edits a pool');
     invariants.operatorIntent.onEdit(path);
-    void store
-      .through(async (_, effect) => effect())
-      .transaction(async tx => {
-        const found = await tx.get(path);
-        if (found) tx.set(path, {...found, workers_per_zone: EDITED_SLOTS});
-      });
+    void store.edit(async tx => {
+      const found = await tx.get(path);
+      if (found) tx.set(path, {...found, workers_per_zone: EDITED_SLOTS});
+    });
   }
 
   /** The pool for a new job: this one or that of the deployment. */
@@ -122,14 +114,15 @@ export class SecondPool {
     const pool = this.#find();
     const {workers_per_zone, zones} = config.pool;
     // The pool of the deployment may have taken the room of this pool.
-    if (!pool || pool.workers_per_zone === 0) this.#send({action: 'scale', workers_per_zone, zones});
+    if (!pool || pool.workers_per_zone === 0)
+      this.#delivery.command({action: 'scale', workers_per_zone, zones});
     if (!pool) {
-      this.#send({...this.#creation, budget_usd: null});
+      this.#delivery.command({...this.#creation, budget_usd: null});
       return;
     }
     if (pool.workers_per_zone === 0 || pool.workers_per_zone > SECOND_SLOTS || pool.budget_usd !== null)
-      this.#send({action: 'scale', pool: this.name, workers_per_zone: 1, budget_usd: null});
+      this.#delivery.command({action: 'scale', pool: this.name, workers_per_zone: 1, budget_usd: null});
     for (const {name} of slotsOf(pool))
-      if (store.peek(paths.worker(name))?.held) this.#send({action: 'recreate', worker: name});
+      if (store.peek(paths.worker(name))?.held) this.#delivery.command({action: 'recreate', worker: name});
   }
 }

@@ -56,7 +56,7 @@ export class SimStore {
   /** The Store as one caller sees it. */
   through(call: Call): Store {
     return {
-      get: path => call('get', () => this.#read(path)),
+      get: path => call('get', () => this.peek(path)),
       query: (collection, query) => call('query', () => this.#query(collection, query)),
       count: (collection, where) => call('count', () => this.#query(collection, where && {where}).length),
       sum: (collection, fields) => call('sum', () => this.#sum(collection, fields)),
@@ -65,8 +65,9 @@ export class SimStore {
     };
   }
 
-  #read(path: string): Document | undefined {
-    return this.#entries.get(path)?.data;
+  /** Changes documents as a person does: at once, and without faults. */
+  edit(work: (tx: Transaction) => unknown): Promise<unknown> {
+    return this.through(async (_, effect) => effect()).transaction(async tx => work(tx));
   }
 
   #query(collection: string, {where = [], order_by, limit, after = ''}: Query = {}): Stored[] {
@@ -104,7 +105,7 @@ export class SimStore {
           await this.#lock(call, path, owner);
           return call('tx.get', () => {
             if (!seen.has(path)) seen.set(path, this.#entries.get(path)?.version ?? 0);
-            return this.#read(path);
+            return this.peek(path);
           });
         },
         create: (path, data) => void writes.push({kind: 'create', path, data}),

@@ -5,7 +5,7 @@
 
 import type {Document} from '../../shared/ports.ts';
 import {T0} from '../support/builders.ts';
-import {CURRENT_CODE, loadNextRelease, loadSmallPages} from './code.ts';
+import {loadCode} from './code.ts';
 import {Context, MINUTE_MS, type Options} from './context.ts';
 import {Delivery} from './delivery.ts';
 import {drawFaults} from './faults.ts';
@@ -16,29 +16,32 @@ import {SecondPool} from './second-pool.ts';
 import type {SimStore} from './store.ts';
 import {Vms} from './vms.ts';
 
-/** The longest calm. All work must end in it. */
-export const CALM_MINUTES = 240;
-/** The minutes between two interventions of an operator in the calm. */
-const INTERVENTION_MINUTES = 15;
-/** A world that is idle for this many minutes has ended. */
+/**
+ * The longest calm. All work must end in it: no rule may need the six hours after which a silent worker ends by itself. A zone
+ * gets few nodes in an hour, so each of them that a job may end makes the calm longer.
+ */
+const CALM_MINUTES = 240;
+/** The time between two interventions of an operator in the calm. */
+const INTERVENTION_MS = 15 * MINUTE_MS;
+/** A world that is idle for this many minutes has ended. The interval between two looks at it. */
 const IDLE_MINUTES = 12;
+const LOOK_MS = 1000;
 
 export type Outcome = {
   seed: number;
   violation: string | undefined;
   events: number;
-  ticks: number;
-  isWide: boolean;
   calls: number;
   /** Counts of faults, states and messages. */
   seen: Record<string, number>;
   trace: string[];
 };
 
-/** A world from its start on. Its driver runs the clock: `storm_ms` of the storm, then the calm until `isOver`. */
+/** A world from its start on. Its driver runs the clock: `storm_ms` of the storm, then at most `calm_ms` of the calm. */
 export type World = {
   context: Context;
   storm_ms: number;
+  calm_ms: number;
   isBroken: () => boolean;
   beginCalm: () => void;
   isOver: () => boolean;
@@ -50,7 +53,7 @@ export async function simulate(seed: number, options: Options = {}): Promise<Out
   const {clockwork} = world.context;
   await clockwork.run(T0 + world.storm_ms, world.isBroken);
   world.beginCalm();
-  await clockwork.run(clockwork.now + CALM_MINUTES * MINUTE_MS, world.isOver);
+  await clockwork.run(clockwork.now + world.calm_ms, world.isOver);
   return world.end();
 }
 
@@ -61,8 +64,8 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   context.faults = context.storm;
   context.note(() => `faults ${JSON.stringify(context.faults)}`);
   const codes = {
-    current: context.isWide ? await loadSmallPages() : CURRENT_CODE,
-    next: context.faults.rollout > 0 ? await loadNextRelease() : undefined,
+    current: await loadCode(context.isWide ? 'small pages' : 'current', options.mistake),
+    next: context.faults.rollout > 0 ? await loadCode('next', options.mistake) : undefined,
   };
   const delivery = new Delivery(context, codes);
   const vms = new Vms(context, delivery.processes, codes);
@@ -91,6 +94,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   changeFaults(context, vms);
   delivery.startScheduler();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : context.minutes(10, 40);
+  const calm_ms = (CALM_MINUTES + Math.ceil((60 * jobs.machines) / context.maxCreates)) * MINUTE_MS;
   let isLost = false;
   const loseDatabase = () => {
     if (isLost || context.isCalm) return;
@@ -125,8 +129,8 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     invariants.silence.onOutage(false);
     tpus.removeForeign();
     tpus.openZones();
-    for (let minutes = INTERVENTION_MINUTES; minutes < CALM_MINUTES; minutes += INTERVENTION_MINUTES)
-      context.after(minutes * MINUTE_MS, () => operators.intervene());
+    for (let ms = INTERVENTION_MS; ms < calm_ms; ms += INTERVENTION_MS)
+      context.after(ms, () => operators.intervene());
   };
   const isIdle = () =>
     delivery.underway === 0 &&
@@ -135,8 +139,12 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     jobs.unfinished().length === 0 &&
     store.collection('runs').every(({data}) => data.status !== 'active');
   let idleSince = Number.POSITIVE_INFINITY;
+  let looked_at = 0;
   const isOver = () => {
-    idleSince = isIdle() ? Math.min(idleSince, clockwork.now) : Number.POSITIVE_INFINITY;
+    if (clockwork.now - looked_at >= LOOK_MS) {
+      looked_at = clockwork.now;
+      idleSince = isIdle() ? Math.min(idleSince, clockwork.now) : Number.POSITIVE_INFINITY;
+    }
     return isBroken() || clockwork.now - idleSince > IDLE_MINUTES * MINUTE_MS;
   };
   const end = () => {
@@ -145,14 +153,12 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
       seed,
       violation: invariants.violation,
       events: clockwork.events,
-      ticks: invariants.ticks,
-      isWide: context.isWide,
       calls: delivery.processes.calls_made,
       seen: Object.fromEntries(context.seen),
       trace: context.trace,
     };
   };
-  return {context, storm_ms, isBroken, beginCalm, isOver, end};
+  return {context, storm_ms, calm_ms, isBroken, beginCalm, isOver, end};
 }
 
 /** Draws the outages of zones and services again every few minutes. */
@@ -185,16 +191,8 @@ function cutZone({chance, tpus}: Context): void {
 }
 
 const TRACED_FIELDS = [
-  'phase',
-  'status',
-  'incarnation',
-  'epoch',
-  'lease',
-  'total_shards',
-  'work',
-  'outcome',
-  'reason',
-  'text',
+  ...['phase', 'status', 'incarnation', 'epoch', 'lease', 'total_shards'],
+  ...['work', 'outcome', 'reason', 'text'],
 ];
 
 function describe(document: Document | undefined): string {

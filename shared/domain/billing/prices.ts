@@ -21,6 +21,7 @@ export function chipsOf(accelerator: string): {generation: string; chips: number
 
 /** The list prices under the given prices. A given price without a region replaces the listed prices of all regions. */
 export function overList(given: Prices): Prices {
+  if (Object.keys(given).length === 0) return LIST_PRICES;
   const isKept = ([key]: [string, unknown]) => given[key.split('@', 1)[0] ?? key] === undefined;
   return {...Object.fromEntries(Object.entries(LIST_PRICES).filter(isKept)), ...given};
 }

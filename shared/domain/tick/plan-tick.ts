@@ -13,7 +13,7 @@ import {hasEnded, type Worker} from '../worker/worker.ts';
 import {afterHello} from '../zone/breakers.ts';
 import {costOfOrphans, decideOrphans, type OrphanCount, orphansIn} from '../zone/orphans.ts';
 import type {Zone} from '../zone/placement.ts';
-import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
+import {afterHellos, crowdedZones, heardByZone} from '../zone/silence-brake.ts';
 import {type PlanInputs, type Slot, type SlotBatches, slotOf, slotsThatChange} from './slots.ts';
 import type {BudgetSnapshot, Snapshot, StreamCounts, TickConfig} from './snapshot.ts';
 
@@ -81,7 +81,8 @@ function inputsOf({read_at_ms, pool, prices, workers, creates}: BudgetSnapshot):
       payers: new Map(),
       mostCreates: creates ?? 0,
     },
-    ...{served: NEVER_SERVED, heard: heardByZone(workers.values()), lost: new Set(), stored: new Map()},
+    ...{served: NEVER_SERVED, lost: new Set(), stored: new Map()},
+    ...{heard: heardByZone(workers.values()), crowded: crowdedZones(pool, workers)},
   };
 }
 

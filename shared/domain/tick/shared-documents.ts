@@ -3,8 +3,8 @@ import type {Payers} from '../billing/bills.ts';
 import {runAtWork} from '../billing/cost.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Stream} from '../stream/stream.ts';
+import {msOf} from '../time.ts';
 import type {Death} from '../worker/liveness.ts';
-import type {Served} from '../worker/served-time.ts';
 import type {Worker} from '../worker/worker.ts';
 import {
   afterMachineDeath,
@@ -22,6 +22,7 @@ import {
   decideSilence,
   type Verdict,
 } from '../zone/silence-brake.ts';
+import type {PlanInputs} from './slots.ts';
 
 /** `pool`: undefined if its document is invalid. No node is created until an operator mends the document. */
 export type SharedDocuments = Payers & {
@@ -43,14 +44,23 @@ export function withZone(
 export function judgeSilence(
   shared: SharedDocuments,
   {before, death}: {before: Worker; death?: Death},
-  {heard, lost, served}: {heard: ReadonlyMap<string, number>; lost: ReadonlySet<string>; served: Served},
+  {
+    crowded,
+    heard,
+    lost,
+    read_at_ms,
+    served,
+  }: Pick<PlanInputs, 'crowded' | 'heard' | 'lost' | 'read_at_ms' | 'served'>,
   silent_s: number,
   now: number,
 ): {shared: SharedDocuments; verdict: Verdict | undefined} {
   const zone = shared.zones.get(before.zone);
   if (death?.kind !== 'silent' || !zone) return {shared, verdict: undefined};
   const isLost = lost.has(before.name);
-  const silent = {worker: before, heard: heard.get(zone.zone) ?? 0, isLost, silent_s};
+  // A slot that was emptied since the snapshot has room for a probe.
+  const replaced_at = zone.brake?.replaced_at ?? null;
+  const isCrowded = crowded.has(zone.zone) && (replaced_at === null || msOf(replaced_at) < read_at_ms);
+  const silent = {worker: before, heard: heard.get(zone.zone) ?? 0, isCrowded, isLost, silent_s};
   const {verdict, brake} = decideSilence(zone.brake, silent, {now, served});
   return {shared: withZone(shared, zone.zone, zone => ({...zone, brake})), verdict};
 }

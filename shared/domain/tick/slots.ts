@@ -29,6 +29,8 @@ export type PlanInputs = {
   served: Served;
   /** Workers of each zone that have sent a heartbeat. */
   heard: ReadonlyMap<string, number>;
+  /** Zones without a slot for a probe. */
+  crowded: ReadonlySet<string>;
   /** Workers that have been silent, and stored no shard, for longer than any brake holds. */
   lost: ReadonlySet<string>;
   /** Stored shards of each run. */

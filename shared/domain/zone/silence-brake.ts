@@ -1,3 +1,4 @@
+import {type Pool, slotsOf} from '../fleet/pool.ts';
 import {iso, msOf} from '../time.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, servedBetween} from '../worker/served-time.ts';
 import {isAlive, type Worker} from '../worker/worker.ts';
@@ -8,6 +9,7 @@ import {type Boots, withoutTry} from './breakers.ts';
  * A share of the silent workers is replaced, and their replacements are probes.
  * Silent workers beyond the share are held: they keep their nodes and charge no stream.
  * A probe that speaks shows that silent workers are dead: all of them end. A probe that stays unheard is a bad verdict.
+ * A held worker gives its slot to a due probe that no other slot can take.
  */
 export type Brake = {
   /** Time at which the first silent worker of this episode was replaced or held. */
@@ -16,7 +18,7 @@ export type Brake = {
   active_at: string;
   /** Silent workers that were replaced within the share. */
   replaced: number;
-  /** Time of the last of them. */
+  /** Time at which the last of them, or a worker whose slot a probe needed, was replaced. */
   replaced_at: string | null;
   /** Probes still to create, also while other creates are stopped. */
   probes_due: number;
@@ -46,8 +48,17 @@ export function shareOf(nodes: number): number {
   return Math.max(1, Math.floor(nodes * SHARE));
 }
 
-/** `heard`: workers of the zone that have spoken. `isLost`: silent for `LONGEST_SILENCE_S`, without a stored shard. */
-export type Silent = {worker: Worker; heard: number; isLost: boolean; silent_s: number};
+/**
+ * `heard`: workers of the zone that have spoken. `isCrowded`: they fill every slot of the zone. `isLost`: silent for
+ * `LONGEST_SILENCE_S`, without a stored shard.
+ */
+export type Silent = {
+  worker: Worker;
+  heard: number;
+  isCrowded: boolean;
+  isLost: boolean;
+  silent_s: number;
+};
 
 /** Verdict on a silent worker. `judged`: a probe has spoken, so the worker is dead and ends. */
 export type Verdict = 'held' | 'ends' | 'judged';
@@ -55,7 +66,7 @@ export type Verdict = 'held' | 'ends' | 'judged';
 /** Decides whether a silent worker ends, and returns the brake after the decision. */
 export function decideSilence(
   before: Brake | null,
-  {worker, heard, isLost, silent_s}: Silent,
+  {worker, heard, isCrowded, isLost, silent_s}: Silent,
   {now, served}: Moment,
 ): {verdict: Verdict; brake: Brake} {
   const brake = {...(before ?? newBrake(now)), active_at: iso(now)};
@@ -67,6 +78,7 @@ export function decideSilence(
       verdict: 'ends',
       brake: {...brake, replaced: brake.replaced + 1, replaced_at: iso(now), probes_due},
     };
+  if (isCrowded && brake.probes_due > 0) return {verdict: 'ends', brake: {...brake, replaced_at: iso(now)}};
   const isTime = brake.probed_at === null || isServedFor(served, brake.probed_at, FURTHER_PROBE_S);
   if (brake.bad_verdicts >= FEWEST_BAD_VERDICTS && isTime)
     return {verdict: 'ends', brake: {...brake, probed_at: iso(now), probes_due}};
@@ -161,9 +173,21 @@ export function withHeld(brake: Brake, held: readonly Worker[]): Brake {
 /** Number of living workers of each zone that have spoken. */
 export function heardByZone(workers: Iterable<Worker>): Map<string, number> {
   const heard = new Map<string, number>();
-  for (const worker of workers) {
-    const hasSpoken = worker.hello_at !== null || worker.heartbeat_at !== null;
-    if (isAlive(worker) && hasSpoken) heard.set(worker.zone, (heard.get(worker.zone) ?? 0) + 1);
-  }
+  for (const worker of workers)
+    if (isHeard(worker)) heard.set(worker.zone, (heard.get(worker.zone) ?? 0) + 1);
   return heard;
+}
+
+function isHeard(worker: Worker): boolean {
+  return isAlive(worker) && (worker.hello_at !== null || worker.heartbeat_at !== null);
+}
+
+/** Zones without a slot for a probe: each slot has a worker that has spoken, or stays empty after a `delete`. */
+export function crowdedZones(pool: Pool, workers: ReadonlyMap<string, Worker>): Set<string> {
+  const isTaken = ({name}: {name: string}) => {
+    const worker = workers.get(name);
+    return worker !== undefined && (worker.held || isHeard(worker));
+  };
+  const slots = Map.groupBy(slotsOf(pool), ({zone}) => zone);
+  return new Set(pool.zones.filter(zone => slots.get(zone)?.every(isTaken)));
 }

@@ -14,7 +14,7 @@ export class FailureAttribution extends Check {
   /** Requests whose stream had all its shards in the bucket on arrival. */
   readonly #ofWholeStreams = new WeakSet<WorkerRequest>();
 
-  onRequest(request: WorkerRequest): void {
+  override onRequest(request: WorkerRequest): void {
     const lease = streamLeaseOf(request);
     const stream = lease && this.context.store.peek(paths.stream(lease.run, lease.stream));
     if (stream && isWhole(this.context, stream)) this.#ofWholeStreams.add(request);

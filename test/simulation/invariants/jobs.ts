@@ -110,36 +110,19 @@ export class Jobs extends Check {
     return this.violations.actor === undefined || this.#isMessage;
   }
 
-  /** After a commit, the job and the worker of each lease agree. */
-  onCommitted(changed: readonly string[]): void {
+  /** After a commit, a job and its worker are of one pool. */
+  override onCommitted(changed: readonly string[]): void {
     const {config, store} = this.context;
     for (const path of changed) {
-      const document = store.peek(path);
-      if (path.startsWith(`${config.jobs_collection}/`) && document?.lease) {
-        const lease = document.lease as Lease;
-        const worker = store.peek(paths.worker(lease.worker));
-        if (document.pool !== config.pool.pool) this.context.see('the second pool has: a job');
-        if (document.pool !== worker?.pool)
-          this.breach(`${path} of the pool ${document.pool} is leased to ${lease.worker}`);
-        if (
-          worker?.work !== jobWork(String(document.job)) ||
-          worker.epoch !== lease.epoch ||
-          worker.incarnation !== lease.incarnation
-        )
-          this.breach(`${path} is leased to ${JSON.stringify(lease)}, and that worker has ${worker?.work}`);
-      }
       if (/^workers\/[^/]+$/.test(path)) this.#checkLeftBehind(path);
-      if (path.startsWith(`${config.jobs_collection}/`) && document)
-        this.#checkMachine(path, document, changed);
-      const id = /^workers\/[^/]+$/.test(path) ? parseJobWork((document?.work as string) ?? null) : undefined;
-      const job = id === undefined ? undefined : store.peek(paths.job(config.jobs_collection, id));
-      const lease = job?.lease as Lease | null | undefined;
-      // A person may have deleted the job.
-      if (
-        job !== undefined &&
-        (path !== paths.worker(String(lease?.worker)) || lease?.epoch !== document?.epoch)
-      )
-        this.breach(`${path} works on ${document?.work}, which is leased to ${JSON.stringify(lease)}`);
+      const job = path.startsWith(`${config.jobs_collection}/`) ? store.peek(path) : undefined;
+      if (!job) continue;
+      this.#checkMachine(path, job, changed);
+      if (!job.lease) continue;
+      const {worker} = job.lease as Lease;
+      if (job.pool !== config.pool.pool) this.context.see('the second pool has: a job');
+      if (job.pool !== store.peek(paths.worker(worker))?.pool)
+        this.breach(`${path} of the pool ${job.pool} is leased to ${worker}`);
     }
   }
 
@@ -165,7 +148,7 @@ export class Jobs extends Check {
   }
 
   /** Every job has ended, and in the way of its course. A deleted job is not made again. */
-  atTheEnd(): void {
+  override atTheEnd(): void {
     const {config, store, submitted} = this.context;
     for (const [id, {course, isDeleted, max_retries}] of submitted) {
       const job = store.peek(paths.job(config.jobs_collection, id)) as unknown as Job | undefined;

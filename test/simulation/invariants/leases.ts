@@ -1,6 +1,6 @@
 /** Checks leases: a stream has one holder, a lease ends for a reason, and its worker is notified. */
 import {budgetProblem} from '../../../shared/domain/billing/budget.ts';
-import {paths} from '../../../shared/domain/names.ts';
+import {jobWork, parseJobWork, paths} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/run/run.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document, Stored} from '../../../shared/ports.ts';
@@ -10,10 +10,15 @@ import {Check, streamLeaseOf, type WorkerRequest} from './violations.ts';
 
 export type Lease = {worker: string; incarnation: number; epoch: number; granted_by?: string};
 
+/** The path of the stream that a worker works on. */
+export function streamPathOf(work: unknown): string {
+  return `runs/${String(work).replace('/', '/streams/')}`;
+}
+
 export class Leases extends Check {
   readonly #receivedAt = new WeakMap<WorkerRequest, number>();
 
-  onRequest(request: WorkerRequest): void {
+  override onRequest(request: WorkerRequest): void {
     this.#receivedAt.set(request, this.context.clockwork.now);
   }
 
@@ -30,24 +35,28 @@ export class Leases extends Check {
     this.#checkHolder(path, lease, held ?? null);
   }
 
-  /** After a commit, the stream document and the worker document of each lease agree. */
-  onCommitted(changed: readonly string[]): void {
-    const {store} = this.context;
+  /** After a commit, the stream or job of each lease and its worker agree. */
+  override onCommitted(changed: readonly string[]): void {
+    const {config, store} = this.context;
     for (const path of changed) {
       const document = store.peek(path);
-      if (/^runs\/[^/]+\/streams\/[^/]+$/.test(path) && document?.lease) {
+      const {collection, run, id} =
+        /^(?:runs\/(?<run>[^/]+)\/)?(?<collection>[^/]+)\/(?<id>[^/]+)$/.exec(path)?.groups ?? {};
+      const isJob = collection === config.jobs_collection;
+      if (document?.lease && (isJob || collection === 'streams')) {
         const lease = document.lease as Lease;
         const worker = store.peek(paths.worker(lease.worker));
-        const isSame = `runs/${String(worker?.work).replace('/', '/streams/')}` === path;
-        if (!isSame || worker?.epoch !== lease.epoch || worker.incarnation !== lease.incarnation)
+        const isSame = worker?.work === (isJob ? jobWork(String(id)) : `${run}/${id}`);
+        if (!isSame || worker.epoch !== lease.epoch || worker.incarnation !== lease.incarnation)
           this.breach(`${path} is leased to ${JSON.stringify(lease)}, and that worker has ${worker?.work}`);
       }
-      if (/^workers\/[^/]+$/.test(path) && document?.work) {
-        const stream = store.peek(`runs/${String(document.work).replace('/', '/streams/')}`);
-        const lease = stream?.lease as Lease | null | undefined;
+      if (collection === 'workers' && document?.work) {
+        const job = parseJobWork(String(document.work));
+        const held = store.peek(job ? paths.job(config.jobs_collection, job) : streamPathOf(document.work));
+        const lease = held?.lease as Lease | null | undefined;
         const isHeld = path === paths.worker(String(lease?.worker)) && lease?.epoch === document.epoch;
-        // A worker that stored the last shard keeps its work until it releases the stream. A lost Store has no streams.
-        if (!isHeld && stream !== undefined && stream.status !== 'completed')
+        // A worker that stored the last shard keeps its stream until it releases it. A lost Store has no streams, and people delete jobs.
+        if (!isHeld && held !== undefined && (job || held.status !== 'completed'))
           this.breach(`${path} works on ${document.work}, which is leased to ${JSON.stringify(lease)}`);
       }
     }
@@ -78,8 +87,7 @@ export class Leases extends Check {
     if (store.peek(path.split('/', 2).join('/'))?.status === 'cancelled') return;
     const worker = store.peek(paths.worker(held.worker)) as Worker | undefined;
     const isHolder = worker?.incarnation === held.incarnation && worker.epoch === held.epoch;
-    if (!worker || !isHolder || !isAlive(worker) || path !== `runs/${worker.work?.replace('/', '/streams/')}`)
-      return;
+    if (!worker || !isHolder || !isAlive(worker) || path !== streamPathOf(worker.work)) return;
     const silent_ms = clockwork.now - Date.parse(worker.claimed_at ?? worker.phase_since_at);
     if (!(silent_ms > config.lease_s * 1000 - 2 * MAX_SKEW_MS))
       this.breach(`${path} was revoked from ${held.worker}, which had claimed it ${silent_ms} ms before`);

@@ -39,7 +39,7 @@ export class Money extends Check {
   readonly #overspentMinutes = new Map<string, number>();
   #isWiped = false;
 
-  onMinute(): void {
+  override onMinute(): void {
     for (const {budget, budget_usd, spent_usd} of this.#spent())
       this.#overspentMinutes.set(budget, spent_usd >= budget_usd ? this.#minutesOf(budget) + 1 : 0);
   }
@@ -48,7 +48,7 @@ export class Money extends Check {
     return this.#overspentMinutes.get(budget) ?? 0;
   }
 
-  onWipe(): void {
+  override onWipe(): void {
     this.#isWiped = true;
   }
 
@@ -108,7 +108,7 @@ export class Money extends Check {
   }
 
   /** Every incarnation is billed for its time, and each is paid for once. */
-  atTheEnd(): void {
+  override atTheEnd(): void {
     // A lost database loses the cost of incarnations that ended before.
     if (this.#isWiped) return;
     const {store} = this.context;

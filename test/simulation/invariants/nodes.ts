@@ -152,12 +152,12 @@ export class Nodes extends Check {
     if (!isOurs) this.breach(`${node?.name} is deleted, and Gleaner does not own it`);
   }
 
-  onWipe(): void {
+  override onWipe(): void {
     this.#wiped_at = this.context.clockwork.now;
     this.#ended.clear();
   }
 
-  atTheEnd(): void {
+  override atTheEnd(): void {
     const {store} = this.context;
     for (const {id, data} of store.collection('workers'))
       if (data.phase !== 'gone') this.breach(`${id} is ${data.phase} at the end`);

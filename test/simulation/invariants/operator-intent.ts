@@ -152,12 +152,12 @@ export class OperatorIntent extends Check {
   }
 
   /** A lost Store loses the messages. */
-  onWipe(): void {
+  override onWipe(): void {
     this.#expected = new Map();
     for (const effects of [this.#last, this.#final, this.#cancelled, this.#held]) effects.clear();
   }
 
-  atTheEnd(): void {
+  override atTheEnd(): void {
     const {store} = this.context;
     for (const run of this.context.runs()) {
       const isCancelled = store.peek(paths.run(run))?.status === 'cancelled';

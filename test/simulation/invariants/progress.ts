@@ -103,7 +103,7 @@ export class Progress extends Check {
   }
 
   /** In the calm, every stream gets a document soon, even if its events were lost. */
-  onMinute(): void {
+  override onMinute(): void {
     const {isCalm, objects, store, streams} = this.context;
     this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
     if (this.#calmMinutes !== REGISTERED_WITHIN_MINUTES) return;
@@ -118,7 +118,7 @@ export class Progress extends Check {
   }
 
   /** A dropped stream is complete at the end, unless its run was stopped. */
-  atTheEnd(): void {
+  override atTheEnd(): void {
     for (const object of this.context.streams.keys()) this.#checkComplete(object);
     for (const {id, data} of this.context.store.collection('runs')) this.#checkTotals(id, data);
   }

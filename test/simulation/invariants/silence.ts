@@ -1,9 +1,12 @@
 /** Checks the ends of silent workers. An outage ends none, and few end in a zone before a new worker sends a heartbeat. */
+import {type Pool, slotsOf} from '../../../shared/domain/fleet/pool.ts';
+import {paths} from '../../../shared/domain/names.ts';
 import type {Suspect} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
+import {streamPathOf} from './leases.ts';
 import {Check} from './violations.ts';
-import {keyOf} from './zones.ts';
+import {ALIVE, keyOf} from './zones.ts';
 
 /** The limits of the brake, repeated here. A zone in these worlds has at most seven nodes, so its share is one node. */
 const NEXT_END_MS = 600_000;
@@ -82,12 +85,25 @@ export class Silence extends Check {
       last === undefined ||
       now - last.ended_at > NEXT_END_MS - 2 * MAX_SKEW_MS ||
       last.bad_verdicts >= BAD_VERDICTS ||
+      this.#isCrowded(before) ||
       now - since > SILENT_FOR_GOOD_MS - 2 * MAX_SKEW_MS;
     if (!mayEnd)
       this.breach(
         `${name} ended for its silence ${now - (last?.ended_at ?? 0)} ms after another worker of ${zone}`,
       );
     this.#episodes.set(zone, {ended_at: now, bad_verdicts: last?.bad_verdicts ?? 0});
+  }
+
+  /** True if no slot of the worker's zone can take a probe: each has a worker that has spoken, or stays empty. */
+  #isCrowded({name, pool, zone}: Document): boolean {
+    const {config, store} = this.context;
+    const slots = slotsOf((store.peek(paths.pool(String(pool))) as Pool | undefined) ?? config.pool);
+    return slots
+      .filter(slot => slot.zone === zone && slot.name !== name)
+      .every(slot => {
+        const worker = store.peek(paths.worker(slot.name));
+        return worker?.held || (ALIVE.includes(String(worker?.phase)) && worker?.hello_at !== null);
+      });
   }
 
   /** A healthy worker that loses its lease by its silence becomes a suspect. Its document keeps the lost stream. */
@@ -131,10 +147,10 @@ export class Silence extends Check {
   }
 
   #streamOf(work: string): Document | undefined {
-    return this.context.store.peek(`runs/${work.replace('/', '/streams/')}`);
+    return this.context.store.peek(streamPathOf(work));
   }
 
-  onWipe(): void {
+  override onWipe(): void {
     this.#episodes.clear();
   }
 }

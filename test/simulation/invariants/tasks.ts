@@ -49,7 +49,7 @@ export class Tasks extends Check {
     if (!isNeeded) this.breach(`${path} was opened, and every stream has a document`);
   }
 
-  atTheEnd(): void {
+  override atTheEnd(): void {
     const {clockwork, store} = this.context;
     for (const {path, data} of store.collection('tasks'))
       if (data.status !== 'done' && !(clockwork.now - Date.parse(String(data.created_at)) < RECENT_MS))

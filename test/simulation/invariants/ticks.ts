@@ -115,7 +115,7 @@ export class Ticks extends Check {
   }
 
   /** In the calm, nodes that are not needed are deleted soon. */
-  onMinute(): void {
+  override onMinute(): void {
     const {store, tpus, isCalm} = this.context;
     this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
     const mayWait = this.#calmMinutes <= ORPHANS_WAIT_MINUTES && this.#isAnyOrphan();
@@ -149,7 +149,7 @@ export class Ticks extends Check {
       .some(({path, data}) => isOpenStatus(data.status) && store.collection(`${path}/streams`).some(isOpen));
   }
 
-  atTheEnd(): void {
+  override atTheEnd(): void {
     const {tpus} = this.context;
     if (tpus.names().length !== 0) this.breach(`TPUs are left: ${tpus.names()}`);
   }

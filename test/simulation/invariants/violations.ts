@@ -84,6 +84,19 @@ export abstract class Check {
     this.violations = violations;
   }
 
+  onRequest(_request: WorkerRequest): void {}
+
+  /** Called with the paths of a commit after all its documents are written. */
+  onCommitted(_paths: readonly string[]): void {}
+
+  /** Called every minute. */
+  onMinute(): void {}
+
+  /** Called when the database is lost. */
+  onWipe(): void {}
+
+  atTheEnd(): void {}
+
   protected breach(text: string): void {
     this.violations.breach(text);
   }

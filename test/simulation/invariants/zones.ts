@@ -11,7 +11,7 @@ import {Check} from './violations.ts';
 const QUOTA_BLOCK_S = 300;
 const REFUSAL_BLOCK_S = 200;
 
-const ALIVE = ['booting', 'idle', 'working', 'draining'];
+export const ALIVE = ['booting', 'idle', 'working', 'draining'];
 
 export class Zones extends Check {
   readonly #creates = new Map<string, number[]>();
@@ -44,7 +44,7 @@ export class Zones extends Check {
   }
 
   /** A zone counts the losses of nodes that were preempted or failed, and no others, and the boots without a heartbeat. */
-  onCommitted(): void {
+  override onCommitted(): void {
     for (const zone of new Set([...this.#ends, ...this.#counts].map(({zone}) => zone))) {
       const ends = this.#ends.filter(end => end.zone === zone);
       const counts = this.#counts.filter(count => count.zone === zone);
@@ -98,7 +98,7 @@ export class Zones extends Check {
       this.breach(`${after.zone} got a create, and lost ${JSON.stringify(since(25))}`);
   }
 
-  onWipe(): void {
+  override onWipe(): void {
     this.#creates.clear();
   }
 }

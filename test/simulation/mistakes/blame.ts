@@ -21,7 +21,6 @@ export const BLAME: Mistakes = {
     in: 'withProgress',
     within: '{...$stream, ...$progress, $$fields}',
     find: 'faults: 0',
-    replace: '',
   },
   'a lease on a generation that was overwritten': {
     in: 'registerNewest',

@@ -12,7 +12,6 @@ export const DOUBLE: Mistakes = {
       in: 'foldShards',
       within: '{$$before; const $misfit = $misfitAfter($progress, $last, $shard); $$after}',
       find: "if ($misfit) return {kind: 'error', reason: $misfit};",
-      replace: '',
     },
     {
       in: 'advanceStream',

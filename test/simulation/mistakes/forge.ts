@@ -39,7 +39,6 @@ export const FORGE: Mistakes = {
   'a second secret that replaces the first': {
     in: 'decideHello',
     find: 'if ($worker.host_secrets[$host] !== undefined) {$$refuse}',
-    replace: '',
   },
   'a repeated hello that is refused': {
     in: 'bindHost',

@@ -31,7 +31,6 @@ export const LEAK: Mistakes = {
   'a deleted node that must be unheard for a lease before it counts as gone': {
     in: 'missingIn',
     find: "if ($worker.phase === 'deleting') return true;",
-    replace: '',
   },
   'an answer about a missing node that its decision does not use': {
     in: 'reconcileMissing',
@@ -64,12 +63,10 @@ export const LEAK: Mistakes = {
   'a cancelled job that its worker keeps': {
     in: 'concludeJobs',
     find: 'if ($decision.$next.lease === null) $clearWork($tx, $holder);',
-    replace: '',
   },
   'a job that keeps its place while it runs': {
     in: 'grantJob',
     within: "{status: 'running', $$fields}",
     find: 'queue: null',
-    replace: '',
   },
 };

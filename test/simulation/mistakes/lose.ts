@@ -83,7 +83,6 @@ export const LOSE: Mistakes = {
   'an incarnation that was refused and leaves no attempt': {
     in: 'refuse',
     find: '$records.set($tx, $paths.attempt($worker.name, $worker.incarnation), $attempt);',
-    replace: '',
   },
   'an event that expires within an hour': {
     in: 'recordEvent',
@@ -101,13 +100,8 @@ export const LOSE: Mistakes = {
   'a job whose event was lost and that no tick takes up': {
     in: 'tick',
     find: "await $failures.$isolate('schedule pending jobs', $work);",
-    replace: '',
   },
-  'a job of a dead worker that never waits again': {
-    in: 'endIncarnation',
-    find: 'if ($work?.job) {$$end}',
-    replace: '',
-  },
+  'a job of a dead worker that never waits again': {in: 'endIncarnation', find: 'if ($work?.job) {$$end}'},
   'a job that ends its last machine and fails without an attempt': {
     in: 'withAttempt',
     find: 'attempts: [...$job.attempts, $attempt].slice(-$most)',

@@ -50,7 +50,7 @@ export const OVERSPEND: Mistakes = {
   },
   'a survey that counts the last stream of each page twice': [
     {in: 'countPage', find: 'if ($found.stream !== $stream) $streams += 1;', replace: '$streams += 1;'},
-    {in: 'countPage', find: 'if ($found.$object.name <= $cursor.$after) continue;', replace: ''},
+    {in: 'countPage', find: 'if ($found.$object.name <= $cursor.$after) continue;'},
   ],
   'a job whose time no payer is billed for': {
     in: 'payerOfWork',

@@ -38,12 +38,7 @@ export const STICK: Mistakes = {
       find: 'born_at: $born_at',
       replace: 'recreate: $worker.recreate, born_at: $born_at',
     },
-    {
-      in: 'decideDeleting',
-      within: "$enter($worker, 'gone', $now, $fields)",
-      find: 'recreate: false',
-      replace: '',
-    },
+    {in: 'decideDeleting', within: "$enter($worker, 'gone', $now, $fields)", find: 'recreate: false'},
   ],
   'a heartbeat that counts as progress': {
     in: 'PROGRESS',
@@ -74,11 +69,7 @@ export const STICK: Mistakes = {
       replace: '1e9',
     },
   ],
-  'an overdue job that no tick ends': {
-    in: 'tick',
-    find: "await $failures.$isolate('end due jobs', $work);",
-    replace: '',
-  },
+  'an overdue job that no tick ends': {in: 'tick', find: "await $failures.$isolate('end due jobs', $work);"},
   'a plan that forgets the waiting jobs': {
     in: 'remainingWork',
     find: '$jobs.$waiting + $atJobs > 0',
@@ -88,7 +79,6 @@ export const STICK: Mistakes = {
     in: 'decideFinish',
     within: "{answer: $advise('continue', ''), writes: {$$ended, worker: $worker}, wakes: true}",
     find: 'wakes: true',
-    replace: '',
   },
   'a job that no count of machines fails': {
     in: 'endAttempt',

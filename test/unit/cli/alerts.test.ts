@@ -11,7 +11,7 @@ describe('The alerts of gleaner status', () => {
   it('name the silent workers of a zone with their dollars, and the stopped creates of a pool', async () => {
     const store = openSqliteStore(':memory:', () => 0);
     const worker = aWorker({heartbeat_at: at(-400), usd_per_hour: 1.25});
-    const silent = {worker, heard: 1, isLost: false, silent_s: 300};
+    const silent = {worker, heard: 1, isCrowded: false, isLost: false, silent_s: 300};
     const brake = withHeld(decideSilence(null, silent, moment(T0)).brake, [worker, worker]);
     const boots = [1, 2, 3, 4, 5].reduce(found => afterUnheardBoot(found, 'bundle', T0), NO_BOOTS);
     await store.transaction(async tx => {

@@ -63,7 +63,13 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
     ...{read_at_ms: NOW, pool: POOL, prices: {}, mostCreates: 9, served: moment(NOW).served},
     nodes: {...nodes, absent: new Set(node === null ? seen.keys() : [])},
     payers: new Map(all.map(({name}) => [name, 'my-run'])),
-    ...{heard: new Map([[ZONE, 10]]), lost: new Set(), stored: new Map([['my-run', 4]]), ...given.inputs},
+    ...{
+      heard: new Map([[ZONE, 10]]),
+      crowded: new Set(),
+      lost: new Set(),
+      stored: new Map([['my-run', 4]]),
+      ...given.inputs,
+    },
   };
   const slots = all.map(worker => ({
     slot: slotOf(worker.name, wanted, seen)[0] ?? assert.fail(),
@@ -156,7 +162,7 @@ describe('decideSlots', () => {
     it('as a probe, also where creates are stopped or nodes live short lives', () => {
       const {brake} = decideSilence(
         null,
-        {worker: silent(), heard: 9, isLost: false, silent_s: 1},
+        {worker: silent(), heard: 9, isCrowded: false, isLost: false, silent_s: 1},
         moment(NOW),
       );
       const losses = Array.from({length: 9}, () => ({ended_at: later(-9), lived_s: 1}));
@@ -246,6 +252,23 @@ describe('decideSlots', () => {
         const writes = decide({workers, streams, inputs: {heard: new Map([[ZONE, 5]])}});
         assert.deepEqual([kinds(writes).length, writes.held.length, writes.streams.size], [1, 2, 1]);
         assert.equal(writes.shared.zones.get(ZONE)?.brake?.replaced, 1);
+      });
+
+    for (const {name, replaced_at, ends} of [
+      {name: 'one of them gives it', replaced_at: later(-60), ends: 1},
+      {name: 'none gives it while another tick empties one', replaced_at: later(0), ends: 0},
+    ])
+      it(`that are held while no slot of their zone can take a probe: ${name}`, () => {
+        const {brake} = decideSilence(
+          null,
+          {worker: silent(), heard: 3, isCrowded: false, isLost: false, silent_s: 1},
+          moment(NOW),
+        );
+        const workers = NAMES.map(name => silent({name}));
+        const inputs = {heard: new Map([[ZONE, 3]]), crowded: new Set([ZONE])};
+        const writes = decide({workers, inputs, zone: {brake: brake && {...brake, replaced_at}}});
+        assert.deepEqual([kinds(writes).length, writes.held.length], [ends, 3 - ends]);
+        assert.equal(writes.shared.zones.get(ZONE)?.brake?.probes_due, 1);
       });
 
     it('whose run has lost ten machines: the run is paused', () => {

@@ -8,7 +8,7 @@ import {aConfig, at, aWorker, moment, T0} from '../../../support/builders.ts';
 const INPUTS: PlanInputs = {
   ...{read_at_ms: T0, nodes: NOT_LISTED, pool: {...aConfig().pool, boots: NO_BOOTS}, prices: {}},
   ...{payers: new Map(), mostCreates: 0, served: moment(T0).served},
-  ...{heard: new Map(), lost: new Set(), stored: new Map()},
+  ...{heard: new Map(), crowded: new Set(), lost: new Set(), stored: new Map()},
 };
 
 describe('the plan of a slot without money for its worker', () => {

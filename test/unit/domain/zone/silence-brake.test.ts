@@ -7,12 +7,14 @@ import {
   afterLostBoot,
   afterUnheard,
   type Brake,
+  crowdedZones,
   decideSilence,
   shareOf,
   withHeld,
 } from '../../../../shared/domain/zone/silence-brake.ts';
-import {at, aWorker, moment, T0} from '../../../support/builders.ts';
+import {aConfig, at, aWorker, moment, T0} from '../../../support/builders.ts';
 
+const ZONE = 'us-central1-a';
 const SILENT_S = 300;
 const silentWorker = (changes: Partial<Worker> = {}) =>
   aWorker({phase: 'working', born_at: at(-9000), hello_at: at(-8000), heartbeat_at: at(-400), ...changes});
@@ -23,11 +25,13 @@ function decideAll(
   {
     brake = null,
     heard = count,
+    isCrowded = false,
     isLost = false,
     seconds = 0,
   }: {
     brake?: Brake | null;
     heard?: number;
+    isCrowded?: boolean;
     isLost?: boolean;
     seconds?: number;
   } = {},
@@ -37,7 +41,7 @@ function decideAll(
     const worker = silentWorker({name: `tpu-us-central1-a-${index}`});
     const verdict = decideSilence(
       current,
-      {worker, heard, isLost, silent_s: SILENT_S},
+      {worker, heard, isCrowded, isLost, silent_s: SILENT_S},
       moment(T0 + seconds * 1000),
     );
     if (verdict.verdict !== 'held') ended += 1;
@@ -62,6 +66,45 @@ describe('the silence brake', () => {
   it('the brake gives its share once in an episode', () => {
     const {brake} = decideAll(10);
     assert.equal(decideAll(8, {brake, heard: 10, seconds: 3000}).ended, 0);
+  });
+
+  for (const {name, isCrowded, probes_due, ended} of [
+    {
+      name: 'gives its slot to a due probe that no other slot can take',
+      isCrowded: true,
+      probes_due: 1,
+      ended: 1,
+    },
+    {
+      name: 'keeps its slot where another slot can take the due probe',
+      isCrowded: false,
+      probes_due: 1,
+      ended: 0,
+    },
+    {name: 'keeps its slot while no probe is due', isCrowded: true, probes_due: 0, ended: 0},
+  ])
+    it(`a held worker ${name}`, () => {
+      const {brake} = decideAll(1);
+      const after = decideAll(1, {brake: brake && {...brake, probes_due}, heard: 1, isCrowded, seconds: 60});
+      assert.equal(after.ended, ended);
+      assert.deepEqual([after.brake?.probes_due, after.brake?.replaced_at], [probes_due, at(60 * ended)]);
+    });
+
+  it('a zone is crowded if no slot is empty, boots, or is emptied', () => {
+    const worker = (changes: Partial<Worker>) => aWorker({phase: 'idle', heartbeat_at: at(0), ...changes});
+    const pool = {...aConfig({GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: '2'}).pool, boots: NO_BOOTS};
+    const isCrowded = (...second: Worker[]) => {
+      const workers = [
+        worker({name: `tpu-${ZONE}-0`}),
+        ...second.map(each => ({...each, name: `tpu-${ZONE}-1`})),
+      ];
+      return crowdedZones(pool, new Map(workers.map(each => [each.name, each]))).has(ZONE);
+    };
+    assert.equal(isCrowded(), false, 'empty');
+    assert.equal(isCrowded(worker({phase: 'booting', heartbeat_at: null})), false, 'boots');
+    assert.equal(isCrowded(worker({phase: 'deleting'})), false, 'is emptied');
+    assert.equal(isCrowded(worker({})), true, 'has spoken');
+    assert.equal(isCrowded(worker({phase: 'gone', held: true})), true, 'stays empty after a delete');
   });
 
   it('each replaced worker makes a probe due, and a create uses the probe', () => {
@@ -100,7 +143,7 @@ describe('the silence brake', () => {
     const probe = aWorker({born_at: at(10), hello_at: at(200), heartbeat_at: at(200)});
     const after = brake && afterHellos(brake, [probe], moment(T0 + 351_000));
     const late = silentWorker({heartbeat_at: at(150)});
-    const silent = {worker: late, heard: 10, isLost: false, silent_s: SILENT_S};
+    const silent = {worker: late, heard: 10, isCrowded: false, isLost: false, silent_s: SILENT_S};
     let current = after;
     const ends = [1, 2, 3].map(() => {
       const {verdict, brake} = decideSilence(current, silent, moment(T0 + 600_000));
@@ -117,7 +160,7 @@ describe('the silence brake', () => {
     const after = episode && afterHellos(episode, [another], moment(T0 + 351_000));
     assert.deepEqual([after?.spoke_at, after?.probes_due], [at(200), 2]);
     const late = silentWorker({heartbeat_at: at(250)});
-    const silent = {worker: late, heard: 10, isLost: false, silent_s: SILENT_S};
+    const silent = {worker: late, heard: 10, isCrowded: false, isLost: false, silent_s: SILENT_S};
     assert.equal(decideSilence(after, silent, moment(T0 + 600_000)).verdict, 'held');
   });
 
@@ -154,7 +197,7 @@ describe('the silence brake', () => {
     const after = brake && {...brake, spoke_at: at(200)};
     const outage = {from_at: at(-390), to_at: at(190)};
     const served = {...moment(T0 + 600_000).served, gaps: [outage]};
-    const silent = {worker: silentWorker(), heard: 10, isLost: false, silent_s: SILENT_S};
+    const silent = {worker: silentWorker(), heard: 10, isCrowded: false, isLost: false, silent_s: SILENT_S};
     assert.equal(decideSilence(after, silent, {now: T0 + 600_000, served}).verdict, 'held');
     assert.equal(decideSilence(after, silent, moment(T0 + 600_000)).verdict, 'judged');
   });
