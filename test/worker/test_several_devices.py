@@ -1,14 +1,10 @@
 """Extraction on several devices: steps with rows of several shards, and the bytes of a single device."""
 
-import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
-from environment import HERE
 from fake_storage import serving
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.model.model import Model
@@ -107,18 +103,10 @@ def test_little_memory_changes_no_stored_byte(storage, extract, single_device, s
     assert min(steps[:-1]) < DEVICES  # a step that waits for no more rows, because their shards have no room
 
 
-def test_eight_real_devices_store_the_bytes_of_one(storage, tmp_path, tiny_folder, single_device):
+def test_eight_real_devices_store_the_bytes_of_one(storage, tmp_path, tiny_folder, single_device, forks):
     resource, stored = single_device
     answer = a_work_answer(resource, model=tiny_folder, **SMALL)
-    order = {"storage": os.environ["STORAGE_EMULATOR_HOST"], "answer": answer, "folder": str(tmp_path / "home")}
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    done = subprocess.run(
-        [sys.executable, f"{HERE}/extract_process.py"],
-        env=os.environ | flags,
-        input=json.dumps(order) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert "completed" in done.stdout.split(), done.stderr[-3000:]
+    variables = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    done = forks.run("extract_process:run", answer, str(tmp_path / "home"), environment=variables)
+    assert done.stdout == "completed\n", done.stderr[-3000:]
     assert outputs(storage) == stored
