@@ -5,6 +5,7 @@ Each line on stdin starts a process:
 Its answers on stdout are "pid N" and "ended STATUS".
 """
 
+import gc
 import importlib
 import json
 import os
@@ -36,6 +37,7 @@ def _run(order):
 
 
 def _serve():
+    gc.freeze()  # a collection in a forked process skips the imported modules
     for line in sys.stdin:
         pid = os.fork()  # this process has not started JAX, so a fork is safe
         if pid == 0:
