@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gleaner_worker.records import render_process
-from gleaner_worker.records.reject_reason import RejectReason
+from gleaner_worker.records.rejected import Rejected
 from gleaner_worker.records.render_process import LimitExceeded
 from gleaner_worker.records.template import Template, TemplateProblem
 from rendered_template import write
@@ -93,7 +93,7 @@ def test_a_template_that_needs_too_much_time_or_memory_makes_no_prompt(monkeypat
     monkeypatch.setattr(render_process, "CPU_S", 0.1)
     try:
         bad = write(template, {"long": LONG + "b", "long2": LONG + "c"})
-        assert isinstance(bad, RejectReason), bad.content[:100]
+        assert isinstance(bad, Rejected), bad.content[:100]
     except LimitExceeded as limit:
         assert "of CPU time" in str(limit) or "memory" in str(limit)
     assert write("{{ x }}", {"x": "the next record"}).content == "the next record"
