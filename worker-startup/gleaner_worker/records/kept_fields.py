@@ -10,7 +10,8 @@ MAX_KEPT_BYTES = 64 * 1024
 def kept_fields(record: dict, names: tuple[str, ...]) -> str:
     """The record's fields of these names, in their order, as a compact JSON object in ASCII; "" without names.
 
-    A field that the record lacks is left out. Raises Rejected. Lone surrogates are written as escapes, as in the record.
+    A field that the record lacks is left out. Lone surrogates are written as escapes, as in the record.
+    Raises Rejected for fields that JSON cannot hold, or that are too long.
     """
     if not names:
         return ""
