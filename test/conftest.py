@@ -1,5 +1,6 @@
 """Hooks for the tests of the worker and of the reader."""
 
+import gc
 import re
 
 import hypothesis
@@ -33,3 +34,9 @@ def pytest_collection_modifyitems(items):
         for index, item in enumerate(its):
             if index not in chosen:
                 item.add_marker("long")
+
+
+def pytest_collection_finish():
+    """Excludes the imported modules from garbage collection, which would visit every object of JAX again and again."""
+    gc.collect()
+    gc.freeze()

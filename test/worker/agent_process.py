@@ -1,8 +1,6 @@
 """An agent in a process of its own, against a fake worker-api, metadata server and bucket."""
 
-import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -10,55 +8,14 @@ import sys
 import pytest
 
 from build import text_lines
-from environment import HERE
 from fake_cloud import boot
 from waiting import HANG_S
 
 LONG = text_lines(2500)
 
 
-class ForkedAgent:
-    """An agent that the process `agents` forks. Has the methods of Popen that tests use."""
-
-    def __init__(self, agents, environment, hold_at, pipe):
-        os.mkfifo(pipe)
-        fd = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # without O_NONBLOCK, open waits for the agent
-        os.set_blocking(fd, True)
-        self.stderr = os.fdopen(fd)
-        self._agents, self._status = agents, None
-        order = {"environment": environment, "stderr": str(pipe), "hold_at": hold_at}
-        agents.stdin.write(json.dumps(order).encode() + b"\n")
-        self.pid = int(agents.stdout.readline().split()[1])
-
-    def wait(self, timeout=None):
-        if self._status is None:
-            assert select.select([self._agents.stdout], [], [], timeout)[0], f"the agent runs for more than {timeout} s"
-            self._status = int(self._agents.stdout.readline().split()[1])
-        return self._status
-
-    def send_signal(self, number):
-        if self._status is None:
-            os.kill(self.pid, number)
-
-    def kill(self):
-        self.send_signal(signal.SIGKILL)
-
-    def communicate(self):
-        self.wait()
-        if self.stderr:
-            self.stderr.close()
-
-
-@pytest.fixture(scope="session")
-def agents():
-    """A process that forks agents: an agent imports JAX, which takes two seconds."""
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, f"{HERE}/forked_agents.py"], stdin=pipe, stdout=pipe, bufsize=0) as process:
-        yield process
-
-
 @pytest.fixture
-def agent(cloud, storage, tmp_path, agents):
+def agent(cloud, storage, tmp_path, forks):
     """agent() starts an agent, killed at the end of the test. The agents of a test run one after the other.
 
     hold_at=N: the agent waits after N samples until its extraction must end. is_forked=False: the agent reads the
@@ -70,7 +27,13 @@ def agent(cloud, storage, tmp_path, agents):
     def start(hold_at=None, is_forked=True, **more):
         variables = os.environ | {"GCE_METADATA_HOST": cloud.host, "GLEANER_HOME": str(tmp_path / "home")} | more
         if is_forked:
-            started.append(ForkedAgent(agents, variables, hold_at, tmp_path / f"stderr-{len(started)}"))
+            pipe = tmp_path / f"stderr-{len(started)}"
+            os.mkfifo(pipe)
+            read_end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # without O_NONBLOCK, open waits for the agent
+            os.set_blocking(read_end, True)
+            where = {"environment": variables, "stdout": pipe, "stderr": pipe}
+            started.append(forks.start("forked_agent:run", hold_at, **where))
+            started[-1].stderr = os.fdopen(read_end)
         else:
             command = [sys.executable, "-m", "gleaner_worker.agent"]
             started.append(subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True))

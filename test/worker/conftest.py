@@ -12,8 +12,9 @@ sys.path.insert(0, __file__.rpartition("/")[0])
 import pytest
 
 import environment
-from agent_process import agent, agents  # noqa: F401  (each fixture is beside the functions that tests use with it)
+from agent_process import agent  # noqa: F401  (each fixture is beside the functions that tests use with it)
 from device_rows import capture_models  # noqa: F401
+from forked import forks  # noqa: F401
 from git_server import server  # noqa: F401
 from hub_models import files, hub  # noqa: F401
 from hub_secret import secrets  # noqa: F401

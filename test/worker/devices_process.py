@@ -1,16 +1,12 @@
-"""Runs models on the devices of XLA_FLAGS: each line on stdin is [OUT.npz, SPEC, WAYS], answered by a line.
+"""Runs a model on the devices of XLA_FLAGS, in a forked process: run(OUT.npz, SPEC, WAYS).
 
 OUT.npz gets the rows of 300 samples, as `{site}.{sample}` [L, rows, D], all statistics, and the use of devices.
 WAYS: a device has just the memory that weights split so many ways need, or null.
 """
 
-import json
-import sys
 from types import SimpleNamespace
 
 import numpy as np
-
-import environment  # noqa: F401  (before the rest)
 
 
 def memory_of_split(spec, ways):
@@ -54,9 +50,3 @@ def run(out, raw_spec, ways):
     held = sum(shard.data.nbytes for weight in weights for shard in weight.addressable_shards)
     layout = [model.layout.data, model.layout.model, held, len(running)]
     np.savez(out, **rows, layout=layout, sums=np.stack(sums)[..., [0, 1, 3]].sum(axis=0))
-
-
-if __name__ == "__main__":
-    for line in sys.stdin:
-        run(*json.loads(line))
-        print("done", flush=True)

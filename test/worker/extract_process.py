@@ -1,16 +1,10 @@
-"""Extractors in processes of their own, for tests that kill them: each line on stdin forks one.
-
-{"storage": URL, "answer": of worker-api, "folder",
-"kill": "module:Class.function", "nth": 1, "after": false, "flush_at": 3}
-"""
+"""An extractor in a forked process, for tests that kill it."""
 
 import importlib
 import os
 import signal
 
-import environment  # noqa: F401  (before the rest)
 from build import a_model, bucket, parse_work, settings_of
-from forks import fork_each_line
 from gleaner_worker.extract import extract as extract_module
 from gleaner_worker.extract.state import ExtractionState
 
@@ -52,21 +46,15 @@ def at_call(nth, act):
     return count
 
 
-def run(order):
-    os.environ["STORAGE_EMULATOR_HOST"] = order["storage"]
+def run(answer, folder, kill=None, nth=1, after=False, flush_at=None):
+    """Prints the outcome. answer: of worker-api. kill: "module:Class.function" whose nth call ends this process."""
     control = ExtractionState()
-    if order.get("flush_at"):
-        wrap("extract.extract:put_sample", after=at_call(order["flush_at"], lambda: control.request("flush")))
-    if order.get("kill"):
-        die = at_call(order["nth"], lambda: os.kill(os.getpid(), signal.SIGKILL))
-        wrap(order["kill"], **{"after" if order.get("after") else "before": die})
-    work = parse_work(order["answer"]["lease"], order["answer"]["work"])
-    model = a_model(work.spec, order["folder"], bucket(), work.run)
-    print(
-        extract_module.extract(work, model, settings_of(model), bucket(), order["folder"] + "/scratch", control),
-        flush=True,
-    )
-
-
-if __name__ == "__main__":
-    fork_each_line(run)
+    if flush_at:
+        wrap("extract.extract:put_sample", after=at_call(flush_at, lambda: control.request("flush")))
+    if kill:
+        die = at_call(nth, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        wrap(kill, **{"after" if after else "before": die})
+    work = parse_work(answer["lease"], answer["work"])
+    model = a_model(work.spec, folder, bucket(), work.run)
+    scratch = f"{folder}/scratch"
+    print(extract_module.extract(work, model, settings_of(model), bucket(), scratch, control), flush=True)

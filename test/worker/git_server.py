@@ -14,12 +14,11 @@ class GitServer:
     """repo: the address of the repository. commit(...) returns the commit."""
 
     def __init__(self, folder: Path):
-        self.bare, self.work = folder / "repo.git", folder / "author"
+        self._bare, self._commits = folder / "repo.git", 0
         folder.mkdir()
-        self._git(folder, "init", "--quiet", "--bare", "--initial-branch=main", str(self.bare))
-        self._git(folder, "init", "--quiet", "--initial-branch=main", str(self.work))
+        self._git("init", "--quiet", "--bare", "--initial-branch=main")
         # GitHub serves any commit that a reference leads to.
-        self._git(self.bare, "config", "uploadpack.allowReachableSHA1InWant", "true")
+        self._git("config", "uploadpack.allowReachableSHA1InWant", "true")
         server = LocalServer(_handler(folder))
         self.repo, self.close = f"{server.url}/repo.git", server.close
 
@@ -27,24 +26,17 @@ class GitServer:
         self, files: dict[str, str], reference: str = "refs/heads/main", links: dict[str, str] | None = None
     ) -> str:
         """Makes a commit without a parent, and forces the reference to it."""
-        self._git(self.work, "checkout", "--quiet", "--orphan", f"o{os.urandom(4).hex()}")
-        self._git(self.work, "rm", "--quiet", "-rf", "--ignore-unmatch", ".")
-        for name, text in files.items():
-            (self.work / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.work / name).write_text(text)
-        for name, target in (links or {}).items():
-            (self.work / name).symlink_to(target)
-        self._git(self.work, "add", "--all", "--force")
-        self._git(self.work, "commit", "--quiet", "--allow-empty", "--message", "a change")
-        self._git(self.work, "push", "--quiet", "--force", str(self.bare), f"HEAD:{reference}")
-        return self._git(self.work, "rev-parse", "HEAD").strip()
+        self._commits += 1
+        commands = [f"commit {reference}\ncommitter a <a@example.com> {self._commits} +0000\ndata 8\na change\n"]
+        for mode, entries in (("100644", files), ("120000", links or {})):
+            for path, text in entries.items():
+                commands.append(f"M {mode} inline {path}\ndata {len(text.encode())}\n{text}\n")
+        self._git("fast-import", "--quiet", "--force", stdin="".join(commands))
+        return self._git("rev-parse", reference).strip()
 
-    def _git(self, folder: Path, *arguments: str) -> str:
-        author = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
-        done = subprocess.run(
-            ["git", "-C", str(folder), *author, *arguments], check=True, capture_output=True, text=True
-        )
-        return done.stdout
+    def _git(self, *arguments: str, stdin: str = "") -> str:
+        command = ["git", f"--git-dir={self._bare}", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True, input=stdin).stdout
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gleaner_worker.extract import extract as extract_module
 from gleaner_worker.extract.state import ExtractionState
 
 PARTIALS = "partials/my-run/tpu_7/"
@@ -18,6 +17,7 @@ class Interruption:
     """Counts computed samples, and requests a flush when their number is `samples`."""
 
     def __init__(self, monkeypatch, samples=10**9):
+        from gleaner_worker.extract import extract as extract_module  # imports JAX, and fast tests need no JAX
 
         self.control, self.done, self.shards, self.outcome = ExtractionState(), 0, set(), ""
         put_sample = extract_module.put_sample

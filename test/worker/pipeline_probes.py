@@ -6,8 +6,6 @@ import weakref
 
 import pytest
 
-from gleaner_worker.extract import extract as extract_module
-
 PREFIX = "activations/my-run/tpu_7/"
 
 
@@ -25,6 +23,7 @@ class Alive:
     """Counts the results of a function that are alive at the same time."""
 
     def __init__(self, monkeypatch, name, part=lambda made: made):
+        from gleaner_worker.extract import extract as extract_module  # imports JAX, and fast tests need no JAX
 
         self._made, self.most, self.all = {}, 0, 0
         make = getattr(extract_module, name)

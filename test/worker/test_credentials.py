@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -11,14 +9,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("named", [None, "/no/such/file.json"], ids=["absent", "named file absent"])
-def test_a_verification_without_credentials_gives_one_line_with_the_remedy(tmp_path, named):
+def test_a_verification_without_credentials_gives_one_line_with_the_remedy(tmp_path, forks, named):
     env = os.environ | {"HOME": str(tmp_path), "CLOUDSDK_CONFIG": str(tmp_path), "NO_GCE_CHECK": "true"}
     for name in ("STORAGE_EMULATOR_HOST", "GOOGLE_APPLICATION_CREDENTIALS"):
         env.pop(name, None)
     if named:
         env["GOOGLE_APPLICATION_CREDENTIALS"] = named
-    command = [sys.executable, "-m", "gleaner_worker.verify", "--bucket", "b", "--run", "r", "--quiet"]
-    result = subprocess.run(command, capture_output=True, text=True, env=env, timeout=600)
+    result = forks.command("gleaner_worker.verify", "--bucket", "b", "--run", "r", "--quiet", environment=env)
     assert (result.returncode, result.stderr) == (2, "")
     (problem,) = json.loads(result.stdout)["problems"]
     assert problem.startswith("Failed to verify r: Failed to open Cloud Storage: DefaultCredentialsError: ")

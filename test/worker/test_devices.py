@@ -2,15 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import jax
 import numpy as np
 import pytest
 
 from build import TINY_CONFIG, a_model, a_spec, fails
-from environment import HERE
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.mesh import can_split, layouts, parameter_axes
 from gleaner_worker.model.tiny import make_tiny_model
@@ -32,32 +29,22 @@ GEMMA_CONFIG = TINY_CONFIG | {
 
 
 @pytest.fixture(scope="module")
-def on_devices(tmp_path_factory):
+def on_devices(tmp_path_factory, forks):
     """on_devices(folder, count, ways, **spec) -> the results of devices_process.py, kept for the next call."""
-    answers, processes = {}, {}
+    answers = {}
 
     def get(folder, count, ways=None, **spec):
         spec = {"model": folder, "max_seq_length": 64, "dtype": "fp32", "sites": SITES} | spec
         key = json.dumps([count, ways, spec], sort_keys=True)
-        if count not in processes:
-            processes[count] = subprocess.Popen(
-                [sys.executable, f"{HERE}/devices_process.py"],
-                env=os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
         if key not in answers:
             out = str(tmp_path_factory.mktemp("devices") / "out.npz")
-            processes[count].stdin.write(json.dumps([out, spec, ways]) + "\n")
-            processes[count].stdin.flush()
-            assert processes[count].stdout.readline() == "done\n"
+            variables = os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
+            ended = forks.run("devices_process:run", out, spec, ways, environment=variables)
+            assert ended.returncode == 0, ended.stderr
             answers[key] = dict(np.load(out))
         return answers[key]
 
-    yield get
-    for process in processes.values():
-        process.communicate(timeout=600)
+    return get
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ import gzip
 import json
 import os
 import random
-import subprocess
-import sys
 
 import pytest
 
@@ -14,6 +12,7 @@ from gleaner_worker.estimate.__main__ import estimate
 from gleaner_worker.estimate.blocks import BLOCKS, FileSource, ObjectSource, sample_blocks
 from gleaner_worker.estimate.count import Counts, extrapolate
 from gleaner_worker.failures import Failure
+from waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -189,39 +188,36 @@ def test_a_stream_in_a_bucket_is_read_in_one_generation(storage):
         source.read(0, 5)
 
 
-def test_an_estimate_of_a_stream_without_the_right_to_read_it_exits_with_status_2(storage, model, tmp_path):
+def test_an_estimate_of_a_stream_without_the_right_to_read_it_exits_with_status_2(storage, model, tmp_path, forks):
     name = a_stream(storage, lines(3))["name"]
     storage.faults = lambda request: 403 if "alt=media" in request else None
     arguments = ["--spec", json.dumps(a_raw_spec(model=model)), "--home", str(tmp_path), "--bucket", BUCKET]
-    found = command("estimate", *arguments, "--prefix", name)
+    found = forks.command("gleaner_worker.estimate", *arguments, "--prefix", name)
     assert (found.returncode, found.stdout) == (2, "")
     assert found.stderr.startswith(f"Failed to read gs://{BUCKET}/{name}: Forbidden: ")
 
 
-def command(module, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", f"gleaner_worker.{module}", *arguments], capture_output=True, text=True
-    )
-
-
 @pytest.mark.parametrize("module", ["estimate", "preflight"])
-def test_a_spec_that_is_not_json_ends_the_command_with_status_2(tmp_path, module):
+def test_a_spec_that_is_not_json_ends_the_command_with_status_2(tmp_path, forks, module):
     which = ["--file", __file__] if module == "estimate" else ["--accelerator", "v5litepod-8"]
-    found = command(module, "--spec", "{", "--home", str(tmp_path), *which)
+    found = forks.command(f"gleaner_worker.{module}", "--spec", "{", "--home", str(tmp_path), *which)
     assert (found.returncode, found.stdout) == (2, "")
     assert found.stderr.startswith("Failed to read the spec: it is not JSON: ")
 
 
 @pytest.mark.parametrize("module", ["estimate", "preflight"])
-def test_a_command_reports_a_wait_for_an_unreachable_hub_on_stderr(tmp_path, module):
+def test_a_command_reports_a_wait_for_an_unreachable_hub_on_stderr(tmp_path, forks, module):
     which = ["--file", __file__] if module == "estimate" else ["--accelerator", "v5litepod-8"]
     spec = json.dumps(a_raw_spec(model="an-org/a-model", revision=None))
-    command = [sys.executable, "-m", f"gleaner_worker.{module}", "--spec", spec, "--home", str(tmp_path), *which]
-    env = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9"}  # a closed port
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        line = process.stderr.readline()
-        process.kill()
-        assert process.stdout.read() == ""
+    command = [f"gleaner_worker.{module}", "--spec", spec, "--home", str(tmp_path), *which]
+    where = {"stdout": tmp_path / "stdout", "stderr": tmp_path / "stderr"}
+    closed_port = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9"}
+    process = forks.start("forks:run_module", *command, environment=closed_port, **where)
+    until(lambda: where["stderr"].exists() and where["stderr"].read_text().endswith("\n"))
+    process.kill()
+    process.wait()
+    line = where["stderr"].read_text()
+    assert where["stdout"].read_text() == ""
     assert line == "Waiting for 127.0.0.1:9: ConnectError: [Errno 111] Connection refused, try 1\n"
 
 

@@ -1,11 +1,8 @@
 """An extractor that is killed at any step, any number of times, ends with the bytes of an undisturbed extractor."""
 
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -15,7 +12,6 @@ from read_shards import read_stream
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "extract_process.py")
 LINES = [json.dumps(json.loads(line) | {"n": number}) for number, line in enumerate(text_lines(60, 10))]
 LINES.append("junk")
 FORMATS = {
@@ -46,57 +42,8 @@ STEPS = [
 ]
 
 
-class Processes:
-    """Extractors that a helper process forks: one at a time."""
-
-    def __init__(self):
-        self._parent = subprocess.Popen(
-            [sys.executable, SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        self._errors = []
-        self._reader = threading.Thread(target=lambda: self._errors.extend(self._parent.stderr), daemon=True)
-        self._reader.start()
-        self.pid = None
-
-    def run(self, **order):
-        """The outcome, or "killed"."""
-        order["storage"] = os.environ["STORAGE_EMULATOR_HOST"]
-        self._parent.stdin.write(json.dumps(order) + "\n")
-        self._parent.stdin.flush()
-        outcome = None
-        for line in self._parent.stdout:
-            word, *rest = line.split()
-            if word == "pid":
-                self.pid = int(rest[0])
-            elif word == "ended":
-                self.pid = None
-                assert rest[0] in ("0", str(-signal.SIGKILL)), "".join(self._errors[-60:])
-                return outcome if rest[0] == "0" else "killed"
-            else:
-                outcome = word
-        raise AssertionError("".join(self._errors[-60:]))
-
-    def kill(self):
-        if pid := self.pid:
-            os.kill(pid, signal.SIGKILL)
-
-    def close(self):
-        self._parent.stdin.close()
-        self._parent.wait(60)
-        self._reader.join()
-        self._parent.stdout.close()
-        self._parent.stderr.close()
-
-
-@pytest.fixture(scope="module")
-def processes():
-    started = Processes()
-    yield started
-    started.close()
-
-
 @pytest.fixture
-def stream(storage, extract, tmp_path, tiny_models, tiny_folder, processes):
+def stream(storage, extract, tmp_path, tiny_models, tiny_folder, forks):
     """stream(spec) -> attempt(epoch, **how), after a check against the outputs of an undisturbed extraction."""
 
     def make(spec):
@@ -110,9 +57,11 @@ def stream(storage, extract, tmp_path, tiny_models, tiny_folder, processes):
         assert len(read_stream(expected, spec.get("format", "safetensors"))) == 60
         storage.clear("activations/")
 
-        def attempt(epoch, **how):
+        def attempt(epoch, kill=None, nth=1, after=False, flush_at=None):
             answer = a_work_answer(resource, epoch=epoch, model=tiny_folder, **spec)
-            outcome = processes.run(answer=answer, folder=str(tmp_path), **how)
+            ended = forks.run("extract_process:run", answer, str(tmp_path), kill, nth, after, flush_at)
+            assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+            outcome = ended.stdout.strip() if ended.returncode == 0 else "killed"
             # After any kill: every stored object has the right bytes, and the last shard comes last.
             stored = outputs(storage)
             assert stored.items() <= expected.items()
@@ -172,24 +121,24 @@ def test_an_extractor_killed_while_it_saves_samples_completes(storage, stream, n
 class Killer:
     """Kills the current process at its nth upload: before the bucket has the object, or before its answer."""
 
-    def __init__(self, moment, processes):
-        self.moment, self.processes, self.uploads, self.nth = moment, processes, 0, 0
+    def __init__(self, moment, forks):
+        self.moment, self.forks, self.uploads, self.nth = moment, forks, 0, 0
 
     def __call__(self, request):
-        if self.processes.pid is None or "/upload/" not in request:
+        if "/upload/" not in request:
             return None
         self.uploads += 1
         if self.uploads != self.nth:
             return None
-        self.processes.kill()
+        self.forks.last.kill()
         return 503 if self.moment == "before" else ("after", 503)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_an_extractor_killed_at_an_upload_completes(storage, stream, processes, moment):
+def test_an_extractor_killed_at_an_upload_completes(storage, stream, forks, moment):
     attempt = stream({})
-    storage.faults = killer = Killer(moment, processes)
+    storage.faults = killer = Killer(moment, forks)
     outcomes = []
     while not outcomes or outcomes[-1] == "killed":
         killer.uploads, killer.nth = 0, len(outcomes) + 1
@@ -199,11 +148,11 @@ def test_an_extractor_killed_at_an_upload_completes(storage, stream, processes, 
 
 
 @pytest.mark.long
-def test_an_extractor_killed_at_any_time_completes(stream, processes):
+def test_an_extractor_killed_at_any_time_completes(stream, forks):
     chance = random.Random(4)
     attempt = stream({"shard_size_gb": 1e-5})
     for epoch in range(1, 9):
-        timer = threading.Timer(chance.uniform(0.2, 2.5), processes.kill)
+        timer = threading.Timer(chance.uniform(0.2, 2.5), lambda: forks.last.kill())
         timer.start()
         attempt(epoch, flush_at=chance.choice([None, 3]))
         timer.cancel()

@@ -7,7 +7,7 @@ import pytest
 from build import a_spec, fails
 from gleaner_worker.failures import raise_exits
 from gleaner_worker.records.bos import Bos
-from gleaner_worker.records.reject_reason import RejectReason
+from gleaner_worker.records.rejected import Rejected
 from gleaner_worker.records.sample import Sample
 from gleaner_worker.records.sample_settings import make_sample_settings
 from gleaner_worker.records.samples import read_samples
@@ -33,7 +33,7 @@ def test_a_text_that_exceeds_the_retries_of_a_regex_is_rejected_alone(tmp_path):
     good, bad, last = encode_texts(["abc", "a" * 40 + "b", "xyz"], tokenizer, NO_BOS)
     assert isinstance(good, Encoded) and isinstance(last, Encoded)
     assert (good.ids, last.ids) == ([0, 1, 2], [23, 24, 25])
-    assert isinstance(bad, RejectReason) and bad.text.startswith("cannot be tokenised")
+    assert isinstance(bad, Rejected) and str(bad).startswith("cannot be tokenised")
 
 
 @pytest.mark.parametrize("charsmap", ["AAAA", ""])
@@ -48,7 +48,7 @@ def test_a_tokenizer_that_panics_with_each_text_rejects_its_texts(tmp_path):
     template = {"type": "TemplateProcessing", "single": [unknown], "pair": [], "special_tokens": {}}
     tokenizer = load_tokenizer(a_folder(tmp_path, post_processor=template), "a model")
     made = encode_texts(["abc", "x"], tokenizer, NO_BOS)
-    assert made == [RejectReason("cannot be tokenised: no entry found for key")] * 2
+    assert [str(reason) for reason in made] == ["cannot be tokenised: no entry found for key"] * 2
 
 
 def test_token_ids_whose_decoder_panics_are_stored_without_a_preview(tmp_path):

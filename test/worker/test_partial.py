@@ -24,13 +24,13 @@ SPECS = [
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_a_preempted_shard_continues_and_has_the_same_bytes(storage, interrupted, clean, spec):
-    resource = a_stream(storage, text_lines(600))
+    resource = a_stream(storage, text_lines(300))
     uninterrupted = interrupted(resource, **spec)
     expected = outputs(storage)
     clean()
     computed, samples = 0, 0
     for epoch in range(1, 20):
-        interruption = interrupted(resource, samples=70, epoch=epoch, **spec)
+        interruption = interrupted(resource, samples=35, epoch=epoch, **spec)
         computed += interruption.done
         assert interruption.control.progress()["samples_done"] >= samples  # restored samples count
         samples = interruption.control.progress()["samples_done"]
@@ -87,12 +87,12 @@ FACTS = "tokens_sha256, rows, model_fingerprint"
 @pytest.mark.sample(2)  # "cut" and "program"
 @pytest.mark.parametrize("damage", DAMAGE.split(", "))
 def test_a_damaged_or_mismatched_partial_is_ignored(storage, interrupted, clean, damage):
-    resource = a_stream(storage, text_lines(600))
+    resource = a_stream(storage, text_lines(300))
     spec = {"dtype": "int8"}
     uninterrupted = interrupted(resource, **spec)
     expected = outputs(storage)
     clean()
-    assert interrupted(resource, samples=70, **spec).outcome == "preempted"
+    assert interrupted(resource, samples=35, **spec).outcome == "preempted"
     for name in storage.names(BUCKET, PARTIALS):
         spoil(storage, name, damage)
     second = interrupted(resource, epoch=2, **spec)
@@ -104,15 +104,15 @@ def test_a_damaged_or_mismatched_partial_is_ignored(storage, interrupted, clean,
 def test_only_the_samples_of_a_lost_partial_are_computed_again(storage, interrupted, monkeypatch, clean):
     """The second worker uses every other partial of the first worker."""
     monkeypatch.setattr("gleaner_worker.shards.partial._PART_BYTES", 1)
-    resource = a_stream(storage, text_lines(600))
+    resource = a_stream(storage, text_lines(300))
     uninterrupted = interrupted(resource)
     expected = outputs(storage)
     clean()
-    first = interrupted(resource, samples=30)
+    first = interrupted(resource, samples=15)
     names = storage.names(BUCKET, PARTIALS)
     assert len(names) == first.done  # one sample in each partial
     storage.delete(BUCKET, names[1])
     second = interrupted(resource, epoch=2)
     assert second.done == uninterrupted.done - first.done + 1
     assert outputs(storage) == expected
-    assert json.loads(expected["metadata.json"])["total_samples"] == 600
+    assert json.loads(expected["metadata.json"])["total_samples"] == 300

@@ -8,7 +8,7 @@ import pytest
 from build import a_spec
 from gleaner_worker.records.parse import parse_line
 from gleaner_worker.records.prompts import make_prompt_writer, write_prompts
-from gleaner_worker.records.reject_reason import RejectReason
+from gleaner_worker.records.rejected import Rejected
 from gleaner_worker.records.stream import Line
 
 TASK = {"train": [{"input": [[1]], "output": [[2]]}], "test": [{"input": [[3]]}]}
@@ -18,12 +18,11 @@ CHAT = [{"role": "user", "content": "hi"}]
 def record(data, **spec):
     """The input of the tokenizer for the record, or the reason of its rejection."""
     data = data if isinstance(data, bytes) else json.dumps(data).encode()
-    found = parse_line(Line(0, data, len(data)))
-    if isinstance(found, RejectReason):
-        return found
-    prompts = write_prompts(found, make_prompt_writer(a_spec(record=spec), "/nowhere"))
-    first = prompts if isinstance(prompts, RejectReason) else next(prompts)
-    return first if isinstance(first, RejectReason) else first.content
+    writer = make_prompt_writer(a_spec(record=spec), "/nowhere")
+    try:
+        return next(write_prompts(parse_line(Line(0, data, len(data))), writer)).content
+    except Rejected as reason:
+        return reason
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,7 @@ def test_the_first_known_field_is_read(given_, expected):
 
 
 def test_messages_have_precedence_over_tokens_and_tasks():
-    assert record({"messages": CHAT, "tokens": [1]} | TASK).text.startswith(
+    assert str(record({"messages": CHAT, "tokens": [1]} | TASK)).startswith(
         "`messages` cannot be written with the chat"
     )
 
@@ -99,9 +98,9 @@ def test_the_task_id_of_an_arc_task_leaves_its_prompt_unchanged():
 )
 def test_an_unusable_line_is_rejected_with_the_reason(name, data, reason):
     result = record(data)
-    assert isinstance(result, RejectReason)
-    assert re.search(reason, result.text), result.text
-    result.text.encode("utf-8")
+    assert isinstance(result, Rejected)
+    assert re.search(reason, str(result)), result
+    str(result).encode("utf-8")
 
 
 def test_a_pair_of_surrogates_is_one_character():
@@ -126,4 +125,4 @@ def test_unused_fields_may_hold_invalid_json_values():
 )
 def test_record_field_names_the_field_to_read(given_, expected):
     result = record(given_, field="question")
-    assert (result.text if isinstance(result, RejectReason) else result) == expected
+    assert (str(result) if isinstance(result, Rejected) else result) == expected

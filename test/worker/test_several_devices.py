@@ -1,14 +1,10 @@
 """Extraction on several devices: steps with rows of several shards, and the bytes of a single device."""
 
-import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
-from environment import HERE
 from fake_storage import serving
 from gleaner_worker.extract.state import ExtractionState
 from gleaner_worker.model.model import Model
@@ -51,7 +47,7 @@ def steps(monkeypatch):
 def run_of_one_device(tmp_path_factory, tiny_models):
     """(the bucket with the stream, the stream, the outputs of a single device)."""
     with serving() as storage:
-        resource = a_stream(storage, text_lines(300))
+        resource = a_stream(storage, text_lines(150))
         run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path_factory.mktemp("one-device")))
         stored = outputs(storage)
     storage.clear("activations/", "partials/")
@@ -79,12 +75,12 @@ def test_a_worker_with_fewer_devices_uses_the_partials_of_several_open_shards(
     storage, interrupted, single_device, steps, monkeypatch
 ):
     resource, stored = single_device
-    assert interrupted(resource, samples=100, **SMALL).outcome == "preempted"
+    assert interrupted(resource, samples=50, **SMALL).outcome == "preempted"
     assert outputs(storage).items() < stored.items() and storage.names(BUCKET, "partials/")
     monkeypatch.setattr(Model, "rows_per_step", property(lambda _: 1))
     second = interrupted(resource, epoch=2, **SMALL)
     assert outputs(storage) == stored
-    assert second.outcome == "completed" and second.done <= 200
+    assert second.outcome == "completed" and second.done <= 100
 
 
 def test_a_drained_extraction_finishes_every_shard_of_its_windows(storage, extract, single_device, steps):
@@ -107,18 +103,10 @@ def test_little_memory_changes_no_stored_byte(storage, extract, single_device, s
     assert min(steps[:-1]) < DEVICES  # a step that waits for no more rows, because their shards have no room
 
 
-def test_eight_real_devices_store_the_bytes_of_one(storage, tmp_path, tiny_folder, single_device):
+def test_eight_real_devices_store_the_bytes_of_one(storage, tmp_path, tiny_folder, single_device, forks):
     resource, stored = single_device
     answer = a_work_answer(resource, model=tiny_folder, **SMALL)
-    order = {"storage": os.environ["STORAGE_EMULATOR_HOST"], "answer": answer, "folder": str(tmp_path / "home")}
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    done = subprocess.run(
-        [sys.executable, f"{HERE}/extract_process.py"],
-        env=os.environ | flags,
-        input=json.dumps(order) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert "completed" in done.stdout.split(), done.stderr[-3000:]
+    variables = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    done = forks.run("extract_process:run", answer, str(tmp_path / "home"), environment=variables)
+    assert done.stdout == "completed\n", done.stderr[-3000:]
     assert outputs(storage) == stored

@@ -22,9 +22,15 @@ def test_a_job_without_settings_runs_in_the_locked_environment_of_the_agent(prep
     assert prepared.ran["jax_version"] and len(prepared.ran["environment"]) == 64
 
 
-def test_a_setup_script_runs_once_and_again_when_it_changes(prepare, tmp_path):
-    script = 'mkdir -p "$VIRTUAL_ENV/share" && date +%N > "$VIRTUAL_ENV/share/ran"; test "$(id -u)" != 0'
+def test_a_setup_script_runs_once_and_again_when_it_changes(prepare, caplog):
+    caplog.set_level("INFO")
+    script = """
+    echo building the tokenizer
+    mkdir -p "$VIRTUAL_ENV/share" && date +%N > "$VIRTUAL_ENV/share/ran"
+    test "$(id -u)" != 0
+    """
     first = prepare(setup_script=script)
+    assert "building the tokenizer" in caplog.text
 
     def ran(prepared):
         with open(os.path.join(os.path.dirname(prepared.python), "..", "share", "ran"), encoding="ascii") as file:
@@ -36,18 +42,14 @@ def test_a_setup_script_runs_once_and_again_when_it_changes(prepare, tmp_path):
     assert ran(changed) != before and changed.ran["environment"] != first.ran["environment"]
 
 
-def test_the_python_of_an_environment_has_the_locked_packages(prepare):
+def test_an_environment_has_the_locked_packages_and_no_job_can_change_it(prepare):
     prepared = prepare(setup_script="true")
     code = "import jax, sys; print(jax.__version__, sys.prefix)"
     done = subprocess.run([prepared.python, "-c", code], capture_output=True, text=True, check=True)
     version, prefix = done.stdout.split()
     assert version == prepared.ran["jax_version"]
     assert prefix == os.path.dirname(os.path.dirname(prepared.python))
-
-
-def test_no_job_can_change_an_environment(prepare):
-    folder = os.path.dirname(os.path.dirname(prepare(setup_script="true").python))
-    for path in (folder, f"{folder}/bin", f"{folder}/pyvenv.cfg"):
+    for path in (prefix, f"{prefix}/bin", f"{prefix}/pyvenv.cfg"):
         assert os.stat(path).st_uid == 0 and os.stat(path).st_mode & 0o022 == 0
 
 

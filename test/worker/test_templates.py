@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from build import fails
-from gleaner_worker.records.reject_reason import RejectReason
+from gleaner_worker.records.rejected import Rejected
 from gleaner_worker.records.template import Template, TemplateProblem
 from rendered_template import write
 
@@ -54,8 +54,8 @@ def test_a_template_is_rendered_with_the_fields_of_the_record(template, record, 
 )
 def test_a_template_that_fails_on_a_record_rejects_the_record_with_the_reason(template, reason):
     bad = write(template, {"text": "x"})
-    assert isinstance(bad, RejectReason)
-    assert bad.text.startswith(f"cannot be written with record.template: {reason}")
+    assert isinstance(bad, Rejected)
+    assert str(bad).startswith(f"cannot be written with record.template: {reason}")
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_text_of_8_mib_is_rendered_and_a_longer_text_is_refused():
 
 
 def test_a_lone_surrogate_in_the_text_of_a_template_is_found():
-    assert write("ab{{ x }}", {"x": "\ud800"}).text == "`record.template` has a lone surrogate, \\ud800, at character 3"
+    assert str(write("ab{{ x }}", {"x": "\ud800"})) == "`record.template` has a lone surrogate, \\ud800, at character 3"
 
 
 pieces = st.sampled_from(

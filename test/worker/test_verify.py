@@ -4,6 +4,7 @@ import json
 import queue
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 
@@ -105,11 +106,8 @@ def test_a_second_stream_of_the_same_number_and_shards_without_a_stream_are_foun
     assert "notes" not in problems and "my-run-2" not in problems
 
 
-def command(*arguments):
-    return subprocess.run([sys.executable, "-m", "gleaner_worker.verify", *arguments], capture_output=True, text=True)
-
-
-def test_the_command_prints_json_and_sets_its_exit_status(stored):
+def test_the_command_prints_json_and_sets_its_exit_status(stored, forks):
+    command = partial(forks.command, "gleaner_worker.verify")
     right = command("--bucket", BUCKET, "--run", "my-run")
     assert right.returncode == 0, right.stderr
     assert json.loads(right.stdout)["ok"] is True

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..model_json import read_model_json, read_model_text
 from .parse import check_text, kind_of
+from .rejected import Rejected
 from .template import Template, TemplateProblem
 
 _CONFIG, _MAP = "tokenizer_config.json", "special_tokens_map.json"
@@ -88,25 +89,28 @@ def load_chat(folder: str, model: str) -> Chat:
     return Chat(template, tools_template, texts, adds_bos=adds_bos)
 
 
-def check_messages(messages: object, field: str) -> str | None:
-    """The problem of the value of `field` as a list of messages, or None."""
+def check_messages(messages: object, field: str) -> None:
+    """Raises Rejected, unless the value of `field` is a list of messages."""
     if not isinstance(messages, list) or not messages:
-        return f"`{field}` is {'an empty list' if messages == [] else kind_of(messages)}, not a list of messages"
+        raise Rejected(
+            f"`{field}` is {'an empty list' if messages == [] else kind_of(messages)}, not a list of messages"
+        )
     for number, message in enumerate(messages):
         where = f"`{field}[{number}]`"
         if not isinstance(message, dict):
-            return f"{where} is not an object with `role` and `content`"
+            raise Rejected(f"{where} is not an object with `role` and `content`")
         if not isinstance(message.get("role"), str):
-            return f"{where} has no `role` that is a string"
+            raise Rejected(f"{where} has no `role` that is a string")
         content = message.get("content")
         if isinstance(content, list):
             if not all(isinstance(part, dict) and isinstance(part.get("type"), str) for part in content):
-                return f"{where} has a `content` that is a list, but not of parts such as {{type: text, text: …}}"
+                raise Rejected(
+                    f"{where} has a `content` that is a list, but not of parts such as {{type: text, text: …}}"
+                )
             if any(part["type"] == "text" and not isinstance(part.get("text"), str) for part in content):
-                return f"{where} has a part of type text without a `text` that is a string"
+                raise Rejected(f"{where} has a part of type text without a `text` that is a string")
         elif content is not None and not isinstance(content, str):
-            return f"{where} has a `content` that is neither a string nor a list of parts"
-    return None
+            raise Rejected(f"{where} has a `content` that is neither a string nor a list of parts")
 
 
 def find_unsupported_parts(messages: list[dict], text: str) -> int | None:
@@ -154,6 +158,7 @@ def _sources(default: str | None, templates: Any) -> dict[str, str]:
 
 
 def _content(value: Any) -> str | None:
-    if isinstance(value, dict):
-        value = value.get("content")
-    return value if isinstance(check_text(value, "content"), str) else None
+    try:
+        return check_text(value.get("content") if isinstance(value, dict) else value, "content")
+    except Rejected:
+        return None

@@ -2,15 +2,16 @@
 
 import json
 
-from .reject_reason import RejectReason
+from .rejected import Rejected
 
 MAX_KEPT_BYTES = 64 * 1024
 
 
-def kept_fields(record: dict, names: tuple[str, ...]) -> str | RejectReason:
+def kept_fields(record: dict, names: tuple[str, ...]) -> str:
     """The record's fields of these names, in their order, as a compact JSON object in ASCII; "" without names.
 
     A field that the record lacks is left out. Lone surrogates are written as escapes, as in the record.
+    Raises Rejected for fields that JSON cannot hold, or that are too long.
     """
     if not names:
         return ""
@@ -18,14 +19,14 @@ def kept_fields(record: dict, names: tuple[str, ...]) -> str | RejectReason:
     try:
         text = json.dumps(fields, separators=(",", ":"), allow_nan=False)
     except ValueError:
-        return RejectReason(
+        raise Rejected(
             f"`{_without_json(fields)}`, which `keep` names, has NaN or Infinity, which JSON cannot hold"
-        )
+        ) from None
     except RecursionError:
-        return RejectReason("has a field, named by `keep`, that is nested too deeply")
+        raise Rejected("has a field, named by `keep`, that is nested too deeply") from None
     if len(text) > MAX_KEPT_BYTES:
         sizes = ", ".join(f"`{name[:60]}` {len(json.dumps(value))}" for name, value in list(fields.items())[:8])
-        return RejectReason(
+        raise Rejected(
             f"has {len(text)} bytes in the fields that `keep` names ({sizes}); the limit is {MAX_KEPT_BYTES}"
         )
     return text

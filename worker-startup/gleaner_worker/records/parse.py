@@ -1,51 +1,53 @@
-"""Parses a line of a stream into its record, or into the reason why the line has no record."""
+"""Parses a line of a stream into its record."""
 
 import json
 
-from .reject_reason import RejectReason
+from .rejected import Rejected
 from .stream import MAX_LINE_BYTES, Line
 
 
-def parse_line(line: Line) -> dict | RejectReason:
-    """The record may hold lone surrogates and NaN; later steps check the fields that they use."""
+def parse_line(line: Line) -> dict:
+    """Raises Rejected. The record may hold lone surrogates and NaN; later steps check the fields that they use."""
     if line.data is None:
-        return RejectReason(f"is {line.size_bytes} bytes long; the limit is {MAX_LINE_BYTES}")
+        raise Rejected(f"is {line.size_bytes} bytes long; the limit is {MAX_LINE_BYTES}")
     if not line.data.strip():
-        return RejectReason("is empty")
+        raise Rejected("is empty")
     try:
         text = line.data.decode("utf-8")
     except UnicodeDecodeError as error:
-        return RejectReason(f"is not UTF-8: byte {error.start + 1} is 0x{line.data[error.start]:02x}")
+        raise Rejected(f"is not UTF-8: byte {error.start + 1} is 0x{line.data[error.start]:02x}") from error
     try:
         record = json.loads(text, object_pairs_hook=_object)
     except RecursionError:
-        return RejectReason("is not JSON that can be read: it is nested too deeply")
+        raise Rejected("is not JSON that can be read: it is nested too deeply") from None
     except _Repeated as error:
-        return RejectReason(f"has the key `{error.args[0][:60]}` twice")
+        raise Rejected(f"has the key `{error.args[0][:60]}` twice") from error
     except ValueError as error:
-        return RejectReason(f"is not JSON: {str(error)[:200]}")
-    return record if isinstance(record, dict) else RejectReason(f"is {kind_of(record)}, not a JSON object")
+        raise Rejected(f"is not JSON: {str(error)[:200]}") from error
+    if not isinstance(record, dict):
+        raise Rejected(f"is {kind_of(record)}, not a JSON object")
+    return record
 
 
-def check_text(value: object, field: str) -> str | RejectReason:
-    """The value, if it is a string that UTF-8 can encode."""
+def check_text(value: object, field: str) -> str:
+    """The value. Raises Rejected, unless it is a string that UTF-8 can encode."""
     if not isinstance(value, str):
-        return RejectReason(f"`{field}` is {kind_of(value)}, not a string")
+        raise Rejected(f"`{field}` is {kind_of(value)}, not a string")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         code = ord(value[error.start])
-        return RejectReason(f"`{field}` has a lone surrogate, \\u{code:04x}, at character {error.start + 1}")
+        raise Rejected(f"`{field}` has a lone surrogate, \\u{code:04x}, at character {error.start + 1}") from error
     return value
 
 
-def check_tokens(value: object, field: str) -> list[int] | RejectReason:
-    """The value, if it is a list of integers; a later step compares them with the vocabulary."""
+def check_tokens(value: object, field: str) -> list[int]:
+    """The value. Raises Rejected, unless it is a list of integers; a later step compares them with the vocabulary."""
     if not isinstance(value, list):
-        return RejectReason(f"`{field}` is {kind_of(value)}, not a list of token ids")
+        raise Rejected(f"`{field}` is {kind_of(value)}, not a list of token ids")
     for position, token in enumerate(value):
         if type(token) is not int:
-            return RejectReason(f"`{field}` has {kind_of(token)} at position {position}, not a token id")
+            raise Rejected(f"`{field}` has {kind_of(token)} at position {position}, not a token id")
     return value
 
 

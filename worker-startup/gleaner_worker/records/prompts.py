@@ -18,10 +18,10 @@ from ..failures import Failure
 from ..spec import Spec
 from .arc import ArcPrompts, make_arc_prompts, parse_task
 from .assistant import render_assistant
-from .augment import augment
+from .augment import Task, augment
 from .chat import Chat, check_messages, find_unsupported_parts, load_chat
 from .parse import check_text, check_tokens, kind_of, list_fields
-from .reject_reason import RejectReason
+from .rejected import Rejected
 from .render_process import LimitExceeded
 from .template import Rendered, Template, TemplateProblem
 
@@ -43,7 +43,7 @@ class Unrendered:
 
     template: Template
     values: bytes  # as the template encodes them
-    finish: Callable[[Rendered | TemplateProblem], Prompt | RejectReason]
+    finish: Callable[[Rendered | TemplateProblem], Prompt]  # raises Rejected
 
 
 @dataclass(frozen=True)
@@ -87,40 +87,36 @@ def make_prompt_writer(spec: Spec, folder: str, specials: tuple[str, ...] | None
     )
 
 
-def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Unrendered | RejectReason] | RejectReason:
-    """The prompts, one per prediction, made on demand; or the reason that rejects the whole record."""
+def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Unrendered | Rejected]:
+    """The prompts, one per prediction, made on demand. Raises Rejected for the whole record."""
     if writer.template is not None:
-        prompt: Prompt | Unrendered | RejectReason | None = _from_template(record, writer.template)
+        prompt: Prompt | Unrendered | None = _from_template(record, writer.template)
     elif writer.field is not None:
         if writer.field not in record:
-            return RejectReason(
-                f"has no field `{writer.field}`, which record.field names; it has {list_fields(record)}"
-            )
+            raise Rejected(f"has no field `{writer.field}`, which record.field names; it has {list_fields(record)}")
         value = record[writer.field]
         prompt = None if isinstance(value, dict) else _from_value(value, record, writer.field, writer)
         record = value if isinstance(value, dict) else record
         if prompt is None and not _is_task(record):
-            return RejectReason(f"`{writer.field}` is an object, but not an ARC task with `train` and `test`")
+            raise Rejected(f"`{writer.field}` is an object, but not an ARC task with `train` and `test`")
     else:
         prompt = _from_known(record, writer)
-    if isinstance(prompt, RejectReason):
-        return prompt
     if writer.specials is not None and (prompt is None or isinstance(prompt, Prompt) and prompt.assistant is None):
-        return RejectReason("has no list of messages, in which `tokens` assistant finds the text of the model")
+        raise Rejected("has no list of messages, in which `tokens` assistant finds the text of the model")
     if prompt is not None:
         if writer.predictions > 1:
-            return RejectReason(f"is not an ARC task: predictions_per_task {writer.predictions} is for ARC tasks only")
+            raise Rejected(f"is not an ARC task: predictions_per_task {writer.predictions} is for ARC tasks only")
         return iter((prompt,))
     try:
         task = parse_task(record)
     except ValueError as error:
-        return RejectReason(f"is not an ARC task: {error}")
+        raise Rejected(f"is not an ARC task: {error}") from error
     return (_from_task(augment(task, writer.seed, k), writer.arc) for k in range(writer.predictions))
 
 
-def render_prompts(prompts: Sequence[Prompt | Unrendered]) -> list[Prompt | RejectReason]:
+def render_prompts(prompts: Sequence[Prompt | Unrendered]) -> list[Prompt | Rejected]:
     """Renders the unrendered prompts, in one batch per template. Raises LimitExceeded with a position in `prompts`."""
-    finished: dict[int, Prompt | RejectReason] = {}
+    finished: dict[int, Prompt | Rejected] = {}
     waiting = {number: prompt for number, prompt in enumerate(prompts) if isinstance(prompt, Unrendered)}
     for template in {prompt.template for prompt in waiting.values()}:
         numbers = [number for number, prompt in waiting.items() if prompt.template is template]
@@ -128,11 +124,18 @@ def render_prompts(prompts: Sequence[Prompt | Unrendered]) -> list[Prompt | Reje
             batch = template.render_batch([waiting[number].values for number in numbers])
         except LimitExceeded as limit:
             raise LimitExceeded(str(limit), numbers[limit.position]) from None
-        finished |= {number: waiting[number].finish(rendered) for number, rendered in zip(numbers, batch, strict=True)}
+        finished |= {number: _finish(waiting[number], each) for number, each in zip(numbers, batch, strict=True)}
     return [finished[number] if isinstance(prompt, Unrendered) else prompt for number, prompt in enumerate(prompts)]
 
 
-def _from_known(record: dict, writer: PromptWriter) -> Prompt | Unrendered | RejectReason | None:
+def _finish(prompt: Unrendered, rendered: Rendered | TemplateProblem) -> Prompt | Rejected:
+    try:
+        return prompt.finish(rendered)
+    except Rejected as reason:
+        return reason
+
+
+def _from_known(record: dict, writer: PromptWriter) -> Prompt | Unrendered | None:
     """None for an ARC task."""
     for name in ("text", "prompt"):
         if name in record:
@@ -142,7 +145,7 @@ def _from_known(record: dict, writer: PromptWriter) -> Prompt | Unrendered | Rej
     if "tokens" in record:
         return _plain(check_tokens(record["tokens"], "tokens"))
     if not _is_task(record):
-        return RejectReason(f"has no known field: it has {list_fields(record)}; known are {KNOWN_FIELDS}")
+        raise Rejected(f"has no known field: it has {list_fields(record)}; known are {KNOWN_FIELDS}")
     return None
 
 
@@ -150,7 +153,7 @@ def _is_task(record: dict) -> bool:
     return "train" in record and "test" in record
 
 
-def _from_value(value: object, record: dict, name: str, writer: PromptWriter) -> Prompt | Unrendered | RejectReason:
+def _from_value(value: object, record: dict, name: str, writer: PromptWriter) -> Prompt | Unrendered:
     if not isinstance(value, list):
         return _plain(check_text(value, name))
     if value and isinstance(value[0], dict):
@@ -158,35 +161,34 @@ def _from_value(value: object, record: dict, name: str, writer: PromptWriter) ->
     return _plain(check_tokens(value, name))
 
 
-def _plain(content: str | list[int] | RejectReason) -> Prompt | RejectReason:
-    return content if isinstance(content, RejectReason) else Prompt(content, is_complete=False)
+def _plain(content: str | list[int]) -> Prompt:
+    return Prompt(content, is_complete=False)
 
 
-def _from_template(record: dict, template: Template) -> Unrendered | RejectReason:
-    def finish(rendered: Rendered | TemplateProblem) -> Prompt | RejectReason:
+def _from_template(record: dict, template: Template) -> Unrendered:
+    def finish(rendered: Rendered | TemplateProblem) -> Prompt:
         if isinstance(rendered, TemplateProblem):
-            return RejectReason(f"cannot be written with record.template: {rendered}")
+            raise Rejected(f"cannot be written with record.template: {rendered}")
         return _plain(check_text(rendered[0], "record.template"))
 
     try:
         return Unrendered(template, template.encode({"record": record, **record}), finish)
     except TemplateProblem as problem:
-        return RejectReason(f"cannot be written with record.template: {problem}")
+        raise Rejected(f"cannot be written with record.template: {problem}") from problem
 
 
-def _from_messages(messages: Any, name: str, tools: object, writer: PromptWriter) -> Prompt | Unrendered | RejectReason:
-    if reason := check_messages(messages, name):
-        return RejectReason(reason)
+def _from_messages(messages: Any, name: str, tools: object, writer: PromptWriter) -> Prompt | Unrendered:
+    check_messages(messages, name)
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
-        return RejectReason(f"`tools` is {kind_of(tools)}, not a list of objects")
+        raise Rejected(f"`tools` is {kind_of(tools)}, not a list of objects")
 
-    def finish(rendered: Rendered | TemplateProblem) -> Prompt | RejectReason:
+    def finish(rendered: Rendered | TemplateProblem) -> Prompt:
         if isinstance(rendered, TemplateProblem):
-            return RejectReason(f"`{name}` cannot be written with the chat template: {rendered}")
+            raise Rejected(f"`{name}` cannot be written with the chat template: {rendered}")
         text, spans = rendered
         number = find_unsupported_parts(messages, text)
         if number is not None:
-            return RejectReason(
+            raise Rejected(
                 f"`{name}[{number}]` has a list as its `content`, and the model's chat template supports only strings"
             )
         return _complete(text, name, spans if writer.specials is not None else None)
@@ -200,14 +202,13 @@ def _from_messages(messages: Any, name: str, tools: object, writer: PromptWriter
         return finish(problem)
 
 
-def _from_task(task, arc: ArcPrompts) -> Prompt | RejectReason:
+def _from_task(task: Task, arc: ArcPrompts) -> Prompt | Rejected:
     try:
         text = arc.write(task)
     except TemplateProblem as problem:
-        return RejectReason(f"is an ARC task that cannot be written with the chat template: {problem}")
+        return Rejected(f"is an ARC task that cannot be written with the chat template: {problem}")
     return _complete(text, "train") if arc.is_chat else Prompt(text, is_complete=False)
 
 
-def _complete(text: str, name: str, assistant: list[tuple[int, int]] | None = None) -> Prompt | RejectReason:
-    checked = check_text(text, name)
-    return checked if isinstance(checked, RejectReason) else Prompt(checked, True, assistant)
+def _complete(text: str, name: str, assistant: list[tuple[int, int]] | None = None) -> Prompt:
+    return Prompt(check_text(text, name), True, assistant)

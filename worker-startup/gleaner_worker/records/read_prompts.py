@@ -8,7 +8,7 @@ from ..failures import Failure
 from .kept_fields import kept_fields
 from .parse import parse_line
 from .prompts import Prompt, Unrendered, render_prompts, write_prompts
-from .reject_reason import RejectReason
+from .rejected import Rejected
 from .render_process import LimitExceeded
 from .sample import Reject
 from .sample_settings import SampleSettings
@@ -92,8 +92,8 @@ def _render(batch: list[Draft | Reject], name: str) -> Iterator[RenderedPrompt |
     for item in batch:
         if isinstance(item, Reject):
             yield item
-        elif isinstance(prompt := next(prompts), RejectReason):
-            yield Reject(item.index, prompt.text, item.line)
+        elif isinstance(prompt := next(prompts), Rejected):
+            yield Reject(item.index, str(prompt), item.line)
         else:
             yield RenderedPrompt(item.index, item.line, prompt, item.kept)
 
@@ -108,28 +108,17 @@ def _over_limit(line: int, name: str, limit: LimitExceeded) -> Failure:
 def _write(line: Line, settings: SampleSettings) -> Iterator[Draft | Reject]:
     count = settings.writer.predictions
     first = line.index * count
-    record = parse_line(line)
-    made = record if isinstance(record, RejectReason) else _write_record(record, settings)
-    if isinstance(made, RejectReason):
-        yield Reject(first, made.text, line.index, count)
+    try:
+        record = parse_line(line)
+        prompts, kept = write_prompts(record, settings.writer), kept_fields(record, settings.keep)
+    except Rejected as reason:
+        yield Reject(first, str(reason), line.index, count)
         return
-    prompts, kept = made
     for index, prompt in enumerate(prompts, first):
-        if isinstance(prompt, RejectReason):
-            yield Reject(index, prompt.text, line.index)
+        if isinstance(prompt, Rejected):
+            yield Reject(index, str(prompt), line.index)
         else:
             yield Draft(index, line.index, prompt, kept)
-
-
-def _write_record(
-    record: dict, settings: SampleSettings
-) -> tuple[Iterator[Prompt | Unrendered | RejectReason], str] | RejectReason:
-    """The prompts of a record and its kept fields."""
-    prompts = write_prompts(record, settings.writer)
-    if isinstance(prompts, RejectReason):
-        return prompts
-    kept = kept_fields(record, settings.keep)
-    return kept if isinstance(kept, RejectReason) else (prompts, kept)
 
 
 def _size(item: Draft | RenderedPrompt | Reject) -> int:

@@ -6,14 +6,13 @@ a run that cuts documents (over_long chunk and pack), samples and rejects are co
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 
 from ..failures import raise_exits
 from .documents import Document, SampleTokens, cut_documents
 from .read_prompts import MOST_BYTES, MOST_ITEMS, RenderedPrompt, in_batches, read_prompts
-from .reject_reason import RejectReason
+from .rejected import Rejected
 from .sample import Reject, Sample
 from .sample_settings import SampleSettings
 from .select import select
@@ -98,14 +97,16 @@ def _tokenize(batch: list[RenderedPrompt | Reject], settings: SampleSettings) ->
             made = next(complete_ids if item.prompt.is_complete else plain_ids)
         else:
             made = Encoded(content)
-        problem = made if isinstance(made, RejectReason) else _problem_of(made.ids, item, settings)
-        if problem is not None:
-            yield Reject(item.index, problem.text, item.line)
-            continue
-        yield _document(item, cast(Encoded, made), settings)
+        try:
+            if isinstance(made, Rejected):
+                raise made
+            yield _document(item, made, settings)
+        except Rejected as reason:
+            yield Reject(item.index, str(reason), item.line)
 
 
 def _document(item: RenderedPrompt, encoded: Encoded, settings: SampleSettings) -> Document:
+    _check_ids(encoded.ids, item, settings)
     content = item.prompt.content
     preview = content if isinstance(content, str) else _decode(content, settings)
     end = settings.max_length if settings.cut is None else None  # no sample has the later tokens
@@ -133,19 +134,19 @@ def _plain_texts(batch: list[RenderedPrompt | Reject]) -> list[str]:
     return [prompt.content for prompt in prompts if isinstance(prompt.content, str)]
 
 
-def _problem_of(ids: list[int], item: RenderedPrompt, settings: SampleSettings) -> RejectReason | None:
-    """A post-processor may add ids that the vocabulary lacks, as a record may."""
+def _check_ids(ids: list[int], item: RenderedPrompt, settings: SampleSettings) -> None:
+    """Raises Rejected. A post-processor may add ids that the vocabulary lacks, as a record may."""
     if not ids:
-        return RejectReason("has no tokens")
+        raise Rejected("has no tokens")
     if item.characters and len(ids) <= settings.max_length:
-        return RejectReason(
+        raise Rejected(
             f"has {item.characters} characters, and its first {len(item.prompt.content)} make only {len(ids)} tokens"
         )
     if 0 <= min(ids) and max(ids) < settings.vocab_size:
-        return None
+        return
     position, token = next((at, token) for at, token in enumerate(ids) if not 0 <= token < settings.vocab_size)
     number = str(token) if abs(token) < 1 << 63 else "of more than 63 bits"
-    return RejectReason(
+    raise Rejected(
         f"token id {number} at position {position} is not in the vocabulary (0 to {settings.vocab_size - 1})"
     )
 
@@ -171,17 +172,19 @@ def _whole(document: Document, settings: SampleSettings) -> Sample | Reject:
             document.line,
         )
     ids = document.token_ids
-    positions = select(settings.selection, ids, document.assistant_mask)
-    if isinstance(positions, RejectReason):
-        return Reject(document.index, positions.text, document.line)
+    try:
+        positions = select(settings.selection, ids, document.assistant_mask)
+    except Rejected as reason:
+        return Reject(document.index, str(reason), document.line)
     return Sample(document.index, ids, positions, document.preview, is_longer, document.kept, document.line)
 
 
 def _cut_sample(tokens: SampleTokens, index: int, settings: SampleSettings) -> Sample | Reject:
     """One sample of a cut document, or of several."""
-    positions = select(settings.selection, tokens.token_ids, tokens.assistant_mask)
-    if isinstance(positions, RejectReason):
-        return Reject(index, positions.text, tokens.line, chunk=tokens.chunk)
+    try:
+        positions = select(settings.selection, tokens.token_ids, tokens.assistant_mask)
+    except Rejected as reason:
+        return Reject(index, str(reason), tokens.line, chunk=tokens.chunk)
     return Sample(
         index, tokens.token_ids, positions, "", False, tokens.kept, tokens.line, tokens.chunk, tokens.token_lines
     )

@@ -6,7 +6,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ..spec import Spec
-from .reject_reason import RejectReason
+from .rejected import Rejected
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,12 @@ def make_selection(spec: Spec, tokenizer: Tokenizer) -> Selection:
     return Selection(spec.tokens, np.array(sorted(special), np.int32))
 
 
-def select(
-    selection: Selection, token_ids: np.ndarray, assistant_mask: np.ndarray | None = None
-) -> np.ndarray | None | RejectReason:
+def select(selection: Selection, token_ids: np.ndarray, assistant_mask: np.ndarray | None = None) -> np.ndarray | None:
     """The int32 [rows] positions in token_ids, in the order of storage; for "mean" the averaged positions.
 
     assistant_mask: bool [length], the tokens that the model wrote; only for "assistant". Returns None for all tokens,
     for every sample of a run or for none. Positions and slices count the tokens that are left without excluded tokens.
+    Raises Rejected for a sample without the selected tokens.
     """
     if selection.is_everything:
         return None
@@ -45,27 +44,31 @@ def select(
         positions = positions[~np.isin(token_ids, selection.special_ids)]
         words = f"{len(positions)} tokens that are not special"
         if not len(positions):
-            return RejectReason(f"has no tokens but special ones ({len(token_ids)}), which exclude_special leaves out")
+            raise Rejected(f"has no tokens but special ones ({len(token_ids)}), which exclude_special leaves out")
     wanted = selection.tokens
     if wanted == "assistant":
         assert assistant_mask is not None
         chosen = positions[assistant_mask[positions]]
-        return chosen if len(chosen) else RejectReason(f"has {words}, and the model wrote none of them")
+        if not len(chosen):
+            raise Rejected(f"has {words}, and the model wrote none of them")
+        return chosen
     if wanted in ("all", "mean"):
         return positions
     if wanted == "last":
         return positions[-1:]
     if isinstance(wanted, str):
         chosen = positions[slice(*(int(part) if part else None for part in wanted.split(":")))]
-        return chosen if len(chosen) else RejectReason(f"has {words}: the slice {wanted} selects none of them")
+        if not len(chosen):
+            raise Rejected(f"has {words}: the slice {wanted} selects none of them")
+        return chosen
     count = len(positions)
     absent = [position for position in wanted if not -count <= position < count]
     if absent:
-        return RejectReason(f"has {words}: position {absent[0]} does not exist (0 to {count - 1}, or -{count} to -1)")
+        raise Rejected(f"has {words}: position {absent[0]} does not exist (0 to {count - 1}, or -{count} to -1)")
     places = [position % count for position in wanted]
     if len(set(places)) < len(places):
         first, second = _same(wanted, places)
-        return RejectReason(f"has {words}: positions {first} and {second} are the same token")
+        raise Rejected(f"has {words}: positions {first} and {second} are the same token")
     return positions[places]
 
 

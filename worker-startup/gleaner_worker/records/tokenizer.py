@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, processors
 
 from ..failures import Failure, raise_exits
 from .bos import Bos
-from .reject_reason import RejectReason
+from .rejected import Rejected
 
 _MAX_FILE_BYTES = 256 * 1024 * 1024  # the parser needs a multiple of it in memory
 
@@ -60,7 +60,7 @@ class Encoded:
     assistant_mask: np.ndarray | None = None  # bool [length], the tokens that the model wrote; None where not asked
 
 
-def encode_texts(texts: list[str], tokenizer: Tokenizer, bos: Bos) -> list[Encoded | RejectReason]:
+def encode_texts(texts: list[str], tokenizer: Tokenizer, bos: Bos) -> list[Encoded | Rejected]:
     """Encodes with the special tokens that the tokenizer adds, but without a second BOS for a text that begins with it.
 
     The empty text has no tokens.
@@ -71,7 +71,7 @@ def encode_texts(texts: list[str], tokenizer: Tokenizer, bos: Bos) -> list[Encod
 
 def encode_complete(
     texts: list[str], tokenizer: Tokenizer, bos: Bos, spans: list[list[tuple[int, int]]] | None = None
-) -> list[Encoded | RejectReason]:
+) -> list[Encoded | Rejected]:
     """Encodes texts that hold their special tokens already.
 
     spans: of each text, the parts [begin, end) that the model wrote. Each result then has a mask of the tokens with a
@@ -96,14 +96,14 @@ def _encode(
     bos: Bos,
     add_special_tokens: bool,
     spans: list[list[tuple[int, int]]] | None = None,
-) -> list[Encoded | RejectReason]:
+) -> list[Encoded | Rejected]:
     encode = tokenizer.encode_batch_fast if spans is None else tokenizer.encode_batch
     try:
         encodings = encode(texts, add_special_tokens=add_special_tokens)
     except BaseException as error:  # for the first text that tokenizers cannot encode; some texts make it panic
         raise_exits(error)
         if len(texts) == 1:
-            return [RejectReason(f"cannot be tokenised: {str(error)[:300]}")]
+            return [Rejected(f"cannot be tokenised: {str(error)[:300]}")]
         each_spans = [None] * len(texts) if spans is None else [[marked] for marked in spans]
         pairs = zip(texts, each_spans, strict=True)
         return [_encode([text], tokenizer, bos, add_special_tokens, marked)[0] for text, marked in pairs]
