@@ -16,7 +16,7 @@ import {pubsubRoutes} from './pubsub/rest.ts';
 import {onRememberedPort} from './remembered-port.ts';
 import {tpuRoutes} from './tpu/routes.ts';
 
-export type {Where} from './functions/environment.ts';
+export type {CloudAddress} from './functions/environment.ts';
 export type {Deployment} from './functions/subscriptions.ts';
 export {LocalCloudError} from './http/errors.ts';
 export type {LocalCloud, LocalCloudOptions, LogLine, StoredInfo} from './options.ts';

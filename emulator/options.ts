@@ -1,5 +1,5 @@
 import type {ObjectInfo} from '../shared/ports.ts';
-import type {Where} from './functions/environment.ts';
+import type {CloudAddress} from './functions/environment.ts';
 import type {Deployment} from './functions/subscriptions.ts';
 
 /** `source` is `cloud`, `functions`, or the name of a TPU. */
@@ -30,7 +30,7 @@ export type LocalCloudOptions = {
     /** Module that registers the functions; by default `functions/index.ts`. */
     module?: string;
     /** Variables on top of `functionEnvironment`. */
-    env?: Record<string, string> | ((where: Where, deployment: Deployment) => Record<string, string>);
+    env?: Record<string, string> | ((where: CloudAddress, deployment: Deployment) => Record<string, string>);
   };
   /** File with the trigger of each function; by default `functions/triggers.json`. */
   triggers?: string;
@@ -49,7 +49,7 @@ export type LocalCloudOptions = {
 
 export type StoredInfo = ObjectInfo & {bucket: string};
 
-export type LocalCloud = Where & {
+export type LocalCloud = CloudAddress & {
   /** Token for writes, which a client sends as `Authorization: Bearer`. */
   token: string;
   port: number;

@@ -4,7 +4,7 @@ import {fileURLToPath} from 'node:url';
 import {CloudDatabase} from './database.ts';
 import {Faults} from './faults.ts';
 import {documentTriggersOf} from './functions/document-events.ts';
-import {vmNetwork, type Where} from './functions/environment.ts';
+import {type CloudAddress, vmNetwork} from './functions/environment.ts';
 import {Events} from './functions/events.ts';
 import {FunctionHosts} from './functions/function-hosts.ts';
 import {type Deployment, type Subscription, subscriptionsOf, topicsOf} from './functions/subscriptions.ts';
@@ -52,7 +52,7 @@ export class Ends {
 export type CloudContext = {
   options: LocalCloudOptions;
   /** Addresses; empty until the servers listen. */
-  where: Where;
+  where: CloudAddress;
   deployments: Deployment[];
   ends: Ends;
   log: (source: string, text: string) => void;

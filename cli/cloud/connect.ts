@@ -1,7 +1,7 @@
 import {randomBytes} from 'node:crypto';
 import {closeSync, existsSync, openSync} from 'node:fs';
 import {join, resolve} from 'node:path';
-import type {Where as CloudAddress} from '../../emulator/cloud.ts';
+import type {CloudAddress} from '../../emulator/cloud.ts';
 import {proofOf, readToken} from '../../emulator/http/guard.ts';
 import {openStore} from '../../shared/compose.ts';
 import {isSameText} from '../../shared/contracts/constant-time.ts';

@@ -1,7 +1,7 @@
 /** Where the commands look for a local cloud. Loads nothing of the cloud itself, because most commands only connect to one. */
 import {readFile} from 'node:fs/promises';
 import {join} from 'node:path';
-import type {Where} from '../../emulator/cloud.ts';
+import type {CloudAddress} from '../../emulator/cloud.ts';
 
 /** Default port and folder of `gleaner local up`. */
 export const DEFAULT_PORT = 8790;
@@ -19,7 +19,7 @@ export async function addressIn(dir: string): Promise<string | undefined> {
 }
 
 /** Sets the variables of Google's clients, which override their options. The shell may point at another local cloud. */
-export function pointClientsAt({url, pubsub_endpoint, firestore_endpoint}: Where): void {
+export function pointClientsAt({url, pubsub_endpoint, firestore_endpoint}: CloudAddress): void {
   Object.assign(process.env, {
     ...(firestore_endpoint === undefined ? {} : {FIRESTORE_EMULATOR_HOST: firestore_endpoint}),
     STORAGE_EMULATOR_HOST: url,

@@ -2,12 +2,12 @@ import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
 import {rm, writeFile} from 'node:fs/promises';
 import {dirname, join, resolve} from 'node:path';
 import {
+  type CloudAddress,
   type Deployment,
   type LocalCloud,
   type LocalCloudOptions,
   type LogLine,
   startLocalCloud,
-  type Where,
 } from '../../emulator/cloud.ts';
 import {lockFolder} from '../../emulator/database.ts';
 import {requireEmulators} from '../../emulator/google/process.ts';
@@ -41,7 +41,7 @@ export async function deployLocally(options: {
   /** Deployments on the cloud, each with the bundle and the model in its bucket; by default `gleaner` alone. */
   deployments?: NonNullable<LocalCloudOptions['deployments']>;
   /** Variables of the functions of a deployment, on top of all others. */
-  function_env?: (where: Where, deployment: Deployment) => Record<string, string>;
+  function_env?: (where: CloudAddress, deployment: Deployment) => Record<string, string>;
   /** Runs the functions of `gleaner build`, as Google Cloud does; otherwise their sources. */
   built?: boolean;
   /** Runs Google's emulators of Firestore and Pub/Sub, and the functions of `gleaner build`. */

@@ -3,7 +3,7 @@ import {accountsOf} from '../http/identity.ts';
 import type {Deployment} from './subscriptions.ts';
 
 /** Addresses, names and files of a running local cloud. */
-export type Where = {
+export type CloudAddress = {
   url: string;
   project: string;
   bucket: string;
@@ -19,7 +19,7 @@ export type Where = {
 };
 
 /** Value of GLEANER_STORE of a deployment. */
-export function storeIn({firestore_endpoint}: Where, {name, store_file}: Deployment): string {
+export function storeIn({firestore_endpoint}: CloudAddress, {name, store_file}: Deployment): string {
   return firestore_endpoint === undefined ? `sqlite:${store_file}` : `firestore:${name}`;
 }
 
@@ -28,7 +28,7 @@ export type Proofs = {ticket_key: string; metadata_host: string};
 
 /** Environment that points the functions of a deployment at this cloud. */
 export function functionEnvironment(
-  where: Where,
+  where: CloudAddress,
   deployment: Deployment,
   token: string,
   {ticket_key, metadata_host}: Proofs,
@@ -62,6 +62,6 @@ export function functionEnvironment(
 }
 
 /** Environment that points a VM at this cloud. The boot of the VM adds the address of its metadata server. */
-export function vmNetwork({url}: Where): Record<string, string> {
+export function vmNetwork({url}: CloudAddress): Record<string, string> {
   return {STORAGE_EMULATOR_HOST: url};
 }

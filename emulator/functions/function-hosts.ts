@@ -3,7 +3,7 @@ import type {Route} from '../http/http.ts';
 import {accountsOf, type Identities} from '../http/identity.ts';
 import type {LocalCloudOptions} from '../options.ts';
 import {MetadataServer} from '../vm/metadata.ts';
-import {functionEnvironment, type Where} from './environment.ts';
+import {type CloudAddress, functionEnvironment} from './environment.ts';
 import {FunctionHost} from './functions.ts';
 import type {Deployment, Subscription} from './subscriptions.ts';
 import type {FunctionTrigger} from './triggers.ts';
@@ -13,7 +13,7 @@ export type FunctionHostsOptions = {
     Pick<NonNullable<LocalCloudOptions['function_host']>, 'env'>;
   deployments: Deployment[];
   triggers: FunctionTrigger[];
-  where: Where;
+  where: CloudAddress;
   token: string;
   identities: Identities;
   log: (source: string, text: string) => void;
