@@ -89,7 +89,7 @@ function addChanges(about: (name: string, description: string) => GleanerCommand
     .option('--stream <number>', 'one stream, such as 007 (default: every failed stream)', streamNumber)
     .examples('gleaner run retry my-run', 'gleaner run retry my-run --stream 007')
     .sends((run: string, {stream}: {stream?: string}) => ({action: 'retry', run, stream}));
-  about('cancel', 'park a stream: no TPU works on it until a retry')
+  about('cancel', 'take a stream out of its run: no TPU works on it until a retry')
     .requiredOption('--stream <number>', 'stream, such as 007', streamNumber)
     .examples('gleaner run cancel my-run --stream 007')
     .sends((run: string, {stream}: {stream: string}) => ({action: 'cancel', run, stream}));

@@ -1,4 +1,4 @@
-/** The answer of the control plane to dropped streams: a document for each, or an event with the reason. */
+/** The answer of the control plane to uploaded streams: a document for each, or an event with the reason. */
 import {setTimeout as sleep} from 'node:timers/promises';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {paths, streamObject} from '../../shared/domain/names.ts';

@@ -24,7 +24,7 @@ export type RunView = {
   run: Run;
   streams: Stream[];
   workers: Worker[];
-  /** Events about dropped objects that the run rejected, with the reason. */
+  /** Events about uploaded objects that the run rejected, with the reason. */
   rejected: Entry[];
 };
 

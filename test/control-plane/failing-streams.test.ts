@@ -7,7 +7,7 @@ import {someLines} from '../support/shard-plan.ts';
 const IN_PRODUCTION = {GLEANER_HEARTBEAT_S: '60', GLEANER_LEASE_S: '240', GLEANER_SILENT_S: '300'};
 
 describe('a stream that cannot be finished', () => {
-  it('is parked after three failures with its reason, and the others go on', async () => {
+  it('fails after three failures with its reason, and the others go on', async () => {
     const world = new World({GLEANER_ZONES: 'us-central1-a'});
     world.drop('my-run', 0, someLines(20));
     world.drop('my-run', 1, someLines(20, 'other'));
@@ -32,7 +32,7 @@ describe('a stream that cannot be finished', () => {
     await world.assertStoredOnce('my-run', '001', someLines(20, 'other'));
   });
 
-  it('on any machine is parked after five machines, and no sixth is created', async () => {
+  it('on any machine fails after five machines, and no sixth is created', async () => {
     const world = await aWorldWithAShard();
     const stored = (await world.stream('my-run', '000'))?.total_shards;
     const isParked = async () => (await world.stream('my-run', '000'))?.status === 'failed';
@@ -51,7 +51,7 @@ describe('a stream that cannot be finished', () => {
     assert.equal(world.tpus.made.length, 5);
   });
 
-  it('is parked after five workers that fell silent at work on it, also where leases end before the limit of silence', async () => {
+  it('fails after five workers that fell silent at work on it, also where leases end before the limit of silence', async () => {
     const world = new World({...ONE_SLOT, ...IN_PRODUCTION});
     world.drop('my-run', 0, someLines(20));
     for (

@@ -84,7 +84,7 @@ describe('a host that restarts', () => {
     assert.deepEqual([mends, (await world.stream('my-run', '000'))?.faults], [6, 0]);
   });
 
-  it('five times at work on one stream has that stream parked', async () => {
+  it('five times at work on one stream fails that stream', async () => {
     const world = aWorldWithAStream(20);
     let restarts = 0;
     for (let minute = 0; minute < 60; minute++) {
@@ -96,7 +96,7 @@ describe('a host that restarts', () => {
     const stream = await world.stream('my-run', '000');
     assert.deepEqual([stream?.status, stream?.faults, stream?.failures, restarts], ['failed', 5, 0, 5]);
     assert.match(stream?.last_error ?? '', /restarted in the middle of it/);
-    assert.match((await world.timeline('stream')).join(), /parked after 5 machines/);
+    assert.match((await world.timeline('stream')).join(), /failed after 5 machines/);
     await world.untilAsleep();
   });
 });

@@ -86,7 +86,7 @@ describe('a run that kills machines', () => {
 });
 
 describe('a stream whose host restarts after the lease and before the limit of silence', () => {
-  it('is charged for each restart, and parked in the end', async () => {
+  it('is charged for each restart, and fails in the end', async () => {
     const world = await aFleet(1);
     const name = `tpu-${ZONE}-0`;
     const status = async () => (await world.run(RUN))?.status;

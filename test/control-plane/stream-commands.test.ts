@@ -6,7 +6,7 @@ import {A0, ONE_SLOT} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('cancel and retry of streams', () => {
-  it('cancel parks a stream and its worker leaves it; retry revives it, alone or with all that is parked', async () => {
+  it('cancel fails a stream and its worker leaves it; retry revives it, alone or with all that failed', async () => {
     const world = await aWorkingWorld();
     const cancel = await send(world, {action: 'cancel', run: 'my-run', stream: '000'});
     assert.deepEqual([cancel.outcome, (await world.stream('my-run', '000'))?.status], ['applied', 'failed']);
@@ -38,6 +38,6 @@ describe('cancel and retry of streams', () => {
     for (let index = 0; index < 203; index++) world.drop('my-run', index, '');
     await world.deliverAll();
     const first = await send(world, {action: 'retry', run: 'my-run'});
-    assert.match(first.reason, /; and 180 more; more are parked: send it again for them$/);
+    assert.match(first.reason, /; and 180 more; more have failed: send it again for them$/);
   });
 });

@@ -99,7 +99,7 @@ describe('a shard that no lease explains', () => {
     assert.equal((await world.stream('my-run', '000'))?.epoch, 8);
   });
 
-  it('parks its stream and leaves the pause of its run, which the rebuild leaves too', async () => {
+  it('fails its stream and leaves the pause of its run, which the rebuild leaves too', async () => {
     const world = await aWorkingWorld();
     world.control({action: 'pause', run: 'my-run'});
     await forge(world, 2, {epoch: '7', final: 'false'});

@@ -33,7 +33,7 @@ export async function skipIfInvalid<T>(log: Log, part: () => Promise<T>): Promis
   }
 }
 
-/** Streams by status: leased, pending, unfinished, and parked. */
+/** Streams by status: leased, pending, unfinished, and failed. */
 export const LEASED: Filter = {field: 'status', op: '==', value: 'in_progress'};
 export const PENDING: Filter = {field: 'status', op: '==', value: 'pending'};
 export const UNFINISHED: Filter = {field: 'status', op: 'in', value: ['pending', 'in_progress']};

@@ -89,7 +89,7 @@ export function freeStream(tx: Transaction, stream: Stream, holder: Worker | und
   clearWork(tx, holder);
 }
 
-/** Stores an advanced or parked stream with its new shards. A parked stream loses its holder; a revived stream reopens its run. */
+/** Stores an advanced or failed stream with its new shards. A failed stream loses its holder; a revived stream reopens its run. */
 export async function storeAdvance(
   log: Log,
   tx: Transaction,
@@ -100,7 +100,7 @@ export async function storeAdvance(
   if (next === before) return;
   const {run, stream} = next;
   const holder = next.status === 'failed' ? await holderOf(log, tx, before) : undefined;
-  // A parked stream is complete after all: its run may have ended.
+  // A failed stream is complete after all: its run may have ended.
   const isRevived = before.status === 'failed' && next.status === 'completed';
   const ended = isRevived ? await runRecords.get(tx, run) : undefined;
   streamRecords.set(tx, next);

@@ -39,7 +39,7 @@ export async function finishRun(
   return ending.kind;
 }
 
-/** Reopens the run if a stream changed while the run ended: a new stream was registered, or a parked stream was completed. */
+/** Reopens the run if a stream changed while the run ended: a new stream was registered, or a failed stream was completed. */
 async function reopenChanged(
   {store, now}: Deps,
   run: string,

@@ -43,15 +43,15 @@ export async function countShards(
   return {current, isNew};
 }
 
-/** Parks a stream if another object has the number of a counted shard. Returns true if the stream is parked. */
+/** Fails a stream if another object has the number of a counted shard. Returns true if the stream has failed. */
 export function parkTwin(deps: Deps, {run, stream}: Stream, shard: number, object: string): Promise<boolean> {
   return deps.store.transaction(async tx => {
     const counted = await tx.get(paths.shard(run, stream, shard));
     const current = await streamRecords.get(tx, run, stream);
     if (!current || current.status === 'completed' || !counted || counted.object === object) return false;
     const now = deps.now();
-    const parked = decideTwin(current, shard, [String(counted.object), object], now);
-    await storeAdvance(deps.log, tx, current, parked, now);
+    const failed = decideTwin(current, shard, [String(counted.object), object], now);
+    await storeAdvance(deps.log, tx, current, failed, now);
     return true;
   });
 }

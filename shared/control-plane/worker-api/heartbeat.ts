@@ -46,7 +46,7 @@ async function readClaimed(
   return {stream, run: await runRecords.get(tx, lease.run)};
 }
 
-/** Reads the stream that is charged for a restart of its worker, and the run of a stream that the charge parks. */
+/** Reads the stream that is charged for a restart of its worker, and the run of a stream that the charge fails. */
 async function readSuspected(
   {log}: Deps,
   tx: Transaction,

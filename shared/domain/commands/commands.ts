@@ -126,7 +126,7 @@ function noWorker(name: string): {kind: 'rejected'; reason: string} {
   return {kind: 'rejected', reason: `there is no worker "${name}"`};
 }
 
-/** `retry`: revives a parked stream. Its failures are reset, and its checkpoint stays. */
+/** `retry`: revives a failed stream. Its failures are reset, and its checkpoint stays. */
 export function decideRetry(stream: Stream, published_at: string, now: number): Decision<Stream> {
   const of = `${stream.run}/${stream.stream}`;
   if (stream.status !== 'failed')
@@ -151,7 +151,7 @@ export function decideRetry(stream: Stream, published_at: string, now: number): 
 
 const CANCELLED = 'cancelled by a message; retry revives it';
 
-/** `cancel`: parks the stream. The next heartbeat tells its worker. */
+/** `cancel`: fails the stream. The next heartbeat tells its worker. */
 export function decideCancel(stream: Stream, published_at: string, now: number): Decision<Stream> {
   const of = `${stream.run}/${stream.stream}`;
   if (stream.status === 'completed') return {kind: 'rejected', reason: `stream ${of} is completed`};

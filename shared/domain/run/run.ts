@@ -145,7 +145,7 @@ function warningOf(
 
 /**
  * Totals and status of a run from its streams. A run with a failed stream and no other work left has failed, and its reason names the
- * first failed stream. A finished run becomes active again when a further stream is dropped. A stop stays. A pause stays until all
+ * first failed stream. A finished run becomes active again when a further stream is uploaded. A stop stays. A pause stays until all
  * streams are complete: a revived stream still waits for `resume`.
  *
  * - `known_usd`: cost of the run as a tick knows it, living incarnations included.

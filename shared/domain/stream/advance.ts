@@ -20,7 +20,7 @@ export type Advance = {
 /** Shards of one transaction, with two documents each: a commit must stay far below Firestore's 10 MiB. */
 const MOST_AT_ONCE = 200;
 
-/** Advances the checkpoint to the stored shards. Inconsistent shards, and a shard that no lease explains, park the stream. */
+/** Advances the checkpoint to the stored shards. Inconsistent shards, and a shard that no lease explains, fail the stream. */
 export function decideAdvance(stream: Stream, spec_hash: string, stored: StoredShards, now: number): Advance {
   const {epoch, crc32c, status, total_shards} = stream;
   const origin = {spec_hash, stream_crc32c: crc32c, epoch};
@@ -33,7 +33,7 @@ export function decideAdvance(stream: Stream, spec_hash: string, stored: StoredS
   const needsSpecCheck = total_shards === 0 && status !== 'in_progress';
   if (advanced === stream) {
     const blocked = all.ungranted ? blockedBy(stream, all.ungranted, now) : stream;
-    return {...parked(stream, blocked, `is blocked: ${blocked.blocked_reason}`), needsSpecCheck};
+    return {...unadvanced(stream, blocked, `is blocked: ${blocked.blocked_reason}`), needsSpecCheck};
   }
   const {counted} = fold;
   const events = counted.map(shard => storedEvent(stream, shard));
@@ -42,16 +42,16 @@ export function decideAdvance(stream: Stream, spec_hash: string, stored: StoredS
   return {stream: advanced, counted, events, hasMore, needsSpecCheck};
 }
 
-/** Parks a stream with two objects for one shard number. */
+/** Fails a stream with two objects for one shard number. */
 export function decideTwin(stream: Stream, shard: number, objects: [string, string], now: number): Advance {
   return failed(stream, `${objects.join(' and ')} are both shard ${shard}`, now);
 }
 
 function failed(stream: Stream, reason: string, now: number): Advance {
-  return parked(stream, failedFor(stream, reason, now), `failed: ${reason}`);
+  return unadvanced(stream, failedFor(stream, reason, now), `failed: ${reason}`);
 }
 
-function parked(before: Stream, stream: Stream, text: string): Advance {
+function unadvanced(before: Stream, stream: Stream, text: string): Advance {
   const events = stream === before ? [] : [eventOf(stream, text)];
   return {stream, counted: [], events, hasMore: false, needsSpecCheck: false};
 }

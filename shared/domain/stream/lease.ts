@@ -85,7 +85,7 @@ export function returnedStream(
 ): Pick<RequestWrites, 'stream' | 'breaker' | 'events'> {
   if (free.status !== 'failed') return {stream: free};
   const {run, stream, epoch, faults, last_error} = free;
-  const text = `Stream ${run}/${stream} is parked after ${faults} machines in a row that stored nothing: ${last_error}; retry revives it`;
+  const text = `Stream ${run}/${stream} failed after ${faults} machines in a row that stored nothing: ${last_error}; retry revives it`;
   return {
     stream: free,
     ...(parent ? {breaker: {before: parent, after: afterMachineFailedStream(parent, stream, now)}} : {}),

@@ -83,5 +83,5 @@ function workerAfter(worker: Worker | undefined, request: Release, {total_shards
 function releaseText({worker, outcome, failure}: Release, {run, stream, status}: Stream): string {
   const text = `${worker} gave ${run}/${stream} back: ${outcome}`;
   if (!failure) return text;
-  return `${text}, ${failure.reason}${status === 'failed' ? '; it is parked' : ''}`;
+  return `${text}, ${failure.reason}${status === 'failed' ? '; it has failed' : ''}`;
 }

@@ -31,7 +31,7 @@ export type Heartbeat = Holder & {
 
 /**
  * Documents of a heartbeat. `job`, or `stream` and `run`: the claimed work, unless the worker's document proves the lease.
- * `suspected`: the stream that the worker lost before its host restarted. `suspectedRun`: its run, if the restart parks the stream.
+ * `suspected`: the stream that the worker lost before its host restarted. `suspectedRun`: its run, if the restart fails the stream.
  */
 export type HeartbeatState = {
   worker: Worker;

@@ -12,12 +12,12 @@ import {clearWork, holderOf} from '../../documents/lease-documents.ts';
 import {type CommandOutcome, command, type MessageTimes} from './command.ts';
 import {cancelJob, retryJobs, takeUpNamed, whichJobs} from './job-commands.ts';
 
-/** Parked streams that one message revives. A repeated message revives more. */
+/** Failed streams that one message revives. A repeated message revives more. */
 const MOST_AT_ONCE = 200;
 /** Streams that the recorded reason names. */
 const MOST_NAMED = 20;
 
-/** Tries one parked stream again, or every parked stream of the run; or one ended job, or those that failed for a cause. */
+/** Tries one failed stream again, or every failed stream of the run; or one ended job, or those that failed for a cause. */
 export const retry = command({
   schema: z
     .strictObject({
@@ -42,7 +42,7 @@ export const retry = command({
   },
 });
 
-/** Parks a stream, or ends a job. The next heartbeat tells its worker. */
+/** Fails a stream, or ends a job. The next heartbeat tells its worker. */
 export const cancel = command({
   schema: z
     .strictObject({
@@ -72,8 +72,8 @@ function noStream(run: string, stream: string): string {
 
 /** Queries before the transaction reads: a transaction reads documents one by one. */
 async function parkedStreams({store}: Deps, run: string): Promise<string[]> {
-  const parked = await store.query(paths.streams(run), {where: [FAILED], limit: MOST_AT_ONCE + 1});
-  return parked.map(({id}) => id);
+  const failed = await store.query(paths.streams(run), {where: [FAILED], limit: MOST_AT_ONCE + 1});
+  return failed.map(({id}) => id);
 }
 
 /** Decides about each stream. The message is applied if a stream changes. An ended run with an unfinished stream is open again. */
@@ -104,7 +104,7 @@ async function onStreams(
   const reasons = decisions.map(decision => (decision.kind === 'applied' ? decision.what : decision.reason));
   const named = reasons.slice(0, MOST_NAMED);
   if (reasons.length > MOST_NAMED) named.push(`and ${reasons.length - MOST_NAMED} more`);
-  if (ids.length > MOST_AT_ONCE) named.push('more are parked: send it again for them');
+  if (ids.length > MOST_AT_ONCE) named.push('more have failed: send it again for them');
   return {
     outcome: changed.length > 0 ? 'applied' : 'rejected',
     reason: named.length > 0 ? named.join('; ') : nothing,

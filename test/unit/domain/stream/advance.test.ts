@@ -66,14 +66,14 @@ const cases: Case[] = [
     events: [/^Shard 1/],
   },
   {
-    name: 'invalid metadata parks the stream after a check of the spec',
+    name: 'invalid metadata fails the stream after a check of the spec',
     given: leased(),
     when: {kind: 'error', reason: 'shard 1 names shard 2'},
     then: {status: 'failed', total_shards: 0, counted: 0, hasMore: false, needsSpecCheck: true},
     events: [/^Stream my-run\/007 failed: shard 1 names shard 2$/],
   },
   {
-    name: 'shards of another content park the stream',
+    name: 'shards of another content fail the stream',
     given: leased(),
     when: stored(aShard(1, {stream_crc32c: 'BBBBBB=='})),
     then: {status: 'failed', total_shards: 0, counted: 0, hasMore: false, needsSpecCheck: true},
@@ -130,7 +130,7 @@ describe('decideAdvance', () => {
 });
 
 describe('decideTwin', () => {
-  it('parks the stream, and names both objects', () => {
+  it('fails the stream, and names both objects', () => {
     const {stream, events} = decideTwin(leased(), 1, ['shard_0001.pkl.gz', 'shard_0001.safetensors'], NOW);
     const reason = 'shard_0001.pkl.gz and shard_0001.safetensors are both shard 1';
     assert.deepEqual([stream.status, stream.lease, stream.last_error], ['failed', null, reason]);

@@ -84,11 +84,11 @@ describe('the grant of a stream', () => {
       assert.equal(writes?.stream?.epoch, 4);
     });
 
-  it('parks the stream of the fifth restart, and frees the worker', () => {
+  it('fails the stream of the fifth restart, and frees the worker', () => {
     const stream = aLeasedStream({faults: 4});
     const {order, writes} = decide({stream, worker: {...AT_WORK, claimed_at: null}}, OWN);
     assert.deepEqual([order, writes?.stream?.status, writes?.worker?.work], [undefined, 'failed', null]);
     assert.equal(writes?.breaker?.after.machine_failed_streams, 1);
-    assert.match(writes?.events?.[0]?.text ?? '', /parked after 5 machines in a row.*restarted/);
+    assert.match(writes?.events?.[0]?.text ?? '', /failed after 5 machines in a row.*restarted/);
   });
 });

@@ -116,15 +116,15 @@ describe('the decision about a release', () => {
         assert.deepEqual(rest, {});
       });
 
-  it('counts a stream in its run that its fifth machine parks, and no stream that fails by itself', () => {
+  it('counts a stream in its run that its fifth machine fails, and no stream that fails by itself', () => {
     const stream = aLeasedStream({faults: 4, failures: 2});
-    const parks = [failedBy('infrastructure'), failedBy('stream')].map(request => {
+    const counts = [failedBy('infrastructure'), failedBy('stream')].map(request => {
       const {writes} = decideRelease({...HELD, stream}, request, T0);
       assert.equal(writes?.stream?.status, 'failed');
-      assert.match(writes?.events?.[0]?.text ?? '', /it broke; it is parked$/);
+      assert.match(writes?.events?.[0]?.text ?? '', /it broke; it has failed$/);
       return writes?.breaker?.after.machine_failed_streams;
     });
-    assert.deepEqual(parks, [1, undefined]);
+    assert.deepEqual(counts, [1, undefined]);
   });
 
   it('keeps at most 2000 characters of a fault, and no half of a character', () => {

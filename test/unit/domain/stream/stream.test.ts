@@ -171,9 +171,9 @@ describe('a stream with a shard of an epoch that was never granted', () => {
 
 describe('the progress of a stream', () => {
   it('a late final shard completes a failed stream', () => {
-    const parked = aStream({status: 'failed', failures: 3, last_error: 'no'});
+    const failed = aStream({status: 'failed', failures: 3, last_error: 'no'});
     const {status, last_error} = withProgress(
-      parked,
+      failed,
       {...NOTHING_STORED, total_shards: 1, finished: true},
       T0,
     );

@@ -195,7 +195,7 @@ describe('the decision about a heartbeat', () => {
   const suspect = {work: 'my-run/007', epoch: 3, total_shards: 0};
   const restarts: {name: string; worker?: Partial<Worker>; faults: number; then: number | undefined}[] = [
     {name: 'charges the stream that the worker lost by silence', faults: 0, then: 1},
-    {name: 'parks the stream at its fifth fault', faults: 4, then: 5},
+    {name: 'fails the stream at its fifth fault', faults: 4, then: 5},
     {
       name: 'charges no stream after a repair by Google',
       worker: {health: 'UNHEALTHY_MAINTENANCE', provider_state: 'READY'},
@@ -214,6 +214,6 @@ describe('the decision about a heartbeat', () => {
       assert.equal(writes?.stream?.faults, then);
       assert.equal(writes?.stream?.status, then === 5 ? 'failed' : then && 'pending');
       assert.equal(writes?.breaker?.after.machine_failed_streams, then === 5 ? 1 : undefined);
-      assert.equal(/parked after 5 machines/.test(writes?.events?.[0]?.text ?? ''), then === 5);
+      assert.equal(/failed after 5 machines/.test(writes?.events?.[0]?.text ?? ''), then === 5);
     });
 });
