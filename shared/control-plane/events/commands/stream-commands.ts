@@ -34,7 +34,7 @@ export const retry = command({
   prepare: takeUpNamed,
   decide: async (deps, tx, {run, stream, job, where}, moment) => {
     if (run === undefined) return retryJobs(deps, tx, {job, where}, moment);
-    const ids = stream === undefined ? await parkedStreams(deps, run) : [stream];
+    const ids = stream === undefined ? await failedStreams(deps, run) : [stream];
     const nothing = stream === undefined ? `run "${run}" has no failed stream` : noStream(run, stream);
     const decide = (found: Stream) => decideRetry(found, moment.published_at, moment.now);
     const about = {run, ...(stream === undefined ? {} : {stream})};
@@ -71,7 +71,7 @@ function noStream(run: string, stream: string): string {
 }
 
 /** Queries before the transaction reads: a transaction reads documents one by one. */
-async function parkedStreams({store}: Deps, run: string): Promise<string[]> {
+async function failedStreams({store}: Deps, run: string): Promise<string[]> {
   const failed = await store.query(paths.streams(run), {where: [FAILED], limit: MOST_AT_ONCE + 1});
   return failed.map(({id}) => id);
 }
