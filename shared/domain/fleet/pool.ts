@@ -6,6 +6,7 @@ import type {Phase, Worker} from '../worker/worker.ts';
 import {isBlocked} from '../worker/worker.ts';
 import type {Boots} from '../zone/breakers.ts';
 import type {Provisioning} from '../zone/placement.ts';
+import {isHeard} from '../zone/silence-brake.ts';
 
 /**
  * A set of identical TPU slots, numbered from 0 in each zone. The deployment sets the first values; messages change them.
@@ -40,6 +41,16 @@ export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; 
       slot,
     })),
   );
+}
+
+/** Zones without a slot for a probe: each slot has a worker that has spoken, or stays empty after a `delete`. */
+export function crowdedZones(pool: Pool, workers: ReadonlyMap<string, Worker>): Set<string> {
+  const isTaken = ({name}: {name: string}) => {
+    const worker = workers.get(name);
+    return worker !== undefined && (worker.held || isHeard(worker));
+  };
+  const slots = Map.groupBy(slotsOf(pool), ({zone}) => zone);
+  return new Set(pool.zones.filter(zone => slots.get(zone)?.every(isTaken)));
 }
 
 /**

@@ -2,6 +2,7 @@
 import {type Budgets, decideBudgets, type Pause} from '../billing/budget.ts';
 import {costOfLiving, runAtWork} from '../billing/cost.ts';
 import {planFleet} from '../fleet/fleet-plan.ts';
+import {crowdedZones} from '../fleet/pool.ts';
 import {parseWork} from '../names.ts';
 import {outdatedWorkers, type Stuck, stuckRuns} from '../run/code.ts';
 import type {Run} from '../run/run.ts';
@@ -13,7 +14,7 @@ import {hasEnded, type Worker} from '../worker/worker.ts';
 import {afterHello} from '../zone/breakers.ts';
 import {costOfOrphans, decideOrphans, type OrphanCount, orphansIn} from '../zone/orphans.ts';
 import type {Zone} from '../zone/placement.ts';
-import {afterHellos, crowdedZones, heardByZone} from '../zone/silence-brake.ts';
+import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
 import {type PlanInputs, type Slot, type SlotBatches, slotOf, slotsThatChange} from './slots.ts';
 import type {BudgetSnapshot, Snapshot, StreamCounts, TickConfig} from './snapshot.ts';
 

@@ -1,4 +1,3 @@
-import {type Pool, slotsOf} from '../fleet/pool.ts';
 import {iso, msOf} from '../time.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, servedBetween} from '../worker/served-time.ts';
 import {isAlive, type Worker} from '../worker/worker.ts';
@@ -178,16 +177,7 @@ export function heardByZone(workers: Iterable<Worker>): Map<string, number> {
   return heard;
 }
 
-function isHeard(worker: Worker): boolean {
+/** True for a living worker that has spoken. */
+export function isHeard(worker: Worker): boolean {
   return isAlive(worker) && (worker.hello_at !== null || worker.heartbeat_at !== null);
-}
-
-/** Zones without a slot for a probe: each slot has a worker that has spoken, or stays empty after a `delete`. */
-export function crowdedZones(pool: Pool, workers: ReadonlyMap<string, Worker>): Set<string> {
-  const isTaken = ({name}: {name: string}) => {
-    const worker = workers.get(name);
-    return worker !== undefined && (worker.held || isHeard(worker));
-  };
-  const slots = Map.groupBy(slotsOf(pool), ({zone}) => zone);
-  return new Set(pool.zones.filter(zone => slots.get(zone)?.every(isTaken)));
 }

@@ -19,7 +19,7 @@ function suggestions(...words: string[]): string[] {
   return lines.slice(0, -1).map(line => line.split('\t')[0] ?? '');
 }
 
-describe('Completion', () => {
+describe('Completion @full', () => {
   for (const {title, words, has, lacks} of [
     {title: 'commands', words: ['sta'], has: ['status'], lacks: ['jobs', 'complete']},
     {title: 'subcommands', words: ['jobs', ''], has: ['submit', 'list'], lacks: ['status']},

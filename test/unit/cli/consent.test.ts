@@ -27,7 +27,7 @@ const ANSWERS = [
   {name: 'Ctrl-C', keys: CTRL_C, code: 130, says: /nothing is changed/},
 ];
 
-describe('The question before a change', () => {
+describe('The question before a change @full', () => {
   const folder = new Folder();
   beforeEach(() => {
     chmodSync(folder.put('terraform', PROGRAM), 0o755);

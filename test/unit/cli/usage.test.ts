@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import {jsonText} from '../../../shared/contracts/printable.ts';
 import {gleaner} from '../../e2e/home.ts';
 
-describe('An invalid gleaner command', () => {
+describe('An invalid gleaner command @full', () => {
   for (const [args, says] of [
     [['status', 'NOPE'], /^command-argument value 'NOPE' is invalid for argument 'run'\. a run id is/],
     [['verify'], /^missing required argument 'run'$/],

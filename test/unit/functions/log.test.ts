@@ -24,7 +24,7 @@ const CALL = `
   );
 `;
 
-describe('an event that fails and will come again', () => {
+describe('an event that fails and will come again @full', () => {
   let folder: string;
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'gleaner-log-'));

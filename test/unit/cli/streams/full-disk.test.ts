@@ -4,7 +4,7 @@ import {mkdirSync} from 'node:fs';
 import {gleaner} from '../../../e2e/home.ts';
 import {Folder} from '../../../support/folder.ts';
 
-describe('The creation of streams on a full disk', () => {
+describe('The creation of streams on a full disk @full', () => {
   let folder: Folder;
   let disk: string;
   before(function () {

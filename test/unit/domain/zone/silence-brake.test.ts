@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {crowdedZones} from '../../../../shared/domain/fleet/pool.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
 import {
@@ -7,7 +8,6 @@ import {
   afterLostBoot,
   afterUnheard,
   type Brake,
-  crowdedZones,
   decideSilence,
   shareOf,
   withHeld,
