@@ -29,9 +29,6 @@ def test_a_pickle_shard_with_wrong_samples_or_a_function_is_found(storage, extra
     def put(value):
         storage.put(BUCKET, name, gzip.compress(pickle.dumps(value, 4)), metadata)
 
-    data[1][0]["activation"] = data[1][0]["activation"] * np.float32("nan")
-    put(data)
-    assert "sample 0 has values that are not finite" in verify()[1]
     put({layer: entries[1:] for layer, entries in data.items() if layer != 1} | {1: data[1][1:]})
     assert "does not hold exactly the layers" in verify()[1]
     put({layer: data[layer][1:] for layer in sorted(data)})
