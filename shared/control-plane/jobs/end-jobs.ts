@@ -1,5 +1,5 @@
 /** Attempts that a tick ends: of due jobs, of leases that ran out, and of deleted jobs. Logs long attempts. */
-import {endAttempt, endByExpiry, endOfDue} from '../../domain/job/lifecycle.ts';
+import {endAttempt, endByExpiry, endOfDueAt} from '../../domain/job/lifecycle.ts';
 import {parseJobWork} from '../../domain/names.ts';
 import {hasRunOut} from '../../domain/stream/lease.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
@@ -35,12 +35,8 @@ export async function endDueJobs(deps: Deps): Promise<void> {
         const current = await jobRecords.get(deps, tx, job);
         const holder = current && (await workerOf(deps, tx, current));
         const price = holder?.usd_per_hour ?? null;
-        const due = current && endOfDue(current, price, now);
         if (!current) return;
-        // A worker that was not heard may have ended the job in time, or died: its silence is no failure of the job.
-        const isUnheard =
-          due?.cause === 'timeout' && holder && isOlderThan(holder.claimed_at, config.lease_s, now);
-        const end = isUnheard ? endByExpiry(holder, config.lease_s) : due;
+        const end = endOfDueAt(current, holder, config.lease_s, now);
         if (!end) return storeFitting(deps, tx, current);
         storeEnded(deps, tx, current, endAttempt(current, end, price, now), now);
         clearWork(tx, holder);

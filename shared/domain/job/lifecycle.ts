@@ -4,7 +4,7 @@ import {jobWork} from '../names.ts';
 import type {Ran} from '../source/source.ts';
 import type {Holder} from '../stream/lease.ts';
 import type {Lease} from '../stream/stream.ts';
-import {iso, msOf} from '../time.ts';
+import {isOlderThan, iso, msOf} from '../time.ts';
 import {type Death, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
 import type {Worker} from '../worker/worker.ts';
@@ -226,4 +226,19 @@ export function endOfDue(job: Job, usd_per_hour: number | null, now: number): Jo
       error: `$${cost.toFixed(2)} of $${budget_usd.toFixed(2)} are spent; submit it again with a larger budget_usd`,
     };
   return {outcome: 'failed', cause: 'timeout', error: `it ran longer than its timeout of ${timeout} s`};
+}
+
+/**
+ * The end of a job with this holder that is due. A holder that was not heard, or has restarted, may have ended the job in time, or died
+ * at it: its silence is no failure of the job.
+ */
+export function endOfDueAt(
+  job: Job,
+  holder: Worker | undefined,
+  lease_s: number,
+  now: number,
+): JobEnd | undefined {
+  const due = endOfDue(job, holder?.usd_per_hour ?? null, now);
+  const isUnheard = holder && (holder.claimed_at === null || isOlderThan(holder.claimed_at, lease_s, now));
+  return isUnheard && due?.cause === 'timeout' ? endByExpiry(holder, lease_s) : due;
 }

@@ -5,6 +5,7 @@ import {
   endByDeath,
   endByExpiry,
   endOfDue,
+  endOfDueAt,
   grantJob,
   grantProblem,
   type JobEnd,
@@ -185,6 +186,19 @@ describe('a due job', () => {
   for (const {name, given, then} of cases)
     it(name, () => {
       assert.equal(endOfDue(given, 6, MINUTE)?.cause, then);
+    });
+
+  const holders: {name: string; claimed_at: string | null; deadline_at: string | null; then: Cause}[] = [
+    {name: 'is heard has timed out', claimed_at: at(59), deadline_at: null, then: 'timeout'},
+    {name: 'is not heard has lost its machine', claimed_at: at(20), deadline_at: null, then: 'machine'},
+    {name: 'has restarted has lost its machine', claimed_at: null, deadline_at: null, then: 'machine'},
+    {name: 'has restarted misses its deadline', claimed_at: null, deadline_at: at(60), then: 'deadline'},
+  ];
+  for (const {name, claimed_at, deadline_at, then} of holders)
+    it(`past its timeout whose worker ${name}`, () => {
+      const holder = aWorker({phase: 'working', provider_state: 'READY', claimed_at});
+      const end = endOfDueAt(aRunningJob({due_at: at(60), deadline_at}), holder, 30, MINUTE);
+      assert.equal(end?.cause, then);
     });
 });
 
