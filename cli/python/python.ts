@@ -11,9 +11,12 @@ export const WORKER_FOLDER = fileURLToPath(new URL('../../worker-startup', impor
 /** Cache of downloads and environments, shared by every local cloud of this user. */
 export const CACHE = resolve(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'gleaner');
 export const UV_CACHE = join(CACHE, 'uv');
-export const JAX_CACHE = join(CACHE, 'jax');
+/** Compiled programs of the VMs of local clouds. */
+export const JAX_CACHE = process.env.JAX_COMPILATION_CACHE_DIR || join(CACHE, 'jax');
 /** Keeps bytecode outside of the sources, because the worker bundle packs their folder. Bytecode saves seconds at each start. */
 const BYTECODE = {PYTHONPYCACHEPREFIX: join(CACHE, 'bytecode'), PYTHONDONTWRITEBYTECODE: ''};
+/** JAX stores programs for another machine, but cannot load them. */
+const NO_JAX_CACHE = {JAX_COMPILATION_CACHE_DIR: ''};
 
 /** Packages of a worker on this machine, without libtpu. */
 const LOCK = join(WORKER_FOLDER, 'requirements.lock');
@@ -82,7 +85,7 @@ export async function runWorkerModule(
   const python = await workerPython(say, lock);
   const child = spawn(python, ['-m', ...args], {
     cwd: WORKER_FOLDER,
-    env: {...process.env, ...BYTECODE, JAX_PLATFORMS: 'cpu', ...env},
+    env: {...process.env, ...BYTECODE, ...NO_JAX_CACHE, JAX_PLATFORMS: 'cpu', ...env},
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const [stdout, stderr, code] = await Promise.all([

@@ -54,11 +54,6 @@ describe('commands of the documents', () => {
       else assert.equal(await ran, 1);
     });
 
-  it('a page whose background process is a local cloud reaches this cloud', async () => {
-    const text = [page('sh background', 'npx gleaner local up'), page('sh run', 'npx gleaner status --json')];
-    assert.equal(await runPage(place, 'fixture.md', background, text.join('\n')), 1);
-  });
-
   for (const each of RUN_PAGES)
     it(`${each} works as it is written`, async () => {
       assert.ok((await runPage(place, each, background)) > 0);

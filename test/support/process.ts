@@ -7,8 +7,13 @@ import {CACHE, environmentFolder, UV_CACHE, WORKER_FOLDER} from '../../cli/pytho
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
-/** Compiled TypeScript, which Node keeps for its next start: tests start hundreds of processes and threads of Node. */
-const COMPILED = join(CACHE, 'test', 'compiled');
+/** Programs that Node, Python and JAX compile once for all tests and the next run of them: tests start hundreds of processes. */
+const COMPILED = {
+  NODE_COMPILE_CACHE: join(CACHE, 'test', 'compiled'),
+  PYTHONDONTWRITEBYTECODE: '',
+  PYTHONPYCACHEPREFIX: join(CACHE, 'test', 'bytecode'),
+  JAX_COMPILATION_CACHE_DIR: join(CACHE, 'test', 'jax'),
+};
 
 export type Outcome = {code: number; lines: string[]};
 export type Run = (command: string, args: string[], env?: Record<string, string>) => Promise<Outcome>;
@@ -23,7 +28,7 @@ export function runCommand(
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
       cwd: ROOT,
-      env: {...process.env, METADATA_SERVER_DETECTION: 'none', NODE_COMPILE_CACHE: COMPILED, ...env},
+      env: {...process.env, METADATA_SERVER_DETECTION: 'none', ...COMPILED, ...env},
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     const lines: string[] = [];
