@@ -125,10 +125,10 @@ async function pytest(run: Run, tier: Tier): Promise<Counts> {
 }
 
 /** The TPU compiler compiles the extractor's program; no TPU is needed. */
-async function tpuProgram(run: Run): Promise<Counts> {
+async function tpuProgram(run: Run, tier: Tier): Promise<Counts> {
   const python = await pythonOf(`${ROOT}worker-startup/requirements-tpu.lock`, run);
   // JAX stores programs for another machine, but cannot load them.
-  return wholly(await run(python, ['test/tpu/compile_program.py'], {JAX_COMPILATION_CACHE_DIR: ''}));
+  return wholly(await run(python, ['test/tpu/compile_program.py', tier], {JAX_COMPILATION_CACHE_DIR: ''}));
 }
 
 async function ruff(run: Run): Promise<Counts> {

@@ -64,7 +64,7 @@ describe('Many jobs on preemptible workers', () => {
     {jobs: 200, workers: 3, disturbances: 40},
   ];
   for (const {jobs, workers, disturbances} of sizes)
-    it(`all end as they must, each completed run recorded once: ${jobs} jobs on ${workers} workers${jobs > 50 ? ' @long' : ''}`, async () => {
+    it(`all end as they must, each completed run recorded once: ${jobs} jobs on ${workers} workers @long`, async () => {
       const random = seeded(jobs);
       const prefix = `many-${jobs}-`;
       for (let number = 0; number < jobs; number++)

@@ -33,7 +33,7 @@ async function shards(home: TestHome, run: string): Promise<Record<string, strin
 async function dropRun(home: TestHome, run: string): Promise<void> {
   await home.drop(`datasets/${run}/run.json`, SPEC);
   for (const [index, name] of STREAMS.entries())
-    await home.drop(name.replace('RUN', run), texts(300 + 100 * index, `s${index}`));
+    await home.drop(name.replace('RUN', run), texts(120 + 40 * index, `s${index}`));
 }
 
 describe('A run on a local cloud', () => {

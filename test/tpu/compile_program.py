@@ -1,7 +1,7 @@
 """Compiles the program of a small model with the TPU compiler, so that no program that the compiler refuses is merged.
 
-For one v5e chip and for a mesh of 4 x 2: each fits, no collective moves fp32, and no buffer holds the scores of all
-tokens. Prints every problem, and exits with 1 for any.
+For a mesh of 4 x 2 v5e chips, and with the argument `long` for one chip: each fits, no collective moves fp32, and no
+buffer holds the scores of all tokens. Prints every problem, and exits with 1 for any.
 """
 
 import os
@@ -60,7 +60,9 @@ def problems_of(accelerator: str, data: int, ways: int, dtype: str, mode: str) -
 
 
 def main() -> int:
-    found = problems_of("v5litepod-1", 1, 1, "bf16", "all") + problems_of("v5litepod-8", 4, 2, "int8", "mean")
+    found = problems_of("v5litepod-8", 4, 2, "int8", "mean")
+    if "long" in sys.argv:  # other tests compile the program of one chip, without its problems
+        found += problems_of("v5litepod-1", 1, 1, "bf16", "all")
     for problem in found:
         print(problem)
     return 1 if found else 0

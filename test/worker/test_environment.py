@@ -55,7 +55,7 @@ def test_a_killed_installation_leaves_no_environment(home, tmp_path):
 
 
 @needs_root
-@pytest.mark.parametrize("umask", [0o077, 0o000])
+@pytest.mark.parametrize("umask", [0o077, pytest.param(0o000, marks=pytest.mark.long)])
 def test_the_user_of_jobs_runs_uv_and_python_in_a_private_home_and_changes_neither(tmp_path, umask):
     private, lock = tmp_path / "private", a_lock(tmp_path)
     environment, cache, agent = private / "env", private / "uv", private / "agent"
