@@ -30,7 +30,7 @@ describe('The commands about TPUs, logs and events', () => {
   before(async () => {
     home = await TestHome.start(1);
     await home.drop('datasets/fl/run.json', SPEC);
-    await home.drop('datasets/fl/stream_000.jsonl', texts(8000, 's'));
+    await home.drop('datasets/fl/stream_000.jsonl', texts(60_000, 's'));
     await until('a log', () => home.objects.head(`logs/${A}/1.log`), Boolean);
     await home.until(
       'a shard',
