@@ -17,6 +17,8 @@ const LOCK = `${ROOT}test/worker/requirements.lock`;
 const BEFORE_MERGE: Tier[] = ['fast', 'full'];
 const SLOW: Tier[] = ['full', 'long'];
 const TWO_AT_ONCE = ['--parallel', '--jobs', '2'];
+/** For tests that mostly wait for repeated calls. */
+const THREE_AT_ONCE = ['--parallel', '--jobs', '3'];
 /** Marks in titles of tests that a tier leaves out, because they take seconds or minutes. */
 const LEFT_OUT: Record<Tier, string | undefined> = {fast: '@full|@long', full: '@long', long: undefined};
 /** Folders of mocha with a part of their own; every other test file belongs to the part `unit`. */
@@ -27,7 +29,7 @@ export const PARTS: Part[] = [
   {name: 'pytest', tiers: [...TIERS], run: pytest},
   {name: 'simulation', tiers: SLOW, run: mocha(testsOf('simulation'))},
   {name: 'emulator', tiers: SLOW, run: mocha(testsOf('emulator'), ...TWO_AT_ONCE)},
-  {name: 'contract', tiers: [...TIERS], run: mocha(testsOf('contract'), ...TWO_AT_ONCE)},
+  {name: 'contract', tiers: [...TIERS], run: mocha(testsOf('contract'), ...THREE_AT_ONCE)},
   {
     name: 'unit',
     tiers: [...TIERS],
@@ -47,7 +49,7 @@ export const PARTS: Part[] = [
 
 /** How much a tier tries where a test repeats itself; the defaults in the test files are those of full. */
 const EFFORT: Record<Tier, Record<string, string>> = {
-  fast: {GLEANER_ORDERS: '6', GLEANER_RANDOM_RUNS: '8', GLEANER_SIMULATION_SEEDS: '80'},
+  fast: {GLEANER_ORDERS: '6', GLEANER_RANDOM_RUNS: '8', GLEANER_SIMULATION_SEEDS: '40'},
   full: {},
   long: {
     GLEANER_CALLS: '1',

@@ -10,7 +10,7 @@ import {bytes} from './objects-contract.ts';
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-describe('A read in a function', () => {
+describe('A read in a function @full', () => {
   const cloud = useLocalCloud({storage_only: true});
   const name = 'datasets/my-run/run.json';
   let proxy: FaultProxy;
