@@ -12,7 +12,8 @@ def pytest_configure(config):
     """Gives each process of the tests one core: the threads of XLA and their caches move less, which saves a seventh.
 
     Draws the same examples at each run, and fewer in the tier fast."""
-    if worker := os.environ.get("PYTEST_XDIST_WORKER"):
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker and hasattr(os, "sched_setaffinity"):  # macOS lacks it
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
     examples = 20 if "not slow" in config.option.markexpr else 100
