@@ -1,7 +1,7 @@
 /** The parts of the tests, slowest first, and the tiers that run them: fast in a minute, full before a merge, long at night. */
 import {spawnSync} from 'node:child_process';
 import {join} from 'node:path';
-import {CACHE, environmentFolder} from '../cli/python/python.ts';
+import {CACHE, environmentFolder, NO_JAX_CACHE} from '../cli/python/python.ts';
 import {type Outcome, pythonOf, ROOT, type Run} from './support/process.ts';
 
 const TIERS = ['fast', 'full', 'long'] as const;
@@ -16,24 +16,23 @@ const BIN = `${ROOT}node_modules/.bin/`;
 const LOCK = `${ROOT}test/worker/requirements.lock`;
 const BEFORE_MERGE: Tier[] = ['fast', 'full'];
 const SLOW: Tier[] = ['full', 'long'];
-const TWO_AT_ONCE = ['--parallel', '--jobs', '2'];
-/** For tests that mostly wait for repeated calls. */
-const THREE_AT_ONCE = ['--parallel', '--jobs', '3'];
+const atOnce = (files: number) => ['--parallel', '--jobs', String(files)];
 /** Marks in titles of tests that a tier leaves out, because they take seconds or minutes. */
 const LEFT_OUT: Record<Tier, string | undefined> = {fast: '@full|@long', full: '@long', long: undefined};
 /** Folders of mocha with a part of their own; every other test file belongs to the part `unit`. */
 const OWN_PART = ['contract', 'emulator', 'simulation', 'e2e', 'terraform'];
 
 export const PARTS: Part[] = [
-  {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), ...TWO_AT_ONCE)},
+  {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), ...atOnce(2))},
   {name: 'pytest', tiers: [...TIERS], run: pytest},
   {name: 'simulation', tiers: SLOW, run: mocha(testsOf('simulation'))},
-  {name: 'emulator', tiers: SLOW, run: mocha(testsOf('emulator'), ...TWO_AT_ONCE)},
-  {name: 'contract', tiers: [...TIERS], run: mocha(testsOf('contract'), ...THREE_AT_ONCE)},
+  {name: 'emulator', tiers: SLOW, run: mocha(testsOf('emulator'), ...atOnce(2))},
+  // Most contracts wait for repeated calls.
+  {name: 'contract', tiers: [...TIERS], run: mocha(testsOf('contract'), ...atOnce(3))},
   {
     name: 'unit',
     tiers: [...TIERS],
-    run: mocha(testsOf('**'), ...TWO_AT_ONCE, ...OWN_PART.flatMap(folder => ['--ignore', testsOf(folder)])),
+    run: mocha(testsOf('**'), ...atOnce(2), ...OWN_PART.flatMap(folder => ['--ignore', testsOf(folder)])),
   },
   {name: 'terraform', tiers: SLOW, run: terraform},
   {name: 'tpu-program', tiers: SLOW, run: tpuProgram},
@@ -129,8 +128,7 @@ async function pytest(run: Run, tier: Tier): Promise<Counts> {
 /** The TPU compiler compiles the extractor's program; no TPU is needed. */
 async function tpuProgram(run: Run, tier: Tier): Promise<Counts> {
   const python = await pythonOf(`${ROOT}worker-startup/requirements-tpu.lock`, run);
-  // JAX stores programs for another machine, but cannot load them.
-  return wholly(await run(python, ['test/tpu/compile_program.py', tier], {JAX_COMPILATION_CACHE_DIR: ''}));
+  return wholly(await run(python, ['test/tpu/compile_program.py', tier], NO_JAX_CACHE));
 }
 
 async function ruff(run: Run): Promise<Counts> {
@@ -158,12 +156,14 @@ async function terraform(run: Run, tier: Tier): Promise<Counts> {
     await run('echo', ['skipped: terraform is not installed']);
     return {passed: 0, failed: 0, skipped: 1};
   }
-  const {code, lines} = await run(process.execPath, ['test/terraform/run.ts']);
+  // Terraform holds little memory here, and its garbage collector takes a quarter of the time of the tests at its usual rate.
+  const quick: Run = (command, args, env) => run(command, args, {GOGC: '800', ...env});
+  const {code, lines} = await quick(process.execPath, ['test/terraform/run.ts']);
   const own = counted(code, {
     passed: numberBefore(lines, /(\d+) passed/),
     failed: numberBefore(lines, /(\d+) failed/),
     skipped: 0,
   });
-  const read = await mocha(testsOf('terraform'))(run, tier);
+  const read = await mocha(testsOf('terraform'))(quick, tier);
   return {passed: own.passed + read.passed, failed: own.failed + read.failed, skipped: read.skipped};
 }

@@ -16,7 +16,7 @@ export const JAX_CACHE = process.env.JAX_COMPILATION_CACHE_DIR || join(CACHE, 'j
 /** Keeps bytecode outside of the sources, because the worker bundle packs their folder. Bytecode saves seconds at each start. */
 const BYTECODE = {PYTHONPYCACHEPREFIX: join(CACHE, 'bytecode'), PYTHONDONTWRITEBYTECODE: ''};
 /** JAX stores programs for another machine, but cannot load them. */
-const NO_JAX_CACHE = {JAX_COMPILATION_CACHE_DIR: ''};
+export const NO_JAX_CACHE = {JAX_COMPILATION_CACHE_DIR: ''};
 
 /** Packages of a worker on this machine, without libtpu. */
 const LOCK = join(WORKER_FOLDER, 'requirements.lock');

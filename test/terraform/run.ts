@@ -3,9 +3,6 @@ import {spawnSync} from 'node:child_process';
 import {openWorkspace} from '../../cli/terraform/workspace.ts';
 import {ROOT} from '../support/process.ts';
 
-// Terraform holds little memory here, and its garbage collector takes a quarter of the time of the tests at its usual rate.
-process.env.GOGC ??= '800';
-
 const format = spawnSync('terraform', [`-chdir=${ROOT}terraform`, 'fmt', '-check', '-diff', '-recursive'], {
   encoding: 'utf8',
 });
