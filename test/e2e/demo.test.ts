@@ -17,7 +17,8 @@ describe('gleaner demo', () => {
   });
   after(() => rmSync(dir, {recursive: true, force: true}));
 
-  it('ends with a verified run after a preemption, with shards in its folder and without processes', async () => {
+  // Before each merge the gate runs `npm start`, which is this command with its own input.
+  it('ends with a verified run after a preemption, with shards in its folder and without processes @long', async () => {
     const input = join(dir, 'input.jsonl');
     writeFileSync(input, texts(300, 'd'));
     const args = ['demo', '--input', input, '--port', '0', '--dir', join(dir, 'plain')];

@@ -138,43 +138,51 @@ describe('The built functions of Gleaner on a local cloud', () => {
     assert.equal((await home.verify('first')).ok, true);
   });
 
-  it('pauses and resumes a run by message, between messages that are invalid', async () => {
-    await home.drop('datasets/told/run.json', LONG_SPEC);
-    await home.drop('datasets/told/stream_000.jsonl', texts(20_000, 'f'));
-    await shardsBeyond(0);
-    await home.publish({action: 'pause', run: 'told'});
+  it('pauses and resumes a run by message, between messages that are invalid @long', async () => {
+    await dropLongStream('paused');
+    await home.publish({action: 'pause', run: 'paused'});
     const paused = await home.until(
       'the pause',
-      () => home.view('told'),
+      () => home.view('paused'),
       view => view?.run.status === 'paused' && view.workers.length === 0,
     );
     assert.equal(paused.streams[0]?.status, 'pending');
     for (const bad of [
       'not json',
-      '{"action":"dance","run":"told"}',
-      '{"action":"pause","run":"told","x":1}',
+      '{"action":"dance","run":"paused"}',
+      '{"action":"pause","run":"paused","x":1}',
       '{"action":"pause","run":"unknown"}',
     ])
       await home.publish(bad);
-    await home.publish({action: 'resume', run: 'told'});
-    await shardsBeyond(paused.streams[0]?.total_shards ?? 0);
+    await home.publish({action: 'resume', run: 'paused'});
+    await shardsBeyond('paused', paused.streams[0]?.total_shards ?? 0);
+    await home.publish({action: 'stop', run: 'paused'});
+    await home.runEnds('paused');
   });
 
   it('fails a stream whose object is overwritten during the extraction', async () => {
-    const name = 'datasets/told/stream_000.jsonl';
+    await dropLongStream('overwritten');
+    const name = 'datasets/overwritten/stream_000.jsonl';
     const {generation = assert.fail()} = (await home.objects.head(name)) ?? {};
     assert.equal(await home.objects.replace(name, generation, Buffer.from(texts(50, 'h'))), 'replaced');
-    const view = await home.runEnds('told');
+    const view = await home.runEnds('overwritten');
     assert.equal(view?.run.status, 'failed');
     assert.match(view?.streams[0]?.last_error ?? '', /overwritten/);
-    assert.equal((await home.verify('told')).ok, false);
+    assert.equal((await home.verify('overwritten')).ok, false);
   });
 
+  /** Drops a run of one long stream, and waits until it is at work. */
+  async function dropLongStream(run: string): Promise<void> {
+    await home.drop(`datasets/${run}/run.json`, LONG_SPEC);
+    await home.drop(`datasets/${run}/stream_000.jsonl`, texts(20_000, 'f'));
+    await shardsBeyond(run, 0);
+  }
+
   /** Waits until the stream at work has more shards. */
-  async function shardsBeyond(count: number): Promise<void> {
+  async function shardsBeyond(run: string, count: number): Promise<void> {
     await home.until(
-      `shards of told beyond ${count}`,
-      () => home.view('told'),
+      `shards of ${run} beyond ${count}`,
+      () => home.view(run),
       view => (view?.streams[0]?.total_shards ?? 0) > count,
     );
   }
