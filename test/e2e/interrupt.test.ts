@@ -26,7 +26,7 @@ describe('Ctrl-C during the start of a local cloud', () => {
     await interruptOnce(['local', 'up', '--port', '0', '--dir', 'up'], pid => -pid);
   });
 
-  it('ends gleaner demo when the process that makes the tiny model misses the signal', async () => {
+  it('ends gleaner demo when the process that makes the tiny model misses the signal @long', async () => {
     await interruptOnce(['demo', '--port', '0', '--dir', 'demo'], pid => pid);
   });
 

@@ -105,7 +105,7 @@ describe('gcloud on the local cloud', () => {
     assert.ok(Buffer.from(await streamed.arrayBuffer()).equals(bytes.subarray(0, 9_000_000)));
   });
 
-  it('publishes messages and lists topics', async () => {
+  it('publishes messages and lists topics @long', async () => {
     const message = '{"action":"pause","run":"my-run"}';
     await gcloud('pubsub topics publish control', `--message=${message}`, '--attribute=who=me');
     const event = await until('the message arrived', () =>
