@@ -5,6 +5,7 @@ import {join, resolve} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
+import {buildEnvironment, builtEnvironment} from '../build/environment/environment.ts';
 import {SETTINGS_FILE} from '../cloud/google-connection.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
@@ -35,8 +36,9 @@ export async function deploy(file: string | undefined, options: DeployOptions): 
   if (isExample)
     say(`There is no ${SETTINGS_FILE}: the plan has the settings of terraform/example.tfvars.json`);
   if (!options.plan) requireTerminal(options);
+  const environment = options.plan ? await builtEnvironment() : await buildEnvironment({say});
   say('Building the functions and the worker bundle');
-  await buildArtifacts();
+  await buildArtifacts(environment);
   // A plan contains the key of the tickets.
   const folder = await mkdtemp(join(tmpdir(), 'gleaner-plan-'));
   const stop = new AbortController();

@@ -14,6 +14,7 @@ import {
 import {tmpdir} from 'node:os';
 import {delimiter, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {putBuiltEnvironment} from '../../support/built-environment.ts';
 import {until} from '../../support/until.ts';
 
 const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
@@ -75,10 +76,11 @@ esac
 describe('gleaner deploy @full', () => {
   let folder: string;
   let children: ChildProcess[];
-  beforeEach(() => {
+  beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), 'gleaner-deploy-'));
     children = [];
     mkdirSync(join(folder, 'tmp'));
+    await putBuiltEnvironment(join(folder, 'cache'));
     writeFileSync(join(folder, 'terraform'), PROGRAM);
     chmodSync(join(folder, 'terraform'), 0o755);
     writeFileSync(join(folder, 'plan.json'), PLAN);
@@ -97,6 +99,7 @@ describe('gleaner deploy @full', () => {
           CALLS: join(folder, 'calls'),
           PLAN_FILE: join(folder, 'plan.json'),
           TMPDIR: join(folder, 'tmp'),
+          XDG_CACHE_HOME: join(folder, 'cache'),
           ...env,
         },
       },
