@@ -116,6 +116,8 @@ resource "google_storage_bucket_object" "functions" {
   bucket = google_storage_bucket.data.name
   name   = "functions/${var.artifacts.functions.sha256}.zip"
   source = "${path.module}/../dist/${var.artifacts.functions.file}"
+  # `gleaner deploy --artifacts` goes back to an earlier zip.
+  deletion_policy = "ABANDON"
 }
 
 resource "google_storage_bucket_object" "bundle" {
