@@ -22,3 +22,13 @@ locals {
   # Google makes this account when the API is first used: a first apply may need one repeat.
   pubsub_agent = "serviceAccount:service-${local.project_number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 }
+
+resource "google_project_iam_audit_config" "tpu" {
+  count   = var.audit_tpu_calls ? 1 : 0
+  project = var.project
+  service = "tpu.googleapis.com"
+
+  audit_log_config { log_type = "ADMIN_READ" }
+  audit_log_config { log_type = "DATA_READ" }
+  audit_log_config { log_type = "DATA_WRITE" }
+}
