@@ -1,7 +1,8 @@
 locals {
   services = toset([
-    "artifactregistry", "cloudbuild", "cloudfunctions", "cloudresourcemanager", "cloudscheduler", "compute", "eventarc",
-    "eventarcpublishing", "firestore", "iam", "logging", "monitoring", "pubsub", "run", "secretmanager", "storage", "tpu",
+    "artifactregistry", "cloudbilling", "cloudbuild", "cloudfunctions", "cloudquotas", "cloudresourcemanager",
+    "cloudscheduler", "compute", "eventarc", "eventarcpublishing", "firestore", "iam", "logging", "monitoring", "pubsub",
+    "run", "secretmanager", "storage", "tpu",
   ])
 }
 
