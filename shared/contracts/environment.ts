@@ -121,7 +121,8 @@ const variables = z.object({
     )
     .optional(),
   GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
-  GLEANER_RUNTIME_VERSION: z.string().min(1).default('v2-alpha-tpuv5-lite'),
+  /** By default the usual version of the accelerator's generation. */
+  GLEANER_RUNTIME_VERSION: z.string().min(1).optional(),
   /** Delay of an idle worker before its next request, plus up to a quarter. Short in a pool that people wait for. */
   GLEANER_POLL_S: seconds(60),
   /** Budget of all TPUs of the pool together. */

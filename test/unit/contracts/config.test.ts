@@ -188,6 +188,15 @@ describe('configuration', () => {
     assert.equal(loadConfig(ENVIRONMENT).deployment, 'gleaner');
   });
 
+  it('gives the pool the runtime version of its accelerator, and keeps a given version', () => {
+    const poolOf = (set: object) => loadConfig({...ENVIRONMENT, ...set}).pool.runtime_version;
+    assert.equal(poolOf({GLEANER_ACCELERATOR: 'v6e-8'}), 'v2-alpha-tpuv6e');
+    assert.equal(
+      poolOf({GLEANER_ACCELERATOR: 'v6e-8', GLEANER_RUNTIME_VERSION: 'v6e-ubuntu-2404'}),
+      'v6e-ubuntu-2404',
+    );
+  });
+
   it('accepts blanks between zones', () => {
     const {zones} = loadConfig({...ENVIRONMENT, GLEANER_ZONES: 'us-central1-a, europe-west4-b'}).pool;
     assert.deepEqual(zones, ['us-central1-a', 'europe-west4-b']);
