@@ -14,13 +14,16 @@ const MOST_BYTES = 1 << 30;
 const NAMES: {[kind: string]: (sha256: string) => string} = {
   functions: sha256 => `functions/${sha256}.zip`,
   bundle: sha256 => `bundles/${sha256}.tar.gz`,
+  environment: sha256 => `environments/${sha256}.tar.gz`,
 };
 
 /** Writes the artefacts of a deployment into `dist/`, as a build does. Throws `CliError` for a missing or a damaged one. */
 export async function restoreArtifacts(data: Objects, {artifacts, deployed_at}: Record): Promise<void> {
   await mkdir(DIST, {recursive: true});
   for (const [kind, nameOf] of Object.entries(NAMES)) {
-    const {file, sha256} = artifacts[kind] as Record['artifacts']['functions'];
+    const artifact = artifacts[kind] as Record['artifacts']['functions'] | null | undefined;
+    if (!artifact) continue;
+    const {file, sha256} = artifact;
     const name = nameOf(sha256);
     const bytes = await data.read(name, {max_bytes: MOST_BYTES});
     if (!bytes)

@@ -12,6 +12,8 @@ const BOOTSTRAP = ['cloudresourcemanager', 'serviceusage'];
 /** Services that act in the project by accounts of their own, which exist from their first use on. */
 const WITH_IDENTITY = ['artifactregistry', 'cloudbuild', 'cloudfunctions', 'eventarc', 'pubsub', 'run'];
 const USAGE = 'serviceusage.googleapis.com';
+/** APIs of one request. */
+const MOST_APIS = 20;
 const OPERATION_S = 2;
 const MOST_OPERATION_S = 300;
 
@@ -68,8 +70,8 @@ export function missingLines({apis, bucket}: Missing, {project, region, state_bu
 export async function prepare(api: GoogleApi, missing: Missing, place: Place, clock: Clock): Promise<void> {
   const {project, region, state_bucket} = place;
   const {apis, bucket} = missing;
-  if (apis.length > 0) {
-    const serviceIds = apis.map(name => `${name}.googleapis.com`);
+  for (let from = 0; from < apis.length; from += MOST_APIS) {
+    const serviceIds = apis.slice(from, from + MOST_APIS).map(name => `${name}.googleapis.com`);
     const started = await api.call('POST', `${USAGE}/v1/projects/${project}/services:batchEnable`, {
       serviceIds,
     });

@@ -6,7 +6,7 @@ import {z} from 'zod';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
 import {isDeployment} from '../../shared/domain/deployment.ts';
-import {acceleratorProblem, runtimeProblem} from '../../shared/domain/fleet/accelerators.ts';
+import {acceleratorProblem, runtimeOf, runtimeProblem} from '../../shared/domain/fleet/accelerators.ts';
 import {CliError} from '../terminal/errors.ts';
 
 export const EXAMPLE = fileURLToPath(new URL('../../terraform/example.tfvars.json', import.meta.url));
@@ -46,10 +46,9 @@ export async function readSettings(file: string): Promise<Settings> {
 
 /** Terraform has no table of accelerators. */
 function typeProblems({accelerator, runtime_version}: Settings): string[] {
-  const type = accelerator === undefined ? DEFAULT_ACCELERATOR : String(accelerator);
+  const type = String(accelerator ?? DEFAULT_ACCELERATOR);
   const problem =
-    acceleratorProblem(type) ??
-    (runtime_version === undefined ? undefined : runtimeProblem(type, String(runtime_version)));
+    acceleratorProblem(type) ?? runtimeProblem(type, String(runtime_version ?? runtimeOf(type)));
   return problem ? [problem] : [];
 }
 
