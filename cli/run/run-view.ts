@@ -83,7 +83,7 @@ export async function listAlerts(store: Store): Promise<string[]> {
   const stopped = [...zones, ...pools].flatMap(({boots}, index) =>
     boots.stopped_at === null
       ? []
-      : `creates of ${names[index]} are stopped since ${boots.stopped_at}: ${boots.unheard} nodes in a row never spoke`,
+      : `creates of ${names[index]} are stopped since ${boots.stopped_at}: ${boots.unheard} boots in a row failed${boots.reason === null ? '' : `, the last because ${boots.reason}`}`,
   );
   return [...held, ...stopped];
 }

@@ -35,6 +35,10 @@ export type Worker = Shown & {
   incarnation: number;
   born_at: string | null;
   hello_at: string | null;
+  /** First word of the agent: the boot has succeeded. */
+  agent_at: string | null;
+  /** Step of the boot; null once the agent speaks. */
+  boot_step: string | null;
   host_secrets: Record<string, string>;
   hosts: Record<string, {hostname: string; address: string}>;
   /** Ids of commands that the hosts have not finished: see control-plane/execs/. */
@@ -150,6 +154,8 @@ export const NO_COSTS = {costs: {}, costs_at: null, charged_to: null};
 export const NO_NODE = {
   born_at: null,
   hello_at: null,
+  agent_at: null,
+  boot_step: null,
   host_secrets: {},
   hosts: {},
   execs: [] as string[],

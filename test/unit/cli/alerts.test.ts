@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {listAlerts} from '../../../cli/run/run-view.ts';
 import {poolRecords, zoneRecords} from '../../../shared/control-plane/documents/documents.ts';
-import {afterUnheardBoot, NO_BOOTS} from '../../../shared/domain/zone/breakers.ts';
+import {afterFailedBoot, NO_BOOTS} from '../../../shared/domain/zone/breakers.ts';
 import {newZone} from '../../../shared/domain/zone/placement.ts';
 import {decideSilence, withHeld} from '../../../shared/domain/zone/silence-brake.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
@@ -13,7 +13,10 @@ describe('The alerts of gleaner status', () => {
     const worker = aWorker({heartbeat_at: at(-400), usd_per_hour: 1.25});
     const silent = {worker, heard: 1, isCrowded: false, isLost: false, silent_s: 300};
     const brake = withHeld(decideSilence(null, silent, moment(T0)).brake, [worker, worker]);
-    const boots = [1, 2, 3, 4, 5].reduce(found => afterUnheardBoot(found, 'bundle', T0), NO_BOOTS);
+    const boots = [1, 2, 3, 4, 5].reduce(
+      found => afterFailedBoot(found, 'bundle', 'its boot failed: no disk', T0),
+      NO_BOOTS,
+    );
     await store.transaction(async tx => {
       zoneRecords.set(tx, {...newZone('us-central1-a', T0), brake});
       zoneRecords.set(tx, newZone('us-east5-b', T0));
@@ -21,7 +24,7 @@ describe('The alerts of gleaner status', () => {
     });
     assert.deepEqual(await listAlerts(store), [
       'us-central1-a holds 2 silent TPUs for $2.50 an hour until a new TPU speaks',
-      `creates of pool tpu are stopped since ${at(0)}: 5 nodes in a row never spoke`,
+      `creates of pool tpu are stopped since ${at(0)}: 5 boots in a row failed, the last because its boot failed: no disk`,
     ]);
     await store.close();
   });
