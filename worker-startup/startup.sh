@@ -13,7 +13,6 @@
 #   GLEANER_PLATFORM       tpu or cpu (default: tpu, which requires a TPU)
 #   GLEANER_ENVIRONMENTS   folder of the Python environments (default $GLEANER_HOME)
 #   UV_CACHE_DIR           folder of the downloaded packages (default $GLEANER_HOME/uv-cache)
-#   APT_LOCK_WAIT_S        seconds to wait for another apt during an installation (default 300)
 set -Eeuo pipefail
 shopt -s inherit_errexit 2>/dev/null || true # bash 3.2 of macOS lacks this option; commands that must succeed end with `|| fail`
 

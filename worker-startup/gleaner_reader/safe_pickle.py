@@ -25,7 +25,7 @@ _BYTES_OF_OPCODE = {b"]": 96, b"}": 96} | {bytes([code]): 16 for code in b"KN\x8
 _MAX_TEXT_BYTES = 1 << 16
 _TOO_MANY_VALUES = "it has more text, numbers, lists, tuples and dicts than a shard of its size"
 _MAX_DEPTH, _MAX_KEY = 100, 1 << 31
-_MAX_NAME_BYTES, _BUFFER_BYTES, _PIECE_BYTES = 200, 1 << 16, 1 << 24
+_MAX_NAME_BYTES, _BUFFER_BYTES, _PIECE_BYTES = 200, 1 << 16, 1 << 23
 _DTYPES = {"f4": np.dtype("<f4"), "<f4": np.dtype("<f4"), "f2": np.dtype("<f2"), "<f2": np.dtype("<f2")}
 # Handled by pickle.py, in its order: protocol; containers; their changes; constants, numbers; memo; names.
 _PLAIN = b"\x80.(}])t\x85\x86\x87aesuN\x88\x89JKMGqr\x94hjc\x93Rb"
