@@ -24,6 +24,12 @@ export function addCloudCommands(program: GleanerCommand): void {
     .json()
     .examples('gleaner deploy --plan', 'gleaner deploy', 'gleaner deploy other.tfvars.json --yes')
     .action(async (settings, options) => (await import('../deploy/deploy.ts')).deploy(settings, options));
+  program
+    .about('doctor', 'compare the deployment with its cloud, and name the command that mends each difference')
+    .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")
+    .onCloud()
+    .examples('gleaner doctor', 'gleaner doctor --json')
+    .action(async options => (await import('../doctor/doctor.ts')).doctor(options));
 }
 
 function addDemo(program: GleanerCommand): void {

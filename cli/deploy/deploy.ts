@@ -17,7 +17,7 @@ import {costLines, mostAnHour} from './cost.ts';
 import {restoreArtifacts} from './earlier-artifacts.ts';
 import {mockedPlan, type Plan, readPlan, whyMocked} from './plan.ts';
 import {makeIdentities, missingIn, missingLines, type Place, prepare} from './project.ts';
-import {latestRecord, openStateBucket, recordOf, restoreLock, writeRecord} from './records.ts';
+import {latestRecord, openStateBucket, recordOf, restoreLock, stateBucketOf, writeRecord} from './records.ts';
 import {EXAMPLE, readSettings, type Settings} from './settings.ts';
 import {LOCK_FILE, Terraform, VERSIONS_FILE} from './terraform.ts';
 import {untilReady} from './until-ready.ts';
@@ -66,10 +66,6 @@ export async function deploy(
     for (const signal of SIGNALS) process.off(signal, interrupt);
     await rm(folder, {recursive: true, force: true});
   }
-}
-
-export function stateBucketOf(project: string, {state_bucket}: Pick<DeployOptions, 'state_bucket'>): string {
-  return state_bucket ?? `${project}-gleaner-terraform`;
 }
 
 type Chosen = {path: string; settings: Settings};

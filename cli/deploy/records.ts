@@ -28,6 +28,11 @@ const record = z.looseObject({
 
 export type Record = z.infer<typeof record>;
 
+/** Bucket of the state of Terraform, which `--state-bucket` may name. */
+export function stateBucketOf(project: string, {state_bucket}: {state_bucket?: string}): string {
+  return state_bucket ?? `${project}-gleaner-terraform`;
+}
+
 export function openStateBucket(api: GoogleApi, project: string, bucket: string): Objects {
   return openObjects({project, bucket, endpoint: api.endpoint, token: api.token});
 }
