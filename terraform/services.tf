@@ -1,6 +1,6 @@
 locals {
   services = toset([
-    "artifactregistry", "cloudbuild", "cloudfunctions", "cloudresourcemanager", "cloudscheduler", "compute", "eventarc",
+    "artifactregistry", "cloudbilling", "cloudbuild", "cloudfunctions", "cloudresourcemanager", "cloudscheduler", "compute", "eventarc",
     "eventarcpublishing", "firestore", "iam", "logging", "monitoring", "pubsub", "run", "secretmanager", "storage", "tpu",
   ])
 }
