@@ -55,6 +55,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     endpoints: {
       storage: v.GLEANER_STORAGE_ENDPOINT,
       tpu: v.GLEANER_TPU_ENDPOINT,
+      billing: v.GLEANER_BILLING_ENDPOINT,
     },
     pool: {
       pool: poolOf(v.GLEANER_DEPLOYMENT),

@@ -87,9 +87,10 @@ const variables = z.object({
       `no collection of the control plane: ${STATE_COLLECTIONS.join(', ')}`,
     )
     .default('jobs'),
-  /** Addresses of the two APIs on a local cloud, instead of Google's. */
+  /** Addresses of the three APIs on a local cloud, instead of Google's. */
   GLEANER_STORAGE_ENDPOINT: z.url().optional(),
   GLEANER_TPU_ENDPOINT: z.url().optional(),
+  GLEANER_BILLING_ENDPOINT: z.url().optional(),
   /** Token that a client sends to write to a local cloud. */
   GLEANER_LOCAL_TOKEN: z.string().min(1).optional(),
   GLEANER_ZONES: z
