@@ -30,6 +30,17 @@ export const cloudAnswers = {
     /** Left out before its first build. */
     environment: artifact.optional(),
   }),
+  doctor: z.strictObject({
+    findings: z.array(
+      z.strictObject({
+        check: text,
+        severity: z.enum(['ok', 'warning', 'error', 'skipped']),
+        evidence: text,
+        /** Command that mends it, or the next step. */
+        cure: text.nullable(),
+      }),
+    ),
+  }),
   deploy: z.union([
     z.strictObject({
       mocked: z.boolean(),

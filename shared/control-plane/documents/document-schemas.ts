@@ -98,6 +98,7 @@ const boots = z
     unheard_at: instant.nullable(),
     stopped_at: instant.nullable(),
     tried_at: instant.nullable(),
+    reason: text.nullable().default(null),
     bundle: text,
   })
   .default(NO_BOOTS);
@@ -125,12 +126,15 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
   phase_since_at: instant,
   ready_at: instant.nullable(),
   usd_per_hour: z.number().nullable(),
+  priced_as: text.nullable().default(null),
   costs: z.record(text, z.number()),
   costs_at: instant.nullable(),
   charged_to: text.nullable(),
   incarnation,
   born_at: instant.nullable().default(null),
   hello_at: instant.nullable().default(null),
+  agent_at: instant.nullable().default(null),
+  boot_step: text.nullable().default(null),
   host_secrets: z.record(text, text).default({}),
   hosts: z.record(text, z.looseObject({hostname: text, address: text})).default({}),
   execs: z.array(text).default([]),

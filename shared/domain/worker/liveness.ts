@@ -15,15 +15,16 @@ import type {Worker} from './worker.ts';
 
 /**
  * Why an incarnation ended before its work did.
- * `taken`: Cloud TPU took the node. `setup`: the node never became READY, or its setup took too long.
- * `unheard`: the node is READY, and its agent never spoke. `broken`: the machine cannot run any work.
+ * `taken`: Cloud TPU took the node. `setup`: the node never became READY.
+ * `unheard`: the node is READY, and its host never spoke. `boot`: the host spoke, and its boot failed before the agent.
+ * `broken`: the machine cannot run any work.
  * `crashed`: the agent released its stream with a failure of its machine.
  * `silent`: the agent stopped speaking. `hung`: the agent speaks and makes no progress.
  * A stream may cause silence and hanging.
  * `asked`: a message requested the end.
  */
 export type Death = {
-  kind: 'taken' | 'setup' | 'unheard' | 'broken' | 'crashed' | 'silent' | 'hung' | 'asked';
+  kind: 'taken' | 'setup' | 'unheard' | 'boot' | 'broken' | 'crashed' | 'silent' | 'hung' | 'asked';
   cause: string;
   /** Set where the zone gave no node. */
   refusal?: Refusal;
@@ -34,6 +35,11 @@ export function isMachineDeath({kind}: Death): boolean {
   return kind === 'silent' || kind === 'hung' || kind === 'broken' || kind === 'crashed';
 }
 
+/** True if the node was READY and its agent never started: evidence about boots. */
+export function isFailedBoot({kind}: Death): boolean {
+  return kind === 'unheard' || kind === 'boot';
+}
+
 /** Why the node must be replaced, or undefined while it may live. `worker` already records the observation. */
 export function causeOfDeath(
   worker: Worker,
@@ -42,8 +48,7 @@ export function causeOfDeath(
   moment: Moment,
 ): Death | undefined {
   const {now, served} = moment;
-  if (worker.fault !== null)
-    return {kind: isBadHost(worker.fault) ? 'broken' : 'crashed', cause: `its agent said: ${worker.fault}`};
+  if (worker.fault !== null) return saidBy(worker, worker.fault);
   if (observation.kind === 'absent') return vanished(worker, limits, now);
   if (observation.kind === 'found') {
     const death = faultOfQueue(worker, observation) ?? faultOfNode(worker);
@@ -60,7 +65,7 @@ export function causeOfDeath(
         const cause = `it is READY but said nothing within ${limits.boot_s} s`;
         return isLate(limits.boot_s) ? {kind: 'unheard', cause} : undefined;
       }
-      return withClues(worker, silence(worker, limits, moment)) ?? longSetup(isLate(limits.setup_s), limits);
+      return withClues(worker, unfinishedBoot(worker, limits, moment));
     default:
       return withClues(worker, silence(worker, limits, moment) ?? standstill(worker, limits, moment));
   }
@@ -96,8 +101,21 @@ function notReady(worker: Worker, limits: Limits, now: number): Death | undefine
   return {kind: 'setup', cause: `it was not READY within ${limits.create_s} s`, refusal: 'transient'};
 }
 
-function longSetup(isLate: boolean, {setup_s}: Limits): Death | undefined {
-  return isLate ? {kind: 'setup', cause: `its setup took longer than ${setup_s} s`} : undefined;
+/** The fault that the host reported: in its boot, or by its agent. */
+function saidBy({phase}: Worker, fault: string): Death {
+  if (isBadHost(fault)) return {kind: 'broken', cause: `its agent said: ${fault}`};
+  if (phase === 'booting') return {kind: 'boot', cause: `its boot failed: ${fault}`};
+  return {kind: 'crashed', cause: `its agent said: ${fault}`};
+}
+
+/** A host that spoke and never reached its agent has a failed boot, which no brake holds. A host that restarts is silent. */
+function unfinishedBoot(worker: Worker, limits: Limits, moment: Moment): Death | undefined {
+  const step = worker.boot_step === null ? '' : ` (${worker.boot_step})`;
+  const silent = silence(worker, limits, moment);
+  if (silent && worker.agent_at !== null) return silent;
+  if (silent) return {kind: 'boot', cause: `${silent.cause} in its boot${step}`};
+  if (!isServedFor(moment.served, worker.phase_since_at, limits.setup_s)) return undefined;
+  return {kind: 'boot', cause: `its boot took longer than ${limits.setup_s} s${step}`};
 }
 
 function silence(worker: Worker, limits: Limits, {served}: Moment): Death | undefined {
