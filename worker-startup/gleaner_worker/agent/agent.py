@@ -46,7 +46,7 @@ class Agent:
         self.exiting = threading.Event()
         self.streams: StreamWork | None = None
         self.orders = Orders(identity, self.api, self.bucket, find_job_user)
-        self.jobs = JobWork(identity, self.bucket, self.orders, shipper)
+        self.jobs = JobWork(identity, self.bucket, self.orders)
         # The lease and the state of its work, for the heartbeat.
         self.current: tuple[dict, ExtractionState | JobRunner] | None = None
         self.heartbeat_s = 2.0
@@ -235,7 +235,7 @@ class Agent:
 
 def main() -> int:
     """Runs the agent; returns the exit status of the process."""
-    shipper = set_up_logging()
+    shipper = set_up_logging(os.environ.get("GLEANER_HOME", "/opt/gleaner"))
     agent = Agent(load_identity(), shipper)
 
     def on_signal(number: int, _frame: object) -> None:
