@@ -142,8 +142,9 @@ const variables = z.object({
   GLEANER_STALL_S: seconds(600),
   GLEANER_COMPILE_S: seconds(900),
   GLEANER_LOAD_S: seconds(3600),
-  /** Cloud TPU takes minutes to create a node. The agent sends its first heartbeat when the script starts. */
-  GLEANER_CREATE_S: seconds(900),
+  /** Cloud TPU lists a spot node as CREATING for half an hour at times, and bills it from READY on. */
+  GLEANER_CREATE_S: seconds(2700),
+  /** A host sends its first heartbeat when its boot begins. */
   GLEANER_BOOT_S: seconds(600),
   /** Installation of Python and its packages without a cache. */
   GLEANER_SETUP_S: seconds(1800),
