@@ -4,7 +4,8 @@ import {printable} from '../shared/contracts/printable.ts';
 import {addCloudCommands, addCompletionCommands, addSettingsCommands} from './commands/clouds.ts';
 import {addJobCommands} from './commands/jobs.ts';
 import {addLogCommands} from './commands/logs.ts';
-import {addHostCommands, addPoolCommands} from './commands/pools.ts';
+import {addModelCommands} from './commands/models.ts';
+import {addHostCommands, addPoolCommands, addPriceCommands} from './commands/pools.ts';
 import {addRunCommands, addRunGroup, addShortForms} from './commands/runs.ts';
 import {addStreamCommands} from './commands/streams.ts';
 import {addTpuCommands} from './commands/tpus.ts';
@@ -20,8 +21,11 @@ export function gleanerProgram(): GleanerCommand {
 
 /** Commands in the order of the help. */
 const GROUPS: {title: string; add: ((program: GleanerCommand) => void)[]}[] = [
-  {title: 'Work:', add: [addStreamCommands, addRunGroup, addShortForms, addRunCommands, addJobCommands]},
-  {title: 'TPUs:', add: [addTpuCommands, addPoolCommands, addHostCommands]},
+  {
+    title: 'Work:',
+    add: [addStreamCommands, addModelCommands, addRunGroup, addShortForms, addRunCommands, addJobCommands],
+  },
+  {title: 'TPUs:', add: [addTpuCommands, addPoolCommands, addPriceCommands, addHostCommands]},
   {title: 'See what happens:', add: [addLogCommands]},
   {title: 'Clouds and settings:', add: [addCloudCommands, addSettingsCommands]},
 ];

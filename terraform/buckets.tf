@@ -4,14 +4,15 @@ locals {
 
   # Folder of the data bucket => accounts and their role. A role on a folder covers lists below the folder.
   folders = {
-    datasets    = { control = "read", worker-api = "read", worker = "read" }
-    activations = { control = "replace", worker-api = "read", worker = "create" }
-    partials    = { control = "clear", worker-api = "clear", worker = "create" }
-    models      = { worker = "read" }
-    bundles     = { worker = "read" }
-    code        = { worker = "read" }
-    jobs        = { worker = "create" }
-    execs       = { worker = "create" }
+    datasets     = { control = "read", worker-api = "read", worker = "read" }
+    activations  = { control = "replace", worker-api = "read", worker = "create" }
+    partials     = { control = "clear", worker-api = "clear", worker = "create" }
+    models       = { worker = "read" }
+    bundles      = { worker = "read" }
+    environments = { worker = "read" }
+    code         = { worker = "read" }
+    jobs         = { worker = "create" }
+    execs        = { worker = "create" }
   }
   folder_roles = merge([
     for folder, roles in local.folders : { for account, role in roles : "${folder}/${account}" => { folder = folder, account = account, role = role } }
@@ -116,6 +117,8 @@ resource "google_storage_bucket_object" "functions" {
   bucket = google_storage_bucket.data.name
   name   = "functions/${var.artifacts.functions.sha256}.zip"
   source = "${path.module}/../dist/${var.artifacts.functions.file}"
+  # `gleaner deploy --artifacts` goes back to an earlier zip.
+  deletion_policy = "ABANDON"
 }
 
 resource "google_storage_bucket_object" "bundle" {
@@ -125,6 +128,22 @@ resource "google_storage_bucket_object" "bundle" {
   content_type = "application/gzip"
   # Nodes that boot during a deployment still ask for the previous bundle.
   deletion_policy = "ABANDON"
+}
+
+# CPython and all locked packages. A boot fetches nothing else except the bundle.
+resource "google_storage_bucket_object" "environment" {
+  count        = var.artifacts.environment == null ? 0 : 1
+  bucket       = google_storage_bucket.data.name
+  name         = "environments/${var.artifacts.environment.sha256}.tar.gz"
+  source       = "${path.module}/../dist/${var.artifacts.environment.file}"
+  content_type = "application/gzip"
+  # Nodes of an earlier deployment, and of a way back to it, still ask for the previous environment.
+  deletion_policy = "ABANDON"
+
+  # Some hundred MB, from a laptop.
+  timeouts {
+    create = "120m"
+  }
 }
 
 check "zones_are_near_the_bucket" {

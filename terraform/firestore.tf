@@ -26,6 +26,17 @@ resource "google_firestore_database" "state" {
   delete_protection_state = "DELETE_PROTECTION_ENABLED"
   deletion_policy         = "ABANDON"
   depends_on              = [google_project_service.service]
+
+  point_in_time_recovery_enablement = var.backups.point_in_time_recovery ? "POINT_IN_TIME_RECOVERY_ENABLED" : "POINT_IN_TIME_RECOVERY_DISABLED"
+}
+
+# Documents of jobs and the history of control are nowhere else.
+resource "google_firestore_backup_schedule" "daily" {
+  count     = var.backups.daily_days > 0 ? 1 : 0
+  database  = google_firestore_database.state.name
+  retention = "${var.backups.daily_days * 86400}s"
+
+  daily_recurrence {}
 }
 
 resource "google_firestore_field" "expire_at" {

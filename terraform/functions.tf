@@ -2,6 +2,18 @@ locals {
   # Cloud Run gives each service this URL before it exists, so no function needs an attribute of itself.
   urls = { for name in keys(local.functions) : name => "https://${var.name}-${name}-${local.project_number}.${var.region}.run.app" }
 
+  # Generation of TPUs => software versions of its nodes. The first one is the default.
+  runtime_versions = {
+    v2        = ["tpu-ubuntu2204-base"]
+    v3        = ["tpu-ubuntu2204-base"]
+    v4        = ["tpu-ubuntu2204-base"]
+    v5litepod = ["v2-alpha-tpuv5-lite"]
+    v5p       = ["v2-alpha-tpuv5"]
+    v6e       = ["v2-alpha-tpuv6e", "v6e-ubuntu-2404"]
+  }
+  generation      = split("-", var.accelerator)[0]
+  runtime_version = coalesce(var.runtime_version, try(local.runtime_versions[local.generation][0], null))
+
   allowed_zones = coalesce(var.allowed_zones, var.zones)
   model_sources = coalesce(var.model_sources, ["hub", "gs://${local.bucket}/models/"])
   environment = merge(
@@ -27,7 +39,10 @@ locals {
       GLEANER_MAX_BUDGET_USD          = tostring(var.max_budget_usd)
       GLEANER_MODEL_SOURCES           = join(",", local.model_sources)
       GLEANER_ACCELERATOR             = var.accelerator
-      GLEANER_RUNTIME_VERSION         = var.runtime_version
+      GLEANER_RUNTIME_VERSION         = local.runtime_version
+      GLEANER_SPOT                    = tostring(var.spot)
+      GLEANER_PROVISIONING            = var.provisioning
+      GLEANER_CREATE_S                = tostring(var.create_s)
     },
     var.hf_token_secret == null ? {} : { GLEANER_HF_TOKEN_SECRET = var.hf_token_secret },
   )

@@ -32,7 +32,7 @@ resource "google_compute_router" "nat" {
   region   = each.key
 }
 
-# Nodes have no external address: packages and models of the hub arrive through Cloud NAT.
+# Nodes have no external address. Models of the hub, and packages of jobs, arrive through Cloud NAT. A boot needs neither.
 resource "google_compute_router_nat" "nat" {
   for_each                           = google_compute_router.nat
   name                               = "${var.name}-nat"
@@ -40,4 +40,9 @@ resource "google_compute_router_nat" "nat" {
   region                             = each.key
   nat_ip_allocate_option             = "AUTO_ONLY"
   source_subnetwork_ip_ranges_to_nat = "ALL_SUBNETWORKS_ALL_IP_RANGES"
+  # The 64 ports of a VM do not suffice for the parallel downloads of a package index and of the hub.
+  enable_dynamic_port_allocation      = true
+  enable_endpoint_independent_mapping = false
+  min_ports_per_vm                    = 64
+  max_ports_per_vm                    = 4096
 }

@@ -1,7 +1,8 @@
 locals {
   services = toset([
-    "artifactregistry", "cloudbuild", "cloudfunctions", "cloudresourcemanager", "cloudscheduler", "compute", "eventarc",
-    "eventarcpublishing", "firestore", "iam", "logging", "monitoring", "pubsub", "run", "secretmanager", "storage", "tpu",
+    "artifactregistry", "cloudbilling", "cloudbuild", "cloudfunctions", "cloudquotas", "cloudresourcemanager",
+    "cloudscheduler", "compute", "eventarc", "eventarcpublishing", "firestore", "iam", "logging", "monitoring", "pubsub",
+    "run", "secretmanager", "storage", "tpu",
   ])
 }
 
@@ -21,4 +22,14 @@ locals {
   project_number = data.google_project.this.number
   # Google makes this account when the API is first used: a first apply may need one repeat.
   pubsub_agent = "serviceAccount:service-${local.project_number}@gcp-sa-pubsub.iam.gserviceaccount.com"
+}
+
+resource "google_project_iam_audit_config" "tpu" {
+  count   = var.audit_tpu_calls ? 1 : 0
+  project = var.project
+  service = "tpu.googleapis.com"
+
+  audit_log_config { log_type = "ADMIN_READ" }
+  audit_log_config { log_type = "DATA_READ" }
+  audit_log_config { log_type = "DATA_WRITE" }
 }

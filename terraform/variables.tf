@@ -82,9 +82,46 @@ variable "accelerator" {
 }
 
 variable "runtime_version" {
-  description = "Software version of the TPU nodes."
+  description = "Software version of the TPU nodes. Default: that of the generation of accelerator."
   type        = string
-  default     = "v2-alpha-tpuv5-lite"
+  default     = null
+
+  validation {
+    condition     = var.runtime_version == null || contains(lookup(local.runtime_versions, local.generation, [coalesce(var.runtime_version, "any")]), coalesce(var.runtime_version, "any"))
+    error_message = "runtime_version does not fit accelerator: ${var.accelerator} needs ${join(" or ", lookup(local.runtime_versions, local.generation, []))}."
+  }
+  validation {
+    condition     = var.runtime_version != null || contains(keys(local.runtime_versions), local.generation)
+    error_message = "runtime_version has no default for ${var.accelerator}: name the software version that Google documents for this type."
+  }
+}
+
+variable "spot" {
+  description = "Whether the TPU nodes of the default pool are spot nodes. An on-demand node costs more and is not preempted."
+  type        = bool
+  default     = true
+}
+
+variable "provisioning" {
+  description = "How the default pool asks for nodes: node (at once), or queued-resource (through the queue of the zone)."
+  type        = string
+  default     = "node"
+
+  validation {
+    condition     = contains(["node", "queued-resource"], var.provisioning)
+    error_message = "provisioning must be node or queued-resource."
+  }
+}
+
+variable "create_s" {
+  description = "Longest time in seconds from the request for a node until it is READY. A node that is CREATING costs nothing."
+  type        = number
+  default     = 2700
+
+  validation {
+    condition     = var.create_s >= 60 && var.create_s <= 86400
+    error_message = "create_s must be 60 to 86400 seconds."
+  }
 }
 
 variable "workers_per_zone" {
@@ -161,6 +198,48 @@ variable "exec_publishers" {
   }
 }
 
+variable "operators" {
+  description = "Members who control runs, jobs and pools, such as group:operators@example.com: they publish on topic control, and read all state."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for member in var.operators : can(regex("^(user|group|serviceAccount):[^@: ]+@[^@ ]+[.][^@ ]+$", member))])
+    error_message = "operators must be members such as user:someone@example.com, group:team@example.com or serviceAccount:bot@PROJECT.iam.gserviceaccount.com."
+  }
+}
+
+variable "users" {
+  description = "Members who upload streams and read activations, such as group:researchers@example.com. They send no control message."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for member in var.users : can(regex("^(user|group|serviceAccount):[^@: ]+@[^@ ]+[.][^@ ]+$", member))])
+    error_message = "users must be members such as user:someone@example.com, group:team@example.com or serviceAccount:bot@PROJECT.iam.gserviceaccount.com."
+  }
+}
+
+variable "backups" {
+  description = "Backups of the database: days for which a daily backup is kept (0: no backup), and point-in-time recovery of the last seven days."
+  type = object({
+    daily_days             = optional(number, 7)
+    point_in_time_recovery = optional(bool, true)
+  })
+  default = {}
+
+  validation {
+    condition     = var.backups.daily_days >= 0 && var.backups.daily_days <= 98 && floor(var.backups.daily_days) == var.backups.daily_days
+    error_message = "backups.daily_days must be a whole number from 0 to 98, the longest time that Firestore keeps a backup."
+  }
+}
+
+variable "audit_tpu_calls" {
+  description = "Whether Cloud Logging also keeps each read and list of Cloud TPU. Creates and deletes are always in the log of admin activity."
+  type        = bool
+  default     = false
+}
+
 variable "alert_email" {
   description = "E-mail address that receives the alerts. Without it, alerts only show in the console."
   type        = string
@@ -197,12 +276,13 @@ variable "firestore_location" {
 variable "artifacts" {
   description = "Files in dist/ and their digests. `npm run build` writes them into dist/artifacts.auto.tfvars.json."
   type = object({
-    functions = object({ file = string, sha256 = string })
-    bundle    = object({ file = string, sha256 = string })
+    functions   = object({ file = string, sha256 = string })
+    bundle      = object({ file = string, sha256 = string })
+    environment = optional(object({ file = string, sha256 = string }))
   })
 
   validation {
-    condition     = alltrue([for artifact in values(var.artifacts) : can(regex("^[0-9a-f]{64}$", artifact.sha256)) && !strcontains(artifact.file, "/")])
+    condition     = alltrue([for artifact in values(var.artifacts) : artifact == null || can(regex("^[0-9a-f]{64}$", artifact.sha256)) && !strcontains(artifact.file, "/")])
     error_message = "artifacts must name files in dist/ with their sha256: run `npm run build`, then pass -var-file=../dist/artifacts.auto.tfvars.json."
   }
 }

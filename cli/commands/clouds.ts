@@ -1,5 +1,5 @@
 import {DEFAULT_DIR, DEFAULT_PORT} from '../local/address.ts';
-import {folder, natural, portFrom, positive} from '../terminal/arguments.ts';
+import {digest, folder, natural, portFrom, positive} from '../terminal/arguments.ts';
 import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
 
 /** Registers the commands that start or change a cloud. */
@@ -19,11 +19,17 @@ export function addCloudCommands(program: GleanerCommand): void {
     .argument('[settings]', 'JSON file of variables of terraform/ (default: gleaner.tfvars.json)')
     .option('--plan', 'change nothing: print the resources, and the most that an hour can cost')
     .yes()
-    .option('--repeat-after <s>', 'seconds before the repeat of a step that was too early', natural, 120)
+    .option('--artifacts <sha256>', 'go back: functions and worker bundle of an earlier deployment', digest)
     .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")
     .json()
     .examples('gleaner deploy --plan', 'gleaner deploy', 'gleaner deploy other.tfvars.json --yes')
     .action(async (settings, options) => (await import('../deploy/deploy.ts')).deploy(settings, options));
+  program
+    .about('doctor', 'compare the deployment with its cloud, and name the command that mends each difference')
+    .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")
+    .onCloud()
+    .examples('gleaner doctor', 'gleaner doctor --json')
+    .action(async options => (await import('../doctor/doctor.ts')).doctor(options));
 }
 
 function addDemo(program: GleanerCommand): void {

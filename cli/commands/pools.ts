@@ -5,7 +5,7 @@ import {addSourceOptions} from './source-options.ts';
 
 type NewPool = {
   accelerator: string;
-  runtime_version: string;
+  runtime_version?: string;
   zones: string[];
   workers_per_zone: number;
   spot?: boolean;
@@ -25,11 +25,7 @@ export function addPoolCommands(program: GleanerCommand): void {
     .about('create', 'create a pool: TPUs come when there is work')
     .argument('<name>', 'name of the pool', text)
     .requiredOption('--accelerator <type>', 'type of each TPU, such as v5litepod-1', text)
-    .requiredOption(
-      '--runtime-version <version>',
-      'software of each TPU VM, such as v2-alpha-tpuv5-lite',
-      text,
-    )
+    .option('--runtime-version <version>', "software of each TPU VM (default: the accelerator's own)", text)
     .requiredOption('--zones <zones>', 'zones, with commas between them', words)
     .requiredOption('--workers-per-zone <n>', 'most TPUs in each zone', natural)
     .option(
@@ -40,13 +36,11 @@ export function addPoolCommands(program: GleanerCommand): void {
     .option('--poll-s <s>', 'seconds until a worker without work asks again', seconds)
     .option('--budget-usd <usd>', 'most dollars that the pool may ever cost', dollars)
     .onCloud()
-    .examples(
-      'gleaner pool create big --accelerator v5litepod-8 --runtime-version v2-alpha-tpuv5-lite --zones us-central1-a --workers-per-zone 2',
-    )
+    .examples('gleaner pool create big --accelerator v5litepod-8 --zones us-central1-a --workers-per-zone 2')
     .sends((pool: string, options: NewPool) => {
       const {accelerator, runtime_version, zones, workers_per_zone, spot, poll_s, budget_usd} = options;
-      const required = {action: 'pool', pool, accelerator, runtime_version, zones, workers_per_zone};
-      return {...required, spot, poll_s, budget_usd};
+      const required = {action: 'pool', pool, accelerator, zones, workers_per_zone};
+      return {...required, runtime_version, spot, poll_s, budget_usd};
     });
   pool
     .about('resume', 'allow creates again after a breaker stopped them')
@@ -69,6 +63,17 @@ export function addPoolCommands(program: GleanerCommand): void {
       'gleaner scale tpu --zones us-central1-a,us-east5-b --budget-usd 50',
     )
     .sends(scaleMessage);
+}
+
+/** Registers `gleaner prices`. */
+export function addPriceCommands(program: GleanerCommand): void {
+  program
+    .about('prices', 'prices of TPUs')
+    .about('update', 'read the prices of the Cloud Billing Catalog into prices/chips; prices of people stay')
+    .onCloud()
+    .dryRun('change nothing: print the prices that would change')
+    .examples('gleaner prices update --dry-run', 'gleaner prices update --json')
+    .action(async options => (await import('../prices.ts')).updatePrices(options));
 }
 
 export const PROVISIONING: [flags: string, about: string, kinds: string[]] = [

@@ -30,6 +30,7 @@ export function addRunGroup(program: GleanerCommand): void {
   )
     .option('--streams <folder>', 'folder of streams, as `streams create` makes it', folder)
     .option('--parallel <n>', 'streams that are uploaded at once', positive, 8)
+    .option('--mirror', 'first copy the model of a hub to the bucket, so that no TPU needs the internet')
     .option('--watch', 'watch the run until it has ended')
     .dryRun()
     .examples(

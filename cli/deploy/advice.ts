@@ -9,7 +9,7 @@ const ADVICE: [pattern: RegExp, advice: string][] = [
   ],
   [
     /service account '?service-\d+@\S+ (?:does not exist|is not found)/i,
-    'run `gcloud beta services identity create --service=pubsub.googleapis.com` for the project, and repeat',
+    'run `gleaner deploy` again: it makes this account',
   ],
   [/quota project/i, 'run `gcloud auth application-default set-quota-project` with the id of the project'],
   [

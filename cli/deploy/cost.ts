@@ -1,7 +1,7 @@
 /** The most that a deployment can cost an hour. */
 
 import {LIST_PRICES, LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
-import {usdPerHour} from '../../shared/domain/billing/prices.ts';
+import {ageText, usdPerHour} from '../../shared/domain/billing/prices.ts';
 import {regionOf} from '../../shared/domain/names.ts';
 import type {MostAnHour} from '../json/clouds.ts';
 import {dollarText} from '../terminal/format.ts';
@@ -46,7 +46,8 @@ function gibOf(memory: string): number {
   return unit === 'Gi' ? Number(size) : Number(size) / 1024;
 }
 
-export function costLines(most: MostAnHour, {max_budget_usd, region}: Settings): string[] {
+export function costLines(most: MostAnHour, {max_budget_usd, region}: Settings, now = Date.now()): string[] {
+  const age = ageText(LISTED_ON, now);
   const {tpus_usd, functions_usd, nat_usd, max_workers, accelerator, dearest_zone} = most;
   const tpus = tpus_usd === null ? 'an unknown price' : dollarText(tpus_usd);
   const remote = most.zones.filter(zone => regionOf(zone) !== region);
@@ -54,7 +55,7 @@ export function costLines(most: MostAnHour, {max_budget_usd, region}: Settings):
     tpus_usd === null ? 'unknown: set prices/chips' : dollarText(tpus_usd + functions_usd + nat_usd);
   return [
     `Most that an hour can cost: ${total}`,
-    `  TPUs       ${tpus}: ${max_workers} x ${accelerator} in ${dearest_zone}, list prices of ${LISTED_ON}`,
+    `  TPUs       ${tpus}: ${max_workers} x ${accelerator} in ${dearest_zone}, list prices of ${LISTED_ON}${age ? `, ${age}: the functions read new ones daily` : ''}`,
     `  functions  ${dollarText(functions_usd)}: every instance of every function busy`,
     `  Cloud NAT  ${dollarText(nat_usd)}, and $0.045 for each GiB`,
     `TPUs stop at ${dollarText(Number(max_budget_usd))} in a month (max_budget_usd). Storage and network between regions come on top.`,

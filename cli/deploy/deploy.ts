@@ -1,50 +1,65 @@
 import {existsSync} from 'node:fs';
-import {mkdtemp, rm} from 'node:fs/promises';
+import {mkdtemp, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
-import {setTimeout as sleep} from 'node:timers/promises';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
+import {openObjects} from '../../shared/google/objects.ts';
+import type {Objects} from '../../shared/ports.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {SETTINGS_FILE} from '../cloud/google-connection.ts';
+import {type GoogleApi, openGoogle} from '../google/api.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {print, quoted, say} from '../terminal/output.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
-import {isTooEarly} from './advice.ts';
+import {CLOCK, type Clock} from './clock.ts';
 import {costLines, mostAnHour} from './cost.ts';
+import {restoreArtifacts} from './earlier-artifacts.ts';
 import {mockedPlan, type Plan, readPlan, whyMocked} from './plan.ts';
+import {makeIdentities, missingIn, missingLines, type Place, prepare} from './project.ts';
+import {latestRecord, openStateBucket, recordOf, restoreLock, stateBucketOf, writeRecord} from './records.ts';
 import {EXAMPLE, readSettings, type Settings} from './settings.ts';
-import {StepFailed, Terraform} from './terraform.ts';
+import {LOCK_FILE, Terraform, VERSIONS_FILE} from './terraform.ts';
+import {untilReady} from './until-ready.ts';
 
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+/** Resources that a line of the repeat names. */
+const MOST_NAMED = 8;
 
 export type DeployOptions = {
   plan?: boolean;
   yes?: boolean;
   json?: boolean;
   state_bucket?: string;
-  /** Seconds before the repeat: Google creates service agents and spreads new roles within some minutes. */
-  repeat_after: number;
+  /** Start of the digest of the functions of an earlier deployment. */
+  artifacts?: string;
 };
 
-/** Builds the artefacts, plans, asks and applies. Keeps no state of its own: plain Terraform can take over at any step. */
-export async function deploy(file: string | undefined, options: DeployOptions): Promise<void> {
-  const isExample = file === undefined && options.plan === true && !existsSync(SETTINGS_FILE);
-  const path = isExample ? EXAMPLE : resolve(file ?? SETTINGS_FILE);
-  const settings = await readSettings(path);
-  if (isExample)
-    say(`There is no ${SETTINGS_FILE}: the plan has the settings of terraform/example.tfvars.json`);
-  if (!options.plan) requireTerminal(options);
-  say('Building the functions and the worker bundle');
-  await buildArtifacts();
+/** Clock, and lock file of Terraform. */
+export type Machine = {clock: Clock; lock_file: string};
+
+/** Prepares the project, builds the artefacts, plans, asks, applies, and records. Plain Terraform can take over at any step. */
+export async function deploy(
+  file: string | undefined,
+  options: DeployOptions,
+  machine: Machine = {clock: CLOCK, lock_file: LOCK_FILE},
+): Promise<void> {
   // A plan contains the key of the tickets.
   const folder = await mkdtemp(join(tmpdir(), 'gleaner-plan-'));
   const stop = new AbortController();
   const interrupt = () => stop.abort();
   for (const signal of SIGNALS) process.on(signal, interrupt);
   try {
+    const api = openGoogle();
+    const {path, settings} = await chooseSettings(file, options, {api, folder});
+    if (!options.plan) requireTerminal(options);
+    const {project, name = DEFAULT_DEPLOYMENT, region} = settings;
+    const place = {project, region: String(region), state_bucket: stateBucketOf(project, options)};
+    const state = openStateBucket(api, project, place.state_bucket);
+    await makeArtifacts({api, state, project, name}, options);
     const terraform = new Terraform(stop.signal);
-    await deployWith({terraform, settings, path, saved: join(folder, 'plan'), stop: stop.signal}, options);
+    const given = {api, state, terraform, settings, name, path, place, machine};
+    await deployWith({...given, saved: join(folder, 'plan'), stop: stop.signal}, options);
   } catch (error) {
     throw stop.signal.aborted ? new Interrupted('Interrupted: run the command again', {cause: error}) : error;
   } finally {
@@ -53,32 +68,82 @@ export async function deploy(file: string | undefined, options: DeployOptions): 
   }
 }
 
+type Chosen = {path: string; settings: Settings};
+
+/** The named file, the file of the folder, the settings of the last deployment, or the example for a plan. In this order. */
+export async function chooseSettings(
+  file: string | undefined,
+  options: DeployOptions,
+  {api, folder}: {api: GoogleApi; folder: string},
+): Promise<Chosen> {
+  const path = resolve(file ?? SETTINGS_FILE);
+  const {GLEANER_PROJECT: project, GLEANER_DEPLOYMENT: name = DEFAULT_DEPLOYMENT} = process.env;
+  if (file !== undefined || existsSync(path)) return {path, settings: await readSettings(path)};
+  if (project) {
+    const bucket = stateBucketOf(project, options);
+    const applied = await latestRecord(openStateBucket(api, project, bucket), name);
+    if (!applied)
+      throw new CliError(`There is no ${SETTINGS_FILE}, and no deployment ${name} in gs://${bucket}`);
+    const {deployed_at, account} = applied;
+    say(
+      `There is no ${SETTINGS_FILE}: taking the settings of ${name} that ${account} applied at ${deployed_at}`,
+    );
+    const copy = join(folder, SETTINGS_FILE);
+    await writeFile(copy, JSON.stringify(applied.settings));
+    return {path: copy, settings: await readSettings(copy)};
+  }
+  if (!options.plan) return {path, settings: await readSettings(path)};
+  say(`There is no ${SETTINGS_FILE}: the plan has the settings of terraform/example.tfvars.json`);
+  return {path: EXAMPLE, settings: await readSettings(EXAMPLE)};
+}
+
+type Origin = {api: GoogleApi; state: Objects; project: string; name: string};
+
+/** Builds the artefacts of this clone, or takes those of an earlier deployment. */
+async function makeArtifacts({api, state, project, name}: Origin, {artifacts}: DeployOptions): Promise<void> {
+  if (artifacts === undefined) {
+    say('Building the functions and the worker bundle');
+    await buildArtifacts();
+    return;
+  }
+  const {endpoint, token} = api;
+  const data = openObjects({project, bucket: `${project}-${name}`, endpoint, token});
+  await restoreArtifacts(data, await recordOf(state, name, artifacts));
+}
+
 type Deployment = {
+  api: GoogleApi;
+  /** Bucket of the state. */
+  state: Objects;
   terraform: Terraform;
   settings: Settings;
+  name: string;
   /** File of the settings. */
   path: string;
+  place: Place;
   /** File of the plan. */
   saved: string;
   stop: AbortSignal;
+  machine: Machine;
 };
 
 async function deployWith(deployment: Deployment, options: DeployOptions): Promise<void> {
-  const {terraform, settings, path, saved, stop} = deployment;
-  const {project, name = DEFAULT_DEPLOYMENT} = settings;
-  const bucket = options.state_bucket ?? `${project}-gleaner-terraform`;
+  const {api, terraform, settings, name, path, place, saved, stop, machine} = deployment;
+  const {project, state_bucket} = place;
+  const {clock} = machine;
+  if (!options.plan) await prepareProject(deployment, options);
   const plan = async () => {
     await terraform.plan(saved, [path, join(DIST, VARIABLES_FILE)]);
     return readPlan(await terraform.show(saved));
   };
   let planned: Plan;
   try {
-    say(`Reading the state in gs://${bucket}`);
-    await terraform.init(bucket, name);
-    planned = await plan();
+    say(`Reading the state in gs://${state_bucket}`);
+    await terraform.init(state_bucket, name);
+    planned = options.plan ? await plan() : await untilReady(plan, clock, stop);
   } catch (error) {
     const why = options.plan ? whyMocked(error) : undefined;
-    if (why === undefined) throw withCommand(error, bucket, settings);
+    if (why === undefined) throw error;
     say(`This plan is mocked, because ${why}. It shows a first deployment; a real plan also asks Google.`);
     return report(await mockedPlan(settings), settings, {...options, mocked: true});
   }
@@ -88,26 +153,70 @@ async function deployWith(deployment: Deployment, options: DeployOptions): Promi
     yes: options.yes,
     signal: stop,
   });
-  await terraform.apply(saved).catch(async error => {
-    if (!(error instanceof StepFailed && isTooEarly(error.output))) throw error;
-    say(`Google has not finished an earlier step. Repeating once in ${options.repeat_after} s`);
-    await sleep(options.repeat_after * 1000, undefined, {signal: stop});
-    await plan();
+  say("Making the accounts of Google's services");
+  await makeIdentities(api, project, clock);
+  const apply = async (attempt: number) => {
+    if (attempt > 0) say(leftLine(await plan()));
     await terraform.apply(saved);
-  });
+  };
+  await untilReady(apply, clock, stop);
   const outputs = await terraform.outputs();
   say(`${name} is deployed to ${project}.`);
+  await recordDeployment(deployment);
   print<'deploy'>(options.json, {deployed: name, project, outputs}, nextLines(outputs));
+}
+
+/** Turns on APIs and makes the bucket of the state, with consent; restores the lock file of the provider. */
+async function prepareProject(deployment: Deployment, {yes}: DeployOptions): Promise<void> {
+  const {api, state, name, place, stop, machine} = deployment;
+  const missing = await missingIn(api, place);
+  const lines = missingLines(missing, place);
+  if (lines.length > 0) {
+    await requireConsent(lines, {yes, signal: stop});
+    if (yes) lines.forEach(say);
+    await prepare(api, missing, place, machine.clock);
+  }
+  const files = {lock_file: machine.lock_file, versions_file: VERSIONS_FILE};
+  if (await restoreLock(state, name, files))
+    say('Taking the hashes of the provider from the last deployment');
+}
+
+/** Writes the record of a finished deployment. Throws `CliError`, because a deployment without a record cannot be gone back to. */
+async function recordDeployment({api, state, name, settings, machine}: Deployment): Promise<void> {
+  const {clock, lock_file} = machine;
+  try {
+    const account = await api.account();
+    await writeRecord(state, name, {settings, account, now_ms: clock.now(), lock_file});
+  } catch (cause) {
+    const why = (cause as Error).message;
+    throw new CliError(`${name} is deployed, but its record is missing: ${why}; run the command again`, {
+      cause,
+    });
+  }
+}
+
+function leftLine({changes}: Plan): string {
+  const named = changes.slice(0, MOST_NAMED).join(', ');
+  const more = changes.length > MOST_NAMED ? ` and ${changes.length - MOST_NAMED} more` : '';
+  return `${changes.length} resources are left: ${named}${more}`;
 }
 
 type Reported = {json?: boolean; plan?: boolean; mocked: boolean};
 
 /** Prints the resources and the costs: as the result of `--plan`, otherwise beside the questions of a deployment. */
-function report({resources, ceilings}: Plan, settings: Settings, {json, plan, mocked}: Reported): void {
+function report(
+  {resources, changes, ceilings}: Plan,
+  settings: Settings,
+  {json, plan, mocked}: Reported,
+): void {
   const most = mostAnHour(resources, ceilings);
+  const slow = changes.filter(address => address.startsWith('google_firestore_field.')).length;
   const lines = [
     ...countsOf(resources).map(([type, count]) => `  ${String(count).padStart(4)}  ${type}`),
     `${resources.length} resources in the project ${settings.project}`,
+    ...(slow > 0
+      ? [`${slow} settings of Firestore's fields are slow: Google takes some minutes for each.`]
+      : []),
     '',
     ...costLines(most, settings),
   ];
@@ -123,16 +232,6 @@ function countsOf(resources: Resource[]): [type: string, count: number][] {
   const counts = new Map<string, number>();
   for (const {type} of resources) counts.set(type, (counts.get(type) ?? 0) + 1);
   return [...counts].sort();
-}
-
-/** Adds the command that makes the bucket of the state, which Terraform cannot make for itself. */
-function withCommand(error: unknown, bucket: string, {project, region}: Settings): unknown {
-  if (!(error instanceof StepFailed && /bucket.{0,40}(doesn't|does not) exist/i.test(error.output)))
-    return error;
-  const command = `gcloud storage buckets create gs://${quoted(bucket)} --project=${quoted(project)} --location=${quoted(String(region))} --uniform-bucket-level-access --public-access-prevention`;
-  return new CliError(`There is no bucket ${bucket} for the state of Terraform: make it with\n  ${command}`, {
-    cause: error,
-  });
 }
 
 /** Lines that a person can paste: the environment of the commands of gleaner, and further commands. */

@@ -8,10 +8,11 @@ import type {Ceilings} from './cost.ts';
 import type {Settings} from './settings.ts';
 import {StepFailed} from './terraform.ts';
 
-/** Resources that a plan makes, and the ceilings of their cost. */
-export type Plan = {resources: Resource[]; ceilings: Ceilings};
+/** Resources after an apply of a plan, the addresses of those that the apply changes, and the ceilings of their cost. */
+export type Plan = {resources: Resource[]; changes: string[]; ceilings: Ceilings};
 
 type PlannedState = {
+  resource_changes?: {address: string; mode: string; change: {actions: string[]}}[];
   planned_values?: {
     outputs?: {ceilings?: {value: Ceilings}};
     root_module?: {resources?: (Resource & {mode: string})[]};
@@ -20,12 +21,16 @@ type PlannedState = {
 
 /** Resources and ceilings of `terraform show -json` of a plan, as they are after its apply. */
 export function readPlan(shown: unknown): Plan {
-  const {outputs, root_module} = (shown as PlannedState).planned_values ?? {};
+  const {planned_values, resource_changes = []} = shown as PlannedState;
+  const {outputs, root_module} = planned_values ?? {};
   const ceilings = outputs?.ceilings?.value;
   if (!ceilings)
     throw new CliError('There is no output `ceilings` in the plan: plan with the terraform/ of this release');
   const resources = (root_module?.resources ?? []).filter(({mode}) => mode === 'managed');
-  return {resources, ceilings};
+  const changed = resource_changes.filter(
+    ({mode, change}) => mode === 'managed' && change.actions.some(action => action !== 'no-op'),
+  );
+  return {resources, changes: changed.map(({address}) => address), ceilings};
 }
 
 /** Why a real plan cannot be made on this machine, however right the settings are; undefined if it can. */
@@ -33,6 +38,8 @@ export function whyMocked(error: unknown): string | undefined {
   if (!(error instanceof StepFailed)) return undefined;
   if (/could not find default credentials/i.test(error.output))
     return 'this machine has no credentials of Google';
+  if (/bucket.{0,40}(doesn't|does not) exist/i.test(error.output))
+    return 'the bucket of the state does not exist yet, which a deployment makes';
   if (/could not connect to registry|Failed to query available provider packages/i.test(error.output))
     return 'Terraform cannot download its providers here';
   return undefined;
@@ -43,5 +50,6 @@ export async function mockedPlan(settings: Settings): Promise<Plan> {
   const {artifacts} = JSON.parse(await readFile(join(DIST, VARIABLES_FILE), 'utf8'));
   const variables = {...settings, ticket_key: '0'.repeat(64), artifacts} as Variables;
   const {resources, outputs} = await applyMocked(variables);
-  return {resources, ceilings: outputs.ceilings as Ceilings};
+  const changes = resources.map(({address}) => address);
+  return {resources, changes, ceilings: outputs.ceilings as Ceilings};
 }

@@ -6,11 +6,14 @@ import {z} from 'zod';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
 import {isDeployment} from '../../shared/domain/deployment.ts';
+import {acceleratorProblem, runtimeOf, runtimeProblem} from '../../shared/domain/fleet/accelerators.ts';
 import {CliError} from '../terminal/errors.ts';
 
 export const EXAMPLE = fileURLToPath(new URL('../../terraform/example.tfvars.json', import.meta.url));
 
 const VARIABLES = fileURLToPath(new URL('../../terraform/variables.tf', import.meta.url));
+/** Default of the variable `accelerator`. */
+const DEFAULT_ACCELERATOR = 'v5litepod-1';
 /** Variables that the command sets by itself. */
 const OWN = ['artifacts', 'ticket_key'];
 
@@ -26,17 +29,27 @@ export type Settings = z.infer<typeof settings>;
 export async function readSettings(file: string): Promise<Settings> {
   const text = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     const advice =
-      error.code === 'ENOENT' ? 'copy terraform/example.tfvars.json to it, and set your project in it' : '';
+      error.code === 'ENOENT'
+        ? 'copy terraform/example.tfvars.json to it, and set your project in it; or set GLEANER_PROJECT, for the settings of the last deployment'
+        : '';
     throw new CliError(`Failed to read the settings in ${file}: ${advice || error.message}`, {cause: error});
   });
   try {
     const given = parseJson(settings, text, file);
-    const problems = problemsOf(given, readVariables());
+    const problems = [...problemsOf(given, readVariables()), ...typeProblems(given)];
     if (problems.length > 0) throw new CliError(`${file} is not valid: ${problems.join('; ')}`);
     return given;
   } catch (error) {
     throw error instanceof Rejected ? new CliError(error.message, {cause: error}) : error;
   }
+}
+
+/** Terraform has no table of accelerators. */
+function typeProblems({accelerator, runtime_version}: Settings): string[] {
+  const type = String(accelerator ?? DEFAULT_ACCELERATOR);
+  const problem =
+    acceleratorProblem(type) ?? runtimeProblem(type, String(runtime_version ?? runtimeOf(type)));
+  return problem ? [problem] : [];
 }
 
 type Variable = {name: string; is_required: boolean};

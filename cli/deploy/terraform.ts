@@ -7,16 +7,23 @@ import {adviceFor} from './advice.ts';
 
 const FOLDER = fileURLToPath(new URL('../../terraform', import.meta.url));
 
+/** Hashes of the provider, which `init` writes and checks. */
+export const LOCK_FILE = `${FOLDER}/.terraform.lock.hcl`;
+export const VERSIONS_FILE = `${FOLDER}/versions.tf`;
+
 /** Failure of a step of Terraform, with its whole output. */
 export class StepFailed extends CliError {
   override name = 'StepFailed';
   readonly output: string;
+  /** The first error of the output. */
+  readonly first: string;
 
   constructor(step: string, output: string) {
-    const firstError = /Error: (.+)/.exec(output)?.[1] ?? output.trim().split('\n').at(-1) ?? '';
+    const first = (/Error: (.+)/.exec(output)?.[1] ?? output.trim().split('\n').at(-1) ?? '').trim();
     const advice = adviceFor(output);
-    super(`Failed to ${step}: ${firstError.trim()}${advice ? `; ${advice}` : ''}`);
+    super(`Failed to ${step}: ${first}${advice ? `; ${advice}` : ''}`);
     this.output = output;
+    this.first = first;
   }
 }
 
@@ -51,6 +58,16 @@ export class Terraform {
 
   async apply(file: string): Promise<void> {
     await this.#run('apply', ['apply', '-input=false', '-no-color', file], 'shown');
+  }
+
+  /** Prints the plan of a destroy, asks nothing, and destroys. */
+  async destroy(variableFiles: string[]): Promise<void> {
+    const variables = variableFiles.map(path => `-var-file=${path}`);
+    await this.#run(
+      'destroy',
+      ['destroy', '-auto-approve', '-input=false', '-no-color', ...variables],
+      'shown',
+    );
   }
 
   async outputs(): Promise<Record<string, unknown>> {

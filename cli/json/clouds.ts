@@ -28,6 +28,17 @@ export const cloudAnswers = {
     ...{dist: text, variables: text, module: text},
     ...{functions: artifact, bundle: artifact},
   }),
+  doctor: z.strictObject({
+    findings: z.array(
+      z.strictObject({
+        check: text,
+        severity: z.enum(['ok', 'warning', 'error', 'skipped']),
+        evidence: text,
+        /** Command that mends it, or the next step. */
+        cure: text.nullable(),
+      }),
+    ),
+  }),
   deploy: z.union([
     z.strictObject({
       mocked: z.boolean(),

@@ -1,5 +1,6 @@
 /** `gleaner run start`: writes run.json, drops the streams of a folder, and waits until the control plane has taken them up. */
 
+import {DEFAULT_MODEL} from '../../shared/contracts/environment.ts';
 import {jsonText} from '../../shared/contracts/printable.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
@@ -17,16 +18,18 @@ import {newestEvent, untilRegistered} from './registration.ts';
 import {type SpecOptions, specOf} from './spec.ts';
 import {writeSpec} from './write-spec.ts';
 
-export type StartOptions = CloudOptions & SpecOptions & {streams?: string; parallel: number; watch?: boolean};
+export type StartOptions = CloudOptions &
+  SpecOptions & {streams?: string; parallel: number; mirror?: boolean; watch?: boolean};
 
 export async function start(run: string, options: StartOptions): Promise<void> {
   const folder = options.streams === undefined ? undefined : await readStreamFolder(options.streams);
-  const spec = await specOf(options, folder?.spec);
+  const given = await specOf(options, folder?.spec);
   const stopped = abortedAtStop();
   await withCloud(options, async cloud => {
-    if (options.dry_run) return printCommands(cloud, run, spec, folder, options.json);
+    if (options.dry_run) return printCommands(cloud, run, given, folder, options.json);
     await refuseEnded(cloud, run);
-    say(planText(run, spec, folder));
+    say(planText(run, given, folder));
+    const spec = options.mirror ? await withMirror(cloud, given, stopped) : given;
     await writeSpec(cloud, run, spec);
     if (spec.budget_usd === undefined || spec.budget_usd === null)
       say('The run has no budget of its own: --budget-usd N gives it one');
@@ -39,6 +42,20 @@ export async function start(run: string, options: StartOptions): Promise<void> {
   });
   if (options.watch && process.exitCode === undefined)
     await (await import('./watch/watch.ts')).watch(run, {...options, interval: 2});
+}
+
+/** The spec with the copy of its model in the bucket. */
+async function withMirror(
+  cloud: Cloud,
+  {revision, ...spec}: RunSpecInput,
+  stop: AbortSignal,
+): Promise<RunSpecInput> {
+  const {mirrorModel} = await import('../models/mirror.ts');
+  const {mirroredText} = await import('../models/mirror-command.ts');
+  const model = spec.model ?? cloud.connection.default_model ?? DEFAULT_MODEL;
+  const mirrored = await mirrorModel(cloud, model, {revision: revision ?? undefined, say, stop});
+  say(mirroredText(mirrored));
+  return {...spec, model: mirrored.address};
 }
 
 /** Streams, bytes and budget of the start, in one line. */

@@ -18,11 +18,13 @@ export type Uploader = {
   objects: Objects;
   resumable: ResumableUploads;
   sessions: Sessions;
-  run: string;
   stop: AbortSignal;
   /** Called with the bytes that Cloud Storage has taken or had. */
   moved: (bytes: number) => void;
 };
+
+/** `file`: name of the file in its folder. `path`: path of the file. */
+export type LocalFile = Pick<StreamFile, 'file' | 'path'>;
 
 /** The content that an upload of the stream sends. Throws `CliError` for a stream that has changed. */
 export async function contentOf(stream: StreamFile, run: string, stop: AbortSignal): Promise<Content> {
@@ -34,30 +36,30 @@ export async function contentOf(stream: StreamFile, run: string, stop: AbortSign
 }
 
 /** Creates the object, and never replaces one. */
-export async function uploadFile(to: Uploader, stream: StreamFile, content: Content): Promise<Uploaded> {
-  if (content.size_bytes > PIECE_BYTES) return uploadPieces(to, stream, content);
+export async function uploadFile(to: Uploader, file: LocalFile, content: Content): Promise<Uploaded> {
+  if (content.size_bytes > PIECE_BYTES) return uploadPieces(to, file, content);
   const {name, content_type} = content;
-  const outcome = await to.objects.create(name, await readFile(stream.path), {content_type});
+  const outcome = await to.objects.create(name, await readFile(file.path), {content_type});
   to.moved(content.size_bytes);
   return outcome === 'created' ? 'uploaded' : 'exists';
 }
 
-async function uploadPieces(to: Uploader, stream: StreamFile, content: Content): Promise<Uploaded> {
+async function uploadPieces(to: Uploader, file: LocalFile, content: Content): Promise<Uploaded> {
   for (let round = 1; round <= MOST_SESSIONS; round++) {
-    const kept = round === 1 ? await to.sessions.find(stream.file, content) : undefined;
+    const kept = round === 1 ? await to.sessions.find(file.file, content) : undefined;
     // A folder may come from an archive: bytes go to the bucket alone.
     const session =
       (kept !== undefined && to.resumable.isOwn(kept) ? kept : undefined) ??
       (await to.resumable.begin(content));
     if (session === undefined) return 'exists';
-    await to.sessions.keep(stream.file, content, session);
-    const outcome = await sendPieces(to, stream, content, session);
-    await to.sessions.forget(stream.file);
+    await to.sessions.keep(file.file, content, session);
+    const outcome = await sendPieces(to, file, content, session);
+    await to.sessions.forget(file.file);
     if (outcome === 'uploaded') await requireStored(to, content);
     if (outcome !== 'gone') return outcome;
   }
   throw new Error(
-    `Failed to upload ${stream.path}: Cloud Storage ended ${MOST_SESSIONS} sessions; try again later`,
+    `Failed to upload ${file.path}: Cloud Storage ended ${MOST_SESSIONS} sessions; try again later`,
   );
 }
 
@@ -70,7 +72,7 @@ async function requireStored({objects}: Uploader, {name, size_bytes, crc32c}: Co
 
 async function sendPieces(
   {resumable, stop, moved}: Uploader,
-  {path}: StreamFile,
+  {path}: LocalFile,
   content: Content,
   session: string,
 ): Promise<Uploaded | 'gone'> {

@@ -26,6 +26,8 @@ export type UploadOptions = {
   with_spec?: boolean;
 };
 
+type Destination = Uploader & {run: string};
+
 export type UploadReport = Exclude<Answers['streams upload'], {commands: string[]}>;
 
 /** Uploads every stream of the folder. `run.json` goes first, because the first stream freezes the spec. */
@@ -46,7 +48,7 @@ export async function uploadStreams(
   const progress = new TransferProgress(say, local.streams.length, total);
   const sessions = new Sessions(folder, bucket);
   const resumable = new ResumableUploads({project, bucket, endpoint, token});
-  const to: Uploader = {objects, resumable, sessions, run, stop, moved: bytes => progress.moved(bytes)};
+  const to: Destination = {objects, resumable, sessions, run, stop, moved: bytes => progress.moved(bytes)};
   try {
     const spec = with_spec ? await uploadSpec(to, local, bucket) : null;
     const upload = async (stream: StreamFile) => {
@@ -92,7 +94,7 @@ export function uploadReportLines(report: UploadReport): string[] {
 }
 
 async function uploadSpec(
-  {objects, run}: Uploader,
+  {objects, run}: Destination,
   {folder, spec}: StreamFolder,
   bucket: string,
 ): Promise<UploadReport['spec']> {
@@ -108,7 +110,7 @@ async function uploadSpec(
 }
 
 async function uploadOne(
-  to: Uploader,
+  to: Destination,
   stream: StreamFile,
   stored: Map<string, ObjectInfo>,
   bucket: string,

@@ -35,6 +35,10 @@ export const jobName = valid(
   given => JOB.test(given),
   'a job id is 1 to 100 letters, digits, dashes and underscores.',
 );
+export const digest = valid(
+  given => /^[0-9a-f]{8,64}$/.test(given),
+  'the first 8 or more characters of a sha256.',
+);
 export const zone = valid(isZone, 'a zone such as us-central1-a.');
 
 export const whole = (least: number, most = 9999) =>

@@ -1,6 +1,7 @@
 /**
  * A stand-in for the provider of `terraform/`, for a machine that cannot install it. The stand-in serves its schema over Terraform's
- * plugin protocol: enough for `terraform validate`, and for `terraform test` with mocked resources. A real plan needs the real provider.
+ * plugin protocol: enough for `terraform validate`, and for `terraform test` with mocked resources. It refuses unknown elements, as the provider does.
+ * A real plan needs the real provider.
  */
 
 import {mkdtemp, rm} from 'node:fs/promises';
@@ -17,6 +18,7 @@ import {
 } from '@grpc/grpc-js';
 import {loadSync} from '@grpc/proto-loader';
 import {type Block, type Kind, type Provider, readSchemas} from './schemas.ts';
+import {unknownElements} from './unknown-elements.ts';
 
 const NESTING = {single: 1, list: 2, set: 3, map: 4, group: 5} as const;
 
@@ -63,7 +65,8 @@ function pluginService() {
   return ((loaded.tfplugin6 as GrpcObject).Provider as ServiceClientConstructor).service;
 }
 
-type Answer = (call: unknown, reply: (error: Error | null, value: object) => void) => void;
+type Answer = (call: {request: unknown}, reply: (error: Error | null, value: object) => void) => void;
+type Validated = {type_name: string; config: {msgpack: Uint8Array}};
 
 function answers(provider: Provider): UntypedServiceImplementation {
   const schema = {
@@ -79,10 +82,19 @@ function answers(provider: Provider): UntypedServiceImplementation {
   return {
     GetProviderSchema: always(schema),
     ValidateProviderConfig: always({}),
-    ValidateResourceConfig: always({}),
-    ValidateDataResourceConfig: always({}),
+    ValidateResourceConfig: validated(provider.resource_schemas),
+    ValidateDataResourceConfig: validated(provider.data_source_schemas),
     ConfigureProvider: always({}),
     StopProvider: always({}),
+  };
+}
+
+function validated(kinds: Record<string, Kind> = {}): Answer {
+  return ({request}, reply) => {
+    const {type_name, config} = request as Validated;
+    const found = unknownElements(kinds[type_name]?.block ?? {}, config.msgpack);
+    const diagnostics = found.map(detail => ({severity: 'ERROR', summary: `Invalid ${type_name}`, detail}));
+    reply(null, {diagnostics});
   };
 }
 

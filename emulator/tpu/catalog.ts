@@ -1,11 +1,9 @@
-import {ONE_HOST} from '../../shared/domain/fleet/accelerators.ts';
+import {ONE_HOST, RUNTIME_VERSIONS} from '../../shared/domain/fleet/accelerators.ts';
 
 /** Accelerator types with one host, because a VM of the emulator is one process group. */
 export const acceleratorTypes = ONE_HOST;
 
-export const runtimeVersions = [
-  ...['tpu-ubuntu2204-base', 'v2-alpha-tpuv5', 'v2-alpha-tpuv5-lite', 'v2-alpha-tpuv6e'],
-];
+export const runtimeVersions = [...RUNTIME_VERSIONS];
 
 /** Numbers of Node.State and Node.Health in the protocol buffer. */
 export const stateNumbers = {CREATING: 1, READY: 2, DELETING: 5, PREEMPTED: 11} as const;

@@ -1,4 +1,5 @@
 import {poolOf} from '../domain/deployment.ts';
+import {runtimeOf} from '../domain/fleet/accelerators.ts';
 import type {Pool} from '../domain/fleet/pool.ts';
 import {NO_ENVIRONMENT} from '../domain/source/source.ts';
 import {NO_BOOTS} from '../domain/zone/breakers.ts';
@@ -54,11 +55,12 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     endpoints: {
       storage: v.GLEANER_STORAGE_ENDPOINT,
       tpu: v.GLEANER_TPU_ENDPOINT,
+      billing: v.GLEANER_BILLING_ENDPOINT,
     },
     pool: {
       pool: poolOf(v.GLEANER_DEPLOYMENT),
       accelerator: v.GLEANER_ACCELERATOR,
-      runtime_version: v.GLEANER_RUNTIME_VERSION,
+      runtime_version: v.GLEANER_RUNTIME_VERSION ?? runtimeOf(v.GLEANER_ACCELERATOR),
       spot: v.GLEANER_SPOT === 'true',
       provisioning: v.GLEANER_PROVISIONING,
       zones: v.GLEANER_ZONES,

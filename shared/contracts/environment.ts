@@ -87,9 +87,10 @@ const variables = z.object({
       `no collection of the control plane: ${STATE_COLLECTIONS.join(', ')}`,
     )
     .default('jobs'),
-  /** Addresses of the two APIs on a local cloud, instead of Google's. */
+  /** Addresses of the three APIs on a local cloud, instead of Google's. */
   GLEANER_STORAGE_ENDPOINT: z.url().optional(),
   GLEANER_TPU_ENDPOINT: z.url().optional(),
+  GLEANER_BILLING_ENDPOINT: z.url().optional(),
   /** Token that a client sends to write to a local cloud. */
   GLEANER_LOCAL_TOKEN: z.string().min(1).optional(),
   GLEANER_ZONES: z
@@ -121,7 +122,8 @@ const variables = z.object({
     )
     .optional(),
   GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
-  GLEANER_RUNTIME_VERSION: z.string().min(1).default('v2-alpha-tpuv5-lite'),
+  /** By default the usual version of the accelerator's generation. */
+  GLEANER_RUNTIME_VERSION: z.string().min(1).optional(),
   /** Delay of an idle worker before its next request, plus up to a quarter. Short in a pool that people wait for. */
   GLEANER_POLL_S: seconds(60),
   /** Budget of all TPUs of the pool together. */

@@ -190,8 +190,8 @@ export function queuedFailure(error: unknown): Refusal {
   return isOpen && EXPIRED.test(messageOf(error)) ? 'no-capacity' : kind;
 }
 
-/** `what` is the verb and its subject: 'create tpu-us-east5-b-0'. */
-export function tpuError(what: string, zone: string, error: unknown): TpuError {
+/** `what` is the verb and its subject: 'create tpu-us-east5-b-0'. `quotas`: ids of the quotas that bound the node. */
+export function tpuError(what: string, zone: string, error: unknown, quotas: string[] = []): TpuError {
   const kind = tpuFailure(error);
   const advice: Record<Refusal, string> = {
     'no-capacity': 'another zone may have some',
@@ -200,7 +200,8 @@ export function tpuError(what: string, zone: string, error: unknown): TpuError {
     'bad-request': 'correct the pool',
     transient: 'try again',
   };
-  return new TpuError(kind, zone, `Failed to ${what} in ${zone}: ${withAdvice(error, advice[kind])}`, {
+  const ids = kind === 'quota' && quotas.length > 0 ? `; it counts against ${quotas.join(' and ')}` : '';
+  return new TpuError(kind, zone, `Failed to ${what} in ${zone}: ${withAdvice(error, advice[kind])}${ids}`, {
     cause: error,
   });
 }

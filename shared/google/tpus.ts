@@ -4,6 +4,7 @@
  */
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {v2} from '@google-cloud/tpu';
+import {quotaIdsOf} from '../domain/fleet/accelerators.ts';
 import type {TpuRequest, Tpus} from '../ports.ts';
 import {clientOptionsFor} from './endpoint.ts';
 import {isAlreadyExists, isContention, isNotFound, tpuError} from './errors.ts';
@@ -89,7 +90,7 @@ export function openTpus({project, endpoint, token, client, ...settings}: Option
             ? queuedStateOf(opened, queuedPath(name, zone))
             : nodeStateOf(opened, nodePath(name, zone));
         if (isAlreadyExists(error) || (isContention(error) && (await stateNow()))) return 'exists';
-        throw tpuError(`create ${name}`, zone, error);
+        throw tpuError(`create ${name}`, zone, error, quotaIdsOf(request.accelerator, request.spot));
       }
     },
 

@@ -9,8 +9,9 @@ variables {
   max_budget_usd = 100
   ticket_key     = "00000000000000000000000000000000"
   artifacts = {
-    functions = { file = "functions-0.zip", sha256 = "0000000000000000000000000000000000000000000000000000000000000000" }
-    bundle    = { file = "bundle-1.tar.gz", sha256 = "1111111111111111111111111111111111111111111111111111111111111111" }
+    functions   = { file = "functions-0.zip", sha256 = "0000000000000000000000000000000000000000000000000000000000000000" }
+    bundle      = { file = "bundle-1.tar.gz", sha256 = "1111111111111111111111111111111111111111111111111111111111111111" }
+    environment = { file = "environment-2.tar.gz", sha256 = "2222222222222222222222222222222222222222222222222222222222222222" }
   }
 }
 
@@ -147,5 +148,49 @@ run "workers_without_a_way_to_the_internet" {
   assert {
     condition     = alltrue([for function in google_cloudfunctions2_function.function : function.service_config[0].environment_variables.GLEANER_INTERNET == "false"])
     error_message = "Each function needs to know that workers reach no source of git."
+  }
+}
+
+run "each_generation_has_its_software" {
+  variables {
+    accelerator  = "v6e-8"
+    spot         = false
+    provisioning = "queued-resource"
+    create_s     = 900
+  }
+  assert {
+    condition = alltrue([for function in google_cloudfunctions2_function.function : [for name in ["RUNTIME_VERSION", "SPOT", "PROVISIONING", "CREATE_S"] :
+    function.service_config[0].environment_variables["GLEANER_${name}"]] == ["v2-alpha-tpuv6e", "false", "queued-resource", "900"]])
+    error_message = "Each function needs the settings of the default pool."
+  }
+}
+
+run "people_get_the_rights_of_their_purpose" {
+  variables {
+    operators = ["group:operators@example.com"]
+    users     = ["user:someone@example.com"]
+  }
+  assert {
+    condition     = [for grant in google_pubsub_topic_iam_member.operators_control : "${grant.topic} ${grant.member}"] == ["control group:operators@example.com"]
+    error_message = "Only operators may publish on topic control."
+  }
+  assert {
+    condition     = length(google_storage_managed_folder_iam_member.people) == 12 && length(google_project_iam_member.people_read_state) == 2
+    error_message = "Operators and users reach the folders of people, and read the state."
+  }
+}
+
+run "backups_and_the_audit_of_reads_are_settings" {
+  variables {
+    backups         = { daily_days = 0, point_in_time_recovery = false }
+    audit_tpu_calls = true
+  }
+  assert {
+    condition     = length(google_firestore_backup_schedule.daily) == 0 && google_firestore_database.state.point_in_time_recovery_enablement == "POINT_IN_TIME_RECOVERY_DISABLED"
+    error_message = "Backups can be left out."
+  }
+  assert {
+    condition     = google_project_iam_audit_config.tpu[0].service == "tpu.googleapis.com" && length(google_project_iam_audit_config.tpu[0].audit_log_config) == 3
+    error_message = "The log keeps reads and writes of Cloud TPU."
   }
 }

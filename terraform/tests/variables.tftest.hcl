@@ -9,8 +9,9 @@ variables {
   max_budget_usd = 100
   ticket_key     = "00000000000000000000000000000000"
   artifacts = {
-    functions = { file = "functions-0.zip", sha256 = "0000000000000000000000000000000000000000000000000000000000000000" }
-    bundle    = { file = "bundle-1.tar.gz", sha256 = "1111111111111111111111111111111111111111111111111111111111111111" }
+    functions   = { file = "functions-0.zip", sha256 = "0000000000000000000000000000000000000000000000000000000000000000" }
+    bundle      = { file = "bundle-1.tar.gz", sha256 = "1111111111111111111111111111111111111111111111111111111111111111" }
+    environment = { file = "environment-2.tar.gz", sha256 = "2222222222222222222222222222222222222222222222222222222222222222" }
   }
 }
 
@@ -35,6 +36,11 @@ run "a_wrong_value_of_each_variable_is_refused" {
     var.ticket_key,
     var.jobs_collection,
     var.exec_publishers,
+    var.provisioning,
+    var.create_s,
+    var.operators,
+    var.users,
+    var.backups,
   ]
   variables {
     # a project number
@@ -63,8 +69,9 @@ run "a_wrong_value_of_each_variable_is_refused" {
     firestore_location = "us"
     # a digest of another kind
     artifacts = {
-      functions = { file = "functions.zip", sha256 = "latest" }
-      bundle    = { file = "bundle.tar.gz", sha256 = "latest" }
+      functions   = { file = "functions.zip", sha256 = "latest" }
+      bundle      = { file = "bundle.tar.gz", sha256 = "latest" }
+      environment = { file = "environment.tar.gz", sha256 = "latest" }
     }
     # a short ticket key
     ticket_key = "secret"
@@ -72,6 +79,15 @@ run "a_wrong_value_of_each_variable_is_refused" {
     jobs_collection = "workers"
     # everybody as a publisher of commands
     exec_publishers = ["allUsers"]
+    # no value of the list
+    provisioning = "spot"
+    # less than the time of any create
+    create_s = 10
+    # everybody, and an address without its kind
+    operators = ["allAuthenticatedUsers"]
+    users     = ["someone@example.com"]
+    # longer than Firestore keeps a backup
+    backups = { daily_days = 99 }
   }
 }
 
@@ -103,8 +119,12 @@ run "a_third_wrong_value_is_refused" {
   expect_failures = [
     var.name,
     var.zones,
+    var.runtime_version,
   ]
   variables {
+    # the software of another generation
+    accelerator     = "v6e-8"
+    runtime_version = "v2-alpha-tpuv5-lite"
     # a name of sixteen characters
     name = "abcdefghijklmnop"
     # a zone twice

@@ -9,8 +9,9 @@ variables {
   max_budget_usd = 100
   ticket_key     = "00000000000000000000000000000000"
   artifacts = {
-    functions = { file = "functions-0.zip", sha256 = "0000000000000000000000000000000000000000000000000000000000000000" }
-    bundle    = { file = "bundle-1.tar.gz", sha256 = "1111111111111111111111111111111111111111111111111111111111111111" }
+    functions   = { file = "functions-0.zip", sha256 = "0000000000000000000000000000000000000000000000000000000000000000" }
+    bundle      = { file = "bundle-1.tar.gz", sha256 = "1111111111111111111111111111111111111111111111111111111111111111" }
+    environment = { file = "environment-2.tar.gz", sha256 = "2222222222222222222222222222222222222222222222222222222222222222" }
   }
 }
 
@@ -93,19 +94,19 @@ run "failed_messages_are_retried_and_kept" {
     error_message = "A subscription needs a retry policy of 10 to 600 s, and of 10 to 60 s for ticks."
   }
   assert {
-    condition     = alltrue([for name, subscription in google_pubsub_subscription.event : subscription.dead_letter_policy[0].dead_letter_topic == google_pubsub_topic.topic["dead"].id && subscription.dead_letter_policy[0].max_delivery_attempts == 100 if name != "on-tick"])
-    error_message = "A subscription other than that of ticks needs the dead-letter topic."
+    condition     = alltrue([for name, subscription in google_pubsub_subscription.event : subscription.dead_letter_policy[0].dead_letter_topic == google_pubsub_topic.topic["dead"].id && subscription.dead_letter_policy[0].max_delivery_attempts == 100])
+    error_message = "Each subscription needs the dead-letter topic."
   }
   assert {
-    condition     = length(google_pubsub_subscription.event["on-tick"].dead_letter_policy) == 0 && google_pubsub_subscription.event["on-tick"].message_retention_duration == "600s"
-    error_message = "A request for a tick ends after 600 s, without a dead letter."
+    condition     = google_pubsub_subscription.event["on-tick"].message_retention_duration == "600s"
+    error_message = "A request for a tick ends after 600 s, before its hundredth attempt."
   }
   assert {
     condition     = google_pubsub_subscription.dead.topic == google_pubsub_topic.topic["dead"].id && google_pubsub_subscription.dead.expiration_policy[0].ttl == ""
     error_message = "Dead letters need a subscription that never expires."
   }
   assert {
-    condition     = sort(keys(google_pubsub_subscription_iam_member.pubsub_moves_dead_letters)) == sort([for name in keys(google_pubsub_subscription.event) : name if name != "on-tick"])
+    condition     = keys(google_pubsub_subscription_iam_member.pubsub_moves_dead_letters) == keys(google_pubsub_subscription.event)
     error_message = "Pub/Sub needs the role subscriber on each subscription with dead letters."
   }
 }
@@ -139,7 +140,9 @@ run "documents_of_jobs_start_on_job" {
 
 run "objects_and_minutes_start_functions" {
   assert {
-    condition     = { for prefix, notification in google_storage_notification.object : prefix => notification.event_types } == { "activations/" = toset(["OBJECT_FINALIZE"]), "datasets/" = toset(["OBJECT_FINALIZE"]) }
+    condition = { for prefix, notification in google_storage_notification.object : prefix => notification.event_types } == {
+      for pair in flatten([for notification in jsondecode(file("../functions/triggers.json")).notifications : [for prefix in notification.prefixes : { prefix = prefix, event = notification.event }]]) : pair.prefix => toset([pair.event])
+    }
     error_message = "The bucket announces finished objects of datasets/ and activations/ alone."
   }
   assert {
@@ -176,5 +179,12 @@ run "data_is_private_and_kept" {
   assert {
     condition     = keys(google_firestore_field.expire_at) == ["attempts", "control", "events", "execs", "hosts", "jobs", "tasks"] && alltrue([for field in google_firestore_field.expire_at : length(field.ttl_config) == 1 && length(field.index_config) == 1 && length(field.index_config[0].indexes) == 0])
     error_message = "Seven kinds of documents expire, without an index of expire_at."
+  }
+}
+
+run "the_database_has_backups" {
+  assert {
+    condition     = google_firestore_backup_schedule.daily[0].retention == "604800s" && google_firestore_database.state.point_in_time_recovery_enablement == "POINT_IN_TIME_RECOVERY_ENABLED"
+    error_message = "The database needs daily backups of seven days, and point-in-time recovery."
   }
 }

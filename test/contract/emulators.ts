@@ -38,6 +38,13 @@ export function needEmulators(hook: {skip: () => void}): void {
 
 export type Emulator = {host: string; stop: () => Promise<void>};
 
+/** Another process of an emulator that is installed, with further arguments. */
+export async function startAnother(kind: Kind, ...args: string[]): Promise<Emulator> {
+  const found = findEmulator(kind);
+  if ('missing' in found) throw new Error(found.missing);
+  return startEmulator([...found.command, ...args]);
+}
+
 async function startEmulator(command: string[]): Promise<Emulator> {
   const host = `127.0.0.1:${await freePort()}`;
   const [program = '', ...args] = [...command, ...addressArguments(host)];

@@ -73,7 +73,12 @@ describe('Cloud TPU over gRPC', () => {
       says: /no more capacity/,
     },
     {what: 'a stock-out in the operation', given: failed(8, STOCK_OUT), kind: 'no-capacity', says: /no more/},
-    {what: 'a quota in the operation', given: failed(8, QUOTA), kind: 'quota', says: /ask for more quota/},
+    {
+      what: 'a quota in the operation',
+      given: failed(8, QUOTA),
+      kind: 'quota',
+      says: /counts against TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI/,
+    },
     {
       what: 'a quota in the answer',
       given: {CreateNode: () => refuse('RESOURCE_EXHAUSTED', QUOTA)},

@@ -39,16 +39,26 @@ describe('the message pool', () => {
     assert.equal((await send(world, FAST)).outcome, 'applied');
   });
 
+  it('gives a new pool the runtime version of its accelerator', async () => {
+    const world = await aWorldWithFast({}, {accelerator: 'v5p-8', runtime_version: undefined});
+    assert.equal((await poolOf(world))?.runtime_version, 'v2-alpha-tpuv5');
+  });
+
   const refused: {name: string; message: object; says: RegExp; set?: Record<string, string>}[] = [
     {
       name: 'without an accelerator',
       message: {accelerator: undefined},
-      says: /needs accelerator, runtime_version/,
+      says: /needs accelerator, zones/,
     },
     {
       name: 'with an unknown accelerator',
       message: {accelerator: 'tpu-9'},
       says: /no accelerator "tpu-9": use one of v2-8/,
+    },
+    {
+      name: 'with a runtime version of another generation',
+      message: {accelerator: 'v6e-1', runtime_version: 'v2-alpha-tpuv5-lite'},
+      says: /"v2-alpha-tpuv5-lite" is not for v6e-1: leave it out, or use v2-alpha-tpuv6e or v6e-ubuntu-2404/,
     },
     {name: 'with several hosts', message: {accelerator: 'v6e-16'}, says: /"v6e-16" has several hosts/},
     {name: 'larger than the ceiling', message: {workers_per_zone: 101}, says: /GLEANER_MAX_WORKERS/},

@@ -10,10 +10,13 @@ export const VARIABLES: Variables = {
   max_budget_usd: 100,
   ticket_key: '0'.repeat(32),
   alert_email: 'someone@example.com',
+  operators: ['group:operators@example.com'],
+  users: ['group:users@example.com'],
   hf_token_secret: `projects/${PROJECT}/secrets/hub`,
   artifacts: {
     functions: {file: 'functions.zip', sha256: '0'.repeat(64)},
     bundle: {file: 'bundle.tar.gz', sha256: '1'.repeat(64)},
+    environment: {file: 'environment.tar.gz', sha256: '2'.repeat(64)},
   },
 };
 

@@ -22,7 +22,9 @@ const SHARED = ['google_project_service'];
 
 function identityOf({type, values}: Resource): string {
   const named = NAMES.flatMap(name => (typeof values[name] === 'string' ? [`${name}=${values[name]}`] : []));
-  return `${type} ${named.join(' ')}`;
+  // Members of both deployments have one grant for each condition.
+  const condition = values.condition ? ` ${JSON.stringify(values.condition)}` : '';
+  return `${type} ${named.join(' ')}${condition}`;
 }
 
 describe('two deployments in one project', () => {

@@ -30,6 +30,11 @@ const CONDITIONS: Record<string, string> = {
     'sources of functions',
 };
 
+const PEOPLE: Record<string, string> = {
+  'group:operators@example.com': 'operators',
+  'group:users@example.com': 'users',
+};
+
 const AGENTS: Record<string, string> = {
   'service-123456789012@gcp-sa-pubsub.iam.gserviceaccount.com': 'Pub/Sub agent',
   'service-123456789012@gs-project-accounts.iam.gserviceaccount.com': 'Storage agent',
@@ -47,7 +52,7 @@ function placeOf(condition: unknown): string {
 function principalOf(member: string): string {
   const email = without('serviceAccount:', member);
   const [, account] = new RegExp(`^gleaner-([a-z-]+)@${PROJECT}\\.iam`).exec(email) ?? [];
-  return account ?? AGENTS[email] ?? member;
+  return account ?? AGENTS[email] ?? PEOPLE[member] ?? member;
 }
 
 function rightsOf(resources: Resource[]): Rights {

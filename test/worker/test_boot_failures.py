@@ -90,6 +90,14 @@ def test_the_archive_of_the_environment_is_fetched_once(cloud, storage, home):
     assert failures(cloud) == []
 
 
+def test_vms_of_one_machine_share_environments(cloud, storage, home, tmp_path):
+    a_bundle(storage, cloud, environment=an_environment(storage))
+    shared = tmp_path / "shared"
+    assert start(cloud, storage, home, GLEANER_ENVIRONMENTS=str(shared)).returncode == 0
+    assert [path.name for path in shared.iterdir()] == ["env-" + "a" * 16]
+    assert [path.name for path in home.glob("env-*")] == ["env-" + "e" * 16]
+
+
 def test_a_transfer_that_breaks_off_is_continued(cloud, storage, home):
     line = an_environment(storage, padding=300_000)
     a_bundle(storage, cloud, environment=line)

@@ -26,11 +26,14 @@ export class Hub {
   readonly endpoint: string;
   readonly #token: string | undefined;
   readonly #retries: RetryPolicy;
+  readonly #kind: 'data set' | 'model';
 
-  constructor({endpoint, token, retries}: HubSettings) {
+  /** `kind` is the word of errors. */
+  constructor({endpoint, token, retries}: HubSettings, kind: 'data set' | 'model' = 'data set') {
     this.endpoint = endpoint;
     this.#token = token;
     this.#retries = retries;
+    this.#kind = kind;
   }
 
   /** JSON of an address of the hub's API; undefined where it does not exist. */
@@ -66,6 +69,9 @@ export class Hub {
       end - start,
       async answer => {
         requireOk(answer, await errorOf(answer));
+        // A hub sends a small file whole.
+        if (start === 0 && answer.status === 200 && Number(answer.headers.get('content-length')) === end)
+          return {bytes: await answer.arrayBuffer(), size: end};
         const [, from, size] =
           /^bytes (\d+)-\d+\/(\d+)$/.exec(answer.headers.get('content-range') ?? '') ?? [];
         if (answer.status !== 206 || Number(from) !== start)
@@ -118,10 +124,10 @@ export class Hub {
   #advice({message, code}: Error & {code?: unknown}): string {
     if (code === 401)
       return this.#token
-        ? `${message}; the hub does not accept HF_TOKEN, or the data set does not exist`
-        : `${message}; the data set does not exist, or is private or gated: set HF_TOKEN to a token that may read it`;
+        ? `${message}; the hub does not accept HF_TOKEN, or the ${this.#kind} does not exist`
+        : `${message}; the ${this.#kind} does not exist, or is private or gated: set HF_TOKEN to a token that may read it`;
     if (code === 403)
-      return `${message}; accept the conditions on the page of the data set, and set HF_TOKEN to a token of that account`;
+      return `${message}; accept the conditions on the page of the ${this.#kind}, and set HF_TOKEN to a token of that account`;
     if (code === 404) return `${message}; check the name and --revision`;
     return `${message}; check the network and HF_ENDPOINT, or try again later`;
   }

@@ -126,6 +126,7 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
   phase_since_at: instant,
   ready_at: instant.nullable(),
   usd_per_hour: z.number().nullable(),
+  priced_as: text.nullable().default(null),
   costs: z.record(text, z.number()),
   costs_at: instant.nullable(),
   charged_to: text.nullable(),

@@ -4,6 +4,8 @@ import type {Pool} from '../fleet/pool.ts';
 import {parseWorkerName, paths} from '../names.ts';
 import {isRunnable, type Run} from '../run/run.ts';
 import type {BudgetSnapshot} from '../tick/snapshot.ts';
+import {msOf} from '../time.ts';
+import type {Worker} from '../worker/worker.ts';
 import type {Ceilings} from './ceilings.ts';
 import {
   budgetReserver,
@@ -13,10 +15,11 @@ import {
   JOBS,
   overspent,
   type ReserveBudget,
+  repricedAt,
   runAtWork,
 } from './cost.ts';
 import {livingInMonth} from './monthly-spending.ts';
-import {type Prices, usdPerHour} from './prices.ts';
+import {ageText, oldestDay, type Prices, sinceOf, usdPerHour} from './prices.ts';
 
 /** A run to pause, if its document still has this version. */
 export type Pause = {run: string; version: number; why: string};
@@ -40,7 +43,14 @@ export type Budgets = {
  * money is left.
  */
 export function decideBudgets(snapshot: BudgetSnapshot, ceilings: Ceilings, now: number): Budgets {
-  const {pool, prices, workers, runs, ended} = snapshot;
+  const {pool, prices, runs, ended} = snapshot;
+  // A new price counts at once, and the documents of the workers get it with this tick.
+  const workers = new Map(
+    [...snapshot.workers].map(([name, worker]) => [
+      name,
+      prices ? atPrice(worker, prices, pool, now) : worker,
+    ]),
+  );
   const living = costOfLiving(workers.values(), now);
   const leaving = costOfDeletingAll(workers.values());
   const zonePrices = pool.zones.map(zone => priceOf(prices ?? {}, pool, zone));
@@ -49,7 +59,13 @@ export function decideBudgets(snapshot: BudgetSnapshot, ceilings: Ceilings, now:
   // A run without a TPU needs the money for one: less would create a node only to delete it.
   const one = costOfDeleting(Math.max(0, ...zonePrices.map(price => price ?? 0)));
   const leaving_usd = leaving.total || one;
-  const whole = wholeBudget(snapshot, ceilings, {living_usd: living.total, leaving_usd, isKnown}, now);
+  const age = ageText(oldestDay(prices ?? {}, pool.accelerator, pool.zones), now);
+  const whole = wholeBudget(
+    {...snapshot, workers},
+    ceilings,
+    {living_usd: living.total, leaving_usd, isKnown},
+    now,
+  );
   const left = {runs: new Map([[JOBS, Number.POSITIVE_INFINITY]]), pool: whole.left_usd - leaving.total};
   const pauses: Pause[] = [];
   const over = new Set<string>();
@@ -59,8 +75,9 @@ export function decideBudgets(snapshot: BudgetSnapshot, ceilings: Ceilings, now:
     const leaving_usd = leaving.runs.get(run.run) ?? 0;
     left.runs.set(run.run, (run.budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd - leaving_usd);
     const ofRun = {spent_usd, leaving_usd: leaving_usd || one};
-    const why = overspent('run', run.budget_usd, ofRun, isKnown) ?? whole.why;
-    if (!why) continue;
+    const spent = overspent('run', run.budget_usd, ofRun, isKnown) ?? whole.why;
+    if (!spent) continue;
+    const why = `${spent}${age ? ` (at prices that are ${age})` : ''}`;
     over.add(run.run);
     if (isRunnable(run)) pauses.push({run: run.run, version: run.version, why});
   }
@@ -112,6 +129,20 @@ function wholeBudget(
 /** Dollars an hour of a node of the pool in the zone; null if unknown. */
 export function priceOf(prices: Prices, {accelerator, spot}: Pool, zone: string): number | null {
   return usdPerHour(prices, {accelerator, spot, zone});
+}
+
+/** Type and kind of a node of the pool, which its price depends on: `v6e-8 on spot`. */
+export function pricedAs({accelerator, spot}: Pick<Pool, 'accelerator' | 'spot'>): string {
+  return `${accelerator} ${spot ? 'on spot' : 'on demand'}`;
+}
+
+/** The worker at the price that is in force. A node of a type that the pool had before keeps its price. */
+export function atPrice(worker: Worker, prices: Prices, pool: Pool, now: number): Worker {
+  if (worker.priced_as !== pricedAs(pool)) return worker;
+  const usd_per_hour = priceOf(prices, pool, worker.zone);
+  if (usd_per_hour === null) return worker;
+  const since_at = sinceOf(prices, pool.accelerator, worker.zone);
+  return repricedAt(worker, usd_per_hour, since_at === undefined ? now : msOf(since_at), now);
 }
 
 /** The run after a grant: its budget has to carry the worker from now on. The tick replaces both numbers by counts. */

@@ -1,6 +1,6 @@
 /** Decisions about the settings of runs and of the pool, which operators change with `configure` and `scale`. */
 import {type Ceilings, nodeNameProblem, poolProblem} from '../billing/ceilings.ts';
-import {acceleratorProblem} from '../fleet/accelerators.ts';
+import {acceleratorProblem, runtimeProblem} from '../fleet/accelerators.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Run} from '../run/run.ts';
 import {iso} from '../time.ts';
@@ -86,6 +86,7 @@ export function decideNewPool(
 ): Decision<Pool> {
   const refused =
     acceleratorProblem(pool.accelerator) ??
+    runtimeProblem(pool.accelerator, pool.runtime_version) ??
     poolProblem(pool, ceilings, elsewhere) ??
     nodeNameProblem(pool) ??
     pollProblem(pool.poll_s, longest_poll_s);

@@ -1,6 +1,6 @@
 /** Decisions about several slots, from the documents that one transaction has read. The transaction writes what they return. */
 import {addBill} from '../billing/bills.ts';
-import {priceOf} from '../billing/budget.ts';
+import {pricedAs, priceOf} from '../billing/budget.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Job} from '../job/job.ts';
 import {endAttempt, endByDeath} from '../job/lifecycle.ts';
@@ -132,7 +132,7 @@ function createFields(
 ) {
   const usd_per_hour = priceOf(prices, pool, zone.zone);
   const ask = askOf(pool.provisioning, zone, placement, now);
-  return {...ask, usd_per_hour, charged_to: payers.get(name) ?? null};
+  return {...ask, usd_per_hour, priced_as: pricedAs(pool), charged_to: payers.get(name) ?? null};
 }
 
 /** Adds what follows from the decision to the writes. */

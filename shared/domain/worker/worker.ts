@@ -28,6 +28,8 @@ export type Worker = Shown & {
   /** First time at which the node of this incarnation was READY, as far as ticks can tell. Billing starts here. */
   ready_at: string | null;
   usd_per_hour: number | null;
+  /** Type and kind of the node that the price is of: see billing/budget.ts. */
+  priced_as: string | null;
   /** Costs of this incarnation up to `costs_at`: see billing/cost.ts. */
   costs: Costs;
   costs_at: string | null;
@@ -96,6 +98,7 @@ export function newWorker(
     ...NO_NODE,
     ...NO_WORK,
     usd_per_hour: null,
+    priced_as: null,
     provisioning: null,
     valid_until_at: null,
     held: false,

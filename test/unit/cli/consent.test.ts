@@ -4,10 +4,11 @@ import {chmodSync} from 'node:fs';
 import {delimiter} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {Folder} from '../../support/folder.ts';
+import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 import {CTRL_C, CTRL_D, inTerminal} from '../../support/pty.ts';
 
 const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
-const SETTINGS = {project: 'p-1', region: 'us-central1', zones: ['us-central1-a'], max_budget_usd: 5};
+const SETTINGS = {project: PROJECT, region: 'us-central1', zones: ['us-central1-a'], max_budget_usd: 5};
 const PLAN = {
   planned_values: {
     outputs: {ceilings: {value: {max_workers: 1, accelerator: 'v6e-8', zones: ['us-central1-a']}}},
@@ -36,12 +37,12 @@ describe('The question before a change @full', () => {
   });
   afterEach(() => folder.end());
 
-  const answered = (args: string[], keys: string) =>
+  const answered = (args: string[], keys: string, env: Record<string, string> = {}) =>
     inTerminal([process.execPath, MAIN, ...args], {
       prompt: 'Type yes: ',
       keys,
       cwd: folder.path,
-      env: {PATH: `${folder.path}${delimiter}${process.env.PATH}`},
+      env: {...env, PATH: `${folder.path}${delimiter}${process.env.PATH}`},
     });
 
   for (const {name, keys, code, says} of ANSWERS)
@@ -52,13 +53,34 @@ describe('The question before a change @full', () => {
       assert.doesNotMatch(shown.text, /\n\s+at /);
     });
 
-  it('of a deployment applies the plan after yes alone', async () => {
-    const verbs = () => folder.text('verbs');
-    const refused = await answered(['deploy'], CTRL_D);
-    assert.equal(refused.code, 1, refused.text);
-    assert.doesNotMatch(refused.text, /\n\s+at /);
-    assert.doesNotMatch(verbs(), /apply/);
-    assert.equal((await answered(['deploy'], 'yes\r')).code, 0);
-    assert.match(verbs(), /apply/);
+  describe('of a deployment', () => {
+    let google: GoogleProject;
+    beforeEach(async () => {
+      google = await new GoogleProject().start();
+    });
+    afterEach(() => google.close());
+    const deployed = (keys: string) => answered(['deploy'], keys, {GLEANER_GOOGLE_APIS: google.url});
+
+    it('leaves a new project as it is without yes', async () => {
+      const {code, text} = await deployed(CTRL_D);
+      assert.equal(code, 1, text);
+      assert.match(
+        text,
+        /turns on 1\d APIs .*cloudresourcemanager[\s\S]*makes the bucket gs:\/\/my-project-123-gleaner-terraform/,
+      );
+      assert.equal(google.apis.has('pubsub'), false);
+      assert.deepEqual(folder.names().includes('verbs'), false);
+    });
+
+    it('applies the plan after yes alone', async () => {
+      google.prepare();
+      const verbs = () => folder.text('verbs');
+      const refused = await deployed(CTRL_D);
+      assert.equal(refused.code, 1, refused.text);
+      assert.doesNotMatch(refused.text, /\n\s+at /);
+      assert.doesNotMatch(verbs(), /apply/);
+      assert.equal((await deployed('yes\r')).code, 0);
+      assert.match(verbs(), /apply/);
+    });
   });
 });

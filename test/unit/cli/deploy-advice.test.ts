@@ -91,6 +91,7 @@ describe('Advice about a failure of Terraform', () => {
     'Error 400: Service account service-123456789012@gcp-sa-pubsub.iam.gserviceaccount.com does not exist.',
     "Error creating Notification: Error 403: The service account 'service-1@gs-project-accounts.iam.gserviceaccount.com' does not have permission to publish messages to the Cloud Pub/Sub topic",
     'Error 404: Cannot find metric(s) that match type = "logging.googleapis.com/user/gleaner-signals". If a metric was created recently, it could take up to 10 minutes to become available.',
+    'Error creating Trigger: googleapi: Error 400: Invalid resource state for "": Permission denied while using the Eventarc Service Agent. If you recently started to use Eventarc, it may take a few minutes before all necessary permissions are propagated to the Service Agent.',
     'Could not build the function due to a missing permission on the build service account.',
     'Access to bucket gcf-v2-sources-123456789012-us-central1 denied. You must grant Storage Object Viewer permission',
     'Permission denied on secret: projects/1/secrets/gleaner-ticket-key/versions/1 for Revision service account gleaner-control@p.iam.gserviceaccount.com.',

@@ -1,6 +1,7 @@
 /** `gleaner deploy` with a program in place of terraform, which records its calls and fails as a test asks. */
 import assert from 'node:assert/strict';
 import {type ChildProcess, spawn} from 'node:child_process';
+import {createHash} from 'node:crypto';
 import {
   chmodSync,
   existsSync,
@@ -14,12 +15,16 @@ import {
 import {tmpdir} from 'node:os';
 import {delimiter, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 import {until} from '../../support/until.ts';
 
+const AT_ONCE = fileURLToPath(new URL('../../support/deploy-at-once.ts', import.meta.url));
 const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
+const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
+const STATE = `${PROJECT}-gleaner-terraform`;
 
 const SETTINGS = {
-  project: 'my-project-123',
+  project: PROJECT,
   region: 'us-central1',
   zones: ['us-central1-a'],
   max_budget_usd: 50,
@@ -27,6 +32,11 @@ const SETTINGS = {
 
 /** A plan with one function, as `terraform show -json` prints it. */
 const PLAN = JSON.stringify({
+  resource_changes: [
+    {address: 'google_project_service.service["run"]', mode: 'managed', change: {actions: ['no-op']}},
+    {address: 'google_eventarc_trigger.document["on-job"]', mode: 'managed', change: {actions: ['create']}},
+    {address: 'google_firestore_field.text["jobs/code"]', mode: 'managed', change: {actions: ['create']}},
+  ],
   planned_values: {
     outputs: {
       ceilings: {value: {max_workers: 3, accelerator: 'v6e-8', zones: ['us-central1-a', 'us-east5-b']}},
@@ -50,13 +60,13 @@ const PLAN = JSON.stringify({
   },
 });
 
-/** Answers by the verb. FAIL_VERB fails once, with FAIL_TEXT; each call is a line of `calls`. */
+/** Answers by the verb. FAIL_VERB fails FAIL_TIMES times, with FAIL_TEXT; each call is a line of `calls`. */
 const PROGRAM = `#!/bin/sh
 printf '%s\\n' "$*" >> "$CALLS"
 verb=$2
 printf '%s' "$TF_VAR_ticket_key" >> "$CALLS.$verb-key"
-if [ "$verb" = "$FAIL_VERB" ] && [ ! -e "$CALLS.failed" ]; then
-  touch "$CALLS.failed"
+if [ "$verb" = "$FAIL_VERB" ] && [ "$(wc -l < "$CALLS.failed" 2>/dev/null || echo 0)" -lt "\${FAIL_TIMES:-1}" ]; then
+  echo >> "$CALLS.failed"
   printf 'Error: %s\\n' "$FAIL_TEXT" >&2
   exit 1
 fi
@@ -72,22 +82,32 @@ case $verb in
 esac
 `;
 
+/** The texts of Google's APIs for a step that came too early. */
+const NO_AGENT = 'Service account service-1@gcp-sa-pubsub.iam.gserviceaccount.com does not exist.';
+const EVENTARC =
+  'Error creating Trigger: googleapi: Error 400: Invalid resource state for "": Permission denied while using the Eventarc Service Agent. If you recently started to use Eventarc, it may take a few minutes before all necessary permissions are propagated to the Service Agent.';
+
 describe('gleaner deploy @full', () => {
   let folder: string;
   let children: ChildProcess[];
-  beforeEach(() => {
+  let google: GoogleProject;
+  beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), 'gleaner-deploy-'));
     children = [];
+    google = await new GoogleProject().start();
     mkdirSync(join(folder, 'tmp'));
     writeFileSync(join(folder, 'terraform'), PROGRAM);
     chmodSync(join(folder, 'terraform'), 0o755);
     writeFileSync(join(folder, 'plan.json'), PLAN);
     writeFileSync(join(folder, 'gleaner.tfvars.json'), JSON.stringify(SETTINGS));
   });
-  afterEach(() => rmSync(folder, {recursive: true}));
+  afterEach(async () => {
+    await google.close();
+    rmSync(folder, {recursive: true});
+  });
 
-  function deploy(args: string[], env: Record<string, string> = {}) {
-    const child = spawn(process.execPath, [MAIN, 'deploy', ...args], {
+  function run(program: string[], env: Record<string, string> = {}) {
+    const child = spawn(process.execPath, program, {
       cwd: folder,
       stdio: ['ignore', 'pipe', 'pipe'],
       env: {
@@ -97,6 +117,7 @@ describe('gleaner deploy @full', () => {
           CALLS: join(folder, 'calls'),
           PLAN_FILE: join(folder, 'plan.json'),
           TMPDIR: join(folder, 'tmp'),
+          GLEANER_GOOGLE_APIS: google.url,
           ...env,
         },
       },
@@ -110,14 +131,19 @@ describe('gleaner deploy @full', () => {
     );
   }
 
+  const deploy = (args: string[], env: Record<string, string> = {}) => run([MAIN, 'deploy', ...args], env);
+  /** The same with a clock that steps in place of a wait, and a lock file in the folder. */
+  const deployAtOnce = (args: string[], env: Record<string, string> = {}) =>
+    run([AT_ONCE, join(folder, 'lock.hcl'), ...args], env);
+
   const verbs = () =>
     readFileSync(join(folder, 'calls'), 'utf8')
       .trim()
       .split('\n')
       .map(call => call.split(' ')[1]);
 
-  it('plans, applies the plan that it showed with its own key, prints the outputs, and keeps no plan', async () => {
-    const {code, stdout, stderr} = await deploy(['--yes', '--json']);
+  it('prepares the project, plans, applies the plan that it showed with its own key, prints the outputs, and keeps no plan', async () => {
+    const {code, stdout, stderr} = await deployAtOnce(['--yes', '--json']);
     assert.equal(code, 0, stderr);
     assert.deepEqual(verbs(), ['init', 'plan', 'show', 'apply', 'output']);
     const calls = readFileSync(join(folder, 'calls'), 'utf8');
@@ -138,9 +164,35 @@ describe('gleaner deploy @full', () => {
       stderr,
       /The bucket is in us-central1, and us-east5-b in another region: each GB .* \$0\.02/,
     );
+    assert.match(stderr, /1 settings of Firestore's fields are slow/);
+    for (const api of ['cloudresourcemanager', 'eventarc', 'pubsub', 'run', 'tpu'])
+      assert.ok(google.apis.has(api), api);
+    assert.deepEqual([...google.identities].sort(), [
+      'artifactregistry',
+      'cloudbuild',
+      'cloudfunctions',
+      'eventarc',
+      'pubsub',
+      'run',
+    ]);
+    assert.equal(google.versions.get(STATE), true);
   });
 
-  it('prints the most that an hour can cost in the dearest zone', async () => {
+  it('changes nothing in a prepared project but the accounts, and turns on versions of an older state bucket', async () => {
+    assert.equal((await deployAtOnce(['--yes'])).code, 0);
+    google.versions.set(STATE, false);
+    google.calls.length = 0;
+    const {code, stderr} = await deployAtOnce(['--yes']);
+    assert.equal(code, 0, stderr);
+    assert.equal(google.versions.get(STATE), true);
+    const changes = google.calls.filter(call => /^(POST|PATCH) \/(v1|storage)/.test(call));
+    assert.deepEqual(
+      changes.filter(call => !call.includes('generateServiceIdentity')),
+      [`PATCH /storage/v1/b/${STATE}`],
+    );
+  });
+
+  it('prints the most that an hour can cost in the dearest zone, and changes nothing', async () => {
     const {stdout} = await deploy(['--plan', '--json']);
     const {mocked, resources, most_an_hour} = JSON.parse(stdout);
     assert.equal(mocked, false);
@@ -148,19 +200,39 @@ describe('gleaner deploy @full', () => {
     assert.equal(most_an_hour.dearest_zone, 'us-east5-b');
     assert.ok(Math.abs(most_an_hour.tpus_usd - 3 * 8 * 1.215) < 1e-9);
     assert.deepEqual(verbs(), ['init', 'plan', 'show']);
+    assert.deepEqual(google.calls, []);
   });
 
-  it('plans and applies once more after a service agent that is not ready', async () => {
-    const {code} = await deploy(['--yes', '--repeat-after', '0'], {
-      FAIL_VERB: 'apply',
-      FAIL_TEXT: 'Service account service-1@gcp-sa-pubsub.iam.gserviceaccount.com does not exist.',
-    });
-    assert.equal(code, 0);
-    assert.deepEqual(verbs(), ['init', 'plan', 'show', 'apply', 'plan', 'show', 'apply', 'output']);
+  it('repeats until the agents of Google are ready, and says what is left', async () => {
+    const env = {FAIL_VERB: 'apply', FAIL_TIMES: '3', FAIL_TEXT: EVENTARC};
+    const {code, stderr} = await deployAtOnce(['--yes'], env);
+    assert.equal(code, 0, stderr);
+    const again = ['plan', 'show', 'apply'];
+    assert.deepEqual(verbs(), ['init', 'plan', 'show', 'apply', ...again, ...again, ...again, 'output']);
+    assert.match(stderr, /Google has not finished an earlier step: .*Eventarc Service Agent/);
+    assert.match(
+      stderr,
+      /Repeating in 30 s, for 12 minutes at most[\s\S]*Repeating in 60 s[\s\S]*Repeating in 120 s/,
+    );
+    assert.match(
+      stderr,
+      /2 resources are left: google_eventarc_trigger\.document\["on-job"\], google_firestore_field/,
+    );
+  });
+
+  it('ends the repeats after twelve minutes, with the last error', async () => {
+    const env = {FAIL_VERB: 'apply', FAIL_TIMES: '99', FAIL_TEXT: NO_AGENT};
+    const {code, stderr} = await deployAtOnce(['--yes'], env);
+    assert.equal(code, 1);
+    assert.match(
+      stderr,
+      /Failed to apply: .*does not exist.*not finished for 12 minutes: run the command again later/,
+    );
+    assert.equal(verbs().filter(verb => verb === 'apply').length, 8);
   });
 
   it('repeats no other failure, and says in one line what to do', async () => {
-    const {code, stderr} = await deploy(['--yes'], {
+    const {code, stderr} = await deployAtOnce(['--yes'], {
       FAIL_VERB: 'apply',
       FAIL_TEXT: "Error 403: Permission 'pubsub.topics.create' denied on resource",
     });
@@ -172,16 +244,93 @@ describe('gleaner deploy @full', () => {
     assert.deepEqual(verbs(), ['init', 'plan', 'show', 'apply']);
   });
 
-  it('prints the command that makes a missing bucket of the state', async () => {
-    const {code, stderr} = await deploy(['--plan'], {
+  it('keeps the settings, the digests, the account and the hashes of the provider beside the state', async () => {
+    const lock = `provider "registry.terraform.io/hashicorp/google" {\n  version     = "7.45.0"\n}\n`;
+    writeFileSync(join(folder, 'lock.hcl'), lock);
+    assert.equal((await deployAtOnce(['--yes'])).code, 0);
+    assert.deepEqual(await google.names(STATE), [
+      'gleaner/deployments/2026-11-25T10:00:02.000Z.json',
+      'gleaner/deployments/latest.json',
+      'gleaner/terraform.lock.hcl',
+    ]);
+    const record = JSON.parse((await google.text(STATE, 'gleaner/deployments/latest.json')) ?? '');
+    assert.deepEqual(record.settings, SETTINGS);
+    assert.equal(record.account, 'local');
+    assert.match(record.git_commit, /^[0-9a-f]{40}/);
+    const built = JSON.parse(readFileSync(join(ROOT, 'dist/artifacts.auto.tfvars.json'), 'utf8'));
+    assert.deepEqual(record.artifacts, built.artifacts);
+    // Another laptop: no settings, no lock file.
+    rmSync(join(folder, 'lock.hcl'));
+    rmSync(join(folder, 'gleaner.tfvars.json'));
+    const {code, stderr} = await deployAtOnce(['--yes'], {GLEANER_PROJECT: PROJECT});
+    assert.equal(code, 0, stderr);
+    assert.match(
+      stderr,
+      /no gleaner\.tfvars\.json: taking the settings of gleaner that local applied at 2026/,
+    );
+    assert.equal(readFileSync(join(folder, 'lock.hcl'), 'utf8'), lock);
+  });
+
+  it('leaves a lock file of another version of the provider in the state', async () => {
+    google.makeBucket(STATE);
+    await google.put(STATE, 'gleaner/terraform.lock.hcl', 'provider "x" {\n  version = "7.44.0"\n}\n');
+    assert.equal((await deployAtOnce(['--yes'])).code, 0);
+    assert.equal(existsSync(join(folder, 'lock.hcl')), false);
+  });
+
+  describe('with the artefacts of an earlier deployment', () => {
+    const sha = (text: string) => createHash('sha256').update(text).digest('hex');
+    const [zip, tar] = [sha('zip'), sha('tar')];
+    const artifacts = {
+      functions: {file: `functions-${zip}.zip`, sha256: zip},
+      bundle: {file: `bundle-${tar}.tar.gz`, sha256: tar},
+    };
+    const record = {
+      deployed_at: '2026-11-01T00:00:00.000Z',
+      account: 'a',
+      git_commit: null,
+      settings: SETTINGS,
+    };
+    beforeEach(async () => {
+      google.makeBucket(STATE);
+      google.makeBucket(`${PROJECT}-gleaner`);
+      const text = JSON.stringify({...record, artifacts});
+      await google.put(STATE, 'gleaner/deployments/2026-11-01T00:00:00.000Z.json', text);
+      await google.put(`${PROJECT}-gleaner`, `functions/${zip}.zip`, 'zip');
+      await google.put(`${PROJECT}-gleaner`, `bundles/${tar}.tar.gz`, 'tar');
+    });
+
+    it('goes back to them', async () => {
+      const {code, stderr} = await deployAtOnce(['--yes', '--artifacts', zip.slice(0, 8)]);
+      assert.equal(code, 0, stderr);
+      const latest = JSON.parse((await google.text(STATE, 'gleaner/deployments/latest.json')) ?? '');
+      assert.deepEqual(latest.artifacts, artifacts);
+      assert.equal(readFileSync(join(ROOT, 'dist', artifacts.functions.file), 'utf8'), 'zip');
+      for (const {file} of Object.values(artifacts)) rmSync(join(ROOT, 'dist', file));
+    });
+
+    it('refuses a damaged artefact, and a digest that no deployment has', async () => {
+      await google.put(`${PROJECT}-gleaner`, `bundles/${tar}.tar.gz`, 'other');
+      const damaged = await deployAtOnce(['--yes', '--artifacts', zip]);
+      assert.match(damaged.stderr, new RegExp(`bundles/${tar}.tar.gz has sha256 ${sha('other')}`));
+      const unknown = await deployAtOnce(['--yes', '--artifacts', '0'.repeat(8)]);
+      assert.match(
+        unknown.stderr,
+        new RegExp(`No deployment of gleaner has functions 00000000…; it has .* ${zip}`),
+      );
+      assert.equal(existsSync(join(folder, 'calls')), false);
+    });
+  });
+
+  it('mocks the plan of a project without a bucket for the state', async () => {
+    const {stderr} = await deploy(['--plan', '--json'], {
       FAIL_VERB: 'init',
       FAIL_TEXT:
         "Failed to get existing workspaces: querying Cloud Storage failed: storage: bucket doesn't exist",
     });
-    assert.equal(code, 1);
     assert.match(
       stderr,
-      /gcloud storage buckets create gs:\/\/my-project-123-gleaner-terraform --project=my-project-123/,
+      /mocked, because the bucket of the state does not exist yet, which a deployment makes/,
     );
   });
 
@@ -216,6 +365,11 @@ describe('gleaner deploy @full', () => {
       'a file without a ceiling of dollars',
       '{"project": "p", "region": "r", "zones": []}',
       /max_budget_usd is missing/,
+    ],
+    [
+      'a runtime version of another accelerator',
+      JSON.stringify({...SETTINGS, accelerator: 'v6e-8', runtime_version: 'v2-alpha-tpuv5-lite'}),
+      /"v2-alpha-tpuv5-lite" is not for v6e-8: leave it out, or use v2-alpha-tpuv6e/,
     ],
     [
       'a name that leaves the folder',

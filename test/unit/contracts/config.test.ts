@@ -127,7 +127,7 @@ describe('configuration', () => {
     assert.deepEqual(config.pool.zones, ['us-central1-a']);
     assert.equal(config.pool.spot, true);
     assert.equal(config.store, 'firestore');
-    assert.deepEqual(config.endpoints, {storage: undefined, tpu: undefined});
+    assert.deepEqual(config.endpoints, {storage: undefined, tpu: undefined, billing: undefined});
   });
 
   it('gives nodes no external address unless it is asked for, and takes names or paths of a network', () => {
@@ -186,6 +186,15 @@ describe('configuration', () => {
       ['team-a', 'team-a-tpu'],
     ]);
     assert.equal(loadConfig(ENVIRONMENT).deployment, 'gleaner');
+  });
+
+  it('gives the pool the runtime version of its accelerator, and keeps a given version', () => {
+    const poolOf = (set: object) => loadConfig({...ENVIRONMENT, ...set}).pool.runtime_version;
+    assert.equal(poolOf({GLEANER_ACCELERATOR: 'v6e-8'}), 'v2-alpha-tpuv6e');
+    assert.equal(
+      poolOf({GLEANER_ACCELERATOR: 'v6e-8', GLEANER_RUNTIME_VERSION: 'v6e-ubuntu-2404'}),
+      'v6e-ubuntu-2404',
+    );
   });
 
   it('accepts blanks between zones', () => {

@@ -5,6 +5,7 @@ import {environment, source} from '../../../contracts/job-schemas.ts';
 import {dollars, poolName, provisioning, version, zones} from '../../../contracts/schemas.ts';
 import {decideNewPool, decideScale, type PoolSettings} from '../../../domain/commands/settings.ts';
 import {poolNameProblem} from '../../../domain/deployment.ts';
+import {runtimeOf} from '../../../domain/fleet/accelerators.ts';
 import type {Pool} from '../../../domain/fleet/pool.ts';
 import {type Environment, internetNeed, NO_ENVIRONMENT} from '../../../domain/source/source.ts';
 import {NO_BOOTS} from '../../../domain/zone/breakers.ts';
@@ -58,11 +59,12 @@ const SETTINGS = {workers_per_zone: 1, zones: 1, provisioning: 1, budget_usd: 1,
 function newPool({config}: Deps, name: string, given: Given): Pool {
   const why = poolNameProblem(name, config.deployment);
   if (why) throw new Rejected(why);
-  const {accelerator, runtime_version, zones, workers_per_zone} = given;
-  if (!accelerator || !runtime_version || !zones || workers_per_zone === undefined)
+  const {accelerator, zones, workers_per_zone} = given;
+  if (!accelerator || !zones || workers_per_zone === undefined)
     throw new Rejected(
-      `there is no pool "${name}": a new pool needs accelerator, runtime_version, zones and workers_per_zone`,
+      `there is no pool "${name}": a new pool needs accelerator, zones and workers_per_zone`,
     );
+  const {runtime_version = runtimeOf(accelerator)} = given;
   const {source = null, budget_usd = null} = given;
   const {spot = config.pool.spot, provisioning = 'node', poll_s = config.pool.poll_s} = given;
   const environment = {...NO_ENVIRONMENT, ...given.environment} as Environment;

@@ -1,0 +1,20 @@
+import {modelName, text} from '../terminal/arguments.ts';
+import type {GleanerCommand} from '../terminal/command.ts';
+
+/** Registers `gleaner models …`. */
+export function addModelCommands(program: GleanerCommand): void {
+  program
+    .about('models', 'copies of models in the bucket')
+    .about(
+      'mirror',
+      'copy a model of a hub to the bucket, at one commit; a run of the copy needs no internet',
+    )
+    .argument('<model>', 'model of a hub, such as Qwen/Qwen2.5-0.5B', modelName)
+    .option('--revision <revision>', 'branch, tag or commit (default: main)', text)
+    .onCloud('folder of a running local cloud')
+    .examples(
+      'gleaner models mirror Qwen/Qwen2.5-0.5B',
+      'gleaner models mirror meta-llama/Llama-3.1-8B --revision v1.0',
+    )
+    .action(async (model, options) => (await import('../models/mirror-command.ts')).mirror(model, options));
+}

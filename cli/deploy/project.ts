@@ -1,0 +1,109 @@
+/** Preparation of a project for Terraform: its APIs, the accounts of Google's services, and the bucket of the state. Each step is idempotent. */
+import {readFileSync} from 'node:fs';
+import {fileURLToPath} from 'node:url';
+import {isNotFound} from '../../shared/google/errors.ts';
+import {type GoogleApi, type Json, listAll} from '../google/api.ts';
+import {CliError} from '../terminal/errors.ts';
+import type {Clock} from './clock.ts';
+
+const SERVICES = fileURLToPath(new URL('../../terraform/services.tf', import.meta.url));
+/** Terraform needs these two before it can turn on the others. */
+const BOOTSTRAP = ['cloudresourcemanager', 'serviceusage'];
+/** Services that act in the project by accounts of their own, which exist from their first use on. */
+const WITH_IDENTITY = ['artifactregistry', 'cloudbuild', 'cloudfunctions', 'eventarc', 'pubsub', 'run'];
+const USAGE = 'serviceusage.googleapis.com';
+/** APIs of one request. */
+const MOST_APIS = 20;
+const OPERATION_S = 2;
+const MOST_OPERATION_S = 300;
+
+export type Place = {project: string; region: string; state_bucket: string};
+export type Missing = {apis: string[]; bucket: 'absent' | 'without versions' | null};
+
+/** Names of the APIs of a deployment: those of `terraform/`, and those that Terraform itself needs. */
+export function neededApis(): string[] {
+  const [, list = ''] = /services = toset\(\[([^\]]*)\]\)/.exec(readFileSync(SERVICES, 'utf8')) ?? [];
+  const named = [...list.matchAll(/"([a-z]+)"/g)].map(([, name = '']) => name);
+  return [...new Set([...BOOTSTRAP, ...named])].sort();
+}
+
+export async function enabledApis(api: GoogleApi, project: string): Promise<Set<string>> {
+  const address = `${USAGE}/v1/projects/${project}/services?filter=state:ENABLED&pageSize=200`;
+  const services = await listAll(api, address, 'services');
+  return new Set(services.map(({config}) => String((config as Json).name).replace('.googleapis.com', '')));
+}
+
+/** Finds what the project lacks, and changes nothing. */
+export async function missingIn(api: GoogleApi, {project, state_bucket}: Place): Promise<Missing> {
+  const [enabled, bucket] = await Promise.all([enabledApis(api, project), bucketIn(api, state_bucket)]);
+  const hasVersions = (bucket?.versioning as Json | undefined)?.enabled === true;
+  return {
+    apis: neededApis().filter(name => !enabled.has(name)),
+    bucket: bucket === undefined ? 'absent' : hasVersions ? null : 'without versions',
+  };
+}
+
+export async function bucketIn(api: GoogleApi, name: string): Promise<Json | undefined> {
+  try {
+    return await api.call('GET', `storage.googleapis.com/storage/v1/b/${name}`);
+  } catch (error) {
+    if (isNotFound(error)) return undefined;
+    throw error;
+  }
+}
+
+/** Lines for the person who consents to `prepare`; empty where nothing is missing. */
+export function missingLines({apis, bucket}: Missing, {project, region, state_bucket}: Place): string[] {
+  return [
+    ...(apis.length > 0
+      ? [`This turns on ${apis.length} APIs in the project ${project}: ${apis.join(', ')}.`]
+      : []),
+    ...(bucket === 'absent'
+      ? [
+          `This makes the bucket gs://${state_bucket} in ${region}, with versions, for the state of Terraform.`,
+        ]
+      : []),
+    ...(bucket === 'without versions' ? [`This turns on versions in the bucket gs://${state_bucket}.`] : []),
+  ];
+}
+
+export async function prepare(api: GoogleApi, missing: Missing, place: Place, clock: Clock): Promise<void> {
+  const {project, region, state_bucket} = place;
+  const {apis, bucket} = missing;
+  for (let from = 0; from < apis.length; from += MOST_APIS) {
+    const serviceIds = apis.slice(from, from + MOST_APIS).map(name => `${name}.googleapis.com`);
+    const started = await api.call('POST', `${USAGE}/v1/projects/${project}/services:batchEnable`, {
+      serviceIds,
+    });
+    await ended(api, 'turn on the APIs', started, clock);
+  }
+  const buckets = 'storage.googleapis.com/storage/v1/b';
+  if (bucket === 'absent')
+    await api.call('POST', `${buckets}?project=${project}`, {
+      ...{name: state_bucket, location: region, versioning: {enabled: true}},
+      iamConfiguration: {uniformBucketLevelAccess: {enabled: true}, publicAccessPrevention: 'enforced'},
+    });
+  if (bucket === 'without versions')
+    await api.call('PATCH', `${buckets}/${state_bucket}`, {versioning: {enabled: true}});
+}
+
+/** Makes the account of each service that acts in the project, or finds it. */
+export async function makeIdentities(api: GoogleApi, project: string, clock: Clock): Promise<void> {
+  const make = async (service: string) => {
+    const address = `${USAGE}/v1beta1/projects/${project}/services/${service}.googleapis.com:generateServiceIdentity`;
+    await ended(api, `make the account of ${service}`, await api.call('POST', address), clock);
+  };
+  await Promise.all(WITH_IDENTITY.map(make));
+}
+
+/** Waits for the end of an operation. */
+async function ended(api: GoogleApi, what: string, started: Json, clock: Clock): Promise<void> {
+  let operation = started;
+  for (const end_ms = clock.now() + MOST_OPERATION_S * 1000; operation.done !== true; ) {
+    if (clock.now() > end_ms)
+      throw new CliError(`Failed to ${what}: no end after ${MOST_OPERATION_S} s; run the command again`);
+    await clock.sleep(OPERATION_S);
+    operation = await api.call('GET', `${USAGE}/v1/${operation.name}`);
+  }
+  if (operation.error) throw new CliError(`Failed to ${what}: ${(operation.error as Json).message}`);
+}

@@ -1,0 +1,80 @@
+import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
+import {runtimeOf} from '../../shared/domain/fleet/accelerators.ts';
+import type {Objects, Store} from '../../shared/ports.ts';
+import type {Record} from '../deploy/records.ts';
+import type {Settings} from '../deploy/settings.ts';
+import type {GoogleApi} from '../google/api.ts';
+
+/** Input of the checks: the deployment as it should be, and the clients that read the deployment as it is. */
+export type Context = {
+  api: GoogleApi;
+  store: Store;
+  objects: Objects;
+  is_google: boolean;
+  project: string;
+  name: string;
+  bucket: string;
+  region: string;
+  /** Zones of the pools, and those that a message may name. */
+  zones: string[];
+  accelerator: string;
+  runtime_version: string;
+  spot: boolean;
+  workers_per_zone: number;
+  settings: Settings;
+  /** The last deployment; undefined without a record. */
+  applied: Record | undefined;
+  now_ms: number;
+};
+
+export type Severity = 'ok' | 'warning' | 'error' | 'skipped';
+
+export type Finding = {
+  check: string;
+  severity: Severity;
+  evidence: string;
+  /** Command that mends it, or the next step; null where nothing is to do. */
+  cure: string | null;
+};
+
+/** A finding before it has the name of its check. */
+export type Found = Omit<Finding, 'check'>;
+
+export type Check = {
+  name: string;
+  /** Runs for real on a local cloud, too. */
+  is_local?: boolean;
+  check: (context: Context) => Promise<Found>;
+};
+
+export const ok = (evidence: string): Found => ({severity: 'ok', evidence, cure: null});
+export const warning = (evidence: string, cure: string): Found => ({severity: 'warning', evidence, cure});
+export const broken = (evidence: string, cure: string): Found => ({severity: 'error', evidence, cure});
+
+type Deployed = Pick<
+  Context,
+  'region' | 'zones' | 'accelerator' | 'runtime_version' | 'spot' | 'workers_per_zone' | 'name'
+>;
+
+/** Values of the settings, with the defaults of `terraform/variables.tf`. */
+export function deployedOf(settings: Settings): Deployed {
+  const {
+    name = DEFAULT_DEPLOYMENT,
+    region,
+    zones,
+    allowed_zones,
+    accelerator,
+    runtime_version,
+    spot,
+  } = settings;
+  const type = String(accelerator ?? 'v5litepod-1');
+  return {
+    name,
+    region: String(region),
+    zones: (allowed_zones ?? zones ?? []) as string[],
+    accelerator: type,
+    runtime_version: String(runtime_version ?? runtimeOf(type)),
+    spot: spot !== false,
+    workers_per_zone: Number(settings.workers_per_zone ?? 1),
+  };
+}

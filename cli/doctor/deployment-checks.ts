@@ -1,0 +1,262 @@
+/** Checks of the deployment: zones, network, subscriptions, database, Scheduler, bucket, functions, prices and a write. */
+import {readFileSync} from 'node:fs';
+import {fileURLToPath} from 'node:url';
+import {LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
+import {nameIn, tickJobOf} from '../../shared/domain/deployment.ts';
+import {paths, regionOf} from '../../shared/domain/names.ts';
+import {msOf} from '../../shared/domain/time.ts';
+import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
+import {type Json, listAll} from '../google/api.ts';
+import {broken, type Check, ok, warning} from './context.ts';
+
+const read = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
+
+type Triggers = {functions: {name: string; trigger: {kind: string; topic?: string}}[]};
+
+const functionsOf = () => (JSON.parse(read('functions/triggers.json')) as Triggers).functions;
+
+const zones: Check = {
+  name: 'TPUs of the zones',
+  is_local: true,
+  async check({api, project, zones, accelerator, runtime_version}) {
+    const problems: string[] = [];
+    for (const zone of zones)
+      for (const [kind, name] of [
+        ['acceleratorTypes', accelerator],
+        ['runtimeVersions', runtime_version],
+      ])
+        await api
+          .call('GET', `tpu.googleapis.com/v2/projects/${project}/locations/${zone}/${kind}/${name}`)
+          .catch((error: unknown) => {
+            if (!isNotFound(error) && !isForbidden(error)) throw error;
+            problems.push(`${zone} has no ${name}`);
+          });
+    if (problems.length === 0) return ok(`${zones.join(', ')} offer ${accelerator} and ${runtime_version}`);
+    return broken(
+      problems.join(', '),
+      `take the zone out of \`zones\`, or ask for TPU quota there: gcloud compute tpus accelerator-types list --zone=${zones[0]} --project=${project}`,
+    );
+  },
+};
+
+type Network = {name?: string; subnetwork?: string; nat?: boolean; external_ips?: boolean};
+
+const network: Check = {
+  name: 'network',
+  async check({api, project, name, zones, settings}) {
+    const {name: own, subnetwork = `${name}-workers`, nat = true} = (settings.network ?? {}) as Network;
+    const at = `compute.googleapis.com/compute/v1/projects/${project}`;
+    const regions = [...new Set(zones.map(regionOf))];
+    for (const region of regions) {
+      const subnet = await absentAsNull(api.call('GET', `${at}/regions/${region}/subnetworks/${subnetwork}`));
+      if (!subnet)
+        return broken(`${region} has no subnet ${subnetwork}`, own ? 'make the subnet' : 'gleaner deploy');
+      if (subnet.privateIpGoogleAccess !== true)
+        return broken(
+          `${subnetwork} in ${region} does not reach Google's APIs`,
+          `gcloud compute networks subnets update ${subnetwork} --region=${region} --enable-private-ip-google-access --project=${project}`,
+        );
+      if (own || !nat) continue;
+      const router = await absentAsNull(api.call('GET', `${at}/regions/${region}/routers/${name}-nat`));
+      if (((router?.nats ?? []) as unknown[]).length === 0)
+        return broken(`${region} has no Cloud NAT, which \`network.nat\` asks for`, 'gleaner deploy');
+    }
+    return ok(`${subnetwork} in ${regions.join(', ')}${nat && !own ? ', with Cloud NAT' : ''}`);
+  },
+};
+
+const subscriptions: Check = {
+  name: 'subscriptions',
+  async check({api, project, name}) {
+    const topics = functionsOf().flatMap(({trigger}) =>
+      trigger.kind === 'topic' ? [trigger.topic ?? ''] : [],
+    );
+    for (const topic of topics) {
+      const found = await absentAsNull(
+        api.call('GET', `pubsub.googleapis.com/v1/projects/${project}/subscriptions/${name}-${topic}`),
+      );
+      if (!found) return broken(`there is no subscription ${name}-${topic}`, 'gleaner deploy');
+      if (found.topic !== `projects/${project}/topics/${nameIn(name, topic)}`)
+        return broken(`${name}-${topic} has the topic ${found.topic}`, 'gleaner deploy');
+      if (!found.retryPolicy) return broken(`${name}-${topic} repeats without a wait`, 'gleaner deploy');
+      // A late tick is worthless.
+      if (topic !== 'tick' && !found.deadLetterPolicy)
+        return broken(`${name}-${topic} has no topic of dead letters`, 'gleaner deploy');
+    }
+    return ok(`${topics.length} repeat after a wait, and keep dead letters`);
+  },
+};
+
+type Field = {name?: string; ttlConfig?: {state?: string}; indexConfig?: {indexes?: unknown[]}};
+
+/** Words of a `toset([...])` of `terraform/firestore.tf`. */
+function setIn(text: string, name: string): string[] {
+  const [, list = ''] = new RegExp(`${name}\\s+= toset\\(\\[([^\\]]*)\\]`).exec(text) ?? [];
+  return [...list.matchAll(/"([a-z_]+)"/g)].map(([, word = '']) => word);
+}
+
+const database: Check = {
+  name: 'TTL and indexes',
+  async check({api, project, name, settings}) {
+    const at = `firestore.googleapis.com/v1/projects/${project}/databases/${name}`;
+    if (!(await absentAsNull(api.call('GET', at))))
+      return broken(`there is no database ${name}`, 'gleaner deploy');
+    const filter = encodeURIComponent('indexConfig.usesAncestorConfig:false OR ttlConfig:*');
+    const address = `${at}/collectionGroups/-/fields?filter=${filter}&pageSize=300`;
+    const fields = new Map(
+      ((await listAll(api, address, 'fields')) as Field[]).map(field => [
+        field.name?.split('/collectionGroups/')[1]?.replace('/fields/', '/') ?? '',
+        field,
+      ]),
+    );
+    const text = read('terraform/firestore.tf');
+    const expiring = [...setIn(text, 'expiring'), String(settings.jobs_collection ?? 'jobs')];
+    const without = expiring.filter(each => !fields.get(`${each}/expire_at`)?.ttlConfig);
+    if (without.length > 0)
+      return broken(`documents never expire in ${without.join(', ')}`, 'gleaner deploy');
+    const indexed = setIn(text, 'unqueried').filter(field => {
+      const config = fields.get(`workers/${field}`)?.indexConfig;
+      return !config || (config.indexes ?? []).length > 0;
+    });
+    if (indexed.length > 0)
+      return warning(`each heartbeat writes an index of ${indexed.join(', ')}`, 'gleaner deploy');
+    const creating = expiring.filter(each => fields.get(`${each}/expire_at`)?.ttlConfig?.state !== 'ACTIVE');
+    if (creating.length > 0)
+      return warning(
+        `the policy of ${creating.join(', ')} is not active yet`,
+        'wait: Google takes some minutes for each',
+      );
+    return ok(`${expiring.length} policies are active`);
+  },
+};
+
+const schedule: Check = {
+  name: 'Scheduler',
+  is_local: true,
+  async check({api, project, region, name, is_google}) {
+    const job = `projects/${project}/locations/${region}/jobs/${tickJobOf(name)}`;
+    const found = await absentAsNull(api.call('GET', `cloudscheduler.googleapis.com/v1/${job}`));
+    if (!found) return broken(`there is no job ${job}`, 'gleaner deploy');
+    const at = is_google ? ` --location ${region}` : '';
+    if (found.state !== 'ENABLED')
+      return broken(
+        `${tickJobOf(name)} is ${found.state}: budgets are not applied`,
+        `gleaner tick resume${at}`,
+      );
+    const {code = 0} = (found.status ?? {}) as {code?: number};
+    if (code !== 0)
+      return broken(`the last message of ${tickJobOf(name)} failed with code ${code}`, `gleaner tick${at}`);
+    return ok(`${tickJobOf(name)} is ENABLED`);
+  },
+};
+
+const bucket: Check = {
+  name: 'region of the bucket',
+  async check({api, bucket, zones}) {
+    const found = await absentAsNull(api.call('GET', `storage.googleapis.com/storage/v1/b/${bucket}`));
+    if (!found) return broken(`there is no bucket ${bucket}`, 'gleaner deploy');
+    const region = String(found.location).toLowerCase();
+    const remote = zones.filter(zone => regionOf(zone) !== region);
+    if (remote.length === 0) return ok(`${bucket} and every zone are in ${region}`);
+    return warning(
+      `${bucket} is in ${region}, and ${remote.join(', ')} elsewhere: each GB between them costs $0.02 or more`,
+      `choose zones of ${region} in the settings`,
+    );
+  },
+};
+
+type Function = {
+  state?: string;
+  buildConfig?: {source?: {storageSource?: {object?: string}}};
+  serviceConfig?: {environmentVariables?: {GLEANER_BUNDLE?: string}};
+};
+
+const digests: Check = {
+  name: 'functions',
+  async check({api, project, region, name, applied}) {
+    if (!applied) return warning('no deployment is recorded beside the state', 'gleaner deploy');
+    const {functions, bundle} = applied.artifacts;
+    for (const {name: each} of functionsOf()) {
+      const id = `${name}-${each}`;
+      const found = (await absentAsNull(
+        api.call(
+          'GET',
+          `cloudfunctions.googleapis.com/v2/projects/${project}/locations/${region}/functions/${id}`,
+        ),
+      )) as Function | null;
+      if (!found) return broken(`there is no function ${id}`, 'gleaner deploy');
+      if (found.state !== 'ACTIVE')
+        return broken(
+          `${id} is ${found.state}`,
+          `gcloud functions describe ${id} --region=${region} --project=${project}`,
+        );
+      const zip = found.buildConfig?.source?.storageSource?.object;
+      if (zip !== `functions/${functions.sha256}.zip`)
+        return broken(
+          `${id} runs ${zip}, and functions/${functions.sha256}.zip is applied`,
+          'gleaner deploy',
+        );
+      const worker = found.serviceConfig?.environmentVariables?.GLEANER_BUNDLE;
+      if (worker !== bundle.sha256)
+        return broken(
+          `${id} gives workers the bundle ${worker}, and ${bundle.sha256} is applied`,
+          'gleaner deploy',
+        );
+    }
+    return ok(
+      `all run ${functions.sha256.slice(0, 12)}, applied at ${applied.deployed_at} by ${applied.account}`,
+    );
+  },
+};
+
+/** Spot prices change each month. */
+const OLD_DAYS = 30;
+
+const prices: Check = {
+  name: 'prices',
+  is_local: true,
+  async check({store, now_ms}) {
+    const {updated_at} = (await store.get(paths.prices())) ?? {};
+    const from = typeof updated_at === 'string' ? updated_at : LISTED_ON;
+    const days = Math.floor((now_ms - msOf(from)) / 86_400_000);
+    if (days <= OLD_DAYS) return ok(`of ${from.slice(0, 10)}`);
+    return warning(`of ${from.slice(0, 10)}, ${days} days old`, 'correct the document prices/chips');
+  },
+};
+
+/** Name that no other object has, in a folder of its own. */
+const write: Check = {
+  name: 'a write',
+  is_local: true,
+  async check({objects, now_ms}) {
+    const name = `doctor/${now_ms}-${process.pid}`;
+    const bytes = Buffer.from('gleaner doctor\n');
+    try {
+      const first = await objects.create(name, bytes);
+      const second = await objects.create(name, bytes);
+      const stored = await objects.read(name, {max_bytes: 1000});
+      await objects.delete(name);
+      if (first !== 'created' || second !== 'exists' || !stored || Buffer.compare(stored, bytes) !== 0)
+        return broken(
+          `gs://${objects.bucket}/${name} was ${first}, then ${second}`,
+          'look for a proxy of the network',
+        );
+      return ok(`an object was made once, read and deleted in gs://${objects.bucket}/doctor/`);
+    } catch (error) {
+      return broken((error as Error).message, 'add your address to `operators` in the settings, and deploy');
+    }
+  },
+};
+
+export const DEPLOYMENT_CHECKS: Check[] = [
+  ...[zones, network, subscriptions, database, schedule, bucket, digests, prices, write],
+];
+
+async function absentAsNull(call: Promise<Json>): Promise<Json | null> {
+  try {
+    return await call;
+  } catch (error) {
+    if (isNotFound(error)) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,86 @@
+/** `gleaner doctor`: compares the deployment with the project, and names the command that mends each difference. */
+import {existsSync} from 'node:fs';
+import {tickLocation} from '../../emulator/scheduler.ts';
+import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
+import {poolOf} from '../../shared/domain/deployment.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
+import {requireRunning} from '../cloud/connection.ts';
+import {SETTINGS_FILE} from '../cloud/google-connection.ts';
+import {latestRecord, openStateBucket, stateBucketOf} from '../deploy/records.ts';
+import {readSettings} from '../deploy/settings.ts';
+import {openGoogle} from '../google/api.ts';
+import {ZONE} from '../local/local-deployment.ts';
+import {CliError} from '../terminal/errors.ts';
+import {table} from '../terminal/format.ts';
+import {print, say} from '../terminal/output.ts';
+import {type Check, type Context, deployedOf, type Finding} from './context.ts';
+import {DEPLOYMENT_CHECKS} from './deployment-checks.ts';
+import {PROJECT_CHECKS} from './project-checks.ts';
+
+export const CHECKS: readonly Check[] = [...PROJECT_CHECKS, ...DEPLOYMENT_CHECKS];
+
+/** Prints the findings. Exit code 1 with an error. */
+export async function doctor(options: CloudOptions & {state_bucket?: string}): Promise<void> {
+  await withCloud(options, async cloud => {
+    requireRunning(cloud.connection, options.dir);
+    const findings = await diagnose(await contextOf(cloud, options));
+    print<'doctor'>(options.json, {findings}, linesOf(findings));
+    if (findings.some(({severity}) => severity === 'error')) process.exitCode = 1;
+  });
+}
+
+/** Runs every check. A check without an answer is an error of its own, and stops no other. */
+export async function diagnose(context: Context): Promise<Finding[]> {
+  return Promise.all(
+    CHECKS.map(async ({name, is_local = false, check}): Promise<Finding> => {
+      if (!context.is_google && !is_local)
+        return {check: name, severity: 'skipped', evidence: 'not on a local cloud', cure: null};
+      try {
+        return {check: name, ...(await check(context))};
+      } catch (error) {
+        if (!(error instanceof CliError)) throw error;
+        return {
+          check: name,
+          severity: 'error',
+          evidence: error.message,
+          cure: 'repair the access, and run it again',
+        };
+      }
+    }),
+  );
+}
+
+async function contextOf(cloud: Cloud, options: {state_bucket?: string}): Promise<Context> {
+  const {connection, store, objects} = cloud;
+  const {project, deployment: name, bucket, is_google, storage_endpoint: endpoint, token} = connection;
+  const common = {store, objects, is_google, project, bucket, now_ms: Date.now()};
+  if (!is_google) {
+    const pool = (await poolRecords.parseAll(await store.query('pools'), ({message}) => say(message))).find(
+      each => each.pool === poolOf(name),
+    );
+    const settings = {project, name, zones: pool?.zones ?? [ZONE], accelerator: pool?.accelerator};
+    const deployed = deployedOf({...settings, region: tickLocation});
+    return {...common, ...deployed, settings, applied: undefined, api: openGoogle({endpoint, token})};
+  }
+  const api = openGoogle();
+  const state = openStateBucket(api, project, stateBucketOf(project, options));
+  const applied = await latestRecord(state, name);
+  if (!applied && !existsSync(SETTINGS_FILE))
+    throw new CliError(
+      `There is no record of a deployment ${name} in gs://${state.bucket}: run \`gleaner deploy\``,
+    );
+  const settings = applied?.settings ?? (await readSettings(SETTINGS_FILE));
+  return {...common, ...deployedOf(settings), settings, applied, api};
+}
+
+const MARKS = {ok: 'ok', warning: 'WARNING', error: 'ERROR', skipped: '-'};
+
+function linesOf(findings: readonly Finding[]): string[] {
+  const rows = findings.map(({check, severity, evidence}) => [MARKS[severity], check, evidence]);
+  const cures = findings.filter(({cure}) => cure !== null);
+  return [
+    ...table([{title: 'SEVERITY'}, {title: 'CHECK'}, {title: 'EVIDENCE'}], rows),
+    ...(cures.length > 0 ? ['', ...cures.map(({check, cure}) => `${check}: ${cure}`)] : []),
+  ];
+}

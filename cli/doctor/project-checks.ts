@@ -1,0 +1,188 @@
+/** Checks of the project: its APIs, accounts, roles, policies and quotas. */
+
+import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
+import {regionOf} from '../../shared/domain/names.ts';
+import {isNotFound} from '../../shared/google/errors.ts';
+import {enabledApis, neededApis} from '../deploy/project.ts';
+import type {Json} from '../google/api.ts';
+import {broken, type Check, type Context, ok, warning} from './context.ts';
+
+const RESOURCES = 'cloudresourcemanager.googleapis.com/v1/projects';
+const IAM = 'iam.googleapis.com/v1/projects';
+const ACCOUNTS = ['build', 'control', 'invoker', 'worker', 'worker-api'];
+
+/** Permissions that the commands need of the person who types. */
+const OWN_PERMISSIONS = [
+  'cloudscheduler.jobs.get',
+  'datastore.entities.list',
+  'pubsub.topics.publish',
+  'tpu.nodes.list',
+];
+
+type Binding = {role: string; members?: string[]};
+
+const emailOf = ({name, project}: Context, account: string) =>
+  `${name}-${account}@${project}.iam.gserviceaccount.com`;
+
+/** Members of the roles of a policy, by `ROLE MEMBER`. */
+function grantsIn(policy: Json): Set<string> {
+  const bindings = (policy.bindings ?? []) as Binding[];
+  return new Set(bindings.flatMap(({role, members = []}) => members.map(member => `${role} ${member}`)));
+}
+
+const apis: Check = {
+  name: 'APIs',
+  async check({api, project}) {
+    const enabled = await enabledApis(api, project);
+    const off = neededApis().filter(name => !enabled.has(name));
+    if (off.length === 0) return ok(`${enabled.size} are on`);
+    const services = off.map(each => `${each}.googleapis.com`).join(' ');
+    return broken(`off: ${off.join(', ')}`, `gcloud services enable ${services} --project=${project}`);
+  },
+};
+
+const accounts: Check = {
+  name: 'service accounts',
+  async check(context) {
+    const {api, project} = context;
+    const problems: string[] = [];
+    for (const account of ACCOUNTS) {
+      const email = emailOf(context, account);
+      try {
+        const {disabled} = await api.call('GET', `${IAM}/${project}/serviceAccounts/${email}`);
+        if (disabled) problems.push(`${email} is disabled`);
+      } catch (error) {
+        if (!isNotFound(error)) throw error;
+        problems.push(`${email} is absent`);
+      }
+    }
+    const disabled = problems.find(each => each.endsWith('disabled'))?.split(' ', 1)[0];
+    if (problems.length === 0) return ok(`${ACCOUNTS.length} exist`);
+    const cure = disabled
+      ? `gcloud iam service-accounts enable ${disabled} --project=${project}`
+      : 'gleaner deploy';
+    return broken(problems.join(', '), cure);
+  },
+};
+
+const roles: Check = {
+  name: 'roles',
+  async check(context) {
+    const {api, project, name} = context;
+    const {projectNumber} = await api.call('GET', `${RESOURCES}/${project}`);
+    const worker = emailOf(context, 'worker');
+    const [ofProject, ofWorker] = await Promise.all([
+      api.call('POST', `${RESOURCES}/${project}:getIamPolicy`, {options: {requestedPolicyVersion: 3}}),
+      api.call('POST', `${IAM}/${project}/serviceAccounts/${worker}:getIamPolicy`),
+    ]);
+    const control = `serviceAccount:${emailOf(context, 'control')}`;
+    const agent = (service: string) =>
+      `serviceAccount:service-${projectNumber}@gcp-sa-${service}.iam.gserviceaccount.com`;
+    const wanted = [
+      `projects/${project}/roles/${name.replaceAll('-', '_')}_tpu ${control}`,
+      `roles/datastore.user ${control}`,
+      `roles/datastore.user serviceAccount:${emailOf(context, 'worker-api')}`,
+      `roles/eventarc.serviceAgent ${agent('eventarc')}`,
+      `roles/pubsub.serviceAgent ${agent('pubsub')}`,
+    ];
+    const granted = grantsIn(ofProject);
+    const missing = wanted.find(grant => !granted.has(grant));
+    if (missing !== undefined) {
+      const [role, member] = missing.split(' ');
+      // The roles of the deployment have conditions, which Terraform writes.
+      const cure = role?.endsWith('.serviceAgent')
+        ? `gcloud projects add-iam-policy-binding ${project} --member=${member} --role=${role}`
+        : 'gleaner deploy';
+      return broken(`${member} lacks ${role}`, cure);
+    }
+    if (!grantsIn(ofWorker).has(`roles/iam.serviceAccountUser ${control}`))
+      return broken(`${control} may not give nodes the account ${worker}`, 'gleaner deploy');
+    return ok(`${wanted.length + 1} are granted`);
+  },
+};
+
+const permissions: Check = {
+  name: 'your permissions',
+  async check({api, project}) {
+    const address = `${RESOURCES}/${project}:testIamPermissions`;
+    const answer = await api.call('POST', address, {permissions: OWN_PERMISSIONS});
+    const held = (answer.permissions ?? []) as string[];
+    const missing = OWN_PERMISSIONS.filter(each => !held.includes(each));
+    if (missing.length === 0) return ok(`${held.length} of ${OWN_PERMISSIONS.length}`);
+    return warning(
+      `this account lacks ${missing.join(', ')}; a role that is minutes old may not be known yet`,
+      'add your address to `operators` in the settings, deploy, and try again in some minutes',
+    );
+  },
+};
+
+type Policy = {listPolicy?: {allValues?: string; allowedValues?: string[]; deniedValues?: string[]}};
+
+/** Constraints of an organization that a deployment breaks, and a value that each must allow. */
+function constraintsOf({region, settings}: Context): [constraint: string, values: string[]][] {
+  const {external_ips = false, nat = true} = (settings.network ?? {}) as {
+    external_ips?: boolean;
+    nat?: boolean;
+  };
+  const locations = [region, `in:${region}-locations`, `in:${region.split('-', 1)[0]}-locations`];
+  return [
+    ['gcp.resourceLocations', locations],
+    ['cloudfunctions.allowedIngressSettings', ['ALLOW_ALL']],
+    ['run.allowedIngress', ['all']],
+    ...(external_ips ? [['compute.vmExternalIpAccess', []] as [string, string[]]] : []),
+    ...(nat ? [['compute.restrictCloudNATUsage', []] as [string, string[]]] : []),
+  ];
+}
+
+const policies: Check = {
+  name: 'organization policies',
+  async check(context) {
+    const {api, project} = context;
+    for (const [constraint, values] of constraintsOf(context)) {
+      const answer = await api.call('POST', `${RESOURCES}/${project}:getEffectiveOrgPolicy`, {
+        constraint: `constraints/${constraint}`,
+      });
+      const {allValues, allowedValues = [], deniedValues = []} = (answer as Policy).listPolicy ?? {};
+      const isAllowed = allowedValues.length === 0 || values.some(value => allowedValues.includes(value));
+      if (allValues === 'DENY' || !isAllowed || values.some(value => deniedValues.includes(value)))
+        return broken(
+          `constraints/${constraint} forbids ${values[0] ?? 'this setting'}`,
+          `ask the administrator of the organization, or change the setting: gcloud org-policies describe ${constraint} --effective --project=${project}`,
+        );
+    }
+    return ok('none forbids the settings');
+  },
+};
+
+type QuotaInfo = {dimensionsInfos?: {applicableLocations?: string[]; details?: {value?: string}}[]};
+
+const quota: Check = {
+  name: 'TPU quota',
+  async check(context) {
+    const {api, project, zones, accelerator, spot, workers_per_zone} = context;
+    const size = Number(accelerator.split('-')[1]);
+    const seen: string[] = [];
+    const short: string[] = [];
+    let isZero = false;
+    for (const id of quotaIdsOf(accelerator, spot)) {
+      const address = `cloudquotas.googleapis.com/v1/projects/${project}/locations/global/services/tpu.googleapis.com/quotaInfos/${id}`;
+      const {dimensionsInfos = []} = (await api.call('GET', address)) as QuotaInfo;
+      for (const zone of zones) {
+        const place = id.includes('PerRegion') ? regionOf(zone) : zone;
+        const info = dimensionsInfos.find(each => each.applicableLocations?.includes(place));
+        const value = Number(info?.details?.value ?? 0);
+        const wanted = size * workers_per_zone;
+        // -1 is no limit.
+        if (value >= 0 && value < wanted)
+          short.push(`${id} is ${value} in ${place}, and ${wanted} are wanted`);
+        isZero ||= value >= 0 && value < size;
+        seen.push(`${value} in ${place}`);
+      }
+    }
+    const cure = `ask for more at https://console.cloud.google.com/iam-admin/quotas?project=${project}`;
+    if (short.length === 0) return ok(`${accelerator}: ${seen.join(', ')}`);
+    return isZero ? broken(short.join('; '), cure) : warning(short.join('; '), cure);
+  },
+};
+
+export const PROJECT_CHECKS: Check[] = [apis, accounts, roles, permissions, policies, quota];

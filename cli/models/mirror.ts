@@ -1,0 +1,287 @@
+/** Copies a model of a hub to the bucket, once and at one commit. A run of the copy needs no internet. */
+import {createHash} from 'node:crypto';
+import {mkdir, open, readFile, rm, writeFile} from 'node:fs/promises';
+import {join} from 'node:path';
+import {z} from 'zod';
+import {jsonText} from '../../shared/contracts/printable.ts';
+import {ResumableUploads} from '../../shared/google/resumable.ts';
+import type {Cloud} from '../cloud/cloud.ts';
+import {requireRunning} from '../cloud/connection.ts';
+import {CACHE} from '../python/python.ts';
+import {crc32cOf, sha256Of} from '../streams/hash-file.ts';
+import {Sessions} from '../streams/sessions.ts';
+import {Hub, hubSettings} from '../streams/sources/hub.ts';
+import {uploadFile} from '../streams/upload-file.ts';
+import {CliError, Interrupted} from '../terminal/errors.ts';
+import {bytesText, counted} from '../terminal/format.ts';
+
+/** Bytes of one request to the hub, which are in memory. */
+const PIECE_BYTES = 16 << 20;
+/** Last object of a copy: the model, its commit, and the sha256 and the size of each file. */
+const COMPLETE = 'gleaner-model.json';
+/** Files that a worker reads, as worker-startup/gleaner_worker/model/identity.py names them; the licence and the card of the model. */
+const READ_BY_WORKERS =
+  /^(config\.json|tokenizer\.json|tokenizer_config\.json|chat_template\.(jinja|json)|special_tokens_map\.json|model\.safetensors\.index\.json|[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.safetensors)$/;
+const OF_THE_LICENCE = /^((LICEN[CS]E|NOTICE|USE_POLICY)[\w.-]{0,60}|README\.md)$/i;
+
+const listing = z.object({
+  sha: z.string().regex(/^[0-9a-f]{40}$/),
+  siblings: z.array(
+    z.object({
+      rfilename: z.string(),
+      size: z.number().int().min(0),
+      blobId: z
+        .string()
+        .regex(/^[0-9a-f]{40}$/)
+        .optional(),
+      lfs: z.object({sha256: z.string().regex(/^[0-9a-f]{64}$/)}).nullish(),
+    }),
+  ),
+});
+
+/** `blob_id`: the digest that git gives a file. */
+type HubFile = {name: string; size_bytes: number; sha256: string | undefined; blob_id: string | undefined};
+type StoredFile = {sha256: string; size_bytes: number};
+
+const knownDigests = z.record(z.string(), z.strictObject({sha256: z.string(), crc32c: z.string()}));
+type Digests = z.infer<typeof knownDigests>[string];
+/** File of the digests of an interrupted copy. */
+const DIGESTS = 'digests.json';
+
+export type Mirrored = {
+  model: string;
+  commit: string;
+  /** The model of a run: `gs://BUCKET/models/ORG/NAME@COMMIT`. */
+  address: string;
+  files: number;
+  bytes: number;
+  /** Bytes of this command. The others were there. */
+  copied_bytes: number;
+};
+
+export type MirrorOptions = {
+  revision?: string | undefined;
+  say: (line: string) => void;
+  stop: AbortSignal;
+  hub?: Hub;
+};
+
+function mirrorPrefix({model, commit}: {model: string; commit: string}): string {
+  return `models/${model}@${commit}/`;
+}
+
+function parsedOrNull(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** True for a name of a hub, `ORG/NAME` or `NAME`, and false for a folder or a bucket. */
+export function isHubModel(model: string): boolean {
+  return /^([A-Za-z0-9_][\w.-]{0,95}\/)?[A-Za-z0-9_][\w.-]{0,95}$/.test(model) && !/--|\.\./.test(model);
+}
+
+/** Throws `CliError`, which names what is wrong and what to do. The same command goes on after an interruption with the next file. */
+export async function mirrorModel(
+  cloud: Pick<Cloud, 'connection' | 'objects' | 'dir'>,
+  model: string,
+  {revision = 'main', say, stop, hub = new Hub(hubSettings(), 'model')}: MirrorOptions,
+): Promise<Mirrored> {
+  requireRunning(cloud.connection, cloud.dir);
+  if (!isHubModel(model))
+    throw new CliError(`${model} is no model of a hub: name it as ORG/NAME, such as Qwen/Qwen2.5-0.5B`);
+  const {commit, files} = await readCommit(hub, model, revision, stop);
+  const prefix = mirrorPrefix({model, commit});
+  const bytes = files.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
+  const report = {
+    model,
+    commit,
+    address: `gs://${cloud.connection.bucket}/${prefix.slice(0, -1)}`,
+    files: files.length,
+    bytes,
+  };
+  if (await isComplete(cloud, prefix, files)) return {...report, copied_bytes: 0};
+  say(`${model} at commit ${commit}: ${counted(files.length, 'file')}, ${bytesText(bytes)}`);
+  const copier = new Copier(cloud, hub, {model, commit}, stop);
+  const stored = await copier.copyAll(files, say).catch(error => {
+    throw stop.aborted
+      ? new Interrupted('Interrupted: the same command goes on there', {cause: error})
+      : error;
+  });
+  const content = Buffer.from(`${jsonText({model, commit, files: stored})}\n`);
+  await cloud.objects.create(`${prefix}${COMPLETE}`, content, {content_type: 'application/json'});
+  return {...report, copied_bytes: copier.copied};
+}
+
+async function readCommit(
+  hub: Hub,
+  model: string,
+  revision: string,
+  stop: AbortSignal,
+): Promise<{commit: string; files: HubFile[]}> {
+  const path = `/api/models/${model}/revision/${encodeURIComponent(revision)}?blobs=true`;
+  const answer = await hub.json(path, model, stop);
+  if (answer === undefined)
+    throw new CliError(
+      `There is no revision ${revision} of a model ${model} on ${hub.endpoint}: check the name and --revision`,
+    );
+  const parsed = listing.safeParse(answer);
+  if (!parsed.success)
+    throw new CliError(
+      `Failed to read ${model} from ${hub.endpoint}: the answer is no list of files; check HF_ENDPOINT`,
+    );
+  const files = parsed.data.siblings
+    .filter(({rfilename}) => READ_BY_WORKERS.test(rfilename) || OF_THE_LICENCE.test(rfilename))
+    .map(({rfilename, size, lfs, blobId}) => ({
+      name: rfilename,
+      size_bytes: size,
+      sha256: lfs?.sha256,
+      blob_id: lfs ? undefined : blobId,
+    }))
+    .sort((a, b) => (a.name < b.name ? -1 : 1));
+  for (const [needed, what] of [
+    ['config.json', 'config.json'],
+    ['tokenizer.json', 'tokenizer.json'],
+    ['.safetensors', 'safetensors file'],
+  ])
+    if (!files.some(({name}) => name.endsWith(needed ?? '')))
+      throw new CliError(
+        `${model} at ${revision} has no ${what}: a worker cannot read this model; choose a repository that has it`,
+      );
+  return {commit: parsed.data.sha, files};
+}
+
+/** True if an earlier command has ended, and no file of its copy is lost. */
+async function isComplete(
+  {objects}: Pick<Cloud, 'objects'>,
+  prefix: string,
+  files: HubFile[],
+): Promise<boolean> {
+  const stored = new Map((await objects.list(prefix)).map(({name, size_bytes}) => [name, size_bytes]));
+  return (
+    stored.has(`${prefix}${COMPLETE}`) &&
+    files.every(({name, size_bytes}) => stored.get(`${prefix}${name}`) === size_bytes)
+  );
+}
+
+/** Copies files of one commit: each to a folder of this machine, where it is checked, and then to the bucket. */
+class Copier {
+  copied = 0;
+  readonly #cloud: Pick<Cloud, 'connection' | 'objects'>;
+  readonly #hub: Hub;
+  readonly #commit: {model: string; commit: string};
+  readonly #stop: AbortSignal;
+  /** Folder of the file under way, and of the digests of the files before. */
+  readonly #folder: string;
+
+  constructor(
+    cloud: Pick<Cloud, 'connection' | 'objects'>,
+    hub: Hub,
+    commit: {model: string; commit: string},
+    stop: AbortSignal,
+  ) {
+    this.#cloud = cloud;
+    this.#hub = hub;
+    this.#commit = commit;
+    this.#stop = stop;
+    this.#folder = join(CACHE, 'mirror', `${commit.model.replace('/', '--')}@${commit.commit}`);
+  }
+
+  async copyAll(files: HubFile[], say: (line: string) => void): Promise<Record<string, StoredFile>> {
+    await mkdir(this.#folder, {recursive: true});
+    const digests = await this.#knownDigests();
+    for (const [index, file] of files.entries()) {
+      say(`${file.name}: ${bytesText(file.size_bytes)}, file ${index + 1} of ${files.length}`);
+      await this.#copy(file, digests);
+      await writeFile(join(this.#folder, DIGESTS), JSON.stringify(digests));
+    }
+    await rm(this.#folder, {recursive: true});
+    return Object.fromEntries(
+      files.map(({name, size_bytes}) => [name, {sha256: digests[name]?.sha256 ?? '', size_bytes}]),
+    );
+  }
+
+  async #knownDigests(): Promise<Record<string, Digests>> {
+    const text = await readFile(join(this.#folder, DIGESTS), 'utf8').catch(() => '{}');
+    const parsed = knownDigests.safeParse(parsedOrNull(text));
+    return parsed.success ? parsed.data : {};
+  }
+
+  async #copy(file: HubFile, digests: Record<string, Digests>): Promise<void> {
+    const {objects} = this.#cloud;
+    const name = `${mirrorPrefix(this.#commit)}${file.name}`;
+    const there = await objects.head(name);
+    if (there === undefined || digests[file.name]?.crc32c !== there.crc32c) {
+      const path = join(this.#folder, file.name);
+      await this.#download(file, path);
+      const sha256 = await sha256Of(path, this.#stop);
+      await this.#check(file, path, sha256);
+      digests[file.name] = {sha256, crc32c: await crc32cOf(path, this.#stop)};
+      if (there === undefined) await this.#upload(file, name, path, digests[file.name]?.crc32c ?? '');
+      await rm(path);
+    }
+    const stored = await objects.head(name);
+    if (stored?.crc32c !== digests[file.name]?.crc32c)
+      throw new CliError(
+        `gs://${objects.bucket}/${name} has other content than the file of the hub: delete the object, and try again`,
+      );
+  }
+
+  /** Goes on after the bytes that an earlier attempt has written. */
+  async #download({name, size_bytes}: HubFile, path: string): Promise<void> {
+    const {model, commit} = this.#commit;
+    const file = await open(path, 'a+');
+    try {
+      for (let at = (await file.stat()).size; at < size_bytes; ) {
+        const end = Math.min(size_bytes, at + PIECE_BYTES);
+        const {bytes} = await this.#hub.range(
+          `/${model}/resolve/${commit}/${name}`,
+          name,
+          at,
+          end,
+          this.#stop,
+        );
+        await file.write(Buffer.from(bytes));
+        at = end;
+      }
+    } finally {
+      await file.close();
+    }
+  }
+
+  /** Removes a file that is not that of the hub. */
+  async #check({name, sha256, blob_id, size_bytes}: HubFile, path: string, found: string): Promise<void> {
+    const blob = blob_id && (await gitBlobOf(path, size_bytes));
+    if ((sha256 ?? found) === found && blob === blob_id) return;
+    await rm(path);
+    throw new CliError(`Failed to copy ${name}: it arrived damaged; try again`);
+  }
+
+  async #upload(
+    {name: file, size_bytes}: HubFile,
+    name: string,
+    path: string,
+    crc32c: string,
+  ): Promise<void> {
+    const {project, bucket, storage_endpoint: endpoint, token} = this.#cloud.connection;
+    const to = {
+      objects: this.#cloud.objects,
+      resumable: new ResumableUploads({project, bucket, endpoint, token}),
+      sessions: new Sessions(this.#folder, bucket),
+      stop: this.#stop,
+      moved: (bytes: number) => {
+        this.copied += bytes;
+      },
+    };
+    const content_type = file.endsWith('.json') ? 'application/json' : 'application/octet-stream';
+    await uploadFile(to, {file, path}, {name, size_bytes, crc32c, content_type});
+  }
+}
+
+/** The digest that git gives a file. The hub states it for each file that is not large. */
+async function gitBlobOf(path: string, size_bytes: number): Promise<string> {
+  const hash = createHash('sha1').update(`blob ${size_bytes}\0`);
+  return hash.update(await readFile(path)).digest('hex');
+}

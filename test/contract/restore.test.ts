@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import {mkdtempSync, readdirSync, rmSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {openFirestoreStore} from '../../shared/google/firestore-store.ts';
+import {aLeasedStream, aRun, aWorker} from '../support/builders.ts';
+import {describeOnEmulator, startAnother} from './emulators.ts';
+
+const PROJECT = 'restored';
+const DATABASE = `projects/${PROJECT}/databases/(default)`;
+
+describeOnEmulator('firestore', 'A backup of the database @long', host => {
+  let folder: string;
+  before(() => {
+    folder = mkdtempSync(join(tmpdir(), 'gleaner-backup-'));
+  });
+  after(() => {
+    delete process.env.FIRESTORE_EMULATOR_HOST;
+    rmSync(folder, {recursive: true, force: true});
+  });
+
+  it('gives every document back in another database', async () => {
+    const documents = {run: aRun(), stream: aLeasedStream(), worker: aWorker()};
+    process.env.FIRESTORE_EMULATOR_HOST = host();
+    const store = openFirestoreStore({project: PROJECT});
+    await store.transaction(async transaction => {
+      runRecords.set(transaction, documents.run);
+      streamRecords.set(transaction, documents.stream);
+      workerRecords.set(transaction, documents.worker);
+    });
+    await store.close();
+    await backUp();
+    const restored = await startAnother('firestore', `--seed_from_export=${backupIn(folder)}`);
+    try {
+      process.env.FIRESTORE_EMULATOR_HOST = restored.host;
+      const other = openFirestoreStore({project: PROJECT});
+      const {run, stream, worker} = documents;
+      assert.deepEqual(await runRecords.get(other, run.run), run);
+      assert.deepEqual(await streamRecords.get(other, stream.run, stream.stream), stream);
+      assert.deepEqual(await workerRecords.get(other, worker.name), worker);
+      await other.close();
+    } finally {
+      await restored.stop();
+    }
+  });
+
+  async function backUp(): Promise<void> {
+    const answer = await fetch(`http://${host()}/emulator/v1/projects/${PROJECT}:export`, {
+      method: 'POST',
+      headers: {'content-type': 'application/json'},
+      body: JSON.stringify({database: DATABASE, export_directory: folder, export_name: 'backup'}),
+    });
+    assert.equal(answer.status, 200, await answer.text());
+  }
+});
+
+function backupIn(folder: string): string {
+  const names = readdirSync(folder, {recursive: true, encoding: 'utf8'});
+  const found = names.find(name => name.endsWith('.overall_export_metadata'));
+  return join(folder, found ?? assert.fail(names.join()));
+}

@@ -1,0 +1,450 @@
+/** `gleaner doctor`: each finding, with the fault that it finds. */
+import assert from 'node:assert/strict';
+import {type Context, deployedOf} from '../../../cli/doctor/context.ts';
+import {CHECKS, diagnose} from '../../../cli/doctor/doctor.ts';
+import {openGoogle} from '../../../cli/google/api.ts';
+import type {LocalCloud} from '../../../emulator/cloud.ts';
+import {ApiError} from '../../../emulator/http/errors.ts';
+import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
+import {openObjects} from '../../../shared/google/objects.ts';
+import {gleaner} from '../../e2e/home.ts';
+import {Scratch} from '../../emulator/a-cloud.ts';
+import {GoogleProject, PROJECT} from '../../support/google-project.ts';
+import {
+  accountOf,
+  at,
+  BINDINGS,
+  BUNDLE,
+  fieldsOf,
+  functionOf,
+  makeHealthy,
+  quotaOf,
+  subscriptionOf,
+  ZIP,
+} from '../../support/healthy-project.ts';
+
+const SETTINGS = {
+  ...{project: PROJECT, region: 'us-central1', zones: ['us-central1-a'], accelerator: 'v5litepod-4'},
+  ...{workers_per_zone: 4, max_budget_usd: 5},
+};
+const SERVING = 'TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI';
+const DAY_MS = 86_400_000;
+
+type Fault = {
+  check: string;
+  name: string;
+  severity?: 'warning';
+  /** Changes the answers of Google, or the context. */
+  inject: (google: GoogleProject, context: Context) => Partial<Context> | undefined;
+  says: RegExp;
+  cure: RegExp;
+};
+
+const gone = new ApiError(404, 'The resource was not found');
+
+const FAULTS: Fault[] = [
+  {
+    ...{
+      check: 'APIs',
+      name: 'an API that is off',
+      says: /off: tpu/,
+      cure: /services enable tpu\.googleapis\.com/,
+    },
+    inject: google => void google.apis.delete('tpu'),
+  },
+  {
+    ...{
+      check: 'service accounts',
+      name: 'an absent account',
+      says: /worker-api@.* is absent/,
+      cure: /gleaner deploy/,
+    },
+    inject: ({answers}) =>
+      void answers.set(`GET ${at.project}/serviceAccounts/${accountOf('worker-api')}`, gone),
+  },
+  {
+    ...{check: 'service accounts', name: 'a disabled account', says: /invoker@.* is disabled/},
+    cure: /service-accounts enable gleaner-invoker@/,
+    inject: ({answers}) =>
+      void answers.set(`GET ${at.project}/serviceAccounts/${accountOf('invoker')}`, {disabled: true}),
+  },
+  {
+    ...{check: 'roles', name: 'an agent of Google without its role', says: /gcp-sa-eventarc.* lacks/},
+    cure: /add-iam-policy-binding my-project-123 --member=serviceAccount:service-123@gcp-sa-eventarc/,
+    inject: ({answers}) =>
+      void answers.set(`POST ${at.project}:getIamPolicy`, {
+        bindings: BINDINGS.filter(({role}) => !role.includes('eventarc')),
+      }),
+  },
+  {
+    ...{
+      check: 'roles',
+      name: 'a control plane that may not use the account of workers',
+      cure: /gleaner deploy/,
+    },
+    says: /gleaner-control@.* may not give nodes the account gleaner-worker@/,
+    inject: ({answers}) =>
+      void answers.set(`POST ${at.project}/serviceAccounts/${accountOf('worker')}:getIamPolicy`, {}),
+  },
+  {
+    ...{check: 'your permissions', name: 'a person without a permission', severity: 'warning'},
+    ...{says: /lacks cloudscheduler.jobs.get, datastore/, cure: /operators/},
+    inject: ({answers}) =>
+      void answers.set(`POST ${at.project}:testIamPermissions`, {permissions: ['tpu.nodes.list']}),
+  },
+  {
+    ...{
+      check: 'organization policies',
+      name: 'a forbidden region',
+      says: /gcp.resourceLocations forbids us-central1/,
+    },
+    cure: /org-policies describe/,
+    inject: ({answers}) =>
+      void answers.set(`POST ${at.project}:getEffectiveOrgPolicy`, {
+        listPolicy: {allowedValues: ['in:eu-locations', 'ALLOW_ALL', 'all']},
+      }),
+  },
+  {
+    ...{
+      check: 'organization policies',
+      name: 'a forbidden Cloud NAT',
+      says: /forbids/,
+      cure: /administrator/,
+    },
+    inject: ({answers}) =>
+      void answers.set(`POST ${at.project}:getEffectiveOrgPolicy`, {listPolicy: {allValues: 'DENY'}}),
+  },
+  {
+    ...{check: 'TPU quota', name: 'a quota of zero', says: new RegExp(`${SERVING} is 0 in us-central1-a`)},
+    cure: /iam-admin\/quotas/,
+    inject: ({answers}) => void answers.set(`GET ${at.quotas}/${SERVING}`, quotaOf('0', 'us-central1-a')),
+  },
+  {
+    ...{check: 'TPU quota', name: 'a quota for one of four nodes', severity: 'warning', cure: /quotas/},
+    says: /is 4 in us-central1-a, and 16 are wanted/,
+    inject: ({answers}) => void answers.set(`GET ${at.quotas}/${SERVING}`, quotaOf('4', 'us-central1-a')),
+  },
+  {
+    ...{
+      check: 'TPUs of the zones',
+      name: 'a zone without the type',
+      says: /us-central1-a has no v5litepod-4/,
+    },
+    cure: /accelerator-types list --zone=us-central1-a/,
+    inject: ({answers}) => void answers.set(`GET ${at.zone}/acceleratorTypes/v5litepod-4`, gone),
+  },
+  {
+    ...{
+      check: 'TPUs of the zones',
+      name: 'a zone without the runtime',
+      says: /has no v2-alpha-tpuv5-lite/,
+      cure: /zone/,
+    },
+    inject: ({answers}) => void answers.set(`GET ${at.zone}/runtimeVersions/v2-alpha-tpuv5-lite`, gone),
+  },
+  {
+    ...{
+      check: 'network',
+      name: 'an absent subnet',
+      says: /no subnet gleaner-workers/,
+      cure: /gleaner deploy/,
+    },
+    inject: ({answers}) => void answers.set(`GET ${at.network}/subnetworks/gleaner-workers`, gone),
+  },
+  {
+    ...{check: 'network', name: 'a subnet without a way to Google', says: /does not reach Google's APIs/},
+    cure: /--enable-private-ip-google-access/,
+    inject: ({answers}) => void answers.set(`GET ${at.network}/subnetworks/gleaner-workers`, {}),
+  },
+  {
+    ...{check: 'network', name: 'an absent Cloud NAT', says: /no Cloud NAT/, cure: /gleaner deploy/},
+    inject: ({answers}) => void answers.set(`GET ${at.network}/routers/gleaner-nat`, gone),
+  },
+  {
+    ...{
+      check: 'subscriptions',
+      name: 'an absent subscription',
+      says: /no subscription gleaner-tpu/,
+      cure: /deploy/,
+    },
+    inject: ({answers}) => void answers.set(`GET ${at.project}/subscriptions/gleaner-tpu`, gone),
+  },
+  {
+    ...{
+      check: 'subscriptions',
+      name: 'a deleted topic',
+      says: /has the topic _deleted-topic_/,
+      cure: /deploy/,
+    },
+    inject: ({answers}) =>
+      void answers.set(`GET ${at.project}/subscriptions/gleaner-control`, {
+        ...subscriptionOf('control'),
+        topic: '_deleted-topic_',
+      }),
+  },
+  {
+    ...{
+      check: 'subscriptions',
+      name: 'repeats without a wait',
+      says: /repeats without a wait/,
+      cure: /deploy/,
+    },
+    inject: ({answers}) => {
+      const {retryPolicy: _, ...rest} = subscriptionOf('tick');
+      answers.set(`GET ${at.project}/subscriptions/gleaner-tick`, rest);
+      return undefined;
+    },
+  },
+  {
+    ...{
+      check: 'subscriptions',
+      name: 'no dead letters',
+      says: /gleaner-objects has no topic of dead/,
+      cure: /deploy/,
+    },
+    inject: ({answers}) => {
+      const {deadLetterPolicy: _, ...rest} = subscriptionOf('objects');
+      answers.set(`GET ${at.project}/subscriptions/gleaner-objects`, rest);
+      return undefined;
+    },
+  },
+  {
+    ...{check: 'TTL and indexes', name: 'an absent database', says: /no database gleaner/, cure: /deploy/},
+    inject: ({answers}) => void answers.set(`GET ${at.database}`, gone),
+  },
+  {
+    ...{
+      check: 'TTL and indexes',
+      name: 'documents that never expire',
+      says: /never expire in attempts, control/,
+    },
+    cure: /deploy/,
+    inject: ({answers}) =>
+      void answers.set(
+        `GET ${at.database}/collectionGroups/-/fields`,
+        fieldsOf({expiring: ['events']}) as never,
+      ),
+  },
+  {
+    ...{check: 'TTL and indexes', name: 'an index of heartbeats', severity: 'warning', cure: /deploy/},
+    says: /writes an index of activity, claimed_at/,
+    inject: ({answers}) =>
+      void answers.set(`GET ${at.database}/collectionGroups/-/fields`, fieldsOf({unindexed: []}) as never),
+  },
+  {
+    ...{check: 'TTL and indexes', name: 'a policy that is not active', severity: 'warning', cure: /wait/},
+    says: /is not active yet/,
+    inject: ({answers}) =>
+      void answers.set(
+        `GET ${at.database}/collectionGroups/-/fields`,
+        fieldsOf({state: 'CREATING'}) as never,
+      ),
+  },
+  {
+    ...{check: 'Scheduler', name: 'a paused job', says: /gleaner-tick is PAUSED/},
+    cure: /gleaner tick resume --location us-central1/,
+    inject: ({answers}) => void answers.set(`GET ${at.job}`, {state: 'PAUSED'}),
+  },
+  {
+    ...{check: 'Scheduler', name: 'an absent job', says: /no job projects/, cure: /deploy/},
+    inject: ({answers}) => void answers.set(`GET ${at.job}`, gone),
+  },
+  {
+    ...{check: 'Scheduler', name: 'a job that fails', says: /failed with code 7/, cure: /gleaner tick/},
+    inject: ({answers}) => void answers.set(`GET ${at.job}`, {state: 'ENABLED', status: {code: 7}}),
+  },
+  {
+    ...{check: 'region of the bucket', name: 'a zone of another region', severity: 'warning'},
+    ...{says: /is in europe-west4, and us-central1-a elsewhere/, cure: /choose zones of europe-west4/},
+    inject: ({answers}) => void answers.set(`GET ${at.bucket}`, {location: 'EUROPE-WEST4'}),
+  },
+  {
+    ...{check: 'region of the bucket', name: 'an absent bucket', says: /there is no bucket/, cure: /deploy/},
+    inject: ({answers}) => void answers.set(`GET ${at.bucket}`, gone),
+  },
+  {
+    ...{
+      check: 'functions',
+      name: 'a function of other code',
+      says: /gleaner-on-tick runs functions\/cc/,
+      cure: /deploy/,
+    },
+    inject: ({answers}) =>
+      void answers.set(`GET ${at.functions}/gleaner-on-tick`, functionOf({zip: 'c'.repeat(64)}) as never),
+  },
+  {
+    ...{
+      check: 'functions',
+      name: 'a function with another bundle',
+      says: /gives workers the bundle dd/,
+      cure: /deploy/,
+    },
+    inject: ({answers}) =>
+      void answers.set(`GET ${at.functions}/gleaner-on-tpu`, functionOf({bundle: 'd'.repeat(64)}) as never),
+  },
+  {
+    ...{
+      check: 'functions',
+      name: 'a function that failed',
+      says: /gleaner-on-job is FAILED/,
+      cure: /functions describe/,
+    },
+    inject: ({answers}) =>
+      void answers.set(`GET ${at.functions}/gleaner-on-job`, functionOf({state: 'FAILED'}) as never),
+  },
+  {
+    ...{
+      check: 'functions',
+      name: 'an absent function',
+      says: /no function gleaner-worker-api/,
+      cure: /deploy/,
+    },
+    inject: ({answers}) => void answers.set(`GET ${at.functions}/gleaner-worker-api`, gone),
+  },
+  {
+    ...{
+      check: 'functions',
+      name: 'no record of a deployment',
+      severity: 'warning',
+      says: /no deployment/,
+      cure: /deploy/,
+    },
+    inject: () => ({applied: undefined}),
+  },
+  {
+    ...{check: 'prices', name: 'old prices', severity: 'warning', says: /\d+ days old/, cure: /prices/},
+    inject: (_, {now_ms}) => ({now_ms: now_ms + 40 * DAY_MS}),
+  },
+  {
+    ...{
+      check: 'a write',
+      name: 'a bucket that refuses',
+      says: /does not have storage\.objects\.create/,
+      cure: /operators/,
+    },
+    inject: ({answers}) =>
+      void answers.set(
+        `POST /upload${at.bucket}/o`,
+        new ApiError(403, 'someone@example.com does not have storage.objects.create access'),
+      ),
+  },
+  {
+    ...{check: 'a write', name: 'a bucket that overwrites', says: /was created, then created/, cure: /proxy/},
+    inject: (_, {objects}) => ({
+      // A proxy that drops preconditions: the second create overwrites the object.
+      objects: {
+        bucket: objects.bucket,
+        list: objects.list.bind(objects),
+        head: objects.head.bind(objects),
+        read: objects.read.bind(objects),
+        replace: objects.replace.bind(objects),
+        delete: objects.delete.bind(objects),
+        create: async (name, bytes) => {
+          await objects.delete(name);
+          return objects.create(name, bytes);
+        },
+      },
+    }),
+  },
+];
+
+describe('gleaner doctor', () => {
+  let google: GoogleProject;
+  let context: Context;
+  beforeEach(async () => {
+    google = await new GoogleProject().start();
+    makeHealthy(google);
+    const api = openGoogle({endpoint: google.url});
+    const bucket = `${PROJECT}-gleaner`;
+    context = {
+      ...deployedOf(SETTINGS),
+      ...{api, is_google: true, project: PROJECT, bucket, settings: SETTINGS},
+      store: openSqliteStore(':memory:'),
+      objects: openObjects({project: PROJECT, bucket, endpoint: google.url, token: 'none'}),
+      now_ms: Date.parse('2026-11-25T10:00:00Z'),
+      applied: {
+        ...{
+          deployed_at: '2026-11-25T09:00:00.000Z',
+          account: 'a@example.com',
+          git_commit: null,
+          settings: SETTINGS,
+        },
+        artifacts: {functions: {file: 'f.zip', sha256: ZIP}, bundle: {file: 'b.tar.gz', sha256: BUNDLE}},
+      },
+    };
+  });
+  afterEach(async () => {
+    await context.store.close();
+    await google.close();
+  });
+
+  it('finds no fault in a healthy deployment, and leaves no object', async () => {
+    const findings = await diagnose(context);
+    assert.deepEqual(
+      findings.filter(({severity}) => severity !== 'ok'),
+      [],
+    );
+    assert.deepEqual(await google.names(context.bucket), []);
+  });
+
+  it('has a fault for each check', () => {
+    const tried = new Set(FAULTS.map(({check}) => check));
+    assert.deepEqual(
+      CHECKS.map(({name}) => name).filter(name => !tried.has(name)),
+      [],
+    );
+  });
+
+  for (const {check, name, severity = 'error', inject, says, cure} of FAULTS)
+    it(`finds ${name}, and says what mends it`, async () => {
+      const changed = inject(google, context) ?? {};
+      const findings = await diagnose({...context, ...changed});
+      const bad = findings.filter(each => each.severity !== 'ok');
+      assert.deepEqual(
+        bad.map(each => [each.check, each.severity]),
+        [[check, severity]],
+      );
+      assert.match(bad[0]?.evidence ?? '', says);
+      assert.match(bad[0]?.cure ?? '', cure);
+    });
+
+  it('goes on after a check that Google refuses', async () => {
+    google.answers.set(
+      `POST ${at.project}:getIamPolicy`,
+      new ApiError(403, 'The caller does not have permission'),
+    );
+    const findings = await diagnose(context);
+    const bad = findings.filter(({severity}) => severity !== 'ok');
+    assert.deepEqual(
+      bad.map(({check, severity}) => [check, severity]),
+      [['roles', 'error']],
+    );
+    assert.match(bad[0]?.evidence ?? '', /does not have permission/);
+  });
+});
+
+describe('gleaner doctor on a local cloud @full', () => {
+  const scratch = new Scratch();
+  let cloud: LocalCloud;
+  before(async () => {
+    cloud = await scratch.cloud();
+  });
+  after(() => scratch.end());
+
+  it('runs the checks that a local cloud has, and exits with 1 after an error', async () => {
+    const port = ['--port', new URL(cloud.url).port];
+    const healthy = await gleaner(['doctor', ...port, '--json']);
+    assert.equal(healthy.code, 0, healthy.stderr);
+    const {findings} = JSON.parse(healthy.stdout) as {findings: {check: string; severity: string}[]};
+    const run = findings.filter(({severity}) => severity !== 'skipped').map(({check}) => check);
+    assert.deepEqual(run, ['TPUs of the zones', 'Scheduler', 'prices', 'a write']);
+    await gleaner(['tick', 'pause', ...port]);
+    const paused = await gleaner(['doctor', ...port]);
+    assert.equal(paused.code, 1, paused.stderr);
+    assert.match(
+      paused.stdout,
+      /ERROR +Scheduler +gleaner-tick is PAUSED[\s\S]*Scheduler: gleaner tick resume/,
+    );
+    assert.match(paused.stdout, /- +APIs +not on a local cloud/);
+  });
+});

@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict';
+import {running} from '../../../cli/cloud/connect.ts';
+import {mirrorModel} from '../../../cli/models/mirror.ts';
+import {CliError} from '../../../cli/terminal/errors.ts';
+import type {LocalCloud} from '../../../emulator/cloud.ts';
+import {specObject} from '../../../shared/domain/names.ts';
+import {openObjects} from '../../../shared/google/objects.ts';
+import {gleaner} from '../../e2e/home.ts';
+import {Scratch} from '../../emulator/a-cloud.ts';
+import {COMMIT, FakeHub} from './streams/a-hub.ts';
+
+const text = (content: string) => new TextEncoder().encode(content);
+const weights = (byte: number) => new Uint8Array(100_000).fill(byte);
+
+const FILES = {
+  'config.json': text('{"model_type": "llama"}'),
+  'tokenizer.json': text(`{"model": "${'x'.repeat(100)}"}`),
+  'model-00001-of-00002.safetensors': weights(1),
+  'model-00002-of-00002.safetensors': weights(2),
+  'model.safetensors.index.json': text('{}'),
+  LICENSE: text('Apache-2.0'),
+  'README.md': text(''),
+  'pytorch_model.bin': weights(3),
+  'modeling_custom.py': text('print(1)'),
+  'onnx/model.safetensors': weights(4),
+};
+const COPIED = Object.keys(FILES)
+  .filter(name => !/bin|py|onnx/.test(name))
+  .sort();
+
+describe('gleaner models mirror', () => {
+  const scratch = new Scratch();
+  let cloud: LocalCloud;
+  let hub: FakeHub;
+  let prefix: string;
+  before(async () => {
+    cloud = await scratch.cloud();
+  });
+  after(() => scratch.end());
+  let commits = 0;
+  beforeEach(async () => {
+    // Each test has a commit, and with it a copy, of its own.
+    const commit = COMMIT.replace(/^a/, String(++commits));
+    prefix = `models/org/model@${commit}/`;
+    hub = await FakeHub.start({main: {commit, files: {...FILES}}});
+  });
+  afterEach(() => hub.end());
+
+  const objects = () => {
+    const {project, bucket, url: endpoint, token} = cloud;
+    return openObjects({project, bucket, endpoint, token});
+  };
+  const mirror = (revision?: string) =>
+    mirrorModel({connection: running(cloud), objects: objects(), dir: cloud.dir}, 'org/model', {
+      revision,
+      say: () => {},
+      stop: new AbortController().signal,
+      hub: hub.client(undefined, 'model'),
+    });
+  const stored = async () =>
+    (await objects().list(prefix)).map(({name}) => name.slice(prefix.length)).toSorted();
+  const reads = () => hub.requests.filter(({url}) => url.includes('/resolve/'));
+
+  it('copies the files that a worker reads and the licence, at one commit, and nothing else', async () => {
+    const report = await mirror();
+    const address = `gs://${cloud.bucket}/${prefix.slice(0, -1)}`;
+    assert.deepEqual(
+      [report.address, report.files, report.bytes === report.copied_bytes],
+      [address, 7, true],
+    );
+    assert.deepEqual(await stored(), [...COPIED, 'gleaner-model.json'].toSorted());
+    for (const name of COPIED) {
+      const bytes = await objects().read(`${prefix}${name}`, {max_bytes: 1 << 20});
+      assert.deepEqual(new Uint8Array(bytes ?? []), FILES[name as keyof typeof FILES], name);
+    }
+    const complete = await objects().read(`${prefix}gleaner-model.json`, {max_bytes: 1 << 20});
+    const {files} = JSON.parse(Buffer.from(complete ?? '').toString('utf8'));
+    assert.deepEqual(Object.keys(files).toSorted(), COPIED);
+  });
+
+  it('copies nothing again, except an object that is lost', async () => {
+    await mirror();
+    const before = reads().length;
+    assert.equal((await mirror()).copied_bytes, 0);
+    assert.equal(reads().length, before);
+    await objects().delete(`${prefix}model-00002-of-00002.safetensors`);
+    assert.equal((await mirror()).copied_bytes, 100_000);
+    assert.deepEqual(await stored(), [...COPIED, 'gleaner-model.json'].toSorted());
+  });
+
+  it('goes on after a failure with the file that is missing', async () => {
+    const lost = 'model.safetensors.index.json';
+    hub.missing.add(lost);
+    await assert.rejects(mirror(), /Failed to read model\.safetensors\.index\.json/);
+    assert.ok(!(await stored()).includes('gleaner-model.json'), 'the copy is not complete');
+    hub.missing.clear();
+    const before = reads().length;
+    assert.equal((await mirror()).copied_bytes, FILES[lost].length + FILES['tokenizer.json'].length);
+    assert.equal(reads().length, before + 2);
+  });
+
+  for (const name of ['tokenizer.json', 'model-00001-of-00002.safetensors'] as const)
+    it(`refuses ${name} with other bytes than the hub states`, async () => {
+      hub.damaged.add(name);
+      await assert.rejects(mirror(), new CliError(`Failed to copy ${name}: it arrived damaged; try again`));
+      assert.ok(!(await stored()).includes(name));
+      hub.damaged.clear();
+      await mirror();
+      assert.ok((await stored()).includes('gleaner-model.json'));
+    });
+
+  it('refuses a model without a file that a worker needs, and an unknown revision', async () => {
+    await assert.rejects(mirror('v9'), /There is no revision v9 of a model org\/model/);
+    const {'tokenizer.json': _, ...files} = FILES;
+    hub.revisions.main = {commit: COMMIT, files};
+    await assert.rejects(mirror(), /org\/model at main has no tokenizer\.json/);
+  });
+
+  it('comes before a run that is started with --mirror', async () => {
+    const args = ['run', 'start', 'mirrored', '--model', 'org/model', '--mirror', '--layers', '0'];
+    const env = {HF_ENDPOINT: hub.url};
+    const {code, stderr} = await gleaner([...args, '--port', new URL(cloud.url).port], {env});
+    assert.equal(code, 0, stderr);
+    const spec = await objects().read(specObject('mirrored'), {max_bytes: 1 << 20});
+    const {model} = JSON.parse(Buffer.from(spec ?? '').toString('utf8'));
+    assert.equal(model, `gs://${cloud.bucket}/${prefix.slice(0, -1)}`);
+    assert.ok((await stored()).includes('gleaner-model.json'));
+  });
+});
