@@ -28,6 +28,8 @@ class FakeCloud:
             "gleaner-ticket": "T" * 43,
         }
         self.preempted = False
+        self.maintenance_event: str | None = "NONE"
+        self.maintenance_status: str | None = None
         self.identity_token: str | None = "an.identity.token"
         self.asked: list[dict] = []  # the bodies of requests to worker-api, without hello
         self.hellos: list[dict] = []  # the bodies of hello
@@ -76,6 +78,9 @@ class FakeCloud:
             return self.attributes.get(path.removeprefix("instance/attributes/"))
         return {
             "instance/preempted": self.preempted if isinstance(self.preempted, bytes) else str(self.preempted).upper(),
+            "instance/maintenance-event": self.maintenance_event,
+            "instance/upcoming-maintenance": self.maintenance_status
+            and json.dumps({"canReschedule": "FALSE", "maintenanceStatus": self.maintenance_status}),
             "project/project-id": "local",
             "instance/service-accounts/default/token": '{"access_token": "t", "expires_in": 3599}',
             "instance/service-accounts/default/identity": self.identity_token,
