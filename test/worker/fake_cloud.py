@@ -47,7 +47,7 @@ class FakeCloud:
         self.status = lambda body: 200  # bytes are sent as the answer, for malformed and broken answers
         self.refusal = {"error": "a fault of the test"}
         self.changed = threading.Condition()
-        self._server = LocalServer(self._handler())
+        self._server = LocalServer(self.handler())
         self.host, self.close = self._server.host, self._server.close
         self.attributes["gleaner-api"] = f"http://{self.host}/worker-api"
 
@@ -86,7 +86,7 @@ class FakeCloud:
             "instance/service-accounts/default/identity": self.identity_token,
         }.get(path)
 
-    def _handler(cloud):
+    def handler(cloud):
         class CloudHandler(Handler):
             def do_GET(self):
                 assert self.headers["Metadata-Flavor"] == "Google"

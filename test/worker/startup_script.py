@@ -129,8 +129,8 @@ def start_until_stopped(cloud, storage, home):
 
 def a_bundle(storage, cloud, change=lambda tar: None, environment=f"{ENVIRONMENT} - 0\n"):
     """A bundle whose agent prints its environment. environment: the line that names the archive of its Python."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+
+    def fill(tar):
         says = "'agent', os.environ['JAX_PLATFORMS'], 'PYTHONDONTWRITEBYTECODE' in os.environ, sys.flags.safe_path"
         agent = f"import os, sys; print({says})".encode()
         for name, text in {
@@ -139,9 +139,18 @@ def a_bundle(storage, cloud, change=lambda tar: None, environment=f"{ENVIRONMENT
             "gleaner_worker/agent/agent.py": b"",
         }.items():
             add(tar, name, text)
+        change(tar)
+
+    return store_bundle(storage, cloud, environment, fill)
+
+
+def store_bundle(storage, cloud, environment, fill):
+    """Stores a bundle with the members that `fill` adds, and returns its sha256."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         if environment is not None:
             add(tar, "environment", environment.encode())
-        change(tar)
+        fill(tar)
     digest = hashlib.sha256(buffer.getvalue()).hexdigest()
     storage.put(BUCKET, f"bundles/{digest}.tar.gz", buffer.getvalue())
     cloud.attributes["gleaner-bundle"] = digest
