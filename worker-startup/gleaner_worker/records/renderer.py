@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any, cast
 
 # Python needs _pylong at the first division of huge integers, when this process cannot open a file.
-import _pylong  # noqa: F401  # pyright: ignore[reportMissingImports]
+import _pylong  # noqa: F401  # pyrefly: ignore[missing-import]
 from jinja2 import StrictUndefined, Template, Undefined, nodes
 from jinja2 import filters as jinja
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
