@@ -126,7 +126,7 @@ export async function destroyResources(
   await terraform.destroy([path, variables]);
 }
 
-/** What holds data, with the command that deletes it. */
+/** Places that hold data, each with the command that deletes it. */
 function staysOf({connection}: Cloud, settings: Settings | undefined): Staying[] {
   const {project, deployment, bucket, is_google} = connection;
   if (!is_google || !settings)
