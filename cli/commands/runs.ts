@@ -69,6 +69,7 @@ type RunChange = {
   priority?: number;
   budget_usd?: number | null;
   allow_mixed_code?: boolean;
+  allow_cross_region?: boolean;
   if_version?: number;
 };
 
@@ -95,12 +96,22 @@ function addChanges(about: (name: string, description: string) => GleanerCommand
     .sends((run: string, {stream}: {stream: string}) => ({action: 'cancel', run, stream}));
   about('configure', 'change the priority or the budget of a run')
     .option('--priority <n>', 'higher goes first, -1000 to 1000', priority)
-    .option('--budget-usd <usd>', 'dollars that the TPUs of the run may cost, or none', orNone(dollars))
+    .option(
+      '--budget-usd <usd>',
+      'dollars that TPUs and network of the run may cost, or none',
+      orNone(dollars),
+    )
     .option('--allow-mixed-code <true|false>', 'let TPUs with a later bundle continue the run', trueOrFalse)
+    .option(
+      '--allow-cross-region <true|false>',
+      'let TPUs in another region than the bucket work on the run',
+      trueOrFalse,
+    )
     .option('--if-version <n>', 'change only while the document has this version', natural)
     .examples('gleaner run configure my-run --budget-usd 20 --priority 5')
-    .sends((run: string, {priority, budget_usd, allow_mixed_code, if_version}: RunChange) => {
-      const settings = requireChange({priority, budget_usd, allow_mixed_code});
+    .sends((run: string, {if_version, ...change}: RunChange) => {
+      const {priority, budget_usd, allow_mixed_code, allow_cross_region} = change;
+      const settings = requireChange({priority, budget_usd, allow_mixed_code, allow_cross_region});
       return {action: 'configure', run, ...settings, if_version};
     });
 }

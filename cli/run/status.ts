@@ -1,5 +1,6 @@
 import {LIVING, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {usdPerMillionTokens} from '../../shared/domain/billing/cost.ts';
+import {capped} from '../../shared/domain/billing/network.ts';
 import {parseJobWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Store} from '../../shared/ports.ts';
@@ -71,7 +72,7 @@ function runCells(run: Run): string[] {
       ? 'not counted'
       : `${numberText(streams_completed)} of ${numberText(streams)}${failedText(run)}`,
     ...[total_samples_processed, rejected_samples, total_shards].map(numberText),
-    ...[bytesText(total_bytes), `${dollarText(run.cost_usd)}${budget}`, run.reason ?? ''],
+    ...[bytesText(total_bytes), `${dollarText(capped(run))}${budget}`, run.reason ?? ''],
   ];
 }
 
