@@ -150,6 +150,11 @@ export function addShortForms(parent: GleanerCommand): void {
     .option('--model <model>', 'model in place of the model in the spec', modelName)
     .option('--accelerator <type>', 'type of each TPU', 'v5litepod-1')
     .option('--zone <zone>', 'zone of the TPUs, for their price', zone, 'us-central1-a')
+    .option(
+      '--region <region>',
+      'region of the bucket, for network between regions (default: that of the zone)',
+      text,
+    )
     .option('--workers <n>', 'number of TPUs that work at once', positive, 1)
     .option(
       '--sample-bytes <n>',
