@@ -16,15 +16,7 @@ import type {Objects} from '../../shared/ports.ts';
 import {buildArtifacts} from '../build/artifacts.ts';
 import {buildEnvironment} from '../build/environment/environment.ts';
 import {packWorker} from '../python/bundle.ts';
-import {
-  CACHE,
-  environmentHere,
-  JAX_CACHE,
-  LOCK,
-  UV_CACHE,
-  type WorkerEnvironment,
-  workerPython,
-} from '../python/python.ts';
+import {CACHE, JAX_CACHE, LOCK, UV_CACHE, workerPython} from '../python/python.ts';
 import {Interrupted} from '../terminal/errors.ts';
 import {ADDRESS_FILE, pointClientsAt} from './address.ts';
 import {requireSpace, watchSpace} from './space.ts';
@@ -100,9 +92,7 @@ async function start({
   const isBuilt = built || emulators;
   if (isBuilt) begin('Building the functions and the worker environment');
   const functions = isBuilt ? {module: (await buildArtifacts()).module} : {};
-  const environment: WorkerEnvironment & {archive?: string} = isBuilt
-    ? await buildEnvironment({say, lock: LOCK})
-    : await environmentHere();
+  const environment = isBuilt ? await buildEnvironment({say, lock: LOCK}) : undefined;
   const worker = await packWorker(environment);
   if (fresh) await empty(dir);
   const cloud = await startLocalCloud({
@@ -136,7 +126,7 @@ async function start({
       await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {
         content_type: 'application/gzip',
       });
-      if (environment.archive) {
+      if (environment) {
         const bytes = await readFile(environment.archive);
         const name = `environments/${environment.sha256}.tar.gz`;
         await objects.create(name, bytes, {content_type: 'application/gzip'});

@@ -1,34 +1,26 @@
 import {createHash} from 'node:crypto';
 import type {Stats} from 'node:fs';
-import {cp, mkdtemp, readdir, rm, writeFile} from 'node:fs/promises';
-import {tmpdir} from 'node:os';
+import {readdir} from 'node:fs/promises';
 import {join, relative} from 'node:path';
-import {create} from 'tar';
+import {Header, Pack, ReadEntry} from 'tar';
 import {CliError} from '../terminal/errors.ts';
-import {WORKER_FOLDER, type WorkerEnvironment} from './python.ts';
+import {LOCK, lockKey, WORKER_FOLDER} from './python.ts';
 
-/** The modules of both packages, the lock files, and the script that makes the environment. */
-const PACKED = /^(gleaner_worker|gleaner_reader)\/.*\.py$|\.lock$|^python-environment\.sh$/;
+/** The modules of both packages, and the lock files. */
+const PACKED = /^(gleaner_worker|gleaner_reader)\/.*\.py$|\.lock$/;
 
-/** `KEY SHA256 SIZE` of the environment. */
-const ENVIRONMENT_FILE = 'environment';
+/** Archive of the Python environment that a boot fetches, and the key that names its folder on the host. */
+export type EnvironmentArchive = {key: string; sha256: string; size_bytes: number};
 
-/** Packs the worker bundle for a TPU VM. Its file `environment` names the environment. The same inputs give the same bytes. */
-export async function packWorker(environment?: WorkerEnvironment): Promise<{bytes: Buffer; sha256: string}> {
+/** Packs the worker bundle for a TPU VM. The same files give the same bytes. VMs of a local cloud share an environment without an archive. */
+export async function packWorker(archive?: EnvironmentArchive): Promise<{bytes: Buffer; sha256: string}> {
   const files = (await readdir(WORKER_FOLDER, {recursive: true, withFileTypes: true}))
     .filter(entry => entry.isFile())
     .map(entry => relative(WORKER_FOLDER, join(entry.parentPath, entry.name)))
-    .filter(name => PACKED.test(name));
-  if (!environment) return pack(WORKER_FOLDER, files.sort());
-  const folder = await mkdtemp(join(tmpdir(), 'gleaner-bundle-'));
-  try {
-    for (const file of files) await cp(join(WORKER_FOLDER, file), join(folder, file));
-    const {key, sha256, size_bytes} = environment;
-    await writeFile(join(folder, ENVIRONMENT_FILE), `${key} ${sha256} ${size_bytes}\n`);
-    return await pack(folder, [...files, ENVIRONMENT_FILE].sort());
-  } finally {
-    await rm(folder, {recursive: true});
-  }
+    .filter(name => PACKED.test(name))
+    .sort();
+  const {key, sha256, size_bytes} = archive ?? {key: await lockKey(LOCK), sha256: '-', size_bytes: 0};
+  return pack(WORKER_FOLDER, files, {environment: `${key} ${sha256} ${size_bytes}\n`});
 }
 
 /** Histories, environments and caches: no part of the code in a folder. */
@@ -52,18 +44,39 @@ export async function packFolder(folder: string): Promise<{bytes: Buffer; sha256
   };
 }
 
-async function pack(cwd: string, files: string[]): Promise<{bytes: Buffer; sha256: string}> {
+async function pack(
+  cwd: string,
+  files: string[],
+  more: Record<string, string> = {},
+): Promise<{bytes: Buffer; sha256: string}> {
   const chunks: Buffer[] = [];
-  for await (const chunk of packedFiles(cwd, files)) chunks.push(Buffer.from(chunk));
+  for await (const chunk of packedFiles(cwd, files, more)) chunks.push(Buffer.from(chunk));
   const bytes = Buffer.concat(chunks);
   return {bytes, sha256: createHash('sha256').update(bytes).digest('hex')};
 }
 
-/** The bytes of a tar.gz with files of a folder. The same files give the same bytes. */
-export function packedFiles(cwd: string, files: string[]): AsyncIterable<Buffer> {
+/** The bytes of a tar.gz with files of a folder, and `more` files by their content. The same files give the same bytes. */
+export function packedFiles(
+  cwd: string,
+  files: string[],
+  more: Record<string, string> = {},
+): AsyncIterable<Buffer> {
   // The user of jobs reads the files, also of a clone that a strict umask made.
   const openMode = ({stat}: {stat?: Stats}) => {
     if (stat) stat.mode = stat.mode & 0o100 ? 0o755 : 0o644;
   };
-  return create({cwd, gzip: true, portable: true, noMtime: true, onWriteEntry: openMode}, files);
+  const stream = new Pack({cwd, gzip: true, portable: true, noMtime: true, onWriteEntry: openMode});
+  for (const file of files) stream.add(file);
+  for (const [path, text] of Object.entries(more)) stream.add(entryOf(path, text));
+  stream.end();
+  return stream;
+}
+
+function entryOf(path: string, text: string): ReadEntry {
+  const content = Buffer.from(text);
+  const header = new Header({path, mode: 0o644, size: content.length, type: 'File'});
+  header.encode();
+  const entry = new ReadEntry(header);
+  entry.end(content);
+  return entry;
 }

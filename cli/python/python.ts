@@ -2,7 +2,7 @@ import {spawn} from 'node:child_process';
 import {createHash} from 'node:crypto';
 import {readFile} from 'node:fs/promises';
 import {homedir} from 'node:os';
-import {basename, dirname, join, resolve} from 'node:path';
+import {dirname, join, resolve} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {CliError} from '../terminal/errors.ts';
 
@@ -41,21 +41,15 @@ export function workerPython(
   return made;
 }
 
-/** Folder of the environment for a lock file, named by the hash of the function `lock_sha256`. */
+/** Folder of the environment for a lock file. */
 export async function environmentFolder(lock: string): Promise<string> {
-  const hash = createHash('sha256')
-    .update(await lockText(lock))
-    .digest('hex');
-  return join(CACHE, `env-${hash.slice(0, 16)}`);
+  return join(CACHE, `env-${await lockKey(lock)}`);
 }
 
-/** The environment that a worker runs in. sha256: of the archive in the bucket, or `-` where the folder is ready on this machine. */
-export type WorkerEnvironment = {key: string; sha256: string; size_bytes: number};
-
-/** The environment of `workerPython` for a worker bundle: local VMs find its folder in CACHE. */
-export async function environmentHere(): Promise<WorkerEnvironment> {
-  const key = basename(await environmentFolder(LOCK)).replace('env-', '');
-  return {key, sha256: '-', size_bytes: 0};
+/** Key of the environment for a lock file: the start of the hash of the function `lock_sha256` of python-environment.sh. */
+export async function lockKey(lock: string): Promise<string> {
+  const hash = createHash('sha256').update(await lockText(lock));
+  return hash.digest('hex').slice(0, 16);
 }
 
 /** Text of a lock file, and of the lock files that its lines `-r FILE` name. */

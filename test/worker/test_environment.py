@@ -16,7 +16,7 @@ from gleaner_worker.jobs.prepared import visible_of
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source.commands import Commands
 from job_attempts import UID, UV_CACHE, needs_root
-from startup_script import SOURCE, a_bundle, a_lock, bash, begin_make, calls_of_uv, make, start
+from startup_script import ENVIRONMENT, SOURCE, a_lock, bash, begin_make, calls_of_uv, make
 from waiting import until
 
 pytestmark = pytest.mark.slow
@@ -33,8 +33,14 @@ def test_an_environment_is_made_once_per_lock_file(home, tmp_path):
     changed = make(home, a_lock(tmp_path, "# something else\n"))
     assert changed.returncode == 0, changed.stderr
     assert len(calls_of_uv(home)) > len(calls)
-    assert sorted(os.listdir(home)) == ["env", "uv-cache"]
+    assert sorted(os.listdir(home)) == ["env", f"env-{ENVIRONMENT}", "uv-cache"]
     assert "--require-hashes" in calls
+
+
+def test_packages_are_installed_from_wheels_alone(home, tmp_path):
+    assert make(home, a_lock(tmp_path)).returncode == 0
+    installs = [call for call in calls_of_uv(home).splitlines() if "pip sync" in call]
+    assert installs and all("--no-build" in call for call in installs)
 
 
 def test_a_missing_lock_file_is_reported_with_its_path(home, tmp_path):
@@ -49,10 +55,10 @@ def test_a_killed_installation_leaves_no_environment(home, tmp_path):
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert not (home / "env").exists()
-    assert len(os.listdir(home)) == 2  # the cache and the unfinished environment
+    assert len(os.listdir(home)) == 3  # the cache and the unfinished environment
     result = make(home, a_lock(tmp_path))
     assert result.returncode == 0, result.stderr
-    assert sorted(os.listdir(home)) == ["env", "uv-cache"]
+    assert sorted(os.listdir(home)) == ["env", f"env-{ENVIRONMENT}", "uv-cache"]
 
 
 @needs_root
@@ -133,14 +139,6 @@ def test_a_machine_without_a_new_python_and_without_a_download_is_told_what_to_i
     result = bash(find, UV_OFFLINE="1", **settings)
     assert (result.returncode, result.stdout) == (1, "")
     assert "Failed to download Python 3.12: install Python 3.12 or newer" in result.stderr
-
-
-def test_vms_of_one_machine_share_environments(cloud, storage, home, tmp_path):
-    a_bundle(storage, cloud)
-    shared = tmp_path / "shared"
-    assert start(cloud, storage, home, GLEANER_ENVIRONMENTS=str(shared)).returncode == 0
-    assert [path.name[:4] for path in shared.iterdir()] == ["env-"]
-    assert not list(home.glob("env-*"))
 
 
 def test_lock_files_pin_every_package_with_hashes_and_name_no_host():

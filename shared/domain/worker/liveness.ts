@@ -72,7 +72,7 @@ export function causeOfDeath(
 }
 
 /**
- * A node that was requested and never listed may still appear until `create_s`.
+ * A node that was requested and never listed may still appear for `UNLISTED_S`.
  * A node that was listed while creating and is absent now has failed late: zones without capacity often answer so.
  */
 function vanished(worker: Worker, limits: Limits, now: number): Death | undefined {
@@ -85,7 +85,10 @@ function vanished(worker: Worker, limits: Limits, now: number): Death | undefine
   };
 }
 
-/** A request in the queue may wait until it expires. Every other node has `create_s` to become READY. */
+/** Seconds after which a requested node that no list shows counts as never made. */
+const UNLISTED_S = 900;
+
+/** A request in the queue may wait until it expires. A listed node has `create_s` to become READY. */
 function notReady(worker: Worker, limits: Limits, now: number): Death | undefined {
   const {valid_until_at} = worker;
   if (queueStanding(worker) === 'waiting' && nodeStanding(worker) === null && valid_until_at !== null) {
@@ -97,8 +100,10 @@ function notReady(worker: Worker, limits: Limits, now: number): Death | undefine
     };
   }
   const since = worker.queue_state === null ? worker.phase_since_at : worker.provider_since_at;
-  if (!isOlderThan(since, limits.create_s, now)) return undefined;
-  return {kind: 'setup', cause: `it was not READY within ${limits.create_s} s`, refusal: 'transient'};
+  const isListed = nodeStanding(worker) !== null || worker.queue_state !== null;
+  const limit_s = isListed ? limits.create_s : Math.min(UNLISTED_S, limits.create_s);
+  if (!isOlderThan(since, limit_s, now)) return undefined;
+  return {kind: 'setup', cause: `it was not READY within ${limit_s} s`, refusal: 'transient'};
 }
 
 /** The fault that the host reported: in its boot, or by its agent. */
