@@ -116,6 +116,7 @@ async function forgetPaths(library: string, root: string): Promise<void> {
   if (settings.length === 0) throw new CliError(`Failed to copy ${root}: it has no standard library`);
   for (const file of settings) {
     const text = await readFile(join(library, file), 'utf8');
-    await writeFile(join(library, file), text.replaceAll(root, '/install'));
+    const real = await realpath(root);
+    await writeFile(join(library, file), text.replaceAll(root, '/install').replaceAll(real, '/install'));
   }
 }

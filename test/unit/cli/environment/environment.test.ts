@@ -2,14 +2,16 @@ import assert from 'node:assert/strict';
 import {execFile} from 'node:child_process';
 import {createHash} from 'node:crypto';
 import {createReadStream, existsSync, mkdirSync, readFileSync, rmSync, symlinkSync} from 'node:fs';
+import {cp} from 'node:fs/promises';
 import {homedir} from 'node:os';
 import {isAbsolute, join} from 'node:path';
 import {pipeline} from 'node:stream/promises';
-import {fileURLToPath} from 'node:url';
+import {fileURLToPath, pathToFileURL} from 'node:url';
 import {promisify} from 'node:util';
 import {readElf} from '../../../../cli/build/environment/elf.ts';
 import type {Environment} from '../../../../cli/build/environment/environment.ts';
 import {filesIn} from '../../../../cli/build/environment/portable.ts';
+import {PINNED} from '../../../../cli/build/environment/portable-python.ts';
 import {environmentFolder, LOCK, UV_CACHE, WORKER_FOLDER} from '../../../../cli/python/python.ts';
 import {Folder} from '../../../support/folder.ts';
 import {workerEnvironment} from '../../../support/worker-environment.ts';
@@ -27,9 +29,7 @@ describe('The archive of the worker environment @full', () => {
   let place: string;
   before(async () => {
     built = await workerEnvironment();
-    place = folder.at(`env-${built.key}`);
-    mkdirSync(place, {recursive: true});
-    await run('tar', ['-xzf', built.archive, '-C', place]);
+    place = await unpacked(built, folder.at(`env-${built.key}`));
   });
   after(() => folder.end());
 
@@ -77,27 +77,68 @@ describe('The archive of the worker environment @full', () => {
   });
 });
 
-describe('Two builds of a worker environment at once @long', () => {
+describe('A build of the worker environment in a new cache @long', () => {
   const folder = new Folder();
-  after(() => folder.end());
+  let env: NodeJS.ProcessEnv;
+  beforeEach(() => {
+    mkdirSync(folder.at('gleaner'));
+    symlinkSync(UV_CACHE, folder.at('gleaner/uv'));
+    env = {...process.env, XDG_CACHE_HOME: folder.path};
+  });
+  afterEach(() => folder.end());
 
-  it('publish the same bytes, and remove what a killed build left', async () => {
-    const cache = folder.at('gleaner');
-    mkdirSync(cache);
-    symlinkSync(UV_CACHE, join(cache, 'uv'));
+  const build = async () => {
+    const {stdout, stderr} = await run(process.execPath, [BUILDER], {env});
+    return {built: JSON.parse(stdout) as Environment, said: stderr};
+  };
+
+  it('publishes the same bytes as a build beside it, and removes what a killed build left', async () => {
     folder.put('gleaner/environments/0.unfinished.99999999/tree/file', '');
-    const env = {...process.env, XDG_CACHE_HOME: folder.path};
-    const builds = await Promise.all([1, 2].map(() => run(process.execPath, [BUILDER], {env})));
-    const [one, two] = builds.map(({stdout}) => JSON.parse(stdout));
+    const [{built: one}, {built: two}] = await Promise.all([build(), build()]);
     assert.deepEqual(one, two);
     assert.deepEqual(folder.names('gleaner/environments'), [one.key]);
     assert.equal(await digestOf(one.archive), one.sha256);
-    rmSync(join(cache, 'environments'), {recursive: true});
-    const again = JSON.parse((await run(process.execPath, [BUILDER], {env})).stdout);
-    assert.deepEqual(again, one);
-    assert.ok(existsSync(again.archive));
+    rmSync(folder.at('gleaner/environments'), {recursive: true});
+    assert.deepEqual((await build()).built, one);
+    assert.ok(existsSync(one.archive));
+  });
+
+  it('takes the Python that uv downloads, and no trace of the download', async () => {
+    const place = await unpacked(await workerEnvironment(), folder.at('place'));
+    env.UV_PYTHON_DOWNLOADS_JSON_URL = await aDownload(folder, place);
+    const {built, said} = await build();
+    assert.match(said, new RegExp(`Building the worker environment ${built.key} with .*/${PINNED}$`, 'm'));
+    assert.doesNotMatch(said, /Failed/);
+    const again = await unpacked(built, folder.at('again'));
+    const {stdout: files} = await run('grep', ['-rlIF', folder.path, again]).catch(error => error);
+    assert.equal(files, '');
+    assert.ok(!(await filesIn(again)).some(file => file.endsWith('EXTERNALLY-MANAGED')));
+    assert.deepEqual((await build()).built, built);
   });
 });
+
+/** Offers the Python of an environment to uv, as the archive that uv downloads. Returns the address of uv's list. */
+async function aDownload(folder: Folder, place: string): Promise<string> {
+  const root = folder.at('download/python');
+  await cp(join(place, 'bin/python3'), join(root, 'bin/python3.12'));
+  const filter = (path: string) => !path.includes('site-packages');
+  for (const part of ['lib', 'include'])
+    await cp(join(place, part), join(root, part), {recursive: true, filter});
+  const archive = folder.at('python.tar.gz');
+  await run('tar', ['-czf', archive, '-C', folder.at('download'), 'python']);
+  const url = pathToFileURL(archive).href;
+  const [major, minor, patch] = /\d+\.\d+\.\d+/.exec(PINNED)?.[0].split('.').map(Number) ?? [];
+  const system = {arch: {family: 'x86_64', variant: null}, os: 'linux', libc: 'gnu'};
+  const version = {name: 'cpython', major, minor, patch, prerelease: '', variant: null, build: '1'};
+  const list = {[PINNED]: {...system, ...version, url, sha256: await digestOf(archive)}};
+  return pathToFileURL(folder.put('downloads.json', JSON.stringify(list))).href;
+}
+
+async function unpacked({archive}: Environment, place: string): Promise<string> {
+  mkdirSync(place, {recursive: true});
+  await run('tar', ['-xzf', archive, '-C', place]);
+  return place;
+}
 
 async function digestOf(path: string): Promise<string> {
   const hash = createHash('sha256');
