@@ -43,7 +43,10 @@ def pack_worker(tar):
 
 def reaches(uid, port):
     """Whether a user connects to a port of the metadata server's address."""
-    code = f"import os, socket; os.setuid({uid}); socket.create_connection(('{METADATA}', {port}), 60)"
+    # A connection loads the codec, which only root may read.
+    code = (
+        f"import os, socket; ''.encode('idna'); os.setuid({uid}); socket.create_connection(('{METADATA}', {port}), 60)"
+    )
     return subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL, check=False).returncode == 0
 
 
