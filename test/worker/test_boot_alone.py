@@ -21,7 +21,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
     not shutil.which("iptables") and "CI" not in os.environ, reason="iptables is not installed, and CI needs it"
 )
 def test_a_vm_without_the_internet_boots_from_its_bucket_to_its_first_shard(tiny_folder, tmp_path):
-    command = [sys.executable, os.path.join(HERE, "vm_process.py"), tiny_folder, str(tmp_path / "home")]
+    command = [sys.executable, os.path.join(HERE, "vm_process.py"), str(tmp_path / "home"), "--model", tiny_folder]
     done = subprocess.run(["unshare", "--net", "--mount", *command], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
