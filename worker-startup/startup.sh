@@ -439,8 +439,12 @@ main() {
   export JAX_COMPILATION_CACHE_DIR="${JAX_COMPILATION_CACHE_DIR:-$GLEANER_HOME/jax-cache}"
   export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
   export JAX_PLATFORMS=$platform PYTHONPATH=$bundle PYTHONSAFEPATH=1
-  error=$("$environment/bin/python3" -c 'import gleaner_worker.agent.agent' 2>&1) ||
-    fail "Failed to import the agent with $environment/bin/python3: ${error##*$'\n'}"
+  # An agent that cannot be imported leaves no evidence. The next boots of a host import what the first one did.
+  if [[ ! -e $environment/imported-$BUNDLE ]]; then
+    error=$("$environment/bin/python3" -c 'import gleaner_worker.agent.agent' 2>&1) ||
+      fail "Failed to import the agent with $environment/bin/python3: ${error##*$'\n'}"
+    : > "$environment/imported-$BUNDLE"
+  fi
   say "Starting the agent of $WORKER, incarnation $INCARNATION, on $platform"
   stop_beating
   trap - EXIT ERR TERM

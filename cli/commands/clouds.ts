@@ -25,6 +25,15 @@ export function addCloudCommands(program: GleanerCommand): void {
     .examples('gleaner deploy --plan', 'gleaner deploy', 'gleaner deploy other.tfvars.json --yes')
     .action(async (settings, options) => (await import('../deploy/deploy.ts')).deploy(settings, options));
   program
+    .about('destroy', 'drain every pool, wait until no TPU is left, and destroy the deployment; data stays')
+    .argument('[settings]', 'JSON file of variables of a deployment on Google Cloud')
+    .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")
+    .yes()
+    .dryRun('change nothing: print what goes and what stays')
+    .onCloud()
+    .examples('gleaner destroy --dry-run', 'gleaner destroy', 'gleaner destroy other.tfvars.json --yes')
+    .action(async (settings, options) => (await import('../destroy/destroy.ts')).destroy(settings, options));
+  program
     .about('doctor', 'compare the deployment with its cloud, and name the command that mends each difference')
     .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")
     .onCloud()

@@ -73,7 +73,7 @@ type Chosen = {path: string; settings: Settings};
 /** The named file, the file of the folder, the settings of the last deployment, or the example for a plan. In this order. */
 export async function chooseSettings(
   file: string | undefined,
-  options: DeployOptions,
+  options: Pick<DeployOptions, 'plan' | 'state_bucket'>,
   {api, folder}: {api: GoogleApi; folder: string},
 ): Promise<Chosen> {
   const path = resolve(file ?? SETTINGS_FILE);

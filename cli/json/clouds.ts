@@ -39,6 +39,13 @@ export const cloudAnswers = {
       }),
     ),
   }),
+  destroy: z.strictObject({
+    /** False with --dry-run. */
+    destroyed: z.boolean(),
+    goes: z.array(text),
+    /** Data that stays, and the command that deletes it. */
+    stays: z.array(z.strictObject({what: text, command: text})),
+  }),
   deploy: z.union([
     z.strictObject({
       mocked: z.boolean(),

@@ -44,6 +44,11 @@ const variables = z.object({
     .refine(isDeployment, '4 to 15 lower-case letters, digits and dashes, such as gleaner')
     .default(DEFAULT_DEPLOYMENT),
   GLEANER_BUCKET: bucket,
+  /** Region of GLEANER_BUCKET. Without it no traffic between regions is counted or refused. */
+  GLEANER_REGION: z
+    .string()
+    .regex(/^[a-z]+-[a-z]+\d+$/, 'a region such as us-central1')
+    .optional(),
   /** Bucket of the workers' logs, with a lifetime and readers of its own; by default GLEANER_BUCKET. */
   GLEANER_LOGS_BUCKET: bucket.optional(),
   /** `firestore`, `firestore:DATABASE`, or `sqlite:FILE` on a local cloud. */

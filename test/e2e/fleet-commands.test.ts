@@ -100,4 +100,16 @@ describe('The commands about TPUs, logs and events', () => {
     assert.match(stdout, /^tpu-us-central1-a-7: rejected: there is no worker/);
     assert.match(stderr, /^Failed to read workers\/tpu-us-central1-a-8: phase: /);
   });
+
+  it('end every TPU of a deployment, and then the tick', async () => {
+    const [planned] = await answersOf<{destroyed: boolean; goes: string[]}>('destroy', '--dry-run');
+    assert.equal(planned?.destroyed, false);
+    assert.equal((await run('tick', 'state')).stdout, 'the minutely tick (ENABLED)\n');
+    const {code, stdout, stderr} = await run('destroy', '--yes');
+    assert.equal(code, 0, stderr);
+    assert.match(stderr, /pool tpu has workers_per_zone 0/);
+    assert.match(stdout, /gleaner is destroyed. These stay:/);
+    assert.deepEqual((await home.state()).tpus, []);
+    assert.equal((await run('tick', 'state')).stdout, 'the minutely tick (PAUSED)\n');
+  });
 });

@@ -1,5 +1,6 @@
 import type {Span} from '../../../shared/domain/billing/estimate.ts';
 import {ageText} from '../../../shared/domain/billing/prices.ts';
+import {UNIT_PRICES_OF} from '../../../shared/domain/billing/unit-prices.ts';
 import {regionOf} from '../../../shared/domain/names.ts';
 import {bytesText, counted, dollarText, durationText, numberText} from '../../terminal/format.ts';
 import type {Report} from './report.ts';
@@ -39,8 +40,25 @@ export function reportLines(report: Report, now: number): string[] {
     `  speed      ${span(rate, whole)} tokens/s for each ${machine.accelerator}, limited by ${rate.limit}`,
     `  time       ${span(report.tpu_hours, time)} of TPU${startText(report)}; ${span(report.clock_hours, time)} on the clock with ${counted(Math.min(machine.workers, report.streams), 'TPU')}`,
     `  dollars    ${spot ? `${span(spot, dollarText)} spot` : 'unknown spot'}, ${on_demand ? `${span(on_demand, dollarText)} on demand` : 'unknown on demand'} (${machine.zone}; ${pricesText(report, now)})`,
+    besideLine(report, now),
     ...assumptions(report),
   ];
+}
+
+/** Costs beside the TPUs. Storage lasts, so it is a month's. */
+function besideLine(
+  {beside_usd: {network, nat, operations, control, storage_month}}: Report,
+  now: number,
+): string {
+  const age = ageText(UNIT_PRICES_OF, now);
+  const parts = [
+    ...(network.estimate > 0 ? [`${span(network, dollarText)} network between regions`] : []),
+    ...(nat.estimate > 0 ? [`${span(nat, dollarText)} Cloud NAT for the weights of a hub model`] : []),
+    `${span(operations, dollarText)} operations`,
+    `${span(control, dollarText)} functions and Firestore`,
+    `${span(storage_month, dollarText)} storage each month`,
+  ];
+  return `  beside     ${parts.join(', ')} (unit prices of ${UNIT_PRICES_OF}${age ? `, ${age}` : ''})`;
 }
 
 /** Origin of the prices, their day, and their age where they are old. */

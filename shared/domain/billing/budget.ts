@@ -19,16 +19,17 @@ import {
   runAtWork,
 } from './cost.ts';
 import {livingInMonth} from './monthly-spending.ts';
+import {type BucketRegion, capped, crossRegionProblem} from './network.ts';
 import {ageText, oldestDay, type Prices, sinceOf, usdPerHour} from './prices.ts';
 
-/** A run to pause, if its document still has this version. */
-export type Pause = {run: string; version: number; why: string};
+/** A run to pause, if its document still has this version. An operator mends the reason and resumes the run. */
+export type Pause = {run: string; version: number; reason: string; isForBudget: boolean};
 
 export type Budgets = {
   pauses: Pause[];
   /** True if the budget of the pool or of the month allows no more: jobs have no other. */
   isWholeOver: boolean;
-  /** Runs without money, paused or ended before. */
+  /** Runs without money, or without a zone that they may use; paused or ended before. */
   over: ReadonlySet<string>;
   /** Workers to delete now: a finished shard costs as much as an unfinished one. */
   dismissed: ReadonlySet<string>;
@@ -42,7 +43,12 @@ export type Budgets = {
  * Every budget has to pay for the minutes that deleting TPUs takes. A run is over its budget, or its pool or month is, once only that
  * money is left.
  */
-export function decideBudgets(snapshot: BudgetSnapshot, ceilings: Ceilings, now: number): Budgets {
+export function decideBudgets(
+  snapshot: BudgetSnapshot,
+  ceilings: Ceilings,
+  now: number,
+  region: BucketRegion = null,
+): Budgets {
   const {pool, prices, runs, ended} = snapshot;
   // A new price counts at once, and the documents of the workers get it with this tick.
   const workers = new Map(
@@ -71,15 +77,21 @@ export function decideBudgets(snapshot: BudgetSnapshot, ceilings: Ceilings, now:
   const over = new Set<string>();
   for (const run of [...runs, ...ended]) {
     if (run.pool !== pool.pool) continue;
-    const spent_usd = run.spent_usd + (living.runs.get(run.run) ?? 0);
+    const network_usd = run.network_usd;
+    const spent_usd = run.spent_usd + network_usd + (living.runs.get(run.run) ?? 0);
     const leaving_usd = leaving.runs.get(run.run) ?? 0;
     left.runs.set(run.run, (run.budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd - leaving_usd);
     const ofRun = {spent_usd, leaving_usd: leaving_usd || one};
     const spent = overspent('run', run.budget_usd, ofRun, isKnown) ?? whole.why;
-    if (!spent) continue;
-    const why = `${spent}${age ? ` (at prices that are ${age})` : ''}`;
+    const remote = crossRegionProblem(run, pool.zones, region);
+    if (!spent && !remote) continue;
+    const aged = age ? ` (at prices that are ${age})` : '';
+    const reason = spent
+      ? `its budget allows no more: ${spent}${aged}, then resume`
+      : `${remote}; then resume`;
     over.add(run.run);
-    if (isRunnable(run)) pauses.push({run: run.run, version: run.version, why});
+    if (isRunnable(run))
+      pauses.push({run: run.run, version: run.version, reason, isForBudget: Boolean(spent)});
   }
   const dismissed = [...workers.values()].filter(worker => whole.why || over.has(runAtWork(worker) ?? ''));
   const priceIn = (slot: string) => priceOf(prices ?? {}, pool, parseWorkerName(slot)?.zone ?? '');
@@ -165,13 +177,14 @@ export function isScarce(run: Run, usd_per_hour: number | null, max_workers: num
  * run, and counts already. `cost_usd` is as of the last tick. Each grant since then counts in `streams_in_progress`.
  */
 export function budgetProblem(
-  run: Pick<Run, 'run' | 'budget_usd' | 'cost_usd' | 'streams_in_progress'>,
+  run: Pick<Run, 'run' | 'budget_usd' | 'cost_usd' | 'network_usd' | 'streams_in_progress'>,
   usd_per_hour: number | null,
   isHolder = false,
 ): string | undefined {
   if (run.budget_usd === null) return undefined;
   if (usd_per_hour === null) return 'the price of the worker is unknown; set prices/chips';
   const kept_usd = costOfDeleting(usd_per_hour) * (run.streams_in_progress + (isHolder ? 0 : 1));
-  if (run.cost_usd + kept_usd < run.budget_usd) return undefined;
-  return `run "${run.run}" has cost $${run.cost_usd.toFixed(2)} of $${run.budget_usd.toFixed(2)}, which carries no further worker`;
+  const spent_usd = capped(run);
+  if (spent_usd + kept_usd < run.budget_usd) return undefined;
+  return `run "${run.run}" has cost $${spent_usd.toFixed(2)} of $${run.budget_usd.toFixed(2)}, which carries no further worker`;
 }

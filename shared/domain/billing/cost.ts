@@ -237,12 +237,6 @@ export function overspent(
   }
 }
 
-/** The run paused because its budget is spent. An operator raises the budget and resumes the run. */
-export function pausedForBudget(run: Run, why: string, now: number): Run {
-  const reason = `its budget allows no more: ${why}, then resume`;
-  return {...run, status: 'paused', reason, updated_at: iso(now)};
-}
-
 /** Cost of a million stored tokens; null before the first. Computed tokens that are not stored yet count in the cost alone. */
 export function usdPerMillionTokens({
   cost_usd,

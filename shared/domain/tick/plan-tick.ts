@@ -57,7 +57,7 @@ export type TickPlan = {
 
 /** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
 export function planBudgets(snapshot: BudgetSnapshot, config: TickConfig, now: number): BudgetPlan {
-  const budgets = decideBudgets(snapshot, config.ceilings, now);
+  const budgets = decideBudgets(snapshot, config.ceilings, now, config.region);
   const inputs = inputsOf(snapshot);
   const slots = spentSlots(snapshot, budgets);
   return {
@@ -93,7 +93,7 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
   const snapshot = {...before, zones: hellos.zones_after};
   const {workers, unreadable, lost, served, streams} = snapshot;
   const nodes = snapshot.nodes ?? NOT_LISTED;
-  const budgets = decideBudgets(snapshot, config.ceilings, now);
+  const budgets = decideBudgets(snapshot, config.ceilings, now, config.region);
   const orphans = orphansIn(nodes, workers).filter(name => !unreadable.has(name));
   const isPaidFor = costOfOrphans(snapshot, nodes, orphans, now) < budgets.left_usd;
   const {held, counts} = decideOrphans(nodes, orphans, {zones: snapshot.zones, isPaidFor}, now);

@@ -1,0 +1,156 @@
+/** `gleaner destroy`: drains, waits until no TPU is left, pauses the Scheduler, destroys with Terraform, and lists what stays. */
+import {mkdtemp, rm, writeFile} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {tickLocation} from '../../emulator/scheduler.ts';
+import {DEFAULT_DEPLOYMENT, tickJobOf} from '../../shared/domain/deployment.ts';
+import {isNotFound} from '../../shared/google/errors.ts';
+import {openTpus} from '../../shared/google/tpus.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
+import {type CloudOptions, connect, requireCredentials} from '../cloud/connect.ts';
+import {type Connection, requireRunning} from '../cloud/connection.ts';
+import {googleConnection} from '../cloud/google-connection.ts';
+import {CLOCK, type Clock} from '../deploy/clock.ts';
+import {chooseSettings} from '../deploy/deploy.ts';
+import {latestRecord, openStateBucket, restoreLock, stateBucketOf} from '../deploy/records.ts';
+import {readSettings, type Settings} from '../deploy/settings.ts';
+import {LOCK_FILE, Terraform, VERSIONS_FILE} from '../deploy/terraform.ts';
+import {deployedOf} from '../doctor/context.ts';
+import {type GoogleApi, openGoogle} from '../google/api.ts';
+import type {Answers} from '../json/index.ts';
+import {requireConsent, requireTerminal} from '../terminal/ask.ts';
+import {CliError} from '../terminal/errors.ts';
+import {counted} from '../terminal/format.ts';
+import {print, quoted, say} from '../terminal/output.ts';
+import {type Draining, drain, fleetOf, leftIn} from './drain.ts';
+
+export type DestroyOptions = CloudOptions & {state_bucket?: string};
+
+type Staying = Answers['destroy']['stays'][number];
+
+/** `file`: settings of a deployment on Google Cloud, in place of the cloud that the other commands find. */
+export async function destroy(
+  file: string | undefined,
+  options: DestroyOptions,
+  clock: Clock = CLOCK,
+): Promise<void> {
+  const found = file === undefined ? await connect(options) : await connectionOf(file);
+  await withCloud(options, cloud => destroyIn(cloud, file, options, clock), found);
+}
+
+async function connectionOf(file: string): Promise<Connection> {
+  const {project, name = DEFAULT_DEPLOYMENT} = await readSettings(file);
+  await requireCredentials();
+  const connection = googleConnection({}, file);
+  if (!connection) throw new CliError(`There is no deployment ${name} in ${project}: name its settings`);
+  return connection;
+}
+
+async function destroyIn(
+  cloud: Cloud,
+  file: string | undefined,
+  options: DestroyOptions,
+  clock: Clock,
+): Promise<void> {
+  const {connection} = cloud;
+  requireRunning(connection, options.dir);
+  const {project, deployment, is_google, storage_endpoint: endpoint, token} = connection;
+  const api = is_google ? openGoogle() : openGoogle({endpoint, token});
+  const folder = await mkdtemp(join(tmpdir(), 'gleaner-destroy-'));
+  try {
+    const chosen = is_google ? await chooseSettings(file, options, {api, folder}) : undefined;
+    const {zones, region} = chosen ? deployedOf(chosen.settings) : {zones: [], region: tickLocation};
+    const draining: Draining = {
+      cloud,
+      api,
+      tpus: openTpus({project, endpoint: api.endpoint, token: api.token}),
+      zones,
+      clock,
+    };
+    const fleet = await fleetOf(cloud, zones);
+    const left = await leftIn(draining, fleet);
+    const stays = staysOf(cloud, chosen?.settings);
+    const goes = [
+      `${counted(left.length, 'TPU')} of ${deployment} in ${fleet.zones.join(', ') || 'no zone'}: they finish their shards first`,
+      `the job ${tickJobOf(deployment)} is paused`,
+      is_google
+        ? 'functions, topics, subscriptions, accounts, roles, network, alerts and the bucket of logs'
+        : 'nothing else: Ctrl-C ends a local cloud',
+    ];
+    const lines = ['Goes:', ...goes.map(each => `  ${each}`), 'Stays:', ...linesOf(stays)];
+    if (options.dry_run) return print<'destroy'>(options.json, {destroyed: false, goes, stays}, lines);
+    requireTerminal(options);
+    await requireConsent([`This destroys ${deployment} in ${project}.`, ...lines], {yes: options.yes});
+    await drain(draining, fleet);
+    await pauseTick(api, `projects/${project}/locations/${region}/jobs/${tickJobOf(deployment)}`);
+    if (chosen) await destroyResources({api, folder, ...chosen}, options);
+    print<'destroy'>(options.json, {destroyed: true, goes, stays}, [
+      `${deployment} is destroyed. These stay:`,
+      ...linesOf(stays),
+    ]);
+  } finally {
+    await rm(folder, {recursive: true, force: true});
+  }
+}
+
+/** Last of all: a tick deletes what an earlier tick missed. */
+async function pauseTick(api: GoogleApi, job: string): Promise<void> {
+  const at = `cloudscheduler.googleapis.com/v1/${job}`;
+  try {
+    const {state} = await api.call('GET', at);
+    if (state !== 'PAUSED') await api.call('POST', `${at}:pause`);
+  } catch (error) {
+    if (!isNotFound(error)) throw error;
+  }
+}
+
+/** Terraform wants every variable; those of the artefacts change nothing here. */
+const NO_ARTIFACT = {file: 'none', sha256: '0'.repeat(64)};
+
+export async function destroyResources(
+  {api, folder, path, settings}: {api: GoogleApi; folder: string; path: string; settings: Settings},
+  options: DestroyOptions,
+): Promise<void> {
+  const {project} = settings;
+  const {name} = deployedOf(settings);
+  const bucket = stateBucketOf(project, options);
+  const state = openStateBucket(api, project, bucket);
+  await restoreLock(state, name, {lock_file: LOCK_FILE, versions_file: VERSIONS_FILE});
+  const applied = await latestRecord(state, name);
+  const artifacts = applied?.artifacts ?? {functions: NO_ARTIFACT, bundle: NO_ARTIFACT};
+  const variables = join(folder, 'artifacts.tfvars.json');
+  await writeFile(variables, JSON.stringify({artifacts}));
+  const terraform = new Terraform(new AbortController().signal);
+  say(`Reading the state in gs://${bucket}`);
+  await terraform.init(bucket, name);
+  await terraform.destroy([path, variables]);
+}
+
+/** Places that hold data, each with the command that deletes it. */
+function staysOf({connection}: Cloud, settings: Settings | undefined): Staying[] {
+  const {project, deployment, bucket, is_google} = connection;
+  if (!is_google || !settings)
+    return [{what: `the files of the local cloud in ${bucket}`, command: 'rm -r its folder'}];
+  const at = `--project=${quoted(project)}`;
+  const remove = (name: string) => `gcloud storage rm --recursive gs://${name}`;
+  const database = `--database=${deployment} ${at}`;
+  return [
+    {what: `the data bucket: datasets, activations, models`, command: remove(bucket)},
+    {
+      what: `the database ${deployment}`,
+      command: `gcloud firestore databases update ${database} --no-delete-protection && gcloud firestore databases delete ${database}`,
+    },
+    {
+      what: 'the bucket of Cloud Functions with the sources of every function of the region',
+      command: `gcloud storage ls ${at} | grep gcf-v2-sources, then gcloud storage rm --recursive BUCKET`,
+    },
+    {
+      what: 'the state of Terraform, the records of deployments and the hashes of the provider',
+      command: remove(`${stateBucketOf(project, {})}/${deployment}`),
+    },
+  ];
+}
+
+function linesOf(stays: readonly Staying[]): string[] {
+  return stays.flatMap(({what, command}) => [`  ${what}`, `    ${command}`]);
+}

@@ -1,0 +1,135 @@
+/** `gleaner destroy` without a control plane, and its step of Terraform. The commands of TPUs are in test/e2e/fleet-commands.test.ts. */
+import assert from 'node:assert/strict';
+import {chmodSync} from 'node:fs';
+import {delimiter} from 'node:path';
+import {withCloud} from '../../../cli/cloud/cloud.ts';
+import {destroyResources} from '../../../cli/destroy/destroy.ts';
+import {type Draining, drain, fleetOf, leftIn} from '../../../cli/destroy/drain.ts';
+import {openGoogle} from '../../../cli/google/api.ts';
+import {setQuiet} from '../../../cli/terminal/output.ts';
+import type {LocalCloud} from '../../../emulator/cloud.ts';
+import {labelsOf} from '../../../shared/domain/deployment.ts';
+import {openTpus} from '../../../shared/google/tpus.ts';
+import {Scratch} from '../../emulator/a-cloud.ts';
+import {Folder} from '../../support/folder.ts';
+import {GoogleProject, PROJECT} from '../../support/google-project.ts';
+
+const REQUEST = {
+  ...{
+    accelerator: 'v5litepod-1',
+    runtime_version: 'v2-alpha-tpuv5-lite',
+    spot: true,
+    metadata: {},
+    queue: null,
+  },
+  labels: labelsOf('gleaner'),
+};
+
+describe('The end of TPUs without a control plane @full', () => {
+  const scratch = new Scratch();
+  let cloud: LocalCloud;
+  // A connection to a local cloud points Google's clients at it.
+  const env = {...process.env};
+  before(() => setQuiet(true));
+  beforeEach(async () => {
+    cloud = await scratch.cloud();
+  });
+  afterEach(() => scratch.end());
+  after(() => {
+    setQuiet(false);
+    process.env = env;
+  });
+
+  /** A clock that steps in place of a wait. */
+  function steppingClock() {
+    let now_ms = Date.now();
+    return {
+      now: () => now_ms,
+      sleep: async (seconds: number) => {
+        now_ms += seconds * 1000;
+        await new Promise(resolve => setTimeout(resolve, 20));
+      },
+    };
+  }
+
+  const draining = (work: (given: Draining) => Promise<void>) =>
+    withCloud({port: cloud.port}, async opened => {
+      const {project, url: endpoint, token} = cloud;
+      const api = openGoogle({endpoint, token});
+      const tpus = openTpus({project, endpoint, token});
+      await work({cloud: opened, api, tpus, zones: ['us-central1-a', 'us-east5-a'], clock: steppingClock()});
+    });
+
+  it('deletes nodes and queued resources of the deployment in every zone, and no others', () =>
+    draining(async given => {
+      const {tpus} = given;
+      await tpus.create({...REQUEST, name: 'tpu-us-central1-a-0', zone: 'us-central1-a'});
+      // A zone that neither the settings nor a document names.
+      await tpus.create({...REQUEST, name: 'tpu-us-west4-a-0', zone: 'us-west4-a'});
+      const queue = {valid_until_at: '2099-01-01T00:00:00.000Z', request_id: crypto.randomUUID()};
+      await tpus.create({...REQUEST, name: 'tpu-us-east5-a-0', zone: 'us-east5-a', queue});
+      const foreign = {...REQUEST, labels: labelsOf('team-a'), name: 'team-a-tpu-us-central1-a-0'};
+      await tpus.create({...foreign, zone: 'us-central1-a'});
+      const fleet = await fleetOf(given.cloud, given.zones);
+      const names = (await leftIn(given, fleet)).map(({name}) => name).sort();
+      assert.deepEqual(names, ['tpu-us-central1-a-0', 'tpu-us-east5-a-0', 'tpu-us-west4-a-0']);
+      await drain(given, fleet);
+      const left = (await tpus.list()).tpus.map(({name}) => name);
+      assert.deepEqual(left, ['team-a-tpu-us-central1-a-0']);
+    }));
+
+  it('stops at a zone that does not answer, because a node may be in it', () =>
+    draining(async given => {
+      await cloud.fault('unreachable', 'us-east5-a');
+      await assert.rejects(drain(given, await fleetOf(given.cloud, given.zones)), /TPUs of us-east5-a/);
+    }));
+
+  it('skips a zone of the settings that the project cannot see', () =>
+    draining(async given => {
+      const absent = {...given, zones: ['us-central1-a', 'mars-north1-a']};
+      await drain(absent, await fleetOf(given.cloud, absent.zones));
+    }));
+});
+
+describe('The destroy by Terraform @full', () => {
+  const folder = new Folder();
+  let google: GoogleProject;
+  const path = process.env.PATH;
+  beforeEach(async () => {
+    google = await new GoogleProject().start();
+    google.prepare();
+    const program = `#!/bin/sh
+cd "$(dirname "$0")" || exit 1
+echo "$*" >> calls
+for word in "$@"; do case $word in -var-file=*) cat "\${word#-var-file=}" >> variables ;; esac; done
+`;
+    chmodSync(folder.put('terraform', program), 0o755);
+    process.env.PATH = `${folder.path}${delimiter}${path}`;
+  });
+  afterEach(async () => {
+    process.env.PATH = path;
+    await google.close();
+    folder.end();
+  });
+
+  it('has the settings and the artefacts of the last deployment', async () => {
+    const settings = {project: PROJECT, region: 'us-central1', zones: ['us-central1-a'], max_budget_usd: 5};
+    const artifact = {file: 'functions.zip', sha256: 'a'.repeat(64)};
+    const record = {deployed_at: '2026-11-01T00:00:00.000Z', account: 'a', git_commit: null, settings};
+    await google.put(
+      `${PROJECT}-gleaner-terraform`,
+      'gleaner/deployments/latest.json',
+      JSON.stringify({...record, artifacts: {functions: artifact, bundle: artifact}}),
+    );
+    const file = folder.put('settings.json', JSON.stringify(settings));
+    setQuiet(true);
+    const api = openGoogle({endpoint: google.url, token: 'none'});
+    await destroyResources({api, folder: folder.path, path: file, settings}, {});
+    setQuiet(false);
+    assert.match(
+      folder.text('calls'),
+      /init .*bucket=my-project-123-gleaner-terraform.*prefix=gleaner\n.*destroy -auto-approve/,
+    );
+    assert.match(folder.text('variables'), /"max_budget_usd":5.*"sha256":"aaaa/s);
+  });
+});
