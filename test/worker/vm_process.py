@@ -1,7 +1,7 @@
 """A VM in a network namespace: its only network is loopback, with a metadata server, worker-api and a bucket.
 
-`unshare --net --mount python vm_process.py HOME [--model FOLDER] [--archive FILE]` boots the VM with startup.sh, and prints its
-acts as JSON. With a model the agent works on one stream. FILE: a built environment, in place of a stand-in.
+`unshare --net --mount python vm_process.py HOME [--model FOLDER] [--archive FILE]` boots the VM with startup.sh, and
+prints its acts as JSON. With a model the agent works on one stream. FILE: a built environment, in place of a stand-in.
 """
 
 import argparse
