@@ -15,6 +15,7 @@ import {
 import {tmpdir} from 'node:os';
 import {delimiter, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {putBuiltEnvironment} from '../../support/built-environment.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 import {until} from '../../support/until.ts';
 
@@ -96,6 +97,7 @@ describe('gleaner deploy @full', () => {
     children = [];
     google = await new GoogleProject().start();
     mkdirSync(join(folder, 'tmp'));
+    await putBuiltEnvironment(join(folder, 'cache'));
     writeFileSync(join(folder, 'terraform'), PROGRAM);
     chmodSync(join(folder, 'terraform'), 0o755);
     writeFileSync(join(folder, 'plan.json'), PLAN);
@@ -117,6 +119,7 @@ describe('gleaner deploy @full', () => {
           CALLS: join(folder, 'calls'),
           PLAN_FILE: join(folder, 'plan.json'),
           TMPDIR: join(folder, 'tmp'),
+          XDG_CACHE_HOME: join(folder, 'cache'),
           GLEANER_GOOGLE_APIS: google.url,
           ...env,
         },
