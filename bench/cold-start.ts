@@ -1,7 +1,7 @@
 /**
  * Measures a new instance of each function of the build: `npm run bench:cold-start [-- --rounds N]`. Counts processor time and
  * memory until the function listens, and until it has answered its first event. Documents are in Google's Firestore emulator, and
- * objects, messages and nodes on the local cloud. With `--environment FILE` measures the boot of a host instead: requests, bytes
+ * objects, messages and nodes on the local cloud. With `--boot` measures the boot of a host instead: requests, bytes
  * and processor time until its agent asks for work. Exits with 1 where a limit is missed.
  */
 import {fork} from 'node:child_process';
@@ -21,6 +21,7 @@ import {openObjects} from '../shared/google/objects.ts';
 import {openTpus} from '../shared/google/tpus.ts';
 import {messageData} from '../test/support/function-calls.ts';
 import {claimsOf, encoded, withoutSignature} from '../test/support/tokens.ts';
+import {workerEnvironment} from '../test/support/worker-environment.ts';
 import {measureBoot} from './cold-start/boot.ts';
 import {type First, firstEvents, NODE} from './cold-start/events.ts';
 
@@ -42,17 +43,18 @@ const CLOCK_HZ = 100;
 /** A boot is the same work each time: two requests of the bucket, and few of the others. */
 const BOOT = {requests: 80, cpu_s: 30};
 
-const {rounds, environment} = new Command('bench:cold-start')
+const {rounds, boot} = new Command('bench:cold-start')
   .option('--rounds <n>', 'new instances of each function; the figures are the least of them', Number, 5)
-  .option('--environment <file>', 'archive of a built environment: measure the boot of a host with it')
+  .option('--boot', 'measure the boot of a host instead, with the environment without libtpu')
   .parse()
-  .opts<{rounds: number; environment?: string}>();
+  .opts<{rounds: number; boot?: boolean}>();
 
 const all = new Map<string, Round[]>();
-if (environment) await printBoot(environment);
+if (boot) await printBoot();
 else await measureFunctions();
 
-async function printBoot(archive: string): Promise<void> {
+async function printBoot(): Promise<void> {
+  const {archive} = await workerEnvironment();
   const {requests, fetched_bytes, cpu_s} = await measureBoot(archive);
   const {metadata, worker_api, bucket} = requests;
   console.log(`requests: ${metadata} of metadata, ${worker_api} of worker-api, ${bucket} of the bucket`);
