@@ -34,6 +34,7 @@ class FakeStorage:
         self.objects: dict[tuple[str, str], dict] = {}
         self.uploads: dict[str, dict] = {}
         self.requests: list[str] = []
+        self.sent_bytes = 0  # of all answers
         self.ranges: list[tuple[int, int]] = []  # first and last byte of each answer to a request with a range
         # Called with "METHOD path?query" before each request. A status is the answer; ("after", status) is the answer
         # although the request succeeds; "half" breaks off the right answer.
@@ -118,6 +119,7 @@ class FakeStorage:
 
             def answer(self, status, answer, headers=None, half=False):
                 data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                fake.sent_bytes += len(data)
                 self.send_response(status)
                 for key, value in (headers or {}).items():
                     self.send_header(key, value)
