@@ -5,7 +5,7 @@ import {addCloudCommands, addCompletionCommands, addSettingsCommands} from './co
 import {addJobCommands} from './commands/jobs.ts';
 import {addLogCommands} from './commands/logs.ts';
 import {addModelCommands} from './commands/models.ts';
-import {addHostCommands, addPoolCommands} from './commands/pools.ts';
+import {addHostCommands, addPoolCommands, addPriceCommands} from './commands/pools.ts';
 import {addRunCommands, addRunGroup, addShortForms} from './commands/runs.ts';
 import {addStreamCommands} from './commands/streams.ts';
 import {addTpuCommands} from './commands/tpus.ts';
@@ -25,7 +25,7 @@ const GROUPS: {title: string; add: ((program: GleanerCommand) => void)[]}[] = [
     title: 'Work:',
     add: [addStreamCommands, addModelCommands, addRunGroup, addShortForms, addRunCommands, addJobCommands],
   },
-  {title: 'TPUs:', add: [addTpuCommands, addPoolCommands, addHostCommands]},
+  {title: 'TPUs:', add: [addTpuCommands, addPoolCommands, addPriceCommands, addHostCommands]},
   {title: 'See what happens:', add: [addLogCommands]},
   {title: 'Clouds and settings:', add: [addCloudCommands, addSettingsCommands]},
 ];

@@ -1,4 +1,5 @@
 import {resolve} from 'node:path';
+import {catalogRoutes} from './billing/catalog.ts';
 import {lockFolder} from './database.ts';
 import {badFault, isQueueFault, type NodeFault} from './faults.ts';
 import {deploymentsIn} from './functions/subscriptions.ts';
@@ -109,6 +110,7 @@ function routesOf(
     ...(google?.pubsub.routes() ?? pubsubRoutes(publisher)),
     ...tpuRoutes(nodes, queue, faults, where.project),
     ...scheduler.routes(),
+    ...catalogRoutes(),
     ...(hosts?.routes() ?? []),
     ...identities.routes(),
   ];

@@ -3,7 +3,7 @@ import {LocalCloudError} from './http/errors.ts';
 import {zones} from './zones.ts';
 
 /** Faults of nodes and queued resources happen once. Faults of zones and events last until `clear`. */
-const nodeFaults = ['preempt', 'preempt-with-notice', 'vanish', 'dead'] as const;
+const nodeFaults = ['preempt', 'preempt-with-notice', 'maintenance', 'vanish', 'dead'] as const;
 const queueFaults = ['suspend', 'fail'] as const;
 /** `seconds`: default of a fault that takes time. */
 type ZoneEffect = {seconds?: number; effect: (zone: string, seconds: number) => string};
@@ -27,6 +27,7 @@ export type Fault = {kind: string; target: string; amount: number | null};
 /** Output of `gleaner local fault help`. */
 export const faultHelp = `  preempt NAME                 preempts a TPU: its VM stops, and the TPU stays listed as PREEMPTED
   preempt-with-notice NAME     notifies the VM of a TPU first, as Google does, and preempts the TPU later
+  maintenance NAME             announces a maintenance in the metadata of a TPU's VM, and preempts the TPU later
   vanish NAME                  removes a TPU and its VM
   dead NAME                    stops the VM of a TPU; the TPU stays READY
   suspend NAME                 suspends a queued resource: its node is deleted and gets no replacement

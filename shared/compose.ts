@@ -7,6 +7,7 @@ import type {Deps} from './control-plane/deps.ts';
 import {jsonLog} from './control-plane/log.ts';
 import {TickQueue} from './control-plane/tick-queue.ts';
 import {openSqliteStore} from './embedded/sqlite-store.ts';
+import {openCatalog} from './google/billing-catalog.ts';
 import {openBus} from './google/bus.ts';
 import {openCallers} from './google/callers.ts';
 import {openFirestoreStore} from './google/firestore-store.ts';
@@ -28,6 +29,7 @@ export function composeDeps(config: Config): Deps {
       network: config.network,
     }),
     // Only on-tick pings, so only on-tick needs the address of worker-api.
+    catalog: openCatalog({endpoint: endpoints.billing, token}),
     ping: async () =>
       sendPing({
         worker_api: requireWorkerApi(config, 'on-tick'),

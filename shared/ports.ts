@@ -3,6 +3,7 @@
  * `test/contract/` check every adapter. Times are ISO strings in milliseconds, `2026-01-02T03:04:05.678Z`.
  */
 
+import type {Sku} from './domain/billing/catalog.ts';
 import type {Tpu} from './domain/worker/nodes.ts';
 
 export type Value = string | number | boolean | null | Value[] | {[field: string]: Value};
@@ -148,6 +149,12 @@ export interface Schedule {
   pause(): Promise<void>;
   resume(): Promise<void>;
   close(): Promise<void>;
+}
+
+/** Google's public list of prices. */
+export interface Catalog {
+  /** A page of the items of Compute Engine, and the token of the next page; '' is the token of the first page, and follows the last. */
+  page(token: string): Promise<{skus: Sku[]; next: string}>;
 }
 
 /** Milliseconds since 1970. */

@@ -21,6 +21,7 @@ locals {
       GLEANER_PROJECT                 = var.project
       GLEANER_DEPLOYMENT              = var.name
       GLEANER_BUCKET                  = google_storage_bucket.data.name
+      GLEANER_REGION                  = var.region
       GLEANER_LOGS_BUCKET             = google_storage_bucket.logs.name
       GLEANER_STORE                   = "firestore:${google_firestore_database.state.name}"
       GLEANER_WORKER_API              = local.urls["worker-api"]

@@ -28,7 +28,7 @@ for (const {name, base} of LOCKS) {
     '--universal',
     '--generate-hashes',
     '--python-version',
-    '3.11',
+    '3.12',
     '--no-header',
     '--no-annotate',
   ];

@@ -38,7 +38,7 @@ export const PARTS: Part[] = [
   {name: 'tpu-program', tiers: SLOW, run: tpuProgram},
   {name: 'worlds', tiers: ['fast'], run: mocha('test/simulation/@(anchors|worlds).test.ts')},
   {name: 'types', tiers: BEFORE_MERGE, run: check(`${BIN}tsc`, '--noEmit')},
-  {name: 'python-types', tiers: ['full'], run: pyright},
+  {name: 'python-types', tiers: ['full'], run: pyrefly},
   {name: 'lint', tiers: BEFORE_MERGE, run: check(`${BIN}biome`, 'check', '--error-on-warnings', '.')},
   {name: 'words', tiers: BEFORE_MERGE, run: check(process.execPath, 'test/words.ts')},
   {name: 'python-lint', tiers: BEFORE_MERGE, run: ruff},
@@ -137,8 +137,9 @@ async function ruff(run: Run): Promise<Counts> {
   return wholly(format, await run(python, ['-m', 'ruff', 'check', '--no-cache', '.']));
 }
 
-async function pyright(run: Run): Promise<Counts> {
-  return wholly(await run(`${BIN}pyright`, ['--pythonpath', await pythonOf(LOCK, run)]));
+async function pyrefly(run: Run): Promise<Counts> {
+  const python = await pythonOf(LOCK, run);
+  return wholly(await run(python, ['-m', 'pyrefly', 'check', '--python-interpreter-path', python]));
 }
 
 async function shellcheck(run: Run): Promise<Counts> {

@@ -4,39 +4,24 @@
 # `startup.sh` sources this file: on a VM from the worker bundle, elsewhere from its own folder. `startup.sh` defines `say`, `fail`,
 # `sha256_of`, `publish` and `clear_unfinished`.
 
-readonly APT_LOCK_WAIT_S="${APT_LOCK_WAIT_S:-300}"
-
-# find_python: prints the path of the first Python from 3.11 on.
+# find_python CHECK: prints the path of the first Python for which the Python expression CHECK is true. Looks into the folders of pyenv
+# too, because its names on PATH run one version alone.
 find_python() {
-  local name
-  for name in python3.11 python3.12 python3.13 python3.14 python3; do
-    # sys.executable is the program itself, where the name may be a shim of a version manager.
-    if command -v "$name" >/dev/null &&
-      "$name" -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1); print(sys.executable)' 2>/dev/null; then
-      return
-    fi
+  local python code="import importlib.util, sys; $1 or sys.exit(1); print(sys.executable)"
+  for python in python3.12 python3.13 python3.14 python3 "${PYENV_ROOT:-${HOME:-}/.pyenv}"/versions/*/bin/python3; do
+    ! "$python" -c "$code" 2>/dev/null || return 0
   done
   return 1
 }
 
-# apt_install PACKAGE...: installs packages. Waits for the locks of another apt, which may run for minutes at boot.
-apt_install() {
-  say "Installing $*"
-  local deadline=$((SECONDS + APT_LOCK_WAIT_S))
-  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o "DPkg::Lock::Timeout=$APT_LOCK_WAIT_S" -qq)
-  # apt itself waits for the lock of dpkg, but not for the lock of its lists.
-  until { "${apt[@]}" update && "${apt[@]}" install -y "$@"; } >&2; do
-    ((SECONDS < deadline)) || fail "Failed to install $* in $APT_LOCK_WAIT_S s: see apt's message above"
-    sleep 2
-  done
-}
-
+# ensure_python UV: prints the path of a Python from 3.12 on. UV downloads one where none is found.
 ensure_python() {
-  find_python || {
-    command -v apt-get >/dev/null || fail 'Failed to find Python 3.11 or later, and there is no apt-get to install it'
-    apt_install python3.11 python3.11-venv python3-pip
-    find_python || fail 'Failed to find Python 3.11 or later, also after installing python3.11'
-  }
+  local -x UV_PYTHON_INSTALL_DIR="$UV_CACHE_DIR/gleaner-python"
+  find_python 'sys.version_info >= (3, 12)' && return
+  say 'Downloading Python 3.12, because no Python here is as new'
+  "$1" python install --no-progress --no-bin 3.12 >&2 ||
+    fail 'Failed to download Python 3.12: install Python 3.12 or newer, or let this machine reach github.com'
+  "$1" python find --managed-python 3.12
 }
 
 # ensure_uv LOCK: installs the locked uv where it is missing, and prints its path.
@@ -44,14 +29,12 @@ ensure_uv() {
   local lock=$1 folder python unfinished
   folder="$UV_CACHE_DIR/gleaner-uv-$(sha256_of "$lock" | cut -c 1-16)"
   if [[ ! -x $folder/bin/uv ]]; then
-    python=$(ensure_python) || exit 1
+    python=$(find_python 'sys.version_info >= (3, 8) and importlib.util.find_spec("pip")') ||
+      fail 'Failed to install uv: no Python here from 3.8 on has pip; install pip'
     unfinished="$folder.unfinished.$$"
     clear_unfinished "$folder"
-    if ! "$python" -m pip --version >/dev/null 2>&1; then
-      command -v apt-get >/dev/null || fail "Failed to install uv: $python has no pip; install pip"
-      apt_install python3-pip
-    fi
-    "$python" -m pip install --quiet --no-input --disable-pip-version-check --root-user-action=ignore \
+    # An old pip ignores the variable, and refuses the option of this name.
+    PIP_ROOT_USER_ACTION=ignore "$python" -m pip install --quiet --no-input --disable-pip-version-check \
       --no-deps --require-hashes --only-binary :all: --target "$unfinished" --requirement "$lock" >&2 ||
       fail 'Failed to install uv with pip: see the message above'
     publish "$unfinished" "$folder"
@@ -98,7 +81,7 @@ make_environment() {
   uv=$(ensure_uv "$uv_lock") || exit 1
   wanted=$(lock_sha256 "$lock")
   if [[ $(cat "$dir/lock-sha256" 2>/dev/null || true) != "$wanted" ]]; then
-    python=$(ensure_python) || exit 1
+    python=$(ensure_python "$uv") || exit 1
     say "Making $dir from $lock with $python"
     clear_unfinished "$dir"
     unfinished="$dir.unfinished.$$"

@@ -1,28 +1,11 @@
 /** List prices of Google Cloud, and the cost of counted operations. */
 import {LIST_PRICES} from '../../shared/domain/billing/list-prices.ts';
+import {UNIT_PRICES} from '../../shared/domain/billing/unit-prices.ts';
 import type {BucketUsage} from './bucket.ts';
 import {LONGEST_QUIET_TICK_S} from './limits.ts';
 import type {Usage} from './meter.ts';
 import {configOf, type Size} from './scene.ts';
 import type {Measured} from './scene-work.ts';
-
-/**
- * Dollars, us-central1, written down from memory on 2026-11-21 and not checked against the price pages. Free tiers are left out.
- */
-const PRICES = {
-  firestore_read: 0.03 / 100_000,
-  firestore_write: 0.09 / 100_000,
-  firestore_delete: 0.01 / 100_000,
-  request: 0.4 / 1e6,
-  vcpu_s: 0.000024,
-  gib_s: 0.0000025,
-  class_a: 0.005 / 1000,
-  class_b: 0.0004 / 1000,
-  /** Of messages and events. Each is billed once in and once out. */
-  pubsub_gib: 40 / 1024,
-  logging_gib: 0.5,
-  scheduler_job_month: 0.1,
-};
 
 const HOURS_A_MONTH = 730;
 const GIB = 1024 ** 3;
@@ -41,15 +24,15 @@ type Parts = Record<'firestore' | 'storage' | 'requests' | 'compute' | 'messages
 function costOf({usage, bucket}: Counted, {busy_s, requests, messages, log_bytes}: Load): Parts {
   return {
     firestore:
-      usage.reads * PRICES.firestore_read +
+      usage.reads * UNIT_PRICES.firestore_read +
       // Each event of the timeline is deleted after its time.
-      usage.writes * (PRICES.firestore_write + PRICES.firestore_delete / 2) +
-      usage.deletes * PRICES.firestore_delete,
-    storage: bucket.class_a * PRICES.class_a + bucket.class_b * PRICES.class_b,
-    requests: requests * PRICES.request,
-    compute: busy_s * (PRICES.vcpu_s + FUNCTION_GIB * PRICES.gib_s),
-    messages: (messages * 2 * MESSAGE_BYTES * PRICES.pubsub_gib) / GIB,
-    logs: (log_bytes * PRICES.logging_gib) / GIB,
+      usage.writes * (UNIT_PRICES.firestore_write + UNIT_PRICES.firestore_delete / 2) +
+      usage.deletes * UNIT_PRICES.firestore_delete,
+    storage: bucket.class_a * UNIT_PRICES.class_a + bucket.class_b * UNIT_PRICES.class_b,
+    requests: requests * UNIT_PRICES.request,
+    compute: busy_s * (UNIT_PRICES.vcpu_s + FUNCTION_GIB * UNIT_PRICES.gib_s),
+    messages: (messages * 2 * MESSAGE_BYTES * UNIT_PRICES.pubsub_gib) / GIB,
+    logs: (log_bytes * UNIT_PRICES.logging_gib) / GIB,
   };
 }
 
@@ -94,7 +77,7 @@ function idleMonth(tick: Counted, resync: Counted, audit_s: number): string {
   const load = {requests: 1, messages: 1, log_bytes: LOG_BYTES};
   const ticks_usd = ticks * sumOf(costOf(tick, {...load, busy_s: IDLE_TICK_S}));
   const resyncs_usd = resyncs * sumOf(costOf(resync, {...load, busy_s: IDLE_RESYNC_S}));
-  const job_usd = PRICES.scheduler_job_month;
+  const job_usd = UNIT_PRICES.scheduler_job_month;
   const usd = (value: number) => `$${value.toFixed(2)}`;
   return `An idle month costs ${usd(ticks_usd + resyncs_usd + job_usd)}: ${usd(ticks_usd)} for ${ticks.toLocaleString('en')} ticks, ${usd(resyncs_usd)} for ${resyncs.toLocaleString('en')} resyncs of the bucket, ${usd(job_usd)} for the job of the Scheduler`;
 }
@@ -132,7 +115,7 @@ function hourAtWork(
     const parts = costOf(one, {...load, busy_s: busy_s ?? Math.max(LEAST_BUSY_S, seconds)});
     return {what, an_hour, usd: sumOf(parts) * an_hour};
   });
-  const total = costs.reduce((sum, {usd}) => sum + usd, PRICES.scheduler_job_month / HOURS_A_MONTH);
+  const total = costs.reduce((sum, {usd}) => sum + usd, UNIT_PRICES.scheduler_job_month / HOURS_A_MONTH);
   const tpus = workers * (LIST_PRICES['v5litepod@us-central1']?.spot_usd ?? Number.NaN);
   return [
     `An hour of ${workers} workers costs $${total.toFixed(2)}, ${((100 * total) / tpus).toFixed(4)} % of the $${tpus.toFixed(0)} of their v5litepod-1 on spot in us-central1:`,

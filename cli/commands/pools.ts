@@ -65,6 +65,17 @@ export function addPoolCommands(program: GleanerCommand): void {
     .sends(scaleMessage);
 }
 
+/** Registers `gleaner prices`. */
+export function addPriceCommands(program: GleanerCommand): void {
+  program
+    .about('prices', 'prices of TPUs')
+    .about('update', 'read the prices of the Cloud Billing Catalog into prices/chips; prices of people stay')
+    .onCloud()
+    .dryRun('change nothing: print the prices that would change')
+    .examples('gleaner prices update --dry-run', 'gleaner prices update --json')
+    .action(async options => (await import('../prices.ts')).updatePrices(options));
+}
+
 export const PROVISIONING: [flags: string, about: string, kinds: string[]] = [
   '--provisioning <kind>',
   'nodes at once, through the queue of the zone, or as the zone answers',

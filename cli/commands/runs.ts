@@ -70,6 +70,7 @@ type RunChange = {
   priority?: number;
   budget_usd?: number | null;
   allow_mixed_code?: boolean;
+  allow_cross_region?: boolean;
   if_version?: number;
 };
 
@@ -96,12 +97,22 @@ function addChanges(about: (name: string, description: string) => GleanerCommand
     .sends((run: string, {stream}: {stream: string}) => ({action: 'cancel', run, stream}));
   about('configure', 'change the priority or the budget of a run')
     .option('--priority <n>', 'higher goes first, -1000 to 1000', priority)
-    .option('--budget-usd <usd>', 'dollars that the TPUs of the run may cost, or none', orNone(dollars))
+    .option(
+      '--budget-usd <usd>',
+      'dollars that TPUs and network of the run may cost, or none',
+      orNone(dollars),
+    )
     .option('--allow-mixed-code <true|false>', 'let TPUs with a later bundle continue the run', trueOrFalse)
+    .option(
+      '--allow-cross-region <true|false>',
+      'let TPUs in another region than the bucket work on the run',
+      trueOrFalse,
+    )
     .option('--if-version <n>', 'change only while the document has this version', natural)
     .examples('gleaner run configure my-run --budget-usd 20 --priority 5')
-    .sends((run: string, {priority, budget_usd, allow_mixed_code, if_version}: RunChange) => {
-      const settings = requireChange({priority, budget_usd, allow_mixed_code});
+    .sends((run: string, {if_version, ...change}: RunChange) => {
+      const {priority, budget_usd, allow_mixed_code, allow_cross_region} = change;
+      const settings = requireChange({priority, budget_usd, allow_mixed_code, allow_cross_region});
       return {action: 'configure', run, ...settings, if_version};
     });
 }
@@ -140,6 +151,11 @@ export function addShortForms(parent: GleanerCommand): void {
     .option('--model <model>', 'model in place of the model in the spec', modelName)
     .option('--accelerator <type>', 'type of each TPU', 'v5litepod-1')
     .option('--zone <zone>', 'zone of the TPUs, for their price', zone, 'us-central1-a')
+    .option(
+      '--region <region>',
+      'region of the bucket, for network between regions (default: that of the zone)',
+      text,
+    )
     .option('--workers <n>', 'number of TPUs that work at once', positive, 1)
     .option(
       '--sample-bytes <n>',

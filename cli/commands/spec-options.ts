@@ -64,5 +64,10 @@ export function addSpecOptions(command: GleanerCommand): GleanerCommand {
     .choice('--affinity <kind>', 'fixed: stream N is for one TPU alone', ['any', 'fixed'])
     .option('--stream-offset <n>', 'stream of the first TPU, with --affinity fixed', natural)
     .option('--allow-mixed-code', 'let TPUs with a later bundle continue the run')
-    .option('--budget-usd <usd>', 'dollars that the TPUs of the run may cost, or none', orNone(dollars));
+    .option('--allow-cross-region', 'let TPUs in another region than the bucket work on the run')
+    .option(
+      '--budget-usd <usd>',
+      'dollars that TPUs and network of the run may cost, or none',
+      orNone(dollars),
+    );
 }

@@ -1,18 +1,17 @@
 /** The most that a deployment can cost an hour. */
 
 import {LIST_PRICES, LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
-import {usdPerHour} from '../../shared/domain/billing/prices.ts';
+import {bytePrice} from '../../shared/domain/billing/network.ts';
+import {ageText, usdPerHour} from '../../shared/domain/billing/prices.ts';
+import {UNIT_PRICES} from '../../shared/domain/billing/unit-prices.ts';
 import {regionOf} from '../../shared/domain/names.ts';
 import type {MostAnHour} from '../json/clouds.ts';
 import {dollarText} from '../terminal/format.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
 import type {Settings} from './settings.ts';
 
-/** Dollars, us-central1, from memory on 2026-11-23: Cloud Run in its first tier, and Cloud NAT. */
-const VCPU_HOUR = 0.000024 * 3600;
-const GIB_HOUR = 0.0000025 * 3600;
-/** Of one gateway with 32 nodes or more, and of its address. */
-const NAT_HOUR = 0.044 + 0.005;
+const VCPU_HOUR = UNIT_PRICES.vcpu_s * 3600;
+const GIB_HOUR = UNIT_PRICES.gib_s * 3600;
 
 type ServiceConfig = {available_memory: string; available_cpu: string; max_instance_count: number};
 
@@ -35,7 +34,7 @@ export function mostAnHour(resources: readonly Resource[], ceilings: Ceilings): 
   return {
     tpus_usd: dearest.usd === null ? null : max_workers * dearest.usd,
     functions_usd: hourly.reduce((sum, usd) => sum + usd, 0),
-    nat_usd: gateways * NAT_HOUR,
+    nat_usd: gateways * UNIT_PRICES.nat_hour,
     ...{max_workers, accelerator, dearest_zone: dearest.zone, zones},
   };
 }
@@ -46,7 +45,8 @@ function gibOf(memory: string): number {
   return unit === 'Gi' ? Number(size) : Number(size) / 1024;
 }
 
-export function costLines(most: MostAnHour, {max_budget_usd, region}: Settings): string[] {
+export function costLines(most: MostAnHour, {max_budget_usd, region}: Settings, now = Date.now()): string[] {
+  const age = ageText(LISTED_ON, now);
   const {tpus_usd, functions_usd, nat_usd, max_workers, accelerator, dearest_zone} = most;
   const tpus = tpus_usd === null ? 'an unknown price' : dollarText(tpus_usd);
   const remote = most.zones.filter(zone => regionOf(zone) !== region);
@@ -54,14 +54,18 @@ export function costLines(most: MostAnHour, {max_budget_usd, region}: Settings):
     tpus_usd === null ? 'unknown: set prices/chips' : dollarText(tpus_usd + functions_usd + nat_usd);
   return [
     `Most that an hour can cost: ${total}`,
-    `  TPUs       ${tpus}: ${max_workers} x ${accelerator} in ${dearest_zone}, list prices of ${LISTED_ON}`,
+    `  TPUs       ${tpus}: ${max_workers} x ${accelerator} in ${dearest_zone}, list prices of ${LISTED_ON}${age ? `, ${age}: the functions read new ones daily` : ''}`,
     `  functions  ${dollarText(functions_usd)}: every instance of every function busy`,
     `  Cloud NAT  ${dollarText(nat_usd)}, and $0.045 for each GiB`,
-    `TPUs stop at ${dollarText(Number(max_budget_usd))} in a month (max_budget_usd). Storage and network between regions come on top.`,
+    `TPUs and network between regions stop at ${dollarText(Number(max_budget_usd))} in a month (max_budget_usd). Storage comes on top.`,
     ...(remote.length > 0
       ? [
-          `The bucket is in ${region}, and ${remote.join(', ')} in another region: each GB between them costs $0.02 or more. Choose zones of ${region}.`,
+          `The bucket is in ${region}, and ${remote.join(', ')} in another region: runs need allow_cross_region, and each GiB between them costs up to ${dollarText(dearestGib(remote, region))}.`,
         ]
       : []),
   ];
+}
+
+function dearestGib(zones: readonly string[], region: unknown): number {
+  return Math.max(...zones.map(zone => bytePrice(zone, String(region)))) * 1024 ** 3;
 }

@@ -3,7 +3,7 @@ import {z} from 'zod';
 import {ran, source, sourceReport} from '../../shared/contracts/job-schemas.ts';
 import {poolDocument} from '../../shared/control-plane/documents/document-schemas.ts';
 import {execHostRecords, execRecords} from '../../shared/control-plane/documents/exec-documents.ts';
-import {commands, count, text} from './fields.ts';
+import {commands, count, dollars, text} from './fields.ts';
 
 const alive = z.looseObject({pool: text, alive: z.array(text)});
 
@@ -46,6 +46,13 @@ export const poolAnswers = {
     z.strictObject({done: text}),
     commands,
   ]),
+  'prices update': z.strictObject({
+    dry_run: z.boolean(),
+    prices: z.record(text, z.looseObject({usd: dollars, spot_usd: dollars, as_of: text.optional()})),
+    /** Lines about prices that changed, and about prices that the catalog lacks or people have set. */
+    changed: z.array(text),
+    kept: z.array(text),
+  }),
   versions: z.union([
     z.strictObject({gleaner: text, pools: z.array(codeOfPool)}),
     z.strictObject({available: z.array(z.strictObject({zone: text, versions: z.array(text)}))}),

@@ -8,7 +8,16 @@ import {
 import {commands, count, dollars, maybe, text} from './fields.ts';
 import {event} from './tpus.ts';
 
-const run = z.intersection(runDocument, z.looseObject({usd_per_million_tokens: dollars.nullable()}));
+const run = z.intersection(
+  runDocument,
+  z.looseObject({
+    usd_per_million_tokens: dollars.nullable(),
+    beside: z.strictObject({
+      ...{network_usd: dollars, operations_usd: dollars, control_usd: dollars},
+      storage_usd_per_month: dollars,
+    }),
+  }),
+);
 
 const status = z.union([
   z.array(run),
@@ -60,6 +69,18 @@ const estimate = z.looseObject({
   ...{stored_bytes: span, tpu_hours: span.nullable(), clock_hours: span.nullable()},
   tokens_per_second: span.nullable(),
   usd: z.strictObject({spot: span.nullable(), on_demand: span.nullable()}),
+  beside_usd: z.strictObject({
+    network: span,
+    nat: span,
+    operations: span,
+    control: span,
+    storage_month: span,
+  }),
+  prices_are: z.strictObject({
+    source: z.enum(['list', 'catalog', 'person']),
+    as_of: maybe,
+    is_highest: z.boolean(),
+  }),
 });
 
 const compiled = z.looseObject({model: text, accelerator: text, chips: count, fits: z.boolean()});

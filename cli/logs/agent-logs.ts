@@ -143,7 +143,7 @@ class AgentLogs {
   sayNothing(noTpu: string, boot = ''): void {
     if (this.#lines > 0) return;
     const names = this.#missing.map(name => `gs://${this.#objects.bucket}/${name}`);
-    const none = `no log yet in ${names.join(', ')}: an agent stores its first lines when it has booted${boot}`;
+    const none = `no log yet in ${names.join(', ')}: a host stores its first lines when it has booted, or when its boot has failed${boot}`;
     if (this.#logs.size === 0) say(noTpu);
     else say(names.length > 0 ? none : 'no line matches');
   }

@@ -1,4 +1,7 @@
-/** Lines of an agent's log: JSON with time, severity and message. A host may also write lines of another form. */
+/**
+ * Lines of a host's log: JSON of the agent with time, severity and message, or text of the boot that begins with a time. Programs of a boot
+ * write lines of any other form.
+ */
 import type {Style} from '../terminal/format.ts';
 
 export type LogLine = {
@@ -11,8 +14,13 @@ export type LogLine = {
   traceback: string | null;
 };
 
+/** The form of the function `say` of startup.sh. */
+const BOOT_LINE = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ) (startup: .*)$/;
+
 export function parseLogLine(raw: string): LogLine {
   const other = {raw, time: null, severity: null, message: raw, traceback: null};
+  const [, boot_at, said] = BOOT_LINE.exec(raw) ?? [];
+  if (boot_at && said) return {...other, time: new Date(boot_at).toISOString(), message: said};
   if (!raw.startsWith('{')) return other;
   let value: Record<string, unknown>;
   try {

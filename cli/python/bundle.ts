@@ -2,21 +2,25 @@ import {createHash} from 'node:crypto';
 import type {Stats} from 'node:fs';
 import {readdir} from 'node:fs/promises';
 import {join, relative} from 'node:path';
-import {create} from 'tar';
+import {Header, Pack, ReadEntry} from 'tar';
 import {CliError} from '../terminal/errors.ts';
-import {WORKER_FOLDER} from './python.ts';
+import {LOCK, lockKey, WORKER_FOLDER} from './python.ts';
 
-/** The modules of both packages, the lock files, and the script that makes the environment. */
-const PACKED = /^(gleaner_worker|gleaner_reader)\/.*\.py$|\.lock$|^python-environment\.sh$/;
+/** The modules of both packages, and the lock files. */
+const PACKED = /^(gleaner_worker|gleaner_reader)\/.*\.py$|\.lock$/;
 
-/** Packs the worker bundle for a TPU VM. The same files give the same bytes. */
-export async function packWorker(): Promise<{bytes: Buffer; sha256: string}> {
+/** Archive of the Python environment that a boot fetches, and the key that names its folder on the host. */
+export type EnvironmentArchive = {key: string; sha256: string; size_bytes: number};
+
+/** Packs the worker bundle for a TPU VM. The same files give the same bytes. VMs of a local cloud share an environment without an archive. */
+export async function packWorker(archive?: EnvironmentArchive): Promise<{bytes: Buffer; sha256: string}> {
   const files = (await readdir(WORKER_FOLDER, {recursive: true, withFileTypes: true}))
     .filter(entry => entry.isFile())
     .map(entry => relative(WORKER_FOLDER, join(entry.parentPath, entry.name)))
     .filter(name => PACKED.test(name))
     .sort();
-  return pack(WORKER_FOLDER, files);
+  const {key, sha256, size_bytes} = archive ?? {key: await lockKey(LOCK), sha256: '-', size_bytes: 0};
+  return pack(WORKER_FOLDER, files, {environment: `${key} ${sha256} ${size_bytes}\n`});
 }
 
 /** Histories, environments and caches: no part of the code in a folder. */
@@ -40,14 +44,31 @@ export async function packFolder(folder: string): Promise<{bytes: Buffer; sha256
   };
 }
 
-async function pack(cwd: string, files: string[]): Promise<{bytes: Buffer; sha256: string}> {
+/** Packs files of a folder, and `more` files by their content. */
+async function pack(
+  cwd: string,
+  files: string[],
+  more: Record<string, string> = {},
+): Promise<{bytes: Buffer; sha256: string}> {
   // The user of jobs reads the files, also of a clone that a strict umask made.
   const openMode = ({stat}: {stat?: Stats}) => {
     if (stat) stat.mode = stat.mode & 0o100 ? 0o755 : 0o644;
   };
-  const stream = create({cwd, gzip: true, portable: true, noMtime: true, onWriteEntry: openMode}, files);
+  const stream = new Pack({cwd, gzip: true, portable: true, noMtime: true, onWriteEntry: openMode});
+  for (const file of files) stream.add(file);
+  for (const [path, text] of Object.entries(more)) stream.add(entryOf(path, text));
+  stream.end();
   const chunks: Buffer[] = [];
   for await (const chunk of stream) chunks.push(Buffer.from(chunk));
   const bytes = Buffer.concat(chunks);
   return {bytes, sha256: createHash('sha256').update(bytes).digest('hex')};
+}
+
+function entryOf(path: string, text: string): ReadEntry {
+  const content = Buffer.from(text);
+  const header = new Header({path, mode: 0o644, size: content.length, type: 'File'});
+  header.encode();
+  const entry = new ReadEntry(header);
+  entry.end(content);
+  return entry;
 }

@@ -19,7 +19,7 @@ const BYTECODE = {PYTHONPYCACHEPREFIX: join(CACHE, 'bytecode'), PYTHONDONTWRITEB
 export const NO_JAX_CACHE = {JAX_COMPILATION_CACHE_DIR: ''};
 
 /** Packages of a worker on this machine, without libtpu. */
-const LOCK = join(WORKER_FOLDER, 'requirements.lock');
+export const LOCK = join(WORKER_FOLDER, 'requirements.lock');
 /** Packages of a worker on a TPU VM: the TPU compiler is one of them, and needs no TPU. */
 export const TPU_LOCK = join(WORKER_FOLDER, 'requirements-tpu.lock');
 
@@ -39,12 +39,15 @@ export function workerPython(
   return made;
 }
 
-/** Folder of the environment for a lock file, named by the hash of the function `lock_sha256` of startup.sh. */
+/** Folder of the environment for a lock file. */
 export async function environmentFolder(lock: string): Promise<string> {
-  const hash = createHash('sha256')
-    .update(await lockText(lock))
-    .digest('hex');
-  return join(CACHE, `env-${hash.slice(0, 16)}`);
+  return join(CACHE, `env-${await lockKey(lock)}`);
+}
+
+/** Key of the environment for a lock file: the start of the hash of the function `lock_sha256` of python-environment.sh. */
+export async function lockKey(lock: string): Promise<string> {
+  const hash = createHash('sha256').update(await lockText(lock));
+  return hash.digest('hex').slice(0, 16);
 }
 
 /** Text of a lock file, and of the lock files that its lines `-r FILE` name. */

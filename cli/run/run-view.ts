@@ -8,6 +8,10 @@ import {
   workerRecords,
   zoneRecords,
 } from '../../shared/control-plane/documents/documents.ts';
+import {readPrices} from '../../shared/control-plane/documents/prices.ts';
+import {readTask} from '../../shared/control-plane/documents/tasks.ts';
+import {LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
+import {ageText} from '../../shared/domain/billing/prices.ts';
 import {manifestObject, paths} from '../../shared/domain/names.ts';
 import type {RunResult} from '../../shared/domain/run/result.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
@@ -83,7 +87,19 @@ export async function listAlerts(store: Store): Promise<string[]> {
   const stopped = [...zones, ...pools].flatMap(({boots}, index) =>
     boots.stopped_at === null
       ? []
-      : `creates of ${names[index]} are stopped since ${boots.stopped_at}: ${boots.unheard} nodes in a row never spoke`,
+      : `creates of ${names[index]} are stopped since ${boots.stopped_at}: ${boots.unheard} boots in a row failed${boots.reason === null ? '' : `, the last because ${boots.reason}`}`,
   );
-  return [...held, ...stopped];
+  return [...held, ...stopped, ...(await priceAlerts(store))];
+}
+
+/** A sentence about a refresh of the prices that failed, with the day of the oldest price in force. */
+async function priceAlerts(store: Store): Promise<string[]> {
+  const refresh = await readTask(store, {task: 'prices', run: null});
+  if (!refresh?.result?.startsWith('failed: ')) return [];
+  const prices = Object.values(await readPrices({store, log: () => {}}, [{accelerator: ''}]));
+  const [oldest = LISTED_ON] = prices.flatMap(price => price?.as_of ?? []).sort();
+  const age = ageText(oldest, Date.now());
+  return [
+    `the prices of TPUs are of ${oldest}${age ? `, ${age}` : ''}: the refresh of ${refresh.created_at.slice(0, 10)} ${refresh.result}`,
+  ];
 }

@@ -1,7 +1,11 @@
 import {LIVING, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {usdPerMillionTokens} from '../../shared/domain/billing/cost.ts';
+import {usdPerHourFor, usdPerMillionTokens} from '../../shared/domain/billing/cost.ts';
+import {capped} from '../../shared/domain/billing/network.ts';
+import {UNIT_PRICES_OF} from '../../shared/domain/billing/unit-prices.ts';
+import {countedBill} from '../../shared/domain/billing/whole-bill.ts';
 import {parseJobWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
+import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Store} from '../../shared/ports.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
@@ -33,7 +37,7 @@ export async function status(run: string | undefined, options: CloudOptions): Pr
 
 async function allRuns({store, jobs}: Cloud, {json}: CloudOptions): Promise<void> {
   const runs = await listRuns(store);
-  if (json) return printJson<'status'>(runs.map(withRates));
+  if (json) return printJson<'status'>(runs.map(run => withRates(run)));
   const known = new Set(runs.map(({run}) => run));
   const jobsLine = await jobCounts(store, jobs);
   printLines([
@@ -71,7 +75,7 @@ function runCells(run: Run): string[] {
       ? 'not counted'
       : `${numberText(streams_completed)} of ${numberText(streams)}${failedText(run)}`,
     ...[total_samples_processed, rejected_samples, total_shards].map(numberText),
-    ...[bytesText(total_bytes), `${dollarText(run.cost_usd)}${budget}`, run.reason ?? ''],
+    ...[bytesText(total_bytes), `${dollarText(capped(run))}${budget}`, run.reason ?? ''],
   ];
 }
 
@@ -92,7 +96,7 @@ async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise
   const alerts = await listAlerts(store);
   const reader = new EventReader(store, await EventFilter.open(store, name, undefined));
   const events = await reader.newest(MOST_EVENTS);
-  if (json) return printJson<'status'>({...view, run: withRates(run), events, result, alerts});
+  if (json) return printJson<'status'>({...view, run: withRates(run, workers), events, result, alerts});
   const work = new Map(streams.flatMap(stream => (stream.lease ? [[stream.lease.worker, stream]] : [])));
   const tpus = workers.filter(({pool, charged_to}) => pool === run.pool || charged_to === name);
   const state = {run, streams, tpus, work, invalid: []};
@@ -101,6 +105,7 @@ async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise
     headLine(state),
     ...alerts.map(alertLine),
     {text: `${storedText(run)}; ${costLine(state).text}`},
+    {text: besideText(run, workers)},
     ...(result ? resultLines(result).map(text => ({text})) : []),
     ...(tpus.length > 0 ? ['', ...tpuLines(state, size)].map(asLine) : []),
     {text: ''},
@@ -156,6 +161,16 @@ function rejectedLines(entries: readonly Entry[]): StyledLine[] {
   ];
 }
 
-function withRates(run: Run) {
-  return {...run, usd_per_million_tokens: usdPerMillionTokens(run)};
+function withRates(run: Run, workers: readonly Worker[] = []) {
+  const beside = countedBill(run, usdPerHourFor(run.run, workers));
+  return {...run, usd_per_million_tokens: usdPerMillionTokens(run), beside};
+}
+
+/** Costs beside TPUs and network, which no budget counts. */
+function besideText(run: Run, workers: readonly Worker[]): string {
+  const {operations_usd, control_usd, storage_usd_per_month} = countedBill(
+    run,
+    usdPerHourFor(run.run, workers),
+  );
+  return `beside the budget: ${dollarText(operations_usd)} operations, ${dollarText(control_usd)} functions and Firestore, ${dollarText(storage_usd_per_month)} storage each month (unit prices of ${UNIT_PRICES_OF})`;
 }

@@ -1,4 +1,5 @@
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {capped} from '../../shared/domain/billing/network.ts';
 import {parseWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
@@ -31,7 +32,7 @@ async function consequencesOf(cloud: Cloud, run: Run): Promise<string[]> {
     workers.length > 0
       ? `TPUs that lose their work (${dollarText(usd)} an hour): ${listText(workers.map(({name}) => name))}.`
       : 'No TPU works on it now.',
-    `Stored shards stay: ${counted(run.total_shards, 'shard')} for ${dollarText(run.cost_usd)}.`,
+    `Stored shards stay: ${counted(run.total_shards, 'shard')} for ${dollarText(capped(run))}.`,
   ];
 }
 

@@ -61,6 +61,7 @@ const SETTINGS = {
   priority: '--priority',
   budget_usd: '--budget-usd',
   allow_mixed_code: '--allow-mixed-code',
+  allow_cross_region: '--allow-cross-region',
 } as const;
 
 /** A run that has begun has the settings of its document. */

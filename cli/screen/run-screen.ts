@@ -1,5 +1,6 @@
 /** The screen of a run: its TPUs, its totals, its streams and its cost, as lines for a width and a height. */
 import {usdPerMillionTokens} from '../../shared/domain/billing/cost.ts';
+import {capped} from '../../shared/domain/billing/network.ts';
 import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
@@ -144,7 +145,8 @@ export function costLine(state: RunState, records: Records = []): StyledLine {
   const left_s = secondsLeft(state, speed, records);
   const pace = speed > 0 ? `; ${numberText(Math.round(speed))} tokens/s` : '';
   const left = left_s === null ? '' : `, about ${durationText(left_s)} left`;
-  return {text: `${dollarText(run.cost_usd)}${budget}${each}${pace}${left}`};
+  const network = run.network_usd === 0 ? '' : `, ${dollarText(run.network_usd)} of it for network`;
+  return {text: `${dollarText(capped(run))}${budget}${network}${each}${pace}${left}`};
 }
 
 /** Seconds for the rest at the present speed; null while a stream is not counted, or no TPU works. */

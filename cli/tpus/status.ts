@@ -39,7 +39,8 @@ export async function status(name: string, options: CloudOptions): Promise<void>
 const EVIDENCE: Record<string, string> = {
   taken: 'certain: Cloud TPU reported it',
   setup: 'certain: the node never became usable',
-  unheard: 'likely: the agent never spoke',
+  unheard: 'likely: the host never spoke',
+  boot: 'certain: its agent never started',
   broken: 'certain: the machine cannot work',
   crashed: 'certain: its agent reported it',
   silent: 'likely: the agent stopped speaking',

@@ -128,10 +128,12 @@ export class Nodes {
         await this.#preempt(node);
         return `preempted ${name}: its VM is gone, the node is PREEMPTED until it is deleted`;
       case 'preempt-with-notice':
+      case 'maintenance':
         if (node.state !== 'READY')
           throw badFault(`${name} is ${node.state}: only a READY TPU gets a notice`);
         this.#move(node, 'READY', {operation: null, due_at: Date.now() + notice_ms});
-        fleet.giveNotice(node.id);
+        if (kind === 'maintenance') fleet.announceMaintenance(node.id);
+        else fleet.giveNotice(node.id);
         return `gave ${name} notice: it is PREEMPTED in ${notice_ms / 1000} s`;
       case 'vanish':
         await this.#remove(node);

@@ -51,6 +51,20 @@ export class MetadataServer {
     this.#changes.emit('change');
   }
 
+  announceMaintenance(): void {
+    this.#instance['maintenance-event'] = 'TERMINATE_ON_HOST_MAINTENANCE';
+    this.#instance['upcoming-maintenance'] = {
+      'can-reschedule': 'FALSE',
+      'maintenance-status': 'ONGOING',
+      type: 'UNSCHEDULED',
+    };
+    this.#changes.emit('change');
+  }
+
+  get #instance(): Tree {
+    return ((this.#tree.computeMetadata as Tree).v1 as Tree).instance as Tree;
+  }
+
   async stop(): Promise<void> {
     await this.#close?.();
   }

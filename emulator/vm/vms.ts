@@ -100,6 +100,11 @@ export class Fleet {
     vm?.machine.terminate();
   }
 
+  /** Announces a maintenance that stops the VM, in its metadata alone. */
+  announceMaintenance(id: string): void {
+    this.#vms.get(id)?.metadata.announceMaintenance();
+  }
+
   stop(id: string): Promise<void> {
     return this.#inTurn(id, async () => {
       const vm = this.#vms.get(id);

@@ -36,6 +36,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     project: v.GLEANER_PROJECT,
     deployment: v.GLEANER_DEPLOYMENT,
     bucket: v.GLEANER_BUCKET,
+    region: v.GLEANER_REGION ?? null,
     logs_bucket: v.GLEANER_LOGS_BUCKET ?? v.GLEANER_BUCKET,
     store: v.GLEANER_STORE,
     worker_api: v.GLEANER_WORKER_API,
@@ -55,6 +56,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     endpoints: {
       storage: v.GLEANER_STORAGE_ENDPOINT,
       tpu: v.GLEANER_TPU_ENDPOINT,
+      billing: v.GLEANER_BILLING_ENDPOINT,
     },
     pool: {
       pool: poolOf(v.GLEANER_DEPLOYMENT),

@@ -44,6 +44,11 @@ const variables = z.object({
     .refine(isDeployment, '4 to 15 lower-case letters, digits and dashes, such as gleaner')
     .default(DEFAULT_DEPLOYMENT),
   GLEANER_BUCKET: bucket,
+  /** Region of GLEANER_BUCKET. Without it no traffic between regions is counted or refused. */
+  GLEANER_REGION: z
+    .string()
+    .regex(/^[a-z]+-[a-z]+\d+$/, 'a region such as us-central1')
+    .optional(),
   /** Bucket of the workers' logs, with a lifetime and readers of its own; by default GLEANER_BUCKET. */
   GLEANER_LOGS_BUCKET: bucket.optional(),
   /** `firestore`, `firestore:DATABASE`, or `sqlite:FILE` on a local cloud. */
@@ -87,9 +92,10 @@ const variables = z.object({
       `no collection of the control plane: ${STATE_COLLECTIONS.join(', ')}`,
     )
     .default('jobs'),
-  /** Addresses of the two APIs on a local cloud, instead of Google's. */
+  /** Addresses of the three APIs on a local cloud, instead of Google's. */
   GLEANER_STORAGE_ENDPOINT: z.url().optional(),
   GLEANER_TPU_ENDPOINT: z.url().optional(),
+  GLEANER_BILLING_ENDPOINT: z.url().optional(),
   /** Token that a client sends to write to a local cloud. */
   GLEANER_LOCAL_TOKEN: z.string().min(1).optional(),
   GLEANER_ZONES: z
@@ -143,8 +149,9 @@ const variables = z.object({
   GLEANER_STALL_S: seconds(600),
   GLEANER_COMPILE_S: seconds(900),
   GLEANER_LOAD_S: seconds(3600),
-  /** Cloud TPU takes minutes to create a node. The agent sends its first heartbeat when the script starts. */
-  GLEANER_CREATE_S: seconds(900),
+  /** Cloud TPU lists a spot node as CREATING for half an hour at times, and bills it from READY on. */
+  GLEANER_CREATE_S: seconds(2700),
+  /** A host sends its first heartbeat when its boot begins. */
   GLEANER_BOOT_S: seconds(600),
   /** Installation of Python and its packages without a cache. */
   GLEANER_SETUP_S: seconds(1800),

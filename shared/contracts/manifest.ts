@@ -27,6 +27,7 @@ export const manifest = z.object({
       affinity: z.enum(['any', 'fixed']),
       stream_offset: count,
       allow_mixed_code: z.boolean().default(false),
+      allow_cross_region: z.boolean().default(false),
     })
     .optional(),
 });

@@ -13,6 +13,7 @@ import {REPORTED_CAUSES} from '../domain/job/job.ts';
 import {MOST_NAME_CHARS, RUN, WORKER, ZONE} from '../domain/names.ts';
 import {Rejected} from './errors.ts';
 import {jobId, jobLease, ran, sourceReport} from './job-schemas.ts';
+import {printable} from './printable.ts';
 import {reasonsOf} from './rejection-reasons.ts';
 
 export const runId = z
@@ -66,7 +67,7 @@ export const tpuMessage = z.object({
 
 /** Messages on topic `tasks`: long work that `tasks/{id}` describes. */
 export const taskMessage = z.object({
-  task: z.enum(['register', 'rebuild', 'resync', 'finish', 'totals']),
+  task: z.enum(['register', 'rebuild', 'resync', 'finish', 'totals', 'prices']),
   run: runId.optional(),
 });
 
@@ -129,9 +130,21 @@ export const workerRequest = z.discriminatedUnion('action', [
     action: z.literal('heartbeat'),
     ...sender,
     phase: z.enum(['setup', 'idle', 'loading', 'compiling', 'running', 'uploading']),
+    // Step of the boot, in phase setup.
+    step: printableText(40).optional(),
     lease: z.union([lease, jobLease]).nullable(),
     progress: progress.nullable(),
     source_report: sourceReport.nullable().optional(),
+  }),
+  // The boot of the host has failed.
+  z.object({
+    action: z.literal('setup-failed'),
+    ...sender,
+    reason: z
+      .string()
+      .min(1)
+      .max(4000)
+      .transform(text => printable(text.toWellFormed())),
   }),
   // The end of an attempt of a job.
   z.object({

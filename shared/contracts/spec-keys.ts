@@ -196,12 +196,20 @@ export const fields = {
         false,
       ),
     ),
+  allow_cross_region: z
+    .boolean()
+    .meta(
+      about(
+        'let TPUs in another region than the bucket work on the run: each GB between them costs money, and counts in budget_usd',
+        false,
+      ),
+    ),
   budget_usd: z
     .number()
     .positive()
     .max(10_000_000)
     .nullable()
-    .meta(about('dollars that the TPUs may cost; then the run pauses. null is no limit', null)),
+    .meta(about('dollars that TPUs and network may cost; then the run pauses. null is no limit', null)),
 };
 
 /** Values of `run.json` or of a frozen spec, each key optional. */

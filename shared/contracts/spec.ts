@@ -41,6 +41,7 @@ export type RunPlacement = {
   priority: number;
   budget_usd: number | null;
   allow_mixed_code: boolean;
+  allow_cross_region: boolean;
 } & Assignment;
 
 /** The complete spec of an extraction: `run.json` over the defaults. Frozen when the first stream is accepted. */
@@ -56,7 +57,8 @@ export function completeSpec(
   {default_model, pool: {pool: default_pool}}: Defaults,
 ): {spec: RunSpec; placement: RunPlacement} {
   const {pool = default_pool, priority = 0, budget_usd = null, ...others} = input;
-  const {affinity = 'any', stream_offset = 0, allow_mixed_code = false, ...given} = others;
+  const {affinity = 'any', stream_offset = 0, allow_mixed_code = false, ...rest} = others;
+  const {allow_cross_region = false, ...given} = rest;
   const {format = 'safetensors', record = {}} = given;
   const dtype = given.dtype ?? (format === 'pkl.gz' ? 'fp32' : 'bf16');
   const spec: RunSpec = {
@@ -88,7 +90,8 @@ export function completeSpec(
     keep: given.keep ?? [],
     seed: given.seed ?? 42,
   };
-  return {spec, placement: {pool, priority, budget_usd, affinity, stream_offset, allow_mixed_code}};
+  const assignment = {affinity, stream_offset};
+  return {spec, placement: {pool, priority, budget_usd, ...assignment, allow_mixed_code, allow_cross_region}};
 }
 
 /**
@@ -116,7 +119,7 @@ export function laterSpecProblem(run: Run, input: RunSpecInput, defaults: Defaul
     key => placement[key] !== run[key],
   );
   if (changed.length === 0) return undefined;
-  return `run "${run.run}" keeps its ${changed.join(', ')}; the message "configure" changes priority, budget_usd and allow_mixed_code`;
+  return `run "${run.run}" keeps its ${changed.join(', ')}; the message "configure" changes priority, budget_usd, allow_mixed_code and allow_cross_region`;
 }
 
 /** JSON Schema of `run.json` for editors, published as docs/run.schema.json. */

@@ -1,5 +1,5 @@
 import type {Config} from '../contracts/config.ts';
-import type {Bus, Now, Objects, Store, Tpus} from '../ports.ts';
+import type {Bus, Catalog, Now, Objects, Store, Tpus} from '../ports.ts';
 import type {ActiveRuns} from './caches/active-runs.ts';
 import type {KnownPools} from './caches/pool-cache.ts';
 import type {Log} from './log.ts';
@@ -14,6 +14,7 @@ export type Deps = {
   bus: Bus;
   objects: Objects;
   tpus: Tpus;
+  catalog: Catalog;
   /** Calls worker-api at the address that workers use. Resolves when worker-api has stored the call. */
   ping: () => Promise<void>;
   /** Account that the header `authorization` of a request proves. Throws `CallerRefused`, or another error without an answer of Google. */

@@ -1,10 +1,13 @@
-/** Creates that stop because nodes become READY and never speak. */
+/** Creates that stop because the boots of nodes fail. */
 import assert from 'node:assert/strict';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
+import {attemptRecords} from '../../shared/control-plane/documents/history-documents.ts';
+import {paths} from '../../shared/domain/names.ts';
 import {World} from '../support/control-plane-harness.ts';
+import type {FakeAgent} from '../support/fake-agent.ts';
 import {aFleet, errors, firstLives, RUN, silence, stopCreates, wait, zoneOf} from '../support/fleet.ts';
 import {type Case, runCases} from '../support/fleet-cases.ts';
-import {ZONE} from '../support/places.ts';
+import {A0, ONE_SLOT, ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const OTHER_ZONE = 'europe-west4-b';
@@ -32,8 +35,8 @@ const CASES: Case[] = [
       const made = world.tpus.made.length;
       assert.equal(made, 10, 'none is made again');
       assert.ok(
-        errors(world, /Creates of pool tpu stop: 5 nodes in a row.*"action":"resume","pool":"tpu"/).length >
-          0,
+        errors(world, /Creates of pool tpu stop: 5 boots in a row failed.*"action":"resume","pool":"tpu"/)
+          .length > 0,
       );
       await wait(world, 130);
       const tried = world.tpus.made.length - made;
@@ -65,6 +68,61 @@ const CASES: Case[] = [
 
 describe('boots that never speak', () => {
   runCases(CASES);
+});
+
+/** Each agent says hello, sends a heartbeat of its setup, and then does what `ends` does. */
+function aWorldOfFailingBoots(ends: (agent: FakeAgent) => Promise<unknown>, set = ONE_SLOT): World {
+  const world = new World({...set, ...NO_CHURN, GLEANER_CREATES_PER_HOUR: '1000'});
+  world.drop(RUN, 0, someLines(4, 's'));
+  world.onAgent = agent => {
+    agent.beat = async () => {
+      if (agent.hasEnded || agent.silent) return;
+      await agent.heartbeat();
+      await ends(agent);
+      agent.silent = true;
+    };
+    agent.step = async () => {};
+  };
+  return world;
+}
+
+describe('boots that say hello and then fail', () => {
+  for (const [name, ends, cause] of [
+    ['with a reason', agent => agent.failBoot('the disk is full'), 'its boot failed: the disk is full'],
+    ['in silence', async () => {}, 'it has said nothing for 120 s in its boot'],
+  ] as [string, (agent: FakeAgent) => Promise<unknown>, string][])
+    it(`${name} stop the creates of a pool of one worker after five`, async () => {
+      const world = aWorldOfFailingBoots(ends);
+      await wait(world, 60);
+      assert.equal(world.tpus.made.length, 5);
+      const {boots} = await poolRecords.get(world.store, world.deps.config.pool);
+      assert.deepEqual([boots.unheard, boots.reason], [5, cause]);
+      const attempt = await attemptRecords.get(world.store, paths.attempt(A0, 5));
+      assert.deepEqual([attempt?.cause, attempt?.cause_kind], [cause, 'boot']);
+      const worker = await world.worker(A0);
+      assert.deepEqual([worker?.phase, worker?.last_error, worker?.last_death], ['gone', cause, cause]);
+      assert.equal(
+        errors(world, /Creates of pool tpu stop: 5 boots in a row failed, the last because/).length,
+        1,
+      );
+    });
+
+  it('are deleted within a tick of their reason, all of a zone', async () => {
+    const world = aWorldOfFailingBoots(agent => agent.failBoot('no space'), {
+      GLEANER_ZONES: ZONE,
+      GLEANER_WORKERS_PER_ZONE: '4',
+    });
+    for (let index = 1; index < 4; index++) world.drop(RUN, index, someLines(4, `s${index}`));
+    await world.until('the first boots', () => world.agents.size === 4, 9);
+    await world.minutes(2);
+    assert.deepEqual(
+      [...world.tpus.nodes.keys()].filter(
+        name => world.tpus.node(name).metadata['gleaner-incarnation'] === '1',
+      ),
+      [],
+    );
+    assert.equal((await zoneOf(world))?.brake, null, 'no brake holds them');
+  });
 });
 
 describe('a stop of creates', () => {

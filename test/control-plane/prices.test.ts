@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
+import {totalOf} from '../../shared/domain/billing/cost.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {aCatalog, chipSkus} from '../support/fake-catalog.ts';
 import {aPricedRun, ONE_SLOT, SLOT, USD_PER_HOUR} from '../support/priced-run.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -75,4 +77,45 @@ describe('the prices of TPUs', () => {
       assert.match(problems.map(({message}) => message).join(), logged);
     }
   });
+
+  it('of the catalog reach prices/chips once a day, and living TPUs cost the new price from its first hour', async () => {
+    const world = await aPricedRun({}, {GLEANER_STALL_S: '86400'});
+    await world.minutes(9, 0);
+    const before = await livingCost(world);
+    assert.ok(before.usd > 0);
+    const raised = {usd: 3, spot_usd: (3 * USD_PER_HOUR) / 8};
+    const since = new Date(world.now - 300_000).toISOString();
+    world.deps.catalog = aCatalog(() => chipSkus('v6e@us-central1', raised, since));
+    await world.minutes(5, 0);
+    assert.equal((await livingCost(world)).usd_per_hour, USD_PER_HOUR);
+    world.now += 86_400_000;
+    await world.minutes(2, 0);
+    const {usd, usd_per_hour, costs_at, ready_at} = await livingCost(world);
+    assert.equal(usd_per_hour?.toFixed(6), (3 * USD_PER_HOUR).toFixed(6));
+    const hours = (from: string, to: string) => (Date.parse(to) - Date.parse(from)) / 3_600_000;
+    const owed = (hours(ready_at, since) + 3 * hours(since, costs_at)) * USD_PER_HOUR;
+    assert.ok(Math.abs(usd - owed) < 1e-6, `$${usd}, and $${owed} are owed`);
+    assert.match((await world.timeline('worker')).join(), /costs \$13\.06\d* an hour now, and cost \$4\.35/);
+  });
+
+  it('stay for a day where the catalog does not answer, and the task says why', async () => {
+    const world = await aPricedRun({});
+    const stored = await world.store.get('prices/chips');
+    let asked = 0;
+    world.deps.catalog = {
+      page: async () => {
+        asked += 1;
+        throw new Error('the catalog answered 503');
+      },
+    };
+    world.now += 86_400_000;
+    await world.minutes(9, 0);
+    assert.deepEqual([asked, await world.store.get('prices/chips')], [1, stored]);
+    assert.equal((await world.store.get('tasks/prices'))?.result, 'failed: the catalog answered 503');
+  });
 });
+
+async function livingCost(world: World) {
+  const {costs, usd_per_hour, costs_at, ready_at} = (await world.worker(SLOT)) ?? assert.fail();
+  return {usd: totalOf(costs), usd_per_hour, costs_at: String(costs_at), ready_at: String(ready_at)};
+}

@@ -49,6 +49,24 @@ echo up; while true; do sleep 0.05; done`;
     await until('the VM is off', async () => !(await isRunning(cloud)));
   });
 
+  it('maintenance sends metadata alone before the preemption', async () => {
+    const cloud = await scratch.cloud({preemption_notice_ms: 3000});
+    const script = `URL=http://$GCE_METADATA_HOST/computeMetadata/v1/instance
+get() { curl -sf -H Metadata-Flavor:Google "$URL/$1" || echo none; }
+get "upcoming-maintenance?recursive=true&alt=json"; get maintenance-event
+trap 'echo signalled' TERM
+echo up; while true; do get maintenance-event; get "upcoming-maintenance?recursive=true&alt=json"; sleep 0.2; done`;
+    const client = await clients.openWithNode(cloud, script);
+    await cloud.fault('maintenance', NODE_ID);
+    await until('the VM gets the notice', () =>
+      /^none\nNONEup[\s\S]*TERMINATE_ON_HOST_MAINTENANCE.*"maintenanceStatus":"ONGOING"/m.test(
+        consoleOf(cloud),
+      ),
+    );
+    assert.ok(!consoleOf(cloud).includes('signalled'));
+    await until('the node is PREEMPTED', async () => (await stateOf(client)) === 'PREEMPTED');
+  });
+
   it('vanish removes the node, the VM and the disk', async () => {
     const cloud = await scratch.cloud();
     const client = await clients.openWithNode(cloud);

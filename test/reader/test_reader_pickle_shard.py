@@ -9,6 +9,7 @@ import tracemalloc
 import warnings
 
 import numpy as np
+import numpy.ma  # noqa: F401  # numpy imports it late, and a test counts memory
 import pytest
 
 import gleaner_reader

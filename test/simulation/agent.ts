@@ -9,11 +9,13 @@ export type Machine = {
   seconds: (low: number, high: number) => number;
   /** The duration of the setup: infinite for a setup that never ends. */
   setup_s: number;
+  /** The reason of a boot that fails, if it does. */
+  bootFault: string | null;
   /** The reason of a machine fault at the next shard, if there is one. */
   fault: () => string | null;
   /** True if the agent reports a stream as completed too early. */
   isLying: () => boolean;
-  /** Stops the machine: a job has killed it. */
+  /** Stops the machine: a job has killed it, or its boot has failed. */
   die: () => void;
 };
 
@@ -35,9 +37,14 @@ export class AgentLoop {
   }
 
   async run(): Promise<void> {
-    const {sleep, seconds, setup_s} = this.#machine;
+    const {sleep, seconds, setup_s, bootFault, die} = this.#machine;
     await sleep(seconds(1, 20) * 1000);
     void this.#sendHeartbeats();
+    if (bootFault !== null) {
+      await sleep(RETRY_MS);
+      await this.#agent.failBoot(bootFault);
+      return die();
+    }
     await sleep(setup_s * 1000);
     this.#agent.phase = 'idle';
     const agent = this.#agent;

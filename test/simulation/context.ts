@@ -3,6 +3,7 @@ import type {Config} from '../../shared/contracts/config.ts';
 import type {Document} from '../../shared/ports.ts';
 import {aConfig, T0} from '../support/builders.ts';
 import {FakeBucket} from '../support/fake-bucket.ts';
+import {aCatalog} from '../support/fake-catalog.ts';
 import {FakeTpus} from '../support/fake-tpus.ts';
 import {Chance, Clockwork} from '../support/kernel.ts';
 import type {SharedProject} from '../support/shared-project.ts';
@@ -75,6 +76,7 @@ export class Context {
   readonly store: SimStore;
   readonly objects: FakeBucket;
   readonly tpus: FakeTpus;
+  readonly catalog = aCatalog();
   /** View of Cloud TPU in a project with another deployment. */
   project: SharedProject | undefined;
   readonly config: Config;

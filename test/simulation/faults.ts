@@ -38,7 +38,7 @@ const LIMITS = {
   deaf: 0.6,
   /** A machine continues to work for minutes after its node is gone. */
   zombie: 0.3,
-  /** The machine of a READY node never boots, or its setup never ends. */
+  /** The machine of a READY node never boots, or its setup fails or never ends. */
   stillborn: 0.2,
   /** An operation of Cloud TPU never ends, or fails late without an error for its caller. */
   stuck: 0.15,

@@ -95,6 +95,7 @@ export class Processes {
       objects: context.objects.through(call),
       tpus: (context.project ?? context.tpus).through(call),
       bus: {publish: (topic, message) => call('publish', () => this.#publish(topic, message))},
+      catalog: {page: token => call('catalog', () => {}).then(() => context.catalog.page(token))},
       ping: () => this.#ping(call),
       accountOf,
       now: () => context.clockwork.now + process.skew_ms,

@@ -80,6 +80,7 @@ export class Vms {
     const loop = new AgentLoop(agent, {
       sleep,
       seconds: (low, high) => context.chance.between(low, high),
+      bootFault: isStuck && incarnation % 2 === 0 ? 'the disk is full' : null,
       setup_s: isStuck ? Number.POSITIVE_INFINITY : chance.between(5, 90),
       fault: () => {
         if (isBadHost)
@@ -88,7 +89,7 @@ export class Vms {
       },
       isLying: () => context.strikes('lie'),
       die: () => {
-        context.see('a job kills its machine');
+        context.see(isStuck ? 'a boot fails' : 'a job kills its machine');
         process.isDead = true;
       },
     });

@@ -56,6 +56,7 @@ export function aRun(changes: Partial<Run> = {}): Run {
     stream_offset: 0,
     bundle: null,
     allow_mixed_code: false,
+    allow_cross_region: false,
     budget_usd: null,
     ...NO_MESSAGES,
     spent_usd: 0,

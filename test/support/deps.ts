@@ -5,6 +5,7 @@ import {ActiveRuns} from '../../shared/control-plane/caches/active-runs.ts';
 import {KnownPools} from '../../shared/control-plane/caches/pool-cache.ts';
 import type {Deps} from '../../shared/control-plane/deps.ts';
 import {TickQueue} from '../../shared/control-plane/tick-queue.ts';
+import {aCatalog} from './fake-catalog.ts';
 
 /** The facts that an instance of a function keeps between its calls. */
 export type Memory = Pick<Deps, 'activeRuns' | 'knownPools' | 'specHashes'>;
@@ -26,6 +27,7 @@ export function depsOf(
 ): Deps {
   return {
     ping: async () => {},
+    catalog: aCatalog(),
     accountOf,
     log: (severity, message) => severity === 'ERROR' && console.error(message),
     ticks: new TickQueue({now: given.now, sleep: async () => {}}),

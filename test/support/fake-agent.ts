@@ -83,6 +83,11 @@ export class FakeAgent {
     else await this.#storeNext(this.#left);
   }
 
+  /** Reports that the boot of its host has failed. False when worker-api did not answer. */
+  async failBoot(reason: string): Promise<boolean> {
+    return (await this.#post({action: 'setup-failed', reason})).status < 500;
+  }
+
   /** 30 seconds are left: the agent gives its stream back. */
   async preempted(): Promise<void> {
     this.hasEnded = true;

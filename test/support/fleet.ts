@@ -63,11 +63,11 @@ export function silence(world: World, isSilent: (name: string) => boolean = () =
 /** Minutes in which agents send heartbeats and do nothing else. */
 export const wait = (world: World, minutes: number) => world.minutes(minutes, 0);
 
-/** Stops the creates of the zone, as five silent boots in a row do. */
+/** Stops the creates of the zone, as five failed boots in a row do. */
 export async function stopCreates(world: World): Promise<void> {
   const now = iso(world.now);
   const {bundle} = world.deps.config;
-  const boots = {unheard: 5, unheard_at: now, stopped_at: now, tried_at: null, bundle};
+  const boots = {unheard: 5, unheard_at: now, reason: null, stopped_at: now, tried_at: null, bundle};
   await world.store.transaction(async tx => {
     const zone = await zoneRecords.get(tx, ZONE);
     if (zone) zoneRecords.set(tx, {...zone, boots});

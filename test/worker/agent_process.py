@@ -51,9 +51,11 @@ def ended(process):
 
 
 def preempt(cloud, process, notice):
-    """Preempts the VM of the agent with a notice by SIGTERM, or by the metadata server."""
+    """Preempts the VM of the agent with a notice by SIGTERM, or by a key of the metadata server."""
     if notice == "SIGTERM":
         process.send_signal(signal.SIGTERM)
+    elif notice == "maintenance":
+        cloud.maintenance_event = "TERMINATE_ON_HOST_MAINTENANCE"
     else:
         cloud.preempted = True
 

@@ -28,6 +28,8 @@ class FakeCloud:
             "gleaner-ticket": "T" * 43,
         }
         self.preempted = False
+        self.maintenance_event: str | None = "NONE"
+        self.maintenance_status: str | None = None
         self.identity_token: str | None = "an.identity.token"
         self.asked: list[dict] = []  # the bodies of requests to worker-api, without hello
         self.hellos: list[dict] = []  # the bodies of hello
@@ -45,7 +47,7 @@ class FakeCloud:
         self.status = lambda body: 200  # bytes are sent as the answer, for malformed and broken answers
         self.refusal = {"error": "a fault of the test"}
         self.changed = threading.Condition()
-        self._server = LocalServer(self._handler())
+        self._server = LocalServer(self.handler())
         self.host, self.close = self._server.host, self._server.close
         self.attributes["gleaner-api"] = f"http://{self.host}/worker-api"
 
@@ -76,12 +78,15 @@ class FakeCloud:
             return self.attributes.get(path.removeprefix("instance/attributes/"))
         return {
             "instance/preempted": self.preempted if isinstance(self.preempted, bytes) else str(self.preempted).upper(),
+            "instance/maintenance-event": self.maintenance_event,
+            "instance/upcoming-maintenance": self.maintenance_status
+            and json.dumps({"canReschedule": "FALSE", "maintenanceStatus": self.maintenance_status}),
             "project/project-id": "local",
             "instance/service-accounts/default/token": '{"access_token": "t", "expires_in": 3599}',
             "instance/service-accounts/default/identity": self.identity_token,
         }.get(path)
 
-    def _handler(cloud):
+    def handler(cloud):
         class CloudHandler(Handler):
             def do_GET(self):
                 assert self.headers["Metadata-Flavor"] == "Google"

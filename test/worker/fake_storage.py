@@ -34,6 +34,7 @@ class FakeStorage:
         self.objects: dict[tuple[str, str], dict] = {}
         self.uploads: dict[str, dict] = {}
         self.requests: list[str] = []
+        self.ranges: list[tuple[int, int]] = []  # first and last byte of each answer to a request with a range
         # Called with "METHOD path?query" before each request. A status is the answer; ("after", status) is the answer
         # although the request succeeds; "half" breaks off the right answer.
         self.faults = lambda request: None
@@ -166,9 +167,12 @@ class FakeStorage:
         begin, end = int(asked[1]), min(int(asked[2] or len(data)), len(data) - 1)
         if begin > end:
             return 416, {"error": {"code": 416, "message": "The requested range cannot be satisfied."}}, {}
+        self.ranges.append((begin, end))
         return 206, data[begin : end + 1], stated | {"Content-Range": f"bytes {begin}-{end}/{len(data)}"}
 
     def _upload(self, bucket, method, query, headers, body):
+        if query["uploadType"] == "media":
+            return self._finish(bucket, {"name": query["name"]}, body, query)
         if query["uploadType"] == "multipart":
             boundary = re.search(r'boundary="?([^";]+)', headers["Content-Type"])[1].encode()
             _, first, second, _ = body.split(b"--" + boundary)

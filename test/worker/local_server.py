@@ -1,4 +1,4 @@
-"""HTTP servers on 127.0.0.1, for stand-ins of services."""
+"""HTTP servers on loopback, for stand-ins of services."""
 
 import sys
 import threading
@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class LocalServer(ThreadingHTTPServer):
     """Serves on threads of its own until close()."""
 
-    def __init__(self, handler):
-        super().__init__(("127.0.0.1", 0), handler)
-        self.host = f"127.0.0.1:{self.server_port}"
+    def __init__(self, handler, address=("127.0.0.1", 0)):
+        super().__init__(address, handler)
+        self.host = f"{address[0]}:{self.server_port}"
         self.url = f"http://{self.host}"
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self._thread.start()

@@ -1,13 +1,14 @@
-"""startup.sh in tests: sourced for one function, or run as a whole with a stand-in for uv."""
+"""startup.sh in tests: sourced for one function, or run as a whole with a stand-in for uv or for the environment."""
 
 import hashlib
 import io
 import os
+import random
 import shlex
 import subprocess
 import sys
 import tarfile
-from pathlib import Path
+import threading
 
 import pytest
 
@@ -17,14 +18,24 @@ from waiting import HANG_S, until
 
 SCRIPT = os.path.join(WORKER, "startup.sh")
 SOURCE = f"source {shlex.quote(SCRIPT)}"
+ENVIRONMENT = "e" * 16
+# A Python that waits for the file AGENT_WAITS_FOR before it imports the agent.
+PYTHON = f"""#!/bin/bash
+if [[ $1 == -c && -n ${{AGENT_WAITS_FOR:-}} ]]; then
+  touch "$AGENT_WAITS_FOR.begun"
+  for _ in {{1..{50 * HANG_S}}}; do [[ ! -e $AGENT_WAITS_FOR ]] || break; sleep 0.02; done
+fi
+exec {shlex.quote(sys.executable)} "$@"
+"""
 
 
 @pytest.fixture
 def home(tmp_path):
-    """A home with a stand-in for uv, which makes the folder of an environment.
+    """A home with the environment of a local cloud, and a stand-in for uv, which makes the folder of an environment.
 
     UV_WAITS_FOR: the file that ends an installation.
     """
+    write_python(tmp_path / "home" / f"env-{ENVIRONMENT}" / "bin" / "python3")
     lock = os.path.join(WORKER, "uv-requirements.lock")
     with open(lock, "rb") as file:
         key = hashlib.sha256(file.read()).hexdigest()[:16]
@@ -43,6 +54,12 @@ fi
     )
     (folder / "uv").chmod(0o755)
     return tmp_path / "home"
+
+
+def write_python(path):
+    path.parent.mkdir(parents=True)
+    path.write_text(PYTHON)
+    path.chmod(0o755)
 
 
 def calls_of_uv(home):
@@ -97,38 +114,66 @@ def start(cloud, storage, home, **env):
 
 
 def start_until_stopped(cloud, storage, home):
-    """An installation ends when the heartbeats of the setup have ended."""
+    """The step `agent` ends when the heartbeats of the setup have ended."""
     may_end = home.parent / "heartbeats-ended"
-    process = begin(cloud, storage, home, UV_WAITS_FOR=str(may_end))
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-
-    def installs_alone():
-        return "pip sync" in calls_of_uv(home) and len(children.read_text().split()) == 1
-
-    until(lambda: process.poll() is not None or installs_alone())
+    process = begin(cloud, storage, home, AGENT_WAITS_FOR=str(may_end))
+    console = threading.Thread(target=lambda: lines.extend(process.stderr))
+    lines = []
+    console.start()
+    until(lambda: process.poll() is not None or any("Stopping: " in line for line in lines))
     may_end.touch()
-    return end(process)
+    console.join()
+    process.wait(HANG_S)
+    return subprocess.CompletedProcess(process.args, process.returncode, process.stdout.read(), "".join(lines))
 
 
-def a_bundle(storage, cloud, change=lambda tar: None, leave_out=None):
-    """A bundle whose agent prints its environment."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+def a_bundle(storage, cloud, change=lambda tar: None, environment=f"{ENVIRONMENT} - 0\n"):
+    """A bundle whose agent prints its environment. environment: the line that names the archive of its Python."""
+
+    def fill(tar):
         says = "'agent', os.environ['JAX_PLATFORMS'], 'PYTHONDONTWRITEBYTECODE' in os.environ, sys.flags.safe_path"
         agent = f"import os, sys; print({says})".encode()
         for name, text in {
             "gleaner_worker/__init__.py": b"",
             "gleaner_worker/agent/__main__.py": agent,
-            "requirements.lock": b"# cpu\n",
+            "gleaner_worker/agent/agent.py": b"",
         }.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            tar.addfile(member, io.BytesIO(text))
-        for name in ("uv-requirements.lock", "python-environment.sh"):
-            if name != leave_out:
-                tar.add(os.path.join(WORKER, name), name)
+            add(tar, name, text)
         change(tar)
+
+    return store_bundle(storage, cloud, environment, fill)
+
+
+def store_bundle(storage, cloud, environment, fill):
+    """Stores a bundle with the members that `fill` adds, and returns its sha256."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        if environment is not None:
+            add(tar, "environment", environment.encode())
+        fill(tar)
     digest = hashlib.sha256(buffer.getvalue()).hexdigest()
     storage.put(BUCKET, f"bundles/{digest}.tar.gz", buffer.getvalue())
     cloud.attributes["gleaner-bundle"] = digest
     return digest
+
+
+def add(tar, name, text, mode=0o644):
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = len(text), mode
+    tar.addfile(member, io.BytesIO(text))
+
+
+def an_environment(storage, change=lambda tar: None, size=None, padding=0):
+    """Stores the archive of an environment, and returns the line that names it. padding: its random bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        add(tar, "bin/python3.12", PYTHON.encode(), 0o755)
+        link = tarfile.TarInfo("bin/python3")
+        link.type, link.linkname = tarfile.SYMTYPE, "python3.12"
+        tar.addfile(link)
+        add(tar, "lib/padding", random.Random(1).randbytes(padding))
+        change(tar)
+    data = buffer.getvalue()
+    digest = hashlib.sha256(data).hexdigest()
+    storage.put(BUCKET, f"environments/{digest}.tar.gz", data)
+    return f"{'a' * 16} {digest} {len(data) if size is None else size}\n"

@@ -132,10 +132,12 @@ def test_an_agent_that_worker_api_refuses_exits_with_an_error(cloud, storage, ag
     assert "worker-api answered 403" in (said := process.stderr.read()) and "not that of host 0" in said
 
 
-def test_an_agent_stores_its_log_in_the_bucket_of_logs(cloud, storage, agent):
+def test_an_agent_stores_its_log_after_the_lines_of_the_boot_in_the_bucket_of_logs(cloud, storage, agent, tmp_path):
     cloud.attributes["gleaner-logs-bucket"] = "the-logs"
+    (tmp_path / "home" / "host.log").write_text("2026-11-25T00:00:00Z startup: Step of the boot: agent\n")
     ended(agent())
-    assert b"Exiting" in storage.data("the-logs", "logs/tpu-us-central1-a-0/3.log")
+    log = storage.data("the-logs", "logs/tpu-us-central1-a-0/3.log")
+    assert log.startswith(b"2026-11-25T00:00:00Z startup: Step") and b"Exiting" in log
     assert storage.names(BUCKET, "logs/") == []
 
 

@@ -199,20 +199,36 @@ def test_a_broken_answer_of_the_metadata_server_is_an_oserror(cloud, api, answer
     cloud.preempted = answer
     with pytest.raises(OSError, match="the metadata server's answer ended early"):
         metadata.get("instance/preempted")
-    assert not metadata.is_preempted()
+    assert metadata.ending_notice() is None
+
+
+@pytest.mark.parametrize(
+    ("event", "status", "notice"),
+    [
+        (None, None, None),
+        ("NONE", "PENDING", None),
+        ("MIGRATE_ON_HOST_MAINTENANCE", "PENDING", None),
+        ("TERMINATE_ON_HOST_MAINTENANCE", None, "stops for a maintenance of its host"),
+        ("NONE", "ONGOING", "stops for a maintenance of its host"),
+    ],
+)
+def test_a_maintenance_that_stops_the_vm_is_a_notice(cloud, monkeypatch, event, status, notice):
+    monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
+    cloud.maintenance_event, cloud.maintenance_status = event, status
+    assert metadata.ending_notice() == notice
 
 
 def test_an_agent_notices_a_preemption_after_an_unexpected_error(monkeypatch):
-    answers = [True, RuntimeError("strange")]
+    answers = ["is preempted", RuntimeError("strange")]
 
-    def is_preempted():
+    def ending_notice():
         if isinstance(answer := answers.pop(), Exception):
             raise answer
         return answer
 
-    monkeypatch.setattr(agent, "is_preempted", is_preempted)
-    monkeypatch.setattr(agent, "_PREEMPTION_EVERY_S", 0.01)
+    monkeypatch.setattr(agent, "ending_notice", ending_notice)
+    monkeypatch.setattr(agent, "_NOTICES_EVERY_S", 0.01)
     watcher = agent.Agent.__new__(agent.Agent)
     watcher.preempted = threading.Event()
-    watcher._watch_preemption()
+    watcher._watch_notices()
     assert watcher.preempted.is_set()

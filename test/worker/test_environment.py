@@ -1,10 +1,11 @@
-"""The environment that startup.sh makes from a lock file, and the packages of the machine."""
+"""The environment that startup.sh makes from a lock file, and its Python."""
 
 import hashlib
 import io
 import os
 import signal
 import subprocess
+import sys
 import tarfile
 import threading
 
@@ -14,8 +15,8 @@ from environment import WORKER
 from gleaner_worker.jobs.prepared import visible_of
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source.commands import Commands
-from job_attempts import UID, needs_root
-from startup_script import SOURCE, a_bundle, a_lock, bash, begin_make, calls_of_uv, make, start
+from job_attempts import UID, UV_CACHE, needs_root
+from startup_script import ENVIRONMENT, SOURCE, a_lock, bash, begin_make, calls_of_uv, make
 from waiting import until
 
 pytestmark = pytest.mark.slow
@@ -32,8 +33,14 @@ def test_an_environment_is_made_once_per_lock_file(home, tmp_path):
     changed = make(home, a_lock(tmp_path, "# something else\n"))
     assert changed.returncode == 0, changed.stderr
     assert len(calls_of_uv(home)) > len(calls)
-    assert sorted(os.listdir(home)) == ["env", "uv-cache"]
+    assert sorted(os.listdir(home)) == ["env", f"env-{ENVIRONMENT}", "uv-cache"]
     assert "--require-hashes" in calls
+
+
+def test_packages_are_installed_from_wheels_alone(home, tmp_path):
+    assert make(home, a_lock(tmp_path)).returncode == 0
+    installs = [call for call in calls_of_uv(home).splitlines() if "pip sync" in call]
+    assert installs and all("--no-build" in call for call in installs)
 
 
 def test_a_missing_lock_file_is_reported_with_its_path(home, tmp_path):
@@ -48,10 +55,10 @@ def test_a_killed_installation_leaves_no_environment(home, tmp_path):
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     assert not (home / "env").exists()
-    assert len(os.listdir(home)) == 2  # the cache and the unfinished environment
+    assert len(os.listdir(home)) == 3  # the cache and the unfinished environment
     result = make(home, a_lock(tmp_path))
     assert result.returncode == 0, result.stderr
-    assert sorted(os.listdir(home)) == ["env", "uv-cache"]
+    assert sorted(os.listdir(home)) == ["env", f"env-{ENVIRONMENT}", "uv-cache"]
 
 
 @needs_root
@@ -107,30 +114,31 @@ def test_the_installation_of_uv_builds_no_source_package(tmp_path):
     assert not marker.exists()
 
 
-def apt(tmp_path, script, **env):
-    (tmp_path / "apt-get").write_text(f"#!/bin/bash\necho call >> {tmp_path}/calls\n{script}\n")
-    (tmp_path / "apt-get").chmod(0o755)
-    return bash(f"{SOURCE}; apt_install python3.11", PATH=f"{tmp_path}:{os.environ['PATH']}", **env)
+def an_old_python(tmp_path):
+    """A folder for PATH whose Pythons are all older than 3.12."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("python3", "python3.12", "python3.13", "python3.14"):
+        (folder / name).write_text("#!/bin/bash\nexit 1\n")
+        (folder / name).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
 
 
-def test_startup_waits_for_another_apt_process(tmp_path):
-    result = apt(tmp_path, f'(($(wc -l < {tmp_path}/calls) > 1)) || {{ echo "Could not get lock" >&2; exit 100; }}')
-    assert result.returncode == 0, result.stderr
-    assert "Could not get lock" in result.stderr
+def test_a_python_of_pyenv_makes_environments(tmp_path):
+    program = tmp_path / "versions" / "3.12.1" / "bin" / "python3"
+    program.parent.mkdir(parents=True)
+    program.symlink_to(os.path.realpath(sys.executable))
+    find = f'{SOURCE}; ensure_python "no uv"'
+    result = bash(find, PATH=an_old_python(tmp_path), PYENV_ROOT=str(tmp_path), UV_CACHE_DIR=str(tmp_path))
+    assert (result.returncode, result.stdout) == (0, f"{program}\n"), result.stderr
 
 
-def test_the_wait_for_another_apt_process_ends_with_an_error(tmp_path):
-    result = apt(tmp_path, "exit 100", APT_LOCK_WAIT_S="1")
-    assert result.returncode != 0
-    assert "Failed to install python3.11 in 1 s: see apt's message above" in result.stderr
-
-
-def test_vms_of_one_machine_share_environments(cloud, storage, home, tmp_path):
-    a_bundle(storage, cloud)
-    shared = tmp_path / "shared"
-    assert start(cloud, storage, home, GLEANER_ENVIRONMENTS=str(shared)).returncode == 0
-    assert [path.name[:4] for path in shared.iterdir()] == ["env-"]
-    assert not list(home.glob("env-*"))
+def test_a_machine_without_a_new_python_and_without_a_download_is_told_what_to_install(tmp_path):
+    find = f'{SOURCE}; ensure_python "$(UV_CACHE_DIR="{UV_CACHE}" ensure_uv "{WORKER}/uv-requirements.lock")"'
+    settings = {"PATH": an_old_python(tmp_path), "PYENV_ROOT": str(tmp_path), "UV_CACHE_DIR": str(tmp_path)}
+    result = bash(find, UV_OFFLINE="1", **settings)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "Failed to download Python 3.12: install Python 3.12 or newer" in result.stderr
 
 
 def test_lock_files_pin_every_package_with_hashes_and_name_no_host():

@@ -112,7 +112,7 @@ def test_a_drained_agent_lets_its_job_finish(cloud, storage, job_agent):
     assert heartbeats(cloud, "j1")
 
 
-@pytest.mark.parametrize("notice", ["SIGTERM", "metadata"])
+@pytest.mark.parametrize("notice", ["SIGTERM", "metadata", "maintenance"])
 def test_a_preempted_vm_stores_the_artifacts_of_its_job(cloud, storage, job_agent, notice):
     script = "trap 'echo saved > $JOB_ARTIFACTS/state; exit' TERM; echo begun; while :; do sleep 0.1; done"
     cloud.leases = [a_job_answer(command=script)]

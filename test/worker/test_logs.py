@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from build import BUCKET, bucket
+from gleaner_worker.agent import logs
 from gleaner_worker.agent.logs import LogShipper
 
 
@@ -51,3 +52,33 @@ def test_a_long_log_line_is_cut_on_stderr_and_shipped_whole(storage, capsys):
     say(shipper, "é" * 100_000)
     assert 16_384 < len(capsys.readouterr().err.encode()) < 65_536
     assert shipped(shipper, storage) == ["é" * 100_000]
+
+
+def test_the_log_of_a_host_has_the_lines_before_a_restart_and_stays_short(storage, tmp_path, monkeypatch):
+    path = tmp_path / "host.log"
+    path.write_text("a boot\n")
+    say(LogShipper(str(path)), "first")
+    monkeypatch.setattr(logs, "_MOST_LINES_ON_DISK", 4)
+    shipper = LogShipper(str(path))
+    for text in ("second", "third", "fourth"):
+        say(shipper, text)
+    shipper.ship(bucket(), "a.log")
+    kept = storage.data(BUCKET, "a.log").decode().splitlines()
+    assert kept[0] == "a boot" and [json.loads(line)["message"] for line in kept[1:]] == [
+        "first",
+        "second",
+        "third",
+        "fourth",
+    ]
+    assert path.read_text().splitlines() == kept
+    monkeypatch.setattr(logs, "_KEEP_LINES", 2)
+    shipper = LogShipper(str(path))
+    say(shipper, "fifth")
+    assert [json.loads(line)["message"] for line in path.read_text().splitlines()[-2:]] == ["fourth", "fifth"]
+    assert path.stat().st_mode & 0o777 == 0o644  # the mode of an existing file stays
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(storage, tmp_path):
+    shipper = LogShipper(str(tmp_path / "no-folder" / "host.log"))
+    say(shipper, "first")
+    assert shipped(shipper, storage) == ["first"]

@@ -9,6 +9,8 @@ from startup_script import SOURCE, bash
 
 pytestmark = pytest.mark.slow
 
+WHO = '"worker":"tpu-us-central1-a-0","incarnation":3,"host":0'
+
 
 def run_heartbeats(cloud, most=100, **env):
     """Runs the heartbeats of a setup fast, until worker-api or their number ends it. Returns the console's lines."""
@@ -19,6 +21,9 @@ def run_heartbeats(cloud, most=100, **env):
         "INCARNATION": "3",
         "WORKER_NUMBER": "0",
         "TICKET": "T" * 43,
+        "WHO": WHO,
+        "HELLO": f'{{"action":"hello",{WHO},"ticket":"{"T" * 43}"}}',
+        "GLEANER_HOME": "/nowhere",
         "SECRET": SECRET,
     }
     count = f'sleep() {{ echo >> "$BEATS"; (($(wc -l < "$BEATS") != {most})) || kill "$SETUP"; }}'

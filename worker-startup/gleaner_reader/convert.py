@@ -99,7 +99,7 @@ def finish(rows: Rows, as_: str = "numpy", dtype: str | None = None):
     else:
         values = rows.to_float32()
         if dtype == "bfloat16":
-            values = values.astype(ml_dtypes.bfloat16)  # pyright: ignore[reportOptionalMemberAccess]
+            values = values.astype(ml_dtypes.bfloat16)  # pyrefly: ignore[missing-attribute]
     return _import("jax").numpy.asarray(values) if as_ == "jax" else values
 
 
@@ -121,7 +121,7 @@ def _writable(values: np.ndarray) -> np.ndarray:
 def _import(name: str) -> Any:
     try:
         if name == "torch":
-            import torch  # pyright: ignore[reportMissingImports]
+            import torch
 
             return torch
         import jax.numpy

@@ -22,7 +22,7 @@ def open_file(where: str) -> File:
         blob = bucket.get_blob(match[2], timeout=_TIMEOUT_S)
         if blob is None:
             raise FileNotFoundError(f"Failed to open {where}: there is no such object; pass the name of a shard")
-        return CloudFile(match[1], match[2], int(blob.size), int(blob.generation))
+        return CloudFile(match[1], match[2], int(blob.size), int(blob.generation))  # pyrefly: ignore[bad-argument-type]
     return LocalFile(where, os.path.getsize(where))
 
 

@@ -209,7 +209,7 @@ class PickleShard(Shard):
             positions = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], np.diff(offsets))).astype(np.int32)
         index = Index(
             sample_idx=np.array([entry["sample_idx"] for entry in entries], np.int64),
-            sample_offsets=offsets if are_tokens else None,  # pyright: ignore[reportArgumentType]
+            sample_offsets=offsets if are_tokens else None,  # pyrefly: ignore[bad-argument-type]
             row_offsets=offsets,
             token_ids=None,
             positions=positions if are_tokens or is_selection else None,

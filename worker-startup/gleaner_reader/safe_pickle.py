@@ -25,7 +25,7 @@ _BYTES_OF_OPCODE = {b"]": 96, b"}": 96} | {bytes([code]): 16 for code in b"KN\x8
 _MAX_TEXT_BYTES = 1 << 16
 _TOO_MANY_VALUES = "it has more text, numbers, lists, tuples and dicts than a shard of its size"
 _MAX_DEPTH, _MAX_KEY = 100, 1 << 31
-_MAX_NAME_BYTES, _BUFFER_BYTES, _PIECE_BYTES = 200, 1 << 16, 1 << 24
+_MAX_NAME_BYTES, _BUFFER_BYTES, _PIECE_BYTES = 200, 1 << 16, 1 << 23
 _DTYPES = {"f4": np.dtype("<f4"), "<f4": np.dtype("<f4"), "f2": np.dtype("<f2"), "<f2": np.dtype("<f2")}
 # Handled by pickle.py, in its order: protocol; containers; their changes; constants, numbers; memo; names.
 _PLAIN = b"\x80.(}])t\x85\x86\x87aesuN\x88\x89JKMGqr\x94hjc\x93Rb"
@@ -44,7 +44,7 @@ def load_shard(
     """
     try:
         with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
-            source = _Source(unpacked, _BUFFER_BYTES)  # pyright: ignore[reportArgumentType]
+            source = _Source(unpacked, _BUFFER_BYTES)  # pyrefly: ignore[bad-argument-type]
             unpickler = _CheckedUnpickler(source, take, max_array_bytes, max_value_bytes)
             try:
                 value = unpickler.load()
@@ -74,7 +74,7 @@ class _Memo(list):
             raise Unsafe("it numbers its values in another order than a shard")
         self.append(Unsafe if isinstance(value, list | dict | bytearray | Taken) else value)
 
-    def __getitem__(self, number: Any) -> object:
+    def __getitem__(self, number: Any) -> object:  # pyrefly: ignore[bad-override]
         if (value := super().__getitem__(number)) is Unsafe:
             raise Unsafe("it repeats a list, a dict or an array")
         return value
@@ -128,7 +128,7 @@ class Taken:
         del self._make
 
 
-class _CheckedUnpickler(pickle._Unpickler):  # pyright: ignore[reportPrivateUsage]
+class _CheckedUnpickler(pickle._Unpickler):
     """Checks each opcode before its handler runs."""
 
     stack: list
@@ -161,7 +161,7 @@ class _CheckedUnpickler(pickle._Unpickler):  # pyright: ignore[reportPrivateUsag
                 if code == b"s" or code == b"u":
                     self._check_keys(*((self.stack[-3], self.stack[-2:-1]) if code == b"s" else self._items()))
                 handler(self)
-        except pickle._Stop as end:  # pyright: ignore[reportAttributeAccessIssue]
+        except pickle._Stop as end:  # pyrefly: ignore[missing-attribute]
             return end.value
         raise Unsafe("it cannot be read: it ends too early")
 
@@ -231,7 +231,7 @@ def _text(data: bytes) -> str:
 
 
 _HANDLERS: dict[int, Callable] = {
-    **{code: pickle._Unpickler.dispatch[code] for code in _PLAIN},  # pyright: ignore
+    **{code: pickle._Unpickler.dispatch[code] for code in _PLAIN},  # pyrefly: ignore
     # A frame only tells a reader how much to read at once, so its bytes are read like all others.
     pickle.FRAME[0]: lambda self: self.read(8),
     **{code: partial(_CheckedUnpickler._load_bytes, width=width) for code, width in _BYTES.items()},

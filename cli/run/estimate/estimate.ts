@@ -39,7 +39,7 @@ async function estimateIn(cloud: Cloud | undefined, target: string, options: Est
   )) as Sampled;
   const compiled = await compile(spec, sampled, options, cloud?.connection);
   const report = reportOn(found.what, spec, sampled, options, prices, earlier, compiled);
-  print<'run estimate'>(options.json, report, reportLines(report));
+  print<'run estimate'>(options.json, report, reportLines(report, Date.now()));
 }
 
 /** The program of the run for the type of TPU; undefined where its speed is not asked for, or the compiler lacks the type. */

@@ -1,11 +1,12 @@
 import type {Span} from '../../../shared/domain/billing/estimate.ts';
-import {LISTED_ON} from '../../../shared/domain/billing/list-prices.ts';
+import {ageText} from '../../../shared/domain/billing/prices.ts';
+import {UNIT_PRICES_OF} from '../../../shared/domain/billing/unit-prices.ts';
 import {regionOf} from '../../../shared/domain/names.ts';
 import {bytesText, counted, dollarText, durationText, numberText} from '../../terminal/format.ts';
 import type {Report} from './report.ts';
 
 /** Estimate as lines for a person. */
-export function reportLines(report: Report): string[] {
+export function reportLines(report: Report, now: number): string[] {
   const {totals, sample, model, machine, tokens_per_second: rate, spec} = report;
   const of = `${report.layers} of ${report.model_layers} layers, ${spec.sites?.join(', ')}, tokens ${JSON.stringify(spec.tokens)}`;
   const how = report.exact
@@ -34,18 +35,42 @@ export function reportLines(report: Report): string[] {
       `  time       unknown: no speed is known for ${machine.accelerator}; set --tokens-per-second`,
     ];
   const {spot, on_demand} = report.usd;
-  const from = {
-    given: 'prices/chips',
-    listed: `list prices of ${LISTED_ON}; prices/chips overrides them`,
-    highest: `no price is listed for ${regionOf(machine.zone)}: the highest of any region on ${LISTED_ON}; prices/chips overrides it`,
-  }[report.prices_are];
   return [
     ...lines,
     `  speed      ${span(rate, whole)} tokens/s for each ${machine.accelerator}, limited by ${rate.limit}`,
     `  time       ${span(report.tpu_hours, time)} of TPU${startText(report)}; ${span(report.clock_hours, time)} on the clock with ${counted(Math.min(machine.workers, report.streams), 'TPU')}`,
-    `  dollars    ${spot ? `${span(spot, dollarText)} spot` : 'unknown spot'}, ${on_demand ? `${span(on_demand, dollarText)} on demand` : 'unknown on demand'} (${machine.zone}; ${from})`,
+    `  dollars    ${spot ? `${span(spot, dollarText)} spot` : 'unknown spot'}, ${on_demand ? `${span(on_demand, dollarText)} on demand` : 'unknown on demand'} (${machine.zone}; ${pricesText(report, now)})`,
+    besideLine(report, now),
     ...assumptions(report),
   ];
+}
+
+/** Costs beside the TPUs. Storage lasts, so it is a month's. */
+function besideLine(
+  {beside_usd: {network, nat, operations, control, storage_month}}: Report,
+  now: number,
+): string {
+  const age = ageText(UNIT_PRICES_OF, now);
+  const parts = [
+    ...(network.estimate > 0 ? [`${span(network, dollarText)} network between regions`] : []),
+    ...(nat.estimate > 0 ? [`${span(nat, dollarText)} Cloud NAT for the weights of a hub model`] : []),
+    `${span(operations, dollarText)} operations`,
+    `${span(control, dollarText)} functions and Firestore`,
+    `${span(storage_month, dollarText)} storage each month`,
+  ];
+  return `  beside     ${parts.join(', ')} (unit prices of ${UNIT_PRICES_OF}${age ? `, ${age}` : ''})`;
+}
+
+/** Origin of the prices, their day, and their age where they are old. */
+function pricesText({prices_are: {source, as_of, is_highest}, machine}: Report, now: number): string {
+  const age = ageText(as_of, now);
+  const old = age === undefined ? '' : `, ${age}: \`gleaner prices update\` reads new ones`;
+  if (source === 'person') return `prices/chips${as_of ? ` of ${as_of}` : ''}${old}`;
+  if (source === 'catalog') return `Billing Catalog of ${as_of}${old}`;
+  const list = is_highest
+    ? `no price is listed for ${regionOf(machine.zone)}: the highest of any region on ${as_of}`
+    : `list prices of ${as_of}`;
+  return `${list}${old || '; prices/chips overrides them'}`;
 }
 
 function assumptions({assumed, earlier, program}: Report): string[] {

@@ -15,6 +15,8 @@ import {
   times,
 } from '../../../shared/domain/billing/estimate.ts';
 import {originOf, type Prices, usdPerHour} from '../../../shared/domain/billing/prices.ts';
+import {estimatedBill} from '../../../shared/domain/billing/whole-bill.ts';
+import {regionOf} from '../../../shared/domain/names.ts';
 import type {CloudOptions} from '../../cloud/connect.ts';
 
 export type Report = ReturnType<typeof reportOn>;
@@ -24,12 +26,18 @@ export type EstimateOptions = CloudOptions & {
   model?: string;
   accelerator: string;
   zone: string;
+  region?: string;
   workers: number;
   sample_bytes: number;
   tokens_per_second?: number;
   quick?: boolean;
   like?: string;
 };
+
+/** True for a model that TPUs download from a hub, unless it is mirrored. */
+function isHubId(model: string): boolean {
+  return /^[A-Za-z0-9][\w.-]*\/[\w.-]+$/.test(model);
+}
 
 /** Estimate of a run from the sample of its streams. */
 export function reportOn(
@@ -41,7 +49,7 @@ export function reportOn(
   earlier: Earlier | undefined,
   compiled: Compiled | undefined,
 ) {
-  const {accelerator, zone, workers} = options;
+  const {accelerator, zone, workers, region = regionOf(zone)} = options;
   const {format, dtype, compute_dtype} = spec;
   const numbers = {format, dtype, compute_dtype} as Numbers;
   const machine = {accelerator, workers};
@@ -67,6 +75,10 @@ export function reportOn(
     tpu_hours: hours?.tpu ?? null,
     clock_hours: hours?.clock ?? null,
     usd: {spot: dollars(true), on_demand: dollars(false)},
+    beside_usd: estimatedBill(sampled, storedBytes(sampled, numbers), hours?.tpu ?? null, {
+      ...{zone, region, workers},
+      isHubModel: isHubId(spec.model ?? ''),
+    }),
     prices_are: originOf(prices, accelerator, zone),
     earlier: earlier ?? null,
     assumed: assumptionsOf(rate, options, earlier),

@@ -1,14 +1,25 @@
 import {z} from 'zod';
 import {parseValue} from '../../contracts/schemas.ts';
+import {type Found, type Refresh, refreshed} from '../../domain/billing/catalog.ts';
 import {GENERATIONS} from '../../domain/billing/list-prices.ts';
 import {isPriceKey, overList, type Prices} from '../../domain/billing/prices.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import type {Store} from '../../ports.ts';
 import type {Log} from '../log.ts';
+import {recordsOf} from './document-kind.ts';
 import {skipIfInvalid} from './documents.ts';
 
-const price = z.object({usd: z.number().min(0), spot_usd: z.number().min(0)});
+const price = z.object({
+  usd: z.number().min(0),
+  spot_usd: z.number().min(0),
+  source: z.enum(['catalog', 'person']).optional(),
+  as_of: z.iso.date().optional(),
+  since_at: z.iso.datetime().optional(),
+});
+
+/** Entries of people may be invalid, and stay. */
+const records = recordsOf(z.record(z.string(), z.unknown()));
 
 /**
  * Reads the list prices, overwritten entry by entry by `prices/chips`. The price of an invalid entry is unknown, because an operator
@@ -31,4 +42,27 @@ export async function readPrices(
     given[key] = parsed ?? null;
   }
   return overList(given);
+}
+
+/** Writes the prices of the catalog into `prices/chips`, or shows with `dry_run` what would change. Entries of people stay as they are. */
+export async function storeCatalog(
+  store: Store,
+  found: Found,
+  now: number,
+  options: {dry_run?: boolean | undefined} = {},
+): Promise<Refresh> {
+  if (Object.keys(found.chips).length === 0)
+    throw new Error('Failed to read the prices of the Billing Catalog: it names no price of a TPU chip');
+  return store.transaction(async tx => {
+    const stored = (await tx.get(paths.prices())) ?? {};
+    const known = Object.entries(stored).map(
+      ([key, value]) => [key, price.safeParse(value).data ?? null] as const,
+    );
+    const isOfCatalog = (key: string) =>
+      known.some(([name, entry]) => name === key && entry?.source === 'catalog');
+    const refresh = refreshed(Object.fromEntries(known), found, now);
+    const others = Object.entries(stored).filter(([key]) => !isOfCatalog(key));
+    if (!options.dry_run) records.set(tx, paths.prices(), {...Object.fromEntries(others), ...refresh.prices});
+    return refresh;
+  });
 }

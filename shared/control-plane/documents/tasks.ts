@@ -11,7 +11,7 @@ import type {Deps} from '../deps.ts';
 import {recordsOf} from './document-kind.ts';
 
 export const task = z.looseObject({
-  task: z.enum(['register', 'rebuild', 'resync', 'finish', 'totals']),
+  task: z.enum(['register', 'rebuild', 'resync', 'finish', 'totals', 'prices']),
   run: z.string().nullable(),
   status: z.enum(['open', 'done']),
   /** JSON of the place where the next delivery continues; empty at the first page. */
@@ -25,7 +25,7 @@ export const task = z.looseObject({
 });
 
 export type Task = z.infer<typeof task>;
-/** Name of a task. A `rebuild` without a run starts one task for each run; `resync` has no run. */
+/** Name of a task. A `rebuild` without a run starts one task for each run; `resync` and `prices` have no run. */
 export type TaskName = {task: Task['task']; run: string | null};
 
 const records = recordsOf(task);
@@ -117,7 +117,12 @@ export async function saveTask(
   });
 }
 
-/** Publishes the open tasks that no delivery works on, and starts a resync `audit_s` after the start of the last resync. */
+const DAY_S = 86_400;
+
+/**
+ * Publishes the open tasks that no delivery works on, and starts a resync `audit_s` after the start of the last resync. A tick that starts
+ * a resync also starts the daily refresh of prices: other ticks do not look at it.
+ */
 export async function publishOpenTasks(deps: Deps): Promise<void> {
   const {store, bus, now, config, log} = deps;
   const stored = await store.query('tasks', {where: [OPEN]});
@@ -126,8 +131,11 @@ export async function publishOpenTasks(deps: Deps): Promise<void> {
   await forEachConcurrently(open.filter(isIdle), found => publishTask(bus, found));
   if (open.some(({task}) => task === 'resync')) return;
   const last = await readTask(store, {task: 'resync', run: null});
-  if (!last || isOlderThan(last.created_at, config.audit_s - 30, now()))
+  if (!last || isOlderThan(last.created_at, config.audit_s - 30, now())) {
     await startTask(deps, {task: 'resync', run: null});
+    const isOfToday = ({created_at}: Task) => !isOlderThan(created_at, DAY_S, now());
+    await startTask(deps, {task: 'prices', run: null}, isOfToday);
+  }
 }
 
 export function readTask(store: Store, name: TaskName): Promise<Task | undefined> {

@@ -45,6 +45,7 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       stream_offset: frozen?.placement.stream_offset ?? 0,
       bundle: null,
       allow_mixed_code: frozen?.placement.allow_mixed_code ?? false,
+      allow_cross_region: frozen?.placement.allow_cross_region ?? false,
       spent_usd: 0,
       cost_usd: 0,
       ...(current && current.version > 0 ? settingsOf(current) : {}),
@@ -58,8 +59,8 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
 }
 
 /** Settings that messages have changed. */
-function settingsOf({priority, budget_usd, allow_mixed_code}: Run) {
-  return {priority, budget_usd, allow_mixed_code};
+function settingsOf({priority, budget_usd, allow_mixed_code, allow_cross_region}: Run) {
+  return {priority, budget_usd, allow_mixed_code, allow_cross_region};
 }
 
 /**

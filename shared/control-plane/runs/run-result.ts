@@ -105,10 +105,19 @@ async function newFold(deps: Deps, run: string): Promise<Fold> {
 
 /** The frozen spec of a run that can be complete. If the manifest is missing or invalid, the run's document has the same spec. */
 async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
-  const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset, allow_mixed_code} = run;
+  const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset} = run;
+  const {allow_mixed_code, allow_cross_region} = run;
   if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
   const frozen = await skipIfInvalid(deps.log, () => readManifest(deps, run.run));
-  const placement = {pool, priority, budget_usd, affinity, stream_offset, allow_mixed_code};
+  const placement = {
+    pool,
+    priority,
+    budget_usd,
+    affinity,
+    stream_offset,
+    allow_mixed_code,
+    allow_cross_region,
+  };
   return frozen ?? {spec, spec_hash, placement};
 }
 

@@ -4,6 +4,7 @@ import type {Deps} from '../deps.ts';
 import {runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {reopenRun} from '../documents/runs.ts';
+import {readNetworkBill, trafficOf} from './bill-network.ts';
 import {totalsOf} from './count-streams.ts';
 
 /** Prefix of the reason of an open run whose streams have all ended. */
@@ -17,25 +18,29 @@ export const COMMIT_S = 60;
  * reason. Returns true if the run has ended.
  */
 export async function storeRunTotals(
-  {store, log, now}: Pick<Deps, 'store' | 'log' | 'now'>,
+  deps: Pick<Deps, 'store' | 'log' | 'now' | 'config'>,
   seen: Run,
   totals: StreamTotals,
   cost_usd: number,
   ending?: string,
 ): Promise<boolean> {
   const {run} = seen;
+  const {store, log, now} = deps;
+  const traffic = await trafficOf(store, seen);
   return store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
     // Another tick may have ended the run since: counts of a slow tick never reopen it.
     if (!current || (isOpen(seen) && !isOpen(current))) return false;
     const at = now();
-    const next = summarizeRun(current, withGrants(totals, seen, current), cost_usd, at, ending);
+    const bill = await readNetworkBill(deps, tx, current, traffic, at);
+    const next = summarizeRun(bill.run, withGrants(totals, seen, current), cost_usd, at, ending);
     if (next === current) {
       // The next tick finds no stream of a paused run that changed since, and counts none.
       const isRecount = current.status === 'paused' && isOlderThan(current.updated_at, COMMIT_S, at);
       if (isRecount) runRecords.set(tx, {...current, updated_at: iso(at)});
       return false;
     }
+    bill.write();
     runRecords.set(tx, next);
     const text = `Run ${run} is ${next.status}${next.reason ? `: ${next.reason}` : ''}`;
     if (next.status !== current.status) recordEvent(tx, {kind: 'run', run, text}, at);
@@ -63,21 +68,26 @@ function withGrants(totals: StreamTotals, seen: Run, current: Run): StreamTotals
  * its totals count streams that are not over.
  */
 export async function updateTotals(
-  {store, now}: Pick<Deps, 'store' | 'now'>,
+  deps: Pick<Deps, 'store' | 'log' | 'now' | 'config'>,
   run: string,
   isRebuilt = false,
 ): Promise<void> {
+  const {store, now} = deps;
   const {failed: _, gone: __, ...counted} = (await totalsOf(store, run)).totals;
   const totals = exact(counted);
   const all = Object.keys(totals) as (keyof typeof totals)[];
+  const seen = await runRecords.get(store, run);
+  const traffic = seen && (await trafficOf(store, seen));
   await store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
     if (!current || isOpen(current)) return;
+    const bill = await readNetworkBill(deps, tx, current, traffic ?? current, now());
     const fields = isRebuilt || current.status === 'cancelled' ? all : SUMMED;
-    const isSame = fields.every(field => current[field] === totals[field]);
+    const isSame = bill.run === current && fields.every(field => current[field] === totals[field]);
     if (isSame || (!isRebuilt && totals.total_shards < current.total_shards)) return;
     if (isRebuilt && reopenRun(tx, current, 'its streams were rebuilt', now())) return;
     const changed = Object.fromEntries(fields.map(field => [field, totals[field]]));
-    runRecords.set(tx, {...current, ...changed, updated_at: iso(now())});
+    bill.write();
+    runRecords.set(tx, {...bill.run, ...changed, updated_at: iso(now())});
   });
 }

@@ -1,12 +1,14 @@
 /** Handles topic `tasks`: each message works on pages of one task for a while, and publishes the next message. */
 import {Rejected} from '../../contracts/errors.ts';
 import type {TaskMessage} from '../../contracts/schemas.ts';
+import {addSkus, type Found, NO_PRICES} from '../../domain/billing/catalog.ts';
 import {paths} from '../../domain/names.ts';
 import {isOpen} from '../../domain/run/run.ts';
 import {snapshotsByPool} from '../../domain/tick/pools.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, skipIfInvalid} from '../documents/documents.ts';
+import {storeCatalog} from '../documents/prices.ts';
 import {requestTotals} from '../documents/request-totals.ts';
 import {reopenRun} from '../documents/runs.ts';
 import {
@@ -53,8 +55,8 @@ async function workOn(deps: Deps, name: TaskName): Promise<void> {
     if ('result' in step) {
       await saveTask(deps, task, {status: 'done', result: step.result, busy_until_at: null});
       deps.log('INFO', `Task ${taskId(name)}: ${step.result}`, {run: task.run});
-      // A resync registers nothing itself, and totals change no plan.
-      if (task.task !== 'resync' && task.task !== 'totals') await wake(deps.bus);
+      // A resync registers nothing itself, totals change no plan, and the next tick reads new prices.
+      if (!['resync', 'totals', 'prices'].includes(task.task)) await wake(deps.bus);
       return;
     }
     if ('waits' in step) {
@@ -93,6 +95,8 @@ function stepOf(deps: Deps, task: Task, until_ms: number): Promise<Step> {
       return finish(deps, task.run ?? '', until_ms);
     case 'totals':
       return totals(deps, task.run ?? '');
+    case 'prices':
+      return prices(deps, task);
     default:
       return task.task satisfies never;
   }
@@ -181,6 +185,25 @@ async function finish(deps: Deps, name: string, until_ms: number): Promise<Step>
 async function totals(deps: Deps, run: string): Promise<Step> {
   await updateTotals(deps, run);
   return {result: `the totals of run ${run} are its streams'`};
+}
+
+type PricesCursor = {page: string; found: Found};
+
+/** Reads a page of the Billing Catalog. After the last page the prices are stored. A failure keeps the prices, and waits for the next day. */
+async function prices(deps: Deps, task: Task): Promise<Step> {
+  const {page, found} = cursorOf<PricesCursor>(task, {page: '', found: NO_PRICES});
+  try {
+    const {skus, next} = await deps.catalog.page(page);
+    const all = addSkus(found, skus, deps.now());
+    if (next !== '') return {cursor: {page: next, found: all}};
+    const {changed, kept} = await storeCatalog(deps.store, all, deps.now());
+    for (const text of changed) deps.log('INFO', `The price of ${text}`);
+    return {result: `${changed.length} prices changed, ${kept.length} are not of the Billing Catalog`};
+  } catch (error) {
+    const {message} = error as Error;
+    deps.log('WARNING', `The prices stay as they are until tomorrow: ${message}`);
+    return {result: `failed: ${message}`};
+  }
 }
 
 type ResyncCursor = {kind: 'bucket'; at: BucketCursor} | {kind: 'workers'; after: string};

@@ -1,12 +1,12 @@
 /** Applies the plans of a tick: each decision in a transaction that decides again from its documents. */
 import type {Pause} from '../../domain/billing/budget.ts';
-import {pausedForBudget} from '../../domain/billing/cost.ts';
 import {parseJobWork} from '../../domain/names.ts';
 import {isRunnable} from '../../domain/run/run.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
 import {slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
+import {iso} from '../../domain/time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
@@ -29,7 +29,7 @@ import {findMissing} from './list-nodes.ts';
 /** Runs whose totals are stored at once. */
 const RUNS_AT_ONCE = 8;
 
-/** Pauses the runs of a pool over their budget, and deletes their workers. */
+/** Pauses the runs of a pool that are over their budget or in a wrong region, and deletes their workers. */
 export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failures): Promise<Reconciled> {
   await forEachConcurrently(plan.pauses, each =>
     failures.isolate(`pause run ${each.run}`, () => pauseRun(deps, each)),
@@ -37,15 +37,14 @@ export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failu
   return reconcileWorkers(deps, plan.deletes, plan.inputs, failures);
 }
 
-async function pauseRun({store, log, now}: Deps, {run, version, why}: Pause): Promise<void> {
+async function pauseRun({store, log, now}: Deps, {run, version, reason, isForBudget}: Pause): Promise<void> {
   await store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
     // A run that was configured since waits for the next tick.
     if (!current || !isRunnable(current) || current.version !== version) return;
-    const paused = pausedForBudget(current, why, now());
-    runRecords.set(tx, paused);
-    const text = `Run ${run} is paused: ${paused.reason}`;
-    log('WARNING', text, {run, signal: 'budget-spent'});
+    runRecords.set(tx, {...current, status: 'paused', reason, updated_at: iso(now())});
+    const text = `Run ${run} is paused: ${reason}`;
+    log('WARNING', text, {run, ...(isForBudget ? {signal: 'budget-spent'} : {})});
     recordEvent(tx, {kind: 'run', run, text}, now());
   });
 }

@@ -1,6 +1,7 @@
 /** Reads the snapshot of a tick: first the documents that budgets need, then the rest. */
 import {payerOf, runAtWork} from '../../domain/billing/cost.ts';
 import {monthOf} from '../../domain/billing/monthly-spending.ts';
+import {withNetwork} from '../../domain/billing/network.ts';
 import {type Pool, slotsOf} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import {isRunnable, type Run} from '../../domain/run/run.ts';
@@ -29,6 +30,7 @@ import {
 import {readPrices} from '../documents/prices.ts';
 import {openRuns} from '../documents/runs.ts';
 import type {Failures} from '../failures.ts';
+import {trafficOf} from '../runs/bill-network.ts';
 import {countStreams} from '../runs/count-streams.ts';
 import {COMMIT_S} from '../runs/summarize-run.ts';
 import {findLost, proveService} from '../workers/service-proofs.ts';
@@ -44,7 +46,8 @@ export async function readBudgets(deps: Deps, failures: Failures): Promise<Deplo
   const month = await failures.isolate('read the spending of the month', () => readMonth(deps));
   const counted = await failures.isolate('read the count of creates', () => createsRecords.read(log, store));
   const creates = counted?.creates;
-  const {runs, unreadable: unreadable_runs} = await openRuns(deps);
+  const {runs: stored, unreadable: unreadable_runs} = await openRuns(deps);
+  const runs = await Promise.all(stored.map(run => withTraffic(deps, run, failures)));
   // Counted before the workers are read: a job that is granted between counts twice, and no job is left out.
   const jobs = await countWaiting(deps, pools, failures);
   const mayCreate = runs.some(isRunnable) || pools.some(({pool}) => jobs.get(pool) !== 0);
@@ -61,6 +64,12 @@ export async function readBudgets(deps: Deps, failures: Failures): Promise<Deplo
   });
   const named = {read_at_ms, pools, unreadable_pools, jobs, prices, month, creates, runs, ended};
   return {...named, unreadable_runs, workers, unreadable};
+}
+
+/** The run with its present traffic between regions: its budget pays for it at once. */
+async function withTraffic({store}: Deps, run: Run, failures: Failures): Promise<Run> {
+  const traffic = await failures.isolate(`sum the traffic of run ${run.run}`, () => trafficOf(store, run));
+  return traffic ? withNetwork(run, traffic).run : run;
 }
 
 /** Reads the spending of the month. A deployment without a ceiling needs no document. */

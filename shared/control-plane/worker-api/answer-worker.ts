@@ -1,5 +1,6 @@
 import {CallerRefused} from '../../contracts/errors.ts';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
+import {decideFailedBoot} from '../../domain/worker/heartbeat.ts';
 import {ok, type RequestDecision, type WorkerAnswer} from '../../domain/worker/requests.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
@@ -59,6 +60,10 @@ async function decideRequest(deps: Deps, request: AgentRequest): Promise<Request
       const heartbeat_s = await heartbeatOfWorker(deps, request);
       return withHeartbeat(heartbeat_s, inTransaction(deps, 'heartbeat', request, takeHeartbeat));
     }
+    case 'setup-failed':
+      return inTransaction(deps, 'setup-failed', request, async (_deps, _tx, worker, failed, now) =>
+        decideFailedBoot(worker, failed, now),
+      );
     case 'release':
       return checked(deps, 'release', request, releaseStream);
     case 'finish':

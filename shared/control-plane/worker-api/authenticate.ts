@@ -66,6 +66,7 @@ const RULES: {[Action in AgentAction]: Rule<Action>} = {
     unknown: request => advise(request.lease ? 'drain' : 'continue', unknownText(request)),
     over: exit,
   },
+  'setup-failed': {task: 'report a failed boot', ...nothing},
   release: {task: 'release a stream', unknown: lostStream, over: lostStream, servesLeaving: true},
   finish: {task: 'finish a job', unknown: lostJob, over: lostJob, servesLeaving: true},
   source: {task: 'read a source', ...nothing},

@@ -28,8 +28,8 @@ export async function grantStream(
   asker: string,
 ): Promise<GrantResult> {
   const holder = {worker: worker.name, incarnation: worker.incarnation};
-  const {bundle, ceilings} = deps.config;
-  const settings = {bundle, ceilings, bucket: deps.objects.bucket};
+  const {bundle, ceilings, region} = deps.config;
+  const settings = {bundle, ceilings, region, bucket: deps.objects.bucket};
   const search = {worker, holder, loaded, asker, runs_left: MOST_RUNS, isCut: false};
   let tries = 0;
   for await (const {run, stream} of candidates(deps, search)) {

@@ -91,7 +91,7 @@ async function readShared(
   const {config, log} = deps;
   const isAnyAsked = decisions.some(({change}) => change === 'asked');
   const isBootDecided = decisions.some(
-    ({before, death}) => (death || before.is_probe) && before.hello_at === null,
+    ({before, death}) => (death || before.is_probe) && before.agent_at === null,
   );
   const zones = new Set(
     decisions.flatMap(({before, change, death}) => (change || death || before.is_probe ? before.zone : [])),

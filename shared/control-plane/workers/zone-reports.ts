@@ -5,7 +5,7 @@ import {type TickPlan, zoneAfterHellos} from '../../domain/tick/plan-tick.ts';
 import type {PlanInputs} from '../../domain/tick/slots.ts';
 import {iso} from '../../domain/time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import {afterHello} from '../../domain/zone/breakers.ts';
+import {afterGoodBoot} from '../../domain/zone/breakers.ts';
 import {endOfWait, markAfter, type OrphanCount} from '../../domain/zone/orphans.ts';
 import type {Zone} from '../../domain/zone/placement.ts';
 import {withHeld} from '../../domain/zone/silence-brake.ts';
@@ -15,7 +15,7 @@ import {poolRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {changeZone} from '../documents/zones.ts';
 
-/** Ends brakes and stops of creates, in zones and pool, after the first heartbeats of workers. */
+/** Ends brakes and stops of creates, in zones and pool, after the first words of workers. */
 export async function applyHellos(
   deps: Deps,
   {zones, pool_at}: TickPlan['hellos'],
@@ -34,7 +34,7 @@ export async function applyHellos(
   if (pool_at === undefined) return;
   await deps.store.transaction(async tx => {
     const current = await poolRecords.find(tx, pool, deps.config.pool);
-    if (current) poolRecords.set(tx, {...current, boots: afterHello(current.boots, pool_at)});
+    if (current) poolRecords.set(tx, {...current, boots: afterGoodBoot(current.boots, pool_at)});
   });
 }
 

@@ -4,6 +4,8 @@ import type {Pool} from '../fleet/pool.ts';
 import {parseWorkerName, paths} from '../names.ts';
 import {isRunnable, type Run} from '../run/run.ts';
 import type {BudgetSnapshot} from '../tick/snapshot.ts';
+import {msOf} from '../time.ts';
+import type {Worker} from '../worker/worker.ts';
 import type {Ceilings} from './ceilings.ts';
 import {
   budgetReserver,
@@ -13,19 +15,21 @@ import {
   JOBS,
   overspent,
   type ReserveBudget,
+  repricedAt,
   runAtWork,
 } from './cost.ts';
 import {livingInMonth} from './monthly-spending.ts';
-import {type Prices, usdPerHour} from './prices.ts';
+import {type BucketRegion, capped, crossRegionProblem} from './network.ts';
+import {ageText, oldestDay, type Prices, sinceOf, usdPerHour} from './prices.ts';
 
-/** A run to pause, if its document still has this version. */
-export type Pause = {run: string; version: number; why: string};
+/** A run to pause, if its document still has this version. An operator mends the reason and resumes the run. */
+export type Pause = {run: string; version: number; reason: string; isForBudget: boolean};
 
 export type Budgets = {
   pauses: Pause[];
   /** True if the budget of the pool or of the month allows no more: jobs have no other. */
   isWholeOver: boolean;
-  /** Runs without money, paused or ended before. */
+  /** Runs without money, or without a zone that they may use; paused or ended before. */
   over: ReadonlySet<string>;
   /** Workers to delete now: a finished shard costs as much as an unfinished one. */
   dismissed: ReadonlySet<string>;
@@ -39,8 +43,20 @@ export type Budgets = {
  * Every budget has to pay for the minutes that deleting TPUs takes. A run is over its budget, or its pool or month is, once only that
  * money is left.
  */
-export function decideBudgets(snapshot: BudgetSnapshot, ceilings: Ceilings, now: number): Budgets {
-  const {pool, prices, workers, runs, ended} = snapshot;
+export function decideBudgets(
+  snapshot: BudgetSnapshot,
+  ceilings: Ceilings,
+  now: number,
+  region: BucketRegion = null,
+): Budgets {
+  const {pool, prices, runs, ended} = snapshot;
+  // A new price counts at once, and the documents of the workers get it with this tick.
+  const workers = new Map(
+    [...snapshot.workers].map(([name, worker]) => [
+      name,
+      prices ? atPrice(worker, prices, pool, now) : worker,
+    ]),
+  );
   const living = costOfLiving(workers.values(), now);
   const leaving = costOfDeletingAll(workers.values());
   const zonePrices = pool.zones.map(zone => priceOf(prices ?? {}, pool, zone));
@@ -49,20 +65,33 @@ export function decideBudgets(snapshot: BudgetSnapshot, ceilings: Ceilings, now:
   // A run without a TPU needs the money for one: less would create a node only to delete it.
   const one = costOfDeleting(Math.max(0, ...zonePrices.map(price => price ?? 0)));
   const leaving_usd = leaving.total || one;
-  const whole = wholeBudget(snapshot, ceilings, {living_usd: living.total, leaving_usd, isKnown}, now);
+  const age = ageText(oldestDay(prices ?? {}, pool.accelerator, pool.zones), now);
+  const whole = wholeBudget(
+    {...snapshot, workers},
+    ceilings,
+    {living_usd: living.total, leaving_usd, isKnown},
+    now,
+  );
   const left = {runs: new Map([[JOBS, Number.POSITIVE_INFINITY]]), pool: whole.left_usd - leaving.total};
   const pauses: Pause[] = [];
   const over = new Set<string>();
   for (const run of [...runs, ...ended]) {
     if (run.pool !== pool.pool) continue;
-    const spent_usd = run.spent_usd + (living.runs.get(run.run) ?? 0);
+    const network_usd = run.network_usd;
+    const spent_usd = run.spent_usd + network_usd + (living.runs.get(run.run) ?? 0);
     const leaving_usd = leaving.runs.get(run.run) ?? 0;
     left.runs.set(run.run, (run.budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd - leaving_usd);
     const ofRun = {spent_usd, leaving_usd: leaving_usd || one};
-    const why = overspent('run', run.budget_usd, ofRun, isKnown) ?? whole.why;
-    if (!why) continue;
+    const spent = overspent('run', run.budget_usd, ofRun, isKnown) ?? whole.why;
+    const remote = crossRegionProblem(run, pool.zones, region);
+    if (!spent && !remote) continue;
+    const aged = age ? ` (at prices that are ${age})` : '';
+    const reason = spent
+      ? `its budget allows no more: ${spent}${aged}, then resume`
+      : `${remote}; then resume`;
     over.add(run.run);
-    if (isRunnable(run)) pauses.push({run: run.run, version: run.version, why});
+    if (isRunnable(run))
+      pauses.push({run: run.run, version: run.version, reason, isForBudget: Boolean(spent)});
   }
   const dismissed = [...workers.values()].filter(worker => whole.why || over.has(runAtWork(worker) ?? ''));
   const priceIn = (slot: string) => priceOf(prices ?? {}, pool, parseWorkerName(slot)?.zone ?? '');
@@ -114,6 +143,20 @@ export function priceOf(prices: Prices, {accelerator, spot}: Pool, zone: string)
   return usdPerHour(prices, {accelerator, spot, zone});
 }
 
+/** Type and kind of a node of the pool, which its price depends on: `v6e-8 on spot`. */
+export function pricedAs({accelerator, spot}: Pick<Pool, 'accelerator' | 'spot'>): string {
+  return `${accelerator} ${spot ? 'on spot' : 'on demand'}`;
+}
+
+/** The worker at the price that is in force. A node of a type that the pool had before keeps its price. */
+export function atPrice(worker: Worker, prices: Prices, pool: Pool, now: number): Worker {
+  if (worker.priced_as !== pricedAs(pool)) return worker;
+  const usd_per_hour = priceOf(prices, pool, worker.zone);
+  if (usd_per_hour === null) return worker;
+  const since_at = sinceOf(prices, pool.accelerator, worker.zone);
+  return repricedAt(worker, usd_per_hour, since_at === undefined ? now : msOf(since_at), now);
+}
+
 /** The run after a grant: its budget has to carry the worker from now on. The tick replaces both numbers by counts. */
 export function withGrant(run: Run): Run {
   const streams_pending = Math.max(0, run.streams_pending - 1);
@@ -134,13 +177,14 @@ export function isScarce(run: Run, usd_per_hour: number | null, max_workers: num
  * run, and counts already. `cost_usd` is as of the last tick. Each grant since then counts in `streams_in_progress`.
  */
 export function budgetProblem(
-  run: Pick<Run, 'run' | 'budget_usd' | 'cost_usd' | 'streams_in_progress'>,
+  run: Pick<Run, 'run' | 'budget_usd' | 'cost_usd' | 'network_usd' | 'streams_in_progress'>,
   usd_per_hour: number | null,
   isHolder = false,
 ): string | undefined {
   if (run.budget_usd === null) return undefined;
   if (usd_per_hour === null) return 'the price of the worker is unknown; set prices/chips';
   const kept_usd = costOfDeleting(usd_per_hour) * (run.streams_in_progress + (isHolder ? 0 : 1));
-  if (run.cost_usd + kept_usd < run.budget_usd) return undefined;
-  return `run "${run.run}" has cost $${run.cost_usd.toFixed(2)} of $${run.budget_usd.toFixed(2)}, which carries no further worker`;
+  const spent_usd = capped(run);
+  if (spent_usd + kept_usd < run.budget_usd) return undefined;
+  return `run "${run.run}" has cost $${spent_usd.toFixed(2)} of $${run.budget_usd.toFixed(2)}, which carries no further worker`;
 }

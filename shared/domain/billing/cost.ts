@@ -125,6 +125,21 @@ export function pricedAt(worker: Worker, price: () => number | null): Worker {
   return usd_per_hour === null ? worker : {...worker, usd_per_hour};
 }
 
+/**
+ * The worker at another price from `since_ms` on. The time before keeps the earlier price. Time after `since_ms` that was counted at the
+ * earlier price is corrected, for the run that pays now.
+ */
+export function repricedAt(worker: Worker, usd_per_hour: number, since_ms: number, now: number): Worker {
+  const {ready_at, usd_per_hour: before} = worker;
+  if (before === null || before === usd_per_hour || worker.phase === 'gone') return worker;
+  const counted = accrue(worker, now);
+  if (ready_at === null || counted.costs_at === null) return {...worker, usd_per_hour};
+  const hours = Math.max(0, msOf(counted.costs_at) - Math.max(since_ms, msOf(ready_at))) / HOUR_MS;
+  const key = payerOf(counted) ?? IDLE;
+  const usd = (counted.costs[key] ?? 0) + hours * (usd_per_hour - before);
+  return {...counted, usd_per_hour, costs: {...counted.costs, [key]: usd}};
+}
+
 /** The run that the worker works for, or whose stream the worker lost by silence or a failure of its machine. */
 export function runAtWork(worker: Worker): string | undefined {
   const {work, suspect} = worker;
@@ -220,12 +235,6 @@ export function overspent(
     default:
       return whose satisfies never;
   }
-}
-
-/** The run paused because its budget is spent. An operator raises the budget and resumes the run. */
-export function pausedForBudget(run: Run, why: string, now: number): Run {
-  const reason = `its budget allows no more: ${why}, then resume`;
-  return {...run, status: 'paused', reason, updated_at: iso(now)};
 }
 
 /** Cost of a million stored tokens; null before the first. Computed tokens that are not stored yet count in the cost alone. */

@@ -1,5 +1,17 @@
-/** Dollars an hour of one chip: on demand and on spot. */
-export type Price = {usd: number; spot_usd: number};
+/** Origin of a price: the list of this file, the Billing Catalog, or a person. */
+export type PriceSource = 'list' | 'catalog' | 'person';
+
+/**
+ * Dollars an hour, on demand and on spot. `source`: a price without a source is of a person. `as_of`: day on which the price was read.
+ * `since_at`: instant from which Google charges a price of the catalog.
+ */
+export type Price = {
+  usd: number;
+  spot_usd: number;
+  source?: PriceSource | undefined;
+  as_of?: string | undefined;
+  since_at?: string | undefined;
+};
 
 export const LISTED_ON = '2026-11-23';
 
@@ -7,9 +19,8 @@ export const LISTED_ON = '2026-11-23';
  * Prices by generation and region, as `[on demand, spot]`. Each is the price of a single host, divided by its chips.
  *
  * Source: the Cloud Billing Catalog of Google by way of SkyPilot's copy, read on `LISTED_ON` (skypilot-org/skypilot-catalog,
- * catalogs/v8/gcp/vms.csv at commit 006059e0). Spot prices change up to once a month, so an operator should overwrite them:
- * the document `prices/chips` goes before this list. The catalog has no price of TPU7x, and no spot price of a region
- * that is missing here.
+ * catalogs/v8/gcp/vms.csv at commit 006059e0). Spot prices change up to once a month: the prices of the catalog and of people in
+ * `prices/chips` go before this list. The list has no price of TPU7x, and no spot price of a region that is missing here.
  */
 const BY_REGION: Record<string, Record<string, [usd: number, spot_usd: number]>> = {
   v2: {
@@ -61,17 +72,31 @@ const BY_REGION: Record<string, Record<string, [usd: number, spot_usd: number]>>
 
 export const GENERATIONS: readonly string[] = Object.keys(BY_REGION);
 
-/**
- * The list as keys of prices: `v6e@us-east5`, and `v6e` for every other region. There a chip has the highest price of any region,
- * because a budget must not be exceeded.
- */
-export const LIST_PRICES: Readonly<Record<string, Price>> = Object.fromEntries(
-  Object.entries(BY_REGION).flatMap(([generation, regions]) => {
-    const listed = Object.entries(regions).map(([region, [usd, spot_usd]]): [string, Price] => [
+/** The list by generation and region: `v6e@us-east5`. */
+export const LISTED: Readonly<Record<string, Price>> = Object.fromEntries(
+  Object.entries(BY_REGION).flatMap(([generation, regions]) =>
+    Object.entries(regions).map(([region, [usd, spot_usd]]): [string, Price] => [
       `${generation}@${region}`,
-      {usd, spot_usd},
-    ]);
-    const highest = (which: keyof Price) => Math.max(...listed.map(([, price]) => price[which]));
-    return [...listed, [generation, {usd: highest('usd'), spot_usd: highest('spot_usd')}] as [string, Price]];
-  }),
+      {usd, spot_usd, source: 'list', as_of: LISTED_ON},
+    ]),
+  ),
 );
+
+/**
+ * Adds the price of each generation, `v6e`, for every other region. There a chip has the highest price of any region, because a budget
+ * must not be exceeded.
+ */
+export function withHighest(byRegion: Readonly<Record<string, Price>>): Record<string, Price> {
+  const prices: Record<string, Price> = {...byRegion};
+  for (const generation of GENERATIONS) {
+    const known = Object.entries(byRegion).flatMap(([key, price]) =>
+      key.startsWith(`${generation}@`) ? price : [],
+    );
+    const highest = (which: 'usd' | 'spot_usd') => Math.max(...known.map(price => price[which]));
+    const [as_of] = known.flatMap(price => price.as_of ?? []).sort();
+    prices[generation] = {usd: highest('usd'), spot_usd: highest('spot_usd'), source: 'list', as_of};
+  }
+  return prices;
+}
+
+export const LIST_PRICES: Readonly<Record<string, Price>> = withHighest(LISTED);

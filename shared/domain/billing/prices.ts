@@ -1,5 +1,6 @@
 import {regionOf} from '../names.ts';
-import {GENERATIONS, LIST_PRICES, type Price} from './list-prices.ts';
+import {msOf} from '../time.ts';
+import {GENERATIONS, LIST_PRICES, LISTED, type Price, type PriceSource, withHighest} from './list-prices.ts';
 
 /**
  * Dollars an hour. The price of a generation, `v6e`, is for one chip; the price of a type, `v6e-8`, is for one node.
@@ -19,11 +20,24 @@ export function chipsOf(accelerator: string): {generation: string; chips: number
   return Number.isInteger(chips) ? {generation, chips} : undefined;
 }
 
-/** The list prices under the given prices. A given price without a region replaces the listed prices of all regions. */
+/**
+ * The list under the prices of the catalog, and both under the prices of people. A person's price without a region replaces the prices
+ * of all regions.
+ */
 export function overList(given: Prices): Prices {
-  if (Object.keys(given).length === 0) return LIST_PRICES;
-  const isKept = ([key]: [string, unknown]) => given[key.split('@', 1)[0] ?? key] === undefined;
-  return {...Object.fromEntries(Object.entries(LIST_PRICES).filter(isKept)), ...given};
+  const isOfCatalog = ([, price]: [string, Prices[string]]) => price?.source === 'catalog';
+  const {true: ofCatalog = [], false: ofPeople = []} = Object.groupBy(
+    Object.entries(given),
+    entry => `${isOfCatalog(entry)}` as const,
+  );
+  const known =
+    ofCatalog.length === 0
+      ? LIST_PRICES
+      : withHighest({...LISTED, ...Object.fromEntries(ofCatalog as [string, Price][])});
+  if (ofPeople.length === 0) return known;
+  const persons = Object.fromEntries(ofPeople);
+  const isKept = ([key]: [string, unknown]) => persons[key.split('@', 1)[0] ?? key] === undefined;
+  return {...Object.fromEntries(Object.entries(known).filter(isKept)), ...persons};
 }
 
 /** True if a price may have this key: a generation, a type or the pool's accelerator, with or without a region. */
@@ -38,15 +52,36 @@ function priceIn(prices: Prices, what: string, zone: string): Prices[string] | u
   return inRegion === undefined ? prices[what] : inRegion;
 }
 
-/** Origin of the price of a node: `highest` is the highest list price of any region, where the list lacks the region. */
-export type Origin = 'given' | 'listed' | 'highest';
+/** Origin of the price of a node. `is_highest`: the highest price of any region, because the region has none. */
+export type Origin = {source: PriceSource; as_of: string | null; is_highest: boolean};
 
 export function originOf(prices: Prices, accelerator: string, zone: string): Origin {
   const generation = chipsOf(accelerator)?.generation ?? '';
-  const keys = [accelerator, generation];
-  const isListed = keys.every(key => priceIn(prices, key, zone) === priceIn(LIST_PRICES, key, zone));
-  if (!isListed) return 'given';
-  return `${generation}@${regionOf(zone)}` in LIST_PRICES ? 'listed' : 'highest';
+  const price = priceIn(prices, accelerator, zone) ?? priceIn(prices, generation, zone);
+  const source = price?.source ?? 'person';
+  const is_highest = source === 'list' && prices[`${generation}@${regionOf(zone)}`] === undefined;
+  return {source, as_of: price?.as_of ?? null, is_highest};
+}
+
+/** Instant from which the price of a node counts, as far as the catalog says. */
+export function sinceOf(prices: Prices, accelerator: string, zone: string): string | undefined {
+  const generation = chipsOf(accelerator)?.generation ?? '';
+  return (priceIn(prices, accelerator, zone) ?? priceIn(prices, generation, zone))?.since_at;
+}
+
+/** Days after which every text about money says how old its prices are. */
+const FRESH_DAYS = 7;
+
+/** `24 days old`; undefined for a price that is fresh, or whose day is unknown. */
+export function ageText(as_of: string | null | undefined, now: number): string | undefined {
+  const days = as_of ? Math.floor((now - msOf(`${as_of}T00:00:00.000Z`)) / 86_400_000) : 0;
+  return days > FRESH_DAYS ? `${days} days old` : undefined;
+}
+
+/** The oldest day of the prices of a node in these zones; null if none has a day. */
+export function oldestDay(prices: Prices, accelerator: string, zones: readonly string[]): string | null {
+  const days = zones.flatMap(zone => originOf(prices, accelerator, zone).as_of ?? []);
+  return days.sort()[0] ?? null;
 }
 
 /** Dollars an hour of one node; null where the price is unknown. */

@@ -176,7 +176,7 @@ export function outdatedBy(
   return {kind: 'rejected', reason: outdatedText(said, fields)};
 }
 
-/** `resume` of a pool: allows creates again in the pool and in its zones, and resets the count of unheard boots. */
+/** `resume` of a pool: allows creates again in the pool and in its zones, and resets the count of failed boots. */
 export function decideResumePool(pool: Pool, published_at: string): Decision<Pool> {
   const {stopped_at} = pool.boots;
   if (stopped_at !== null && published_at < stopped_at)

@@ -13,6 +13,7 @@ export type RunSettings = {
   priority?: number | undefined;
   budget_usd?: number | null | undefined;
   allow_mixed_code?: boolean | undefined;
+  allow_cross_region?: boolean | undefined;
 };
 export type PoolSettings = {
   workers_per_zone?: number | undefined;

@@ -24,9 +24,13 @@ export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   /** Worker bundle of the first lease, and whether workers of another bundle may have streams: see code.ts. */
   bundle: string | null;
   allow_mixed_code: boolean;
+  /** True if TPUs in another region than the bucket may have streams: see billing/network.ts. */
+  allow_cross_region: boolean;
   budget_usd: number | null;
   spent_usd: number;
   cost_usd: number;
+  network_bytes: number;
+  network_usd: number;
   version: number;
   stopped_at: string | null;
   said: PublishTimes;
@@ -56,8 +60,10 @@ export const NO_STREAMS = {
   total_bytes: 0,
 };
 
-/** A new run: no message has changed it, and no machine has died at work on it. */
+/** A new run: no message has changed it, no machine has died at work on it, and nothing has crossed a region. */
 export const NO_MESSAGES = {
+  network_bytes: 0,
+  network_usd: 0,
   version: 0,
   stopped_at: null,
   said: {},

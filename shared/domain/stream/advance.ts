@@ -1,3 +1,4 @@
+import {withTraffic} from '../billing/network.ts';
 import type {TimelineEvent} from '../timeline.ts';
 import {foldShards, type Shard} from './checkpoint.ts';
 import {blockedBy, failedFor, type Stream, withProgress} from './stream.ts';
@@ -28,7 +29,9 @@ export function decideAdvance(stream: Stream, spec_hash: string, stored: StoredS
   if (all.kind === 'error') return {...failed(stream, all.reason, now), needsSpecCheck: true};
   const fold = foldShards(stream, origin, all.counted.slice(0, MOST_AT_ONCE));
   if (fold.kind === 'error') throw new Error(`${stream.run}/${stream.stream}: ${fold.reason}`);
-  const advanced = withProgress(stream, fold.progress, now);
+  const bytes = fold.counted.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
+  const progressed = withProgress(stream, fold.progress, now);
+  const advanced = progressed === stream ? stream : withTraffic(progressed, bytes);
   // Shards from before the first lease may belong to an earlier run of this name.
   const needsSpecCheck = total_shards === 0 && status !== 'in_progress';
   if (advanced === stream) {

@@ -1,6 +1,7 @@
 /** The grant of a stream to the worker that requests work. */
 import {budgetProblem, isScarce, withGrant} from '../billing/budget.ts';
 import {type Ceilings, modelProblem} from '../billing/ceilings.ts';
+import {type BucketRegion, bytePrice, crossRegionProblem, withRead} from '../billing/network.ts';
 import {outputPrefix} from '../names.ts';
 import {acceptsCode, withCode} from '../run/code.ts';
 import {isRunnable, type Run} from '../run/run.ts';
@@ -20,7 +21,7 @@ export type StreamGrantState = {
 };
 
 /** Where the worker reads and writes, what the deployment allows, and the bundle that it deploys. */
-export type GrantSettings = {bucket: string; ceilings: Ceilings; bundle: string};
+export type GrantSettings = {bucket: string; region: BucketRegion; ceilings: Ceilings; bundle: string};
 
 /** True if the stream is pending, or the holder requests its own stream again. */
 export function isGrantable(stream: Stream, holder: Holder): boolean {
@@ -31,7 +32,7 @@ export function isGrantable(stream: Stream, holder: Holder): boolean {
 export function decideStreamGrant(
   {stream, run, worker, hasOtherWork}: StreamGrantState,
   holder: Holder,
-  {bucket, ceilings, bundle}: GrantSettings,
+  {bucket, region, ceilings, bundle}: GrantSettings,
   now: number,
 ): GrantDecision {
   if (!isGrantable(stream, holder) || !run || !isRunnable(run)) return {};
@@ -40,13 +41,16 @@ export function decideStreamGrant(
   if (problem) return {writes: pauseForModel(run, problem, now)};
   const isHolder = isLeasedTo(stream, holder);
   if (!isHolder && !acceptsCode(run, worker.bundle, bundle)) return {};
-  if (budgetProblem(run, worker.usd_per_hour, isHolder) || !isAlive(worker)) return {};
+  if (crossRegionProblem(run, [worker.zone], region)) return {};
+  const read_usd = isHolder ? 0 : stream.size_bytes * bytePrice(worker.zone, region);
+  const withReadPaid = {...run, network_usd: run.network_usd + read_usd};
+  if (budgetProblem(withReadPaid, worker.usd_per_hour, isHolder) || !isAlive(worker)) return {};
   // A later request of this worker has been granted other work: this request is late.
   if (hasOtherWork) return {};
   // The worker restarted, and asks for its own stream.
   const free = isHolder ? freeFromLiving(stream, worker, now) : stream;
   if (!isClaimable(free)) return {writes: {worker: withoutWork(worker), ...returnedStream(free, run, now)}};
-  const granted = grantLease(free, holder, now);
+  const granted = withRead(grantLease(free, holder, now), worker.zone, region);
   // Of many workers that ask at once, a scarce budget carries only some. A write for each grant would make them wait for each other.
   const isCounted = !isHolder && isScarce(run, worker.usd_per_hour, ceilings.max_workers);
   const served = withCode(isCounted ? withGrant(run) : run, worker.bundle);

@@ -34,6 +34,10 @@ export type Stream = Content &
     lease: Lease | null;
     failures: number;
     faults: number;
+    /** Traffic between regions: see billing/network.ts. */
+    network_usd_per_byte: number;
+    network_bytes: number;
+    network_usd: number;
     last_error: string | null;
     said: PublishTimes;
     blocked_reason: string | null;
@@ -66,6 +70,9 @@ export function newStream(
     ...NOTHING_STORED,
     failures: 0,
     faults: 0,
+    network_usd_per_byte: 0,
+    network_bytes: 0,
+    network_usd: 0,
     last_error: null,
     said: {},
     blocked_reason: null,

@@ -1,6 +1,6 @@
 /** Decisions about several slots, from the documents that one transaction has read. The transaction writes what they return. */
 import {addBill} from '../billing/bills.ts';
-import {priceOf} from '../billing/budget.ts';
+import {pricedAs, priceOf} from '../billing/budget.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Job} from '../job/job.ts';
 import {endAttempt, endByDeath} from '../job/lifecycle.ts';
@@ -11,14 +11,14 @@ import {iso} from '../time.ts';
 import type {TimelineEvent} from '../timeline.ts';
 import {attemptOf, type WorkerAttempt, withBill} from '../worker/attempt.ts';
 import type {Limits} from '../worker/limits.ts';
-import {isMachineDeath} from '../worker/liveness.ts';
+import {isFailedBoot, isMachineDeath} from '../worker/liveness.ts';
 import type {WorkerAction} from '../worker/transitions.ts';
 import type {Worker} from '../worker/worker.ts';
 import {allowance, askOf, fullUntil, type PlacementLimits, rateOf, type Zone} from '../zone/placement.ts';
 import {type Change, isAsking, isEnding, zoneAfter} from '../zone/zone-changes.ts';
 import {
+  countFailedBoot,
   countMachineDeath,
-  countUnheard,
   giveBootBack,
   grantBoot,
   judgeSilence,
@@ -132,7 +132,7 @@ function createFields(
 ) {
   const usd_per_hour = priceOf(prices, pool, zone.zone);
   const ask = askOf(pool.provisioning, zone, placement, now);
-  return {...ask, usd_per_hour, charged_to: payers.get(name) ?? null};
+  return {...ask, usd_per_hour, priced_as: pricedAs(pool), charged_to: payers.get(name) ?? null};
 }
 
 /** Adds what follows from the decision to the writes. */
@@ -196,11 +196,11 @@ function endIncarnation(
   const suspected = death?.kind === 'silent' ? newest(work?.suspected) : undefined;
   const attempt = attemptOf(before, decision, logs_bucket, now);
   writes.attempts.set(paths.attempt(before.name, before.incarnation), attempt);
-  if (death?.kind === 'unheard') {
-    const {shared, stops} = countUnheard(writes.shared, before, bundle, now);
+  if (death && isFailedBoot(death)) {
+    const {shared, stops} = countFailedBoot(writes.shared, before, death, bundle, now);
     writes.shared = shared;
     writes.stops.push(...stops.map(text => ({worker: before.name, text})));
-  } else if (before.hello_at === null) writes.shared = giveBootBack(writes.shared, before);
+  } else if (before.agent_at === null) writes.shared = giveBootBack(writes.shared, before);
   if (work?.job) {
     const ended = endAttempt(work.job, endByDeath(before.name, death), before.usd_per_hour, now);
     writes.jobs.push({before: work.job, ended});

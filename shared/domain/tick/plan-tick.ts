@@ -11,7 +11,7 @@ import {msOf} from '../time.ts';
 import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nodes.ts';
 import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
-import {afterHello} from '../zone/breakers.ts';
+import {afterGoodBoot} from '../zone/breakers.ts';
 import {costOfOrphans, decideOrphans, type OrphanCount, orphansIn} from '../zone/orphans.ts';
 import type {Zone} from '../zone/placement.ts';
 import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
@@ -57,7 +57,7 @@ export type TickPlan = {
 
 /** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
 export function planBudgets(snapshot: BudgetSnapshot, config: TickConfig, now: number): BudgetPlan {
-  const budgets = decideBudgets(snapshot, config.ceilings, now);
+  const budgets = decideBudgets(snapshot, config.ceilings, now, config.region);
   const inputs = inputsOf(snapshot);
   const slots = spentSlots(snapshot, budgets);
   return {
@@ -93,7 +93,7 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
   const snapshot = {...before, zones: hellos.zones_after};
   const {workers, unreadable, lost, served, streams} = snapshot;
   const nodes = snapshot.nodes ?? NOT_LISTED;
-  const budgets = decideBudgets(snapshot, config.ceilings, now);
+  const budgets = decideBudgets(snapshot, config.ceilings, now, config.region);
   const orphans = orphansIn(nodes, workers).filter(name => !unreadable.has(name));
   const isPaidFor = costOfOrphans(snapshot, nodes, orphans, now) < budgets.left_usd;
   const {held, counts} = decideOrphans(nodes, orphans, {zones: snapshot.zones, isPaidFor}, now);
@@ -138,31 +138,31 @@ function isYounger(worker: Worker | undefined, read_at_ms: number): boolean {
   return worker?.phase === 'creating' && worker.born_at !== null && msOf(worker.born_at) > read_at_ms;
 }
 
-/** `zones_after`: zones updated by the first heartbeats of their workers. `zones`: names of the changed zones. */
+/** `zones_after`: zones updated by the first words of their workers. `zones`: names of the changed zones. */
 function helloChanges({zones, workers, pool}: Snapshot, moment: Moment) {
   const byZone = Map.groupBy(workers.values(), ({zone}) => zone);
   const after = zones?.map(zone => zoneAfterHellos(zone, byZone.get(zone.zone) ?? [], moment));
   const changed = zones?.filter((zone, index) => after?.[index] !== zone) ?? [];
-  const hello_at = lastHello([...workers.values()]);
-  const isPoolChanged = hello_at !== undefined && afterHello(pool.boots, hello_at) !== pool.boots;
+  const agent_at = lastAgent([...workers.values()]);
+  const isPoolChanged = agent_at !== undefined && afterGoodBoot(pool.boots, agent_at) !== pool.boots;
   return {
     zones_after: after,
     zones: changed.map(({zone}) => zone),
-    pool_at: isPoolChanged ? hello_at : undefined,
+    pool_at: isPoolChanged ? agent_at : undefined,
   };
 }
 
 /** Returns the same object if nothing changes. */
 export function zoneAfterHellos(zone: Zone, workers: readonly Worker[], moment: Moment): Zone {
-  const hello_at = lastHello(workers);
+  const agent_at = lastAgent(workers);
   const brake = zone.brake && afterHellos(zone.brake, workers, moment);
-  const boots = hello_at === undefined ? zone.boots : afterHello(zone.boots, hello_at);
+  const boots = agent_at === undefined ? zone.boots : afterGoodBoot(zone.boots, agent_at);
   return brake === zone.brake && boots === zone.boots ? zone : {...zone, brake, boots};
 }
 
-function lastHello(workers: readonly Worker[]): string | undefined {
+function lastAgent(workers: readonly Worker[]): string | undefined {
   return workers
-    .flatMap(({hello_at}) => hello_at ?? [])
+    .flatMap(({agent_at}) => agent_at ?? [])
     .sort()
     .at(-1);
 }

@@ -7,10 +7,10 @@ import {msOf} from '../time.ts';
 import type {Death} from '../worker/liveness.ts';
 import type {Worker} from '../worker/worker.ts';
 import {
+  afterFailedBoot,
   afterMachineDeath,
   afterMachineFailedStream,
   afterTry,
-  afterUnheardBoot,
   isStopped,
   mayBoot,
 } from '../zone/breakers.ts';
@@ -87,7 +87,7 @@ export function grantBoot(
   return {shared: {...tried, pool: {...pool, boots: afterTry(pool.boots, now)}}, boot};
 }
 
-/** Takes back the try of a node that ended before it could send a heartbeat. */
+/** Takes back the try of a node that ended before its agent spoke. */
 export function giveBootBack(shared: SharedDocuments, worker: Worker): SharedDocuments {
   const zone = shared.zones.get(worker.zone);
   if (!zone || !shared.pool) return shared;
@@ -96,26 +96,27 @@ export function giveBootBack(shared: SharedDocuments, worker: Worker): SharedDoc
 }
 
 /**
- * Counts a node that was READY and never sent a heartbeat. `stops`: texts about the pool or zone whose creates stop with this node. A
- * node that was heard before a repair, or that ran an earlier bundle, is no evidence about boots.
+ * Counts a node that was READY and whose agent never spoke. `stops`: texts about the pool or zone whose creates stop with this node. A
+ * node whose agent spoke before a restart, or that ran an earlier bundle, is no evidence about boots.
  */
-export function countUnheard(
+export function countFailedBoot(
   shared: SharedDocuments,
   worker: Worker,
+  {kind, cause}: Death,
   bundle: string,
   now: number,
 ): {shared: SharedDocuments; stops: string[]} {
   const braked = withZone(shared, worker.zone, zone => ({
     ...zone,
-    brake: zone.brake && afterUnheard(zone.brake, worker),
+    brake: zone.brake && kind === 'unheard' ? afterUnheard(zone.brake, worker) : zone.brake,
   }));
-  if (worker.hello_at !== null || (worker.bundle ?? bundle) !== bundle) return {shared: braked, stops: []};
+  if (worker.agent_at !== null || (worker.bundle ?? bundle) !== bundle) return {shared: braked, stops: []};
   const stops: string[] = [];
   const count = <T extends Zone | Pool>(name: string, document: T): T => {
-    const boots = afterUnheardBoot(document.boots, bundle, now);
+    const boots = afterFailedBoot(document.boots, bundle, cause, now);
     if (isStopped(boots, bundle) && !isStopped(document.boots, bundle))
       stops.push(
-        `Creates of ${name} stop: ${boots.unheard} nodes in a row were READY and never spoke; one an hour is tried; deploy a bundle that works, or send {"action":"resume","pool":"${worker.pool}"}`,
+        `Creates of ${name} stop: ${boots.unheard} boots in a row failed, the last because ${cause}; one an hour is tried; deploy a bundle that works, or send {"action":"resume","pool":"${worker.pool}"}`,
       );
     return {...document, boots};
   };

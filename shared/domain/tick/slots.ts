@@ -1,5 +1,5 @@
 /** Slots of a tick, and the decision about each: from the snapshot first, then again from the documents of a transaction. */
-import {priceOf} from '../billing/budget.ts';
+import {atPrice, priceOf} from '../billing/budget.ts';
 import {pricedAt, withPayer} from '../billing/cost.ts';
 import type {Prices} from '../billing/prices.ts';
 import type {Pool} from '../fleet/pool.ts';
@@ -65,13 +65,16 @@ export function decideSlot(
   const moment = {now, served: inputs.served};
   const decision = decideWorker(before, observe(inputs.nodes, before), wanted, limits, moment, silence);
   const priced = pricedAt(decision.worker, () => priceOf(inputs.prices, inputs.pool, place.zone));
-  const paid = withPayer(priced, inputs.payers.get(name) ?? null);
+  const current = atPrice(priced, inputs.prices, inputs.pool, now);
+  const paid = withPayer(current, inputs.payers.get(name) ?? null);
   const worker = hasEnded(paid) ? paid : withSourceVersion(paid, inputs.pool);
   if (worker === decision.worker) return decision;
   const events = [...decision.events];
   if (priced !== decision.worker)
     events.push(`The price of ${name} is known now: $${priced.usd_per_hour} an hour`);
-  if (paid !== priced)
+  if (current !== priced)
+    events.push(`${name} costs $${current.usd_per_hour} an hour now, and cost $${priced.usd_per_hour}`);
+  if (paid !== current)
     events.push(`${worker.charged_to} pays for ${name} now: ${before.charged_to} does not need it any more`);
   return {...decision, worker, events};
 }

@@ -1,6 +1,7 @@
 /** Facts that one tick plans with, each read once. An undefined part could not be read: the plan draws no conclusion from it. */
 
 import type {Ceilings} from '../billing/ceilings.ts';
+import type {BucketRegion} from '../billing/network.ts';
 import type {Prices} from '../billing/prices.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Run, StreamTotals} from '../run/run.ts';
@@ -15,6 +16,7 @@ export type TickConfig = {
   limits: Limits;
   placement: PlacementLimits;
   ceilings: Ceilings;
+  region: BucketRegion;
   bundle: string;
   lease_s: number;
 };

@@ -21,6 +21,8 @@ import {NO_WORK, type Phase, readySince, type Worker} from './worker.ts';
 
 export type Heartbeat = Holder & {
   phase: string;
+  /** Step of the boot, in phase `setup`. */
+  step?: string | undefined;
   lease: WorkLease | null;
   progress: Pick<
     Worker,
@@ -53,11 +55,11 @@ export function decideHeartbeat(
   {lease_s}: {lease_s: number},
 ): RequestDecision {
   const {worker, run, suspected, suspectedRun} = state;
-  const {lease, phase, progress, source_report} = request;
+  const {lease, phase, step, progress, source_report} = request;
   const isHeld = lease !== null && provesLease(state, request, lease);
   const work = workAfter(state, lease, isHeld, now);
   const claimed_at = hasRestarted(worker, request) ? null : work.claimed_at;
-  const heard = heardFrom(worker, {...NO_WORK, ...progress, activity: phase, ...work, claimed_at}, now);
+  const heard = heardFrom(worker, {...NO_WORK, ...progress, activity: phase, step, ...work, claimed_at}, now);
   const charged = suspected && chargeSuspect(suspected, worker, RESTARTED, now);
   return {
     answer: ok({
@@ -122,6 +124,16 @@ function endText(lease: WorkLease, run: Run | undefined): string {
   return `the run is ${run.status}`;
 }
 
+/** The boot of the host has failed: the next tick replaces the worker. The first reason counts. */
+export function decideFailedBoot(worker: Worker, {reason}: {reason: string}, now: number): RequestDecision {
+  const answer = advise('continue', '');
+  if (worker.fault !== null) return {answer};
+  const {work, epoch, claimed_at, drains, boot_step: step} = worker;
+  const held = {...NO_WORK, work, epoch, claimed_at, drains};
+  const heard = heardFrom(worker, {...held, activity: 'setup', step: step ?? undefined}, now);
+  return {answer, writes: {worker: {...heard, fault: faultText(reason)}}, wakes: true};
+}
+
 /** The worker after the grant of the lease. */
 export function beganWork(worker: Worker, lease: WorkLease, now: number): Worker {
   const claim = {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now)};
@@ -136,8 +148,12 @@ export function gaveBack(worker: Worker, outcome: string, fault: string | null, 
   const activity = outcome === 'preempted' ? 'preempted' : 'idle';
   return {
     ...heardFrom(worker, {...NO_WORK, activity}, now),
-    fault: fault === null ? worker.fault : fault.slice(0, MOST_FAULT_CHARS).toWellFormed(),
+    fault: fault === null ? worker.fault : faultText(fault),
   };
+}
+
+function faultText(fault: string): string {
+  return fault.slice(0, MOST_FAULT_CHARS).toWellFormed();
 }
 
 const PROGRESS = ['activity', 'work', 'samples_done', 'tokens_done', 'shards_done'] as const;
@@ -147,16 +163,19 @@ export function askedForWork(worker: Worker, now: number): Worker {
   return {...heardFrom(worker, {...NO_WORK, activity: 'idle'}, now), progress_at: iso(now)};
 }
 
-/** A heartbeat proves that the agent lives, and ends booting. */
+/** The word of a host proves that it lives. The word of its agent ends booting. */
 export function heardFrom(
   worker: Worker,
-  said: Pick<Worker, keyof typeof NO_WORK> & {activity: string},
+  {step, ...said}: Pick<Worker, keyof typeof NO_WORK> & {activity: string; step?: string | undefined},
   now: number,
 ): Worker {
   const phase = phaseAfter(worker, said.activity, said.work);
+  const isSetup = said.activity === 'setup';
   return {
     ...accrue(worker, now),
     ...said,
+    boot_step: isSetup ? (step ?? null) : null,
+    agent_at: worker.agent_at ?? (isSetup ? null : iso(now)),
     phase,
     phase_since_at: phase === worker.phase ? worker.phase_since_at : iso(now),
     ready_at: worker.ready_at ?? readyBySaying(worker, now),

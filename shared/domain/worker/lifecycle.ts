@@ -176,8 +176,9 @@ function decideLiving(
   if (death && !(death.kind === 'silent' && silence === 'held')) {
     // A node that never came up blocks the slot as a refusal does: the zone has no node to give.
     const blocked_until_at = worker.phase === 'creating' ? iso(now + limits.retry_s * 1000) : null;
+    const last_error = death.kind === 'boot' ? death.cause : worker.last_error;
     const event = `${worker.name} is lost: ${death.cause}; deleting it`;
-    return toDeleting({...worker, blocked_until_at}, event, now, death);
+    return toDeleting({...worker, blocked_until_at, last_error}, event, now, death);
   }
   if (worker.recreate) {
     const [action, becomes] = worker.held ? ['delete', 'deleted'] : ['recreate', 'made again'];

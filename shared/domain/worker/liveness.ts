@@ -15,15 +15,16 @@ import type {Worker} from './worker.ts';
 
 /**
  * Why an incarnation ended before its work did.
- * `taken`: Cloud TPU took the node. `setup`: the node never became READY, or its setup took too long.
- * `unheard`: the node is READY, and its agent never spoke. `broken`: the machine cannot run any work.
+ * `taken`: Cloud TPU took the node. `setup`: the node never became READY.
+ * `unheard`: the node is READY, and its host never spoke. `boot`: the host spoke, and its boot failed before the agent.
+ * `broken`: the machine cannot run any work.
  * `crashed`: the agent released its stream with a failure of its machine.
  * `silent`: the agent stopped speaking. `hung`: the agent speaks and makes no progress.
  * A stream may cause silence and hanging.
  * `asked`: a message requested the end.
  */
 export type Death = {
-  kind: 'taken' | 'setup' | 'unheard' | 'broken' | 'crashed' | 'silent' | 'hung' | 'asked';
+  kind: 'taken' | 'setup' | 'unheard' | 'boot' | 'broken' | 'crashed' | 'silent' | 'hung' | 'asked';
   cause: string;
   /** Set where the zone gave no node. */
   refusal?: Refusal;
@@ -34,6 +35,11 @@ export function isMachineDeath({kind}: Death): boolean {
   return kind === 'silent' || kind === 'hung' || kind === 'broken' || kind === 'crashed';
 }
 
+/** True if the node was READY and its agent never started: evidence about boots. */
+export function isFailedBoot({kind}: Death): boolean {
+  return kind === 'unheard' || kind === 'boot';
+}
+
 /** Why the node must be replaced, or undefined while it may live. `worker` already records the observation. */
 export function causeOfDeath(
   worker: Worker,
@@ -42,8 +48,7 @@ export function causeOfDeath(
   moment: Moment,
 ): Death | undefined {
   const {now, served} = moment;
-  if (worker.fault !== null)
-    return {kind: isBadHost(worker.fault) ? 'broken' : 'crashed', cause: `its agent said: ${worker.fault}`};
+  if (worker.fault !== null) return saidBy(worker, worker.fault);
   if (observation.kind === 'absent') return vanished(worker, limits, now);
   if (observation.kind === 'found') {
     const death = faultOfQueue(worker, observation) ?? faultOfNode(worker);
@@ -60,14 +65,14 @@ export function causeOfDeath(
         const cause = `it is READY but said nothing within ${limits.boot_s} s`;
         return isLate(limits.boot_s) ? {kind: 'unheard', cause} : undefined;
       }
-      return withClues(worker, silence(worker, limits, moment)) ?? longSetup(isLate(limits.setup_s), limits);
+      return withClues(worker, unfinishedBoot(worker, limits, moment));
     default:
       return withClues(worker, silence(worker, limits, moment) ?? standstill(worker, limits, moment));
   }
 }
 
 /**
- * A node that was requested and never listed may still appear until `create_s`.
+ * A node that was requested and never listed may still appear for `UNLISTED_S`.
  * A node that was listed while creating and is absent now has failed late: zones without capacity often answer so.
  */
 function vanished(worker: Worker, limits: Limits, now: number): Death | undefined {
@@ -80,7 +85,10 @@ function vanished(worker: Worker, limits: Limits, now: number): Death | undefine
   };
 }
 
-/** A request in the queue may wait until it expires. Every other node has `create_s` to become READY. */
+/** Seconds after which a requested node that no list shows counts as never made. */
+const UNLISTED_S = 900;
+
+/** A request in the queue may wait until it expires. A listed node has `create_s` to become READY. */
 function notReady(worker: Worker, limits: Limits, now: number): Death | undefined {
   const {valid_until_at} = worker;
   if (queueStanding(worker) === 'waiting' && nodeStanding(worker) === null && valid_until_at !== null) {
@@ -92,12 +100,27 @@ function notReady(worker: Worker, limits: Limits, now: number): Death | undefine
     };
   }
   const since = worker.queue_state === null ? worker.phase_since_at : worker.provider_since_at;
-  if (!isOlderThan(since, limits.create_s, now)) return undefined;
-  return {kind: 'setup', cause: `it was not READY within ${limits.create_s} s`, refusal: 'transient'};
+  const isListed = nodeStanding(worker) !== null || worker.queue_state !== null;
+  const limit_s = isListed ? limits.create_s : Math.min(UNLISTED_S, limits.create_s);
+  if (!isOlderThan(since, limit_s, now)) return undefined;
+  return {kind: 'setup', cause: `it was not READY within ${limit_s} s`, refusal: 'transient'};
 }
 
-function longSetup(isLate: boolean, {setup_s}: Limits): Death | undefined {
-  return isLate ? {kind: 'setup', cause: `its setup took longer than ${setup_s} s`} : undefined;
+/** The fault that the host reported: in its boot, or by its agent. */
+function saidBy({phase}: Worker, fault: string): Death {
+  if (isBadHost(fault)) return {kind: 'broken', cause: `its agent said: ${fault}`};
+  if (phase === 'booting') return {kind: 'boot', cause: `its boot failed: ${fault}`};
+  return {kind: 'crashed', cause: `its agent said: ${fault}`};
+}
+
+/** A host that spoke and never reached its agent has a failed boot, which no brake holds. A host that restarts is silent. */
+function unfinishedBoot(worker: Worker, limits: Limits, moment: Moment): Death | undefined {
+  const step = worker.boot_step === null ? '' : ` (${worker.boot_step})`;
+  const silent = silence(worker, limits, moment);
+  if (silent && worker.agent_at !== null) return silent;
+  if (silent) return {kind: 'boot', cause: `${silent.cause} in its boot${step}`};
+  if (!isServedFor(moment.served, worker.phase_since_at, limits.setup_s)) return undefined;
+  return {kind: 'boot', cause: `its boot took longer than ${limits.setup_s} s${step}`};
 }
 
 function silence(worker: Worker, limits: Limits, {served}: Moment): Death | undefined {

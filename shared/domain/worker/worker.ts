@@ -28,6 +28,8 @@ export type Worker = Shown & {
   /** First time at which the node of this incarnation was READY, as far as ticks can tell. Billing starts here. */
   ready_at: string | null;
   usd_per_hour: number | null;
+  /** Type and kind of the node that the price is of: see billing/budget.ts. */
+  priced_as: string | null;
   /** Costs of this incarnation up to `costs_at`: see billing/cost.ts. */
   costs: Costs;
   costs_at: string | null;
@@ -35,6 +37,10 @@ export type Worker = Shown & {
   incarnation: number;
   born_at: string | null;
   hello_at: string | null;
+  /** First word of the agent: the boot has succeeded. */
+  agent_at: string | null;
+  /** Step of the boot; null once the agent speaks. */
+  boot_step: string | null;
   host_secrets: Record<string, string>;
   hosts: Record<string, {hostname: string; address: string}>;
   /** Ids of commands that the hosts have not finished: see control-plane/execs/. */
@@ -92,6 +98,7 @@ export function newWorker(
     ...NO_NODE,
     ...NO_WORK,
     usd_per_hour: null,
+    priced_as: null,
     provisioning: null,
     valid_until_at: null,
     held: false,
@@ -150,6 +157,8 @@ export const NO_COSTS = {costs: {}, costs_at: null, charged_to: null};
 export const NO_NODE = {
   born_at: null,
   hello_at: null,
+  agent_at: null,
+  boot_step: null,
   host_secrets: {},
   hosts: {},
   execs: [] as string[],

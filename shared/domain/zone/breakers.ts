@@ -1,12 +1,13 @@
-/** Breakers stop repeated failures: creates of a pool or zone with silent nodes, and a run that ends machines. */
+/** Breakers stop repeated failures: creates of a pool or zone whose boots fail, and a run that ends machines. */
 import {type PublishTimes, withPublishTime} from '../commands/publish-order.ts';
 import {isOlderThan, iso} from '../time.ts';
 
 /** Outcome of recent boots of a pool or zone. A node that Cloud TPU took does not count. */
 export type Boots = {
-  /** Boots in a row that stayed unheard, and the time of the last. */
+  /** Failed boots in a row, and the time and the cause of the last. */
   unheard: number;
   unheard_at: string | null;
+  reason: string | null;
   /** Start of the stop, which lets one node an hour be created, and time of the last such try. */
   stopped_at: string | null;
   tried_at: string | null;
@@ -14,22 +15,25 @@ export type Boots = {
   bundle: string;
 };
 
-const MOST_UNHEARD = 5;
+const MOST_FAILED = 5;
 /** Seconds between two tries during a stop. The clock counts: without a living worker no time is served. */
 const TRY_S = 3600;
 
-export const NO_BOOTS: Boots = {unheard: 0, unheard_at: null, stopped_at: null, tried_at: null, bundle: ''};
+export const NO_BOOTS: Boots = {
+  ...{unheard: 0, unheard_at: null, reason: null},
+  ...{stopped_at: null, tried_at: null, bundle: ''},
+};
 
-export function afterUnheardBoot(boots: Boots, bundle: string, now: number): Boots {
+export function afterFailedBoot(boots: Boots, bundle: string, reason: string, now: number): Boots {
   const before = boots.bundle === bundle ? boots : NO_BOOTS;
   const unheard = before.unheard + 1;
-  const stopped_at = before.stopped_at ?? (unheard >= MOST_UNHEARD ? iso(now) : null);
-  return {...before, unheard, unheard_at: iso(now), stopped_at, bundle};
+  const stopped_at = before.stopped_at ?? (unheard >= MOST_FAILED ? iso(now) : null);
+  return {...before, unheard, unheard_at: iso(now), reason, stopped_at, bundle};
 }
 
-/** The breaker after the first word of a worker at `hello_at`. */
-export function afterHello(boots: Boots, hello_at: string): Boots {
-  return boots.unheard_at !== null && hello_at > boots.unheard_at ? NO_BOOTS : boots;
+/** The breaker after the first word of an agent at `agent_at`. A word of a host in its boot is no success. */
+export function afterGoodBoot(boots: Boots, agent_at: string): Boots {
+  return boots.unheard_at !== null && agent_at > boots.unheard_at ? NO_BOOTS : boots;
 }
 
 export function isStopped(boots: Boots, bundle: string): boolean {
@@ -60,7 +64,7 @@ export function nextToTry(
   return ready.sort((a, b) => tried(a).localeCompare(tried(b)))[0]?.zone;
 }
 
-/** Gives the try back if the node requested at `asked_at` was the try, and was refused or taken before it spoke. */
+/** Gives the try back if the node requested at `asked_at` was the try, and was refused or taken before its agent spoke. */
 export function withoutTry(boots: Boots, asked_at: string | null): Boots {
   return boots.tried_at !== null && boots.tried_at === asked_at ? {...boots, tried_at: null} : boots;
 }

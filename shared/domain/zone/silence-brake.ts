@@ -132,8 +132,8 @@ export function afterUnheard(brake: Brake, worker: Worker): Brake {
 }
 
 /**
- * Zone and pool after a node that was refused or ended before its first word: it says nothing about boots.
- * A lost probe of this episode makes another probe due. A lost try of a stop gives the try back.
+ * Zone and pool after a node that was refused or ended before the word of its agent: it says nothing about boots.
+ * A probe of this episode that was lost before its host spoke makes another probe due. A lost try of a stop gives the try back.
  */
 export function afterLostBoot<Z extends {brake: Brake | null; boots: Boots}, P extends {boots: Boots}>(
   zone: Z,
@@ -141,7 +141,7 @@ export function afterLostBoot<Z extends {brake: Brake | null; boots: Boots}, P e
   worker: Worker,
 ): {zone: Z; pool: P} {
   const {brake} = zone;
-  const isProbe = brake !== null && isProbeOf(brake, worker);
+  const isProbe = brake !== null && worker.hello_at === null && isProbeOf(brake, worker);
   const due = isProbe ? {...zone, brake: {...brake, probes_due: brake.probes_due + 1}} : zone;
   return {zone: withoutTryOf(due, worker), pool: withoutTryOf(pool, worker)};
 }

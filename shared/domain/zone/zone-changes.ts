@@ -49,7 +49,7 @@ export function zoneAfter(
     case 'refused':
       return refusedBy(zone, death?.refusal ?? 'transient', death?.cause ?? '', limits, now);
     case 'lost': {
-      const isFailed = death !== undefined && ['setup', 'unheard', 'broken'].includes(death.kind);
+      const isFailed = death !== undefined && ['setup', 'unheard', 'boot', 'broken'].includes(death.kind);
       const neverWorked = isFailed || before.phase === 'creating';
       return lostNode(zone, neverWorked ? null : (before.ready_at ?? before.phase_since_at), now);
     }

@@ -55,6 +55,12 @@ export class Silence extends Check {
     // A symptom that no host can work with is a cause of its own.
     if (!/^it has said nothing for/.test(cause) || /MESH_BUILD_FAIL/.test(cause)) return;
     this.#checkSilence(name, before, this.context.config.limits.silent_s);
+    // A boot that never reached its agent is held by no brake.
+    if (/in its boot/.test(cause)) {
+      if (before.agent_at !== null)
+        this.breach(`${name} ended in its boot, and its agent has spoken: ${cause}`);
+      return;
+    }
     this.#checkShare(name, zone, before);
     this.#checkCharge(before);
   }

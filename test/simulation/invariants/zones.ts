@@ -16,7 +16,7 @@ export const ALIVE = ['booting', 'idle', 'working', 'draining'];
 export class Zones extends Check {
   readonly #creates = new Map<string, number[]>();
   /** Of one commit: the incarnations that end, and the losses that their zones count. */
-  #ends: {zone: string; wasReady: boolean; isUnheard: boolean}[] = [];
+  #ends: {zone: string; wasReady: boolean; isFailedBoot: boolean}[] = [];
   #counts: {zone: string; losses: number; unheard: number}[] = [];
 
   /** A zone gets no more creates in an hour than its limit. */
@@ -37,13 +37,13 @@ export class Zones extends Check {
 
   onIncarnationEnded(worker: string, {cause_kind, last_phase}: Document): void {
     const document = this.context.store.peek(paths.worker(worker));
-    const isUnheard = cause_kind === 'unheard' && document?.hello_at === null;
+    const isFailedBoot = ['unheard', 'boot'].includes(String(cause_kind)) && document?.agent_at === null;
     if (cause_kind === 'not-needed' || cause_kind === 'asked') return;
     const wasReady = ALIVE.includes(String(last_phase));
-    this.#ends.push({zone: keyOf(document?.pool, document?.zone), wasReady, isUnheard});
+    this.#ends.push({zone: keyOf(document?.pool, document?.zone), wasReady, isFailedBoot});
   }
 
-  /** A zone counts the losses of nodes that were preempted or failed, and no others, and the boots without a heartbeat. */
+  /** A zone counts the losses of nodes that were preempted or failed, and no others, and the failed boots. */
   override onCommitted(): void {
     for (const zone of new Set([...this.#ends, ...this.#counts].map(({zone}) => zone))) {
       const ends = this.#ends.filter(end => end.zone === zone);
@@ -52,9 +52,8 @@ export class Zones extends Check {
       const least = ends.filter(({wasReady}) => wasReady).length;
       if (least > losses || losses > ends.length)
         this.breach(`${zone} counts ${losses} losses, and lost ${least} nodes of ${ends.length} that ended`);
-      const most = ends.filter(({isUnheard}) => isUnheard).length;
-      if (unheard > most)
-        this.breach(`${zone} counts ${unheard} unheard boots, and ${most} nodes were unheard`);
+      const most = ends.filter(({isFailedBoot}) => isFailedBoot).length;
+      if (unheard > most) this.breach(`${zone} counts ${unheard} failed boots, and ${most} boots failed`);
     }
     [this.#ends, this.#counts] = [[], []];
   }

@@ -32,10 +32,15 @@ export const BLAME: Mistakes = {
     find: "$death === undefined || $death.kind === 'asked' || $hasEnded",
     replace: '$death === undefined || $hasEnded',
   },
-  'a preempted boot that counts as unheard': {
-    in: 'endIncarnation',
-    find: "$death?.kind === 'unheard'",
-    replace: "$death?.kind === 'unheard' || $death?.kind === 'taken'",
+  'a preempted boot that counts as failed': {
+    in: 'isFailedBoot',
+    find: "$kind === 'unheard' || $kind === 'boot'",
+    replace: "$kind === 'unheard' || $kind === 'boot' || $kind === 'taken'",
+  },
+  'a silent restart that counts as a failed boot': {
+    in: 'unfinishedBoot',
+    find: '$silent && $worker.agent_at !== null',
+    replace: 'false',
   },
   'a quota error of the queue that counts as a stock-out': {
     in: 'faultOfQueue',

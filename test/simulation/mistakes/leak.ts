@@ -46,9 +46,9 @@ export const LEAK: Mistakes = {
   },
   'a worker that reports a broken machine and is kept': {
     in: 'causeOfDeath',
-    find: 'if ($worker.fault !== null) return {kind: $kind, cause: $cause};',
+    find: 'if ($worker.fault !== null) return $saidBy($worker, $worker.fault);',
     replace:
-      "if ($worker.fault !== null && $worker.phase === 'booting') return {kind: $kind, cause: $cause};",
+      "if ($worker.fault !== null && $worker.phase === 'booting') return $saidBy($worker, $worker.fault);",
   },
   'a task that stays locked after its delivery died': {
     in: 'claimTask',

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import {listAlerts} from '../../../cli/run/run-view.ts';
 import {poolRecords, zoneRecords} from '../../../shared/control-plane/documents/documents.ts';
-import {afterUnheardBoot, NO_BOOTS} from '../../../shared/domain/zone/breakers.ts';
+import {requestTask} from '../../../shared/control-plane/documents/tasks.ts';
+import {afterFailedBoot, NO_BOOTS} from '../../../shared/domain/zone/breakers.ts';
 import {newZone} from '../../../shared/domain/zone/placement.ts';
 import {decideSilence, withHeld} from '../../../shared/domain/zone/silence-brake.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
@@ -13,7 +14,10 @@ describe('The alerts of gleaner status', () => {
     const worker = aWorker({heartbeat_at: at(-400), usd_per_hour: 1.25});
     const silent = {worker, heard: 1, isCrowded: false, isLost: false, silent_s: 300};
     const brake = withHeld(decideSilence(null, silent, moment(T0)).brake, [worker, worker]);
-    const boots = [1, 2, 3, 4, 5].reduce(found => afterUnheardBoot(found, 'bundle', T0), NO_BOOTS);
+    const boots = [1, 2, 3, 4, 5].reduce(
+      found => afterFailedBoot(found, 'bundle', 'its boot failed: no disk', T0),
+      NO_BOOTS,
+    );
     await store.transaction(async tx => {
       zoneRecords.set(tx, {...newZone('us-central1-a', T0), brake});
       zoneRecords.set(tx, newZone('us-east5-b', T0));
@@ -21,8 +25,26 @@ describe('The alerts of gleaner status', () => {
     });
     assert.deepEqual(await listAlerts(store), [
       'us-central1-a holds 2 silent TPUs for $2.50 an hour until a new TPU speaks',
-      `creates of pool tpu are stopped since ${at(0)}: 5 nodes in a row never spoke`,
+      `creates of pool tpu are stopped since ${at(0)}: 5 boots in a row failed, the last because its boot failed: no disk`,
     ]);
+    await store.close();
+  });
+
+  it('name a refresh of the prices that failed, with the day of the oldest price', async () => {
+    const store = openSqliteStore(':memory:', () => 0);
+    await requestTask({store, now: () => T0}, {task: 'prices', run: null});
+    assert.deepEqual(await listAlerts(store), []);
+    await store.transaction(async tx => {
+      const task = (await tx.get('tasks/prices')) ?? assert.fail();
+      tx.set('tasks/prices', {...task, status: 'done', result: 'failed: no answer'});
+      const of = (as_of: string) => ({usd: 2, spot_usd: 1, source: 'catalog', as_of});
+      tx.set('prices/chips', {'v6e@us-east5': of('2026-01-02'), 'v6e@us-east1': of('2025-12-01')});
+    });
+    const [alert = ''] = await listAlerts(store);
+    assert.match(
+      alert,
+      /^the prices of TPUs are of 2025-12-01, \d+ days old: the refresh of 2026-01-02 failed: no/,
+    );
     await store.close();
   });
 });

@@ -162,7 +162,7 @@ describe('gleaner deploy @full', () => {
     assert.deepEqual(readdirSync(join(folder, 'tmp')), []);
     assert.match(
       stderr,
-      /The bucket is in us-central1, and us-east5-b in another region: each GB .* \$0\.02/,
+      /The bucket is in us-central1, and us-east5-b in another region: runs need allow_cross_region, .* \$0\.02/,
     );
     assert.match(stderr, /1 settings of Firestore's fields are slow/);
     for (const api of ['cloudresourcemanager', 'eventarc', 'pubsub', 'run', 'tpu'])

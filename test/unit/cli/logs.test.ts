@@ -27,6 +27,11 @@ describe('A line of a log', () => {
       raw: '{"time":"2026-01-02T03:04:05.678Z","severity":"ERROR","message":"No","traceback":"T:\\n  x\\n"}',
       lines: ['03:04:05 ERROR No', '  T:', '    x'],
     },
+    {
+      name: 'has the time of a boot',
+      raw: '2026-01-02T03:04:05Z startup: Step of the boot: bundle',
+      lines: ['03:04:05 startup: Step of the boot: bundle'],
+    },
     {name: 'is whole where it is no JSON', raw: 'Killed {', lines: ['Killed {']},
     {name: 'is whole where it is JSON of another kind', raw: '{"a":1}', lines: ['{"a":1}']},
     {

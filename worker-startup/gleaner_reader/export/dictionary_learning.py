@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import torch  # pyright: ignore[reportMissingImports]
+    import torch
 
     from ..run import Run
 

@@ -169,8 +169,8 @@ class _Writer:
 
 def _import_datasets():
     try:
-        import datasets  # pyright: ignore[reportMissingImports]
-        import datasets.arrow_writer  # pyright: ignore[reportMissingImports]
+        import datasets
+        import datasets.arrow_writer
 
         return datasets
     except ImportError:

@@ -17,7 +17,7 @@ from ..storage.objects import Bucket, make_client
 from .api import Refused, WorkerApi
 from .job_work import JobOrder, JobWork
 from .logs import LogShipper, set_up_logging
-from .metadata import Credentials, Identity, is_preempted, load_identity, load_secret
+from .metadata import Credentials, Identity, ending_notice, load_identity, load_secret
 from .orders import Orders
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 # A preempted VM has 30 s from the notice: `flush_s` of the state for the work, and this time for the release.
 _RELEASE_S = 3.0
-_PREEMPTION_EVERY_S = 1.0  # between two requests for the preemption notice
+_NOTICES_EVERY_S = 1.0  # between two requests for the notices of an end
 _NOTICE_S = 2.0  # longest time from a signal that ends a process to the preemption notice
 _KILLED = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 _REASON_CHARS = 10_000  # of a failure; worker-api refuses longer reasons
 
 
 class Agent:
-    """The main loop, with threads for heartbeats and for the preemption notice."""
+    """The main loop, with threads for heartbeats and for the notices of an end."""
 
     def __init__(self, identity: Identity, shipper: LogShipper):
         self.identity = identity
@@ -46,7 +46,7 @@ class Agent:
         self.exiting = threading.Event()
         self.streams: StreamWork | None = None
         self.orders = Orders(identity, self.api, self.bucket, find_job_user)
-        self.jobs = JobWork(identity, self.bucket, self.orders, shipper)
+        self.jobs = JobWork(identity, self.bucket, self.orders)
         # The lease and the state of its work, for the heartbeat.
         self.current: tuple[dict, ExtractionState | JobRunner] | None = None
         self.heartbeat_s = 2.0
@@ -58,7 +58,7 @@ class Agent:
             log.info("Exiting: %s", hello.get("reason", ""))
             return 0
         threading.Thread(target=self._heartbeats, name="heartbeat", daemon=True).start()
-        threading.Thread(target=self._watch_preemption, name="preemption", daemon=True).start()
+        threading.Thread(target=self._watch_notices, name="notices", daemon=True).start()
         if order := self.jobs.pop_stored_order():
             self._run_job(order)
         while not self.preempted.is_set() and not self.exiting.is_set():
@@ -222,20 +222,20 @@ class Agent:
             log.info("worker-api requests %s: %s", action, answer.get("reason", ""))
             state.request("drain" if action == "drain" else "stop")
 
-    def _watch_preemption(self) -> None:
+    def _watch_notices(self) -> None:
         while not self.preempted.is_set():
             try:
-                if is_preempted():
+                if notice := ending_notice():
                     self.preempted.set()
-                    log.warning("This VM is being preempted")
+                    log.warning("This VM %s", notice)
             except Exception:  # any error: a missed notice costs every step that is not stored
-                log.exception("Failed to ask whether this VM is being preempted")
-            time.sleep(_PREEMPTION_EVERY_S)
+                log.exception("Failed to ask whether this VM ends")
+            time.sleep(_NOTICES_EVERY_S)
 
 
 def main() -> int:
     """Runs the agent; returns the exit status of the process."""
-    shipper = set_up_logging()
+    shipper = set_up_logging(os.environ.get("GLEANER_HOME", "/opt/gleaner"))
     agent = Agent(load_identity(), shipper)
 
     def on_signal(number: int, _frame: object) -> None:

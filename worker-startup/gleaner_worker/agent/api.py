@@ -24,7 +24,7 @@ _FIRST_WAIT_S = 0.5  # before the second attempt; each later wait is twice as lo
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Turns every redirect into an HTTPError, because the next request would carry the token and the secret."""
 
-    def redirect_request(self, *_: object) -> None:
+    def redirect_request(self, *_: object) -> None:  # pyrefly: ignore[bad-override]
         return None
 
 

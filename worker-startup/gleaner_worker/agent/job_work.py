@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from ..jobs.runner import JobRunner
 from ..jobs.user import find_job_user
 from ..storage.objects import Bucket
-from .logs import LogShipper
 from .metadata import Identity, get
 from .orders import Orders
 
@@ -32,22 +31,21 @@ class JobOrder:
 
     lease: dict  # {"job", "epoch"}
     job: dict  # as worker-api describes it
-    log: list[str]  # lines of the agent before a restart
 
 
 class JobWork:
     """The orders and runners of jobs."""
 
-    def __init__(self, identity: Identity, bucket: Bucket, orders: Orders, shipper: LogShipper):
-        self._identity, self._bucket, self._orders, self._shipper = identity, bucket, orders, shipper
+    def __init__(self, identity: Identity, bucket: Bucket, orders: Orders):
+        self._identity, self._bucket, self._orders = identity, bucket, orders
         self._path = os.path.join(identity.home, "order")
 
     def new_order(self, answer: dict) -> JobOrder:
         """The order of a new lease. If this process holds the chips, restarts the agent and never returns."""
-        order = JobOrder({key: answer["lease"][key] for key in ("job", "epoch")}, answer["job"], [])
+        order = JobOrder({key: answer["lease"][key] for key in ("job", "epoch")}, answer["job"])
         if _holds_chips():
             log.info("Restarting the agent, because it holds the chips that job %s needs", order.lease["job"])
-            self._restart(JobOrder(order.lease, order.job, self._shipper.lines()))
+            self._restart(order)
         return order
 
     def pop_stored_order(self) -> JobOrder | None:
@@ -61,8 +59,6 @@ class JobWork:
             log.warning("Failed to read %s: %s; the lease of its job will expire", self._path, error)
             order = None
         os.unlink(self._path)
-        if order:
-            self._shipper.restore(order.log)
         return order
 
     def runner(self, order: JobOrder) -> JobRunner:

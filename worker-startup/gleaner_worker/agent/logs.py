@@ -1,7 +1,8 @@
-"""The agent's log: JSON lines on stderr, and a copy in the bucket that outlives the VM."""
+"""The log of a host: the lines of its boot and of its agent, and a copy in the bucket that outlives the VM."""
 
 import json
 import logging
+import os
 import sys
 import threading
 import time
@@ -12,31 +13,31 @@ from datetime import UTC, datetime
 from ..storage.objects import Bucket
 
 _KEEP_LINES = 5_000
+_MOST_LINES_ON_DISK = 50_000
 _SHIP_EVERY_S = 15.0
 _PRINT_CHARS = 32 * 1024  # of an ASCII line: the reader of a startup script's output closes the pipe at 64 KiB
 
 
 class LogShipper(logging.Handler):
-    """Keeps the latest lines and writes them to one object, at most as often as Cloud Storage accepts a write."""
+    """Keeps the latest lines and writes them to one object, at most as often as Cloud Storage accepts a write.
 
-    def __init__(self) -> None:
+    path: the log of this host, with the lines of its boots and of earlier agents. Every new line is appended to it.
+    """
+
+    def __init__(self, path: str | None = None) -> None:
         super().__init__()
-        self._lines: deque[str] = deque(maxlen=_KEEP_LINES)
+        self._path = path
+        self._lines: deque[str] = deque(_lines_of(path), maxlen=_KEEP_LINES)
+        self._on_disk = len(self._lines)
         self._new = threading.Event()
         self._shipping = threading.Lock()
 
     def emit(self, record: logging.LogRecord) -> None:
         line = _format(record)
         self._lines.append(line)
+        self._append(line)
         self._new.set()
         _print(line)
-
-    def lines(self) -> list[str]:
-        return list(self._lines)
-
-    def restore(self, lines: list[str]) -> None:
-        """Puts the lines from before a restart of the agent in front of the new lines."""
-        self._lines.extendleft(reversed(lines[: _KEEP_LINES - len(self._lines)]))
 
     def start(self, bucket: Bucket, name: str) -> None:
         """Starts the thread that ships new lines."""
@@ -51,6 +52,18 @@ class LogShipper(logging.Handler):
             except Exception as error:  # an error of the log must not stop the work; the next write has all lines
                 _print(f"Failed to ship the log to gs://{bucket.name}/{name}: {error}")
 
+    def _append(self, line: str) -> None:
+        """Appends to the log of this host, which shrinks to the kept lines at times. A full disk loses lines."""
+        if self._path is None:
+            return
+        is_long = self._on_disk >= _MOST_LINES_ON_DISK
+        try:
+            with open(self._path, "w" if is_long else "a", encoding="utf-8", opener=_open_private) as file:
+                file.writelines(f"{each}\n" for each in (self._lines if is_long else [line]))
+            self._on_disk = len(self._lines) if is_long else self._on_disk + 1
+        except OSError:
+            pass
+
     def _run(self, bucket: Bucket, name: str) -> None:
         while True:
             self._new.wait()
@@ -58,13 +71,27 @@ class LogShipper(logging.Handler):
             time.sleep(_SHIP_EVERY_S)
 
 
-def set_up_logging() -> LogShipper:
-    """Sends every log record of this process to one LogShipper."""
-    shipper = LogShipper()
+def set_up_logging(home: str) -> LogShipper:
+    """Sends every log record of this process to one LogShipper. home: the folder that has the log of this host."""
+    shipper = LogShipper(os.path.join(home, "host.log"))
     logging.basicConfig(level=logging.INFO, handlers=[shipper], force=True)
     for noisy in ("jax", "google", "urllib3"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     return shipper
+
+
+def _lines_of(path: str | None) -> list[str]:
+    if path is None:
+        return []
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().splitlines()[-_KEEP_LINES:]
+    except OSError:  # the first boot of this host
+        return []
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _print(line: str) -> None:

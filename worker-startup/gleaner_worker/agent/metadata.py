@@ -1,4 +1,4 @@
-"""The metadata server of the VM: the identity of this worker, the tokens that prove it, and the preemption notice."""
+"""The metadata server of the VM: the identity of this worker, the tokens that prove it, and the notices of its end."""
 
 import http.client
 import json
@@ -31,6 +31,9 @@ _ATTRIBUTES = (
 _LOGS_BUCKET = "gleaner-logs-bucket"
 _SECRET = "gleaner-hf-token-secret"
 _ENDPOINT = "gleaner-hf-endpoint"
+# A maintenance is announced hours before as PENDING. A VM that moves to another host keeps its work.
+_ONGOING = re.compile(r"maintenance[_-]?status\W{1,6}ONGOING", re.IGNORECASE)
+_MAINTENANCE = "stops for a maintenance of its host"
 _DIRECT = urllib.request.build_opener(
     urllib.request.ProxyHandler({})
 )  # the server belongs to this machine, so requests never use a proxy
@@ -134,12 +137,20 @@ def host_names() -> dict[str, str]:
     return {key: value for key, value in names.items() if re.fullmatch(r"[\x21-\x7e]+", value)}
 
 
-def is_preempted() -> bool:
-    """Whether this VM has a preemption notice; False when the metadata server does not answer."""
+def ending_notice() -> str | None:
+    """Why this VM ends within a minute: a preemption, or a maintenance. None without a notice or an answer."""
+    if _notice("preempted") == "TRUE":
+        return "is preempted"
+    if _notice("maintenance-event").startswith("TERMINATE"):
+        return _MAINTENANCE
+    return _MAINTENANCE if _ONGOING.search(_notice("upcoming-maintenance?recursive=true&alt=json")) else None
+
+
+def _notice(name: str) -> str:
     try:
-        return get("instance/preempted", timeout_s=2).strip() == "TRUE"
-    except OSError:
-        return False
+        return get(f"instance/{name}", timeout_s=2).strip()
+    except OSError:  # also a key that the server has only before a maintenance
+        return ""
 
 
 class IdentityTokens:

@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 import types
+from typing import NoReturn
 
 _PIECE_CHARS = 1 << 20
 _MAX_ERROR_CHARS = 4000
@@ -108,7 +109,7 @@ def _write_result(result: object, report_file: str, name: str) -> None:
         _fail(report_file, "result", f"Failed to convert the result, a {kind}, to text: {_last_line(error)}")
 
 
-def _fail(report_file: str, cause: str, error: str) -> None:
+def _fail(report_file: str, cause: str, error: str) -> NoReturn:
     with open(report_file, "w", encoding="utf-8", errors="replace") as file:
         json.dump({"cause": cause, "error": error}, file)
     raise SystemExit(1)

@@ -23,7 +23,7 @@ class ArrayPool:
         array = np.ndarray(shape, dtype, memory)
         # The base of a view is `array`, because `memory` is no array: numpy skips arrays in between.
         # No lock here: the garbage collector may call this on a thread that holds the lock.
-        weakref.finalize(array, self.free.append, memory).atexit = False
+        weakref.finalize(array, self.free.append, memory).atexit = False  # pyrefly: ignore[missing-attribute]
         return array
 
     def _take(self, size: int) -> mmap.mmap:

@@ -108,7 +108,7 @@ def parse_task(record: dict) -> Task:
     pairs = []
     cells = 0
     for number, pair in enumerate(train):
-        pairs.append(tuple(_grid(pair, key, f"train[{number}]") for key in ("input", "output")))
+        pairs.append((_grid(pair, "input", f"train[{number}]"), _grid(pair, "output", f"train[{number}]")))
         cells += sum(len(grid) * len(grid[0]) for grid in pairs[-1])
     test_input = _grid(test[-1], "input", f"test[{len(test) - 1}]")
     cells += len(test_input) * len(test_input[0])

@@ -20,6 +20,7 @@ of each encoder for the grid [[0, 7], [7, 7]]:
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 Grid = tuple[str, ...]  # a string of digits for each row
 
@@ -58,7 +59,10 @@ def _build(node: ast.expr) -> Encoder:
     if name not in _ENCODERS:
         raise ValueError(f"{name[:40]} is unknown")
     make, kinds = _ENCODERS[name]
-    arguments = [*zip(kinds, node.args, strict=False), *((keyword.arg, keyword.value) for keyword in node.keywords)]
+    arguments: list[tuple[Any, ast.expr]] = [
+        *zip(kinds, node.args, strict=False),
+        *((keyword.arg, keyword.value) for keyword in node.keywords),
+    ]
     values = {key: _value(value) for key, value in arguments}
     if len(node.args) > len(kinds) or len(values) < len(arguments) or not values.keys() <= kinds.keys():
         raise ValueError(f"{name} takes {' and '.join(kinds) or 'no arguments'}")
@@ -129,7 +133,7 @@ def _replaced(base_encoder: Encoder, symbols: tuple[str, ...] = _SYMBOLS) -> Enc
 
 
 def _translated(base: Encoder, symbols: tuple[str, ...]) -> Encoder:
-    table = str.maketrans(dict(zip("0123456789", symbols, strict=True)))
+    table = {ord(digit): symbol for digit, symbol in zip("0123456789", symbols, strict=True)}
     return Encoder(lambda grid: base.to_text(grid).translate(table), base.cell_chars * max(map(len, symbols)))
 
 

@@ -53,7 +53,7 @@ def check_tokens(value: object, field: str) -> list[int]:
 
 def kind_of(value: object) -> str:
     """The JSON type of the value, in words."""
-    names = {
+    names: dict[type, str] = {
         str: "a string",
         bool: "true or false",
         int: "a number",

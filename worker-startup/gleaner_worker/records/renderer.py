@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, cast
 
+# Python needs _pylong at the first division of huge integers, when this process cannot open a file.
+import _pylong  # noqa: F401  # pyrefly: ignore[missing-import]
 from jinja2 import StrictUndefined, Template, Undefined, nodes
 from jinja2 import filters as jinja
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
@@ -135,13 +137,13 @@ def _environment(is_chat: bool) -> _Environment:
         extensions=[loopcontrols],
         optimized=False,
     )
-    known = environment.globals
-    environment.globals = {name: known[name] for name in ("range", "dict", "cycler", "joiner")}
-    environment.globals["namespace"] = _Namespace
+    names: dict[str, Any] = {name: environment.globals[name] for name in ("range", "dict", "cycler", "joiner")}
+    environment.globals = names | {"namespace": _Namespace}
     environment.filters = {name: jinja.FILTERS[name] for name in _FILTERS} | {"tojson": _to_json}
     if is_chat:
         environment.add_extension(_Generation)
-        environment.globals |= {"raise_exception": _raise_exception, "strftime_now": _Date(name="strftime_now")}
+        names = {"raise_exception": _raise_exception, "strftime_now": _Date(name="strftime_now")}
+        environment.globals |= names
     return environment
 
 

@@ -107,7 +107,7 @@ def _encode(
         each_spans = [None] * len(texts) if spans is None else [[marked] for marked in spans]
         pairs = zip(texts, each_spans, strict=True)
         return [_encode([text], tokenizer, bos, add_special_tokens, marked)[0] for text, marked in pairs]
-    encoded = []
+    encoded: list[Encoded | Rejected] = []
     for number, encoding in enumerate(encodings):
         mask = None if spans is None else _mask(encoding.offsets, spans[number], len(texts[number]))
         is_doubled = add_special_tokens and bos.is_added and encoding.ids[:2] == [bos.token_id] * 2

@@ -51,10 +51,7 @@ def unpack_bundle(sha256: str, jobs: str, bucket: Bucket) -> str:
 
 
 def _unpack(archive: str, folder: str) -> None:
-    """Writes only files and folders, because every other kind of member may point outside the folder.
-
-    Python 3.11 before 3.11.4 lacks the filters of tarfile.
-    """
+    """Writes only files and folders, because every other kind of member may point outside the folder."""
     size = 0
     with tarfile.open(archive, "r:gz") as tar:
         for number, member in enumerate(tar, 1):

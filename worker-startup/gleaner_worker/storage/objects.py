@@ -272,7 +272,9 @@ def make_client(project: str | None, credentials=None) -> storage.Client:
 
 
 def _info(blob: storage.Blob) -> ObjectInfo:
-    return ObjectInfo(blob.name, int(blob.generation), int(blob.size), blob.crc32c, dict(blob.metadata or {}))
+    # The client also types blobs that Cloud Storage has not described yet.
+    size, generation = int(blob.size), int(blob.generation)  # pyrefly: ignore[bad-argument-type]
+    return ObjectInfo(str(blob.name), generation, size, blob.crc32c, dict(blob.metadata or {}))
 
 
 def _is_transient(error: Exception) -> bool:

@@ -83,11 +83,13 @@ export const configure = command({
       priority: z.number().int().min(-1000).max(1000).optional(),
       budget_usd: dollars.optional(),
       allow_mixed_code: z.boolean().optional(),
+      allow_cross_region: z.boolean().optional(),
       if_version: version.optional(),
     }),
     'priority',
     'budget_usd',
     'allow_mixed_code',
+    'allow_cross_region',
   ),
   prepare: ensureKnownRun,
   decide: async (_, tx, {action: __, run, if_version, ...settings}, {published_at, now}) => {

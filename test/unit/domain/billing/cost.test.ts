@@ -3,10 +3,12 @@ import fc from 'fast-check';
 import {
   accrue,
   costOfLiving,
+  repricedAt,
   totalOf,
   usdPerHourFor,
   usdPerMillionTokens,
 } from '../../../../shared/domain/billing/cost.ts';
+import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 
 const HOUR = 3_600_000;
@@ -65,6 +67,28 @@ describe('the cost of an incarnation', () => {
         '10.80',
       ],
     );
+  });
+});
+
+describe('a price that changes', () => {
+  const price = (since_s: number, worker = aPaid({work: 'my-run/000'})) =>
+    repricedAt(worker, 10.8, T0 + since_s * 1000, T0 + HOUR);
+
+  it('a new price counts from its instant on, also where the time since was counted before', () => {
+    const cents = ({costs}: Worker) => Math.round(100 * totalOf(costs));
+    assert.deepEqual(
+      [3600, 1800, -7200].map(since_s => cents(price(since_s))),
+      [360, 720, 1080],
+    );
+    const counted = accrue(aPaid({work: 'my-run/000'}), T0 + HOUR);
+    assert.equal(cents(price(1800, counted)), 720);
+    assert.equal(cents(accrue(price(1800), T0 + 2 * HOUR)), 720 + 1080);
+  });
+
+  it('a new price charges nothing to a node that is not READY or is gone', () => {
+    const [booting, gone] = [aPaid({ready_at: null}), aPaid({phase: 'gone'})];
+    assert.deepEqual([price(0, booting).costs, price(0, booting).usd_per_hour], [{}, 10.8]);
+    assert.equal(price(0, gone), gone);
   });
 });
 

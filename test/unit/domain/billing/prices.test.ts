@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
-import {GENERATIONS, LIST_PRICES} from '../../../../shared/domain/billing/list-prices.ts';
+import {GENERATIONS, LIST_PRICES, LISTED_ON} from '../../../../shared/domain/billing/list-prices.ts';
 import {
+  ageText,
   chipsOf,
   isPriceKey,
   meanUsdPerHour,
@@ -70,12 +71,30 @@ describe('the price of a node', () => {
     assert.deepEqual([v6e(false), v6e(true)], [3.24, 2.27]);
   });
 
-  it('a price names its origin: the list, the highest of the list, or prices/chips', () => {
-    const origin = (zone: string, given = {}) => originOf(overList(given), 'v6e-8', zone);
-    assert.equal(origin('us-east5-b'), 'listed');
-    assert.equal(origin('me-west1-a'), 'highest');
-    assert.equal(origin('us-east5-b', {v6e: {usd: 2, spot_usd: 1}}), 'given');
-    assert.equal(origin('me-west1-a', {'v6e-8@me-west1': {usd: 2, spot_usd: 1}}), 'given');
+  it('a price names its origin and its day: the list, the highest of the list, the catalog, or a person', () => {
+    const origin = (zone: string, given = {}) => Object.values(originOf(overList(given), 'v6e-8', zone));
+    const catalog = {usd: 2, spot_usd: 1, source: 'catalog', as_of: '2026-11-24'};
+    assert.deepEqual(origin('us-east5-b'), ['list', LISTED_ON, false]);
+    assert.deepEqual(origin('me-west1-a'), ['list', LISTED_ON, true]);
+    assert.deepEqual(origin('us-east5-b', {'v6e@us-east5': catalog}), ['catalog', '2026-11-24', false]);
+    assert.deepEqual(origin('us-east5-b', {v6e: {usd: 2, spot_usd: 1}, 'v6e@us-east5': catalog}), [
+      'person',
+      null,
+      false,
+    ]);
+    assert.deepEqual(origin('me-west1-a', {'v6e-8@me-west1': {usd: 2, spot_usd: 1}}), [
+      'person',
+      null,
+      false,
+    ]);
+  });
+
+  it('a price is called old after seven days', () => {
+    const now = Date.parse('2026-12-01T12:00:00.000Z');
+    assert.deepEqual(
+      ['2026-11-30', '2026-11-24', '2026-11-23', null].map(as_of => ageText(as_of, now)),
+      [undefined, undefined, '8 days old', undefined],
+    );
   });
 });
 

@@ -6,6 +6,7 @@ import {HOLDER} from '../../../support/jobs.ts';
 const SETTINGS = {
   bucket: 'bucket',
   bundle: 'deployed',
+  region: null,
   ceilings: {max_workers: 8, max_budget_usd: null, allowed_zones: null, model_sources: ['hub']},
 };
 const IDLE = aWorker({phase: 'idle', bundle: 'deployed', usd_per_hour: 1.2});
@@ -41,6 +42,10 @@ describe('the grant of a stream', () => {
     {name: 'a stream of a paused run', given: {run: aRun({status: 'paused'})}},
     {name: 'a stream of a run that keeps another bundle', given: {run: aRun({bundle: 'earlier'})}},
     {name: 'a stream of a run with a spent budget', given: {run: aRun({budget_usd: 1, cost_usd: 1})}},
+    {
+      name: 'a stream of a run whose budget traffic has spent',
+      given: {run: aRun({budget_usd: 1, network_usd: 1})},
+    },
     {name: 'to a worker of another incarnation', given: {worker: {...IDLE, incarnation: 3}}},
     {name: 'to a worker that goes', given: {worker: {...IDLE, phase: 'deleting'}}},
     {name: 'to a worker that holds other work', given: {hasOtherWork: true}},
@@ -90,5 +95,17 @@ describe('the grant of a stream', () => {
     assert.deepEqual([order, writes?.stream?.status, writes?.worker?.work], [undefined, 'failed', null]);
     assert.equal(writes?.breaker?.after.machine_failed_streams, 1);
     assert.match(writes?.events?.[0]?.text ?? '', /failed after 5 machines in a row.*restarted/);
+  });
+
+  it('to a worker in another region needs allow_cross_region, and the budget for a read of the stream', () => {
+    const far = {...SETTINGS, region: 'southamerica-west1'};
+    const run = aRun({allow_cross_region: true, budget_usd: 1});
+    const stream = aStream({epoch: 2, size_bytes: 1024 ** 3});
+    const granted = (state: Partial<StreamGrantState>) =>
+      decideStreamGrant({...PENDING, stream, ...state}, HOLDER, far, T0).writes?.stream?.network_usd.toFixed(
+        2,
+      );
+    assert.deepEqual([granted({run: aRun()}), granted({run})], [undefined, '0.14']);
+    assert.equal(granted({run: {...run, budget_usd: 0.14}}), undefined);
   });
 });

@@ -320,14 +320,24 @@ describe('decideSlots', () => {
         stops: [`zone ${ZONE}`, 'pool tpu'],
       },
       {
-        name: 'but spoke before a repair: it is no evidence about boots',
-        worker: {hello_at: at(0)},
+        name: 'after a hello of its host: creates of its zone and pool stop',
+        worker: {hello_at: at(0), heartbeat_at: later(-3600), activity: 'setup', boot_step: 'environment'},
+        stops: [`zone ${ZONE}`, 'pool tpu'],
+      },
+      {
+        name: 'with the reason of its host: creates of its zone and pool stop',
+        worker: {hello_at: at(0), heartbeat_at: later(-1), fault: 'the disk is full'},
+        stops: [`zone ${ZONE}`, 'pool tpu'],
+      },
+      {
+        name: 'but its agent spoke before a repair: it is no evidence about boots',
+        worker: {hello_at: at(0), agent_at: at(0)},
         stops: [],
       },
       {name: 'with an earlier bundle: it is no evidence about boots', worker: {bundle: 'old'}, stops: []},
     ];
     for (const {name, worker, stops} of unheard)
-      it(`that is the fifth in a row to stay silent in its boot ${name}`, () => {
+      it(`that is the fifth in a row to fail its boot ${name}`, () => {
         const boots = {...NO_BOOTS, unheard: 4, bundle: CONFIG.bundle};
         const booting = aWorker({
           ...{phase: 'booting', phase_since_at: later(-7200), ready_at: at(0), provider_state: 'READY'},

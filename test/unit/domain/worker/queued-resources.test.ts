@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {protos} from '@google-cloud/tpu';
-import {at, found} from '../../../support/builders.ts';
+import {decideWorker} from '../../../../shared/domain/worker/lifecycle.ts';
+import {at, found, moment, T0} from '../../../support/builders.ts';
 import {decide, inQueue, LIMITS, later, PHASES, wellIn, wordsOf} from './provider-cases.ts';
 
 const {QueuedResourceState} = protos.google.cloud.tpu.v2;
@@ -66,6 +67,19 @@ describe('states of a queued resource', () => {
       assert.equal(decide(worker, seen, 7000 + LIMITS.create_s).worker.phase, 'creating');
       const late = decide(worker, seen, 7000 + LIMITS.create_s + 1);
       assert.deepEqual([late.worker.phase, late.death?.refusal], ['deleting', 'transient']);
+    });
+
+  for (const {name, seen, limit_s} of [
+    {name: 'that is listed as CREATING has create_s', seen: found('CREATING'), limit_s: 2700},
+    {name: 'that no list has shown has 900 s', seen: {kind: 'absent'} as const, limit_s: 900},
+  ])
+    it(`a node ${name} to become READY`, () => {
+      const limits = {...LIMITS, create_s: 2700, ask_again_s: 99_999};
+      const requested = wellIn('creating', {provisioning: 'node'});
+      const decideAfter = (seconds: number) =>
+        decideWorker(requested, seen, 'wanted', limits, moment(T0 + seconds * 1000));
+      assert.equal(decideAfter(limit_s).worker.phase, 'creating');
+      assert.equal(decideAfter(limit_s + 1).death?.cause, `it was not READY within ${limit_s} s`);
     });
 
   it('a queued resource that FAILED gives the kind and the message of its refusal', () => {

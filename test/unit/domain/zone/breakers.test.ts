@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import type {Run} from '../../../../shared/domain/run/run.ts';
 import {
-  afterHello,
+  afterFailedBoot,
+  afterGoodBoot,
   afterMachineDeath,
   afterMachineFailedStream,
   afterTry,
-  afterUnheardBoot,
   type Boots,
   isStopped,
   mayBoot,
@@ -14,31 +14,32 @@ import {
 import {aRun, at, T0} from '../../../support/builders.ts';
 
 const BUNDLE = 'c'.repeat(64);
-const unheard = (count: number, boots: Boots = NO_BOOTS): Boots =>
-  Array.from({length: count}).reduce<Boots>(found => afterUnheardBoot(found, BUNDLE, T0), boots);
+const REASON = 'its boot failed: the disk is full';
+const failed = (count: number, boots: Boots = NO_BOOTS): Boots =>
+  Array.from({length: count}).reduce<Boots>(found => afterFailedBoot(found, BUNDLE, REASON, T0), boots);
 
 describe('the breaker of boots', () => {
-  it('five unheard boots in a row stop creates', () => {
-    assert.deepEqual([isStopped(unheard(4), BUNDLE), isStopped(unheard(5), BUNDLE)], [false, true]);
+  it('five failed boots in a row stop creates', () => {
+    assert.deepEqual([isStopped(failed(4), BUNDLE), isStopped(failed(5), BUNDLE)], [false, true]);
   });
 
-  it('a word of a worker resets the count of unheard boots', () => {
-    assert.equal(isStopped(unheard(4, afterHello(unheard(4), at(1))), BUNDLE), false);
-    assert.equal(isStopped(afterHello(unheard(5), at(1)), BUNDLE), false, 'the stop ends');
+  it('a word of an agent resets the count of failed boots', () => {
+    assert.equal(isStopped(failed(4, afterGoodBoot(failed(4), at(1))), BUNDLE), false);
+    assert.equal(isStopped(afterGoodBoot(failed(5), at(1)), BUNDLE), false, 'the stop ends');
   });
 
-  it('a word from before the last unheard boot does not end a stop', () => {
-    assert.equal(isStopped(afterHello(unheard(5), at(-1)), BUNDLE), true);
+  it('a word from before the last failed boot does not end a stop', () => {
+    assert.equal(isStopped(afterGoodBoot(failed(5), at(-1)), BUNDLE), true);
   });
 
   it('a new bundle ends a stop, and has its own count', () => {
     const next = 'd'.repeat(64);
-    assert.equal(isStopped(unheard(5), next), false);
-    assert.equal(afterUnheardBoot(unheard(5), next, T0).unheard, 1);
+    assert.equal(isStopped(failed(5), next), false);
+    assert.equal(afterFailedBoot(failed(5), next, REASON, T0).unheard, 1);
   });
 
   it('a stop allows one boot an hour', () => {
-    const stopped = unheard(5);
+    const stopped = failed(5);
     const hour = T0 + 3_600_000;
     assert.deepEqual(
       [mayBoot(stopped, BUNDLE, hour), mayBoot(stopped, BUNDLE, hour + 1)],

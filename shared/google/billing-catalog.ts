@@ -1,0 +1,78 @@
+/** Adapter of the Cloud Billing Catalog, a public REST API: an account needs a token and no role. */
+import {z} from 'zod';
+import {parseJson} from '../contracts/schemas.ts';
+import {CHIP_SERVICE} from '../domain/billing/catalog.ts';
+import type {Catalog} from '../ports.ts';
+import {withAdvice} from './errors.ts';
+import {memoizeAsync} from './memoize-async.ts';
+
+const ADDRESS = 'https://cloudbilling.googleapis.com';
+/** The most items that Google puts into a page. */
+const PAGE_SIZE = 5000;
+/** A page of 5000 items has several megabytes. */
+const TIMEOUT_MS = 30_000;
+const SCOPE = 'https://www.googleapis.com/auth/cloud-billing.readonly';
+
+/** Google leaves out fields with the value 0, and writes 64-bit numbers as text. */
+const unitPrice = z.object({
+  currencyCode: z.string().default(''),
+  units: z.string().default('0'),
+  nanos: z.number().default(0),
+});
+const sku = z.object({
+  description: z.string(),
+  category: z.object({usageType: z.string().default('')}),
+  serviceRegions: z.array(z.string()).default([]),
+  pricingInfo: z
+    .array(
+      z.object({
+        effectiveTime: z.iso.datetime(),
+        pricingExpression: z.object({
+          usageUnit: z.string().default(''),
+          tieredRates: z
+            .array(z.object({unitPrice: unitPrice.default({currencyCode: '', units: '0', nanos: 0})}))
+            .default([]),
+        }),
+      }),
+    )
+    .default([]),
+});
+const answer = z.object({skus: z.array(sku).default([]), nextPageToken: z.string().default('')});
+
+/** `endpoint` replaces Google's address, and `token` is what that server asks for. */
+export function openCatalog({
+  endpoint,
+  token,
+}: {
+  endpoint?: string | undefined;
+  token?: string | undefined;
+}): Catalog {
+  const account = memoizeAsync(async () => {
+    const {GoogleAuth} = (await import('google-auth-library')).default;
+    return new GoogleAuth({scopes: [SCOPE]});
+  });
+  const headers = async () =>
+    endpoint ? new Headers({authorization: `Bearer ${token}`}) : (await account()).getRequestHeaders();
+  return {
+    page: async pageToken => {
+      const query = new URLSearchParams({
+        pageSize: String(PAGE_SIZE),
+        currencyCode: 'USD',
+        ...(pageToken && {pageToken}),
+      });
+      const url = `${endpoint ?? ADDRESS}/v1/services/${CHIP_SERVICE}/skus?${query}`;
+      const failed = (cause: unknown) =>
+        new Error(`Failed to read the prices of the Billing Catalog: ${withAdvice(cause)}`, {cause});
+      const options = {headers: await headers().catch(cause => Promise.reject(failed(cause)))};
+      const response = await fetch(url, {...options, signal: AbortSignal.timeout(TIMEOUT_MS)}).catch(
+        cause => {
+          throw failed(cause);
+        },
+      );
+      const text = await response.text();
+      if (!response.ok) throw failed(Object.assign(new Error(text.slice(0, 2000)), {code: response.status}));
+      const {skus, nextPageToken} = parseJson(answer, text, 'The answer of the Billing Catalog');
+      return {skus, next: nextPageToken};
+    },
+  };
+}
