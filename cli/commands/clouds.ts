@@ -1,5 +1,14 @@
 import {DEFAULT_DIR, DEFAULT_PORT} from '../local/address.ts';
-import {digest, folder, natural, portFrom, positive} from '../terminal/arguments.ts';
+import {
+  digest,
+  dollars,
+  folder,
+  modelName,
+  natural,
+  portFrom,
+  positive,
+  text,
+} from '../terminal/arguments.ts';
 import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
 
 /** Registers the commands that start or change a cloud. */
@@ -34,6 +43,21 @@ export function addCloudCommands(program: GleanerCommand): void {
     .onCloud()
     .examples('gleaner destroy --dry-run', 'gleaner destroy', 'gleaner destroy other.tfvars.json --yes')
     .action(async (settings, options) => (await import('../destroy/destroy.ts')).destroy(settings, options));
+  program
+    .about('smoke', 'try a deployment in ten steps, from its rights to a verified run, within a budget')
+    .option('--project <id>', 'project on Google Cloud (default: the cloud of the other commands)', text)
+    .option('--budget-usd <usd>', 'most dollars that the test may cost', dollars, 5)
+    .option('--model <model>', "model of the runs (default: the deployment's own)", modelName)
+    .option(
+      '--state-file <file>',
+      'file of the state, from which the test goes on',
+      text,
+      'gleaner-smoke.json',
+    )
+    .yes()
+    .onCloud()
+    .examples('gleaner smoke --project my-project-123 --budget-usd 5', 'gleaner smoke --json')
+    .action(async options => (await import('../smoke/smoke.ts')).smoke(options));
   program
     .about('doctor', 'compare the deployment with its cloud, and name the command that mends each difference')
     .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")

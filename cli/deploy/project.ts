@@ -1,9 +1,10 @@
 /** Preparation of a project for Terraform: its APIs, the accounts of Google's services, and the bucket of the state. Each step is idempotent. */
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
-import {isNotFound} from '../../shared/google/errors.ts';
+import {isBadRequest, isNotFound} from '../../shared/google/errors.ts';
 import {type GoogleApi, type Json, listAll} from '../google/api.ts';
 import {CliError} from '../terminal/errors.ts';
+import {say} from '../terminal/output.ts';
 import type {Clock} from './clock.ts';
 
 const SERVICES = fileURLToPath(new URL('../../terraform/services.tf', import.meta.url));
@@ -91,7 +92,13 @@ export async function prepare(api: GoogleApi, missing: Missing, place: Place, cl
 export async function makeIdentities(api: GoogleApi, project: string, clock: Clock): Promise<void> {
   const make = async (service: string) => {
     const address = `${USAGE}/v1beta1/projects/${project}/services/${service}.googleapis.com:generateServiceIdentity`;
-    await ended(api, `make the account of ${service}`, await api.call('POST', address), clock);
+    try {
+      await ended(api, `make the account of ${service}`, await api.call('POST', address), clock);
+    } catch (error) {
+      // Some services have an account from the start. The apply names an account that is missing.
+      if (!isNotFound(error) && !isBadRequest(error)) throw error;
+      say(`${service} has no account to make: ${(error as Error).message}`);
+    }
   };
   await Promise.all(WITH_IDENTITY.map(make));
 }

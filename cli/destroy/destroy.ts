@@ -69,7 +69,7 @@ async function destroyIn(
     };
     const fleet = await fleetOf(cloud, zones);
     const left = await leftIn(draining, fleet);
-    const stays = staysOf(cloud, chosen?.settings);
+    const stays = staysOf(cloud, options, chosen?.settings);
     const goes = [
       `${counted(left.length, 'TPU')} of ${deployment} in ${fleet.zones.join(', ') || 'no zone'}: they finish their shards first`,
       `the job ${tickJobOf(deployment)} is paused`,
@@ -127,7 +127,7 @@ export async function destroyResources(
 }
 
 /** Places that hold data, each with the command that deletes it. */
-function staysOf({connection}: Cloud, settings: Settings | undefined): Staying[] {
+function staysOf({connection}: Cloud, options: DestroyOptions, settings: Settings | undefined): Staying[] {
   const {project, deployment, bucket, is_google} = connection;
   if (!is_google || !settings)
     return [{what: `the files of the local cloud in ${bucket}`, command: 'rm -r its folder'}];
@@ -146,7 +146,7 @@ function staysOf({connection}: Cloud, settings: Settings | undefined): Staying[]
     },
     {
       what: 'the state of Terraform, the records of deployments and the hashes of the provider',
-      command: remove(`${stateBucketOf(project, {})}/${deployment}`),
+      command: remove(`${stateBucketOf(project, options)}/${deployment}`),
     },
   ];
 }

@@ -1,12 +1,13 @@
 /** Checks of the deployment: zones, network, subscriptions, database, Scheduler, bucket, functions, prices and a write. */
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
-import {LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
+import {readPrices} from '../../shared/control-plane/documents/prices.ts';
+import {ageText, oldestDay} from '../../shared/domain/billing/prices.ts';
 import {nameIn, tickJobOf} from '../../shared/domain/deployment.ts';
-import {paths, regionOf} from '../../shared/domain/names.ts';
-import {msOf} from '../../shared/domain/time.ts';
+import {regionOf} from '../../shared/domain/names.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import {type Json, listAll} from '../google/api.ts';
+import {warn} from '../terminal/output.ts';
 import {broken, type Check, ok, warning} from './context.ts';
 
 const read = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
@@ -209,18 +210,15 @@ const digests: Check = {
   },
 };
 
-/** Spot prices change each month. */
-const OLD_DAYS = 30;
-
 const prices: Check = {
   name: 'prices',
   is_local: true,
-  async check({store, now_ms}) {
-    const {updated_at} = (await store.get(paths.prices())) ?? {};
-    const from = typeof updated_at === 'string' ? updated_at : LISTED_ON;
-    const days = Math.floor((now_ms - msOf(from)) / 86_400_000);
-    if (days <= OLD_DAYS) return ok(`of ${from.slice(0, 10)}`);
-    return warning(`of ${from.slice(0, 10)}, ${days} days old`, 'correct the document prices/chips');
+  async check({store, now_ms, accelerator, zones}) {
+    const known = await readPrices({store, log: warn}, [{accelerator}]);
+    const day = oldestDay(known, accelerator, zones);
+    const age = ageText(day, now_ms);
+    if (age === undefined) return ok(day === null ? 'of a person, without a date' : `of ${day}`);
+    return warning(`${accelerator} has prices of ${day}, ${age}`, 'gleaner prices update');
   },
 };
 

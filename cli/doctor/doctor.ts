@@ -51,7 +51,8 @@ export async function diagnose(context: Context): Promise<Finding[]> {
   );
 }
 
-async function contextOf(cloud: Cloud, options: {state_bucket?: string}): Promise<Context> {
+/** Reads what the deployment should be: its record, otherwise the settings of this folder; on a local cloud its pool. */
+export async function contextOf(cloud: Cloud, options: {state_bucket?: string}): Promise<Context> {
   const {connection, store, objects} = cloud;
   const {project, deployment: name, bucket, is_google, storage_endpoint: endpoint, token} = connection;
   const common = {store, objects, is_google, project, bucket, now_ms: Date.now()};

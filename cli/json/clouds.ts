@@ -41,6 +41,17 @@ export const cloudAnswers = {
       }),
     ),
   }),
+  smoke: z.strictObject({
+    ok: z.boolean(),
+    spent_usd: z.number(),
+    steps: z.array(
+      z.strictObject({
+        step: text,
+        status: z.enum(['passed', 'failed', 'only on Google Cloud']),
+        saw: text,
+      }),
+    ),
+  }),
   destroy: z.strictObject({
     /** False with --dry-run. */
     destroyed: z.boolean(),

@@ -86,6 +86,10 @@ export function isNotFound(error: unknown): boolean {
   return codeOf(error) === NOT_FOUND;
 }
 
+export function isBadRequest(error: unknown): boolean {
+  return codeOf(error) === INVALID_ARGUMENT;
+}
+
 /** Cloud Storage answers 404 for a missing object and for a missing bucket. Only a missing bucket is our mistake. */
 export function isBucketMissing(error: unknown): boolean {
   return isNotFound(error) && /bucket does not exist/i.test(messageOf(error));

@@ -204,4 +204,6 @@ class FakeStorage:
         crc = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
         if resource.get("crc32c", crc) != crc:
             return 400, {"error": {"code": 400, "message": "Provided CRC32C does not match"}}, {}
-        return 200, self.put(bucket, resource["name"], data, resource.get("metadata")), {}
+        stored = self.put(bucket, resource["name"], data, resource.get("metadata"))
+        stored |= {key: resource[key] for key in ("customTime",) if key in resource}
+        return 200, stored, {}

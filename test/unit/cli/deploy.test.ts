@@ -15,6 +15,7 @@ import {
 import {tmpdir} from 'node:os';
 import {delimiter, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {ApiError} from '../../../emulator/http/errors.ts';
 import {putBuiltEnvironment} from '../../support/built-environment.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 import {until} from '../../support/until.ts';
@@ -193,6 +194,16 @@ describe('gleaner deploy @full', () => {
       changes.filter(call => !call.includes('generateServiceIdentity')),
       [`PATCH /storage/v1/b/${STATE}`],
     );
+  });
+
+  it('goes on where a service has no account to make', async () => {
+    google.prepare();
+    const path = `/v1beta1/projects/${PROJECT}/services/cloudbuild.googleapis.com:generateServiceIdentity`;
+    google.answers.set(`POST ${path}`, new ApiError(400, 'The service has no identity'));
+    const {code, stderr} = await deployAtOnce(['--yes']);
+    assert.equal(code, 0, stderr);
+    assert.match(stderr, /cloudbuild has no account to make: .*The service has no identity/);
+    assert.equal(google.identities.size, 5);
   });
 
   it('prints the most that an hour can cost in the dearest zone, and changes nothing', async () => {

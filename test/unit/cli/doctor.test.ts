@@ -312,7 +312,13 @@ const FAULTS: Fault[] = [
     inject: () => ({applied: undefined}),
   },
   {
-    ...{check: 'prices', name: 'old prices', severity: 'warning', says: /\d+ days old/, cure: /prices/},
+    ...{
+      check: 'prices',
+      name: 'old prices',
+      severity: 'warning',
+      says: /\d+ days old/,
+      cure: /gleaner prices update/,
+    },
     inject: (_, {now_ms}) => ({now_ms: now_ms + 40 * DAY_MS}),
   },
   {

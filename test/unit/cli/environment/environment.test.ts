@@ -10,7 +10,7 @@ import {promisify} from 'node:util';
 import {readElf} from '../../../../cli/build/environment/elf.ts';
 import type {Environment} from '../../../../cli/build/environment/environment.ts';
 import {filesIn} from '../../../../cli/build/environment/portable.ts';
-import {environmentFolder, LOCK, UV_CACHE} from '../../../../cli/python/python.ts';
+import {environmentFolder, LOCK, UV_CACHE, WORKER_FOLDER} from '../../../../cli/python/python.ts';
 import {Folder} from '../../../support/folder.ts';
 import {workerEnvironment} from '../../../support/worker-environment.ts';
 
@@ -38,7 +38,18 @@ describe('The archive of the worker environment @full', () => {
     const [prefix, executable, sum, certificates] = JSON.parse(stdout);
     assert.deepEqual([prefix, executable, sum], [place, join(place, 'bin/python3'), '3.0']);
     assert.ok(certificates > 0, 'ssl finds the certificates of the system');
-    assert.match((await run(join(place, 'bin/uv'), ['--version'], {env: {}})).stdout, /^uv 0\./);
+  });
+
+  it('makes the environment of a job with its own uv and Python', async () => {
+    const code = 'from gleaner_worker.source.environment import _find_uv; print(_find_uv())';
+    const python = join(place, 'bin/python3');
+    const env = {PYTHONPATH: WORKER_FOLDER, PYTHONDONTWRITEBYTECODE: '1', UV_CACHE_DIR: folder.at('uv')};
+    const {stdout: uv} = await run(python, ['-c', code], {env});
+    assert.equal(uv, `${place}/bin/uv\n`);
+    await run(uv.trim(), ['venv', '--offline', '--python', python, folder.at('job')], {env});
+    const where = 'import sys, sysconfig; print(sys.base_prefix, sysconfig.get_path("include"))';
+    const {stdout} = await run(folder.at('job/bin/python'), ['-c', where], {env: {}});
+    assert.ok(stdout.startsWith(`${place} ${place}/include/python3.`), stdout);
   });
 
   it('names its lock file as other environments do', async () => {

@@ -1,0 +1,51 @@
+/** State of a smoke test in a file, so that a test that stopped goes on where it was. */
+import {existsSync, readFileSync, writeFileSync} from 'node:fs';
+import {z} from 'zod';
+import {Rejected} from '../../shared/contracts/errors.ts';
+import {parseJson} from '../../shared/contracts/schemas.ts';
+import {CliError} from '../terminal/errors.ts';
+
+const result = z.strictObject({
+  status: z.enum(['passed', 'failed', 'only on Google Cloud']),
+  /** Evidence, or the cause of the failure. */
+  saw: z.string(),
+});
+
+const state = z.strictObject({
+  project: z.string(),
+  deployment: z.string(),
+  /** Part of the names of the runs. */
+  id: z.string(),
+  attempts: z.number().int(),
+  /** Runs of the steps, by their purpose. */
+  runs: z.record(z.string(), z.string()),
+  jobs: z.array(z.string()),
+  steps: z.record(z.string(), result),
+});
+
+export type SmokeState = z.infer<typeof state>;
+export type Result = z.infer<typeof result>;
+
+/** Reads the file; a new state where there is none. Throws `CliError` for the state of another deployment. */
+export function readState(
+  file: string,
+  {project, deployment}: Pick<SmokeState, 'project' | 'deployment'>,
+): SmokeState {
+  if (!existsSync(file)) {
+    const id = Date.now().toString(36);
+    return {project, deployment, id, attempts: 0, runs: {}, jobs: [], steps: {}};
+  }
+  try {
+    const kept = parseJson(state, readFileSync(file, 'utf8'), file);
+    if (kept.project === project && kept.deployment === deployment) return kept;
+    throw new CliError(`${file} belongs to ${kept.deployment} in ${kept.project}: name another --state-file`);
+  } catch (error) {
+    throw error instanceof Rejected
+      ? new CliError(`${error.message}: delete the file`, {cause: error})
+      : error;
+  }
+}
+
+export function writeState(file: string, kept: SmokeState): void {
+  writeFileSync(file, `${JSON.stringify(kept, null, 2)}\n`);
+}

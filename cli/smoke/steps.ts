@@ -1,0 +1,232 @@
+/** The ten steps of the smoke test. Each says what it saw, and throws `CliError` with the first cure. */
+import {runRecords} from '../../shared/control-plane/documents/documents.ts';
+import {openObjects} from '../../shared/google/objects.ts';
+import type {Value} from '../../shared/ports.ts';
+import {contextOf, diagnose} from '../doctor/doctor.ts';
+import {verifyRun} from '../run/verify.ts';
+import {CliError} from '../terminal/errors.ts';
+import {counted, dollarText} from '../terminal/format.ts';
+import {
+  type Bench,
+  completed,
+  control,
+  leased,
+  leftOf,
+  newRun,
+  ownTpus,
+  records,
+  sendText,
+  spentBy,
+  viewOf,
+  waitFor,
+} from './bench.ts';
+import {tokenOf, tryRights} from './rights.ts';
+
+export type Step = {name: string; only_google?: boolean; run: (bench: Bench) => Promise<string>};
+
+/** Work that outlasts a lost node: a TPU is some hundred times as fast as the local cloud. */
+const LONG = {google: 200_000, local: 2_000};
+const BURST = {google: 1000, local: 20};
+
+const sizeOf = (size: {google: number; local: number}, {cloud}: Bench) =>
+  cloud.connection.is_google ? size.google : size.local;
+
+const deployment: Step = {
+  name: 'deployment',
+  async run({cloud}) {
+    const findings = await diagnose(await contextOf(cloud, {}));
+    const errors = findings.filter(({severity}) => severity === 'error');
+    if (errors.length > 0)
+      throw new CliError(
+        errors.map(({check, evidence, cure}) => `${check}: ${evidence}; ${cure}`).join('\n'),
+      );
+    const done = findings.filter(({severity}) => severity !== 'skipped');
+    return `gleaner doctor finds no error in ${done.length} checks`;
+  },
+};
+
+const rights: Step = {
+  name: 'rights of TPUs',
+  only_google: true,
+  async run({api, cloud, state}) {
+    const {project, deployment: name, bucket} = cloud.connection;
+    const token = await tokenOf(api, `${name}-worker@${project}.iam.gserviceaccount.com`);
+    return tryRights(token, {bucket, logs_bucket: `${bucket}-logs`, id: state.id}, api.endpoint);
+  },
+};
+
+const messages: Step = {
+  name: 'messages',
+  async run(bench) {
+    const pause = JSON.stringify({action: 'pause', run: 'absent'});
+    const outcomes = [
+      await sendText(bench, pause),
+      await sendText(bench, pause),
+      await sendText(bench, 'not json'),
+    ];
+    const wrong = outcomes.find(({outcome}) => outcome !== 'rejected');
+    if (wrong) throw new CliError(`A message that is not valid was ${wrong.outcome}: ${wrong.reason}`);
+    return `three messages, three rejections: ${outcomes.at(-1)?.reason}`;
+  },
+};
+
+/** Empty streams: each is registered and refused, and none asks for a TPU. */
+const burst: Step = {
+  name: 'a burst of streams',
+  async run(bench) {
+    const size = sizeOf(BURST, bench);
+    const run = await newRun(
+      bench,
+      'burst',
+      Array.from({length: size}, () => ''),
+    );
+    const cure = 'raise `instances` in functions/triggers.json';
+    const what = `count of ${size} streams in ${run}`;
+    await waitFor(bench, what, {limit_s: 180, cure}, async () =>
+      (await runRecords.get(bench.cloud.store, run))?.streams_failed === size ? true : undefined,
+    );
+    return `${run} counts ${size} streams`;
+  },
+};
+
+const oneTpu: Step = {
+  name: 'one TPU',
+  async run(bench) {
+    const {cloud, clock} = bench;
+    const run = await newRun(bench, 'ten', [records(10)]);
+    const node = await waitFor(
+      bench,
+      `node for ${run}`,
+      {limit_s: 1800, cure: 'read LAST ERROR of `gleaner tpus list --all`'},
+      async () => {
+        await viewOf(bench, run);
+        return (await ownTpus(bench)).find(({state}) => state === 'READY');
+      },
+    );
+    const done = await waitFor(
+      bench,
+      `lease of ${run}`,
+      {limit_s: 1800, cure: `read \`gleaner logs ${node.name}\``},
+      async () => {
+        const view = await viewOf(bench, run);
+        return view?.streams.find(({status}) => status !== 'pending');
+      },
+    );
+    const seconds = Math.round((clock.now() - Date.parse(node.created_at)) / 1000);
+    const {project, bucket, is_google, storage_endpoint: endpoint, token} = cloud.connection;
+    const logs = openObjects({project, bucket: is_google ? `${bucket}-logs` : bucket, endpoint, token});
+    const cure = 'the log of each boot belongs there: read the serial console of the node';
+    const log = await waitFor(bench, `log in logs/${node.name}/`, {limit_s: 300, cure}, async () =>
+      (await logs.list(`logs/${node.name}/`)).at(-1),
+    );
+    return `${node.name} in ${node.zone}: ${seconds} s from create to the lease of ${run}/${done.stream}; its log is ${log.name}`;
+  },
+};
+
+const tenSamples: Step = {
+  name: 'ten samples',
+  run: bench => verified(bench, bench.state.runs.ten ?? ''),
+};
+
+/** Waits for the end of a run, and verifies it. */
+async function verified(bench: Bench, run: string): Promise<string> {
+  await completed(bench, run);
+  const {ok, stored_once, samples, problems} = await verifyRun(bench.cloud.connection, run);
+  if (!ok) throw new CliError(`${run} has ${stored_once} of ${samples} samples: ${problems.join(', ')}`);
+  return `${run} is completed, and every one of ${samples} samples is stored once`;
+}
+
+const lostNode: Step = {
+  name: 'a lost node',
+  async run(bench) {
+    const run = await newRun(bench, 'lost', [records(sizeOf(LONG, bench))]);
+    const first = await leased(bench, run);
+    await waitFor(
+      bench,
+      `shard of ${run}`,
+      {limit_s: 1800, cure: `read \`gleaner status ${run}\``},
+      async () => (await viewOf(bench, run))?.streams.find(({total_shards}) => total_shards > 0),
+    );
+    await bench.tpus.delete(first.name, first.zone);
+    const cure = 'read `gleaner events --kind worker`';
+    const next = await waitFor(bench, 'next TPU', {limit_s: 1800, cure}, async () => {
+      const view = await viewOf(bench, run);
+      return view?.workers.find(
+        ({name, incarnation}) => name !== first.name || incarnation > first.incarnation,
+      );
+    });
+    const seen = await verified(bench, run);
+    return `incarnation ${first.incarnation} of ${first.name} was deleted, ${next.name} has incarnation ${next.incarnation}; ${seen}`;
+  },
+};
+
+const stop: Step = {
+  name: 'a stop',
+  async run(bench) {
+    const run = await newRun(bench, 'stop', [records(sizeOf(LONG, bench) * 10)]);
+    await leased(bench, run);
+    await control(bench, {action: 'stop', run});
+    const begun_ms = bench.clock.now();
+    const cure = 'delete it with `gleaner tpus delete --all`, then read the log of on-tpu';
+    await waitFor(bench, 'empty list of TPUs', {limit_s: 600, cure}, async () =>
+      (await ownTpus(bench)).length === 0 ? true : undefined,
+    );
+    const seconds = Math.round((bench.clock.now() - begun_ms) / 1000);
+    return `no TPU is left ${seconds} s after the stop; the test has cost ${dollarText(await spentBy(bench))}`;
+  },
+};
+
+const idle: Step = {
+  name: 'an idle day',
+  only_google: true,
+  async run(bench) {
+    const own = await ownTpus(bench);
+    if (own.length > 0)
+      throw new CliError(`${counted(own.length, 'TPU')} still there: \`gleaner tpus delete --all\``);
+    const {project} = bench.cloud.connection;
+    return `no TPU is there; look tomorrow, for cents: https://console.cloud.google.com/billing/linkedaccount?project=${project}`;
+  },
+};
+
+/** A job that reaches the metadata server could speak as the account of TPUs. */
+const CODE = `import socket
+try:
+    socket.create_connection(("169.254.169.254", 80), 5).close()
+    raise RuntimeError("a job reaches the metadata server")
+except OSError as error:
+    result = f"metadata: {error}"
+`;
+
+const job: Step = {
+  name: 'a job',
+  async run(bench) {
+    const {cloud, state, keep, clock} = bench;
+    await leftOf(bench);
+    const id = `smoke-${state.id}-${++state.attempts}`;
+    state.jobs.push(id);
+    keep();
+    const code = cloud.connection.is_google ? CODE : 'result = "one"\n';
+    const path = `${cloud.jobs}/${id}`;
+    const begun_ms = clock.now();
+    await cloud.store.transaction(async tx => tx.create(path, {code, timeout: 300, status: 'pending'}));
+    const read = async (isWanted: (status: Value | undefined) => boolean) => {
+      const found = await cloud.store.get(path);
+      return found && isWanted(found.status) ? found : undefined;
+    };
+    const event = 'read the log of on-job; the agent of Eventarc may need some minutes';
+    await waitFor(bench, `taken job ${id}`, {limit_s: 120, cure: event}, () =>
+      read(status => status !== 'pending'),
+    );
+    const taken_s = Math.round((clock.now() - begun_ms) / 1000);
+    const cure = `read \`gleaner jobs show ${id}\``;
+    const done = await waitFor(bench, `end of job ${id}`, {limit_s: 1800, cure}, () =>
+      read(status => ['completed', 'failed', 'cancelled'].includes(String(status))),
+    );
+    if (done.status !== 'completed') throw new CliError(`${id} is ${done.status}: ${done.error}; ${cure}`);
+    return `${id} was taken up after ${taken_s} s, and its result is ${JSON.stringify(done.result)}`;
+  },
+};
+
+export const STEPS: readonly Step[] = [
+  ...[deployment, rights, messages, burst, oneTpu, tenSamples, lostNode, stop, idle, job],
+];

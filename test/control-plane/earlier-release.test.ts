@@ -1,0 +1,119 @@
+/**
+ * Functions of two releases side by side. `test/fixtures/earlier-release.json` has the documents and objects that the code of its commit
+ * wrote in the middle of a run, with a job, a second pool and messages of people.
+ */
+import assert from 'node:assert/strict';
+import {readFileSync} from 'node:fs';
+import {
+  poolRecords,
+  runRecords,
+  streamRecords,
+  workerRecords,
+  zoneRecords,
+} from '../../shared/control-plane/documents/documents.ts';
+import {
+  attemptRecords,
+  controlRecords,
+  eventRecords,
+  shardRecords,
+} from '../../shared/control-plane/documents/history-documents.ts';
+import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
+import type {Document, ObjectInfo, Stored} from '../../shared/ports.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {putDocuments} from '../support/put-documents.ts';
+import {wholeStore} from '../support/whole-store.ts';
+
+type Earlier = {
+  now_ms: number;
+  documents: Record<string, Document>;
+  objects: {name: string; text: string; info: ObjectInfo}[];
+};
+
+const read = (): Earlier =>
+  JSON.parse(readFileSync(new URL('../fixtures/earlier-release.json', import.meta.url), 'utf8'));
+
+/** The records of each collection. */
+const RECORDS: {[collection: string]: {parse(path: string, data: Document): object}} = {
+  ...{
+    pools: poolRecords,
+    runs: runRecords,
+    streams: streamRecords,
+    workers: workerRecords,
+    zones: zoneRecords,
+  },
+  ...{attempts: attemptRecords, control: controlRecords, events: eventRecords, shards: shardRecords},
+};
+
+/** A world in which the functions of this release find the state of the earlier one. Its TPUs are lost. */
+async function upgraded(): Promise<World> {
+  const {now_ms, documents, objects} = read();
+  const world = new World();
+  world.now = now_ms;
+  await putDocuments(world.store, documents);
+  for (const {name, text, info} of objects) world.objects.put(name, text, info.metadata, info);
+  return world;
+}
+
+describe('The documents of an earlier release', () => {
+  const {documents} = read();
+  for (const [path, data] of Object.entries(documents)) {
+    const collection = path.split('/').at(-2) ?? '';
+    const records = RECORDS[collection];
+    if (records === undefined) continue;
+    it(`are read whole: ${path}`, () => {
+      const parsed = records.parse(path, data) as Document;
+      for (const [field, value] of Object.entries(data)) assert.deepEqual(parsed[field], value, field);
+    });
+  }
+
+  it('are read whole: the job', async () => {
+    const world = await upgraded();
+    const job = await jobRecords.get(world.deps, world.store, 'my-job');
+    assert.deepEqual(
+      [job?.status, job?.challenge_number, job?.result],
+      ['completed', 42, documents['jobs/my-job']?.result],
+    );
+  });
+
+  it('are continued: every sample is stored once, and what people set stays', async () => {
+    const world = await upgraded();
+    await world.untilAsleep();
+    for (const {name, text} of read().objects.filter(each => each.name.startsWith('datasets/')))
+      await world.assertStoredOnce('my-run', /stream_(\d+)/.exec(name)?.[1] ?? '', text);
+    const run = await world.run('my-run');
+    assert.deepEqual([run?.status, run?.streams_completed, run?.priority], ['completed', 3, 3]);
+    const tpu = await world.store.get('pools/tpu');
+    assert.deepEqual([tpu?.workers_per_zone, tpu?.budget_usd], [2, 50]);
+  });
+});
+
+describe('The documents of a later release', () => {
+  /** A field that a later release adds to every document. */
+  const LATER = {later: {since: 'the next release'}};
+  const isKept = ({path}: Stored) => /^(pools|runs|workers|zones)\/[^/]+$|\/streams\/\d+$/.test(path);
+
+  it('keep the fields that this release does not know, through the work of a whole run', async () => {
+    const world = await upgraded();
+    const marked = (await wholeStore(world)).filter(isKept);
+    assert.ok(marked.length > 8, String(marked.length));
+    await putDocuments(
+      world.store,
+      Object.fromEntries(marked.map(({path, data}) => [path, {...data, ...LATER}])),
+    );
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+    const lost = [];
+    for (const {path} of marked) if (!(await world.store.get(path))?.later) lost.push(path);
+    assert.deepEqual(lost, []);
+  });
+
+  it('with an unknown status are left as they are, and stop no other document', async () => {
+    const world = await upgraded();
+    const path = 'runs/my-run/streams/001';
+    const data = {...(await world.store.get(path)), status: 'archived'};
+    await putDocuments(world.store, {[path]: data});
+    await world.minutes(20);
+    assert.deepEqual(await world.store.get(path), data);
+    assert.equal((await world.stream('my-run', '000'))?.status, 'completed');
+  });
+});

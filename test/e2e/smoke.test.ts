@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import {mkdirSync, readFileSync, writeFileSync} from 'node:fs';
+import {delimiter, join} from 'node:path';
+import {urlWithToken} from '../../emulator/http/guard.ts';
+import {needEmulators} from '../contract/emulators.ts';
+import {FAST, gleaner, TestHome, texts} from './home.ts';
+
+type Answer = {ok: boolean; spent_usd: number; steps: {step: string; status: string; saw: string}[]};
+
+describe("gleaner smoke on Google's emulators of Firestore and Pub/Sub @long", () => {
+  let home: TestHome;
+  let file: string;
+  before(async function () {
+    needEmulators(this);
+    home = await TestHome.start(1, FAST, ['--emulators']);
+    file = join(home.dir, 'smoke.json');
+  });
+  after(() => home?.remove());
+
+  const smoke = async (...args: string[]): Promise<Answer & {code: number; stderr: string}> => {
+    const given = ['smoke', '--dir', home.dir, '--json', '--state-file', file, ...args];
+    const {code, stdout, stderr} = await gleaner(given);
+    return {...(JSON.parse(stdout) as Answer), code, stderr};
+  };
+
+  it('stops before it spends more than its ceiling', async () => {
+    const {code, steps} = await smoke('--budget-usd', '0.000000001');
+    assert.equal(code, 1);
+    assert.equal(steps.at(-1)?.status, 'failed', JSON.stringify(steps));
+  });
+
+  it('goes on at the failed step, and passes every step that needs no Google Cloud', async () => {
+    const {code, ok, spent_usd, steps, stderr} = await smoke();
+    assert.equal(code, 0, stderr);
+    assert.equal(ok, true);
+    assert.ok(spent_usd > 0 && spent_usd < 5, String(spent_usd));
+    assert.deepEqual(
+      steps.map(({status}) => status),
+      [
+        ...['passed', 'only on Google Cloud', 'passed', 'passed', 'passed', 'passed', 'passed', 'passed'],
+        ...['only on Google Cloud', 'passed'],
+      ],
+    );
+    const saw = Object.fromEntries(steps.map(each => [each.step, each.saw]));
+    assert.match(saw['ten samples'] ?? '', /every one of 10 samples is stored once/);
+    assert.match(saw['a lost node'] ?? '', /incarnation 2.*every one of 2000 samples/);
+    assert.match(stderr, /deployment: passed before/);
+  });
+
+  it('does nothing again after it passed, and refuses the state of another project', async () => {
+    const {steps} = await smoke();
+    assert.deepEqual(JSON.parse(readFileSync(file, 'utf8')).steps['a job'].saw, steps.at(-1)?.saw);
+    writeFileSync(file, readFileSync(file, 'utf8').replace(/"project": "[^"]+"/, '"project": "other"'));
+    const {code, stderr} = await gleaner(['smoke', '--dir', home.dir, '--state-file', file]);
+    assert.equal(code, 1);
+    assert.match(stderr, /belongs to gleaner in other: name another --state-file/);
+  });
+
+  it('is destroyed by the command for Google Cloud, with a program in place of Terraform', async () => {
+    const {project, url} = home.ready;
+    const state = `${project}-gleaner-terraform`;
+    const own = urlWithToken(url, home.token);
+    await fetch(`${own}/storage/v1/b?project=${project}`, {
+      method: 'POST',
+      body: JSON.stringify({name: state}),
+    });
+    const settings = {project, region: 'us-central1', zones: ['us-central1-a'], max_budget_usd: 5};
+    const given = join(home.dir, 'settings.json');
+    writeFileSync(given, JSON.stringify(settings));
+    const bin = join(home.dir, 'bin');
+    mkdirSync(bin);
+    writeFileSync(join(bin, 'terraform'), '#!/bin/sh\necho "$2" >> "$CALLS"\n', {mode: 0o755});
+    await home.drop('datasets/last/stream_000.jsonl', texts(20_000, 's'));
+    await home.until(
+      'a TPU',
+      () => home.state(),
+      ({tpus}) => tpus.some(({state}) => state === 'READY'),
+    );
+    const {firestore_endpoint = '', pubsub_endpoint} = await home.state();
+    const {code, stdout, stderr} = await gleaner(['destroy', given, '--yes', '--json'], {
+      env: {
+        PATH: `${bin}${delimiter}${process.env.PATH}`,
+        CALLS: join(home.dir, 'calls'),
+        GLEANER_GOOGLE_APIS: own,
+        STORAGE_EMULATOR_HOST: own,
+        FIRESTORE_EMULATOR_HOST: firestore_endpoint,
+        PUBSUB_EMULATOR_HOST: pubsub_endpoint,
+      },
+    });
+    assert.equal(code, 0, stderr);
+    assert.match(stderr, /pool tpu has workers_per_zone 0/);
+    assert.deepEqual((await home.state()).tpus, []);
+    assert.equal(readFileSync(join(home.dir, 'calls'), 'utf8'), 'init\ndestroy\n');
+    const {stays} = JSON.parse(stdout) as {stays: {command: string}[]};
+    assert.match(stays.at(-1)?.command ?? '', new RegExp(`gs://${state}/gleaner`));
+    assert.match((await gleaner(['tick', 'state', '--dir', home.dir])).stdout, /PAUSED/);
+  });
+});

@@ -1,0 +1,72 @@
+/** The step of the smoke test that tries the rights of TPUs. test/e2e/smoke.test.ts runs the other steps. */
+import assert from 'node:assert/strict';
+import {openGoogle} from '../../../cli/google/api.ts';
+import {tokenOf, tryRights} from '../../../cli/smoke/rights.ts';
+import {ApiError} from '../../../emulator/http/errors.ts';
+import {GoogleProject, PROJECT} from '../../support/google-project.ts';
+
+const BUCKET = `${PROJECT}-gleaner`;
+const PLACE = {bucket: BUCKET, logs_bucket: `${BUCKET}-logs`, id: 'x'};
+const ACCOUNT = `gleaner-worker@${PROJECT}.iam.gserviceaccount.com`;
+const DELETE = `DELETE /storage/v1/b/${BUCKET}/o/activations%2Fsmoke-x%2Ftpu_0%2Fright`;
+const denied = new ApiError(403, `${ACCOUNT} does not have storage.objects.delete access`);
+
+describe('The rights of TPUs in the smoke test', () => {
+  let google: GoogleProject;
+  beforeEach(async () => {
+    google = await new GoogleProject().start();
+    google.makeBucket(BUCKET);
+    google.makeBucket(`${BUCKET}-logs`);
+    google.answers.set(DELETE, denied);
+  });
+  afterEach(() => google.close());
+  const tried = () => tryRights('token', PLACE, google.url);
+
+  it('are right where TPUs create once, list and overwrite logs, also at a second attempt', async () => {
+    assert.match(await tried(), /creates once, lists 5 folders, overwrites logs/);
+    assert.match(await tried(), /replaces and deletes nothing/);
+    assert.deepEqual(await google.names(`${BUCKET}-logs`), ['logs/smoke-x/1.log']);
+  });
+
+  const faults: {name: string; inject: () => void; says: RegExp}[] = [
+    {
+      name: 'may delete',
+      inject: () => google.answers.delete(DELETE),
+      says: /may delete an object of activations\/: compare the roles/,
+    },
+    {
+      name: 'may replace',
+      inject: () => google.answers.set(`POST /upload/storage/v1/b/${BUCKET}/o`, {name: 'right'}),
+      says: /may replace an object of activations\//,
+    },
+    {
+      name: 'may not list',
+      inject: () => google.answers.set(`GET /storage/v1/b/${BUCKET}/o`, denied),
+      says: /does not have storage/,
+    },
+    {
+      name: 'get 403 for a missing object',
+      inject: () => google.answers.set(`GET /storage/v1/b/${BUCKET}/o/datasets%2Fsmoke-x%2Fabsent`, denied),
+      says: /failed to read a missing object in another way/,
+    },
+    {
+      name: 'may not overwrite logs',
+      inject: () => google.answers.set(`POST /upload/storage/v1/b/${BUCKET}-logs/o`, denied),
+      says: /does not have storage/,
+    },
+  ];
+  for (const {name, inject, says} of faults)
+    it(`are wrong where TPUs ${name}`, async () => {
+      inject();
+      await assert.rejects(tried(), says);
+    });
+
+  it('need a token, and the error names the role', async () => {
+    const api = openGoogle({endpoint: google.url});
+    const address = `POST /v1/projects/-/serviceAccounts/${ACCOUNT}:generateAccessToken`;
+    google.answers.set(address, new ApiError(403, 'Permission iam.serviceAccounts.getAccessToken denied'));
+    await assert.rejects(tokenOf(api, ACCOUNT), /roles\/iam\.serviceAccountTokenCreator on gleaner-worker@/);
+    google.answers.set(address, {accessToken: 'ya29.x'});
+    assert.equal(await tokenOf(api, ACCOUNT), 'ya29.x');
+  });
+});
