@@ -172,7 +172,7 @@ stop_beating() {
   BEAT_PID=''
 }
 
-# leave: ends a boot that started no agent. A boot that was told to end has no failure to report.
+# leave: ends a boot that started no agent. A boot that was told to end, or that a preemption ends, has no failure to report.
 leave() {
   local status=$? end tries
   trap - EXIT ERR TERM
@@ -185,7 +185,7 @@ leave() {
     [[ $(tail -n 1 "$GLEANER_HOME/host.log" 2>/dev/null) != *"$end" ]] || break
     sleep 0.1
   done
-  [[ $status == 143 ]] || report_failure "$status" || true
+  [[ $status == 143 || $(metadata instance/preempted 2>/dev/null) == TRUE ]] || report_failure "$status" || true
   ship_log || true
   exit "$status"
 }
@@ -368,6 +368,7 @@ is_vm() {
 close_metadata() {
   local program address rule
   while read -r program address; do
+    [[ $program == iptables || -s /proc/net/if_inet6 ]] || continue
     rule=(OUTPUT -d "$address" -p tcp ! --dport 53 -m owner --uid-owner 1-4294967294 -j REJECT)
     "$program" -w 10 -C "${rule[@]}" 2>/dev/null || "$program" -w 10 -I "${rule[@]}" ||
       say "Users of this VM reach the metadata server: $program fails. The agent runs no job before it is closed to the job"

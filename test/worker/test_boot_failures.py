@@ -2,13 +2,15 @@
 
 import os
 import re
+import signal
 import subprocess
 
 import pytest
 
 from build import BUCKET
 from job_attempts import needs_root
-from startup_script import a_bundle, add, an_environment, start
+from startup_script import a_bundle, add, an_environment, begin, end, start
+from waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +63,29 @@ def test_a_failure_is_reported_after_a_hello_where_the_secret_is_not_known(cloud
     start(cloud, storage, home)
     assert [body["reason"] for body in failures(cloud)][-1].endswith("names no environment")
     assert len(failures(cloud)) == 2 and len(cloud.hellos) >= 2
+
+
+def test_a_boot_that_a_preemption_ends_reports_no_failure(cloud, storage, home):
+    a_bundle(storage, cloud, environment=None)
+    cloud.preempted = True
+    assert start(cloud, storage, home).returncode == 1
+    assert failures(cloud) == []
+    assert "names no environment" in storage.data(BUCKET, LOG).decode()
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["the group", "the script"])
+def test_a_boot_that_is_told_to_end_reports_no_failure(cloud, storage, home, tmp_path, whole):
+    a_bundle(storage, cloud)
+    process = begin(cloud, storage, home, AGENT_WAITS_FOR=str(tmp_path / "never"))
+    until((tmp_path / "never.begun").exists)
+    if whole:
+        os.killpg(process.pid, signal.SIGTERM)
+    else:
+        process.send_signal(signal.SIGTERM)
+        (tmp_path / "never").touch()
+    assert end(process).returncode == 143
+    assert failures(cloud) == []
+    assert "The boot ends with status 143" in storage.data(BUCKET, LOG).decode()
 
 
 def test_heartbeats_name_the_step_of_the_boot(cloud, storage, home, tmp_path):

@@ -37,11 +37,6 @@ export const BLAME: Mistakes = {
     find: "$kind === 'unheard' || $kind === 'boot'",
     replace: "$kind === 'unheard' || $kind === 'boot' || $kind === 'taken'",
   },
-  'a silent restart that counts as a failed boot': {
-    in: 'unfinishedBoot',
-    find: '$silent && $worker.agent_at !== null',
-    replace: 'false',
-  },
   'a quota error of the queue that counts as a stock-out': {
     in: 'faultOfQueue',
     find: "refusal: $error?.kind ?? 'no-capacity'",
