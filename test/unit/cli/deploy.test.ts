@@ -166,6 +166,10 @@ describe('gleaner deploy @full', () => {
       /The bucket is in us-central1, and us-east5-b in another region: runs need allow_cross_region, .* \$0\.02/,
     );
     assert.match(stderr, /1 settings of Firestore's fields are slow/);
+    assert.match(
+      stderr,
+      /Each v6e-8 counts 8 against the quotas TPUV6EPreemptiblePerProjectPerZoneForTPUAPI and/,
+    );
     for (const api of ['cloudresourcemanager', 'eventarc', 'pubsub', 'run', 'tpu'])
       assert.ok(google.apis.has(api), api);
     assert.deepEqual([...google.identities].sort(), [
