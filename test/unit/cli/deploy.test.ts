@@ -197,7 +197,7 @@ describe('gleaner deploy @full', () => {
     );
   });
 
-  it('goes on where a service has no account to make', async () => {
+  it('goes on where a service has no account to make @long', async () => {
     google.prepare();
     const path = `/v1beta1/projects/${PROJECT}/services/cloudbuild.googleapis.com:generateServiceIdentity`;
     google.answers.set(`POST ${path}`, new ApiError(400, 'The service has no identity'));
@@ -286,7 +286,7 @@ describe('gleaner deploy @full', () => {
     assert.equal(readFileSync(join(folder, 'lock.hcl'), 'utf8'), lock);
   });
 
-  it('leaves a lock file of another version of the provider in the state', async () => {
+  it('leaves a lock file of another version of the provider in the state @long', async () => {
     google.makeBucket(STATE);
     await google.put(STATE, 'gleaner/terraform.lock.hcl', 'provider "x" {\n  version = "7.44.0"\n}\n');
     assert.equal((await deployAtOnce(['--yes'])).code, 0);
@@ -337,7 +337,7 @@ describe('gleaner deploy @full', () => {
     });
   });
 
-  it('mocks the plan of a project without a bucket for the state', async () => {
+  it('mocks the plan of a project without a bucket for the state @long', async () => {
     const {stderr} = await deploy(['--plan', '--json'], {
       FAIL_VERB: 'init',
       FAIL_TEXT:
