@@ -1,7 +1,8 @@
 /**
  * Measures a new instance of each function of the build: `npm run bench:cold-start [-- --rounds N]`. Counts processor time and
  * memory until the function listens, and until it has answered its first event. Documents are in Google's Firestore emulator, and
- * objects, messages and nodes on the local cloud. Exits with 1 where a limit is missed.
+ * objects, messages and nodes on the local cloud. With `--boot` measures the boot of a host instead: requests, bytes
+ * and processor time until its agent asks for work. Exits with 1 where a limit is missed.
  */
 import {fork} from 'node:child_process';
 import {once} from 'node:events';
@@ -20,6 +21,8 @@ import {openObjects} from '../shared/google/objects.ts';
 import {openTpus} from '../shared/google/tpus.ts';
 import {messageData} from '../test/support/function-calls.ts';
 import {claimsOf, encoded, withoutSignature} from '../test/support/tokens.ts';
+import {workerEnvironment} from '../test/support/worker-environment.ts';
+import {measureBoot} from './cold-start/boot.ts';
 import {type First, firstEvents, NODE} from './cold-start/events.ts';
 
 type Figures = {cpu_s: number; memory_mib: number};
@@ -37,17 +40,36 @@ const HOST = fileURLToPath(new URL('cold-start/host.mjs', import.meta.url));
 /** Ticks of the kernel in a second: every Linux of today has 100. */
 const CLOCK_HZ = 100;
 
-const {rounds} = new Command('bench:cold-start')
+/** A boot is the same work each time: two requests of the bucket, and few of the others. */
+const BOOT = {requests: 80, cpu_s: 30};
+
+const {rounds, boot} = new Command('bench:cold-start')
   .option('--rounds <n>', 'new instances of each function; the figures are the least of them', Number, 5)
+  .option('--boot', 'measure the boot of a host instead, with the environment without libtpu')
   .parse()
-  .opts<{rounds: number}>();
+  .opts<{rounds: number; boot?: boolean}>();
 
-const {module} = await buildArtifacts();
 const all = new Map<string, Round[]>();
-for (let round = 0; round < rounds; round++)
-  for (const [name, measured] of await measureAll()) all.set(name, [...(all.get(name) ?? []), measured]);
+if (boot) await printBoot();
+else await measureFunctions();
 
-console.log('function     listening         at most           first answer      at most');
+async function printBoot(): Promise<void> {
+  const {archive} = await workerEnvironment();
+  const {requests, fetched_bytes, cpu_s} = await measureBoot(archive);
+  const {metadata, worker_api, bucket} = requests;
+  console.log(`requests: ${metadata} of metadata, ${worker_api} of worker-api, ${bucket} of the bucket`);
+  console.log(`fetched: ${(fetched_bytes / 1e6).toFixed(1)} MB; processor time: ${cpu_s} s`);
+  if (metadata + worker_api + bucket > BOOT.requests || cpu_s > BOOT.cpu_s) process.exitCode = 1;
+}
+
+async function measureFunctions(): Promise<void> {
+  const {module} = await buildArtifacts();
+  for (let round = 0; round < rounds; round++)
+    for (const [name, measured] of await measureAll(module))
+      all.set(name, [...(all.get(name) ?? []), measured]);
+  console.log('function     listening         at most           first answer      at most');
+}
+
 for (const [name, measured] of all) {
   const limit = LIMITS[name] ?? USUAL;
   const cells = (['listening', 'answered'] as const).flatMap(stage => {
@@ -67,7 +89,7 @@ function text({cpu_s, memory_mib}: Figures): string {
 }
 
 /** One new instance of each function, over documents and objects of their own. */
-async function measureAll(): Promise<[name: string, measured: Round][]> {
+async function measureAll(module: string): Promise<[name: string, measured: Round][]> {
   const dir = mkdtempSync(join(tmpdir(), 'gleaner-cold-'));
   const firestore = await startEmulator('firestore', dir);
   // A node never finishes its creation, so no VM boots beside the measurement.
@@ -83,7 +105,7 @@ async function measureAll(): Promise<[name: string, measured: Round][]> {
       if (first.document) await documents.doc(first.document).create(first.data);
       measured.push([
         first.name,
-        await measure(first, {...environmentOf(), FIRESTORE_EMULATOR_HOST: firestore.host}),
+        await measure(module, first, {...environmentOf(), FIRESTORE_EMULATOR_HOST: firestore.host}),
       ]);
     }
     // An event that fails early would look fast.
@@ -106,7 +128,7 @@ async function measureAll(): Promise<[name: string, measured: Round][]> {
   }
 }
 
-async function measure(first: First, env: Record<string, string>): Promise<Round> {
+async function measure(module: string, first: First, env: Record<string, string>): Promise<Round> {
   const child = fork(HOST, [module, first.name], {
     env: {...process.env, ...env},
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],

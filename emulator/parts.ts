@@ -15,6 +15,7 @@ import {Identities} from './http/identity.ts';
 import type {LocalCloudOptions, StoredInfo} from './options.ts';
 import {Topics} from './pubsub/topics.ts';
 import {Scheduler} from './scheduler.ts';
+import {startSweeps} from './storage/lifecycle.ts';
 import {infoOf, resourceOf} from './storage/resource.ts';
 import {openStorage} from './storage/routes.ts';
 import {Nodes} from './tpu/nodes.ts';
@@ -183,7 +184,7 @@ function openBuckets(
 
 /** Starts the parts behind the servers. The addresses are known. */
 export async function startParts({where, ends, trouble}: CloudContext, parts: Parts): Promise<void> {
-  const {google, documents, hosts, events, fleet, nodes, queue, scheduler} = parts;
+  const {google, documents, hosts, events, storage, fleet, nodes, queue, scheduler} = parts;
   ends.add(() => fleet.close());
   ends.add(async () => {
     queue.stop();
@@ -197,6 +198,7 @@ export async function startParts({where, ends, trouble}: CloudContext, parts: Pa
   await nodes.start();
   queue.start();
   scheduler.start();
+  ends.add(startSweeps(storage.objects, trouble));
   const created = events.documentCreated.bind(events);
   if (google) ends.add(await watchAll(google, documents, {project: where.project, created, trouble}));
 }

@@ -54,6 +54,14 @@ resource "google_storage_bucket" "data" {
       matches_prefix = ["partials/"]
     }
   }
+  # Shards of a run with expire_days are created with their custom time: a day before they expire.
+  lifecycle_rule {
+    action { type = "Delete" }
+    condition {
+      days_since_custom_time = 1
+      matches_prefix         = ["activations/"]
+    }
+  }
   lifecycle_rule {
     action { type = "AbortIncompleteMultipartUpload" }
     condition { age = 7 }

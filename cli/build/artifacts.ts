@@ -1,11 +1,12 @@
-/** Artefacts of a deployment: the zip of the functions, the worker bundle, and the variables that name both to Terraform. */
+/** Artefacts of a deployment: the zip of the functions, the worker bundle, the worker environment, and their names for Terraform. */
 import {createHash} from 'node:crypto';
 import {existsSync} from 'node:fs';
-import {mkdir, mkdtemp, readdir, rename, rm, writeFile} from 'node:fs/promises';
+import {copyFile, link, mkdir, mkdtemp, readdir, rename, rm, writeFile} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {unzipSync, zipSync} from 'fflate';
 import {packWorker} from '../python/bundle.ts';
+import type {Environment} from './environment/environment.ts';
 import {bundleFunctions, type Files} from './functions.ts';
 
 export const DIST = fileURLToPath(new URL('../../dist/', import.meta.url));
@@ -18,24 +19,39 @@ export type Artifact = {file: string; sha256: string; size_bytes: number};
 export type Artifacts = {
   functions: Artifact;
   bundle: Artifact;
+  environment?: Artifact;
   /** Unpacked module that registers the functions. */
   module: string;
 };
 
-/** Makes all artefacts in `dist`, and removes those of other sources. The same sources give the same bytes. */
-export async function buildArtifacts(): Promise<Artifacts> {
-  const [files, worker] = await Promise.all([bundleFunctions(), packWorker()]);
+/** Makes all artefacts in `dist`, and removes those of other sources. The same inputs give the same bytes. */
+export async function buildArtifacts(environment?: Environment): Promise<Artifacts> {
+  const [files, worker] = await Promise.all([bundleFunctions(), packWorker(environment)]);
   const zip = zipOf(files);
   const functions = described('functions', 'zip', zip);
   const bundle = described('bundle', 'tar.gz', worker.bytes);
+  const archive = environment && {
+    file: `environment-${environment.sha256}.tar.gz`,
+    sha256: environment.sha256,
+    size_bytes: environment.size_bytes,
+  };
   const unpacked = functions.file.replace(/\.zip$/, '');
-  await removeOthers([unpacked, functions.file, bundle.file]);
+  await removeOthers([unpacked, functions.file, bundle.file, archive?.file]);
   await writeFile(join(DIST, functions.file), zip);
   await writeFile(join(DIST, bundle.file), worker.bytes);
+  if (environment && archive) await linkOrCopy(environment.archive, join(DIST, archive.file));
   await unpack(zip, join(DIST, unpacked));
-  const variables = {artifacts: {functions: named(functions), bundle: named(bundle)}};
+  const both = {functions: named(functions), bundle: named(bundle)};
+  const variables = {artifacts: {...both, ...(archive ? {environment: named(archive)} : {})}};
   await writeFile(join(DIST, VARIABLES_FILE), `${JSON.stringify(variables, null, 2)}\n`);
-  return {functions, bundle, module: join(DIST, unpacked, 'functions/index.js')};
+  const module = join(DIST, unpacked, 'functions/index.js');
+  return {functions, bundle, ...(archive ? {environment: archive} : {}), module};
+}
+
+/** Gives a large file a second name. Another disk needs a copy. */
+async function linkOrCopy(from: string, to: string): Promise<void> {
+  if (existsSync(to)) return;
+  await link(from, to).catch(() => copyFile(from, to));
 }
 
 function zipOf(files: Files): Uint8Array {
@@ -70,9 +86,9 @@ async function unpack(zip: Uint8Array, folder: string): Promise<void> {
 }
 
 /** Removes artefacts of other sources and nothing else: a person may keep a plan of Terraform in the folder. */
-async function removeOthers(kept: string[]): Promise<void> {
+async function removeOthers(kept: (string | undefined)[]): Promise<void> {
   await mkdir(DIST, {recursive: true});
-  const built = /^(functions-[0-9a-f]{64}(\.zip)?|bundle-[0-9a-f]{64}\.tar\.gz)$/;
+  const built = /^(functions-[0-9a-f]{64}(\.zip)?|(bundle|environment)-[0-9a-f]{64}\.tar\.gz)$/;
   for (const name of await readdir(DIST))
     if (built.test(name) && !kept.includes(name)) await rm(join(DIST, name), {recursive: true, force: true});
 }

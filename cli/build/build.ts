@@ -1,17 +1,29 @@
 import {join} from 'node:path';
 import {print, say} from '../terminal/output.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from './artifacts.ts';
+import {buildEnvironment, builtEnvironment} from './environment/environment.ts';
 
-/** Builds the artefacts of a deployment into `dist/`, and prints their sizes and digests. */
-export async function build({json}: {json?: boolean}): Promise<void> {
+/**
+ * Builds the artefacts of a deployment into `dist/`, and prints their sizes and digests. The environment takes minutes at its first build,
+ * so that only the option builds it.
+ */
+export async function build(options: {environment?: boolean; json?: boolean}): Promise<void> {
+  const built = options.environment ? await buildEnvironment({say}) : await builtEnvironment();
   say('Building the functions and the worker bundle');
-  const {functions, bundle, module} = await buildArtifacts();
+  const {functions, bundle, environment, module} = await buildArtifacts(built);
   const variables = join(DIST, VARIABLES_FILE);
   const line = (what: string, {file, size_bytes}: {file: string; size_bytes: number}) =>
-    `${what.padEnd(10)} ${(size_bytes / 1e6).toFixed(1).padStart(4)} MB  dist/${file}`;
-  print<'build'>(json, {dist: DIST, variables, functions, bundle, module}, [
-    line('functions', functions),
-    line('worker', bundle),
-    `${'variables'.padEnd(10)}          dist/${VARIABLES_FILE}`,
-  ]);
+    `${what.padEnd(11)} ${(size_bytes / 1e6).toFixed(1).padStart(5)} MB  dist/${file}`;
+  print<'build'>(
+    options.json,
+    {dist: DIST, variables, functions, bundle, ...(environment ? {environment} : {}), module},
+    [
+      line('functions', functions),
+      line('worker', bundle),
+      environment
+        ? line('environment', environment)
+        : 'environment           not built: a deployment needs `gleaner build --environment`',
+      `${'variables'.padEnd(11)}           dist/${VARIABLES_FILE}`,
+    ],
+  );
 }

@@ -17,8 +17,9 @@ export function addCloudCommands(program: GleanerCommand): void {
   addLocal(program);
   program
     .about('build', 'build the functions and the worker bundle for Google Cloud into dist/')
+    .option('--environment', 'also build the worker environment where it is missing; takes minutes')
     .json()
-    .examples('gleaner build', 'gleaner build --json')
+    .examples('gleaner build', 'gleaner build --environment')
     .action(async options => (await import('../build/build.ts')).build(options));
   program
     .about(

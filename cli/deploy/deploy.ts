@@ -7,6 +7,7 @@ import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
+import {buildEnvironment, builtEnvironment} from '../build/environment/environment.ts';
 import {SETTINGS_FILE} from '../cloud/google-connection.ts';
 import {type GoogleApi, openGoogle} from '../google/api.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
@@ -101,10 +102,12 @@ export async function chooseSettings(
 type Origin = {api: GoogleApi; state: Objects; project: string; name: string};
 
 /** Builds the artefacts of this clone, or takes those of an earlier deployment. */
-async function makeArtifacts({api, state, project, name}: Origin, {artifacts}: DeployOptions): Promise<void> {
+async function makeArtifacts({api, state, project, name}: Origin, options: DeployOptions): Promise<void> {
+  const {artifacts} = options;
   if (artifacts === undefined) {
+    const environment = options.plan ? await builtEnvironment() : await buildEnvironment({say});
     say('Building the functions and the worker bundle');
-    await buildArtifacts();
+    await buildArtifacts(environment);
     return;
   }
   const {endpoint, token} = api;

@@ -27,6 +27,8 @@ export const cloudAnswers = {
   build: z.strictObject({
     ...{dist: text, variables: text, module: text},
     ...{functions: artifact, bundle: artifact},
+    /** Left out before its first build. */
+    environment: artifact.optional(),
   }),
   doctor: z.strictObject({
     findings: z.array(

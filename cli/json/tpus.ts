@@ -12,6 +12,7 @@ const tpu = {
   incarnation: count,
   work: maybe,
   activity: maybe,
+  boot_step: maybe,
   since_at: text,
   heartbeat_at: maybe,
   usd_per_hour: dollars.nullable(),

@@ -1,5 +1,5 @@
 import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
-import {rm, writeFile} from 'node:fs/promises';
+import {readFile, rm, writeFile} from 'node:fs/promises';
 import {dirname, join, resolve} from 'node:path';
 import {
   type CloudAddress,
@@ -14,8 +14,9 @@ import {requireEmulators} from '../../emulator/google/process.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports.ts';
 import {buildArtifacts} from '../build/artifacts.ts';
+import {buildEnvironment} from '../build/environment/environment.ts';
 import {packWorker} from '../python/bundle.ts';
-import {CACHE, JAX_CACHE, UV_CACHE, workerPython} from '../python/python.ts';
+import {CACHE, JAX_CACHE, LOCK, UV_CACHE, workerPython} from '../python/python.ts';
 import {Interrupted} from '../terminal/errors.ts';
 import {ADDRESS_FILE, pointClientsAt} from './address.ts';
 import {requireSpace, watchSpace} from './space.ts';
@@ -42,7 +43,7 @@ export async function deployLocally(options: {
   deployments?: NonNullable<LocalCloudOptions['deployments']>;
   /** Variables of the functions of a deployment, on top of all others. */
   function_env?: (where: CloudAddress, deployment: Deployment) => Record<string, string>;
-  /** Runs the functions of `gleaner build`, as Google Cloud does; otherwise their sources. */
+  /** Runs the functions of `gleaner build` and boots from an environment in the bucket, as Google Cloud does. */
   built?: boolean;
   /** Runs Google's emulators of Firestore and Pub/Sub, and the functions of `gleaner build`. */
   emulators?: boolean;
@@ -88,10 +89,11 @@ async function start({
   requireSpace(dir);
   begin('Preparing the Python environment of the workers (the first time downloads it)');
   await workerPython(say);
-  const worker = await packWorker();
   const isBuilt = built || emulators;
-  if (isBuilt) begin('Building the functions');
+  if (isBuilt) begin('Building the functions and the worker environment');
   const functions = isBuilt ? {module: (await buildArtifacts()).module} : {};
+  const environment = isBuilt ? await buildEnvironment({say, lock: LOCK}) : undefined;
+  const worker = await packWorker(environment);
   if (fresh) await empty(dir);
   const cloud = await startLocalCloud({
     dir,
@@ -124,6 +126,11 @@ async function start({
       await objects.create(`bundles/${worker.sha256}.tar.gz`, worker.bytes, {
         content_type: 'application/gzip',
       });
+      if (environment) {
+        const bytes = await readFile(environment.archive);
+        const name = `environments/${environment.sha256}.tar.gz`;
+        await objects.create(name, bytes, {content_type: 'application/gzip'});
+      }
       await provideTinyModel(objects, join(CACHE, 'tiny-model', worker.sha256.slice(0, 16)), begin);
     }
     await rm(join(dir, ADDRESS_FILE), {force: true});

@@ -44,12 +44,23 @@ export async function packFolder(folder: string): Promise<{bytes: Buffer; sha256
   };
 }
 
-/** Packs files of a folder, and `more` files by their content. */
 async function pack(
   cwd: string,
   files: string[],
   more: Record<string, string> = {},
 ): Promise<{bytes: Buffer; sha256: string}> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of packedFiles(cwd, files, more)) chunks.push(Buffer.from(chunk));
+  const bytes = Buffer.concat(chunks);
+  return {bytes, sha256: createHash('sha256').update(bytes).digest('hex')};
+}
+
+/** The bytes of a tar.gz with files of a folder, and `more` files by their content. The same files give the same bytes. */
+export function packedFiles(
+  cwd: string,
+  files: string[],
+  more: Record<string, string> = {},
+): AsyncIterable<Buffer> {
   // The user of jobs reads the files, also of a clone that a strict umask made.
   const openMode = ({stat}: {stat?: Stats}) => {
     if (stat) stat.mode = stat.mode & 0o100 ? 0o755 : 0o644;
@@ -58,10 +69,7 @@ async function pack(
   for (const file of files) stream.add(file);
   for (const [path, text] of Object.entries(more)) stream.add(entryOf(path, text));
   stream.end();
-  const chunks: Buffer[] = [];
-  for await (const chunk of stream) chunks.push(Buffer.from(chunk));
-  const bytes = Buffer.concat(chunks);
-  return {bytes, sha256: createHash('sha256').update(bytes).digest('hex')};
+  return stream;
 }
 
 function entryOf(path: string, text: string): ReadEntry {

@@ -20,14 +20,16 @@ export const NO_JAX_CACHE = {JAX_COMPILATION_CACHE_DIR: ''};
 
 /** Packages of a worker on this machine, without libtpu. */
 export const LOCK = join(WORKER_FOLDER, 'requirements.lock');
+/** The locked uv. */
+export const UV_LOCK = join(WORKER_FOLDER, 'uv-requirements.lock');
 /** Packages of a worker on a TPU VM: the TPU compiler is one of them, and needs no TPU. */
 export const TPU_LOCK = join(WORKER_FOLDER, 'requirements-tpu.lock');
 
 const environments = new Map<string, Promise<string>>();
 
 /**
- * Path of the Python in the environment of a lock file, created by the function `make_environment` that TPU VMs use. Packages
- * come as wheels; `with-builds` also builds packages from source.
+ * Path of the Python in the environment of a lock file, for this machine. Packages come as wheels; `with-builds` also builds packages
+ * from source.
  */
 export function workerPython(
   say: (line: string) => void,
@@ -51,29 +53,35 @@ export async function lockKey(lock: string): Promise<string> {
 }
 
 /** Text of a lock file, and of the lock files that its lines `-r FILE` name. */
-async function lockText(lock: string): Promise<string> {
+export async function lockText(lock: string): Promise<string> {
   const text = await readFile(lock, 'utf8');
   const below = [...text.matchAll(/^-r (.+)$/gm)].map(([, file = '']) => lockText(join(dirname(lock), file)));
   return [text, ...(await Promise.all(below))].join('');
 }
 
 async function makeEnvironment(lock: string, say: (line: string) => void, builds: string): Promise<string> {
-  const folder = await environmentFolder(lock);
-  const script = 'source "$1"; make_environment "$2" "$3" "$4"';
-  const args = [join(WORKER_FOLDER, 'startup.sh'), folder, lock, builds];
-  const child = spawn('bash', ['-c', script, 'bash', ...args], {
+  return callScript('make_environment', [await environmentFolder(lock), lock, builds], say);
+}
+
+/** Calls a function of python-environment.sh. Returns the last line that it prints; `say` gets each line of its standard error. */
+export async function callScript(
+  name: string,
+  args: readonly string[],
+  say: (line: string) => void = () => {},
+): Promise<string> {
+  const script = 'source "$1"; shift; umask 022; "$@"';
+  const call = [join(WORKER_FOLDER, 'startup.sh'), name, ...args];
+  const child = spawn('bash', ['-c', script, 'bash', ...call], {
     env: {...process.env, UV_CACHE_DIR: UV_CACHE},
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const errors = collectLines(child.stderr, say);
   const printed = collectLines(child.stdout, () => {});
   const code = await exitCode(child);
-  const python = (await printed).at(-1);
-  if (code !== 0 || !python)
-    throw new CliError(
-      `Failed to make the Python environment in ${folder} (exit ${code}): ${(await errors).slice(-5).join(' | ')}`,
-    );
-  return python;
+  const last = (await printed).at(-1);
+  if (code !== 0 || !last)
+    throw new CliError(`Failed to prepare Python (exit ${code}): ${(await errors).slice(-5).join(' | ')}`);
+  return last;
 }
 
 export type PythonRun = {code: number; stdout: string[]; stderr: string[]};

@@ -4,7 +4,7 @@ import {capped} from '../../shared/domain/billing/network.ts';
 import {UNIT_PRICES_OF} from '../../shared/domain/billing/unit-prices.ts';
 import {countedBill} from '../../shared/domain/billing/whole-bill.ts';
 import {parseJobWork} from '../../shared/domain/names.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
+import {expiresFrom, type Run} from '../../shared/domain/run/run.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Store} from '../../shared/ports.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
@@ -106,6 +106,7 @@ async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise
     ...alerts.map(alertLine),
     {text: `${storedText(run)}; ${costLine(state).text}`},
     {text: besideText(run, workers)},
+    ...expiryLines(run),
     ...(result ? resultLines(result).map(text => ({text})) : []),
     ...(tpus.length > 0 ? ['', ...tpuLines(state, size)].map(asLine) : []),
     {text: ''},
@@ -164,6 +165,16 @@ function rejectedLines(entries: readonly Entry[]): StyledLine[] {
 function withRates(run: Run, workers: readonly Worker[] = []) {
   const beside = countedBill(run, usdPerHourFor(run.run, workers));
   return {...run, usd_per_million_tokens: usdPerMillionTokens(run), beside};
+}
+
+function expiryLines(run: Run): StyledLine[] {
+  const from = expiresFrom(run);
+  if (from === null) return [];
+  const when =
+    Date.parse(from) > Date.now()
+      ? `go from ${timeText(from)} UTC on`
+      : `have expired since ${timeText(from)} UTC`;
+  return [{text: `shards ${when}: each ${counted(run.expire_days ?? 0, 'day')} after its upload`}];
 }
 
 /** Costs beside TPUs and network, which no budget counts. */

@@ -1,10 +1,12 @@
-import {type CloudOptions, connect} from '../cloud/connect.ts';
+import {runRecords} from '../../shared/control-plane/documents/documents.ts';
+import {expiresFrom} from '../../shared/domain/run/run.ts';
+import {type CloudOptions, connect, storeOf} from '../cloud/connect.ts';
 import type {Connection} from '../cloud/connection.ts';
 import type {Answers} from '../json/index.ts';
 import {runWorkerModule} from '../python/python.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted, numberText, table} from '../terminal/format.ts';
-import {printJson, say} from '../terminal/output.ts';
+import {complain, printJson, say} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
 
 /** Report of `gleaner_worker.verify`. `truncated`: stored samples that were cut to the length limit, as the spec asked. */
@@ -17,10 +19,19 @@ export async function verify(run: string, options: CloudOptions): Promise<void> 
     const report = await verifyRun(connection, run, options.json ? undefined : say);
     if (options.json) printJson<'run verify'>(report);
     else printLines(verdictLines(report));
+    if (!report.ok) await sayExpiry(connection, run);
     process.exitCode = report.ok ? 0 : 1;
   } finally {
     await connection.close();
   }
+}
+
+/** Missing shards of a run that expires are no fault. */
+async function sayExpiry(connection: Connection, run: string): Promise<void> {
+  const found = await runRecords.get(storeOf(connection), run).catch(() => undefined);
+  const from = found ? expiresFrom(found) : null;
+  if (from !== null && Date.parse(from) < Date.now())
+    complain(`Shards of ${run} have expired since ${from}: expire_days is ${found?.expire_days}`);
 }
 
 /** Reads a run again. A failure becomes a report with a problem. `say` gets a line of progress every few seconds. */

@@ -86,6 +86,7 @@ function tpuLines(row: TpuRow, worker: Worker, now: number): string[] {
     ...line('health', worker.health),
     ...worker.symptoms.flatMap(symptom => line('symptom', symptomText(symptom))),
     ...line('heartbeat', age(worker.heartbeat_at)),
+    ...line('boot step', row.boot_step),
     ...line('works on', row.work && `${row.work}${row.activity ? ` (${row.activity})` : ''}${done}${rate}`),
     ...line('waits for', worker.waits_for),
     ...line('cost', `${dollarText(row.cost_usd)} in this life, ${hourText(row.usd_per_hour)}`),

@@ -23,6 +23,7 @@ export function rowOf(worker: Worker, pools: readonly Pool[], now: number): TpuR
     incarnation,
     work,
     activity: worker.activity,
+    boot_step: worker.boot_step,
     since_at: phase_since_at,
     heartbeat_at,
     usd_per_hour,

@@ -153,8 +153,8 @@ const variables = z.object({
   GLEANER_CREATE_S: seconds(2700),
   /** A host sends its first heartbeat when its boot begins. */
   GLEANER_BOOT_S: seconds(600),
-  /** Installation of Python and its packages without a cache. */
-  GLEANER_SETUP_S: seconds(1800),
+  /** A boot takes a minute. A download that breaks off again and again fails after ten. */
+  GLEANER_SETUP_S: seconds(900),
   GLEANER_DRAIN_S: seconds(900),
   GLEANER_REPAIR_S: seconds(900),
   GLEANER_ASK_AGAIN_S: seconds(180),

@@ -28,6 +28,7 @@ export const manifest = z.object({
       stream_offset: count,
       allow_mixed_code: z.boolean().default(false),
       allow_cross_region: z.boolean().default(false),
+      expire_days: count.nullable().default(null),
     })
     .optional(),
 });

@@ -196,6 +196,9 @@ export const fields = {
         false,
       ),
     ),
+  expire_days: whole(1, 3650)
+    .nullable()
+    .meta(about('days after which the bucket deletes each shard, from its upload on; null keeps all', null)),
   allow_cross_region: z
     .boolean()
     .meta(

@@ -42,6 +42,7 @@ export type RunPlacement = {
   budget_usd: number | null;
   allow_mixed_code: boolean;
   allow_cross_region: boolean;
+  expire_days: number | null;
 } & Assignment;
 
 /** The complete spec of an extraction: `run.json` over the defaults. Frozen when the first stream is accepted. */
@@ -58,7 +59,7 @@ export function completeSpec(
 ): {spec: RunSpec; placement: RunPlacement} {
   const {pool = default_pool, priority = 0, budget_usd = null, ...others} = input;
   const {affinity = 'any', stream_offset = 0, allow_mixed_code = false, ...rest} = others;
-  const {allow_cross_region = false, ...given} = rest;
+  const {allow_cross_region = false, expire_days = null, ...given} = rest;
   const {format = 'safetensors', record = {}} = given;
   const dtype = given.dtype ?? (format === 'pkl.gz' ? 'fp32' : 'bf16');
   const spec: RunSpec = {
@@ -90,7 +91,7 @@ export function completeSpec(
     keep: given.keep ?? [],
     seed: given.seed ?? 42,
   };
-  const assignment = {affinity, stream_offset};
+  const assignment = {affinity, stream_offset, expire_days};
   return {spec, placement: {pool, priority, budget_usd, ...assignment, allow_mixed_code, allow_cross_region}};
 }
 

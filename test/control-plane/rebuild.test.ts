@@ -47,6 +47,26 @@ describe('a rebuild', () => {
     assert.equal(tasks[1]?.created_at, opened_at);
   });
 
+  it('of a run whose shards have expired is refused, and its stored counts stay', async () => {
+    const world = new World(ONE_SLOT);
+    world.objects.put('datasets/my-run/run.json', JSON.stringify({expire_days: 2}));
+    world.drop('my-run', 0, someLines(20));
+    await world.untilAsleep();
+    const before = (await world.run('my-run')) ?? assert.fail();
+    assert.deepEqual([before.status, before.expire_days], ['completed', 2]);
+    world.now += 3 * 86_400_000;
+    const shards = await world.deps.objects.list('activations/my-run/tpu_0/');
+    for (const {name} of shards) await world.deps.objects.delete(name);
+    world.control({action: 'rebuild', run: 'my-run'});
+    await world.untilAsleep();
+    assert.match(
+      String((await world.store.get('tasks/rebuild-my-run'))?.result),
+      /^refused: shards of run my-run have/,
+    );
+    const {status, total_shards, reason} = (await world.run('my-run')) ?? assert.fail();
+    assert.deepEqual([status, total_shards, reason], ['completed', before.total_shards, before.reason]);
+  });
+
   const damages: {
     name: string;
     path: string;

@@ -8,6 +8,7 @@ import {FakeTpus} from '../support/fake-tpus.ts';
 import {Chance, Clockwork} from '../support/kernel.ts';
 import type {SharedProject} from '../support/shared-project.ts';
 import type {Splice} from './anchors.ts';
+import {FAR_REGION, isFar, PriceRise} from './bills.ts';
 import {CALM, type Faults, MAX_HANG_MINUTES} from './faults.ts';
 import {Invariants} from './invariants.ts';
 import type {Submitted} from './jobs.ts';
@@ -76,7 +77,10 @@ export class Context {
   readonly store: SimStore;
   readonly objects: FakeBucket;
   readonly tpus: FakeTpus;
-  readonly catalog = aCatalog();
+  readonly rise: PriceRise;
+  readonly catalog = aCatalog(() => this.rise.skus(this.clockwork.now));
+  /** True if the bucket is in another region than every zone. */
+  readonly isFar: boolean;
   /** View of Cloud TPU in a project with another deployment. */
   project: SharedProject | undefined;
   readonly config: Config;
@@ -121,6 +125,8 @@ export class Context {
     this.objects = new FakeBucket(() => this.clockwork.now);
     this.tpus = new FakeTpus(this);
     this.isWide = options.plan === undefined && seed % WIDE_EVERY === WIDE_EVERY - 1;
+    this.rise = new PriceRise(options.plan ? 0 : seed);
+    this.isFar = isFar(seed) && !options.plan;
     this.hasSecondPool = hasSecondPool(seed) && !options.plan && !options.without?.has('second pool');
     const drawnCreates = this.chance.pick([2, 3, 4, 8]);
     this.maxCreates = this.isWide ? 5 * drawnCreates : drawnCreates;
@@ -138,6 +144,7 @@ export class Context {
       GLEANER_ZONES: zones.join(','),
       GLEANER_WORKERS_PER_ZONE: String(options.plan?.slots ?? slots),
       GLEANER_CREATES_PER_HOUR: String(this.maxCreates),
+      ...(this.isFar ? {GLEANER_REGION: FAR_REGION} : {}),
       ...this.#budget(),
       ...this.#ceilings(zones.length * (options.plan?.slots ?? slots)),
       GLEANER_PROVISIONING: this.#provisioning(),

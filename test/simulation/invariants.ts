@@ -78,6 +78,7 @@ export class Invariants extends Check {
       case 'runs/streams':
         this.context.see(`a stream is: ${after.status}`);
         this.#leases.onStream(path, before, after);
+        if (after.epoch !== before?.epoch) this.#money.onLease(after);
         if (before) {
           this.progress.onStreamChange(path, before, after);
           this.#failureAttribution.onStream(path, before, after);

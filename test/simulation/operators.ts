@@ -28,6 +28,13 @@ export class Operators {
     this.#delivery = delivery;
   }
 
+  /** The runs of a world with a far bucket: the first has the permission from its start, the second gets it in the calm. */
+  planRegions(): void {
+    const {isFar, objects} = this.#context;
+    const spec = JSON.stringify({allow_cross_region: true});
+    if (isFar) this.#context.after(0, () => objects.put('datasets/run-0/run.json', spec));
+  }
+
   planDrops(): void {
     const {chance, options} = this.#context;
     if (options.plan) {
@@ -200,6 +207,8 @@ export class Operators {
     if (found?.status !== 'paused') return;
     if (String(found.reason).includes('allow_mixed_code'))
       this.#send({action: 'configure', run, allow_mixed_code: true});
+    if (String(found.reason).includes('allow_cross_region'))
+      this.#send({action: 'configure', run, allow_cross_region: true});
     this.#send({action: 'resume', run});
   }
 

@@ -86,7 +86,9 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   store.onCommit = onCommit;
   store.onCommitted = paths => invariants.onCommitted(paths);
 
+  operators.planRegions();
   operators.planDrops();
+  context.rise.plan(context);
   operators.planMessages();
   operators.planForeign();
   operators.planStray();

@@ -57,6 +57,7 @@ export function aRun(changes: Partial<Run> = {}): Run {
     bundle: null,
     allow_mixed_code: false,
     allow_cross_region: false,
+    expire_days: null,
     budget_usd: null,
     ...NO_MESSAGES,
     spent_usd: 0,

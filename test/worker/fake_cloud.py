@@ -31,6 +31,7 @@ class FakeCloud:
         self.maintenance_event: str | None = "NONE"
         self.maintenance_status: str | None = None
         self.identity_token: str | None = "an.identity.token"
+        self.read: list[str] = []  # paths of requests to the metadata server
         self.asked: list[dict] = []  # the bodies of requests to worker-api, without hello
         self.hellos: list[dict] = []  # the bodies of hello
         self.audiences: set[str] = set()  # of identity tokens
@@ -92,6 +93,7 @@ class FakeCloud:
                 assert self.headers["Metadata-Flavor"] == "Google"
                 path, _, query = self.path.removeprefix("/computeMetadata/v1/").partition("?")
                 cloud.audiences.update(parse_qs(query).get("audience", []))
+                cloud.read.append(path)
                 value = cloud._metadata(path)
                 if isinstance(value, bytes):
                     return self.wfile.write(value)

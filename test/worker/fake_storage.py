@@ -34,6 +34,7 @@ class FakeStorage:
         self.objects: dict[tuple[str, str], dict] = {}
         self.uploads: dict[str, dict] = {}
         self.requests: list[str] = []
+        self.sent_bytes = 0  # of all answers
         self.ranges: list[tuple[int, int]] = []  # first and last byte of each answer to a request with a range
         # Called with "METHOD path?query" before each request. A status is the answer; ("after", status) is the answer
         # although the request succeeds; "half" breaks off the right answer.
@@ -118,6 +119,7 @@ class FakeStorage:
 
             def answer(self, status, answer, headers=None, half=False):
                 data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+                fake.sent_bytes += len(data)
                 self.send_response(status)
                 for key, value in (headers or {}).items():
                     self.send_header(key, value)
@@ -202,4 +204,6 @@ class FakeStorage:
         crc = base64.b64encode(google_crc32c.Checksum(data).digest()).decode()
         if resource.get("crc32c", crc) != crc:
             return 400, {"error": {"code": 400, "message": "Provided CRC32C does not match"}}, {}
-        return 200, self.put(bucket, resource["name"], data, resource.get("metadata")), {}
+        stored = self.put(bucket, resource["name"], data, resource.get("metadata"))
+        stored |= {key: resource[key] for key in ("customTime",) if key in resource}
+        return 200, stored, {}

@@ -14,17 +14,37 @@ from startup_script import SCRIPT, a_bundle, an_environment, start
 pytestmark = pytest.mark.slow
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+needs_iptables = pytest.mark.skipif(
+    not shutil.which("iptables") and "CI" not in os.environ, reason="iptables is not installed, and CI needs it"
+)
+
+
+def boot_alone(home, *options):
+    command = [sys.executable, os.path.join(HERE, "vm_process.py"), str(home), *options]
+    done = subprocess.run(["unshare", "--net", "--mount", *command], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 @needs_root
-@pytest.mark.skipif(
-    not shutil.which("iptables") and "CI" not in os.environ, reason="iptables is not installed, and CI needs it"
-)
+@needs_iptables
+@pytest.mark.long
+def test_a_vm_without_the_internet_boots_from_a_built_environment_to_its_first_shard(tiny_folder, tmp_path):
+    node = [
+        os.path.join(ROOT, "node_modules", ".bin", "node"),
+        os.path.join(ROOT, "test/support/worker-environment.ts"),
+    ]
+    built = json.loads(subprocess.run(node, stdout=subprocess.PIPE, check=True, timeout=600).stdout)
+    found = boot_alone(tmp_path / "home", "--model", tiny_folder, "--archive", built["archive"])
+    assert found["status"] == 0, found["console"]
+    assert found["shards"] == ["activations/my-run/tpu_7/shard_0001.safetensors"]
+
+
+@needs_root
+@needs_iptables
 def test_a_vm_without_the_internet_boots_from_its_bucket_to_its_first_shard(tiny_folder, tmp_path):
-    command = [sys.executable, os.path.join(HERE, "vm_process.py"), tiny_folder, str(tmp_path / "home")]
-    done = subprocess.run(["unshare", "--net", "--mount", *command], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = boot_alone(tmp_path / "home", "--model", tiny_folder)
     assert found["status"] == 0, found["console"]
     assert found["shards"] == ["activations/my-run/tpu_7/shard_0001.safetensors"]
     assert {"lease", "release"} <= set(found["actions"]) and "setup-failed" not in found["actions"]

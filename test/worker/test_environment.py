@@ -1,5 +1,6 @@
 """The environment that startup.sh makes from a lock file, and its Python."""
 
+import glob
 import hashlib
 import io
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import zipfile
 
 import pytest
 
@@ -112,6 +114,44 @@ def test_the_installation_of_uv_builds_no_source_package(tmp_path):
     assert "No matching distribution found for uv==1.0" in result.stderr
     assert "Failed to install uv with pip: see the message above" in result.stderr
     assert not marker.exists()
+
+
+def a_wheel(folder):
+    """A wheel of a uv that says its version. Returns the line of a lock file that pins it."""
+    path = folder / "uv-1.0-py3-none-any.whl"
+    files = {
+        "uv-1.0.data/scripts/uv": "#!/bin/sh\necho uv 1.0\n",
+        "uv-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: uv\nVersion: 1.0\n",
+        "uv-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    with zipfile.ZipFile(path, "w") as wheel:
+        for name, text in files.items():
+            member = zipfile.ZipInfo(name)
+            member.external_attr = 0o100755 << 16
+            wheel.writestr(member, text)
+        wheel.writestr("uv-1.0.dist-info/RECORD", "".join(f"{name},,\n" for name in files))
+    return f"uv==1.0 --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+
+PYTHON_OF_UBUNTU = next(iter(glob.glob(os.path.expanduser("~/.pyenv/versions/3.10.*/bin/python3"))), None)
+
+
+@pytest.mark.skipif(not PYTHON_OF_UBUNTU, reason="Python 3.10, which Ubuntu 22.04 has, is not installed")
+def test_the_pip_of_ubuntu_22_04_installs_uv(tmp_path):
+    """Python 3.10 with pip 22.0.2, which knows fewer options than today's."""
+    uv = f'$(UV_CACHE_DIR="{UV_CACHE}" ensure_uv "{WORKER}/uv-requirements.lock")'
+    old = f'{SOURCE}; "{uv}" pip install --quiet --target "$1" --python "$2" pip==22.0.2'
+    got = bash(old, str(tmp_path / "pip"), PYTHON_OF_UBUNTU, UV_CACHE_DIR=UV_CACHE)
+    assert got.returncode == 0, got.stderr
+    path = an_old_python(tmp_path)
+    (tmp_path / "bin" / "python3").unlink()
+    (tmp_path / "bin" / "python3").symlink_to(PYTHON_OF_UBUNTU)
+    settings = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    settings |= {"PATH": path, "PYENV_ROOT": str(tmp_path), "PYTHONPATH": str(tmp_path / "pip")}
+    install = f'{SOURCE}; python3 -m pip --version; "$(ensure_uv "$1")" --version'
+    result = bash(install, str(a_lock(tmp_path, a_wheel(tmp_path))), UV_CACHE_DIR=str(tmp_path / "cache"), **settings)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("pip 22.0.2 ") and result.stdout.endswith("\nuv 1.0\n")
 
 
 def an_old_python(tmp_path):

@@ -2,6 +2,8 @@ import base64
 import http.client
 import io
 import random
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import google_crc32c
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 import urllib3.exceptions
 from google.cloud.storage import Blob
 
-from build import BUCKET, bucket, fails
+from build import BUCKET, a_stream, a_work, bucket, fails
 from gleaner_worker.failures import Damaged, Failure, LeaseLost
 from gleaner_worker.shards.shard_bytes import ShardBytes
 from gleaner_worker.storage import objects
@@ -48,6 +50,15 @@ def test_an_object_is_created_with_its_metadata_and_read_again(storage, tmp_path
     assert [found.name for found in bucket().list("a/")] == ["a/b.bin"]
     assert bucket().list("b/") == []
     assert bucket().head("absent") is None
+
+
+@pytest.mark.parametrize("size", [7, 9 * 1024 * 1024])
+def test_an_object_of_a_run_that_expires_has_its_custom_time(storage, size):
+    moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    work = replace(a_work(a_stream(storage, ["{}"])), expire_days=7)
+    assert replace(work, expire_days=None).custom_time(moment) is None
+    bucket().create("a", Content(b"x" * size), {}, "text/plain", work.custom_time(moment))
+    assert storage.objects[BUCKET, "a"]["resource"]["customTime"] == "2026-01-08T03:04:05.000000Z"
 
 
 def test_a_file_is_uploaded_from_the_disk(storage, tmp_path):

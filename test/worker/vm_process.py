@@ -1,8 +1,11 @@
 """A VM in a network namespace: its only network is loopback, with a metadata server, worker-api and a bucket.
 
-`unshare --net --mount python vm_process.py MODEL HOME` boots the VM with startup.sh, and prints what it did as JSON.
+`unshare --net --mount python vm_process.py HOME [--model FOLDER] [--archive FILE]` boots the VM with startup.sh, and
+prints its acts as JSON. With a model the agent works on one stream. FILE: a built environment, in place of a stand-in.
 """
 
+import argparse
+import hashlib
 import json
 import os
 import resource
@@ -54,17 +57,24 @@ def folder_of(request):
     return request.split("/o/")[1].split("/")[0]
 
 
-def main(model, home):
-    home = Path(home)
+def built_environment(storage, path):
+    """Stores a built archive, and returns the line that names it."""
+    data = Path(path).read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    storage.put(BUCKET, f"environments/{digest}.tar.gz", data)
+    return f"{'a' * 16} {digest} {len(data)}\n"
+
+
+def main(home, model, archive):
     home.mkdir()
     isolate(home.parent)
     storage, cloud = FakeStorage(), FakeCloud(bucket=BUCKET)
     names = LocalServer(cloud.handler(), (METADATA, 53))  # stands in for the DNS server of a VM
     metadata = LocalServer(cloud.handler(), (METADATA, 80))
-    line = an_environment(storage, padding=1_000_000)
+    line = built_environment(storage, archive) if archive else an_environment(storage, padding=1_000_000)
     store_bundle(storage, cloud, line, pack_worker)
-    cloud.leases = [a_work_answer(a_stream(storage, text_lines(20)), model=model)]
-    storage.requests.clear()
+    if model:
+        cloud.leases = [a_work_answer(a_stream(storage, text_lines(20)), model=model)]
     variables = {key: value for key, value in os.environ.items() if not key.startswith(("GCE_", "GLEANER_", "PYTHON"))}
     variables |= {"GLEANER_HOME": str(home), "GLEANER_PLATFORM": "cpu", "STORAGE_EMULATOR_HOST": storage.url}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -79,6 +89,12 @@ def main(model, home):
         "log": storage.data(BUCKET, "logs/tpu-us-central1-a-0/3.log").decode(),
         "fetched": [folder_of(request) for request in storage.requests if "alt=media" in request],
         "reached": {f"{uid}:{port}": reaches(uid, port) for uid in (0, 1, 65_534) for port in (80, 53)},
+        "requests": {
+            "metadata": len(cloud.read),
+            "worker_api": len(cloud.hellos) + len(cloud.asked),
+            "bucket": len(storage.requests),
+        },
+        "fetched_bytes": storage.sent_bytes,
         "cpu_s": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2),
     }
     print(json.dumps(found))
@@ -87,4 +103,8 @@ def main(model, home):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("home", type=Path)
+    parser.add_argument("--model")
+    parser.add_argument("--archive")
+    main(**vars(parser.parse_args()))

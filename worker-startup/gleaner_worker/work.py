@@ -1,6 +1,7 @@
 """One leased stream, as worker-api describes it."""
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from .spec import Spec, parse_spec
 
@@ -19,6 +20,11 @@ class Work:
     output_prefix: str
     spec: Spec
     spec_hash: str
+    expire_days: int | None = None  # after which the bucket deletes the outputs
+
+    def custom_time(self, now: datetime) -> datetime | None:
+        """The custom time of an output: the bucket deletes an object of activations/ a day after its custom time."""
+        return None if self.expire_days is None else now + timedelta(days=self.expire_days - 1)
 
 
 def parse_work(lease: dict, work: dict) -> Work:
@@ -34,4 +40,5 @@ def parse_work(lease: dict, work: dict) -> Work:
         output_prefix=work["output_prefix"],
         spec=parse_spec(work["spec"]),
         spec_hash=work["spec_hash"],
+        expire_days=work.get("expire_days"),
     )

@@ -73,6 +73,7 @@ export const runDocument: z.ZodType<Run> = z.looseObject({
   bundle: text.nullable().default(null),
   allow_mixed_code: z.boolean().default(false),
   allow_cross_region: z.boolean().default(false),
+  expire_days: count.nullable().default(null),
   budget_usd: z.number().nullable(),
   spent_usd: z.number(),
   cost_usd: z.number(),

@@ -46,6 +46,7 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       bundle: null,
       allow_mixed_code: frozen?.placement.allow_mixed_code ?? false,
       allow_cross_region: frozen?.placement.allow_cross_region ?? false,
+      expire_days: frozen?.placement.expire_days ?? null,
       spent_usd: 0,
       cost_usd: 0,
       ...(current && current.version > 0 ? settingsOf(current) : {}),

@@ -106,7 +106,7 @@ async function newFold(deps: Deps, run: string): Promise<Fold> {
 /** The frozen spec of a run that can be complete. If the manifest is missing or invalid, the run's document has the same spec. */
 async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
   const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset} = run;
-  const {allow_mixed_code, allow_cross_region} = run;
+  const {allow_mixed_code, allow_cross_region, expire_days} = run;
   if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
   const frozen = await skipIfInvalid(deps.log, () => readManifest(deps, run.run));
   const placement = {
@@ -117,6 +117,7 @@ async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
     stream_offset,
     allow_mixed_code,
     allow_cross_region,
+    expire_days,
   };
   return frozen ?? {spec, spec_hash, placement};
 }

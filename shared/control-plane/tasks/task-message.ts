@@ -3,8 +3,9 @@ import {Rejected} from '../../contracts/errors.ts';
 import type {TaskMessage} from '../../contracts/schemas.ts';
 import {addSkus, type Found, NO_PRICES} from '../../domain/billing/catalog.ts';
 import {paths} from '../../domain/names.ts';
-import {isOpen} from '../../domain/run/run.ts';
+import {expiresFrom, isOpen} from '../../domain/run/run.ts';
 import {snapshotsByPool} from '../../domain/tick/pools.ts';
+import {isOlderThan} from '../../domain/time.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, skipIfInvalid} from '../documents/documents.ts';
@@ -120,6 +121,11 @@ async function rebuildRun(deps: Deps, task: Task, run: string): Promise<Step> {
   if (after === '') await dropInvalid(deps, paths.run(run), () => runRecords.get(deps.store, run));
   const parent = await ensureRun(deps, run);
   if (!parent) throw new Error(`Failed to rebuild run ${run}: it has no document`);
+  const from = expiresFrom(parent);
+  if (from !== null && parent.status !== 'active' && isOlderThan(from, 0, deps.now()))
+    return {
+      result: `refused: shards of run ${run} have expired since ${from}, and a rebuild would compute them again`,
+    };
   const {found, next} = await rebuildPage(deps, parent, after);
   const all = addToTally(tally, found);
   if (next !== undefined) return {cursor: {after: next, tally: all}};

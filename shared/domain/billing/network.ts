@@ -29,8 +29,7 @@ export function crossRegionProblem(
 
 /** The stream after a grant to a TPU in the zone: the TPU reads the stream once. */
 export function withRead<S extends Stream>(stream: S, zone: string, region: BucketRegion): S {
-  const network_usd_per_byte = bytePrice(zone, region);
-  return withTraffic({...stream, network_usd_per_byte}, stream.size_bytes);
+  return withTraffic({...stream, network_usd_per_byte: bytePrice(zone, region)}, stream.size_bytes);
 }
 
 /** The stream after bytes between its TPU and the bucket. */

@@ -1,6 +1,6 @@
 import type {PublishTimes} from '../commands/publish-order.ts';
 import type {StreamStatus} from '../stream/stream.ts';
-import {iso} from '../time.ts';
+import {iso, msOf} from '../time.ts';
 import {type MachineDeaths, NO_MACHINE_DEATHS} from '../zone/breakers.ts';
 
 /** Operators, budgets and breakers set `paused`, operators set `cancelled`; the other statuses follow from the streams. */
@@ -26,6 +26,7 @@ export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   allow_mixed_code: boolean;
   /** True if TPUs in another region than the bucket may have streams: see billing/network.ts. */
   allow_cross_region: boolean;
+  expire_days: number | null;
   budget_usd: number | null;
   spent_usd: number;
   cost_usd: number;
@@ -182,6 +183,14 @@ export function summarizeRun(
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
   return changed ? {...next, updated_at: iso(now)} : run;
+}
+
+/** Instant from which the bucket may have deleted shards of the run; null for a run that keeps them. */
+export function expiresFrom({
+  created_at,
+  expire_days,
+}: Pick<Run, 'created_at' | 'expire_days'>): string | null {
+  return expire_days === null ? null : iso(msOf(created_at) + expire_days * 86_400_000);
 }
 
 /** Bounds each sum by the largest exact number: the run's document must stay valid, whatever its shards claim. */

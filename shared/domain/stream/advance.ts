@@ -29,9 +29,8 @@ export function decideAdvance(stream: Stream, spec_hash: string, stored: StoredS
   if (all.kind === 'error') return {...failed(stream, all.reason, now), needsSpecCheck: true};
   const fold = foldShards(stream, origin, all.counted.slice(0, MOST_AT_ONCE));
   if (fold.kind === 'error') throw new Error(`${stream.run}/${stream.stream}: ${fold.reason}`);
-  const bytes = fold.counted.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
   const progressed = withProgress(stream, fold.progress, now);
-  const advanced = progressed === stream ? stream : withTraffic(progressed, bytes);
+  const advanced = progressed === stream ? stream : withTraffic(progressed, bytesOf(fold.counted));
   // Shards from before the first lease may belong to an earlier run of this name.
   const needsSpecCheck = total_shards === 0 && status !== 'in_progress';
   if (advanced === stream) {
@@ -43,6 +42,10 @@ export function decideAdvance(stream: Stream, spec_hash: string, stored: StoredS
   if (advanced.status === 'completed') events.push(eventOf(stream, 'is complete'));
   const hasMore = all.counted.length > counted.length || all.ungranted !== undefined;
   return {stream: advanced, counted, events, hasMore, needsSpecCheck};
+}
+
+function bytesOf(shards: readonly Shard[]): number {
+  return shards.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
 }
 
 /** Fails a stream with two objects for one shard number. */

@@ -73,7 +73,7 @@ function pauseForModel(run: Run, problem: string, now: number) {
   return {run: paused, events: [{kind: 'run' as const, run: run.run, text}]};
 }
 
-function workOrder({run, spec, spec_hash}: Run, granted: Stream, bucket: string) {
+function workOrder({run, spec, spec_hash, expire_days}: Run, granted: Stream, bucket: string) {
   const {stream, worker_id, epoch, object, generation, size_bytes, crc32c} = granted;
   return {
     action: 'work',
@@ -82,6 +82,7 @@ function workOrder({run, spec, spec_hash}: Run, granted: Stream, bucket: string)
       ...{run, stream, worker_id, bucket, spec, spec_hash},
       dataset: {object, generation, size_bytes, crc32c},
       output_prefix: outputPrefix(run, stream),
+      ...(expire_days === null ? {} : {expire_days}),
     },
   };
 }

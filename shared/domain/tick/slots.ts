@@ -63,18 +63,19 @@ export function decideSlot(
   silence: Silence,
 ): WorkerDecision {
   const moment = {now, served: inputs.served};
-  const decision = decideWorker(before, observe(inputs.nodes, before), wanted, limits, moment, silence);
+  // An incarnation that ends now is billed at the price in force.
+  const current = atPrice(before, inputs.prices, inputs.pool, now);
+  const decision = decideWorker(current, observe(inputs.nodes, before), wanted, limits, moment, silence);
   const priced = pricedAt(decision.worker, () => priceOf(inputs.prices, inputs.pool, place.zone));
-  const current = atPrice(priced, inputs.prices, inputs.pool, now);
-  const paid = withPayer(current, inputs.payers.get(name) ?? null);
+  const paid = withPayer(priced, inputs.payers.get(name) ?? null);
   const worker = hasEnded(paid) ? paid : withSourceVersion(paid, inputs.pool);
-  if (worker === decision.worker) return decision;
+  if (worker === decision.worker && current === before) return decision;
   const events = [...decision.events];
   if (priced !== decision.worker)
     events.push(`The price of ${name} is known now: $${priced.usd_per_hour} an hour`);
-  if (current !== priced)
-    events.push(`${name} costs $${current.usd_per_hour} an hour now, and cost $${priced.usd_per_hour}`);
-  if (paid !== current)
+  if (current !== before)
+    events.push(`${name} costs $${current.usd_per_hour} an hour now, and cost $${before.usd_per_hour}`);
+  if (paid !== priced)
     events.push(`${worker.charged_to} pays for ${name} now: ${before.charged_to} does not need it any more`);
   return {...decision, worker, events};
 }

@@ -18,6 +18,9 @@ type Spent = {budget: string; pool: string | null; budget_usd: number; spent_usd
 /** The greatest age of the data behind a hanging commit: the plan of a tick, or a transaction, which ends after 270 s. */
 const HUNG_MINUTES = 6;
 
+/** Sums of dollars may differ by their rounding: a byte between regions costs more. */
+const TOLERANCE_USD = 1e-10;
+
 /** Seconds by which a bill may differ from the lifetime, in addition to the clock skew of two instances. */
 const MAX_ERROR_S = 5;
 
@@ -99,7 +102,10 @@ export class Money extends Check {
       const id = payerOf(worker);
       const run = id === null ? undefined : (store.peek(paths.run(id)) as Run | undefined);
       const paid =
-        (run?.spent_usd ?? 0) + (living.runs.get(id ?? '') ?? 0) + (deleting.runs.get(id ?? '') ?? 0);
+        (run?.spent_usd ?? 0) +
+        (run?.network_usd ?? 0) +
+        (living.runs.get(id ?? '') ?? 0) +
+        (deleting.runs.get(id ?? '') ?? 0);
       return isAllSpent(worker) || isOver(run?.budget_usd ?? null, paid);
     };
     return workers
@@ -127,29 +133,70 @@ export class Money extends Check {
       for (const [run, usd] of Object.entries(data.costs as Record<string, number>))
         owed.set(run, (owed.get(run) ?? 0) + usd);
     }
+    for (const {id, data} of store.collection('runs')) {
+      const pool = String(data.pool);
+      total += Number(data.network_usd);
+      byPool.set(pool, (byPool.get(pool) ?? 0) + Number(data.network_usd));
+      this.#checkTraffic(id, data);
+    }
     const months = Object.values((store.peek(paths.spending())?.months ?? {}) as Record<string, number>);
     const inMonths = months.reduce((sum, usd) => sum + usd, 0);
-    if (!(Math.abs(inMonths - total) < 1e-6))
-      this.breach(`the months have spent $${inMonths}, their incarnations cost $${total}`);
+    if (!(Math.abs(inMonths - total) < TOLERANCE_USD))
+      this.breach(`the months have spent $${inMonths}, their incarnations and their network cost $${total}`);
     for (const {pool, spent_usd} of poolsOf(this.context))
-      if (!(Math.abs(spent_usd - (byPool.get(pool) ?? 0)) < 1e-6))
-        this.breach(`${pool} has spent $${spent_usd}, its incarnations cost $${byPool.get(pool) ?? 0}`);
+      if (!(Math.abs(spent_usd - (byPool.get(pool) ?? 0)) < TOLERANCE_USD))
+        this.breach(
+          `${pool} has spent $${spent_usd}, its incarnations and its network cost $${byPool.get(pool) ?? 0}`,
+        );
     for (const {id, data} of store.collection('runs'))
-      if (!(Math.abs(Number(data.spent_usd) - (owed.get(id) ?? 0)) < 1e-6))
+      if (!(Math.abs(Number(data.spent_usd) - (owed.get(id) ?? 0)) < TOLERANCE_USD))
         this.breach(`run ${id} has spent $${data.spent_usd}, its incarnations cost $${owed.get(id) ?? 0}`);
   }
 
+  /** A completed run paid for each read of its streams and for each shard; a run in the region of the bucket paid nothing. */
+  #checkTraffic(run: string, {status, network_usd}: Document): void {
+    const {config, store} = this.context;
+    let usd = 0;
+    for (const {id, data} of store.collection(paths.streams(run))) {
+      usd += Number(data.network_usd);
+      const least = config.region === null ? 0 : Number(data.size_bytes) + Number(data.total_bytes);
+      if (data.status === 'completed' && Number(data.network_bytes) < least)
+        this.breach(`${run}/${id} moved ${least} bytes between regions, and paid for ${data.network_bytes}`);
+    }
+    if (status === 'completed' && !(Math.abs(Number(network_usd) - usd) < 1e-12))
+      this.breach(`run ${run} has $${network_usd} of network, and its streams $${usd}`);
+    if (config.region === null && usd !== 0) this.breach(`run ${run} paid $${usd} of network in one region`);
+  }
+
+  /** A run without permission gets no TPU in another region. */
+  onLease({run, stream, lease}: Document): void {
+    const {config, store} = this.context;
+    if (config.region === null || lease === null) return;
+    if (store.peek(paths.run(String(run)))?.allow_cross_region !== true)
+      this.breach(`${run}/${stream} was leased to another region without permission`);
+  }
+
+  /** Every simulated node has one chip on spot. An incarnation that ended before its new price was read may keep the earlier price. */
   #checkBill(path: string, {worker, cost_usd, ready_at, gone_at, seen_again_at}: Document): void {
-    const zone = this.context.store.peek(paths.worker(String(worker)))?.zone;
-    const paid_s = Number(cost_usd) / usdPerSecond(String(zone));
-    const lived_s = (Date.parse(String(gone_at)) - Date.parse(String(ready_at))) / 1000;
-    const most_s = MAX_ERROR_S + 2 * this.context.storm.skew_s;
-    if (!(Math.abs(paid_s - lived_s) <= most_s) && (seen_again_at === undefined || !(paid_s <= lived_s)))
-      this.breach(`${path} lived for ${lived_s} s, and is billed for ${paid_s} s`);
+    const {rise, storm, store} = this.context;
+    const zone = String(store.peek(paths.worker(String(worker)))?.zone);
+    const [from_ms, to_ms] = [Date.parse(String(ready_at)), Date.parse(String(gone_at))];
+    const paid_h = Number(cost_usd) / usdPerHourIn(zone);
+    const lived_h = (to_ms - from_ms) / 3_600_000;
+    const most_h = rise.hours(from_ms, to_ms);
+    const least_h = to_ms < rise.seen_ms + HUNG_MINUTES * 60_000 ? lived_h : most_h;
+    const error_h = (PRICES_TO_LIST * (MAX_ERROR_S + 2 * storm.skew_s)) / 3600;
+    const isSeenAgain = seen_again_at !== undefined && paid_h <= most_h;
+    if (!(paid_h >= least_h - error_h && paid_h <= most_h + error_h) && !isSeenAgain)
+      this.breach(
+        `${path} owes ${least_h} to ${most_h} hours of the list price, and is billed for ${paid_h}`,
+      );
   }
 }
 
-/** Every simulated node has one chip on spot. */
-function usdPerSecond(zone: string): number {
-  return (usdPerHour(LIST_PRICES, {accelerator: 'v5litepod-1', spot: true, zone}) ?? Number.NaN) / 3600;
+/** The highest price of a world over the list price. */
+const PRICES_TO_LIST = 3;
+
+function usdPerHourIn(zone: string): number {
+  return usdPerHour(LIST_PRICES, {accelerator: 'v5litepod-1', spot: true, zone}) ?? Number.NaN;
 }

@@ -2,6 +2,36 @@
 import type {Mistakes} from '../anchors.ts';
 
 export const OVERSPEND: Mistakes = {
+  'a grant in another region that pays for no read of its stream': {
+    in: 'withRead',
+    find: '$withTraffic({...$stream, network_usd_per_byte: $bytePrice($zone, $region)}, $stream.size_bytes)',
+    replace: '({...$stream, network_usd_per_byte: $bytePrice($zone, $region)})',
+  },
+  'a shard that crosses a region and costs nothing': {
+    in: 'decideAdvance',
+    find: '$withTraffic($progressed, $bytesOf($fold.counted))',
+    replace: '$progressed',
+  },
+  'traffic that its month is not billed for': {
+    in: 'readNetworkBill',
+    find: 'months: {...$months, [$month]: ($months[$month] ?? 0) + $usd}',
+    replace: 'months: $months',
+  },
+  'a run in another region that needs no permission': {
+    in: 'crossRegionProblem',
+    find: 'if ($allow_cross_region || $remote.length === 0) return undefined;',
+    replace: 'if ($allow_cross_region || $remote.length >= 0) return undefined;',
+  },
+  'a price that rises and TPUs that keep the earlier price': {
+    in: 'atPrice',
+    find: '$worker.priced_as !== $pricedAs($pool)',
+    replace: '$worker.priced_as === $pricedAs($pool)',
+  },
+  'a new price that counts from its tick alone': {
+    in: 'atPrice',
+    find: '$repricedAt($worker, $usd, $since_at === undefined ? $now : $msOf($since_at), $now)',
+    replace: '$repricedAt($worker, $usd, $now, $now)',
+  },
   'a limit of creates that allows one more each hour': {
     in: 'allowance',
     find: '$limits.creates_per_hour - $creates.length',

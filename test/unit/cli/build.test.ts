@@ -4,27 +4,35 @@ import {createHash} from 'node:crypto';
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {unzipSync} from 'fflate';
+import {extract} from 'tar';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../../../cli/build/artifacts.ts';
 import {lockOf, type Manifest} from '../../../cli/build/package-lock.ts';
+import {putBuiltEnvironment} from '../../support/built-environment.ts';
+import {Folder} from '../../support/folder.ts';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 
 describe('gleaner build @full', () => {
+  const folder = new Folder();
   let built: Awaited<ReturnType<typeof buildArtifacts>>;
+  let env: NodeJS.ProcessEnv;
   before(async () => {
-    built = await buildArtifacts();
+    const environment = await putBuiltEnvironment(folder.path);
+    built = await buildArtifacts(environment);
+    env = {...process.env, XDG_CACHE_HOME: folder.path};
   });
+  after(() => folder.end());
 
   it('makes the same bytes again, also in another time zone', () => {
-    const env = {...process.env, TZ: 'Pacific/Kiritimati'};
-    const output = execFileSync(process.execPath, [`${ROOT}cli/main.ts`, 'build', '--json'], {env});
-    const {functions, bundle, module} = JSON.parse(output.toString());
-    assert.deepEqual({functions, bundle, module}, built);
+    const there = {...env, TZ: 'Pacific/Kiritimati'};
+    const output = execFileSync(process.execPath, [`${ROOT}cli/main.ts`, 'build', '--json'], {env: there});
+    const {dist: _dist, variables: _variables, ...again} = JSON.parse(output.toString());
+    assert.deepEqual(again, built);
   });
 
-  it('names both artefacts and their digests to Terraform', () => {
+  it('names all artefacts and their digests to Terraform', () => {
     const {artifacts} = JSON.parse(readFileSync(DIST + VARIABLES_FILE, 'utf8'));
-    for (const kind of ['functions', 'bundle'] as const) {
+    for (const kind of ['functions', 'bundle', 'environment'] as const) {
       const {file, sha256} = artifacts[kind];
       assert.equal(
         createHash('sha256')
@@ -32,8 +40,22 @@ describe('gleaner build @full', () => {
           .digest('hex'),
         sha256,
       );
-      assert.equal(sha256, built[kind].sha256);
+      assert.equal(sha256, built[kind]?.sha256);
     }
+  });
+
+  it('names the environment in the worker bundle', async () => {
+    await extract({file: DIST + built.bundle.file, cwd: folder.path}, ['environment']);
+    const {key, sha256, size_bytes} = await putBuiltEnvironment(folder.path);
+    assert.equal(folder.text('environment'), `${key} ${sha256} ${size_bytes}\n`);
+  });
+
+  it('leaves out an environment that was never built, and says how to build it', () => {
+    const empty = {...env, XDG_CACHE_HOME: folder.at('empty')};
+    const lines = execFileSync(process.execPath, [`${ROOT}cli/main.ts`, 'build'], {env: empty}).toString();
+    assert.match(lines, /^environment +not built: a deployment needs `gleaner build --environment`$/m);
+    const {artifacts} = JSON.parse(readFileSync(DIST + VARIABLES_FILE, 'utf8'));
+    assert.deepEqual(Object.keys(artifacts), ['functions', 'bundle']);
   });
 
   it('packs the startup script where the functions read it', () => {

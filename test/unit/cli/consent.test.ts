@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import {chmodSync} from 'node:fs';
 import {delimiter} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {putBuiltEnvironment} from '../../support/built-environment.ts';
 import {Folder} from '../../support/folder.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 import {CTRL_C, CTRL_D, inTerminal} from '../../support/pty.ts';
@@ -30,7 +31,8 @@ const ANSWERS = [
 
 describe('The question before a change @full', () => {
   const folder = new Folder();
-  beforeEach(() => {
+  beforeEach(async () => {
+    await putBuiltEnvironment(folder.at('cache'));
     chmodSync(folder.put('terraform', PROGRAM), 0o755);
     folder.put('plan.json', JSON.stringify(PLAN));
     folder.put('gleaner.tfvars.json', JSON.stringify(SETTINGS));
@@ -42,7 +44,11 @@ describe('The question before a change @full', () => {
       prompt: 'Type yes: ',
       keys,
       cwd: folder.path,
-      env: {...env, PATH: `${folder.path}${delimiter}${process.env.PATH}`},
+      env: {
+        ...env,
+        PATH: `${folder.path}${delimiter}${process.env.PATH}`,
+        XDG_CACHE_HOME: folder.at('cache'),
+      },
     });
 
   for (const {name, keys, code, says} of ANSWERS)

@@ -16,6 +16,7 @@ import {tmpdir} from 'node:os';
 import {delimiter, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {ApiError} from '../../../emulator/http/errors.ts';
+import {putBuiltEnvironment} from '../../support/built-environment.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 import {until} from '../../support/until.ts';
 
@@ -97,6 +98,7 @@ describe('gleaner deploy @full', () => {
     children = [];
     google = await new GoogleProject().start();
     mkdirSync(join(folder, 'tmp'));
+    await putBuiltEnvironment(join(folder, 'cache'));
     writeFileSync(join(folder, 'terraform'), PROGRAM);
     chmodSync(join(folder, 'terraform'), 0o755);
     writeFileSync(join(folder, 'plan.json'), PLAN);
@@ -118,6 +120,7 @@ describe('gleaner deploy @full', () => {
           CALLS: join(folder, 'calls'),
           PLAN_FILE: join(folder, 'plan.json'),
           TMPDIR: join(folder, 'tmp'),
+          XDG_CACHE_HOME: join(folder, 'cache'),
           GLEANER_GOOGLE_APIS: google.url,
           ...env,
         },

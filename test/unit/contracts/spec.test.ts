@@ -101,7 +101,13 @@ describe('run.json', () => {
 
   it('placement and spec of run.json are separate, and only the spec is hashed', () => {
     const {spec, placement} = complete({model: 'tiny', pool: 'big', priority: 7, budget_usd: null});
-    const others = {affinity: 'any', stream_offset: 0, allow_mixed_code: false, allow_cross_region: false};
+    const others = {
+      affinity: 'any',
+      stream_offset: 0,
+      allow_mixed_code: false,
+      allow_cross_region: false,
+      expire_days: null,
+    };
     assert.deepEqual(placement, {pool: 'big', priority: 7, budget_usd: null, ...others});
     assert.equal(specHash(spec), specHash(complete({model: 'tiny'}).spec));
   });

@@ -8,6 +8,7 @@ import logging
 import os
 import threading
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from ..failures import Failure
 from ..model.model import Model
@@ -69,7 +70,7 @@ class Uploader:
             if not self._store_summary(entry):
                 metadata |= OTHER_SUMMARY
         name = shard_name(work.output_prefix, plan.number, work.spec.format)
-        stored = self._bucket.create(name, data, metadata, CONTENT_TYPES[work.spec.format])
+        stored = self._bucket.create(name, data, metadata, CONTENT_TYPES[work.spec.format], self._custom_time())
         if stored:
             # Another worker of the stream stored the shard, or an earlier request of this worker without an answer. The
             # same plan makes the same bytes.
@@ -116,8 +117,12 @@ class Uploader:
     def _create(self, name: str, data: Content, content_type: str) -> ObjectInfo | None:
         """Creates the object, or returns a stored object whose bytes differ."""
         facts = {"spec_hash": self._work.spec_hash, "stream_crc32c": self._work.crc32c}
-        stored = self._bucket.create(self._work.output_prefix + name, data, facts, content_type)
+        name = self._work.output_prefix + name
+        stored = self._bucket.create(name, data, facts, content_type, self._custom_time())
         return stored if stored and stored.crc32c != data.crc32c else None
+
+    def _custom_time(self) -> datetime | None:
+        return self._work.custom_time(datetime.now(UTC))
 
     def _contradiction(self, name: str) -> Failure:
         return Failure(

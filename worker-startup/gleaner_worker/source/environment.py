@@ -160,9 +160,11 @@ def _mark_complete(folder: str) -> None:
 
 
 def _find_uv() -> str:
+    """The uv of the worker environment; on a local VM, that of the `gleaner` command."""
+    own = os.path.join(sys.prefix, "bin", "uv")
     cache = os.environ.get("UV_CACHE_DIR", "")
-    programs = sorted(glob.glob(f"{cache}/gleaner-uv-*/bin/uv"))
+    programs = [own] if os.path.exists(own) else sorted(glob.glob(f"{cache}/gleaner-uv-*/bin/uv"))
     uv = programs[-1] if programs else shutil.which("uv")
     if uv is None:
-        raise SourceFailed("setup", "Failed to make the environment: there is no uv in UV_CACHE_DIR; boot the VM again")
+        raise SourceFailed("setup", f"Failed to make the environment: there is no uv in {own} and in UV_CACHE_DIR")
     return os.path.realpath(uv)

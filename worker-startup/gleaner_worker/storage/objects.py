@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -155,7 +156,14 @@ class Bucket:
 
         self._retry(f"read gs://{self.name}/{name}", fetch)
 
-    def create(self, name: str, content: Content, metadata: dict[str, str], content_type: str) -> ObjectInfo | None:
+    def create(
+        self,
+        name: str,
+        content: Content,
+        metadata: dict[str, str],
+        content_type: str,
+        custom_time: datetime | None = None,
+    ) -> ObjectInfo | None:
         """Uploads a new object and returns None. An object of that name is never overwritten, but returned.
 
         The server compares the crc32c of the bytes that it receives with the content's before the object exists.
@@ -164,6 +172,8 @@ class Bucket:
         def upload() -> ObjectInfo | None:
             blob = self._bucket.blob(name)
             blob.metadata = metadata
+            if custom_time is not None:
+                blob.custom_time = custom_time
             blob.crc32c = content.crc32c
             try:
                 blob.upload_from_file(

@@ -33,6 +33,9 @@ describe('the grant of a stream', () => {
     );
     assert.deepEqual((order as {lease: object}).lease, {run: 'my-run', stream: '007', epoch: 3});
     assert.equal(run?.bundle, 'deployed', 'the run keeps the bundle of its first lease');
+    assert.ok(!('expire_days' in (order as {work: object}).work), 'an earlier worker gets no new field');
+    const expiring = decide({run: aRun({expire_days: 7})}).order as {work: {expire_days: number}};
+    assert.equal(expiring.work.expire_days, 7);
     assert.equal(events?.[0]?.text, `${HOLDER.worker} works on my-run/007 from sample 0`);
   });
 

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import {Rejected} from '../../../../shared/contracts/errors.ts';
+import {parseValue, workerRequest} from '../../../../shared/contracts/schemas.ts';
 import {decideFailedBoot, decideHeartbeat} from '../../../../shared/domain/worker/heartbeat.ts';
 import {causeOfDeath, type Death} from '../../../../shared/domain/worker/liveness.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
@@ -73,6 +75,21 @@ describe('the report of a failed boot', () => {
     const {writes} = decideFailedBoot(aWorker(BOOTING), {reason: 'x'.repeat(4000)}, T0);
     assert.equal(writes?.worker?.fault?.length, 2000);
   });
+});
+
+describe('the request setup-failed', () => {
+  const parse = (reason: unknown) =>
+    parseValue(workerRequest, {action: 'setup-failed', ...HOLDER, host: 0, reason}, 'a request');
+
+  it('is cleaned of characters that control a terminal or start a line', () => {
+    const request = parse('no\u001b[31m room\n\ud800\u202e') as {reason: string};
+    assert.equal(request.reason, 'no\ufffd[31m room\ufffd\ufffd\ufffd');
+  });
+
+  for (const reason of ['', 'x'.repeat(4001), null, {}])
+    it(`with a reason of ${JSON.stringify(reason).length} characters of JSON is refused`, () => {
+      assert.throws(() => parse(reason), Rejected);
+    });
 });
 
 describe('the step of a boot', () => {

@@ -1,0 +1,61 @@
+/** In some worlds the price of TPUs triples, and in some the bucket is in another region than the TPUs. */
+import {storeCatalog} from '../../shared/control-plane/documents/prices.ts';
+import {addSkus, NO_PRICES, type Sku} from '../../shared/domain/billing/catalog.ts';
+import {LISTED} from '../../shared/domain/billing/list-prices.ts';
+import {iso} from '../../shared/domain/time.ts';
+import {T0} from '../support/builders.ts';
+import {callAtOnce} from '../support/call.ts';
+import {chipSkus} from '../support/fake-catalog.ts';
+import {Chance} from '../support/kernel.ts';
+import type {Context} from './context.ts';
+
+const RISE = 3;
+const MINUTE_MS = 60_000;
+/** No zone of a world is near it. */
+export const FAR_REGION = 'southamerica-west1';
+
+/** True for a seed whose world has its bucket in another region. */
+export function isFar(seed: number): boolean {
+  return seed % 6 === 4;
+}
+
+/** Price of TPUs in a world: `since_ms` is when Google raises it, and `seen_ms` when the catalog is read. */
+export class PriceRise {
+  readonly since_ms: number;
+  readonly seen_ms: number;
+
+  constructor(seed: number) {
+    // Draws of its own, so that the other worlds stay as they are.
+    const chance = new Chance(seed + 7_000_000);
+    const happens = seed % 5 === 3;
+    this.seen_ms = happens ? T0 + chance.between(4, 25) * MINUTE_MS : Number.POSITIVE_INFINITY;
+    this.since_ms = this.seen_ms - chance.between(0, 10) * MINUTE_MS;
+  }
+
+  /** Hours of the list price that a life costs. */
+  hours(from_ms: number, to_ms: number): number {
+    const late_ms = Math.max(0, to_ms - Math.max(from_ms, this.since_ms));
+    return (to_ms - from_ms + (RISE - 1) * late_ms) / 3_600_000;
+  }
+
+  /** The catalog at an instant. */
+  skus(now: number): Sku[] {
+    const isRaised = now >= this.since_ms;
+    return Object.entries(LISTED).flatMap(([key, {usd, spot_usd}]) =>
+      chipSkus(
+        key,
+        isRaised ? {usd: usd * RISE, spot_usd: spot_usd * RISE} : {usd, spot_usd},
+        isRaised ? iso(this.since_ms) : undefined,
+      ),
+    );
+  }
+
+  plan(context: Context): void {
+    if (!Number.isFinite(this.seen_ms)) return;
+    context.after(this.seen_ms - T0, () => {
+      context.note(() => 'the price of TPUs triples');
+      const now = context.clockwork.now;
+      void storeCatalog(context.store.through(callAtOnce), addSkus(NO_PRICES, this.skus(now), now), now);
+    });
+  }
+}
