@@ -298,10 +298,11 @@ describe('gleaner deploy @full', () => {
 
   describe('with the artefacts of an earlier deployment', () => {
     const sha = (text: string) => createHash('sha256').update(text).digest('hex');
-    const [zip, tar] = [sha('zip'), sha('tar')];
+    const [zip, tar, env] = [sha('zip'), sha('tar'), sha('env')];
     const artifacts = {
       functions: {file: `functions-${zip}.zip`, sha256: zip},
       bundle: {file: `bundle-${tar}.tar.gz`, sha256: tar},
+      environment: {file: `environment-${env}.tar.gz`, sha256: env},
     };
     const record = {
       deployed_at: '2026-11-01T00:00:00.000Z',
@@ -316,6 +317,7 @@ describe('gleaner deploy @full', () => {
       await google.put(STATE, 'gleaner/deployments/2026-11-01T00:00:00.000Z.json', text);
       await google.put(`${PROJECT}-gleaner`, `functions/${zip}.zip`, 'zip');
       await google.put(`${PROJECT}-gleaner`, `bundles/${tar}.tar.gz`, 'tar');
+      await google.put(`${PROJECT}-gleaner`, `environments/${env}.tar.gz`, 'env');
     });
 
     it('goes back to them', async () => {
@@ -324,6 +326,7 @@ describe('gleaner deploy @full', () => {
       const latest = JSON.parse((await google.text(STATE, 'gleaner/deployments/latest.json')) ?? '');
       assert.deepEqual(latest.artifacts, artifacts);
       assert.equal(readFileSync(join(ROOT, 'dist', artifacts.functions.file), 'utf8'), 'zip');
+      assert.equal(readFileSync(join(ROOT, 'dist', artifacts.environment.file), 'utf8'), 'env');
       for (const {file} of Object.values(artifacts)) rmSync(join(ROOT, 'dist', file));
     });
 
