@@ -3,6 +3,7 @@ import {mkdtemp, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
+import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
@@ -14,7 +15,7 @@ import {CliError, Interrupted} from '../terminal/errors.ts';
 import {print, quoted, say} from '../terminal/output.ts';
 import type {Resource} from '../terraform/mocked-apply.ts';
 import {CLOCK, type Clock} from './clock.ts';
-import {costLines, mostAnHour} from './cost.ts';
+import {type Ceilings, costLines, mostAnHour} from './cost.ts';
 import {restoreArtifacts} from './earlier-artifacts.ts';
 import {mockedPlan, type Plan, readPlan, whyMocked} from './plan.ts';
 import {makeIdentities, missingIn, missingLines, type Place, prepare} from './project.ts';
@@ -222,6 +223,7 @@ function report(
       : []),
     '',
     ...costLines(most, settings),
+    ...quotaLines(ceilings, settings),
   ];
   if (!plan) {
     lines.forEach(say);
@@ -229,6 +231,16 @@ function report(
   }
   const addresses = resources.map(({address}) => address);
   print<'deploy'>(json, {mocked, project: settings.project, resources: addresses, most_an_hour: most}, lines);
+}
+
+/** Quotas that the project needs before its first TPU. */
+function quotaLines({accelerator, zones}: Ceilings, {spot, project}: Settings): string[] {
+  const ids = quotaIdsOf(accelerator, spot !== false);
+  if (ids.length === 0) return [];
+  return [
+    `Each ${accelerator} counts ${accelerator.split('-')[1]} against the quotas ${ids.join(' and ')} of ${zones.join(', ')}.`,
+    `Ask for them at https://console.cloud.google.com/iam-admin/quotas?project=${project}`,
+  ];
 }
 
 function countsOf(resources: Resource[]): [type: string, count: number][] {

@@ -241,7 +241,10 @@ const write: Check = {
         );
       return ok(`an object was made once, read and deleted in gs://${objects.bucket}/doctor/`);
     } catch (error) {
-      return broken((error as Error).message, 'add your address to `operators` in the settings, and deploy');
+      return broken(
+        (error as Error).message,
+        'use the account that deployed, or grant yours roles/storage.objectUser',
+      );
     }
   },
 };

@@ -110,8 +110,8 @@ const permissions: Check = {
     const missing = OWN_PERMISSIONS.filter(each => !held.includes(each));
     if (missing.length === 0) return ok(`${held.length} of ${OWN_PERMISSIONS.length}`);
     return warning(
-      `this account lacks ${missing.join(', ')}; a role that is minutes old may not be known yet`,
-      'add your address to `operators` in the settings, deploy, and try again in some minutes',
+      `this account lacks ${missing.join(', ')}`,
+      'use the account that deployed, or add yours to `operators` in the settings and deploy; a new role needs some minutes',
     );
   },
 };

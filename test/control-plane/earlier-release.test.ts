@@ -62,7 +62,8 @@ describe('The documents of an earlier release', () => {
     if (records === undefined) continue;
     it(`are read whole: ${path}`, () => {
       const parsed = records.parse(path, data) as Document;
-      for (const [field, value] of Object.entries(data)) assert.deepEqual(parsed[field], value, field);
+      // This release may add fields, and changes and drops none.
+      assert.partialDeepStrictEqual(parsed, data);
     });
   }
 

@@ -1,6 +1,9 @@
 /** docs/operations.md explains every alert and every status word of the product. */
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
+import {CHECKS} from '../../cli/doctor/doctor.ts';
+import {STEPS} from '../../cli/smoke/steps.ts';
+import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
 import {ROOT} from '../support/process.ts';
 
 const read = (file: string) => readFileSync(ROOT + file, 'utf8');
@@ -41,4 +44,24 @@ describe('docs/operations.md', () => {
   ])
     for (const word of words)
       it(`explains the ${title} ${word}`, () => assert.ok(page.includes(`\`${word}\``), word));
+
+  for (const {name} of CHECKS)
+    it(`explains the check of the doctor ${name}`, () => assert.ok(page.includes(`| \`${name}\` |`), name));
+});
+
+describe('docs/emulation.md and docs/deploy.md', () => {
+  it('explain each step of the smoke test', () => {
+    const text = read('docs/emulation.md');
+    const absent = STEPS.filter(({name}, index) => !text.includes(`| ${index + 1} ${name} |`));
+    assert.deepEqual(absent, []);
+  });
+
+  it('name the quotas of each generation', () => {
+    const text = read('docs/deploy.md');
+    for (const type of ['v5litepod-8', 'v5p-8', 'v6e-8', 'v4-8'])
+      for (const spot of [true, false]) {
+        const [id = ''] = quotaIdsOf(type, spot);
+        assert.ok(text.includes(`\`${id}\``), id);
+      }
+  });
 });

@@ -169,6 +169,10 @@ describe('gleaner deploy @full', () => {
       /The bucket is in us-central1, and us-east5-b in another region: runs need allow_cross_region, .* \$0\.02/,
     );
     assert.match(stderr, /1 settings of Firestore's fields are slow/);
+    assert.match(
+      stderr,
+      /Each v6e-8 counts 8 against the quotas TPUV6EPreemptiblePerProjectPerZoneForTPUAPI and/,
+    );
     for (const api of ['cloudresourcemanager', 'eventarc', 'pubsub', 'run', 'tpu'])
       assert.ok(google.apis.has(api), api);
     assert.deepEqual([...google.identities].sort(), [
@@ -196,7 +200,7 @@ describe('gleaner deploy @full', () => {
     );
   });
 
-  it('goes on where a service has no account to make', async () => {
+  it('goes on where a service has no account to make @long', async () => {
     google.prepare();
     const path = `/v1beta1/projects/${PROJECT}/services/cloudbuild.googleapis.com:generateServiceIdentity`;
     google.answers.set(`POST ${path}`, new ApiError(400, 'The service has no identity'));
@@ -285,7 +289,7 @@ describe('gleaner deploy @full', () => {
     assert.equal(readFileSync(join(folder, 'lock.hcl'), 'utf8'), lock);
   });
 
-  it('leaves a lock file of another version of the provider in the state', async () => {
+  it('leaves a lock file of another version of the provider in the state @long', async () => {
     google.makeBucket(STATE);
     await google.put(STATE, 'gleaner/terraform.lock.hcl', 'provider "x" {\n  version = "7.44.0"\n}\n');
     assert.equal((await deployAtOnce(['--yes'])).code, 0);
@@ -294,10 +298,11 @@ describe('gleaner deploy @full', () => {
 
   describe('with the artefacts of an earlier deployment', () => {
     const sha = (text: string) => createHash('sha256').update(text).digest('hex');
-    const [zip, tar] = [sha('zip'), sha('tar')];
+    const [zip, tar, env] = [sha('zip'), sha('tar'), sha('env')];
     const artifacts = {
       functions: {file: `functions-${zip}.zip`, sha256: zip},
       bundle: {file: `bundle-${tar}.tar.gz`, sha256: tar},
+      environment: {file: `environment-${env}.tar.gz`, sha256: env},
     };
     const record = {
       deployed_at: '2026-11-01T00:00:00.000Z',
@@ -312,6 +317,7 @@ describe('gleaner deploy @full', () => {
       await google.put(STATE, 'gleaner/deployments/2026-11-01T00:00:00.000Z.json', text);
       await google.put(`${PROJECT}-gleaner`, `functions/${zip}.zip`, 'zip');
       await google.put(`${PROJECT}-gleaner`, `bundles/${tar}.tar.gz`, 'tar');
+      await google.put(`${PROJECT}-gleaner`, `environments/${env}.tar.gz`, 'env');
     });
 
     it('goes back to them', async () => {
@@ -320,6 +326,7 @@ describe('gleaner deploy @full', () => {
       const latest = JSON.parse((await google.text(STATE, 'gleaner/deployments/latest.json')) ?? '');
       assert.deepEqual(latest.artifacts, artifacts);
       assert.equal(readFileSync(join(ROOT, 'dist', artifacts.functions.file), 'utf8'), 'zip');
+      assert.equal(readFileSync(join(ROOT, 'dist', artifacts.environment.file), 'utf8'), 'env');
       for (const {file} of Object.values(artifacts)) rmSync(join(ROOT, 'dist', file));
     });
 
@@ -336,7 +343,7 @@ describe('gleaner deploy @full', () => {
     });
   });
 
-  it('mocks the plan of a project without a bucket for the state', async () => {
+  it('mocks the plan of a project without a bucket for the state @long', async () => {
     const {stderr} = await deploy(['--plan', '--json'], {
       FAIL_VERB: 'init',
       FAIL_TEXT:

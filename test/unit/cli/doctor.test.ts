@@ -326,7 +326,7 @@ const FAULTS: Fault[] = [
       check: 'a write',
       name: 'a bucket that refuses',
       says: /does not have storage\.objects\.create/,
-      cure: /operators/,
+      cure: /objectUser/,
     },
     inject: ({answers}) =>
       void answers.set(
