@@ -117,11 +117,9 @@ export async function saveTask(
   });
 }
 
-const DAY_S = 86_400;
-
 /**
- * Publishes the open tasks that no delivery works on, and starts a resync `audit_s` after the start of the last resync. A tick that starts
- * a resync also starts the daily refresh of prices: other ticks do not look at it.
+ * Publishes the open tasks that no delivery works on, and starts a resync `audit_s` after the start of the last resync. The first resync of
+ * a UTC day comes with the refresh of prices, so no tick looks for the time of the last refresh.
  */
 export async function publishOpenTasks(deps: Deps): Promise<void> {
   const {store, bus, now, config, log} = deps;
@@ -133,8 +131,8 @@ export async function publishOpenTasks(deps: Deps): Promise<void> {
   const last = await readTask(store, {task: 'resync', run: null});
   if (!last || isOlderThan(last.created_at, config.audit_s - 30, now())) {
     await startTask(deps, {task: 'resync', run: null});
-    const isOfToday = ({created_at}: Task) => !isOlderThan(created_at, DAY_S, now());
-    await startTask(deps, {task: 'prices', run: null}, isOfToday);
+    if (last?.created_at.slice(0, 10) !== iso(now()).slice(0, 10))
+      await startTask(deps, {task: 'prices', run: null}, isOpenTask);
   }
 }
 

@@ -130,11 +130,12 @@ export function pricedAt(worker: Worker, price: () => number | null): Worker {
  * earlier price is corrected, for the run that pays now.
  */
 export function repricedAt(worker: Worker, usd_per_hour: number, since_ms: number, now: number): Worker {
-  const {ready_at, usd_per_hour: before} = worker;
-  if (before === null || before === usd_per_hour || worker.phase === 'gone') return worker;
+  const {ready_at, usd_per_hour: before, phase} = worker;
+  // A node may have been READY before the tick that sees it: until then it keeps the price of that time.
+  if (before === null || before === usd_per_hour || ready_at === null || phase === 'gone') return worker;
   const counted = accrue(worker, now);
-  if (ready_at === null || counted.costs_at === null) return {...worker, usd_per_hour};
-  const hours = Math.max(0, msOf(counted.costs_at) - Math.max(since_ms, msOf(ready_at))) / HOUR_MS;
+  const hours =
+    Math.max(0, msOf(counted.costs_at ?? ready_at) - Math.max(since_ms, msOf(ready_at))) / HOUR_MS;
   const key = payerOf(counted) ?? IDLE;
   const usd = (counted.costs[key] ?? 0) + hours * (usd_per_hour - before);
   return {...counted, usd_per_hour, costs: {...counted.costs, [key]: usd}};

@@ -42,6 +42,7 @@ describe('an event that fails and will come again @full', () => {
       GLEANER_BUNDLE: 'c'.repeat(64),
       GLEANER_STORE: `sqlite:${join(folder, 'store.sqlite')}`,
       GLEANER_TPU_ENDPOINT: NOWHERE,
+      GLEANER_BILLING_ENDPOINT: NOWHERE,
       PUBSUB_EMULATOR_HOST: '127.0.0.1:9',
     };
     const args = ['--input-type=module', '--eval', CALL];

@@ -85,10 +85,9 @@ describe('a price that changes', () => {
     assert.equal(cents(accrue(price(1800), T0 + 2 * HOUR)), 720 + 1080);
   });
 
-  it('a new price charges nothing to a node that is not READY or is gone', () => {
-    const [booting, gone] = [aPaid({ready_at: null}), aPaid({phase: 'gone'})];
-    assert.deepEqual([price(0, booting).costs, price(0, booting).usd_per_hour], [{}, 10.8]);
-    assert.equal(price(0, gone), gone);
+  it('a new price waits until a node is READY, and changes no node that is gone', () => {
+    for (const worker of [aPaid({ready_at: null}), aPaid({phase: 'gone'})])
+      assert.equal(price(0, worker), worker);
   });
 });
 
