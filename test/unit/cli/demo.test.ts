@@ -35,7 +35,7 @@ describe('gleaner demo @full', () => {
   it('keeps the results of an earlier demo when the Python environment fails, and prints plain lines', async () => {
     const {code, stdout, stderr} = await run(['demo'], {XDG_CACHE_HOME: '/dev/null'});
     assert.equal(code, 1);
-    assert.match(stderr, /^gleaner: Failed to make the Python environment in \/dev\/null\/.*\n$/);
+    assert.match(stderr, /^gleaner: Failed to prepare Python \(exit 1\): .*\/dev\/null.*\n$/);
     assert.ok(existsSync(folder.at(KEPT)));
     assert.match(stdout, /^Preparing the Python environment .* … 0 s$/m);
     assert.match(stdout, /^mkdir: .*[^0-9s]$/m);
