@@ -90,9 +90,9 @@ async function start({
   begin('Preparing the Python environment of the workers (the first time downloads it)');
   await workerPython(say);
   const isBuilt = built || emulators;
-  if (isBuilt) begin('Building the functions and the worker environment');
+  if (isBuilt) begin(`Building the functions${built ? ' and the worker environment' : ''}`);
   const functions = isBuilt ? {module: (await buildArtifacts()).module} : {};
-  const environment = isBuilt ? await buildEnvironment({say, lock: LOCK}) : undefined;
+  const environment = built ? await buildEnvironment({say, lock: LOCK}) : undefined;
   const worker = await packWorker(environment);
   if (fresh) await empty(dir);
   const cloud = await startLocalCloud({

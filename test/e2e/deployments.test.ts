@@ -13,8 +13,9 @@ const SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.0005});
 /** Node of a third deployment, which has no functions here. */
 const THIRD = `tpu-${ZONE}-9`;
 
+// Before a merge, pairs of simulated worlds share a project.
 for (const isCalm of [true, false])
-  describe(`Two deployments on one local cloud${isCalm ? '' : ', under faults @long'}`, () => {
+  describe(`Two deployments on one local cloud${isCalm ? '' : ', under faults'} @long`, () => {
     testDeployments(isCalm);
   });
 

@@ -15,7 +15,8 @@ function uploaded(home: TestHome, run: string): string[] {
     .sort();
 }
 
-describe('a local cloud whose database is lost in mid-run', () => {
+// Before a merge, test/control-plane/lost-store.test.ts and the simulated worlds lose the database.
+describe('a local cloud whose database is lost in mid-run @long', () => {
   let home: TestHome;
   before(async () => {
     home = await TestHome.start();

@@ -186,7 +186,7 @@ describe('gleaner deploy @full', () => {
     assert.equal(google.versions.get(STATE), true);
   });
 
-  it('changes nothing in a prepared project but the accounts, and turns on versions of an older state bucket', async () => {
+  it('changes nothing in a prepared project but the accounts, and turns on versions of an older state bucket @long', async () => {
     assert.equal((await deployAtOnce(['--yes'])).code, 0);
     google.versions.set(STATE, false);
     google.calls.length = 0;
@@ -238,7 +238,7 @@ describe('gleaner deploy @full', () => {
     );
   });
 
-  it('ends the repeats after twelve minutes, with the last error', async () => {
+  it('ends the repeats after twelve minutes, with the last error @long', async () => {
     const env = {FAIL_VERB: 'apply', FAIL_TIMES: '99', FAIL_TEXT: NO_AGENT};
     const {code, stderr} = await deployAtOnce(['--yes'], env);
     assert.equal(code, 1);

@@ -23,7 +23,8 @@ import jax, json, sqlite3, ssl, sys, google.cloud.storage
 print(json.dumps([sys.prefix, sys.executable, str(jax.numpy.ones(3).sum()), ssl.create_default_context().cert_store_stats()["x509"]]))
 `;
 
-describe('The archive of the worker environment @full', () => {
+// Before a merge, the built functions on a local cloud boot their VMs from an archive: test/e2e/path.test.ts.
+describe('The archive of the worker environment @long', () => {
   const folder = new Folder();
   let built: Environment;
   let place: string;
