@@ -49,8 +49,8 @@ echo up; while true; do sleep 0.05; done`;
     await until('the VM is off', async () => !(await isRunning(cloud)));
   });
 
-  it('maintenance sends metadata alone before the preemption', async () => {
-    const cloud = await scratch.cloud({preemption_notice_ms: 3000});
+  it('maintenance sends metadata alone', async () => {
+    const cloud = await scratch.cloud({preemption_notice_ms: 600_000});
     const script = `URL=http://$GCE_METADATA_HOST/computeMetadata/v1/instance
 get() { curl -sf -H Metadata-Flavor:Google "$URL/$1" || echo none; }
 get "upcoming-maintenance?recursive=true&alt=json"; get maintenance-event
@@ -64,6 +64,13 @@ echo up; while true; do get maintenance-event; get "upcoming-maintenance?recursi
       ),
     );
     assert.ok(!consoleOf(cloud).includes('signalled'));
+    assert.equal(await stateOf(client), 'READY');
+  });
+
+  it('maintenance ends with the preemption', async () => {
+    const cloud = await scratch.cloud({preemption_notice_ms: 100});
+    const client = await clients.openWithNode(cloud);
+    await cloud.fault('maintenance', NODE_ID);
     await until('the node is PREEMPTED', async () => (await stateOf(client)) === 'PREEMPTED');
   });
 
