@@ -51,8 +51,8 @@ async function dropMissingModel(home: TestHome): Promise<void> {
 describe('The built functions of Gleaner on a local cloud', () => {
   let home: TestHome;
   before(async () => {
-    home = await TestHome.start(2, {}, ['--built']);
-    // The runs share the VMs: each boot of a VM takes seconds.
+    home = await TestHome.start(1, {}, ['--built']);
+    // The runs share the VM: each boot of a VM from an archive takes seconds.
     await home.drop('datasets/first/run.json', SPEC);
     await home.drop('datasets/first/stream_000.jsonl', texts(120, 'a'));
     await home.drop('datasets/first/stream_001.jsonl.gz', gzipSync(texts(80, 'b')));
