@@ -282,7 +282,7 @@ variable "artifacts" {
   })
 
   validation {
-    condition     = alltrue([for artifact in values(var.artifacts) : artifact == null || can(regex("^[0-9a-f]{64}$", artifact.sha256)) && !strcontains(artifact.file, "/")])
+    condition     = alltrue([for artifact in values(var.artifacts) : artifact == null ? true : can(regex("^[0-9a-f]{64}$", artifact.sha256)) && !strcontains(artifact.file, "/")])
     error_message = "artifacts must name files in dist/ with their sha256: run `npm run build`, then pass -var-file=../dist/artifacts.auto.tfvars.json."
   }
 }

@@ -32,6 +32,13 @@ describe('a mocked apply', () => {
     }
   });
 
+  it('plans without the worker environment, which only a deployment builds', async () => {
+    const {environment: _, ...artifacts} = VARIABLES.artifacts as Record<string, object>;
+    const {resources} = await applyMocked({...VARIABLES, artifacts});
+    const objects = resources.filter(({type}) => type === 'google_storage_bucket_object');
+    assert.deepEqual(objects.map(({name}) => name).toSorted(), ['bundle', 'functions']);
+  });
+
   it('takes values as they are, also with signs of a template', async () => {
     const alert_email = `some${'$'}{1}%{2}"one\\@example.com`;
     const {resources} = await applyMocked({...VARIABLES, alert_email});
