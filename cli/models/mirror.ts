@@ -7,6 +7,7 @@ import {jsonText} from '../../shared/contracts/printable.ts';
 import {ResumableUploads} from '../../shared/google/resumable.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {requireRunning} from '../cloud/connection.ts';
+import type {Answers} from '../json/index.ts';
 import {CACHE} from '../python/python.ts';
 import {crc32cOf, sha256Of} from '../streams/hash-file.ts';
 import {Sessions} from '../streams/sessions.ts';
@@ -48,16 +49,7 @@ type Digests = z.infer<typeof knownDigests>[string];
 /** File of the digests of an interrupted copy. */
 const DIGESTS = 'digests.json';
 
-export type Mirrored = {
-  model: string;
-  commit: string;
-  /** The model of a run: `gs://BUCKET/models/ORG/NAME@COMMIT`. */
-  address: string;
-  files: number;
-  bytes: number;
-  /** Bytes of this command. The others were there. */
-  copied_bytes: number;
-};
+export type Mirrored = Answers['models mirror'];
 
 export type MirrorOptions = {
   revision?: string | undefined;
@@ -121,18 +113,12 @@ async function readCommit(
   revision: string,
   stop: AbortSignal,
 ): Promise<{commit: string; files: HubFile[]}> {
-  const path = `/api/models/${model}/revision/${encodeURIComponent(revision)}?blobs=true`;
-  const answer = await hub.json(path, model, stop);
-  if (answer === undefined)
+  const listed = await hub.listing('models', model, revision, listing, stop);
+  if (listed === undefined)
     throw new CliError(
       `There is no revision ${revision} of a model ${model} on ${hub.endpoint}: check the name and --revision`,
     );
-  const parsed = listing.safeParse(answer);
-  if (!parsed.success)
-    throw new CliError(
-      `Failed to read ${model} from ${hub.endpoint}: the answer is no list of files; check HF_ENDPOINT`,
-    );
-  const files = parsed.data.siblings
+  const files = listed.siblings
     .filter(({rfilename}) => READ_BY_WORKERS.test(rfilename) || OF_THE_LICENCE.test(rfilename))
     .map(({rfilename, size, lfs, blobId}) => ({
       name: rfilename,
@@ -150,7 +136,7 @@ async function readCommit(
       throw new CliError(
         `${model} at ${revision} has no ${what}: a worker cannot read this model; choose a repository that has it`,
       );
-  return {commit: parsed.data.sha, files};
+  return {commit: listed.sha, files};
 }
 
 /** True if an earlier command has ended, and no file of its copy is lost. */

@@ -56,20 +56,13 @@ async function readCommit(
   revision: string,
   stop: AbortSignal | undefined,
 ): Promise<Commit | undefined> {
-  const path = `/api/datasets/${id}/revision/${encodeURIComponent(revision)}?blobs=true`;
-  const answer = await hub.json(path, id, stop);
-  if (answer === undefined) return undefined;
-  const parsed = listing.safeParse(answer);
-  if (!parsed.success)
-    throw new CliError(
-      `Failed to read ${id} from ${hub.endpoint}: the answer is no list of files; check HF_ENDPOINT`,
-    );
-  const {sha, siblings} = parsed.data;
-  const files = siblings
+  const listed = await hub.listing('datasets', id, revision, listing, stop);
+  if (listed === undefined) return undefined;
+  const files = listed.siblings
     .filter(({rfilename}) => rfilename.endsWith('.parquet'))
     .map(({rfilename, size, lfs}) => ({path: rfilename, size, sha256: lfs?.sha256}))
     .sort((a, b) => (a.path < b.path ? -1 : 1));
-  return {id, commit: sha, files};
+  return {id, commit: listed.sha, files};
 }
 
 function sourcesOf(hub: Hub, commit: Commit, files: HubFile[], say: (line: string) => void): RowSource[] {

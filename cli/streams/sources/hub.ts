@@ -1,4 +1,5 @@
 /** Requests to a hub such as huggingface.co, with retries. HF_ENDPOINT names another hub, and HF_TOKEN signs in. */
+import type {z} from 'zod';
 import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../../shared/google/retry.ts';
 import {CliError} from '../../terminal/errors.ts';
 
@@ -51,6 +52,24 @@ export class Hub {
       }
     };
     return this.#get(`${this.endpoint}${path}`, what, {}, 0, read, stop);
+  }
+
+  /** Files of a revision, as `schema` reads the answer of the hub; undefined where the revision does not exist. */
+  async listing<T>(
+    kind: 'datasets' | 'models',
+    id: string,
+    revision: string,
+    schema: z.ZodType<T>,
+    stop?: AbortSignal,
+  ): Promise<T | undefined> {
+    const path = `/api/${kind}/${id}/revision/${encodeURIComponent(revision)}?blobs=true`;
+    const answer = await this.json(path, id, stop);
+    if (answer === undefined) return undefined;
+    const parsed = schema.safeParse(answer);
+    if (parsed.success) return parsed.data;
+    throw new CliError(
+      `Failed to read ${id} from ${this.endpoint}: the answer is no list of files; check HF_ENDPOINT`,
+    );
   }
 
   /** Bytes `start` to `end` (half open) of a file, and the size of the file. */
