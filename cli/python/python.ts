@@ -46,10 +46,16 @@ export async function environmentFolder(lock: string): Promise<string> {
   return join(CACHE, `env-${await lockKey(lock)}`);
 }
 
-/** Key of the environment for a lock file: the start of the hash of the function `lock_sha256` of python-environment.sh. */
+/** Key of the environment for a lock file: the start of its digest. */
 export async function lockKey(lock: string): Promise<string> {
-  const hash = createHash('sha256').update(await lockText(lock));
-  return hash.digest('hex').slice(0, 16);
+  return (await lockSha256(lock)).slice(0, 16);
+}
+
+/** Digest of a lock file, as the function `lock_sha256` of python-environment.sh computes it. */
+export async function lockSha256(lock: string): Promise<string> {
+  return createHash('sha256')
+    .update(await lockText(lock))
+    .digest('hex');
 }
 
 /** Text of a lock file, and of the lock files that its lines `-r FILE` name. */

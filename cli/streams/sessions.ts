@@ -4,6 +4,7 @@ import {join} from 'node:path';
 import {z} from 'zod';
 import type {Content} from '../../shared/google/resumable.ts';
 import {CliError} from '../terminal/errors.ts';
+import {isRunning} from '../terminal/is-running.ts';
 
 const FOLDER = '.upload';
 
@@ -85,11 +86,5 @@ export class Sessions {
 }
 
 export function isOfAnother(pid: number): boolean {
-  if (pid === process.pid) return false;
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
+  return pid !== process.pid && isRunning(pid);
 }

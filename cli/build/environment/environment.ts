@@ -8,8 +8,9 @@ import {Transform} from 'node:stream';
 import {pipeline} from 'node:stream/promises';
 import {promisify} from 'node:util';
 import {packedFiles} from '../../python/bundle.ts';
-import {CACHE, callScript, lockText, TPU_LOCK, UV_CACHE, UV_LOCK} from '../../python/python.ts';
+import {CACHE, callScript, lockSha256, lockText, TPU_LOCK, UV_CACHE, UV_LOCK} from '../../python/python.ts';
 import {CliError} from '../../terminal/errors.ts';
+import {isRunning} from '../../terminal/is-running.ts';
 import {filesIn, requirePortable} from './portable.ts';
 import {
   copyPython,
@@ -90,10 +91,7 @@ async function build(lock: string, say: (line: string) => void): Promise<Environ
     await rm(join(packages, 'bin'), {recursive: true, force: true});
     await install(uv, python, UV_LOCK, join(unfinished, 'uv'));
     await rename(join(unfinished, 'uv', 'bin', 'uv'), join(tree, 'bin', 'uv'));
-    const digest = createHash('sha256')
-      .update(await lockText(lock))
-      .digest('hex');
-    await writeFile(join(tree, 'lock-sha256'), `${digest}\n`);
+    await writeFile(join(tree, 'lock-sha256'), `${await lockSha256(lock)}\n`);
     await requirePortable(tree);
     if (RUNS_HERE) await requireImports(tree);
     say('Packing the worker environment, which takes a minute');
@@ -192,13 +190,5 @@ async function removeUnfinished(): Promise<void> {
   for (const name of await readdir(ENVIRONMENTS)) {
     const [, pid] = /\.unfinished\.(\d+)$/.exec(name) ?? [];
     if (pid && !isRunning(Number(pid))) await rm(join(ENVIRONMENTS, name), {recursive: true, force: true});
-  }
-}
-
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
 }
