@@ -4,10 +4,11 @@ import {existsSync} from 'node:fs';
 import {copyFile, link, mkdir, mkdtemp, readdir, rename, rm, writeFile} from 'node:fs/promises';
 import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {unzipSync, zipSync} from 'fflate';
+import {unzipSync} from 'fflate';
 import {packWorker} from '../python/bundle.ts';
 import type {Environment} from './environment/environment.ts';
-import {bundleFunctions, type Files} from './functions.ts';
+import {ROOT, zipFunctions} from './functions.ts';
+import {keptZip, recordZip} from './kept-zip.ts';
 
 export const DIST = fileURLToPath(new URL('../../dist/', import.meta.url));
 
@@ -26,8 +27,8 @@ export type Artifacts = {
 
 /** Makes all artefacts in `dist`, and removes those of other sources. The same inputs give the same bytes. */
 export async function buildArtifacts(environment?: Environment): Promise<Artifacts> {
-  const [files, worker] = await Promise.all([bundleFunctions(), packWorker(environment)]);
-  const zip = zipOf(files);
+  await mkdir(DIST, {recursive: true});
+  const [zip, worker] = await Promise.all([functionsZip(), packWorker(environment)]);
   const functions = described('functions', 'zip', zip);
   const bundle = described('bundle', 'tar.gz', worker.bytes);
   const archive = environment && {
@@ -48,17 +49,20 @@ export async function buildArtifacts(environment?: Environment): Promise<Artifac
   return {functions, bundle, ...(archive ? {environment: archive} : {}), module};
 }
 
+/** The zip that `dist/` has of the same sources, or a new one. */
+async function functionsZip(): Promise<Uint8Array> {
+  const began_ms = Date.now();
+  const kept = keptZip(DIST, ROOT);
+  if (kept) return kept;
+  const made = await zipFunctions();
+  await recordZip(DIST, ROOT, made, began_ms);
+  return made.zip;
+}
+
 /** Gives a large file a second name. Another disk needs a copy. */
 async function linkOrCopy(from: string, to: string): Promise<void> {
   if (existsSync(to)) return;
   await link(from, to).catch(() => copyFile(from, to));
-}
-
-function zipOf(files: Files): Uint8Array {
-  // A zip stores local time, so the date is the same in every time zone.
-  const options = {mtime: new Date(1980, 0, 1), level: 9, os: 3, attrs: 0o100644 << 16} as const;
-  const sorted = [...files].sort(([one], [other]) => (one < other ? -1 : 1));
-  return zipSync(Object.fromEntries(sorted), options);
 }
 
 function described(name: string, extension: string, bytes: Uint8Array): Artifact {
@@ -87,7 +91,6 @@ async function unpack(zip: Uint8Array, folder: string): Promise<void> {
 
 /** Removes artefacts of other sources and nothing else: a person may keep a plan of Terraform in the folder. */
 async function removeOthers(kept: (string | undefined)[]): Promise<void> {
-  await mkdir(DIST, {recursive: true});
   const built = /^(functions-[0-9a-f]{64}(\.zip)?|(bundle|environment)-[0-9a-f]{64}\.tar\.gz)$/;
   for (const name of await readdir(DIST))
     if (built.test(name) && !kept.includes(name)) await rm(join(DIST, name), {recursive: true, force: true});

@@ -2,27 +2,44 @@ import {readFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {build} from 'esbuild';
+import {zipSync} from 'fflate';
 import {lockOf, type Manifest} from './package-lock.ts';
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** Runtime of the functions. It stays outside of the bundle: its program and the bundle must share one registry. */
 const FRAMEWORK = '@google-cloud/functions-framework';
 
 /** Name of a file in the zip, with `/` between folders, and its bytes. */
-export type Files = Map<string, Uint8Array>;
+type Files = Map<string, Uint8Array>;
+
+const LOCK = 'package-lock.json';
+const MANIFEST = 'package.json';
+const STARTUP = 'worker-startup/startup.sh';
+
+/** Sources of the zip beside its modules: files of the package, this code, esbuild and its settings. */
+const OTHER_SOURCES = [
+  ...[LOCK, MANIFEST, STARTUP, 'tsconfig.json', 'cli/build/functions.ts', 'cli/build/package-lock.ts'],
+  ...['esbuild/package.json', 'fflate/package.json', '.package-lock.json'].map(
+    name => `node_modules/${name}`,
+  ),
+];
+
+/** The zip of the functions, and the files that it was made from, relative to the repository. The same files give the same bytes. */
+export type FunctionsZip = {zip: Uint8Array; sources: string[]};
 
 /**
  * Bundles every function into one package: `functions/index.js` registers them, and each client is a chunk that loads at its first use.
  * The package keeps the folders of the repository, so code that reads a file beside itself finds it.
  */
-export async function bundleFunctions(): Promise<Files> {
-  const {outputFiles} = await build({
+export async function zipFunctions(): Promise<FunctionsZip> {
+  const {outputFiles, metafile} = await build({
     absWorkingDir: ROOT,
     entryPoints: {'functions/index': 'functions/index.ts'},
     chunkNames: 'chunks/[name]-[hash]',
     outdir: ROOT,
     write: false,
+    metafile: true,
     bundle: true,
     splitting: true,
     format: 'esm',
@@ -42,10 +59,25 @@ export async function bundleFunctions(): Promise<Files> {
   for (const {path, contents} of outputFiles) files.set(path.slice(ROOT.length), contents);
   const text = (content: unknown) => Buffer.from(`${JSON.stringify(content, null, 2)}\n`);
   const manifest = await manifestOf();
-  files.set('package.json', text(manifest));
-  files.set('package-lock.json', text(lockOf(manifest, JSON.parse(await source('package-lock.json')))));
-  files.set('worker-startup/startup.sh', Buffer.from(await source('worker-startup/startup.sh')));
-  return files;
+  files.set(MANIFEST, text(manifest));
+  files.set(LOCK, text(lockOf(manifest, JSON.parse(await source(LOCK)))));
+  files.set(STARTUP, Buffer.from(await source(STARTUP)));
+  const modules = Object.keys(metafile.inputs);
+  const sources = new Set([...modules, ...modules.flatMap(packageOf), ...OTHER_SOURCES]);
+  return {zip: zipOf(files), sources: [...sources]};
+}
+
+/** The manifest of the package of a module: it says which file an import means. */
+function packageOf(module: string): string[] {
+  const [, folder] = /^(.*\bnode_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(module) ?? [];
+  return folder ? [`${folder}/package.json`] : [];
+}
+
+function zipOf(files: Files): Uint8Array {
+  // A zip stores local time, so the date is the same in every time zone.
+  const options = {mtime: new Date(1980, 0, 1), level: 9, os: 3, attrs: 0o100644 << 16} as const;
+  const sorted = [...files].sort(([one], [other]) => (one < other ? -1 : 1));
+  return zipSync(Object.fromEntries(sorted), options);
 }
 
 /** Gives `require` to CommonJS packages inside of ES modules. */
@@ -53,7 +85,7 @@ const REQUIRE =
   "import {createRequire as gleanerRequire} from 'node:module'; const require = gleanerRequire(import.meta.url);";
 
 async function manifestOf(): Promise<Manifest> {
-  const {version, dependencies} = JSON.parse(await source('package.json'));
+  const {version, dependencies} = JSON.parse(await source(MANIFEST));
   return {
     name: 'gleaner-functions',
     version,

@@ -11,6 +11,20 @@ import {putBuiltEnvironment} from '../../support/built-environment.ts';
 import {Folder} from '../../support/folder.ts';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
+/** Prints the digest and the sources of a new zip. */
+const MAKE_ZIP = `
+import {createHash} from 'node:crypto';
+import {zipFunctions} from '${ROOT}cli/build/functions.ts';
+const {zip, sources} = await zipFunctions();
+console.log(JSON.stringify({sha256: createHash('sha256').update(zip).digest('hex'), sources}));
+`;
+
+/** Of each kind a file whose change changes the zip. */
+const SOURCES = [
+  ...['functions/on-tick.ts', 'shared/domain/names.ts', 'worker-startup/startup.sh', 'tsconfig.json'],
+  ...['package.json', 'package-lock.json', 'cli/build/functions.ts', 'node_modules/esbuild/package.json'],
+  ...['node_modules/zod/package.json', 'node_modules/@google-cloud/firestore/package.json'],
+];
 
 describe('gleaner build @full', () => {
   const folder = new Folder();
@@ -28,6 +42,14 @@ describe('gleaner build @full', () => {
     const output = execFileSync(process.execPath, [`${ROOT}cli/main.ts`, 'build', '--json'], {env: there});
     const {dist: _dist, variables: _variables, ...again} = JSON.parse(output.toString());
     assert.deepEqual(again, built);
+    // The build above may take the zip of `dist/`.
+    const made = execFileSync(process.execPath, ['--input-type=module', '-e', MAKE_ZIP], {env: there});
+    const {sha256, sources} = JSON.parse(made.toString());
+    assert.equal(sha256, built.functions.sha256);
+    assert.deepEqual(
+      SOURCES.filter(source => !sources.includes(source)),
+      [],
+    );
   });
 
   it('names all artefacts and their digests to Terraform', () => {
