@@ -3,8 +3,10 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {jsonText} from '../../shared/contracts/printable.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import {paths} from '../../shared/domain/names.ts';
-import {openBus} from '../../shared/google/bus.ts';
-import type {Document, Store} from '../../shared/ports.ts';
+import {publishProblem} from '../../shared/google/bus.ts';
+import {withRetries} from '../../shared/google/retry.ts';
+import type {Store} from '../../shared/ports.ts';
+import {GoogleError, openGoogle} from '../google/api.ts';
 import type {Sending} from '../json/control.ts';
 import {CliError} from '../terminal/errors.ts';
 import {nearText} from '../terminal/near-names.ts';
@@ -16,6 +18,8 @@ import {type Connection, requireRunning} from './connection.ts';
 export const POLL_MS = 250;
 /** Limit of waiting for the record of a message. */
 const WAIT_S = 600;
+/** Limits of a publish with its repeats. */
+const RETRIES = {attempts: 5, first_wait_ms: 200, longest_wait_ms: 2000, give_up_ms: 10_000};
 
 export type Topic = 'control' | 'exec';
 export type Outcome = {outcome: string; reason: string};
@@ -29,15 +33,31 @@ export function publishLine(
   return `gcloud pubsub topics publish ${nameIn(deployment, topic)} --message=${quoted(jsonText(message))} --project=${quoted(project)}`;
 }
 
-/** Publishes the message and returns its id. */
+/** Publishes the message and returns its id. Pub/Sub's client takes longer to load than this call takes. */
 export async function publish({connection, dir}: Cloud, topic: Topic, message: object): Promise<string> {
-  const {project, deployment, token} = connection;
+  const {project, deployment, storage_endpoint: endpoint, token} = connection;
   requireRunning(connection, dir);
+  const name = nameIn(deployment, topic);
+  const api = openGoogle(endpoint === undefined ? undefined : {endpoint, token});
+  const address = `pubsub.googleapis.com/v1/projects/${project}/topics/${name}:publish`;
+  const messages = [{data: Buffer.from(JSON.stringify(message)).toString('base64')}];
+  const post = () => api.call('POST', address, {messages}).catch(throwReason);
   try {
-    return await openBus({project, deployment, token}).publish(topic, message as Document);
-  } catch (error) {
-    throw new CliError((error as Error).message, {cause: error});
+    return messageIdOf(await withRetries(RETRIES, post));
+  } catch (cause) {
+    throw new CliError(publishProblem(name, cause), {cause});
   }
+}
+
+/** Throws the reason alone, because the caller says what failed. */
+function throwReason(error: Error): never {
+  throw error instanceof GoogleError ? Object.assign(new Error(error.reason), {code: error.code}) : error;
+}
+
+function messageIdOf({messageIds}: {messageIds?: unknown}): string {
+  const [id] = Array.isArray(messageIds) ? messageIds : [];
+  if (typeof id !== 'string') throw new Error('the answer of Pub/Sub has no id of a message');
+  return id;
 }
 
 /** Publishes a message on topic control, waits until it is applied, and returns the reason. Throws `CliError` for a rejected one. */

@@ -34,15 +34,20 @@ export function openBus({
       try {
         return await opened.publishMessage({json: message});
       } catch (cause) {
-        const advice = isNotFound(cause)
-          ? 'apply the Terraform, which makes the topics'
-          : isPermission(cause)
-            ? `grant the calling account roles/pubsub.publisher on ${topic}`
-            : undefined;
-        throw new Error(`Failed to publish to ${topic}: ${withAdvice(cause, advice)}`, {cause});
+        throw new Error(publishProblem(topic, cause), {cause});
       }
     },
   };
+}
+
+/** The reason of a failed publish on one line, and what to do. */
+export function publishProblem(topic: string, cause: unknown): string {
+  const advice = isNotFound(cause)
+    ? 'apply the Terraform, which makes the topics'
+    : isPermission(cause)
+      ? `grant the calling account roles/pubsub.publisher on ${topic}`
+      : undefined;
+  return `Failed to publish to ${topic}: ${withAdvice(cause, advice)}`;
 }
 
 function openTopic(pubsub: PubSub, topic: string, deadline_ms: number, token: string | undefined): Topic {

@@ -36,7 +36,7 @@ export class BrokenAnswer extends Error {
  * time count anew after an attempt that raised `progress` above its earlier values.
  */
 export async function withRetries<T>(
-  policy: RetryPolicy,
+  policy: Pick<RetryPolicy, 'attempts' | 'first_wait_ms' | 'longest_wait_ms' | 'give_up_ms'>,
   call: () => Promise<T>,
   progress: () => number = () => 0,
 ): Promise<T> {
@@ -65,7 +65,11 @@ export async function withRetries<T>(
 }
 
 /** `random` is at least 0 and below 1. Half of the wait is fixed, so that a retry never follows at once. */
-export function waitAfter(attempt: number, policy: RetryPolicy, random: number): number {
+export function waitAfter(
+  attempt: number,
+  policy: Pick<RetryPolicy, 'first_wait_ms' | 'longest_wait_ms'>,
+  random: number,
+): number {
   const longest_ms = Math.min(policy.first_wait_ms * 2 ** (attempt - 1), policy.longest_wait_ms);
   return (longest_ms * (1 + random)) / 2;
 }

@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict';
 import {PubSub} from '@google-cloud/pubsub';
+import type {Cloud} from '../../cli/cloud/cloud.ts';
+import {publish} from '../../cli/cloud/send-message.ts';
+import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {describeOnEmulator} from './emulators.ts';
+
+/** The cloud of a command whose Pub/Sub answers at `host`. */
+function cloudAt(host: string): Cloud {
+  const where = {project: 'bus', deployment: DEFAULT_DEPLOYMENT, token: undefined};
+  return {connection: {...where, storage_endpoint: `http://${host}`, pubsub_endpoint: host}} as Cloud;
+}
 
 describeOnEmulator('pubsub', 'Bus: Pub/Sub', host => {
   let pubsub: PubSub;
@@ -18,12 +27,13 @@ describeOnEmulator('pubsub', 'Bus: Pub/Sub', host => {
     await pubsub?.close();
   });
 
-  it('a message arrives as JSON, under the id that its publisher got', async () => {
+  it('a message of a function or a command arrives as JSON, under the id that its publisher got', async () => {
     const bus = openBus({project: 'bus'});
     const messages = [{action: 'pause', run: 'my-run'}, {}, {text: 'é\u{1f600}', list: [1, null, {}]}];
     const ids = [];
     for (const message of messages) ids.push(await bus.publish('control', message));
-    assert.equal(new Set(ids).size, messages.length);
+    for (const message of messages) ids.push(await publish(cloudAt(host()), 'control', message));
+    assert.equal(new Set(ids).size, 2 * messages.length);
 
     const received = new Map<string, unknown>();
     const subscription = pubsub.subscription('all');
@@ -32,13 +42,13 @@ describeOnEmulator('pubsub', 'Bus: Pub/Sub', host => {
       subscription.on('message', message => {
         message.ack();
         received.set(message.id, JSON.parse(message.data.toString()));
-        if (received.size === messages.length) resolve();
+        if (received.size === ids.length) resolve();
       });
     });
     await subscription.close();
     assert.deepEqual(
       ids.map(id => received.get(id)),
-      messages,
+      [...messages, ...messages],
     );
   });
 
@@ -62,9 +72,12 @@ describeOnEmulator('pubsub', 'Bus: Pub/Sub', host => {
       openBus({project: 'bus'}).publish('no-such-topic', {}),
       /publish to no-such-topic: .*Terraform/,
     );
+    await assert.rejects(publish(cloudAt(host()), 'exec', {}), /publish to exec: .*Terraform/);
   });
 
   it('a publish fails when Pub/Sub does not answer', async () => {
+    const lost = publish(cloudAt('127.0.0.1:2'), 'control', {});
+    await assert.rejects(lost, /Failed to publish to control: no answer: .*ECONNREFUSED/);
     process.env.PUBSUB_EMULATOR_HOST = '127.0.0.1:9';
     try {
       const bus = openBus({project: 'bus', deadline_ms: 2000});
