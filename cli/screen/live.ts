@@ -1,7 +1,6 @@
 /** Lines that change in place at the end of a terminal, below lines that stay. Elsewhere the output only grows. */
-import stringWidth from 'string-width';
 import {printable} from '../../shared/contracts/printable.ts';
-import {cut, styled} from '../terminal/format.ts';
+import {cut, styled, widthOf} from '../terminal/format.ts';
 import type {StyledLine} from '../terminal/styled-lines.ts';
 
 /** Terminals that know this show a frame as a whole. Others ignore it. */
@@ -62,7 +61,7 @@ export class LiveScreen {
     const text = lines.map(line => `${this.#styled(line, line.text)}\n`).join('');
     this.#out.write(`${BEGIN}${this.#erase()}${text}${END}`);
     this.#below = below;
-    this.#drawn = fitting.map(({text}) => stringWidth(text));
+    this.#drawn = fitting.map(({text}) => widthOf(text));
   }
 
   #styled({style}: StyledLine, text: string): string {

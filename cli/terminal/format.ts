@@ -1,7 +1,9 @@
 /** Counts, sizes, money, durations and tables as people write them. */
+import {createRequire} from 'node:module';
 import {styleText} from 'node:util';
-import stringWidth from 'string-width';
 import {printable} from '../../shared/contracts/printable.ts';
+
+const load = createRequire(import.meta.url);
 
 /** `1 shard`, `1,240 shards`. */
 export function counted(count: number, noun: string, plural = `${noun}s`): string {
@@ -54,6 +56,13 @@ function short(value: number): string {
   return value < 10 ? value.toFixed(1) : numberText(Math.round(value));
 }
 
+/** Cells of a text on a terminal. Most texts are ASCII, and the package takes long to load. */
+export function widthOf(text: string): number {
+  if (/^[ -~]*$/.test(text)) return text.length;
+  const {default: stringWidth} = load('string-width') as typeof import('string-width');
+  return stringWidth(text);
+}
+
 /** `2026-01-02 03:04:05`, in UTC. */
 export function timeText(at: string): string {
   return at.slice(0, 19).replace('T', ' ');
@@ -61,10 +70,10 @@ export function timeText(at: string): string {
 
 /** First cells of a line, with `…` at the end of a cut one. A character of Chinese or an emoji takes two cells. */
 export function cut(line: string, width: number): string {
-  if (stringWidth(line) <= width) return line;
+  if (widthOf(line) <= width) return line;
   let [kept, cells] = ['', 0];
   for (const {segment} of SEGMENTS.segment(line)) {
-    cells += stringWidth(segment);
+    cells += widthOf(segment);
     if (cells > width - 1) break;
     kept += segment;
   }
@@ -75,7 +84,7 @@ const SEGMENTS = new Intl.Segmenter();
 
 /** Fills a cell of a table with spaces. */
 function padded(cell: string, width: number, right: boolean): string {
-  const space = ' '.repeat(Math.max(0, width - stringWidth(cell)));
+  const space = ' '.repeat(Math.max(0, width - widthOf(cell)));
   return right ? space + cell : cell + space;
 }
 
@@ -84,7 +93,7 @@ export type Column = {title: string; right?: boolean};
 /** Aligned lines, the titles first. Control characters of cells are replaced, because they would move the columns. */
 export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): string[] {
   const cells = [columns.map(({title}) => title), ...rows.map(row => row.map(printable))];
-  const widths = columns.map((_, index) => Math.max(...cells.map(row => stringWidth(row[index] ?? ''))));
+  const widths = columns.map((_, index) => Math.max(...cells.map(row => widthOf(row[index] ?? ''))));
   return cells.map(row =>
     columns
       .map(({right}, index) => {
