@@ -32,6 +32,18 @@ describe('Objects: Cloud Storage', () => {
     return found.map(({name}) => name.slice(folder.length));
   }
 
+  /** Uploads small objects without the client, whose calls take several times as long. */
+  async function upload(all: readonly string[]): Promise<void> {
+    const {bucket, url, token} = cloud();
+    for (const name of all) {
+      const query = new URLSearchParams({uploadType: 'media', name});
+      const to = `${url}/upload/storage/v1/b/${bucket}/o?${query}`;
+      const headers = {authorization: `Bearer ${token}`};
+      const answer = await fetch(to, {method: 'POST', headers, body: 'x'});
+      assert.equal(answer.status, 200, await answer.text());
+    }
+  }
+
   it('create stores an object with its metadata', async () => {
     const name = `${folder}shard_0001.safetensors`;
     const metadata = {run: 'my-run', samples: '12', note: 'é, "quoted"'};
@@ -60,8 +72,7 @@ describe('Objects: Cloud Storage', () => {
 
   it('a list returns every object, over several pages', async () => {
     const wanted = Array.from({length: 1100}, (_, n) => String(n).padStart(4, '0'));
-    for (let n = 0; n < wanted.length; n += 20)
-      await Promise.all(wanted.slice(n, n + 20).map(name => objects.create(folder + name, bytes(name))));
+    await upload(wanted.map(name => folder + name));
     assert.deepEqual(await names(), wanted);
     const limit = 1050;
     const some = await objects.list(folder, {limit});

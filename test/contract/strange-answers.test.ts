@@ -70,6 +70,18 @@ describe('Objects: strange answers', () => {
     assert.equal(requests, 2);
   });
 
+  it('an upload whose bytes arrive damaged fails, and its object is deleted', async () => {
+    const verbs: string[] = [];
+    answer = ({method = ''}, response) => {
+      verbs.push(method);
+      response.writeHead(method === 'DELETE' ? 204 : 200, {'content-type': 'application/json'});
+      response.end(method === 'DELETE' ? '' : METADATA);
+    };
+    const differs = /^Error: Failed to create gs:\/\/b\/a: The uploaded data did not match/;
+    await assert.rejects(bucket().create('a', Buffer.from('x')), differs);
+    assert.deepEqual(verbs, ['POST', 'DELETE']);
+  });
+
   const page = (_: IncomingMessage, response: ServerResponse) => {
     response.writeHead(200, {'content-type': 'text/html'});
     response.end('<html>Sign in</html>');
