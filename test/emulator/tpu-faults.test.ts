@@ -57,6 +57,7 @@ get "upcoming-maintenance?recursive=true&alt=json"; get maintenance-event
 trap 'echo signalled' TERM
 echo up; while true; do get maintenance-event; get "upcoming-maintenance?recursive=true&alt=json"; sleep 0.2; done`;
     const client = await clients.openWithNode(cloud, script);
+    await until('the VM is up', () => /^NONEup$/m.test(consoleOf(cloud)));
     await cloud.fault('maintenance', NODE_ID);
     await until('the VM gets the notice', () =>
       /^none\nNONEup[\s\S]*TERMINATE_ON_HOST_MAINTENANCE.*"maintenanceStatus":"ONGOING"/m.test(
