@@ -13,7 +13,8 @@ import runpy
 import sys
 
 import environment  # noqa: F401  (before the rest)
-import gleaner_worker.agent.agent
+import extract_process  # noqa: F401  (these imports belong to the forked processes)
+import gleaner_worker.agent.stream_work
 import gleaner_worker.estimate.count
 import gleaner_worker.verify.run  # noqa: F401
 
@@ -37,6 +38,7 @@ def _run(order):
 
 
 def _serve():
+    assert "jax" in sys.modules  # the modules above import JAX at once, and not with their first use
     gc.freeze()  # a collection in a forked process skips the imported modules
     for line in sys.stdin:
         pid = os.fork()  # this process has not started JAX, so a fork is safe
