@@ -9,8 +9,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
-from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
 from .tuning import Tuning
 
@@ -38,6 +36,10 @@ def attend(
 
 
 def _splash(q, k, v, segments, window: int, softcap: float | None, tuning: Tuning) -> Any:
+    # This import takes a quarter of a second of CPU time, and blocks need none of it.
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
+
     heads, length = q.shape[1:3]
     # The window counts the token itself; the mask counts the tokens to its left.
     mask = masks.MultiHeadMask([masks.LocalMask((length, length), (window - 1, 0), offset=0)] * heads)
