@@ -94,6 +94,8 @@ make_environment() {
     printf '%s\n' "$wanted" > "$unfinished/lock-sha256"
     # Cached packages keep the modes of an earlier umask.
     chmod -R u+rwX,go=rX "$unfinished"
+    # Bytecode is valid for the time and the size of its source. One time keeps the bytecode of an earlier environment of this lock.
+    TZ=UTC find "$unfinished" -name '*.py' -exec touch -t 198001010000 {} +
     [[ ! -e $dir ]] || mv "$dir" "$dir.unfinished.old.$$"
     publish "$unfinished" "$dir"
     rm -rf "$dir.unfinished.old.$$"

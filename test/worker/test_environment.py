@@ -4,6 +4,7 @@ import glob
 import hashlib
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from gleaner_worker.jobs.prepared import visible_of
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source.commands import Commands
 from job_attempts import UID, UV_CACHE, needs_root
+from package_index import PackageIndex
 from startup_script import ENVIRONMENT, SOURCE, a_lock, bash, begin_make, calls_of_uv, make
 from waiting import until
 
@@ -37,6 +39,28 @@ def test_an_environment_is_made_once_per_lock_file(home, tmp_path):
     assert len(calls_of_uv(home)) > len(calls)
     assert sorted(os.listdir(home)) == ["env", f"env-{ENVIRONMENT}", "uv-cache"]
     assert "--require-hashes" in calls
+
+
+def test_bytecode_of_an_environment_is_valid_for_the_next_environment_of_the_same_lock_file(tmp_path):
+    index = PackageIndex(tmp_path / "index")
+    index.add("apples", "1.0")
+    index.close()
+    (wheel,) = (tmp_path / "index" / "apples").glob("*.whl")
+    lock = a_lock(tmp_path, f"apples==1.0 --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}\n")
+    settings = {"UV_CACHE_DIR": UV_CACHE, "UV_NO_INDEX": "1", "UV_FIND_LINKS": str(wheel.parent)}
+    command = f'{SOURCE}; "$(make_environment "$@")" -c "import apples; print(apples.__cached__, apples.__file__)"'
+    bytecode = {"PYTHONPYCACHEPREFIX": str(tmp_path / "bytecode")}
+
+    def make_and_import():
+        made = bash(command, str(tmp_path / "env"), str(lock), **(settings | bytecode))
+        assert made.returncode == 0, made.stderr
+        cached, file = made.stdout.split()
+        return file, os.stat(cached).st_mtime_ns
+
+    file, written = make_and_import()
+    os.utime(file, (1e9, 1e9))  # as a file that was unpacked at another time
+    shutil.rmtree(tmp_path / "env")
+    assert make_and_import() == (file, written)
 
 
 def test_packages_are_installed_from_wheels_alone(home, tmp_path):
