@@ -77,6 +77,8 @@ def main(home, model, archive):
         cloud.leases = [a_work_answer(a_stream(storage, text_lines(20)), model=model)]
     variables = {key: value for key, value in os.environ.items() if not key.startswith(("GCE_", "GLEANER_", "PYTHON"))}
     variables |= {"GLEANER_HOME": str(home), "GLEANER_PLATFORM": "cpu", "STORAGE_EMULATOR_HOST": storage.url}
+    if not archive:  # the packages are those of this process, and so is their bytecode
+        variables["PYTHONPYCACHEPREFIX"] = os.environ["PYTHONPYCACHEPREFIX"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     boot = subprocess.run(["bash", SCRIPT], env=variables, capture_output=True, text=True, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
