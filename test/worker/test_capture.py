@@ -71,8 +71,9 @@ def test_stored_rows_belong_to_the_selected_positions_in_order(capture_models, t
 def test_activations_are_rounded_once_to_the_stored_dtype(capture_models, tokens, dtype, eps):
     sample = some_samples([20])
     exact = rows_of(run(capture_models(tokens=tokens), sample), "resid_post")
-    host = run(capture_models(tokens=tokens, dtype=dtype, sites=["resid_post"]), sample)
-    assert host.rows("resid_post", 0).dtype == capture_models(tokens=tokens, dtype=dtype, sites=["resid_post"]).dtype
+    model = capture_models(tokens=tokens, dtype=dtype)
+    host = run(model, sample)
+    assert host.rows("resid_post", 0).dtype == model.dtype
     np.testing.assert_allclose(rows_of(host, "resid_post"), exact, rtol=eps, atol=1e-6)
 
 

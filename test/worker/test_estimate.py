@@ -87,7 +87,7 @@ def test_about_95_percent_of_the_ranges_hold_the_true_count():
 
 
 def test_a_single_block_gives_no_upper_bound(model, tmp_path):
-    text = "".join(lines(4000))
+    text = "".join(lines(1500))
     packed = a_file(tmp_path, "s.jsonl.gz", gzip.compress(text.encode()))
     found = run(model, [packed], tmp_path, 24 * 1500)
     assert found["sample"]["blocks"] == 1

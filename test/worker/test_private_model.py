@@ -3,8 +3,6 @@
 import json
 import logging
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -87,7 +85,7 @@ def test_a_private_model_is_downloaded_with_the_token_of_the_secret(secrets, pri
 
 
 def test_an_agent_extracts_with_a_private_model_and_never_shows_the_token(
-    secrets, private_hub, cloud, storage, tmp_path
+    secrets, private_hub, cloud, storage, tmp_path, forks
 ):
     spec = {"model": "an-org/closed", "revision": None}
     cloud.leases = [
@@ -96,13 +94,7 @@ def test_an_agent_extracts_with_a_private_model_and_never_shows_the_token(
     ]
     boot(tmp_path / "home")
     env = os.environ | {"GLEANER_HOME": str(tmp_path / "home")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "gleaner_worker.agent"], env=env, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        _, said = process.communicate(timeout=600)
-    finally:
-        process.kill()
+    said = forks.run("forked_agent:run", None, environment=env).stderr
     assert [(release["outcome"], release["failure"]) for release in cloud.releases()] == [("completed", None)] * 2, said
     lock = json.loads(storage.data(BUCKET, "activations/my-run/model.json"))
     assert lock["revision"] == private_hub.branches["an-org/closed"]["main"]

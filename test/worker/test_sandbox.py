@@ -134,7 +134,7 @@ def test_a_renderer_that_was_killed_is_replaced():
 
 def test_a_batch_continues_in_another_renderer_after_a_kill(monkeypatch):
     template = Template("{% for i in range(999) %}{{ text }}{% endfor %}", is_chat=False)
-    values = [template.encode({"text": str(n)}) for n in range(2000)]
+    values = [template.encode({"text": str(n)}) for n in range(500)]
     receive, answers = render_process.RenderProcess._receive, []
 
     def kill_at_100(renderer):
@@ -145,7 +145,7 @@ def test_a_batch_continues_in_another_renderer_after_a_kill(monkeypatch):
 
     monkeypatch.setattr(render_process.RenderProcess, "_receive", kill_at_100)
     rendered = template.render_batch(values)
-    assert [text for text, _ in rendered] == [str(n) * 999 for n in range(2000)]
+    assert [text for text, _ in rendered] == [str(n) * 999 for n in range(500)]
 
 
 def test_an_exceeded_limit_names_the_position_of_its_record_in_the_batch(monkeypatch):
