@@ -63,7 +63,7 @@ def repository_with_the_reader(folder):
     return f"gleaner-reader @ git+file://{folder}#subdirectory={SUBDIRECTORY}"
 
 
-@pytest.mark.parametrize("form", ["a folder", "a git address", "a wheel"])
+@pytest.mark.parametrize("form", [pytest.param("a folder", marks=pytest.mark.long), "a git address", "a wheel"])
 def test_the_package_installs_into_an_environment_of_its_own(tmp_path, python, form):
     stored = store_run(tmp_path / "run")
     before = sorted(os.listdir(PACKAGE))

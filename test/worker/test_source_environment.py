@@ -29,9 +29,7 @@ def index(tmp_path, monkeypatch):
     nightly.close()
 
 
-@pytest.mark.parametrize(
-    ("wanted", "found"), [("98.0.0", "98.0.0"), ("newest", "98.1.0"), ("nightly", "98.2.0.dev20260101")]
-)
+@pytest.mark.parametrize(("wanted", "found"), [("98.0.0", "98.0.0"), ("nightly", "98.2.0.dev20260101")])
 def test_the_requested_version_of_jax_replaces_the_locked_version_and_is_recorded(index, prepare, wanted, found):
     prepared = prepare(jax_version=wanted)
     assert prepared.ran["jax_version"] == found
