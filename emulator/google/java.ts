@@ -37,7 +37,7 @@ export function findEmulator(kind: Kind): Found {
     const name = existsSync(parent) && readdirSync(parent).find(file => jar.test(file));
     if (name) return {command: [java, ...JAVA_FLAGS, '-cp', join(parent, name), ...main]};
   }
-  return {missing: `gcloud has no ${kind} emulator; run gcloud components install ${component}`};
+  return {missing: `There is no ${kind} emulator of gcloud; run \`gcloud components install ${component}\``};
 }
 
 /** Arguments of an emulator that listen on an address of this machine alone. */

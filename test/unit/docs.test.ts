@@ -2,56 +2,25 @@
 import assert from 'node:assert/strict';
 import {existsSync} from 'node:fs';
 import {dirname, join, relative} from 'node:path';
-import type {Command} from 'commander';
-import {gleanerProgram, leavesOf} from '../../cli/program.ts';
-import packages from '../../package.json' with {type: 'json'};
-import {anchorsOf, blocksOf, commandsOf, linksOf, PAGES, readPage, wordsOf} from '../support/doc-blocks.ts';
+import {anchorsOf, blocksOf, commandsOf, linksOf, PAGES, readPage} from '../support/doc-blocks.ts';
 import {filesOf} from '../support/document-paths.ts';
-import {GCLOUD} from '../support/gcloud-flags.ts';
+import {namedCommands, whyUnknown, whyWrong} from '../support/known-commands.ts';
 import {ROOT} from '../support/process.ts';
 
+/** Page with the commands of other systems. */
+const FOREIGN = 'docs/from-the-seeds.md';
+
+/** Sources whose texts reach a person. */
+const SOURCES = [
+  'cli/*.ts',
+  'emulator/*.ts',
+  'functions/*.ts',
+  'shared/*.ts',
+  'terraform/*.tf',
+  'worker-startup/*.sh',
+];
+
 const INFOS = ['sh run', 'sh background', 'sh cloud', 'sh setup'];
-
-/** Why `gleaner ARGS` is no command, or undefined. The command itself does not run. */
-async function whyNoCommand(args: string[]): Promise<string | undefined> {
-  const program = gleanerProgram();
-  let said = '';
-  const quiet = (command: Command) => {
-    command.exitOverride().configureOutput({writeErr: text => (said += text), writeOut: () => {}});
-    command.commands.forEach(quiet);
-  };
-  quiet(program);
-  for (const leaf of leavesOf(program)) leaf.action(() => {});
-  try {
-    await program.parseAsync(args, {from: 'user'});
-    return undefined;
-  } catch (error) {
-    const code = (error as {code?: string}).code ?? '';
-    return /help|version/.test(code) ? undefined : said || String(error);
-  }
-}
-
-function whyNoGcloud(words: string[]): string | undefined {
-  const verb = Object.keys(GCLOUD).find(each => words.join(' ').startsWith(each));
-  if (verb === undefined) return `gcloud ${words.join(' ')} is not in test/support/gcloud-flags.ts`;
-  const flags = words.filter(word => word.startsWith('--')).map(word => word.split('=')[0] ?? '');
-  const unknown = flags.filter(flag => !GCLOUD[verb]?.includes(flag));
-  return unknown.length > 0 ? `gcloud ${verb} has no ${unknown.join(', no ')} in the table` : undefined;
-}
-
-/** Why a line of a document cannot work, or undefined. */
-async function whyWrong(command: string): Promise<string | undefined> {
-  const [program = '', ...words] = wordsOf(command);
-  if (program === 'npx' && words[0] === 'gleaner') return whyNoCommand(words.slice(1));
-  if (program === 'gleaner') return whyNoCommand(words);
-  if (program === 'gcloud') return whyNoGcloud(words);
-  if (program !== 'npm') return undefined;
-  if (words[0] === 'start') return whyNoCommand(['demo', ...words.slice(1).filter(word => word !== '--')]);
-  if (words[0] !== 'run') return undefined;
-  return words[1] !== undefined && words[1] in packages.scripts
-    ? undefined
-    : `there is no script ${words[1]}`;
-}
 
 /** Targets of relative links without a file or a heading. */
 function brokenLinks(page: string, text: string): string[] {
@@ -78,6 +47,36 @@ describe('documents', () => {
     it(`the check of commands refuses: ${command}`, async () => {
       assert.match((await whyWrong(command)) ?? '', says);
     });
+
+  const unknown: {command: string; says: RegExp}[] = [
+    {command: 'gleaner run strat RUN', says: /no command strat/},
+    {command: 'npx gleaner status --jsn', says: /no option --jsn/},
+    {command: 'gleaner logs X --tail N', says: /^$/},
+    {command: 'gleaner exec X -- ls --all', says: /^$/},
+    {command: 'gcloud storage rm gs://X --force', says: /--force/},
+  ];
+  for (const {command, says} of unknown)
+    it(`the check of sentences judges: ${command}`, () => {
+      assert.match(whyUnknown(command) ?? '', says);
+    });
+
+  it('the check of sentences finds commands of prose and of sources', () => {
+    const text = ['run `gleaner run retry my-run`, \\`gcloud storage ls $', '{at}\\` and `name`'].join('');
+    assert.deepEqual(namedCommands(text), ['gleaner run retry my-run', 'gcloud storage ls X']);
+  });
+
+  it('and texts of the sources name only commands and options that exist', () => {
+    const files = filesOf('README.md', 'CONTRIBUTING.md', 'docs/*.md', '*/README.md', ...SOURCES);
+    const wrong = files
+      .filter(file => file !== FOREIGN)
+      .flatMap(file =>
+        namedCommands(readPage(file)).flatMap(command => {
+          const why = whyUnknown(command);
+          return why === undefined ? [] : `${file}: ${command}: ${why}`;
+        }),
+      );
+    assert.deepEqual(wrong, []);
+  });
 
   for (const document of filesOf('README.md', 'CONTRIBUTING.md', 'docs/*.md', '*/README.md'))
     it(`${document} has only links to files and headings that exist`, () => {
