@@ -42,10 +42,13 @@ output "ceilings" {
 
 output "environment" {
   description = "Environment of the commands of gleaner for this deployment."
-  value = {
-    GLEANER_PROJECT    = var.project
-    GLEANER_DEPLOYMENT = var.name
-    GLEANER_BUCKET     = google_storage_bucket.data.name
-    GLEANER_STORE      = "firestore:${google_firestore_database.state.name}"
-  }
+  value = merge(
+    {
+      GLEANER_PROJECT    = var.project
+      GLEANER_DEPLOYMENT = var.name
+      GLEANER_BUCKET     = google_storage_bucket.data.name
+      GLEANER_STORE      = "firestore:${google_firestore_database.state.name}"
+    },
+    var.jobs_collection == "jobs" ? {} : { GLEANER_JOBS_COLLECTION = var.jobs_collection },
+  )
 }

@@ -122,6 +122,10 @@ run "jobs_have_another_collection_and_a_database_of_a_multi_region" {
     error_message = "Each function needs the collection."
   }
   assert {
+    condition     = output.environment.GLEANER_JOBS_COLLECTION == "work"
+    error_message = "The commands need the collection of jobs."
+  }
+  assert {
     condition     = contains(keys(google_firestore_field.expire_at), "work") && contains(keys(google_firestore_field.text), "work/code") && !contains(keys(google_firestore_field.expire_at), "jobs")
     error_message = "The documents of the collection expire, and their texts have no index."
   }
