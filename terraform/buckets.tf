@@ -62,6 +62,14 @@ resource "google_storage_bucket" "data" {
       matches_prefix         = ["activations/"]
     }
   }
+  # `gleaner doctor` tries a write here, also for people who may delete nothing.
+  lifecycle_rule {
+    action { type = "Delete" }
+    condition {
+      age            = 1
+      matches_prefix = ["code/doctor/"]
+    }
+  }
   lifecycle_rule {
     action { type = "AbortIncompleteMultipartUpload" }
     condition { age = 7 }

@@ -222,28 +222,40 @@ const prices: Check = {
   },
 };
 
-/** Name that no other object has, in a folder of its own. */
+/** People may create objects here, no function starts with them, and a lifecycle rule deletes them. */
+export const TRIAL_FOLDER = 'code/doctor/';
+
 const write: Check = {
   name: 'a write',
   is_local: true,
   async check({objects, now_ms}) {
-    const name = `doctor/${now_ms}-${process.pid}`;
+    const name = `${TRIAL_FOLDER}${now_ms}-${process.pid}`;
     const bytes = Buffer.from('gleaner doctor\n');
+    const isDenied = (error: unknown) => isForbidden((error as Error).cause);
     try {
       const first = await objects.create(name, bytes);
       const second = await objects.create(name, bytes);
       const stored = await objects.read(name, {max_bytes: 1000});
-      await objects.delete(name);
+      const end = await objects.delete(name).then(
+        () => 'deleted',
+        (error: unknown) => {
+          // Operators and users replace and delete nothing.
+          if (isDenied(error)) return 'left to its lifecycle rule';
+          throw error;
+        },
+      );
       if (first !== 'created' || second !== 'exists' || !stored || Buffer.compare(stored, bytes) !== 0)
         return broken(
           `gs://${objects.bucket}/${name} was ${first}, then ${second}`,
           'look for a proxy of the network',
         );
-      return ok(`an object was made once, read and deleted in gs://${objects.bucket}/doctor/`);
+      return ok(`an object was made once, read and ${end} in gs://${objects.bucket}/${TRIAL_FOLDER}`);
     } catch (error) {
       return broken(
         (error as Error).message,
-        'use the account that deployed, or grant yours roles/storage.objectUser',
+        isDenied(error)
+          ? 'use the account that deployed, or add yours to `operators` or `users` in the settings and run `gleaner deploy`'
+          : 'repair the access, and run it again',
       );
     }
   },

@@ -3,6 +3,7 @@ import {existsSync} from 'node:fs';
 import {tickLocation} from '../../emulator/scheduler.ts';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import {poolOf} from '../../shared/domain/deployment.ts';
+import {isForbidden} from '../../shared/google/errors.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {requireRunning} from '../cloud/connection.ts';
@@ -39,20 +40,23 @@ export async function diagnose(context: Context): Promise<Finding[]> {
       try {
         return {check: name, ...(await check(context))};
       } catch (error) {
-        if (!(error instanceof CliError)) throw error;
-        return {
-          check: name,
-          severity: 'error',
-          evidence: error.message,
-          cure: 'repair the access, and run it again',
-        };
+        const {message, cause} = error as Error;
+        // An error of the store or of the bucket has Google's as its cause.
+        if (!(error instanceof CliError) && cause === undefined) throw error;
+        const cure = isForbidden(cause ?? error)
+          ? 'use the account that deployed, or grant yours roles/viewer and roles/iam.securityReviewer on the project'
+          : 'repair the access, and run it again';
+        return {check: name, severity: 'error', evidence: message, cure};
       }
     }),
   );
 }
 
 /** Reads what the deployment should be: its record, otherwise the settings of this folder; on a local cloud its pool. */
-export async function contextOf(cloud: Cloud, options: {state_bucket?: string}): Promise<Context> {
+export async function contextOf(
+  cloud: Cloud,
+  options: {state_bucket?: string | undefined},
+): Promise<Context> {
   const {connection, store, objects} = cloud;
   const {project, deployment: name, bucket, is_google, storage_endpoint: endpoint, token} = connection;
   const common = {store, objects, is_google, project, bucket, now_ms: Date.now()};

@@ -1,23 +1,24 @@
 /** Checks of the project: its APIs, accounts, roles, policies and quotas. */
 
+import {nameIn} from '../../shared/domain/deployment.ts';
 import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
 import {regionOf} from '../../shared/domain/names.ts';
-import {isNotFound} from '../../shared/google/errors.ts';
+import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
+import type {Store} from '../../shared/ports.ts';
 import {enabledApis, neededApis} from '../deploy/project.ts';
-import type {Json} from '../google/api.ts';
+import type {GoogleApi, Json} from '../google/api.ts';
+import {quoted} from '../terminal/output.ts';
 import {broken, type Check, type Context, ok, warning} from './context.ts';
 
 const RESOURCES = 'cloudresourcemanager.googleapis.com/v1/projects';
 const IAM = 'iam.googleapis.com/v1/projects';
 const ACCOUNTS = ['build', 'control', 'invoker', 'worker', 'worker-api'];
 
-/** Permissions that the commands need of the person who types. */
-const OWN_PERMISSIONS = [
-  'cloudscheduler.jobs.get',
-  'datastore.entities.list',
-  'pubsub.topics.publish',
-  'tpu.nodes.list',
-];
+/** Permissions that the commands need on the project, each with a role that has it. */
+const PROJECT_PERMISSIONS: Readonly<Record<string, string>> = {
+  'cloudscheduler.jobs.get': 'roles/cloudscheduler.viewer',
+  'tpu.nodes.list': 'roles/tpu.viewer',
+};
 
 type Binding = {role: string; members?: string[]};
 
@@ -101,20 +102,56 @@ const roles: Check = {
   },
 };
 
+const PUBLISH = 'pubsub.topics.publish';
+const READ_STATE = 'datastore.entities.list';
+
+/** Asks on the topic and in the database, because `operators` get their roles there and not on the project. */
 const permissions: Check = {
   name: 'your permissions',
-  async check({api, project}) {
-    const address = `${RESOURCES}/${project}:testIamPermissions`;
-    const answer = await api.call('POST', address, {permissions: OWN_PERMISSIONS});
-    const held = (answer.permissions ?? []) as string[];
-    const missing = OWN_PERMISSIONS.filter(each => !held.includes(each));
-    if (missing.length === 0) return ok(`${held.length} of ${OWN_PERMISSIONS.length}`);
+  async check({api, project, name, store}) {
+    const topic = `pubsub.googleapis.com/v1/projects/${project}/topics/${nameIn(name, 'control')}`;
+    const asked = Object.keys(PROJECT_PERMISSIONS);
+    const held = new Set([
+      ...(await heldOf(api, `${RESOURCES}/${project}`, asked)),
+      ...(await heldOf(api, topic, [PUBLISH])),
+      ...((await readsState(store)) ? [READ_STATE] : []),
+    ]);
+    const wanted = [...asked, READ_STATE, PUBLISH];
+    const missing = wanted.filter(each => !held.has(each));
+    if (missing.length === 0) return ok(`${wanted.length} of ${wanted.length}`);
+    const account = await api.account();
+    const member = `${account.endsWith('.gserviceaccount.com') ? 'serviceAccount' : 'user'}:${quoted(account)}`;
+    const cures = missing.flatMap(each => {
+      const role = PROJECT_PERMISSIONS[each];
+      return role
+        ? `gcloud projects add-iam-policy-binding ${project} --member=${member} --role=${role}`
+        : [];
+    });
+    if (missing.includes(READ_STATE) || missing.includes(PUBLISH))
+      cures.push(`add ${account} to \`operators\` in the settings, and run \`gleaner deploy\``);
     return warning(
       `this account lacks ${missing.join(', ')}`,
-      'use the account that deployed, or add yours to `operators` in the settings and deploy; a new role needs some minutes',
+      `use the account that deployed; or ${cures.join('; ')}; a new role needs some minutes`,
     );
   },
 };
+
+async function heldOf(api: GoogleApi, resource: string, asked: string[]): Promise<string[]> {
+  const {permissions: held = []} = await api.call('POST', `${resource}:testIamPermissions`, {
+    permissions: asked,
+  });
+  return held as string[];
+}
+
+async function readsState(store: Store): Promise<boolean> {
+  try {
+    await store.query('pools', {limit: 1});
+    return true;
+  } catch (error) {
+    if (isForbidden((error as Error).cause)) return false;
+    throw error;
+  }
+}
 
 type Policy = {listPolicy?: {allValues?: string; allowedValues?: string[]; deniedValues?: string[]}};
 

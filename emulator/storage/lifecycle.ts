@@ -11,6 +11,7 @@ export type Rule = {prefix: string; age?: number; days_since_custom_time?: numbe
 export const RULES: readonly Rule[] = [
   {prefix: 'partials/', age: 30},
   {prefix: 'activations/', days_since_custom_time: 1},
+  {prefix: 'code/doctor/', age: 1},
 ];
 
 /** True if a rule deletes the object. An object without a custom time has no age by it. */

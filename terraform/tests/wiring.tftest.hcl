@@ -165,8 +165,8 @@ run "data_is_private_and_kept" {
     error_message = "Only the data bucket keeps deleted objects."
   }
   assert {
-    condition     = [for rule in google_storage_bucket.data.lifecycle_rule : one(rule.condition).matches_prefix if one(rule.action).type == "Delete"] == [tolist(["partials/"]), tolist(["activations/"])]
-    error_message = "Only partial shards, and outputs with a custom time, may expire in the data bucket."
+    condition     = [for rule in google_storage_bucket.data.lifecycle_rule : one(rule.condition).matches_prefix if one(rule.action).type == "Delete"] == [tolist(["partials/"]), tolist(["activations/"]), tolist(["code/doctor/"])]
+    error_message = "Only partial shards, outputs with a custom time, and writes of the doctor may expire in the data bucket."
   }
   assert {
     condition     = google_storage_bucket.data.deletion_policy == "ABANDON" && google_firestore_database.state.deletion_policy == "ABANDON"

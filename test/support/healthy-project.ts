@@ -87,14 +87,8 @@ export function makeHealthy(google: GoogleProject): void {
   post(`${at.project}/serviceAccounts/${accountOf('worker')}:getIamPolicy`, {
     bindings: [{role: 'roles/iam.serviceAccountUser', members: [`serviceAccount:${accountOf('control')}`]}],
   });
-  post(`${at.project}:testIamPermissions`, {
-    permissions: [
-      'cloudscheduler.jobs.get',
-      'datastore.entities.list',
-      'pubsub.topics.publish',
-      'tpu.nodes.list',
-    ],
-  });
+  post(`${at.project}:testIamPermissions`, {permissions: ['cloudscheduler.jobs.get', 'tpu.nodes.list']});
+  post(`${at.project}/topics/control:testIamPermissions`, {permissions: ['pubsub.topics.publish']});
   // An organization without a policy answers with the default of the constraint.
   post(`${at.project}:getEffectiveOrgPolicy`, {listPolicy: {allValues: 'ALLOW'}});
   get(

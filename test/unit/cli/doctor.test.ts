@@ -1,5 +1,6 @@
 /** `gleaner doctor`: each finding, with the fault that it finds. */
 import assert from 'node:assert/strict';
+import {readFileSync} from 'node:fs';
 import {type Context, deployedOf} from '../../../cli/doctor/context.ts';
 import {CHECKS, diagnose} from '../../../cli/doctor/doctor.ts';
 import {openGoogle} from '../../../cli/google/api.ts';
@@ -9,6 +10,7 @@ import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
 import {gleaner} from '../../e2e/home.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
+import {brokenStore, withMethods} from '../../support/broken-store.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 import {
   accountOf,
@@ -22,6 +24,8 @@ import {
   subscriptionOf,
   ZIP,
 } from '../../support/healthy-project.ts';
+import {namedCommands, whyUnknown} from '../../support/known-commands.ts';
+import {ROOT} from '../../support/process.ts';
 
 const SETTINGS = {
   ...{project: PROJECT, region: 'us-central1', zones: ['us-central1-a'], accelerator: 'v5litepod-4'},
@@ -29,6 +33,44 @@ const SETTINGS = {
 };
 const SERVING = 'TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI';
 const DAY_MS = 86_400_000;
+
+const read = (file: string) => readFileSync(ROOT + file, 'utf8');
+
+/** Settings that a person sets, and roles that exist: those of Terraform, and those of Google in docs/. */
+const SETTINGS_NAMES = [...read('terraform/variables.tf').matchAll(/^(?:variable "| {4})(\w+)/gm)].map(
+  ([, name]) => name,
+);
+const ROLES = read('docs/security.md') + read('docs/operations.md') + read('terraform/people.tf');
+
+/** Commands, settings and roles of a cure that do not exist. */
+function whyNoCure(cure: string): string[] {
+  const commands = /^(gleaner|gcloud) /.test(cure) ? [cure] : namedCommands(cure);
+  const bare = cure.match(/gcloud [^;`]+/g) ?? [];
+  const named = [...cure.matchAll(/`([a-z_.]+)`/g)].map(([, name = '']) => name);
+  return [
+    ...[...commands, ...bare].flatMap(command => whyUnknown(command) ?? []),
+    ...named
+      .filter(name => name.split('.').some(part => !SETTINGS_NAMES.includes(part)))
+      .map(name => `no setting ${name}`),
+    ...(cure.match(/roles\/[\w.]+\w/g) ?? [])
+      .filter(role => !ROLES.includes(role))
+      .map(role => `${role} is no role that a page names`),
+  ];
+}
+
+/** Folders in which people may create, and prefixes that expire. */
+function peopleIn(people: string, buckets: string): {folders: string[]; expiring: string[]} {
+  const words = (text: string, pattern: RegExp) => [...text.matchAll(pattern)].map(([, word = '']) => word);
+  return {
+    folders: words(people, /^ +(\w+) += "create"/gm),
+    expiring: words(buckets, /matches_prefix = \["([^"]+)"\]/g),
+  };
+}
+
+const notified = () =>
+  (
+    JSON.parse(read('functions/triggers.json')) as {notifications: {prefixes: string[]}[]}
+  ).notifications.flatMap(({prefixes}) => prefixes);
 
 type Fault = {
   check: string;
@@ -87,10 +129,28 @@ const FAULTS: Fault[] = [
       void answers.set(`POST ${at.project}/serviceAccounts/${accountOf('worker')}:getIamPolicy`, {}),
   },
   {
-    ...{check: 'your permissions', name: 'a person without a permission', severity: 'warning'},
-    ...{says: /lacks cloudscheduler.jobs.get, datastore/, cure: /operators/},
+    ...{check: 'your permissions', name: 'a person without a permission of the project', severity: 'warning'},
+    ...{
+      says: /lacks cloudscheduler.jobs.get$/,
+      cure: /--member=user:local --role=roles\/cloudscheduler.viewer/,
+    },
     inject: ({answers}) =>
       void answers.set(`POST ${at.project}:testIamPermissions`, {permissions: ['tpu.nodes.list']}),
+  },
+  {
+    ...{check: 'your permissions', name: 'a person who is no operator', severity: 'warning'},
+    ...{
+      says: /lacks pubsub.topics.publish$/,
+      cure: /add local to `operators` in the settings, and run `gleaner deploy`/,
+    },
+    inject: ({answers}) => void answers.set(`POST ${at.project}/topics/control:testIamPermissions`, {}),
+  },
+  {
+    ...{check: 'your permissions', name: 'a person who may not read the state', severity: 'warning'},
+    ...{says: /lacks datastore.entities.list$/, cure: /`operators`/},
+    inject: (_, {store}) => ({
+      store: brokenStore(store, ['query'], 7, 'Missing or insufficient permissions.'),
+    }),
   },
   {
     ...{
@@ -324,9 +384,9 @@ const FAULTS: Fault[] = [
   {
     ...{
       check: 'a write',
-      name: 'a bucket that refuses',
+      name: 'a person who may not write',
       says: /does not have storage\.objects\.create/,
-      cure: /objectUser/,
+      cure: /add yours to `operators` or `users` in the settings and run `gleaner deploy`/,
     },
     inject: ({answers}) =>
       void answers.set(
@@ -335,21 +395,21 @@ const FAULTS: Fault[] = [
       ),
   },
   {
+    ...{check: 'a write', name: 'a bucket that is gone', says: /does not exist/, cure: /repair the access/},
+    inject: ({url}) => ({
+      objects: openObjects({project: PROJECT, bucket: 'no-such-bucket', endpoint: url, token: 'none'}),
+    }),
+  },
+  {
     ...{check: 'a write', name: 'a bucket that overwrites', says: /was created, then created/, cure: /proxy/},
     inject: (_, {objects}) => ({
       // A proxy that drops preconditions: the second create overwrites the object.
-      objects: {
-        bucket: objects.bucket,
-        list: objects.list.bind(objects),
-        head: objects.head.bind(objects),
-        read: objects.read.bind(objects),
-        replace: objects.replace.bind(objects),
-        delete: objects.delete.bind(objects),
+      objects: withMethods(objects, {
         create: async (name, bytes) => {
           await objects.delete(name);
           return objects.create(name, bytes);
         },
-      },
+      }),
     }),
   },
 ];
@@ -412,7 +472,54 @@ describe('gleaner doctor', () => {
       );
       assert.match(bad[0]?.evidence ?? '', says);
       assert.match(bad[0]?.cure ?? '', cure);
+      assert.deepEqual(whyNoCure(bad[0]?.cure ?? ''), []);
     });
+
+  const wrongCures = [
+    {cure: 'gleaner deploi', says: /no command deploi/},
+    {cure: 'run `gleaner deploy --again`', says: /no option --again/},
+    {cure: 'gcloud services enable tpu.googleapis.com --force', says: /--force/},
+    {cure: 'add yours to `operator` in the settings', says: /no setting operator/},
+    {cure: 'grant yours roles/storage.objectUser', says: /roles\/storage.objectUser is no role/},
+  ];
+  for (const {cure, says} of wrongCures)
+    it(`has a check of cures, which refuses: ${cure}`, () => assert.match(whyNoCure(cure).join(), says));
+
+  it('tries a write also for operators and users, who may delete nothing', async () => {
+    const {objects} = context;
+    const denied = Object.assign(new Error('does not have storage.objects.delete access'), {code: 403});
+    const kept = withMethods(objects, {
+      delete: async () => {
+        throw new Error('Failed to delete', {cause: denied});
+      },
+    });
+    const findings = await diagnose({...context, objects: kept});
+    const found = findings.find(({check}) => check === 'a write');
+    assert.equal(found?.severity, 'ok', found?.evidence);
+    assert.match(found?.evidence ?? '', /left to its lifecycle rule/);
+    const [name = ''] = await google.names(context.bucket);
+    const {folders, expiring} = peopleIn(read('terraform/people.tf'), read('terraform/buckets.tf'));
+    const isBelow = (folder: string) => name.startsWith(`${folder}/`);
+    assert.ok(folders.some(isBelow), `${name} is in no folder in which people may create: ${folders}`);
+    assert.ok(
+      expiring.some(prefix => name.startsWith(prefix)),
+      `${name} expires by no rule: ${expiring}`,
+    );
+    assert.ok(!notified().some(prefix => name.startsWith(prefix)), `${name} starts a function`);
+  });
+
+  it('goes on where the database is gone', async () => {
+    const store = brokenStore(context.store, ['get', 'query'], 5, 'The database gleaner does not exist');
+    const findings = await diagnose({...context, store});
+    const bad = findings.filter(({severity}) => severity !== 'ok');
+    assert.deepEqual(
+      bad.map(({check, severity}) => [check, severity]),
+      [
+        ['your permissions', 'error'],
+        ['prices', 'error'],
+      ],
+    );
+  });
 
   it('goes on after a check that Google refuses', async () => {
     google.answers.set(
@@ -426,6 +533,8 @@ describe('gleaner doctor', () => {
       [['roles', 'error']],
     );
     assert.match(bad[0]?.evidence ?? '', /does not have permission/);
+    assert.match(bad[0]?.cure ?? '', /roles\/iam\.securityReviewer/);
+    assert.deepEqual(whyNoCure(bad[0]?.cure ?? ''), []);
   });
 });
 
