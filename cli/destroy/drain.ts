@@ -58,7 +58,8 @@ async function readAll<T>(
   try {
     return records.parseAll(await store.query(collection), ({message}) => say(message));
   } catch (error) {
-    if (!isNotFound(error)) throw error;
+    // The store wraps the error of Firestore.
+    if (!isNotFound((error as Error).cause)) throw error;
     say(`The database is gone, so ${collection} are unknown: ${reasonOf(error)}`);
     return [];
   }

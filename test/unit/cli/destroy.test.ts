@@ -2,15 +2,17 @@
 import assert from 'node:assert/strict';
 import {chmodSync} from 'node:fs';
 import {delimiter} from 'node:path';
-import {withCloud} from '../../../cli/cloud/cloud.ts';
+import {type Cloud, withCloud} from '../../../cli/cloud/cloud.ts';
 import {destroyResources} from '../../../cli/destroy/destroy.ts';
 import {type Draining, drain, fleetOf, leftIn} from '../../../cli/destroy/drain.ts';
 import {openGoogle} from '../../../cli/google/api.ts';
 import {setQuiet} from '../../../cli/terminal/output.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {labelsOf} from '../../../shared/domain/deployment.ts';
+import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openTpus} from '../../../shared/google/tpus.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
+import {brokenStore} from '../../support/broken-store.ts';
 import {Folder} from '../../support/folder.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 
@@ -89,6 +91,28 @@ describe('The end of TPUs without a control plane @full', () => {
       const absent = {...given, zones: ['us-central1-a', 'mars-north1-a']};
       await drain(absent, await fleetOf(given.cloud, absent.zones));
     }));
+});
+
+describe('The zones of a destroy', () => {
+  const settings = ['us-central1-a'];
+  const fleetWith = (code: number) => {
+    const store = brokenStore(
+      openSqliteStore(':memory:'),
+      ['query'],
+      code,
+      'The database gleaner does not exist',
+    );
+    return fleetOf({store, connection: {deployment: 'gleaner'}} as Cloud, settings);
+  };
+  before(() => setQuiet(true));
+  after(() => setQuiet(false));
+
+  it('are those of the settings where the database is gone', async () => {
+    assert.deepEqual(await fleetWith(5), {pools: ['tpu'], zones: settings, seen: new Set()});
+  });
+
+  it('are unknown where the database does not answer, so the destroy stops', () =>
+    assert.rejects(fleetWith(14), /Failed to read pools/));
 });
 
 describe('The destroy by Terraform @full', () => {
