@@ -48,6 +48,7 @@ export function addCloudCommands(program: GleanerCommand): void {
     .option('--project <id>', 'project on Google Cloud (default: the cloud of the other commands)', text)
     .option('--budget-usd <usd>', 'most dollars that the test may cost', dollars, 5)
     .option('--model <model>', "model of the runs (default: the deployment's own)", modelName)
+    .option('--state-bucket <bucket>', "bucket of Terraform's state (default: PROJECT-gleaner-terraform)")
     .option(
       '--state-file <file>',
       'file of the state, from which the test goes on',

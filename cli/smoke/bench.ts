@@ -25,6 +25,8 @@ export type Bench = {
   budget_usd: number;
   /** Model of the runs; undefined for that of the deployment. */
   model: string | undefined;
+  /** Where the record of the deployment is. */
+  record: {state_bucket?: string | undefined};
 };
 
 /** Waits for an answer of `look`. `cure` ends the error after the limit. */
@@ -62,15 +64,31 @@ export async function leftOf(bench: Bench): Promise<number> {
   );
 }
 
-/** A new run with the rest of the ceiling as its budget. `purpose` is a part of its name. */
-export async function newRun(bench: Bench, purpose: string, streams: readonly string[]): Promise<string> {
+/** Runs of the test that may still cost money, such as those of a step that failed. */
+export async function openRuns({cloud, state}: Pick<Bench, 'cloud' | 'state'>): Promise<string[]> {
+  const names = [...new Set(Object.values(state.runs))];
+  const runs = await Promise.all(names.map(name => runRecords.get(cloud.store, name)));
+  return runs.flatMap(run => (run && ['active', 'paused'].includes(run.status) ? run.run : []));
+}
+
+/**
+ * A new run with the rest of the ceiling as its budget. `purpose` is a part of its name. Stops the run of an earlier attempt, because
+ * two budgets could exceed the ceiling. `pool`: TPUs of the run; by default those of the deployment.
+ */
+export async function newRun(
+  bench: Bench,
+  purpose: string,
+  streams: readonly string[],
+  pool?: string,
+): Promise<string> {
   const {cloud, state, keep, model} = bench;
+  for (const open of await openRuns(bench)) await control(bench, {action: 'stop', run: open});
   const budget_usd = await leftOf(bench);
   const run = `smoke-${state.id}-${purpose}-${++state.attempts}`;
   state.runs[`${purpose}-${state.attempts}`] = run;
   state.runs[purpose] = run;
   keep();
-  const spec = {layers: '0-1', shard_size_gb: 0.0002, budget_usd, ...(model ? {model} : {})};
+  const spec = {layers: '0-1', shard_size_gb: 0.0002, budget_usd, model, pool};
   await put(bench, `datasets/${run}/run.json`, JSON.stringify(spec));
   for (let from = 0; from < streams.length; from += 20)
     await Promise.all(

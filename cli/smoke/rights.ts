@@ -3,7 +3,11 @@ import {isForbidden, isNotFound, isPreconditionFailed} from '../../shared/google
 import {type GoogleApi, GoogleError, openGoogle} from '../google/api.ts';
 import {CliError} from '../terminal/errors.ts';
 
-const FOLDERS = ['datasets/', 'activations/', 'partials/', 'bundles/', 'models/'];
+/** Folders that a TPU lists, as `folders` of terraform/buckets.tf has them. */
+export const FOLDERS = [
+  ...['activations/', 'bundles/', 'code/', 'datasets/', 'environments/', 'execs/', 'jobs/', 'models/'],
+  'partials/',
+];
 const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
 
 export async function tokenOf(api: GoogleApi, account: string): Promise<string> {

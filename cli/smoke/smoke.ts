@@ -6,36 +6,46 @@ import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import {type CloudOptions, requireCredentials} from '../cloud/connect.ts';
 import {type Connection, requireRunning} from '../cloud/connection.ts';
 import {googleConnection} from '../cloud/google-connection.ts';
-import {CLOCK} from '../deploy/clock.ts';
+import {CLOCK, type Clock} from '../deploy/clock.ts';
+import {latestRecord, openStateBucket, stateBucketOf} from '../deploy/records.ts';
 import {openGoogle} from '../google/api.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
-import {CliError} from '../terminal/errors.ts';
+import {CliError, Interrupted} from '../terminal/errors.ts';
 import {dollarText} from '../terminal/format.ts';
 import {print, say} from '../terminal/output.ts';
-import {type Bench, spentBy} from './bench.ts';
+import {type Bench, openRuns, spentBy} from './bench.ts';
 import {type Result, readState, writeState} from './state.ts';
 import {STEPS} from './steps.ts';
+
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 
 export type SmokeOptions = CloudOptions & {
   project?: string;
   budget_usd: number;
   model?: string;
+  state_bucket?: string;
   state_file: string;
 };
 
 /** Runs the steps that have not passed yet, and stops at the first failure with exit code 1. */
 export async function smoke(options: SmokeOptions): Promise<void> {
-  const connection = options.project ? await connectionOf(options.project) : undefined;
+  const {project} = options;
+  const connection = project ? await connectionOf(project, options) : undefined;
   await withCloud(options, cloud => smokeIn(cloud, options), connection);
 }
 
-async function connectionOf(project: string): Promise<Connection | undefined> {
+/** The deployment of the project, with the collection of jobs that it was deployed with. */
+async function connectionOf(project: string, options: SmokeOptions): Promise<Connection | undefined> {
   await requireCredentials();
-  const {GLEANER_DEPLOYMENT: deployment = DEFAULT_DEPLOYMENT} = process.env;
+  const {GLEANER_DEPLOYMENT: deployment = DEFAULT_DEPLOYMENT, GLEANER_JOBS_COLLECTION} = process.env;
+  const state = openStateBucket(openGoogle(), project, stateBucketOf(project, options));
+  const applied = await latestRecord(state, deployment);
   const named = {
     GLEANER_PROJECT: project,
     GLEANER_DEPLOYMENT: deployment,
     GLEANER_BUCKET: `${project}-${deployment}`,
+    GLEANER_JOBS_COLLECTION:
+      GLEANER_JOBS_COLLECTION ?? (applied?.settings.jobs_collection as string | undefined),
   };
   return googleConnection(named);
 }
@@ -44,7 +54,7 @@ async function smokeIn(cloud: Cloud, options: SmokeOptions): Promise<void> {
   const {connection} = cloud;
   requireRunning(connection, options.dir);
   const {is_google, project, deployment, storage_endpoint: endpoint, token} = connection;
-  const {budget_usd, model, json, yes} = options;
+  const {budget_usd, model, state_bucket, json, yes} = options;
   const file = resolve(options.state_file);
   const state = readState(file, connection);
   if (is_google) {
@@ -54,8 +64,41 @@ async function smokeIn(cloud: Cloud, options: SmokeOptions): Promise<void> {
   const api = is_google ? openGoogle() : openGoogle({endpoint, token});
   const tpus = openTpus({project, endpoint: api.endpoint, token: api.token});
   const keep = () => writeState(file, state);
-  const bench: Bench = {cloud, api, tpus, clock: CLOCK, state, keep, budget_usd, model};
+  const stop = new AbortController();
+  const clock: Clock = {...CLOCK, sleep: seconds => CLOCK.sleep(seconds, stop.signal)};
+  const bench: Bench = {cloud, api, tpus, clock, state, keep, budget_usd, model, record: {state_bucket}};
   say(`The smoke test of ${deployment} in ${project} keeps its state in ${file}`);
+  const interrupt = () => stop.abort();
+  // A second signal ends the process at once.
+  for (const signal of SIGNALS) process.once(signal, interrupt);
+  try {
+    const steps = await runSteps(bench, is_google);
+    const ok = steps.every(({status}) => status !== 'failed');
+    const spent_usd = await spentBy(bench);
+    const next = ok
+      ? `. To try every step again, delete ${file}`
+      : `, and the same command goes on at the failed step${await leftText(bench)}`;
+    print<'smoke'>(json, {ok, spent_usd, steps}, [
+      `The smoke test ${ok ? 'passed' : 'failed'} for ${dollarText(spent_usd)}${next}`,
+    ]);
+    if (!ok) process.exitCode = 1;
+  } catch (error) {
+    if (!stop.signal.aborted) throw error;
+    const text = `Interrupted: the same command goes on at the interrupted step${await leftText(bench)}`;
+    throw new Interrupted(text, {cause: error});
+  } finally {
+    for (const signal of SIGNALS) process.off(signal, interrupt);
+  }
+}
+
+/** Names a run that a step left, and the command that ends it. */
+async function leftText(bench: Bench): Promise<string> {
+  const [run] = await openRuns(bench);
+  return run ? `. ${run} works on within its budget: \`gleaner run stop ${run}\` ends it` : '';
+}
+
+async function runSteps(bench: Bench, is_google: boolean): Promise<({step: string} & Result)[]> {
+  const {state, keep} = bench;
   const steps: ({step: string} & Result)[] = [];
   for (const [index, {name, only_google, run}] of STEPS.entries()) {
     const before = state.steps[name];
@@ -73,13 +116,7 @@ async function smokeIn(cloud: Cloud, options: SmokeOptions): Promise<void> {
     );
     if (result.status === 'failed') break;
   }
-  const ok = steps.every(({status}) => status !== 'failed');
-  const spent_usd = await spentBy(bench);
-  const left = ok ? '' : ', and the same command goes on at the failed step';
-  print<'smoke'>(json, {ok, spent_usd, steps}, [
-    `The smoke test ${ok ? 'passed' : 'failed'} for ${dollarText(spent_usd)}${left}`,
-  ]);
-  if (!ok) process.exitCode = 1;
+  return steps;
 }
 
 async function tried(run: () => Promise<string>): Promise<Result> {

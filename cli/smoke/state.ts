@@ -1,5 +1,5 @@
 /** State of a smoke test in a file, so that a test that stopped goes on where it was. */
-import {existsSync, readFileSync, writeFileSync} from 'node:fs';
+import {existsSync, readFileSync, renameSync, writeFileSync} from 'node:fs';
 import {z} from 'zod';
 import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
@@ -20,6 +20,8 @@ const state = z.strictObject({
   /** Runs of the steps, by their purpose. */
   runs: z.record(z.string(), z.string()),
   jobs: z.array(z.string()),
+  /** Zone of the first TPU. */
+  zone: z.string().optional(),
   steps: z.record(z.string(), result),
 });
 
@@ -47,5 +49,6 @@ export function readState(
 }
 
 export function writeState(file: string, kept: SmokeState): void {
-  writeFileSync(file, `${JSON.stringify(kept, null, 2)}\n`);
+  writeFileSync(`${file}.new`, `${JSON.stringify(kept, null, 2)}\n`);
+  renameSync(`${file}.new`, file);
 }

@@ -1,5 +1,6 @@
 /** The ten steps of the smoke test. Each says what it saw, and throws `CliError` with the first cure. */
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
+import {nameIn} from '../../shared/domain/deployment.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Value} from '../../shared/ports.ts';
 import {contextOf, diagnose} from '../doctor/doctor.ts';
@@ -33,8 +34,8 @@ const sizeOf = (size: {google: number; local: number}, {cloud}: Bench) =>
 
 const deployment: Step = {
   name: 'deployment',
-  async run({cloud}) {
-    const findings = await diagnose(await contextOf(cloud, {}));
+  async run({cloud, record}) {
+    const findings = await diagnose(await contextOf(cloud, record));
     const errors = findings.filter(({severity}) => severity === 'error');
     if (errors.length > 0)
       throw new CliError(
@@ -92,7 +93,7 @@ const burst: Step = {
 const oneTpu: Step = {
   name: 'one TPU',
   async run(bench) {
-    const {cloud, clock} = bench;
+    const {cloud, clock, state, keep} = bench;
     const run = await newRun(bench, 'ten', [records(10)]);
     const node = await waitFor(
       bench,
@@ -103,6 +104,8 @@ const oneTpu: Step = {
         return (await ownTpus(bench)).find(({state}) => state === 'READY');
       },
     );
+    state.zone = node.zone;
+    keep();
     const done = await waitFor(
       bench,
       `lease of ${run}`,
@@ -160,11 +163,35 @@ const lostNode: Step = {
   },
 };
 
+/**
+ * Makes a pool of one TPU that asks through the queue of the zone, or gives the pool its slot back. The name has the accelerator, which
+ * no message changes.
+ */
+async function queueingPool(bench: Bench): Promise<string> {
+  const {cloud, state, record} = bench;
+  const {accelerator, zones} = await contextOf(cloud, record);
+  const pool = nameIn(cloud.connection.deployment, `try-${accelerator}`);
+  const terms = {accelerator, zones: [state.zone ?? zones[0]], workers_per_zone: 1};
+  try {
+    await control(bench, {action: 'pool', pool, ...terms, provisioning: 'queued-resource'});
+  } catch (error) {
+    const {message} = error as Error;
+    const isFull = message.includes('GLEANER_MAX_WORKERS');
+    throw new CliError(isFull ? `${message}; raise \`max_workers\` by 1, and deploy` : message, {
+      cause: error,
+    });
+  }
+  return pool;
+}
+
 const stop: Step = {
-  name: 'a stop',
+  name: 'a queue and a stop',
   async run(bench) {
-    const run = await newRun(bench, 'stop', [records(sizeOf(LONG, bench) * 10)]);
-    await leased(bench, run);
+    const pool = await queueingPool(bench);
+    const run = await newRun(bench, 'stop', [records(sizeOf(LONG, bench) * 10)], pool);
+    const {name} = await leased(bench, run);
+    const queued = (await ownTpus(bench)).find(each => each.name === name)?.queued;
+    if (!queued) throw new CliError(`${name} has no queued resource: read the log of on-tpu`);
     await control(bench, {action: 'stop', run});
     const begun_ms = bench.clock.now();
     const cure = 'delete it with `gleaner tpus delete --all`, then read the log of on-tpu';
@@ -172,7 +199,9 @@ const stop: Step = {
       (await ownTpus(bench)).length === 0 ? true : undefined,
     );
     const seconds = Math.round((bench.clock.now() - begun_ms) / 1000);
-    return `no TPU is left ${seconds} s after the stop; the test has cost ${dollarText(await spentBy(bench))}`;
+    await control(bench, {action: 'scale', pool, workers_per_zone: 0});
+    const spent = dollarText(await spentBy(bench));
+    return `${name} came through a queued resource, which was ${queued.state}; no TPU and no queued resource is left ${seconds} s after the stop; the test has cost ${spent}`;
   },
 };
 

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
+import {spawn} from 'node:child_process';
+import {once} from 'node:events';
 import {mkdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {delimiter, join} from 'node:path';
 import {urlWithToken} from '../../emulator/http/guard.ts';
 import {needEmulators} from '../contract/emulators.ts';
+import {ROOT} from '../support/process.ts';
 import {FAST, gleaner, TestHome, texts} from './home.ts';
 
 type Answer = {ok: boolean; spent_usd: number; steps: {step: string; status: string; saw: string}[]};
@@ -29,6 +32,36 @@ describe("gleaner smoke on Google's emulators of Firestore and Pub/Sub @long", (
     assert.equal(steps.at(-1)?.status, 'failed', JSON.stringify(steps));
   });
 
+  it('ends at Ctrl-C in the middle of a step, and names the run that works on', async () => {
+    const given = ['smoke', '--dir', home.dir, '--state-file', file];
+    const child = spawn(process.execPath, [`${ROOT}cli/main.ts`, ...given]);
+    let said = '';
+    child.stderr.on('data', chunk => {
+      const before = said;
+      said += chunk;
+      if (!before.includes('ten samples: passed') && said.includes('ten samples: passed'))
+        void home
+          .until('a run of the lost node', openRuns, runs => runs.length > 0)
+          .then(() => child.kill('SIGINT'));
+    });
+    const [code] = await once(child, 'close');
+    assert.equal(code, 130, said);
+    const [run] = await lostRuns();
+    assert.match(
+      said,
+      new RegExp(`Interrupted: the same command goes on .*\\. ${run} works on within its budget`),
+    );
+  });
+
+  const runsOf = (): Record<string, string> => JSON.parse(readFileSync(file, 'utf8')).runs;
+  const lostRuns = async () =>
+    Object.entries(runsOf()).flatMap(([purpose, run]) => (purpose.startsWith('lost-') ? run : []));
+
+  const openRuns = async () => {
+    const views = await Promise.all((await lostRuns()).map(run => home.view(run)));
+    return views.flatMap(view => (view?.run.status === 'active' ? view.run.run : []));
+  };
+
   it('goes on at the failed step, and passes every step that needs no Google Cloud', async () => {
     const {code, ok, spent_usd, steps, stderr} = await smoke();
     assert.equal(code, 0, stderr);
@@ -43,8 +76,16 @@ describe("gleaner smoke on Google's emulators of Firestore and Pub/Sub @long", (
     );
     const saw = Object.fromEntries(steps.map(each => [each.step, each.saw]));
     assert.match(saw['ten samples'] ?? '', /every one of 10 samples is stored once/);
-    assert.match(saw['a lost node'] ?? '', /incarnation 2.*every one of 2000 samples/);
+    assert.match(saw['a lost node'] ?? '', /incarnation \d+ .*every one of 2000 samples/);
+    assert.match(
+      saw['a queue and a stop'] ?? '',
+      /^try-v5litepod-1-us-central1-a-0 came through a queued resource/,
+    );
     assert.match(stderr, /deployment: passed before/);
+    const [first = '', last = ''] = await lostRuns();
+    assert.equal((await home.view(first))?.run.status, 'cancelled', 'the run of the interrupted attempt');
+    assert.equal((await home.view(last))?.run.status, 'completed');
+    assert.deepEqual((await home.state()).queued_resources, []);
   });
 
   it('does nothing again after it passed, and refuses the state of another project', async () => {

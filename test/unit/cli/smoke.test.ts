@@ -1,9 +1,11 @@
 /** The step of the smoke test that tries the rights of TPUs. test/e2e/smoke.test.ts runs the other steps. */
 import assert from 'node:assert/strict';
+import {readFileSync} from 'node:fs';
 import {openGoogle} from '../../../cli/google/api.ts';
-import {tokenOf, tryRights} from '../../../cli/smoke/rights.ts';
+import {FOLDERS, tokenOf, tryRights} from '../../../cli/smoke/rights.ts';
 import {ApiError} from '../../../emulator/http/errors.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
+import {ROOT} from '../../support/process.ts';
 
 const BUCKET = `${PROJECT}-gleaner`;
 const PLACE = {bucket: BUCKET, logs_bucket: `${BUCKET}-logs`, id: 'x'};
@@ -23,9 +25,16 @@ describe('The rights of TPUs in the smoke test', () => {
   const tried = () => tryRights('token', PLACE, google.url);
 
   it('are right where TPUs create once, list and overwrite logs, also at a second attempt', async () => {
-    assert.match(await tried(), /creates once, lists 5 folders, overwrites logs/);
+    assert.match(await tried(), /creates once, lists 9 folders, overwrites logs/);
     assert.match(await tried(), /replaces and deletes nothing/);
     assert.deepEqual(await google.names(`${BUCKET}-logs`), ['logs/smoke-x/1.log']);
+  });
+
+  it('are tried in every folder that Terraform gives to TPUs', () => {
+    const [, folders = ''] =
+      /folders = \{\n(.*?)\n {2}\}/s.exec(readFileSync(`${ROOT}terraform/buckets.tf`, 'utf8')) ?? [];
+    const given = [...folders.matchAll(/^ +(\w+) += \{.*\bworker += /gm)].map(([, name]) => `${name}/`);
+    assert.deepEqual(given.sort(), FOLDERS);
   });
 
   const faults: {name: string; inject: () => void; says: RegExp}[] = [
