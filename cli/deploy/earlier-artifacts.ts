@@ -11,20 +11,21 @@ import type {Record} from './records.ts';
 const MOST_BYTES = 1 << 30;
 
 /** Name of an artefact in the data bucket, as `terraform/` stores it. */
-const NAMES: {[kind: string]: (sha256: string) => string} = {
-  functions: sha256 => `functions/${sha256}.zip`,
-  bundle: sha256 => `bundles/${sha256}.tar.gz`,
-  environment: sha256 => `environments/${sha256}.tar.gz`,
+const NAMES = {
+  functions: (sha256: string) => `functions/${sha256}.zip`,
+  bundle: (sha256: string) => `bundles/${sha256}.tar.gz`,
+  environment: (sha256: string) => `environments/${sha256}.tar.gz`,
 };
+const KINDS = Object.keys(NAMES) as (keyof typeof NAMES)[];
 
 /** Writes the artefacts of a deployment into `dist/`, as a build does. Throws `CliError` for a missing or a damaged one. */
 export async function restoreArtifacts(data: Objects, {artifacts, deployed_at}: Record): Promise<void> {
   await mkdir(DIST, {recursive: true});
-  for (const [kind, nameOf] of Object.entries(NAMES)) {
-    const artifact = artifacts[kind] as Record['artifacts']['functions'] | null | undefined;
+  for (const kind of KINDS) {
+    const artifact = artifacts[kind];
     if (!artifact) continue;
     const {file, sha256} = artifact;
-    const name = nameOf(sha256);
+    const name = NAMES[kind](sha256);
     const bytes = await data.read(name, {max_bytes: MOST_BYTES});
     if (!bytes)
       throw new CliError(

@@ -13,7 +13,11 @@ import type {Settings} from './settings.ts';
 
 const MOST_BYTES = 1 << 20;
 
-const artifact = z.looseObject({file: z.string(), sha256: z.string().regex(/^[0-9a-f]{64}$/)});
+/** `file`: name in `dist/`. */
+const artifact = z.looseObject({
+  file: z.string().regex(/^[\w-][\w.-]*$/),
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+});
 
 const record = z.looseObject({
   deployed_at: z.string(),
@@ -23,13 +27,13 @@ const record = z.looseObject({
   git_commit: z.string().nullable(),
   settings: z.looseObject({project: z.string(), name: z.string().optional()}),
   /** Variable `artifacts` of Terraform. */
-  artifacts: z.looseObject({functions: artifact, bundle: artifact}),
+  artifacts: z.looseObject({functions: artifact, bundle: artifact, environment: artifact.nullish()}),
 });
 
 export type Record = z.infer<typeof record>;
 
 /** Bucket of the state of Terraform, which `--state-bucket` may name. */
-export function stateBucketOf(project: string, {state_bucket}: {state_bucket?: string}): string {
+export function stateBucketOf(project: string, {state_bucket}: {state_bucket?: string | undefined}): string {
   return state_bucket ?? `${project}-gleaner-terraform`;
 }
 
@@ -76,18 +80,22 @@ async function readRecord(state: Objects, object: string): Promise<Record | unde
   return parseJson(record, Buffer.from(bytes).toString(), `gs://${state.bucket}/${object}`);
 }
 
-/** The latest record whose zip of functions has a digest that starts so. Throws `CliError` for none, and for several digests. */
-export async function recordOf(state: Objects, name: string, start: string): Promise<Record> {
+/** Every record of a deployment, the oldest first. */
+export async function allRecords(state: Objects, name: string): Promise<Record[]> {
   const names = (await state.list(folderOf(name))).map(each => each.name);
   const dated = names.filter(each => each !== latestOf(name));
   const records = await Promise.all(dated.map(each => readRecord(state, each)));
-  const found = records.filter(each => each?.artifacts.functions.sha256.startsWith(start)) as Record[];
+  return records.filter(each => each !== undefined);
+}
+
+/** The latest record whose zip of functions has a digest that starts so. Throws `CliError` for none, and for several digests. */
+export async function recordOf(state: Objects, name: string, start: string): Promise<Record> {
+  const records = await allRecords(state, name);
+  const found = records.filter(each => each.artifacts.functions.sha256.startsWith(start));
   const digests = [...new Set(found.map(({artifacts}) => artifacts.functions.sha256))];
   const last = found.at(-1);
   if (last && digests.length === 1) return last;
-  const known = records.flatMap(each =>
-    each ? [`${each.deployed_at} ${each.artifacts.functions.sha256}`] : [],
-  );
+  const known = records.map(each => `${each.deployed_at} ${each.artifacts.functions.sha256}`);
   throw new CliError(
     digests.length > 1
       ? `${digests.length} deployments have functions ${start}…: give more characters`

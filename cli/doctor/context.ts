@@ -24,6 +24,8 @@ export type Context = {
   settings: Settings;
   /** The last deployment; undefined without a record. */
   applied: Record | undefined;
+  /** Records of every deployment, the oldest first. */
+  records: () => Promise<Record[]>;
   now_ms: number;
 };
 

@@ -1,12 +1,16 @@
 /** Checks of the deployment: zones, network, subscriptions, database, Scheduler, bucket, functions, prices and a write. */
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
+import {LIVING, runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {ageText, oldestDay} from '../../shared/domain/billing/prices.ts';
 import {nameIn, tickJobOf} from '../../shared/domain/deployment.ts';
 import {regionOf} from '../../shared/domain/names.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
+import type {Filter, Store} from '../../shared/ports.ts';
 import {type Json, listAll} from '../google/api.ts';
+import {CliError} from '../terminal/errors.ts';
+import {bytesText, counted} from '../terminal/format.ts';
 import {warn} from '../terminal/output.ts';
 import {broken, type Check, ok, warning} from './context.ts';
 
@@ -222,6 +226,51 @@ const prices: Check = {
   },
 };
 
+/** Deployments to which `gleaner deploy --artifacts` can go back without a new build of their environment. */
+const KEPT_DEPLOYMENTS = 5;
+
+const environments: Check = {
+  name: 'old environments',
+  async check({objects, store, applied, records}) {
+    const stored = await objects.list('environments/');
+    const all = await records();
+    const used = await bundlesInUse(store);
+    const known = new Map(all.map(({artifacts}) => [artifacts.bundle.sha256, artifacts.environment?.sha256]));
+    const unknown = used.filter(bundle => !known.has(bundle));
+    if (unknown.length > 0)
+      return ok(
+        `${counted(stored.length, 'archive')}; no record has the bundle ${unknown[0]} of a run or a TPU`,
+      );
+    const needed = new Set([
+      applied?.artifacts.environment?.sha256,
+      ...all.slice(-KEPT_DEPLOYMENTS).map(({artifacts}) => artifacts.environment?.sha256),
+      ...used.map(bundle => known.get(bundle)),
+    ]);
+    const old = stored.filter(
+      ({name}) => !needed.has(name.slice('environments/'.length).replace('.tar.gz', '')),
+    );
+    if (old.length === 0) return ok(`${counted(stored.length, 'archive')}, each of them needed`);
+    const bytes = old.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
+    return warning(
+      `${counted(old.length, 'archive')} of ${bytesText(bytes)}, which no unfinished run, no TPU and none of the last ${KEPT_DEPLOYMENTS} deployments needs`,
+      `gcloud storage rm ${old.map(({name}) => `gs://${objects.bucket}/${name}`).join(' ')}`,
+    );
+  },
+};
+
+/** Runs that a TPU may continue, at once or after a `retry`. */
+const UNFINISHED_RUNS: Filter = {field: 'status', op: 'in', value: ['active', 'paused', 'failed']};
+
+/** Bundles of unfinished runs and of TPUs. Each bundle names its environment. Throws for a document that is not valid. */
+async function bundlesInUse(store: Store): Promise<string[]> {
+  const refuse = (error: Error) => {
+    throw new CliError(error.message, {cause: error});
+  };
+  const runs = runRecords.parseAll(await store.query('runs', {where: [UNFINISHED_RUNS]}), refuse);
+  const workers = workerRecords.parseAll(await store.query('workers', {where: [LIVING]}), refuse);
+  return [...new Set([...runs, ...workers].flatMap(({bundle}) => bundle ?? []))];
+}
+
 /** People may create objects here, no function starts with them, and a lifecycle rule deletes them. */
 export const TRIAL_FOLDER = 'code/doctor/';
 
@@ -262,7 +311,7 @@ const write: Check = {
 };
 
 export const DEPLOYMENT_CHECKS: Check[] = [
-  ...[zones, network, subscriptions, database, schedule, bucket, digests, prices, write],
+  ...[zones, network, subscriptions, database, schedule, bucket, digests, environments, prices, write],
 ];
 
 async function absentAsNull(call: Promise<Json>): Promise<Json | null> {

@@ -8,7 +8,7 @@ import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {requireRunning} from '../cloud/connection.ts';
 import {SETTINGS_FILE} from '../cloud/google-connection.ts';
-import {latestRecord, openStateBucket, stateBucketOf} from '../deploy/records.ts';
+import {allRecords, latestRecord, openStateBucket, stateBucketOf} from '../deploy/records.ts';
 import {readSettings} from '../deploy/settings.ts';
 import {openGoogle} from '../google/api.ts';
 import {ZONE} from '../local/local-deployment.ts';
@@ -66,7 +66,8 @@ export async function contextOf(
     );
     const settings = {project, name, zones: pool?.zones ?? [ZONE], accelerator: pool?.accelerator};
     const deployed = deployedOf({...settings, region: tickLocation});
-    return {...common, ...deployed, settings, applied: undefined, api: openGoogle({endpoint, token})};
+    const noRecord = {applied: undefined, records: async () => []};
+    return {...common, ...deployed, ...noRecord, settings, api: openGoogle({endpoint, token})};
   }
   const api = openGoogle();
   const state = openStateBucket(api, project, stateBucketOf(project, options));
@@ -76,7 +77,8 @@ export async function contextOf(
       `There is no record of a deployment ${name} in gs://${state.bucket}: run \`gleaner deploy\``,
     );
   const settings = applied?.settings ?? (await readSettings(SETTINGS_FILE));
-  return {...common, ...deployedOf(settings), settings, applied, api};
+  const records = () => allRecords(state, name);
+  return {...common, ...deployedOf(settings), settings, applied, records, api};
 }
 
 const MARKS = {ok: 'ok', warning: 'WARNING', error: 'ERROR', skipped: '-'};

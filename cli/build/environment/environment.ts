@@ -10,6 +10,7 @@ import {promisify} from 'node:util';
 import {packedFiles} from '../../python/bundle.ts';
 import {CACHE, callScript, lockSha256, lockText, TPU_LOCK, UV_CACHE, UV_LOCK} from '../../python/python.ts';
 import {CliError} from '../../terminal/errors.ts';
+import {counted} from '../../terminal/format.ts';
 import {isRunning} from '../../terminal/is-running.ts';
 import {filesIn, requirePortable} from './portable.ts';
 import {
@@ -20,6 +21,7 @@ import {
   pythonHere,
   RUNS_HERE,
 } from './portable-python.ts';
+import {markUsed, removeUnused} from './retention.ts';
 
 const run = promisify(execFile);
 const ENVIRONMENTS = join(CACHE, 'environments');
@@ -71,7 +73,9 @@ export async function keyOf(lock: string, python: Pick<Python, 'identity'>): Pro
 async function read(key: string): Promise<Environment | undefined> {
   const folder = join(ENVIRONMENTS, key);
   const text = await readFile(join(folder, FACTS), 'utf8').catch(() => undefined);
-  return text === undefined ? undefined : {...JSON.parse(text), key, archive: join(folder, ARCHIVE)};
+  if (text === undefined) return undefined;
+  await markUsed(folder);
+  return {...JSON.parse(text), key, archive: join(folder, ARCHIVE)};
 }
 
 /** Another process may build the same environment: the first one that ends publishes its folder. */
@@ -105,6 +109,8 @@ async function build(lock: string, say: (line: string) => void): Promise<Environ
   }
   const built = await read(key);
   if (!built) throw new CliError(`Failed to build the worker environment: ${ENVIRONMENTS}/${key} is gone`);
+  const removed = await removeUnused(ENVIRONMENTS);
+  if (removed > 0) say(`Removed ${counted(removed, 'old worker environment')} from ${ENVIRONMENTS}`);
   return built;
 }
 

@@ -6,11 +6,13 @@ import {CHECKS, diagnose} from '../../../cli/doctor/doctor.ts';
 import {openGoogle} from '../../../cli/google/api.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {ApiError} from '../../../emulator/http/errors.ts';
+import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
 import {gleaner} from '../../e2e/home.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 import {brokenStore, withMethods} from '../../support/broken-store.ts';
+import {aRun} from '../../support/builders.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 import {
   accountOf,
@@ -77,10 +79,24 @@ type Fault = {
   name: string;
   severity?: 'warning';
   /** Changes the answers of Google, or the context. */
-  inject: (google: GoogleProject, context: Context) => Partial<Context> | undefined;
+  inject: (
+    google: GoogleProject,
+    context: Context,
+  ) => Partial<Context> | undefined | Promise<Partial<Context>>;
   says: RegExp;
   cure: RegExp;
+  /** Further checks that the fault leaves without an answer. */
+  unanswered?: string[];
 };
+
+/** Record of a deployment whose bundle and environment have one digit. */
+function recordOf(digit: string): Awaited<ReturnType<Context['records']>>[number] {
+  const artifact = {file: `${digit}.zip`, sha256: digit.repeat(64)};
+  return {
+    ...{deployed_at: `2026-11-0${digit}T09:00:00.000Z`, account: 'a@example.com', git_commit: null},
+    ...{settings: SETTINGS, artifacts: {functions: artifact, bundle: artifact, environment: artifact}},
+  };
+}
 
 const gone = new ApiError(404, 'The resource was not found');
 
@@ -146,7 +162,12 @@ const FAULTS: Fault[] = [
     inject: ({answers}) => void answers.set(`POST ${at.project}/topics/control:testIamPermissions`, {}),
   },
   {
-    ...{check: 'your permissions', name: 'a person who may not read the state', severity: 'warning'},
+    ...{
+      check: 'your permissions',
+      name: 'a person who may not read the state',
+      severity: 'warning',
+      unanswered: ['old environments'],
+    },
     ...{says: /lacks datastore.entities.list$/, cure: /`operators`/},
     inject: (_, {store}) => ({
       store: brokenStore(store, ['query'], 7, 'Missing or insufficient permissions.'),
@@ -372,6 +393,20 @@ const FAULTS: Fault[] = [
     inject: () => ({applied: undefined}),
   },
   {
+    ...{check: 'old environments', name: 'archives that nothing needs', severity: 'warning'},
+    ...{
+      says: /^1 archive of 3 bytes, which no unfinished run/,
+      cure: /^gcloud storage rm gs:\/\/\S+\/1{64}\.tar\.gz$/,
+    },
+    inject: async (google, {bucket, store}) => {
+      // The record of digit 1 is the oldest of seven, and that of digit 2 has the bundle of a run.
+      for (const digit of '1234567')
+        await google.put(bucket, `environments/${digit.repeat(64)}.tar.gz`, 'env');
+      await store.transaction(async tx => runRecords.set(tx, {...aRun({run: 'r'}), bundle: '2'.repeat(64)}));
+      return {records: async () => [...'1234567'].map(recordOf)};
+    },
+  },
+  {
     ...{
       check: 'prices',
       name: 'old prices',
@@ -395,7 +430,13 @@ const FAULTS: Fault[] = [
       ),
   },
   {
-    ...{check: 'a write', name: 'a bucket that is gone', says: /does not exist/, cure: /repair the access/},
+    ...{
+      check: 'a write',
+      name: 'a bucket that is gone',
+      unanswered: ['old environments'],
+      says: /does not exist/,
+      cure: /repair the access/,
+    },
     inject: ({url}) => ({
       objects: openObjects({project: PROJECT, bucket: 'no-such-bucket', endpoint: url, token: 'none'}),
     }),
@@ -426,6 +467,7 @@ describe('gleaner doctor', () => {
       ...deployedOf(SETTINGS),
       ...{api, is_google: true, project: PROJECT, bucket, settings: SETTINGS},
       store: openSqliteStore(':memory:'),
+      records: async () => [],
       objects: openObjects({project: PROJECT, bucket, endpoint: google.url, token: 'none'}),
       now_ms: Date.parse('2026-11-25T10:00:00Z'),
       applied: {
@@ -461,15 +503,16 @@ describe('gleaner doctor', () => {
     );
   });
 
-  for (const {check, name, severity = 'error', inject, says, cure} of FAULTS)
+  for (const {check, name, severity = 'error', inject, says, cure, unanswered = []} of FAULTS)
     it(`finds ${name}, and says what mends it`, async () => {
-      const changed = inject(google, context) ?? {};
+      const changed = (await inject(google, context)) ?? {};
       const findings = await diagnose({...context, ...changed});
-      const bad = findings.filter(each => each.severity !== 'ok');
+      const all = findings.filter(each => each.severity !== 'ok');
       assert.deepEqual(
-        bad.map(each => [each.check, each.severity]),
-        [[check, severity]],
+        all.map(each => [each.check, each.severity]).sort(),
+        [[check, severity], ...unanswered.map(each => [each, 'error'])].sort(),
       );
+      const bad = all.filter(each => each.check === check);
       assert.match(bad[0]?.evidence ?? '', says);
       assert.match(bad[0]?.cure ?? '', cure);
       assert.deepEqual(whyNoCure(bad[0]?.cure ?? ''), []);
@@ -508,6 +551,16 @@ describe('gleaner doctor', () => {
     assert.ok(!notified().some(prefix => name.startsWith(prefix)), `${name} starts a function`);
   });
 
+  it('names no archive where the bundle of a run has no record, because its environment is unknown', async () => {
+    await google.put(context.bucket, `environments/${'1'.repeat(64)}.tar.gz`, 'env');
+    await context.store.transaction(async tx =>
+      runRecords.set(tx, {...aRun({run: 'r'}), bundle: '9'.repeat(64)}),
+    );
+    const found = (await diagnose(context)).find(({check}) => check === 'old environments');
+    assert.deepEqual([found?.severity, found?.cure], ['ok', null], found?.evidence);
+    assert.match(found?.evidence ?? '', /^1 archive; no record has the bundle 9{64}/);
+  });
+
   it('goes on where the database is gone', async () => {
     const store = brokenStore(context.store, ['get', 'query'], 5, 'The database gleaner does not exist');
     const findings = await diagnose({...context, store});
@@ -516,6 +569,7 @@ describe('gleaner doctor', () => {
       bad.map(({check, severity}) => [check, severity]),
       [
         ['your permissions', 'error'],
+        ['old environments', 'error'],
         ['prices', 'error'],
       ],
     );
