@@ -184,6 +184,7 @@ export function ceilingsOf(given: Environment): Ceilings {
     max_budget_usd: given.GLEANER_MAX_BUDGET_USD ?? null,
     allowed_zones: given.GLEANER_ALLOWED_ZONES ?? null,
     model_sources: given.GLEANER_MODEL_SOURCES ?? sources,
+    has_internet: given.GLEANER_INTERNET === 'true',
   };
 }
 
@@ -209,6 +210,7 @@ export const environment = variables.superRefine((given, {addIssue}) => {
   if (whyPool) refuse('GLEANER_ZONES', whyPool);
   if (!isLocal(given) && ceilings.model_sources.includes('folder'))
     refuse('GLEANER_MODEL_SOURCES', 'folder is for a local cloud: name a bucket instead');
-  const whyModel = modelProblem(given.GLEANER_DEFAULT_MODEL, ceilings);
+  // Without the internet each run names its model.
+  const whyModel = modelProblem(given.GLEANER_DEFAULT_MODEL, {...ceilings, has_internet: true});
   if (whyModel) refuse('GLEANER_DEFAULT_MODEL', whyModel);
 });

@@ -152,6 +152,17 @@ describe('a ceiling of the deployment', () => {
     assert.match(run.reason ?? '', /run.json: model "gs:\/\/private\/model" .*GLEANER_MODEL_SOURCES/);
   });
 
+  it('of workers without the internet fails a run of a hub model before any TPU, and names the copy', async () => {
+    const world = new World({...TWO, GLEANER_INTERNET: 'false'});
+    world.objects.put('datasets/my-run/run.json', '{"model": "Qwen/Qwen2.5-0.5B"}');
+    dropStreams(world, 1, 4);
+    await world.deliverAll();
+    const run = (await world.run('my-run')) ?? assert.fail();
+    assert.equal(run.status, 'failed');
+    assert.match(run.reason ?? '', /GLEANER_INTERNET.*`gleaner models mirror Qwen\/Qwen2\.5-0\.5B`/);
+    assert.equal(world.tpus.nodes.size, 0);
+  });
+
   it('of model sources pauses a run that it excludes before any lease', async () => {
     const world = new World(TWO);
     world.objects.put('datasets/my-run/run.json', '{"model": "other/model"}');

@@ -10,6 +10,8 @@ export type Ceilings = {
   allowed_zones: readonly string[] | null;
   /** `hub`, `hub:ORG/`, `gs://BUCKET/PREFIX/`, `folder`; an entry that ends in `/` is a prefix. */
   model_sources: readonly string[];
+  /** False where workers do not reach a hub. */
+  has_internet?: boolean;
 };
 
 /** Why the pool is larger than the deployment allows, or undefined. `elsewhere`: slots of the other pools. */
@@ -42,14 +44,20 @@ export function clipPool(pool: Pool, {max_workers, allowed_zones}: Ceilings): Po
 const HUB_ID = /^[A-Za-z0-9][\w.-]*(\/[\w.-]+)?$/;
 
 /** Why workers may not read this model, or undefined. */
-export function modelProblem(model: string, {model_sources}: Ceilings): string | undefined {
+export function modelProblem(model: string, {model_sources, has_internet}: Ceilings): string | undefined {
+  if (has_internet === false && kindOf(model) === 'hub')
+    return `model "${model}" is of the hub, which the TPUs of this deployment do not reach (GLEANER_INTERNET): copy it with \`gleaner models mirror ${model}\`, and name its address in the bucket`;
   if (model_sources.some(source => isFrom(source, model))) return undefined;
   return `model "${model}" is not from a source that this deployment allows: ${model_sources.join(', ')} (GLEANER_MODEL_SOURCES)`;
 }
 
 /** A name is what the worker takes it for: an address in Cloud Storage, an id on the hub, or else a folder. */
+function kindOf(model: string): 'gs://' | 'hub' | 'folder' {
+  return model.startsWith('gs://') ? 'gs://' : HUB_ID.test(model) ? 'hub' : 'folder';
+}
+
 function isFrom(source: string, model: string): boolean {
-  const kind = model.startsWith('gs://') ? 'gs://' : HUB_ID.test(model) ? 'hub' : 'folder';
+  const kind = kindOf(model);
   if (source === kind) return true;
   const isSameKind = kind === 'hub' ? source.startsWith('hub:') : source.startsWith(kind);
   if (!isSameKind || kind === 'folder') return false;
