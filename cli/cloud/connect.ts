@@ -119,6 +119,7 @@ export function running(info: LocalInfo, origin = 'the local cloud'): Connection
     storage_endpoint: info.url,
     pubsub_endpoint: info.pubsub_endpoint,
     token: info.token,
+    folder: info.dir,
     default_model: tinyModel(info.bucket),
     project: info.project,
     deployment: DEFAULT_DEPLOYMENT,

@@ -11,6 +11,8 @@ export type Connection = {
   pubsub_endpoint: string | null | undefined;
   /** Token for writes to a local cloud; undefined for Google Cloud and for the local cloud of another user. */
   token: string | undefined;
+  /** Folder of a local cloud; undefined for Google Cloud. */
+  folder: string | undefined;
   project: string;
   deployment: string;
   bucket: string;

@@ -21,6 +21,7 @@ export function googleConnection(env: NodeJS.ProcessEnv, file = SETTINGS_FILE): 
     storage_endpoint: undefined,
     pubsub_endpoint: undefined,
     token: undefined,
+    folder: undefined,
     default_model: env.GLEANER_DEFAULT_MODEL,
     ...{project, deployment, bucket, store},
     jobs: env.GLEANER_JOBS_COLLECTION || named.jobs || 'jobs',

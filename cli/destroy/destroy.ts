@@ -73,9 +73,9 @@ async function destroyIn(
     const goes = [
       `${counted(left.length, 'TPU')} of ${deployment} in ${fleet.zones.join(', ') || 'no zone'}: they finish their shards first`,
       `the job ${tickJobOf(deployment)} is paused`,
-      is_google
-        ? 'functions, topics, subscriptions, accounts, roles, network, alerts and the bucket of logs'
-        : 'nothing else: Ctrl-C ends a local cloud',
+      ...(is_google
+        ? ['functions, topics, subscriptions, accounts, roles, network, alerts and the bucket of logs']
+        : []),
     ];
     const lines = ['Goes:', ...goes.map(each => `  ${each}`), 'Stays:', ...linesOf(stays)];
     if (options.dry_run) return print<'destroy'>(options.json, {destroyed: false, goes, stays}, lines);
@@ -128,9 +128,14 @@ export async function destroyResources(
 
 /** Places that hold data, each with the command that deletes it. */
 function staysOf({connection}: Cloud, options: DestroyOptions, settings: Settings | undefined): Staying[] {
-  const {project, deployment, bucket, is_google} = connection;
-  if (!is_google || !settings)
-    return [{what: `the files of the local cloud in ${bucket}`, command: 'rm -r its folder'}];
+  const {project, deployment, bucket, folder} = connection;
+  if (folder !== undefined || !settings)
+    return [
+      {
+        what: 'the local cloud, which Ctrl-C ends, and its files',
+        command: `rm -r ${quoted(folder ?? bucket)}`,
+      },
+    ];
   const at = `--project=${quoted(project)}`;
   const remove = (name: string) => `gcloud storage rm --recursive gs://${name}`;
   const database = `--database=${deployment} ${at}`;

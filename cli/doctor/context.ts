@@ -11,6 +11,8 @@ export type Context = {
   store: Store;
   objects: Objects;
   is_google: boolean;
+  /** Folder of a local cloud. */
+  folder?: string | undefined;
   project: string;
   name: string;
   bucket: string;

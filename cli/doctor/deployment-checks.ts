@@ -11,7 +11,7 @@ import type {Filter, Store} from '../../shared/ports.ts';
 import {type Json, listAll} from '../google/api.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted} from '../terminal/format.ts';
-import {warn} from '../terminal/output.ts';
+import {quoted, warn} from '../terminal/output.ts';
 import {broken, type Check, ok, warning} from './context.ts';
 
 const read = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
@@ -24,22 +24,24 @@ const zones: Check = {
   name: 'TPUs of the zones',
   is_local: true,
   async check({api, project, zones, accelerator, runtime_version}) {
-    const problems: string[] = [];
+    const problems: {zone: string; lacks: string}[] = [];
     for (const zone of zones)
       for (const [kind, name] of [
         ['acceleratorTypes', accelerator],
         ['runtimeVersions', runtime_version],
-      ])
+      ] as const)
         await api
           .call('GET', `tpu.googleapis.com/v2/projects/${project}/locations/${zone}/${kind}/${name}`)
           .catch((error: unknown) => {
             if (!isNotFound(error) && !isForbidden(error)) throw error;
-            problems.push(`${zone} has no ${name}`);
+            problems.push({zone, lacks: name});
           });
-    if (problems.length === 0) return ok(`${zones.join(', ')} offer ${accelerator} and ${runtime_version}`);
+    const [first] = problems;
+    if (!first) return ok(`${zones.join(', ')} offer ${accelerator} and ${runtime_version}`);
+    const list = first.lacks === accelerator ? 'accelerator-types list' : 'tpu-vm versions list';
     return broken(
-      problems.join(', '),
-      `take the zone out of \`zones\`, or ask for TPU quota there: gcloud compute tpus accelerator-types list --zone=${zones[0]} --project=${project}`,
+      problems.map(({zone, lacks}) => `${zone} has no ${lacks}`).join(', '),
+      `take ${first.zone} out of \`zones\`, or ask for TPU quota there; its offer: gcloud compute tpus ${list} --zone=${first.zone} --project=${project}`,
     );
   },
 };
@@ -138,11 +140,11 @@ const database: Check = {
 const schedule: Check = {
   name: 'Scheduler',
   is_local: true,
-  async check({api, project, region, name, is_google}) {
+  async check({api, project, region, name, folder}) {
     const job = `projects/${project}/locations/${region}/jobs/${tickJobOf(name)}`;
     const found = await absentAsNull(api.call('GET', `cloudscheduler.googleapis.com/v1/${job}`));
     if (!found) return broken(`there is no job ${job}`, 'gleaner deploy');
-    const at = is_google ? ` --location ${region}` : '';
+    const at = folder === undefined ? ` --location ${region}` : ` --dir ${quoted(folder)}`;
     if (found.state !== 'ENABLED')
       return broken(
         `${tickJobOf(name)} is ${found.state}: budgets are not applied`,
@@ -217,12 +219,13 @@ const digests: Check = {
 const prices: Check = {
   name: 'prices',
   is_local: true,
-  async check({store, now_ms, accelerator, zones}) {
+  async check({store, now_ms, accelerator, zones, folder}) {
     const known = await readPrices({store, log: warn}, [{accelerator}]);
     const day = oldestDay(known, accelerator, zones);
     const age = ageText(day, now_ms);
     if (age === undefined) return ok(day === null ? 'of a person, without a date' : `of ${day}`);
-    return warning(`${accelerator} has prices of ${day}, ${age}`, 'gleaner prices update');
+    const at = folder === undefined ? '' : ` --dir ${quoted(folder)}`;
+    return warning(`${accelerator} has prices of ${day}, ${age}`, `gleaner prices update${at}`);
   },
 };
 

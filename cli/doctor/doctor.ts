@@ -58,8 +58,16 @@ export async function contextOf(
   options: {state_bucket?: string | undefined},
 ): Promise<Context> {
   const {connection, store, objects} = cloud;
-  const {project, deployment: name, bucket, is_google, storage_endpoint: endpoint, token} = connection;
-  const common = {store, objects, is_google, project, bucket, now_ms: Date.now()};
+  const {
+    project,
+    deployment: name,
+    bucket,
+    is_google,
+    folder,
+    storage_endpoint: endpoint,
+    token,
+  } = connection;
+  const common = {store, objects, is_google, folder, project, bucket, now_ms: Date.now()};
   if (!is_google) {
     const pool = (await poolRecords.parseAll(await store.query('pools'), ({message}) => say(message))).find(
       each => each.pool === poolOf(name),

@@ -10,15 +10,18 @@ export const FOLDERS = [
 ];
 const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
 
-export async function tokenOf(api: GoogleApi, account: string): Promise<string> {
+export async function tokenOf(api: GoogleApi, account: string, project: string): Promise<string> {
   const address = `iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/${account}:generateAccessToken`;
   try {
     const {accessToken} = await api.call('POST', address, {scope: [SCOPE], lifetime: '300s'});
     return String(accessToken);
   } catch (error) {
     if (!(error instanceof GoogleError)) throw error;
-    const cure = `run \`gcloud services enable iamcredentials.googleapis.com\`, and grant yourself roles/iam.serviceAccountTokenCreator on ${account}`;
-    throw new CliError(`${error.message}; ${cure}`, {cause: error});
+    const enable = `gcloud services enable iamcredentials.googleapis.com --project=${project}`;
+    const grant = `gcloud iam service-accounts add-iam-policy-binding ${account} --member=user:YOUR_ADDRESS --role=roles/iam.serviceAccountTokenCreator --project=${project}`;
+    throw new CliError(`${error.message}; run \`${enable}\` and \`${grant}\`, and wait some minutes`, {
+      cause: error,
+    });
   }
 }
 

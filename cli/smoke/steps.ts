@@ -51,7 +51,7 @@ const rights: Step = {
   only_google: true,
   async run({api, cloud, state}) {
     const {project, deployment: name, bucket} = cloud.connection;
-    const token = await tokenOf(api, `${name}-worker@${project}.iam.gserviceaccount.com`);
+    const token = await tokenOf(api, `${name}-worker@${project}.iam.gserviceaccount.com`, project);
     return tryRights(token, {bucket, logs_bucket: `${bucket}-logs`, id: state.id}, api.endpoint);
   },
 };

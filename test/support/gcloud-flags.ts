@@ -26,6 +26,7 @@ export const GCLOUD: Readonly<Record<string, readonly string[]>> = {
   'storage buckets update': ['--versioning'],
   'storage buckets add-iam-policy-binding': ['--member', '--role'],
   'projects add-iam-policy-binding': ['--member', '--role'],
+  'iam service-accounts add-iam-policy-binding': ['--member', '--role', '--project'],
   'iam service-accounts enable': ['--project'],
   'org-policies describe': ['--effective', '--project'],
   'beta quotas info list': ['--service', '--project'],

@@ -5,6 +5,7 @@ import {openGoogle} from '../../../cli/google/api.ts';
 import {FOLDERS, tokenOf, tryRights} from '../../../cli/smoke/rights.ts';
 import {ApiError} from '../../../emulator/http/errors.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
+import {namedCommands, whyUnknown} from '../../support/known-commands.ts';
 import {ROOT} from '../../support/process.ts';
 
 const BUCKET = `${PROJECT}-gleaner`;
@@ -74,8 +75,12 @@ describe('The rights of TPUs in the smoke test', () => {
     const api = openGoogle({endpoint: google.url});
     const address = `POST /v1/projects/-/serviceAccounts/${ACCOUNT}:generateAccessToken`;
     google.answers.set(address, new ApiError(403, 'Permission iam.serviceAccounts.getAccessToken denied'));
-    await assert.rejects(tokenOf(api, ACCOUNT), /roles\/iam\.serviceAccountTokenCreator on gleaner-worker@/);
+    await assert.rejects(tokenOf(api, ACCOUNT, PROJECT), ({message}: Error) => {
+      const why = namedCommands(message).map(whyUnknown);
+      assert.deepEqual(why, [undefined, undefined], message);
+      return /add-iam-policy-binding gleaner-worker@.*serviceAccountTokenCreator/.test(message);
+    });
     google.answers.set(address, {accessToken: 'ya29.x'});
-    assert.equal(await tokenOf(api, ACCOUNT), 'ya29.x');
+    assert.equal(await tokenOf(api, ACCOUNT, PROJECT), 'ya29.x');
   });
 });
