@@ -45,6 +45,32 @@ describe('docs/operations.md', () => {
     for (const word of words)
       it(`explains the ${title} ${word}`, () => assert.ok(page.includes(`\`${word}\``), word));
 
+  it('has the reasons of failed boots in the words of the boot, and a row for each kind', () => {
+    const sources = ['worker-startup/startup.sh', 'shared/domain/worker/liveness.ts'].map(read).join();
+    const [, table = ''] = /### A failed boot([\s\S]*?)\n### /.exec(page) ?? [];
+    const reasons = [...table.matchAll(/^\|(?: `[^`]+`,?)+ \|/gm)].flatMap(
+      ([row]) => row.match(/[^`|]+(?=`)/g) ?? [],
+    );
+    const words = reasons.map(text => text.trim()).filter(text => text.length > 1);
+    assert.ok(words.length >= 10, words.join());
+    const isSaid = (text: string) =>
+      text.split('…').every(part => sources.replaceAll(/\$\w+\/\$\w+/g, '').includes(part.trim()));
+    assert.deepEqual(
+      words.filter(text => !isSaid(text)),
+      [],
+    );
+    const verbs = [...read('worker-startup/startup.sh').matchAll(/fail ["'](Failed to \w+)/g)].map(
+      ([, verb = '']) => verb,
+    );
+    const ownCure = ['Failed to make', 'Failed to move', 'Failed to use'];
+    assert.deepEqual(
+      [...new Set(verbs)].filter(
+        verb => !words.some(text => text.startsWith(verb)) && !ownCure.includes(verb),
+      ),
+      [],
+    );
+  });
+
   for (const {name} of CHECKS)
     it(`explains the check of the doctor ${name}`, () => assert.ok(page.includes(`| \`${name}\` |`), name));
 });
