@@ -64,6 +64,7 @@ async function smokeIn(cloud: Cloud, options: SmokeOptions): Promise<void> {
   const api = is_google ? openGoogle() : openGoogle({endpoint, token});
   const tpus = openTpus({project, endpoint: api.endpoint, token: api.token});
   const keep = () => writeState(file, state);
+  keep();
   const stop = new AbortController();
   const clock: Clock = {...CLOCK, sleep: seconds => CLOCK.sleep(seconds, stop.signal)};
   const bench: Bench = {cloud, api, tpus, clock, state, keep, budget_usd, model, record: {state_bucket}};

@@ -48,7 +48,14 @@ export function readState(
   }
 }
 
+/** Replaces the file at once. Throws `CliError` for a folder that refuses it. */
 export function writeState(file: string, kept: SmokeState): void {
-  writeFileSync(`${file}.new`, `${JSON.stringify(kept, null, 2)}\n`);
-  renameSync(`${file}.new`, file);
+  try {
+    writeFileSync(`${file}.new`, `${JSON.stringify(kept, null, 2)}\n`);
+    renameSync(`${file}.new`, file);
+  } catch (error) {
+    throw new CliError(`Failed to keep the state: ${(error as Error).message}: name another --state-file`, {
+      cause: error,
+    });
+  }
 }

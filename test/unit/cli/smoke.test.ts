@@ -3,7 +3,9 @@ import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {openGoogle} from '../../../cli/google/api.ts';
 import {FOLDERS, tokenOf, tryRights} from '../../../cli/smoke/rights.ts';
+import {readState, writeState} from '../../../cli/smoke/state.ts';
 import {ApiError} from '../../../emulator/http/errors.ts';
+import {Folder} from '../../support/folder.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 import {namedCommands, whyUnknown} from '../../support/known-commands.ts';
 import {ROOT} from '../../support/process.ts';
@@ -82,5 +84,31 @@ describe('The rights of TPUs in the smoke test', () => {
     });
     google.answers.set(address, {accessToken: 'ya29.x'});
     assert.equal(await tokenOf(api, ACCOUNT, PROJECT), 'ya29.x');
+  });
+});
+
+describe('The state of the smoke test', () => {
+  const folder = new Folder();
+  afterEach(() => folder.end());
+  const place = {project: PROJECT, deployment: 'gleaner'};
+
+  it('comes back from its file, and belongs to one deployment', () => {
+    const file = folder.at('smoke.json');
+    const state = {...readState(file, place), runs: {ten: 'smoke-x-ten-1'}, zone: 'us-central1-a'};
+    writeState(file, state);
+    assert.deepEqual(readState(file, place), state);
+    assert.deepEqual(folder.names(), ['smoke.json']);
+    assert.throws(() => readState(file, {...place, deployment: 'team-a'}), /name another --state-file/);
+  });
+
+  for (const text of ['', '{"project": 1}', '[]'])
+    it(`of a file with ${text || 'nothing'} is refused, with what to do`, () => {
+      const file = folder.put('smoke.json', text);
+      assert.throws(() => readState(file, place), /smoke\.json.*delete the file/s);
+    });
+
+  it('needs a folder that takes it, before anything is bought', () => {
+    const file = folder.at('absent/smoke.json');
+    assert.throws(() => writeState(file, readState(file, place)), /ENOENT.*name another --state-file/);
   });
 });
