@@ -330,7 +330,7 @@ describe('gleaner deploy @full', () => {
       for (const {file} of Object.values(artifacts)) rmSync(join(ROOT, 'dist', file));
     });
 
-    it('refuses a damaged artefact, and a digest that no deployment has', async () => {
+    it('refuses a damaged artefact, a digest that no deployment has, and a file outside of dist/', async () => {
       await google.put(`${PROJECT}-gleaner`, `bundles/${tar}.tar.gz`, 'other');
       const damaged = await deployAtOnce(['--yes', '--artifacts', zip]);
       assert.match(damaged.stderr, new RegExp(`bundles/${tar}.tar.gz has sha256 ${sha('other')}`));
@@ -339,6 +339,11 @@ describe('gleaner deploy @full', () => {
         unknown.stderr,
         new RegExp(`No deployment of gleaner has functions 00000000…; it has .* ${zip}`),
       );
+      const bundle = {file: '../out.tar.gz', sha256: tar};
+      const text = JSON.stringify({...record, artifacts: {...artifacts, bundle}});
+      await google.put(STATE, 'gleaner/deployments/2026-11-02T00:00:00.000Z.json', text);
+      const outside = await deployAtOnce(['--yes', '--artifacts', zip]);
+      assert.match(outside.stderr, /deployments\/2026-11-02.*artifacts\.bundle\.file/s);
       assert.equal(existsSync(join(folder, 'calls')), false);
     });
   });
