@@ -249,10 +249,13 @@ const environments: Check = {
       ...all.slice(-KEPT_DEPLOYMENTS).map(({artifacts}) => artifacts.environment?.sha256),
       ...used.map(bundle => known.get(bundle)),
     ]);
-    const old = stored.filter(
-      ({name}) => !needed.has(name.slice('environments/'.length).replace('.tar.gz', '')),
-    );
-    if (old.length === 0) return ok(`${counted(stored.length, 'archive')}, each of them needed`);
+    // An archive without a record may be that of a deployment by plain Terraform.
+    const recorded = new Set(known.values());
+    const old = stored.filter(({name}) => {
+      const sha256 = name.slice('environments/'.length).replace('.tar.gz', '');
+      return recorded.has(sha256) && !needed.has(sha256);
+    });
+    if (old.length === 0) return ok(`${counted(stored.length, 'archive')}, none of them old`);
     const bytes = old.reduce((sum, {size_bytes}) => sum + size_bytes, 0);
     return warning(
       `${counted(old.length, 'archive')} of ${bytesText(bytes)}, which no unfinished run, no TPU and none of the last ${KEPT_DEPLOYMENTS} deployments needs`,

@@ -561,6 +561,13 @@ describe('gleaner doctor', () => {
     assert.match(found?.evidence ?? '', /^1 archive; no record has the bundle 9{64}/);
   });
 
+  it('names no archive that no record has, because plain Terraform may have deployed it', async () => {
+    await google.put(context.bucket, `environments/${'8'.repeat(64)}.tar.gz`, 'env');
+    const records = async () => [...'1234567'].map(recordOf);
+    const found = (await diagnose({...context, records})).find(({check}) => check === 'old environments');
+    assert.deepEqual([found?.severity, found?.cure], ['ok', null], found?.evidence);
+  });
+
   it('goes on where the database is gone', async () => {
     const store = brokenStore(context.store, ['get', 'query'], 5, 'The database gleaner does not exist');
     const findings = await diagnose({...context, store});
