@@ -2,6 +2,7 @@
 import type {Zone} from '../../shared/domain/zone/placement.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Context} from './context.ts';
+import {Caps, LOOK_MS} from './invariants/caps.ts';
 import {Documents} from './invariants/documents.ts';
 import {FailureAttribution} from './invariants/failure-attribution.ts';
 import {Jobs} from './invariants/jobs.ts';
@@ -32,6 +33,7 @@ export class Invariants extends Check {
   readonly silence = new Silence(...this.#of);
   readonly #zones = new Zones(...this.#of);
   readonly #money = new Money(...this.#of);
+  readonly #caps = new Caps(...this.#of);
   readonly operatorIntent = new OperatorIntent(...this.#of);
   readonly #ticks = new Ticks(...this.#of, this.#money);
   readonly #tasks = new Tasks(...this.#of);
@@ -40,7 +42,7 @@ export class Invariants extends Check {
 
   readonly #all: Check[] = [
     ...[this.#leases, this.#failureAttribution, this.progress, this.#jobs, this.silence, this.#zones],
-    ...[this.#money, this.#ticks, this.#tasks, this.nodes, this.operatorIntent],
+    ...[this.#money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent],
   ];
 
   constructor(context: Context) {
@@ -157,6 +159,13 @@ export class Invariants extends Check {
 
   onTickEnded(begun: StartedTick): void {
     this.#ticks.onTickEnded(begun);
+    this.#caps.onTickEnded(begun);
+  }
+
+  /** Looks at the cost of the nodes every few seconds. */
+  watchCaps(): void {
+    this.#caps.look();
+    this.context.after(LOOK_MS, () => this.watchCaps());
   }
 
   override onMinute(): void {

@@ -101,6 +101,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   second.plan();
   changeFaults(context, vms);
   delivery.startScheduler();
+  invariants.watchCaps();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : context.minutes(10, 40);
   const calm_ms = (CALM_MINUTES + Math.ceil((60 * jobs.machines) / context.maxCreates)) * MINUTE_MS;
   let isLost = false;

@@ -28,6 +28,9 @@ export const TAKEN = [
   'HIDDEN',
 ];
 
+/** Seconds that a delete takes. */
+export const DELETE_S = {least: 5, most: 90};
+
 /** The longest time that a list is behind. */
 export const STALE_MS = 90_000;
 
@@ -166,7 +169,7 @@ export class FakeTpus {
     this.onDeleted(own);
     if (queued) this.queue.become(queued, 'DELETING');
     if (own) this.turn(own, 'DELETING');
-    this.#faults.clockwork.after(this.#faults.chance.between(5, 90) * 1000, () => {
+    this.#faults.clockwork.after(this.#faults.chance.between(DELETE_S.least, DELETE_S.most) * 1000, () => {
       if (own) this.remove(own);
       if (queued && this.queue.holds(queued)) this.queue.delete(name);
     });

@@ -31,7 +31,7 @@ export function poolOf(context: Context, worker: string): Pool | undefined {
 }
 
 /** The pool of the deployment and the others. */
-function poolsOf({config, store}: Context): Pool[] {
+export function poolsOf({config, store}: Context): Pool[] {
   const others = store.collection('pools').filter(({id}) => id !== config.pool.pool);
   const own = store.peek(paths.pool(config.pool.pool)) ?? config.pool;
   return [own, ...others.map(({data}) => data)] as Pool[];
@@ -197,6 +197,6 @@ export class Money extends Check {
 /** The highest price of a world over the list price. */
 const PRICES_TO_LIST = 3;
 
-function usdPerHourIn(zone: string): number {
+export function usdPerHourIn(zone: string): number {
   return usdPerHour(LIST_PRICES, {accelerator: 'v5litepod-1', spot: true, zone}) ?? Number.NaN;
 }

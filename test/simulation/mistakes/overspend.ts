@@ -32,6 +32,11 @@ export const OVERSPEND: Mistakes = {
     find: '$repricedAt($worker, $usd, $since_at === undefined ? $now : $msOf($since_at), $now)',
     replace: '$repricedAt($worker, $usd, $now, $now)',
   },
+  'a node that costs nothing before the first word of its agent': {
+    in: 'afterLook',
+    find: 'return {...$worker, ready_at: $readySince($bounds, $now)};',
+    replace: 'return $worker;',
+  },
   'a limit of creates that allows one more each hour': {
     in: 'allowance',
     find: '$limits.creates_per_hour - $creates.length',
