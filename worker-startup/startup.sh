@@ -266,7 +266,10 @@ download() {
     # 416: the file was complete before.
     if [[ $status == 0 || $code == 416 ]]; then
       found=$(sha256_of "$file")
-      [[ $found != "$2" ]] || return 0
+      if [[ $found == "$2" ]]; then
+        [[ $code == 416 ]] || count_received "$(wc -c < "$file")"
+        return 0
+      fi
       rm -f "$file"
       [[ $found != "$wrong" ]] || fail "Failed to use gs://$BUCKET/$object: its sha256 is $found"
       wrong=$found
@@ -283,6 +286,14 @@ download() {
   rm -f "$file"
   fail "Failed to fetch gs://$BUCKET/$object in 8 attempts (curl: $status, answer: $code)"
 }
+
+# count_received BYTES: adds bytes from the bucket to the file that the agent continues: storage/downloads.py says what its line has.
+count_received() {
+  local incarnation=0 nat=0 bucket=0 other=0
+  read -r incarnation nat bucket other < "$GLEANER_HOME/received" || true
+  [[ $incarnation == "$INCARNATION" ]] || nat=0 bucket=0 other=0
+  printf '%s %s %s %s\n' "$INCARNATION" "$nat" "$((bucket + $1))" "$other" > "$GLEANER_HOME/received" || true
+} 2>/dev/null
 
 # require_space FOLDER BYTES: fails early on a disk that has no room for an archive of this size and for its files.
 require_space() {

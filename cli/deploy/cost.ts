@@ -57,7 +57,7 @@ export function costLines(most: MostAnHour, {max_budget_usd, region}: Settings, 
     `  TPUs       ${tpus}: ${max_workers} x ${accelerator} in ${dearest_zone}, list prices of ${LISTED_ON}${age ? `, ${age}: the functions read new ones daily` : ''}`,
     `  functions  ${dollarText(functions_usd)}: every instance of every function busy`,
     `  Cloud NAT  ${dollarText(nat_usd)}, and $0.045 for each GiB`,
-    `TPUs and network between regions stop at ${dollarText(Number(max_budget_usd))} in a month (max_budget_usd). Storage comes on top.`,
+    `TPUs and network stop at ${dollarText(Number(max_budget_usd))} in a month (max_budget_usd). Storage comes on top.`,
     ...(remote.length > 0
       ? [
           `The bucket is in ${region}, and ${remote.join(', ')} in another region: runs need allow_cross_region, and each GiB between them costs up to ${dollarText(dearestGib(remote, region))}.`,

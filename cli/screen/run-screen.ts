@@ -1,6 +1,6 @@
 /** The screen of a run: its TPUs, its totals, its streams and its cost, as lines for a width and a height. */
 import {usdPerMillionTokens} from '../../shared/domain/billing/cost.ts';
-import {capped} from '../../shared/domain/billing/network.ts';
+import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
@@ -145,7 +145,8 @@ export function costLine(state: RunState, records: Records = []): StyledLine {
   const left_s = secondsLeft(state, speed, records);
   const pace = speed > 0 ? `; ${numberText(Math.round(speed))} tokens/s` : '';
   const left = left_s === null ? '' : `, about ${durationText(left_s)} left`;
-  const network = run.network_usd === 0 ? '' : `, ${dollarText(run.network_usd)} of it for network`;
+  const network_usd = networkOf(run);
+  const network = network_usd === 0 ? '' : `, ${dollarText(network_usd)} of it for network`;
   return {text: `${dollarText(capped(run))}${budget}${network}${each}${pace}${left}`};
 }
 

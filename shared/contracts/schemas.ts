@@ -105,6 +105,9 @@ const progress = z.object({
   /** Host that the work waits for, its error, and the number of tries. */
   waits_for: z.string().max(400).transform(toWellFormed).nullable().default(null),
 });
+/** Bytes that a host has downloaded since its boot. A host of an earlier release reports none. */
+const bytes = upTo(Number.MAX_SAFE_INTEGER);
+const received = z.object({nat_bytes: bytes, bucket_bytes: bytes, other_bytes: bytes});
 const sender = {worker: workerNameText, incarnation: upTo(MAX_ORDINAL), host: upTo(MAX_ORDINAL)};
 
 export const workerRequest = z.discriminatedUnion('action', [
@@ -135,6 +138,7 @@ export const workerRequest = z.discriminatedUnion('action', [
     lease: z.union([lease, jobLease]).nullable(),
     progress: progress.nullable(),
     source_report: sourceReport.nullable().optional(),
+    received: received.optional(),
   }),
   // The boot of the host has failed.
   z.object({

@@ -8,6 +8,7 @@ import {aRun, aStream, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 
 const WORKERS = 10;
+const NO_COST = {cost_usd: 0, download_usd: 0};
 const nameOf = (slot: number) => workerName({pool: 'tpu', zone: 'us-central1-a', slot});
 const ask = (world: World, slot: number) =>
   world.api({action: 'lease', worker: nameOf(slot), incarnation: 2, host: 0, loaded: null});
@@ -57,10 +58,10 @@ describe('a budget at the grant', () => {
     const seen = await runOf(world);
     await grantsOf(world);
     const late = {...NO_STREAMS, streams_pending: WORKERS, failed: undefined};
-    await storeRunTotals(world.deps, seen, late, 0);
+    await storeRunTotals(world.deps, seen, late, NO_COST);
     assert.deepEqual(totalsOf(await runOf(world)), {streams_in_progress: 3, streams_pending: 7});
     const counted = {...late, streams_pending: WORKERS - 1, streams_in_progress: 1};
-    await storeRunTotals(world.deps, await runOf(world), counted, 0);
+    await storeRunTotals(world.deps, await runOf(world), counted, NO_COST);
     assert.deepEqual(totalsOf(await runOf(world)), {streams_in_progress: 1, streams_pending: 9});
   });
 });

@@ -21,6 +21,10 @@ export type Machine = {
 
 export const RETRY_MS = 5_000;
 const HEARTBEAT_MS = 30_000;
+/** Bytes of the weights of each run. Their network costs as much as some minutes of a TPU. */
+const WEIGHTS_BYTES = 100_000_000;
+/** The way of the weights, by the last digit of the run. */
+const WAYS = ['nat_bytes', 'bucket_bytes', 'other_bytes', 'nat_bytes'] as const;
 /** Time between two looks of a job at the orders of its agent. */
 const JOB_STEP_S = 10;
 
@@ -30,6 +34,7 @@ export class AgentLoop {
   readonly #agent: FakeAgent;
   readonly #machine: Machine;
   #shards = 0;
+  #loaded = '';
 
   constructor(agent: FakeAgent, machine: Machine) {
     this.#agent = agent;
@@ -98,6 +103,7 @@ export class AgentLoop {
   async #extract(): Promise<End> {
     const [agent, {sleep, seconds, fault, isLying}] = [this.#agent, this.#machine];
     const lease = agent.lease ?? undefined;
+    this.#load(lease?.run ?? '');
     const plans = await agent.download();
     if (!Array.isArray(plans)) return plans;
     agent.phase = 'compiling';
@@ -119,6 +125,13 @@ export class AgentLoop {
       if (agent.orders === 'drain' && !plan.final) return 'drained';
     }
     return 'completed';
+  }
+
+  /** Downloads the weights of the run, unless they are the last that the agent has loaded. */
+  #load(run: string): void {
+    if (run === this.#loaded) return;
+    this.#loaded = run;
+    this.#agent.received[WAYS[Number(run.at(-1))] ?? 'nat_bytes'] += WEIGHTS_BYTES;
   }
 
   #isLost(): boolean {

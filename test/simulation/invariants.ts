@@ -103,6 +103,7 @@ export class Invariants extends Check {
         this.#zones.onWorker(before, after);
         this.operatorIntent.onWorker(id, before, after);
         this.#money.onWorker(id, before, after);
+        this.#caps.onWorker(id, before, after);
         this.#jobs.onWorker(id, before, after);
         break;
       case 'workers/attempts':

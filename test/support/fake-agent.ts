@@ -36,6 +36,8 @@ export class FakeAgent {
   job: JobInHand | null = null;
   /** The end that the next step reports of its job; null: the job goes on. */
   jobEnd: JobEnd | null = {outcome: 'completed', result: 'done'};
+  /** Bytes that the host has downloaded since its boot. */
+  readonly received = {nat_bytes: 0, bucket_bytes: 0, other_bytes: 0};
   #work: Work | undefined;
   #text = '';
   /** Shards that may be missing; undefined until the stream was read. */
@@ -119,7 +121,8 @@ export class FakeAgent {
   async heartbeat(progress: object | null = null): Promise<boolean> {
     const {phase} = this;
     const lease = this.lease ?? this.job?.lease ?? null;
-    const {status, body} = await this.#post({action: 'heartbeat', phase, lease, progress});
+    const received = {...this.received};
+    const {status, body} = await this.#post({action: 'heartbeat', phase, lease, progress, received});
     if (status !== 200) return false;
     const isCurrent = lease === (this.lease ?? this.job?.lease ?? null);
     if (isCurrent && (body.action === 'stop' || body.action === 'drain')) {

@@ -32,7 +32,9 @@ def test_an_agent_reports_failed_streams_and_extracts_the_next_stream(cloud, sto
     assert storage.metadata(BUCKET, "activations/my-run/tpu_7/shard_0001.safetensors")["epoch"] == "5"
     leases = [a["loaded"] for a in cloud.asked if a["action"] == "lease"]
     assert leases[0] is None and leases[-1] == {"model": tiny_folder, "spec_hash": "5" * 64}
-    phases = {a["phase"] for a in cloud.asked if a["action"] == "heartbeat"}
+    beats = [a for a in cloud.asked if a["action"] == "heartbeat"]
+    assert all(set(a["received"]) == {"nat_bytes", "bucket_bytes", "other_bytes"} for a in beats)
+    phases = {a["phase"] for a in beats}
     assert phases <= {"idle", "loading", "compiling", "running", "uploading"}
     log = storage.data(BUCKET, "logs/tpu-us-central1-a-0/3.log").decode()
     assert any("it has no lines" in json.loads(line)["message"] for line in log.splitlines())

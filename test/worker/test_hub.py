@@ -8,7 +8,7 @@ import pytest
 
 from build import fails
 from gleaner_worker.model import model_cache
-from gleaner_worker.model.hub import is_hub_id
+from gleaner_worker.model.hub import Hub, is_hub_id
 from gleaner_worker.model.model_source import find_model
 from hub_models import REPO, USED, files_of, find
 
@@ -34,6 +34,12 @@ def test_a_download_has_exactly_the_used_files_at_the_commit_of_the_branch(hub, 
     assert all(commit in path for path in hub.asked() if "/resolve/" in path)
     assert not any("telemetry" in path for path in hub.asked())
     assert find_model(tiny_folder, "", None).fingerprint == found.fingerprint
+
+
+def test_every_received_byte_of_a_download_is_counted(hub, tmp_path, files):
+    received = []
+    find_model(REPO, str(tmp_path), None, hub=Hub(hub.url(), received=received.append))
+    assert sum(received) == sum(len(files[name]) for name in USED)
 
 
 def test_a_download_without_weights_has_only_the_small_files(hub, tmp_path, files):

@@ -14,6 +14,8 @@ from gleaner_worker.model import model_cache
 from gleaner_worker.model.identity import CONFIG, INDEX, TOKENIZER
 from gleaner_worker.model.model_cache import kept_copy, make_room
 from gleaner_worker.model.model_source import find_model
+from gleaner_worker.storage import objects
+from gleaner_worker.storage.downloads import Downloads
 from model_folders import GS, SPLIT, downloads, split_weights, upload
 from waiting import until
 
@@ -148,3 +150,15 @@ def test_threads_that_need_the_same_model_copy_make_it_once(tmp_path):
         list(pool.map(lambda _: kept_copy(str(tmp_path), "a", wait, fill), range(4)))
     assert len(made) == 1
     assert os.listdir(tmp_path / "models" / "a") == ["x"]
+
+
+def test_the_bytes_of_a_model_in_a_bucket_are_counted(storage, tmp_path, model_folder):
+    upload(storage, model_folder)
+    for own, way in ((BUCKET, "bucket_bytes"), ("another-bucket", "other_bytes")):
+        home = tmp_path / own
+        home.mkdir()
+        counted = Downloads(str(home), 3, own)
+        source = objects.Bucket(objects.make_client("local"), BUCKET, downloads=counted)
+        found = find_model(GS, str(home), source)
+        sizes = {name: len(storage.data(BUCKET, f"models/tiny/{name}")) for name in found.files}
+        assert counted.report() == {"nat_bytes": 0, "bucket_bytes": 0, "other_bytes": 0} | {way: sum(sizes.values())}

@@ -55,10 +55,13 @@ def test_the_script_fetches_the_bundle_and_becomes_the_agent(cloud, storage, hom
     assert re.fullmatch(r"[0-9a-f]{64}\n", secret := file.read_text())
     assert file.stat().st_mode & 0o777 == 0o600
     assert cloud.secrets == {secret.strip()}
+    received = (home / "received").read_text()
+    assert received == f"3 0 {len(storage.data(BUCKET, f'bundles/{digest}.tar.gz'))} 0\n"
     requests = len(storage.requests)
     assert start(cloud, storage, home).returncode == 0
     assert len(storage.requests) == requests  # the next boot downloads nothing
     assert file.read_text() == secret
+    assert (home / "received").read_text() == received
 
 
 def test_no_argument_of_a_command_holds_a_token_or_the_address_of_the_metadata_server(

@@ -79,6 +79,8 @@ export const runDocument: z.ZodType<Run> = z.looseObject({
   cost_usd: z.number(),
   network_bytes: count.default(0),
   network_usd: z.number().min(0).default(0),
+  spent_download_usd: z.number().min(0).default(0),
+  download_usd: z.number().min(0).default(0),
   version: count,
   stopped_at: instant.nullable().default(null),
   said,
@@ -124,6 +126,8 @@ const brake = z.looseObject({
   held_usd_per_hour: z.number().nullable(),
 });
 
+const received = z.looseObject({nat_bytes: count, bucket_bytes: count, other_bytes: count});
+
 export const workerDocument: z.ZodType<Worker> = z.looseObject({
   name: text,
   pool: text,
@@ -136,6 +140,7 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
   priced_as: text.nullable().default(null),
   costs: z.record(text, z.number()),
   costs_at: instant.nullable(),
+  received: z.record(text, received).default({}),
   charged_to: text.nullable(),
   incarnation,
   born_at: instant.nullable().default(null),

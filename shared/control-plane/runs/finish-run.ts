@@ -20,7 +20,7 @@ export async function finishRun(
 ): Promise<Ending['kind']> {
   const ending = await foldRun(deps, run, until_ms, register);
   if (ending.kind === 'ended') {
-    if (await storeRunTotals(deps, run, ending.totals, run.cost_usd)) {
+    if (await storeRunTotals(deps, run, ending.totals, run)) {
       await reopenChanged(deps, run.run, ending);
       await requestTotals(deps, run.run);
     }
@@ -29,13 +29,7 @@ export async function finishRun(
   }
   const folded = ending.kind === 'later' ? ending.streams : 0;
   const {totals, streams} = await totalsOf(deps.store, run.run);
-  await storeRunTotals(
-    deps,
-    run,
-    totals,
-    run.cost_usd,
-    `${FINISHING}: ${folded} of ${streams} streams are read`,
-  );
+  await storeRunTotals(deps, run, totals, run, `${FINISHING}: ${folded} of ${streams} streams are read`);
   return ending.kind;
 }
 

@@ -1,4 +1,13 @@
-import {exact, isOpen, type Run, type StreamTotals, SUMMED, summarizeRun} from '../../domain/run/run.ts';
+import {
+  exact,
+  isOpen,
+  type Run,
+  type RunCosts,
+  type StreamTotals,
+  SUMMED,
+  summarizeRun,
+  withDownloads,
+} from '../../domain/run/run.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from '../documents/documents.ts';
@@ -21,7 +30,7 @@ export async function storeRunTotals(
   deps: Pick<Deps, 'store' | 'log' | 'now' | 'config'>,
   seen: Run,
   totals: StreamTotals,
-  cost_usd: number,
+  costs: RunCosts,
   ending?: string,
 ): Promise<boolean> {
   const {run} = seen;
@@ -33,7 +42,8 @@ export async function storeRunTotals(
     if (!current || (isOpen(seen) && !isOpen(current))) return false;
     const at = now();
     const bill = await readNetworkBill(deps, tx, current, traffic, at);
-    const next = summarizeRun(bill.run, withGrants(totals, seen, current), cost_usd, at, ending);
+    const known = withDownloads(bill.run, costs.download_usd, at);
+    const next = summarizeRun(known, withGrants(totals, seen, current), costs.cost_usd, at, ending);
     if (next === current) {
       // The next tick finds no stream of a paused run that changed since, and counts none.
       const isRecount = current.status === 'paused' && isOlderThan(current.updated_at, COMMIT_S, at);

@@ -134,11 +134,11 @@ async function countFreed(deps: Deps, freed: readonly Stream[], failures: Failur
 }
 
 async function applyRun(deps: Deps, {workers}: Snapshot, plan: RunPlan): Promise<void> {
-  const {run, counts, cost_usd} = plan;
+  const {run, counts, costs} = plan;
   if (plan.hasOrphanedLeases) await revokeOrphaned(deps, run.run, workers);
   const isOver = plan.next === 'finish';
   const finishing = run.reason?.startsWith(FINISHING) ? run.reason : FINISHING;
   const ending = isOver ? finishing : 'its last workers still hold its streams';
-  await storeRunTotals(deps, run, counts.totals, cost_usd, ending);
+  await storeRunTotals(deps, run, counts.totals, costs, ending);
   if (isOver) await startTask(deps, {task: 'finish', run: run.run}, isOpenTask);
 }

@@ -1,6 +1,6 @@
 /** Bills payers whose document is invalid: when an operator has mended the document, no cost is missing. */
 import {checkDocument} from '../../contracts/document-limits.ts';
-import {billOf, type Payers, sharesOf} from '../../domain/billing/bills.ts';
+import {billOf, type Payers, type Share, sharesOf} from '../../domain/billing/bills.ts';
 import {addLives, type Months} from '../../domain/billing/monthly-spending.ts';
 import {paths} from '../../domain/names.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
@@ -44,20 +44,28 @@ export function billInvalidPayers(
   if (total === 0) return;
   const shares = sharesOf(ended);
   for (const {path, data, run} of payers) {
-    const usd = run === null ? total : (shares.get(run) ?? 0);
-    const billed = path === paths.spending() ? addMonths(data, addLives({}, ended)) : addSpent(data, usd);
+    const share = run === null ? {spent_usd: total} : (shares.get(run) ?? {});
+    const billed = path === paths.spending() ? addMonths(data, addLives({}, ended)) : addSpent(data, share);
     const problem = billed === data ? 'its amount is no number' : documentProblem(path, billed);
+    const usd = Object.values(share).reduce((sum, each) => sum + each, 0);
     if (problem) log('ERROR', `The cost of ${usd} USD is not added to ${path}: ${problem}`);
     else setInvalid(tx, path, billed);
   }
 }
 
-function addSpent(data: Document, usd: number): Document {
-  const spent_usd = plus(data.spent_usd, usd);
-  if (spent_usd === undefined) return data;
-  const {cost_usd} = data;
-  const isSummed = typeof cost_usd === 'number';
-  return {...data, spent_usd, ...(isSummed ? {cost_usd: Math.max(cost_usd, spent_usd)} : {})};
+/** The field with the ended and living incarnations, by the field with the ended incarnations. */
+const SUMS = {spent_usd: 'cost_usd', spent_download_usd: 'download_usd'} as const;
+
+function addSpent(data: Document, share: Partial<Share>): Document {
+  const billed = {...data};
+  for (const [field, usd] of Object.entries(share) as [keyof Share, number][]) {
+    const spent = plus(data[field], usd);
+    if (spent === undefined) return data;
+    billed[field] = spent;
+    const sum = data[SUMS[field]];
+    if (typeof sum === 'number') billed[SUMS[field]] = Math.max(sum, spent);
+  }
+  return billed;
 }
 
 function addMonths(data: Document, added: Months): Document {

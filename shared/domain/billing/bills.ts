@@ -3,7 +3,7 @@ import type {Pool} from '../fleet/pool.ts';
 import type {Run} from '../run/run.ts';
 import {iso} from '../time.ts';
 import type {Worker} from '../worker/worker.ts';
-import {runsAmong, totalOf} from './cost.ts';
+import {downloadsOf, runsAmong, totalOf} from './cost.ts';
 import {addLives, type Months} from './monthly-spending.ts';
 
 /** Documents that pay for ended incarnations. An undefined or missing document is invalid. */
@@ -13,11 +13,20 @@ export type Payers = {
   spending: {months: Months} | undefined;
 };
 
+/** Dollars of a run: for the time of TPUs, and for their downloads. */
+export type Share = {spent_usd: number; spent_download_usd: number};
+
 /** Dollars of these incarnations by run. Keys of the costs that name no run are left out. */
-export function sharesOf(ended: readonly Worker[]): Map<string, number> {
-  const shares = new Map<string, number>();
+export function sharesOf(ended: readonly Worker[]): Map<string, Share> {
+  const shares = new Map<string, Share>();
   for (const {costs} of ended)
-    for (const run of runsAmong(costs)) shares.set(run, (shares.get(run) ?? 0) + (costs[run] ?? 0));
+    for (const run of runsAmong(costs)) {
+      const {spent_usd, spent_download_usd} = shares.get(run) ?? {spent_usd: 0, spent_download_usd: 0};
+      shares.set(run, {
+        spent_usd: spent_usd + (costs[run] ?? 0),
+        spent_download_usd: spent_download_usd + (costs[downloadsOf(run)] ?? 0),
+      });
+    }
   return shares;
 }
 
@@ -32,12 +41,19 @@ export function addBill<P extends Payers>(payers: P, ended: readonly Worker[], n
   if (total === 0) return payers;
   const {pool, spending} = payers;
   const runs = new Map(payers.runs);
-  for (const [name, usd] of sharesOf(ended)) {
+  for (const [name, share] of sharesOf(ended)) {
     const run = runs.get(name);
-    if (!run || usd === 0) continue;
-    const spent_usd = run.spent_usd + usd;
-    // No later tick updates the cost of an ended run.
-    runs.set(name, {...run, spent_usd, cost_usd: Math.max(run.cost_usd, spent_usd), updated_at: iso(now)});
+    if (!run || share.spent_usd + share.spent_download_usd === 0) continue;
+    const spent_usd = run.spent_usd + share.spent_usd;
+    const spent_download_usd = run.spent_download_usd + share.spent_download_usd;
+    runs.set(name, {
+      ...run,
+      ...{spent_usd, spent_download_usd},
+      // No later tick updates the cost of an ended run.
+      cost_usd: Math.max(run.cost_usd, spent_usd),
+      download_usd: Math.max(run.download_usd, spent_download_usd),
+      updated_at: iso(now),
+    });
   }
   return {
     ...payers,

@@ -12,6 +12,7 @@ import {
   costOfDeleting,
   costOfDeletingAll,
   costOfLiving,
+  downloadsOf,
   JOBS,
   overspent,
   type ReserveBudget,
@@ -77,8 +78,12 @@ export function decideBudgets(
   const over = new Set<string>();
   for (const run of [...runs, ...ended]) {
     if (run.pool !== pool.pool) continue;
-    const network_usd = run.network_usd;
-    const spent_usd = run.spent_usd + network_usd + (living.runs.get(run.run) ?? 0);
+    const ended_usd = run.spent_usd + run.spent_download_usd;
+    const living_usd = [run.run, downloadsOf(run.run)].reduce(
+      (sum, key) => sum + (living.runs.get(key) ?? 0),
+      0,
+    );
+    const spent_usd = ended_usd + run.network_usd + living_usd;
     const leaving_usd = leaving.runs.get(run.run) ?? 0;
     left.runs.set(run.run, (run.budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd - leaving_usd);
     const ofRun = {spent_usd, leaving_usd: leaving_usd || one};
@@ -177,7 +182,7 @@ export function isScarce(run: Run, usd_per_hour: number | null, max_workers: num
  * run, and counts already. `cost_usd` is as of the last tick. Each grant since then counts in `streams_in_progress`.
  */
 export function budgetProblem(
-  run: Pick<Run, 'run' | 'budget_usd' | 'cost_usd' | 'network_usd' | 'streams_in_progress'>,
+  run: Pick<Run, 'run' | 'budget_usd' | 'cost_usd' | 'network_usd' | 'download_usd' | 'streams_in_progress'>,
   usd_per_hour: number | null,
   isHolder = false,
 ): string | undefined {

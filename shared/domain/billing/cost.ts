@@ -6,6 +6,8 @@ import {type Costs, hasEnded, type Worker} from '../worker/worker.ts';
 const IDLE = '_idle';
 /** The payer of nodes for jobs. It has no document and no budget of its own: those of the pool and of the month hold. */
 export const JOBS = '_jobs';
+/** Key prefix of downloads in `costs`, before their payer. */
+const DOWNLOADS = '_downloads/';
 const HOUR_MS = 3_600_000;
 
 /**
@@ -156,16 +158,24 @@ function payerOfWork(work: string | null): string | undefined {
   return parseJobWork(work) === undefined ? parseWork(work)?.run : JOBS;
 }
 
+/** Key of the downloads of this payer in `costs`. */
+export function downloadsOf(payer: string): string {
+  return `${DOWNLOADS}${payer}`;
+}
+
 /** The payers among these that are runs. No run id starts with an underscore. */
 export function runsAmong(costs: Costs): string[] {
-  return Object.keys(costs).filter(payer => !payer.startsWith('_'));
+  const payers = Object.keys(costs).map(key =>
+    key.startsWith(DOWNLOADS) ? key.slice(DOWNLOADS.length) : key,
+  );
+  return [...new Set(payers)].filter(payer => !payer.startsWith('_'));
 }
 
 export function totalOf(costs: Costs): number {
   return Object.values(costs).reduce((sum, usd) => sum + usd, 0);
 }
 
-/** Cost of the living incarnations up to `now`, by run and in total. */
+/** Cost of the living incarnations up to `now`, by key of `costs` and in total. */
 export function costOfLiving(
   workers: Iterable<Worker>,
   now: number,
@@ -199,7 +209,7 @@ export function costOfDeleting(usd_per_hour: number): number {
   return (DELETING_MS / HOUR_MS) * usd_per_hour;
 }
 
-/** Mean dollars an hour of a run's TPUs, weighted by paid hours; null if no price is known. */
+/** Mean dollars an hour of a run's TPUs without downloads, weighted by paid hours; null if no price is known. */
 export function usdPerHourFor(run: string, workers: Iterable<Worker>): number | null {
   let [usd, hours] = [0, 0];
   for (const {costs, usd_per_hour} of workers) {

@@ -13,8 +13,10 @@ export function monthOf(now: number): string {
 /** Cost of a life up to `costs_at`, by month: every hour of the life costs the same. */
 export function costByMonth({costs, ready_at, costs_at}: Worker): Months {
   const total = totalOf(costs);
-  if (total === 0 || ready_at === null || costs_at === null) return {};
-  const [begin, end] = [msOf(ready_at), msOf(costs_at)];
+  if (total === 0 || ready_at === null) return {};
+  const [begin, end] = [msOf(ready_at), msOf(costs_at ?? ready_at)];
+  // Downloads have a cost before the time has one.
+  if (begin === end) return {[monthOf(begin)]: total};
   const months: Months = {};
   for (let from = begin; from < end; ) {
     const to = Math.min(end, nextMonth(from));

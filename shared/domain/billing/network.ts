@@ -50,7 +50,12 @@ export function withNetwork(run: Run, traffic: Traffic): {run: Run; usd: number}
   return usd > 0 ? {run: {...run, ...traffic}, usd} : {run, usd: 0};
 }
 
+/** Dollars of the run for network: traffic of its streams, and downloads of its TPUs. */
+export function networkOf({network_usd, download_usd}: Pick<Run, 'network_usd' | 'download_usd'>): number {
+  return network_usd + download_usd;
+}
+
 /** Dollars of the run that its budget compares with: TPUs and network. */
-export function capped({cost_usd, network_usd}: Pick<Run, 'cost_usd' | 'network_usd'>): number {
-  return cost_usd + network_usd;
+export function capped(run: Pick<Run, 'cost_usd' | 'network_usd' | 'download_usd'>): number {
+  return run.cost_usd + networkOf(run);
 }

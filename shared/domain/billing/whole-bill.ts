@@ -1,7 +1,7 @@
 /** Dollars of a run beside its TPUs: estimated from a sample before the run, and counted from the totals of the run. */
 import type {Run} from '../run/run.ts';
 import {type Sampled, type Span, times} from './estimate.ts';
-import {bytePrice} from './network.ts';
+import {bytePrice, networkOf} from './network.ts';
 import {UNIT_PRICES} from './unit-prices.ts';
 
 /** Operations of a stream and of a shard: creates and lists are of class A, reads are of class B. */
@@ -10,7 +10,7 @@ const OF_STREAM = OPERATIONS.stream.a * UNIT_PRICES.class_a + OPERATIONS.stream.
 const OF_SHARD = OPERATIONS.shard.a * UNIT_PRICES.class_a + OPERATIONS.shard.b * UNIT_PRICES.class_b;
 
 /**
- * `network`: between regions. `nat`: the weights of a hub model at each start. `operations`: of Cloud Storage. `control`: functions and
+ * `network`: between regions. `nat`: the weights of a hub model at each start. A TPU reads weights of a bucket twice, to hash and to load them. `operations`: of Cloud Storage. `control`: functions and
  * Firestore. `storage_month`: of the shards, in each month that they stay.
  */
 export type WholeBill = Record<'network' | 'nat' | 'operations' | 'control' | 'storage_month', Span>;
@@ -27,7 +27,7 @@ export function estimatedBill(
   const {streams, stream_bytes, totals, operations, computed_tokens} = sampled;
   const weights =
     (computed_tokens > 0 ? operations / computed_tokens : 0) * Math.max(1, Math.min(place.workers, streams));
-  const read = stream_bytes + (place.isHubModel ? 0 : weights);
+  const read = stream_bytes + (place.isHubModel ? 0 : 2 * weights);
   const hours = tpu_hours ?? NOTHING;
   return {
     network: times(plus(stored, read), bytePrice(place.zone, place.region)),
@@ -55,7 +55,7 @@ function added(one: Span, other: Span): Span {
   return {estimate: one.estimate + other.estimate, low: one.low + other.low, high};
 }
 
-type Totals = Pick<Run, 'total_shards' | 'total_bytes' | 'cost_usd' | 'network_usd'> &
+type Totals = Pick<Run, 'total_shards' | 'total_bytes' | 'cost_usd' | 'network_usd' | 'download_usd'> &
   Record<`streams_${'pending' | 'in_progress' | 'completed' | 'failed'}`, number>;
 
 /** Dollars so far beside the TPUs, from the document of the run. `usd_per_hour`: mean price of its TPUs; null if unknown. */
@@ -67,11 +67,11 @@ export type CountedBill = {
 };
 
 export function countedBill(run: Totals, usd_per_hour: number | null): CountedBill {
-  const {total_shards, total_bytes, cost_usd, network_usd} = run;
+  const {total_shards, total_bytes, cost_usd} = run;
   const streams = run.streams_in_progress + run.streams_completed + run.streams_failed;
   const hours = usd_per_hour ? cost_usd / usd_per_hour : 0;
   return {
-    network_usd,
+    network_usd: networkOf(run),
     operations_usd: streams * OF_STREAM + total_shards * OF_SHARD,
     control_usd: hours * UNIT_PRICES.control_tpu_hour + total_shards * UNIT_PRICES.control_shard,
     storage_usd_per_month: total_bytes * UNIT_PRICES.storage_byte_month,

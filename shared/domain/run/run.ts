@@ -32,6 +32,9 @@ export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   cost_usd: number;
   network_bytes: number;
   network_usd: number;
+  /** Downloads of the TPUs of the run: of ended incarnations, and of all as of the last tick. See billing/downloads.ts. */
+  spent_download_usd: number;
+  download_usd: number;
   version: number;
   stopped_at: string | null;
   said: PublishTimes;
@@ -65,6 +68,8 @@ export const NO_STREAMS = {
 export const NO_MESSAGES = {
   network_bytes: 0,
   network_usd: 0,
+  spent_download_usd: 0,
+  download_usd: 0,
   version: 0,
   stopped_at: null,
   said: {},
@@ -148,6 +153,14 @@ function warningOf(
   if (gone) return goneText(gone);
   if (total_samples_processed > 0 || rejected_samples === 0) return null;
   return `all ${rejected_samples} samples were rejected: rejects.jsonl beside the shards says why`;
+}
+
+/** Costs of a run as a tick knows them, living incarnations included: time of TPUs, and their downloads. */
+export type RunCosts = Pick<Run, 'cost_usd' | 'download_usd'>;
+
+/** A slow tick may know less than a later tick: the cost never shrinks. */
+export function withDownloads(run: Run, download_usd: number, now: number): Run {
+  return download_usd > run.download_usd ? {...run, download_usd, updated_at: iso(now)} : run;
 }
 
 /**

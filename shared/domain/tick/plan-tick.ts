@@ -1,11 +1,11 @@
 /** Decisions of a tick, from the snapshot alone: deletes, creates, revoked leases, notices, run totals and ended runs. */
 import {type Budgets, decideBudgets, type Pause} from '../billing/budget.ts';
-import {costOfLiving, runAtWork} from '../billing/cost.ts';
+import {costOfLiving, downloadsOf, runAtWork} from '../billing/cost.ts';
 import {planFleet} from '../fleet/fleet-plan.ts';
 import {crowdedZones} from '../fleet/pool.ts';
 import {parseWork} from '../names.ts';
 import {outdatedWorkers, type Stuck, stuckRuns} from '../run/code.ts';
-import type {Run} from '../run/run.ts';
+import type {Run, RunCosts} from '../run/run.ts';
 import {hasRunOut} from '../stream/lease.ts';
 import {msOf} from '../time.ts';
 import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nodes.ts';
@@ -24,7 +24,7 @@ export type BudgetPlan = {pauses: readonly Pause[]; inputs: PlanInputs; deletes:
 export type RunPlan = {
   run: Run;
   counts: StreamCounts;
-  cost_usd: number;
+  costs: RunCosts;
   /** `continue`: streams or workers are left. `finish`: none is left. */
   next: 'continue' | 'finish';
   /** True if streams may be leased to workers that do not hold them. */
@@ -197,7 +197,10 @@ function planRuns({runs, workers, streams}: Snapshot, now: number): RunPlan[] {
     return {
       run,
       counts,
-      cost_usd: run.spent_usd + (living.runs.get(run.run) ?? 0),
+      costs: {
+        cost_usd: run.spent_usd + (living.runs.get(run.run) ?? 0),
+        download_usd: run.spent_download_usd + (living.runs.get(downloadsOf(run.run)) ?? 0),
+      },
       next: isOver ? ('finish' as const) : ('continue' as const),
       // Leases change while they are counted: with many workers, a few more leases than workers are no evidence.
       hasOrphanedLeases: streams_in_progress - holders > holders / 100,

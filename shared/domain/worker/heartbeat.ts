@@ -1,5 +1,7 @@
 /** Heartbeats: a worker proves that it lives, reports its progress, and hears how to go on. */
 import {accrue} from '../billing/cost.ts';
+import {withReceived} from '../billing/downloads.ts';
+import type {BucketRegion} from '../billing/network.ts';
 import type {Job} from '../job/job.ts';
 import {holdsJob} from '../job/lifecycle.ts';
 import {leasedWork} from '../names.ts';
@@ -17,7 +19,7 @@ import {
   type WorkerAnswer,
   type WorkLease,
 } from './requests.ts';
-import {NO_WORK, type Phase, readySince, type Worker} from './worker.ts';
+import {NO_WORK, type Phase, type Received, readySince, type Worker} from './worker.ts';
 
 export type Heartbeat = Holder & {
   phase: string;
@@ -29,6 +31,8 @@ export type Heartbeat = Holder & {
     'samples_done' | 'samples_total' | 'tokens_done' | 'shards_done' | 'tokens_per_s' | 'waits_for'
   > | null;
   source_report?: Omit<SourceReport, 'at'> | null | undefined;
+  host: number;
+  received?: Received | undefined;
 };
 
 /**
@@ -52,14 +56,15 @@ export function decideHeartbeat(
   state: HeartbeatState,
   request: Heartbeat,
   now: number,
-  {lease_s}: {lease_s: number},
+  {lease_s, region}: {lease_s: number; region: BucketRegion},
 ): RequestDecision {
   const {worker, run, suspected, suspectedRun} = state;
   const {lease, phase, step, progress, source_report} = request;
   const isHeld = lease !== null && provesLease(state, request, lease);
   const work = workAfter(state, lease, isHeld, now);
   const claimed_at = hasRestarted(worker, request) ? null : work.claimed_at;
-  const heard = heardFrom(worker, {...NO_WORK, ...progress, activity: phase, step, ...work, claimed_at}, now);
+  const spoke = heardFrom(worker, {...NO_WORK, ...progress, activity: phase, step, ...work, claimed_at}, now);
+  const heard = withReceived(spoke, request.host, request.received, region, now);
   const charged = suspected && chargeSuspect(suspected, worker, RESTARTED, now);
   return {
     answer: ok({

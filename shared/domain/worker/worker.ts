@@ -14,7 +14,10 @@ export type Phase = 'creating' | 'booting' | 'idle' | 'working' | 'draining' | '
 /** A stream that may be the cause of its worker's end. That end charges the stream, unless a shard was stored since. */
 export type Suspect = {work: string; epoch: number; total_shards: number};
 
-/** Dollars that an incarnation has cost, by the run that it worked for. No run is called `_idle`. */
+/** Bytes that a host has downloaded since its boot: through Cloud NAT, from the bucket of the deployment, and from other buckets. */
+export type Received = {nat_bytes: number; bucket_bytes: number; other_bytes: number};
+
+/** Dollars that an incarnation has cost, by the run that it worked for: see billing/cost.ts. No run id starts with an underscore. */
 export type Costs = Record<string, number>;
 
 /** Fields: docs/firestore.md. */
@@ -33,6 +36,8 @@ export type Worker = Shown & {
   /** Costs of this incarnation up to `costs_at`: see billing/cost.ts. */
   costs: Costs;
   costs_at: string | null;
+  /** Downloads that are in `costs`, by host: see billing/downloads.ts. */
+  received: Record<string, Received>;
   charged_to: string | null;
   incarnation: number;
   born_at: string | null;
@@ -170,6 +175,7 @@ export const NO_NODE = {
   asked_at: null,
   ready_at: null,
   ...NO_COSTS,
+  received: {},
   heartbeat_at: null,
   progress_at: null,
   ...NOTHING_SHOWN,

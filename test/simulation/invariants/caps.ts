@@ -1,10 +1,12 @@
 /**
  * Checks the promise about caps in dollars: the true cost of a pool, a month or a run exceeds its budget by at most one tick and the time of
- * a delete of its nodes. The true cost is what the nodes cost from READY until they are gone, whatever the documents say.
+ * a delete of its nodes. The true cost is what the nodes cost from READY until they are gone, and what they report to have downloaded.
  */
-import {costOfDeleting, payerOf} from '../../../shared/domain/billing/cost.ts';
-import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
-import type {Worker} from '../../../shared/domain/worker/worker.ts';
+import {costOfDeleting, downloadsOf, payerOf} from '../../../shared/domain/billing/cost.ts';
+import {networkBytePrice, UNIT_PRICES} from '../../../shared/domain/billing/unit-prices.ts';
+import {parseWorkerName, paths, regionOf} from '../../../shared/domain/names.ts';
+import type {Received, Worker} from '../../../shared/domain/worker/worker.ts';
+import type {Document} from '../../../shared/ports.ts';
 import {DELETE_S, type FakeNode, TAKEN} from '../../support/fake-tpus.ts';
 import {MINUTE_MS} from '../context.ts';
 import type {Faults} from '../faults.ts';
@@ -25,6 +27,8 @@ const DELETE_FAULTS: (keyof Faults)[] = [
  * True dollars of a budget. `over_usd`: dollars since only the cost of deletes was left, without those that no decision could save.
  * `usd_per_hour`: of its nodes at that time, or of more nodes since.
  */
+const NOTHING: Received = {nat_bytes: 0, bucket_bytes: 0, other_bytes: 0};
+
 type Account = {spent_usd: number; over_usd: number; usd_per_hour: number};
 
 export class Caps extends Check {
@@ -33,6 +37,8 @@ export class Caps extends Check {
   /** Start of the last tick that completed. */
   #tick_ms = 0;
   #isWiped = false;
+  /** Bytes that each incarnation has reported, by the path of its record, and their dollars. */
+  readonly #reported = new Map<string, {bytes: Received; usd: number}>();
 
   override onWipe(): void {
     this.#isWiped = true;
@@ -40,6 +46,51 @@ export class Caps extends Check {
 
   onTickEnded({at}: {at: number}): void {
     this.#tick_ms = Math.max(this.#tick_ms, at);
+  }
+
+  /** A report of downloads was taken: its new bytes belong to the payer of the worker. */
+  onWorker(name: string, _before: Document, after: Document): void {
+    const {received} = this.violations.request ?? {};
+    const worker = after as unknown as Worker;
+    if (!received || payerOf(worker) === null) return;
+    const path = paths.attempt(name, worker.incarnation);
+    const {bytes, usd} = this.#reported.get(path) ?? {bytes: NOTHING, usd: 0};
+    const prices = this.#bytePrices(worker.zone);
+    const all = {...bytes};
+    let more_usd = 0;
+    for (const way of Object.keys(NOTHING) as (keyof Received)[]) {
+      all[way] = Math.max(bytes[way], received[way]);
+      more_usd += (all[way] - bytes[way]) * prices[way];
+    }
+    this.#reported.set(path, {bytes: all, usd: usd + more_usd});
+    for (const budget of budgetsOf(worker)) this.#accountOf(budget).spent_usd += more_usd;
+  }
+
+  #bytePrices(zone: string): Received {
+    const {region} = this.context.config;
+    const to = (other: string) => (region === null ? 0 : networkBytePrice(regionOf(zone), other));
+    return {nat_bytes: UNIT_PRICES.nat_byte, bucket_bytes: to(region ?? ''), other_bytes: to('unknown')};
+  }
+
+  #accountOf(budget: string): Account {
+    const account = this.#accounts.get(budget) ?? {spent_usd: 0, over_usd: 0, usd_per_hour: 0};
+    this.#accounts.set(budget, account);
+    return account;
+  }
+
+  /** Every reported download is billed once. */
+  override atTheEnd(): void {
+    if (this.#isWiped) return;
+    for (const [path, {usd}] of this.#reported) {
+      const {costs, gone_at} = this.context.store.peek(path) ?? {};
+      if (gone_at === undefined) continue;
+      const paid = Object.entries(costs as Record<string, number>).filter(([key]) =>
+        key.startsWith(downloadsOf('')),
+      );
+      const paid_usd = paid.reduce((sum, [, each]) => sum + each, 0);
+      if (!(Math.abs(paid_usd - usd) < 1e-9))
+        this.breach(`${path} has downloaded for $${usd}, and is billed for $${paid_usd}`);
+    }
   }
 
   /** Adds the cost of the nodes since the last look, and compares it with the budgets. */
@@ -60,8 +111,7 @@ export class Caps extends Check {
       const usd = hours * usdPerHourIn(node.zone);
       const isSaved = this.#canBeSaved(worker, now);
       for (const budget of budgetsOf(worker)) {
-        const account = this.#accounts.get(budget) ?? {spent_usd: 0, over_usd: 0, usd_per_hour: 0};
-        this.#accounts.set(budget, account);
+        const account = this.#accountOf(budget);
         account.spent_usd += usd;
         const isOver =
           account.spent_usd + costOfDeleting(account.usd_per_hour) >=

@@ -1,6 +1,6 @@
 /** Checks jobs: one holder, each attempt recorded once, a final state that only people reopen, and an end of every job. */
 
-import {JOBS, totalOf} from '../../../shared/domain/billing/cost.ts';
+import {downloadsOf, JOBS, totalOf} from '../../../shared/domain/billing/cost.ts';
 import type {Job, JobStatus} from '../../../shared/domain/job/job.ts';
 import {jobWork, parseJobWork, paths} from '../../../shared/domain/names.ts';
 import type {Costs} from '../../../shared/domain/worker/worker.ts';
@@ -100,7 +100,9 @@ export class Jobs extends Check {
   /** The time of a worker with a job is billed to the payer of jobs. */
   onWorker(name: string, {work, incarnation, costs}: Document, after: Document): void {
     if (parseJobWork(work as string | null) === undefined || after.incarnation !== incarnation) return;
-    const [was, is] = [costs, after.costs].map(each => totalOf(without(each as Costs, JOBS)));
+    const [was, is] = [costs, after.costs].map(each =>
+      totalOf(without(each as Costs, JOBS, downloadsOf(JOBS))),
+    );
     if (!(Number(is) <= Number(was) + 1e-9))
       this.breach(`${name} has ${work}, and bills others than jobs: ${JSON.stringify([costs, after.costs])}`);
   }
@@ -174,8 +176,8 @@ export class Jobs extends Check {
   }
 }
 
-function without(costs: Costs, payer: string): Costs {
-  return Object.fromEntries(Object.entries(costs).filter(([each]) => each !== payer));
+function without(costs: Costs, ...payers: string[]): Costs {
+  return Object.fromEntries(Object.entries(costs).filter(([each]) => !payers.includes(each)));
 }
 
 export function resultOf(job: string, epoch: number): string {

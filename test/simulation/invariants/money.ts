@@ -1,12 +1,18 @@
 /** Checks that a spent budget creates and keeps no node, and that every incarnation is billed once for its time. */
-import {accrue, costOfDeletingAll, costOfLiving, payerOf} from '../../../shared/domain/billing/cost.ts';
+import {
+  accrue,
+  costOfDeletingAll,
+  costOfLiving,
+  downloadsOf,
+  payerOf,
+} from '../../../shared/domain/billing/cost.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {monthOf} from '../../../shared/domain/billing/monthly-spending.ts';
 import {usdPerHour} from '../../../shared/domain/billing/prices.ts';
 import type {Pool} from '../../../shared/domain/fleet/pool.ts';
 import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import type {Run} from '../../../shared/domain/run/run.ts';
-import type {Worker} from '../../../shared/domain/worker/worker.ts';
+import type {Costs, Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
@@ -104,6 +110,8 @@ export class Money extends Check {
       const paid =
         (run?.spent_usd ?? 0) +
         (run?.network_usd ?? 0) +
+        (run?.spent_download_usd ?? 0) +
+        (living.runs.get(downloadsOf(id ?? '')) ?? 0) +
         (living.runs.get(id ?? '') ?? 0) +
         (deleting.runs.get(id ?? '') ?? 0);
       return isAllSpent(worker) || isOver(run?.budget_usd ?? null, paid);
@@ -149,8 +157,12 @@ export class Money extends Check {
           `${pool} has spent $${spent_usd}, its incarnations and its network cost $${byPool.get(pool) ?? 0}`,
         );
     for (const {id, data} of store.collection('runs'))
-      if (!(Math.abs(Number(data.spent_usd) - (owed.get(id) ?? 0)) < TOLERANCE_USD))
-        this.breach(`run ${id} has spent $${data.spent_usd}, its incarnations cost $${owed.get(id) ?? 0}`);
+      for (const [field, key] of [
+        ['spent_usd', id] as const,
+        ['spent_download_usd', downloadsOf(id)] as const,
+      ])
+        if (!(Math.abs(Number(data[field]) - (owed.get(key) ?? 0)) < TOLERANCE_USD))
+          this.breach(`run ${id} has ${field} ${data[field]}, its incarnations cost $${owed.get(key) ?? 0}`);
   }
 
   /** A completed run paid for each read of its streams and for each shard; a run in the region of the bucket paid nothing. */
@@ -177,11 +189,11 @@ export class Money extends Check {
   }
 
   /** Every simulated node has one chip on spot. An incarnation that ended before its new price was read may keep the earlier price. */
-  #checkBill(path: string, {worker, cost_usd, ready_at, gone_at, seen_again_at}: Document): void {
+  #checkBill(path: string, {worker, costs, ready_at, gone_at, seen_again_at}: Document): void {
     const {rise, storm, store} = this.context;
     const zone = String(store.peek(paths.worker(String(worker)))?.zone);
     const [from_ms, to_ms] = [Date.parse(String(ready_at)), Date.parse(String(gone_at))];
-    const paid_h = Number(cost_usd) / usdPerHourIn(zone);
+    const paid_h = timeUsd(costs as Costs) / usdPerHourIn(zone);
     const lived_h = (to_ms - from_ms) / 3_600_000;
     const most_h = rise.hours(from_ms, to_ms);
     const least_h = to_ms < rise.seen_ms + HUNG_MINUTES * 60_000 ? lived_h : most_h;
@@ -196,6 +208,14 @@ export class Money extends Check {
 
 /** The highest price of a world over the list price. */
 const PRICES_TO_LIST = 3;
+
+/** Dollars of these costs for the time of the TPU, without downloads. */
+function timeUsd(costs: Costs): number {
+  return Object.entries(costs).reduce(
+    (sum, [key, usd]) => sum + (key.startsWith(downloadsOf('')) ? 0 : usd),
+    0,
+  );
+}
 
 export function usdPerHourIn(zone: string): number {
   return usdPerHour(LIST_PRICES, {accelerator: 'v5litepod-1', spot: true, zone}) ?? Number.NaN;

@@ -1,4 +1,5 @@
 /** Keeps the first violation of a world. Some changes are allowed only on behalf of a certain actor. */
+import type {Received} from '../../../shared/domain/worker/worker.ts';
 import type {Topic} from '../../support/function-calls.ts';
 import type {Context} from '../context.ts';
 
@@ -19,6 +20,7 @@ export type WorkerRequest = {
   error?: null;
   exit_code?: null;
   result?: string | null;
+  received?: Received;
   result_object?: null;
   has_artifacts?: boolean;
   ran?: null;

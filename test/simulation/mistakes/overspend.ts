@@ -37,6 +37,20 @@ export const OVERSPEND: Mistakes = {
     find: 'return {...$worker, ready_at: $readySince($bounds, $now)};',
     replace: 'return $worker;',
   },
+  'downloads that cost nothing': {
+    in: 'withReceived',
+    find: '$usd += ($after[$way] - $before[$way]) * $prices[$way];',
+  },
+  'downloads that each heartbeat bills again': {
+    in: 'withReceived',
+    find: '($after[$way] - $before[$way]) * $prices[$way]',
+    replace: '$after[$way] * $prices[$way]',
+  },
+  'downloads of an incarnation that its run is not billed for': {
+    in: 'addBill',
+    find: '$run.spent_download_usd + $share.spent_download_usd',
+    replace: '$run.spent_download_usd',
+  },
   'a limit of creates that allows one more each hour': {
     in: 'allowance',
     find: '$limits.creates_per_hour - $creates.length',

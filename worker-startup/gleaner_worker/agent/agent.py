@@ -13,6 +13,7 @@ from ..failures import Failure, LeaseLost, raise_exits
 from ..jobs.runner import JobRunner
 from ..jobs.user import find_job_user
 from ..names import log_name
+from ..storage.downloads import Downloads
 from ..storage.objects import Bucket, make_client
 from .api import Refused, WorkerApi
 from .job_work import JobOrder, JobWork
@@ -42,6 +43,7 @@ class Agent:
         self.api = WorkerApi(identity, load_secret(identity.home))
         self.bucket = Bucket(make_client(identity.project, Credentials()), identity.bucket)
         self.logs = Bucket(self.bucket.client, identity.logs_bucket)
+        self.downloads = Downloads(identity.home, identity.incarnation, identity.bucket)
         self.preempted = threading.Event()
         self.exiting = threading.Event()
         self.streams: StreamWork | None = None
@@ -111,7 +113,7 @@ class Agent:
         if self.streams is None:
             from .stream_work import StreamWork
 
-            self.streams = StreamWork(self.identity, self.bucket)
+            self.streams = StreamWork(self.identity, self.bucket, self.downloads)
         return self.streams
 
     def _release(self, lease: dict, outcome: str, failure: dict | None, state: ExtractionState) -> None:
@@ -194,7 +196,7 @@ class Agent:
             try:
                 progress = state.progress() if state else None
                 phase = state.phase if state else "idle"
-                answer = self.api.heartbeat(phase, lease, progress, self.orders.report())
+                answer = self.api.heartbeat(phase, lease, progress, self.orders.report(), self.downloads.report())
                 self.heartbeat_s = float(answer.get("heartbeat_s") or self.heartbeat_s)
                 self._handle_answer(answer, state)
                 self.orders.follow(answer)

@@ -53,12 +53,19 @@ class WorkerApi:
         return self._request({"action": "lease", "loaded": loaded}, give_up_after_s=float("inf"))
 
     def heartbeat(
-        self, phase: str, lease: dict | None, progress: dict | None, source_report: dict | None = None
+        self,
+        phase: str,
+        lease: dict | None,
+        progress: dict | None,
+        source_report: dict | None = None,
+        received: dict | None = None,
     ) -> dict:
         """One attempt, because the next heartbeat follows soon. Raises OSError without an answer."""
         request = {"action": "heartbeat", "phase": phase, "lease": lease, "progress": progress}
         if source_report is not None:
             request["source_report"] = source_report
+        if received is not None:
+            request["received"] = received
         return self._request(request, give_up_after_s=0)
 
     def release(self, lease: dict, outcome: str, failure: dict | None, progress: dict, give_up_after_s: float) -> None:

@@ -14,6 +14,7 @@ from ..model.model_source import read_config
 from ..records.sample_settings import SampleSettings, make_sample_settings
 from ..records.tokenize_process import PROCESSES, TokenizeProcesses
 from ..spec import Spec
+from ..storage.downloads import Downloads
 from ..storage.objects import Bucket
 from ..work import Work, parse_work
 from .metadata import Credentials, Identity
@@ -24,9 +25,10 @@ log = logging.getLogger(__name__)
 class StreamWork:
     """Extracts leased streams, one after another. Keeps the model and the tokenizer's processes between streams."""
 
-    def __init__(self, identity: Identity, bucket: Bucket):
-        self.identity, self.bucket = identity, bucket
-        self.hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, Credentials())
+    def __init__(self, identity: Identity, bucket: Bucket, downloads: Downloads):
+        self.identity, self.bucket, self.downloads = identity, bucket, downloads
+        hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, Credentials())
+        self.hub = replace(hub, received=downloads.add_from_hub)
         self.model: Model | None = None
         self.settings: SampleSettings | None = None
         self.processes: TokenizeProcesses | None = None
@@ -53,7 +55,8 @@ class StreamWork:
             state.phase = "loading"
             previous, self.model, self.loaded, self.loaded_for = self.model, None, None, None
             hub = replace(self.hub, report=state.set_waits_for)
-            files = find_files(work.spec, self.identity.home, bucket.checked(state.check_running), work.run, hub)
+            source = Bucket(bucket.client, bucket.name, state.check_running, self.downloads)
+            files = find_files(work.spec, self.identity.home, source, work.run, hub)
             config, _ = read_config(work.spec, files.folder)
             # Before the weights, which take minutes: a tokenizer that cannot be used fails at once.
             reading = files.folder, work.spec, config.vocab_size, config.max_positions

@@ -64,6 +64,7 @@ class Session:
     """Requests to the hub at `endpoint` about one model, with one token. `check` may raise to end a request.
 
     Methods raise Failure with the remedy. report: receives the cause of each failed attempt, and None after a success.
+    received: receives the number of bytes of each piece of a file.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class Session:
         token: str | None,
         check: Callable[[], None],
         report: Callable[[str | None], None],
+        received: Callable[[int], None] = lambda count: None,
     ):
         self.endpoint, self.model, self.check, self._report = endpoint, model, check, report
+        self._received = received
         self._token = token
         self._hub = hub_client()
 
@@ -156,6 +159,7 @@ class Session:
                     raise _Incomplete(f"{begin} bytes are more than the file has")
                 for piece in answer:
                     file.write(piece)
+                    self._received(len(piece))
         received = os.path.getsize(part)
         if size is not None and received != size:
             raise _Incomplete(f"received {received} of {size} bytes")

@@ -35,11 +35,13 @@ class Hub:
 
     token: returns the token for the hub when a download begins; it is never stored. Its argument is called during
     waits, and may raise. report: receives the cause of each failed attempt, and None when the hub answers again.
+    received: receives the number of bytes of each piece of a file.
     """
 
     endpoint: str = DEFAULT_ENDPOINT
     token: Callable[[Callable[[], None]], str | None] = field(default=lambda check: None, repr=False)
     report: Callable[[str | None], None] = field(default=lambda cause: None, repr=False)
+    received: Callable[[int], None] = field(default=lambda count: None, repr=False)
 
 
 def own_hub(report: Callable[[str | None], None] = lambda cause: None) -> Hub:
@@ -94,7 +96,7 @@ def fetch_model(
 
     @functools.cache
     def listing() -> tuple[Session, str, dict[str, int | None]]:
-        session = Session(hub.endpoint.rstrip("/"), model, hub.token(check), check, hub.report)
+        session = Session(hub.endpoint.rstrip("/"), model, hub.token(check), check, hub.report, hub.received)
         return session, *session.list_files(revision)
 
     hashes: dict[str, str] = {}

@@ -55,7 +55,7 @@ def find_model(
     if in_bucket:
         assert bucket is not None
         return _find_in_bucket(
-            Bucket(bucket.client, in_bucket[1], check), in_bucket[2], model, home, weights, tokenizer
+            Bucket(bucket.client, in_bucket[1], check, bucket.downloads), in_bucket[2], model, home, weights, tokenizer
         )
     if is_folder:
         copy = Copy(model, is_kept=False)

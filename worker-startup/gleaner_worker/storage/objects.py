@@ -21,6 +21,7 @@ from requests.adapters import HTTPAdapter
 from ..failures import Damaged, Failure, Unreachable
 from ..waits import wait
 from .disk import writing
+from .downloads import Downloads
 from .upload_content import CheckedContent, Content
 
 GIVE_UP_AFTER_S = 600.0
@@ -64,17 +65,25 @@ class Bucket:
 
     check: called before every attempt, while waiting for the next attempt, and between the parts of a large upload. An
     error of `check` ends the request, so that work without a lease stops here too.
+    downloads: counts the bytes of `download` and `read_into`.
     """
 
-    def __init__(self, client: storage.Client, name: str, check: Callable[[], None] = lambda: None):
+    def __init__(
+        self,
+        client: storage.Client,
+        name: str,
+        check: Callable[[], None] = lambda: None,
+        downloads: Downloads | None = None,
+    ):
         self.client = client
         self.name = name
         self._bucket = client.bucket(name)
         self.check = check
+        self.downloads = downloads
 
     def checked(self, check: Callable[[], None]) -> "Bucket":
         """The same bucket with another `check`."""
-        return Bucket(self.client, self.name, check)
+        return Bucket(self.client, self.name, check, self.downloads)
 
     def list(self, prefix: str) -> list[ObjectInfo]:
         """The newest generation of every object under `prefix`, by name."""
@@ -106,6 +115,7 @@ class Bucket:
                 blob.download_to_filename(path, raw_download=True, checksum="crc32c", retry=None, timeout=_TIMEOUT_S)
 
         self._retry(f"download gs://{self.name}/{name}", fetch)
+        self._count(os.path.getsize(path))
 
     def read(self, name: str) -> bytes | None:
         """The stored bytes of the newest generation; None without the object."""
@@ -152,9 +162,14 @@ class Bucket:
                     if not count:
                         raise ConnectionError(f"{name} ended {len(rest)} bytes early")
                     rest = rest[count:]
+                    self._count(count)
                     self.check()
 
         self._retry(f"read gs://{self.name}/{name}", fetch)
+
+    def _count(self, received: int) -> None:
+        if self.downloads:
+            self.downloads.add_from_bucket(self.name, received)
 
     def create(
         self,

@@ -24,8 +24,8 @@ describe('the bill beside the TPUs', () => {
   it('has network between regions for streams, shards and the weights of each TPU at work', () => {
     const {network, nat} = bill({zone: 'us-east5-b'});
     assert.deepEqual([network.estimate, network.low].map(usd), [
-      usd(0.02 * (100 + 10 + 2)),
-      usd(0.02 * (50 + 10 + 2)),
+      usd(0.02 * (100 + 10 + 4)),
+      usd(0.02 * (50 + 10 + 4)),
     ]);
     assert.deepEqual([network.high, nat.estimate, bill({}).network.estimate], [null, 0, 0]);
   });
@@ -49,7 +49,8 @@ describe('the bill beside the TPUs', () => {
       total_shards: 1000,
       total_bytes: 100 * GIB,
       cost_usd: 20,
-      network_usd: 3,
+      network_usd: 2,
+      download_usd: 1,
     });
     const {network_usd, ...others} = countedBill(run, 2);
     assert.equal(network_usd, 3);

@@ -99,9 +99,9 @@ describe('the step of a boot', () => {
     ['idle', undefined, null, at(0)],
   ] as const)
     it(`${step ?? 'without a name'} in phase ${phase} is stored as ${boot_step}`, () => {
-      const request = {...HOLDER, phase, step, lease: null, progress: null};
+      const request = {...HOLDER, host: 0, phase, step, lease: null, progress: null};
       const worker = aWorker({...BOOTING, boot_step: 'bundle'});
-      const {writes} = decideHeartbeat({worker}, request, T0, {lease_s: 240});
+      const {writes} = decideHeartbeat({worker}, request, T0, {lease_s: 240, region: null});
       const {boot_step: stored, agent_at: spoke_at} = writes?.worker ?? {};
       assert.deepEqual([stored, spoke_at], [boot_step, agent_at]);
     });

@@ -182,8 +182,11 @@ describe('the decision about a heartbeat', () => {
   for (const {name, worker: changes, documents, says, action, then} of cases)
     it(name, () => {
       const worker = aWorker({ready_at: at(0), ...changes});
-      const request = {...OWN, phase: 'running', lease, progress: null, ...says};
-      const {answer, writes} = decideHeartbeat({worker, ...documents}, request, T0 + 60_000, {lease_s: 180});
+      const request = {...OWN, host: 0, phase: 'running', lease, progress: null, ...says};
+      const {answer, writes} = decideHeartbeat({worker, ...documents}, request, T0 + 60_000, {
+        lease_s: 180,
+        region: null,
+      });
       const body = answer.body as {action: string; lease_expires_at: string | null};
       assert.equal(body.action, action);
       for (const [field, value] of Object.entries(then))
@@ -207,10 +210,10 @@ describe('the decision about a heartbeat', () => {
   for (const {name, worker: changes, faults, then} of restarts)
     it(`a restart ${name}`, () => {
       const worker = aWorker({phase: 'idle', ready_at: at(0), suspect, ...changes});
-      const request = {...OWN, phase: 'setup', lease: null, progress: null};
+      const request = {...OWN, host: 0, phase: 'setup', lease: null, progress: null};
       const suspected = hasRestarted(worker, request) ? aStream({epoch: 3, faults}) : undefined;
       const state = {worker, suspected, suspectedRun: aRun()};
-      const {writes} = decideHeartbeat(state, request, T0, {lease_s: 180});
+      const {writes} = decideHeartbeat(state, request, T0, {lease_s: 180, region: null});
       assert.equal(writes?.stream?.faults, then);
       assert.equal(writes?.stream?.status, then === 5 ? 'failed' : then && 'pending');
       assert.equal(writes?.breaker?.after.machine_failed_streams, then === 5 ? 1 : undefined);
