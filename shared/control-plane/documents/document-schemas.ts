@@ -138,6 +138,7 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
   ready_at: instant.nullable(),
   usd_per_hour: z.number().nullable(),
   priced_as: text.nullable().default(null),
+  priced_from_at: instant.nullable().default(null),
   costs: z.record(text, z.number()),
   costs_at: instant.nullable(),
   received: z.record(text, received).default({}),

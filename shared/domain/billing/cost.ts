@@ -129,18 +129,23 @@ export function pricedAt(worker: Worker, price: () => number | null): Worker {
 
 /**
  * The worker at another price from `since_ms` on. The time before keeps the earlier price. Time after `since_ms` that was counted at the
- * earlier price is corrected, for the run that pays now.
+ * earlier price is corrected, for the run that pays now: each hour once, though a slow tick may bring an earlier price back.
  */
 export function repricedAt(worker: Worker, usd_per_hour: number, since_ms: number, now: number): Worker {
-  const {ready_at, usd_per_hour: before, phase} = worker;
+  const {ready_at, priced_from_at, usd_per_hour: before, phase} = worker;
   // A node may have been READY before the tick that sees it: until then it keeps the price of that time.
   if (before === null || before === usd_per_hour || ready_at === null || phase === 'gone') return worker;
   const counted = accrue(worker, now);
-  const hours =
-    Math.max(0, msOf(counted.costs_at ?? ready_at) - Math.max(since_ms, msOf(ready_at))) / HOUR_MS;
+  const from_ms = Math.max(since_ms, msOf(priced_from_at ?? ready_at));
+  const hours = Math.max(0, msOf(counted.costs_at ?? ready_at) - from_ms) / HOUR_MS;
   const key = payerOf(counted) ?? IDLE;
   const usd = (counted.costs[key] ?? 0) + hours * (usd_per_hour - before);
-  return {...counted, usd_per_hour, costs: {...counted.costs, [key]: usd}};
+  return {
+    ...counted,
+    usd_per_hour,
+    priced_from_at: iso(from_ms),
+    costs: {...counted.costs, [key]: usd},
+  };
 }
 
 /** The run that the worker works for, or whose stream the worker lost by silence or a failure of its machine. */

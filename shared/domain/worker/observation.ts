@@ -34,7 +34,7 @@ const UNREADY_S = 120;
 const MOST_SYMPTOMS = 5;
 
 /** Costs of a new bill: the finished incarnation is billed already. */
-export const UNBILLED = {costs: {}, costs_at: null, ready_at: null};
+export const UNBILLED = {costs: {}, costs_at: null, priced_from_at: null, ready_at: null};
 
 /** Records the observation in the worker, before any decision. A READY node costs money, even a node that has to go. */
 export function afterLook(before: Worker, observation: Observation, now: number): Worker {

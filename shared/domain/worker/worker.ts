@@ -33,6 +33,8 @@ export type Worker = Shown & {
   usd_per_hour: number | null;
   /** Type and kind of the node that the price is of: see billing/budget.ts. */
   priced_as: string | null;
+  /** Start of the time that `costs` has at `usd_per_hour`; null before a first change of the price. */
+  priced_from_at: string | null;
   /** Costs of this incarnation up to `costs_at`: see billing/cost.ts. */
   costs: Costs;
   costs_at: string | null;
@@ -156,7 +158,7 @@ export const NOTHING_SHOWN = {
   symptoms: [] as Symptom[],
 };
 
-export const NO_COSTS = {costs: {}, costs_at: null, charged_to: null};
+export const NO_COSTS = {costs: {}, costs_at: null, priced_from_at: null, charged_to: null};
 
 /** Fields of an incarnation without a node: nothing is known about its node or its agent. */
 export const NO_NODE = {

@@ -85,6 +85,15 @@ describe('a price that changes', () => {
     assert.equal(cents(accrue(price(1800), T0 + 2 * HOUR)), 720 + 1080);
   });
 
+  it('a new price corrects each hour once, though a slow tick brings the earlier price back for a while', () => {
+    const back = repricedAt(price(1800), 3.6, T0 + 1.5 * HOUR, T0 + 1.5 * HOUR);
+    const again = repricedAt(back, 10.8, T0 + HOUR / 2, T0 + 2 * HOUR);
+    assert.equal(
+      totalOf(again.costs).toFixed(6),
+      totalOf(accrue(price(1800), T0 + 2 * HOUR).costs).toFixed(6),
+    );
+  });
+
   it('a new price waits until a node is READY, and changes no node that is gone', () => {
     for (const worker of [aPaid({ready_at: null}), aPaid({phase: 'gone'})])
       assert.equal(price(0, worker), worker);
