@@ -75,6 +75,13 @@ export function shardSize(given: string): number {
   return Number(value) / {gb: 1, mb: 1e3, kb: 1e6}[unit as 'gb' | 'mb' | 'kb'];
 }
 
+/** Character between the columns of CSV. */
+export function delimiter(given: string): string {
+  if (given === 'tab' || given === '\\t') return '\t';
+  if (/^[^"\r\n]$/u.test(given)) return given;
+  throw new InvalidArgumentError("one character such as ';', or the word tab.");
+}
+
 export function words(given: string): string[] {
   return given.split(',').map(word => text(word.trim()));
 }

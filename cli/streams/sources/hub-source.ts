@@ -5,7 +5,7 @@ import type {SourceOptions} from './formats.ts';
 import {Hub, hubSettings} from './hub.ts';
 import {chooseConverted, chooseOwn, type HubFile} from './hub-files.ts';
 import {openParquet, type ParquetFile, parquetRows, rowsIn} from './parquet.ts';
-import type {Row, RowSource, SourceIdentity, Watch} from './row.ts';
+import type {Columns, Row, RowSource, SourceIdentity, Watch} from './row.ts';
 
 /** Branch of the Parquet files that the hub makes of other formats. */
 const CONVERTED = 'refs/convert/parquet';
@@ -98,7 +98,7 @@ class HubSource implements RowSource {
     return Math.min(most, rowsIn(await this.#open(watch)));
   }
 
-  async *rows(watch: Watch, columns: readonly string[] | undefined): AsyncGenerator<Row[]> {
+  async *rows(watch: Watch, columns: Columns | undefined): AsyncGenerator<Row[]> {
     yield* parquetRows(await this.#open(watch), watch, columns);
   }
 

@@ -36,7 +36,7 @@ describe('A data set of Hugging Face', () => {
     const texts: unknown[] = [];
     for (const source of await openDataset('org/data', options, line => said.push(line), hub.client()))
       for await (const rows of source.rows(watch(), undefined))
-        for (const row of rows) if ('record' in row) texts.push(row.record.text);
+        for (const row of rows) if ('cells' in row) texts.push(row.cells.get('text'));
     return texts;
   };
 
