@@ -1,14 +1,24 @@
 /** Data sets of Hugging Face: Parquet files of one commit, read in parts over HTTP. */
 import {z} from 'zod';
 import {CliError} from '../../terminal/errors.ts';
+import {counted} from '../../terminal/format.ts';
 import type {SourceOptions} from './formats.ts';
 import {Hub, hubSettings} from './hub.ts';
-import {chooseConverted, chooseOwn, type HubFile} from './hub-files.ts';
+import {type Config, configsOf} from './hub-card.ts';
+import {
+  type Choice,
+  type Chosen,
+  chooseConverted,
+  chooseNamed,
+  chooseOwn,
+  type HubFile,
+} from './hub-files.ts';
 import {openParquet, type ParquetFile, parquetRows, rowsIn} from './parquet.ts';
 import type {Columns, Row, RowSource, SourceIdentity, Watch} from './row.ts';
 
 /** Branch of the Parquet files that the hub makes of other formats. */
 const CONVERTED = 'refs/convert/parquet';
+const MOST_README_BYTES = 4 << 20;
 
 const listing = z.object({
   sha: z.string().regex(/^[0-9a-f]{40}$/),
@@ -38,16 +48,46 @@ export async function openDataset(
         ? `There is no file and no data set ${id} on ${hub.endpoint}: check the name`
         : `There is no revision ${revision} of a data set ${id} on ${hub.endpoint}: check --revision and the name`,
     );
-  if (own.files.length > 0) return sourcesOf(hub, own, chooseOwn(own.files, {split, config}), say);
+  const configs = await readConfigs(hub, own, stop);
+  const choice = {split, config};
+  const chosen = chooseFiles(own, configs, choice);
+  if (chosen) return sourcesOf(hub, own, chosen, say);
   const converted = revision === undefined ? await readCommit(hub, id, CONVERTED, stop) : undefined;
-  if (!converted || converted.files.length === 0)
+  const files = converted?.files.filter(isParquet) ?? [];
+  if (!converted || files.length === 0)
     throw new CliError(
       `There is no Parquet file in ${id}${revision === undefined ? '' : ` at ${revision}`}: download its files, and name them as the source`,
     );
-  const {files, isPartial} = chooseConverted(converted.files, {split, config});
-  if (isPartial)
+  const found = chooseConverted(files, configs, choice);
+  if (found.isPartial)
     say(`${id}: the hub has converted only the first part of the split; the streams have that part`);
-  return sourcesOf(hub, converted, files, say);
+  return sourcesOf(hub, converted, found, say);
+}
+
+/** Files of the split; undefined where they are not Parquet. */
+function chooseFiles({files}: Commit, configs: readonly Config[], choice: Choice): Chosen | undefined {
+  const parquet = files.filter(isParquet);
+  if (configs.length > 0) {
+    const chosen = chooseNamed(files, configs, choice);
+    return chosen.files.length > 0 && chosen.files.every(isParquet) ? chosen : undefined;
+  }
+  return parquet.length > 0 ? chooseOwn(parquet, choice) : undefined;
+}
+
+function isParquet({path}: HubFile): boolean {
+  return path.endsWith('.parquet');
+}
+
+/** Configurations of the README; empty without them. */
+async function readConfigs(
+  hub: Hub,
+  {id, commit, files}: Commit,
+  stop: AbortSignal | undefined,
+): Promise<Config[]> {
+  const readme = files.find(({path}) => path === 'README.md');
+  if (!readme) return [];
+  const path = `/datasets/${id}/resolve/${commit}/README.md`;
+  return configsOf(id, await hub.text(path, `README.md of ${id}`, MOST_README_BYTES, stop));
 }
 
 async function readCommit(
@@ -59,14 +99,19 @@ async function readCommit(
   const listed = await hub.listing('datasets', id, revision, listing, stop);
   if (listed === undefined) return undefined;
   const files = listed.siblings
-    .filter(({rfilename}) => rfilename.endsWith('.parquet'))
     .map(({rfilename, size, lfs}) => ({path: rfilename, size, sha256: lfs?.sha256}))
     .sort((a, b) => (a.path < b.path ? -1 : 1));
   return {id, commit: listed.sha, files};
 }
 
-function sourcesOf(hub: Hub, commit: Commit, files: HubFile[], say: (line: string) => void): RowSource[] {
-  say(`${commit.id}: ${files.length} Parquet files at commit ${commit.commit}`);
+function sourcesOf(
+  hub: Hub,
+  commit: Commit,
+  {config, split, files}: Chosen,
+  say: (line: string) => void,
+): RowSource[] {
+  const many = counted(files.length, 'Parquet file');
+  say(`${commit.id}, configuration ${config}, split ${split}: ${many} at commit ${commit.commit}`);
   return files.map(file => new HubSource(hub, commit, file));
 }
 

@@ -2,6 +2,7 @@
 import type {z} from 'zod';
 import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../../shared/google/retry.ts';
 import {CliError} from '../../terminal/errors.ts';
+import {bytesText} from '../../terminal/format.ts';
 
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
 /** An answer slower than this has failed. */
@@ -104,6 +105,22 @@ export class Hub {
       },
       stop,
     );
+  }
+
+  /** Text of a file. Throws `CliError` for a file that is larger than `most` bytes. */
+  async text(path: string, what: string, most: number, stop?: AbortSignal): Promise<string> {
+    const read = async (answer: Response) => {
+      requireOk(answer, await errorOf(answer));
+      const parts: Uint8Array[] = [];
+      let bytes = 0;
+      for await (const part of answer.body ?? []) {
+        bytes += part.length;
+        if (bytes > most) throw new CliError(`Failed to read ${what}: it has more than ${bytesText(most)}`);
+        parts.push(part);
+      }
+      return Buffer.concat(parts).toString('utf8');
+    };
+    return this.#get(`${this.endpoint}${path}`, what, {}, most, read, stop);
   }
 
   async #get<T>(
