@@ -73,6 +73,26 @@ const PROMPT_VERSIONS = [
   'output-from-outputs-v0',
 ] as const;
 
+/** Variables that the worker sets itself. */
+const OWN_VARIABLES = ['messages', 'tools', 'add_generation_prompt'];
+const variable = z
+  .string()
+  .regex(
+    new RegExp(`^(?!(${OWN_VARIABLES.join('|')})$)[A-Za-z_][A-Za-z0-9_]{0,63}$`),
+    `expected the name of a variable, other than ${OWN_VARIABLES.join(', ')}`,
+  );
+const exact = z
+  .number()
+  .refine(
+    value => !Number.isInteger(value) || Number.isSafeInteger(value),
+    'expected a number with fewer digits',
+  );
+const scalar = z.union([text(16_384), z.literal(''), exact, z.boolean(), z.null()]);
+const VARIABLES = 'expected an object of variables: texts, numbers, true, false, null, or lists of them';
+const variables = z
+  .record(variable, z.union([scalar, z.array(scalar).max(64)], {error: VARIABLES}))
+  .refine(value => Object.keys(value).length <= 32, 'expected at most 32 variables');
+
 const record = closed({
   field: name(256).nullable().meta(about('the field that holds the text or the token ids', null)),
   template: text(16_384)
@@ -88,6 +108,12 @@ const record = closed({
   add_generation_prompt: z
     .boolean()
     .meta(about("end {messages} with the template's opening of an answer", false)),
+  template_kwargs: variables.meta(
+    about(
+      'variables of the chat template, such as {"enable_thinking": false}; `chat_template_kwargs` of a record goes before them',
+      {},
+    ),
+  ),
 });
 
 /** The part of `contradictions` that JSON Schema can express: if one key has this value, another must have that. */
@@ -98,6 +124,7 @@ const RECORD_RULES = [
   rule({template: STRING, field: STRING}, false),
   rule({template: STRING, encoder: STRING}, false),
   rule({template: STRING, predictions_per_task: {minimum: 2}}, false),
+  rule({template: STRING, template_kwargs: {minProperties: 1}}, false),
 ];
 /** Least size of a shard in a new spec. Frozen specs of earlier releases may have a smaller one. */
 export const LEAST_SHARD_GB = 0.0001;
