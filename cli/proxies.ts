@@ -1,16 +1,22 @@
 /** Sends the requests of this process through the proxies of the environment, but for loopback. */
 import * as http from 'node:http';
-import {withDirectLoopback} from '../shared/google/proxies.ts';
+import {hasProxy, withDirectLoopback} from '../shared/google/proxies.ts';
 import {CliError} from './terminal/errors.ts';
 
-/** Returns a function that restores the requests. Throws `CliError` for a Node that cannot use a proxy. */
+/** Returns a function that restores the requests. A Node that cannot use proxies sends them directly. */
 export function useProxies(env: NodeJS.ProcessEnv): () => void {
   Object.assign(env, withDirectLoopback(env));
-  // Node does so by itself.
-  if (env.NODE_USE_ENV_PROXY === '1') return () => {};
-  if (typeof http.setGlobalProxyFromEnv !== 'function')
+  return env.NODE_USE_ENV_PROXY !== '1' && canUseProxies(env) ? http.setGlobalProxyFromEnv(env) : () => {};
+}
+
+/** Throws `CliError` for a Node that ignores the proxy of the environment. */
+export function requireProxies(env: NodeJS.ProcessEnv): void {
+  if (hasProxy(env) && !canUseProxies(env))
     throw new CliError(
-      `A proxy is set, and Node ${process.version} uses it only with the variable NODE_USE_ENV_PROXY=1: set it, or install Node 24.14 or later`,
+      `A proxy is set, and Node ${process.version} uses it only with NODE_USE_ENV_PROXY=1: set this variable, or install Node 24.14 or later`,
     );
-  return http.setGlobalProxyFromEnv(env);
+}
+
+function canUseProxies(env: NodeJS.ProcessEnv): boolean {
+  return env.NODE_USE_ENV_PROXY === '1' || typeof http.setGlobalProxyFromEnv === 'function';
 }

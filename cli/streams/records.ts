@@ -46,8 +46,9 @@ export function columnsRead({column, template, keep = []}: RecordOptions): Colum
 
 /** Throws `CliError` for options that exclude each other. */
 export function converter({column, template, as, keep = []}: RecordOptions): Convert {
-  if (template !== undefined) return filled(parseTemplate(template), keep);
-  if (column !== undefined) return ofColumn(column, as, keep);
+  const kept = [...new Set(keep)];
+  if (template !== undefined) return filled(parseTemplate(template), kept);
+  if (column !== undefined) return ofColumn(column, as, kept);
   if (keep.length > 0)
     throw new CliError(
       '--keep is for --column and --template, and without them every column stays: leave it out',
@@ -97,12 +98,15 @@ function recordOf(cell: Cell, cells: Cells): Record | string {
   }
 }
 
+/** Tables have an empty text where there are no tools. */
+const ABSENT = ['null', '""'];
+
 /** Tools change the text of messages, so they stay beside them. */
 function withTools(messages: Cell, cells: Cells): Record {
   const record: Record = new Map([['messages', messages]]);
   for (const name of BESIDE_MESSAGES) {
     const cell = cells.get(name);
-    if (cell !== undefined && jsonOf(cell) !== 'null') record.set(name, parsed(cell));
+    if (cell !== undefined && !ABSENT.includes(jsonOf(cell))) record.set(name, parsed(cell));
   }
   return record;
 }

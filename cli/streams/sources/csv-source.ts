@@ -72,6 +72,8 @@ export class CsvFile extends FileSource {
   #found: Promise<Layout> | undefined;
 
   #columns(header: string[]): string[] {
+    // UTF-16 without a mark is valid UTF-8 with zeros between its characters.
+    if (header.some(name => name.includes('\0'))) throw this.#notUtf8();
     const twice = header.find((name, index) => header.indexOf(name) !== index);
     if (twice !== undefined)
       throw new CliError(`${this.name} has the column "${twice}" twice: rename one of them`);
@@ -86,9 +88,11 @@ export class CsvFile extends FileSource {
       yield decoder.decode();
     } catch (error) {
       if (!(error instanceof TypeError)) throw error;
-      throw new CliError(`${this.name} is not UTF-8 text: convert it to UTF-8, or name its --format`, {
-        cause: error,
-      });
+      throw this.#notUtf8(error);
     }
+  }
+
+  #notUtf8(cause?: unknown): CliError {
+    return new CliError(`${this.name} is not UTF-8 text: convert it to UTF-8, or name its --format`, {cause});
   }
 }

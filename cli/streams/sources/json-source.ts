@@ -50,6 +50,7 @@ async function kindOfFile(file: string): Promise<'array' | 'lines' | 'object'> {
   const {text, isWhole} = await headOf(file);
   const head = text.trimStart();
   if (head.startsWith('[')) return 'array';
+  if (head === '' && isWhole) return 'lines';
   if (!head.startsWith('{'))
     throw new CliError(
       `${file} is not JSON rows: it starts with neither [ nor {; correct it, or name its --format`,
