@@ -11,8 +11,18 @@ export type Config = {
   folder: string;
 };
 
+/** `rows`: the rows of each split of a configuration, as the README states them. */
+export type Card = {configs: Config[]; stated: {config: string; rows: Map<string, number>}[]};
+
 /** Without a schema of types, each scalar of YAML is a text: a configuration may be called 2024 or no. */
 const patterns = z.union([z.string().transform(pattern => [pattern]), z.array(z.string())]);
+const info = z.object({
+  config_name: z.string().default('default'),
+  splits: z
+    .array(z.object({name: z.string(), num_examples: z.string().optional()}))
+    .or(z.literal('').transform(() => []))
+    .default([]),
+});
 const card = z.object({
   configs: z
     .array(
@@ -24,18 +34,25 @@ const card = z.object({
       }),
     )
     .optional(),
+  dataset_info: z.union([info.transform(one => [one]), z.array(info)]).optional(),
 });
 
-/** Empty for a README without configurations. Throws `CliError` for metadata that the hub cannot read. */
-export function configsOf(id: string, readme: string): Config[] {
+/** Empty for a README without metadata. Throws `CliError` for metadata that the hub cannot read. */
+export function cardOf(id: string, readme: string): Card {
   const [, yaml] = /^\ufeff?---[ \t]*\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n|$)/.exec(readme) ?? [];
-  if (yaml === undefined) return [];
-  return (parseCard(id, yaml).configs ?? []).map(({config_name, data_files, data_dir = '', ...given}) => ({
-    name: config_name,
-    isDefault: given.default?.toLowerCase() === 'true',
-    folder: data_dir.replace(/^\.?\/+|\/+$/g, ''),
-    splits: data_files && splitsOf(data_files),
-  }));
+  const {configs = [], dataset_info = []} = yaml === undefined ? {} : parseCard(id, yaml);
+  return {
+    configs: configs.map(({config_name, data_files, data_dir = '', ...given}) => ({
+      name: config_name,
+      isDefault: given.default?.toLowerCase() === 'true',
+      folder: data_dir.replace(/^\.?\/+|\/+$/g, ''),
+      splits: data_files && splitsOf(data_files),
+    })),
+    stated: dataset_info.map(({config_name, splits}) => ({
+      config: config_name,
+      rows: new Map(splits.map(({name, num_examples}) => [name, Number(num_examples ?? Number.NaN)])),
+    })),
+  };
 }
 
 function parseCard(id: string, yaml: string): z.infer<typeof card> {

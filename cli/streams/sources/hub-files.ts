@@ -172,7 +172,7 @@ function chooseConfig(configs: string[], standard: string | undefined, wanted: s
   return found;
 }
 
-function noSplit(split: string, splits: string[]): CliError {
+export function noSplit(split: string, splits: string[]): CliError {
   return new CliError(
     `There is no split "${split}" of the data set: give --split with one of ${listText([...new Set(splits)])}`,
   );

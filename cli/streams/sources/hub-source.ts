@@ -1,10 +1,10 @@
 /** Data sets of Hugging Face: Parquet files of one commit, read in parts over HTTP. */
 import {z} from 'zod';
 import {CliError} from '../../terminal/errors.ts';
-import {counted} from '../../terminal/format.ts';
+import {counted, numberText} from '../../terminal/format.ts';
 import type {SourceOptions} from './formats.ts';
 import {Hub, hubSettings} from './hub.ts';
-import {type Config, configsOf} from './hub-card.ts';
+import {type Card, cardOf} from './hub-card.ts';
 import {
   type Choice,
   type Chosen,
@@ -12,6 +12,7 @@ import {
   chooseNamed,
   chooseOwn,
   type HubFile,
+  noSplit,
 } from './hub-files.ts';
 import {openParquet, type ParquetFile, parquetRows, rowsIn} from './parquet.ts';
 import type {Columns, Row, RowSource, SourceIdentity, Watch} from './row.ts';
@@ -48,46 +49,46 @@ export async function openDataset(
         ? `There is no file and no data set ${id} on ${hub.endpoint}: check the name`
         : `There is no revision ${revision} of a data set ${id} on ${hub.endpoint}: check --revision and the name`,
     );
-  const configs = await readConfigs(hub, own, stop);
+  const card = await readCard(hub, own, stop);
   const choice = {split, config};
-  const chosen = chooseFiles(own, configs, choice);
-  if (chosen) return sourcesOf(hub, own, chosen, say);
+  const chosen = chooseFiles(own, card, choice);
+  if (chosen) return sourcesOf(hub, own, chosen, card, say, stop);
   const converted = revision === undefined ? await readCommit(hub, id, CONVERTED, stop) : undefined;
   const files = converted?.files.filter(isParquet) ?? [];
   if (!converted || files.length === 0)
     throw new CliError(
       `There is no Parquet file in ${id}${revision === undefined ? '' : ` at ${revision}`}: download its files, and name them as the source`,
     );
-  const found = chooseConverted(files, configs, choice);
+  const found = chooseConverted(files, card.configs, choice);
   if (found.isPartial)
     say(`${id}: the hub has converted only the first part of the split; the streams have that part`);
-  return sourcesOf(hub, converted, found, say);
+  return sourcesOf(hub, converted, found, card, say, stop);
 }
 
 /** Files of the split; undefined where they are not Parquet. */
-function chooseFiles({files}: Commit, configs: readonly Config[], choice: Choice): Chosen | undefined {
+function chooseFiles({files}: Commit, {configs, stated}: Card, choice: Choice): Chosen | undefined {
   const parquet = files.filter(isParquet);
   if (configs.length > 0) {
     const chosen = chooseNamed(files, configs, choice);
     return chosen.files.length > 0 && chosen.files.every(isParquet) ? chosen : undefined;
   }
-  return parquet.length > 0 ? chooseOwn(parquet, choice) : undefined;
+  if (parquet.length === 0) return undefined;
+  const chosen = chooseOwn(parquet, choice);
+  // Without a split in their names, the files would be those of training.
+  const {rows} = stated.find(({config}) => config === chosen.config) ?? {};
+  if (rows && rows.size > 0 && ![chosen.split, choice.split].some(split => rows.has(split)))
+    throw noSplit(choice.split, [...rows.keys()]);
+  return chosen;
 }
 
 function isParquet({path}: HubFile): boolean {
   return path.endsWith('.parquet');
 }
 
-/** Configurations of the README; empty without them. */
-async function readConfigs(
-  hub: Hub,
-  {id, commit, files}: Commit,
-  stop: AbortSignal | undefined,
-): Promise<Config[]> {
-  const readme = files.find(({path}) => path === 'README.md');
-  if (!readme) return [];
+async function readCard(hub: Hub, {id, commit, files}: Commit, stop: AbortSignal | undefined): Promise<Card> {
+  if (!files.some(({path}) => path === 'README.md')) return {configs: [], stated: []};
   const path = `/datasets/${id}/resolve/${commit}/README.md`;
-  return configsOf(id, await hub.text(path, `README.md of ${id}`, MOST_README_BYTES, stop));
+  return cardOf(id, await hub.text(path, `README.md of ${id}`, MOST_README_BYTES, stop));
 }
 
 async function readCommit(
@@ -104,15 +105,27 @@ async function readCommit(
   return {id, commit: listed.sha, files};
 }
 
-function sourcesOf(
+async function sourcesOf(
   hub: Hub,
   commit: Commit,
   {config, split, files}: Chosen,
+  {stated}: Card,
   say: (line: string) => void,
-): RowSource[] {
+  stop = new AbortController().signal,
+): Promise<RowSource[]> {
   const many = counted(files.length, 'Parquet file');
   say(`${commit.id}, configuration ${config}, split ${split}: ${many} at commit ${commit.commit}`);
-  return files.map(file => new HubSource(hub, commit, file));
+  const sources = files.map(file => new HubSource(hub, commit, file));
+  const rows = stated.find(each => each.config === config)?.rows.get(split) ?? Number.NaN;
+  if (Number.isNaN(rows)) return sources;
+  let found = 0;
+  for (const source of sources)
+    found += await source.count({stop, moved: () => {}}, Number.POSITIVE_INFINITY);
+  if (found !== rows)
+    say(
+      `${commit.id}: README.md states ${counted(rows, 'row')} of the split ${split}, and its files have ${numberText(found)}`,
+    );
+  return sources;
 }
 
 class HubSource implements RowSource {

@@ -3,7 +3,7 @@ import {parquetWriteBuffer} from 'hyparquet-writer';
 import {createStreams} from '../../../../cli/streams/create-streams.ts';
 import type {SourceOptions} from '../../../../cli/streams/sources/formats.ts';
 import {hubSettings} from '../../../../cli/streams/sources/hub.ts';
-import {configsOf} from '../../../../cli/streams/sources/hub-card.ts';
+import {cardOf} from '../../../../cli/streams/sources/hub-card.ts';
 import {chooseConverted, chooseNamed, chooseOwn} from '../../../../cli/streams/sources/hub-files.ts';
 import {openDataset} from '../../../../cli/streams/sources/hub-source.ts';
 import {Folder} from '../../../support/folder.ts';
@@ -98,6 +98,22 @@ describe('A data set of Hugging Face', () => {
       files: {'main/train/0000.parquet': parquet('x')},
     };
     assert.deepEqual(await textsOf(), ['x']);
+  });
+
+  it('has the splits and the rows that its README states, or says so', async () => {
+    const files: Record<string, Uint8Array> = {'rows.parquet': parquet('a', 'b')};
+    hub.revisions.main = {commit: COMMIT, files};
+    const stated = (split: string, rows: number) =>
+      Buffer.from(`---\ndataset_info:\n  splits:\n  - name: ${split}\n    num_examples: ${rows}\n---\n`);
+    files['README.md'] = stated('train', 2);
+    const said: string[] = [];
+    assert.deepEqual(await textsOf({}, said), ['a', 'b']);
+    assert.doesNotMatch(said.join(), /states/);
+    files['README.md'] = stated('train', 3);
+    await textsOf({}, said);
+    assert.match(said.join(), /README\.md states 3 rows of the split train, and its files have 2/);
+    files['README.md'] = stated('held_out', 2);
+    await assert.rejects(textsOf(), /no split "train" .* one of held_out/);
   });
 
   it('is read with the token of the user', async () => {
@@ -311,7 +327,7 @@ describe('The files of a split', () => {
     );
   });
 
-  const card = (yaml: string) => configsOf('org/data', `---\n${yaml}\n---\n# Title\n`);
+  const card = (yaml: string) => cardOf('org/data', `---\n${yaml}\n---\n# Title\n`).configs;
   const CARD = `license: mit
 configs:
 - config_name: no
