@@ -75,22 +75,30 @@ const PROMPT_VERSIONS = [
 
 /** Variables that the worker sets itself. */
 const OWN_VARIABLES = ['messages', 'tools', 'add_generation_prompt'];
+const VARIABLE = `expected names of variables, other than ${OWN_VARIABLES.join(', ')}`;
 const variable = z
   .string()
-  .regex(
-    new RegExp(`^(?!(${OWN_VARIABLES.join('|')})$)[A-Za-z_][A-Za-z0-9_]{0,63}$`),
-    `expected the name of a variable, other than ${OWN_VARIABLES.join(', ')}`,
-  );
+  .regex(new RegExp(`^(?!(${OWN_VARIABLES.join('|')})$)[A-Za-z_][A-Za-z0-9_]{0,63}$`), VARIABLE);
 const exact = z
   .number()
   .refine(
     value => !Number.isInteger(value) || Number.isSafeInteger(value),
     'expected a number with fewer digits',
   );
-const scalar = z.union([text(16_384), z.literal(''), exact, z.boolean(), z.null()]);
-const VARIABLES = 'expected an object of variables: texts, numbers, true, false, null, or lists of them';
+const word = z
+  .string()
+  .max(16_384)
+  .refine(value => value.isWellFormed(), 'is not valid Unicode');
+const scalars = [word, exact, z.boolean(), z.null()] as const;
+const VARIABLES = 'expected texts, numbers, true, false, null, or lists of them';
 const variables = z
-  .record(variable, z.union([scalar, z.array(scalar).max(64)], {error: VARIABLES}))
+  .record(
+    variable,
+    z.union([...scalars, z.array(z.union(scalars, {error: VARIABLES})).max(64)], {error: VARIABLES}),
+    {
+      error: issue => (issue.code === 'invalid_key' ? VARIABLE : undefined),
+    },
+  )
   .refine(value => Object.keys(value).length <= 32, 'expected at most 32 variables');
 
 const record = closed({
