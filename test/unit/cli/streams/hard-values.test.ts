@@ -5,6 +5,7 @@ import {readFileSync} from 'node:fs';
 import {gzipSync} from 'node:zlib';
 import {parquetWriteBuffer} from 'hyparquet-writer';
 import {type CreateOptions, createStreams} from '../../../../cli/streams/create-streams.ts';
+import {JsonError, jsonKind, jsonValue} from '../../../../cli/streams/sources/json-text.ts';
 import {Folder} from '../../../support/folder.ts';
 import {ROOT} from '../../../support/process.ts';
 
@@ -116,6 +117,43 @@ exact = dict(parse_float=str, parse_int=str, parse_constant=str, object_pairs_ho
 for value, line in json.load(sys.stdin):
     assert json.loads(line, **exact)[1][1] == json.loads(value, **exact), (value, line)`;
     execFileSync('python3', ['-c', script], {input: JSON.stringify(pairs)});
+  });
+
+  it("are JSON where Python's json, with the rule of the worker, reads an object", () => {
+    const objects = [
+      '{"a":1.0,"b":[1,2,{"c":null}],"d":"x\\u00e9\\n"}',
+      '{"text":"é😀","n":NaN,"i":-Infinity,"e":1E5,"k" : true }',
+      '{"a":{"b":{"c":[[],{}]}},"a2":-0,"c":0.5e+3}',
+    ];
+    // Each text lacks a character of an object, or has another one in its place.
+    const texts = objects.flatMap(object =>
+      [...object].flatMap((_, at) =>
+        ['', '"', ',', '0', '-', 'a', '}', '\n', '\ufeff'].map(
+          other => object.slice(0, at) + other + object.slice(at + 1),
+        ),
+      ),
+    );
+    const script = `import json, sys
+def once(pairs):
+    if len(dict(pairs)) < len(pairs): raise ValueError
+    return dict(pairs)
+def verdict(text):
+    try: return isinstance(json.loads(text, object_pairs_hook=once), dict)
+    except ValueError: return False
+json.dump([verdict(text) for text in json.load(sys.stdin)], sys.stdout)`;
+    const python = JSON.parse(
+      execFileSync('python3', ['-c', script], {input: JSON.stringify(texts)}).toString(),
+    );
+    const isObject = (text: string) => {
+      try {
+        return jsonKind(jsonValue(text)) === 'object';
+      } catch (error) {
+        assert.ok(error instanceof JsonError);
+        return false;
+      }
+    };
+    for (const [at, text] of texts.entries()) assert.equal(isObject(text), python[at], JSON.stringify(text));
+    assert.ok(python.includes(true) && python.includes(false));
   });
 
   it('of Parquet are those of pyarrow', async () => {
