@@ -6,13 +6,13 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from .convert import check_kind, finish
 from .errors import ShardError
 from .files import Folder
+from .forks import cached_property
 from .formats import open_shard
 from .shard import Shard
 from .shards import Shards
@@ -20,6 +20,8 @@ from .shards import Shards
 _SHARD = re.compile(r"(?:tpu_(\d{1,9})/)?shard_(\d{4,9})\.(safetensors|safetensors\.zst|pkl\.gz)")
 _STREAM_FOLDER = re.compile(r".*/tpu_(\d{1,9})")
 _MAX_MANIFEST_BYTES = 1 << 26
+_SHOWN = 3  # layers in the repr of a sample
+_SHOWN_CHARS = 60  # of a value of the manifest
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,13 @@ class Sample:
     line: int | None = None  # zero-based; line and chunk only of a run with over_long chunk or pack
     chunk: int | None = None
     token_lines: np.ndarray | None = None  # int64: the line of each token; only of a run with over_long pack
+
+    def __repr__(self) -> str:
+        facts = [] if self.token_ids is None else [f"{len(self.token_ids):,} tokens"]
+        facts += [f"{name} {list(values.shape)}" for name, values in list(self.activations.items())[:_SHOWN]]
+        if len(self.activations) > _SHOWN:
+            facts.append(f"and {len(self.activations) - _SHOWN:,} more layers")
+        return f"<Sample {self.index} of stream {self.stream}: {', '.join(facts)}>"
 
 
 class Run(Shards[Shard]):
@@ -73,10 +82,12 @@ class Run(Shards[Shard]):
             facts += [f"{result[name]:,} {name}" for name in ("samples", "rows") if type(result.get(name)) is int]
         if isinstance(spec, dict):
             facts += [
-                f"{name} {spec[name]}" for name in ("model", "layers", "dtype") if isinstance(spec.get(name), str)
+                f"{name} {spec[name]:.{_SHOWN_CHARS}}"
+                for name in ("model", "layers", "dtype")
+                if isinstance(spec.get(name), str)
             ]
             if isinstance(spec.get("sites"), list):
-                facts.append(f"sites {', '.join(map(str, spec['sites']))}")
+                facts.append(f"sites {', '.join(map(str, spec['sites'])):.{_SHOWN_CHARS}}")
         return f"<Run {self.url}: {', '.join(facts)}>"
 
     @cached_property

@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from .batches import Batches
 from .errors import ShardError
 from .files import PARALLEL
+from .forks import cached_property
 from .index import Index
 from .layer import Layer
 from .source import ShardSource

@@ -26,7 +26,11 @@ class ActivationBuffer:
             "submodule": f"{site}.{layer}",
         }
 
+    def __repr__(self) -> str:
+        return f"<ActivationBuffer of {self._batches!r}>"
+
     def __iter__(self) -> "ActivationBuffer":
+        iter(self._batches)  # begins the next epochs after a loop that has ended
         return self
 
     def __next__(self) -> "torch.Tensor":
