@@ -228,7 +228,7 @@ class StorageObjects implements Objects {
  * Sends downloads over Node's own connections. After a download that breaks off, the client closes all connections of its shared
  * agent, and every other request of the process would end with ECONNRESET.
  */
-const apartFromOthers: Interceptor = {
+export const apartFromOthers: Interceptor = {
   request: options => {
     const {qs} = options as {qs?: {alt?: string}};
     const download = {...options, forever: false};
