@@ -99,6 +99,10 @@ class Batches:
         return self
 
     def __next__(self):
+        return finish(self.next_rows(), self._as, self._dtype)
+
+    def next_rows(self) -> Rows:
+        """The next batch as it is stored. Raises StopIteration."""
         self._follow_process()
         self._has_begun = True
         while self._epochs is None or self._epoch < self._first_epoch + self._epochs:
@@ -114,7 +118,7 @@ class Batches:
                 self._given_in_epoch = True
                 if missing:
                     self._end_epoch()
-                return finish(_join(parts), self._as, self._dtype)
+                return _join(parts)
             if not self._given_in_epoch and self._is_share_without_rows():
                 break
             self._end_epoch()
