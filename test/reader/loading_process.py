@@ -102,6 +102,14 @@ def a_fork_within_a_layer():
     return error_of(lambda: a_torch.in_processes([lambda: next(arrays)]))
 
 
+def a_layer_in_workers():
+    class Wrapped(a_torch.IterableDataset):
+        def __iter__(self):
+            return iter(a_run().layer(2))
+
+    return [error_of(lambda: a_torch.loop(Wrapped(), 2)), len(a_torch.loop(Wrapped(), 1)[0])]
+
+
 def named_shares():
     shares = [batches_of(share=(number, 3)) for number in range(3)]
     parts = a_torch.in_processes([lambda share=share: texts(share) for share in shares])
@@ -145,6 +153,7 @@ CASES = [
     pickled_for_the_workers,
     a_fork_while_the_next_rows_are_read,
     a_fork_within_a_layer,
+    a_layer_in_workers,
     named_shares,
     shares_of_workers_of_two_machines,
     refusals,

@@ -65,6 +65,13 @@ def test_a_fork_within_an_iteration_over_a_layer_raises(loaded):
     assert "is a fork of it; begin the iteration" in facts["a_fork_within_a_layer"]
 
 
+def test_a_layer_is_iterated_by_one_worker_and_refused_by_several(loaded):
+    facts, _ = loaded
+    several, one = facts["a_layer_in_workers"]
+    assert "each of the 2 workers of this DataLoader would return every row" in several and "run.batches" in several
+    assert one == 6  # arrays, one for each shard
+
+
 def test_processes_with_named_shares_give_each_row_once(loaded):
     facts, rows = loaded
     divided, both = facts["named_shares"]

@@ -9,6 +9,7 @@ import numpy as np
 from .convert import STORED, Rows, check_kind, empty_rows, finish
 from .files import PARALLEL
 from .source import RowSource
+from .workers import current_worker
 
 # One request reads rows with smaller gaps than this.
 _GAP_BYTES = 1 << 16
@@ -35,8 +36,16 @@ class Layer:
         return self._run.num_rows
 
     def __iter__(self) -> Iterator:
-        """Raises RuntimeError in a fork of the process that began: the thread that prefetches is not in the fork."""
-        process = os.getpid()
+        """Raises RuntimeError in a fork of the process that began: the thread that prefetches is not in the fork.
+
+        Raises RuntimeError in one of several workers of a DataLoader, each of which would return every row.
+        """
+        process, worker = os.getpid(), current_worker()
+        if worker is not None and worker.of > 1:
+            raise RuntimeError(
+                f"each of the {worker.of} workers of this DataLoader would return every row of {self!r}; iterate over "
+                "run.batches(…), which the workers divide, or ask for rows by their numbers: layer[begin:end]"
+            )
         with ThreadPoolExecutor(1, "layer") as pool:
             waiting = [pool.submit(self._read, number) for number in range(min(1, len(self._run.shards)))]
             for number in range(len(self._run.shards)):
