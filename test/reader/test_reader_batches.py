@@ -72,6 +72,14 @@ def test_a_second_loop_is_the_next_epoch_and_a_loop_that_was_left_goes_on(runs):
     assert len(as_rows(resumed)) == count - 1 and len(as_rows(resumed)) == count
 
 
+def test_batches_have_no_length_and_say_what_a_loader_needs(runs):
+    run, _ = runs(**ALL[0])
+    batches = run.batches(0, batch_rows=50)
+    with pytest.raises(TypeError, match="have no length: .* pass as_='torch'"):
+        len(batches)
+    assert batches and len(list(batches)) > 10
+
+
 def test_batches_and_samples_have_a_short_repr(runs):
     run, stored = runs(**ALL[0], d_model=64)
     stream, index = next(iter(stored.samples))

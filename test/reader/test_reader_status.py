@@ -1,7 +1,6 @@
 """How much of a run is stored: its status, and a wait until it is complete."""
 
 import shutil
-import threading
 
 import pytest
 
@@ -55,13 +54,12 @@ def test_the_status_of_a_run_in_a_bucket_counts_its_dropped_streams(growing, sto
     assert opened("gs://a-bucket/activations/my-run").status().streams == 5
 
 
-def test_a_wait_returns_the_complete_run_and_shows_a_bar(growing, capsys):
+def test_a_wait_returns_the_complete_run_and_shows_a_bar(growing, capsys, monkeypatch):
     folder, finish = growing
-    run = opened(folder)
-    timer = threading.Timer(0.2, finish)
-    timer.start()
-    complete = run.wait(every_s=0.05)
-    timer.join()
+    run, slept = opened(folder), []
+    monkeypatch.setattr(status.time, "sleep", lambda seconds: (slept.append(seconds), finish()))
+    complete = run.wait(every_s=7)
+    assert slept == [7]
     assert complete.is_complete and len(complete.shards) == 6 and len(run.shards) == 4
     assert "[######..............] 1 of 3 streams, 4 shards, 48 samples" in capsys.readouterr().err
     assert complete.wait() is complete

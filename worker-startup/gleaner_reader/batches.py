@@ -89,6 +89,16 @@ class Batches:
             f"seed {shuffle.seed}, epoch {self._epoch}>"
         )
 
+    def __len__(self) -> int:
+        """Raises TypeError, also for a DataLoader that takes the batches for a list."""
+        raise TypeError(
+            "batches have no length: a filter may leave out any row; for torch's DataLoader pass as_='torch', or "
+            "import torch before you call run.batches(…)"
+        )
+
+    def __bool__(self) -> bool:
+        return True
+
     def __iter__(self) -> "Batches":
         self._follow_process()
         if self._worker is not None and (self._has_begun or self._has_ended):
