@@ -38,7 +38,7 @@ class Layer:
     def __iter__(self) -> Iterator:
         """Raises RuntimeError in a fork of the process that began: the thread that prefetches is not in the fork.
 
-        Raises RuntimeError in one of several workers of a DataLoader, each of which would return every row.
+        Raises RuntimeError in several workers of a DataLoader, because each worker would return every row.
         """
         process, worker = os.getpid(), current_worker()
         if worker is not None and worker.of > 1:
