@@ -1,7 +1,9 @@
 import {EventEmitter} from 'node:events';
 import type {Command} from 'commander';
+import {hasProxy} from '../shared/google/proxies.ts';
 import {gleanerProgram} from './program.ts';
-import {CliError, Interrupted, UsageError} from './terminal/errors.ts';
+import {errorText} from './terminal/error-text.ts';
+import {Interrupted, UsageError} from './terminal/errors.ts';
 import {complain, printJson} from './terminal/output.ts';
 
 // Google's storage client adds listeners to a stream with each piece of an object, and Node would warn of them.
@@ -21,13 +23,14 @@ const program = gleanerProgram();
 exitByCode(program);
 
 try {
+  if (hasProxy(process.env)) (await import('./proxies.ts')).useProxies(process.env);
   // A name of commands alone asks for their help.
   const [name, ...others] = process.argv.slice(2);
   const group = name === undefined ? program : program.commands.find(command => command.name() === name);
   if (others.length === 0 && group !== undefined && group.commands.length > 0) group.outputHelp();
   else await program.parseAsync();
 } catch (error) {
-  const text = await textOf(error as NodeJS.ErrnoException);
+  const text = await errorText(error as NodeJS.ErrnoException);
   if (wantsJson) printJson<'failure'>({error: text ?? String(error)});
   for (const line of `gleaner: ${text ?? (error as Error).stack ?? error}`.split('\n')) complain(line);
   process.exitCode = error instanceof Interrupted ? 130 : error instanceof UsageError ? 2 : 1;
@@ -41,16 +44,4 @@ function exitByCode(command: Command): void {
     process.exit(2);
   });
   for (const child of command.commands) exitByCode(child);
-}
-
-/** Text for a person, of an error that the person can mend; undefined for a defect. The classes load with the first error. */
-async function textOf(error: NodeJS.ErrnoException): Promise<string | undefined> {
-  const {message, code} = error;
-  if (error instanceof CliError || code === 'ENOSPC') return message;
-  const {LocalCloudError} = await import('../emulator/http/errors.ts');
-  const {Rejected} = await import('../shared/contracts/errors.ts');
-  if (error instanceof LocalCloudError || error instanceof Rejected) return message;
-  const {adviceFor} = await import('../shared/google/error-advice.ts');
-  const {withAdvice} = await import('../shared/google/errors.ts');
-  return adviceFor(message) === undefined ? undefined : withAdvice(error);
 }

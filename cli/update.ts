@@ -10,7 +10,7 @@ import {aliveIn, readFleet, requirePool} from './cloud/fleet.ts';
 import {apply, POLL_MS, publishLine} from './cloud/send-message.ts';
 import {ranText} from './jobs/job-view.ts';
 import {environmentOf, type SourceOptions, sourceOf, upload, uploadLines} from './jobs/source.ts';
-import {CliError} from './terminal/errors.ts';
+import {CliError, UsageError} from './terminal/errors.ts';
 import {given} from './terminal/fields.ts';
 import {counted, durationText} from './terminal/format.ts';
 import {print, say} from './terminal/output.ts';
@@ -26,8 +26,12 @@ export async function update(pool: string, options: Options): Promise<void> {
   const code = await sourceOf(options);
   const environment = await environmentOf(options);
   const change = given({source: code.source, environment});
+  if (Object.keys(change).length === 0)
+    throw new UsageError(
+      'There is nothing to update: give --bundle, --branch, --pr, --commit or a part of the environment; the branch that a pool has is fetched again',
+    );
   const schema = z.strictObject({
-    source: sourceChange.optional(),
+    source: sourceChange.nullable().optional(),
     environment: environmentSchema.partial().optional(),
   });
   parseValue(schema, change, 'The update');

@@ -12,6 +12,7 @@ const LOCKS: {name: string; base?: string}[] = [
   {name: 'worker-startup/uv-requirements'},
   {name: WORKER},
   {name: 'worker-startup/requirements-tpu', base: WORKER},
+  {name: 'cli/run/export-requirements', base: WORKER},
   {name: 'test/worker/requirements', base: WORKER},
   {name: 'test/reference/requirements', base: 'test/worker/requirements'},
 ];

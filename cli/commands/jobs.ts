@@ -1,5 +1,15 @@
 import {CAUSES} from '../../shared/domain/job/job.ts';
-import {dollars, instant, integer, jobName, pair, positive, seconds, text} from '../terminal/arguments.ts';
+import {
+  dollars,
+  folder,
+  instant,
+  integer,
+  jobName,
+  pair,
+  positive,
+  seconds,
+  text,
+} from '../terminal/arguments.ts';
 import type {GleanerCommand} from '../terminal/command.ts';
 import {addSourceOptions} from './source-options.ts';
 
@@ -38,6 +48,21 @@ export function addJobCommands(program: GleanerCommand): void {
     .dir('folder of a local cloud')
     .examples('gleaner jobs logs my-job', 'gleaner jobs logs my-job --attempt 2')
     .action(async (id, options) => (await import('../jobs/logs.ts')).logs(id, options));
+  jobs
+    .about('get', 'print the result of a completed job, and nothing else')
+    .argument('<id>', 'job id', jobName)
+    .port()
+    .dir('folder of a local cloud')
+    .examples('gleaner jobs get my-job > result.txt')
+    .action(async (id, options) => (await import('../jobs/result.ts')).get(id, options));
+  jobs
+    .about('cp', 'download the artifacts of a job; a second call goes on')
+    .argument('<id>', 'job id', jobName)
+    .argument('<folder>', 'folder for the files', folder)
+    .option('--attempt <n>', 'number of the attempt, as `jobs show` lists it (default: the newest)', positive)
+    .onCloud()
+    .examples('gleaner jobs cp my-job artifacts')
+    .action(async (id, into, options) => (await import('../jobs/copy.ts')).copy(id, into, options));
   jobs
     .about('cancel', 'end a job, waiting or running')
     .argument('<id>', 'job id', jobName)

@@ -105,7 +105,11 @@ export function addHostCommands(program: GleanerCommand): void {
     .option('--no-wait', 'do not wait for the hosts')
     .onCloud()
     .dryRun()
-    .examples('gleaner update tpu --branch main', 'gleaner update tpu --bundle .')
+    .examples(
+      'gleaner update tpu --branch main',
+      'gleaner update tpu --bundle .',
+      'gleaner update tpu --repo none',
+    )
     .action(async (name, options) => (await import('../update.ts')).update(name, options));
   program
     .about('versions', 'show which code pools and workers have')

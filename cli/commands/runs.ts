@@ -53,14 +53,21 @@ export function addRunGroup(program: GleanerCommand): void {
     .addHelpText('after', COMPARED)
     .examples('gleaner run compare my-run my-other-run')
     .action(async (a, b, options) => (await import('../run/compare.ts')).compareRuns(a, b, options));
-  about('export', 'write one layer of a run to numpy files')
+  about('export', 'write one layer of a run to files; a second call goes on')
+    .choice('--to <kind>', 'files for', EXPORTS, 'numpy')
     .requiredOption('--layer <n>', 'layer', natural)
     .option('--site <site>', 'site, needed where the run has several', text)
-    .choice('--dtype <dtype>', 'of the numbers', ['float32', 'float16'], 'float32')
+    .choice('--dtype <dtype>', 'of the numbers', ['float32', 'float16', 'bfloat16'], 'float32')
+    .option('--context-size <n>', 'rows of a context of SAELens', positive, 128)
     .requiredOption('--output <folder>', 'folder that does not exist yet', folder)
-    .examples('gleaner run export my-run --layer 12 --output layer-12')
+    .examples(
+      'gleaner run export my-run --layer 12 --output layer-12',
+      'gleaner run export my-run --layer 12 --to saelens --output sae-12',
+    )
     .action(async (id, options) => (await import('../run/export.ts')).exportRun(id, options));
 }
+
+const EXPORTS = ['numpy', 'safetensors', 'saelens', 'dictionary_learning'];
 
 const COMPARED = `
 Exit code 0: both have the same samples, rejected samples, tokens and rows, and statistics within 0.1 %.

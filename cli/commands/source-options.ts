@@ -10,7 +10,11 @@ export function addSourceOptions(command: GleanerCommand): GleanerCommand {
       ['repo', 'branch', 'pr', 'commit'],
       folder,
     )
-    .option('--repo <url>', 'https address of a git repository', text)
+    .option(
+      '--repo <url>',
+      'https address of a git repository, or none: without code of your own',
+      orNone(text),
+    )
     .alone('--branch <branch>', 'newest commit of a branch', ['pr', 'commit'], text)
     .alone('--pr <n>', 'newest commit of a pull request', ['commit'], positive)
     .option('--commit <sha>', 'commit, 40 hexadecimal digits', text)

@@ -1,6 +1,7 @@
 /** An option for each key of run.json. */
 import {
   dollars,
+  jsonObject,
   modelName,
   natural,
   orNone,
@@ -57,6 +58,11 @@ export function addSpecOptions(command: GleanerCommand): GleanerCommand {
     .option('--prompt-version <name>', 'words around the grids of an ARC task', text)
     .option('--predictions-per-task <n>', 'samples made of each ARC task', positive)
     .option('--add-generation-prompt', "end messages with the opening of the model's answer")
+    .option(
+      '--template-kwargs <json>',
+      'variables of the chat template, such as \'{"enable_thinking": false}\'',
+      jsonObject,
+    )
     .option('--keep <fields>', 'fields of a record to copy into the shards, with commas between', words)
     .option('--seed <n>', 'of every random choice', whole(0, 999_999_999))
     .option('--pool <pool>', "pool (default: the deployment's own)", text)

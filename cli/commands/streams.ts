@@ -1,5 +1,5 @@
 import {FORMATS} from '../streams/sources/formats.ts';
-import {count, folder, index, positive, runId, text} from '../terminal/arguments.ts';
+import {count, delimiter, folder, index, positive, runId, text, words} from '../terminal/arguments.ts';
 import type {GleanerCommand} from '../terminal/command.ts';
 
 /** Template of the command line, where `\\n` and `\\t` stand for a newline and a tab. */
@@ -23,6 +23,11 @@ export function addStreamCommands(program: GleanerCommand): void {
     .option('--start-index <i>', 'first row, from 0', index)
     .option('--end-index <j>', 'row after the last one', index)
     .option('--column <name>', 'column that becomes the record: text, messages or token ids', text)
+    .option(
+      '--keep <columns>',
+      'columns that come along beside --column or --template, such as id,source',
+      words,
+    )
     .alone(
       '--template <text>',
       'text of each record, such as "Q: {question}\\nA: {answer}"',
@@ -32,6 +37,13 @@ export function addStreamCommands(program: GleanerCommand): void {
     .choice('--as <kind>', 'arc: the column has examples of an ARC task (default column: examples)', ['arc'])
     .option('--shuffle-seed <n>', 'shuffle the rows; the same seed gives the same order', index)
     .choice('--format <format>', 'format of the files (default: by their names)', FORMATS)
+    .option(
+      '--delimiter <character>',
+      'character between the columns of CSV, or tab (default: found)',
+      delimiter,
+    )
+    .option('--field <key>', 'key of the rows, in a JSON file of one object', text)
+    .option('--recursive', 'read the folders inside of a folder')
     .option('--revision <revision>', 'branch, tag or commit of a data set (default: main)', text)
     .option('--split <split>', 'split of a data set', text, 'train')
     .option('--config <name>', 'configuration of a data set', text)

@@ -6,7 +6,7 @@ import type {CloudOptions} from '../cloud/connect.ts';
 import {CliError} from '../terminal/errors.ts';
 import {printText, say} from '../terminal/output.ts';
 import {Parts} from '../terminal/output-parts.ts';
-import {isEnded, readJob, reasonOf} from './job-view.ts';
+import {endLines, isEnded, readJob, reasonOf} from './job-view.ts';
 
 const FOLLOW_MS = 500;
 
@@ -47,6 +47,7 @@ export async function followJob(
     if (state !== said) say(`${id}: ${state}`);
     said = state;
     if (isEnded(job)) {
+      for (const line of endLines(id, job)) say(line);
       process.exitCode = job.status === 'completed' ? 0 : 1;
       return job;
     }

@@ -3,10 +3,12 @@ import {paths} from '../../shared/domain/names.ts';
 import type {Document, Value} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {CliError} from '../terminal/errors.ts';
-import {dollarText} from '../terminal/format.ts';
+import {type Column, dollarText, durationText} from '../terminal/format.ts';
 
 const RESULT_CHARS = 2000;
 const RESULT_LINES = 20;
+/** Characters of a result in one line. */
+const SHORT_CHARS = 200;
 
 /** Reads the document of a job as it is: an unchecked document may lack every field. */
 export async function readJob({store, jobs}: Cloud, id: string): Promise<Document> {
@@ -25,15 +27,65 @@ export function reasonOf({cause, error}: Document): string {
   return `${cause ? ` (${cause})` : ''}${first ? `: ${first}` : ''}`;
 }
 
-export function jobLine(id: string, job: Document): string {
+export const JOB_COLUMNS: Column[] = [
+  {title: 'JOB'},
+  {title: 'STATE'},
+  {title: 'POOL'},
+  {title: 'WORKER'},
+  {title: 'CREATED'},
+  {title: 'DURATION', right: true},
+  {title: 'COST', right: true},
+  {title: 'NAME'},
+  {title: 'REASON'},
+];
+
+/** Cells of `JOB_COLUMNS`. */
+export function jobRow(id: string, job: Document): string[] {
   const {metadata, challenge_number} = job;
-  const name = (metadata as Document | null | undefined)?.name;
-  const what =
-    name ??
-    (challenge_number === null || challenge_number === undefined ? '' : `challenge ${challenge_number}`);
-  const parts = [id, text(job.status).padEnd(9), timeOf(job.created_at), text(job.pool), text(what)];
+  const challenge =
+    challenge_number === null || challenge_number === undefined ? '' : `challenge ${challenge_number}`;
+  const name = (metadata as Document | null | undefined)?.name ?? challenge;
   const reason = isEnded(job) && job.status !== 'completed' ? reasonOf(job).trim() : '';
-  return [...parts, reason].filter(part => part !== '').join('  ');
+  const cells = [id, job.status ?? 'pending', job.pool, workerOf(job), timeOf(job.created_at)];
+  return [...cells, durationOf(job), costOf(job), name, reason].map(text);
+}
+
+/** The worker of the running attempt, or of the last one. */
+function workerOf({lease, attempts}: Document): Value | undefined {
+  const last = Array.isArray(attempts) ? (attempts as Document[]).at(-1) : undefined;
+  return (lease as Document | null | undefined)?.worker ?? last?.worker;
+}
+
+/** From the start of the newest attempt to its end, or to now while it runs. */
+function durationOf({status, started_at, completed_at}: Document): string {
+  const [begin, end] = [started_at, completed_at].map(at => (typeof at === 'string' ? Date.parse(at) : NaN));
+  const until = status === 'running' ? Date.now() : (end ?? NaN);
+  const seconds = (until - (begin ?? NaN)) / 1000;
+  return Number.isFinite(seconds) ? durationText(Math.max(0, seconds)) : '';
+}
+
+function costOf({spent_usd}: Document): string {
+  return typeof spent_usd === 'number' && spent_usd > 0 ? dollarText(spent_usd) : '';
+}
+
+/** Lines about a job that has ended: its result, artifacts, duration and cost, each if it has one. */
+export function endLines(id: string, job: Document): string[] {
+  const line = (name: string, value: string) => (value === '' ? [] : [`  ${name.padEnd(10)} ${value}`]);
+  const artifacts = job.artifacts_path ? `${text(job.artifacts_path)}: gleaner jobs cp ${id} FOLDER` : '';
+  return [
+    ...line('result', shortResult(id, job)),
+    ...line('artifacts', artifacts),
+    ...line('duration', durationOf(job)),
+    ...line('cost', costOf(job)),
+  ];
+}
+
+function shortResult(id: string, {result, result_path}: Document): string {
+  if (typeof result_path === 'string') return `${result_path}: gleaner jobs get ${id}`;
+  if (typeof result !== 'string') return '';
+  const [first = '', ...others] = result.trimEnd().split('\n');
+  const isWhole = others.length === 0 && first.length <= SHORT_CHARS;
+  return isWhole ? first : `${first.slice(0, SHORT_CHARS)} …: gleaner jobs get ${id}`;
 }
 
 export function jobLines(id: string, job: Document): string[] {

@@ -2,8 +2,9 @@ import type {Stored} from '../../shared/ports.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {newestFirst} from '../cloud/newest-first.ts';
+import {table} from '../terminal/format.ts';
 import {print} from '../terminal/output.ts';
-import {jobLine} from './job-view.ts';
+import {JOB_COLUMNS, jobRow} from './job-view.ts';
 
 type Options = CloudOptions & {status?: string; pool?: string; limit: number};
 
@@ -12,9 +13,12 @@ export async function list(options: Options): Promise<void> {
     const found = await newest(cloud, options);
     const isAll = options.status === undefined && options.pool === undefined;
     const none = isAll ? 'no jobs yet: `gleaner jobs submit FILE` submits one' : 'no such job';
-    const lines = found.map(({id, data}) => jobLine(id, data));
+    const lines = table(
+      JOB_COLUMNS,
+      found.map(({id, data}) => jobRow(id, data)),
+    );
     const jobs = found.map(({id, data}) => ({...data, id}));
-    print<'jobs list'>(options.json, jobs, lines.length > 0 ? lines : [none]);
+    print<'jobs list'>(options.json, jobs, found.length > 0 ? lines : [none]);
   });
 }
 

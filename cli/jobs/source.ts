@@ -14,7 +14,7 @@ import {quoted, say} from '../terminal/output.ts';
 /** Null removes a part of the environment. */
 export type SourceOptions = {
   bundle?: string;
-  repo?: string;
+  repo?: string | null;
   branch?: string;
   pr?: number;
   commit?: string;
@@ -24,8 +24,13 @@ export type SourceOptions = {
   ramfs_dir?: string | null;
 };
 
-/** Packed folder of code, and the source that names it. */
-export type PackedCode = {source: SourceChange | undefined; object?: string; bytes?: Buffer; folder?: string};
+/** Packed folder of code, and the source that names it. Null: no source. */
+export type PackedCode = {
+  source: SourceChange | null | undefined;
+  object?: string;
+  bytes?: Buffer;
+  folder?: string;
+};
 
 export async function sourceOf(options: SourceOptions): Promise<PackedCode> {
   const {bundle, repo, branch, pr, commit} = options;
@@ -34,6 +39,11 @@ export async function sourceOf(options: SourceOptions): Promise<PackedCode> {
     const {bytes, sha256, files} = await packFolder(bundle);
     say(`${bundle}: ${counted(files, 'file')}, ${bytesText(bytes.length)} packed`);
     return {source: {bundle: sha256}, object: codeObject(sha256), bytes, folder: bundle};
+  }
+  if (repo === null) {
+    if (branch !== undefined || pr !== undefined || commit !== undefined)
+      throw new UsageError('There is no version without a repository: give --repo none alone');
+    return {source: null};
   }
   const source = given({repo, branch, pr, commit});
   if (Object.keys(source).length === 0) return {source: undefined};

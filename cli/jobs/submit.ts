@@ -38,6 +38,8 @@ export async function submit(words: string[], options: SubmitOptions): Promise<v
   const own = await fieldsOf(words, wordsAfterDashes(), options);
   const code = await sourceOf(options);
   const environment = await environmentOf(options);
+  if (code.source === null)
+    throw new UsageError('There is no job without the source of its pool: leave out --repo none');
   if (code.source && !('bundle' in code.source) && code.source.repo === undefined)
     throw new UsageError('There is no repository of the job: add --repo');
   const fields = withOptions(own, options, given({source: code.source, environment}));

@@ -1,6 +1,6 @@
 /** Answers of `gleaner jobs …`. People write documents of jobs, so a job may have any further field. */
 import {z} from 'zod';
-import {text} from './fields.ts';
+import {count, text} from './fields.ts';
 
 /** A document of a job with its id. docs/jobs.md names the fields. */
 const job = z.looseObject({id: text});
@@ -15,6 +15,7 @@ const ended = z.strictObject({
 export const jobAnswers = {
   'jobs show': job,
   'jobs list': z.array(job),
+  'jobs cp': z.strictObject({folder: text, attempt: count, files: count, written: count, bytes: count}),
   'jobs submit': z.union([
     z.strictObject({id: text}),
     z.strictObject({id: text, commands: z.array(text)}),

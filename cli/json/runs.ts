@@ -105,10 +105,21 @@ const compared = z.strictObject({
   notes: z.array(text),
 });
 
-const exported = z.strictObject({
-  ...{run: text, site: text, layer: count, dtype: text, rows: count, d_model: count, samples: count},
-  ...{files: z.record(text, text), output: text},
-});
+const exported = z.union([
+  z.strictObject({
+    to: z.enum(['numpy', 'safetensors', 'dictionary_learning']),
+    ...{run: text, site: text, layer: count, dtype: text, rows: count, d_model: count, samples: count},
+    ...{files: z.record(text, text), output: text},
+    parts: count.optional(),
+    /** Seed of the order for dictionary_learning; null for the order of storage. */
+    seed: count.nullable().optional(),
+  }),
+  z.strictObject({
+    to: z.literal('saelens'),
+    ...{hook_name: text, context_size: count, d_in: count, contexts: count, rows: count},
+    ...{rows_left_out: count, output: text},
+  }),
+]);
 
 const survey = z.looseObject({
   stream: text,

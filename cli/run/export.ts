@@ -1,21 +1,31 @@
 import {existsSync} from 'node:fs';
 import {resolve} from 'node:path';
+import {fileURLToPath} from 'node:url';
 import {outputsPrefix} from '../../shared/domain/names.ts';
 import {type CloudOptions, connect} from '../cloud/connect.ts';
 import type {Answers} from '../json/index.ts';
-import {runWorkerModule} from '../python/python.ts';
+import {runWorkerModule, workerPython} from '../python/python.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted} from '../terminal/format.ts';
 import {print, say} from '../terminal/output.ts';
 
-type Options = CloudOptions & {layer: number; site?: string; dtype: string; output: string};
+type Options = CloudOptions & {
+  to: string;
+  layer: number;
+  site?: string;
+  dtype: string;
+  context_size: number;
+  output: string;
+};
 
-/** `export.json` of the folder. */
-type Exported = Omit<Answers['run export'], 'output'>;
+type Exported = Answers['run export'];
 
-const BYTES: Record<string, number> = {float32: 4, float16: 2};
+const BYTES: Record<string, number> = {float32: 4, float16: 2, bfloat16: 2};
 
-/** Writes one layer of a run to numpy files: its rows, and the stream, the sample, the position and the token of each row. */
+/** Packages of the worker, and those that write the files of SAELens. */
+const SAELENS_LOCK = fileURLToPath(new URL('export-requirements.lock', import.meta.url));
+
+/** Writes one layer of a run to files of another project. An export that was interrupted goes on. */
 export async function exportRun(run: string, options: Options): Promise<void> {
   const output = resolve(options.output);
   if (existsSync(output))
@@ -26,24 +36,37 @@ export async function exportRun(run: string, options: Options): Promise<void> {
     const folder = `gs://${connection.bucket}/${outputsPrefix(run).replace(/\/tpu_$/, '')}`;
     const args = ['gleaner_reader.export', folder, '--layer', String(options.layer), '--output', output];
     if (options.site !== undefined) args.push('--site', options.site);
+    args.push('--to', options.to, '--dtype', options.dtype, '--context-size', String(options.context_size));
     // The last line of a failure is the error of this command.
     const sayProgress = (line: string) => (/ rows$/.test(line) ? say(line) : undefined);
-    const {code, stdout, stderr} = await runWorkerModule(
-      [...args, '--dtype', options.dtype],
-      env,
-      sayProgress,
-    );
+    const lock = options.to === 'saelens' ? SAELENS_LOCK : undefined;
+    await workerPython(say, lock);
+    const {code, stdout, stderr} = await runWorkerModule(args, env, sayProgress, lock);
     const last = stdout.at(-1);
     if (code !== 0 || last === undefined)
       throw new CliError(stderr.at(-1) ?? `Failed to export ${run}: the exporter ended with exit ${code}`);
-    const exported = JSON.parse(last) as Exported;
-    const {site, layer, dtype, rows, d_model, samples} = exported;
-    const size = bytesText(rows * d_model * (BYTES[dtype] ?? 4));
-    print<'run export'>(options.json, {...exported, output}, [
-      `${counted(rows, 'row')} of ${site}.${layer} [${d_model}] as ${dtype}, ${counted(samples, 'sample')}, ${size}`,
-      `${options.output}: ${Object.values(exported.files).join(', ')}`,
-    ]);
+    const exported = {...JSON.parse(last), output} as Exported;
+    print<'run export'>(options.json, exported, linesOf(exported, options.output));
   } finally {
     await connection.close();
   }
+}
+
+function linesOf(exported: Exported, output: string): string[] {
+  if (exported.to === 'saelens') {
+    const {hook_name, context_size, d_in, contexts, rows_left_out} = exported;
+    const left = rows_left_out > 0 ? `; ${counted(rows_left_out, 'last row')} left out` : '';
+    return [
+      `${counted(contexts, 'context')} of ${context_size} rows of ${hook_name} [${d_in}]${left}`,
+      `${output}: cached_activations_path of SAELens`,
+    ];
+  }
+  const {to, site, layer, dtype, rows, d_model, samples, files} = exported;
+  const size = bytesText(rows * d_model * (BYTES[dtype] ?? 4));
+  const use =
+    to === 'dictionary_learning' ? '; open_dictionary_learning of gleaner_reader.export reads them' : '';
+  return [
+    `${counted(rows, 'row')} of ${site}.${layer} [${d_model}] as ${dtype}, ${counted(samples, 'sample')}, ${size}`,
+    `${output}: ${Object.values(files).join(', ')}${use}`,
+  ];
 }

@@ -32,7 +32,7 @@ export const checksums = z.strictObject({
   samples: z.number().int().min(0),
   sources: z.array(source),
   /** Options that chose and changed the rows. */
-  options: z.record(z.string(), z.union([z.string(), z.number()])),
+  options: z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.array(z.string())])),
 });
 
 export type Checksums = z.infer<typeof checksums>;

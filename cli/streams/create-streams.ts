@@ -3,25 +3,24 @@ import {realpath} from 'node:fs/promises';
 import {join, resolve, sep} from 'node:path';
 import type {Answers} from '../json/index.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
+import {listText} from '../terminal/format.ts';
 import type {Checksums, StreamChecksum} from './checksums.ts';
+import {knownFieldsOf} from './known-fields.ts';
 import {OutputFolder, type Wanted} from './output-folder.ts';
 import {positionsOf} from './permutation.ts';
 import {PassProgress} from './progress.ts';
-import {type Convert, columnsRead, converter, isReadable, type RecordOptions} from './records.ts';
-import type {Format} from './sources/formats.ts';
+import {type Convert, columnsRead, converter, type RecordOptions} from './records.ts';
+import type {SourceOptions} from './sources/formats.ts';
 import {openSources} from './sources/resolve.ts';
-import {type Row, type RowSource, recordOf, type Watch} from './sources/row.ts';
+import {cellsOf, type Row, type RowSource, type Watch} from './sources/row.ts';
 import {planSplit, rowsToCount, type Split, type SplitOptions} from './split.ts';
 import {Spool} from './spool.ts';
 import {StreamWriter, streamFile} from './stream-writer.ts';
 
 export type CreateOptions = SplitOptions &
-  RecordOptions & {
+  RecordOptions &
+  Omit<SourceOptions, 'stop'> & {
     output_dir: string;
-    format?: Format | undefined;
-    revision?: string | undefined;
-    split?: string | undefined;
-    config?: string | undefined;
     force?: boolean | undefined;
     /** Plans the streams, and writes none. */
     dry_run?: boolean | undefined;
@@ -185,9 +184,10 @@ async function* linesOf(
   // Without a permutation the first rows of the range are the samples.
   const end = isChosen ? split.end : split.first + split.samples;
   let index = 0;
-  let isFirst = columns === undefined;
+  const said = new Set<string | undefined>([undefined]);
   for (const source of sources) {
     if (index >= end) return;
+    let isFirst = columns === undefined;
     for await (const rows of source.rows(watch, columns)) {
       watch.stop.throwIfAborted();
       const from = Math.max(0, split.first - index);
@@ -196,7 +196,9 @@ async function* linesOf(
       for (let at = from; at < to; at++) {
         const row = rows[at] as Row;
         if (isChosen && !isChosen(index + at)) continue;
-        if (isFirst) adviseOn(source, row, say);
+        const advice = isFirst ? adviceOn(source, row) : undefined;
+        if (!said.has(advice)) say(advice as string);
+        said.add(advice);
         isFirst = false;
         lines.push({line: convert(source, row, index + at), row: index + at});
       }
@@ -208,13 +210,14 @@ async function* linesOf(
   }
 }
 
-/** Says what to do where the first record has no field that a run reads by itself. */
-function adviseOn(source: RowSource, row: Row, say: (line: string) => void): void {
-  const record = recordOf(source, row);
-  if (isReadable(record)) return;
-  say(
-    `The first record has the fields ${Object.keys(record).slice(0, 10).join(', ')}, and none that a run reads by itself: give --column or --template, or set record.field in run.json`,
-  );
+/** Advice about the first record of a source, where a run may take another field than the user means. */
+function adviceOn(source: RowSource, row: Row): string | undefined {
+  const cells = cellsOf(source, row);
+  const [taken, other] = knownFieldsOf(cells);
+  if (taken === undefined)
+    return `The first record has the fields ${listText([...cells.keys()], 10)}, and none that a run reads by itself: give --column or --template, or set record.field in run.json`;
+  if (other === undefined) return undefined;
+  return `The first record has ${taken} and ${other}, and a run takes ${taken}: to take another field, give --column, or set record.field in run.json`;
 }
 
 function reportOf(

@@ -1,74 +1,163 @@
-/** Rows as records of a stream: unchanged, one column, a template, or an ARC task. */
+/** Rows as records of a stream: unchanged, one column, a template, or an ARC task. Values keep their source text. */
 import {CliError} from '../terminal/errors.ts';
 import {arcTask} from './arc-task.ts';
-import {cellOf, jsonOf, kindOf, type Row, type RowSource, recordOf, rowError} from './sources/row.ts';
+import {
+  BESIDE_MESSAGES,
+  isMessages,
+  isTokens,
+  KNOWN_FIELDS,
+  knownFieldsOf,
+  TASK_FIELDS,
+} from './known-fields.ts';
+import {elementsOf, JsonError, jsonKind, jsonValue, membersOf, onOneLine} from './sources/json-text.ts';
+import {
+  type Cell,
+  type Cells,
+  type Columns,
+  cellOf,
+  cellsOf,
+  Json,
+  jsonOf,
+  kindOf,
+  objectOf,
+  type Row,
+  type RowSource,
+  requireObject,
+  rowError,
+  textOf,
+} from './sources/row.ts';
 
 export type RecordOptions = {
   column?: string | undefined;
   template?: string | undefined;
   as?: 'arc' | undefined;
+  /** Columns that come along. */
+  keep?: string[] | undefined;
 };
 
 /** Makes the line of a record. `index`: the number of the row over all sources, from 0. */
 export type Convert = (source: RowSource, row: Row, index: number) => Buffer;
 
-/** Fields that a run reads without `record` in its spec. */
-const KNOWN_FIELDS = ['text', 'prompt', 'messages', 'tokens'];
-
 /** Columns that a conversion reads; undefined for all. */
-export function columnsRead({column, template}: RecordOptions): string[] | undefined {
-  if (template !== undefined) return [...new Set(fieldsOf(template))];
-  return column === undefined ? undefined : [column];
+export function columnsRead({column, template, keep = []}: RecordOptions): Columns | undefined {
+  if (template !== undefined) return {of: [...new Set([...fieldsOf(template), ...keep])], also: []};
+  return column === undefined ? undefined : {of: [...new Set([column, ...keep])], also: BESIDE_MESSAGES};
 }
 
-export function converter({column, template, as}: RecordOptions): Convert {
-  if (template !== undefined) return filled(parseTemplate(template));
-  if (column === undefined) return unchanged;
-  return (source, row, index) => {
-    const value = cellOf(source, row, recordOf(source, row), column);
-    const result = as === 'arc' ? arcTask(value, index) : recordFrom(value);
-    if (typeof result === 'string') throw rowError(source, row, `column "${column}": ${result}`);
-    return lineOf(source, row, result);
-  };
-}
-
-/** True for a record that a run reads without `record` in its spec. */
-export function isReadable(record: Record<string, unknown>): boolean {
-  return KNOWN_FIELDS.some(field => field in record) || ('train' in record && 'test' in record);
+/** Throws `CliError` for options that exclude each other. */
+export function converter({column, template, as, keep = []}: RecordOptions): Convert {
+  const kept = [...new Set(keep)];
+  if (template !== undefined) return filled(parseTemplate(template), kept);
+  if (column !== undefined) return ofColumn(column, as, kept);
+  if (keep.length > 0)
+    throw new CliError(
+      '--keep is for --column and --template, and without them every column stays: leave it out',
+    );
+  return unchanged;
 }
 
 /** JSON lines keep their bytes. */
 const unchanged: Convert = (source, row) => {
-  const record = recordOf(source, row);
-  return 'line' in row ? row.line : lineOf(source, row, record);
+  requireObject(source, row);
+  return 'line' in row ? row.line : Buffer.from(objectOf(row.cells));
 };
 
-function lineOf(source: RowSource, row: Row, record: object): Buffer {
-  try {
-    return Buffer.from(jsonOf(record));
-  } catch (error) {
-    throw rowError(source, row, (error as Error).message);
-  }
+function ofColumn(column: string, as: RecordOptions['as'], keep: string[]): Convert {
+  return (source, row, index) => {
+    const cells = cellsOf(source, row);
+    const cell = cellOf(source, row, cells, column);
+    const made = as === 'arc' ? taskOf(cell, index) : recordOf(cell, cells);
+    if (typeof made === 'string') throw rowError(source, row, `column "${column}": ${made}`);
+    return lineOf(source, row, made, cells, keep);
+  };
 }
+
+type Record = Map<string, Cell>;
 
 /** The record of a value, or the problem of the value. */
-function recordFrom(value: unknown): object | string {
-  if (typeof value === 'string') return {text: value};
-  if (value instanceof Uint8Array) return {text: value};
-  if (Array.isArray(value) && value.length > 0) {
-    if (value.every(isMessage)) return {messages: value};
-    if (value.every(item => Number.isInteger(item) || typeof item === 'bigint')) return {tokens: value};
-    return 'it is a list, but neither of messages with role and content nor of token ids; give --as arc for ARC examples';
+function recordOf(cell: Cell, cells: Cells): Record | string {
+  if (typeof cell === 'string') return new Map([['text', cell]]);
+  const {source} = cell;
+  switch (jsonKind(source)) {
+    case 'string':
+      return new Map([['text', cell]]);
+    case 'list':
+      if (isMessages(source)) return withTools(cell, cells);
+      if (isTokens(source)) return new Map([['tokens', cell]]);
+      return elementsOf(source).length === 0
+        ? 'it is an empty list, and a record needs text, messages or token ids'
+        : 'it is a list, but neither of messages with role and content nor of token ids; give --as arc for ARC examples';
+    case 'object': {
+      const members = membersOf(source);
+      if (knownFieldsOf(members).length > 0)
+        return new Map([...members].map(([name, value]) => [name, new Json(value)]));
+      return `it is an object without ${KNOWN_FIELDS.join(', ')}, or ${TASK_FIELDS.join(' and ')}`;
+    }
+    default:
+      return `it is ${kindOf(cell)}, and a record needs text, messages or token ids`;
   }
-  if (value !== null && typeof value === 'object' && !Array.isArray(value))
-    return isReadable(value as Record<string, unknown>)
-      ? value
-      : `it is an object without ${KNOWN_FIELDS.join(', ')}, or train and test`;
-  return `it is ${Array.isArray(value) ? 'an empty list' : kindOf(value)}, and a record needs text, messages or token ids`;
 }
 
-function isMessage(item: unknown): boolean {
-  return item !== null && typeof item === 'object' && 'role' in item && 'content' in item;
+/** Tables have an empty text where there are no tools. */
+const ABSENT = ['null', '""'];
+
+/** Tools change the text of messages, so they stay beside them. */
+function withTools(messages: Cell, cells: Cells): Record {
+  const record: Record = new Map([['messages', messages]]);
+  for (const name of BESIDE_MESSAGES) {
+    const cell = cells.get(name);
+    if (cell !== undefined && !ABSENT.includes(jsonOf(cell))) record.set(name, parsed(cell));
+  }
+  return record;
+}
+
+/** Data sets store tools also as the text of their JSON. */
+function parsed(cell: Cell): Cell {
+  const text = textOf(cell);
+  if (!/^\s*[[{]/.test(text)) return cell;
+  try {
+    return new Json(onOneLine(jsonValue(text)));
+  } catch (error) {
+    if (error instanceof JsonError) return cell;
+    throw error;
+  }
+}
+
+function taskOf(cell: Cell, index: number): Record | string {
+  const isJson = typeof cell !== 'string' && ['list', 'object'].includes(jsonKind(cell.source));
+  if (!isJson) return `it is ${kindOf(cell)}, not a list of examples`;
+  const task = arcTask(looseValue(cell.source), index);
+  if (typeof task === 'string') return task;
+  return new Map(Object.entries(task).map(([name, value]) => [name, new Json(JSON.stringify(value))]));
+}
+
+/** Grids have digits alone, and the parser of JavaScript keeps these. NaN is no JSON for it. */
+function looseValue(source: string): unknown {
+  try {
+    return JSON.parse(source);
+  } catch {
+    return undefined;
+  }
+}
+
+function lineOf(source: RowSource, row: Row, record: Record, cells: Cells, keep: readonly string[]): Buffer {
+  for (const name of keep) {
+    if (replaces(record, name))
+      throw rowError(
+        source,
+        row,
+        `--keep ${name} would replace a field of the record, which has ${[...record.keys()].join(', ')}: rename the column`,
+      );
+    record.set(name, cellOf(source, row, cells, name));
+  }
+  return Buffer.from(objectOf(record));
+}
+
+/** True for a name that the record has, or that a run takes before the fields of the record. */
+function replaces(record: Record, name: string): boolean {
+  if (record.has(name)) return true;
+  const [field] = knownFieldsOf(record);
+  return knownFieldsOf(new Map([...record, [name, '']]))[0] !== field;
 }
 
 type Part = {text: string} | {column: string};
@@ -98,28 +187,22 @@ function fieldsOf(template: string): string[] {
   return parseTemplate(template).flatMap(part => ('column' in part ? [part.column] : []));
 }
 
-function filled(parts: Part[]): Convert {
+function filled(parts: Part[], keep: string[]): Convert {
   return (source, row) => {
-    const record = recordOf(source, row);
+    const cells = cellsOf(source, row);
     const text = parts.map(part => {
       if ('text' in part) return part.text;
-      const value = cellOf(source, row, record, part.column);
-      if (value === null || value === undefined)
-        throw rowError(source, row, `column "${part.column}" is null, and --template needs a value`);
-      if (typeof value === 'number' && !Number.isFinite(value))
-        throw rowError(source, row, `column "${part.column}" is ${value}, and --template needs a value`);
-      if (value instanceof Date) return value.toISOString();
-      return typeof value === 'string' ? value : textOf(source, row, value);
+      const cell = cellOf(source, row, cells, part.column);
+      if (typeof cell !== 'string' && NO_VALUES.includes(cell.source))
+        throw rowError(
+          source,
+          row,
+          `column "${part.column}" is ${cell.source}, and --template needs a value`,
+        );
+      return textOf(cell);
     });
-    return lineOf(source, row, {text: text.join('')});
+    return lineOf(source, row, new Map([['text', text.join('')]]), cells, keep);
   };
 }
 
-function textOf(source: RowSource, row: Row, value: unknown): string {
-  try {
-    const json = jsonOf(value);
-    return value instanceof Uint8Array ? JSON.parse(json) : json;
-  } catch (error) {
-    throw rowError(source, row, (error as Error).message);
-  }
-}
+const NO_VALUES = ['null', 'NaN', 'Infinity', '-Infinity'];

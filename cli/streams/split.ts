@@ -49,6 +49,8 @@ function tooFew(
   rows: number,
   {num_streams, start_index, end_index}: SplitOptions,
 ): CliError {
+  if (rows === 0 && end_index !== 0)
+    return new CliError('The sources have no rows: name files with at least one row');
   const range =
     start_index === undefined && end_index === undefined
       ? ''

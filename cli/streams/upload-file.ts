@@ -3,7 +3,9 @@ import {open, readFile} from 'node:fs/promises';
 import {streamObject} from '../../shared/domain/names.ts';
 import type {Content, ResumableUploads} from '../../shared/google/resumable.ts';
 import type {Objects} from '../../shared/ports.ts';
+import {CliError} from '../terminal/errors.ts';
 import {changedError, type StreamFile} from './folder.ts';
+import {isGzip} from './gzip.ts';
 import {crc32cOf} from './hash-file.ts';
 import type {Sessions} from './sessions.ts';
 
@@ -31,7 +33,7 @@ export async function contentOf(stream: StreamFile, run: string, stop: AbortSign
   const crc32c = await crc32cOf(stream.path, stop);
   if (stream.known && stream.known.crc32c !== crc32c) throw changedError(stream);
   const name = streamObject(run, stream.stream, stream.gzip);
-  const content_type = stream.gzip ? 'application/gzip' : 'application/jsonl';
+  const content_type = (await isGzip(stream.path)) ? 'application/gzip' : 'application/jsonl';
   return {name, size_bytes: stream.bytes, crc32c, content_type};
 }
 
@@ -58,7 +60,7 @@ async function uploadPieces(to: Uploader, file: LocalFile, content: Content): Pr
     if (outcome === 'uploaded') await requireStored(to, content);
     if (outcome !== 'gone') return outcome;
   }
-  throw new Error(
+  throw new CliError(
     `Failed to upload ${file.path}: Cloud Storage ended ${MOST_SESSIONS} sessions; try again later`,
   );
 }
@@ -67,7 +69,9 @@ async function uploadPieces(to: Uploader, file: LocalFile, content: Content): Pr
 async function requireStored({objects}: Uploader, {name, size_bytes, crc32c}: Content): Promise<void> {
   const there = await objects.head(name);
   if (there?.crc32c === crc32c && there.size_bytes === size_bytes) return;
-  throw new Error(`Failed to upload gs://${objects.bucket}/${name}: the bucket does not have it; try again`);
+  throw new CliError(
+    `Failed to upload gs://${objects.bucket}/${name}: the bucket does not have it; try again`,
+  );
 }
 
 async function sendPieces(
@@ -88,7 +92,7 @@ async function sendPieces(
       moved(progress.stored - at);
       at = progress.stored;
       const {bytesRead} = await file.read(buffer, 0, buffer.length, at);
-      if (bytesRead === 0) throw new Error(`Failed to upload ${path}: the file became shorter`);
+      if (bytesRead === 0) throw new CliError(`Failed to upload ${path}: the file became shorter`);
       progress = await resumable.send(session, content, at, buffer.subarray(0, bytesRead), stop);
     }
   } finally {

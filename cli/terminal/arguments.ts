@@ -75,6 +75,21 @@ export function shardSize(given: string): number {
   return Number(value) / {gb: 1, mb: 1e3, kb: 1e6}[unit as 'gb' | 'mb' | 'kb'];
 }
 
+export function jsonObject(given: string): object {
+  try {
+    const value: unknown = JSON.parse(given);
+    if (value !== null && typeof value === 'object' && !Array.isArray(value)) return value;
+  } catch {}
+  throw new InvalidArgumentError('an object of JSON, such as \'{"enable_thinking": false}\'.');
+}
+
+/** Character between the columns of CSV. */
+export function delimiter(given: string): string {
+  if (given === 'tab' || given === '\\t') return '\t';
+  if (/^[^"\r\n]$/u.test(given)) return given;
+  throw new InvalidArgumentError("one character such as ';', or the word tab.");
+}
+
 export function words(given: string): string[] {
   return given.split(',').map(word => text(word.trim()));
 }

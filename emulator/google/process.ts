@@ -1,9 +1,9 @@
 import {existsSync, mkdirSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
+import {withDirectLoopback} from '../../shared/google/proxies.ts';
 import {LocalCloudError} from '../http/errors.ts';
 import {Machine} from '../vm/machine.ts';
-import {withDirectLoopback} from '../vm/vm-environment.ts';
 import {addressArguments, answers, findEmulator, freePort, type Kind} from './java.ts';
 
 const patience_ms = 60_000;

@@ -1,6 +1,7 @@
 import {existsSync} from 'node:fs';
 import {homedir} from 'node:os';
 import {join} from 'node:path';
+import {withDirectLoopback} from '../../shared/google/proxies.ts';
 
 type Environment = Record<string, string>;
 
@@ -52,14 +53,6 @@ export function vmEnvironment({
     ...(job_uid === undefined ? {} : {GLEANER_JOB_UID: String(job_uid)}),
     ...network,
   };
-}
-
-/** Excludes 127.0.0.1 from the proxies, because the processes of the cloud call each other there. */
-export function withDirectLoopback(env: Environment): Environment {
-  const hasProxy = Object.keys(env).some(key => /^(https?|all)_proxy$/i.test(key));
-  if (!hasProxy) return env;
-  const direct = [env.no_proxy ?? env.NO_PROXY, '127.0.0.1', 'localhost'].filter(Boolean).join(',');
-  return {...env, no_proxy: direct, NO_PROXY: direct};
 }
 
 function inherited(env: NodeJS.ProcessEnv): Environment {

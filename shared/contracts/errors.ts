@@ -32,6 +32,11 @@ export class TpuError extends Error {
   }
 }
 
+/** A service of Google's that refuses or does not answer. The message is one sentence for a person: the subject, the cause, the remedy. */
+export class ServiceError extends Error {
+  override name = 'ServiceError';
+}
+
 /** Variables of the environment are missing or wrong. The message names each of them. */
 export class ConfigError extends Error {
   override name = 'ConfigError';

@@ -40,6 +40,11 @@ export function* contradictions(spec: SpecValues): Generator<Issue> {
     yield [['stream_offset'], 'expected affinity "fixed" beside it: any TPU may have any stream otherwise'];
   if (record.field && record.template)
     yield [['record'], 'expected field or template, not both: a template names its fields itself'];
+  if (record.template && Object.keys(record.template_kwargs ?? {}).length > 0)
+    yield [
+      ['record'],
+      'expected template or template_kwargs, not both: the variables are for a chat template',
+    ];
   if (record.template && (record.encoder || (record.predictions_per_task ?? 1) > 1))
     yield [
       ['record'],

@@ -73,6 +73,34 @@ const PROMPT_VERSIONS = [
   'output-from-outputs-v0',
 ] as const;
 
+/** Variables that the worker sets itself. */
+const OWN_VARIABLES = ['messages', 'tools', 'add_generation_prompt'];
+const VARIABLE = `expected names of variables, other than ${OWN_VARIABLES.join(', ')}`;
+const variable = z
+  .string()
+  .regex(new RegExp(`^(?!(${OWN_VARIABLES.join('|')})$)[A-Za-z_][A-Za-z0-9_]{0,63}$`), VARIABLE);
+const exact = z
+  .number()
+  .refine(
+    value => !Number.isInteger(value) || Number.isSafeInteger(value),
+    'expected a number with fewer digits',
+  );
+const word = z
+  .string()
+  .max(16_384)
+  .refine(value => value.isWellFormed(), 'is not valid Unicode');
+const scalars = [word, exact, z.boolean(), z.null()] as const;
+const VARIABLES = 'expected texts, numbers, true, false, null, or lists of them';
+const variables = z
+  .record(
+    variable,
+    z.union([...scalars, z.array(z.union(scalars, {error: VARIABLES})).max(64)], {error: VARIABLES}),
+    {
+      error: issue => (issue.code === 'invalid_key' ? VARIABLE : undefined),
+    },
+  )
+  .refine(value => Object.keys(value).length <= 32, 'expected at most 32 variables');
+
 const record = closed({
   field: name(256).nullable().meta(about('the field that holds the text or the token ids', null)),
   template: text(16_384)
@@ -88,6 +116,12 @@ const record = closed({
   add_generation_prompt: z
     .boolean()
     .meta(about("end {messages} with the template's opening of an answer", false)),
+  template_kwargs: variables.meta(
+    about(
+      'variables of the chat template, such as {"enable_thinking": false}; `chat_template_kwargs` of a record goes before them',
+      {},
+    ),
+  ),
 });
 
 /** The part of `contradictions` that JSON Schema can express: if one key has this value, another must have that. */
@@ -98,6 +132,7 @@ const RECORD_RULES = [
   rule({template: STRING, field: STRING}, false),
   rule({template: STRING, encoder: STRING}, false),
   rule({template: STRING, predictions_per_task: {minimum: 2}}, false),
+  rule({template: STRING, template_kwargs: {minProperties: 1}}, false),
 ];
 /** Least size of a shard in a new spec. Frozen specs of earlier releases may have a smaller one. */
 export const LEAST_SHARD_GB = 0.0001;

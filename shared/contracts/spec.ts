@@ -87,6 +87,7 @@ export function completeSpec(
       prompt_version: record.prompt_version ?? 'output-from-examples-v0',
       predictions_per_task: record.predictions_per_task ?? 1,
       add_generation_prompt: record.add_generation_prompt ?? false,
+      template_kwargs: record.template_kwargs ?? {},
     },
     keep: given.keep ?? [],
     seed: given.seed ?? 42,

@@ -1,5 +1,7 @@
 /** Adapter of the Cloud Billing Catalog, a public REST API: an account needs a token and no role. */
+
 import {z} from 'zod';
+import {ServiceError} from '../contracts/errors.ts';
 import {parseJson} from '../contracts/schemas.ts';
 import {CHIP_SERVICE} from '../domain/billing/catalog.ts';
 import type {Catalog} from '../ports.ts';
@@ -62,7 +64,7 @@ export function openCatalog({
       });
       const url = `${endpoint ?? ADDRESS}/v1/services/${CHIP_SERVICE}/skus?${query}`;
       const failed = (cause: unknown) =>
-        new Error(`Failed to read the prices of the Billing Catalog: ${withAdvice(cause)}`, {cause});
+        new ServiceError(`Failed to read the prices of the Billing Catalog: ${withAdvice(cause)}`, {cause});
       const options = {headers: await headers().catch(cause => Promise.reject(failed(cause)))};
       const response = await fetch(url, {...options, signal: AbortSignal.timeout(TIMEOUT_MS)}).catch(
         cause => {

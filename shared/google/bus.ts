@@ -1,4 +1,5 @@
 import type {PubSub, Topic} from '@google-cloud/pubsub';
+import {ServiceError} from '../contracts/errors.ts';
 import {DEFAULT_DEPLOYMENT, nameIn} from '../domain/deployment.ts';
 import type {Bus, Document} from '../ports.ts';
 import {isNotFound, isPermission, withAdvice} from './errors.ts';
@@ -34,7 +35,7 @@ export function openBus({
       try {
         return await opened.publishMessage({json: message});
       } catch (cause) {
-        throw new Error(publishProblem(topic, cause), {cause});
+        throw new ServiceError(publishProblem(topic, cause), {cause});
       }
     },
   };

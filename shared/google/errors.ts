@@ -58,10 +58,15 @@ function messageOf(error: unknown): string {
     : String((error as {message?: unknown} | null)?.message ?? error);
 }
 
+/** Characters of a reason. */
+const MOST_REASON = 2000;
+
 /** The message in one line, without the list of earlier attempts that some clients append. */
 export function reasonOf(error: unknown): string {
   const [text = ''] = messageOf(error).split(/\s*: Previous errors/, 1);
-  return (messageInBody(text) ?? text).replace(/\s+/g, ' ').trim();
+  const line = (messageInBody(text) ?? text).replace(/\s+/g, ' ').trim();
+  // A proxy answers with a page.
+  return line.length > MOST_REASON ? `${line.slice(0, MOST_REASON)} …` : line;
 }
 
 /** The storage client puts the whole body of a failed download into the message. */

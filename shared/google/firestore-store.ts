@@ -14,7 +14,7 @@ import type {
 } from '@google-cloud/firestore';
 import {Attempt, type Write} from '../checked-transaction.ts';
 import {splitDocumentPath} from '../contracts/document-limits.ts';
-import {AlreadyExists, Contention} from '../contracts/errors.ts';
+import {AlreadyExists, Contention, ServiceError} from '../contracts/errors.ts';
 import {checkQuery, checkSum, rangeField} from '../contracts/query-limits.ts';
 import type {
   CollectionPath,
@@ -182,7 +182,7 @@ function saidBy(error: unknown): string {
 
 function readFailed(path: string): (error: unknown) => never {
   return error => {
-    throw new Error(`Failed to read ${path} in Firestore: ${saidBy(error)}`, {cause: error});
+    throw new ServiceError(`Failed to read ${path} in Firestore: ${saidBy(error)}`, {cause: error});
   };
 }
 
@@ -198,5 +198,5 @@ function commitFailure(error: unknown, created: DocumentPath[]): Error {
       },
     );
   const doubt = isCommitDoubtful(error) ? '; the writes may have happened' : '';
-  return new Error(`Failed to commit to Firestore: ${cause}${doubt}`, {cause: error});
+  return new ServiceError(`Failed to commit to Firestore: ${cause}${doubt}`, {cause: error});
 }

@@ -8,7 +8,7 @@ import type {
   StorageOptions,
 } from '@google-cloud/storage';
 import {Crc32c} from '../contracts/crc32c.ts';
-import {ObjectTooLarge} from '../contracts/errors.ts';
+import {ObjectTooLarge, ServiceError} from '../contracts/errors.ts';
 import type {ObjectInfo, Objects} from '../ports.ts';
 import {isBucketMissing, isForbidden, isNotFound, isPreconditionFailed, storageReason} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
@@ -141,7 +141,7 @@ class StorageObjects implements Objects {
       } catch (error) {
         if (!isNotFound(error)) throw this.#failure('read', name, error);
         if (round === READ_ROUNDS)
-          throw new Error(
+          throw new ServiceError(
             `Failed to read gs://${this.bucket}/${name}: its metadata was found and its content was not, ${round} times; stop other writers of this object, or try again later`,
             {cause: error},
           );
@@ -220,7 +220,7 @@ class StorageObjects implements Objects {
 
   #failure(verb: string, name: string, cause: unknown): Error {
     const reason = storageReason(cause, this.bucket);
-    return new Error(`Failed to ${verb} gs://${this.bucket}/${name}: ${reason}`, {cause});
+    return new ServiceError(`Failed to ${verb} gs://${this.bucket}/${name}: ${reason}`, {cause});
   }
 }
 
@@ -228,7 +228,7 @@ class StorageObjects implements Objects {
  * Sends downloads over Node's own connections. After a download that breaks off, the client closes all connections of its shared
  * agent, and every other request of the process would end with ECONNRESET.
  */
-const apartFromOthers: Interceptor = {
+export const apartFromOthers: Interceptor = {
   request: options => {
     const {qs} = options as {qs?: {alt?: string}};
     const download = {...options, forever: false};

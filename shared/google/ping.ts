@@ -1,3 +1,4 @@
+import {ServiceError} from '../contracts/errors.ts';
 import {reasonOf} from './errors.ts';
 
 /** A cold start takes some seconds. The tick waits for the answer before it deletes silent workers. */
@@ -15,7 +16,7 @@ export async function sendPing({worker_api, metadata_host}: Target): Promise<voi
     body: JSON.stringify({action: 'ping'}),
     signal: AbortSignal.timeout(PING_TIMEOUT_MS),
   }).catch(cause => {
-    throw new Error(`Failed to call ${worker_api}: ${reasonOf(cause)}`, {cause});
+    throw new ServiceError(`Failed to call ${worker_api}: ${reasonOf(cause)}`, {cause});
   });
   if (!response.ok)
     throw new Error(`${worker_api} answered ${response.status}: ${(await response.text()).slice(0, 200)}`);
@@ -27,11 +28,13 @@ async function identityToken(metadata_host: string, audience: string): Promise<s
   const url = `http://${metadata_host}/computeMetadata/v1/instance/service-accounts/default/identity?${query}`;
   const options = {headers: {'metadata-flavor': 'Google'}, signal: AbortSignal.timeout(TOKEN_TIMEOUT_MS)};
   const response = await fetch(url, options).catch(cause => {
-    throw new Error(`Failed to get an identity token from the metadata server: ${reasonOf(cause)}`, {cause});
+    throw new ServiceError(`Failed to get an identity token from the metadata server: ${reasonOf(cause)}`, {
+      cause,
+    });
   });
   const text = await response.text();
   if (!response.ok)
-    throw new Error(
+    throw new ServiceError(
       `Failed to get an identity token: the metadata server answered ${response.status}: ${text.slice(0, 200)}`,
     );
   return text.trim();

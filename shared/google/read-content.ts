@@ -4,6 +4,40 @@ import type {ObjectInfo} from '../ports.ts';
 import {BrokenAnswer, type RetryPolicy, withRetries} from './retry.ts';
 
 /**
+ * Stored bytes from a place, each piece with its offset: 0 where the answer ignores the range. Throws `BrokenAnswer` for a silent answer.
+ */
+export async function* piecesFrom(
+  file: File,
+  start: number,
+  {silence_ms}: RetryPolicy,
+  signal: AbortSignal,
+): AsyncGenerator<{chunk: Buffer; offset: number}> {
+  signal.throwIfAborted();
+  const stream = file.createReadStream({
+    ...{decompress: false, validation: false},
+    ...(start > 0 ? {start} : {}),
+  });
+  addAbortSignal(signal, stream);
+  let offset = start;
+  // An answer with status 200 ignores the range.
+  stream.once('response', ({statusCode}: {statusCode: number}) => {
+    if (statusCode === 200) offset = 0;
+  });
+  const silence = setTimeout(() => {
+    stream.destroy(new BrokenAnswer(`no byte came for ${silence_ms / 1000} s`));
+  }, silence_ms);
+  try {
+    for await (const chunk of stream as AsyncIterable<Buffer>) {
+      silence.refresh();
+      yield {chunk, offset};
+      offset += chunk.length;
+    }
+  } finally {
+    clearTimeout(silence);
+  }
+}
+
+/**
  * Stored bytes of one generation, without decompression. An answer that breaks off continues at its last byte. The length and the
  * CRC-32C are those of `info`. `file` names the generation, and its client must have `autoRetry: false`. Attempts count anew after
  * each attempt that brought new bytes. `signal` ends the read.
@@ -19,26 +53,10 @@ export async function readContent(
   let received_bytes = 0;
 
   async function receive(): Promise<void> {
-    signal.throwIfAborted();
-    const range = received_bytes > 0 ? {start: received_bytes} : {};
-    const stream = file.createReadStream({decompress: false, validation: false, ...range});
-    addAbortSignal(signal, stream);
-    // An answer with status 200 ignores the range.
-    stream.once('response', ({statusCode}: {statusCode: number}) => {
-      if (statusCode === 200) received_bytes = 0;
-    });
-    const silence = setTimeout(() => {
-      stream.destroy(new BrokenAnswer(`no byte came for ${policy.silence_ms / 1000} s`));
-    }, policy.silence_ms);
-    try {
-      for await (const chunk of stream as AsyncIterable<Buffer>) {
-        silence.refresh();
-        received_bytes += chunk.length;
-        if (received_bytes > size_bytes) break;
-        chunk.copy(content, received_bytes - chunk.length);
-      }
-    } finally {
-      clearTimeout(silence);
+    for await (const {chunk, offset} of piecesFrom(file, received_bytes, policy, signal)) {
+      received_bytes = offset + chunk.length;
+      if (received_bytes > size_bytes) break;
+      chunk.copy(content, offset);
     }
   }
 

@@ -1,5 +1,7 @@
 /** Uploads to Cloud Storage in pieces. Another process can continue an upload by its session. */
+
 import type {Bucket} from '@google-cloud/storage';
+import {ServiceError} from '../contracts/errors.ts';
 import {isNotFound, isPreconditionFailed, storageReason} from './errors.ts';
 import {openBucket, type StorageBucketOptions} from './objects.ts';
 import {type RetryPolicy, STORAGE_RETRIES, withRetries} from './retry.ts';
@@ -110,7 +112,9 @@ export class ResumableUploads {
 
   #failure(name: string, cause: unknown): Error {
     const {bucket} = this.#place;
-    return new Error(`Failed to upload gs://${bucket}/${name}: ${storageReason(cause, bucket)}`, {cause});
+    return new ServiceError(`Failed to upload gs://${bucket}/${name}: ${storageReason(cause, bucket)}`, {
+      cause,
+    });
   }
 }
 

@@ -1,4 +1,5 @@
 import type {CloudSchedulerClient} from '@google-cloud/scheduler';
+import {ServiceError} from '../contracts/errors.ts';
 import type {Schedule} from '../ports.ts';
 import {clientOptionsFor} from './endpoint.ts';
 import {isNotFound, isPermission, isPreconditionFailed, withAdvice} from './errors.ts';
@@ -28,7 +29,7 @@ export function openSchedule({job, endpoint, token, client: given}: Options): Sc
     runNow: async () => {
       const client = await open();
       await client.runJob({name: job}, CALL).catch(cause => {
-        throw new Error(`Failed to run ${job}: ${said(cause)}`, {cause});
+        throw new ServiceError(`Failed to run ${job}: ${said(cause)}`, {cause});
       });
     },
     pause: async () => turn(await open(), job, 'PAUSED'),
@@ -50,14 +51,14 @@ async function turn(client: CloudSchedulerClient, job: string, wanted: 'ENABLED'
   } catch (cause) {
     // Scheduler refuses to pause a paused job, and to resume an enabled one.
     if (isPreconditionFailed(cause) && (await stateOf(client, job)) === wanted) return;
-    throw new Error(`Failed to ${verb} ${job}: ${said(cause)}`, {cause});
+    throw new ServiceError(`Failed to ${verb} ${job}: ${said(cause)}`, {cause});
   }
 }
 
 async function stateOf(client: CloudSchedulerClient, job: string): Promise<string> {
   const {protos} = (await import('@google-cloud/scheduler')).default;
   const [{state}] = await client.getJob({name: job}, CALL).catch(cause => {
-    throw new Error(`Failed to read ${job}: ${said(cause)}`, {cause});
+    throw new ServiceError(`Failed to read ${job}: ${said(cause)}`, {cause});
   });
   const name = typeof state === 'number' ? protos.google.cloud.scheduler.v1.Job.State[state] : state;
   return name ?? 'STATE_UNSPECIFIED';

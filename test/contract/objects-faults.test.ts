@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
+import {mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {dirname, join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
+import {Downloads} from '../../shared/google/downloads.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import {STORAGE_RETRIES, waitAfter} from '../../shared/google/retry.ts';
 import type {Objects} from '../../shared/ports.ts';
@@ -50,6 +54,58 @@ describe('Objects: faults of Cloud Storage', () => {
         ['bytes=276480-', '206'],
       ],
     );
+  });
+
+  describe('into a file', () => {
+    let folder = '';
+    beforeEach(() => {
+      folder = mkdtempSync(join(tmpdir(), 'gleaner-downloads-'));
+    });
+    afterEach(() => rmSync(folder, {recursive: true}));
+
+    const downloadsWith = (attempts: number) => {
+      const {project, bucket, token} = cloud();
+      const retries = {...STORAGE_RETRIES, first_wait_ms: 2, attempts};
+      return new Downloads({project, bucket, endpoint: proxy.url, token, retries});
+    };
+    const infoOf = async () => (await direct.head(name)) ?? assert.fail();
+
+    it('a download by another process continues at the last byte of its part', async () => {
+      await direct.create(name, CONTENT);
+      const [info, path] = [await infoOf(), join(folder, 'deep/er/a.bin')];
+      mkdirSync(dirname(path), {recursive: true});
+      writeFileSync(`${path}.${info.generation}.part`, CONTENT.subarray(0, 92_160));
+      proxy.breakNext('download', ['return-broken-stream-after-50K']);
+      let moved = 0;
+      assert.equal(await downloadsWith(5).write(info, path, more => (moved += more)), 'written');
+      assert.ok(CONTENT.equals(readFileSync(path)));
+      assert.equal(moved, CONTENT.length);
+      assert.deepEqual(
+        downloads().map(({range}) => range),
+        ['bytes=92160-', 'bytes=143360-'],
+      );
+      assert.deepEqual(readdirSync(dirname(path)), ['a.bin']);
+      assert.equal(await downloadsWith(5).write(info, path), 'exists');
+      assert.equal(downloads().length, 2);
+    });
+
+    it('a damaged part is downloaded again from its beginning', async () => {
+      await direct.create(name, CONTENT);
+      const [info, path] = [await infoOf(), join(folder, 'a.bin')];
+      writeFileSync(`${path}.${info.generation}.part`, 'damaged');
+      assert.equal(await downloadsWith(5).write(info, path), 'written');
+      assert.ok(CONTENT.equals(readFileSync(path)));
+    });
+
+    it('another file of that name is kept, and a failed download names the object', async () => {
+      await direct.create(name, CONTENT);
+      const [info, path] = [await infoOf(), join(folder, 'a.bin')];
+      proxy.breakNext('download', ['return-503']);
+      await assert.rejects(downloadsWith(1).write(info, path), /^Error: Failed to download gs:.*503/);
+      writeFileSync(path, 'mine');
+      await assert.rejects(downloadsWith(5).write(info, path), /a\.bin is something else; move it away/);
+      assert.equal(readFileSync(path, 'utf8'), 'mine');
+    });
   });
 
   it('a download that breaks off more often than attempts are permitted continues while each attempt brings bytes', async () => {

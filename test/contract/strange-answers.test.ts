@@ -77,7 +77,7 @@ describe('Objects: strange answers', () => {
       response.writeHead(method === 'DELETE' ? 204 : 200, {'content-type': 'application/json'});
       response.end(method === 'DELETE' ? '' : METADATA);
     };
-    const differs = /^Error: Failed to create gs:\/\/b\/a: The uploaded data did not match/;
+    const differs = /^ServiceError: Failed to create gs:\/\/b\/a: The uploaded data did not match/;
     await assert.rejects(bucket().create('a', Buffer.from('x')), differs);
     assert.deepEqual(verbs, ['POST', 'DELETE']);
   });

@@ -55,6 +55,38 @@ def test_each_epoch_has_its_own_order(runs):
     assert all(np.array_equal(first, second) for first, second in zip(forever, map(np.asarray, three), strict=False))
 
 
+def test_a_second_loop_is_the_next_epoch_and_a_loop_that_was_left_goes_on(runs):
+    run, _ = runs(**ALL[0])
+    options = {"batch_rows": 50, "buffer_rows": 200, "drop_last": False}
+    three = as_rows(run.batches(0, epochs=3, **options))
+    count = len(three) // 3
+    batches = run.batches(0, **options)
+    first = as_rows(batches)
+    assert next(batches, None) is None  # only a new loop begins the next epoch
+    second = as_rows(itertools.islice(batches, 2)) + as_rows(batches)
+    assert all(np.array_equal(one, other) for one, other in zip(first + second, three, strict=False))
+    assert (len(first), len(second)) == (count, count)
+    assert np.array_equal(next(iter(batches)), three[2 * count])
+    state = json.loads(json.dumps(batches.state()))
+    resumed = run.batches(0, state=state, **options)
+    assert len(as_rows(resumed)) == count - 1 and len(as_rows(resumed)) == count
+
+
+def test_batches_have_no_length_and_say_what_a_loader_needs(runs):
+    run, _ = runs(**ALL[0])
+    batches = run.batches(0, batch_rows=50)
+    with pytest.raises(TypeError, match="have no length: .* pass as_='torch'"):
+        len(batches)
+    assert batches and len(list(batches)) > 10
+
+
+def test_batches_and_samples_have_a_short_repr(runs):
+    run, stored = runs(**ALL[0], d_model=64)
+    stream, index = next(iter(stored.samples))
+    for value in (run, run.layer(0), run.batches(0), run.sample(stream, index), run.shard_index(0), run.layer(0)):
+        assert len(repr(value).replace(run.url, "")) < 200 and "\n" not in repr(value)
+
+
 def test_rows_are_mixed_over_the_whole_run_with_few_rows_in_memory(runs):
     run, stored = runs(count=120, shards=4)
     expected = stored.rows("resid_post.0")
@@ -147,7 +179,7 @@ def test_the_next_rows_are_read_while_the_current_rows_are_used(runs, monkeypatc
     monkeypatch.setattr(LocalFile, "read", noted)
     batches = run.batches(0, batch_rows=32, buffer_rows=256)
     next(batches)
-    until(lambda: batches._next[1].done())
+    until(lambda: batches._groups._next[1].done())
     assert readers == {"chunks"}
     batches.close()
 

@@ -12,6 +12,7 @@ for name in ("worker", "reader"):
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), name))
 import environment  # noqa: F401  where the packages are
 import gleaner_reader
+from gleaner_reader import export
 from gleaner_reader.export import to_dictionary_learning, to_saelens
 from stored_run import store_run
 
@@ -124,7 +125,6 @@ def test_files_of_a_dataset_stay_small_and_are_read_as_one_dataset(tmp_path, mon
     from gleaner_reader.export import saelens
 
     monkeypatch.setattr(saelens, "_FILE_BYTES", 20_000)
-    monkeypatch.setattr(saelens, "_WRITE_BYTES", 5_000)
     stored = store_run(tmp_path / "run")
     exported = to_saelens(gleaner_reader.open(stored.folder), str(tmp_path / "out"), layer=0, context_size=16)
     files = sorted(name for name in os.listdir(tmp_path / "out") if name.endswith(".arrow"))
@@ -133,36 +133,51 @@ def test_files_of_a_dataset_stay_small_and_are_read_as_one_dataset(tmp_path, mon
     assert np.array_equal(store.get_raw_llm_batch()[0].numpy(), stored.rows("resid_post.0")[: exported.rows])
 
 
-def test_an_export_into_a_folder_with_files_is_refused(tmp_path):
+def test_an_export_into_a_folder_that_exists_is_refused(tmp_path):
     pytest.importorskip("datasets")
     run = gleaner_reader.open(store_run(tmp_path / "run").folder)
     (tmp_path / "out").mkdir()
-    (tmp_path / "out/mine").write_text("x")
-    with pytest.raises(FileExistsError, match="is not empty"):
+    with pytest.raises(FileExistsError, match="it exists; choose another folder"):
         to_saelens(run, str(tmp_path / "out"), layer=0)
 
 
-def test_a_failed_export_leaves_an_empty_folder_for_the_next_export(tmp_path, monkeypatch):
-    pytest.importorskip("datasets")
+@pytest.mark.parametrize("tokens", ["all", "mean"])
+def test_an_interrupted_export_goes_on_and_equals_an_uninterrupted_export(tmp_path, monkeypatch, tokens):
+    datasets = pytest.importorskip("datasets")
     from gleaner_reader.export import saelens
 
-    monkeypatch.setattr(saelens, "_FILE_BYTES", 20_000)
-    monkeypatch.setattr(saelens, "_WRITE_BYTES", 5_000)
-    stored, written = store_run(tmp_path / "run"), []
+    monkeypatch.setattr(saelens, "_FILE_BYTES", 2_000 if tokens == "mean" else 20_000)
+    run = gleaner_reader.open(store_run(tmp_path / "run", tokens=tokens).folder)
+    to_saelens(run, str(tmp_path / "whole"), layer=0, context_size=16)
 
-    def refuse_late(rows, what):
-        written[:] = os.listdir(tmp_path / "out")
-        if len(written) > 3:
-            raise ValueError(f"Failed to convert {what} to float16")
-        return rows.astype(np.float16)
+    def interrupt(done, total):
+        if done > total // 2:
+            raise KeyboardInterrupt
 
-    monkeypatch.setattr(saelens, "to_float16", refuse_late)
-    run, out = gleaner_reader.open(stored.folder), str(tmp_path / "out")
-    with pytest.raises(ValueError, match="Failed to convert blocks.0.hook_resid_post to float16"):
-        to_saelens(run, out, layer=0, context_size=16, dtype="float16")
-    assert len(written) > 3 and os.listdir(out) == []
-    exported = to_saelens(run, out, layer=0, context_size=16)
-    assert exported.rows + exported.rows_left_out == len(stored.rows("resid_post.0"))
+    with pytest.raises(KeyboardInterrupt):
+        to_saelens(run, str(tmp_path / "out"), layer=0, context_size=16, progress=interrupt)
+    begun, seen = len(list((tmp_path / "out.unfinished").glob("part-*"))), []
+    exported = to_saelens(
+        run, str(tmp_path / "out"), layer=0, context_size=16, progress=lambda done, total: seen.append(done)
+    )
+    assert begun > 1 and seen[0] > run.num_rows // 3
+    assert exported.rows + exported.rows_left_out == run.num_rows
+    first, second = (datasets.load_from_disk(str(tmp_path / name)).with_format("numpy") for name in ("out", "whole"))
+    assert first.column_names == second.column_names and ("token_ids" in first.column_names) == (tokens == "all")
+    for name in first.column_names:
+        assert np.array_equal(np.asarray(first[name]), np.asarray(second[name]))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_folder_for_dictionary_learning_gives_tensors_of_each_row(tmp_path, dtype):
+    stored = store_run(tmp_path / "run")
+    export.to_shuffled_safetensors(gleaner_reader.open(stored.folder), str(tmp_path / "out"), 0, dtype=dtype)
+    buffer = export.open_dictionary_learning(str(tmp_path / "out"), out_batch_size=1, epochs=2)
+    rows = torch.cat(list(buffer))
+    expected = sorted(row.tobytes() for row in stored.rows("resid_post.0"))
+    assert rows.dtype == torch.float32 and buffer.config["d_submodule"] == 16
+    for epoch in rows.split(len(expected)):
+        assert sorted(row.tobytes() for row in epoch.numpy()) == expected
 
 
 def test_dictionary_learning_trains_on_the_buffer(stored, tmp_path):

@@ -39,12 +39,13 @@ export function commandsOf({lines}: Block): string[] {
   return joined.map(line => line.replace(/(^|\s{2,})#.*$/, '').trim()).filter(line => line !== '');
 }
 
-/** Words of a simple command, with quotes removed. Ends before a pipe, a redirection or a further command. */
+/** Words of a simple command, with quotes removed. The name of a variable is its value. Ends before a pipe, a redirection or a further command. */
 export function wordsOf(command: string): string[] {
   const words: string[] = [];
   for (const [word] of command.matchAll(/(?:'[^']*'|"[^"]*"|\\.|[^\s'"\\])+/g)) {
     if (/^(?:[|&;]+|\d?>.*|<.*|#)$/.test(word)) break;
-    words.push(word.replaceAll(/'([^']*)'|"([^"]*)"/g, (_, single, double) => single ?? double));
+    const plain = word.replaceAll(/'([^']*)'|"([^"]*)"/g, (_, single, double) => single ?? double);
+    words.push(plain.replace(/^\$(\w+)$/, '$1'));
   }
   return words;
 }

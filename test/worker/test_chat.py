@@ -252,3 +252,59 @@ def test_another_field_may_hold_the_messages(tmp_path):
     good, bad = read(folder, tmp_path, records, record={"field": "chat"})
     assert good.preview == "<|im_start|>user\nhi<|im_end|>\n"
     assert bad.reason == "`chat[1]` is not an object with `role` and `content`"
+
+
+VARIABLES = "{% for m in messages %}{{ m.content }} {{ enable_thinking }} {{ effort }} {{ eos_token }} {% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("of_run", "of_record", "text"),
+    [
+        ({}, None, "two   <|im_end|> "),
+        ({"enable_thinking": False}, None, "two False  <|im_end|> "),
+        ({"enable_thinking": False, "effort": "low"}, {"enable_thinking": True}, "two True low <|im_end|> "),
+        ({}, {"effort": [1, "x"]}, "two  [1, 'x'] <|im_end|> "),
+        ({}, {"eos_token": "!"}, "two   ! "),
+    ],
+)
+def test_variables_of_a_run_and_of_a_record_reach_the_chat_template(tmp_path, of_run, of_record, text):
+    folder = write_folder(tmp_path, "chatml", **{"tokenizer_config.json": {"eos_token": "<|im_end|>"}})
+    (tmp_path / "chat_template.jinja").write_text(VARIABLES)
+    record = {"messages": [{"role": "user", "content": "two"}], "chat_template_kwargs": of_record}
+    (item,) = read(folder, tmp_path, [record], record={"template_kwargs": of_run})
+    assert isinstance(item, Sample)
+    assert item.preview == text
+
+
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ("enable_thinking", "`chat_template_kwargs` is a string, not an object of variables"),
+        ({"messages": []}, "has 'messages', which is no variable that a record can set"),
+        ({"a b": 1}, "has 'a b', which is no variable"),
+        ({"effort": "x" * 9_000_000}, "the limit is"),
+    ],
+)
+def test_a_record_with_variables_that_cannot_reach_the_template_is_rejected(tmp_path, variables, reason):
+    folder = write_folder(tmp_path, "chatml")
+    (tmp_path / "chat_template.jinja").write_text(VARIABLES)
+    record = {"messages": [{"role": "user", "content": "two"}], "chat_template_kwargs": variables}
+    (item,) = read(folder, tmp_path, [record])
+    assert isinstance(item, Reject)
+    assert reason in item.reason
+
+
+def test_variables_reach_the_template_of_a_task_and_of_answers(tmp_path):
+    folder = write_folder(tmp_path, "chatml")
+    template = CHATML.replace("{{ m.content }}", "{{ effort }}{{ m.content }}")
+    (tmp_path / "chat_template.jinja").write_text(template)
+    grid = [[1]]
+    task = {"train": [{"input": grid, "output": grid}], "test": [{"input": grid}]}
+    talk = {"messages": [{"role": "user", "content": "two"}, {"role": "assistant", "content": "two"}]}
+    of_run = {"template_kwargs": {"effort": "and"}}
+    (item,) = read(folder, tmp_path, [task], record=of_run)
+    assert item.preview.startswith("<|im_start|>system\nandYou solve")
+    (item,) = read(
+        folder, tmp_path, [talk | {"chat_template_kwargs": {"effort": "two"}}], tokens="assistant", record=of_run
+    )
+    assert item.preview.endswith("twotwo<|im_end|>\n")

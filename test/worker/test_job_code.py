@@ -30,7 +30,7 @@ result = json.dumps({{key: os.environ.get(key) for key in
     assert (ending["outcome"], ending["cause"], ending["exit_code"], ending["error"]) == ("completed", None, 0, None)
     assert json.loads(ending["result"]) == {
         "JOB_ID": "j1",
-        "TPU_LIBRARY_PATH": "/lib",
+        "TPU_LIBRARY_PATH": None,
         "JAX_PLATFORMS": "cpu",
         "CHALLENGE_NUMBER": "42",
         "GCE_METADATA_HOST": None,

@@ -1,5 +1,6 @@
 """Attempts of jobs that a limit, a preemption, a lost lease or a restart ends."""
 
+import re
 import shutil
 import signal
 import sys
@@ -53,6 +54,27 @@ def test_a_timeout_ends_the_job_and_keeps_its_output(jobs, monkeypatch):
     assert jobs.output == "begun\n"
 
 
+def test_the_time_in_which_jax_starts_counts_toward_no_timeout_and_is_printed(jobs, monkeypatch):
+    # JAX starts for 40 s, twice the timeout. The time is over when the code has printed.
+    def now():
+        return time.monotonic() + 40 * ("importing" in jobs.output) + 1000 * ("begun" in jobs.output)
+
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=now))
+    jax = "import time\nprint('importing', flush=True)\ntime.sleep(1.5)\n"
+    (jobs.stand_in / "jax" / "__init__.py").write_text(jax)
+    code = "print('begun', flush=True)\nimport time\ntime.sleep(1000)"
+    ending = jobs.run(code=code, timeout_s=20)
+    assert (ending["outcome"], ending["cause"]) == ("failed", "timeout")
+    assert re.match(r"importing\n\[gleaner\] JAX started in [1-9]\d*\.\d s\nbegun\n", jobs.output)
+
+
+def test_code_that_waits_for_jax_for_ever_ends_at_the_limit_of_the_start(jobs, monkeypatch):
+    monkeypatch.setattr(runner_module, "_START_S", 0.5)
+    (jobs.stand_in / "jax" / "__init__.py").write_text("import time\ntime.sleep(1000)\n")
+    ending = jobs.run(code="result = 1", timeout_s=1)
+    assert (ending["outcome"], ending["cause"]) == ("failed", "timeout")
+
+
 def test_a_job_over_its_memory_limit_fails_with_the_limit_to_raise(jobs):
     code = "x = bytearray(600 << 20)\nimport time\ntime.sleep(1000)"
     ending = jobs.run(code=code, limits={"memory_gb": 0.3})
@@ -61,9 +83,10 @@ def test_a_job_over_its_memory_limit_fails_with_the_limit_to_raise(jobs):
 
 
 def test_a_job_with_150_megabytes_of_output_completes_with_limited_output(jobs):
-    ending = jobs.run(command="head -c 150000000 /dev/zero | tr '\\0' x; echo 7 > $JOB_RESULT")
+    ending = jobs.run(command="head -c 150000000 /dev/zero | tr '\\0' x; echo; echo the end; echo 7 > $JOB_RESULT")
     assert (ending["outcome"], ending["result"]) == ("completed", "7\n")
-    assert len(jobs.output) < 101 << 20 and "bytes of output are left out here" in jobs.output[-200:]
+    assert 100 << 20 < len(jobs.output) < 102 << 20 and jobs.output[: 100 << 20].strip("x") == ""
+    assert "bytes of output are left out here" in jobs.output and jobs.output.endswith("the end\n")
 
 
 def test_a_job_whose_source_cannot_be_fetched_fails_before_its_process_starts(jobs):

@@ -14,6 +14,7 @@ from .layer import Layer
 from .run import Run, Sample, open_run
 from .shard import Shard
 from .shards import Shards
+from .status import Status
 
 __version__ = "0.1.0"
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Shard",
     "ShardError",
     "Shards",
+    "Status",
     "export",
     "open",
 ]

@@ -1,38 +1,48 @@
 """Shuffled batches of rows for training: mixed over the whole run in bounded memory, the same for the same seed.
 
 The run is cut into chunks of neighbouring rows. Each epoch puts the chunks into a new order and reads them in groups.
-The rows of a group come from everywhere in the run; they are shuffled and returned. So three numbers are the state of
+The rows of a group come from everywhere in the run; they are shuffled and returned. So three numbers are the place of
 an iteration: epoch, group and row. An iteration that starts from a state returns exactly the batches that follow it.
+Processes that share an iteration divide the chunks, so that each row comes from one of them.
 """
 
 import hashlib
+import os
 from collections.abc import Collection
-from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from .convert import STORED, Rows, check_kind, finish
-from .shuffle import Filter, Group, Shuffle, cut, plan_groups, read_group
+from .groups import Groups
+from .shuffle import Filter, Group, Shuffle
 from .source import RowSource
+from .workers import can_pickle, current_worker, new_counters, parse_share, with_iterable_dataset
 
 _BUFFER_BYTES = 1 << 29
-_CHUNK_BYTES = 1 << 20
-_CHUNKS_PER_GROUP = 64  # the minimum, for shards that can be read row by row
+_PLACE = ("first_epoch", "epoch", "group", "row")
 
 
 class Batches:
-    """An iterator over arrays [batch_rows, d_model].
+    """Arrays [batch_rows, d_model]. Each `for` over the batches is the next epoch; a `for` after a break goes on.
 
-    batch_rows: rows in a batch. seed: decides the order. epochs: passes over the run; None for endless passes.
-    buffer_rows: rows that are mixed with each other (default: 512 MiB of rows). Memory holds twice as many, because the
-    next group is prefetched. A pkl.gz shard is read whole.
+    batch_rows: rows in a batch. seed: decides the order. epochs: passes over the run in one `for`; None for endless
+    passes. buffer_rows: rows that are mixed with each other (default: 512 MiB of rows, divided between the workers of a
+    DataLoader). Memory holds twice as many, because the next group is prefetched. A pkl.gz shard is read whole.
     drop_last: leave out the last rows of an epoch if they fill no batch.
     exclude_ids, exclude_positions: leave out rows of these token ids, and of these positions in their sample.
     max_norm_multiple: leave out rows whose L2 norm is more than this many times the median norm of their group.
     as_: numpy, torch or jax. dtype: float32, float16 or bfloat16; None for the stored type, with int8 as float32.
+    share: (number, of) for process `number` of several that divide the rows. A worker of torch's DataLoader takes its
+    share by itself. Any other process that did not make the batches raises RuntimeError without a share.
     state: a result of state(); the iteration resumes there. Raises ValueError for the state of another run or options.
     """
+
+    def __new__(cls, *_args, as_: str = "numpy", **_options):
+        if as_ == "torch":
+            check_kind(as_, None)  # imports torch
+        return super().__new__(with_iterable_dataset(cls))
 
     def __init__(
         self,
@@ -50,33 +60,62 @@ class Batches:
         max_norm_multiple: float | None = None,
         as_: str = "numpy",
         dtype: str | None = None,
+        share: tuple[int, int] | None = None,
         state: dict | None = None,
     ):
         check_kind(as_, dtype)
-        row_bytes = max(run.d_model, 1) * STORED[run.dtype].itemsize
-        buffer_rows = buffer_rows or max(_BUFFER_BYTES // row_bytes, batch_rows)
-        if batch_rows < 1 or buffer_rows < batch_rows or (epochs is not None and epochs < 0):
+        if batch_rows < 1 or (buffer_rows or batch_rows) < batch_rows or (epochs is not None and epochs < 0):
             raise ValueError(
                 f"batch_rows is {batch_rows}, buffer_rows {buffer_rows}, epochs {epochs}; a batch needs rows, "
                 "and a buffer holds at least one batch"
             )
+        self._asked_buffer_rows, self._has_share, self._share = buffer_rows, share is not None, parse_share(share)
         chosen = Filter(frozenset(exclude_ids), frozenset(exclude_positions), max_norm_multiple)
-        self._shuffle = Shuffle(run, site, layer, seed, buffer_rows, chosen)
-        self._chunks = cut(run, max(1, min(_CHUNK_BYTES // row_bytes, buffer_rows // _CHUNKS_PER_GROUP)))
+        self._shuffle = Shuffle(run, site, layer, seed, batch_rows, chosen)
         self._batch_rows, self._epochs, self._drop_last = batch_rows, epochs, drop_last
         self._as, self._dtype = as_, dtype
-        self._pool = ThreadPoolExecutor(1, "batches")
-        self._next: tuple[tuple[int, int], Future] | None = None
-        self._planned: tuple[int, list[np.ndarray]] | None = None
-        self._epoch, self._group, self._row = self._parse(state) if state else (0, 0, 0)
-        self._current: Group | None = None
-        self._given_in_epoch = self._group > 0 or self._row > 0
+        self._counters = new_counters()
+        self._enter_process()
+        self._first_epoch, self._epoch, self._group, self._row = self._parse(state) if state else (0, 0, 0, 0)
+        self._is_resumed = self._given_in_epoch = self._group > 0 or self._row > 0
+        self._has_begun = self._has_ended = False
+        self._base_epoch = self._first_epoch
+        self._count_loop()
+
+    def __repr__(self) -> str:
+        shuffle = self._shuffle
+        return (
+            f"<Batches of {self._batch_rows:,} rows of {shuffle.site}.{shuffle.layer} of {shuffle.run.url}: "
+            f"seed {shuffle.seed}, epoch {self._epoch}>"
+        )
+
+    def __len__(self) -> int:
+        """Raises TypeError, also for a DataLoader that takes the batches for a list."""
+        raise TypeError(
+            "batches have no length: a filter may leave out any row; for torch's DataLoader pass as_='torch', or "
+            "import torch before you call run.batches(…)"
+        )
+
+    def __bool__(self) -> bool:
+        return True
 
     def __iter__(self) -> "Batches":
+        self._follow_process()
+        if self._worker is not None and (self._has_begun or self._has_ended):
+            # A DataLoader drops the batches that its workers prefetched for a loop that was left.
+            self._begin_loop_of_worker()
+        elif self._has_ended:
+            self._begin_epochs(self._epoch)
         return self
 
     def __next__(self):
-        while self._epochs is None or self._epoch < self._epochs:
+        return finish(self.next_rows(), self._as, self._dtype)
+
+    def next_rows(self) -> Rows:
+        """The next batch as it is stored. Raises StopIteration."""
+        self._follow_process()
+        self._has_begun = True
+        while self._epochs is None or self._epoch < self._first_epoch + self._epochs:
             parts, missing = [], self._batch_rows
             while missing and (group := self._load()):
                 chosen = group.order[self._row : self._row + missing]
@@ -84,24 +123,32 @@ class Batches:
                 missing -= len(chosen)
                 self._row += len(chosen)
                 if self._row >= len(group.order):
-                    self._group, self._row, self._current = self._group + 1, 0, None
+                    self._group, self._row = self._group + 1, 0
             if parts and missing < self._batch_rows and (not missing or not self._drop_last):
                 self._given_in_epoch = True
                 if missing:
                     self._end_epoch()
-                return finish(_join(parts), self._as, self._dtype)
+                return _join(parts)
+            if not self._given_in_epoch and self._is_share_without_rows():
+                break
             self._end_epoch()
+        self._has_ended = True
         self.close()
         raise StopIteration
 
     def state(self) -> dict:
-        """The state before the next batch, as plain values for JSON."""
-        return {"epoch": self._epoch, "group": self._group, "row": self._row, "of": self._settings()}
+        """The state before the next batch, as plain values for JSON. Raises ValueError where workers iterate."""
+        if self._worker is None and any(self._counters):
+            raise ValueError(
+                "the workers of a DataLoader have iterated these batches, and only they know their places; to save a "
+                "state, iterate over the batches themselves, which prefetch without workers"
+            )
+        place = (self._first_epoch, self._epoch, self._group, self._row)
+        return {**dict(zip(_PLACE, place, strict=True)), "of": self._settings()}
 
     def close(self) -> None:
-        """Stops the prefetch."""
-        self._next = self._current = None
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Frees the rows and stops the prefetch. A later iteration reads them again."""
+        self._groups.close()
 
     def __enter__(self) -> "Batches":
         return self
@@ -109,39 +156,83 @@ class Batches:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _end_epoch(self) -> None:
-        run = self._shuffle.run
-        if not self._given_in_epoch:
-            raise ValueError(
-                f"no batch of {self._batch_rows} rows can be made of {run.url}: it has {run.num_rows} rows, before any "
-                "filter; ask for smaller batches, or drop_last=False"
+    def __reduce__(self):
+        state = {name: value for name, value in self.__dict__.items() if name != "_groups"}
+        if not can_pickle(self._counters):
+            state["_counters"] = list(self._counters)
+        return _restore, (state,)
+
+    def _enter_process(self) -> None:
+        """Takes the share of this process, and reads with a thread of this process."""
+        self._process, self._worker = os.getpid(), current_worker()
+        run, workers = self._shuffle.run, self._worker.of if self._worker else 1
+        row_bytes = max(run.d_model, 1) * STORED[run.dtype].itemsize
+        default = max(_BUFFER_BYTES // workers // row_bytes, self._batch_rows)
+        share, buffer_rows = self._share.of_worker(self._worker), self._asked_buffer_rows or default
+        self._shuffle = replace(self._shuffle, share=share, buffer_rows=buffer_rows)
+        self._groups = Groups(self._shuffle)
+
+    def _follow_process(self) -> None:
+        """Enters the process that iterates, if another process made these batches.
+
+        Raises RuntimeError where the rows would come twice, and ValueError where a worker cannot resume.
+        """
+        if os.getpid() == self._process:
+            return
+        worker = current_worker()
+        if worker is None and (not self._has_share or self._has_begun):
+            raise RuntimeError(
+                f"process {self._process} made these batches, and process {os.getpid()} would return the same rows; "
+                "make them in the process that iterates, with share=(number, of) where several processes divide the "
+                "rows, or iterate in the workers of torch's DataLoader"
             )
+        if worker is not None and self._is_resumed:
+            raise ValueError(
+                "these batches resume within an epoch, and workers of a DataLoader begin whole epochs; iterate over "
+                "the batches themselves, which prefetch without workers, or leave out the state"
+            )
+        self._enter_process()
+        self._has_begun = self._has_ended = False
+        if worker is not None:
+            self._base_epoch = self._epoch
+            self._begin_loop_of_worker()
+
+    def _begin_loop_of_worker(self) -> None:
+        """Begins the epochs after those of earlier loops, which other processes with the same number may have run."""
+        self._begin_epochs(self._base_epoch + self._count_loop() * (self._epochs or 1))
+
+    def _count_loop(self) -> int:
+        """Counts a loop of this worker. Returns the number of its earlier loops."""
+        if self._worker is None:
+            return 0
+        place = self._worker.number % len(self._counters)
+        self._counters[place] += 1
+        return self._counters[place] - 1
+
+    def _begin_epochs(self, epoch: int) -> None:
+        self._first_epoch = self._epoch = epoch
+        self._group = self._row = 0
+        self._given_in_epoch = self._has_begun = self._has_ended = False
+
+    def _is_share_without_rows(self) -> bool:
+        """True for a share without any row. Raises ValueError where a loss would be silent, or the run has no batch."""
+        share, run = self._shuffle.share, self._shuffle.run
+        if share.of > 1 and not self._drop_last:
+            return True
+        shared = f" of share {share.number} of {share.of}" if share.of > 1 else ""
+        fewer = ", or fewer workers" if share.of > 1 else ""
+        raise ValueError(
+            f"no batch of {self._batch_rows} rows can be made{shared} of {run.url}: it has {run.num_rows} rows, before "
+            f"any filter; ask for smaller batches, or drop_last=False{fewer}"
+        )
+
+    def _end_epoch(self) -> None:
         self._epoch, self._group, self._row = self._epoch + 1, 0, 0
-        self._current, self._given_in_epoch = None, False
+        self._given_in_epoch = self._is_resumed = False
 
     def _load(self) -> Group | None:
-        """Loads the current group and prefetches the next group. Returns None at the end of the epoch."""
-        groups = self._plan(self._epoch)
-        if self._group >= len(groups):
-            return None
-        if self._current is None:
-            due = (self._epoch, self._group)
-            ahead, self._next = self._next, None
-            future = ahead[1] if ahead and ahead[0] == due else self._submit(*due)
-            self._current = future.result()
-            if self._group + 1 < len(groups):
-                self._next = ((self._epoch, self._group + 1), self._submit(self._epoch, self._group + 1))
-            elif self._epochs is None or self._epoch + 1 < self._epochs:
-                self._next = ((self._epoch + 1, 0), self._submit(self._epoch + 1, 0))
-        return self._current
-
-    def _submit(self, epoch: int, number: int) -> Future:
-        return self._pool.submit(read_group, self._shuffle, self._plan(epoch)[number], epoch, number)
-
-    def _plan(self, epoch: int) -> list[np.ndarray]:
-        if self._planned is None or self._planned[0] != epoch:
-            self._planned = (epoch, plan_groups(self._shuffle, self._chunks, epoch))
-        return self._planned[1]
+        is_last = self._epochs is not None and self._epoch + 1 >= self._first_epoch + self._epochs
+        return self._groups.load(self._epoch, self._group, is_last)
 
     def _settings(self) -> dict:
         shuffle, chosen = self._shuffle, self._shuffle.filter
@@ -156,13 +247,14 @@ class Batches:
             "exclude_ids": sorted(chosen.exclude_ids),
             "exclude_positions": sorted(chosen.exclude_positions),
             "max_norm_multiple": chosen.max_norm_multiple,
+            "share": [shuffle.share.number, shuffle.share.of],
             "shards": hashlib.sha256(shards.encode()).hexdigest()[:16],
         }
 
     def _parse(self, state: dict) -> tuple[int, ...]:
         """Raises ValueError for a state of another run or other options."""
         mine, theirs = self._settings(), state.get("of")
-        place: tuple[Any, ...] = tuple(state.get(key) for key in ("epoch", "group", "row"))
+        place: tuple[Any, ...] = tuple(state.get(key) for key in _PLACE)
         if not isinstance(theirs, dict) or not all(type(value) is int and value >= 0 for value in place):
             raise ValueError("Failed to resume: the value is not a state of batches; pass a result of state()")
         differing = [f"{key} was {theirs.get(key)}, now {mine[key]}" for key in mine if theirs.get(key) != mine[key]]
@@ -171,6 +263,14 @@ class Batches:
                 f"Failed to resume these batches: {'; '.join(differing)}; use the options of the first iteration"
             )
         return place
+
+
+def _restore(state: dict) -> Batches:
+    """Batches from a pickle, in this or another process."""
+    batches = Batches.__new__(Batches, as_=state["_as"])
+    batches.__dict__.update(state)
+    batches._groups = Groups(batches._shuffle)
+    return batches
 
 
 def _join(parts: list[Rows]) -> Rows:

@@ -122,6 +122,7 @@ def _import(name: str) -> Any:
     try:
         if name == "torch":
             import torch
+            import torch.utils.data
 
             return torch
         import jax.numpy

@@ -148,11 +148,12 @@ def _bucket(name: str):
 
 
 def _client():
-    return _client_of(os.environ.get("STORAGE_EMULATOR_HOST"))
+    return _client_of(os.environ.get("STORAGE_EMULATOR_HOST"), os.getpid())
 
 
 @lru_cache(maxsize=4)
-def _client_of(emulator: str | None):
+def _client_of(emulator: str | None, process: int):
+    """process: a fork would share the connections of a client, and mix up their answers."""
     try:
         from google.cloud import storage
     except ImportError:

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from .errors import ShardError
+from .forks import cached_property
 from .safetensors_header import TensorInfo
 
 
@@ -28,6 +28,10 @@ class Index:
     lines: np.ndarray | None = None  # int64 [S], zero-based: the line of the stream that each sample begins in
     chunks: np.ndarray | None = None  # int32 [S]: how many samples before it hold tokens of that line
     token_lines: np.ndarray | None = None  # int64 [T]: the line of each token, in a run with over_long pack alone
+
+    def __repr__(self) -> str:
+        tokens = 0 if self.token_ids is None else len(self.token_ids)
+        return f"<Index of {len(self.sample_idx):,} samples, {tokens:,} tokens, {int(self.row_offsets[-1]):,} rows>"
 
     @cached_property
     def row_tokens(self) -> np.ndarray | None:

@@ -1,5 +1,6 @@
 """One layer of a whole run as one array [rows, d_model]: shard by shard, or row by row."""
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,6 +9,7 @@ import numpy as np
 from .convert import STORED, Rows, check_kind, empty_rows, finish
 from .files import PARALLEL
 from .source import RowSource
+from .workers import current_worker
 
 # One request reads rows with smaller gaps than this.
 _GAP_BYTES = 1 << 16
@@ -34,6 +36,16 @@ class Layer:
         return self._run.num_rows
 
     def __iter__(self) -> Iterator:
+        """Raises RuntimeError in a fork of the process that began: the thread that prefetches is not in the fork.
+
+        Raises RuntimeError in several workers of a DataLoader, because each worker would return every row.
+        """
+        process, worker = os.getpid(), current_worker()
+        if worker is not None and worker.of > 1:
+            raise RuntimeError(
+                f"each of the {worker.of} workers of this DataLoader would return every row of {self!r}; iterate over "
+                "run.batches(…), which the workers divide, or ask for rows by their numbers: layer[begin:end]"
+            )
         with ThreadPoolExecutor(1, "layer") as pool:
             waiting = [pool.submit(self._read, number) for number in range(min(1, len(self._run.shards)))]
             for number in range(len(self._run.shards)):
@@ -41,6 +53,11 @@ class Layer:
                 if number + 1 < len(self._run.shards):
                     waiting.append(pool.submit(self._read, number + 1))
                 yield finish(rows, self._as, self._dtype)
+                if os.getpid() != process:
+                    raise RuntimeError(
+                        f"process {process} began this iteration over {self!r}, and process {os.getpid()} is a fork of "
+                        "it; begin the iteration in the process that goes on"
+                    )
 
     def __getitem__(self, key: int | slice | np.ndarray | list[int]):
         """A row [d_model] for a number, rows [n, d_model] for a slice or numbers, in the order of the request.

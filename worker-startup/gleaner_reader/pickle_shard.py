@@ -5,13 +5,13 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from .convert import STORED, Rows
 from .errors import ShardError, Unsafe
+from .forks import cached_property
 from .gzip_header import read_gzip_header
 from .index import Index
 from .pickle_entries import problem_of
@@ -67,6 +67,11 @@ class PickleShard(Shard):
     def __init__(self, file: File):
         super().__init__(file)
         self._layer: tuple[int, np.ndarray] | None = None
+
+    def __getstate__(self) -> dict:
+        state = {**super().__getstate__(), "_layer": None}
+        state.pop("_body", None)
+        return state
 
     @cached_property
     def metadata(self) -> dict[str, str]:

@@ -6,20 +6,23 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from .convert import check_kind, finish
 from .errors import ShardError
 from .files import Folder
+from .forks import cached_property
 from .formats import open_shard
 from .shard import Shard
 from .shards import Shards
+from .status import Status, status_of, table_html, wait_until_complete
 
 _SHARD = re.compile(r"(?:tpu_(\d{1,9})/)?shard_(\d{4,9})\.(safetensors|safetensors\.zst|pkl\.gz)")
 _STREAM_FOLDER = re.compile(r".*/tpu_(\d{1,9})")
 _MAX_MANIFEST_BYTES = 1 << 26
+_SHOWN = 3  # layers in the repr of a sample
+_SHOWN_CHARS = 60  # of a value of the manifest
 
 
 @dataclass(frozen=True)
@@ -36,15 +39,22 @@ class Sample:
     chunk: int | None = None
     token_lines: np.ndarray | None = None  # int64: the line of each token; only of a run with over_long pack
 
+    def __repr__(self) -> str:
+        facts = [] if self.token_ids is None else [f"{len(self.token_ids):,} tokens"]
+        facts += [f"{name} {list(values.shape)}" for name, values in list(self.activations.items())[:_SHOWN]]
+        if len(self.activations) > _SHOWN:
+            facts.append(f"and {len(self.activations) - _SHOWN:,} more layers")
+        return f"<Sample {self.index} of stream {self.stream}: {', '.join(facts)}>"
+
 
 class Run(Shards[Shard]):
-    """The shards of a run. streams: by stream and number. manifest: manifest.json; None if the folder lacks it.
+    """The shards that a run has when it is opened. streams: by stream and number. manifest: manifest.json, or None.
 
     Raises FileNotFoundError for a folder without shards, and ShardError for two shards of one number.
     """
 
     def __init__(self, folder: Folder):
-        files = folder.files()
+        self._folder, files = folder, folder.files()
         by_stream: dict[int, dict[int, Shard]] = {}
         for name, file in files.items():
             if match := _SHARD.fullmatch(name):
@@ -57,7 +67,7 @@ class Run(Shards[Shard]):
         }
         super().__init__(folder.url, [shard for shards in self.streams.values() for shard in shards])
         self._numbers = {stream: sorted(by_stream[stream]) for stream in self.streams}
-        if not self.shards:
+        if not self.shards and "manifest.json" not in files:
             raise FileNotFoundError(
                 f"Failed to open {self.url}: there are no shards, such as tpu_0/shard_0001.safetensors; "
                 f"{_contents(list(files))}. Pass the folder activations/RUN of a run"
@@ -66,6 +76,29 @@ class Run(Shards[Shard]):
 
     def __repr__(self) -> str:
         """Reads no shard. Leaves out the values that the manifest lacks."""
+        return f"<Run {self.url}: {', '.join(self._facts())}>"
+
+    def _repr_html_(self) -> str:
+        state = "complete" if self.is_complete else "; ".join(self.problems[:_SHOWN])
+        return table_html({"run": self.url, "has": ", ".join(self._facts()), "state": state})
+
+    def status(self) -> Status:
+        """How much of the run is stored now. The shards of this object stay those of the time when it was opened."""
+        return status_of(Run(self._folder))
+
+    def wait(self, *, every_s: float = 10.0, timeout_s: float | None = None, progress: bool = True) -> "Run":
+        """Waits until the run is complete, with a progress bar, and returns the run with all its shards.
+
+        every_s: seconds between two looks at the folder. Raises TimeoutError after `timeout_s`, and ValueError for the
+        folder of one stream, which does not say when its run is complete.
+        """
+        if _STREAM_FOLDER.fullmatch(self.url.replace("\\", "/")):
+            raise ValueError(f"{self.url} is the folder of one stream; open the folder of its run, and wait for that")
+        return (
+            self if self.is_complete else wait_until_complete(lambda: Run(self._folder), every_s, timeout_s, progress)
+        )
+
+    def _facts(self) -> list[str]:
         result = (self.manifest or {}).get("result")
         spec = (self.manifest or {}).get("spec")
         facts = [f"{len(self.shards):,} shards of {len(self.streams):,} streams"]
@@ -73,11 +106,13 @@ class Run(Shards[Shard]):
             facts += [f"{result[name]:,} {name}" for name in ("samples", "rows") if type(result.get(name)) is int]
         if isinstance(spec, dict):
             facts += [
-                f"{name} {spec[name]}" for name in ("model", "layers", "dtype") if isinstance(spec.get(name), str)
+                f"{name} {spec[name]:.{_SHOWN_CHARS}}"
+                for name in ("model", "layers", "dtype")
+                if isinstance(spec.get(name), str)
             ]
             if isinstance(spec.get("sites"), list):
-                facts.append(f"sites {', '.join(map(str, spec['sites']))}")
-        return f"<Run {self.url}: {', '.join(facts)}>"
+                facts.append(f"sites {', '.join(map(str, spec['sites'])):.{_SHOWN_CHARS}}")
+        return facts
 
     @cached_property
     def problems(self) -> list[str]:
@@ -125,7 +160,7 @@ class Run(Shards[Shard]):
         """
         number = int(stream)
         if site is not None:
-            self.shards[0].site(site)
+            self.first.site(site)
         if absent := [layer for layer in layers or () if layer not in self.layers]:
             raise ValueError(f"layer is {absent[0]!r}; {self.url} has layers {', '.join(map(str, self.layers))}")
         shard = self._shard_with(number, index)

@@ -6,12 +6,12 @@ https://github.com/facebook/zstd/blob/dev/contrib/seekable_format/zstd_seekable_
 import os
 import struct
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from .errors import MissingPackage, ShardError
+from .forks import cached_property
 
 SKIPPABLE_MAGIC = 0x184D2A5E
 TABLE_MAGIC = 0x8F92EAB1
@@ -44,11 +44,11 @@ class Plain:
 
     def __init__(self, file: File):
         try:
-            import zstandard
+            import zstandard  # noqa: F401
         except ImportError:
             raise MissingPackage(f"read {file.url}", "zstandard") from None
         self.url = file.url
-        self._file, self._zstandard = file, zstandard
+        self._file = file
 
     @property
     def size(self) -> int:
@@ -82,7 +82,8 @@ class Plain:
         return whole[skipped : skipped + end - begin]
 
     def _decompress(self, frame: memoryview, size: int, number: int) -> bytes:
-        zstandard = self._zstandard
+        import zstandard
+
         try:
             # The check comes first, because decompression allocates the size that the frame states.
             if zstandard.frame_content_size(frame) != size:

@@ -1,15 +1,14 @@
 """One shard: its metadata, its index, and rows of any layer, each read by a separate range."""
 
 import json
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 
 from .batches import Batches
 from .convert import Rows, check_kind, finish
 from .errors import ShardError
 from .files import PARALLEL
+from .forks import ProcessLock, cached_property
 from .header import is_number
 from .index import Index, check_order
 from .seekable import File
@@ -27,12 +26,16 @@ class Shard:
     def __init__(self, file: File):
         self.url = file.url
         self._file = file
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._index: Index | None = None
 
     def __repr__(self) -> str:
         """Reads nothing, so it shows no value of the header."""
         return f"<Shard {self.url}, {self.size_bytes:,} bytes, {self.format}>"
+
+    def __getstate__(self) -> dict:
+        """Leaves out of a pickle the parts of the body that are read again."""
+        return {**self.__dict__, "_index": None}
 
     @property
     def size_bytes(self) -> int:

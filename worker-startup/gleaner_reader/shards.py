@@ -3,7 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from .batches import Batches
 from .errors import ShardError
 from .files import PARALLEL
+from .forks import cached_property
 from .index import Index
 from .layer import Layer
 from .source import ShardSource
@@ -28,24 +28,31 @@ class Shards(Generic[S]):
         self._kept: OrderedDict[int, S] = OrderedDict()
 
     @property
+    def first(self) -> S:
+        """The first shard. Raises ValueError for a run that has no shard yet."""
+        if not self.shards:
+            raise ValueError(f"there is no shard in {self.url} yet; run = run.wait() waits until the run is complete")
+        return self.shards[0]
+
+    @property
     def sites(self) -> tuple[str, ...]:
         """The stored sites, such as resid_post, equal in all shards."""
-        return self.shards[0].sites
+        return self.first.sites
 
     @property
     def layers(self) -> tuple[int, ...]:
         """The stored layers, ascending, equal in all shards."""
-        return self.shards[0].layers
+        return self.first.layers
 
     @property
     def d_model(self) -> int:
         """The values of one row."""
-        return self.shards[0].d_model
+        return self.first.d_model
 
     @property
     def dtype(self) -> str:
         """As stored: bf16, fp16, fp32 or int8."""
-        return self.shards[0].dtype
+        return self.first.dtype
 
     @property
     def num_samples(self) -> int:
@@ -82,7 +89,7 @@ class Shards(Generic[S]):
         dtype, and MissingPackage. Reading raises ShardError for a damaged shard.
         """
         self._check(layer, site)
-        return Layer(self, layer, self.shards[0].site(site), as_, dtype, verify)
+        return Layer(self, layer, self.first.site(site), as_, dtype, verify)
 
     def batches(self, layer: int, site: str | None = None, **options) -> Batches:
         """Shuffled rows of one layer, for training: arrays [batch_rows, d_model]. See Batches for the options.
@@ -90,7 +97,7 @@ class Shards(Generic[S]):
         Raises ValueError for an unknown layer or site, and for options that contradict each other.
         """
         self._check(layer, site)
-        return Batches(self, layer, self.shards[0].site(site), **options)
+        return Batches(self, layer, self.first.site(site), **options)
 
     def index(self, shard: S) -> Index:
         """The index of one of the shards. Memory keeps the last 16 indexes. Raises ShardError for a damaged index."""
@@ -109,7 +116,7 @@ class Shards(Generic[S]):
     def _opened(self) -> tuple[S, ...]:
         """The shards, with every header read and compared with the first header."""
         self._read_headers(self.shards)
-        first = self.shards[0]
+        first = self.first
         for shard in self.shards:
             if (set(shard.names), shard.d_model, shard.dtype) != (set(first.names), first.d_model, first.dtype):
                 raise ShardError(
@@ -124,6 +131,6 @@ class Shards(Generic[S]):
             list(pool.map(lambda shard: (shard.metadata, shard.names), shards))
 
     def _check(self, layer: int, site: str | None) -> None:
-        first = self.shards[0]
+        first = self.first
         if (first.site(site), layer) not in first.names:
             raise ValueError(f"layer is {layer!r}; {self.url} has layers {', '.join(map(str, first.layers))}")

@@ -5,10 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .convert import Rows, empty_rows
+from .convert import STORED, Rows, empty_rows
 from .files import PARALLEL
 from .source import RowSource
+from .workers import Share
 
+_CHUNK_BYTES = 1 << 20
+_CHUNKS_PER_GROUP = 64  # the minimum, for shards that can be read row by row
+_CHUNKS_PER_SHARE = 64  # of a small run, so that shares have almost equal numbers of rows
 _NORM_ROWS = 8192  # rows in one computation of norms
 
 
@@ -39,10 +43,27 @@ class Shuffle:
     seed: int
     buffer_rows: int
     filter: Filter
+    share: Share = Share()
 
 
-def cut(run: RowSource, chunk_rows: int) -> np.ndarray:
-    """int64 [chunks, 3]: the number of a shard, and the begin and end of the chunk's rows in it."""
+def cut(shuffle: Shuffle) -> np.ndarray:
+    """int64 [chunks, 3] of the share: the number of a shard, and the begin and end of the chunk's rows in it.
+
+    A share has the same chunks in every epoch. So each row comes once, also if processes are in different epochs.
+    """
+    run, share = shuffle.run, shuffle.share
+    row_bytes = max(run.d_model, 1) * STORED[run.dtype].itemsize
+    chunk_rows = max(1, min(_CHUNK_BYTES // row_bytes, shuffle.buffer_rows // _CHUNKS_PER_GROUP))
+    if share.of > 1:
+        chunk_rows = max(1, min(chunk_rows, run.num_rows // (share.of * _CHUNKS_PER_SHARE)))
+    chunks = _cut(run, chunk_rows)
+    if share.of == 1:
+        return chunks
+    # Four numbers seed no other order of this module.
+    return chunks[order_of(len(chunks), shuffle.seed, 0, 0, 1)[share.number :: share.of]]
+
+
+def _cut(run: RowSource, chunk_rows: int) -> np.ndarray:
     chunks = []
     for number, rows in enumerate(np.diff(run.row_offsets).tolist()):
         step = max(chunk_rows, run.shards[number].block_rows)

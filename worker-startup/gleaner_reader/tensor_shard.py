@@ -1,13 +1,13 @@
 """A shard as safetensors, plain or in zstd's seekable format: any rows of any layer are read by one range."""
 
 import re
-from functools import cached_property
 
 import numpy as np
 
 from .checksums import as_text, crc32c
 from .convert import NAMES, STORED, Rows, as_stored
 from .errors import ShardError
+from .forks import cached_property
 from .index import Index, read_index
 from .safetensors_header import SafetensorsHeader, read_safetensors_header
 from .seekable import FRAME_BYTES, File, Plain

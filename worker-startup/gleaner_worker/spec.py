@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from dataclasses import field as default_of
 from typing import Any
 
 from .failures import Failure
@@ -26,6 +27,7 @@ class RecordSpec:
     prompt_version: str = "output-from-examples-v0"
     predictions_per_task: int = 1
     add_generation_prompt: bool = False
+    template_kwargs: Mapping[str, Any] = default_of(default_factory=dict)  # variables of the chat template
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,8 @@ def _contradictions(values: dict) -> list[str]:
         problems.append("context_size needs over_long chunk or pack")
     if values["record"]["field"] and values["record"]["template"]:
         problems.append("record has a field and a template, which exclude each other")
+    if values["record"]["template_kwargs"] and values["record"]["template"]:
+        problems.append("record has template_kwargs and a template, which exclude each other")
     return problems
 
 
@@ -162,6 +166,25 @@ def _is_list(value: Any, is_item: Callable[[object], bool], least: int = 1) -> b
 
 def _is_each_once(value: Any, is_item: Callable[[object], bool], least: int = 1) -> bool:
     return _is_list(value, is_item, least) and len(set(value)) == len(value)
+
+
+def _is_variables(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and len(value) <= 32
+        and all(is_template_variable(name) and _is_variable_value(each) for name, each in value.items())
+    )
+
+
+def is_template_variable(name: object) -> bool:
+    """Whether a chat template can have the variable, and its caller does not set the variable itself."""
+    own = ("messages", "tools", "add_generation_prompt")
+    return isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name) is not None and name not in own
+
+
+def _is_variable_value(value: object) -> bool:
+    values = value if isinstance(value, list) else [value]
+    return len(values) <= 64 and all(each is None or isinstance(each, (str, bool, int, float)) for each in values)
 
 
 def _is_layers(value: object) -> bool:
@@ -220,6 +243,11 @@ _RECORD_KEYS: dict[str, tuple[object, Callable[[object], bool], str]] = {
     "prompt_version": (RecordSpec.prompt_version, _is_text, "a name"),
     "predictions_per_task": (1, _whole(1, 1024), "1 to 1024"),
     "add_generation_prompt": (False, _is_flag, "true and false"),
+    "template_kwargs": (
+        {},
+        _is_variables,
+        "an object of variables other than messages, tools and add_generation_prompt, with texts, numbers and lists",
+    ),
 }
 
 

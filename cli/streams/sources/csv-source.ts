@@ -2,8 +2,8 @@
 import {Readable} from 'node:stream';
 import {parse} from 'csv-parse';
 import {CliError} from '../../terminal/errors.ts';
+import {findLayout, type Layout, LINE_ENDS, nameOf} from './csv-layout.ts';
 import {bytesOf, FileSource} from './file-source.ts';
-import {isTabbed} from './formats.ts';
 import type {Row, Watch} from './row.ts';
 
 const BATCH_ROWS = 1000;
@@ -11,21 +11,42 @@ const BATCH_ROWS = 1000;
 /** Every value is text, as it is between its quotes. */
 export class CsvFile extends FileSource {
   readonly unit = 'row';
+  readonly #delimiter: string | undefined;
+  readonly #say: (line: string) => void;
+
+  /** `delimiter`: the character between two columns. It is found where it is undefined. */
+  constructor(name: string, delimiter: string | undefined, say: (line: string) => void) {
+    super(name);
+    this.#delimiter = delimiter;
+    this.#say = say;
+  }
+
+  override async count(watch: Watch, most: number): Promise<number> {
+    const found = await super.count(watch, most);
+    const {delimiter, isFound} = await this.#layout();
+    if (isFound && delimiter !== ',')
+      this.#say(`${this.name}: the columns are separated by ${nameOf(delimiter)}; --delimiter names another`);
+    return found;
+  }
 
   async *rows(watch: Watch): AsyncGenerator<Row[]> {
-    const parser = parse({
-      columns: (header: string[]) => this.#columns(header),
-      delimiter: isTabbed(this.name) ? '\t' : ',',
-      skip_empty_lines: true,
-    });
+    const {delimiter, from_line} = await this.#layout();
+    const parser = parse({delimiter, from_line, record_delimiter: LINE_ENDS, skip_empty_lines: true});
     const input = Readable.from(this.#text(watch));
     input.on('error', error => parser.destroy(error));
     input.pipe(parser);
+    let columns: string[] | undefined;
     let rows: Row[] = [];
     let at = 0;
     try {
-      for await (const record of parser) {
-        rows.push({at: ++at, record});
+      for await (const values of parser as AsyncIterable<string[]>) {
+        if (columns === undefined) {
+          columns = this.#columns(values);
+          continue;
+        }
+        const cells = new Map<string, string>();
+        for (const [index, column] of columns.entries()) cells.set(column, values[index] as string);
+        rows.push({at: ++at, cells});
         if (rows.length < BATCH_ROWS) continue;
         yield rows;
         rows = [];
@@ -33,7 +54,10 @@ export class CsvFile extends FileSource {
     } catch (error) {
       watch.stop.throwIfAborted();
       if (error instanceof CliError) throw error;
-      throw new CliError(`${this.name} is not CSV: ${(error as Error).message}`, {cause: error});
+      throw new CliError(
+        `${this.name} is not CSV with ${nameOf(delimiter)} between columns: ${(error as Error).message}; correct it, or name another --delimiter or --format`,
+        {cause: error},
+      );
     } finally {
       input.destroy();
       parser.destroy();
@@ -41,7 +65,15 @@ export class CsvFile extends FileSource {
     yield rows;
   }
 
+  #layout(): Promise<Layout> {
+    this.#found ??= findLayout(this.name, this.#delimiter);
+    return this.#found;
+  }
+  #found: Promise<Layout> | undefined;
+
   #columns(header: string[]): string[] {
+    // UTF-16 without a mark is valid UTF-8 with zeros between its characters.
+    if (header.some(name => name.includes('\0'))) throw this.#notUtf8();
     const twice = header.find((name, index) => header.indexOf(name) !== index);
     if (twice !== undefined)
       throw new CliError(`${this.name} has the column "${twice}" twice: rename one of them`);
@@ -49,16 +81,18 @@ export class CsvFile extends FileSource {
   }
 
   async *#text(watch: Watch): AsyncGenerator<string> {
-    // Removes the byte-order mark, and throws for bytes that are no UTF-8.
-    const decoder = new TextDecoder('utf-8', {fatal: true});
+    // The byte-order mark is gone. A second one is text.
+    const decoder = new TextDecoder('utf-8', {fatal: true, ignoreBOM: true});
     try {
       for await (const chunk of bytesOf(this.name, watch)) yield decoder.decode(chunk, {stream: true});
       yield decoder.decode();
     } catch (error) {
       if (!(error instanceof TypeError)) throw error;
-      throw new CliError(`${this.name} is not UTF-8 text: convert it to UTF-8, or name its --format`, {
-        cause: error,
-      });
+      throw this.#notUtf8(error);
     }
+  }
+
+  #notUtf8(cause?: unknown): CliError {
+    return new CliError(`${this.name} is not UTF-8 text: convert it to UTF-8, or name its --format`, {cause});
   }
 }

@@ -1,10 +1,10 @@
-import {createReadStream} from 'node:fs';
+import {createReadStream, type ReadStream} from 'node:fs';
 import {stat} from 'node:fs/promises';
 import {createGunzip} from 'node:zlib';
 import {CliError} from '../../terminal/errors.ts';
+import {isGzip} from '../gzip.ts';
 import {sha256Of} from '../hash-file.ts';
-import {isGzip} from './formats.ts';
-import type {Row, RowSource, SourceIdentity, Watch} from './row.ts';
+import type {Columns, Row, RowSource, SourceIdentity, Watch} from './row.ts';
 
 /** Local file of rows. */
 export abstract class FileSource implements RowSource {
@@ -15,7 +15,7 @@ export abstract class FileSource implements RowSource {
     this.name = name;
   }
 
-  abstract rows(watch: Watch, columns: readonly string[] | undefined): AsyncIterable<Row[]>;
+  abstract rows(watch: Watch, columns: Columns | undefined): AsyncIterable<Row[]>;
 
   async identity(watch: Watch): Promise<SourceIdentity> {
     const found = await stat(this.name).catch((cause: Error) => {
@@ -28,7 +28,7 @@ export abstract class FileSource implements RowSource {
 
   async count(watch: Watch, most: number): Promise<number> {
     let found = 0;
-    for await (const rows of this.rows(watch, [])) {
+    for await (const rows of this.rows(watch, {of: [], also: []})) {
       found += rows.length;
       if (found >= most) return most;
     }
@@ -37,28 +37,63 @@ export abstract class FileSource implements RowSource {
 }
 
 const CHUNK_BYTES = 1 << 20;
+const HEAD_BYTES = 1 << 20;
 
 const BYTE_ORDER_MARK = Buffer.from('\ufeff');
 
-/** Bytes of a file without a byte-order mark, of a `.gz` file the unpacked ones. */
+/** Bytes of a file without a byte-order mark; of a gzip file, whatever its name is, the unpacked ones. */
 export async function* bytesOf(file: string, {stop, moved}: Watch): AsyncGenerator<Buffer> {
-  const raw = createReadStream(file, {highWaterMark: CHUNK_BYTES});
-  raw.on('data', chunk => moved(chunk.length));
-  const gunzip = isGzip(file) ? raw.pipe(createGunzip({chunkSize: CHUNK_BYTES})) : undefined;
-  // An error of the file does not pass through a pipe by itself.
-  raw.on('error', error => gunzip?.destroy(error));
-  let isFirst = true;
+  let raw: ReadStream | undefined;
   try {
-    for await (const chunk of (gunzip ?? raw) as AsyncIterable<Buffer>) {
-      stop.throwIfAborted();
-      yield isFirst && chunk.subarray(0, 3).equals(BYTE_ORDER_MARK) ? chunk.subarray(3) : chunk;
-      isFirst = false;
-    }
+    const isPacked = await isGzip(file);
+    raw = createReadStream(file, {highWaterMark: CHUNK_BYTES});
+    raw.on('data', chunk => moved(chunk.length));
+    yield* withoutMark(isPacked ? unpacked(raw) : raw, stop);
   } catch (error) {
     stop.throwIfAborted();
     throw new CliError(`Failed to read ${file}: ${(error as Error).message}`, {cause: error});
   } finally {
-    raw.destroy();
-    gunzip?.destroy();
+    raw?.destroy();
   }
+}
+
+async function* unpacked(raw: ReadStream): AsyncGenerator<Buffer> {
+  const gunzip = raw.pipe(createGunzip({chunkSize: CHUNK_BYTES}));
+  // An error of the file does not pass through a pipe by itself.
+  raw.on('error', error => gunzip.destroy(error));
+  try {
+    yield* gunzip as AsyncIterable<Buffer>;
+  } finally {
+    gunzip.destroy();
+  }
+}
+
+async function* withoutMark(chunks: AsyncIterable<Buffer>, stop: AbortSignal): AsyncGenerator<Buffer> {
+  let first: Buffer | undefined = Buffer.alloc(0);
+  for await (const chunk of chunks) {
+    stop.throwIfAborted();
+    const bytes: Buffer = first?.length ? Buffer.concat([first, chunk]) : chunk;
+    if (first && bytes.length < BYTE_ORDER_MARK.length) {
+      first = bytes;
+      continue;
+    }
+    yield first && bytes.subarray(0, 3).equals(BYTE_ORDER_MARK) ? bytes.subarray(3) : bytes;
+    first = undefined;
+  }
+  if (first?.length) yield first;
+}
+
+export type Head = {text: string; isWhole: boolean};
+
+/** The text of a file, or at least its first `most` bytes. */
+export async function headOf(file: string, most = HEAD_BYTES): Promise<Head> {
+  const watch: Watch = {stop: new AbortController().signal, moved: () => {}};
+  const parts: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of bytesOf(file, watch)) {
+    parts.push(chunk);
+    length += chunk.length;
+    if (length >= most) break;
+  }
+  return {text: Buffer.concat(parts).toString('utf8'), isWhole: length < most};
 }

@@ -16,11 +16,8 @@ const EXTENSIONS: Record<string, Format> = {
 export function formatOf(file: string): Format | undefined {
   const extension = /\.([a-z]+)(?:\.gz)?$/i.exec(file)?.[1]?.toLowerCase() ?? '';
   const format = EXTENSIONS[extension];
-  return format === 'parquet' && isGzip(file) ? undefined : format;
-}
-
-export function isGzip(file: string): boolean {
-  return /\.gz$/i.test(file);
+  // Parquet packs its own pages, and is read in parts.
+  return format === 'parquet' && /\.gz$/i.test(file) ? undefined : format;
 }
 
 export function isTabbed(file: string): boolean {
@@ -32,6 +29,12 @@ export const KNOWN_NAMES = '.jsonl, .ndjson, .json, .csv, .tsv, .txt (each also 
 /** Options of the command line about sources. `revision`, `split` and `config` are those of a data set of the hub. */
 export type SourceOptions = {
   format?: Format | undefined;
+  /** Character between the columns of CSV. */
+  delimiter?: string | undefined;
+  /** Key of the rows, in a JSON file of one object. */
+  field?: string | undefined;
+  /** Reads the folders inside of a folder. */
+  recursive?: boolean | undefined;
   revision?: string | undefined;
   split?: string | undefined;
   config?: string | undefined;

@@ -1,14 +1,25 @@
 /** Data sets of Hugging Face: Parquet files of one commit, read in parts over HTTP. */
 import {z} from 'zod';
 import {CliError} from '../../terminal/errors.ts';
+import {counted, numberText} from '../../terminal/format.ts';
 import type {SourceOptions} from './formats.ts';
 import {Hub, hubSettings} from './hub.ts';
-import {chooseConverted, chooseOwn, type HubFile} from './hub-files.ts';
+import {type Card, cardOf} from './hub-card.ts';
+import {
+  type Choice,
+  type Chosen,
+  chooseConverted,
+  chooseNamed,
+  chooseOwn,
+  type HubFile,
+  noSplit,
+} from './hub-files.ts';
 import {openParquet, type ParquetFile, parquetRows, rowsIn} from './parquet.ts';
-import type {Row, RowSource, SourceIdentity, Watch} from './row.ts';
+import type {Columns, Row, RowSource, SourceIdentity, Watch} from './row.ts';
 
 /** Branch of the Parquet files that the hub makes of other formats. */
 const CONVERTED = 'refs/convert/parquet';
+const MOST_README_BYTES = 4 << 20;
 
 const listing = z.object({
   sha: z.string().regex(/^[0-9a-f]{40}$/),
@@ -38,16 +49,46 @@ export async function openDataset(
         ? `There is no file and no data set ${id} on ${hub.endpoint}: check the name`
         : `There is no revision ${revision} of a data set ${id} on ${hub.endpoint}: check --revision and the name`,
     );
-  if (own.files.length > 0) return sourcesOf(hub, own, chooseOwn(own.files, {split, config}), say);
+  const card = await readCard(hub, own, stop);
+  const choice = {split, config};
+  const chosen = chooseFiles(own, card, choice);
+  if (chosen) return sourcesOf(hub, own, chosen, card, say, stop);
   const converted = revision === undefined ? await readCommit(hub, id, CONVERTED, stop) : undefined;
-  if (!converted || converted.files.length === 0)
+  const files = converted?.files.filter(isParquet) ?? [];
+  if (!converted || files.length === 0)
     throw new CliError(
       `There is no Parquet file in ${id}${revision === undefined ? '' : ` at ${revision}`}: download its files, and name them as the source`,
     );
-  const {files, isPartial} = chooseConverted(converted.files, {split, config});
-  if (isPartial)
+  const found = chooseConverted(files, card.configs, choice);
+  if (found.isPartial)
     say(`${id}: the hub has converted only the first part of the split; the streams have that part`);
-  return sourcesOf(hub, converted, files, say);
+  return sourcesOf(hub, converted, found, card, say, stop);
+}
+
+/** Files of the split; undefined where they are not Parquet. */
+function chooseFiles({files}: Commit, {configs, stated}: Card, choice: Choice): Chosen | undefined {
+  const parquet = files.filter(isParquet);
+  if (configs.length > 0) {
+    const chosen = chooseNamed(files, configs, choice);
+    return chosen.files.length > 0 && chosen.files.every(isParquet) ? chosen : undefined;
+  }
+  if (parquet.length === 0) return undefined;
+  const chosen = chooseOwn(parquet, choice);
+  // Without a split in their names, the files would be those of training.
+  const {rows} = stated.find(({config}) => config === chosen.config) ?? {};
+  if (rows && rows.size > 0 && ![chosen.split, choice.split].some(split => rows.has(split)))
+    throw noSplit(choice.split, [...rows.keys()]);
+  return chosen;
+}
+
+function isParquet({path}: HubFile): boolean {
+  return path.endsWith('.parquet');
+}
+
+async function readCard(hub: Hub, {id, commit, files}: Commit, stop: AbortSignal | undefined): Promise<Card> {
+  if (!files.some(({path}) => path === 'README.md')) return {configs: [], stated: []};
+  const path = `/datasets/${id}/resolve/${commit}/README.md`;
+  return cardOf(id, await hub.text(path, `README.md of ${id}`, MOST_README_BYTES, stop));
 }
 
 async function readCommit(
@@ -59,15 +100,32 @@ async function readCommit(
   const listed = await hub.listing('datasets', id, revision, listing, stop);
   if (listed === undefined) return undefined;
   const files = listed.siblings
-    .filter(({rfilename}) => rfilename.endsWith('.parquet'))
     .map(({rfilename, size, lfs}) => ({path: rfilename, size, sha256: lfs?.sha256}))
     .sort((a, b) => (a.path < b.path ? -1 : 1));
   return {id, commit: listed.sha, files};
 }
 
-function sourcesOf(hub: Hub, commit: Commit, files: HubFile[], say: (line: string) => void): RowSource[] {
-  say(`${commit.id}: ${files.length} Parquet files at commit ${commit.commit}`);
-  return files.map(file => new HubSource(hub, commit, file));
+async function sourcesOf(
+  hub: Hub,
+  commit: Commit,
+  {config, split, files}: Chosen,
+  {stated}: Card,
+  say: (line: string) => void,
+  stop = new AbortController().signal,
+): Promise<RowSource[]> {
+  const many = counted(files.length, 'Parquet file');
+  say(`${commit.id}, configuration ${config}, split ${split}: ${many} at commit ${commit.commit}`);
+  const sources = files.map(file => new HubSource(hub, commit, file));
+  const rows = stated.find(each => each.config === config)?.rows.get(split) ?? Number.NaN;
+  if (Number.isNaN(rows)) return sources;
+  let found = 0;
+  for (const source of sources)
+    found += await source.count({stop, moved: () => {}}, Number.POSITIVE_INFINITY);
+  if (found !== rows)
+    say(
+      `${commit.id}: README.md states ${counted(rows, 'row')} of the split ${split}, and its files have ${numberText(found)}`,
+    );
+  return sources;
 }
 
 class HubSource implements RowSource {
@@ -98,7 +156,7 @@ class HubSource implements RowSource {
     return Math.min(most, rowsIn(await this.#open(watch)));
   }
 
-  async *rows(watch: Watch, columns: readonly string[] | undefined): AsyncGenerator<Row[]> {
+  async *rows(watch: Watch, columns: Columns | undefined): AsyncGenerator<Row[]> {
     yield* parquetRows(await this.#open(watch), watch, columns);
   }
 

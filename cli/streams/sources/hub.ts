@@ -1,7 +1,9 @@
 /** Requests to a hub such as huggingface.co, with retries. HF_ENDPOINT names another hub, and HF_TOKEN signs in. */
 import type {z} from 'zod';
 import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../../shared/google/retry.ts';
+import {requireProxies} from '../../proxies.ts';
 import {CliError} from '../../terminal/errors.ts';
+import {bytesText} from '../../terminal/format.ts';
 
 const DEFAULT_ENDPOINT = 'https://huggingface.co';
 /** An answer slower than this has failed. */
@@ -16,6 +18,7 @@ export function hubSettings(env: NodeJS.ProcessEnv = process.env): HubSettings {
     throw new CliError('HF_ENDPOINT has a user or a password: leave them out, and set HF_TOKEN');
   if (!/^https:\/\/|^http:\/\/(127\.\d+\.\d+\.\d+|localhost|\[::1\])(:|\/|$)/.test(endpoint))
     throw new CliError(`HF_ENDPOINT is ${endpoint}, which is no https:// address: correct it, or unset it`);
+  if (endpoint.startsWith('https:')) requireProxies(env);
   const token = env.HF_TOKEN?.trim() || undefined;
   if (token !== undefined && !/^[\x21-\x7e]+$/.test(token))
     throw new CliError('HF_TOKEN has characters that no token has: copy the token again, or unset it');
@@ -104,6 +107,22 @@ export class Hub {
       },
       stop,
     );
+  }
+
+  /** Text of a file. Throws `CliError` for a file that is larger than `most` bytes. */
+  async text(path: string, what: string, most: number, stop?: AbortSignal): Promise<string> {
+    const read = async (answer: Response) => {
+      requireOk(answer, await errorOf(answer));
+      const parts: Uint8Array[] = [];
+      let bytes = 0;
+      for await (const part of answer.body ?? []) {
+        bytes += part.length;
+        if (bytes > most) throw new CliError(`Failed to read ${what}: it has more than ${bytesText(most)}`);
+        parts.push(part);
+      }
+      return Buffer.concat(parts).toString('utf8');
+    };
+    return this.#get(`${this.endpoint}${path}`, what, {}, most, read, stop);
   }
 
   async #get<T>(

@@ -1,4 +1,5 @@
 /** Elements of a JSON array, without the whole array in memory. */
+import {onOneLine} from './json-text.ts';
 
 const QUOTE = 34;
 const BACKSLASH = 92;
@@ -8,8 +9,7 @@ const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT, COMMA] = [91, 93, 123, 
 export class BrokenArray extends Error {}
 
 /**
- * Yields the text of each element on one line. Only white space between tokens is removed: numbers keep their digits. The caller
- * parses the elements. Throws `BrokenArray` where brackets do not match.
+ * Yields the text of each element on one line. The caller parses the elements. Throws `BrokenArray` where brackets do not match.
  */
 export async function* arrayElements(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer[]> {
   const splitter = new Splitter();
@@ -26,26 +26,24 @@ class Splitter {
   #inText = false;
   #escaped = false;
   #hasComma = false;
+  #hasNewline = false;
   #parts: Buffer[] = [];
 
   split(chunk: Buffer): Buffer[] {
     const found: Buffer[] = [];
-    // Start of the bytes that belong to the element and are not yet in `parts`; -1 between elements and in white space.
-    let start = this.#inText ? 0 : -1;
-    const keep = (end: number) => {
-      if (start >= 0 && end > start) this.#parts.push(Buffer.from(chunk.subarray(start, end)));
-      start = -1;
-    };
+    // Start of the bytes that belong to the element and are not yet in `parts`; -1 between elements.
+    let start = this.#parts.length > 0 ? 0 : -1;
     for (let at = 0; at < chunk.length; at++) {
       const byte = chunk[at] as number;
       if (this.#inText) {
         if (this.#escaped) this.#escaped = false;
         else if (byte === BACKSLASH) this.#escaped = true;
         else if (byte === QUOTE) this.#inText = false;
+        else if (byte === 10 || byte === 13) throw new BrokenArray('a text has a newline without its escape');
         continue;
       }
       if (byte === 32 || byte === 10 || byte === 13 || byte === 9) {
-        keep(at);
+        if (start >= 0 && (byte === 10 || byte === 13)) this.#hasNewline = true;
         continue;
       }
       if (this.isClosed) throw new BrokenArray('text follows the end of the array');
@@ -55,7 +53,8 @@ class Splitter {
         continue;
       }
       if (this.#depth === 1 && (byte === COMMA || byte === CLOSE_LIST)) {
-        keep(at);
+        if (start >= 0) this.#parts.push(chunk.subarray(start, at));
+        start = -1;
         this.#end(found, byte);
         continue;
       }
@@ -65,13 +64,16 @@ class Splitter {
       else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) this.#depth--;
       if (this.#depth === 0) throw new BrokenArray('a bracket closes that none opened');
     }
-    keep(chunk.length);
+    if (start >= 0) this.#parts.push(chunk.subarray(start));
     return found;
   }
 
   #end(found: Buffer[], byte: number): void {
-    const element = Buffer.concat(this.#parts);
+    const raw = this.#parts.length === 1 ? (this.#parts[0] as Buffer) : Buffer.concat(this.#parts);
+    // Every byte is a character of latin1, so the other bytes stay.
+    const element = this.#hasNewline ? Buffer.from(onOneLine(raw.toString('latin1')), 'latin1') : raw;
     this.#parts = [];
+    this.#hasNewline = false;
     const isMissing = element.length === 0 && (byte === COMMA || this.#hasComma);
     if (isMissing) throw new BrokenArray('an element is missing beside a comma');
     if (element.length > 0) found.push(element);

@@ -1,24 +1,36 @@
-/** JSON files: an array of objects, an object of columns, or JSON lines under the name `.json`. */
+/** JSON files: an array of objects, one object, or JSON lines under the name `.json`. */
 import {stat} from 'node:fs/promises';
 import {CliError} from '../../terminal/errors.ts';
 import {bytesText} from '../../terminal/format.ts';
-import {bytesOf, FileSource} from './file-source.ts';
+import {bytesOf, FileSource, headOf} from './file-source.ts';
 import {arrayElements, BrokenArray} from './json-array.ts';
+import {rowsOfObject} from './json-object.ts';
+import {JsonError, jsonKind, jsonValue} from './json-text.ts';
 import {JsonLines} from './line-source.ts';
 import type {Row, Watch} from './row.ts';
 
-/** An object of columns is read as a whole. */
+/** One object is read as a whole. */
 const MOST_OBJECT_BYTES = 256 << 20;
-const HEAD_BYTES = 1 << 20;
 
 export class JsonFile extends FileSource {
   readonly unit = 'row';
+  readonly #field: string | undefined;
+
+  /** `field`: the key of the list of rows, in a file of one object. */
+  constructor(name: string, field?: string) {
+    super(name);
+    this.#field = field;
+  }
 
   async *rows(watch: Watch): AsyncGenerator<Row[]> {
     const kind = await kindOfFile(this.name);
-    if (kind === 'array') yield* this.#elements(watch);
-    else if (kind === 'lines') yield* new JsonLines(this.name).rows(watch);
-    else yield await this.#columns();
+    if (kind === 'object') yield rowsOfObject(this.name, await wholeText(this.name), this.#field);
+    else if (this.#field !== undefined)
+      throw new CliError(
+        `${this.name} is ${kind === 'array' ? 'an array' : 'JSON lines'}, and --field is a key of one object: leave --field out`,
+      );
+    else if (kind === 'array') yield* this.#elements(watch);
+    else yield* new JsonLines(this.name).rows(watch);
   }
 
   async *#elements(watch: Watch): AsyncGenerator<Row[]> {
@@ -31,21 +43,6 @@ export class JsonFile extends FileSource {
       throw new CliError(`${this.name}, after row ${at}: ${error.message}`, {cause: error});
     }
   }
-
-  async #columns(): Promise<Row[]> {
-    const value = await wholeObject(this.name);
-    const columns = Object.entries(value);
-    const lengths = new Set(columns.map(([, cells]) => (Array.isArray(cells) ? cells.length : -1)));
-    if (lengths.has(-1)) return [{at: 1, record: value}];
-    if (lengths.size > 1)
-      throw new CliError(
-        `${this.name} is an object of lists with different lengths (${[...lengths].join(', ')}): rows need lists of one length, or an array of objects`,
-      );
-    return Array.from({length: [...lengths][0] ?? 0}, (_, index) => ({
-      at: index + 1,
-      record: Object.fromEntries(columns.map(([name, cells]) => [name, (cells as unknown[])[index]])),
-    }));
-  }
 }
 
 /** `object`: the whole file is one object. */
@@ -53,6 +50,7 @@ async function kindOfFile(file: string): Promise<'array' | 'lines' | 'object'> {
   const {text, isWhole} = await headOf(file);
   const head = text.trimStart();
   if (head.startsWith('[')) return 'array';
+  if (head === '' && isWhole) return 'lines';
   if (!head.startsWith('{'))
     throw new CliError(
       `${file} is not JSON rows: it starts with neither [ nor {; correct it, or name its --format`,
@@ -65,35 +63,18 @@ async function kindOfFile(file: string): Promise<'array' | 'lines' | 'object'> {
 
 function isObject(text: string): boolean {
   try {
-    return typeof JSON.parse(text) === 'object';
-  } catch {
-    return false;
+    return jsonKind(jsonValue(text)) === 'object';
+  } catch (error) {
+    if (error instanceof JsonError) return false;
+    throw error;
   }
 }
 
-/** The text of a file, or at least the first megabyte. */
-async function headOf(file: string, most = HEAD_BYTES): Promise<{text: string; isWhole: boolean}> {
-  const watch: Watch = {stop: new AbortController().signal, moved: () => {}};
-  const parts: Buffer[] = [];
-  let length = 0;
-  for await (const chunk of bytesOf(file, watch)) {
-    parts.push(chunk);
-    length += chunk.length;
-    if (length >= most) break;
-  }
-  return {text: Buffer.concat(parts).toString('utf8'), isWhole: length < most};
-}
-
-async function wholeObject(file: string): Promise<Record<string, unknown>> {
+async function wholeText(file: string): Promise<string> {
   const {size} = await stat(file);
   if (size > MOST_OBJECT_BYTES)
     throw new CliError(
       `${file} is one object of ${bytesText(size)}, which needs memory for all of it: write it as JSON lines or as an array of objects`,
     );
-  const {text} = await headOf(file, Number.POSITIVE_INFINITY);
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    throw new CliError(`${file} is not JSON: ${(error as Error).message}`, {cause: error});
-  }
+  return (await headOf(file, Number.POSITIVE_INFINITY)).text;
 }

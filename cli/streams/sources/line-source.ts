@@ -29,7 +29,7 @@ export class JsonLines extends LineFile {
 /** Text: each line is the column `text` of a row. */
 export class TextLines extends LineFile {
   protected override rowOf(at: number, line: Buffer): Row {
-    if (!isUtf8(line)) throw rowError(this, {at, line}, 'it is not UTF-8 text; convert the file to UTF-8');
-    return {at, record: {text: line.toString('utf8').replace(/\r$/, '')}};
+    if (!isUtf8(line)) throw rowError(this, {at}, 'it is not UTF-8 text; convert the file to UTF-8');
+    return {at, cells: new Map([['text', line.toString('utf8').replace(/\r$/, '')]])};
   }
 }

@@ -2,21 +2,38 @@
 import {
   type AsyncBuffer,
   asyncBufferFromFile,
+  type Compressors,
   type FileMetaData,
   parquetMetadataAsync,
-  parquetReadObjects,
+  parquetRead,
+  parquetSchema,
+  type SchemaTree,
 } from 'hyparquet';
-import {compressors} from 'hyparquet-compressors';
+import {compressors as decompressors} from 'hyparquet-compressors';
 import {CliError} from '../../terminal/errors.ts';
 import {listText} from '../../terminal/format.ts';
 import {FileSource} from './file-source.ts';
-import type {Row, Watch} from './row.ts';
+import {columnMaker, NoText, PHYSICAL, physicalSchema} from './parquet-values.ts';
+import {type Cell, type Cells, type Columns, type Row, rowError, type Watch} from './row.ts';
 
-export type ParquetFile = {name: string; file: AsyncBuffer; metadata: FileMetaData};
+/** A page of nulls alone is empty, and LZ4 of the library fails for it. */
+const compressors: Compressors = Object.fromEntries(
+  Object.entries(decompressors).map(([codec, unpack]) => [
+    codec,
+    (input: Uint8Array, length: number) => (length === 0 ? new Uint8Array() : unpack(input, length)),
+  ]),
+);
 
+/** `columns`: the columns, without those inside of other columns. */
+export type ParquetFile = {name: string; file: AsyncBuffer; metadata: FileMetaData; columns: SchemaTree[]};
+
+/** Throws `CliError` for a file that is not Parquet, and for a column that is there twice. */
 export async function openParquet(name: string, file: AsyncBuffer): Promise<ParquetFile> {
   try {
-    return {name, file, metadata: await parquetMetadataAsync(file)};
+    const metadata = await parquetMetadataAsync(file, {parsers: PHYSICAL, geoparquet: false});
+    const {children} = parquetSchema(metadata);
+    requireOnce(name, children, '');
+    return {name, file, metadata: {...metadata, schema: physicalSchema(metadata.schema)}, columns: children};
   } catch (error) {
     if (error instanceof CliError) throw error;
     throw new CliError(
@@ -30,55 +47,102 @@ export function rowsIn({metadata}: ParquetFile): number {
   return Number(metadata.num_rows);
 }
 
-/** Names of the columns, without those inside of other columns. */
-export function columnsIn({metadata: {schema}}: ParquetFile): string[] {
-  const names: string[] = [];
-  let at = 1;
-  const skip = () => {
-    let children = schema[at++]?.num_children ?? 0;
-    while (children-- > 0) skip();
-  };
-  while (at < schema.length) {
-    names.push(schema[at]?.name ?? '');
-    skip();
-  }
-  return names;
+function requireOnce(file: string, nodes: SchemaTree[], inside: string): void {
+  const names = nodes.map(({element}) => element.name);
+  const wrong = names.find((name, index) => names.indexOf(name) !== index);
+  if (wrong !== undefined)
+    throw new CliError(`${file} has the column "${inside}${wrong}" twice: rename one of them`);
+  // The library would lose the column.
+  if (inside !== '' && names.includes('__proto__'))
+    throw new CliError(`${file} has the column "${inside}__proto__", which no object can have: rename it`);
+  for (const {element, children} of nodes) requireOnce(file, children, `${inside}${element.name}.`);
 }
 
-/** `first`: the number of rows before the file. */
 export async function* parquetRows(
   parquet: ParquetFile,
   {stop, moved}: Watch,
-  columns: readonly string[] | undefined,
-  first = 0,
+  wanted: Columns | undefined,
 ): AsyncGenerator<Row[]> {
   const {file, metadata, name} = parquet;
-  const known = columnsIn(parquet);
-  const absent = columns?.find(column => !known.includes(column));
-  if (absent !== undefined)
-    throw new CliError(`There is no column "${absent}" in ${name}: its columns are ${listText(known)}`);
+  const columns = makersOf(parquet, wanted);
   let at = 0;
   for (const group of metadata.row_groups) {
     stop.throwIfAborted();
     const [rowStart, rowEnd] = [at, at + Number(group.num_rows)];
-    const wanted = columns ? {columns: [...columns]} : {};
-    const range = {rowStart, rowEnd, compressors, utf8: false};
-    let records: Record<string, unknown>[];
+    let rows: unknown[][] = [];
     try {
-      records = await parquetReadObjects({file, metadata, ...range, ...wanted});
+      await parquetRead({
+        file,
+        metadata,
+        rowStart,
+        rowEnd,
+        columns: columns.map(({name}) => name),
+        compressors,
+        utf8: false,
+        parsers: PHYSICAL,
+        geoparquet: false,
+        onComplete: read => {
+          rows = read;
+        },
+      });
     } catch (error) {
       stop.throwIfAborted();
       if (error instanceof CliError) throw error;
       throw new CliError(
-        `Failed to read rows ${rowStart} to ${rowEnd} of ${name}: ${(error as Error).message}`,
-        {
-          cause: error,
-        },
+        `Failed to read rows ${rowStart + 1} to ${rowEnd} of ${name}: ${(error as Error).message}`,
+        {cause: error},
       );
     }
     moved(Number(group.total_compressed_size ?? group.total_byte_size));
-    yield records.map((record, index) => ({at: first + rowStart + index + 1, record}));
+    yield rows.map((values, index) => new ParquetRow(name, rowStart + index + 1, columns, values));
     at = rowEnd;
+  }
+}
+
+type Column = {name: string; make: (value: unknown) => Cell};
+
+function makersOf({name: file, columns}: ParquetFile, wanted: Columns | undefined): Column[] {
+  const names = columns.map(({element}) => element.name);
+  const absent = wanted?.of.find(column => !names.includes(column));
+  if (absent !== undefined)
+    throw new CliError(`There is no column "${absent}" in ${file}: its columns are ${listText(names)}`);
+  return columns
+    .filter(({element: {name}}) => !wanted || wanted.of.includes(name) || wanted.also.includes(name))
+    .map(node => {
+      const {name} = node.element;
+      try {
+        return {name, make: columnMaker(node)};
+      } catch (error) {
+        if (!(error instanceof NoText)) throw error;
+        throw new CliError(`${file}: column "${name}" ${error.message}; choose other columns`);
+      }
+    });
+}
+
+/** Makes its cells when they are read: a row beside the range is never refused. */
+class ParquetRow {
+  readonly at: number;
+  readonly #file: string;
+  readonly #columns: Column[];
+  readonly #values: unknown[];
+
+  constructor(file: string, at: number, columns: Column[], values: unknown[]) {
+    this.#file = file;
+    this.at = at;
+    this.#columns = columns;
+    this.#values = values;
+  }
+
+  get cells(): Cells {
+    const cells = new Map<string, Cell>();
+    for (const [index, {name, make}] of this.#columns.entries())
+      try {
+        cells.set(name, make(this.#values[index]));
+      } catch (error) {
+        if (!(error instanceof NoText)) throw error;
+        throw rowError({name: this.#file, unit: 'row'}, this, `column "${name}" ${error.message}`);
+      }
+    return cells;
   }
 }
 
@@ -90,7 +154,7 @@ export class ParquetFileSource extends FileSource {
     return Math.min(most, rowsIn(await this.#open()));
   }
 
-  async *rows(watch: Watch, columns: readonly string[] | undefined): AsyncGenerator<Row[]> {
+  async *rows(watch: Watch, columns: Columns | undefined): AsyncGenerator<Row[]> {
     yield* parquetRows(await this.#open(), watch, columns);
   }
 

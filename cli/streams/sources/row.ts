@@ -2,15 +2,34 @@
 import {isUtf8} from 'node:buffer';
 import {CliError} from '../../terminal/errors.ts';
 import {listText} from '../../terminal/format.ts';
+import {JsonError, jsonKind, jsonValue, membersOf} from './json-text.ts';
 
-/** One row: JSON text of an object on one line, or the object. `at` counts the lines or rows of its source from 1. */
-export type Row = {at: number} & ({line: Buffer} | {record: Record<string, unknown>});
+/** A value with its source text in JSON, such as `1.0` or `[1, 2]`. */
+export class Json {
+  readonly source: string;
+
+  constructor(source: string) {
+    this.source = source;
+  }
+}
+
+/** Value of a row: a text, or JSON of any kind. */
+export type Cell = string | Json;
+
+/** Values of a row by their columns, in order. An object would reorder columns such as `10` and `2`. */
+export type Cells = ReadonlyMap<string, Cell>;
+
+/** One row: JSON text of an object on one line, or the cells. `at` counts the lines or rows of its source from 1. */
+export type Row = {readonly at: number} & ({readonly line: Buffer} | {readonly cells: Cells});
 
 /** Progress of a pass, and its end. */
 export type Watch = {stop: AbortSignal; moved: (bytes: number) => void};
 
 /** Identity of a source: the bytes that its rows come from. */
 export type SourceIdentity = {source: string; bytes: number; sha256?: string; commit?: string};
+
+/** Columns that the caller reads. A source may lack those of `also`. */
+export type Columns = {of: readonly string[]; also: readonly string[]};
 
 export interface RowSource {
   /** Name for messages. */
@@ -20,81 +39,80 @@ export interface RowSource {
   identity(watch: Watch): Promise<SourceIdentity>;
   /** Number of rows, or `most` where there are more. */
   count(watch: Watch, most: number): Promise<number>;
-  /** All rows in order. `columns`: the columns that the caller reads; undefined for all. */
-  rows(watch: Watch, columns: readonly string[] | undefined): AsyncIterable<Row[]>;
+  /** All rows in order. `columns` is undefined for all columns. */
+  rows(watch: Watch, columns: Columns | undefined): AsyncIterable<Row[]>;
 }
 
-export function rowError({name, unit}: RowSource, {at}: Row, problem: string): CliError {
+type Place = Pick<RowSource, 'name' | 'unit'>;
+
+export function rowError({name, unit}: Place, {at}: Pick<Row, 'at'>, problem: string): CliError {
   return new CliError(`${name}, ${unit} ${at}: ${problem}`);
 }
 
-/** The object of a row. Throws `CliError` for text that is no JSON object. */
-export function recordOf(source: RowSource, row: Row): Record<string, unknown> {
-  if ('record' in row) return row.record;
+/** The cells of a row. Throws `CliError` for text that is no JSON object. */
+export function cellsOf(source: Place, row: Row): Cells {
+  if ('cells' in row) return row.cells;
+  const cells = new Map<string, Cell>();
+  for (const [name, value] of read(source, row, membersOf)) cells.set(name, new Json(value));
+  return cells;
+}
+
+/** Throws `CliError` for a row of text that is no JSON object. */
+export function requireObject(source: Place, row: Row): void {
+  if ('line' in row) read(source, row, jsonValue);
+}
+
+function read<T>(source: Place, row: Row & {line: Buffer}, parse: (text: string) => T): T {
   if (!isUtf8(row.line)) throw rowError(source, row, 'it is not UTF-8 text; convert the file to UTF-8');
-  let value: unknown;
+  const text = row.line.toString('utf8');
   try {
-    value = parseExactly(row.line.toString('utf8'));
+    const value = parse(text);
+    const kind = jsonKind(text.trimStart());
+    if (kind !== 'object') throw rowError(source, row, `it is ${article(kind)}, and a row is a JSON object`);
+    return value;
   } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
     throw rowError(
       source,
       row,
-      `it is not JSON (${(error as Error).message}); correct it, or name another --format`,
+      `it is not JSON that a run can read: ${error.message}; correct it, or name another --format`,
     );
   }
-  if (value === null || typeof value !== 'object' || Array.isArray(value))
-    throw rowError(source, row, `it is ${kindOf(value)}, and a row is a JSON object`);
-  return value as Record<string, unknown>;
-}
-
-/** JSON with every digit of its integers: an integer that no `number` holds is a `bigint`. */
-function parseExactly(text: string): unknown {
-  if (!/\d{16}/.test(text)) return JSON.parse(text);
-  const exact = (_key: string, value: unknown, context?: {source?: string}): unknown =>
-    typeof value === 'number' && /^-?\d+$/.test(context?.source ?? '') && !Number.isSafeInteger(value)
-      ? BigInt(context?.source ?? 0)
-      : value;
-  return JSON.parse(text, exact as (key: string, value: unknown) => unknown);
 }
 
 /** The value of a column. Throws `CliError` that lists the columns of the row. */
-export function cellOf(
-  source: RowSource,
-  row: Row,
-  record: Record<string, unknown>,
-  column: string,
-): unknown {
-  if (Object.hasOwn(record, column)) return record[column];
-  throw rowError(
-    source,
-    row,
-    `it has no column "${column}"; its columns are ${listText(Object.keys(record))}`,
-  );
+export function cellOf(source: Place, row: Row, cells: Cells, column: string): Cell {
+  const cell = cells.get(column);
+  if (cell !== undefined) return cell;
+  const known = listText([...cells.keys()]);
+  throw rowError(source, row, `it has no column "${column}"; its columns are ${known}`);
 }
 
-export function kindOf(value: unknown): string {
-  if (value === null || value === undefined) return 'null';
-  if (Array.isArray(value)) return 'a list';
-  return typeof value === 'object' ? 'an object' : `a ${typeof value}`;
+/** JSON of a cell. */
+export function jsonOf(cell: Cell): string {
+  return typeof cell === 'string' ? JSON.stringify(cell) : cell.source;
 }
 
-/** JSON of a value on one line. 64-bit integers keep their digits, and bytes that are text become strings. */
-export function jsonOf(value: unknown): string {
-  return JSON.stringify(value, (_key, inner: unknown) => {
-    if (typeof inner === 'bigint') return rawJson(inner);
-    if (inner instanceof Uint8Array) return textOf(inner);
-    return ArrayBuffer.isView(inner) ? Array.from(inner as unknown as ArrayLike<number>) : inner;
-  });
+/** Text of a cell as people write it: a string without its quotes, else the JSON. */
+export function textOf(cell: Cell): string {
+  if (typeof cell === 'string') return cell;
+  return cell.source.startsWith('"') ? JSON.parse(cell.source) : cell.source;
 }
 
-/** Bytes as text. Throws for bytes that are no text, such as those of pictures. */
-function textOf(bytes: Uint8Array): string {
-  if (!isUtf8(bytes)) throw new TypeError('it holds bytes that are no text; choose other columns');
-  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8');
+/** Kind of a cell, for messages: `a list`. */
+export function kindOf(cell: Cell): string {
+  return article(typeof cell === 'string' ? 'string' : jsonKind(cell.source));
 }
 
-/** A number with all of its digits, which no `number` holds. */
-function rawJson(value: bigint): unknown {
-  const {rawJSON} = JSON as unknown as {rawJSON: (text: string) => unknown};
-  return rawJSON(String(value));
+function article(kind: string): string {
+  if (kind === 'null') return 'null';
+  return kind === 'object' ? 'an object' : `a ${kind}`;
+}
+
+/** JSON of an object of the cells, on one line. */
+export function objectOf(cells: Iterable<readonly [string, Cell]>): string {
+  let text = '';
+  for (const [name, cell] of cells)
+    text += `${text === '' ? '' : ','}${JSON.stringify(name)}:${jsonOf(cell)}`;
+  return `{${text}}`;
 }

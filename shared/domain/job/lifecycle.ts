@@ -17,8 +17,8 @@ export const MAX_MACHINE_FAILURES = 5;
 export const MOST_ATTEMPTS = 50;
 export const MOST_ERROR_CHARS = 20_000;
 const MOST_ATTEMPT_ERROR_CHARS = 500;
-/** Time after its timeout at which a tick ends a job, because its agent has not. */
-const GRACE_S = 120;
+/** Time after its timeout at which a tick ends a job, because its agent has not: a timeout counts neither 60 s of preparation nor 60 s of JAX. */
+const GRACE_S = 180;
 /** Time for which the document of an ended job is kept. */
 const KEPT_DAYS = 30;
 

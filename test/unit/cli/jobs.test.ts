@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {mkdirSync, writeFileSync} from 'node:fs';
+import {existsSync, mkdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {jobAnswers} from '../../../cli/json/jobs.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
@@ -27,7 +27,22 @@ describe('gleaner jobs @full', () => {
         created_at: '2026-01-03T03:04:05.000Z',
       }),
       'jobs/raw': {code: 'x', status: 'pending'},
+      'jobs/whole': ended({
+        ...{result: `first\n${'x'.repeat(300)}`, spent_usd: 0.00123, metadata: {}},
+        ...{started_at: '2026-01-01T03:04:05.000Z', completed_at: '2026-01-01T03:04:17.000Z'},
+        ...{artifacts_path: 'gs://gleaner-local/jobs/whole/epoch_1/artifacts/'},
+        attempts: [{epoch: 1, worker: 'tpu-us-central1-a-0', outcome: 'completed'}],
+        created_at: '2026-01-01T03:04:05.000Z',
+      }),
+      'jobs/long': ended({
+        ...{result: null, result_path: 'gs://gleaner-local/jobs/long/epoch_1/result.txt'},
+        created_at: '2026-01-01T02:04:05.000Z',
+      }),
     });
+    await put(cloud, 'jobs/long/epoch_1/result.txt', 'a long result');
+    await put(cloud, 'jobs/whole/epoch_1/artifacts/a.txt', 'one');
+    await put(cloud, 'jobs/whole/epoch_1/artifacts/sub/b.txt', 'two');
+    await put(cloud, 'jobs/good/epoch_1/artifacts/../../outside', 'hostile');
     const bytes = Buffer.from('one\nzwölf\n  50 %\r100 %\nlast');
     await put(cloud, 'jobs/good/epoch_1/output/000001.txt', bytes.toString());
   });
@@ -38,9 +53,66 @@ describe('gleaner jobs @full', () => {
       const {stdout} = await gleaner(['jobs', 'list', '--json', ...args, ...at()]);
       return jobAnswers['jobs list'].parse(JSON.parse(stdout)).map(({id}) => id);
     };
-    assert.deepEqual(await ids(), ['bad', 'good']);
+    assert.deepEqual(await ids(), ['bad', 'good', 'whole', 'long']);
     assert.deepEqual(await ids('--limit', '1'), ['bad']);
-    assert.deepEqual(await ids('--status', 'completed'), ['good']);
+    assert.deepEqual(await ids('--status', 'failed'), ['bad']);
+  });
+
+  it('lists state, pool, worker, duration and cost under a header', async () => {
+    const {stdout} = await gleaner(['jobs', 'list', ...at()]);
+    const [header = '', ...rows] = stdout.trimEnd().split('\n');
+    assert.match(header, /^JOB +STATE +POOL +WORKER +CREATED +DURATION +COST +NAME +REASON$/);
+    assert.match(
+      rows[2] ?? '',
+      /^whole +completed +tpu +tpu-us-central1-a-0 +2026-01-01 .* 12 s +\$0\.0012$/,
+    );
+  });
+
+  it('ends a follow with the result, the artifacts, the duration and the cost', async () => {
+    const {stderr} = await gleaner(['jobs', 'follow', 'whole', ...at()]);
+    assert.deepEqual(stderr.trimEnd().split('\n'), [
+      'whole: completed',
+      '  result     first …: gleaner jobs get whole',
+      '  artifacts  gs://gleaner-local/jobs/whole/epoch_1/artifacts/: gleaner jobs cp whole FOLDER',
+      '  duration   12 s',
+      '  cost       $0.0012',
+    ]);
+  });
+
+  it('gets the whole result, from the document or from the bucket, or says why there is none', async () => {
+    const {stdout, code} = await gleaner(['jobs', 'get', 'whole', ...at()]);
+    assert.deepEqual([code, stdout], [0, `first\n${'x'.repeat(300)}\n`]);
+    assert.equal((await gleaner(['jobs', 'get', 'long', ...at()])).stdout, 'a long result');
+    const failed = await gleaner(['jobs', 'get', 'bad', ...at()]);
+    assert.match(failed.stderr, /There is no result of job bad: it is failed \(memory\)/);
+    assert.equal(failed.code, 1);
+  });
+
+  it('copies artifacts once, and never to a place outside of the folder', async () => {
+    const folder = join(scratch.dir(), 'artifacts');
+    const copied = async () => {
+      const {stdout} = await gleaner(['jobs', 'cp', 'whole', folder, '--json', ...at()]);
+      return jobAnswers['jobs cp'].parse(JSON.parse(stdout));
+    };
+    assert.deepEqual(await copied(), {folder, attempt: 1, files: 2, written: 2, bytes: 6});
+    assert.equal(readFileSync(join(folder, 'sub/b.txt'), 'utf8'), 'two');
+    assert.equal((await copied()).written, 0);
+    const hostile = await gleaner(['jobs', 'cp', 'good', join(folder, 'x/y'), ...at()]);
+    assert.match(
+      hostile.stderr,
+      /Failed to download the artifact "\.\.\/\.\.\/outside": the name is no path/,
+    );
+    assert.ok(!existsSync(join(folder, 'outside')));
+    const none = await gleaner(['jobs', 'cp', 'bad', folder, ...at()]);
+    assert.match(none.stderr, /There are no artifacts of attempt 1 of job bad, which is failed/);
+  });
+
+  it('refuses an update without a change, and removes the source of a pool', async () => {
+    const empty = await gleaner(['update', 'tpu', ...at()]);
+    assert.equal(empty.code, 2);
+    assert.match(empty.stderr, /There is nothing to update: give --bundle, --branch/);
+    const removed = await gleaner(['update', 'tpu', '--repo', 'none', '--dry-run', ...at()]);
+    assert.match(removed.stdout, /\{"action":"update","pool":"tpu","source":null\}/);
   });
 
   it('shows a job, also an unchecked one, without its control characters', async () => {
@@ -100,6 +172,7 @@ describe('gleaner jobs @full', () => {
       [1, /not valid/, [file('odd.json', '{"code":"x","timeout":"5m"}')]],
       [2, /There is no command: give it after --/, ['--command']],
       [2, /give one of FILE, --test and --command/, [file('a.py', 'x'), '--command', '--', 'x']],
+      [2, /leave out --repo none/, [file('c.py', 'x'), '--repo', 'none']],
       [2, /There is no repository of the job: add --repo/, [file('b.py', 'x'), '--branch', 'main']],
       [2, /seconds above 0/, ['a.py', '--timeout', '0']],
       [2, /seconds above 0/, ['a.py', '--timeout', '-1']],

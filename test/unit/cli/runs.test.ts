@@ -14,6 +14,7 @@ describe('The spec of run start', () => {
     {given: {layers: '3', tokens: '0,-1'}, spec: {layers: [3], tokens: [0, -1]}},
     {given: {shard_size: 0.5, budget_usd: 50}, spec: {shard_size_gb: 0.5, budget_usd: 50}},
     {given: {budget_usd: null}, spec: {budget_usd: null}},
+    {given: {template_kwargs: {thinking: false}}, spec: {record: {template_kwargs: {thinking: false}}}},
     {given: {field: 'body', keep: ['id']}, spec: {record: {field: 'body'}, keep: ['id']}},
   ] as {given: SpecOptions; spec: object}[])
     it(`is ${JSON.stringify(spec)} for ${JSON.stringify(given)}`, async () =>
@@ -31,6 +32,12 @@ describe('The spec of run start', () => {
     {given: {sites: ['bad']}, error: /sites\.0: expected one of "resid_pre"/},
     {given: {layers: '5-2'}, error: /layers: expected a range from low to high, "2-5"/},
     {given: {field: 'a', template: 'b'}, error: /record: expected field or template, not both/},
+    {
+      given: {template_kwargs: {messages: 1}},
+      error: /template_kwargs\.messages: expected names of variables, other/,
+    },
+    {given: {template_kwargs: {a: {b: 1}}}, error: /template_kwargs\.a: expected texts, numbers/},
+    {given: {template_kwargs: {a: 1e20}}, error: /template_kwargs\.a: expected a number with fewer digits/},
     {given: {spec: '/nowhere/run.json'}, error: /Failed to read --spec \/nowhere\/run\.json/},
   ] as {given: SpecOptions; error: RegExp}[])
     it(`is refused in words for ${JSON.stringify(given)}`, () => assert.rejects(specOf(given), error));

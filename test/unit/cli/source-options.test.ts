@@ -1,5 +1,13 @@
 import assert from 'node:assert/strict';
-import {environmentOf} from '../../../cli/jobs/source.ts';
+import {environmentOf, sourceOf} from '../../../cli/jobs/source.ts';
+
+describe('the options of a source', () => {
+  it('remove the source with null, which goes with no version', async () => {
+    assert.deepEqual(await sourceOf({repo: null}), {source: null});
+    assert.deepEqual(await sourceOf({}), {source: undefined});
+    await assert.rejects(sourceOf({repo: null, branch: 'main'}), /There is no version without a repository/);
+  });
+});
 
 describe('the options of an environment', () => {
   it('keep the parts that they do not name', async () => {

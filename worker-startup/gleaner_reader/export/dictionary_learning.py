@@ -1,6 +1,18 @@
-"""An export for dictionary_learning's trainSAE, which takes any iterator of [batch, d_model] tensors as its `data`."""
+"""Exports for dictionary_learning's trainSAE, which takes any iterator of [batch, d_model] tensors as its `data`."""
 
+import json
+import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..convert import Rows, as_stored, check_kind, finish
+from ..errors import ShardError
+from ..files import LocalFile
+from ..safetensors_header import read_safetensors_header
+from ..shuffle import order_of
+from .parts import part_name
 
 if TYPE_CHECKING:
     import torch
@@ -17,16 +29,13 @@ class ActivationBuffer:
     def __init__(self, run: "Run", layer: int, site: str, out_batch_size: int, device: str, options: dict):
         self._batches = run.batches(layer, site, batch_rows=out_batch_size, as_="torch", **options)
         self._device = device
-        self.config = {
-            "d_submodule": run.d_model,
-            "io": "out",
-            "out_batch_size": out_batch_size,
-            "device": device,
-            "run": run.url,
-            "submodule": f"{site}.{layer}",
-        }
+        self.config = _config(run.d_model, out_batch_size, device, run.url, f"{site}.{layer}")
+
+    def __repr__(self) -> str:
+        return f"<ActivationBuffer of {self._batches!r}>"
 
     def __iter__(self) -> "ActivationBuffer":
+        iter(self._batches)  # begins the next epochs after a loop that has ended
         return self
 
     def __next__(self) -> "torch.Tensor":
@@ -57,5 +66,93 @@ def to_dictionary_learning(
     Repeats the run without end, or `epochs` times. `options` are those of run.batches (seed, exclude_ids,
     max_norm_multiple, buffer_rows, state).
     """
-    site = run.shards[0].site(site)
+    site = run.first.site(site)
     return ActivationBuffer(run, layer, site, out_batch_size, device, {"dtype": dtype, "epochs": epochs} | options)
+
+
+class FolderBuffer:
+    """A buffer over a folder that `gleaner run export --to dictionary_learning` wrote.
+
+    The first epoch has the order of the folder, which is shuffled. Each further epoch orders parts, and rows of a part.
+    """
+
+    def __init__(self, folder: str, out_batch_size: int, device: str, dtype: str | None, epochs: int | None, seed: int):
+        check_kind("torch", dtype)
+        with open(os.path.join(folder, "export.json"), encoding="utf-8") as file:
+            export = json.load(file)
+        if export.get("seed") is None or not isinstance(export.get("parts"), int):
+            raise ValueError(
+                f"{folder} is no export for dictionary_learning; write one with "
+                "`gleaner run export RUN --to dictionary_learning`"
+            )
+        self._parts = [os.path.join(folder, part_name(number + 1)) for number in range(export["parts"])]
+        self._dtype, self._epochs, self._seed = dtype, epochs, seed
+        self._batch_rows, self._device = out_batch_size, device
+        submodule = f"{export['site']}.{export['layer']}"
+        self.config = _config(export["d_model"], out_batch_size, device, export["run"], submodule)
+        self._batches = self._iterate()
+
+    def __repr__(self) -> str:
+        return f"<FolderBuffer of {self.config['submodule']}: {len(self._parts):,} parts>"
+
+    def __iter__(self) -> "FolderBuffer":
+        return self
+
+    def __next__(self) -> "torch.Tensor":
+        return next(self._batches)
+
+    def _iterate(self) -> Iterator:
+        epoch, waiting = 0, np.empty((0, 0), np.float32)
+        while self._epochs is None or epoch < self._epochs:
+            numbers = range(len(self._parts)) if epoch == 0 else order_of(len(self._parts), self._seed, epoch).tolist()
+            for number in numbers:
+                rows = _activations(self._parts[number])
+                order = np.arange(len(rows)) if epoch == 0 else order_of(len(rows), self._seed, epoch, number + 1)
+                step = max(1, self._batch_rows)
+                for begin in range(0, len(rows), step):
+                    taken = rows[order[begin : begin + step]]
+                    waiting = np.concatenate([waiting, taken]) if len(waiting) else taken
+                    if len(waiting) >= self._batch_rows:
+                        batch: Any = finish(Rows(waiting[: self._batch_rows], None), "torch", self._dtype)
+                        yield batch.to(self._device)
+                        waiting = waiting[self._batch_rows :]
+            epoch += 1
+
+
+def open_dictionary_learning(
+    folder: str,
+    *,
+    out_batch_size: int = 8192,
+    device: str = "cpu",
+    dtype: str | None = "float32",
+    epochs: int | None = None,
+    seed: int = 0,
+) -> FolderBuffer:
+    """`trainSAE(data=open_dictionary_learning(folder), …)`, without the run. Raises ValueError for another folder.
+
+    Repeats the rows without end, or `epochs` times; the last rows of all, which fill no batch, are left out.
+    """
+    if out_batch_size < 1:
+        raise ValueError(f"out_batch_size is {out_batch_size}; set it to at least 1")
+    return FolderBuffer(folder, out_batch_size, device, dtype, epochs, seed)
+
+
+def _config(d_model: int, out_batch_size: int, device: str, run: str, submodule: str) -> dict[str, Any]:
+    return {
+        "d_submodule": d_model,
+        "io": "out",
+        "out_batch_size": out_batch_size,
+        "device": device,
+        "run": run,
+        "submodule": submodule,
+    }
+
+
+def _activations(path: str) -> np.ndarray:
+    """The rows of a part [rows, d_model], mapped into memory: bf16 as uint16."""
+    file = LocalFile(path, os.path.getsize(path))
+    info = read_safetensors_header(file.read, file.size, path).tensors.get("activations")
+    if info is None or len(info.shape) != 2 or info.dtype not in ("F32", "F16", "BF16"):
+        raise ShardError(f"{path} cannot be read: it has no activations [rows, d_model]")
+    data = np.memmap(path, np.uint8, "r", info.begin, (info.end - info.begin,))
+    return as_stored(data, info.dtype).reshape(info.shape)

@@ -1,8 +1,6 @@
 """An export to plain numpy files: one array of rows, and arrays with the origin of each row."""
 
-import json
-import os
-import shutil
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -10,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..convert import to_float16
-from ..errors import ShardError
+from .pieces import columns_of, pieces
+from .unfinished import Unfinished, settings_of
 
 if TYPE_CHECKING:
     from ..run import Run
 
 DTYPES = ("float32", "float16")  # numpy has no bf16
-_ROWS_AT_ONCE = 1 << 14
+_KEEP_EVERY_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -48,63 +47,56 @@ def to_npy(
     `position.npy` and `token_id.npy` are int64 [rows]; the last two are absent where rows are means of tokens.
     `np.load(path, mmap_mode="r")` reads rows without loading the file. progress(written, total): called with the
     written rows and all rows. Raises FileExistsError, and ValueError for an unknown layer, site or dtype and for a
-    value that float16 cannot hold. After an error `out_dir` does not exist.
+    value that float16 cannot hold. An export that was interrupted leaves `out_dir.unfinished`, and goes on there.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype is {dtype!r}, known are {', '.join(DTYPES)}")
     run.layer(layer, site)  # Raises ValueError for a layer or a site that the run lacks.
-    site = run.shards[0].site(site)
-    if os.path.exists(out_dir):
-        raise FileExistsError(f"Failed to export to {out_dir}: it exists; choose another folder, or delete it")
-    unfinished = f"{out_dir.rstrip('/')}.unfinished"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    os.makedirs(unfinished)
-    try:
-        export = _write(run, unfinished, layer, site, dtype, progress)
-        with open(os.path.join(unfinished, "export.json"), "w", encoding="utf-8") as file:
-            json.dump(asdict(export), file, indent=2)
-        os.rename(unfinished, out_dir)
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
+    site = run.first.site(site)
+    unfinished = Unfinished(out_dir, settings_of(run, "numpy", site, layer, dtype=dtype))
+    names = ["activations", *columns_of(run)]
+    _write(run, unfinished, layer, site, dtype, progress)
+    files = {name: f"{name}.npy" for name in names}
+    export = NpyExport(run.url, site, layer, dtype, run.num_rows, run.d_model, run.num_samples, files)
+    unfinished.finish(asdict(export))
     return export
 
 
 def _write(
-    run: "Run", folder: str, layer: int, site: str, dtype: str, progress: Callable[[int, int], None]
-) -> NpyExport:
-    has_tokens = run.index(run.shards[0]).row_tokens is not None
-    names = ["stream", "sample_idx", *(["position", "token_id"] if has_tokens else [])]
-    total = run.num_rows
+    run: "Run",
+    unfinished: Unfinished,
+    layer: int,
+    site: str,
+    dtype: str,
+    progress: Callable[[int, int], None],
+) -> None:
+    total, done = run.num_rows, unfinished.done.get("rows", 0)
 
-    def new_file(name: str, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    def open_array(name: str, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+        path = unfinished.path(f"{name}.npy")
+        if done:
+            return np.load(path, mmap_mode="r+")
         if total == 0:
-            np.save(os.path.join(folder, f"{name}.npy"), np.empty(shape, kind))
+            np.save(path, np.empty(shape, kind))
             return np.empty(shape, kind)
-        return np.lib.format.open_memmap(os.path.join(folder, f"{name}.npy"), "w+", kind, shape)
+        return np.lib.format.open_memmap(path, "w+", kind, shape)
 
-    values = new_file("activations", dtype, (total, run.d_model))
-    columns = {name: new_file(name, "int64", (total,)) for name in names}
-    place = 0
-    for stream, shards in run.streams.items():
-        for shard in shards:
-            index = run.index(shard)
-            columns["stream"][place : place + shard.num_rows] = stream
-            rows_of_sample = np.diff(index.row_offsets)
-            columns["sample_idx"][place : place + shard.num_rows] = np.repeat(index.sample_idx, rows_of_sample)
-            if has_tokens:
-                if index.positions is None or index.row_tokens is None:
-                    raise ShardError(f"{shard.url} lacks the positions that other shards of the run have")
-                columns["position"][place : place + shard.num_rows] = index.positions
-                columns["token_id"][place : place + shard.num_rows] = index.row_tokens
-            step = max(_ROWS_AT_ONCE, shard.block_rows)
-            for begin in range(0, shard.num_rows, step):
-                end = min(begin + step, shard.num_rows)
-                rows = shard.rows(site, layer, begin, end).to_float32()
-                what = f"{site}.{layer}"
-                values[place + begin : place + end] = to_float16(rows, what) if dtype == "float16" else rows
-                progress(place + end, total)
-            place += shard.num_rows
-            shard.release()
-    files = {name: f"{name}.npy" for name in ["activations", *names]}
-    return NpyExport(run.url, site, layer, dtype, total, run.d_model, run.num_samples, files)
+    arrays = {"activations": open_array("activations", dtype, (total, run.d_model))}
+    arrays |= {name: open_array(name, "int64", (total,)) for name in columns_of(run)}
+
+    def keep(rows: int) -> None:
+        for array in arrays.values():
+            if isinstance(array, np.memmap):
+                array.flush()
+        unfinished.keep(rows=rows)
+
+    kept_at = time.monotonic()
+    for piece in pieces(run, site, layer, done):
+        values, here = piece.rows.to_float32(), slice(piece.begin, piece.end)
+        arrays["activations"][here] = to_float16(values, f"{site}.{layer}") if dtype == "float16" else values
+        for name, column in piece.columns.items():
+            arrays[name][here] = column
+        if time.monotonic() - kept_at >= _KEEP_EVERY_S:
+            keep(piece.end)
+            kept_at = time.monotonic()
+        progress(piece.end, total)

@@ -3,7 +3,7 @@
 import glob
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from .prepared import Prepared
 from .user import JobUser, make_folder, remove
@@ -24,6 +24,7 @@ class JobFolder:
         os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
         os.mkdir(self.path, 0o700)
         self.result, self.report = os.path.join(self.path, "result"), os.path.join(self.path, "report")
+        self._started = os.path.join(self.path, "started")
         self.tmp, self.artifacts, self._home = (self._make(name) for name in ("tmp", "artifacts", "home"))
         self._code = self._write("job.py", order["code"]) if order["code"] is not None else None
         self._give(self.path)
@@ -33,7 +34,7 @@ class JobFolder:
         """The program of the process and its arguments."""
         if self._code is not None:
             # Without -P the folder of the script would come before the standard library.
-            return [prepared.python, "-P", _RUN_JOB, self._code, self.report]
+            return [prepared.python, "-P", _RUN_JOB, self._code, self.report, self._started]
         command = self.order["command"]
         return ["bash", "-c", command] if isinstance(command, str) else list(command)
 
@@ -50,7 +51,7 @@ class JobFolder:
             "JOB_ARTIFACTS": self.artifacts,
             "JOB_CONFIG": "",  # Prepared names the file of an environment with a config file
             "CHALLENGE_NUMBER": "" if number is None else str(number),
-            "TPU_LIBRARY_PATH": _find_libtpu(prepared.python),
+            **_libtpu(prepared.python),
             "JAX_COMPILATION_CACHE_DIR": os.path.join(self._cache, "jax"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "PYTHONPYCACHEPREFIX": os.path.join(self._cache, "bytecode"),
@@ -61,9 +62,14 @@ class JobFolder:
         """Paths that the process reads."""
         return [self.path, self._cache, *prepared.all_visible()]
 
+    @property
+    def has_started(self) -> Callable[[], bool] | None:
+        """Tells whether the code runs, once JAX has started. None for a command, which starts at once."""
+        return None if self._code is None else lambda: os.path.lexists(self._started)
+
     def clear_result(self) -> None:
-        """Deletes the result and the report of a process that was stopped for a new source."""
-        remove(self.result, self.report)
+        """Deletes the result and the reports of a process that was stopped for a new source."""
+        remove(self.result, self.report, self._started)
 
     def remove(self) -> None:
         remove(self.path)
@@ -92,10 +98,15 @@ def _shared_cache(home: str, user: JobUser) -> str:
     return path if os.path.isdir(path) else make_folder(path, user)
 
 
-def _find_libtpu(python: str) -> str:
-    """Path of libtpu.so in the job's environment or in the agent's; without either, the folder of a TPU VM image."""
+def _libtpu(python: str) -> dict[str, str]:
+    """The path of libtpu.so in the job's environment or in the agent's; without either, the folder of a TPU VM image.
+
+    Empty on a host of the CPU backend, where JAX warns of the variable.
+    """
+    if os.environ.get("JAX_PLATFORMS") == "cpu":
+        return {}
     environments = (os.path.dirname(os.path.dirname(python)), sys.prefix)
     libraries = [
         path for own in environments for path in glob.glob(f"{own}/lib/python3*/site-packages/libtpu/libtpu.so")
     ]
-    return next(iter(libraries), "/lib")
+    return {"TPU_LIBRARY_PATH": next(iter(libraries), "/lib")}

@@ -12,61 +12,82 @@ log = logging.getLogger(__name__)
 
 EVERY_S = 3.0  # between two parts
 _PART_BYTES = 1 << 20
-_MAX_WAITING = 16  # parts in memory while the bucket does not answer
+_MAX_WAITING = 16 * _PART_BYTES  # in memory while the bucket does not answer
+_MAX_HEAD_BYTES = 100 << 20
+_LAST_BYTES = 1 << 20
 
 
 class OutputParts:
     """Writes `FOLDER/000001.txt` and so on, each created once, in order. Memory and size have limits.
 
-    bucket: its check ends the uploads, for example when the lease is lost. An upload never delays or stops the process.
-    every_s: seconds between two parts, EVERY_S if absent. max_bytes: limit of the whole output.
+    Stores the first `max_bytes` bytes and always the last MiB, because a traceback comes last. A line between the two
+    counts the bytes that are left out. bucket: its check ends the uploads, for example when the lease is lost.
+    every_s: seconds between two parts, EVERY_S if absent.
     """
 
-    def __init__(self, bucket: Bucket, folder: str, every_s: float | None = None, max_bytes: int = 100 << 20):
+    def __init__(self, bucket: Bucket, folder: str, every_s: float | None = None, max_bytes: int = _MAX_HEAD_BYTES):
         self._bucket, self._folder = bucket, folder.rstrip("/") + "/"
         self._every_s = EVERY_S if every_s is None else every_s
         self._left_bytes, self._max_bytes = max_bytes, max_bytes
         self._changed = threading.Condition()
         self._waiting = bytearray()
-        self._dropped = self._parts = 0
-        self._is_slow = self._closing = self._ended = False
+        self._last = bytearray()  # the newest bytes after the head
+        self._after_head = self._parts = 0
+        self._closing = self._ended = False
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
         self._thread.start()
 
     def write(self, data: bytes) -> None:
-        """Returns at once. Drops the bytes above the limits."""
+        """Waits while the bucket is 16 MiB behind: a process whose pipe is not read waits too, and loses nothing."""
         with self._changed:
-            room = min(self._left_bytes, _MAX_WAITING * _PART_BYTES - len(self._waiting))
-            accepted = data[: max(0, room)] if not self._dropped else b""
-            if len(accepted) < len(data):
-                self._is_slow = self._is_slow or len(accepted) < self._left_bytes and not self._dropped
-                self._dropped += len(data) - len(accepted)
-            self._waiting += accepted
-            self._left_bytes -= len(accepted)
-            if len(self._waiting) >= _PART_BYTES:
-                self._changed.notify_all()
+            while len(self._waiting) >= _MAX_WAITING and not (self._closing or self._ended):
+                self._changed.wait()
+            self._add(data)
 
-    def close(self, give_up_after_s: float = 600) -> None:
-        """Uploads the rest. Returns when the last part is stored, or after `give_up_after_s`."""
+    def close(self, give_up_after_s: float = 600, end: bytes = b"") -> None:
+        """Uploads the rest, and `end` after it. Returns when the last part is stored, or after `give_up_after_s`."""
         with self._changed:
-            if not self._closing and self._dropped:
-                self._waiting += self._last_line()
-            self._closing = True
+            if not self._closing:
+                self._closing = True
+                self._add(end)
+                self._waiting += self._last_part()
             self._changed.notify_all()
         self._thread.join(give_up_after_s)
 
-    def _last_line(self) -> bytes:
-        why = "the bucket was slower than the process" if self._is_slow else f"the limit is {self._max_bytes} bytes"
-        return f"\n[gleaner] {self._dropped} bytes of output are left out here: {why}\n".encode()
+    def _add(self, data: bytes) -> None:
+        head = data[: self._left_bytes]
+        self._left_bytes -= len(head)
+        self._waiting += head
+        self._after_head += len(data) - len(head)
+        self._last += data[len(head) :]
+        if len(self._last) > 2 * _LAST_BYTES:
+            del self._last[:-_LAST_BYTES]
+        if len(self._waiting) >= _PART_BYTES:
+            self._changed.notify_all()
+
+    def _last_part(self) -> bytes:
+        """The last bytes, which begin with a whole line where bytes before them are left out."""
+        last = bytes(self._last[-_LAST_BYTES:])
+        if len(last) == self._after_head:
+            return last
+        last = last[last.find(b"\n") + 1 :]
+        left_out = self._after_head - len(last)
+        kept = f"the output keeps its first {self._max_bytes} bytes and its last {len(last)}"
+        return f"\n[gleaner] {left_out} bytes of output are left out here: {kept}\n".encode() + last
 
     def _run(self) -> None:
-        while (part := self._next()) is not None:
-            try:
-                self._store(part)
-            except LeaseLost:
-                return
-            except Failure as error:
-                log.warning("%s; the output of this part is lost", error.reason)
+        try:
+            while (part := self._next()) is not None:
+                try:
+                    self._store(part)
+                except LeaseLost:
+                    return
+                except Failure as error:
+                    log.warning("%s; the output of this part is lost", error.reason)
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
 
     def _next(self) -> bytes | None:
         """Waits for the next part: a full part, or the output of `every_s` seconds. Returns None at the end."""
@@ -81,6 +102,7 @@ class OutputParts:
                 return None
             part = bytes(self._waiting[:_PART_BYTES])
             del self._waiting[:_PART_BYTES]
+            self._changed.notify_all()
             return part
 
     def _store(self, part: bytes) -> None:

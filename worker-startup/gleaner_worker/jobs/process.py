@@ -29,13 +29,17 @@ _running_lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Limits:
-    """`wall_s` and `memory_bytes` limit the process with all its descendants; the others are limits of setrlimit."""
+    """`wall_s` and `memory_bytes` limit the process with all its descendants; the others are limits of setrlimit.
+
+    start_s: most seconds before the start of the user's code that `wall_s` does not count.
+    """
 
     wall_s: float
     memory_bytes: int
     processes: int
     open_files: int
     file_bytes: int
+    start_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Ended:
     exit_code: int | None
     signal: int | None
     cause: str | None  # 'timeout', 'memory', 'stopped', or None if the process ended by itself
+    start_s: float = 0.0  # seconds before the start of the user's code, which `wall_s` does not count
 
 
 def run_process(
@@ -58,13 +63,15 @@ def run_process(
     stop: threading.Event,
     visible: Sequence[str] = (),
     tmp: str | None = None,
+    has_started: Callable[[], bool] | None = None,
 ) -> Ended:
     """Runs a program in `folder` as the job user, and returns when all its descendants are dead.
 
     environment: all variables of the process. write: receives stdout and stderr as they come, on another thread.
     stop: ends the process with TERM, and 10 s later with KILL. visible: files and folders that the user reads, besides
     this Python, the worker bundle and `folder`; the rest of the agent's folder is hidden. tmp: folder that replaces
-    /tmp. Raises NotIsolated with one line.
+    /tmp. has_started: whether the user's code runs; without it, the process is the user's code. Raises NotIsolated
+    with one line.
     """
     order = {
         "argv": list(argv),
@@ -81,7 +88,7 @@ def run_process(
     with _running_lock:
         _running[user.uid] = _running.get(user.uid, 0) + 1
     try:
-        return _Guarded(order, limits, write).run(stop)
+        return _Guarded(order, limits, write, has_started).run(stop)
     finally:
         with _running_lock:
             _running[user.uid] -= 1
@@ -106,8 +113,10 @@ def _own_paths() -> set[str]:
 class _Guarded:
     """A guard (launch.py) with its process: the control pipe, the reports and the output."""
 
-    def __init__(self, order: dict, limits: Limits, write: Callable[[bytes], None]):
-        self._limits = limits
+    def __init__(
+        self, order: dict, limits: Limits, write: Callable[[bytes], None], has_started: Callable[[], bool] | None
+    ):
+        self._limits, self._has_started, self._start_s = limits, has_started, 0.0
         self._cause: str | None = None
         self._reports: list[dict] = []
         read_end, write_end = os.pipe()
@@ -142,17 +151,22 @@ class _Guarded:
         if "error" in last:
             raise NotIsolated(f"Failed to isolate a job: {last['error']}")
         if "exit" not in last:  # a guard without isolation, killed by its process
-            return Ended(None, signal.SIGKILL, self._cause)
+            return Ended(None, signal.SIGKILL, self._cause, self._start_s)
         if last["signal"] == signal.SIGKILL and self._cause is None and _oom_kills() > self._oom_kills:
             self._cause = "memory"
-        return Ended(last["exit"], last["signal"], self._cause)
+        return Ended(last["exit"], last["signal"], self._cause, self._start_s)
 
     def _watch(self, stop: threading.Event) -> None:
-        deadline = time.monotonic() + self._limits.wall_s
+        launched = time.monotonic()
+        deadline, is_starting = launched + self._limits.wall_s, self._has_started is not None
         killed = False
         self._oom_kills = _oom_kills()
         while self._report.is_alive():
             began = time.monotonic()
+            if is_starting:
+                self._start_s = min(began - launched, self._limits.start_s)
+                deadline = launched + self._start_s + self._limits.wall_s
+                is_starting = not self._has_started()  # type: ignore[misc]
             if self._cause is None:
                 if stop.is_set():
                     self._end("stopped", began)

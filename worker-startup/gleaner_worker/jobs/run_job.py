@@ -1,8 +1,8 @@
-"""Runs the Python code of a job, as the job user: `python run_job.py CODE_FILE REPORT_FILE`.
+"""Runs the Python code of a job, as the job user: `python run_job.py CODE_FILE REPORT_FILE STARTED_FILE`.
 
 The script imports only the standard library and JAX, because the job's Python may lack the worker's packages.
 Globals of the code: jax, jnp, logger and challenge_number. Its global `result` becomes the text in JOB_RESULT. The
-report names the cause of a failure.
+report names the cause of a failure. STARTED_FILE appears when JAX has started: the timeout of the job begins then.
 """
 
 import json
@@ -10,6 +10,7 @@ import linecache
 import logging
 import os
 import sys
+import time
 import traceback
 import types
 from typing import NoReturn
@@ -19,7 +20,8 @@ _MAX_ERROR_CHARS = 4000
 
 
 def main() -> None:
-    code_file, report_file = sys.argv[1:]
+    began = time.monotonic()
+    code_file, report_file, started_file = sys.argv[1:]
     with open(code_file, encoding="utf-8") as file:
         code = file.read()
     name = f"<job {os.environ['JOB_ID']}>"
@@ -44,6 +46,8 @@ def main() -> None:
     sys.modules["__main__"] = module
     # Tracebacks find the lines of the code here, because no file has this name.
     linecache.cache[name] = (len(code), None, code.splitlines(keepends=True), name)
+    open(started_file, "x").close()
+    print(f"[gleaner] JAX started in {time.monotonic() - began:.1f} s", file=sys.stderr)
     try:
         exec(compile(code, name, "exec", dont_inherit=True), module.__dict__)
     except SystemExit as error:

@@ -22,7 +22,9 @@ log = logging.getLogger(__name__)
 
 # A preempted VM has 30 s: 24 s for the process and the uploads, the rest for the request `finish`.
 _FLUSH_S = 24.0
-_PREPARE_S = 60.0  # preparation that the timeout does not count; the control plane allows twice as long
+# Times that the timeout does not count; the control plane allows both and one minute.
+_PREPARE_S = 60.0  # of the preparation
+_START_S = 60.0  # of JAX, before the code
 _TAIL_BYTES = 4096
 _MAX_ERROR_CHARS = 10_000
 _GB = 10**9
@@ -128,8 +130,7 @@ class JobRunner:
             raise LeaseLost
         finish = self._conclude(folder, ended)
         stored, problems = store_artifacts(folder.artifacts, folder.user.uid, self._bucket, self.order["folder"])
-        output.write(note_left_out(problems))
-        output.close(max(1.0, min(600.0, self._give_up_at - time.monotonic())))
+        output.close(max(1.0, min(600.0, self._give_up_at - time.monotonic())), note_left_out(problems))
         if self._ended_as == "stop":
             raise LeaseLost
         if time.monotonic() > self._give_up_at:  # a file that is not in the bucket is lost with this VM
@@ -142,22 +143,25 @@ class JobRunner:
         deadline = time.monotonic() + limits.wall_s
 
         def write(data: bytes) -> None:
-            output.write(data)
             self._tail += data[-_TAIL_BYTES:]
             del self._tail[:-_TAIL_BYTES]
+            output.write(data)
 
+        start_s = _START_S
         while True:
             ended = run_process(
                 folder.argv(prepared),
                 user=folder.user,
                 folder=prepared.source_folder or folder.path,
                 environment=folder.environment(prepared),
-                limits=replace(limits, wall_s=max(0.0, deadline - time.monotonic())),
+                limits=replace(limits, wall_s=max(0.0, deadline - time.monotonic()), start_s=start_s),
                 write=write,
                 stop=self._stop,
                 visible=folder.visible(prepared),
                 tmp=folder.tmp,
+                has_started=folder.has_started,
             )
+            start_s, deadline = start_s - ended.start_s, deadline + ended.start_s
             with self._lock:
                 if ended.cause != "stopped" or self._next is None or self._ended_as is not None:
                     return ended, prepared

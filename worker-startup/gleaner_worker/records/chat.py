@@ -5,11 +5,12 @@ Templates that first ask whether `strftime_now` is defined (Llama 3) use the dat
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 from ..model_json import read_model_json, read_model_text
+from ..spec import is_template_variable
 from .parse import check_text, kind_of
 from .rejected import Rejected
 from .template import Template, TemplateProblem
@@ -19,6 +20,7 @@ _JINJA, _JSON = "chat_template.jinja", "chat_template.json"
 _MAX_FILE_BYTES = 64 * 1024 * 1024
 _TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _SEARCHED_LISTS = 64
+VARIABLES = "chat_template_kwargs"
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
@@ -31,6 +33,11 @@ class Chat:
     tokens: Mapping[str, str]  # special tokens as variables of the template, such as bos_token
     problem: str = ""
     adds_bos: bool | None = None  # add_bos_token of tokenizer_config.json
+    variables: Mapping[str, Any] = field(default_factory=dict)  # further variables of the template
+
+    def with_variables(self, variables: Mapping[str, Any]) -> "Chat":
+        """The chat with more variables, which replace earlier ones."""
+        return replace(self, variables={**self.variables, **variables}) if variables else self
 
     def render(self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None = None) -> str:
         """The text of the messages, with all of its special tokens. Raises TemplateProblem, LimitExceeded."""
@@ -55,7 +62,7 @@ class Chat:
 
     def _values(self, messages: list[dict], add_generation_prompt: bool, tools: list[dict] | None) -> dict[str, Any]:
         values = {"messages": [_normal(message) for message in messages], "tools": tools, "documents": None}
-        return {**values, "add_generation_prompt": add_generation_prompt, **self.tokens}
+        return {**values, "add_generation_prompt": add_generation_prompt, **self.tokens, **self.variables}
 
 
 def load_chat(folder: str, model: str) -> Chat:
@@ -111,6 +118,19 @@ def check_messages(messages: object, field: str) -> None:
                 raise Rejected(f"{where} has a part of type text without a `text` that is a string")
         elif content is not None and not isinstance(content, str):
             raise Rejected(f"{where} has a `content` that is neither a string nor a list of parts")
+
+
+def check_variables(record: dict) -> dict[str, Any]:
+    """The record's variables for the chat template. Raises Rejected for a variable that cannot reach it."""
+    variables = record.get(VARIABLES)
+    if variables is None:
+        return {}
+    if not isinstance(variables, dict):
+        raise Rejected(f"`{VARIABLES}` is {kind_of(variables)}, not an object of variables")
+    for name in variables:
+        if not is_template_variable(name):
+            raise Rejected(f"`{VARIABLES}` has {name[:40]!r}, which is no variable that a record can set")
+    return variables
 
 
 def find_unsupported_parts(messages: list[dict], text: str) -> int | None:

@@ -5,13 +5,14 @@ record.field (a field of any kind below), and these fields of the record:
 
     text          a string
     prompt        a string
-    messages      a list of {role, content}, with `tools` beside it or not; the model's chat template writes them
+    messages      a list of {role, content}; the model's chat template writes them, with `tools` and the variables
+                  `chat_template_kwargs` beside them
     tokens        a list of token ids
     train, test   an ARC task; see arc.py. predictions_per_task makes several samples of a task
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..failures import Failure
@@ -19,7 +20,7 @@ from ..spec import Spec
 from .arc import ArcPrompts, make_arc_prompts, parse_task
 from .assistant import render_assistant
 from .augment import Task, augment
-from .chat import Chat, check_messages, find_unsupported_parts, load_chat
+from .chat import Chat, check_messages, check_variables, find_unsupported_parts, load_chat
 from .parse import check_text, check_tokens, kind_of, list_fields
 from .rejected import Rejected
 from .render_process import LimitExceeded
@@ -64,7 +65,7 @@ def make_prompt_writer(spec: Spec, folder: str, specials: tuple[str, ...] | None
     """folder: of the model's files. Raises Failure("model") for `record` of run.json that cannot be used."""
     record = spec.record
     try:
-        chat = load_chat(folder, spec.model)
+        chat = load_chat(folder, spec.model).with_variables(record.template_kwargs)
         arc = make_arc_prompts(chat, record.encoder, record.prompt_version)
         template = None if record.template is None else Template(record.template, is_chat=False)
     except ValueError as error:
@@ -111,7 +112,8 @@ def write_prompts(record: dict, writer: PromptWriter) -> Iterator[Prompt | Unren
         task = parse_task(record)
     except ValueError as error:
         raise Rejected(f"is not an ARC task: {error}") from error
-    return (_from_task(augment(task, writer.seed, k), writer.arc) for k in range(writer.predictions))
+    arc = replace(writer.arc, chat=writer.arc.chat.with_variables(check_variables(record)))
+    return (_from_task(augment(task, writer.seed, k), arc) for k in range(writer.predictions))
 
 
 def render_prompts(prompts: Sequence[Prompt | Unrendered]) -> list[Prompt | Rejected]:
@@ -141,7 +143,7 @@ def _from_known(record: dict, writer: PromptWriter) -> Prompt | Unrendered | Non
         if name in record:
             return _plain(check_text(record[name], name))
     if "messages" in record:
-        return _from_messages(record["messages"], "messages", record.get("tools"), writer)
+        return _from_messages(record["messages"], "messages", record, writer)
     if "tokens" in record:
         return _plain(check_tokens(record["tokens"], "tokens"))
     if not _is_task(record):
@@ -157,7 +159,7 @@ def _from_value(value: object, record: dict, name: str, writer: PromptWriter) ->
     if not isinstance(value, list):
         return _plain(check_text(value, name))
     if value and isinstance(value[0], dict):
-        return _from_messages(value, name, record.get("tools"), writer)
+        return _from_messages(value, name, record, writer)
     return _plain(check_tokens(value, name))
 
 
@@ -177,8 +179,9 @@ def _from_template(record: dict, template: Template) -> Unrendered:
         raise Rejected(f"cannot be written with record.template: {problem}") from problem
 
 
-def _from_messages(messages: Any, name: str, tools: object, writer: PromptWriter) -> Prompt | Unrendered:
+def _from_messages(messages: Any, name: str, record: dict, writer: PromptWriter) -> Prompt | Unrendered:
     check_messages(messages, name)
+    tools = record.get("tools")
     if tools is not None and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
         raise Rejected(f"`tools` is {kind_of(tools)}, not a list of objects")
 
@@ -193,7 +196,7 @@ def _from_messages(messages: Any, name: str, tools: object, writer: PromptWriter
             )
         return _complete(text, name, spans if writer.specials is not None else None)
 
-    chat, add_generation_prompt = writer.chat, writer.add_generation_prompt
+    chat, add_generation_prompt = writer.chat.with_variables(check_variables(record)), writer.add_generation_prompt
     try:
         if writer.specials is not None and not chat.marks_generation(tools):
             return finish(render_assistant(chat, messages, add_generation_prompt, tools, writer.specials))

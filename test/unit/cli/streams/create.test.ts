@@ -52,7 +52,7 @@ describe('The creation of streams', () => {
         } = options;
         const samples = Math.min(range.length, max_samples, each * streams);
         const made = create(names, {...options, output_dir: folder.at(`${id}/out`)});
-        if (samples < streams) return assert.rejects(made, /cannot fill/);
+        if (samples < streams) return assert.rejects(made, /cannot fill|have no rows/);
         await made;
         const contents = folder.streams(`${id}/out`).map(text => text.split('\n').slice(0, -1));
         const sizes = contents.map(lines => lines.length);

@@ -116,6 +116,59 @@ describe('Datasets as records of streams', () => {
       records: [{tokens: [1, 2, 3]}],
     },
     {
+      name: 'a column of messages with their tools, and columns to keep',
+      file: 'a.jsonl',
+      content: bytes(
+        '{"chat":[{"role":"user","content":"hi"}],"id":7,"tools":[{"name":"f"}],"chat_template_kwargs":{"x":1},"y":0}',
+      ),
+      options: {column: 'chat', keep: ['id']},
+      records: [
+        {
+          messages: [{role: 'user', content: 'hi'}],
+          tools: [{name: 'f'}],
+          chat_template_kwargs: {x: 1},
+          id: 7,
+        },
+      ],
+    },
+    {
+      name: 'a column of messages with the text of their tools in Parquet',
+      file: 'a.parquet',
+      content: parquet([
+        {name: 'chat', data: [[{role: 'user', content: 'hi'}]], type: 'JSON'},
+        {name: 'tools', data: ['[{"name":"f"}]'], type: 'STRING'},
+        {name: 'other', data: [1], type: 'INT32'},
+      ]),
+      options: {column: 'chat'},
+      records: [{messages: [{role: 'user', content: 'hi'}], tools: [{name: 'f'}]}],
+    },
+    {
+      name: 'a record with lists in a JSON file',
+      file: 'a.json',
+      content: bytes('{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"yo"}]}'),
+      records: [
+        {
+          messages: [
+            {role: 'user', content: 'hi'},
+            {role: 'assistant', content: 'yo'},
+          ],
+        },
+      ],
+    },
+    {
+      name: 'a record of token ids in a JSON file',
+      file: 'a.json',
+      content: bytes('{"tokens":[1,2,3]}'),
+      records: [{tokens: [1, 2, 3]}],
+    },
+    {
+      name: 'CSV with columns of numbers as names, in order',
+      file: 'a.csv',
+      content: bytes('10,2,__proto__\na,b,c\n'),
+      options: {template: '{__proto__}{10}', keep: ['2']},
+      records: [{text: 'ca', '2': 'b'}],
+    },
+    {
       name: 'a template with brackets and values that are no text',
       file: 'a.jsonl',
       content: bytes('{"q":"why","n":[1,2]}'),
@@ -150,7 +203,7 @@ describe('Datasets as records of streams', () => {
 
   it('keep the digits of numbers in a JSON array', async () => {
     await recordsOf('a.json', bytes('[{"n": 1.10000000000000000001e400}]'));
-    assert.deepEqual(folder.streams('out'), ['{"n":1.10000000000000000001e400}\n']);
+    assert.deepEqual(folder.streams('out'), ['{"n": 1.10000000000000000001e400}\n']);
   });
 
   it('number the ARC tasks by their rows, whatever the range is', async () => {
@@ -171,6 +224,41 @@ describe('Datasets as records of streams', () => {
       assert.deepEqual(folder.streams(`out${index}`), ['{"text":"a"}\n{"text":"b"}\n{"text":"c"}\n']);
     }
   });
+
+  it('are read from the folders inside of a folder, and skipped files are named', async () => {
+    for (const name of ['b.txt', 'sub/a.txt', 'README.md', '.hidden.txt', 'sub/deep/c.txt'])
+      folder.put(`in/${name}`, name);
+    const said: string[] = [];
+    const say = (line: string) => said.push(line);
+    const output = (name: string) => ({num_streams: 1, output_dir: folder.at(name)});
+    await createStreams([folder.at('in')], output('out0'), {say});
+    assert.deepEqual(folder.streams('out0'), ['{"text":"b.txt"}\n']);
+    assert.match(
+      said.join('\n'),
+      /skipped 2 files \(\.hidden\.txt, README\.md\) and 1 folder \(sub\); --recursive/,
+    );
+    await createStreams([folder.at('in')], {...output('out1'), recursive: true}, {say});
+    assert.deepEqual(folder.streams('out1'), [
+      '{"text":"b.txt"}\n{"text":"sub/a.txt"}\n{"text":"sub/deep/c.txt"}\n',
+    ]);
+  });
+
+  for (const {name, content, options, says} of [
+    {
+      name: 'a.jsonl',
+      content: '{"prompt":"p","messages":[]}',
+      options: {},
+      says: /a run takes prompt: .*--column/,
+    },
+    {name: 'a.csv', content: 'a;b\n1;2\n', options: {}, says: /separated by ";"; --delimiter/},
+    {name: 'a.txt', content: 'a', options: {}, says: /each line .* is a sample/},
+  ])
+    it(`say of ${name} what is taken: ${says.source}`, async () => {
+      const said: string[] = [];
+      const output = {num_streams: 1, output_dir: folder.at('out'), ...options};
+      await createStreams([folder.put(name, content)], output, {say: line => said.push(line)});
+      assert.match(said.join('\n'), says);
+    });
 
   it('are refused from a folder with files of different formats', async () => {
     folder.put('in/a.txt', 'a');

@@ -3,7 +3,8 @@ import {parquetWriteBuffer} from 'hyparquet-writer';
 import {createStreams} from '../../../../cli/streams/create-streams.ts';
 import type {SourceOptions} from '../../../../cli/streams/sources/formats.ts';
 import {hubSettings} from '../../../../cli/streams/sources/hub.ts';
-import {chooseConverted, chooseOwn} from '../../../../cli/streams/sources/hub-files.ts';
+import {cardOf} from '../../../../cli/streams/sources/hub-card.ts';
+import {chooseConverted, chooseNamed, chooseOwn} from '../../../../cli/streams/sources/hub-files.ts';
 import {openDataset} from '../../../../cli/streams/sources/hub-source.ts';
 import {Folder} from '../../../support/folder.ts';
 import {COMMIT, CONVERTED_COMMIT, FakeHub} from './a-hub.ts';
@@ -36,7 +37,7 @@ describe('A data set of Hugging Face', () => {
     const texts: unknown[] = [];
     for (const source of await openDataset('org/data', options, line => said.push(line), hub.client()))
       for await (const rows of source.rows(watch(), undefined))
-        for (const row of rows) if ('record' in row) texts.push(row.record.text);
+        for (const row of rows) if ('cells' in row) texts.push(row.cells.get('text'));
     return texts;
   };
 
@@ -80,6 +81,39 @@ describe('A data set of Hugging Face', () => {
       hub.requests.some(({url}) => url.includes(`/resolve/${CONVERTED_COMMIT}/default/partial-train/`)),
     );
     await assert.rejects(textsOf({revision: 'main'}), /no Parquet file in .* at main: download its files/);
+  });
+
+  it('takes the split that its README names, and the converted files where they are not Parquet', async () => {
+    const readme = (path: string) =>
+      Buffer.from(
+        `---\nconfigs:\n- config_name: main\n  data_files:\n  - split: train\n    path: ${path}\n---\n`,
+      );
+    const files = hub.revisions.main?.files as Record<string, Uint8Array>;
+    files['README.md'] = readme('data/test-*');
+    assert.deepEqual(await textsOf(), ['t']);
+    files['README.md'] = readme('rows.jsonl');
+    files['rows.jsonl'] = new Uint8Array(1);
+    hub.revisions['refs/convert/parquet'] = {
+      commit: CONVERTED_COMMIT,
+      files: {'main/train/0000.parquet': parquet('x')},
+    };
+    assert.deepEqual(await textsOf(), ['x']);
+  });
+
+  it('has the splits and the rows that its README states, or says so', async () => {
+    const files: Record<string, Uint8Array> = {'rows.parquet': parquet('a', 'b')};
+    hub.revisions.main = {commit: COMMIT, files};
+    const stated = (split: string, rows: number) =>
+      Buffer.from(`---\ndataset_info:\n  splits:\n  - name: ${split}\n    num_examples: ${rows}\n---\n`);
+    files['README.md'] = stated('train', 2);
+    const said: string[] = [];
+    assert.deepEqual(await textsOf({}, said), ['a', 'b']);
+    assert.doesNotMatch(said.join(), /states/);
+    files['README.md'] = stated('train', 3);
+    await textsOf({}, said);
+    assert.match(said.join(), /README\.md states 3 rows of the split train, and its files have 2/);
+    files['README.md'] = stated('held_out', 2);
+    await assert.rejects(textsOf(), /no split "train" .* one of held_out/);
   });
 
   it('is read with the token of the user', async () => {
@@ -209,9 +243,154 @@ describe('The files of a split', () => {
   for (const {name, paths, split = 'train', config, chosen} of own)
     it(`are found ${name}`, () => {
       assert.deepEqual(
-        chooseOwn(filesOf(...paths), {split, config}).map(({path}) => path),
+        chooseOwn(filesOf(...paths), {split, config}).files.map(({path}) => path),
         chosen,
       );
+    });
+
+  for (const {name, paths, split = 'train', chosen} of [
+    {
+      name: 'of two splits with one beginning',
+      paths: ['data/train_gen-00000-of-00001-0a.parquet', 'data/train_sft-00000-of-00001-0b.parquet'],
+      split: 'train_sft',
+      chosen: ['data/train_sft-00000-of-00001-0b.parquet'],
+    },
+    {
+      name: 'beside a split whose name goes on',
+      paths: ['train.parquet', 'train_extra.parquet'],
+      chosen: ['train.parquet'],
+    },
+    {
+      name: 'with one name that has the word',
+      paths: ['x_train.parquet', 'x_test.parquet'],
+      chosen: ['x_train.parquet'],
+    },
+    {
+      name: 'with another word of the split',
+      paths: ['dev.parquet', 'train.parquet'],
+      split: 'validation',
+      chosen: ['dev.parquet'],
+    },
+    {
+      name: 'of one configuration',
+      paths: ['default/train/0.parquet', 'en/v1/train/0.parquet'],
+      chosen: ['default/train/0.parquet'],
+    },
+  ])
+    it(`are found ${name} by whole names`, () => {
+      const found = chooseOwn(filesOf(...paths), {split, config: undefined});
+      assert.deepEqual(
+        found.files.map(({path}) => path),
+        chosen,
+      );
+    });
+
+  const [one, two, three] = [0, 1, 2].map(part => `data/train-0000${part}-of-00003.parquet`) as [
+    string,
+    string,
+    string,
+  ];
+  for (const {name, paths, error} of [
+    {
+      name: 'two names of one word',
+      paths: ['train_sft.parquet', 'train_gen.parquet'],
+      error: /no split "train" .* train_sft, train_gen/,
+    },
+    {
+      name: 'two splits with one beginning',
+      paths: ['train_sft-00000-of-00001.parquet', 'train_gen-00000-of-00001.parquet'],
+      error: /one of train_sft, train_gen/,
+    },
+    {
+      name: 'folders that may be configurations',
+      paths: ['en/v1/train-0.parquet', 'en/v2/train-0.parquet'],
+      error: /--config with one of en\/v1, en\/v2/,
+    },
+    {name: 'a missing part', paths: [one, three], error: /lacks part 1 of 3, named data\/train/},
+    {name: 'a missing last part', paths: [one, two], error: /lacks part 2 of 3/},
+    {name: 'parts of two sets', paths: [one, 'data/train-00001-of-00002.parquet'], error: /of two sets/},
+    {
+      name: 'a part twice',
+      paths: [one, two, three, two.replace('.parquet', '-0a.parquet')],
+      error: /a part twice/,
+    },
+  ])
+    it(`are refused for ${name}`, () => {
+      assert.throws(() => chooseOwn(filesOf(...paths), {split: 'train', config: undefined}), error);
+    });
+
+  it('that the hub converted are refused for a missing part', () => {
+    const files = filesOf('default/train/0000.parquet', 'default/train/0002.parquet');
+    assert.throws(
+      () => chooseConverted(files, [], {split: 'train', config: undefined}),
+      /Part 1 .* is missing/,
+    );
+  });
+
+  const card = (yaml: string) => cardOf('org/data', `---\n${yaml}\n---\n# Title\n`).configs;
+  const CARD = `license: mit
+configs:
+- config_name: no
+  data_files: extra/*.parquet
+- config_name: 2024
+  default: true
+  data_files:
+  - split: train
+    path:
+    - "data/b-*"
+    - data/a.parquet
+  - split: test
+    path: data/train-*
+- config_name: folder
+  data_dir: extra`;
+  const FILES = filesOf(
+    'data/a.parquet',
+    'data/b-0.parquet',
+    'data/b-1.parquet',
+    'data/train-0.parquet',
+    'extra/train.parquet',
+    'extra/rows.csv',
+  );
+  for (const {choose, chosen} of [
+    {
+      choose: {split: 'train', config: undefined},
+      chosen: ['data/b-0.parquet', 'data/b-1.parquet', 'data/a.parquet'],
+    },
+    {choose: {split: 'test', config: undefined}, chosen: ['data/train-0.parquet']},
+    {choose: {split: 'train', config: 'no'}, chosen: ['extra/train.parquet']},
+    {choose: {split: 'train', config: 'folder'}, chosen: ['extra/train.parquet']},
+  ])
+    it(`are those of the README for ${JSON.stringify(choose)}`, () => {
+      assert.deepEqual(
+        chooseNamed(FILES, card(CARD), choose).files.map(({path}) => path),
+        chosen,
+      );
+    });
+
+  for (const {name, yaml, error} of [
+    {
+      name: 'a split that the README lacks',
+      yaml: 'configs:\n- data_files:\n  - split: test\n    path: data/*',
+      error: /no split "train" .* one of test/,
+    },
+    {
+      name: 'a pattern without a file',
+      yaml: 'configs:\n- data_files: rows/*',
+      error: /README\.md names rows\/\* .* no file has such a name/,
+    },
+    {
+      name: 'metadata that is not YAML',
+      yaml: 'configs: [',
+      error: /Failed to read the metadata in README\.md of org\/data/,
+    },
+    {
+      name: 'files of an unknown form',
+      yaml: 'configs:\n- data_files: {train: x}',
+      error: /Failed to read the metadata/,
+    },
+  ])
+    it(`are refused for ${name}`, () => {
+      assert.throws(() => chooseNamed(FILES, card(yaml), {split: 'train', config: undefined}), error);
     });
 
   for (const {name, choose, error} of [
@@ -233,7 +412,7 @@ describe('The files of a split', () => {
   ]) {
     const files = filesOf('a/train/0.parquet', 'a/test/0.parquet', 'b/train/0.parquet');
     it(`are refused for ${name}`, () => {
-      assert.throws(() => chooseConverted(files, choose), error);
+      assert.throws(() => chooseConverted(files, [], choose), error);
       assert.throws(() => chooseOwn(files, choose), error);
     });
   }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {gzipSync} from 'node:zlib';
 import {parquetWriteBuffer} from 'hyparquet-writer';
 import {type CreateOptions, createStreams} from '../../../../cli/streams/create-streams.ts';
 import {Folder} from '../../../support/folder.ts';
@@ -31,8 +32,13 @@ describe('Datasets with an error', () => {
       error: /line 1: it is not UTF-8/,
     },
     {name: 'CSV that is not UTF-8', file: 'a.csv', content: bytes('a\n\xe9', 'latin1'), error: /not UTF-8/},
-    {name: 'CSV with a missing value', file: 'a.csv', content: 'a,b\n1\n', error: /is not CSV: .*line 2/},
-    {name: 'CSV with an open quote', file: 'a.csv', content: 'a\n"x\n', error: /is not CSV: .*Quote/i},
+    {
+      name: 'CSV with a missing value',
+      file: 'a.csv',
+      content: 'a,b\n1\n',
+      error: /a\.csv is not CSV .*line 2; .*--delimiter/,
+    },
+    {name: 'CSV with an open quote', file: 'a.csv', content: 'a\n"x\n', error: /is not CSV .*Quote/i},
     {name: 'a column twice', file: 'a.csv', content: 'a,a\n1,2', error: /the column "a" twice/},
     {name: 'a file that is not Parquet', file: 'a.parquet', content: 'not at all', error: /is not Parquet/},
     {name: 'a cut array', file: 'a.json', content: '[{"a":1},{"b"', error: /after row 1: .*cut off/},
@@ -44,7 +50,12 @@ describe('Datasets with an error', () => {
       content: '{"a":[1],\n"b":[1,2]}',
       error: /different lengths \(1, 2\)/,
     },
-    {name: 'a damaged .gz file', file: 'a.jsonl.gz', content: 'plain', error: /Failed to read .*header/},
+    {
+      name: 'packed rows that are cut off',
+      file: 'a.jsonl',
+      content: gzipSync('{"text":"a"}').subarray(0, 20),
+      error: /Failed to read .*unexpected end of file/,
+    },
     {name: 'an unknown extension', file: 'a.bin', content: 'x', error: /unknown extension: give --format/},
     {
       name: 'an absent column',
@@ -103,10 +114,127 @@ describe('Datasets with an error', () => {
       error: /example 2 has a cell that is not a digit/,
     },
     {
+      name: 'NaN in Parquet',
+      file: 'a.parquet',
+      content: parquet([{name: 's', data: [1, Number.NaN], type: 'DOUBLE'}]),
+      error: /row 2: column "s" is NaN, which JSON cannot hold/,
+    },
+    {
+      name: 'Infinity in Parquet',
+      file: 'a.parquet',
+      content: parquet([{name: 's', data: [Number.NEGATIVE_INFINITY], type: 'FLOAT'}]),
+      error: /row 1: column "s" is -Infinity/,
+    },
+    {
+      name: 'a doubled column of Parquet',
+      file: 'a.parquet',
+      content: parquet([
+        {name: 's', data: [1], type: 'INT32'},
+        {name: 's', data: [2], type: 'INT32'},
+      ]),
+      error: /a\.parquet has the column "s" twice: rename one of them/,
+    },
+    {
+      name: 'text of Parquet that is not UTF-8',
+      file: 'a.parquet',
+      content: parquet([{name: 't', data: [bytes('ok'), bytes('caf\xe9', 'latin1')], type: 'BYTE_ARRAY'}]),
+      error: /row 2: column "t" holds bytes that are not UTF-8 text \(636166e9\)/,
+    },
+    {
+      name: 'a key twice, deep inside',
+      file: 'a.jsonl',
+      content: '{"text":"a"}\n{"text":"b","x":[{"k":1,"\\u006b":2}]}',
+      error: /line 2: .*the key "k" is there twice/,
+    },
+    {
+      name: 'numbers without a comma',
+      file: 'a.json',
+      content: '[{"n":[1 2]}]',
+      error: /row 1: .*a comma or \] is missing/,
+    },
+    {name: 'a number that begins with 0', file: 'a.jsonl', content: '{"n":007}', error: /begins with 0/},
+    {
+      name: 'a raw newline in a text',
+      file: 'a.json',
+      content: '[{"t":"a\nb"}]',
+      error: /a newline without its escape/,
+    },
+    {
+      name: 'an object with a list of objects',
+      file: 'a.json',
+      content: '{"version":"1","data":[{"text":"a"},{"text":"b"}]}',
+      error: /the list of objects in data: name the list with --field data/,
+    },
+    {
+      name: 'two lists of objects of one length',
+      file: 'a.json',
+      content: '{"train":[{"text":"a"}],"other":[{"text":"b"}]}',
+      error: /in train, other: name the list with --field train/,
+    },
+    {
+      name: 'rows by their index',
+      file: 'a.json',
+      content: '{"0":{"text":"a"},"1":{"text":"b"}}',
+      error: /an object of objects, .*orient='records'/,
+    },
+    {
+      name: 'columns apart from their values',
+      file: 'a.json',
+      content: '{"columns":["a","b"],"index":[0,1],"data":[["x","y"],["z","w"]]}',
+      error: /has columns, index and data apart/,
+    },
+    {
+      name: 'an absent key',
+      file: 'a.json',
+      content: '{"data":[]}',
+      options: {field: 'rows'},
+      error: /no key "rows" .*: its keys are data/,
+    },
+    {
+      name: 'a key of an array',
+      file: 'a.json',
+      content: '[{"text":"a"}]',
+      options: {field: 'rows'},
+      error: /is an array, .*leave --field out/,
+    },
+    {
+      name: 'CSV with two possible delimiters',
+      file: 'a.csv',
+      content: 'a,b;c\n1,2;3\n',
+      error: /may have "," or ";" between its columns: .*--delimiter/,
+    },
+    {
+      name: 'a delimiter without CSV',
+      file: 'a.jsonl',
+      content: '{"text":"a"}',
+      options: {delimiter: ';'},
+      error: /--delimiter is for CSV/,
+    },
+    {
+      name: 'a kept column that would be the text',
+      file: 'a.jsonl',
+      content: '{"chat":[{"role":"user","content":"hi"}],"text":"no"}',
+      options: {column: 'chat', keep: ['text']},
+      error: /--keep text would replace a field of the record, which has messages/,
+    },
+    {
+      name: 'kept columns of whole rows',
+      file: 'a.jsonl',
+      content: '{"text":"a","id":1}',
+      options: {keep: ['id']},
+      error: /--keep is for --column and --template/,
+    },
+    {
+      name: 'no row',
+      file: 'a.csv',
+      content: 'text\n',
+      error: /The sources have no rows/,
+    },
+    {
       name: 'bytes of a picture',
       file: 'a.parquet',
       content: parquet([{name: 'p', data: [new Uint8Array([0xff, 0xd8])], type: 'BYTE_ARRAY'}]),
-      error: /row 1: it holds bytes that are no text/,
+      error: /row 1: column "p" holds bytes that are not UTF-8 text \(ffd8\)/,
     },
   ];
   for (const {name, file, content, options, error} of bad)

@@ -134,10 +134,10 @@ describe('a grant', () => {
   });
 
   const dues: {name: string; given: Partial<Job>; price: number | null; then: number}[] = [
-    {name: 'its timeout and the grace', given: {}, price: 6, then: 420},
+    {name: 'its timeout and the grace', given: {}, price: 6, then: 480},
     {name: 'its deadline', given: {deadline_at: at(100)}, price: 6, then: 100},
     {name: 'the end of its budget', given: {budget_usd: 0.2, spent_usd: 0.1}, price: 6, then: 60},
-    {name: 'its timeout, at an unknown price', given: {budget_usd: 0.2}, price: null, then: 420},
+    {name: 'its timeout, at an unknown price', given: {budget_usd: 0.2}, price: null, then: 480},
   ];
   for (const {name, given, price, then} of dues)
     it(`makes the job due at ${name}`, () => {

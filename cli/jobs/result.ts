@@ -1,0 +1,50 @@
+import {createReadStream} from 'node:fs';
+import {mkdtemp, rm} from 'node:fs/promises';
+import {tmpdir} from 'node:os';
+import {join} from 'node:path';
+import {pipeline} from 'node:stream/promises';
+import {Downloads} from '../../shared/google/downloads.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
+import type {CloudOptions} from '../cloud/connect.ts';
+import {CliError} from '../terminal/errors.ts';
+import {printText, say} from '../terminal/output.ts';
+import {isEnded, readJob, reasonOf} from './job-view.ts';
+
+/** Prints the result of a completed job, and nothing else, on standard output. */
+export async function get(id: string, options: CloudOptions): Promise<void> {
+  await withCloud(options, async cloud => {
+    const job = await readJob(cloud, id);
+    if (!isEnded(job))
+      throw new CliError(
+        `There is no result of job ${id} yet: it is ${job.status ?? 'pending'}; \`gleaner jobs follow ${id}\` waits for it`,
+      );
+    if (job.status !== 'completed')
+      throw new CliError(`There is no result of job ${id}: it is ${job.status}${reasonOf(job)}`);
+    if (typeof job.result_path === 'string') return printObject(cloud, job.result_path);
+    if (typeof job.result !== 'string') return say(`job ${id} has no result`);
+    // A terminal obeys control characters; a file or a program gets the text as it is.
+    if (process.stdout.isTTY) printText(job.result.split('\n'));
+    else process.stdout.write(job.result.endsWith('\n') ? job.result : `${job.result}\n`);
+  });
+}
+
+/** Prints an object whose name begins with the bucket. The whole object comes before its first byte is printed. */
+async function printObject(cloud: Cloud, path: string): Promise<void> {
+  const {objects} = cloud;
+  const name = path.replace(`gs://${objects.bucket}/`, '');
+  const info = await objects.head(name);
+  if (!info) throw new CliError(`There is no object ${path}: it was deleted`);
+  const folder = await mkdtemp(join(tmpdir(), 'gleaner-result-'));
+  try {
+    const file = join(folder, 'result');
+    await downloadsOf(cloud).write(info, file);
+    await pipeline(createReadStream(file), process.stdout, {end: false});
+  } finally {
+    await rm(folder, {recursive: true, force: true});
+  }
+}
+
+export function downloadsOf({connection}: Cloud): Downloads {
+  const {project, bucket, storage_endpoint: endpoint, token} = connection;
+  return new Downloads({project, bucket, endpoint, token});
+}

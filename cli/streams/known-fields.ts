@@ -1,0 +1,51 @@
+/** Fields of a record that a run reads without `record` in its spec. */
+import {elementsOf, jsonKind, membersOf} from './sources/json-text.ts';
+
+/** In the order in which a run takes them. */
+export const KNOWN_FIELDS = ['text', 'prompt', 'messages', 'tokens'];
+/** The two fields of an ARC task. */
+export const TASK_FIELDS = ['train', 'test'];
+/** Fields that a run reads beside `messages`. */
+export const BESIDE_MESSAGES = ['tools', 'chat_template_kwargs'];
+
+/** Known fields of a record, in the order in which a run takes them. */
+export function knownFieldsOf(names: {has(name: string): boolean}): string[] {
+  const fields = KNOWN_FIELDS.filter(name => names.has(name));
+  return TASK_FIELDS.every(name => names.has(name)) ? [...fields, TASK_FIELDS.join(' and ')] : fields;
+}
+
+/** True for an object that is one record: the field that a run takes has a value of its kind. */
+export function isRecord(members: ReadonlyMap<string, string>): boolean {
+  const field = KNOWN_FIELDS.find(name => members.has(name));
+  if (field === undefined) return TASK_FIELDS.every(name => isListOf(members.get(name), isExample));
+  const value = members.get(field) ?? '';
+  if (field === 'messages') return isMessages(value);
+  return field === 'tokens' ? isTokens(value) : jsonKind(value) === 'string';
+}
+
+/** True for a list of objects with role and content. */
+export function isMessages(value: string): boolean {
+  return isListOf(value, isMessage);
+}
+
+/** True for a list of whole numbers. The value is checked JSON. */
+export function isTokens(value: string): boolean {
+  return jsonKind(value) === 'list' && /^\[[\d\s,-]+\]$/.test(value) && /\d/.test(value);
+}
+
+function isListOf(value: string | undefined, isElement: (element: string) => boolean): boolean {
+  if (value === undefined || jsonKind(value) !== 'list') return false;
+  const elements = elementsOf(value);
+  return elements.length > 0 && elements.every(isElement);
+}
+
+function isMessage(element: string): boolean {
+  if (jsonKind(element) !== 'object') return false;
+  const members = membersOf(element);
+  return members.has('role') && members.has('content');
+}
+
+function isExample(element: string): boolean {
+  if (jsonKind(element) !== 'object') return false;
+  return membersOf(element).has('input');
+}

@@ -1,0 +1,57 @@
+import {readdir, stat} from 'node:fs/promises';
+import {join} from 'node:path';
+import {CliError} from '../../terminal/errors.ts';
+import {counted, listText} from '../../terminal/format.ts';
+import {formatOf, KNOWN_NAMES, type SourceOptions} from './formats.ts';
+
+/** Files beside rows that this program writes. */
+const OWN_FILES = ['checksums.json', 'run.json'];
+
+/** Files of rows in a folder, in the order of their names. Says which files and folders are skipped. */
+export async function filesOf(
+  folder: string,
+  {format, recursive = false}: Pick<SourceOptions, 'format' | 'recursive'>,
+  say: (line: string) => void,
+): Promise<string[]> {
+  const files: string[] = [];
+  const skipped: string[] = [];
+  const folders: string[] = [];
+  const read = async (inside: string): Promise<void> => {
+    for (const entry of await readdir(join(folder, inside), {withFileTypes: true})) {
+      const {name} = entry;
+      const path = join(inside, name);
+      // A link that leads nowhere is named when it is opened.
+      const found = await stat(join(folder, path)).catch(() => undefined);
+      // A link to a folder may lead back.
+      if (entry.isDirectory() && !isHidden(name) && recursive) await read(path);
+      else if (found?.isDirectory()) folders.push(path);
+      else if (isHidden(name) || OWN_FILES.includes(name)) skipped.push(path);
+      else if (format !== undefined || formatOf(name) !== undefined) files.push(path);
+      else skipped.push(path);
+    }
+  };
+  await read('');
+  const told = skippedText(folder, skipped.sort(), folders.sort(), recursive);
+  if (files.length === 0)
+    throw new CliError(
+      `There is no file of rows in ${folder}: put in files with ${KNOWN_NAMES}${told && `; ${told}`}`,
+    );
+  if (told) say(told);
+  return files.sort().map(path => join(folder, path));
+}
+
+function isHidden(name: string): boolean {
+  return name.startsWith('.');
+}
+
+function skippedText(folder: string, files: string[], folders: string[], recursive: boolean): string {
+  const parts = [
+    ...(files.length > 0 ? [`${counted(files.length, 'file')} (${listText(files, 5)})`] : []),
+    ...(folders.length > 0
+      ? [
+          `${counted(folders.length, 'folder')} (${listText(folders, 5)})${recursive ? '' : '; --recursive reads folders'}`,
+        ]
+      : []),
+  ];
+  return parts.length > 0 ? `${folder}: skipped ${parts.join(' and ')}` : '';
+}

@@ -1,0 +1,14 @@
+import {CliError} from './errors.ts';
+
+/** Text for a person, of an error that the person can mend; undefined for a defect. The classes load with the first error. */
+export async function errorText(error: NodeJS.ErrnoException): Promise<string | undefined> {
+  const {message, code} = error;
+  if (error instanceof CliError || code === 'ENOSPC') return message;
+  const {LocalCloudError} = await import('../../emulator/http/errors.ts');
+  const {Rejected, ServiceError} = await import('../../shared/contracts/errors.ts');
+  if (error instanceof LocalCloudError || error instanceof Rejected || error instanceof ServiceError)
+    return message;
+  const {adviceFor} = await import('../../shared/google/error-advice.ts');
+  const {withAdvice} = await import('../../shared/google/errors.ts');
+  return adviceFor(message) === undefined ? undefined : withAdvice(error);
+}

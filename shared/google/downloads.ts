@@ -1,0 +1,106 @@
+/** Downloads from Cloud Storage into files. Another process can continue a download by its part file. */
+import {constants} from 'node:fs';
+import {type FileHandle, mkdir, open, rename, stat} from 'node:fs/promises';
+import {dirname} from 'node:path';
+import type {Bucket} from '@google-cloud/storage';
+import {Crc32c} from '../contracts/crc32c.ts';
+import type {ObjectInfo} from '../ports.ts';
+import {storageReason} from './errors.ts';
+import {apartFromOthers, openBucket, type StorageBucketOptions} from './objects.ts';
+import {piecesFrom} from './read-content.ts';
+import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from './retry.ts';
+
+const CHUNK_BYTES = 1 << 20;
+
+/** Downloads of one bucket. */
+export class Downloads {
+  readonly #bucket: string;
+  readonly #open: () => Promise<Bucket>;
+  readonly #retries: RetryPolicy;
+
+  constructor(options: StorageBucketOptions) {
+    this.#bucket = options.bucket;
+    this.#retries = options.retries ?? STORAGE_RETRIES;
+    this.#open = openBucket(options, [apartFromOthers]);
+  }
+
+  /**
+   * Writes the object to a new file, and makes the folders above it. `exists`: the file is there with the same bytes. Throws for another
+   * file. `moved`: called with the bytes that are in the file.
+   */
+  async write(
+    info: ObjectInfo,
+    path: string,
+    moved: (bytes: number) => void = () => {},
+    stop: AbortSignal = new AbortController().signal,
+  ): Promise<'written' | 'exists'> {
+    const what = `Failed to download gs://${this.#bucket}/${info.name}`;
+    const there = await stat(path).catch(() => undefined);
+    if (there) {
+      if (!there.isFile() || there.size !== info.size_bytes || (await checksumOf(path)) !== info.crc32c)
+        throw new Error(`${what}: ${path} is something else; move it away, or name another folder`);
+      moved(info.size_bytes);
+      return 'exists';
+    }
+    await mkdir(dirname(path), {recursive: true});
+    const part = `${path}.${info.generation}.part`;
+    const file = await open(part, constants.O_RDWR | constants.O_CREAT);
+    try {
+      await this.#receive(info, file, moved, stop);
+    } catch (cause) {
+      if (stop.aborted) throw cause;
+      throw new Error(`${what}: ${storageReason(cause, this.#bucket)}`, {cause});
+    } finally {
+      await file.close();
+    }
+    await rename(part, path);
+    return 'written';
+  }
+
+  /** Continues after the bytes that the file has. */
+  async #receive(
+    {name, generation, size_bytes, crc32c}: ObjectInfo,
+    file: FileHandle,
+    moved: (bytes: number) => void,
+    stop: AbortSignal,
+  ): Promise<void> {
+    const object = (await this.#open()).file(name, {generation});
+    let stored = (await file.stat()).size;
+    moved(Math.min(stored, size_bytes));
+    const attempt = async () => {
+      if (stored < size_bytes)
+        for await (const {chunk, offset} of piecesFrom(object, stored, this.#retries, stop)) {
+          await writeAt(file, chunk, offset);
+          moved(chunk.length);
+          stored = offset + chunk.length;
+        }
+      if (stored < size_bytes) throw new BrokenAnswer(`${stored} of its ${size_bytes} bytes came`);
+      if (stored === size_bytes && (await checksumOf(file)) === crc32c) return;
+      await file.truncate(0);
+      stored = 0;
+      throw new BrokenAnswer('its bytes differ from its checksum');
+    };
+    await withRetries(this.#retries, attempt, () => stored);
+  }
+}
+
+async function writeAt(file: FileHandle, chunk: Buffer, offset: number): Promise<void> {
+  for (let done = 0; done < chunk.length; )
+    done += (await file.write(chunk, done, chunk.length - done, offset + done)).bytesWritten;
+}
+
+/** CRC-32C in the format of Cloud Storage. */
+async function checksumOf(file: FileHandle | string): Promise<string> {
+  const opened = typeof file === 'string' ? await open(file) : file;
+  try {
+    const [crc, buffer] = [new Crc32c(), Buffer.alloc(CHUNK_BYTES)];
+    for (let place = 0; ; ) {
+      const {bytesRead} = await opened.read(buffer, 0, buffer.length, place);
+      if (bytesRead === 0) return crc.digest();
+      crc.update(buffer.subarray(0, bytesRead));
+      place += bytesRead;
+    }
+  } finally {
+    if (typeof file === 'string') await opened.close();
+  }
+}

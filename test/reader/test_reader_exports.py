@@ -1,0 +1,141 @@
+"""Exports that are interrupted and go on, safetensors parts, and the folder for dictionary_learning."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+import gleaner_reader
+from gleaner_reader.convert import as_stored
+from gleaner_reader.export import npy, parts, to_npy, to_safetensors, to_shuffled_safetensors
+from gleaner_reader.export.dictionary_learning import FolderBuffer, _activations
+from gleaner_reader.files import LocalFile
+from gleaner_reader.safetensors_header import read_safetensors_header
+from stored_run import store_run
+
+
+def tensors_of(path):
+    file = LocalFile(str(path), os.path.getsize(path))
+    found = read_safetensors_header(file.read, file.size, str(path)).tensors
+    return {
+        name: as_stored(np.frombuffer(file.read(info.begin, info.end), np.uint8), info.dtype).reshape(info.shape)
+        for name, info in found.items()
+    }
+
+
+def interrupt(done, total):
+    if done > total // 2:
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """The rows that each read of a shard has asked for."""
+    found, rows = [], gleaner_reader.tensor_shard.SafetensorsShard.rows
+
+    def noted(shard, site, layer, begin, end, verify=False):
+        found.append((shard.url, begin, end))
+        return rows(shard, site, layer, begin, end, verify)
+
+    monkeypatch.setattr(gleaner_reader.tensor_shard.SafetensorsShard, "rows", noted)
+    return found
+
+
+@pytest.fixture
+def small_steps(monkeypatch):
+    """Every step of an export is kept."""
+    monkeypatch.setattr(npy, "_KEEP_EVERY_S", 0.0)
+    monkeypatch.setattr(parts, "_PART_BYTES", 4000)
+    monkeypatch.setattr(parts, "_BATCH_BYTES", 4000)
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("write", [to_npy, to_safetensors, to_shuffled_safetensors])
+def test_an_interrupted_export_goes_on_and_equals_an_uninterrupted_export(tmp_path, small_steps, reads, write):
+    run = gleaner_reader.open(store_run(tmp_path / "run").folder)
+    write(run, str(tmp_path / "whole"), 2)
+    rows_of_whole = sum(end - begin for _, begin, end in reads)
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        write(run, str(out), 2, progress=interrupt)
+    assert not out.exists() and (tmp_path / "out.unfinished/progress.json").exists()
+    del reads[:]
+    seen = []
+    export = write(gleaner_reader.open(run.url), str(out), 2, progress=lambda done, total: seen.append(done))
+    # The rows of one buffer of the shuffle are read together.
+    assert write is to_shuffled_safetensors or sum(end - begin for _, begin, end in reads) < rows_of_whole
+    assert seen[0] > run.num_rows // 3
+    assert seen[-1] == run.num_rows == export.rows
+    assert content(out) == content(tmp_path / "whole")
+    assert sorted(os.listdir(tmp_path)) == ["out", "run", "whole"]
+
+
+def test_an_unfinished_export_of_other_options_is_begun_anew(tmp_path, small_steps):
+    run = gleaner_reader.open(store_run(tmp_path / "run").folder)
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt):
+        to_npy(run, str(out), 2, progress=interrupt)
+    to_npy(run, str(out), 0)
+    assert np.array_equal(np.load(out / "activations.npy"), run.layer(0, dtype="float32")[:])
+    with pytest.raises(FileExistsError, match="it exists; choose another folder"):
+        to_safetensors(run, str(out), 0)
+
+
+@pytest.mark.parametrize(("dtype", "tokens"), [("bfloat16", "all"), ("float16", "all"), ("float32", "mean")])
+def test_parts_hold_every_row_with_its_origin(tmp_path, small_steps, dtype, tokens):
+    run = gleaner_reader.open(store_run(tmp_path / "run", tokens=tokens).folder)
+    export = to_safetensors(run, str(tmp_path / "out"), 2, dtype=dtype)
+    to_npy(run, str(tmp_path / "npy"), 2)
+    found = [tensors_of(tmp_path / "out" / f"part-{number + 1:05d}.safetensors") for number in range(export.parts)]
+    together = {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+    values = together.pop("activations")
+    stored = run.layer(2)[:].view(np.uint16) if dtype == "bfloat16" else run.layer(2, dtype=dtype)[:]
+    assert np.array_equal(values, stored)
+    for name, column in together.items():
+        assert column.dtype == np.int64 and np.array_equal(column, np.load(tmp_path / f"npy/{name}.npy"))
+    assert ("position" in together) == (tokens == "all")
+    assert json.loads((tmp_path / "out/export.json").read_text())["parts"] == len(found) > 1
+
+
+def test_a_dtype_that_would_round_or_is_unknown_is_refused(tmp_path):
+    run = gleaner_reader.open(store_run(tmp_path / "run", dtype="fp32").folder)
+    for dtype in ("bfloat16", "float64"):
+        with pytest.raises(ValueError, match=f"dtype is '{dtype}', and for a run that stores fp32 .* float32, float16"):
+            to_safetensors(run, str(tmp_path / "out"), 2, dtype=dtype)
+    assert not (tmp_path / "out.unfinished").exists()
+
+
+def test_the_folder_for_dictionary_learning_gives_each_row_once_an_epoch_in_new_orders(
+    tmp_path, small_steps, monkeypatch
+):
+    stored = store_run(tmp_path / "run", dtype="fp32")
+    run, out = gleaner_reader.open(stored.folder), str(tmp_path / "out")
+    export = to_shuffled_safetensors(run, out, 2, seed=3)
+    rows = np.concatenate(
+        [_activations(os.path.join(out, f"part-{n + 1:05d}.safetensors")) for n in range(export.parts)]
+    )
+    assert sorted(row.tobytes() for row in rows) == sorted(row.tobytes() for row in stored.rows("resid_post.2"))
+    assert not np.array_equal(rows, stored.rows("resid_post.2"))
+
+    class Tensor(np.ndarray):
+        def to(self, device):
+            return self
+
+    monkeypatch.setattr("gleaner_reader.export.dictionary_learning.check_kind", lambda *_: None)
+    monkeypatch.setattr(
+        "gleaner_reader.export.dictionary_learning.finish", lambda rows, *_: rows.stored.copy().view(Tensor)
+    )
+    batches = list(FolderBuffer(out, 10, "cpu", None, 2, 3))
+    assert [len(batch) for batch in batches] == [10] * (2 * len(rows) // 10)
+    both = np.concatenate(batches)
+    assert np.array_equal(both[: len(rows)], rows)
+    second = both[len(rows) :]
+    assert not np.array_equal(second, rows[: len(second)])
+    assert len({row.tobytes() for row in second}) == len(second)
+    with pytest.raises(ValueError, match="is no export for dictionary_learning; write one"):
+        to_npy(run, str(tmp_path / "npy"), 2)
+        FolderBuffer(str(tmp_path / "npy"), 10, "cpu", None, 1, 0)

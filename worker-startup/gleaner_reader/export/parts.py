@@ -1,0 +1,176 @@
+"""An export to safetensors files of a bounded size, in the order of storage or shuffled for training."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..convert import Rows, to_float16
+from .pieces import pieces
+from .unfinished import Unfinished, settings_of
+
+if TYPE_CHECKING:
+    from ..batches import Batches
+    from ..run import Run
+
+DTYPES = ("float32", "float16", "bfloat16")
+_NAMES = {"<f4": "F32", "<f2": "F16", "<u2": "BF16", "<i8": "I64"}
+_PART_BYTES = 1 << 30
+_BATCH_BYTES = 1 << 25
+
+
+@dataclass(frozen=True)
+class PartsExport:
+    """`export.json` of the folder. `files["rows"]` is the pattern of the parts, and `parts` their number."""
+
+    run: str
+    site: str
+    layer: int
+    dtype: str
+    rows: int
+    d_model: int
+    samples: int
+    files: dict[str, str]
+    parts: int
+    seed: int | None  # of the order; None for the order of storage
+
+
+def to_safetensors(
+    run: "Run",
+    out_dir: str,
+    layer: int,
+    site: str | None = None,
+    *,
+    dtype: str = "float32",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> PartsExport:
+    """Writes one layer of the run to `part-00001.safetensors` and so on in `out_dir`, which must not exist.
+
+    A part has `activations` [rows, d_model] and int64 `stream`, `sample_idx`, `position` and `token_id` [rows], in the
+    order of storage; the last two are absent where rows are means of tokens. dtype: float32, float16, or bfloat16 for a
+    run that stores bf16. Raises FileExistsError, and ValueError for a wrong option or a value that float16 cannot hold.
+    An export that was interrupted leaves `out_dir.unfinished`, and goes on there.
+    """
+    site = _check(run, layer, site, dtype)
+    unfinished = Unfinished(out_dir, settings_of(run, "safetensors", site, layer, dtype=dtype))
+    done = unfinished.done.get("rows", 0)
+
+    def tensors() -> Iterator[tuple[dict[str, np.ndarray], dict]]:
+        for piece in pieces(run, site, layer, done):
+            values = _as(piece.rows, dtype, f"{site}.{layer}")
+            yield {"activations": values, **piece.columns}, {"rows": piece.end}
+
+    return _export(run, unfinished, tensors(), site, layer, dtype, None, progress)
+
+
+def to_shuffled_safetensors(
+    run: "Run",
+    out_dir: str,
+    layer: int,
+    site: str | None = None,
+    *,
+    dtype: str = "float32",
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> PartsExport:
+    """`to_safetensors` in the order of one epoch of `run.batches(layer, seed=seed)`. A part has `activations` alone."""
+    site = _check(run, layer, site, dtype)
+    unfinished = Unfinished(out_dir, settings_of(run, "shuffled", site, layer, dtype=dtype, seed=seed))
+    rows_at_once = max(1, _BATCH_BYTES // (max(run.d_model, 1) * 4))
+    options = {"batch_rows": rows_at_once, "seed": seed, "drop_last": False}
+
+    def tensors() -> Iterator[tuple[dict[str, np.ndarray], dict]]:
+        rows = unfinished.done.get("rows", 0)
+        with run.batches(layer, site, state=unfinished.done.get("state"), **options) as batches:
+            while (stored := _next_rows(batches)) is not None:
+                rows += len(stored.stored)
+                values = _as(stored, dtype, f"{site}.{layer}")
+                yield {"activations": values}, {"rows": rows, "state": batches.state()}
+
+    return _export(run, unfinished, tensors(), site, layer, dtype, seed, progress)
+
+
+def _next_rows(batches: "Batches") -> Rows | None:
+    try:
+        return batches.next_rows()
+    except StopIteration:
+        return None
+
+
+def part_name(number: int) -> str:
+    return f"part-{number:05d}.safetensors"
+
+
+def _export(
+    run: "Run",
+    unfinished: Unfinished,
+    tensors: Iterator[tuple[dict[str, np.ndarray], dict]],
+    site: str,
+    layer: int,
+    dtype: str,
+    seed: int | None,
+    progress: Callable[[int, int], None],
+) -> PartsExport:
+    """Writes a part whenever the tensors have `_PART_BYTES`, and the place after them."""
+    waiting: list[dict[str, np.ndarray]] = []
+    parts, size, place = unfinished.done.get("parts", 0), 0, dict(unfinished.done)
+
+    def write() -> None:
+        nonlocal parts, size
+        together = {name: np.concatenate([each[name] for each in waiting]) for name in waiting[0]}
+        _write_safetensors(unfinished.path(part_name(parts + 1)), together)
+        parts, size = parts + 1, 0
+        waiting.clear()
+        unfinished.keep(**(place | {"parts": parts}))
+
+    for arrays, after in tensors:
+        waiting.append(arrays)
+        place, size = after, size + sum(array.nbytes for array in arrays.values())
+        if size >= _PART_BYTES:
+            write()
+        progress(after["rows"], run.num_rows)
+    if waiting:
+        write()
+    files = {"rows": "part-*.safetensors"}
+    rows, d_model, samples = run.num_rows, run.d_model, run.num_samples
+    export = PartsExport(run.url, site, layer, dtype, rows, d_model, samples, files, parts, seed)
+    unfinished.finish(asdict(export))
+    return export
+
+
+def _check(run: "Run", layer: int, site: str | None, dtype: str) -> str:
+    """The site. Raises ValueError for a layer, a site or a dtype that the run lacks."""
+    run.layer(layer, site)
+    if dtype not in DTYPES or (dtype == "bfloat16" and run.dtype != "bf16"):
+        known = ", ".join(DTYPES if run.dtype == "bf16" else DTYPES[:2])
+        raise ValueError(f"dtype is {dtype!r}, and for a run that stores {run.dtype} these are known: {known}")
+    return run.first.site(site)
+
+
+def _as(rows: Rows, dtype: str, what: str) -> np.ndarray:
+    """The values as float32, float16, or the bits of bf16."""
+    if dtype == "bfloat16":
+        return rows.stored
+    values = rows.to_float32()
+    return to_float16(values, what) if dtype == "float16" else values
+
+
+def _write_safetensors(path: str, tensors: dict[str, np.ndarray]) -> None:
+    """Writes a whole file or none."""
+    header, begin = {}, 0
+    for name, array in tensors.items():
+        end = begin + array.nbytes
+        header[name] = {"dtype": _NAMES[array.dtype.str], "shape": list(array.shape), "data_offsets": [begin, end]}
+        begin = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(f"{path}.new", "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for array in tensors.values():
+            file.write(np.ascontiguousarray(array).data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(f"{path}.new", path)

@@ -1,0 +1,59 @@
+"""Rows of one layer in the order of storage, some at a time, and the origin of each row."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..convert import Rows
+from ..errors import ShardError
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+_ROWS_AT_ONCE = 1 << 14
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows `begin` to `end` of the run. columns: int64 [rows] each, by the name of the origin."""
+
+    begin: int
+    rows: Rows
+    columns: dict[str, np.ndarray]
+
+    @property
+    def end(self) -> int:
+        return self.begin + len(self.rows.stored)
+
+
+def columns_of(run: "Run") -> list[str]:
+    """The origins of a row. Means of tokens have no position and no token."""
+    has_tokens = run.index(run.first).row_tokens is not None
+    return ["stream", "sample_idx", *(["position", "token_id"] if has_tokens else [])]
+
+
+def pieces(run: "Run", site: str, layer: int, begin: int = 0) -> Iterator[Piece]:
+    """Yields the rows of the run from row `begin`. Raises ShardError for a shard without the origins of others."""
+    names = columns_of(run)
+    offsets = run.row_offsets
+    streams = [stream for stream, shards in run.streams.items() for _ in shards]
+    for number, shard in enumerate(run.shards):
+        if offsets[number + 1] <= begin:
+            continue
+        index = run.index(shard)
+        columns = {
+            "stream": np.full(shard.num_rows, streams[number], np.int64),
+            "sample_idx": np.repeat(index.sample_idx, np.diff(index.row_offsets)),
+        }
+        if "token_id" in names:
+            if index.positions is None or index.row_tokens is None:
+                raise ShardError(f"{shard.url} lacks the positions that other shards of the run have")
+            columns |= {"position": index.positions.astype(np.int64), "token_id": index.row_tokens.astype(np.int64)}
+        step = max(_ROWS_AT_ONCE, shard.block_rows)
+        for first in range(max(0, begin - int(offsets[number])), shard.num_rows, step):
+            last = min(first + step, shard.num_rows)
+            rows = shard.rows(site, layer, first, last)
+            yield Piece(int(offsets[number]) + first, rows, {name: columns[name][first:last] for name in names})
+        shard.release()
