@@ -59,6 +59,7 @@ async function destroyIn(
   const folder = await mkdtemp(join(tmpdir(), 'gleaner-destroy-'));
   try {
     const chosen = is_google ? await chooseSettings(file, options, {api, folder}) : undefined;
+    if (chosen) requireSame(connection, chosen);
     const {zones, region} = chosen ? deployedOf(chosen.settings) : {zones: [], region: tickLocation};
     const draining: Draining = {
       cloud,
@@ -93,7 +94,19 @@ async function destroyIn(
   }
 }
 
-/** Last of all: a tick deletes what an earlier tick missed. */
+/** Throws `CliError` for the settings of another deployment than the one that is drained. */
+export function requireSame(
+  {project, deployment, origin}: Pick<Connection, 'project' | 'deployment' | 'origin'>,
+  {path, settings}: {path: string; settings: Settings},
+): void {
+  const {name} = deployedOf(settings);
+  if (settings.project === project && name === deployment) return;
+  throw new CliError(
+    `${origin} names the deployment ${deployment} in ${project}, and ${path} has the settings of ${name} in ${settings.project}: unset GLEANER_PROJECT and GLEANER_DEPLOYMENT, or name the settings of the deployment that goes with \`gleaner destroy FILE\``,
+  );
+}
+
+/** A tick deletes what an earlier tick missed, so the ticks end after the drain. */
 async function pauseTick(api: GoogleApi, job: string): Promise<void> {
   const at = `cloudscheduler.googleapis.com/v1/${job}`;
   try {
