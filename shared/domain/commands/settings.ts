@@ -56,7 +56,11 @@ export function decideScale(
   if (!current) return outdatedBy(pool, outdated);
   // A pool may always shrink, whatever the other pools have.
   const isLarger = slotsIn({...pool, ...current}) > slotsIn(pool);
-  const tooLarge = poolProblem({...pool, ...current}, ceilings, isLarger ? elsewhere : 0);
+  // A pool without slots buys nothing, so it may empty in a zone that the deployment no longer allows.
+  const isEmptied = current.zones === undefined && slotsIn({...pool, ...current}) === 0;
+  const tooLarge = isEmptied
+    ? undefined
+    : poolProblem({...pool, ...current}, ceilings, isLarger ? elsewhere : 0);
   const refused = tooLarge ?? nodeNameProblem({...pool, ...current});
   if (refused) return {kind: 'rejected', reason: refused};
   const slow = pollProblem(current.poll_s, longest_poll_s);

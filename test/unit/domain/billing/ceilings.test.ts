@@ -48,6 +48,18 @@ describe('the ceilings of a deployment', () => {
       says: /allows the zones us-central1-a \(GLEANER_ALLOWED_ZONES\), not us-east1-c/,
     },
     {
+      name: 'no workers in a zone that is no longer allowed',
+      settings: {workers_per_zone: 0},
+      ceilings: {allowed_zones: ['moon-central1-a']},
+      says: undefined,
+    },
+    {
+      name: 'no workers in a new zone that is not allowed',
+      settings: {workers_per_zone: 0, zones: ['us-east1-c']},
+      ceilings: {allowed_zones: ['us-central1-a']},
+      says: /GLEANER_ALLOWED_ZONES/,
+    },
+    {
       name: 'any zone without a list of allowed zones',
       settings: {zones: ['us-east1-c']},
       ceilings: {},
