@@ -66,6 +66,8 @@ async function destroyIn(
       api,
       tpus: openTpus({project, endpoint: api.endpoint, token: api.token}),
       zones,
+      pauseTick: () =>
+        pauseTick(api, `projects/${project}/locations/${region}/jobs/${tickJobOf(deployment)}`),
       clock,
     };
     const fleet = await fleetOf(cloud, zones);
@@ -83,7 +85,7 @@ async function destroyIn(
     requireTerminal(options);
     await requireConsent([`This destroys ${deployment} in ${project}.`, ...lines], {yes: options.yes});
     await drain(draining, fleet);
-    await pauseTick(api, `projects/${project}/locations/${region}/jobs/${tickJobOf(deployment)}`);
+    await draining.pauseTick();
     if (chosen) await destroyResources({api, folder, ...chosen}, options);
     print<'destroy'>(options.json, {destroyed: true, goes, stays}, [
       `${deployment} is destroyed. These stay:`,

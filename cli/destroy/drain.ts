@@ -1,10 +1,11 @@
 /** The end of every TPU of a deployment: pools get no slots, their TPUs finish their shards and go. Each step is safe to repeat. */
 import {poolRecords, workerRecords, zoneRecords} from '../../shared/control-plane/documents/documents.ts';
 import {labelsOf, poolOf} from '../../shared/domain/deployment.ts';
+import {parseWorkerName} from '../../shared/domain/names.ts';
 import {isForbidden, isNotFound, reasonOf} from '../../shared/google/errors.ts';
 import type {Store, Tpus} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
-import {publish, readOutcome} from '../cloud/send-message.ts';
+import {type Outcome, publish, readOutcome} from '../cloud/send-message.ts';
 import type {Clock} from '../deploy/clock.ts';
 import {type GoogleApi, type Json, listAll} from '../google/api.ts';
 import {CliError} from '../terminal/errors.ts';
@@ -27,6 +28,8 @@ export type Draining = {
   tpus: Tpus;
   /** Zones of the settings. */
   zones: string[];
+  /** Ends the ticks, which would create again what is deleted directly. */
+  pauseTick: () => Promise<void>;
   clock: Clock;
 };
 
@@ -102,8 +105,10 @@ function labelsIn(queued: Json): Record<string, string> | undefined {
 
 /** Ends every TPU of the deployment, and returns when none is left at two looks in a row. */
 export async function drain(draining: Draining, fleet: Fleet): Promise<void> {
-  const {tpus, clock} = draining;
-  const isAnswered = await scaleToZero(draining, fleet.pools);
+  const {tpus, pauseTick, clock} = draining;
+  const drained = await scaleToZero(draining, fleet.pools);
+  const finishesAlone = ({name}: Left) => drained.has(parseWorkerName(name)?.pool ?? '');
+  let isDirect = false;
   let empty = 0;
   let said = '';
   for (const end_ms = clock.now() + MOST_DRAIN_S * 1000; ; await clock.sleep(POLL_S)) {
@@ -111,7 +116,11 @@ export async function drain(draining: Draining, fleet: Fleet): Promise<void> {
     // A create may be under way at the first look.
     empty = left.length === 0 ? empty + 1 : 0;
     if (empty === 2) return;
-    if (!isAnswered) for (const {name, zone} of left) await tpus.delete(name, zone);
+    if (!isDirect && left.length > 0 && !left.some(finishesAlone)) {
+      await pauseTick();
+      isDirect = true;
+    }
+    if (isDirect) for (const {name, zone} of left) await tpus.delete(name, zone);
     const line = `${counted(left.length, 'TPU')} left: ${left.map(({name, zone}) => `${name} in ${zone}`).join(', ')}`;
     if (left.length > 0 && line !== said) say(line);
     said = line;
@@ -122,26 +131,31 @@ export async function drain(draining: Draining, fleet: Fleet): Promise<void> {
   }
 }
 
-/** Asks the control plane to empty every pool. False where no control plane answers: then its TPUs are deleted directly. */
-async function scaleToZero({cloud, clock}: Draining, pools: string[]): Promise<boolean> {
+/** Asks the control plane to empty every pool, and returns the pools that it empties. The TPUs of the others are deleted directly. */
+async function scaleToZero({cloud, clock}: Draining, pools: string[]): Promise<ReadonlySet<string>> {
+  const drained = new Set<string>();
   for (const pool of pools) {
     const message = {action: 'scale', pool, workers_per_zone: 0};
-    const reason = await answerOf(cloud, message, clock).catch((error: Error) => error);
-    if (reason instanceof Error) {
-      say(`The control plane does not answer, so its TPUs are deleted directly: ${reason.message}`);
-      return false;
+    const answer = await answerOf(cloud, message, clock).catch((error: Error) => error);
+    if (answer instanceof Error) {
+      say(`The control plane does not answer, so all TPUs are deleted directly: ${answer.message}`);
+      return new Set();
     }
-    say(reason);
+    if (answer.outcome === 'applied') drained.add(pool);
+    say(
+      answer.outcome === 'applied'
+        ? answer.reason
+        : `The control plane does not empty pool ${pool}, so its TPUs are deleted directly: ${answer.reason}`,
+    );
   }
-  return true;
+  return drained;
 }
 
-async function answerOf(cloud: Cloud, message: object, clock: Clock): Promise<string> {
+async function answerOf(cloud: Cloud, message: object, clock: Clock): Promise<Outcome> {
   const id = await publish(cloud, 'control', message);
   for (const end_ms = clock.now() + ANSWER_S * 1000; clock.now() < end_ms; await clock.sleep(1)) {
     const found = await readOutcome(cloud.store, id);
-    if (found?.outcome === 'applied') return found.reason;
-    if (found) throw new CliError(found.reason);
+    if (found) return found;
   }
   throw new CliError(`no record of message ${id} within ${ANSWER_S} s`);
 }

@@ -13,8 +13,11 @@ import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openTpus} from '../../../shared/google/tpus.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 import {brokenStore} from '../../support/broken-store.ts';
+import {aTpu} from '../../support/builders.ts';
+import {controlTopic} from '../../support/control-topic.ts';
 import {Folder} from '../../support/folder.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
+import {steppedClock} from '../../support/stepped-clock.ts';
 
 const REQUEST = {
   ...{
@@ -59,7 +62,8 @@ describe('The end of TPUs without a control plane @full', () => {
       const {project, url: endpoint, token} = cloud;
       const api = openGoogle({endpoint, token});
       const tpus = openTpus({project, endpoint, token});
-      await work({cloud: opened, api, tpus, zones: ['us-central1-a', 'us-east5-a'], clock: steppingClock()});
+      const zones = ['us-central1-a', 'us-east5-a'];
+      await work({cloud: opened, api, tpus, zones, pauseTick: async () => {}, clock: steppingClock()});
     });
 
   it('deletes nodes and queued resources of the deployment in every zone, and no others', () =>
@@ -104,6 +108,62 @@ describe('The deployment of a destroy', () => {
       /GLEANER_PROJECT names .*team-a in .*gleaner\.tfvars\.json has the settings of .*destroy FILE/;
     assert.throws(() => check({project: PROJECT}), says);
     assert.throws(() => check({project: 'other-project', name: 'team-a'}), says);
+  });
+});
+
+describe('The pools of a destroy', () => {
+  const FLEET = {pools: ['tpu', 'tpu-old'], zones: [], seen: new Set<string>()};
+  const [draining, refused] = ['tpu-us-central1-a-0', 'tpu-old-us-central1-a-0'];
+  let google: GoogleProject;
+  let done: string[];
+  before(() => setQuiet(true));
+  after(() => setQuiet(false));
+  afterEach(() => google.close());
+
+  /** Drains a fleet of two TPUs. A pool with an outcome has a record; a TPU of an emptied pool goes at the third look. */
+  async function drained(outcomes: Record<string, string>): Promise<string[]> {
+    done = [];
+    const store = openSqliteStore(':memory:');
+    const publish = controlTopic(store, ({pool = ''}) => {
+      done.push(`scale ${pool}`);
+      return outcomes[pool];
+    });
+    google = await new GoogleProject().start([publish]);
+    const left = new Set([draining, refused]);
+    let looks = 0;
+    const tpus = {
+      list: async () => {
+        if (++looks === 3 && outcomes.tpu === 'applied') left.delete(draining);
+        return {tpus: [...left].map(name => aTpu({name, labels: labelsOf('gleaner')})), unreachable: []};
+      },
+      delete: async (name: string) => {
+        done.push(`delete ${name}`);
+        left.delete(name);
+      },
+    };
+    const connection = {project: PROJECT, deployment: 'gleaner', storage_endpoint: google.url};
+    await drain(
+      {
+        cloud: {store, connection} as Cloud,
+        api: openGoogle({endpoint: google.url}),
+        tpus: tpus as unknown as Draining['tpus'],
+        zones: [],
+        pauseTick: async () => void done.push('pause the ticks'),
+        clock: steppedClock(),
+      },
+      FLEET,
+    );
+    return done;
+  }
+
+  it('are all asked, and only the TPUs of a rejected one are deleted, after the others are gone', async () => {
+    const steps = await drained({tpu: 'applied', 'tpu-old': 'rejected'});
+    assert.deepEqual(steps, ['scale tpu', 'scale tpu-old', 'pause the ticks', `delete ${refused}`]);
+  });
+
+  it('without an answer lose their TPUs directly, after the ticks are paused', async () => {
+    const steps = await drained({});
+    assert.deepEqual(steps, ['scale tpu', 'pause the ticks', `delete ${draining}`, `delete ${refused}`]);
   });
 });
 
