@@ -142,7 +142,11 @@ export async function destroyResources(
 }
 
 /** Places that hold data, each with the command that deletes it. */
-function staysOf({connection}: Cloud, options: DestroyOptions, settings: Settings | undefined): Staying[] {
+export function staysOf(
+  {connection}: Pick<Cloud, 'connection'>,
+  options: Pick<DestroyOptions, 'state_bucket'>,
+  settings: Settings | undefined,
+): Staying[] {
   const {project, deployment, bucket, folder} = connection;
   if (folder !== undefined || !settings)
     return [
@@ -153,6 +157,8 @@ function staysOf({connection}: Cloud, options: DestroyOptions, settings: Setting
     ];
   const at = `--project=${quoted(project)}`;
   const remove = (name: string) => `gcloud storage rm --recursive gs://${name}`;
+  const {daily_days = 7} = (settings.backups ?? {}) as {daily_days?: number};
+  const [, owner = '', , secret] = String(settings.hf_token_secret ?? '').split('/');
   const database = `--database=${deployment} ${at}`;
   return [
     {what: `the data bucket: datasets, activations, models`, command: remove(bucket)},
@@ -160,6 +166,22 @@ function staysOf({connection}: Cloud, options: DestroyOptions, settings: Setting
       what: `the database ${deployment}`,
       command: `gcloud firestore databases update ${database} --no-delete-protection && gcloud firestore databases delete ${database}`,
     },
+    ...(daily_days > 0
+      ? [
+          {
+            what: `daily backups of the database, which expire after ${counted(daily_days, 'day')}`,
+            command: `gcloud firestore backups list ${at} && gcloud firestore backups delete --backup=BACKUP --location=LOCATION ${at}`,
+          },
+        ]
+      : []),
+    ...(secret !== undefined
+      ? [
+          {
+            what: 'the secret with the token of the hub, which other deployments may use',
+            command: `gcloud secrets delete ${quoted(secret)} --project=${quoted(owner)}`,
+          },
+        ]
+      : []),
     {
       what: 'the bucket of Cloud Functions with the sources of every function of the region',
       command: `gcloud storage ls ${at} | grep gcf-v2-sources, then gcloud storage rm --recursive BUCKET`,

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import {chmodSync} from 'node:fs';
 import {delimiter} from 'node:path';
 import {type Cloud, withCloud} from '../../../cli/cloud/cloud.ts';
-import {destroyResources, requireSame} from '../../../cli/destroy/destroy.ts';
+import {destroyResources, requireSame, staysOf} from '../../../cli/destroy/destroy.ts';
 import {type Draining, drain, fleetOf, leftIn} from '../../../cli/destroy/drain.ts';
 import {openGoogle} from '../../../cli/google/api.ts';
 import {setQuiet} from '../../../cli/terminal/output.ts';
@@ -108,6 +108,22 @@ describe('The deployment of a destroy', () => {
       /GLEANER_PROJECT names .*team-a in .*gleaner\.tfvars\.json has the settings of .*destroy FILE/;
     assert.throws(() => check({project: PROJECT}), says);
     assert.throws(() => check({project: 'other-project', name: 'team-a'}), says);
+  });
+});
+
+describe('What stays after a destroy', () => {
+  const connection = {project: PROJECT, deployment: 'gleaner', bucket: 'b', folder: undefined};
+  const stays = (settings: object) => {
+    const all = staysOf({connection} as Cloud, {}, {project: PROJECT, ...settings});
+    return all.map(({command}) => command).join('\n');
+  };
+
+  it('has the backups and the secret of the hub, where the deployment has them', () => {
+    const secret = 'projects/secrets-1/secrets/hub/versions/latest';
+    const some = stays({hf_token_secret: secret});
+    assert.match(some, /firestore backups list --project=my-project-123 && /);
+    assert.match(some, /secrets delete hub --project=secrets-1/);
+    assert.doesNotMatch(stays({backups: {daily_days: 0}}), /backups|secrets/);
   });
 });
 
