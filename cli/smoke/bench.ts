@@ -1,18 +1,37 @@
 /** Tools of the steps: runs with a budget, messages, waits, and the dollars that the test has cost. */
-import {runRecords} from '../../shared/control-plane/documents/documents.ts';
+import {isDeepStrictEqual} from 'node:util';
+import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {capped} from '../../shared/domain/billing/network.ts';
 import {labelsOf, nameIn} from '../../shared/domain/deployment.ts';
-import {paths} from '../../shared/domain/names.ts';
-import type {Tpus} from '../../shared/ports.ts';
+import {
+  jobWork,
+  parseWork,
+  parseWorkerName,
+  paths,
+  regionOf,
+  specObject,
+  streamId,
+  streamObject,
+} from '../../shared/domain/names.ts';
+import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Tpu, Tpus} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {apply, type Outcome, readOutcome} from '../cloud/send-message.ts';
 import type {Clock} from '../deploy/clock.ts';
+import {contextOf} from '../doctor/doctor.ts';
 import type {GoogleApi} from '../google/api.ts';
 import {type RunView, viewRun} from '../run/run-view.ts';
 import {CliError} from '../terminal/errors.ts';
 import {dollarText} from '../terminal/format.ts';
+import {complain} from '../terminal/output.ts';
 import type {SmokeState} from './state.ts';
 
 const LOOK_S = 2;
+
+/** A create has 2700 s (GLEANER_CREATE_S), and a boot with the download of a model some minutes more. */
+export const TPU_S = 3600;
+const REGISTERED_S = 120;
+const MAX_SPEC_BYTES = 1 << 16;
 
 export type Bench = {
   cloud: Cloud;
@@ -33,21 +52,26 @@ export type Bench = {
 export async function waitFor<T>(
   {clock}: Bench,
   what: string,
-  {limit_s, cure}: {limit_s: number; cure: string},
+  {limit_s, cure}: {limit_s: number; cure: string | (() => string)},
   look: () => Promise<T | undefined>,
 ): Promise<T> {
   for (const end_ms = clock.now() + limit_s * 1000; ; await clock.sleep(LOOK_S)) {
     const found = await look();
     if (found !== undefined) return found;
-    if (clock.now() > end_ms) throw new CliError(`There is no ${what} after ${limit_s} s: ${cure}`);
+    if (clock.now() > end_ms)
+      throw new CliError(
+        `There is no ${what} after ${limit_s} s: ${typeof cure === 'string' ? cure : cure()}`,
+      );
   }
 }
 
 /** Dollars that the runs and jobs of the test have cost. */
 export async function spentBy({cloud, state}: Pick<Bench, 'cloud' | 'state'>): Promise<number> {
   let usd = 0;
-  for (const name of new Set(Object.values(state.runs)))
-    usd += (await runRecords.get(cloud.store, name))?.cost_usd ?? 0;
+  for (const name of new Set(Object.values(state.runs))) {
+    const run = await runRecords.get(cloud.store, name);
+    usd += run ? capped(run) : 0;
+  }
   for (const id of state.jobs) {
     const job = await cloud.store.get(`${cloud.jobs}/${id}`);
     usd += Number(job?.spent_usd ?? 0);
@@ -67,37 +91,88 @@ export async function leftOf(bench: Bench): Promise<number> {
 /** Runs of the test that may still cost money, such as those of a step that failed. */
 export async function openRuns({cloud, state}: Pick<Bench, 'cloud' | 'state'>): Promise<string[]> {
   const names = [...new Set(Object.values(state.runs))];
-  const runs = await Promise.all(names.map(name => runRecords.get(cloud.store, name)));
-  return runs.flatMap(run => (run && ['active', 'paused'].includes(run.status) ? run.run : []));
+  const isOpen = async (name: string) => {
+    const run = await runRecords.get(cloud.store, name);
+    if (run) return ['active', 'paused'].includes(run.status);
+    // The upload may not be registered yet.
+    return (await cloud.objects.head(specObject(name))) !== undefined;
+  };
+  const open = await Promise.all(names.map(isOpen));
+  return names.filter((_, index) => open[index]);
 }
 
+const ENDED = ['completed', 'failed', 'cancelled'];
+
+/** Jobs of the test that may still cost money. */
+export async function openJobs({cloud, state}: Pick<Bench, 'cloud' | 'state'>): Promise<string[]> {
+  const documents = await Promise.all(state.jobs.map(id => cloud.store.get(`${cloud.jobs}/${id}`)));
+  return state.jobs.filter((_, index) => {
+    const found = documents[index];
+    return found !== undefined && !ENDED.includes(String(found.status));
+  });
+}
+
+type Spec = {pool?: string; tokens?: string; expire_days?: number};
+
 /**
- * A new run with the rest of the ceiling as its budget. `purpose` is a part of its name. Stops the run of an earlier attempt, because
- * two budgets could exceed the ceiling. `pool`: TPUs of the run; by default those of the deployment.
+ * A run with the rest of the ceiling as its budget. `purpose` is a part of its name. The run of an earlier attempt goes on while it waits
+ * for its first shard, such as for a TPU. Otherwise it is stopped, because two budgets could exceed the ceiling.
  */
 export async function newRun(
   bench: Bench,
   purpose: string,
   streams: readonly string[],
-  pool?: string,
+  given: Spec = {},
 ): Promise<string> {
   const {cloud, state, keep, model} = bench;
-  for (const open of await openRuns(bench)) await control(bench, {action: 'stop', run: open});
-  const budget_usd = await leftOf(bench);
-  const run = `smoke-${state.id}-${purpose}-${++state.attempts}`;
-  state.runs[`${purpose}-${state.attempts}`] = run;
-  state.runs[purpose] = run;
-  keep();
-  const spec = {layers: '0-1', shard_size_gb: 0.0002, budget_usd, model, pool};
-  await put(bench, `datasets/${run}/run.json`, JSON.stringify(spec));
+  const spec = {layers: '0-1', shard_size_gb: 0.0002, model, ...(await crossRegion(bench)), ...given};
+  const kept = await waitingRun(bench, state.runs[purpose], spec);
+  for (const open of await openRuns(bench)) if (open !== kept) await stopRun(bench, open);
+  const run = kept ?? `smoke-${state.id}-${purpose}-${++state.attempts}`;
+  if (!kept) {
+    const budget_usd = await leftOf(bench);
+    state.runs[`${purpose}-${state.attempts}`] = run;
+    state.runs[purpose] = run;
+    keep();
+    await put(bench, specObject(run), JSON.stringify({...spec, budget_usd}));
+  }
+  // An interrupted attempt may have uploaded only some.
   for (let from = 0; from < streams.length; from += 20)
     await Promise.all(
       streams.slice(from, from + 20).map(async (content, index) => {
-        const number = String(from + index).padStart(3, '0');
-        await cloud.objects.create(`datasets/${run}/stream_${number}.jsonl`, Buffer.from(content));
+        await cloud.objects.create(streamObject(run, streamId(from + index)), Buffer.from(content));
       }),
     );
   return run;
+}
+
+/** The run, if it has this spec and no shard yet. */
+async function waitingRun(
+  {cloud}: Bench,
+  name: string | undefined,
+  spec: object,
+): Promise<string | undefined> {
+  const run = name === undefined ? undefined : await runRecords.get(cloud.store, name);
+  if (run?.status !== 'active' || run.total_shards > 0) return undefined;
+  const bytes = await cloud.objects.read(specObject(run.run), {max_bytes: MAX_SPEC_BYTES});
+  const {budget_usd: _, ...stored} = JSON.parse(Buffer.from(bytes ?? '{}').toString());
+  return isDeepStrictEqual(stored, JSON.parse(JSON.stringify(spec))) ? run.run : undefined;
+}
+
+async function stopRun(bench: Bench, run: string): Promise<void> {
+  const {bucket} = bench.cloud.connection;
+  const cure = `read \`gleaner events --kind rejected\`, then delete gs://${bucket}/${specObject(run)}`;
+  await waitFor(bench, `document of ${run}`, {limit_s: REGISTERED_S, cure}, () =>
+    runRecords.get(bench.cloud.store, run),
+  );
+  await control(bench, {action: 'stop', run});
+}
+
+/** A deployment whose zones are in other regions than its bucket pays for each byte between them. */
+async function crossRegion({cloud, record}: Bench): Promise<{allow_cross_region?: true}> {
+  if (!cloud.connection.is_google) return {};
+  const {zones, region} = await contextOf(cloud, record);
+  return zones.some(zone => regionOf(zone) !== region) ? {allow_cross_region: true} : {};
 }
 
 async function put({cloud}: Bench, name: string, text: string): Promise<void> {
@@ -125,16 +200,24 @@ export async function viewOf({cloud}: Bench, run: string): Promise<RunView | und
 }
 
 /** Waits for the lease of the first stream, and returns the TPU. */
-export function leased(
-  bench: Bench,
-  run: string,
-  limit_s = 1800,
-): Promise<{name: string; zone: string; incarnation: number; born_at: string | null}> {
+export function leased(bench: Bench, run: string, limit_s = TPU_S): Promise<Worker> {
   const cure = 'read `gleaner status RUN` and `gleaner tpus list --all`, then run the smoke test again';
   return waitFor(bench, `lease of ${run}`, {limit_s, cure: cure.replace('RUN', run)}, async () => {
     const {workers = []} = (await viewOf(bench, run)) ?? {};
     return workers.find(({work}) => work?.startsWith(`${run}/`));
   });
+}
+
+/** Waits for a TPU that worked for the run. It may have ended its lease since. */
+export function workerOf(bench: Bench, run: string): Promise<Worker> {
+  const cure = `read \`gleaner status ${run}\`, and LAST ERROR of \`gleaner tpus list --all\``;
+  return waitFor(bench, `TPU for ${run}`, {limit_s: TPU_S, cure}, async () =>
+    (await viewOf(bench, run))?.workers.find(worker => hasWorkedFor(worker, run)),
+  );
+}
+
+export function hasWorkedFor({work, charged_to, costs}: Worker, run: string): boolean {
+  return parseWork(work)?.run === run || charged_to === run || run in costs;
 }
 
 /** Waits until a run is completed. */
@@ -146,10 +229,42 @@ export async function completed(bench: Bench, run: string, limit_s = 1800): Prom
 }
 
 /** Nodes and queued resources of the deployment. */
-export async function ownTpus({cloud, tpus}: Bench) {
+async function ownTpus({cloud, tpus}: Bench) {
   const wanted = Object.entries(labelsOf(cloud.connection.deployment));
   const {tpus: all} = await tpus.list();
   return all.filter(({labels}) => wanted.every(([key, value]) => labels[key] === value));
+}
+
+/** TPUs of the pool of the test, and those that worked for its runs and do nothing for others now. */
+export async function testTpus(bench: Bench): Promise<Tpu[]> {
+  const {cloud, state} = bench;
+  const runs = Object.values(state.runs);
+  const jobs = state.jobs.map(jobWork);
+  const isOfTest = (worker: Worker) => {
+    const {work} = worker;
+    if (work !== null) return runs.includes(parseWork(work)?.run ?? '') || jobs.includes(work);
+    return runs.some(run => hasWorkedFor(worker, run));
+  };
+  const workers = workerRecords.parseAll(await cloud.store.query('workers'), ({message}) =>
+    complain(message),
+  );
+  const names = new Set(workers.filter(isOfTest).map(({name}) => name));
+  return (await ownTpus(bench)).filter(
+    ({name}) => names.has(name) || parseWorkerName(name)?.pool === state.pool,
+  );
+}
+
+/** Waits until no TPU of the test is left. TPUs of other work stay. */
+export async function withoutTpus(bench: Bench): Promise<void> {
+  let left: Tpu[] = [];
+  const cure = () => {
+    const names = left.map(({name}) => name).join(' ');
+    return `delete them with \`gleaner tpus delete ${names}\`, then read the log of on-tpu`;
+  };
+  await waitFor(bench, 'end of the TPUs of the test', {limit_s: 600, cure}, async () => {
+    left = await testTpus(bench);
+    return left.length === 0 ? true : undefined;
+  });
 }
 
 export const control = ({cloud}: Bench, message: object): Promise<string> => apply(cloud, message);

@@ -13,7 +13,7 @@ import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {dollarText} from '../terminal/format.ts';
 import {print, say} from '../terminal/output.ts';
-import {type Bench, openRuns, spentBy} from './bench.ts';
+import {type Bench, openJobs, openRuns, spentBy} from './bench.ts';
 import {type Result, readState, writeState} from './state.ts';
 import {STEPS} from './steps.ts';
 
@@ -73,7 +73,7 @@ async function smokeIn(cloud: Cloud, options: SmokeOptions): Promise<void> {
   // A second signal ends the process at once.
   for (const signal of SIGNALS) process.once(signal, interrupt);
   try {
-    const steps = await runSteps(bench, is_google);
+    const steps = await runSteps(bench, is_google, stop.signal);
     const ok = steps.every(({status}) => status !== 'failed');
     const spent_usd = await spentBy(bench);
     const next = ok
@@ -92,16 +92,26 @@ async function smokeIn(cloud: Cloud, options: SmokeOptions): Promise<void> {
   }
 }
 
-/** Names a run that a step left, and the command that ends it. */
-async function leftText(bench: Bench): Promise<string> {
-  const [run] = await openRuns(bench);
-  return run ? `. ${run} works on within its budget: \`gleaner run stop ${run}\` ends it` : '';
+/** Names the work that a step left, and the commands that end it. */
+export async function leftText(bench: Pick<Bench, 'cloud' | 'state'>): Promise<string> {
+  const left = [
+    ...(await openRuns(bench)).map(run => ({name: run, command: `gleaner run stop ${run}`})),
+    ...(await openJobs(bench)).map(job => ({name: job, command: `gleaner jobs cancel ${job}`})),
+  ];
+  return left
+    .map(({name, command}) => `. ${name} works on within its budget: \`${command}\` ends it`)
+    .join('');
 }
 
-async function runSteps(bench: Bench, is_google: boolean): Promise<({step: string} & Result)[]> {
+export async function runSteps(
+  bench: Bench,
+  is_google: boolean,
+  stop: AbortSignal,
+): Promise<({step: string} & Result)[]> {
   const {state, keep} = bench;
   const steps: ({step: string} & Result)[] = [];
   for (const [index, {name, only_google, run}] of STEPS.entries()) {
+    stop.throwIfAborted();
     const before = state.steps[name];
     const isDone = before !== undefined && before.status !== 'failed';
     const result: Result = isDone

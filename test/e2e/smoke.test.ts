@@ -83,7 +83,8 @@ describe("gleaner smoke on Google's emulators of Firestore and Pub/Sub @long", (
     );
     assert.match(stderr, /deployment: passed before/);
     const [first = '', last = ''] = await lostRuns();
-    assert.equal((await home.view(first))?.run.status, 'cancelled', 'the run of the interrupted attempt');
+    // The run of the interrupted attempt goes on while it has no shard.
+    if (first !== last) assert.equal((await home.view(first))?.run.status, 'cancelled');
     assert.equal((await home.view(last))?.run.status, 'completed');
     assert.deepEqual((await home.state()).queued_resources, []);
   });
