@@ -4,7 +4,6 @@ import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
-import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {buildEnvironment, builtEnvironment} from '../build/environment/environment.ts';
@@ -111,7 +110,7 @@ async function makeArtifacts({api, state, project, name}: Origin, options: Deplo
     return;
   }
   const {endpoint, token} = api;
-  const data = openObjects({project, bucket: `${project}-${name}`, endpoint, token});
+  const data = {project, bucket: `${project}-${name}`, endpoint, token};
   await restoreArtifacts(data, await recordOf(state, name, artifacts));
 }
 

@@ -1,14 +1,14 @@
 /** Artefacts of an earlier deployment, from the data bucket. */
-import {createHash} from 'node:crypto';
-import {mkdir, writeFile} from 'node:fs/promises';
+import {existsSync} from 'node:fs';
+import {mkdir, rm, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
-import type {Objects} from '../../shared/ports.ts';
+import {Downloads} from '../../shared/google/downloads.ts';
+import {openObjects, type StorageBucketOptions} from '../../shared/google/objects.ts';
 import {DIST, VARIABLES_FILE} from '../build/artifacts.ts';
+import {sha256Of} from '../streams/hash-file.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
 import type {Record} from './records.ts';
-
-const MOST_BYTES = 1 << 30;
 
 /** Name of an artefact in the data bucket, as `terraform/` stores it. */
 const NAMES = {
@@ -19,25 +19,41 @@ const NAMES = {
 const KINDS = Object.keys(NAMES) as (keyof typeof NAMES)[];
 
 /** Writes the artefacts of a deployment into `dist/`, as a build does. Throws `CliError` for a missing or a damaged one. */
-export async function restoreArtifacts(data: Objects, {artifacts, deployed_at}: Record): Promise<void> {
+export async function restoreArtifacts(
+  bucket: StorageBucketOptions,
+  {artifacts, deployed_at}: Record,
+): Promise<void> {
   await mkdir(DIST, {recursive: true});
   for (const kind of KINDS) {
     const artifact = artifacts[kind];
     if (!artifact) continue;
     const {file, sha256} = artifact;
-    const name = NAMES[kind](sha256);
-    const bytes = await data.read(name, {max_bytes: MOST_BYTES});
-    if (!bytes)
-      throw new CliError(
-        `Failed to go back to the deployment of ${deployed_at}: gs://${data.bucket}/${name} is gone`,
-      );
-    const found = createHash('sha256').update(bytes).digest('hex');
-    if (found !== sha256)
-      throw new CliError(
-        `Failed to go back to the deployment of ${deployed_at}: gs://${data.bucket}/${name} has sha256 ${found}`,
-      );
-    await writeFile(join(DIST, file), bytes);
+    const problem = await restoreFile(bucket, NAMES[kind](sha256), {path: join(DIST, file), sha256});
+    if (problem !== undefined)
+      throw new CliError(`Failed to go back to the deployment of ${deployed_at}: ${problem}`);
   }
   await writeFile(join(DIST, VARIABLES_FILE), `${JSON.stringify({artifacts}, null, 2)}\n`);
   say(`Taking the functions and the worker bundle of the deployment of ${deployed_at}`);
+}
+
+/** Why the file does not have the bytes of the object, or undefined. A download that breaks goes on at its last byte. */
+export async function restoreFile(
+  bucket: StorageBucketOptions,
+  name: string,
+  {path, sha256}: {path: string; sha256: string},
+): Promise<string | undefined> {
+  if (existsSync(path) && (await sha256Of(path)) === sha256) return undefined;
+  // The file may be a second name of a file in a cache, so it is replaced and not written.
+  await rm(path, {force: true});
+  const info = await openObjects(bucket).head(name);
+  if (!info) return `gs://${bucket.bucket}/${name} is gone`;
+  try {
+    await new Downloads(bucket).write(info, path);
+  } catch (error) {
+    return (error as Error).message;
+  }
+  const found = await sha256Of(path);
+  if (found === sha256) return undefined;
+  await rm(path);
+  return `gs://${bucket.bucket}/${name} has sha256 ${found}`;
 }
