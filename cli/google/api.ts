@@ -87,21 +87,30 @@ async function send(
   body: Json | undefined,
 ): Promise<Json> {
   const what = `${method} ${address.split('?', 1)[0]}`;
+  const noAnswer = (error: Error) => {
+    const {message} = error.cause instanceof Error ? error.cause : error;
+    throw new GoogleError(503, what, `no answer: ${message}`);
+  };
   const answer = await fetch(url, {
     method,
     headers: {...headers, 'content-type': 'application/json'},
     signal: AbortSignal.timeout(CALL_MS),
     ...(body === undefined ? {} : {body: JSON.stringify(body)}),
-  }).catch((error: Error) => {
-    throw new GoogleError(
-      503,
-      what,
-      `no answer: ${error.cause instanceof Error ? error.cause.message : error.message}`,
-    );
-  });
-  const text = await answer.text();
+  }).catch(noAnswer);
+  // The connection may break, and the time may end, within the answer.
+  const text = await answer.text().catch(noAnswer);
   if (!answer.ok) throw new GoogleError(answer.status, what, reasonOf({message: text}));
-  return text === '' ? {} : (JSON.parse(text) as Json);
+  const parsed = text === '' ? {} : parsedText(text);
+  if (typeof parsed === 'object' && parsed !== null) return parsed as Json;
+  throw new GoogleError(503, what, 'the answer is no JSON object; a proxy on the way may have changed it');
+}
+
+function parsedText(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 /** Items of every page of a list. */
