@@ -25,8 +25,11 @@ const OTHER_SOURCES = [
   ),
 ];
 
-/** The zip of the functions, and the files that it was made from, relative to the repository. The same files give the same bytes. */
-export type FunctionsZip = {zip: Uint8Array; sources: string[]};
+/**
+ * The zip of the functions, and the files that it was made from, relative to the repository. The same files give the same bytes.
+ * `modules`: sources that the bundle contains.
+ */
+export type FunctionsZip = {zip: Uint8Array; modules: string[]; sources: string[]};
 
 /**
  * Bundles every function into one package: `functions/index.js` registers them, and each client is a chunk that loads at its first use.
@@ -64,7 +67,7 @@ export async function zipFunctions(): Promise<FunctionsZip> {
   files.set(STARTUP, Buffer.from(await source(STARTUP)));
   const modules = Object.keys(metafile.inputs);
   const sources = new Set([...modules, ...modules.flatMap(packageOf), ...OTHER_SOURCES]);
-  return {zip: zipOf(files), sources: [...sources]};
+  return {zip: zipOf(files), modules, sources: [...sources]};
 }
 
 /** The manifest of the package of a module: it says which file an import means. */

@@ -25,18 +25,21 @@ export function keptZip(dist: string, root: string): Uint8Array | undefined {
   return digestOf(zip) === record.zip ? readFileSync(zip) : undefined;
 }
 
-/** Records the sources of the zip in `dist/`, unless one of them changed after the start of the build at `began_ms`. */
+/** Records the sources of the zip in `dist/`, unless one of them changed or went after the start of the build at `began_ms`. */
 export async function recordZip(
   dist: string,
   root: string,
-  {zip, sources}: FunctionsZip,
+  {zip, modules, sources}: FunctionsZip,
   began_ms: number,
 ): Promise<void> {
+  const digests = Object.fromEntries(sources.map(source => [source, digestOf(join(root, source))]));
+  if (modules.some(module => digests[module] === null)) return;
+  // The times come after the digests: a source that is saved between the two is no longer that of the zip.
   const times = sources.map(source => statSync(join(root, source), {throwIfNoEntry: false})?.ctimeMs ?? 0);
   if (Math.max(...times) >= began_ms - BEHIND_MS) return;
   const record: z.infer<typeof recordForm> = {
     zip: sha256Of(zip),
-    sources: Object.fromEntries(sources.map(source => [source, digestOf(join(root, source))])),
+    sources: digests,
   };
   const unfinished = join(dist, `${RECORD}.${process.pid}`);
   await writeFile(unfinished, JSON.stringify(record));

@@ -6,14 +6,15 @@ import {Folder} from '../../support/folder.ts';
 
 const ZIP = Buffer.from('a zip');
 const NAME = `functions-${createHash('sha256').update(ZIP).digest('hex')}.zip`;
-const SOURCES = ['src/a.ts', 'src/b.ts', 'absent.json'];
+const MODULES = ['src/a.ts', 'src/b.ts'];
+const SOURCES = [...MODULES, 'absent.json'];
 /** Later than the changes of every file. */
 const LATER = Number.MAX_SAFE_INTEGER;
 
 describe('The zip of the functions that a build left', () => {
   const folder = new Folder();
   const record = (began_ms: number) =>
-    recordZip(folder.at('dist'), folder.path, {zip: ZIP, sources: SOURCES}, began_ms);
+    recordZip(folder.at('dist'), folder.path, {zip: ZIP, modules: MODULES, sources: SOURCES}, began_ms);
   const kept = () => keptZip(folder.at('dist'), folder.path);
   beforeEach(async () => {
     folder.put('src/a.ts', 'a');
@@ -44,6 +45,13 @@ describe('The zip of the functions that a build left', () => {
       change();
       assert.equal(kept(), undefined);
     });
+
+  it('is not recorded when a module went during the build', async () => {
+    rmSync(folder.at('dist/functions.json'));
+    rmSync(folder.at('src/b.ts'));
+    await record(LATER);
+    assert.equal(kept(), undefined);
+  });
 
   it('is not recorded when a source changed during the build', async () => {
     rmSync(folder.at('dist/functions.json'));
