@@ -5,19 +5,29 @@ import {join} from 'node:path';
 /** Environments that stay: those used last, such as that of a deployment, of a local cloud and of another branch. */
 const MOST_KEPT = 3;
 
-/** Marks an environment as used now. */
+/** Marks an environment as used now. A folder of another user keeps its time. */
 export async function markUsed(folder: string): Promise<void> {
   const now = new Date();
-  await utimes(folder, now, now);
+  await utimes(folder, now, now).catch(() => {});
 }
 
-/** Removes all but the environments used last, and returns their number. An unfinished one has another name, and stays. */
+/**
+ * Removes all but the environments used last, and returns their number. An unfinished one has another name, and stays. What cannot be
+ * removed, or is removed by another process, fails no build.
+ */
 export async function removeUnused(environments: string): Promise<number> {
-  const names = (await readdir(environments)).filter(name => /^[0-9a-f]{16}$/.test(name));
-  const used = await Promise.all(
-    names.map(async name => ({name, used_ms: (await stat(join(environments, name))).mtimeMs})),
+  const names = await readdir(environments).catch(() => []);
+  const found = await Promise.all(
+    names
+      .filter(name => /^[0-9a-f]{16}$/.test(name))
+      .map(async name => ({name, stats: await stat(join(environments, name)).catch(() => undefined)})),
   );
-  const unused = used.sort((a, b) => b.used_ms - a.used_ms).slice(MOST_KEPT);
-  for (const {name} of unused) await rm(join(environments, name), {recursive: true, force: true});
-  return unused.length;
+  const used = found.flatMap(({name, stats}) => (stats ? {name, used_ms: stats.mtimeMs} : []));
+  let removed = 0;
+  for (const {name} of used.sort((a, b) => b.used_ms - a.used_ms).slice(MOST_KEPT))
+    await rm(join(environments, name), {recursive: true}).then(
+      () => removed++,
+      () => {},
+    );
+  return removed;
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {utimesSync} from 'node:fs';
+import {symlinkSync, utimesSync} from 'node:fs';
 import {markUsed, removeUnused} from '../../../../cli/build/environment/retention.ts';
 import {Folder} from '../../../support/folder.ts';
 
@@ -18,5 +18,14 @@ describe('The cache of worker environments', () => {
     assert.equal(await removeUnused(folder.path), 2);
     const kept = [keys[0], keys[3], keys[4], `${'f'.repeat(16)}.unfinished.1`];
     assert.deepEqual(folder.names('.').sort(), kept);
+  });
+
+  it('fails no build where another process removes an environment, or the whole cache', async () => {
+    for (const digit of 'abcd') folder.put(`${digit.repeat(16)}/environment.tar.gz`, 'env');
+    const gone = 'e'.repeat(16);
+    symlinkSync(folder.at('absent'), folder.at(gone));
+    await markUsed(folder.at(gone));
+    assert.equal(await removeUnused(folder.path), 1);
+    assert.equal(await removeUnused(folder.at('absent')), 0);
   });
 });
