@@ -119,6 +119,8 @@ const permissions: Check = {
     const wanted = [...asked, READ_STATE, PUBLISH];
     const missing = wanted.filter(each => !held.has(each));
     if (missing.length === 0) return ok(`${wanted.length} of ${wanted.length}`);
+    if (missing.includes(PUBLISH) && (await isAbsent(api, topic)))
+      return broken(`there is no topic ${nameIn(name, 'control')}`, 'gleaner deploy');
     const account = await api.account();
     const member = `${account.endsWith('.gserviceaccount.com') ? 'serviceAccount' : 'user'}:${quoted(account)}`;
     const cures = missing.flatMap(each => {
@@ -141,6 +143,18 @@ async function heldOf(api: GoogleApi, resource: string, asked: string[]): Promis
     permissions: asked,
   });
   return held as string[];
+}
+
+/** Pub/Sub answers a question about the permissions of an absent topic with none. */
+async function isAbsent(api: GoogleApi, resource: string): Promise<boolean> {
+  try {
+    await api.call('GET', resource);
+    return false;
+  } catch (error) {
+    if (isForbidden(error)) return false;
+    if (isNotFound(error)) return true;
+    throw error;
+  }
 }
 
 async function readsState(store: Store): Promise<boolean> {

@@ -57,7 +57,16 @@ export const quotaOf = (value: string, place: string) => ({
 
 const EXPIRING = ['attempts', 'control', 'events', 'execs', 'hosts', 'jobs', 'tasks'];
 const UNINDEXED = [
-  ...['activity', 'claimed_at', 'costs', 'costs_at', 'heartbeat_at', 'progress_at', 'samples_done'],
+  ...[
+    'activity',
+    'claimed_at',
+    'costs',
+    'costs_at',
+    'heartbeat_at',
+    'progress_at',
+    'received',
+    'samples_done',
+  ],
   ...['samples_total', 'shards_done', 'tokens_done', 'tokens_per_s'],
 ];
 
@@ -88,6 +97,7 @@ export function makeHealthy(google: GoogleProject): void {
     bindings: [{role: 'roles/iam.serviceAccountUser', members: [`serviceAccount:${accountOf('control')}`]}],
   });
   post(`${at.project}:testIamPermissions`, {permissions: ['cloudscheduler.jobs.get', 'tpu.nodes.list']});
+  get(`${at.project}/topics/control`, {name: `projects/${PROJECT}/topics/control`});
   post(`${at.project}/topics/control:testIamPermissions`, {permissions: ['pubsub.topics.publish']});
   // An organization without a policy answers with the default of the constraint.
   post(`${at.project}:getEffectiveOrgPolicy`, {listPolicy: {allValues: 'ALLOW'}});

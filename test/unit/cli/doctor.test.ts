@@ -164,6 +164,18 @@ const FAULTS: Fault[] = [
   {
     ...{
       check: 'your permissions',
+      name: 'an absent topic',
+      says: /no topic control/,
+      cure: /^gleaner deploy$/,
+    },
+    inject: ({answers}) => {
+      answers.set(`POST ${at.project}/topics/control:testIamPermissions`, {});
+      answers.set(`GET ${at.project}/topics/control`, gone);
+    },
+  },
+  {
+    ...{
+      check: 'your permissions',
       name: 'a person who may not read the state',
       severity: 'warning',
       unanswered: ['old environments'],
