@@ -8,7 +8,7 @@ locals {
     run-failed      = { text = "A run has failed. `gleaner status RUN` says why.", above = 0 }
     budget-spent    = { text = "A run or the deployment has spent its budget. `gleaner status` says which.", above = 0 }
     silence-brake   = { text = "A zone holds silent workers, which cost money. Check worker-api and the network.", above = 0 }
-    creates-stopped = { text = "Five boots in a row failed, so creates stop. The log of a worker has the reason of its boot.", above = 0 }
+    creates-stopped = { text = "Five boots in a row failed, or Cloud TPU refuses every node, so creates stop. The event of the stop has the reason.", above = 0 }
     run-paused      = { text = "A run is paused, because machines died at its work. `gleaner status RUN` says why.", above = 0 }
     job-failed      = { text = "A job has failed. `gleaner jobs logs JOB` shows its output, and its document says why.", above = 0 }
     job-long        = { text = "A job has run for a long time. `gleaner status` shows it, and a message cancels it.", above = 0 }

@@ -186,10 +186,7 @@ function functionEnvironment(bucket: string, workers: number, bundle: string): R
     GLEANER_DRAIN_S: '60',
     GLEANER_REPAIR_S: '60',
     GLEANER_ASK_AGAIN_S: '5',
-    GLEANER_CREATE_WAIT_S: '5',
-    GLEANER_QUOTA_WAIT_S: '5',
     GLEANER_SHORT_LIFE_S: '1',
-    GLEANER_CREATES_PER_HOUR: '1000',
     GLEANER_AUDIT_S: '3',
   };
 }

@@ -17,6 +17,7 @@ import type {RunResult} from '../../shared/domain/run/result.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Limiter} from '../../shared/domain/zone/limiter.ts';
 import type {Zone} from '../../shared/domain/zone/placement.ts';
 import type {Objects, Store} from '../../shared/ports.ts';
 import {type Entry, entriesOf} from '../events/entry.ts';
@@ -74,7 +75,7 @@ function nameOf({zone, pool}: Pick<Zone, 'zone' | 'pool'>): string {
   return pool === null ? zone : `${zone}, for pool ${pool},`;
 }
 
-/** Sentences about silent workers that a zone holds and about stopped creates. Both wait for a person. */
+/** Sentences about silent workers that a zone holds, and about zones and pools whose creates are limited. */
 export async function listAlerts(store: Store): Promise<string[]> {
   const zones = zoneRecords.parseAll(await store.query('zones'), skip);
   const pools = poolRecords.parseAll(await store.query('pools'), skip);
@@ -84,12 +85,21 @@ export async function listAlerts(store: Store): Promise<string[]> {
     return `${nameOf({zone, pool})} holds ${counted(brake.held, 'silent TPU')} for ${usd} an hour until a new TPU speaks`;
   });
   const names = [...zones.map(nameOf), ...pools.map(({pool}) => `pool ${pool}`)];
-  const stopped = [...zones, ...pools].flatMap(({boots}, index) =>
-    boots.stopped_at === null
-      ? []
-      : `creates of ${names[index]} are stopped since ${boots.stopped_at}: ${boots.unheard} boots in a row failed${boots.reason === null ? '' : `, the last because ${boots.reason}`}`,
+  const limited = [...zones, ...pools].flatMap(
+    ({limiter}, index) => limiterText(names[index] ?? '', limiter) ?? [],
   );
-  return [...held, ...stopped, ...(await priceAlerts(store))];
+  return [...held, ...limited, ...(await priceAlerts(store))];
+}
+
+/** A sentence about a zone that refuses nodes, or about stopped creates; undefined where all wanted nodes are created. */
+function limiterText(name: string, limiter: Limiter): string | undefined {
+  const {state, cause, reason, since_at, next_at, failed_boots} = limiter;
+  if (state === 'open') return undefined;
+  if (state === 'probing')
+    return `${name} gives no TPU since ${since_at}, and is asked again after ${next_at}: ${reason}`;
+  const why =
+    cause === 'boots' ? `${failed_boots} boots in a row failed, the last because ${reason}` : reason;
+  return `creates of ${name} are stopped since ${since_at}: ${why}`;
 }
 
 /** A sentence about a refresh of the prices that failed, with the day of the oldest price in force. */

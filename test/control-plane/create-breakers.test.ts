@@ -21,7 +21,6 @@ const CASES: Case[] = [
       const world = new World({
         GLEANER_ZONES: ZONE,
         GLEANER_WORKERS_PER_ZONE: '10',
-        GLEANER_CREATES_PER_HOUR: '1000',
         GLEANER_SHORT_LIFE_S: '1',
       });
       world.isStillborn = () => true;
@@ -61,7 +60,7 @@ const CASES: Case[] = [
     },
     then: async world => {
       assert.equal((await firstLives(world)).length, 4);
-      assert.notEqual((await zoneOf(world))?.boots.stopped_at, null);
+      assert.notEqual((await zoneOf(world))?.limiter.state, 'open');
     },
   },
 ];
@@ -72,7 +71,7 @@ describe('boots that never speak', () => {
 
 /** Each agent says hello, sends a heartbeat of its setup, and then does what `ends` does. */
 function aWorldOfFailingBoots(ends: (agent: FakeAgent) => Promise<unknown>, set = ONE_SLOT): World {
-  const world = new World({...set, ...NO_CHURN, GLEANER_CREATES_PER_HOUR: '1000'});
+  const world = new World({...set, ...NO_CHURN});
   world.drop(RUN, 0, someLines(4, 's'));
   world.onAgent = agent => {
     agent.beat = async () => {
@@ -95,8 +94,8 @@ describe('boots that say hello and then fail', () => {
       const world = aWorldOfFailingBoots(ends);
       await wait(world, 60);
       assert.equal(world.tpus.made.length, 5);
-      const {boots} = await poolRecords.get(world.store, world.deps.config.pool);
-      assert.deepEqual([boots.unheard, boots.reason], [5, cause]);
+      const {limiter} = await poolRecords.get(world.store, world.deps.config.pool);
+      assert.deepEqual([limiter.failed_boots, limiter.reason], [5, cause]);
       const attempt = await attemptRecords.get(world.store, paths.attempt(A0, 5));
       assert.deepEqual([attempt?.cause, attempt?.cause_kind], [cause, 'boot']);
       const worker = await world.worker(A0);
@@ -131,13 +130,12 @@ describe('a stop of creates', () => {
       ...TWO_ZONES,
       ...NO_CHURN,
       GLEANER_WORKERS_PER_ZONE: '8',
-      GLEANER_CREATES_PER_HOUR: '1000',
     });
     world.isStillborn = () => true;
     for (let index = 0; index < 16; index++) world.drop(RUN, index, someLines(4, `s${index}`));
     await wait(world, 12);
-    const {boots} = await poolRecords.get(world.store, world.deps.config.pool);
-    assert.notEqual(boots.stopped_at, null);
+    const {limiter} = await poolRecords.get(world.store, world.deps.config.pool);
+    assert.equal(limiter.state, 'stopped');
     const made = world.tpus.made.length;
     world.tpus.zone(OTHER_ZONE).soldOut = true;
     await wait(world, 90);
@@ -163,7 +161,7 @@ describe('the tries of a pool whose creates are stopped', () => {
       world.isStillborn = name => name.includes(bad);
       preempt(bad);
       await wait(world, 12);
-      assert.notEqual((await poolRecords.get(world.store, world.deps.config.pool)).boots.stopped_at, null);
+      assert.notEqual((await poolRecords.get(world.store, world.deps.config.pool)).limiter.state, 'open');
       const made = world.tpus.made.length;
       preempt(good);
       await wait(world, 150);
@@ -187,14 +185,14 @@ describe('the resume of a pool', () => {
       await world.deliverAll();
     };
     await deliver();
-    assert.notEqual((await zoneOf(world))?.boots.stopped_at, null);
+    assert.notEqual((await zoneOf(world))?.limiter.state, 'open');
     await world.store.transaction(async tx => {
       const pool = await poolRecords.get(tx, world.deps.config.pool);
-      poolRecords.set(tx, {...pool, boots: (await zoneOf(world))?.boots ?? pool.boots});
+      poolRecords.set(tx, {...pool, limiter: (await zoneOf(world))?.limiter ?? pool.limiter});
       tx.delete(`control/${id}`);
     });
     await deliver();
-    assert.notEqual((await poolRecords.get(world.store, world.deps.config.pool)).boots.stopped_at, null);
+    assert.notEqual((await poolRecords.get(world.store, world.deps.config.pool)).limiter.state, 'open');
     const {reason} = (await world.store.get(`control/${id}`)) ?? {};
     assert.match(String(reason), /^outdated: the creates of pool tpu stopped later/);
   });

@@ -20,9 +20,10 @@ import {Vms} from './vms.ts';
 
 /**
  * The longest calm. All work must end in it: no rule may need the six hours after which a silent worker ends by itself. A zone
- * gets few nodes in an hour, so each of them that a job may end makes the calm longer.
+ * whose nodes live shortly gets few nodes in an hour, so each of them that a job may end makes the calm longer.
  */
-const CALM_MINUTES = 240;
+const CALM_MINUTES = 330;
+const CHURN_MINUTES = 12;
 /** The time between two interventions of an operator in the calm. */
 const INTERVENTION_MS = 15 * MINUTE_MS;
 /** A world that is idle for this many minutes has ended. The interval between two looks at it. */
@@ -103,7 +104,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   delivery.startScheduler();
   invariants.watchCaps();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : context.minutes(10, 40);
-  const calm_ms = (CALM_MINUTES + Math.ceil((60 * jobs.machines) / context.maxCreates)) * MINUTE_MS;
+  const calm_ms = (CALM_MINUTES + CHURN_MINUTES * jobs.machines) * MINUTE_MS;
   let isLost = false;
   const loseDatabase = () => {
     if (isLost || context.isCalm) return;

@@ -13,7 +13,7 @@ import {NO_ENVIRONMENT} from '../../domain/source/source.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import {NO_BOOTS} from '../../domain/zone/breakers.ts';
+import {OPEN} from '../../domain/zone/limiter.ts';
 import type {Zone} from '../../domain/zone/placement.ts';
 
 const count = z.number().int().min(0);
@@ -101,16 +101,21 @@ export const runDocument: z.ZodType<Run> = z.looseObject({
   updated_at: instant,
 });
 
-const boots = z
+/** Default: documents of earlier releases have no limiter, and their breakers are forgotten. */
+const limiter = z
   .looseObject({
-    unheard: count,
-    unheard_at: instant.nullable(),
-    stopped_at: instant.nullable(),
-    tried_at: instant.nullable(),
-    reason: text.nullable().default(null),
+    state: z.enum(['open', 'probing', 'stopped']),
+    cause: z.enum(['no-capacity', 'quota', 'permission', 'bad-request', 'transient', 'boots']).nullable(),
+    reason: text.nullable(),
+    since_at: instant.nullable(),
+    asked_at: instant.nullable(),
+    next_at: instant.nullable(),
+    refuses_late: z.boolean(),
+    failed_boots: count,
+    failed_boot_at: instant.nullable(),
     bundle: text,
   })
-  .default(NO_BOOTS);
+  .default(OPEN);
 
 const brake = z.looseObject({
   since_at: instant,
@@ -155,6 +160,7 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
   source_report: sourceReport.extend({at: instant}).nullable().default(null),
   bundle: text.nullable().default(null),
   is_probe: z.boolean().default(false),
+  refused: z.boolean().default(false),
   provider_state: text.nullable(),
   health: text.nullable(),
   // Fields with a default are newer than the first release.
@@ -194,12 +200,8 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
 export const zoneDocument: z.ZodType<Zone> = z.looseObject({
   zone: text,
   pool: text.nullable().default(null),
-  blocked_until_at: instant.nullable(),
-  blocked_reason: text.nullable(),
-  sold_out_at: instant.nullable().default(null),
+  limiter,
   losses: z.array(z.looseObject({ended_at: instant, lived_s: count})),
-  creates: z.array(z.looseObject({asked_at: instant})),
-  boots,
   brake: brake.nullable().default(null),
   orphans: z
     .looseObject({since_at: instant, unseen_since_at: instant.nullable().default(null)})
@@ -231,7 +233,7 @@ export const poolDocument: z.ZodType<Pool> = z.looseObject({
   source: source.nullable().default(null),
   environment: poolEnvironment.default(NO_ENVIRONMENT),
   source_version: count.default(0),
-  boots,
+  limiter,
 });
 
 export const servedDocument: z.ZodType<Served> = z.looseObject({

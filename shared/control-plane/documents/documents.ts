@@ -110,8 +110,8 @@ async function findDeployed(from: Store | Transaction, deployed: Pool): Promise<
 /** The document of the deployment's own pool, with the settings of the deployment. */
 export function withDeployed(found: Pool, deployed: Pool): Pool {
   if (found.version === 0) {
-    const {spent_usd, said, boots, source, environment, source_version} = found;
-    return {...found, ...deployed, spent_usd, said, boots, source, environment, source_version};
+    const {spent_usd, said, limiter, source, environment, source_version} = found;
+    return {...found, ...deployed, spent_usd, said, limiter, source, environment, source_version};
   }
   const {pool, accelerator, runtime_version, spot} = deployed;
   const poll_s = found.said.poll_s_at === undefined ? deployed.poll_s : found.poll_s;

@@ -11,12 +11,12 @@ export type ZoneOfPool = {zone: string; pool: string};
 /** Reads the zone's document of the pool. Returns a new zone if the document is absent or invalid. */
 export async function zoneOf(
   {log, config}: Reader,
-  tx: Transaction,
+  from: Store | Transaction,
   {zone, pool}: ZoneOfPool,
   now: number,
 ): Promise<Zone> {
   const owner = pool === config.pool.pool ? null : pool;
-  return (await skipIfInvalid(log, () => zoneRecords.get(tx, zone, owner))) ?? newZone(zone, now, owner);
+  return (await skipIfInvalid(log, () => zoneRecords.get(from, zone, owner))) ?? newZone(zone, now, owner);
 }
 
 /** Changes the zone's document in a transaction of its own. Writes nothing if `change` returns the same object. */

@@ -2,12 +2,13 @@
 
 import type {Pool} from '../fleet/pool.ts';
 import {streamObject} from '../names.ts';
+import {NO_MACHINE_DEATHS} from '../run/machine-deaths.ts';
 import type {Run} from '../run/run.ts';
 import {revokeLease} from '../stream/lease.ts';
 import type {Stream} from '../stream/stream.ts';
 import {iso} from '../time.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
-import {NO_BOOTS, NO_MACHINE_DEATHS} from '../zone/breakers.ts';
+import {OPEN} from '../zone/limiter.ts';
 import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
 
 export type RunAction = 'start' | 'pause' | 'resume' | 'stop';
@@ -178,12 +179,13 @@ export function outdatedBy(
 
 /** `resume` of a pool: allows creates again in the pool and in its zones, and resets the count of failed boots. */
 export function decideResumePool(pool: Pool, published_at: string): Decision<Pool> {
-  const {stopped_at} = pool.boots;
+  const {state, since_at} = pool.limiter;
+  const stopped_at = state === 'stopped' ? since_at : null;
   if (stopped_at !== null && published_at < stopped_at)
     return {
       kind: 'rejected',
       reason: `outdated: the creates of pool ${pool.pool} stopped later, at ${stopped_at}`,
     };
   const what = stopped_at === null ? 'was not stopped' : 'creates nodes again';
-  return {kind: 'applied', next: {...pool, boots: NO_BOOTS}, what: `pool ${pool.pool} ${what}`};
+  return {kind: 'applied', next: {...pool, limiter: OPEN}, what: `pool ${pool.pool} ${what}`};
 }

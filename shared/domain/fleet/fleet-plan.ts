@@ -10,7 +10,7 @@ import {isOlderThan} from '../time.ts';
 import {NOT_LISTED} from '../worker/nodes.ts';
 import {isServedFor} from '../worker/served-time.ts';
 import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
-import {isStopped, mayBoot, nextToTry} from '../zone/breakers.ts';
+import {isDue, type Limiter, stateOf} from '../zone/limiter.ts';
 import {costOfOrphans} from '../zone/orphans.ts';
 import {allowance} from '../zone/placement.ts';
 import {isOpenSlot, livingAmong, slotsOf, wantedSlots} from './pool.ts';
@@ -60,6 +60,9 @@ export function planFleet(
     fixed: work.fixed,
     most,
     probes: new Map(zones.map(({zone, brake}) => [zone, brake?.probes_due ?? 0])),
+    limited: new Set(
+      zones.flatMap(({zone, limiter}) => (stateOf(limiter, config.bundle) === 'open' ? [] : zone)),
+    ),
     silent: silentWorkers(snapshot, config),
   });
   const reserve = budgets.newReserver(costOfOrphans(snapshot, nodes ?? NOT_LISTED, orphans, now));
@@ -142,21 +145,23 @@ function silentOfInactiveRuns({workers, runs, served}: Snapshot, {limits}: TickC
   });
 }
 
-/** Creates that each zone allows now, given its refusals, its losses and the stops of creates. */
+/** Creates that each zone allows now. A stopped pool tries one zone at a time: the zone that was asked longest ago. */
 function createsPerZone(
   {pool, zones = []}: Snapshot,
   hasFreeSlot: (zone: string) => boolean,
   {bundle, placement}: TickConfig,
   now: number,
 ): Map<string, number> {
-  const isPoolStopped = isStopped(pool.boots, bundle);
-  const allowed = new Map(zones.map(zone => [zone.zone, allowance(zone, placement, now)]));
-  const open = zones.filter(({zone}) => (allowed.get(zone) ?? 0) > 0 && hasFreeSlot(zone));
-  const next = mayBoot(pool.boots, bundle, now) ? nextToTry(open, bundle, now) : undefined;
-  for (const {zone, boots, brake} of zones) {
-    if (!isPoolStopped && !isStopped(boots, bundle)) continue;
-    const isTurn = isPoolStopped ? zone === next : mayBoot(boots, bundle, now);
-    allowed.set(zone, Math.min(allowed.get(zone) ?? 0, (brake?.probes_due ?? 0) + (isTurn ? 1 : 0)));
+  const allowed = new Map(zones.map(zone => [zone.zone, allowance(zone, placement, bundle, now)]));
+  if (stateOf(pool.limiter, bundle) === 'open') return allowed;
+  const ready = zones.filter(({zone}) => (allowed.get(zone) ?? 0) > 0 && hasFreeSlot(zone));
+  const asked = ({limiter}: {limiter: Limiter}) => limiter.asked_at ?? '';
+  const [next] = isDue(pool.limiter, bundle, now)
+    ? ready.sort((a, b) => asked(a).localeCompare(asked(b)))
+    : [];
+  for (const {zone, brake} of zones) {
+    const most = Math.max(brake?.probes_due ?? 0, zone === next?.zone ? 1 : 0);
+    allowed.set(zone, Math.min(allowed.get(zone) ?? 0, most));
   }
   return allowed;
 }

@@ -1,7 +1,7 @@
 import type {PublishTimes} from '../commands/publish-order.ts';
 import type {StreamStatus} from '../stream/stream.ts';
 import {iso, msOf} from '../time.ts';
-import {type MachineDeaths, NO_MACHINE_DEATHS} from '../zone/breakers.ts';
+import {type MachineDeaths, NO_MACHINE_DEATHS} from './machine-deaths.ts';
 
 /** Operators, budgets and breakers set `paused`, operators set `cancelled`; the other statuses follow from the streams. */
 export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';

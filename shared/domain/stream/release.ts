@@ -1,4 +1,6 @@
 /** The release of a stream: its worker gives it back complete, drained, preempted or failed. */
+
+import {afterMachineFailedStream} from '../run/machine-deaths.ts';
 import type {Run} from '../run/run.ts';
 import {gaveBack} from '../worker/heartbeat.ts';
 import {
@@ -9,7 +11,6 @@ import {
   type WorkerAnswer,
 } from '../worker/requests.ts';
 import type {Worker} from '../worker/worker.ts';
-import {afterMachineFailedStream} from '../zone/breakers.ts';
 import {type Failure, type Holder, holds, type ReleaseOutcome, releaseLease, saysItHas} from './lease.ts';
 import type {Stream} from './stream.ts';
 

@@ -11,7 +11,7 @@ import {msOf} from '../time.ts';
 import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nodes.ts';
 import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
-import {afterGoodBoot} from '../zone/breakers.ts';
+import {afterAgent} from '../zone/limiter.ts';
 import {costOfOrphans, decideOrphans, type OrphanCount, orphansIn} from '../zone/orphans.ts';
 import type {Zone} from '../zone/placement.ts';
 import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
@@ -135,7 +135,7 @@ function nameOf({name}: Worker): string {
 }
 
 function isYounger(worker: Worker | undefined, read_at_ms: number): boolean {
-  return worker?.phase === 'creating' && worker.born_at !== null && msOf(worker.born_at) > read_at_ms;
+  return worker?.phase === 'creating' && msOf(worker.phase_since_at) > read_at_ms;
 }
 
 /** `zones_after`: zones updated by the first words of their workers. `zones`: names of the changed zones. */
@@ -144,7 +144,7 @@ function helloChanges({zones, workers, pool}: Snapshot, moment: Moment) {
   const after = zones?.map(zone => zoneAfterHellos(zone, byZone.get(zone.zone) ?? [], moment));
   const changed = zones?.filter((zone, index) => after?.[index] !== zone) ?? [];
   const agent_at = lastAgent([...workers.values()]);
-  const isPoolChanged = agent_at !== undefined && afterGoodBoot(pool.boots, agent_at) !== pool.boots;
+  const isPoolChanged = agent_at !== undefined && afterAgent(pool.limiter, agent_at) !== pool.limiter;
   return {
     zones_after: after,
     zones: changed.map(({zone}) => zone),
@@ -156,8 +156,8 @@ function helloChanges({zones, workers, pool}: Snapshot, moment: Moment) {
 export function zoneAfterHellos(zone: Zone, workers: readonly Worker[], moment: Moment): Zone {
   const agent_at = lastAgent(workers);
   const brake = zone.brake && afterHellos(zone.brake, workers, moment);
-  const boots = agent_at === undefined ? zone.boots : afterGoodBoot(zone.boots, agent_at);
-  return brake === zone.brake && boots === zone.boots ? zone : {...zone, brake, boots};
+  const limiter = agent_at === undefined ? zone.limiter : afterAgent(zone.limiter, agent_at);
+  return brake === zone.brake && limiter === zone.limiter ? zone : {...zone, brake, limiter};
 }
 
 function lastAgent(workers: readonly Worker[]): string | undefined {

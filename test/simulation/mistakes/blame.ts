@@ -37,6 +37,21 @@ export const BLAME: Mistakes = {
     find: "$kind === 'unheard' || $kind === 'boot'",
     replace: "$kind === 'unheard' || $kind === 'boot' || $kind === 'taken'",
   },
+  'a refusal that costs an incarnation': {
+    in: 'toCreating',
+    find: '$refused ? $incarnation : $incarnation + 1',
+    replace: '$incarnation + 1',
+  },
+  'a refusal that counts as a lost node': {
+    in: 'changeOf',
+    find: "if ($death?.refusal) return 'refused';",
+    replace: "if ($death?.refusal) return 'lost';",
+  },
+  'failed boots of an earlier bundle that count for the next': {
+    in: 'afterFailedBoot',
+    find: '$limiter.bundle === $bundle ? $limiter : $without',
+    replace: '$limiter',
+  },
   'a quota error of the queue that counts as a stock-out': {
     in: 'faultOfQueue',
     find: "refusal: $error?.kind ?? 'no-capacity'",

@@ -53,8 +53,8 @@ export const DOUBLE: Mistakes = {
   },
   'an incarnation that repeats its number': {
     in: 'toCreating',
-    find: 'incarnation: $worker.incarnation + 1',
-    replace: 'incarnation: Math.max(1, $worker.incarnation)',
+    find: '$refused ? $incarnation : $incarnation + 1',
+    replace: 'Math.max(1, $incarnation)',
   },
   'an incarnation that repeats the number of an orphan': {
     in: 'outgrow',

@@ -80,10 +80,6 @@ export const LOSE: Mistakes = {
     find: 'if (!(await $tx.get($path))) $record($tx, $path, $$outcome);',
     replace: 'if (await $tx.get($path)) $record($tx, $path, $$outcome);',
   },
-  'an incarnation that was refused and leaves no attempt': {
-    in: 'refuse',
-    find: '$records.set($tx, $paths.attempt($worker.name, $worker.incarnation), $attempt);',
-  },
   'an event that expires within an hour': {
     in: 'recordEvent',
     within: '{...$event, text: $text, at: $at, $$expiry}',

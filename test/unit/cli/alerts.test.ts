@@ -2,29 +2,33 @@ import assert from 'node:assert/strict';
 import {listAlerts} from '../../../cli/run/run-view.ts';
 import {poolRecords, zoneRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {requestTask} from '../../../shared/control-plane/documents/tasks.ts';
-import {afterFailedBoot, NO_BOOTS} from '../../../shared/domain/zone/breakers.ts';
+import {afterFailedBoot, afterRefusal, OPEN} from '../../../shared/domain/zone/limiter.ts';
 import {newZone} from '../../../shared/domain/zone/placement.ts';
 import {decideSilence, withHeld} from '../../../shared/domain/zone/silence-brake.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {aConfig, at, aWorker, moment, T0} from '../../support/builders.ts';
 
 describe('The alerts of gleaner status', () => {
-  it('name the silent workers of a zone with their dollars, and the stopped creates of a pool', async () => {
+  it('name the silent workers of a zone with their dollars, a zone without capacity, and the stopped creates of a pool', async () => {
     const store = openSqliteStore(':memory:', () => 0);
     const worker = aWorker({heartbeat_at: at(-400), usd_per_hour: 1.25});
     const silent = {worker, heard: 1, isCrowded: false, isLost: false, silent_s: 300};
     const brake = withHeld(decideSilence(null, silent, moment(T0)).brake, [worker, worker]);
-    const boots = [1, 2, 3, 4, 5].reduce(
+    const limiter = [1, 2, 3, 4, 5].reduce(
       found => afterFailedBoot(found, 'bundle', 'its boot failed: no disk', T0),
-      NO_BOOTS,
+      OPEN,
     );
+    const refusal = {kind: 'no-capacity', reason: 'there is no capacity', isLate: false} as const;
+    const soldOut = afterRefusal(OPEN, refusal, aConfig().placement, T0);
     await store.transaction(async tx => {
       zoneRecords.set(tx, {...newZone('us-central1-a', T0), brake});
       zoneRecords.set(tx, newZone('us-east5-b', T0));
-      poolRecords.set(tx, {...aConfig().pool, boots});
+      zoneRecords.set(tx, {...newZone('us-east5-c', T0), limiter: soldOut});
+      poolRecords.set(tx, {...aConfig().pool, limiter});
     });
     assert.deepEqual(await listAlerts(store), [
       'us-central1-a holds 2 silent TPUs for $2.50 an hour until a new TPU speaks',
+      `us-east5-c gives no TPU since ${at(0)}, and is asked again after ${at(60)}: there is no capacity`,
       `creates of pool tpu are stopped since ${at(0)}: 5 boots in a row failed, the last because its boot failed: no disk`,
     ]);
     await store.close();

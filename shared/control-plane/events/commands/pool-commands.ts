@@ -9,7 +9,7 @@ import {paths} from '../../../domain/names.ts';
 import {withSourceVersion} from '../../../domain/source/source.ts';
 import {decideUpdate} from '../../../domain/source/source-change.ts';
 import {iso} from '../../../domain/time.ts';
-import {NO_BOOTS} from '../../../domain/zone/breakers.ts';
+import {OPEN} from '../../../domain/zone/limiter.ts';
 import type {Zone} from '../../../domain/zone/placement.ts';
 import type {Transaction} from '../../../ports.ts';
 import {readPool, readPools} from '../../caches/pool-cache.ts';
@@ -56,9 +56,9 @@ export async function resumePool(
   const zones = await Promise.all(pool.zones.map(zone => zoneOf(deps, tx, {zone, pool: pool.pool}, now)));
   const resume = (next: Pool) => {
     poolRecords.set(tx, next);
-    const isEarlier = ({boots}: Zone) => boots.stopped_at === null || boots.stopped_at <= published_at;
+    const isEarlier = ({limiter: {since_at}}: Zone) => since_at === null || since_at <= published_at;
     for (const zone of zones.filter(isEarlier))
-      if (zone.boots !== NO_BOOTS) zoneRecords.set(tx, {...zone, boots: NO_BOOTS, updated_at: iso(now)});
+      zoneRecords.set(tx, {...zone, limiter: OPEN, updated_at: iso(now)});
   };
   return conclude(decideResumePool(pool, published_at), resume, {pool: pool.pool});
 }

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import {type Pool, slotsFor, slotsOf, streamFor, wantedSlots} from '../../../../shared/domain/fleet/pool.ts';
 import {NO_ENVIRONMENT} from '../../../../shared/domain/source/source.ts';
 import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
-import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
+import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 
 const POOL: Pool = {
@@ -22,7 +22,7 @@ const POOL: Pool = {
   source_version: 0,
   budget_usd: null,
   spent_usd: 0,
-  boots: NO_BOOTS,
+  limiter: OPEN,
 };
 const [A0, A1, B0, B1] = [
   'tpu-us-central1-a-0',
