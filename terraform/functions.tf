@@ -43,8 +43,9 @@ locals {
       GLEANER_RUNTIME_VERSION         = local.runtime_version
       GLEANER_SPOT                    = tostring(var.spot)
       GLEANER_PROVISIONING            = var.provisioning
-      GLEANER_CREATE_S                = tostring(var.create_s)
     },
+    # The functions have the default of every other timing.
+    { for name, seconds in var.timings : "GLEANER_${upper(name)}" => tostring(seconds) },
     var.hf_token_secret == null ? {} : { GLEANER_HF_TOKEN_SECRET = var.hf_token_secret },
   )
   # on-tpu signs the ticket of a new node, and worker-api checks it.
