@@ -189,6 +189,8 @@ function functionEnvironment(bucket: string, workers: number, bundle: string): R
     GLEANER_LEASE_S: '15',
     GLEANER_SILENT_S: '30',
     GLEANER_AUDIT_S: '3',
+    // A VM boots in seconds, so a life of some seconds pays for its boot.
+    GLEANER_SHORT_LIFE_S: '1',
     ...Object.fromEntries(given),
   };
 }

@@ -198,6 +198,36 @@ describe('the resume of a pool', () => {
   });
 });
 
+describe('the pause of a pool', () => {
+  it('stops every create until resume, and the nodes go on', async () => {
+    const world = await aFleet(2);
+    const pool = async () => (await poolRecords.get(world.store, world.deps.config.pool)).limiter;
+    world.control({action: 'pause', pool: 'tpu'});
+    await world.deliverAll();
+    assert.deepEqual([(await pool()).state, (await pool()).cause], ['stopped', 'person']);
+    world.tpus.node(`tpu-${ZONE}-0`).state = 'PREEMPTED';
+    await wait(world, 130);
+    assert.equal(world.tpus.made.length, 2, 'no hourly try either');
+    assert.equal(world.tpus.node(`tpu-${ZONE}-1`).state, 'READY');
+    world.control({action: 'resume', pool: 'tpu'});
+    await world.until('another node', () => world.tpus.made.length === 3, 9, 0);
+    assert.equal((await pool()).state, 'open');
+  });
+
+  it('that was published before a resume leaves the pool open', async () => {
+    const world = await aFleet(1);
+    const id = world.control({action: 'pause', pool: 'tpu'});
+    const late = world.queue.splice(0);
+    world.now += 1000;
+    world.control({action: 'resume', pool: 'tpu'});
+    await world.deliverAll();
+    world.queue.push(...late);
+    await world.deliverAll();
+    assert.equal((await poolRecords.get(world.store, world.deps.config.pool)).limiter.state, 'open');
+    assert.match(String((await world.store.get(`control/${id}`))?.reason), /^outdated/);
+  });
+});
+
 describe('an invalid count of creates', () => {
   it('stops no create', async () => {
     const world = await aFleet(2);

@@ -105,7 +105,9 @@ export const runDocument: z.ZodType<Run> = z.looseObject({
 const limiter = z
   .looseObject({
     state: z.enum(['open', 'probing', 'stopped']),
-    cause: z.enum(['no-capacity', 'quota', 'permission', 'bad-request', 'transient', 'boots']).nullable(),
+    cause: z
+      .enum(['no-capacity', 'quota', 'permission', 'bad-request', 'transient', 'boots', 'person'])
+      .nullable(),
     reason: text.nullable(),
     since_at: instant.nullable(),
     asked_at: instant.nullable(),

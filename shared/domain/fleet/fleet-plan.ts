@@ -160,7 +160,8 @@ function createsPerZone(
     ? ready.sort((a, b) => asked(a).localeCompare(asked(b)))
     : [];
   for (const {zone, brake} of zones) {
-    const most = Math.max(brake?.probes_due ?? 0, zone === next?.zone ? 1 : 0);
+    const probes = pool.limiter.cause === 'person' ? 0 : (brake?.probes_due ?? 0);
+    const most = Math.max(probes, zone === next?.zone ? 1 : 0);
     allowed.set(zone, Math.min(allowed.get(zone) ?? 0, most));
   }
   return allowed;

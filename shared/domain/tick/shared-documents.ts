@@ -80,7 +80,7 @@ export function grantBoot(
 ): {shared: SharedDocuments; boot: Pick<Worker, 'is_probe' | 'bundle'> & Partial<Worker>} | undefined {
   const {pool} = shared;
   const zone = shared.zones.get(name);
-  if (!zone || !pool) return undefined;
+  if (!zone || !pool || pool.limiter.cause === 'person') return undefined;
   const {brake} = zone;
   const born_at = iso(now);
   if (brake !== null && brake.probes_due > 0) {

@@ -1,7 +1,7 @@
 /**
  * The limiter of creates. Each zone has one for each pool, and each pool has one for all its zones.
  * `open`: the zone is asked for every wanted node. `probing`: the zone refused a node, and one request at a time shows when it gives nodes
- * again. `stopped`: a person must act, and one request an hour is tried.
+ * again. `stopped`: a person must act, and one request an hour is tried, but none where a person stopped the pool.
  * A refusal is weather: it changes no count, and delays no other zone.
  */
 import {isOlderThan, iso, msOf} from '../time.ts';
@@ -14,12 +14,12 @@ export type LimiterState = 'open' | 'probing' | 'stopped';
 export type Limiter = {
   state: LimiterState;
   /** Why the limiter is not open, the words for it, and since when. */
-  cause: Refusal | 'boots' | null;
+  cause: Refusal | 'boots' | 'person' | null;
   reason: string | null;
   since_at: string | null;
   /** Time of the last request. */
   asked_at: string | null;
-  /** No request before this time. An open limiter has none. */
+  /** No request before this time. Null: at any time where the limiter is open, and never where a person stopped it. */
   next_at: string | null;
   /** True: the zone listed a node before it refused the node. Only a READY node opens such a zone. */
   refuses_late: boolean;
@@ -104,7 +104,8 @@ export function refusedSince(
   {state, cause, reason, since_at}: Limiter,
   asked_at: string | null,
 ): Omit<RefusedNode, 'isLate'> | undefined {
-  const isAnswer = state !== 'open' && cause !== null && cause !== 'boots' && cause !== 'transient';
+  const isAnswer =
+    state !== 'open' && cause !== null && cause !== 'boots' && cause !== 'person' && cause !== 'transient';
   if (!isAnswer || reason === null || since_at === null || asked_at === null) return undefined;
   return asked_at <= since_at ? {kind: cause, reason} : undefined;
 }
@@ -115,7 +116,7 @@ export function afterGiven(
   {asked_at, isReady}: {asked_at: string | null; isReady: boolean},
 ): Limiter {
   const {state, cause, since_at, refuses_late} = limiter;
-  if (state === 'open' || cause === 'boots') return limiter;
+  if (state === 'open' || cause === 'boots' || cause === 'person') return limiter;
   const isEvidence = asked_at !== null && since_at !== null && asked_at > since_at;
   if (!isEvidence || (refuses_late && !isReady)) return limiter;
   return {...limiter, ...NO_CAUSE, refuses_late: false};
@@ -134,6 +135,12 @@ export function limiterEvent(zone: string, before: Limiter, after: Limiter): str
     default:
       return after.state satisfies never;
   }
+}
+
+/** The limiter of a pool that a person stops: no request at all until `resume`. */
+export function afterPause(limiter: Limiter, now: number): Limiter {
+  const reason = 'a person paused the pool';
+  return {...limiter, state: 'stopped', cause: 'person', reason, since_at: iso(now), next_at: null};
 }
 
 /** The limiter after a failed boot of this bundle. Cloud TPU takes a node without a failed boot. */

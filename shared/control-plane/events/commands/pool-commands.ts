@@ -2,7 +2,7 @@ import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
 import {environment, sourceChange} from '../../../contracts/job-schemas.ts';
 import {dollars, poolName, provisioning, version, withSomeOf, zones} from '../../../contracts/schemas.ts';
-import {decideResumePool} from '../../../domain/commands/commands.ts';
+import {decidePausePool, decideResumePool} from '../../../domain/commands/commands.ts';
 import {decideScale, type PoolLimits, slotsIn} from '../../../domain/commands/settings.ts';
 import type {Pool} from '../../../domain/fleet/pool.ts';
 import {paths} from '../../../domain/names.ts';
@@ -43,6 +43,18 @@ export async function limitsOf(deps: Deps, name: string): Promise<PoolLimits> {
   const others = (await readPools(deps)).pools.filter(({pool}) => pool !== name);
   const elsewhere = others.reduce((sum, pool) => sum + slotsIn(pool), 0);
   return {ceilings, elsewhere, longest_poll_s: limits.stall_s / 2};
+}
+
+/** Stops the creates of a pool until `resume`. */
+export async function pausePool(
+  deps: Deps,
+  tx: Transaction,
+  name: string,
+  {published_at, now}: MessageTimes,
+): Promise<CommandOutcome> {
+  const pool = await existing(deps, tx, name);
+  const decision = decidePausePool(pool, published_at, now);
+  return conclude(decision, next => poolRecords.set(tx, next), {pool: pool.pool});
 }
 
 /** Ends the stops of creates of a pool and of its zones that began before the message. */

@@ -118,6 +118,34 @@ describe('wanted slots in zones without an allowance', () => {
   });
 });
 
+describe('wanted slots in zones that are not open', () => {
+  const wanted = (workers: Worker[], unfinished: number) =>
+    [
+      ...wantedSlots(POOL, new Map(workers.map(each => [each.name, each])), unfinished, T0, {
+        limited: new Set(['us-central1-a']),
+      }),
+    ].sort();
+  const asked = (seconds: number, changes: Partial<Worker> = {}) =>
+    worker(A0, 'creating', {asked_at: at(-seconds), ...changes});
+
+  it('come after the empty slots of open zones', () => {
+    assert.deepEqual(wanted([], 2), [B0, B1].sort());
+    assert.deepEqual(wanted([], 3), [A0, B0, B1].sort());
+  });
+
+  it('give their work to an open zone where no list shows the requested node after 90 s', () => {
+    assert.deepEqual(wanted([asked(90)], 1), [A0]);
+    assert.deepEqual(wanted([asked(91)], 1), [B0]);
+    assert.deepEqual(wanted([asked(91, {provider_state: 'CREATING'})], 1), [A0]);
+    assert.deepEqual(wanted([asked(91, {queue_state: 'ACCEPTED'})], 1), [A0]);
+    assert.deepEqual(
+      wanted([asked(91)], 3),
+      [A0, B0, B1].sort(),
+      'they keep their work where no other slot is',
+    );
+  });
+});
+
 describe('a fixed assignment', () => {
   const run = (stream_offset: number) => ({affinity: 'fixed' as const, stream_offset});
 

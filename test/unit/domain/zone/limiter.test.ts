@@ -6,6 +6,7 @@ import {
   afterFailedBoot,
   afterGiven,
   afterLostTry,
+  afterPause,
   afterRefusal,
   isDue,
   type Limiter,
@@ -100,6 +101,16 @@ describe('the limiter of a zone that refuses nodes', () => {
       limiterEvent('z', OPEN, refuse(OPEN, 1, 'permission')) ?? '',
       /^z refuses every node.*resume/,
     );
+  });
+});
+
+describe('the limiter of a pool that a person paused', () => {
+  it('allows no request, whatever happens', () => {
+    const paused = afterPause(OPEN, T0);
+    assert.deepEqual([paused.state, paused.cause], ['stopped', 'person']);
+    assert.equal(isAsked(paused, 1e9), false);
+    assert.equal(afterGiven(paused, {asked_at: at(9), isReady: true}), paused);
+    assert.equal(afterAgent(failBoots(5, 1, paused), at(2)).cause, 'person');
   });
 });
 
