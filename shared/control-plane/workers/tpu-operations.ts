@@ -8,7 +8,9 @@ import type {tpuMessage} from '../../contracts/schemas.ts';
 import {priceOf} from '../../domain/billing/budget.ts';
 import {labelsOf} from '../../domain/deployment.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
+import {paths} from '../../domain/names.ts';
 import {afterLostBoot} from '../../domain/tick/shared-documents.ts';
+import {attemptOf} from '../../domain/worker/attempt.ts';
 import {INCARNATION_LABEL, isForeign, observationOf} from '../../domain/worker/nodes.ts';
 import {afterLook} from '../../domain/worker/observation.ts';
 import {createRefused, type WorkerAction} from '../../domain/worker/transitions.ts';
@@ -21,6 +23,7 @@ import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {poolRecords, skipIfInvalid, workerRecords, zoneRecords} from '../documents/documents.ts';
 import {recordEvent, recordEventNow} from '../documents/event-log.ts';
+import {attemptRecords} from '../documents/history-documents.ts';
 import {readPrices} from '../documents/prices.ts';
 import {zoneOf} from '../documents/zones.ts';
 import {wake} from '../wake.ts';
@@ -150,7 +153,17 @@ async function refuse(
   const given = afterLostBoot(after, pool, worker, deps.config.placement, now);
   if (given.zone !== before) zoneRecords.set(tx, given.zone);
   if (given.pool && given.pool !== pool) poolRecords.set(tx, given.pool);
-  workerRecords.set(tx, createRefused(worker, cause, 0, now));
+  const refused = createRefused(worker, cause, 0, now);
+  workerRecords.set(tx, refused);
+  // A list has shown the node before: its incarnation is over.
+  if (refused.refused) return;
+  const attempt = attemptOf(
+    worker,
+    {worker: refused, death: {kind: 'setup', cause}},
+    deps.config.logs_bucket,
+    now,
+  );
+  attemptRecords.set(tx, paths.attempt(worker.name, worker.incarnation), attempt);
 }
 
 /** IAM alone opens a shell on a node, and no key in the project's metadata does. */
