@@ -51,6 +51,7 @@ export const EXPECTED: Record<string, readonly string[]> = {
   'a run is': RUNS,
   'a job is': JOBS,
   'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...TRANSIENT])],
+  'a limiter is': ['open', 'probing'],
   'a node is reported': [...UNHEALTHY, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
   provisioning: ['node', 'queued-resource', 'auto'],
   'a queued resource is': [

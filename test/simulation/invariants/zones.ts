@@ -87,7 +87,8 @@ export class Zones extends Check {
   onIncarnationEnded(worker: string, {cause_kind, last_phase}: Document): void {
     const document = this.context.store.peek(paths.worker(worker));
     const isFailedBoot = ['unheard', 'boot'].includes(String(cause_kind)) && document?.agent_at === null;
-    if (cause_kind === 'not-needed' || cause_kind === 'asked') return;
+    // A refusal is no loss.
+    if (['not-needed', 'asked', 'setup'].includes(String(cause_kind))) return;
     const wasReady = ALIVE.includes(String(last_phase));
     this.#ends.push({zone: keyOf(document?.pool, document?.zone), wasReady, isFailedBoot});
   }
@@ -129,6 +130,7 @@ export class Zones extends Check {
       losses: after.losses.length - before.losses.length,
       unheard: is.failed_boots - was.failed_boots,
     });
+    if (was.state !== is.state) this.context.see(`a limiter is: ${is.state}`);
     this.#checkLimiter(after.zone, was, is);
     if (was.state === 'probing' && is.state === 'open')
       this.#opened.push({zone: paths.zone(after.zone, after.pool), since_at: was.since_at});

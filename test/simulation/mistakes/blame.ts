@@ -47,11 +47,6 @@ export const BLAME: Mistakes = {
     find: "if ($death?.refusal) return 'refused';",
     replace: "if ($death?.refusal) return 'lost';",
   },
-  'failed boots of an earlier bundle that count for the next': {
-    in: 'afterFailedBoot',
-    find: '$limiter.bundle === $bundle ? $limiter : $without',
-    replace: '$limiter',
-  },
   'a quota error of the queue that counts as a stock-out': {
     in: 'faultOfQueue',
     find: "refusal: $error?.kind ?? 'no-capacity'",

@@ -77,13 +77,6 @@ export const OVERSPEND: Mistakes = {
     find: '$asked !== null && $since !== null && $asked > $since',
     replace: '$asked !== null && $since !== null',
   },
-  'a stop that is tried at once': {
-    in: 'afterFailedBoot',
-    within:
-      "{$$before; const $next = $iso($now + $try * 1000); return {...$counted, state: 'stopped', cause: 'boots', $$fields};}",
-    find: '$iso($now + $try * 1000)',
-    replace: '$iso($now)',
-  },
   'a budget that keeps no money for its deletes': {
     in: 'overspent',
     within: '{$$before; if (!$isPriceKnown) return $unknown; if ($is) return undefined; $$after}',

@@ -41,11 +41,6 @@ export const STICK: Mistakes = {
     find: '{...$limiter, ...$open, refuses_late: false}',
     replace: '$limiter',
   },
-  'a stop that no word of an agent ends': {
-    in: 'withoutFailedBoots',
-    find: "$limiter.cause === 'boots' ? {...$limiter, ...$open} : $limiter",
-    replace: '$limiter',
-  },
   'a probe that a zone waits for an hour to repeat': {
     in: 'retryAfter',
     within: 'Math.max($least, Math.min($longest, $refused * $share))',
