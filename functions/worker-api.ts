@@ -1,5 +1,5 @@
 import type {Request, Response} from '@google-cloud/functions-framework';
-import {CallerRefused, Rejected} from '../shared/contracts/errors.ts';
+import {CallerRefused, NotUnderstood, Rejected} from '../shared/contracts/errors.ts';
 import {requestProblem} from '../shared/contracts/request-limits.ts';
 import {parseValue, workerRequest} from '../shared/contracts/schemas.ts';
 import type {Deps} from '../shared/control-plane/deps.ts';
@@ -30,6 +30,10 @@ export async function workerApi(deps: Deps, request: Request, response: Response
     if (error instanceof CallerRefused) {
       deps.log(error.status === 403 ? 'ERROR' : 'WARNING', `Refused a caller: ${error.message}`);
       response.status(error.status).json({error: error.message});
+    } else if (error instanceof NotUnderstood) {
+      // Another release may understand the document: the agent goes on with its work, and asks again.
+      deps.log('ERROR', error.message, {signal: 'document-left-alone'});
+      response.status(503).json({error: error.message});
     } else if (error instanceof Rejected) response.status(400).json({error: error.message});
     else throw error;
   }

@@ -9,6 +9,7 @@ import type {Bus, Filter, Store, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {recordsOf} from './document-kind.ts';
+import {leftAlone} from './documents.ts';
 
 export const task = z.looseObject({
   task: z.enum(['register', 'rebuild', 'resync', 'finish', 'totals', 'prices']),
@@ -124,7 +125,7 @@ export async function saveTask(
 export async function publishOpenTasks(deps: Deps): Promise<void> {
   const {store, bus, now, config, log} = deps;
   const stored = await store.query('tasks', {where: [OPEN]});
-  const open = records.parseAll(stored, error => log('ERROR', error.message));
+  const open = records.parseAll(stored, leftAlone(log));
   const isIdle = ({busy_until_at}: Task) => busy_until_at === null || isOlderThan(busy_until_at, 0, now());
   await forEachConcurrently(open.filter(isIdle), found => publishTask(bus, found));
   if (open.some(({task}) => task === 'resync')) return;

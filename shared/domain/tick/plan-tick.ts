@@ -40,8 +40,6 @@ export type TickPlan = {
   /** Zones, and a time for the pool, whose brake or stop of creates ends with the first heartbeats of workers. */
   hellos: {zones: readonly string[]; pool_at: string | undefined};
   orphans: readonly OrphanCount[];
-  /** Invalid worker documents whose node is listed. */
-  invalid: readonly string[];
   strays: readonly Tpu[];
   /** Living workers that have not claimed their lease for `lease_s`. */
   expired: readonly string[];
@@ -119,7 +117,6 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
     missing,
     hellos,
     orphans: counts,
-    invalid: managedIn(nodes).filter(name => unreadable.has(name)),
     strays: nodes.strays.filter(stray => !isGoing(stray)),
     expired: [...workers.values()].filter(worker => hasRunOut(worker, config.lease_s, served)).map(nameOf),
     notices: noticesFor(snapshot),

@@ -3,7 +3,7 @@ import {Rejected} from '../../../contracts/errors.ts';
 import {dollars, poolName, runId, version, withSomeOf} from '../../../contracts/schemas.ts';
 import {decideRunAction} from '../../../domain/commands/commands.ts';
 import {decideConfigure} from '../../../domain/commands/settings.ts';
-import {paths, streamPrefix} from '../../../domain/names.ts';
+import {paths, stopObject, streamPrefix} from '../../../domain/names.ts';
 import type {Deps} from '../../deps.ts';
 import {runRecords} from '../../documents/documents.ts';
 import {requestTotals} from '../../documents/request-totals.ts';
@@ -55,8 +55,13 @@ export const start = command({
 
 export const pause = runCommand('pause');
 
-/** Adds the shards that were counted since the last summary to the totals of the run. */
-export const stop = runCommand('stop', {after: (deps, {run}) => requestTotals(deps, run)});
+/** Copies the stop into the bucket, and adds the shards that were counted since the last summary to the totals of the run. */
+export const stop = runCommand('stop', {
+  after: async (deps, {run}) => {
+    await deps.objects.create(stopObject(run), Buffer.from('{}\n'), {content_type: 'application/json'});
+    await requestTotals(deps, run);
+  },
+});
 
 /** Resumes a run, or the creates of a pool. */
 export const resume = command({
