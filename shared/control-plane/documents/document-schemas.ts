@@ -75,7 +75,6 @@ export const runDocument: z.ZodType<Run> = z.looseObject({
   affinity: z.enum(['any', 'fixed']).default('any'),
   stream_offset: count.default(0),
   bundle: text.nullable().default(null),
-  allow_mixed_code: z.boolean().default(false),
   allow_cross_region: z.boolean().default(false),
   expire_days: count.nullable().default(null),
   budget_usd: z.number().nullable(),

@@ -48,7 +48,6 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       affinity: frozen?.placement.affinity ?? 'any',
       stream_offset: frozen?.placement.stream_offset ?? 0,
       bundle: null,
-      allow_mixed_code: frozen?.placement.allow_mixed_code ?? false,
       allow_cross_region: frozen?.placement.allow_cross_region ?? false,
       expire_days: frozen?.placement.expire_days ?? null,
       spent_usd: 0,
@@ -64,8 +63,8 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
 }
 
 /** Settings that messages have changed. */
-function settingsOf({priority, budget_usd, allow_mixed_code, allow_cross_region}: Run) {
-  return {priority, budget_usd, allow_mixed_code, allow_cross_region};
+function settingsOf({priority, budget_usd, allow_cross_region}: Run) {
+  return {priority, budget_usd, allow_cross_region};
 }
 
 /**

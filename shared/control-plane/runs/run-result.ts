@@ -121,7 +121,7 @@ export async function foldPage(
 /** The frozen spec of a run that can be complete. If the manifest is missing or invalid, the run's document has the same spec. */
 async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
   const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset} = run;
-  const {allow_mixed_code, allow_cross_region, expire_days} = run;
+  const {allow_cross_region, expire_days} = run;
   if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
   const frozen = await skipIfInvalid(deps.log, () => readManifest(deps, run.run));
   const placement = {
@@ -130,7 +130,6 @@ async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
     budget_usd,
     affinity,
     stream_offset,
-    allow_mixed_code,
     allow_cross_region,
     expire_days,
   };

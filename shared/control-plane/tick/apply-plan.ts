@@ -19,7 +19,6 @@ import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
 import {FINISHING, storeRunTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
-import {pauseStuck, replaceOutdated} from '../workers/outdated-code.ts';
 import {type Reconciled, reconcileWorkers} from '../workers/reconcile-workers.ts';
 import {deleteStrays} from '../workers/strays.ts';
 import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
@@ -103,8 +102,6 @@ async function applyToRuns(
     each => failures.isolate(`store the totals of run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
     RUNS_AT_ONCE,
   );
-  await failures.isolate('pause runs without workers of their bundle', () => pauseStuck(deps, plan.stuck));
-  await failures.isolate('replace outdated workers', () => replaceOutdated(deps, plan.outdated));
 }
 
 /** Reads each node that the list omits, and decides with the answers. */

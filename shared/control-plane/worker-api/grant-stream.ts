@@ -120,7 +120,7 @@ async function* candidatesOf(deps: Deps, search: Search, active: readonly Run[])
   const ownRun = runs.find(({run}) => run === work?.run);
   const own = work && ownRun && (await read(ownRun, work.stream));
   if (own && isLeasedTo(own, holder)) yield {run: ownRun, stream: own};
-  for (const run of inServiceOrder(runs, worker, loaded, asker, deps.config.bundle)) {
+  for (const run of inServiceOrder(runs, worker, loaded, asker)) {
     if (run.affinity === 'fixed') {
       const pool = await readPool(deps, run.pool);
       const id = pool && streamFor(pool, run, worker.name);

@@ -4,7 +4,6 @@ import {costOfLiving, runAtWork} from '../billing/cost.ts';
 import {planFleet} from '../fleet/fleet-plan.ts';
 import {crowdedZones} from '../fleet/pool.ts';
 import {parseWork} from '../names.ts';
-import {outdatedWorkers, type Stuck, stuckRuns} from '../run/code.ts';
 import type {Run} from '../run/run.ts';
 import {hasRunOut} from '../stream/lease.ts';
 import {msOf} from '../time.ts';
@@ -48,9 +47,6 @@ export type TickPlan = {
   runs: readonly RunPlan[];
   /** Creates and dollars of this plan, which later pools of the tick do not get. */
   taken: {creates: number; usd: number};
-  /** Runs without a worker of their bundle, and idle workers whose bundle no run accepts. */
-  stuck: readonly Stuck[];
-  outdated: readonly string[];
 };
 
 /** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
@@ -122,8 +118,6 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
     notices: noticesFor(snapshot),
     runs: planRuns(snapshot, now),
     taken: {creates: fleet.creates, usd: fleet.reserved_usd},
-    stuck: stuckRuns(snapshot, config.bundle),
-    outdated: outdatedWorkers(snapshot, config.bundle),
   };
 }
 
