@@ -18,9 +18,10 @@ const notUnderstood = new WeakMap<Store | Transaction, Set<string>>();
 
 /**
  * Reads and writes documents of one schema. A document with a field that the schema does not understand throws `NotUnderstood`: a newer
- * release or a person wrote it. No write replaces it in the transaction that has read it. Every write is checked, and names this release.
+ * release or a person wrote it. No write replaces it in the transaction that has read it. Every write is checked, and names this release
+ * unless every key of the document is a name of its own.
  */
-export function recordsOf<T extends object>(schema: z.ZodType<T>) {
+export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true) {
   const parse = (path: string, data: Document): T => {
     const parsed = schema.safeParse(data);
     if (parsed.success) return parsed.data;
@@ -57,7 +58,7 @@ export function recordsOf<T extends object>(schema: z.ZodType<T>) {
           `Refused to write ${path}: ${firstOf(parsed.error)}. No reader accepts it; the transaction changes nothing`,
           {cause: parsed.error},
         );
-      tx.set(path, {...value, release: RELEASE} as unknown as Document);
+      tx.set(path, {...value, ...(isNamed ? {release: RELEASE} : {})} as unknown as Document);
     },
   };
 }

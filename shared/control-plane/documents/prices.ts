@@ -5,8 +5,9 @@ import {GENERATIONS} from '../../domain/billing/list-prices.ts';
 import {isPriceKey, overList, type Prices} from '../../domain/billing/prices.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
-import type {Document, Store} from '../../ports.ts';
+import type {Store} from '../../ports.ts';
 import type {Log} from '../log.ts';
+import {recordsOf} from './document-kind.ts';
 import {skipIfInvalid} from './documents.ts';
 
 const price = z.object({
@@ -16,6 +17,9 @@ const price = z.object({
   as_of: z.iso.date().optional(),
   since_at: z.iso.datetime().optional(),
 });
+
+/** Entries of people may be invalid, and stay. Each key is a price. */
+const records = recordsOf(z.record(z.string(), z.unknown()), false);
 
 /**
  * Reads the list prices, overwritten entry by entry by `prices/chips`. The price of an invalid entry is unknown, because an operator
@@ -58,9 +62,7 @@ export async function storeCatalog(
       known.some(([name, entry]) => name === key && entry?.source === 'catalog');
     const refresh = refreshed(Object.fromEntries(known), found, now);
     const others = Object.entries(stored).filter(([key]) => !isOfCatalog(key));
-    // Entries of people may be invalid, and stay.
-    if (!options.dry_run)
-      tx.set(paths.prices(), {...Object.fromEntries(others), ...refresh.prices} as Document);
+    if (!options.dry_run) records.set(tx, paths.prices(), {...Object.fromEntries(others), ...refresh.prices});
     return refresh;
   });
 }
