@@ -3,7 +3,6 @@ import {paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import type {Deps} from '../deps.ts';
 import {COMPLETED, FAILED, runRecords} from '../documents/documents.ts';
-import {requestTotals} from '../documents/request-totals.ts';
 import {reopenRun} from '../documents/runs.ts';
 import {totalsOf} from './count-streams.ts';
 import {type Ending, type Fold, foldedStreams, foldPage, type RegisterUnknown} from './run-result.ts';
@@ -21,10 +20,8 @@ export async function finishRun(
 ): Promise<Ending> {
   const ending = await foldPage(deps, run, fold, how);
   if (ending.kind === 'ended') {
-    if (await storeRunTotals(deps, run, ending.totals, run.cost_usd)) {
+    if (await storeRunTotals(deps, run, ending.totals, run.cost_usd))
       await reopenChanged(deps, run.run, ending);
-      await requestTotals(deps, run.run);
-    }
     return ending;
   }
   const folded = foldedStreams(ending.kind === 'later' ? ending.fold : fold);

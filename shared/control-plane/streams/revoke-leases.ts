@@ -31,7 +31,6 @@ import {
   workOf,
 } from '../documents/lease-documents.ts';
 import {pagesOf} from '../documents/pages.ts';
-import {requestTotals} from '../documents/request-totals.ts';
 import {advanceStream} from './advance-checkpoint.ts';
 
 /**
@@ -75,9 +74,6 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
   const batches = Array.from({length: Math.ceil(names.length / MOST_TOLD)}, (_, batch) =>
     names.slice(batch * MOST_TOLD, (batch + 1) * MOST_TOLD),
   );
-  // A failure after the last revoke leaves no worker for the next tick, so the totals are requested before it too.
-  await skipIfInvalid(deps.log, () => requestTotals(deps, run));
-  let isRevoked = false;
   const notify = (batch: readonly string[]) =>
     deps.store.transaction(async tx => {
       const parent = await runRecords.get(tx, run);
@@ -103,11 +99,9 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
         const suspect = suspectUntilHeard(worker, stream);
         returnStream(deps.log, tx, revokeLease(stream, now), {...worker, suspect}, now);
       }
-      isRevoked = true;
     });
   // A run whose document is invalid keeps its workers.
   await forEachConcurrently(batches, batch => skipIfInvalid(deps.log, () => notify(batch)));
-  if (isRevoked) await skipIfInvalid(deps.log, () => requestTotals(deps, run));
 }
 
 /** Revokes every lease of a run that no worker holds. A worker whose document is left alone may hold its lease. */

@@ -10,7 +10,6 @@ import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, skipIfInvalid, UNFINISHED} from '../documents/documents.ts';
 import {storeCatalog} from '../documents/prices.ts';
-import {requestTotals} from '../documents/request-totals.ts';
 import {reopenRun} from '../documents/runs.ts';
 import {
   claimTask,
@@ -55,8 +54,8 @@ async function workOn(deps: Deps, name: TaskName): Promise<void> {
     if ('result' in step) {
       await saveTask(deps, task, {status: 'done', result: step.result, busy_until_at: null});
       deps.log('INFO', `Task ${taskId(name)}: ${step.result}`, {run: task.run});
-      // A resync registers nothing itself, totals change no plan, and the next tick reads new prices.
-      if (!['resync', 'totals', 'prices'].includes(task.task)) await wake(deps.bus);
+      // A resync registers nothing itself, and the next tick reads new prices.
+      if (!['resync', 'prices'].includes(task.task)) await wake(deps.bus);
       return;
     }
     if ('waits' in step) {
@@ -93,8 +92,6 @@ function stepOf(deps: Deps, task: Task, until_ms: number): Promise<Step> {
       return resync(deps, task);
     case 'finish':
       return finish(deps, task, until_ms);
-    case 'totals':
-      return totals(deps, task.run ?? '');
     case 'prices':
       return prices(deps, task);
     default:
@@ -108,8 +105,6 @@ async function register(deps: Deps, task: Task): Promise<Step> {
   if (!parent?.spec) return {result: `run ${run} waits for a valid run.json: ${parent?.reason}`};
   const next = await registerPage(deps, parent, cursorOf(task, ''));
   if (next !== undefined) return {cursor: next};
-  // An earlier message may have died after it counted the shards of an ended run.
-  await requestTotals(deps, run);
   return {result: `every stream of run ${run} is registered`};
 }
 
@@ -173,11 +168,7 @@ async function deleteAllOrphans(deps: Deps): Promise<readonly string[]> {
 async function finish(deps: Deps, task: Task, until_ms: number): Promise<Step> {
   const name = task.run ?? '';
   const run = await runRecords.get(deps.store, name);
-  if (!run || !isOpen(run)) {
-    // An earlier message may have died after it ended the run.
-    await requestTotals(deps, name);
-    return {result: `run ${name} has ended`};
-  }
+  if (!run || !isOpen(run)) return {result: `run ${name} has ended`};
   const register = (_: string, ...where: [string, string | undefined, ReadonlySet<string>]) =>
     registerUnknown(deps, run, ...where);
   // The cursor of an earlier release is a word.
@@ -187,11 +178,6 @@ async function finish(deps: Deps, task: Task, until_ms: number): Promise<Step> {
   if (ending.kind === 'later') return {cursor: ending.fold};
   if (ending.kind === 'waits') return {waits: ending.reason};
   return {result: ending.kind === 'ended' ? `run ${name} has ended` : `a stream of run ${name} goes on`};
-}
-
-async function totals(deps: Deps, run: string): Promise<Step> {
-  await updateTotals(deps, run);
-  return {result: `the totals of run ${run} are its streams'`};
 }
 
 type PricesCursor = {page: string; found: Found};
@@ -232,10 +218,18 @@ async function resync(deps: Deps, task: Task): Promise<Step> {
   return {cursor: next ? {kind: 'bucket', at: next} : {kind: 'workers', after: ''}};
 }
 
-/** Registers the streams of a run that lacks its document or stream documents. Reopens an ended run with an unfinished stream. */
+/** Time for which the totals of an ended run follow its late shards. */
+const LATE_S = 86_400;
+
+/**
+ * Registers the streams of a run that lacks its document or stream documents. Reopens an ended run with an unfinished stream. Adds late
+ * shards to the totals of an ended run.
+ */
 async function resyncRun(deps: Deps, run: string, streams: number): Promise<void> {
   const {store} = deps;
   const parent = await runRecords.get(store, run);
+  if (parent && !isOpen(parent) && !isOlderThan(parent.updated_at, LATE_S, deps.now()))
+    await updateTotals(deps, run);
   if (parent?.status === 'cancelled' || parent?.stopped_at) return;
   const isAnyMissing = !parent || (await store.count(paths.streams(run))) < streams;
   if (isAnyMissing) await startTask(deps, {task: 'register', run}, isOpenTask);

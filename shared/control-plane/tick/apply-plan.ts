@@ -16,7 +16,7 @@ import {isOpenTask, publishOpenTasks, startTask} from '../documents/tasks.ts';
 import {endLostExecs} from '../execs/end-exec.ts';
 import type {Failures} from '../failures.ts';
 import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
-import {FINISHING, storeRunTotals} from '../runs/summarize-run.ts';
+import {FINISHING, storeRunTotals, updateTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
 import {type Reconciled, reconcileWorkers} from '../workers/reconcile-workers.ts';
@@ -95,7 +95,10 @@ async function applyToRuns(
   await failures.isolate('end expired jobs', () => endExpiredJobs(deps, jobs, served));
   await failures.isolate('report long jobs', () => reportLongJobs(deps, workers.values()));
   await forEachConcurrently(plan.notices, ({run, workers}) =>
-    failures.isolate(`notify the workers of run ${run}`, () => notifyWorkers(deps, run, workers)),
+    failures.isolate(`notify the workers of run ${run}`, async () => {
+      await notifyWorkers(deps, run, workers);
+      await updateTotals(deps, run);
+    }),
   );
   await forEachConcurrently(
     plan.runs,

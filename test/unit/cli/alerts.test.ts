@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {listAlerts} from '../../../cli/run/run-view.ts';
 import {poolRecords, runRecords, zoneRecords} from '../../../shared/control-plane/documents/documents.ts';
-import {requestTask} from '../../../shared/control-plane/documents/tasks.ts';
+import {startTask} from '../../../shared/control-plane/documents/tasks.ts';
 import {afterFailedBoot, NO_BOOTS} from '../../../shared/domain/zone/breakers.ts';
 import {newZone} from '../../../shared/domain/zone/placement.ts';
 import {decideSilence, withHeld} from '../../../shared/domain/zone/silence-brake.ts';
@@ -52,7 +52,7 @@ describe('The alerts of gleaner status', () => {
 
   it('name a refresh of the prices that failed, with the day of the oldest price', async () => {
     const store = openSqliteStore(':memory:', () => 0);
-    await requestTask({store, now: () => T0}, {task: 'prices', run: null});
+    await startTask({store, now: () => T0, bus: {publish: async () => 'id'}}, {task: 'prices', run: null});
     assert.deepEqual(await listAlerts(store, 'jobs'), []);
     await store.transaction(async tx => {
       const task = (await tx.get('tasks/prices')) ?? assert.fail();

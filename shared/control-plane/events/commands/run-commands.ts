@@ -6,9 +6,9 @@ import {decideConfigure} from '../../../domain/commands/settings.ts';
 import {paths, stopObject, streamPrefix} from '../../../domain/names.ts';
 import type {Deps} from '../../deps.ts';
 import {runRecords} from '../../documents/documents.ts';
-import {requestTotals} from '../../documents/request-totals.ts';
 import {openTask, publishTask, taskId} from '../../documents/tasks.ts';
 import {ensureRun} from '../../runs/ensure-run.ts';
+import {updateTotals} from '../../runs/summarize-run.ts';
 import {command, conclude} from './command.ts';
 import {resumePool} from './pool-commands.ts';
 
@@ -59,7 +59,7 @@ export const pause = runCommand('pause');
 export const stop = runCommand('stop', {
   after: async (deps, {run}) => {
     await deps.objects.create(stopObject(run), Buffer.from('{}\n'), {content_type: 'application/json'});
-    await requestTotals(deps, run);
+    await updateTotals(deps, run);
   },
 });
 
