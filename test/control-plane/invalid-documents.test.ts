@@ -173,13 +173,14 @@ describe('a document that this release does not understand', () => {
       assert.deepEqual([...world.tpus.nodes.keys()], [A0]);
     });
 
-  it('of a zone holds up no slot', async () => {
-    const world = new World(ONE_SLOT);
+  it('of a zone gets no create, and another zone does', async () => {
+    const world = new World({GLEANER_ZONES: 'us-central1-a,us-east5-b', GLEANER_WORKERS_PER_ZONE: '1'});
     await spoil(world, 'zones/us-central1-a', {losses: 'many'});
     world.drop('my-run', 0, someLines(9));
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(9));
     assert.deepEqual(await world.store.get('zones/us-central1-a'), {losses: 'many'});
+    assert.deepEqual(world.tpus.made, ['tpu-us-east5-b-0#1']);
   });
 
   it('of the pool stops all creates until it is mended, and keeps its settings and its costs', async () => {

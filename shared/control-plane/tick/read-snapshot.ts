@@ -27,6 +27,7 @@ import {
 } from '../documents/documents.ts';
 import {readPrices} from '../documents/prices.ts';
 import {openRuns} from '../documents/runs.ts';
+import {zoneLeftAlone} from '../documents/zones.ts';
 import type {Failures} from '../failures.ts';
 import {trafficOf} from '../runs/bill-network.ts';
 import {countStreams} from '../runs/count-streams.ts';
@@ -112,9 +113,15 @@ export async function readSnapshot(
 ): Promise<DeploymentSnapshot> {
   const {store, log} = deps;
   const streams = await countAll(deps, budgets, failures);
-  const zones = await failures.isolate('read the zones', async () =>
-    zoneRecords.parseAll(await store.query('zones'), leftAlone(log)),
-  );
+  const zones = await failures.isolate('read the zones', async () => {
+    const alone: Zone[] = [];
+    const understood = zoneRecords.parseAll(await store.query('zones'), (error, id) => {
+      leftAlone(log)(error);
+      const [zone = '', pool = null] = id.split('.').reverse();
+      alone.push(zoneLeftAlone(zone, pool, deps.now()));
+    });
+    return [...understood, ...alone];
+  });
   const nodes = await listing;
   const {workers, unreadable} = await withListed(
     deps,
