@@ -26,6 +26,7 @@ locals {
       GLEANER_STORE                   = "firestore:${google_firestore_database.state.name}"
       GLEANER_WORKER_API              = local.urls["worker-api"]
       GLEANER_BUNDLE                  = var.artifacts.bundle.sha256
+      GLEANER_RELEASE                 = substr(var.artifacts.functions.sha256, 0, 12)
       GLEANER_WORKER_SERVICE_ACCOUNT  = google_service_account.account["worker"].email
       GLEANER_CONTROL_SERVICE_ACCOUNT = google_service_account.account["control"].email
       GLEANER_NETWORK                 = local.network

@@ -8,6 +8,7 @@ import {
   workerRecords,
   zoneRecords,
 } from '../../shared/control-plane/documents/documents.ts';
+import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {readTask} from '../../shared/control-plane/documents/tasks.ts';
 import {LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
@@ -75,10 +76,23 @@ function nameOf({zone, pool}: Pick<Zone, 'zone' | 'pool'>): string {
   return pool === null ? zone : `${zone}, for pool ${pool},`;
 }
 
-/** Sentences about silent workers that a zone holds, and about zones and pools whose creates are limited. */
-export async function listAlerts(store: Store): Promise<string[]> {
-  const zones = zoneRecords.parseAll(await store.query('zones'), skip);
-  const pools = poolRecords.parseAll(await store.query('pools'), skip);
+/** Documents of jobs that `status` reads: the newest. */
+const NEWEST_JOBS = 200;
+
+/**
+ * Sentences about documents that are left alone, about silent workers that a zone holds, and about stopped creates. All wait for a person.
+ * `jobs`: the collection of the jobs.
+ */
+export async function listAlerts(store: Store, jobs: string): Promise<string[]> {
+  const alone: string[] = [];
+  const note = ({message}: Error) => void alone.push(message.replace('Failed to read ', ''));
+  const zones = zoneRecords.parseAll(await store.query('zones'), note);
+  const pools = poolRecords.parseAll(await store.query('pools'), note);
+  runRecords.parseAll(await store.query('runs'), note);
+  workerRecords.parseAll(await store.query('workers'), note);
+  const newest = {order_by: {field: 'updated_at', direction: 'desc'}, limit: NEWEST_JOBS} as const;
+  const ours = (await store.query(jobs, newest)).filter(({data}) => data.epoch !== undefined);
+  jobRecords.parseAll(ours, note);
   const held = zones.flatMap(({zone, pool, brake}) => {
     if (!brake || brake.held === 0) return [];
     const usd = brake.held_usd_per_hour === null ? 'an unknown price' : dollarText(brake.held_usd_per_hour);
@@ -88,7 +102,7 @@ export async function listAlerts(store: Store): Promise<string[]> {
   const limited = [...zones, ...pools].flatMap(
     ({limiter}, index) => limiterText(names[index] ?? '', limiter) ?? [],
   );
-  return [...held, ...limited, ...(await priceAlerts(store))];
+  return [...alone, ...held, ...limited, ...(await priceAlerts(store))];
 }
 
 /** A sentence about a zone that refuses nodes, or about stopped creates; undefined where all wanted nodes are created. */

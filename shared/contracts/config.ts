@@ -24,6 +24,9 @@ export function servedFunction({FUNCTION_TARGET}: NodeJS.ProcessEnv = process.en
   return FUNCTION_TARGET;
 }
 
+/** Name of this release in documents and messages: the first digits of the SHA-256 of its functions, which Terraform gives. */
+export const RELEASE = process.env.GLEANER_RELEASE ?? 'unreleased';
+
 /** Reads the environment once. Throws `ConfigError`, which names every missing or wrong variable. */
 export function loadConfig(env: Readonly<Record<string, string | undefined>> = process.env) {
   const parsed = environment.safeParse(env);

@@ -67,6 +67,20 @@ export class Rejected extends Error {
   }
 }
 
+/** A document with a field that this release does not understand. It is left alone: a newer release or a person wrote it. */
+export class NotUnderstood extends Rejected {
+  override name = 'NotUnderstood';
+  /** The release that wrote the document last. */
+  readonly release: string | undefined;
+  constructor(path: string, problem: string, release: unknown) {
+    const name = typeof release === 'string' ? release : undefined;
+    super(
+      `Failed to read ${path}: ${problem}. Release ${name ?? 'unknown'} or a person wrote it, and it is left alone: deploy that release, mend the field or delete the document`,
+    );
+    this.release = name;
+  }
+}
+
 /** An object that is larger than its reader allows. */
 export class ObjectTooLarge extends Rejected {
   override name = 'ObjectTooLarge';

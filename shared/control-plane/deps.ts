@@ -29,6 +29,8 @@ export type Deps = {
   knownPools: KnownPools;
   /** Cache of spec hashes by run. */
   specHashes: Map<string, string>;
+  /** Slots whose document a tick has not understood, each with the release that wrote it. */
+  slotsLeftAlone: Map<string, string | undefined>;
   /** Text of `worker-startup/startup.sh`, part of every node's metadata. */
   startupScript: () => Promise<string>;
 };

@@ -49,8 +49,6 @@ const CASES: Case[] = [
   {
     name: 'a good fleet whose new bundle is bad keeps the workers that it has',
     when: async world => {
-      world.control({action: 'configure', run: RUN, allow_mixed_code: true});
-      await world.deliverAll();
       world.redeploy({GLEANER_BUNDLE: 'd'.repeat(64), GLEANER_SHORT_LIFE_S: '1'});
       world.isStillborn = (_, incarnation) => incarnation > 1;
       for (const [index, node] of [...world.tpus.nodes.values()].entries())

@@ -142,12 +142,20 @@ describe('a document of a job', () => {
       assert.match(String(error), /is no status of a new job: leave it out/);
     });
 
-  it('with the status running of a person fails by a tick when its event is lost', async () => {
+  it('that is left alone in the queue hides no job behind it, and gets no TPU', async () => {
     const world = new World(ONE_SLOT);
-    await world.writeJob('my-job', {code: CODE, status: 'running'});
-    world.queue.length = 0;
-    await world.tick();
-    assert.equal((await storedJob(world)).cause, 'invalid');
+    const path = (index: number) => `jobs/job-${index}`;
+    for (let index = 0; index < 12; index++)
+      await world.writeJob(`job-${index}`, {code: CODE, status: 'pending'});
+    while (await world.deliverNext('job')) {}
+    for (let index = 0; index < 11; index++)
+      await world.store.transaction(async tx =>
+        tx.set(path(index), {...(await tx.get(path(index))), status: 'archived'}),
+      );
+    const before = await world.store.get(path(0));
+    await world.untilAsleep();
+    assert.deepEqual([(await jobIn(world, 'job-11')).status, world.tpus.made.length], ['completed', 1]);
+    assert.deepEqual(await world.store.get(path(0)), before);
   });
 
   it('of another program that has ended stays as it is', async () => {

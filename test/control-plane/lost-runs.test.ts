@@ -56,6 +56,19 @@ describe('a document made for a run that had one', () => {
     }
   });
 
+  it('is cancelled where a message stopped the run before the database was lost', async () => {
+    const world = await aWorkingWorld();
+    world.control({action: 'stop', run: 'my-run'});
+    await world.untilAsleep();
+    const made = [...world.tpus.made];
+    await world.wipe();
+    world.control({action: 'rebuild'});
+    await world.minutes(20, 1);
+    const {status, stopped_at, reason} = (await world.run('my-run')) ?? assert.fail();
+    assert.deepEqual([status, stopped_at !== null, world.tpus.made], ['cancelled', true, made]);
+    assert.match(reason ?? '', /system\/stops\/my-run\.json/);
+  });
+
   it('in a later deployment waits with the stream that was added to the run, until resume', async () => {
     const world = aWorldWithAStream(5);
     await world.untilAsleep();

@@ -126,7 +126,7 @@ export const EDITS: Record<Release, Edit[]> = {
       replace: '3',
     },
     {
-      in: 'foldPages',
+      in: 'foldPage',
       find: '$store.query($streams, {...$after, limit: $size})',
       constant: '$size',
       replace: '7',

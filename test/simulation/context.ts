@@ -60,6 +60,10 @@ export class Context {
   readonly store: SimStore;
   readonly objects: FakeBucket;
   readonly tpus: FakeTpus;
+  /** Documents with a field that no release of the world understands, each with the fields to restore. */
+  readonly alone = new Map<string, Document>();
+  /** These documents, and those that were restored: they lack the changes of this time. */
+  readonly everAlone = new Set<string>();
   readonly rise: PriceRise;
   readonly catalog = aCatalog(() => this.rise.skus(this.clockwork.now));
   /** True if the bucket is in another region than every zone. */

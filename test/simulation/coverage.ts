@@ -76,6 +76,7 @@ export const EXPECTED: Record<string, readonly string[]> = {
   'the second pool has': ['a worker', 'a stream', 'a job'],
   'at the same time': ['a handler and its redelivery', 'a second machine of a slot', 'two ticks'],
   'the next release counts': NEXT_RELEASE_COUNTERS,
+  'a document is left alone': ['streams', 'jobs', 'zones'],
 };
 
 export function gaps(seen: Seen): string[] {

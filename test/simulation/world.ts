@@ -12,6 +12,7 @@ import {Context, MINUTE_MS, type Options} from './context.ts';
 import {Delivery} from './delivery.ts';
 import {drawFaults} from './faults.ts';
 import {Jobs} from './jobs.ts';
+import {LeftAlone} from './left-alone.ts';
 import {Operators} from './operators.ts';
 import {PERMISSIONS} from './processes.ts';
 import {SecondPool} from './second-pool.ts';
@@ -105,12 +106,14 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   invariants.watchCaps();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : context.minutes(10, 40);
   const calm_ms = (CALM_MINUTES + CHURN_MINUTES * jobs.machines) * MINUTE_MS;
+  const leftAlone = new LeftAlone(context, seed, storm_ms);
   let isLost = false;
   const loseDatabase = () => {
     if (isLost || context.isCalm) return;
     isLost = true;
     context.note(() => 'the database is lost');
     store.wipe();
+    context.alone.clear();
     context.submitted.clear();
     invariants.onWipe();
     // The loss of a database restarts no instance by itself. In some worlds an operator restarts all of them.
@@ -133,6 +136,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   const beginCalm = () => {
     context.note(() => 'the storm is over');
     context.endStorm();
+    void leftAlone.restore();
     context.isApiOut = false;
     context.isStoreOut = false;
     context.refused = undefined;

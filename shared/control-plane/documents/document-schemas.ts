@@ -1,20 +1,24 @@
 /**
- * Schemas of the documents that the console lets operators edit. Unknown fields are kept: during a deployment the next release writes
- * the same documents. A new field has a `default`, because documents of earlier releases lack it.
+ * Schemas of stored documents, apart from those of input. Unknown keys are kept at every depth, and words that only describe are text:
+ * a newer release writes the same documents. A new field has a `default`, because documents of earlier releases lack it.
  */
 import {z} from 'zod';
-import {environment, source, sourceReport} from '../../contracts/job-schemas.ts';
-import {provisioning} from '../../contracts/schemas.ts';
 import type {Months} from '../../domain/billing/monthly-spending.ts';
 import {MAX_LEASE_EPOCH, MAX_ORDINAL} from '../../domain/bounds.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import type {Run} from '../../domain/run/run.ts';
-import {NO_ENVIRONMENT} from '../../domain/source/source.ts';
+import {
+  type Environment,
+  NO_ENVIRONMENT,
+  type Source,
+  type SourceReport,
+} from '../../domain/source/source.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import {OPEN} from '../../domain/zone/limiter.ts';
 import type {Zone} from '../../domain/zone/placement.ts';
+import {describing, kept} from './document-kind.ts';
 
 const count = z.number().int().min(0);
 const epoch = count.max(MAX_LEASE_EPOCH);
@@ -71,7 +75,6 @@ export const runDocument: z.ZodType<Run> = z.looseObject({
   affinity: z.enum(['any', 'fixed']).default('any'),
   stream_offset: count.default(0),
   bundle: text.nullable().default(null),
-  allow_mixed_code: z.boolean().default(false),
   allow_cross_region: z.boolean().default(false),
   expire_days: count.nullable().default(null),
   budget_usd: z.number().nullable(),
@@ -159,7 +162,7 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
   hosts: z.record(text, z.looseObject({hostname: text, address: text})).default({}),
   execs: z.array(text).default([]),
   source_version: count.default(0),
-  source_report: sourceReport.extend({at: instant}).nullable().default(null),
+  source_report: kept<SourceReport>().nullable().default(null),
   bundle: text.nullable().default(null),
   is_probe: z.boolean().default(false),
   refused: z.boolean().default(false),
@@ -167,7 +170,7 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
   health: text.nullable(),
   // Fields with a default are newer than the first release.
   queue_state: text.nullable().default(null),
-  provisioning: z.enum(['node', 'queued-resource']).nullable().default(null),
+  provisioning: describing(['node', 'queued-resource']).nullable().default(null),
   valid_until_at: instant.nullable().default(null),
   provider_since_at: instant.nullable().default(null),
   unready_at: instant.nullable().default(null),
@@ -212,19 +215,12 @@ export const zoneDocument: z.ZodType<Zone> = z.looseObject({
   updated_at: instant,
 });
 
-const poolEnvironment = z.looseObject({
-  jax_version: environment.shape.jax_version.default(null),
-  setup_script: environment.shape.setup_script.default(null),
-  config_file: environment.shape.config_file.default(null),
-  ramfs_dir: environment.shape.ramfs_dir.default(null),
-});
-
 export const poolDocument: z.ZodType<Pool> = z.looseObject({
   pool: text,
   accelerator: text,
   runtime_version: text,
   spot: z.boolean(),
-  provisioning: provisioning.default('node'),
+  provisioning: z.enum(['node', 'queued-resource', 'auto']).default('node'),
   zones: z.array(text).min(1),
   workers_per_zone: count,
   version: count,
@@ -232,8 +228,8 @@ export const poolDocument: z.ZodType<Pool> = z.looseObject({
   budget_usd: z.number().nullable(),
   spent_usd: z.number(),
   poll_s: z.number().positive().default(60),
-  source: source.nullable().default(null),
-  environment: poolEnvironment.default(NO_ENVIRONMENT),
+  source: kept<Source>().nullable().default(null),
+  environment: kept<Environment>().default(NO_ENVIRONMENT),
   source_version: count.default(0),
   limiter,
 });

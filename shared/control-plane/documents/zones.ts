@@ -1,14 +1,23 @@
 import type {Config} from '../../contracts/config.ts';
+import {NotUnderstood} from '../../contracts/errors.ts';
+import {iso} from '../../domain/time.ts';
+import {OPEN} from '../../domain/zone/limiter.ts';
 import {newZone, type Zone} from '../../domain/zone/placement.ts';
 import type {Now, Store, Transaction} from '../../ports.ts';
 import type {Log} from '../log.ts';
-import {skipIfInvalid, zoneRecords} from './documents.ts';
+import {leftAlone, zoneRecords} from './documents.ts';
 
 type Reader = {log: Log; config: Config};
 /** A zone as the pool of this name knows it. */
 export type ZoneOfPool = {zone: string; pool: string};
 
-/** Reads the zone's document of the pool. Returns a new zone if the document is absent or invalid. */
+/** A zone whose document is left alone gets no create. Other zones of its pool do. */
+export function zoneLeftAlone(zone: string, pool: string | null, now: number): Zone {
+  const stop = {state: 'stopped', cause: 'person', reason: 'its document is left alone'} as const;
+  return {...newZone(zone, now, pool), limiter: {...OPEN, ...stop, since_at: iso(now)}};
+}
+
+/** Reads the zone's document of the pool. Returns a new zone if the document is absent. */
 export async function zoneOf(
   {log, config}: Reader,
   from: Store | Transaction,
@@ -16,7 +25,13 @@ export async function zoneOf(
   now: number,
 ): Promise<Zone> {
   const owner = pool === config.pool.pool ? null : pool;
-  return (await skipIfInvalid(log, () => zoneRecords.get(from, zone, owner))) ?? newZone(zone, now, owner);
+  try {
+    return (await zoneRecords.get(from, zone, owner)) ?? newZone(zone, now, owner);
+  } catch (error) {
+    if (!(error instanceof NotUnderstood)) throw error;
+    leftAlone(log)(error);
+    return zoneLeftAlone(zone, owner, now);
+  }
 }
 
 /** Changes the zone's document in a transaction of its own. Writes nothing if `change` returns the same object. */

@@ -7,42 +7,43 @@ import type {Served} from '../../domain/worker/served-time.ts';
 import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {jobOf, jobRecords, storeEnded, workerOf} from '../documents/job-documents.ts';
 import {clearWork} from '../documents/lease-documents.ts';
-import {mendJobs, storeFitting} from './mend-jobs.ts';
+import {orderedPages} from '../documents/pages.ts';
 
-/** Due jobs that one tick ends. The next tick ends the others. */
+/** Due jobs that one tick reads at once. The next tick ends the others. */
 const MOST_AT_ONCE = 200;
 
 /** Ends the jobs whose deadline, budget or timeout is over, whatever their workers say. */
 export async function endDueJobs(deps: Deps): Promise<void> {
   const {config, log, store} = deps;
-  const due = {field: 'due_at', op: '<=' as const, value: iso(deps.now())};
-  const stored = await store.query(config.jobs_collection, {
-    where: [due],
-    order_by: {field: 'due_at'},
-    limit: MOST_AT_ONCE,
-  });
-  const invalid: string[] = [];
-  const jobs = jobRecords.parseAll(stored, (_, id) => invalid.push(id));
-  await mendJobs(deps, invalid);
-  await forEachConcurrently(jobs, ({job}) =>
-    skipIfInvalid(log, () =>
-      store.transaction(async tx => {
-        const now = deps.now();
-        const current = await jobRecords.get(deps, tx, job);
-        const holder = current && (await workerOf(deps, tx, current));
-        const price = holder?.usd_per_hour ?? null;
-        if (!current) return;
-        const end = endOfDueAt(current, holder, config.lease_s, now);
-        if (!end) return storeFitting(deps, tx, current);
-        storeEnded(deps, tx, current, endAttempt(current, end, price, now), now);
-        clearWork(tx, holder);
+  const where = [{field: 'due_at', op: '<=' as const, value: iso(deps.now())}];
+  const query = {field: 'due_at', where, limit: MOST_AT_ONCE};
+  for await (const page of orderedPages(store, config.jobs_collection, query)) {
+    let isAnyEnded = false;
+    await forEachConcurrently(jobRecords.parseAll(page, leftAlone(log)), ({job}) =>
+      skipIfInvalid(log, async () => {
+        isAnyEnded = (await endDueJob(deps, job)) || isAnyEnded;
       }),
-    ),
-  );
+    );
+    if (isAnyEnded) return;
+  }
+}
+
+/** Returns false for a job that is not due: an edit of its document moved the time. */
+function endDueJob(deps: Deps, id: string): Promise<boolean> {
+  return deps.store.transaction(async tx => {
+    const now = deps.now();
+    const job = await jobRecords.get(deps, tx, id);
+    const holder = job && (await workerOf(deps, tx, job));
+    const end = job && endOfDueAt(job, holder, deps.config.lease_s, now);
+    if (!end) return false;
+    storeEnded(deps, tx, job, endAttempt(job, end, holder?.usd_per_hour ?? null, now), now);
+    clearWork(tx, holder);
+    return true;
+  });
 }
 
 /** Ends the attempts of living workers that have not claimed their job for `lease_s`. */

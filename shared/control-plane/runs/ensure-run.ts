@@ -1,5 +1,5 @@
 import {Rejected} from '../../contracts/errors.ts';
-import {outputsPrefix, parseOutputObject} from '../../domain/names.ts';
+import {outputsPrefix, parseOutputObject, stopObject} from '../../domain/names.ts';
 import {LOST_AFTER_S, lostReason, NO_MESSAGES, NO_STREAMS, type Run} from '../../domain/run/run.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
 import type {Deps} from '../deps.ts';
@@ -14,10 +14,13 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
   let frozen: Awaited<ReturnType<typeof freezeSpec>> | undefined;
   let reason: string | null = null;
   let isLost = false;
+  let isStopped = false;
   try {
     frozen = await freezeSpec(deps, run);
     isLost = await hadDocument(deps, run, frozen.frozen_at);
     if (isLost) reason = lostReason(run);
+    isStopped = (await deps.objects.head(stopObject(run))) !== undefined;
+    if (isStopped) reason = `it was stopped: ${stopObject(run)} in the bucket says so`;
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
     reason = error.message;
@@ -34,7 +37,8 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       run,
       created_at: frozen?.frozen_at ?? iso(now),
       updated_at: iso(now),
-      status: isLost ? 'paused' : frozen ? 'active' : 'failed',
+      status: isStopped ? 'cancelled' : isLost ? 'paused' : frozen ? 'active' : 'failed',
+      stopped_at: isStopped ? iso(now) : null,
       reason,
       spec: frozen?.spec ?? null,
       spec_hash: frozen?.spec_hash ?? null,
@@ -44,7 +48,6 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       affinity: frozen?.placement.affinity ?? 'any',
       stream_offset: frozen?.placement.stream_offset ?? 0,
       bundle: null,
-      allow_mixed_code: frozen?.placement.allow_mixed_code ?? false,
       allow_cross_region: frozen?.placement.allow_cross_region ?? false,
       expire_days: frozen?.placement.expire_days ?? null,
       spent_usd: 0,
@@ -60,8 +63,8 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
 }
 
 /** Settings that messages have changed. */
-function settingsOf({priority, budget_usd, allow_mixed_code, allow_cross_region}: Run) {
-  return {priority, budget_usd, allow_mixed_code, allow_cross_region};
+function settingsOf({priority, budget_usd, allow_cross_region}: Run) {
+  return {priority, budget_usd, allow_cross_region};
 }
 
 /**

@@ -6,6 +6,7 @@ import {schedulePending} from '../jobs/schedule-jobs.ts';
 import type {Reconciled} from '../workers/reconcile-workers.ts';
 import {applyBudgets, applyPlans} from './apply-plan.ts';
 import {listNodes} from './list-nodes.ts';
+import {copyMonth} from './month.ts';
 import {readBudgets, readSnapshot} from './read-snapshot.ts';
 
 /**
@@ -18,6 +19,7 @@ export async function tick(deps: Deps): Promise<void> {
   await failures.isolate('schedule pending jobs', () => schedulePending(deps));
   await failures.isolate('end due jobs', () => endDueJobs(deps));
   const budgets = await readBudgets(deps, failures);
+  await failures.isolate('copy the spending of the month', () => copyMonth(deps, budgets));
   const spent: Reconciled[] = [];
   for (const plan of planAllBudgets(budgets, deps.config, deps.now()))
     spent.push(await applyBudgets(deps, plan, failures));

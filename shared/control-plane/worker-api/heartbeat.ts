@@ -6,7 +6,7 @@ import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
-import {runRecords, skipIfInvalid, streamRecords} from '../documents/documents.ts';
+import {runRecords, streamRecords} from '../documents/documents.ts';
 import {jobRecords} from '../documents/job-documents.ts';
 import {runOfFailed, suspectedBy} from '../documents/lease-documents.ts';
 import {type AuthenticatedRequest, heartbeatOf} from './answers.ts';
@@ -40,7 +40,7 @@ async function readClaimed(
   {lease}: Heartbeat,
 ): Promise<Pick<HeartbeatState, 'job' | 'stream' | 'run'>> {
   if (!lease) return {};
-  if ('job' in lease) return {job: await skipIfInvalid(deps.log, () => jobRecords.get(deps, tx, lease.job))};
+  if ('job' in lease) return {job: await jobRecords.get(deps, tx, lease.job)};
   if (saysItHas(worker, lease)) return {};
   const stream = await streamRecords.get(tx, lease.run, lease.stream);
   return {stream, run: await runRecords.get(tx, lease.run)};

@@ -75,11 +75,14 @@ async function reconcileSlots(
   unpublished_since_ms: number,
   failures: Failures,
 ): Promise<Reconciled> {
-  const {config, log, store} = deps;
+  const {config, store} = deps;
   const {actions, held, freed, isOpened} = await store.transaction(async tx => {
     const now = deps.now();
-    const stored = await Promise.all(slots.map(slot => readSlot(log, tx, slot, now)));
-    const current = stored.flatMap(each => (each ? {...each, worker: accrue(each.worker, now)} : []));
+    const workers = await Promise.all(slots.map(slot => readSlot(deps, tx, slot, now)));
+    const current = slots.flatMap((slot, index) => {
+      const worker = workers[index];
+      return worker ? {slot, worker: accrue(worker, now)} : [];
+    });
     const changes = changedSlots(current, inputs, config.limits, now);
     const documents = await readSlotDocuments(deps, tx, inputs.pool.pool, changes, now);
     const writes = decideSlots(changes, documents, inputs, config, now);

@@ -1,5 +1,6 @@
 /** Proofs that worker-api works, and the lost workers: see domain/worker/served-time.ts and domain/zone/silence-brake.ts. */
 
+import {RELEASE} from '../../contracts/config.ts';
 import {outputPrefix, parseWork, shardListingStart} from '../../domain/names.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, withProof} from '../../domain/worker/served-time.ts';
@@ -22,11 +23,15 @@ export async function storePing(deps: Deps): Promise<void> {
   });
 }
 
-/** Pings worker-api while a worker lives. Returns the served time so far. */
+/**
+ * Pings worker-api while a worker lives. Returns the served time so far. While another release has written the document of a worker that
+ * this release does not understand, heartbeats of that worker are not stored: this time is not served.
+ */
 export async function proveService(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<Served> {
   const living = [...workers.values()].filter(worker => !hasEnded(worker));
   const served = await servedRecord.read(deps.log, deps.store);
-  if (living.length === 0) return served;
+  const isMixed = [...deps.slotsLeftAlone.values()].some(release => release && release !== RELEASE);
+  if (living.length === 0 || isMixed) return served;
   const heartbeats = living.flatMap(({heartbeat_at}) => (heartbeat_at === null ? [] : msOf(heartbeat_at)));
   // After missed ticks, heartbeats prove the served time between.
   if (served.proven_at === null || isOlderThan(served.proven_at, PROOF_S, deps.now()))

@@ -2,7 +2,6 @@
 import {type Budgets, priceOf} from '../billing/budget.ts';
 import {assignPayers, costOfDeleting, JOBS, payerOf, runAtWork} from '../billing/cost.ts';
 import {parseJobWork, parseWorkerName} from '../names.ts';
-import {acceptsCode, serversOf} from '../run/code.ts';
 import {isRunnable} from '../run/run.ts';
 import {byPreference} from '../stream/service-order.ts';
 import type {Snapshot, TickConfig} from '../tick/snapshot.ts';
@@ -34,7 +33,7 @@ export function planFleet(
   now: number,
 ): FleetPlan {
   const {pool, workers, unreadable, runs, nodes, zones, others} = snapshot;
-  const work = remainingWork(snapshot, budgets, config.bundle);
+  const work = remainingWork(snapshot, budgets);
   // Without counts of streams or zones, the plan creates no node and deletes none for lack of work.
   if (!work || !zones) {
     const living = {wanted: livingNames(workers), payers: new Map<string, string | null>()};
@@ -91,7 +90,6 @@ type Work = {open: {run: string; streams: number}[]; fixed: Map<string, string>}
 function remainingWork(
   {pool, isUnreadable, jobs, workers, runs, streams}: Snapshot,
   {over, isWholeOver}: Budgets,
-  bundle: string,
 ): Work | undefined {
   if (isUnreadable || !jobs) return undefined;
   const served = runs
@@ -100,17 +98,11 @@ function remainingWork(
   const atJobs = [...workers.values()].filter(({work}) => parseJobWork(work) !== undefined).length;
   const work: Work = {open: [], fixed: new Map()};
   if (!isWholeOver && jobs.waiting + atJobs > 0) work.open.push({run: JOBS, streams: jobs.waiting + atJobs});
-  for (const parent of served) {
-    const {run, affinity} = parent;
+  for (const {run, affinity} of served) {
     const counts = streams.get(run);
     if (!counts) return undefined;
-    // No new node can serve a run of an earlier bundle.
-    const isOutdated = !acceptsCode(parent, bundle, bundle);
-    const servers = isOutdated ? serversOf(parent, workers.values(), bundle).map(({name}) => name) : [];
-    const most = isOutdated ? servers.length : Number.POSITIVE_INFINITY;
-    if (affinity === 'any') work.open.push({run, streams: Math.min(counts.unfinished, most)});
-    const slots = isOutdated ? counts.slots.filter(slot => servers.includes(slot)) : counts.slots;
-    for (const slot of slots) if (!work.fixed.has(slot)) work.fixed.set(slot, run);
+    if (affinity === 'any') work.open.push({run, streams: counts.unfinished});
+    for (const slot of counts.slots) if (!work.fixed.has(slot)) work.fixed.set(slot, run);
   }
   return work;
 }

@@ -230,7 +230,7 @@ export function endOfDue(job: Job, usd_per_hour: number | null, now: number): Jo
 
 /**
  * The end of a job with this holder that is due. A holder that was not heard, or has restarted, may have ended the job in time, or died
- * at it: its silence is no failure of the job.
+ * at it: its silence is no failure of the job. Nor is the lost document of a holder.
  */
 export function endOfDueAt(
   job: Job,
@@ -239,6 +239,11 @@ export function endOfDueAt(
   now: number,
 ): JobEnd | undefined {
   const due = endOfDue(job, holder?.usd_per_hour ?? null, now);
-  const isUnheard = holder && (holder.claimed_at === null || isOlderThan(holder.claimed_at, lease_s, now));
-  return isUnheard && due?.cause === 'timeout' ? endByExpiry(holder, lease_s) : due;
+  if (due?.cause !== 'timeout') return due;
+  if (!holder) {
+    const error = `${job.lease?.worker ?? 'its worker'} does not hold it any more`;
+    return {outcome: 'preempted', cause: 'preempted', error};
+  }
+  const isUnheard = holder.claimed_at === null || isOlderThan(holder.claimed_at, lease_s, now);
+  return isUnheard ? endByExpiry(holder, lease_s) : due;
 }

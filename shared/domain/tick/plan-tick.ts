@@ -4,7 +4,6 @@ import {costOfLiving, downloadsOf, runAtWork} from '../billing/cost.ts';
 import {planFleet} from '../fleet/fleet-plan.ts';
 import {crowdedZones} from '../fleet/pool.ts';
 import {parseWork} from '../names.ts';
-import {outdatedWorkers, type Stuck, stuckRuns} from '../run/code.ts';
 import type {Run, RunCosts} from '../run/run.ts';
 import {hasRunOut} from '../stream/lease.ts';
 import {msOf} from '../time.ts';
@@ -40,8 +39,6 @@ export type TickPlan = {
   /** Zones, and a time for the pool, whose brake or stop of creates ends with the first heartbeats of workers. */
   hellos: {zones: readonly string[]; pool_at: string | undefined};
   orphans: readonly OrphanCount[];
-  /** Invalid worker documents whose node is listed. */
-  invalid: readonly string[];
   strays: readonly Tpu[];
   /** Living workers that have not claimed their lease for `lease_s`. */
   expired: readonly string[];
@@ -50,9 +47,6 @@ export type TickPlan = {
   runs: readonly RunPlan[];
   /** Creates and dollars of this plan, which later pools of the tick do not get. */
   taken: {creates: number; usd: number};
-  /** Runs without a worker of their bundle, and idle workers whose bundle no run accepts. */
-  stuck: readonly Stuck[];
-  outdated: readonly string[];
 };
 
 /** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
@@ -119,14 +113,11 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
     missing,
     hellos,
     orphans: counts,
-    invalid: managedIn(nodes).filter(name => unreadable.has(name)),
     strays: nodes.strays.filter(stray => !isGoing(stray)),
     expired: [...workers.values()].filter(worker => hasRunOut(worker, config.lease_s, served)).map(nameOf),
     notices: noticesFor(snapshot),
     runs: planRuns(snapshot, now),
     taken: {creates: fleet.creates, usd: fleet.reserved_usd},
-    stuck: stuckRuns(snapshot, config.bundle),
-    outdated: outdatedWorkers(snapshot, config.bundle),
   };
 }
 

@@ -103,11 +103,11 @@ export const DOUBLE: Mistakes = {
   },
   'a job that is leased to a worker of another pool': [
     {
-      in: 'waitingFor',
+      in: 'firstWaiting',
       within:
-        '{const $query = $where; const $found = await $deps.store.query($deps.config.jobs_collection, $query); $$rest}',
+        "{const $query = {field: 'queue', where: $queueOf($pool), limit: $limit}; for await (const $page of $pages($store, $config.jobs_collection, $query)) $body; $$rest}",
       find: 'where: $queueOf($pool)',
-      replace: 'where: $queueOf($deps.config.pool.pool || $pool)',
+      replace: 'where: $queueOf($config.pool.pool || $pool)',
     },
     {
       in: 'decideJobGrant',

@@ -103,4 +103,11 @@ export const LOSE: Mistakes = {
     find: 'attempts: [...$job.attempts, $attempt].slice(-$most)',
     replace: 'attempts: $job.attempts.length > 3 ? $job.attempts : [...$job.attempts, $attempt]',
   },
+  'a document that is overwritten though no release understands it': [
+    {
+      in: 'recordsOf',
+      find: 'if ($alone.get($tx)?.has($path)) return;',
+      replace: '',
+    },
+  ],
 };

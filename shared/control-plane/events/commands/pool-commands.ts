@@ -17,6 +17,7 @@ import {batchesOf, forEachConcurrently} from '../../concurrency.ts';
 import type {Deps} from '../../deps.ts';
 import {
   LIVING,
+  leftAlone,
   poolRecords,
   skipIfInvalid,
   UNFINISHED,
@@ -143,7 +144,7 @@ async function spreadSource(deps: Deps, name: string): Promise<void> {
   if (!pool) return;
   const stored = await store.query('workers', {where: [LIVING, {field: 'pool', op: '==', value: name}]});
   const outdated = workerRecords
-    .parseAll(stored, error => log('ERROR', error.message))
+    .parseAll(stored, leftAlone(log))
     .filter(worker => withSourceVersion(worker, pool) !== worker);
   await forEachConcurrently(batchesOf(outdated, MOST_TOLD), batch =>
     store.transaction(async tx => {

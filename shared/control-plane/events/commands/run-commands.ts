@@ -3,12 +3,12 @@ import {Rejected} from '../../../contracts/errors.ts';
 import {dollars, poolName, runId, version, withSomeOf} from '../../../contracts/schemas.ts';
 import {decideRunAction} from '../../../domain/commands/commands.ts';
 import {decideConfigure} from '../../../domain/commands/settings.ts';
-import {paths, streamPrefix} from '../../../domain/names.ts';
+import {paths, stopObject, streamPrefix} from '../../../domain/names.ts';
 import type {Deps} from '../../deps.ts';
 import {runRecords} from '../../documents/documents.ts';
-import {requestTotals} from '../../documents/request-totals.ts';
 import {openTask, publishTask, taskId} from '../../documents/tasks.ts';
 import {ensureRun} from '../../runs/ensure-run.ts';
+import {updateTotals} from '../../runs/summarize-run.ts';
 import {command, conclude} from './command.ts';
 import {pausePool, resumePool} from './pool-commands.ts';
 
@@ -60,6 +60,7 @@ function runOrPoolCommand<Action extends 'pause' | 'resume'>(action: Action) {
 export const pause = runOrPoolCommand('pause');
 export const resume = runOrPoolCommand('resume');
 
+/** Copies the stop into the bucket, and adds the shards that were counted since the last summary to the totals of the run. */
 export const stop = command({
   schema: z.strictObject({action: z.literal('stop'), run: runId}),
   prepare: ensureKnownRun,
@@ -68,8 +69,10 @@ export const stop = command({
     const decision = decideRunAction('stop', run, parent, published_at, now);
     return conclude(decision, next => runRecords.set(tx, next), {run});
   },
-  // Adds the shards that were counted since the last summary to the totals of the run.
-  after: (deps, {run}) => requestTotals(deps, run),
+  after: async (deps, {run}) => {
+    await deps.objects.create(stopObject(run), Buffer.from('{}\n'), {content_type: 'application/json'});
+    await updateTotals(deps, run);
+  },
 });
 
 export const configure = command({
@@ -79,13 +82,11 @@ export const configure = command({
       run: runId,
       priority: z.number().int().min(-1000).max(1000).optional(),
       budget_usd: dollars.optional(),
-      allow_mixed_code: z.boolean().optional(),
       allow_cross_region: z.boolean().optional(),
       if_version: version.optional(),
     }),
     'priority',
     'budget_usd',
-    'allow_mixed_code',
     'allow_cross_region',
   ),
   prepare: ensureKnownRun,
