@@ -2,7 +2,8 @@
  * A later release, or a person, writes a field that the releases of the world do not understand. The document is restored when the storm is
  * over. Until then no release may write it.
  */
-import type {Document} from '../../shared/ports.ts';
+import {Contention} from '../../shared/contracts/errors.ts';
+import type {Document, Transaction} from '../../shared/ports.ts';
 import {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';
 
@@ -14,7 +15,7 @@ const MOST = 3;
 const FIELDS: Record<string, Document> = {
   streams: {faults: 'many', later: {nested: [1]}},
   jobs: {machine_failures: 'many', later: {nested: [1]}},
-  zones: {blocked_reason: 7, later: {nested: [1]}},
+  zones: {orphans: 7, later: {nested: [1]}},
 };
 
 export class LeftAlone {
@@ -44,7 +45,7 @@ export class LeftAlone {
     const path = this.#chance.pick(paths);
     const fields = FIELDS[kind] ?? {};
     const before = store.peek(path) ?? {};
-    await store.edit(async tx => tx.set(path, {...(await tx.get(path)), ...fields, release: 'a later one'}));
+    await this.#edit(async tx => tx.set(path, {...(await tx.get(path)), ...fields, release: 'a later one'}));
     alone.set(path, Object.fromEntries(Object.keys(fields).map(field => [field, before[field] ?? null])));
     this.#context.everAlone.add(path);
     this.#context.see(`a document is left alone: ${kind}`);
@@ -53,13 +54,25 @@ export class LeftAlone {
 
   /** Restores the fields. A lost database has lost the documents. */
   async restore(): Promise<void> {
-    const {alone, store} = this.#context;
+    const {alone} = this.#context;
     for (const [path, {later: _, ...fields}] of [...alone]) {
       alone.delete(path);
-      await store.edit(async tx => {
+      await this.#edit(async tx => {
         const {later: _later, ...data} = (await tx.get(path)) ?? {};
         if (Object.keys(data).length > 0) tx.set(path, {...data, ...fields});
       });
+    }
+  }
+
+  /** Writes as often as another transaction holds the document. */
+  async #edit(work: (tx: Transaction) => Promise<void>): Promise<void> {
+    for (;;) {
+      try {
+        await this.#context.store.edit(work);
+        return;
+      } catch (error) {
+        if (!(error instanceof Contention)) throw error;
+      }
     }
   }
 }

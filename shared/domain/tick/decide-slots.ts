@@ -149,6 +149,8 @@ function apply(writes: SlotWrites, decision: SlotDecision, context: Context): vo
   const isEnd = isEnding(before, worker);
   const stream = isEnd ? documents.works.get(before.name)?.stream : undefined;
   if (isEnd) endIncarnation(writes, decision, context);
+  else if (worker.refused && !before.refused)
+    writes.shared = giveBootBack(writes.shared, before, settings.placement, now);
   if (becomesGone(before, worker)) bill(writes, worker, documents, now);
   const lease = stream ? {run: stream.run, stream: stream.stream, epoch: stream.epoch} : {};
   for (const text of decision.events)

@@ -30,9 +30,9 @@ export function isAsking(change: Change | undefined): boolean {
   return change === 'asked' || change === 'asked again';
 }
 
-/** True if the incarnation ends. A refused one whose node shows after all ends with the delete of the node. */
+/** True if the incarnation ends. A refused one is requested again; if its node shows after all, it ends with the delete of the node. */
 export function isEnding(before: Worker, after: Worker): boolean {
-  return hasEnded(after) && (!hasEnded(before) || (before.refused && !after.refused));
+  return hasEnded(after) && !after.refused && (!hasEnded(before) || before.refused);
 }
 
 /** `bundle`: the deployed worker bundle. */

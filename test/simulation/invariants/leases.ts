@@ -115,6 +115,7 @@ export class Leases extends Check {
         const otherLease = data.lease as Lease | null;
         const isTwo =
           other !== path &&
+          !this.context.everAlone.has(other) &&
           otherLease?.worker === lease.worker &&
           otherLease.incarnation === lease.incarnation;
         if (isTwo) this.breach(`${lease.worker} holds both ${path} and ${other}`);
