@@ -10,6 +10,7 @@ import type {Context} from './context.ts';
 /** Every fifth world has such documents. Their draws are apart, so that the other worlds stay as they are. */
 const EVERY = 5;
 const MOST = 3;
+const RETRY_MS = 1000;
 
 /** Fields of a type that no release knows. The invariants read none of them. */
 const FIELDS: Record<string, Document> = {
@@ -64,7 +65,7 @@ export class LeftAlone {
     }
   }
 
-  /** Writes as often as another transaction holds the document. */
+  /** Writes again as long as another transaction holds the document. */
   async #edit(work: (tx: Transaction) => Promise<void>): Promise<void> {
     for (;;) {
       try {
@@ -72,6 +73,7 @@ export class LeftAlone {
         return;
       } catch (error) {
         if (!(error instanceof Contention)) throw error;
+        await new Promise<void>(resolve => this.#context.after(RETRY_MS, resolve));
       }
     }
   }
