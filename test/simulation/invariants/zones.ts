@@ -64,7 +64,8 @@ export class Zones extends Check {
   #checkAnswers(): void {
     const limiterOf = (zone: string) => this.context.store.peek(zone)?.limiter as Limiter | undefined;
     for (const zone of this.#refused)
-      if (limiterOf(zone)?.state === 'open') this.breach(`${zone} refused a node and is open`);
+      if (limiterOf(zone)?.state === 'open' && !this.context.everAlone.has(zone))
+        this.breach(`${zone} refused a node and is open`);
     for (const {zone, asked_at, isReady} of this.#given) {
       const {state, since_at} = limiterOf(zone) ?? {};
       if (isReady && state === 'probing' && asked_at > String(since_at))
