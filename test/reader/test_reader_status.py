@@ -1,6 +1,8 @@
 """How much of a run is stored: its status, and a wait until it is complete."""
 
 import shutil
+import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,7 +59,9 @@ def test_the_status_of_a_run_in_a_bucket_counts_its_dropped_streams(growing, sto
 def test_a_wait_returns_the_complete_run_and_shows_a_bar(growing, capsys, monkeypatch):
     folder, finish = growing
     run, slept = opened(folder), []
-    monkeypatch.setattr(status.time, "sleep", lambda seconds: (slept.append(seconds), finish()))
+    # Other threads of the process sleep too.
+    clock = SimpleNamespace(sleep=lambda seconds: (slept.append(seconds), finish()), monotonic=time.monotonic)
+    monkeypatch.setattr(status, "time", clock)
     complete = run.wait(every_s=7)
     assert slept == [7]
     assert complete.is_complete and len(complete.shards) == 6 and len(run.shards) == 4
@@ -77,7 +81,7 @@ def test_a_wait_that_takes_too_long_says_what_is_missing(growing, capsys):
 
 def test_a_bar_replaces_itself_in_a_terminal_and_a_log_gets_a_line_a_minute(capsys, monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(status.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(status, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=time.sleep))
     for is_terminal in (True, False):
         monkeypatch.setattr("sys.stderr.isatty", lambda is_terminal=is_terminal: is_terminal, raising=False)
         with status._Line(True) as line:

@@ -4,19 +4,33 @@ import html
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from .files import CloudFolder, Folder, LocalFolder
-
-if TYPE_CHECKING:
-    from .run import Run
+from .shard import Shard
 
 _ACTIVATIONS = re.compile(r"(.*[/\\])?activations([/\\][^/\\]+)?")
 _STREAM = re.compile(r"stream_\d{1,9}\.jsonl(\.gz)?")
 _BAR = 20
 _LINE_EVERY_S = 60.0  # where the output keeps its lines, such as in a log
+
+
+class OpenedRun(Protocol):
+    """What a status reads of a run."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def streams(self) -> Mapping[int, Sequence[Shard]]: ...
+    @property
+    def shards(self) -> Sequence[Shard]: ...
+    @property
+    def problems(self) -> list[str]: ...
+
+
+_Run = TypeVar("_Run", bound=OpenedRun)
 
 
 @dataclass(frozen=True)
@@ -57,7 +71,7 @@ class Status:
         )
 
 
-def status_of(run: "Run") -> Status:
+def status_of(run: OpenedRun) -> Status:
     """The status of a run that was just opened. Reads the header of the last shard of each stream."""
     last = [shards[-1] for shards in run.streams.values()]
     return Status(
@@ -71,7 +85,7 @@ def status_of(run: "Run") -> Status:
     )
 
 
-def wait_until_complete(reopen: Callable[[], "Run"], every_s: float, timeout_s: float | None, shows: bool) -> "Run":
+def wait_until_complete(reopen: Callable[[], _Run], every_s: float, timeout_s: float | None, shows: bool) -> _Run:
     """Opens the run again and again until it is complete. Raises TimeoutError after `timeout_s`."""
     began = time.monotonic()
     with _Line(shows) as line:
