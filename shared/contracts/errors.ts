@@ -70,14 +70,14 @@ export class Rejected extends Error {
 /** A document with a field that this release does not understand. It is left alone: a newer release or a person wrote it. */
 export class NotUnderstood extends Rejected {
   override name = 'NotUnderstood';
-  /** The release that wrote the document last. */
-  readonly release: string | undefined;
-  constructor(path: string, problem: string, release: unknown) {
-    const name = typeof release === 'string' ? release : undefined;
+  readonly document: Readonly<Record<string, unknown>>;
+  constructor(path: string, problem: string, document: Readonly<Record<string, unknown>>) {
+    const {release} = document;
+    const name = typeof release === 'string' ? release : 'unknown';
     super(
-      `Failed to read ${path}: ${problem}. Release ${name ?? 'unknown'} or a person wrote it, and it is left alone: deploy that release, mend the field or delete the document`,
+      `Failed to read ${path}: ${problem}. Release ${name} or a person wrote it, and it is left alone: deploy that release, mend the field or delete the document`,
     );
-    this.release = name;
+    this.document = document;
   }
 }
 

@@ -161,6 +161,20 @@ describe('a document that this release does not understand', () => {
       assert.deepEqual([run?.spent_usd, Number(run?.spent_usd) > 0], [pool?.spent_usd, true]);
     });
 
+  for (const change of [
+    {phase: 'gone', held: true},
+    {phase: 'working', updated_at: '2020-01-01T00:00:00.000Z'},
+  ])
+    it(`of a worker does not keep another silent worker: ${JSON.stringify(change)}`, async () => {
+      const world = aWorldWithAStream(40);
+      await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+      const path = `workers/${A1}`;
+      await world.store.transaction(async tx => workerRecords.set(tx, aWorker({name: A1, slot: 1})));
+      await spoil(world, path, {...change, usd_per_hour: 'much', release: 'the next release'});
+      world.agents.delete(A0);
+      await world.until('another node', () => world.tpus.made.includes(`${A0}#2`), 30, 1);
+    });
+
   for (const affinity of ['any', 'fixed'])
     it(`of a stream keeps no idle TPU beside the work of its run: affinity ${affinity}`, async () => {
       const world = new World({...TWO_SLOTS, GLEANER_STALL_S: '86400', GLEANER_LOAD_S: '86400'});

@@ -25,7 +25,7 @@ export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true
   const parse = (path: string, data: Document): T => {
     const parsed = schema.safeParse(data);
     if (parsed.success) return parsed.data;
-    throw new NotUnderstood(path, firstOf(parsed.error), data.release);
+    throw new NotUnderstood(path, firstOf(parsed.error), data);
   };
   return {
     schema,

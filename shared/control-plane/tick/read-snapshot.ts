@@ -98,7 +98,7 @@ function parseWorkers(
 ): Map<string, Worker> {
   const parsed = workerRecords.parseAll(stored, (error, name) => {
     unreadable.add(name);
-    slotsLeftAlone.set(name, error.release);
+    slotsLeftAlone.set(name, error.document);
     leftAlone(log)(error);
   });
   return new Map(parsed.map(worker => [worker.name, worker]));

@@ -42,7 +42,7 @@ export async function readSlot(
     return (await workerRecords.get(tx, name)) ?? (seen ? undefined : newWorker(name, place, now));
   } catch (error) {
     if (!(error instanceof NotUnderstood)) throw error;
-    slotsLeftAlone.set(name, error.release);
+    slotsLeftAlone.set(name, error.document);
     leftAlone(log)(error);
     return undefined;
   }
