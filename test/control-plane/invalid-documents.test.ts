@@ -216,6 +216,17 @@ describe('a document that this release does not understand', () => {
     await world.assertStoredOnce('my-run', '001', someLines(9, 'b'));
   });
 
+  it('of the pool keeps its living nodes, also those beyond the settings of the deployment', async () => {
+    const world = new World(ONE_SLOT);
+    world.control({action: 'scale', workers_per_zone: 2});
+    await world.deliverAll();
+    for (const index of [0, 1]) world.drop('my-run', index, someLines(40, `s${index}`));
+    await world.until('both slots work', () => world.agents.size === 2, 9, 1);
+    await spoil(world, 'pools/tpu', {workers_per_zone: '2'});
+    await world.minutes(5, 0);
+    assert.deepEqual([...world.tpus.nodes.keys()].sort(), [A0, A1]);
+  });
+
   it('of a worker without a node leaves its slot empty, and another slot gets the node', async () => {
     const world = new World({GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '3'});
     for (const [name, change] of [

@@ -69,7 +69,7 @@ function budgetSnapshotOf(all: DeploymentBudgets, pool: Pool): BudgetSnapshot {
   return {
     ...shared,
     pool,
-    isUnreadable: unreadable_pools.has(pool.pool) && !hasDocument,
+    isUnreadable: unreadable_pools.has(pool.pool),
     jobs: waiting === undefined ? undefined : {waiting},
     others: {workers: workers.get(false) ?? [], nodes: all.unreadable.size - own.size, reserved_usd: 0},
     runs: all.runs.filter(run => run.pool === pool.pool),
