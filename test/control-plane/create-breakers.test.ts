@@ -7,6 +7,7 @@ import {World} from '../support/control-plane-harness.ts';
 import type {FakeAgent} from '../support/fake-agent.ts';
 import {aFleet, errors, firstLives, RUN, silence, stopCreates, wait, zoneOf} from '../support/fleet.ts';
 import {type Case, runCases} from '../support/fleet-cases.ts';
+import {aRequestedNode} from '../support/one-worker.ts';
 import {A0, ONE_SLOT, ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -210,6 +211,19 @@ describe('the pause of a pool', () => {
     world.control({action: 'resume', pool: 'tpu'});
     await world.until('another node', () => world.tpus.made.length === 3, 9, 0);
     assert.equal((await pool()).state, 'open');
+  });
+
+  it('refuses the create that is under way', async () => {
+    const world = await aRequestedNode();
+    const create = world.queue.splice(0);
+    world.control({action: 'pause', pool: 'tpu'});
+    await world.deliverAll();
+    world.queue.push(...create);
+    await world.deliverAll();
+    await wait(world, 10);
+    assert.deepEqual(world.tpus.made, []);
+    const {phase, last_error} = (await world.worker(A0)) ?? {};
+    assert.deepEqual([phase, last_error], ['gone', 'a person paused pool "tpu"']);
   });
 
   it('that was published before a resume leaves the pool open', async () => {

@@ -18,7 +18,6 @@ import type {Worker} from '../../domain/worker/worker.ts';
 import {afterRefusal, limiterEvent, type RefusedNode, refusedSince} from '../../domain/zone/limiter.ts';
 import {withLimiter, type Zone} from '../../domain/zone/placement.ts';
 import type {Bus, TpuRequest, Transaction} from '../../ports.ts';
-import {readPool} from '../caches/pool-cache.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {poolRecords, skipIfInvalid, workerRecords, zoneRecords} from '../documents/documents.ts';
@@ -65,16 +64,19 @@ export async function handleTpuMessage(deps: Deps, message: TpuMessage): Promise
 }
 
 /**
- * Creates the node. If its pool is gone, or its price changed since the decision, the next tick decides again. A zone that has refused a node
+ * Creates the node. If its pool is gone or paused, or its price changed since the decision, the next tick decides again. A zone that has refused a node
  * since the request is not asked: it would refuse this node too.
  */
 async function createNode(deps: Deps, worker: Worker): Promise<void> {
   const {limiter} = await zoneOf(deps, deps.store, worker, deps.now());
   const refused = refusedSince(limiter, worker.asked_at);
   if (refused) throw new TpuError(refused.kind, worker.zone, refused.reason);
-  const pool = await readPool(deps, worker.pool);
+  const pool = await skipIfInvalid(deps.log, () =>
+    poolRecords.find(deps.store, worker.pool, deps.config.pool),
+  );
+  const isPaused = pool?.limiter.cause === 'person';
   const usd_per_hour = pool ? priceOf(await readPrices(deps, [pool]), pool, worker.zone) : null;
-  if (pool && usd_per_hour === worker.usd_per_hour) {
+  if (pool && !isPaused && usd_per_hour === worker.usd_per_hour) {
     await deps.tpus.create(await nodeRequest(deps, pool, worker));
     // The next list shows whether the zone gives nodes again.
     if (limiter.state === 'probing') await wake(deps.bus);
@@ -87,9 +89,11 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     const [before, is] = [worker.usd_per_hour, usd_per_hour].map(usd =>
       usd === null ? 'unknown' : `$${usd}`,
     );
-    const cause = pool
-      ? `its price an hour is ${is} now, and was ${before} when it was decided`
+    const ofPrice = `its price an hour is ${is} now, and was ${before} when it was decided`;
+    const ofPool = pool
+      ? `a person paused pool "${worker.pool}"`
       : `pool "${worker.pool}" has no valid document`;
+    const cause = pool && !isPaused ? ofPrice : ofPool;
     const zone = await zoneOf(deps, tx, worker, now);
     await refuse(deps, tx, current, {before: zone, after: zone}, cause, now);
     const text = `${worker.name} is not created: ${cause}; the next tick decides again`;
