@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Document, Store} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {jobIn, storedJob} from '../support/jobs.ts';
-import {ONE_SLOT} from '../support/places.ts';
+import {aWorldAtWork, jobIn, storedJob} from '../support/jobs.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
 
 const CODE = 'result = 1';
 
@@ -13,6 +13,24 @@ const WAYS: {name: string; take: (world: World) => Promise<unknown>}[] = [
   {name: 'its event', take: world => world.deliverNext('job')},
   {name: 'a tick', take: world => world.tick()},
 ];
+
+describe('the document of a running job that is left alone', () => {
+  it('keeps its TPU and its lease, and the job ends when the document is understood again', async () => {
+    const world = await aWorldAtWork();
+    const before = await storedJob(world);
+    const change = (changes: Document) =>
+      world.store.transaction(async tx => tx.set('jobs/my-job', {...before, ...changes}));
+    await change({timeout: 'long'});
+    await world.minutes(15, 1);
+    const worker = await world.worker(A0);
+    assert.deepEqual([worker?.work, worker?.phase, world.tpus.made], ['job:my-job', 'working', [`${A0}#1`]]);
+    await change({});
+    assert.equal((await jobIn(world)).status, 'running');
+    world.agent(A0).jobEnd = {outcome: 'completed'};
+    await world.until('the end', async () => (await jobIn(world)).status === 'completed', 9, 1);
+    assert.deepEqual((await jobIn(world)).epoch, 1);
+  });
+});
 
 describe('a document of a job', () => {
   const OFFLINE = {GLEANER_INTERNET: 'false'};
