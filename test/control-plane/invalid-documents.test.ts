@@ -187,6 +187,16 @@ describe('a document that this release does not understand', () => {
       assert.deepEqual([...world.tpus.nodes.keys()], [A0]);
     });
 
+  it('of each of many streams keeps no TPU', async () => {
+    const world = new World(ONE_SLOT);
+    for (let index = 0; index < 12; index++) world.drop('my-run', index, someLines(9, `s${index}`));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    for (const {path, data} of await world.store.query('runs/my-run/streams'))
+      if (data.status === 'pending') await spoil(world, path, {epoch: -1});
+    await world.until('the TPU is gone', () => world.tpus.nodes.size === 0, 60, 1);
+    assert.equal((await world.run('my-run'))?.status, 'active');
+  });
+
   it('of a zone gets no create, and another zone does', async () => {
     const world = new World({GLEANER_ZONES: 'us-central1-a,us-east5-b', GLEANER_WORKERS_PER_ZONE: '1'});
     await spoil(world, 'zones/us-central1-a', {losses: 'many'});

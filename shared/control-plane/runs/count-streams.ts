@@ -6,10 +6,10 @@ import {isRunnable, type Run, SUMMED} from '../../domain/run/run.ts';
 import {isUnfinished} from '../../domain/stream/stream.ts';
 import type {StreamCounts} from '../../domain/tick/snapshot.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import type {Filter, Store} from '../../ports.ts';
+import type {Filter, Store, Stored} from '../../ports.ts';
 import {COMPLETED, FAILED, LEASED, streamRecords, UNFINISHED} from '../documents/documents.ts';
 
-/** Counts the streams of a run. A stream whose document is left alone is not over, and gets no node if it is among few. */
+/** Counts the streams of a run. A stream whose document is left alone is not over, and keeps no node where no other stream waits. */
 export async function countStreams(
   store: Store,
   of: Run,
@@ -24,16 +24,25 @@ export async function countStreams(
   const slots = isBound ? await boundSlots(store, of, pool) : [];
   const holders = [...workers.values()].filter(worker => runAtWork(worker) === run).length;
   const mayBeAlone = isRunnable(of) && (streams_pending > 0 || streams_in_progress > holders);
-  const served = mayBeAlone && unfinished <= FEW ? await servedAmong(store, run, workers) : unfinished;
+  const servedAmong = async (limit: number) => {
+    const stored = await store.query(paths.streams(run), {where: [UNFINISHED], limit});
+    return servedOf(stored, workers);
+  };
+  const countServed = async () => {
+    if (unfinished <= FEW) return servedAmong(FEW);
+    return (await servedAmong(1)) > 0 || (await servedAmong(PAGE)) > 0 ? unfinished : holders;
+  };
+  const served = mayBeAlone ? await countServed() : unfinished;
   return {streams, unfinished: served, totals, areAllOver, slots};
 }
 
 /** Unfinished streams that a tick reads to find those that no node can serve, among the last ones of a run. */
 const FEW = 10;
+/** Unfinished streams that a tick reads of a run with many, if its first one is left alone. None understood: only the holders have work. */
+const PAGE = 500;
 
-/** Counts few unfinished streams that a worker has or can get: not those whose document, or that of their holder, is left alone. */
-async function servedAmong(store: Store, run: string, workers: ReadonlyMap<string, Worker>): Promise<number> {
-  const stored = await store.query(paths.streams(run), {where: [UNFINISHED], limit: FEW});
+/** Counts the streams that a worker has or can get: not those whose document, or that of their holder, is left alone. */
+function servedOf(stored: Stored[], workers: ReadonlyMap<string, Worker>): number {
   const understood = streamRecords.parseAll(stored, () => {});
   return understood.filter(({lease}) => lease === null || workers.has(lease.worker)).length;
 }
