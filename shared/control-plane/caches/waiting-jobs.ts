@@ -18,16 +18,27 @@ function queueOf(pool: string): Filter[] {
 }
 
 /** The first waiting jobs of a pool, one page of them. A document that is left alone keeps its place, and hides no job behind it. */
-export async function firstWaiting({store, config, log}: Deps, pool: string, limit: number): Promise<Job[]> {
+export async function firstWaiting(deps: Deps, pool: string, limit: number): Promise<Job[]> {
+  return (await readFirst(deps, pool, limit)).waiting;
+}
+
+/** `alone`: documents before the last of these jobs that no worker can run. */
+async function readFirst(
+  {store, config, log}: Deps,
+  pool: string,
+  limit: number,
+): Promise<{waiting: Job[]; alone: number}> {
+  let alone = 0;
   const query = {field: 'queue', where: queueOf(pool), limit};
   for await (const page of orderedPages(store, config.jobs_collection, query)) {
     const jobs = jobRecords.parseAll(page, leftAlone(log));
     for (const {job} of jobs.filter(job => !isWaiting(job)))
       log('ERROR', `Job ${job} is left alone: its place in the queue is not that of its fields`, {job});
     const waiting = jobs.filter(isWaiting);
-    if (waiting.length > 0) return waiting;
+    alone += page.length - waiting.length;
+    if (waiting.length > 0) return {waiting, alone};
   }
-  return [];
+  return {waiting: [], alone};
 }
 
 /** Waiting jobs that a tick reads to find documents that no worker can run. */
@@ -47,10 +58,10 @@ export async function countWaiting(
   for (const {pool} of pools) {
     const places = all === 0 ? 0 : await count(queueOf(pool));
     if (places === undefined) continue;
-    const read = async () => (places === 0 ? [] : await firstWaiting(deps, pool, FEW));
+    const read = async () => (places === 0 ? {waiting: [], alone: 0} : await readFirst(deps, pool, FEW));
     const first = await failures.isolate('read the waiting jobs', read);
     // Documents that are left alone want no node: they count only behind jobs that wait.
-    if (first) waiting.set(pool, first.length < FEW ? first.length : places);
+    if (first) waiting.set(pool, first.waiting.length === 0 ? 0 : Math.max(0, places - first.alone));
   }
   return waiting;
 }

@@ -103,9 +103,9 @@ export const DOUBLE: Mistakes = {
   },
   'a job that is leased to a worker of another pool': [
     {
-      in: 'firstWaiting',
+      in: 'readFirst',
       within:
-        "{const $query = {field: 'queue', where: $queueOf($pool), limit: $limit}; for await (const $page of $pages($store, $config.jobs_collection, $query)) $body; $$rest}",
+        "{let $alone = 0; const $query = {field: 'queue', where: $queueOf($pool), limit: $limit}; for await (const $page of $pages($store, $config.jobs_collection, $query)) $body; $$rest}",
       find: 'where: $queueOf($pool)',
       replace: 'where: $queueOf($config.pool.pool || $pool)',
     },
