@@ -69,6 +69,18 @@ describe('a document made for a run that had one', () => {
     assert.match(reason ?? '', /system\/stops\/my-run\.json/);
   });
 
+  it('is not cancelled where a message stopped the run after its end', async () => {
+    const world = aWorldWithAStream(5);
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+    world.control({action: 'stop', run: 'my-run'});
+    await world.deliverAll();
+    await world.wipe();
+    world.control({action: 'rebuild'});
+    await world.minutes(20, 1);
+    assert.notEqual((await world.run('my-run'))?.status, 'cancelled');
+  });
+
   it('in a later deployment waits with the stream that was added to the run, until resume', async () => {
     const world = aWorldWithAStream(5);
     await world.untilAsleep();

@@ -60,7 +60,7 @@ function runOrPoolCommand<Action extends 'pause' | 'resume'>(action: Action) {
 export const pause = runOrPoolCommand('pause');
 export const resume = runOrPoolCommand('resume');
 
-/** Copies the stop into the bucket, and adds the shards that were counted since the last summary to the totals of the run. */
+/** Copies the stop of a run that was not completed into the bucket, and adds the shards that were counted since the last summary to the totals of the run. */
 export const stop = command({
   schema: z.strictObject({action: z.literal('stop'), run: runId}),
   prepare: ensureKnownRun,
@@ -70,7 +70,8 @@ export const stop = command({
     return conclude(decision, next => runRecords.set(tx, next), {run});
   },
   after: async (deps, {run}) => {
-    await deps.objects.create(stopObject(run), Buffer.from('{}\n'), {content_type: 'application/json'});
+    if ((await runRecords.get(deps.store, run))?.status === 'cancelled')
+      await deps.objects.create(stopObject(run), Buffer.from('{}\n'), {content_type: 'application/json'});
     await updateTotals(deps, run);
   },
 });
