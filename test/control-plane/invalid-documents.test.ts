@@ -3,9 +3,9 @@ import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Document} from '../../shared/ports.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {aFleet, firstLives, workersOf} from '../support/fleet.ts';
+import {aFleet, firstLives, silence, workersOf} from '../support/fleet.ts';
 import {aWorldWithAStream} from '../support/one-worker.ts';
-import {A0, A1, ONE_SLOT, TWO_SLOTS} from '../support/places.ts';
+import {A0, A1, ONE_SLOT, TWO_SLOTS, ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('a document that this release does not understand', () => {
@@ -205,6 +205,20 @@ describe('a document that this release does not understand', () => {
     await world.assertStoredOnce('my-run', '000', someLines(9));
     assert.deepEqual(await world.store.get('zones/us-central1-a'), {losses: 'many'});
     assert.deepEqual(world.tpus.made, ['tpu-us-east5-b-0#1']);
+  });
+
+  it('of a zone holds its silent nodes and its orphans, with no event each minute', async () => {
+    const world = await aFleet(10);
+    await spoil(world, `zones/${ZONE}`, {losses: 'many'});
+    await world.store.transaction(async tx => tx.delete(`workers/${A0}`));
+    silence(world);
+    await world.minutes(40, 0);
+    assert.equal(world.tpus.nodes.size, 10);
+    assert.deepEqual(
+      (await world.timeline('worker')).filter(text => /have no document/.test(text)),
+      [],
+    );
+    assert.deepEqual(await world.timeline('zone'), []);
   });
 
   it('of the pool stops all creates until it is mended, and keeps its settings and its costs', async () => {

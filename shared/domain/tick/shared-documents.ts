@@ -16,7 +16,7 @@ import {
   type RetryLimits,
   stateOf,
 } from '../zone/limiter.ts';
-import type {PlacementLimits, Zone} from '../zone/placement.ts';
+import {isLeftAlone, type PlacementLimits, type Zone} from '../zone/placement.ts';
 import {
   afterCreate,
   afterLostProbe,
@@ -43,7 +43,10 @@ export function withZone(
   return zone ? {...shared, zones: new Map(shared.zones).set(name, change(zone))} : shared;
 }
 
-/** Verdict of the zone's brake on a silent worker; undefined for any other worker. */
+/**
+ * Verdict of the zone's brake on a silent worker; undefined for any other worker. A brake whose document is left alone does not remember
+ * its share, so it holds every worker that is not lost.
+ */
 export function judgeSilence(
   shared: SharedDocuments,
   {before, death}: {before: Worker; death?: Death},
@@ -60,6 +63,7 @@ export function judgeSilence(
   const zone = shared.zones.get(before.zone);
   if (death?.kind !== 'silent' || !zone) return {shared, verdict: undefined};
   const isLost = lost.has(before.name);
+  if (isLeftAlone(zone)) return {shared, verdict: isLost ? 'ends' : 'held'};
   // A slot that was emptied since the snapshot has room for a probe.
   const replaced_at = zone.brake?.replaced_at ?? null;
   const isCrowded = crowded.has(zone.zone) && (replaced_at === null || msOf(replaced_at) < read_at_ms);

@@ -23,6 +23,11 @@ export type Zone = {
   updated_at: string;
 };
 
+/** True for the stand-in of a zone whose document is left alone: no tick can remember anything of it. No person stops a zone. */
+export function isLeftAlone({limiter}: Zone): boolean {
+  return limiter.cause === 'person';
+}
+
 export type PlacementLimits = RetryLimits & {
   /** Age at which losses are forgotten. */
   churn_window_s: number;
