@@ -107,7 +107,8 @@ describe('the bill', () => {
       assert.ok(cost_usd > 0);
       assert.deepEqual(await world.store.get(path), before);
       const says = `${cost_usd} USD are not added to the document of ${payer}`;
-      assert.ok(world.logs.some(({severity, message}) => severity === 'ERROR' && message.includes(says)));
+      const alert = world.logs.find(({message}) => message.includes(says));
+      assert.deepEqual([alert?.severity, alert?.signal], ['ERROR', 'document-left-alone']);
       const others = ['runs/my-run', 'pools/tpu'].filter(other => other !== path);
       for (const other of others) assert.equal((await world.store.get(other))?.spent_usd, cost_usd, other);
     });

@@ -22,10 +22,12 @@ import {
   zoneDocument,
 } from './document-schemas.ts';
 
+/** The alert about a document that is left alone. */
+export const LEFT_ALONE = {signal: 'document-left-alone'} as const;
+
 /** Raises an alert about a document that is left alone. */
 export function leftAlone(log: Log): (error: Rejected) => void {
-  return error =>
-    log('ERROR', error.message, error instanceof NotUnderstood ? {signal: 'document-left-alone'} : {});
+  return error => log('ERROR', error.message, error instanceof NotUnderstood ? LEFT_ALONE : {});
 }
 
 /** Does one part of larger work. A document that is not understood is an alert, and stops no other part. */

@@ -1,7 +1,7 @@
 /** Documents of decisions about slots: a transaction reads them, decides, and writes each changed document once. */
 
 import {NotUnderstood} from '../../contracts/errors.ts';
-import {unpaid} from '../../domain/billing/bills.ts';
+import {unpaid, unpaidText} from '../../domain/billing/bills.ts';
 import {runAtWork, runsAmong} from '../../domain/billing/cost.ts';
 import {paths} from '../../domain/names.ts';
 import type {SlotDocuments, SlotWrites, Work} from '../../domain/tick/decide-slots.ts';
@@ -14,6 +14,7 @@ import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {
   createsRecords,
+  LEFT_ALONE,
   leftAlone,
   poolRecords,
   runRecords,
@@ -143,6 +144,5 @@ export function writeSlots(
   }
   if (pool && pool !== before.pool) poolRecords.set(tx, pool);
   if (spending && spending !== before.spending) spendingRecords.set(tx, spending);
-  for (const [payer, usd] of unpaid(before, writes.ended))
-    log('ERROR', `${usd} USD are not added to the document of ${payer}, which is missing or left alone`);
+  for (const [payer, usd] of unpaid(before, writes.ended)) log('ERROR', unpaidText(payer, usd), LEFT_ALONE);
 }

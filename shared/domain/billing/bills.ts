@@ -63,6 +63,11 @@ export function addBill<P extends Payers>(payers: P, ended: readonly Worker[], n
   };
 }
 
+/** Says that the payer lacks these dollars for good. */
+export function unpaidText(payer: string, usd: number): string {
+  return `${usd} USD are not added to the document of ${payer}, which is missing or left alone`;
+}
+
 /** Dollars of these incarnations that no document of a payer takes, by payer. */
 export function unpaid(
   {runs, pool, spending}: Payers,
