@@ -75,7 +75,7 @@ export function planFleet(
   const empty = [...wanted].filter(name => (workers.get(name)?.phase ?? 'gone') === 'gone');
   const creates = empty.length;
   // No node is created from prices, a month or a count of creates that were not read.
-  if (!snapshot.prices || !snapshot.month || snapshot.creates === undefined)
+  if (!snapshot.prices || snapshot.month?.spent_usd === undefined || snapshot.creates === undefined)
     return {wanted, payers, mostCreates: 0, creates: 0, reserved_usd: 0};
   const priceIn = (name: string) => priceOf(snapshot.prices ?? {}, pool, parseWorkerName(name)?.zone ?? '');
   const reserved_usd = empty.reduce((sum, name) => sum + costOfDeleting(priceIn(name) ?? 0), 0);
