@@ -144,6 +144,22 @@ describe('a database that was restored from an older backup', () => {
     return (await Promise.all(COLLECTIONS.map(collection => world.store.query(collection)))).flat();
   }
 
+  it('cancels a run that was stopped since, with the rebuild', async () => {
+    const world = await aWorkingWorld();
+    const backup = await backUp(world);
+    world.control({action: 'stop', run: 'my-run'});
+    await world.untilAsleep();
+    await world.wipe();
+    await world.store.transaction(async tx => {
+      for (const {path, data} of backup) tx.set(path, data);
+    });
+    assert.equal((await world.run('my-run'))?.status, 'active');
+    world.control({action: 'rebuild'});
+    await world.minutes(20, 1);
+    const {status, stopped_at} = (await world.run('my-run')) ?? {};
+    assert.deepEqual([status, stopped_at !== null], ['cancelled', true]);
+  });
+
   it('blocks a stream that has shards of a later epoch, until a rebuild counts them', async () => {
     const world = await aWorkingWorld();
     const backup = await backUp(world);
