@@ -32,6 +32,22 @@ describe('the document of a running job that is left alone', () => {
   });
 });
 
+describe('the document of a running job whose worker ended while it was left alone', () => {
+  it('is given to another worker soon, long before its timeout', async () => {
+    const world = await aWorldAtWork({code: CODE, status: 'pending', timeout: 86_400});
+    const before = await storedJob(world);
+    const write = (changes: Document) =>
+      world.store.transaction(async tx => tx.set('jobs/my-job', {...before, ...changes}));
+    await write({timeout: 'long'});
+    world.tpus.node(A0).state = 'PREEMPTED';
+    world.agents.delete(A0);
+    await world.until('the end', async () => (await world.worker(A0))?.phase === 'gone', 9, 1);
+    await write({});
+    await world.until('another attempt', async () => (await jobIn(world)).epoch === 2, 30, 1);
+    assert.deepEqual((await jobIn(world)).failures, 0);
+  });
+});
+
 describe('a document of a job', () => {
   const OFFLINE = {GLEANER_INTERNET: 'false'};
   const invalid: {name: string; given: Document; says: RegExp; id?: string; set?: Record<string, string>}[] =

@@ -1,7 +1,7 @@
 import {planAllBudgets, planPools} from '../../domain/tick/pools.ts';
 import type {Deps} from '../deps.ts';
 import {Failures} from '../failures.ts';
-import {endDueJobs} from '../jobs/end-jobs.ts';
+import {endDueJobs, endOrphanedJobs} from '../jobs/end-jobs.ts';
 import {schedulePending} from '../jobs/schedule-jobs.ts';
 import type {Reconciled} from '../workers/reconcile-workers.ts';
 import {applyBudgets, applyPlans} from './apply-plan.ts';
@@ -25,6 +25,7 @@ export async function tick(deps: Deps): Promise<void> {
     spent.push(await applyBudgets(deps, plan, failures));
   const snapshot = await readSnapshot(deps, budgets, listing, failures);
   await applyPlans(deps, planPools(snapshot, deps.config, deps.now()), spent, failures);
+  await failures.isolate('end the jobs that no worker holds', () => endOrphanedJobs(deps, snapshot));
   failures.rethrow();
   deps.log('INFO', 'The tick is completed', {signal: 'tick-completed'});
 }

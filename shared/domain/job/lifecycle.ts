@@ -209,6 +209,12 @@ export function endByExpiry(worker: Worker, lease_s: number): JobEnd {
     : {outcome: 'failed', cause: 'machine', error};
 }
 
+/** The end of an attempt that no worker holds: no failure of the job. */
+export function endWithoutHolder({lease}: Job): JobEnd {
+  const error = `${lease?.worker ?? 'its worker'} does not hold it any more`;
+  return {outcome: 'preempted', cause: 'preempted', error};
+}
+
 /** The end of a job that is due: by its deadline, its budget or its timeout. Undefined for a job that is not due. */
 export function endOfDue(job: Job, usd_per_hour: number | null, now: number): JobEnd | undefined {
   if (isFinal(job) || job.due_at === null || msOf(job.due_at) > now) return undefined;
@@ -240,10 +246,7 @@ export function endOfDueAt(
 ): JobEnd | undefined {
   const due = endOfDue(job, holder?.usd_per_hour ?? null, now);
   if (due?.cause !== 'timeout') return due;
-  if (!holder) {
-    const error = `${job.lease?.worker ?? 'its worker'} does not hold it any more`;
-    return {outcome: 'preempted', cause: 'preempted', error};
-  }
+  if (!holder) return endWithoutHolder(job);
   const isUnheard = holder.claimed_at === null || isOlderThan(holder.claimed_at, lease_s, now);
   return isUnheard ? endByExpiry(holder, lease_s) : due;
 }
