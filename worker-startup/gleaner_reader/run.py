@@ -16,7 +16,7 @@ from .forks import cached_property
 from .formats import open_shard
 from .shard import Shard
 from .shards import Shards
-from .status import Status, status_of, table_html, wait_until_complete
+from .status import Status, state_of, status_of, table_html, wait_until_complete
 
 _SHARD = re.compile(r"(?:tpu_(\d{1,9})/)?shard_(\d{4,9})\.(safetensors|safetensors\.zst|pkl\.gz)")
 _STREAM_FOLDER = re.compile(r".*/tpu_(\d{1,9})")
@@ -79,8 +79,7 @@ class Run(Shards[Shard]):
         return f"<Run {self.url}: {', '.join(self._facts())}>"
 
     def _repr_html_(self) -> str:
-        state = "complete" if self.is_complete else "; ".join(self.problems[:_SHOWN])
-        return table_html({"run": self.url, "has": ", ".join(self._facts()), "state": state})
+        return table_html({"run": self.url, "has": ", ".join(self._facts()), "state": state_of(self.problems)})
 
     def status(self) -> Status:
         """How much of the run is stored now. The shards of this object stay those of the time when it was opened."""

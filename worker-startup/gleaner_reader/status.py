@@ -14,6 +14,7 @@ from .shard import Shard
 _ACTIVATIONS = re.compile(r"(.*[/\\])?activations([/\\][^/\\]+)?")
 _STREAM = re.compile(r"stream_\d{1,9}\.jsonl(\.gz)?")
 _BAR = 20
+_SHOWN = 3  # problems in a table
 _LINE_EVERY_S = 60.0  # where the output keeps its lines, such as in a log
 
 
@@ -60,7 +61,7 @@ class Status:
         return f"[{'#' * done}{'.' * (_BAR - done)}] {self._counts()}"
 
     def _repr_html_(self) -> str:
-        state = "complete" if self.is_complete else "; ".join(self.problems[:3])
+        state = state_of(self.problems)
         bar = f'<progress value="{self.complete_streams}" max="{max(self.streams, 1)}"></progress>'
         return table_html({"run": self.run, "stored": self._counts(), "state": state}, bar)
 
@@ -143,6 +144,11 @@ def _dropped_streams(url: str) -> int:
         return sum(_STREAM.fullmatch(name) is not None for name in folder.files())
     except OSError:
         return 0
+
+
+def state_of(problems: Sequence[str]) -> str:
+    """The state of a run in a table: its first problems, if it has any."""
+    return "; ".join(problems[:_SHOWN]) or "complete"
 
 
 def table_html(facts: dict[str, str], more: str = "") -> str:

@@ -108,9 +108,8 @@ class FolderBuffer:
             for number in numbers:
                 rows = _activations(self._parts[number])
                 order = np.arange(len(rows)) if epoch == 0 else order_of(len(rows), self._seed, epoch, number + 1)
-                step = max(1, self._batch_rows)
-                for begin in range(0, len(rows), step):
-                    taken = rows[order[begin : begin + step]]
+                for begin in range(0, len(rows), self._batch_rows):
+                    taken = rows[order[begin : begin + self._batch_rows]]
                     waiting = np.concatenate([waiting, taken]) if len(waiting) else taken
                     if len(waiting) >= self._batch_rows:
                         batch: Any = finish(Rows(waiting[: self._batch_rows], None), "torch", self._dtype)

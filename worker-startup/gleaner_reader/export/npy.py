@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..convert import to_float16
-from .pieces import columns_of, pieces
+from .pieces import as_float, columns_of, pieces, site_of
 from .unfinished import Unfinished, settings_of
 
 if TYPE_CHECKING:
@@ -51,8 +50,7 @@ def to_npy(
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype is {dtype!r}, known are {', '.join(DTYPES)}")
-    run.layer(layer, site)  # Raises ValueError for a layer or a site that the run lacks.
-    site = run.first.site(site)
+    site = site_of(run, layer, site)
     unfinished = Unfinished(out_dir, settings_of(run, "numpy", site, layer, dtype=dtype))
     names = ["activations", *columns_of(run)]
     _write(run, unfinished, layer, site, dtype, progress)
@@ -92,8 +90,8 @@ def _write(
 
     kept_at = time.monotonic()
     for piece in pieces(run, site, layer, done):
-        values, here = piece.rows.to_float32(), slice(piece.begin, piece.end)
-        arrays["activations"][here] = to_float16(values, f"{site}.{layer}") if dtype == "float16" else values
+        here = slice(piece.begin, piece.end)
+        arrays["activations"][here] = as_float(piece.rows.to_float32(), dtype, f"{site}.{layer}")
         for name, column in piece.columns.items():
             arrays[name][here] = column
         if time.monotonic() - kept_at >= _KEEP_EVERY_S:

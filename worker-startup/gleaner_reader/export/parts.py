@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..convert import Rows, to_float16
-from .pieces import pieces
+from ..convert import Rows
+from .pieces import as_float, pieces, site_of
 from .unfinished import Unfinished, settings_of
 
 if TYPE_CHECKING:
@@ -143,19 +143,18 @@ def _export(
 
 def _check(run: "Run", layer: int, site: str | None, dtype: str) -> str:
     """The site. Raises ValueError for a layer, a site or a dtype that the run lacks."""
-    run.layer(layer, site)
+    site = site_of(run, layer, site)
     if dtype not in DTYPES or (dtype == "bfloat16" and run.dtype != "bf16"):
         known = ", ".join(DTYPES if run.dtype == "bf16" else DTYPES[:2])
         raise ValueError(f"dtype is {dtype!r}, and for a run that stores {run.dtype} these are known: {known}")
-    return run.first.site(site)
+    return site
 
 
 def _as(rows: Rows, dtype: str, what: str) -> np.ndarray:
     """The values as float32, float16, or the bits of bf16."""
     if dtype == "bfloat16":
         return rows.stored
-    values = rows.to_float32()
-    return to_float16(values, what) if dtype == "float16" else values
+    return as_float(rows.to_float32(), dtype, what)
 
 
 def _write_safetensors(path: str, tensors: dict[str, np.ndarray]) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..convert import Rows
+from ..convert import Rows, to_float16
 from ..errors import ShardError
 
 if TYPE_CHECKING:
@@ -26,6 +26,17 @@ class Piece:
     @property
     def end(self) -> int:
         return self.begin + len(self.rows.stored)
+
+
+def site_of(run: "Run", layer: int, site: str | None) -> str:
+    """The site. Raises ValueError for a layer or a site that the run lacks."""
+    run.layer(layer, site)
+    return run.first.site(site)
+
+
+def as_float(values: np.ndarray, dtype: str, what: str) -> np.ndarray:
+    """fp32 values as float32 or float16. Raises ValueError for a value that float16 cannot hold."""
+    return to_float16(values, what) if dtype == "float16" else values
 
 
 def columns_of(run: "Run") -> list[str]:

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..convert import to_float16
 from ..errors import MissingPackage
-from .pieces import columns_of, pieces
+from .pieces import as_float, columns_of, pieces, site_of
 from .unfinished import Unfinished, settings_of
 
 if TYPE_CHECKING:
@@ -59,8 +58,7 @@ def to_saelens(
         raise ValueError(f"dtype is {dtype!r}, known are {', '.join(_DTYPES)}")
     if context_size < 1:
         raise ValueError(f"context_size is {context_size}; set it to at least 1")
-    run.layer(layer, site)  # Raises ValueError for a layer or a site that the run lacks.
-    site = run.first.site(site)
+    site = site_of(run, layer, site)
     hook = f"blocks.{layer}.hook_{site}"  # TransformerLens has a hook of each site
     settings = settings_of(run, "saelens", site, layer, dtype=dtype, context_size=context_size)
     unfinished = Unfinished(out_dir, settings)
@@ -74,7 +72,7 @@ def to_saelens(
     for rows, tokens, end in _contexts(run, layer, site, context_size, has_tokens, begin):
         left = len(rows) % context_size
         full = len(rows) - left
-        values = to_float16(rows[:full], hook) if dtype == "float16" else rows[:full]
+        values = as_float(rows[:full], dtype, hook)
         columns: dict[str, np.ndarray] = {hook: values.reshape(-1, *shape)}
         if tokens is not None:
             columns["token_ids"] = tokens[:full].reshape(-1, context_size)
