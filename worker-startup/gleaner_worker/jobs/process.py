@@ -157,16 +157,17 @@ class _Guarded:
         return Ended(last["exit"], last["signal"], self._cause, self._start_s)
 
     def _watch(self, stop: threading.Event) -> None:
-        launched = time.monotonic()
-        deadline, is_starting = launched + self._limits.wall_s, self._has_started is not None
+        launched, has_started = time.monotonic(), self._has_started
+        deadline = launched + self._limits.wall_s
         killed = False
         self._oom_kills = _oom_kills()
         while self._report.is_alive():
             began = time.monotonic()
-            if is_starting:
+            if has_started is not None:
                 self._start_s = min(began - launched, self._limits.start_s)
                 deadline = launched + self._start_s + self._limits.wall_s
-                is_starting = not self._has_started()  # type: ignore[misc]
+                if has_started():
+                    has_started = None
             if self._cause is None:
                 if stop.is_set():
                     self._end("stopped", began)
