@@ -33,14 +33,19 @@ export function publishLine(
   return `gcloud pubsub topics publish ${nameIn(deployment, topic)} --message=${quoted(jsonText(message))} --project=${quoted(project)}`;
 }
 
-/** Publishes the message and returns its id. Pub/Sub's client takes longer to load than this call takes. */
-export async function publish({connection, dir}: Cloud, topic: Topic, message: object): Promise<string> {
+/** Publishes the message and returns its id. */
+export function publish(cloud: Cloud, topic: Topic, message: object): Promise<string> {
+  return publishText(cloud, topic, JSON.stringify(message));
+}
+
+/** Publishes any text and returns the id of its message. Pub/Sub's client takes longer to load than this call takes. */
+export async function publishText({connection, dir}: Cloud, topic: Topic, text: string): Promise<string> {
   const {project, deployment, storage_endpoint: endpoint, token} = connection;
   requireRunning(connection, dir);
   const name = nameIn(deployment, topic);
   const api = openGoogle(endpoint === undefined ? undefined : {endpoint, token});
   const address = `pubsub.googleapis.com/v1/projects/${project}/topics/${name}:publish`;
-  const messages = [{data: Buffer.from(JSON.stringify(message)).toString('base64')}];
+  const messages = [{data: Buffer.from(text).toString('base64')}];
   const post = () => api.call('POST', address, {messages}).catch(throwReason);
   try {
     return messageIdOf(await withRetries(RETRIES, post));

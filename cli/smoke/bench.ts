@@ -2,7 +2,7 @@
 import {isDeepStrictEqual} from 'node:util';
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
-import {labelsOf, nameIn} from '../../shared/domain/deployment.ts';
+import {labelsOf} from '../../shared/domain/deployment.ts';
 import {
   jobWork,
   parseWork,
@@ -13,13 +13,15 @@ import {
   streamId,
   streamObject,
 } from '../../shared/domain/names.ts';
+import {isOpen} from '../../shared/domain/run/run.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Tpu, Tpus} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
-import {apply, type Outcome, readOutcome} from '../cloud/send-message.ts';
+import {apply, type Outcome, publishText, readOutcome} from '../cloud/send-message.ts';
 import type {Clock} from '../deploy/clock.ts';
 import {contextOf} from '../doctor/doctor.ts';
 import type {GoogleApi} from '../google/api.ts';
+import {isEnded} from '../jobs/job-view.ts';
 import {type RunView, viewRun} from '../run/run-view.ts';
 import {CliError} from '../terminal/errors.ts';
 import {dollarText} from '../terminal/format.ts';
@@ -91,24 +93,22 @@ export async function leftOf(bench: Bench): Promise<number> {
 /** Runs of the test that may still cost money, such as those of a step that failed. */
 export async function openRuns({cloud, state}: Pick<Bench, 'cloud' | 'state'>): Promise<string[]> {
   const names = [...new Set(Object.values(state.runs))];
-  const isOpen = async (name: string) => {
+  const isUnended = async (name: string) => {
     const run = await runRecords.get(cloud.store, name);
-    if (run) return ['active', 'paused'].includes(run.status);
+    if (run) return isOpen(run);
     // The upload may not be registered yet.
     return (await cloud.objects.head(specObject(name))) !== undefined;
   };
-  const open = await Promise.all(names.map(isOpen));
+  const open = await Promise.all(names.map(isUnended));
   return names.filter((_, index) => open[index]);
 }
-
-const ENDED = ['completed', 'failed', 'cancelled'];
 
 /** Jobs of the test that may still cost money. */
 export async function openJobs({cloud, state}: Pick<Bench, 'cloud' | 'state'>): Promise<string[]> {
   const documents = await Promise.all(state.jobs.map(id => cloud.store.get(`${cloud.jobs}/${id}`)));
   return state.jobs.filter((_, index) => {
     const found = documents[index];
-    return found !== undefined && !ENDED.includes(String(found.status));
+    return found !== undefined && !isEnded(found);
   });
 }
 
@@ -269,19 +269,10 @@ export async function withoutTpus(bench: Bench): Promise<void> {
 
 export const control = ({cloud}: Bench, message: object): Promise<string> => apply(cloud, message);
 
-/** Publishes bytes on topic control by REST, and waits for the record. */
+/** Publishes a text on topic control, and waits for the record. */
 export async function sendText(bench: Bench, text: string): Promise<Outcome> {
-  const {cloud, api} = bench;
-  const {project, deployment} = cloud.connection;
-  const topic = nameIn(deployment, 'control');
-  const {messageIds} = await api.call(
-    'POST',
-    `pubsub.googleapis.com/v1/projects/${project}/topics/${topic}:publish`,
-    {
-      messages: [{data: Buffer.from(text).toString('base64')}],
-    },
-  );
-  const [id = ''] = messageIds as string[];
+  const {cloud} = bench;
+  const id = await publishText(cloud, 'control', text);
   const cure = 'read the log of the function on-control; 403 means that `invoker` may not call it';
   return waitFor(bench, `record ${paths.control(id)}`, {limit_s: 120, cure}, () =>
     readOutcome(cloud.store, id),

@@ -2,8 +2,9 @@
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import {openObjects} from '../../shared/google/objects.ts';
-import type {Value} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports.ts';
 import {contextOf, diagnose} from '../doctor/doctor.ts';
+import {isEnded} from '../jobs/job-view.ts';
 import {verifyRun} from '../run/verify.ts';
 import {CliError} from '../terminal/errors.ts';
 import {dollarText} from '../terminal/format.ts';
@@ -235,19 +236,17 @@ const job: Step = {
     await cloud.store.transaction(async tx =>
       tx.create(path, {code, timeout: 300, budget_usd, status: 'pending'}),
     );
-    const read = async (isWanted: (status: Value | undefined) => boolean) => {
+    const read = async (isWanted: (job: Document) => boolean) => {
       const found = await cloud.store.get(path);
-      return found && isWanted(found.status) ? found : undefined;
+      return found && isWanted(found) ? found : undefined;
     };
     const event = 'read the log of on-job; the agent of Eventarc may need some minutes';
     await waitFor(bench, `taken job ${id}`, {limit_s: 120, cure: event}, () =>
-      read(status => status !== 'pending'),
+      read(({status}) => status !== 'pending'),
     );
     const taken_s = Math.round((clock.now() - begun_ms) / 1000);
     const cure = `read \`gleaner jobs show ${id}\``;
-    const done = await waitFor(bench, `end of job ${id}`, {limit_s: TPU_S, cure}, () =>
-      read(status => ['completed', 'failed', 'cancelled'].includes(String(status))),
-    );
+    const done = await waitFor(bench, `end of job ${id}`, {limit_s: TPU_S, cure}, () => read(isEnded));
     if (done.status !== 'completed') throw new CliError(`${id} is ${done.status}: ${done.error}; ${cure}`);
     return `${id} was taken up after ${taken_s} s, and its result is ${JSON.stringify(done.result)}`;
   },
