@@ -184,7 +184,7 @@ async function* linesOf(
   // Without a permutation the first rows of the range are the samples.
   const end = isChosen ? split.end : split.first + split.samples;
   let index = 0;
-  const said = new Set<string | undefined>([undefined]);
+  const said = new Set<string>();
   for (const source of sources) {
     if (index >= end) return;
     let isFirst = columns === undefined;
@@ -197,9 +197,11 @@ async function* linesOf(
         const row = rows[at] as Row;
         if (isChosen && !isChosen(index + at)) continue;
         const advice = isFirst ? adviceOn(source, row) : undefined;
-        if (!said.has(advice)) say(advice as string);
-        said.add(advice);
         isFirst = false;
+        if (advice !== undefined && !said.has(advice)) {
+          said.add(advice);
+          say(advice);
+        }
         lines.push({line: convert(source, row, index + at), row: index + at});
       }
       yield lines;

@@ -33,7 +33,8 @@ export function isTokens(value: string): boolean {
   return jsonKind(value) === 'list' && /^\[[\d\s,-]+\]$/.test(value) && /\d/.test(value);
 }
 
-function isListOf(value: string | undefined, isElement: (element: string) => boolean): boolean {
+/** True for a list with elements, each of this kind. */
+export function isListOf(value: string | undefined, isElement: (element: string) => boolean): boolean {
   if (value === undefined || jsonKind(value) !== 'list') return false;
   const elements = elementsOf(value);
   return elements.length > 0 && elements.every(isElement);

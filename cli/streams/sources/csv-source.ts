@@ -4,7 +4,7 @@ import {parse} from 'csv-parse';
 import {CliError} from '../../terminal/errors.ts';
 import {findLayout, type Layout, LINE_ENDS, nameOf} from './csv-layout.ts';
 import {bytesOf, FileSource} from './file-source.ts';
-import type {Row, Watch} from './row.ts';
+import {type Row, requireUnique, type Watch} from './row.ts';
 
 const BATCH_ROWS = 1000;
 
@@ -74,9 +74,7 @@ export class CsvFile extends FileSource {
   #columns(header: string[]): string[] {
     // UTF-16 without a mark is valid UTF-8 with zeros between its characters.
     if (header.some(name => name.includes('\0'))) throw this.#notUtf8();
-    const twice = header.find((name, index) => header.indexOf(name) !== index);
-    if (twice !== undefined)
-      throw new CliError(`${this.name} has the column "${twice}" twice: rename one of them`);
+    requireUnique(this.name, header);
     return header;
   }
 

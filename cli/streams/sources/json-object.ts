@@ -1,7 +1,7 @@
 /** Rows of a JSON file that is one object: a record, columns, or a key with the list of rows. */
 import {CliError} from '../../terminal/errors.ts';
 import {listText} from '../../terminal/format.ts';
-import {isRecord} from '../known-fields.ts';
+import {isListOf, isRecord} from '../known-fields.ts';
 import {elementsOf, JsonError, jsonKind, membersOf, onOneLine} from './json-text.ts';
 import {type Cell, Json, type Row} from './row.ts';
 
@@ -36,14 +36,14 @@ function rowsOf(file: string, members: Members): Row[] {
   const kinds = [...members.values()].map(jsonKind);
   if (kinds.length > 0 && kinds.every(kind => kind === 'list')) return rowsOfLists(file, members);
   if (kinds.length > 0 && kinds.every(kind => kind === 'object')) return rowsOfIndexes(file, members);
-  const lists = [...members].filter(([, value]) => isListOfObjects(value)).map(([name]) => name);
+  const lists = listsOfObjects(members);
   if (lists.length > 0) throw unclear(file, lists);
   return [rowOf(1, members)];
 }
 
 /** `{column: [value, ...]}`. */
 function rowsOfLists(file: string, members: Members): Row[] {
-  const lists = [...members].filter(([, value]) => isListOfObjects(value)).map(([name]) => name);
+  const lists = listsOfObjects(members);
   if (lists.length === members.size) throw unclear(file, lists);
   if ([...members.keys()].sort().join() === 'columns,data,index')
     throw new CliError(`${file} has columns, index and data apart: write it again with ${AS_RECORDS}`);
@@ -75,10 +75,10 @@ function isIndex(key: string): boolean {
   return /^\d{1,15}$/.test(key);
 }
 
-function isListOfObjects(value: string): boolean {
-  if (jsonKind(value) !== 'list') return false;
-  const elements = elementsOf(value);
-  return elements.length > 0 && elements.every(element => jsonKind(element) === 'object');
+/** Keys of the lists that may be the rows. */
+function listsOfObjects(members: Members): string[] {
+  const isObject = (element: string) => jsonKind(element) === 'object';
+  return [...members].flatMap(([name, value]) => (isListOf(value, isObject) ? name : []));
 }
 
 function unclear(file: string, lists: string[]): CliError {

@@ -14,7 +14,7 @@ import {CliError} from '../../terminal/errors.ts';
 import {listText} from '../../terminal/format.ts';
 import {FileSource} from './file-source.ts';
 import {columnMaker, NoText, PHYSICAL, physicalSchema} from './parquet-values.ts';
-import {type Cell, type Cells, type Columns, type Row, rowError, type Watch} from './row.ts';
+import {type Cell, type Cells, type Columns, type Row, requireUnique, rowError, type Watch} from './row.ts';
 
 /** A page of nulls alone is empty, and LZ4 of the library fails for it. */
 const compressors: Compressors = Object.fromEntries(
@@ -49,9 +49,7 @@ export function rowsIn({metadata}: ParquetFile): number {
 
 function requireOnce(file: string, nodes: SchemaTree[], inside: string): void {
   const names = nodes.map(({element}) => element.name);
-  const wrong = names.find((name, index) => names.indexOf(name) !== index);
-  if (wrong !== undefined)
-    throw new CliError(`${file} has the column "${inside}${wrong}" twice: rename one of them`);
+  requireUnique(file, names, inside);
   // The library would lose the column.
   if (inside !== '' && names.includes('__proto__'))
     throw new CliError(`${file} has the column "${inside}__proto__", which no object can have: rename it`);

@@ -49,6 +49,13 @@ export function rowError({name, unit}: Place, {at}: Pick<Row, 'at'>, problem: st
   return new CliError(`${name}, ${unit} ${at}: ${problem}`);
 }
 
+/** Throws `CliError` for a name that is there twice. `inside`: the column that the names lie in, with its point. */
+export function requireUnique(file: string, names: readonly string[], inside = ''): void {
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice !== undefined)
+    throw new CliError(`${file} has the column "${inside}${twice}" twice: rename one of them`);
+}
+
 /** The cells of a row. Throws `CliError` for text that is no JSON object. */
 export function cellsOf(source: Place, row: Row): Cells {
   if ('cells' in row) return row.cells;
