@@ -141,12 +141,13 @@ async function scaleToZero({cloud, clock}: Draining, pools: string[]): Promise<R
       say(`The control plane does not answer, so all TPUs are deleted directly: ${answer.message}`);
       return new Set();
     }
-    if (answer.outcome === 'applied') drained.add(pool);
-    say(
-      answer.outcome === 'applied'
-        ? answer.reason
-        : `The control plane does not empty pool ${pool}, so its TPUs are deleted directly: ${answer.reason}`,
-    );
+    if (answer.outcome === 'applied') {
+      drained.add(pool);
+      say(answer.reason);
+    } else
+      say(
+        `The control plane does not empty pool ${pool}, so its TPUs are deleted directly: ${answer.reason}`,
+      );
   }
   return drained;
 }

@@ -1,5 +1,4 @@
 /** Adapter of the Cloud Billing Catalog, a public REST API: an account needs a token and no role. */
-
 import {z} from 'zod';
 import {ServiceError} from '../contracts/errors.ts';
 import {parseJson} from '../contracts/schemas.ts';

@@ -1,5 +1,4 @@
 /** Uploads to Cloud Storage in pieces. Another process can continue an upload by its session. */
-
 import type {Bucket} from '@google-cloud/storage';
 import {ServiceError} from '../contracts/errors.ts';
 import {isNotFound, isPreconditionFailed, storageReason} from './errors.ts';

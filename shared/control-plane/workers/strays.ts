@@ -24,17 +24,8 @@ export async function deleteStrays({tpus, store, now, log}: Deps, strays: readon
 /** Fields that a mended document keeps: they identify the incarnation and its bill. */
 const KEPT = [
   ...['incarnation', 'born_at', 'hello_at', 'agent_at', 'host_secrets', 'bundle', 'is_probe'],
-  ...[
-    'provisioning',
-    'ready_at',
-    'usd_per_hour',
-    'priced_as',
-    'priced_from_at',
-    'costs',
-    'costs_at',
-    'received',
-    'charged_to',
-  ],
+  ...['provisioning', 'ready_at', 'usd_per_hour', 'priced_as', 'priced_from_at'],
+  ...['costs', 'costs_at', 'received', 'charged_to'],
 ] as const;
 
 /**

@@ -79,10 +79,7 @@ export function decideBudgets(
   for (const run of [...runs, ...ended]) {
     if (run.pool !== pool.pool) continue;
     const ended_usd = run.spent_usd + run.spent_download_usd;
-    const living_usd = [run.run, downloadsOf(run.run)].reduce(
-      (sum, key) => sum + (living.runs.get(key) ?? 0),
-      0,
-    );
+    const living_usd = (living.runs.get(run.run) ?? 0) + (living.runs.get(downloadsOf(run.run)) ?? 0);
     const spent_usd = ended_usd + run.network_usd + living_usd;
     const leaving_usd = leaving.runs.get(run.run) ?? 0;
     left.runs.set(run.run, (run.budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd - leaving_usd);

@@ -10,8 +10,9 @@ const OF_STREAM = OPERATIONS.stream.a * UNIT_PRICES.class_a + OPERATIONS.stream.
 const OF_SHARD = OPERATIONS.shard.a * UNIT_PRICES.class_a + OPERATIONS.shard.b * UNIT_PRICES.class_b;
 
 /**
- * `network`: between regions. `nat`: the weights of a hub model at each start. A TPU reads weights of a bucket twice, to hash and to load them. `operations`: of Cloud Storage. `control`: functions and
- * Firestore. `storage_month`: of the shards, in each month that they stay.
+ * `network`: between regions; a TPU reads the weights of a bucket twice, to hash and to load them. `nat`: the weights of a hub model at
+ * each start. `operations`: of Cloud Storage. `control`: functions and Firestore. `storage_month`: of the shards, in each month that they
+ * stay.
  */
 export type WholeBill = Record<'network' | 'nat' | 'operations' | 'control' | 'storage_month', Span>;
 
