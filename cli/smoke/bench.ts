@@ -116,7 +116,7 @@ type Spec = {pool?: string; tokens?: string; expire_days?: number};
 
 /**
  * A run with the rest of the ceiling as its budget. `purpose` is a part of its name. The run of an earlier attempt goes on while it waits
- * for its first shard, such as for a TPU. Otherwise it is stopped, because two budgets could exceed the ceiling.
+ * for a TPU. Otherwise it is stopped, because two budgets could exceed the ceiling.
  */
 export async function newRun(
   bench: Bench,
@@ -146,14 +146,15 @@ export async function newRun(
   return run;
 }
 
-/** The run, if it has this spec and no shard yet. */
+/** The run, if it has this spec and no TPU works on it yet: a run at work may end before a step sees its lease. */
 async function waitingRun(
   {cloud}: Bench,
   name: string | undefined,
   spec: object,
 ): Promise<string | undefined> {
-  const run = name === undefined ? undefined : await runRecords.get(cloud.store, name);
+  const {run, streams = []} = (name === undefined ? undefined : await viewRun(cloud.store, name)) ?? {};
   if (run?.status !== 'active' || run.total_shards > 0) return undefined;
+  if (streams.some(({status}) => status !== 'pending')) return undefined;
   const bytes = await cloud.objects.read(specObject(run.run), {max_bytes: MAX_SPEC_BYTES});
   const {budget_usd: _, ...stored} = JSON.parse(Buffer.from(bytes ?? '{}').toString());
   return isDeepStrictEqual(stored, JSON.parse(JSON.stringify(spec))) ? run.run : undefined;
