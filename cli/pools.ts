@@ -21,12 +21,12 @@ type Row = {pool: string; alive: string[]} | (Pool & {alive: string[]});
 function poolLine(row: Row): string {
   const running = `${counted(row.alive.length, 'TPU')} running`;
   if (!('accelerator' in row)) return `${row.pool}  as the deployment sets it, ${running}`;
-  const {accelerator, runtime_version, workers_per_zone, zones, budget_usd, spent_usd, boots} = row;
+  const {accelerator, runtime_version, workers_per_zone, zones, budget_usd, spent_usd, limiter} = row;
   const spot = row.spot ? 'spot' : 'on demand';
   const budget = budget_usd === null ? '' : `, ${dollarText(spent_usd)} of ${dollarText(budget_usd)}`;
   const stopped =
-    boots.stopped_at === null
+    limiter.state === 'open' || limiter.since_at === null
       ? ''
-      : `, creates stopped since ${timeText(boots.stopped_at)} UTC: \`gleaner pool resume ${row.pool}\``;
+      : `, creates stopped since ${timeText(limiter.since_at)} UTC: \`gleaner pool resume ${row.pool}\``;
   return `${row.pool}  ${accelerator}  ${runtime_version}  ${spot}  ${workers_per_zone} in each of ${zones.join(', ')}  ${running}${budget}${stopped}`;
 }

@@ -1,9 +1,10 @@
 import type {Request, Response} from '@google-cloud/functions-framework';
-import {CallerRefused, Rejected} from '../shared/contracts/errors.ts';
+import {CallerRefused} from '../shared/contracts/errors.ts';
 import {requestProblem} from '../shared/contracts/request-limits.ts';
 import {parseValue, workerRequest} from '../shared/contracts/schemas.ts';
 import type {Deps} from '../shared/control-plane/deps.ts';
 import {answerWorker} from '../shared/control-plane/worker-api/answer-worker.ts';
+import {refusalOf} from '../shared/control-plane/worker-api/answers.ts';
 import {isSecret, secretHash} from '../shared/control-plane/worker-api/authenticate.ts';
 
 /** Header with the secret of the host that sends the request. */
@@ -27,10 +28,8 @@ export async function workerApi(deps: Deps, request: Request, response: Response
     const {status, body} = await answerWorker(deps, sender, asked);
     response.status(status).json(body);
   } catch (error) {
-    if (error instanceof CallerRefused) {
-      deps.log(error.status === 403 ? 'ERROR' : 'WARNING', `Refused a caller: ${error.message}`);
-      response.status(error.status).json({error: error.message});
-    } else if (error instanceof Rejected) response.status(400).json({error: error.message});
-    else throw error;
+    const refusal = refusalOf(deps, error);
+    if (!refusal) throw error;
+    response.status(refusal.status).json(refusal.body);
   }
 }

@@ -43,6 +43,7 @@ export function composeDeps(config: Config): Deps {
     activeRuns: new ActiveRuns(),
     knownPools: new KnownPools(),
     specHashes: new Map(),
+    slotsLeftAlone: new Map(),
     startupScript,
   };
 }

@@ -26,6 +26,7 @@ locals {
       GLEANER_STORE                   = "firestore:${google_firestore_database.state.name}"
       GLEANER_WORKER_API              = local.urls["worker-api"]
       GLEANER_BUNDLE                  = var.artifacts.bundle.sha256
+      GLEANER_RELEASE                 = substr(var.artifacts.functions.sha256, 0, 12)
       GLEANER_WORKER_SERVICE_ACCOUNT  = google_service_account.account["worker"].email
       GLEANER_CONTROL_SERVICE_ACCOUNT = google_service_account.account["control"].email
       GLEANER_NETWORK                 = local.network
@@ -43,8 +44,9 @@ locals {
       GLEANER_RUNTIME_VERSION         = local.runtime_version
       GLEANER_SPOT                    = tostring(var.spot)
       GLEANER_PROVISIONING            = var.provisioning
-      GLEANER_CREATE_S                = tostring(var.create_s)
     },
+    # The functions have the default of every other timing.
+    { for name, seconds in var.timings : "GLEANER_${upper(name)}" => tostring(seconds) },
     var.hf_token_secret == null ? {} : { GLEANER_HF_TOKEN_SECRET = var.hf_token_secret },
   )
   # on-tpu signs the ticket of a new node, and worker-api checks it.

@@ -113,14 +113,23 @@ variable "provisioning" {
   }
 }
 
-variable "create_s" {
-  description = "Longest time in seconds from the request for a node until it is READY. A node that is CREATING costs nothing."
-  type        = number
-  default     = 2700
+variable "timings" {
+  description = "Timings in seconds that differ from their defaults, such as { create_s = 900 }. docs/rules.md lists all of them with their defaults."
+  type        = map(number)
+  default     = {}
 
   validation {
-    condition     = var.create_s >= 60 && var.create_s <= 86400
-    error_message = "create_s must be 60 to 86400 seconds."
+    condition = length(setsubtract(keys(var.timings), [
+      "poll_s", "queue_s", "heartbeat_s", "lease_s", "silent_s", "stall_s",
+      "compile_s", "load_s", "create_s", "boot_s", "setup_s", "drain_s",
+      "repair_s", "ask_again_s", "retry_s", "longest_retry_s", "churn_window_s", "short_life_s",
+      "long_job_s", "audit_s",
+    ])) == 0
+    error_message = "timings must name timings of docs/rules.md, such as retry_s for GLEANER_RETRY_S."
+  }
+  validation {
+    condition     = alltrue([for name, seconds in var.timings : seconds > 0 && seconds <= (name == "long_job_s" ? 604800 : 86400)])
+    error_message = "timings must be more than 0 and at most 86400 seconds, long_job_s at most 604800."
   }
 }
 

@@ -43,7 +43,13 @@ export function addPoolCommands(program: GleanerCommand): void {
       return {...required, runtime_version, spot, poll_s, budget_usd};
     });
   pool
-    .about('resume', 'allow creates again after a breaker stopped them')
+    .about('pause', 'create no TPU until resume; living TPUs go on')
+    .argument('<name>', 'name of the pool', text)
+    .onCloud()
+    .examples('gleaner pool pause tpu')
+    .sends((pool: string) => ({action: 'pause', pool}));
+  pool
+    .about('resume', 'allow creates again after a pause, or after failed boots or refusals stopped them')
     .argument('<name>', 'name of the pool', text)
     .onCloud()
     .examples('gleaner pool resume tpu')

@@ -76,7 +76,6 @@ Exit code 1: one of these differs, or a run is not completed. Specs, costs and b
 type RunChange = {
   priority?: number;
   budget_usd?: number | null;
-  allow_mixed_code?: boolean;
   allow_cross_region?: boolean;
   if_version?: number;
 };
@@ -109,7 +108,6 @@ function addChanges(about: (name: string, description: string) => GleanerCommand
       'dollars that TPUs and network of the run may cost, or none',
       orNone(dollars),
     )
-    .option('--allow-mixed-code <true|false>', 'let TPUs with a later bundle continue the run', trueOrFalse)
     .option(
       '--allow-cross-region <true|false>',
       'let TPUs in another region than the bucket work on the run',
@@ -118,8 +116,8 @@ function addChanges(about: (name: string, description: string) => GleanerCommand
     .option('--if-version <n>', 'change only while the document has this version', natural)
     .examples('gleaner run configure my-run --budget-usd 20 --priority 5')
     .sends((run: string, {if_version, ...change}: RunChange) => {
-      const {priority, budget_usd, allow_mixed_code, allow_cross_region} = change;
-      const settings = requireChange({priority, budget_usd, allow_mixed_code, allow_cross_region});
+      const {priority, budget_usd, allow_cross_region} = change;
+      const settings = requireChange({priority, budget_usd, allow_cross_region});
       return {action: 'configure', run, ...settings, if_version};
     });
 }

@@ -69,7 +69,6 @@ export function addSpecOptions(command: GleanerCommand): GleanerCommand {
     .option('--priority <n>', 'higher goes first, -1000 to 1000', priority)
     .choice('--affinity <kind>', 'fixed: stream N is for one TPU alone', ['any', 'fixed'])
     .option('--stream-offset <n>', 'stream of the first TPU, with --affinity fixed', natural)
-    .option('--allow-mixed-code', 'let TPUs with a later bundle continue the run')
     .option('--expire-days <n>', 'days after which the bucket deletes each shard', positive)
     .option('--allow-cross-region', 'let TPUs in another region than the bucket work on the run')
     .option(

@@ -11,6 +11,7 @@ import {
 } from '../../emulator/cloud.ts';
 import {lockFolder} from '../../emulator/database.ts';
 import {requireEmulators} from '../../emulator/google/process.ts';
+import {timingDefaults} from '../../shared/contracts/environment.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports.ts';
 import {buildArtifacts} from '../build/artifacts.ts';
@@ -168,8 +169,15 @@ function logTo(file: string, say: (line: string) => void): (line: LogLine) => vo
   };
 }
 
-/** Settings for a cloud with VMs that boot in seconds and two ticks a second. */
+/**
+ * Settings of a cloud that one person watches: heartbeats, polls and the silence that follows from them are short, as in an interactive
+ * pool. All other timings are those of production. A variable of the process changes any of them.
+ */
 function functionEnvironment(bucket: string, workers: number, bundle: string): Record<string, string> {
+  const given = Object.keys(timingDefaults()).flatMap(name => {
+    const value = process.env[name];
+    return value ? [[name, value] as const] : [];
+  });
   return {
     GLEANER_BUNDLE: bundle,
     GLEANER_DEFAULT_MODEL: tinyModel(bucket),
@@ -178,18 +186,11 @@ function functionEnvironment(bucket: string, workers: number, bundle: string): R
     GLEANER_MAX_WORKERS: String(Math.max(100, workers)),
     GLEANER_HEARTBEAT_S: '1',
     GLEANER_POLL_S: '2',
-    GLEANER_LEASE_S: process.env.GLEANER_LEASE_S || '15',
-    GLEANER_SILENT_S: process.env.GLEANER_SILENT_S || '30',
-    GLEANER_CREATE_S: '60',
-    GLEANER_BOOT_S: '60',
-    GLEANER_SETUP_S: '900',
-    GLEANER_DRAIN_S: '60',
-    GLEANER_REPAIR_S: '60',
-    GLEANER_ASK_AGAIN_S: '5',
-    GLEANER_CREATE_WAIT_S: '5',
-    GLEANER_QUOTA_WAIT_S: '5',
-    GLEANER_SHORT_LIFE_S: '1',
-    GLEANER_CREATES_PER_HOUR: '1000',
+    GLEANER_LEASE_S: '15',
+    GLEANER_SILENT_S: '30',
     GLEANER_AUDIT_S: '3',
+    // A VM boots in seconds, so a life of some seconds pays for its boot.
+    GLEANER_SHORT_LIFE_S: '1',
+    ...Object.fromEntries(given),
   };
 }

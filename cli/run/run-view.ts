@@ -8,6 +8,7 @@ import {
   workerRecords,
   zoneRecords,
 } from '../../shared/control-plane/documents/documents.ts';
+import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {readTask} from '../../shared/control-plane/documents/tasks.ts';
 import {LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
@@ -17,6 +18,7 @@ import type {RunResult} from '../../shared/domain/run/result.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
+import type {Limiter} from '../../shared/domain/zone/limiter.ts';
 import type {Zone} from '../../shared/domain/zone/placement.ts';
 import type {Objects, Store} from '../../shared/ports.ts';
 import {type Entry, entriesOf} from '../events/entry.ts';
@@ -74,22 +76,44 @@ function nameOf({zone, pool}: Pick<Zone, 'zone' | 'pool'>): string {
   return pool === null ? zone : `${zone}, for pool ${pool},`;
 }
 
-/** Sentences about silent workers that a zone holds and about stopped creates. Both wait for a person. */
-export async function listAlerts(store: Store): Promise<string[]> {
-  const zones = zoneRecords.parseAll(await store.query('zones'), skip);
-  const pools = poolRecords.parseAll(await store.query('pools'), skip);
+/** Documents of jobs that `status` reads: the newest. */
+const NEWEST_JOBS = 200;
+
+/**
+ * Sentences about documents that are left alone, about silent workers that a zone holds, and about stopped creates. All wait for a person.
+ * `jobs`: the collection of the jobs.
+ */
+export async function listAlerts(store: Store, jobs: string): Promise<string[]> {
+  const alone: string[] = [];
+  const note = ({message}: Error) => void alone.push(message.replace('Failed to read ', ''));
+  const zones = zoneRecords.parseAll(await store.query('zones'), note);
+  const pools = poolRecords.parseAll(await store.query('pools'), note);
+  runRecords.parseAll(await store.query('runs'), note);
+  workerRecords.parseAll(await store.query('workers'), note);
+  const newest = {order_by: {field: 'updated_at', direction: 'desc'}, limit: NEWEST_JOBS} as const;
+  const ours = (await store.query(jobs, newest)).filter(({data}) => data.epoch !== undefined);
+  jobRecords.parseAll(ours, note);
   const held = zones.flatMap(({zone, pool, brake}) => {
     if (!brake || brake.held === 0) return [];
     const usd = brake.held_usd_per_hour === null ? 'an unknown price' : dollarText(brake.held_usd_per_hour);
     return `${nameOf({zone, pool})} holds ${counted(brake.held, 'silent TPU')} for ${usd} an hour until a new TPU speaks`;
   });
   const names = [...zones.map(nameOf), ...pools.map(({pool}) => `pool ${pool}`)];
-  const stopped = [...zones, ...pools].flatMap(({boots}, index) =>
-    boots.stopped_at === null
-      ? []
-      : `creates of ${names[index]} are stopped since ${boots.stopped_at}: ${boots.unheard} boots in a row failed${boots.reason === null ? '' : `, the last because ${boots.reason}`}`,
+  const limited = [...zones, ...pools].flatMap(
+    ({limiter}, index) => limiterText(names[index] ?? '', limiter) ?? [],
   );
-  return [...held, ...stopped, ...(await priceAlerts(store))];
+  return [...alone, ...held, ...limited, ...(await priceAlerts(store))];
+}
+
+/** A sentence about a zone that refuses nodes, or about stopped creates; undefined where all wanted nodes are created. */
+function limiterText(name: string, limiter: Limiter): string | undefined {
+  const {state, cause, reason, since_at, next_at, failed_boots} = limiter;
+  if (state === 'open') return undefined;
+  if (state === 'probing')
+    return `${name} gives no TPU since ${since_at}, and is asked again after ${next_at}: ${reason}`;
+  const why =
+    cause === 'boots' ? `${failed_boots} boots in a row failed, the last because ${reason}` : reason;
+  return `creates of ${name} are stopped since ${since_at}: ${why}`;
 }
 
 /** A sentence about a refresh of the prices that failed, with the day of the oldest price in force. */

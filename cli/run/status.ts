@@ -43,7 +43,7 @@ async function allRuns({store, jobs}: Cloud, {json}: CloudOptions): Promise<void
   printLines([
     ...(runs.length > 0 ? runTable(runs) : [{text: 'no runs yet: `gleaner run start` starts one'}]),
     ...(jobsLine === undefined ? [] : [{text: jobsLine}]),
-    ...(await listAlerts(store)).map(alertLine),
+    ...(await listAlerts(store, jobs)).map(alertLine),
     ...rejectedLines(await listRejected(store, name => name === null || !known.has(name))),
   ]);
 }
@@ -93,7 +93,7 @@ async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise
   }
   const {run, streams, workers} = view;
   const result = run.status === 'completed' ? await readResult(objects, name) : null;
-  const alerts = await listAlerts(store);
+  const alerts = await listAlerts(store, cloud.jobs);
   const reader = new EventReader(store, await EventFilter.open(store, name, undefined));
   const events = await reader.newest(MOST_EVENTS);
   if (json) return printJson<'status'>({...view, run: withRates(run, workers), events, result, alerts});

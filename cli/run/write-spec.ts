@@ -60,7 +60,6 @@ async function readText({objects}: Cloud, name: string, max_bytes: number): Prom
 const SETTINGS = {
   priority: '--priority',
   budget_usd: '--budget-usd',
-  allow_mixed_code: '--allow-mixed-code',
   allow_cross_region: '--allow-cross-region',
 } as const;
 

@@ -2,7 +2,7 @@ import {poolOf} from '../domain/deployment.ts';
 import {runtimeOf} from '../domain/fleet/accelerators.ts';
 import type {Pool} from '../domain/fleet/pool.ts';
 import {NO_ENVIRONMENT} from '../domain/source/source.ts';
-import {NO_BOOTS} from '../domain/zone/breakers.ts';
+import {OPEN} from '../domain/zone/limiter.ts';
 import {ceilingsOf, environment} from './environment.ts';
 import {ConfigError} from './errors.ts';
 import {identityOf} from './identity-settings.ts';
@@ -23,6 +23,9 @@ export function requireWorkerApi({worker_api}: Pick<Config, 'worker_api'>, neede
 export function servedFunction({FUNCTION_TARGET}: NodeJS.ProcessEnv = process.env): string | undefined {
   return FUNCTION_TARGET;
 }
+
+/** Name of this release in documents and messages: the first digits of the SHA-256 of its functions, which Terraform gives. */
+export const RELEASE = process.env.GLEANER_RELEASE ?? 'unreleased';
 
 /** Reads the environment once. Throws `ConfigError`, which names every missing or wrong variable. */
 export function loadConfig(env: Readonly<Record<string, string | undefined>> = process.env) {
@@ -74,7 +77,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       source: null,
       environment: NO_ENVIRONMENT,
       source_version: 0,
-      boots: NO_BOOTS,
+      limiter: OPEN,
     } as Pool,
     /** Collection of the documents of jobs. */
     jobs_collection: v.GLEANER_JOBS_COLLECTION,
@@ -97,14 +100,13 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       drain_s: v.GLEANER_DRAIN_S,
       ask_again_s: v.GLEANER_ASK_AGAIN_S,
       repair_s: v.GLEANER_REPAIR_S,
-      retry_s: v.GLEANER_CREATE_WAIT_S,
+      retry_s: v.GLEANER_RETRY_S,
     },
     placement: {
-      retry_s: v.GLEANER_CREATE_WAIT_S,
-      quota_s: v.GLEANER_QUOTA_WAIT_S,
+      retry_s: v.GLEANER_RETRY_S,
+      longest_retry_s: v.GLEANER_LONGEST_RETRY_S,
       churn_window_s: v.GLEANER_CHURN_WINDOW_S,
       short_life_s: v.GLEANER_SHORT_LIFE_S,
-      creates_per_hour: v.GLEANER_CREATES_PER_HOUR,
       queue_s: v.GLEANER_QUEUE_S,
     },
   };

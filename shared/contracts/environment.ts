@@ -158,18 +158,23 @@ const variables = z.object({
   GLEANER_DRAIN_S: seconds(900),
   GLEANER_REPAIR_S: seconds(900),
   GLEANER_ASK_AGAIN_S: seconds(180),
-  /** Pause of a slot after a stock-out or a quota error. */
-  GLEANER_CREATE_WAIT_S: seconds(300),
-  /** Effect of losses and refusals on the request rate of a zone: see domain/zone/placement.ts. */
-  GLEANER_QUOTA_WAIT_S: seconds(300),
+  /** Least and most seconds between two requests to a zone that refuses nodes: see domain/zone/limiter.ts. */
+  GLEANER_RETRY_S: seconds(60),
+  GLEANER_LONGEST_RETRY_S: seconds(300),
+  /** Effect of lost nodes on the requests to a zone: see domain/zone/placement.ts. */
   GLEANER_CHURN_WINDOW_S: seconds(1800),
   GLEANER_SHORT_LIFE_S: seconds(300),
-  GLEANER_CREATES_PER_HOUR: z.coerce.number().int().min(1).max(10_000).default(60),
   /** Time after which an attempt of a job counts as long: it raises an alert, and goes on. */
   GLEANER_LONG_JOB_S: z.coerce.number().positive().max(604_800).default(21_600),
   /** Interval at which ticks compare a stream's checkpoint with the bucket. */
   GLEANER_AUDIT_S: seconds(900),
 });
+
+/** Every timing with its default, as variables of the functions. */
+export function timingDefaults(): Record<string, string> {
+  const all = Object.entries(variables.shape).filter(([name]) => name.endsWith('_S'));
+  return Object.fromEntries(all.map(([name, schema]) => [name, String(schema.parse(undefined))]));
+}
 
 type Environment = z.infer<typeof variables>;
 

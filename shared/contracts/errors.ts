@@ -67,6 +67,20 @@ export class Rejected extends Error {
   }
 }
 
+/** A document with a field that this release does not understand. It is left alone: a newer release or a person wrote it. */
+export class NotUnderstood extends Rejected {
+  override name = 'NotUnderstood';
+  readonly document: Readonly<Record<string, unknown>>;
+  constructor(path: string, problem: string, document: Readonly<Record<string, unknown>>) {
+    const {release} = document;
+    const name = typeof release === 'string' ? release : 'unknown';
+    super(
+      `Failed to read ${path}: ${problem}. Release ${name} or a person wrote it, and it is left alone: deploy that release, mend the field or delete the document`,
+    );
+    this.document = document;
+  }
+}
+
 /** An object that is larger than its reader allows. */
 export class ObjectTooLarge extends Rejected {
   override name = 'ObjectTooLarge';

@@ -26,7 +26,6 @@ export const manifest = z.object({
       budget_usd: z.number().nullable(),
       affinity: z.enum(['any', 'fixed']),
       stream_offset: count,
-      allow_mixed_code: z.boolean().default(false),
       allow_cross_region: z.boolean().default(false),
       expire_days: count.nullable().default(null),
     })

@@ -223,14 +223,6 @@ export const fields = {
       ),
     ),
   stream_offset: whole(0, 999_999_999).meta(about('the stream of the first TPU, where affinity is fixed', 0)),
-  allow_mixed_code: z
-    .boolean()
-    .meta(
-      about(
-        'let workers of a later deployment continue the run: its shards may differ in their last bits',
-        false,
-      ),
-    ),
   expire_days: whole(1, 3650)
     .nullable()
     .meta(about('days after which the bucket deletes each shard, from its upload on; null keeps all', null)),

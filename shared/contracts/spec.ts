@@ -40,7 +40,6 @@ export type RunPlacement = {
   pool: string;
   priority: number;
   budget_usd: number | null;
-  allow_mixed_code: boolean;
   allow_cross_region: boolean;
   expire_days: number | null;
 } & Assignment;
@@ -58,7 +57,7 @@ export function completeSpec(
   {default_model, pool: {pool: default_pool}}: Defaults,
 ): {spec: RunSpec; placement: RunPlacement} {
   const {pool = default_pool, priority = 0, budget_usd = null, ...others} = input;
-  const {affinity = 'any', stream_offset = 0, allow_mixed_code = false, ...rest} = others;
+  const {affinity = 'any', stream_offset = 0, ...rest} = others;
   const {allow_cross_region = false, expire_days = null, ...given} = rest;
   const {format = 'safetensors', record = {}} = given;
   const dtype = given.dtype ?? (format === 'pkl.gz' ? 'fp32' : 'bf16');
@@ -93,7 +92,7 @@ export function completeSpec(
     seed: given.seed ?? 42,
   };
   const assignment = {affinity, stream_offset, expire_days};
-  return {spec, placement: {pool, priority, budget_usd, ...assignment, allow_mixed_code, allow_cross_region}};
+  return {spec, placement: {pool, priority, budget_usd, ...assignment, allow_cross_region}};
 }
 
 /**
@@ -121,7 +120,7 @@ export function laterSpecProblem(run: Run, input: RunSpecInput, defaults: Defaul
     key => placement[key] !== run[key],
   );
   if (changed.length === 0) return undefined;
-  return `run "${run.run}" keeps its ${changed.join(', ')}; the message "configure" changes priority, budget_usd, allow_mixed_code and allow_cross_region`;
+  return `run "${run.run}" keeps its ${changed.join(', ')}; the message "configure" changes priority, budget_usd and allow_cross_region`;
 }
 
 /** JSON Schema of `run.json` for editors, published as docs/run.schema.json. */

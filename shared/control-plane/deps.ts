@@ -1,4 +1,5 @@
 import type {Config} from '../contracts/config.ts';
+import type {NotUnderstood} from '../contracts/errors.ts';
 import type {Bus, Catalog, Now, Objects, Store, Tpus} from '../ports.ts';
 import type {ActiveRuns} from './caches/active-runs.ts';
 import type {KnownPools} from './caches/pool-cache.ts';
@@ -29,6 +30,8 @@ export type Deps = {
   knownPools: KnownPools;
   /** Cache of spec hashes by run. */
   specHashes: Map<string, string>;
+  /** Slots whose document a tick has not understood, each with its document. */
+  slotsLeftAlone: Map<string, NotUnderstood['document']>;
   /** Text of `worker-startup/startup.sh`, part of every node's metadata. */
   startupScript: () => Promise<string>;
 };

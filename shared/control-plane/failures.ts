@@ -1,9 +1,9 @@
-import {Rejected} from '../contracts/errors.ts';
+import {NotUnderstood, Rejected} from '../contracts/errors.ts';
 import type {Log} from './log.ts';
 
 /**
  * Isolates the parts of a tick: the failure of a part is logged at once and stops no other part. `rethrow` at the end makes the caller
- * run again. An invalid document is only logged, because running again does not mend it.
+ * run again. A document that is left alone is only an alert, because running again changes nothing.
  */
 export class Failures {
   readonly #log: Log;
@@ -19,7 +19,8 @@ export class Failures {
       return await work();
     } catch (error) {
       const {message} = error as Error;
-      this.#log('ERROR', `Failed to ${part}: ${message}`);
+      const alone = error instanceof NotUnderstood ? ({signal: 'document-left-alone'} as const) : {};
+      this.#log('ERROR', `Failed to ${part}: ${message}`, alone);
       if (!(error instanceof Rejected)) this.#thrown.push(error);
       return undefined;
     }

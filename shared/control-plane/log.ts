@@ -5,6 +5,7 @@ import {jsonText} from '../contracts/printable.ts';
 export const SIGNALS = [
   'budget-spent',
   'creates-stopped',
+  'document-left-alone',
   'job-failed',
   'job-long',
   'orphans',

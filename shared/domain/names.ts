@@ -95,6 +95,16 @@ export function streamPrefix(run: string): string {
   return `${datasetPrefix(run)}stream_`;
 }
 
+/** Copy of a final stop: a lost database does not start the run again. */
+export function stopObject(run: string): string {
+  return `system/stops/${run}.json`;
+}
+
+/** Copy of the dollars of a month, named as in `2026-11`. */
+export function monthObject(month: string): string {
+  return `system/spending/${month}.json`;
+}
+
 export function manifestObject(run: string): string {
   return `activations/${runSegment(run)}manifest.json`;
 }
@@ -220,8 +230,6 @@ export const paths = {
   run: (run: string) => `runs/${run}`,
   streams: (run: string) => `runs/${run}/streams`,
   stream: (run: string, stream: string) => `runs/${run}/streams/${stream}`,
-  /** Progress of the fold of a run's streams into its result. */
-  fold: (run: string) => `runs/${run}/system/fold`,
   shards: (run: string, stream: string) => `runs/${run}/streams/${stream}/shards`,
   shard: (run: string, stream: string, shard: number) =>
     `runs/${run}/streams/${stream}/shards/${shardId(shard)}`,

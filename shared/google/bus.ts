@@ -1,4 +1,5 @@
 import type {PubSub, Topic} from '@google-cloud/pubsub';
+import {RELEASE} from '../contracts/config.ts';
 import {ServiceError} from '../contracts/errors.ts';
 import {DEFAULT_DEPLOYMENT, nameIn} from '../domain/deployment.ts';
 import type {Bus, Document} from '../ports.ts';
@@ -33,7 +34,7 @@ export function openBus({
       const opened = topics.get(topic) ?? openTopic(await open(), topic, deadline_ms, token);
       topics.set(topic, opened);
       try {
-        return await opened.publishMessage({json: message});
+        return await opened.publishMessage({json: message, attributes: {release: RELEASE}});
       } catch (cause) {
         throw new ServiceError(publishProblem(topic, cause), {cause});
       }

@@ -160,11 +160,11 @@ run "each_generation_has_its_software" {
     accelerator  = "v6e-8"
     spot         = false
     provisioning = "queued-resource"
-    create_s     = 900
+    timings      = { create_s = 900, retry_s = 30 }
   }
   assert {
-    condition = alltrue([for function in google_cloudfunctions2_function.function : [for name in ["RUNTIME_VERSION", "SPOT", "PROVISIONING", "CREATE_S"] :
-    function.service_config[0].environment_variables["GLEANER_${name}"]] == ["v2-alpha-tpuv6e", "false", "queued-resource", "900"]])
+    condition = alltrue([for function in google_cloudfunctions2_function.function : [for name in ["RUNTIME_VERSION", "SPOT", "PROVISIONING", "CREATE_S", "RETRY_S"] :
+    function.service_config[0].environment_variables["GLEANER_${name}"]] == ["v2-alpha-tpuv6e", "false", "queued-resource", "900", "30"]])
     error_message = "Each function needs the settings of the default pool."
   }
 }

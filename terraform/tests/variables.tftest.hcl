@@ -37,7 +37,7 @@ run "a_wrong_value_of_each_variable_is_refused" {
     var.jobs_collection,
     var.exec_publishers,
     var.provisioning,
-    var.create_s,
+    var.timings,
     var.operators,
     var.users,
     var.backups,
@@ -81,8 +81,8 @@ run "a_wrong_value_of_each_variable_is_refused" {
     exec_publishers = ["allUsers"]
     # no value of the list
     provisioning = "spot"
-    # less than the time of any create
-    create_s = 10
+    # no timing of the functions
+    timings = { creates_s = 900 }
     # everybody, and an address without its kind
     operators = ["allAuthenticatedUsers"]
     users     = ["someone@example.com"]

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import type {Document, Transaction, Value} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorldWithAStream} from '../support/one-worker.ts';
 import {aPricedRun, ONE_SLOT, SLOT, USD_PER_HOUR, USD_PER_MINUTE} from '../support/priced-run.ts';
@@ -94,60 +93,25 @@ describe('the bill', () => {
     await assertHoursBilled(world, 5, spent);
   });
 
-  const INVALID: {path: string; invalid: Document; spentIn: (data: Document) => Value | undefined}[] = [
-    // No tick counts the cost of a run whose document is invalid.
-    {path: 'runs/my-run', invalid: {priority: 'high'}, spentIn: ({spent_usd}) => spent_usd},
-    {path: 'runs/my-run', invalid: {priority: 'high'}, spentIn: ({cost_usd}) => cost_usd},
-    {path: 'pools/tpu', invalid: {version: '1'}, spentIn: ({spent_usd}) => spent_usd},
-    {
-      path: 'system/spending',
-      invalid: {months: {'2025-01': 'much'}},
-      spentIn: ({months}) => Object.values({...(months as Document)}).find(usd => typeof usd === 'number'),
-    },
-  ];
-  for (const {path, invalid, spentIn} of INVALID)
-    it(`is added to ${path} while that document is invalid`, async () => {
-      const world = await aPricedRun({});
-      const stored = async () => (await world.store.get(path)) ?? {};
-      await world.minutes(4, 0);
-      const data = await stored();
-      await world.store.transaction(async tx => tx.set(path, {...data, ...invalid}));
-      const cost_usd = await costOfLives(world);
-      assert.deepEqual([spentIn(await stored()), cost_usd > 0], [cost_usd, true]);
-    });
-
-  for (const [path, invalid] of [
-    ['runs/my-run', {spent_usd: '0'}],
-    ['pools/tpu', {spent_usd: '0'}],
-    ['system/spending', {months: 'none'}],
+  for (const [path, change, payer] of [
+    ['runs/my-run', {priority: 'high'}, 'run my-run'],
+    ['pools/tpu', {version: '1'}, 'the pool'],
+    ['system/spending', {months: {'2025-01': 'much'}}, 'the months'],
   ] as const)
-    it(`is logged where ${path} has no number to add it to`, async () => {
+    it(`of a life whose payer ${path} is left alone is an alert, and goes to the other payers`, async () => {
       const world = await aPricedRun({});
       await world.minutes(4, 0);
-      const data = (await world.store.get(path)) ?? {};
-      await world.store.transaction(async tx => tx.set(path, {...data, ...invalid}));
-      await costOfLives(world);
-      const says = new RegExp(`The cost of .* USD is not added to ${path}: its amount is no number`);
-      assert.ok(world.logs.some(({severity, message}) => severity === 'ERROR' && says.test(message)));
+      await world.store.transaction(async tx => tx.set(path, {...(await tx.get(path)), ...change}));
+      const before = await world.store.get(path);
+      const cost_usd = await costOfLives(world);
+      assert.ok(cost_usd > 0);
+      assert.deepEqual(await world.store.get(path), before);
+      const says = `${cost_usd} USD are not added to the document of ${payer}`;
+      const alert = world.logs.find(({message}) => message.includes(says));
+      assert.deepEqual([alert?.severity, alert?.signal], ['ERROR', 'document-left-alone']);
+      const others = ['runs/my-run', 'pools/tpu'].filter(other => other !== path);
+      for (const other of others) assert.equal((await world.store.get(other))?.spent_usd, cost_usd, other);
     });
-
-  it('that no document can take is logged, and the worker ends', async () => {
-    const world = await aPricedRun({});
-    await world.minutes(4, 0);
-    const {store} = world.deps;
-    const edited = (path: string, data: Document | undefined) =>
-      data && path === 'runs/my-run' ? {...data, created_at: 'yesterday'} : data;
-    const get = (from: Pick<Transaction, 'get'>) => async (path: string) =>
-      edited(path, await from.get(path));
-    world.deps.store = {
-      ...store,
-      get: get(store),
-      transaction: work => store.transaction(tx => work({...tx, get: get(tx)})),
-    };
-    await costOfLives(world);
-    const says = /The cost of .* USD is not added to runs\/my-run: .*created_at/;
-    assert.ok(world.logs.some(({severity, message}) => severity === 'ERROR' && says.test(message)));
-  });
 });
 
 /** Preempts the only machine. Returns the dollars of all attempts. */

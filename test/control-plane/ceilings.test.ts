@@ -8,8 +8,8 @@ const TWO = {GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '2', GLEA
 const usdPerMinute = (region: string) => (LIST_PRICES[`v5litepod@${region}`]?.spot_usd ?? Number.NaN) / 60;
 const USD_PER_MINUTE = usdPerMinute('us-central1');
 
-function dropStreams(world: World, count: number, lines: number): void {
-  for (let index = 0; index < count; index++) world.drop('my-run', index, someLines(lines));
+function dropStreams(world: World, count: number, lines: number, run = 'my-run'): void {
+  for (let index = 0; index < count; index++) world.drop(run, index, someLines(lines));
 }
 
 async function send(world: World, message: object) {
@@ -130,6 +130,53 @@ describe('a ceiling of the deployment', () => {
     assert.deepEqual(world.tpus.made, made);
     const {spent_usd = Number.NaN} = (await world.run('my-run')) ?? {};
     assert.ok(spent_usd <= 20 * USD_PER_MINUTE, `${spent_usd / USD_PER_MINUTE} minutes`);
+  });
+
+  it('of dollars a month is not spent twice when the database is lost', async () => {
+    const world = new World({...TWO, GLEANER_MAX_BUDGET_USD: String(20 * USD_PER_MINUTE)});
+    dropStreams(world, 2, 400);
+    await world.untilAsleep(60);
+    const months = async () => (await world.store.get('system/spending'))?.months as Record<string, number>;
+    const {'2026-01': before = Number.NaN} = await months();
+    const made = [...world.tpus.made];
+    await world.wipe();
+    dropStreams(world, 2, 400, 'other');
+    await world.minutes(5, 1);
+    const {'2026-01': after = Number.NaN} = await months();
+    assert.ok(Math.abs(after - before) <= 0.01 + before / 100, `${before} before, ${after} after`);
+    assert.equal((await world.run('other'))?.status, 'paused');
+    assert.ok(world.tpus.made.length <= made.length + 1, String(world.tpus.made));
+  });
+
+  it('of dollars a month is not spent twice when its document comes from a backup', async () => {
+    const world = new World({...TWO, GLEANER_MAX_BUDGET_USD: String(20 * USD_PER_MINUTE)});
+    dropStreams(world, 2, 400);
+    await world.untilAsleep(60);
+    const spending = () => world.store.get('system/spending');
+    const before = await spending();
+    await edit(world, 'system/spending', {months: {'2026-01': 2 * USD_PER_MINUTE}});
+    await world.tick();
+    assert.deepEqual((await spending())?.months, before?.months);
+    await send(world, {action: 'resume', run: 'my-run'});
+    await world.untilAsleep(30);
+    const {status, spent_usd = Number.NaN} = (await world.run('my-run')) ?? {};
+    assert.equal(status, 'paused');
+    assert.ok(spent_usd <= 20 * USD_PER_MINUTE, `${spent_usd / USD_PER_MINUTE} minutes`);
+  });
+
+  it('of dollars a month keeps its TPUs while its document is left alone, and creates no other', async () => {
+    const world = new World({...TWO, GLEANER_MAX_BUDGET_USD: String(1000 * USD_PER_MINUTE)});
+    dropStreams(world, 2, 400);
+    await world.until('work', () => world.agents.size === 2, 9, 1);
+    await edit(world, 'system/spending', {months: {'2026-01': 'much'}});
+    await world.minutes(5, 1);
+    const [lost = '', kept = ''] = [...world.tpus.nodes.keys()];
+    world.tpus.node(lost).state = 'PREEMPTED';
+    world.agents.delete(lost);
+    await world.minutes(5, 1);
+    assert.deepEqual([[...world.tpus.nodes.keys()], world.tpus.made.length], [[kept], 2]);
+    await edit(world, 'system/spending', {months: {'2026-01': 0}});
+    await world.until('another node', () => world.tpus.made.length === 3, 9, 1);
   });
 
   it('of dollars a month begins anew in the next month', async () => {

@@ -7,6 +7,7 @@ import {World} from '../support/control-plane-harness.ts';
 import type {FakeAgent} from '../support/fake-agent.ts';
 import {aFleet, errors, firstLives, RUN, silence, stopCreates, wait, zoneOf} from '../support/fleet.ts';
 import {type Case, runCases} from '../support/fleet-cases.ts';
+import {aRequestedNode} from '../support/one-worker.ts';
 import {A0, ONE_SLOT, ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
@@ -21,7 +22,6 @@ const CASES: Case[] = [
       const world = new World({
         GLEANER_ZONES: ZONE,
         GLEANER_WORKERS_PER_ZONE: '10',
-        GLEANER_CREATES_PER_HOUR: '1000',
         GLEANER_SHORT_LIFE_S: '1',
       });
       world.isStillborn = () => true;
@@ -50,8 +50,6 @@ const CASES: Case[] = [
   {
     name: 'a good fleet whose new bundle is bad keeps the workers that it has',
     when: async world => {
-      world.control({action: 'configure', run: RUN, allow_mixed_code: true});
-      await world.deliverAll();
       world.redeploy({GLEANER_BUNDLE: 'd'.repeat(64), GLEANER_SHORT_LIFE_S: '1'});
       world.isStillborn = (_, incarnation) => incarnation > 1;
       for (const [index, node] of [...world.tpus.nodes.values()].entries())
@@ -61,7 +59,7 @@ const CASES: Case[] = [
     },
     then: async world => {
       assert.equal((await firstLives(world)).length, 4);
-      assert.notEqual((await zoneOf(world))?.boots.stopped_at, null);
+      assert.notEqual((await zoneOf(world))?.limiter.state, 'open');
     },
   },
 ];
@@ -72,7 +70,7 @@ describe('boots that never speak', () => {
 
 /** Each agent says hello, sends a heartbeat of its setup, and then does what `ends` does. */
 function aWorldOfFailingBoots(ends: (agent: FakeAgent) => Promise<unknown>, set = ONE_SLOT): World {
-  const world = new World({...set, ...NO_CHURN, GLEANER_CREATES_PER_HOUR: '1000'});
+  const world = new World({...set, ...NO_CHURN});
   world.drop(RUN, 0, someLines(4, 's'));
   world.onAgent = agent => {
     agent.beat = async () => {
@@ -95,8 +93,8 @@ describe('boots that say hello and then fail', () => {
       const world = aWorldOfFailingBoots(ends);
       await wait(world, 60);
       assert.equal(world.tpus.made.length, 5);
-      const {boots} = await poolRecords.get(world.store, world.deps.config.pool);
-      assert.deepEqual([boots.unheard, boots.reason], [5, cause]);
+      const {limiter} = await poolRecords.get(world.store, world.deps.config.pool);
+      assert.deepEqual([limiter.failed_boots, limiter.reason], [5, cause]);
       const attempt = await attemptRecords.get(world.store, paths.attempt(A0, 5));
       assert.deepEqual([attempt?.cause, attempt?.cause_kind], [cause, 'boot']);
       const worker = await world.worker(A0);
@@ -131,13 +129,12 @@ describe('a stop of creates', () => {
       ...TWO_ZONES,
       ...NO_CHURN,
       GLEANER_WORKERS_PER_ZONE: '8',
-      GLEANER_CREATES_PER_HOUR: '1000',
     });
     world.isStillborn = () => true;
     for (let index = 0; index < 16; index++) world.drop(RUN, index, someLines(4, `s${index}`));
     await wait(world, 12);
-    const {boots} = await poolRecords.get(world.store, world.deps.config.pool);
-    assert.notEqual(boots.stopped_at, null);
+    const {limiter} = await poolRecords.get(world.store, world.deps.config.pool);
+    assert.equal(limiter.state, 'stopped');
     const made = world.tpus.made.length;
     world.tpus.zone(OTHER_ZONE).soldOut = true;
     await wait(world, 90);
@@ -163,7 +160,7 @@ describe('the tries of a pool whose creates are stopped', () => {
       world.isStillborn = name => name.includes(bad);
       preempt(bad);
       await wait(world, 12);
-      assert.notEqual((await poolRecords.get(world.store, world.deps.config.pool)).boots.stopped_at, null);
+      assert.notEqual((await poolRecords.get(world.store, world.deps.config.pool)).limiter.state, 'open');
       const made = world.tpus.made.length;
       preempt(good);
       await wait(world, 150);
@@ -187,16 +184,59 @@ describe('the resume of a pool', () => {
       await world.deliverAll();
     };
     await deliver();
-    assert.notEqual((await zoneOf(world))?.boots.stopped_at, null);
+    assert.notEqual((await zoneOf(world))?.limiter.state, 'open');
     await world.store.transaction(async tx => {
       const pool = await poolRecords.get(tx, world.deps.config.pool);
-      poolRecords.set(tx, {...pool, boots: (await zoneOf(world))?.boots ?? pool.boots});
+      poolRecords.set(tx, {...pool, limiter: (await zoneOf(world))?.limiter ?? pool.limiter});
       tx.delete(`control/${id}`);
     });
     await deliver();
-    assert.notEqual((await poolRecords.get(world.store, world.deps.config.pool)).boots.stopped_at, null);
+    assert.notEqual((await poolRecords.get(world.store, world.deps.config.pool)).limiter.state, 'open');
     const {reason} = (await world.store.get(`control/${id}`)) ?? {};
     assert.match(String(reason), /^outdated: the creates of pool tpu stopped later/);
+  });
+});
+
+describe('the pause of a pool', () => {
+  it('stops every create until resume, and the nodes go on', async () => {
+    const world = await aFleet(2);
+    const pool = async () => (await poolRecords.get(world.store, world.deps.config.pool)).limiter;
+    world.control({action: 'pause', pool: 'tpu'});
+    await world.deliverAll();
+    assert.deepEqual([(await pool()).state, (await pool()).cause], ['stopped', 'person']);
+    world.tpus.node(`tpu-${ZONE}-0`).state = 'PREEMPTED';
+    await wait(world, 130);
+    assert.equal(world.tpus.made.length, 2, 'no hourly try either');
+    assert.equal(world.tpus.node(`tpu-${ZONE}-1`).state, 'READY');
+    world.control({action: 'resume', pool: 'tpu'});
+    await world.until('another node', () => world.tpus.made.length === 3, 9, 0);
+    assert.equal((await pool()).state, 'open');
+  });
+
+  it('refuses the create that is under way', async () => {
+    const world = await aRequestedNode();
+    const create = world.queue.splice(0);
+    world.control({action: 'pause', pool: 'tpu'});
+    await world.deliverAll();
+    world.queue.push(...create);
+    await world.deliverAll();
+    await wait(world, 10);
+    assert.deepEqual(world.tpus.made, []);
+    const {phase, last_error} = (await world.worker(A0)) ?? {};
+    assert.deepEqual([phase, last_error], ['gone', 'a person paused pool "tpu"']);
+  });
+
+  it('that was published before a resume leaves the pool open', async () => {
+    const world = await aFleet(1);
+    const id = world.control({action: 'pause', pool: 'tpu'});
+    const late = world.queue.splice(0);
+    world.now += 1000;
+    world.control({action: 'resume', pool: 'tpu'});
+    await world.deliverAll();
+    world.queue.push(...late);
+    await world.deliverAll();
+    assert.equal((await poolRecords.get(world.store, world.deps.config.pool)).limiter.state, 'open');
+    assert.match(String((await world.store.get(`control/${id}`))?.reason), /^outdated/);
   });
 });
 

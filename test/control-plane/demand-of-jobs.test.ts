@@ -5,7 +5,7 @@ import {jobWork} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {World} from '../support/control-plane-harness.ts';
 import {A0} from '../support/places.ts';
-import {aWorldWithFast, endJobs, F0, F1, queueJobs} from '../support/second-pool.ts';
+import {aWorldWithFast, edit, endJobs, F0, F1, queueJobs} from '../support/second-pool.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 const nodes = (world: World) => [...world.tpus.nodes.keys()].sort();
@@ -36,6 +36,15 @@ describe('waiting jobs', () => {
     assert.equal(await world.store.get('runs/_jobs'), undefined);
     const attempt = await world.store.get(`workers/${F0}/attempts/000001`);
     assert.deepEqual(Object.keys((attempt?.costs as object) ?? {}), ['_jobs']);
+  });
+
+  it('get a node each behind one that is left alone', async () => {
+    const world = await aWorldWithFast({}, {workers_per_zone: 12});
+    const names = Array.from({length: 12}, (_, index) => `job-${index}`);
+    await queueJobs(world, 'fast', ...names);
+    await edit(world, 'jobs/job-0', {timeout: 'long'});
+    await world.minutes(3, 0);
+    assert.equal(nodes(world).length, 11);
   });
 
   it('come before the streams of runs', async () => {

@@ -43,8 +43,6 @@ async function isComplete(world: World, lease: FakeAgent['lease']): Promise<bool
   return (await world.stream('my-run', lease?.stream ?? ''))?.status === 'completed';
 }
 
-const taskOf = async (world: World) => (await world.store.get('tasks/totals-my-run'))?.status;
-
 describe('a release of the lease of another worker', () => {
   it('is refused, counts no shard and changes no document', async () => {
     const {world, victim} = await twoWorkers(4);
@@ -73,15 +71,5 @@ describe('a repeated release after a lost answer', () => {
     for (let step = 0; step < 20 && forger.lease === lease; step++) await forger.step();
     assert.equal(await isComplete(world, lease), true);
     await assertNoEffect(world, released(lease, 'completed'), 200);
-  });
-
-  it('of a run that has ended finds the task of its totals open', async () => {
-    const {world, forger} = await twoWorkers(0);
-    const {lease} = forger;
-    await endRun(world);
-    assert.equal(await taskOf(world), undefined);
-    assert.equal((await world.api(released(lease))).status, 200);
-    assert.equal(await taskOf(world), 'open');
-    await assertNoEffect(world, released(lease), 409);
   });
 });

@@ -3,12 +3,12 @@ import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Document} from '../../shared/ports.ts';
 import {aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {aFleet, firstLives, workersOf} from '../support/fleet.ts';
+import {aFleet, firstLives, silence, workersOf} from '../support/fleet.ts';
 import {aWorldWithAStream} from '../support/one-worker.ts';
-import {A0, A1, ONE_SLOT, TWO_SLOTS} from '../support/places.ts';
+import {A0, A1, ONE_SLOT, TWO_SLOTS, ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
-describe('a document with an invalid field', () => {
+describe('a document that this release does not understand', () => {
   const spoil = (world: World, path: string, change: Document) =>
     world.store.transaction(async tx => {
       const before = (await tx.get(path)) ?? {};
@@ -58,24 +58,47 @@ describe('a document with an invalid field', () => {
     assert.equal((await world.worker(A1))?.work, work);
   });
 
-  it('of a stream stops that stream and no other, and its run is not called complete', async () => {
+  for (const [field, value] of [
+    ['epoch', -1],
+    ['status', 'archived'],
+  ] as const)
+    it(`of a stream stops that stream and no other, and its run waits: ${field}`, async () => {
+      const world = new World();
+      world.drop('my-run', 0, someLines(9));
+      world.drop('my-run', 1, someLines(9, 'b'));
+      await world.deliverAll();
+      const path = 'runs/my-run/streams/000';
+      const before = (await world.store.get(path)) ?? {};
+      await spoil(world, path, {[field]: value});
+      await world.until(
+        'the other is done',
+        async () => (await world.stream('my-run', '001'))?.status === 'completed',
+      );
+      await world.minutes(40, 1);
+      assert.equal((await world.run('my-run'))?.status, 'active');
+      assert.deepEqual(await world.store.get(path), {...before, [field]: value});
+      await spoil(world, path, {[field]: before[field] ?? null});
+      await world.untilAsleep();
+      await world.assertStoredOnce('my-run', '000', someLines(9));
+      assert.equal((await world.run('my-run'))?.status, 'completed');
+    });
+
+  it('of a completed stream is why its run has not ended', async () => {
     const world = new World();
-    world.drop('my-run', 0, someLines(9));
-    world.drop('my-run', 1, someLines(9, 'b'));
-    await world.deliverAll();
-    await spoil(world, 'runs/my-run/streams/000', {epoch: -1});
+    for (const index of [0, 1]) world.drop('my-run', index, someLines(9 + 90 * index, `s${index}`));
     await world.until(
-      'the other is done',
-      async () => (await world.stream('my-run', '001'))?.status === 'completed',
+      'one is done',
+      async () => (await world.stream('my-run', '000'))?.status === 'completed',
+      9,
+      1,
     );
+    await spoil(world, 'runs/my-run/streams/000', {faults: 'many'});
+    await world.minutes(20, 9);
+    const {status, reason} = (await world.run('my-run')) ?? assert.fail();
+    assert.equal(status, 'active');
+    assert.match(reason ?? '', /^writing its result.*Failed to read runs\/my-run\/streams\/000: faults/);
+    await spoil(world, 'runs/my-run/streams/000', {faults: 0});
     await world.untilAsleep();
-    const run = await world.run('my-run');
-    assert.equal(run?.status, 'failed');
-    assert.match(run?.reason ?? '', /stream 000: Failed to read runs\/my-run\/streams\/000: epoch/);
-    await spoil(world, 'runs/my-run/streams/000', {epoch: 0});
-    world.control({action: 'start', run: 'my-run'});
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(9));
     assert.equal((await world.run('my-run'))?.status, 'completed');
   });
 
@@ -99,7 +122,7 @@ describe('a document with an invalid field', () => {
     const world = aWorldWithAStream(40);
     await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
     await spoil(world, 'runs/my-run/streams/000', {epoch: -1});
-    await world.untilAsleep();
+    await world.until('the TPU is gone', () => world.tpus.nodes.size === 0, 60, 1);
     assert.deepEqual(world.tpus.made, [`${A0}#1`]);
   });
 
@@ -115,20 +138,22 @@ describe('a document with an invalid field', () => {
     assert.match(String(record?.reason), /Failed to read runs\/my-run: priority/);
   });
 
-  for (const change of [
-    {phase: 'asleep'},
-    {slot: 'first'},
-    {usd_per_hour: 'much', heartbeat_at: 'yesterday'},
-  ])
-    it(`of a worker with a node is mended, and its node works on: ${JSON.stringify(change)}`, async () => {
+  for (const change of [{phase: 'asleep'}, {slot: 'first'}, {usd_per_hour: 'much'}, {incarnation: 'one'}])
+    it(`of a worker keeps its node and its lease: ${JSON.stringify(change)}`, async () => {
       const world = aWorldWithAStream(40);
       await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
-      const before = (await world.worker(A0)) ?? assert.fail();
-      await spoil(world, `workers/${A0}`, {...change, ...(change.heartbeat_at ? {heartbeat_at: null} : {})});
-      await world.tick();
-      const {phase, incarnation, costs, costs_at} = (await world.worker(A0)) ?? assert.fail();
-      assert.deepEqual([phase, incarnation, costs, costs_at], ['booting', 1, before.costs, before.costs_at]);
-      assert.ok(costs_at, 'the time up to here is in costs already');
+      const path = `workers/${A0}`;
+      const before = (await world.store.get(path)) ?? assert.fail();
+      await spoil(world, path, {...change, release: 'the next release'});
+      await world.minutes(8, 1);
+      assert.deepEqual(await world.store.get(path), {...before, ...change, release: 'the next release'});
+      assert.equal((await world.stream('my-run', '000'))?.lease?.worker, A0);
+      assert.deepEqual([[...world.tpus.nodes.keys()], world.tpus.made], [[A0], [`${A0}#1`]]);
+      await spoil(
+        world,
+        path,
+        Object.fromEntries(Object.keys(change).map(key => [key, before[key] ?? null])),
+      );
       await world.untilAsleep();
       await world.assertStoredOnce('my-run', '000', someLines(40));
       assert.deepEqual([(await world.worker(A0))?.phase, world.tpus.made], ['gone', [`${A0}#1`]]);
@@ -136,14 +161,19 @@ describe('a document with an invalid field', () => {
       assert.deepEqual([run?.spent_usd, Number(run?.spent_usd) > 0], [pool?.spent_usd, true]);
     });
 
-  it('of a worker that names no incarnation is deleted, and its node with it', async () => {
-    const world = aWorldWithAStream(40);
-    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
-    await spoil(world, `workers/${A0}`, {incarnation: 'one'});
-    await world.untilAsleep();
-    await world.assertStoredOnce('my-run', '000', someLines(40));
-    assert.deepEqual([(await world.worker(A0))?.phase, world.tpus.made.length], ['gone', 2]);
-  });
+  for (const change of [
+    {phase: 'gone', held: true},
+    {phase: 'working', updated_at: '2020-01-01T00:00:00.000Z'},
+  ])
+    it(`of a worker does not keep another silent worker: ${JSON.stringify(change)}`, async () => {
+      const world = aWorldWithAStream(40);
+      await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+      const path = `workers/${A1}`;
+      await world.store.transaction(async tx => workerRecords.set(tx, aWorker({name: A1, slot: 1})));
+      await spoil(world, path, {...change, usd_per_hour: 'much', release: 'the next release'});
+      world.agents.delete(A0);
+      await world.until('another node', () => world.tpus.made.includes(`${A0}#2`), 30, 1);
+    });
 
   for (const affinity of ['any', 'fixed'])
     it(`of a stream keeps no idle TPU beside the work of its run: affinity ${affinity}`, async () => {
@@ -157,12 +187,38 @@ describe('a document with an invalid field', () => {
       assert.deepEqual([...world.tpus.nodes.keys()], [A0]);
     });
 
-  it('of a zone holds up no slot', async () => {
+  it('of each of many streams keeps no TPU', async () => {
     const world = new World(ONE_SLOT);
+    for (let index = 0; index < 12; index++) world.drop('my-run', index, someLines(9, `s${index}`));
+    await world.until('work', () => world.agents.get(A0)?.state === 'working', 9, 1);
+    for (const {path, data} of await world.store.query('runs/my-run/streams'))
+      if (data.status === 'pending') await spoil(world, path, {epoch: -1});
+    await world.until('the TPU is gone', () => world.tpus.nodes.size === 0, 60, 1);
+    assert.equal((await world.run('my-run'))?.status, 'active');
+  });
+
+  it('of a zone gets no create, and another zone does', async () => {
+    const world = new World({GLEANER_ZONES: 'us-central1-a,us-east5-b', GLEANER_WORKERS_PER_ZONE: '1'});
     await spoil(world, 'zones/us-central1-a', {losses: 'many'});
     world.drop('my-run', 0, someLines(9));
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(9));
+    assert.deepEqual(await world.store.get('zones/us-central1-a'), {losses: 'many'});
+    assert.deepEqual(world.tpus.made, ['tpu-us-east5-b-0#1']);
+  });
+
+  it('of a zone holds its silent nodes and its orphans, with no event each minute', async () => {
+    const world = await aFleet(10);
+    await spoil(world, `zones/${ZONE}`, {losses: 'many'});
+    await world.store.transaction(async tx => tx.delete(`workers/${A0}`));
+    silence(world);
+    await world.minutes(40, 0);
+    assert.equal(world.tpus.nodes.size, 10);
+    assert.deepEqual(
+      (await world.timeline('worker')).filter(text => /have no document/.test(text)),
+      [],
+    );
+    assert.deepEqual(await world.timeline('zone'), []);
   });
 
   it('of the pool stops all creates until it is mended, and keeps its settings and its costs', async () => {
@@ -184,17 +240,31 @@ describe('a document with an invalid field', () => {
     await world.assertStoredOnce('my-run', '001', someLines(9, 'b'));
   });
 
-  it('of a worker without a node is made anew when its slot is filled, with the next incarnation', async () => {
+  it('of the pool keeps its living nodes, also those beyond the settings of the deployment', async () => {
+    const world = new World(ONE_SLOT);
+    world.control({action: 'scale', workers_per_zone: 2});
+    await world.deliverAll();
+    for (const index of [0, 1]) world.drop('my-run', index, someLines(40, `s${index}`));
+    await world.until('both slots work', () => world.agents.size === 2, 9, 1);
+    await spoil(world, 'pools/tpu', {workers_per_zone: '2'});
+    await world.minutes(5, 0);
+    assert.deepEqual([...world.tpus.nodes.keys()].sort(), [A0, A1]);
+  });
+
+  it('of a worker without a node leaves its slot empty, and another slot gets the node', async () => {
     const world = new World({GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '3'});
-    for (const name of [A0, A1]) {
+    for (const [name, change] of [
+      [A0, {phase: 'asleep'}],
+      [A1, {slot: 'first'}],
+    ] as const) {
       await world.store.transaction(async tx => workerRecords.set(tx, aWorker({name, phase: 'gone'})));
-      await spoil(world, `workers/${name}`, {phase: 'asleep'});
+      await spoil(world, `workers/${name}`, change);
     }
     world.drop('my-run', 0, someLines(9));
     await world.until('the work is done', async () => (await world.run('my-run'))?.status === 'completed');
-    assert.deepEqual(world.tpus.made, [`${A0}#3`]);
+    assert.deepEqual(world.tpus.made, ['tpu-us-central1-a-2#1']);
+    assert.equal((await world.store.get(`workers/${A0}`))?.phase, 'asleep');
     assert.ok(world.logs.some(({message}) => message.includes(`Failed to read workers/${A0}: phase`)));
-    assert.ok(world.logs.some(({message}) => /mend the field or delete the document/.test(message)));
   });
 
   it('is refused also where only an instant is invalid', () => {

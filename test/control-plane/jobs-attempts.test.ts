@@ -49,6 +49,29 @@ describe('a job', () => {
     assert.ok((await world.timeline('job')).some(text => /runs job my-job/.test(text)));
   });
 
+  it('is finished by its TPU when the pool shrinks, however long it takes', async () => {
+    const world = await aWorldAtWork({...CODE, timeout: 86_400});
+    world.agent(A0).jobEnd = null;
+    world.control({action: 'scale', workers_per_zone: 0});
+    await world.minutes(90, 1);
+    const {phase, incarnation} = (await world.worker(A0)) ?? assert.fail();
+    assert.deepEqual([phase, incarnation, (await jobIn(world)).lease?.epoch], ['draining', 1, 1]);
+    await finish(world, {outcome: 'completed', result: '42'});
+    await world.untilAsleep();
+    const {status, result, attempts} = await jobIn(world);
+    assert.deepEqual([status, result, attempts.length], ['completed', '42', 1]);
+    assert.equal((await world.worker(A0))?.phase, 'gone');
+  });
+
+  it('that never ends on a TPU of a smaller pool is ended when it is due', async () => {
+    const world = await aWorldAtWork({...CODE, timeout: 1800});
+    world.agent(A0).jobEnd = null;
+    world.control({action: 'scale', workers_per_zone: 0});
+    await world.minutes(40, 1);
+    const {status, cause} = await jobIn(world);
+    assert.deepEqual([status, cause, (await world.worker(A0))?.phase], ['failed', 'timeout', 'gone']);
+  });
+
   it('is ordered with its code, its limits and the source of its pool', async () => {
     const world = await aWorldAtWork({
       ...CODE,
@@ -254,14 +277,6 @@ describe('a worker with a job', () => {
     await finish(world, {outcome: 'completed', result: 'done'});
     assert.equal((await jobIn(world)).status, 'completed');
     await world.untilAsleep();
-  });
-
-  it('that does not finish it in time is deleted, and the job waits again', async () => {
-    const world = await aWorldAtWork({...CODE, timeout: 36_000});
-    world.control({action: 'scale', workers_per_zone: 0});
-    await world.until('no node', () => world.tpus.nodes.size === 0, 12, 1);
-    const job = await jobIn(world);
-    assert.deepEqual([job.status, job.attempts[0]?.outcome, job.failures], ['scheduled', 'drained', 0]);
   });
 
   it('sends heartbeats at the interval of its pool', async () => {

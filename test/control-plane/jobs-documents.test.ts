@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Document, Store} from '../../shared/ports.ts';
 import {World} from '../support/control-plane-harness.ts';
-import {jobIn, storedJob} from '../support/jobs.ts';
-import {ONE_SLOT} from '../support/places.ts';
+import {aWorldAtWork, jobIn, storedJob} from '../support/jobs.ts';
+import {A0, ONE_SLOT} from '../support/places.ts';
 
 const CODE = 'result = 1';
 
@@ -13,6 +13,40 @@ const WAYS: {name: string; take: (world: World) => Promise<unknown>}[] = [
   {name: 'its event', take: world => world.deliverNext('job')},
   {name: 'a tick', take: world => world.tick()},
 ];
+
+describe('the document of a running job that is left alone', () => {
+  it('keeps its TPU and its lease, and the job ends when the document is understood again', async () => {
+    const world = await aWorldAtWork();
+    const before = await storedJob(world);
+    const change = (changes: Document) =>
+      world.store.transaction(async tx => tx.set('jobs/my-job', {...before, ...changes}));
+    await change({timeout: 'long'});
+    await world.minutes(15, 1);
+    const worker = await world.worker(A0);
+    assert.deepEqual([worker?.work, worker?.phase, world.tpus.made], ['job:my-job', 'working', [`${A0}#1`]]);
+    await change({});
+    assert.equal((await jobIn(world)).status, 'running');
+    world.agent(A0).jobEnd = {outcome: 'completed'};
+    await world.until('the end', async () => (await jobIn(world)).status === 'completed', 9, 1);
+    assert.deepEqual((await jobIn(world)).epoch, 1);
+  });
+});
+
+describe('the document of a running job whose worker ended while it was left alone', () => {
+  it('is given to another worker soon, long before its timeout', async () => {
+    const world = await aWorldAtWork({code: CODE, status: 'pending', timeout: 86_400});
+    const before = await storedJob(world);
+    const write = (changes: Document) =>
+      world.store.transaction(async tx => tx.set('jobs/my-job', {...before, ...changes}));
+    await write({timeout: 'long'});
+    world.tpus.node(A0).state = 'PREEMPTED';
+    world.agents.delete(A0);
+    await world.until('the end', async () => (await world.worker(A0))?.phase === 'gone', 9, 1);
+    await write({});
+    await world.until('another attempt', async () => (await jobIn(world)).epoch === 2, 30, 1);
+    assert.deepEqual((await jobIn(world)).failures, 0);
+  });
+});
 
 describe('a document of a job', () => {
   const OFFLINE = {GLEANER_INTERNET: 'false'};
@@ -142,12 +176,20 @@ describe('a document of a job', () => {
       assert.match(String(error), /is no status of a new job: leave it out/);
     });
 
-  it('with the status running of a person fails by a tick when its event is lost', async () => {
+  it('that is left alone in the queue hides no job behind it, and gets no TPU', async () => {
     const world = new World(ONE_SLOT);
-    await world.writeJob('my-job', {code: CODE, status: 'running'});
-    world.queue.length = 0;
-    await world.tick();
-    assert.equal((await storedJob(world)).cause, 'invalid');
+    const path = (index: number) => `jobs/job-${index}`;
+    for (let index = 0; index < 12; index++)
+      await world.writeJob(`job-${index}`, {code: CODE, status: 'pending'});
+    while (await world.deliverNext('job')) {}
+    for (let index = 0; index < 11; index++)
+      await world.store.transaction(async tx =>
+        tx.set(path(index), {...(await tx.get(path(index))), status: 'archived'}),
+      );
+    const before = await world.store.get(path(0));
+    await world.untilAsleep();
+    assert.deepEqual([(await jobIn(world, 'job-11')).status, world.tpus.made.length], ['completed', 1]);
+    assert.deepEqual(await world.store.get(path(0)), before);
   });
 
   it('of another program that has ended stays as it is', async () => {

@@ -12,11 +12,8 @@ describe('the totals of a run that has ended', () => {
     for (let step = 0; step < 4; step++) await world.agent(A0).step();
     return world;
   }
-  /** The next tick counts the streams again. */
-  const recount = async (world: World) => {
-    await world.tick();
-    await world.deliverAll();
-  };
+  /** The next resync counts the streams again. */
+  const recount = (world: World) => world.minutes(16, 0);
   const totals = async (world: World) => {
     await recount(world);
     const found = [await world.run('my-run'), await world.stream('my-run', '000')];
@@ -70,8 +67,7 @@ describe('the totals of a run that has ended', () => {
     assert.notEqual((await world.run('my-run'))?.total_shards, total_shards);
     world.control({action: 'stop', run: 'my-run'});
     await world.deliverNext('control');
-    await recount(world);
-    assert.equal((await world.run('my-run'))?.total_shards, total_shards);
+    assert.equal((await world.run('my-run'))?.total_shards, total_shards, 'at once');
   });
 
   it('have the shards that a rebuild of a stopped run found', async () => {
@@ -87,67 +83,6 @@ describe('the totals of a run that has ended', () => {
     assert.equal(run?.status, 'cancelled');
     assert.ok(run.total_shards > before);
     assert.equal(run.total_shards, stream?.total_shards);
-  });
-
-  /** Lets the next sum of the Store fail, as in an outage. */
-  function failNextSum(world: World): void {
-    const {sum} = world.deps.store;
-    world.deps.store.sum = () => {
-      world.deps.store.sum = sum;
-      return Promise.reject(new Error('the Store is away'));
-    };
-  }
-
-  it('are summed once by a tick, however many shards are late', async () => {
-    const {world, late} = await aFailedWorld();
-    const {sum} = world.deps.store;
-    let sums = 0;
-    world.deps.store.sum = (...of) => {
-      sums += 1;
-      return sum(...of);
-    };
-    for (const event of late) await world.handle(event);
-    assert.equal(sums, 0);
-    await totals(world);
-    assert.deepEqual([sums, late.length > 1], [1, true]);
-  });
-
-  /** Lets the next request for a sum fail: its shard is counted already. */
-  function failNextRequest(world: World): void {
-    const {transaction} = world.deps.store;
-    world.deps.store.transaction = work =>
-      transaction(tx =>
-        work({
-          ...tx,
-          get: path => {
-            if (path !== 'tasks/totals-my-run') return tx.get(path);
-            world.deps.store.transaction = transaction;
-            return Promise.reject(new Error('the Store is away'));
-          },
-        }),
-      );
-  }
-
-  it('have the shards that an event counted before it failed and came again', async () => {
-    const {world, late} = await aFailedWorld();
-    const before = await totals(world);
-    let failures = 0;
-    for (const event of late) {
-      failNextRequest(world);
-      if (!(await world.handle(event))) failures += 1;
-      await world.handle(event);
-    }
-    assert.ok(failures > 0);
-    assert.ok((await totals(world)) > before);
-  });
-
-  it('have the shards that were counted between a stop and the end of their lease, in spite of a failure', async () => {
-    const world = await aStoppedWorld();
-    failNextSum(world);
-    await world.tick().catch(() => {});
-    await recount(world);
-    await recount(world);
-    await assertStopCounted(world);
   });
 
   const ends: {name: string; end: (world: World) => Promise<void>}[] = [

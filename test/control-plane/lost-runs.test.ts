@@ -56,6 +56,31 @@ describe('a document made for a run that had one', () => {
     }
   });
 
+  it('is cancelled where a message stopped the run before the database was lost', async () => {
+    const world = await aWorkingWorld();
+    world.control({action: 'stop', run: 'my-run'});
+    await world.untilAsleep();
+    const made = [...world.tpus.made];
+    await world.wipe();
+    world.control({action: 'rebuild'});
+    await world.minutes(20, 1);
+    const {status, stopped_at, reason} = (await world.run('my-run')) ?? assert.fail();
+    assert.deepEqual([status, stopped_at !== null, world.tpus.made], ['cancelled', true, made]);
+    assert.match(reason ?? '', /system\/stops\/my-run\.json/);
+  });
+
+  it('is not cancelled where a message stopped the run after its end', async () => {
+    const world = aWorldWithAStream(5);
+    await world.untilAsleep();
+    assert.equal((await world.run('my-run'))?.status, 'completed');
+    world.control({action: 'stop', run: 'my-run'});
+    await world.deliverAll();
+    await world.wipe();
+    world.control({action: 'rebuild'});
+    await world.minutes(20, 1);
+    assert.notEqual((await world.run('my-run'))?.status, 'cancelled');
+  });
+
   it('in a later deployment waits with the stream that was added to the run, until resume', async () => {
     const world = aWorldWithAStream(5);
     await world.untilAsleep();
@@ -118,6 +143,22 @@ describe('a database that was restored from an older backup', () => {
   async function backUp(world: World): Promise<Stored[]> {
     return (await Promise.all(COLLECTIONS.map(collection => world.store.query(collection)))).flat();
   }
+
+  it('cancels a run that was stopped since, with the rebuild', async () => {
+    const world = await aWorkingWorld();
+    const backup = await backUp(world);
+    world.control({action: 'stop', run: 'my-run'});
+    await world.untilAsleep();
+    await world.wipe();
+    await world.store.transaction(async tx => {
+      for (const {path, data} of backup) tx.set(path, data);
+    });
+    assert.equal((await world.run('my-run'))?.status, 'active');
+    world.control({action: 'rebuild'});
+    await world.minutes(20, 1);
+    const {status, stopped_at} = (await world.run('my-run')) ?? {};
+    assert.deepEqual([status, stopped_at !== null], ['cancelled', true]);
+  });
 
   it('blocks a stream that has shards of a later epoch, until a rebuild counts them', async () => {
     const world = await aWorkingWorld();

@@ -7,7 +7,7 @@ import {A0, ZONE} from '../support/places.ts';
 import {someLines} from '../support/shard-plan.ts';
 
 describe('an empty database', () => {
-  it('without nodes creates none: unfinished runs wait for an operator, stopped ones too', async () => {
+  it('without nodes creates none: unfinished runs wait for an operator, and a stop stays', async () => {
     const world = await aStoringFleet(1);
     world.control({action: 'stop', run: 'my-run'});
     world.drop('other', 0, someLines(4));
@@ -23,7 +23,7 @@ describe('an empty database', () => {
     const made = world.tpus.made.length;
     await world.untilAsleep();
     const statuses = [(await world.run('other'))?.status, (await world.run('my-run'))?.status];
-    assert.deepEqual([...statuses, world.tpus.made.length], ['paused', 'paused', made]);
+    assert.deepEqual([...statuses, world.tpus.made.length], ['paused', 'cancelled', made]);
     assert.deepEqual(orphanAlerts(world), []);
   });
 

@@ -166,7 +166,7 @@ describe('messages of a lost database', () => {
     assert.match(world.tpus.made.at(-1) ?? '', new RegExp(`^${A0}#`), 'the slot is free again');
   });
 
-  it('have no copy in the bucket', async () => {
+  it('have no copy in the bucket but the stop', async () => {
     const world = await aWipedWorld();
     for (const action of ['start', 'pause', 'stop']) world.control({action, run: 'my-run'});
     world.control({action: 'scale', workers_per_zone: 2});
@@ -174,7 +174,7 @@ describe('messages of a lost database', () => {
     const others = world.objects
       .names()
       .filter(name => !/^(datasets|activations\/my-run\/tpu_\d+)\//.test(name));
-    assert.deepEqual(others, ['activations/my-run/manifest.json']);
+    assert.deepEqual(others, ['activations/my-run/manifest.json', 'system/stops/my-run.json']);
   });
 });
 

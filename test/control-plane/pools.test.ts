@@ -62,10 +62,10 @@ describe('two pools', () => {
     namePool(world, 'quick', 'fast');
     dropStreams(world, 'quick', 1);
     await world.minutes(2, 1);
-    assert.notEqual((await zoneRecords.get(world.store, ZONE, 'fast'))?.blocked_until_at, null);
+    assert.equal((await zoneRecords.get(world.store, ZONE, 'fast'))?.limiter.state, 'probing');
     dropStreams(world, 'slow', 1, 9);
     await world.until('the other run', async () => (await world.run('slow'))?.status === 'completed', 20);
-    assert.equal((await zoneRecords.get(world.store, ZONE))?.blocked_until_at, null);
+    assert.equal((await zoneRecords.get(world.store, ZONE))?.limiter.state, 'open');
     assert.equal((await world.run('quick'))?.status, 'active');
   });
 
@@ -118,16 +118,13 @@ describe('two pools', () => {
     namePool(world, 'quick', 'fast');
     dropStreams(world, 'quick', 5);
     const pool = () => poolRecords.find(world.store, 'fast', world.deps.config.pool);
-    await world.until('the stop', async () => (await pool())?.boots.stopped_at !== null, 30, 1);
+    await world.until('the stop', async () => (await pool())?.limiter.state === 'stopped', 30, 1);
     dropStreams(world, 'slow', 1, 9);
     await world.until('the other run', async () => (await world.run('slow'))?.status === 'completed', 20);
     assert.equal((await send(world, {action: 'resume', pool: 'fast'})).outcome, 'applied');
     assert.deepEqual(
-      [
-        (await pool())?.boots.stopped_at,
-        (await zoneRecords.get(world.store, ZONE, 'fast'))?.boots.stopped_at,
-      ],
-      [null, null],
+      [(await pool())?.limiter.state, (await zoneRecords.get(world.store, ZONE, 'fast'))?.limiter.state],
+      ['open', 'open'],
     );
   });
 });

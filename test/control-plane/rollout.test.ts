@@ -62,7 +62,7 @@ describe('while the next release is rolled out', () => {
     await change(world, paths.stream('my-run', '000'), stream => ({...stream, lease: add(stream.lease)}));
     await change(world, paths.zone('us-central1-a'), zone => ({
       ...zone,
-      creates: (zone.creates as []).map(add),
+      limiter: add(zone.limiter),
     }));
     for (const agent of world.agents.values()) await agent.step();
     await world.minute(1);
@@ -72,7 +72,7 @@ describe('while the next release is rolled out', () => {
     await world.minute(1);
     const zone = await world.store.get(paths.zone('us-central1-a'));
     assert.equal((zone?.losses as Document[] | undefined)?.length, 1);
-    assert.equal((zone?.creates as Document[] | undefined)?.[0]?.of_tomorrow, true);
+    assert.equal((zone?.limiter as Document | undefined)?.of_tomorrow, true);
   });
 
   it('what it adds to a message of a machine is passed over', () => {

@@ -25,6 +25,13 @@ const WORLDS: Record<Signal, () => Promise<World>> = {
     await wait(world, 50);
     return world;
   },
+  'document-left-alone': async () => {
+    const world = await aFleet(1);
+    const path = 'runs/my-run';
+    await world.store.transaction(async tx => tx.set(path, {...(await tx.get(path)), status: 'archived'}));
+    await world.tick();
+    return world;
+  },
   'job-failed': async () => {
     const world = new World();
     await world.writeJob('no-code', {timeout: '5m'});

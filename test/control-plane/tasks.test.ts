@@ -1,11 +1,9 @@
 /** Tasks that are opened again while a delivery works on them, and the tick that a finished task asks for. */
 import assert from 'node:assert/strict';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
-import {requestTotals} from '../../shared/control-plane/documents/request-totals.ts';
 import {
   claimTask,
   readTask,
-  requestTask,
   saveTask,
   startTask,
   type TaskName,
@@ -18,22 +16,32 @@ describe('a task that is opened again', () => {
   it('keeps its first page when the earlier delivery saves its own page', async () => {
     const {deps, store} = new World();
     const name = {task: 'rebuild', run: 'my-run'} as const;
-    await requestTask(deps, name);
+    await startTask(deps, name);
     const claimed = (await claimTask(deps, name)) ?? assert.fail();
     // The new task is claimed for the same time: only the time of its creation differs.
     await store.transaction(async tx => tx.set('tasks/rebuild-my-run', {...claimed, created_at: at(99)}));
     assert.equal(await saveTask(deps, claimed, {cursor: '"page 2"'}), undefined);
     assert.equal((await readTask(store, name))?.cursor, '');
   });
+});
 
-  it('reads the totals again for a shard that came while a delivery read them', async () => {
-    const {deps, store} = new World();
-    await store.transaction(async tx => runRecords.set(tx, aRun({status: 'completed'})));
-    await requestTotals(deps, 'my-run');
-    const claimed = (await claimTask(deps, {task: 'totals', run: 'my-run'})) ?? assert.fail();
-    await requestTotals(deps, 'my-run');
-    assert.equal(await saveTask(deps, claimed, {status: 'done'}), undefined);
-    assert.equal((await readTask(store, {task: 'totals', run: 'my-run'}))?.status, 'open');
+describe('a task of another release', () => {
+  it('is left to that release', async () => {
+    const world = new World();
+    const name = {task: 'rebuild', run: 'my-run'} as const;
+    await startTask(world.deps, name);
+    await world.store.transaction(async tx => {
+      const stored = (await tx.get('tasks/rebuild-my-run')) ?? assert.fail();
+      tx.set('tasks/totals-my-run', {...stored, task: 'totals'});
+      tx.delete('tasks/rebuild-my-run');
+    });
+    world.queue.length = 0;
+    await world.minutes(3);
+    assert.equal((await world.store.get('tasks/totals-my-run'))?.status, 'open');
+    assert.deepEqual(
+      world.logs.filter(({severity}) => severity === 'ERROR'),
+      [],
+    );
   });
 });
 
@@ -45,14 +53,12 @@ describe('a finished task', () => {
       topics: ['tick'],
     },
     {name: 'that compared the bucket asks for none', task: {task: 'resync', run: null}, topics: []},
-    {name: 'that counted totals asks for none', task: {task: 'totals', run: 'my-run'}, topics: []},
   ];
   for (const {name, task, topics} of cases)
     it(name, async () => {
       const world = new World();
       const {run} = task;
-      const status = task.task === 'totals' ? 'cancelled' : 'active';
-      if (run !== null) await world.store.transaction(async tx => runRecords.set(tx, aRun({run, status})));
+      if (run !== null) await world.store.transaction(async tx => runRecords.set(tx, aRun({run})));
       if (task.task === 'register') world.drop('my-run', 0, someLines(2));
       world.queue.length = 0;
       await startTask(world.deps, task);

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {readdirSync, readFileSync} from 'node:fs';
 import {runRecords, streamRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {recordEvent} from '../../shared/control-plane/documents/event-log.ts';
+import {eventRecords} from '../../shared/control-plane/documents/history-documents.ts';
 import {tick} from '../../shared/control-plane/tick/tick.ts';
 import {MAX_LEASE_EPOCH} from '../../shared/domain/bounds.ts';
-import {aRun, aStream, aWorker, shardMetadataOf, T0} from '../support/builders.ts';
+import {aRun, aStream, at, aWorker, shardMetadataOf} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aWorkingWorld, aWorldWithAStream} from '../support/one-worker.ts';
 import {A0} from '../support/places.ts';
@@ -40,9 +40,10 @@ describe('a document that no reader accepts', () => {
         write: tx => workerRecords.set(tx, aWorker({incarnation: 1.5})),
       },
       {
-        name: 'an event of an unknown kind',
-        says: /Refused to write events\/\w+: kind/,
-        write: tx => recordEvent(tx, {kind: 'rumour' as 'run', text: 'x'}, T0),
+        name: 'an event without a text',
+        says: /Refused to write events\/e: text/,
+        write: tx =>
+          eventRecords.set(tx, 'events/e', {kind: 'run', text: 7, at: at(0), expire_at: at(0)} as never),
       },
     ];
   for (const {name, says, write} of writes)

@@ -3,8 +3,14 @@ import {seeded} from '../../cli/demo/input.ts';
 import type {RunView} from '../../cli/run/run-view.ts';
 import {FAST, processes, SPEC, signal, TestHome, texts} from './home.ts';
 
-/** Without a memory of losses: the third early loss of a zone, which a slow machine may show, would stop its creates for 10 minutes. */
-const SETTINGS = {...FAST, GLEANER_CHURN_WINDOW_S: '1'};
+/**
+ * Without a memory of losses: the third early loss of a zone, which a slow machine may show, would stop its creates for 10 minutes. A kill
+ * loses requests and boots, so their limits are short too.
+ */
+const SETTINGS = {
+  ...FAST,
+  ...{GLEANER_CHURN_WINDOW_S: '1', GLEANER_CREATE_S: '60', GLEANER_BOOT_S: '60', GLEANER_ASK_AGAIN_S: '5'},
+};
 
 const KILLS = Number(process.env.GLEANER_KILLS ?? 3);
 const STREAMS = ['datasets/RUN/stream_000.jsonl', 'datasets/RUN/stream_001.jsonl'];

@@ -66,14 +66,15 @@ export const EDITS: Record<Release, Edit[]> = {
     {
       in: 'zoneDocument',
       within: '$z.looseObject({zone: $zone, pool: $pool, $$fields})',
-      find: 'blocked_reason: $text.nullable()',
-      replace: 'blocked_reason: $text.nullable(), request_count: $z.number().default(0)',
+      find: 'limiter: $limiter',
+      replace: 'limiter: $limiter, request_count: $z.number().default(0)',
     },
     {
-      in: 'askedFor',
-      find: '{...$zone, creates: [...$creates, {asked_at: $now}], updated_at: $now}',
+      in: 'withLimiter',
+      within: '$limiter === $zone.limiter ? $zone : {...$zone, limiter: $limiter, updated_at: $now}',
+      find: '{...$zone, limiter: $limiter, updated_at: $now}',
       replace:
-        "{...$zone, creates: [...$creates, {asked_at: $now, by: 'next'}], request_count: ($zone.request_count ?? 0) + 1, updated_at: $now}",
+        "{...$zone, limiter: {...$limiter, by: 'next'}, request_count: ($zone.request_count ?? 0) + 1, updated_at: $now}",
     },
     {
       in: 'runDocument',
@@ -125,7 +126,7 @@ export const EDITS: Record<Release, Edit[]> = {
       replace: '3',
     },
     {
-      in: 'foldPages',
+      in: 'foldPage',
       find: '$store.query($streams, {...$after, limit: $size})',
       constant: '$size',
       replace: '7',

@@ -18,25 +18,6 @@ import {SimStore} from './store.ts';
 
 export const MINUTE_MS = 60_000;
 
-/** Short limits, because a world lasts for an hour or two. */
-const LIMITS = {
-  GLEANER_HEARTBEAT_S: '30',
-  GLEANER_POLL_S: '20',
-  GLEANER_LEASE_S: '120',
-  GLEANER_SILENT_S: '180',
-  GLEANER_AUDIT_S: '120',
-  GLEANER_STALL_S: '400',
-  GLEANER_COMPILE_S: '400',
-  GLEANER_LOAD_S: '400',
-  GLEANER_CREATE_S: '400',
-  GLEANER_BOOT_S: '240',
-  GLEANER_SETUP_S: '600',
-  GLEANER_DRAIN_S: '300',
-  GLEANER_REPAIR_S: '600',
-  GLEANER_ASK_AGAIN_S: '150',
-  GLEANER_CREATE_WAIT_S: '200',
-  GLEANER_QUEUE_S: '900',
-};
 const ZONES = ['us-central1-a', 'europe-west4-b', 'asia-east1-c'];
 /** Every 24th world is wide: 21 slots in three zones, about fifty streams, and lists of more than one page. */
 const WIDE_EVERY = 24;
@@ -61,8 +42,10 @@ export type Options = {
   trace?: boolean;
   /** Numbers of the service calls at which the caller crashes. N is before the effect of call N, N + 0.5 after it. */
   crashes?: ReadonlySet<number>;
-  /** Replaces the draws of the seed: one run in one zone, this number of slots, and these lines in each stream. */
-  plan?: {slots: number; lines: readonly number[]};
+  /** Replaces the draws of the seed: one run, this number of slots in each of the zones, and these lines in each stream. */
+  plan?: {slots: number; lines: readonly number[]; zones?: number};
+  /** Settings in place of those of the simulated worlds. */
+  settings?: Readonly<Record<string, string>>;
   /** Name of the deployment; by default the default one. */
   deployment?: string;
   /** The changes of a planted mistake. */
@@ -77,6 +60,10 @@ export class Context {
   readonly store: SimStore;
   readonly objects: FakeBucket;
   readonly tpus: FakeTpus;
+  /** Documents with a field that no release of the world understands, each with the fields to restore. */
+  readonly alone = new Map<string, Document>();
+  /** These documents, and those that were restored: they lack the changes of this time. */
+  readonly everAlone = new Set<string>();
   readonly rise: PriceRise;
   readonly catalog = aCatalog(() => this.rise.skus(this.clockwork.now));
   /** True if the bucket is in another region than every zone. */
@@ -97,8 +84,6 @@ export class Context {
   readonly seen = new Map<string, number>();
   readonly trace: string[] = [];
   readonly options: Options;
-  /** The limit of creates in a zone in an hour. */
-  readonly maxCreates: number;
   /** A message is delivered again after this time, and then a slow handler runs twice at once. */
   readonly ack_deadline_ms: number;
   /** `storm` has the faults of the first phase of the world. `faults` has the present ones: `storm`, and later `CALM`. */
@@ -128,26 +113,23 @@ export class Context {
     this.rise = new PriceRise(options.plan ? 0 : seed);
     this.isFar = isFar(seed) && !options.plan;
     this.hasSecondPool = hasSecondPool(seed) && !options.plan && !options.without?.has('second pool');
-    const drawnCreates = this.chance.pick([2, 3, 4, 8]);
-    this.maxCreates = this.isWide ? 5 * drawnCreates : drawnCreates;
     this.store.isPessimistic = this.chance.happens(this.isWide ? 0.7 : 0.2);
     this.ack_deadline_ms = this.chance.pick([1, 10]) * MINUTE_MS;
     const drawn = this.isWide ? ZONES : ZONES.slice(0, this.count('second zone', 2));
-    const zones = options.plan ? ZONES.slice(0, 1) : drawn;
+    const zones = options.plan ? ZONES.slice(0, options.plan.zones ?? 1) : drawn;
     for (const zone of zones) this.tpus.zone(zone);
     const slots = this.isWide ? WIDE_SLOTS : this.count('second slot', 2);
     this.config = aConfig({
-      ...LIMITS,
       ...(options.deployment
         ? {GLEANER_DEPLOYMENT: options.deployment, GLEANER_STORE: `firestore:${options.deployment}`}
         : {}),
       GLEANER_ZONES: zones.join(','),
       GLEANER_WORKERS_PER_ZONE: String(options.plan?.slots ?? slots),
-      GLEANER_CREATES_PER_HOUR: String(this.maxCreates),
       ...(this.isFar ? {GLEANER_REGION: FAR_REGION} : {}),
       ...this.#budget(),
       ...this.#ceilings(zones.length * (options.plan?.slots ?? slots)),
       GLEANER_PROVISIONING: this.#provisioning(),
+      ...options.settings,
     });
     this.hasMonthBudget = this.config.ceilings.max_budget_usd !== null;
     this.invariants = new Invariants(this);

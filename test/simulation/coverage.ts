@@ -51,6 +51,7 @@ export const EXPECTED: Record<string, readonly string[]> = {
   'a run is': RUNS,
   'a job is': JOBS,
   'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...TRANSIENT])],
+  'a limiter is': ['open', 'probing'],
   'a node is reported': [...UNHEALTHY, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
   provisioning: ['node', 'queued-resource', 'auto'],
   'a queued resource is': [
@@ -75,6 +76,7 @@ export const EXPECTED: Record<string, readonly string[]> = {
   'the second pool has': ['a worker', 'a stream', 'a job'],
   'at the same time': ['a handler and its redelivery', 'a second machine of a slot', 'two ticks'],
   'the next release counts': NEXT_RELEASE_COUNTERS,
+  'a document is left alone': ['streams', 'jobs', 'zones'],
 };
 
 export function gaps(seen: Seen): string[] {

@@ -205,8 +205,6 @@ export class Operators {
     const found = this.#context.store.peek(paths.run(run));
     if (found && found.budget_usd !== null) this.#send({action: 'configure', run, budget_usd: null});
     if (found?.status !== 'paused') return;
-    if (String(found.reason).includes('allow_mixed_code'))
-      this.#send({action: 'configure', run, allow_mixed_code: true});
     if (String(found.reason).includes('allow_cross_region'))
       this.#send({action: 'configure', run, allow_cross_region: true});
     this.#send({action: 'resume', run});

@@ -77,6 +77,7 @@ export class Vms {
       return this.#request(process, cut, {secret, isForged: false}, body);
     };
     const agent = new FakeAgent(node.name, incarnation, ticket, ask, objects);
+    agent.mostReports = 600_000 / RETRY_MS;
     const loop = new AgentLoop(agent, {
       sleep,
       seconds: (low, high) => context.chance.between(low, high),

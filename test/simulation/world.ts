@@ -12,6 +12,7 @@ import {Context, MINUTE_MS, type Options} from './context.ts';
 import {Delivery} from './delivery.ts';
 import {drawFaults} from './faults.ts';
 import {Jobs} from './jobs.ts';
+import {LeftAlone} from './left-alone.ts';
 import {Operators} from './operators.ts';
 import {PERMISSIONS} from './processes.ts';
 import {SecondPool} from './second-pool.ts';
@@ -20,9 +21,10 @@ import {Vms} from './vms.ts';
 
 /**
  * The longest calm. All work must end in it: no rule may need the six hours after which a silent worker ends by itself. A zone
- * gets few nodes in an hour, so each of them that a job may end makes the calm longer.
+ * whose nodes live shortly gets few nodes in an hour, so each of them that a job may end makes the calm longer.
  */
-const CALM_MINUTES = 240;
+const CALM_MINUTES = 330;
+const CHURN_MINUTES = 12;
 /** The time between two interventions of an operator in the calm. */
 const INTERVENTION_MS = 15 * MINUTE_MS;
 /** A world that is idle for this many minutes has ended. The interval between two looks at it. */
@@ -103,13 +105,15 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   delivery.startScheduler();
   invariants.watchCaps();
   const storm_ms = options.without?.has('long storm') ? 10 * MINUTE_MS : context.minutes(10, 40);
-  const calm_ms = (CALM_MINUTES + Math.ceil((60 * jobs.machines) / context.maxCreates)) * MINUTE_MS;
+  const calm_ms = (CALM_MINUTES + CHURN_MINUTES * jobs.machines) * MINUTE_MS;
+  const leftAlone = new LeftAlone(context, seed, storm_ms);
   let isLost = false;
   const loseDatabase = () => {
     if (isLost || context.isCalm) return;
     isLost = true;
     context.note(() => 'the database is lost');
     store.wipe();
+    context.alone.clear();
     context.submitted.clear();
     invariants.onWipe();
     // The loss of a database restarts no instance by itself. In some worlds an operator restarts all of them.
@@ -132,6 +136,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   const beginCalm = () => {
     context.note(() => 'the storm is over');
     context.endStorm();
+    void leftAlone.restore();
     context.isApiOut = false;
     context.isStoreOut = false;
     context.refused = undefined;

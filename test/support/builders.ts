@@ -55,7 +55,6 @@ export function aRun(changes: Partial<Run> = {}): Run {
     affinity: 'any',
     stream_offset: 0,
     bundle: null,
-    allow_mixed_code: false,
     allow_cross_region: false,
     expire_days: null,
     budget_usd: null,

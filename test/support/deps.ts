@@ -8,10 +8,15 @@ import {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import {aCatalog} from './fake-catalog.ts';
 
 /** The facts that an instance of a function keeps between its calls. */
-export type Memory = Pick<Deps, 'activeRuns' | 'knownPools' | 'specHashes'>;
+export type Memory = Pick<Deps, 'activeRuns' | 'knownPools' | 'specHashes' | 'slotsLeftAlone'>;
 
 export function newMemory(): Memory {
-  return {activeRuns: new ActiveRuns(), knownPools: new KnownPools(), specHashes: new Map()};
+  return {
+    activeRuns: new ActiveRuns(),
+    knownPools: new KnownPools(),
+    specHashes: new Map(),
+    slotsLeftAlone: new Map(),
+  };
 }
 
 /** Tokens of a world without Google: the name of the account is its token. */

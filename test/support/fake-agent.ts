@@ -42,6 +42,9 @@ export class FakeAgent {
   #text = '';
   /** Shards that may be missing; undefined until the stream was read. */
   #left: Plan[] | undefined;
+  /** Reports of an end without an answer until the agent gives up: an agent repeats them for ten minutes, and a step is a minute. */
+  mostReports = 10;
+  #reports = 0;
   /** True after a hello that worker-api accepted. */
   isBound = false;
   readonly #ticket: string;
@@ -69,7 +72,7 @@ export class FakeAgent {
     if (this.orders === 'stop') this.giveUp();
   }
 
-  /** Does one thing: a request or a shard. The next step repeats a request that fails. */
+  /** Does one thing: a request or a shard. The next step, a minute later, repeats a request that fails, for ten minutes as agents do. */
   async step(): Promise<void> {
     if (this.silent || this.hasEnded) return;
     if (this.phase === 'setup') {
@@ -167,10 +170,7 @@ export class FakeAgent {
   /** False when worker-api did not answer. */
   async release(outcome: string, failure: Failure | null = null): Promise<boolean> {
     const {status} = await this.#post({action: 'release', lease: this.lease, outcome, failure});
-    if (status >= 500) return false;
-    if (status === 409) this.told.push('409');
-    this.giveUp();
-    return true;
+    return this.#hasReported(status);
   }
 
   /** Reports the end of the job in hand. False when worker-api did not answer. */
@@ -181,8 +181,14 @@ export class FakeAgent {
       ...{action: 'finish', lease: this.job?.lease, ...report},
       ...{has_artifacts: false, ran: null},
     });
-    if (status >= 500) return false;
+    return this.#hasReported(status);
+  }
+
+  #hasReported(status: number): boolean {
+    this.#reports = status >= 500 ? this.#reports + 1 : 0;
+    if (status >= 500 && this.#reports < this.mostReports) return false;
     if (status === 409) this.told.push('409');
+    this.#reports = 0;
     this.giveUp();
     return true;
   }

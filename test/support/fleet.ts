@@ -1,8 +1,8 @@
 /** A fleet at work in a test world, and questions of tests about it. */
 
 import {zoneRecords} from '../../shared/control-plane/documents/documents.ts';
-import {iso} from '../../shared/domain/time.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
+import {afterFailedBoot, type Limiter, OPEN} from '../../shared/domain/zone/limiter.ts';
 import {World} from './control-plane-harness.ts';
 import {ZONE} from './places.ts';
 import {someLines} from './shard-plan.ts';
@@ -17,7 +17,6 @@ export async function aFleet(workers: number, set: Record<string, string> = {}):
     GLEANER_MAX_WORKERS: '1000',
     GLEANER_STALL_S: '86400',
     GLEANER_LOAD_S: '86400',
-    GLEANER_CREATES_PER_HOUR: '1000',
     ...set,
   });
   const count = workers * (set.GLEANER_ZONES ?? ZONE).split(',').length;
@@ -65,11 +64,13 @@ export const wait = (world: World, minutes: number) => world.minutes(minutes, 0)
 
 /** Stops the creates of the zone, as five failed boots in a row do. */
 export async function stopCreates(world: World): Promise<void> {
-  const now = iso(world.now);
   const {bundle} = world.deps.config;
-  const boots = {unheard: 5, unheard_at: now, reason: null, stopped_at: now, tried_at: null, bundle};
+  const limiter = Array.from({length: 5}).reduce<Limiter>(
+    found => afterFailedBoot(found, bundle, 'no disk', world.now),
+    OPEN,
+  );
   await world.store.transaction(async tx => {
     const zone = await zoneRecords.get(tx, ZONE);
-    if (zone) zoneRecords.set(tx, {...zone, boots});
+    if (zone) zoneRecords.set(tx, {...zone, limiter});
   });
 }

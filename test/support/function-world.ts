@@ -56,7 +56,6 @@ const QUICK = {
   GLEANER_DRAIN_S: '240',
   GLEANER_REPAIR_S: '300',
   GLEANER_ASK_AGAIN_S: '120',
-  GLEANER_CREATE_WAIT_S: '150',
   GLEANER_ZONES: 'us-central1-a,europe-west4-b',
   GLEANER_WORKERS_PER_ZONE: '2',
 };

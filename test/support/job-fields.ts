@@ -1,6 +1,6 @@
 /** Names of the fields of a document of a job, people's and ours. */
-import {JOB_FIELDS} from '../../shared/control-plane/documents/job-schema.ts';
+import {jobDocument} from '../../shared/control-plane/documents/job-schema.ts';
 
 export function jobDocumentFields(): string[] {
-  return [...JOB_FIELDS];
+  return Object.keys(jobDocument.shape);
 }

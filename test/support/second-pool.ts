@@ -1,9 +1,12 @@
 /** A second pool beside the deployment's own, with another accelerator. */
 import assert from 'node:assert/strict';
+import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
+import {scheduleJob} from '../../shared/domain/job/lifecycle.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
 import {send} from './control-messages.ts';
 import {World} from './control-plane-harness.ts';
+import {aJob} from './jobs.ts';
 import {ZONE} from './places.ts';
 
 export const FAST = {
@@ -33,7 +36,7 @@ export function edit(world: World, path: string, changes: Document): Promise<voi
 /** Waiting jobs of a pool, as their documents have them. */
 export function queueJobs(world: World, pool: string, ...jobs: string[]): Promise<void> {
   return world.store.transaction(async tx => {
-    for (const job of jobs) tx.set(paths.job('jobs', job), {job, queue: `${pool}/5000/2026/${job}`});
+    for (const job of jobs) jobRecords.set(world.deps, tx, scheduleJob(aJob({job, pool}), world.now));
   });
 }
 

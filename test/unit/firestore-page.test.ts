@@ -17,7 +17,6 @@ import {
   attemptRecords,
   controlRecords,
   eventRecords,
-  foldRecords,
   shardRecords,
 } from '../../shared/control-plane/documents/history-documents.ts';
 import {jobDocument} from '../../shared/control-plane/documents/job-schema.ts';
@@ -29,7 +28,6 @@ const SCHEMAS: Record<string, z.ZodType> = {
   '`runs/RUN`': runDocument,
   '`runs/RUN/streams/STREAM`': streamDocument,
   '`runs/RUN/streams/STREAM/shards/SHARD`': shardRecords.schema,
-  '`runs/RUN/system/fold`': foldRecords.schema,
   '`workers/WORKER`': workerDocument,
   '`workers/WORKER/attempts/INCARNATION`': attemptRecords.schema,
   '`pools/POOL`': poolDocument,

@@ -3,7 +3,7 @@ import {paths, streamIndexOf} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import type {Indexes} from '../../domain/stream/spread.ts';
 import type {Now, Store} from '../../ports.ts';
-import {PENDING, runRecords} from '../documents/documents.ts';
+import {leftAlone, PENDING, runRecords} from '../documents/documents.ts';
 import type {Log} from '../log.ts';
 
 export class ActiveRuns {
@@ -47,5 +47,5 @@ async function readIndexes(store: Store, run: string): Promise<Indexes> {
 
 async function readActive({store, log}: {store: Store; log: Log}): Promise<Run[]> {
   const active = await store.query('runs', {where: [{field: 'status', op: '==', value: 'active'}]});
-  return runRecords.parseAll(active, error => log('ERROR', error.message));
+  return runRecords.parseAll(active, leftAlone(log));
 }

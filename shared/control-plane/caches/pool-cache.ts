@@ -4,14 +4,14 @@ import {clipPool} from '../../domain/billing/ceilings.ts';
 import {poolNameProblem} from '../../domain/deployment.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import type {Now, Store} from '../../ports.ts';
-import {poolRecords, skipIfInvalid, withDeployed} from '../documents/documents.ts';
+import {leftAlone, poolRecords, skipIfInvalid, withDeployed} from '../documents/documents.ts';
 import type {Log} from '../log.ts';
 
 type Reader = {store: Store; config: Config; log: Log};
 
 /**
- * Reads a pool; undefined if it has no valid document. An invalid document of the deployment's own pool counts as absent: then the
- * deployment sets the pool. An edited document never exceeds the ceilings of the deployment.
+ * Reads a pool for the settings of its workers; undefined if it has no valid document. The deployment sets its own pool while the document
+ * is left alone. An edited document never exceeds the ceilings of the deployment.
  */
 export async function readPool({store, config, log}: Reader, name: string): Promise<Pool | undefined> {
   const stored = await skipIfInvalid(log, () => poolRecords.find(store, name, config.pool));
@@ -19,7 +19,7 @@ export async function readPool({store, config, log}: Reader, name: string): Prom
   return pool && clipPool(pool, config.ceilings);
 }
 
-/** Every pool, the deployment's own first. `unreadable`: names of pools with an invalid document. */
+/** Every pool, the deployment's own first. `unreadable`: names of pools whose document is left alone. */
 export async function readPools({
   store,
   config,
@@ -33,8 +33,8 @@ export async function readPools({
     const why = name === own.pool ? undefined : poolNameProblem(name, config.deployment);
     if (why) log('ERROR', `pools/${name} is no pool: ${why}`);
     const parsed = poolRecords.parseAll(why ? [] : [stored], error => {
-      if (name !== own.pool) unreadable.add(name);
-      log('ERROR', error.message);
+      unreadable.add(name);
+      leftAlone(log)(error);
     });
     for (const found of parsed)
       if (name === own.pool) own = withDeployed(found, config.pool);

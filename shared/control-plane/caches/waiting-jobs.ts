@@ -1,30 +1,67 @@
-/** Counts of the jobs that wait for a worker. */
+/** The jobs that wait for a worker. */
 import type {Pool} from '../../domain/fleet/pool.ts';
+import type {Job} from '../../domain/job/job.ts';
+import {isWaiting} from '../../domain/job/queue.ts';
 import type {Filter} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
+import {leftAlone} from '../documents/documents.ts';
+import {jobRecords} from '../documents/job-documents.ts';
+import {orderedPages} from '../documents/pages.ts';
 import type {Failures} from '../failures.ts';
 
 /** Filter for the places in the queue of a pool, `POOL/PRIORITY/TIME/ID`. `0` is the character after `/`. */
-export function queueOf(pool: string): Filter[] {
+function queueOf(pool: string): Filter[] {
   return [
     {field: 'queue', op: '>=', value: `${pool}/`},
     {field: 'queue', op: '<', value: `${pool}0`},
   ];
 }
 
+/** The first waiting jobs of a pool, one page of them. A document that is left alone keeps its place, and hides no job behind it. */
+export async function firstWaiting(deps: Deps, pool: string, limit: number): Promise<Job[]> {
+  return (await readFirst(deps, pool, limit)).waiting;
+}
+
+/** `alone`: documents before the last of these jobs that no worker can run. */
+async function readFirst(
+  {store, config, log}: Deps,
+  pool: string,
+  limit: number,
+): Promise<{waiting: Job[]; alone: number}> {
+  let alone = 0;
+  const query = {field: 'queue', where: queueOf(pool), limit};
+  for await (const page of orderedPages(store, config.jobs_collection, query)) {
+    const jobs = jobRecords.parseAll(page, leftAlone(log));
+    for (const {job} of jobs.filter(job => !isWaiting(job)))
+      log('ERROR', `Job ${job} is left alone: its place in the queue is not that of its fields`, {job});
+    const waiting = jobs.filter(isWaiting);
+    alone += page.length - waiting.length;
+    if (waiting.length > 0) return {waiting, alone};
+  }
+  return {waiting: [], alone};
+}
+
+/** Waiting jobs that a tick reads to find documents that no worker can run. */
+const FEW = 10;
+
 /** Counts the waiting jobs of each pool. A pool whose count failed is missing. Without a waiting job this is one count. */
 export async function countWaiting(
-  {store, config}: Deps,
+  deps: Deps,
   pools: readonly Pool[],
   failures: Failures,
 ): Promise<Map<string, number>> {
+  const {store, config} = deps;
   const count = (where: Filter[]) =>
     failures.isolate('count the waiting jobs', () => store.count(config.jobs_collection, where));
   const all = await count([{field: 'queue', op: '>', value: ''}]);
   const waiting = new Map<string, number>();
   for (const {pool} of pools) {
-    const jobs = all === 0 ? 0 : await count(queueOf(pool));
-    if (jobs !== undefined) waiting.set(pool, jobs);
+    const places = all === 0 ? 0 : await count(queueOf(pool));
+    if (places === undefined) continue;
+    const read = async () => (places === 0 ? {waiting: [], alone: 0} : await readFirst(deps, pool, FEW));
+    const first = await failures.isolate('read the waiting jobs', read);
+    // Documents that are left alone want no node: they count only behind jobs that wait.
+    if (first) waiting.set(pool, first.waiting.length === 0 ? 0 : Math.max(0, places - first.alone));
   }
   return waiting;
 }

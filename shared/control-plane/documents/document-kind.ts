@@ -1,54 +1,66 @@
-import type {z} from 'zod';
-import {Rejected} from '../../contracts/errors.ts';
+import {z} from 'zod';
+import {RELEASE} from '../../contracts/config.ts';
+import {NotUnderstood} from '../../contracts/errors.ts';
 import type {Document, Store, Stored, Transaction} from '../../ports.ts';
 
+/** Words that only describe: a word of a newer release is kept. */
+export function describing<const Word extends string>(words: readonly Word[]): z.ZodType<Word> {
+  return z.enum(words).or(z.string()) as z.ZodType<unknown> as z.ZodType<Word>;
+}
+
+/** An object that no decision looks into. It is kept as it is. */
+export function kept<T>(): z.ZodType<T> {
+  return z.record(z.string(), z.unknown()) as z.ZodType<unknown> as z.ZodType<T>;
+}
+
+/** Paths that a transaction has read and not understood. Its writes leave these documents alone. */
+const notUnderstood = new WeakMap<Store | Transaction, Set<string>>();
+
 /**
- * Reads and writes documents of one schema. Every document is also parsed before its write, because an invalid document would stop
- * its run until an operator deletes it.
+ * Reads and writes documents of one schema. A document with a field that the schema does not understand throws `NotUnderstood`: a newer
+ * release or a person wrote it. No write replaces it in the transaction that has read it. Every write is checked, and names this release
+ * unless every key of the document is a name of its own.
  */
-export function recordsOf<T extends object>(schema: z.ZodType<T>) {
+export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true) {
   const parse = (path: string, data: Document): T => {
     const parsed = schema.safeParse(data);
     if (parsed.success) return parsed.data;
-    throw new Rejected(
-      `Failed to read ${path}: ${firstOf(parsed.error)}. An operator edited this document: mend the field or delete the document`,
-      {cause: parsed.error},
-    );
+    throw new NotUnderstood(path, firstOf(parsed.error), data);
   };
   return {
     schema,
     get: async (from: Store | Transaction, path: string): Promise<T | undefined> => {
       const data = await from.get(path);
-      return data && parse(path, data);
+      const alone = notUnderstood.get(from) ?? new Set();
+      notUnderstood.set(from, alone.add(path));
+      const value = data && parse(path, data);
+      alone.delete(path);
+      return value;
     },
     parse,
-    /** Returns the valid documents. An invalid document goes to `onInvalid`, and stops no other document. */
-    parseAll: (stored: Stored[], onInvalid: (error: Rejected, id: string) => void): T[] =>
+    /** Returns the documents that are understood. The others go to `onOther`, and stop no other document. */
+    parseAll: (stored: Stored[], onOther: (error: NotUnderstood, id: string) => void): T[] =>
       stored.flatMap(({path, id, data}) => {
         try {
           return [parse(path, data)];
         } catch (error) {
-          if (!(error instanceof Rejected)) throw error;
-          onInvalid(error, id);
+          if (!(error instanceof NotUnderstood)) throw error;
+          onOther(error, id);
           return [];
         }
       }),
     /** Writes a valid document. An invalid document throws, and the transaction changes nothing. */
     set: (tx: Transaction, path: string, value: T): void => {
+      if (notUnderstood.get(tx)?.has(path)) return;
       const parsed = schema.safeParse(value);
       if (!parsed.success)
         throw new Error(
           `Refused to write ${path}: ${firstOf(parsed.error)}. No reader accepts it; the transaction changes nothing`,
           {cause: parsed.error},
         );
-      tx.set(path, value as unknown as Document);
+      tx.set(path, {...value, ...(isNamed ? {release: RELEASE} : {})} as unknown as Document);
     },
   };
-}
-
-/** Writes a document that an edit has made invalid. It stays invalid until a person mends it. */
-export function setInvalid(tx: Transaction, path: string, data: Document): void {
-  tx.set(path, data);
 }
 
 function firstOf({issues}: z.ZodError): string {

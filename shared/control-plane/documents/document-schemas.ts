@@ -1,20 +1,24 @@
 /**
- * Schemas of the documents that the console lets operators edit. Unknown fields are kept: during a deployment the next release writes
- * the same documents. A new field has a `default`, because documents of earlier releases lack it.
+ * Schemas of stored documents, apart from those of input. Unknown keys are kept at every depth, and words that only describe are text:
+ * a newer release writes the same documents. A new field has a `default`, because documents of earlier releases lack it.
  */
 import {z} from 'zod';
-import {environment, source, sourceReport} from '../../contracts/job-schemas.ts';
-import {provisioning} from '../../contracts/schemas.ts';
 import type {Months} from '../../domain/billing/monthly-spending.ts';
 import {MAX_LEASE_EPOCH, MAX_ORDINAL} from '../../domain/bounds.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import type {Run} from '../../domain/run/run.ts';
-import {NO_ENVIRONMENT} from '../../domain/source/source.ts';
+import {
+  type Environment,
+  NO_ENVIRONMENT,
+  type Source,
+  type SourceReport,
+} from '../../domain/source/source.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import {NO_BOOTS} from '../../domain/zone/breakers.ts';
+import {OPEN} from '../../domain/zone/limiter.ts';
 import type {Zone} from '../../domain/zone/placement.ts';
+import {describing, kept} from './document-kind.ts';
 
 const count = z.number().int().min(0);
 const epoch = count.max(MAX_LEASE_EPOCH);
@@ -71,7 +75,6 @@ export const runDocument: z.ZodType<Run> = z.looseObject({
   affinity: z.enum(['any', 'fixed']).default('any'),
   stream_offset: count.default(0),
   bundle: text.nullable().default(null),
-  allow_mixed_code: z.boolean().default(false),
   allow_cross_region: z.boolean().default(false),
   expire_days: count.nullable().default(null),
   budget_usd: z.number().nullable(),
@@ -101,16 +104,23 @@ export const runDocument: z.ZodType<Run> = z.looseObject({
   updated_at: instant,
 });
 
-const boots = z
+/** Default: documents of earlier releases have no limiter, and their breakers are forgotten. */
+const limiter = z
   .looseObject({
-    unheard: count,
-    unheard_at: instant.nullable(),
-    stopped_at: instant.nullable(),
-    tried_at: instant.nullable(),
-    reason: text.nullable().default(null),
+    state: z.enum(['open', 'probing', 'stopped']),
+    cause: z
+      .enum(['no-capacity', 'quota', 'permission', 'bad-request', 'transient', 'boots', 'person'])
+      .nullable(),
+    reason: text.nullable(),
+    since_at: instant.nullable(),
+    asked_at: instant.nullable(),
+    next_at: instant.nullable(),
+    refuses_late: z.boolean(),
+    failed_boots: count,
+    failed_boot_at: instant.nullable(),
     bundle: text,
   })
-  .default(NO_BOOTS);
+  .default(OPEN);
 
 const brake = z.looseObject({
   since_at: instant,
@@ -152,14 +162,15 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
   hosts: z.record(text, z.looseObject({hostname: text, address: text})).default({}),
   execs: z.array(text).default([]),
   source_version: count.default(0),
-  source_report: sourceReport.extend({at: instant}).nullable().default(null),
+  source_report: kept<SourceReport>().nullable().default(null),
   bundle: text.nullable().default(null),
   is_probe: z.boolean().default(false),
+  refused: z.boolean().default(false),
   provider_state: text.nullable(),
   health: text.nullable(),
   // Fields with a default are newer than the first release.
   queue_state: text.nullable().default(null),
-  provisioning: z.enum(['node', 'queued-resource']).nullable().default(null),
+  provisioning: describing(['node', 'queued-resource']).nullable().default(null),
   valid_until_at: instant.nullable().default(null),
   provider_since_at: instant.nullable().default(null),
   unready_at: instant.nullable().default(null),
@@ -194,12 +205,8 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
 export const zoneDocument: z.ZodType<Zone> = z.looseObject({
   zone: text,
   pool: text.nullable().default(null),
-  blocked_until_at: instant.nullable(),
-  blocked_reason: text.nullable(),
-  sold_out_at: instant.nullable().default(null),
+  limiter,
   losses: z.array(z.looseObject({ended_at: instant, lived_s: count})),
-  creates: z.array(z.looseObject({asked_at: instant})),
-  boots,
   brake: brake.nullable().default(null),
   orphans: z
     .looseObject({since_at: instant, unseen_since_at: instant.nullable().default(null)})
@@ -208,19 +215,12 @@ export const zoneDocument: z.ZodType<Zone> = z.looseObject({
   updated_at: instant,
 });
 
-const poolEnvironment = z.looseObject({
-  jax_version: environment.shape.jax_version.default(null),
-  setup_script: environment.shape.setup_script.default(null),
-  config_file: environment.shape.config_file.default(null),
-  ramfs_dir: environment.shape.ramfs_dir.default(null),
-});
-
 export const poolDocument: z.ZodType<Pool> = z.looseObject({
   pool: text,
   accelerator: text,
   runtime_version: text,
   spot: z.boolean(),
-  provisioning: provisioning.default('node'),
+  provisioning: z.enum(['node', 'queued-resource', 'auto']).default('node'),
   zones: z.array(text).min(1),
   workers_per_zone: count,
   version: count,
@@ -228,10 +228,10 @@ export const poolDocument: z.ZodType<Pool> = z.looseObject({
   budget_usd: z.number().nullable(),
   spent_usd: z.number(),
   poll_s: z.number().positive().default(60),
-  source: source.nullable().default(null),
-  environment: poolEnvironment.default(NO_ENVIRONMENT),
+  source: kept<Source>().nullable().default(null),
+  environment: kept<Environment>().default(NO_ENVIRONMENT),
   source_version: count.default(0),
-  boots,
+  limiter,
 });
 
 export const servedDocument: z.ZodType<Served> = z.looseObject({

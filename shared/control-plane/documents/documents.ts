@@ -1,5 +1,5 @@
 /** Reads and writes of the documents of runs, streams, workers, zones and the pool, and the filters of their queries. */
-import {Rejected} from '../../contracts/errors.ts';
+import {NotUnderstood, Rejected} from '../../contracts/errors.ts';
 import type {Months} from '../../domain/billing/monthly-spending.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
@@ -22,21 +22,30 @@ import {
   zoneDocument,
 } from './document-schemas.ts';
 
-/** Does one part of larger work. An invalid document is logged and stops no other part. */
+/** The alert about a document that is left alone. */
+export const LEFT_ALONE = {signal: 'document-left-alone'} as const;
+
+/** Raises an alert about a document that is left alone. */
+export function leftAlone(log: Log): (error: Rejected) => void {
+  return error => log('ERROR', error.message, error instanceof NotUnderstood ? LEFT_ALONE : {});
+}
+
+/** Does one part of larger work. A document that is not understood is an alert, and stops no other part. */
 export async function skipIfInvalid<T>(log: Log, part: () => Promise<T>): Promise<T | undefined> {
   try {
     return await part();
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
-    log('ERROR', error.message);
+    leftAlone(log)(error);
     return undefined;
   }
 }
 
-/** Streams by status: leased, pending, unfinished, and failed. */
+/** Streams by status. */
 export const LEASED: Filter = {field: 'status', op: '==', value: 'in_progress'};
 export const PENDING: Filter = {field: 'status', op: '==', value: 'pending'};
 export const UNFINISHED: Filter = {field: 'status', op: 'in', value: ['pending', 'in_progress']};
+export const COMPLETED: Filter = {field: 'status', op: '==', value: 'completed'};
 export const FAILED: Filter = {field: 'status', op: '==', value: 'failed'};
 /** Workers that are not gone. */
 export const LIVING: Filter = {
@@ -56,7 +65,7 @@ const served = recordsOf(servedDocument);
 const spending = recordsOf(spendingDocument);
 const creates = recordsOf(createsDocument);
 
-/** An invalid document proves nothing, and the next proof replaces it. */
+/** A document that is not understood proves nothing. */
 export const servedRecord = {
   read: async (log: Log, from: Store | Transaction): Promise<Served> =>
     (await skipIfInvalid(log, () => served.get(from, paths.served()))) ?? NEVER_SERVED,
@@ -87,7 +96,7 @@ export const spendingRecords = {
   set: (tx: Transaction, now: {months: Months}) => spending.set(tx, paths.spending(), now),
 };
 
-/** The count restarts at 0 if its document is invalid: plans compare only counts of one tick. */
+/** The count is 0 while its document is not understood: plans compare only counts of one tick. */
 export const createsRecords = {
   read: async (log: Log, from: Store | Transaction) =>
     (await skipIfInvalid(log, () => creates.get(from, paths.creates()))) ?? {creates: 0},
@@ -110,8 +119,8 @@ async function findDeployed(from: Store | Transaction, deployed: Pool): Promise<
 /** The document of the deployment's own pool, with the settings of the deployment. */
 export function withDeployed(found: Pool, deployed: Pool): Pool {
   if (found.version === 0) {
-    const {spent_usd, said, boots, source, environment, source_version} = found;
-    return {...found, ...deployed, spent_usd, said, boots, source, environment, source_version};
+    const {spent_usd, said, limiter, source, environment, source_version} = found;
+    return {...found, ...deployed, spent_usd, said, limiter, source, environment, source_version};
   }
   const {pool, accelerator, runtime_version, spot} = deployed;
   const poll_s = found.said.poll_s_at === undefined ? deployed.poll_s : found.poll_s;

@@ -1,8 +1,8 @@
-/** Documents of the past: shards, events, control messages, attempts of slots, and the folds of runs. */
+/** Documents of the past: shards, events, control messages and attempts of slots. */
 import {z} from 'zod';
 import {MAX_EPOCH, MAX_ORDINAL, MAX_SHARD_SAMPLES, MAX_SHARD_TOKENS} from '../../domain/bounds.ts';
 import type {WorkerAttempt} from '../../domain/worker/attempt.ts';
-import {recordsOf} from './document-kind.ts';
+import {describing, recordsOf} from './document-kind.ts';
 
 const count = z.number().int().min(0);
 const instant = z.iso.datetime();
@@ -31,7 +31,7 @@ export const shardRecords = recordsOf(
 
 export const eventRecords = recordsOf(
   z.looseObject({
-    kind: z.enum(['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control', 'job', 'exec']),
+    kind: describing(['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control', 'job', 'exec']),
     text: text.max(MAX_TEXT),
     at: instant,
     expire_at: instant,
@@ -40,7 +40,7 @@ export const eventRecords = recordsOf(
 
 export const controlRecords = recordsOf(
   z.looseObject({
-    outcome: z.enum(['applied', 'rejected']),
+    outcome: describing(['applied', 'rejected']),
     reason: text,
     message: text.max(MAX_TEXT),
     at: instant,
@@ -61,14 +61,3 @@ const attempt: z.ZodType<WorkerAttempt> = z.looseObject({
 });
 
 export const attemptRecords = recordsOf(attempt);
-
-/** Progress of folding the streams of a run into its result. `state` is JSON: see run-result.ts. */
-export const foldRecords = recordsOf(
-  z.looseObject({
-    format: count,
-    after: text,
-    generation: text.nullable(),
-    state: text,
-    updated_at: instant,
-  }),
-);

@@ -1,16 +1,15 @@
 /** Reads and writes of the documents of jobs. The deployment chooses their collection. */
-import {InvalidDocument, type Rejected} from '../../contracts/errors.ts';
+import type {NotUnderstood} from '../../contracts/errors.ts';
 import type {Job} from '../../domain/job/job.ts';
 import {isJobHeldBy} from '../../domain/job/lifecycle.ts';
 import {parseJobWork, paths} from '../../domain/names.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import type {Document, Store, Stored, Transaction} from '../../ports.ts';
+import type {Store, Stored, Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {recordsOf} from './document-kind.ts';
 import {skipIfInvalid, workerRecords} from './documents.ts';
 import {recordEvent} from './event-log.ts';
 import {jobDocument} from './job-schema.ts';
-import {storable} from './storable-job.ts';
 
 const jobs = recordsOf(jobDocument);
 
@@ -22,22 +21,13 @@ export const jobRecords = {
     const job = await jobs.get(from, paths.job(config.jobs_collection, id));
     return job && {...job, job: id};
   },
-  parse: (path: string, id: string, data: Document): Job => ({...jobs.parse(path, data), job: id}),
-  parseAll: (stored: Stored[], onInvalid: (error: Rejected, id: string) => void): Job[] =>
+  parseAll: (stored: Stored[], onOther: (error: NotUnderstood, id: string) => void): Job[] =>
     jobs.parseAll(
       stored.map(each => ({...each, data: {...each.data, job: each.id}})),
-      onInvalid,
+      onOther,
     ),
-  /** A document that an edit has made too large loses fields: an error would stop its worker. */
-  set: ({config}: Configured, tx: Transaction, job: Job): void => {
-    const path = paths.job(config.jobs_collection, job.job);
-    try {
-      jobs.set(tx, path, job);
-    } catch (error) {
-      if (!(error instanceof InvalidDocument)) throw error;
-      jobs.set(tx, path, storable(path, job));
-    }
-  },
+  set: ({config}: Configured, tx: Transaction, job: Job): void =>
+    jobs.set(tx, paths.job(config.jobs_collection, job.job), job),
 };
 
 /** Deletes the document of an ended job. */

@@ -1,9 +1,12 @@
-/** Schema of the documents of jobs that the control plane has completed: the fields that people write are checked before. */
+/**
+ * Schema of the documents of jobs that the control plane has completed: the fields that people write are checked before. Words that only
+ * describe, such as `cause`, are kept whatever a newer release writes.
+ */
 import {z} from 'zod';
-import {environment, ran, source} from '../../contracts/job-schemas.ts';
 import {MAX_LEASE_EPOCH, MAX_ORDINAL} from '../../domain/bounds.ts';
 import {CAUSES, type Job} from '../../domain/job/job.ts';
-import type {Environment} from '../../domain/source/source.ts';
+import type {Environment, Ran, Source} from '../../domain/source/source.ts';
+import {describing, kept} from './document-kind.ts';
 
 const count = z.number().int().min(0);
 const instant = z.iso.datetime();
@@ -11,9 +14,11 @@ const text = z.string();
 const amount = z.number().nullable();
 const epoch = count.max(MAX_LEASE_EPOCH);
 const incarnation = count.max(MAX_ORDINAL);
-const cause = z.enum(CAUSES).nullable();
+const cause = describing(CAUSES).nullable();
+const ran = kept<Ran>().nullable();
 
-const schema = z.looseObject({
+/** The type of the schema is that of a job. */
+export const jobDocument = z.looseObject({
   job: text,
   challenge_number: z.number().int().nullable(),
   code: text.nullable(),
@@ -22,8 +27,8 @@ const schema = z.looseObject({
   pool: text,
   priority: z.number().int(),
   max_retries: count,
-  source: source.nullable(),
-  environment: environment.partial().nullable() as z.ZodType<Partial<Environment> | null>,
+  source: kept<Source>().nullable(),
+  environment: kept<Partial<Environment>>().nullable(),
   limits: z
     .looseObject({memory_gb: amount, processes: amount, open_files: amount, file_gb: amount})
     .nullable(),
@@ -45,14 +50,14 @@ const schema = z.looseObject({
   attempts: z.array(
     z.looseObject({
       ...{epoch, worker: text, incarnation, started_at: instant, ended_at: instant, cause},
-      outcome: z.enum(['completed', 'failed', 'preempted', 'drained', 'cancelled']),
+      outcome: describing(['completed', 'failed', 'preempted', 'drained', 'cancelled']),
       error: text.nullable(),
       exit_code: z.number().int().nullable(),
       cost_usd: z.number().nullable(),
-      ran: ran.nullable(),
+      ran,
     }),
   ),
-  ran: ran.nullable(),
+  ran,
   log_path: text.nullable(),
   artifacts_path: text.nullable(),
   spent_usd: z.number(),
@@ -64,10 +69,4 @@ const schema = z.looseObject({
   completed_at: instant.nullable(),
   updated_at: instant,
   expire_at: instant.nullable(),
-});
-
-/** The type of the schema is that of a job. */
-export const jobDocument = schema satisfies z.ZodType<Job>;
-
-/** Names of the fields of a job; every other field belongs to people. */
-export const JOB_FIELDS = Object.keys(schema.shape) as (keyof Job)[];
+}) satisfies z.ZodType<Job>;

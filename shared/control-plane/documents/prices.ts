@@ -18,8 +18,8 @@ const price = z.object({
   since_at: z.iso.datetime().optional(),
 });
 
-/** Entries of people may be invalid, and stay. */
-const records = recordsOf(z.record(z.string(), z.unknown()));
+/** Entries of people may be invalid, and stay. Each key is a price. */
+const records = recordsOf(z.record(z.string(), z.unknown()), false);
 
 /**
  * Reads the list prices, overwritten entry by entry by `prices/chips`. The price of an invalid entry is unknown, because an operator

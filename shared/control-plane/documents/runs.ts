@@ -3,7 +3,7 @@ import type {Run} from '../../domain/run/run.ts';
 import {iso} from '../../domain/time.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
-import {runRecords} from './documents.ts';
+import {leftAlone, runRecords} from './documents.ts';
 import {recordEvent} from './event-log.ts';
 
 /** `unreadable`: names of open runs whose documents are invalid. */
@@ -17,7 +17,7 @@ export async function openRuns({
   const unreadable = new Set<string>();
   const runs = runRecords.parseAll(open, (error, name) => {
     unreadable.add(name);
-    log('ERROR', error.message);
+    leftAlone(log)(error);
   });
   return {runs, unreadable};
 }

@@ -8,10 +8,14 @@ import {isOlderThan, iso, msOf} from '../../domain/time.ts';
 import type {Bus, Filter, Store, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {recordsOf} from './document-kind.ts';
+import {describing, recordsOf} from './document-kind.ts';
+import {leftAlone} from './documents.ts';
+
+/** Kinds of tasks. A task of another kind is left to the release that opened it. */
+const KINDS = ['register', 'rebuild', 'resync', 'finish', 'prices'] as const;
 
 export const task = z.looseObject({
-  task: z.enum(['register', 'rebuild', 'resync', 'finish', 'totals', 'prices']),
+  task: describing(KINDS),
   run: z.string().nullable(),
   status: z.enum(['open', 'done']),
   /** JSON of the place where the next delivery continues; empty at the first page. */
@@ -57,32 +61,19 @@ type IsEnough = (stored: Task) => boolean;
 
 export const isOpenTask: IsEnough = ({status}) => status === 'open';
 
-/** True if no stored task is enough. Called before the first write of the transaction that opens the task. */
-export async function isTaskMissing(tx: Transaction, name: TaskName, isEnough: IsEnough): Promise<boolean> {
-  const stored = await records.get(tx, paths.task(taskId(name)));
-  return stored === undefined || !isEnough(stored);
-}
-
-/** Opens the task for the next tick, unless a stored task is enough. Returns true if it was opened. */
-export async function requestTask(
-  {store, now}: Pick<Deps, 'store' | 'now'>,
+/** Opens the task now, unless a stored task is enough. */
+export async function startTask(
+  {store, bus, now}: Pick<Deps, 'store' | 'bus' | 'now'>,
   name: TaskName,
   isEnough: IsEnough = () => false,
-): Promise<boolean> {
-  return store.transaction(async tx => {
-    if (!(await isTaskMissing(tx, name, isEnough))) return false;
+): Promise<void> {
+  const isOpened = await store.transaction(async tx => {
+    const stored = await records.get(tx, paths.task(taskId(name)));
+    if (stored && isEnough(stored)) return false;
     openTask(tx, name, now());
     return true;
   });
-}
-
-/** Opens the task now, unless a stored task is enough. */
-export async function startTask(
-  deps: Pick<Deps, 'store' | 'bus' | 'now'>,
-  name: TaskName,
-  isEnough?: IsEnough,
-): Promise<void> {
-  if (await requestTask(deps, name, isEnough)) await publishTask(deps.bus, name);
+  if (isOpened) await publishTask(bus, name);
 }
 
 /** Claims the task for this delivery. Returns undefined if the task is not open or another delivery works on it. */
@@ -124,7 +115,7 @@ export async function saveTask(
 export async function publishOpenTasks(deps: Deps): Promise<void> {
   const {store, bus, now, config, log} = deps;
   const stored = await store.query('tasks', {where: [OPEN]});
-  const open = records.parseAll(stored, error => log('ERROR', error.message));
+  const open = records.parseAll(stored, leftAlone(log)).filter(({task}) => KINDS.includes(task));
   const isIdle = ({busy_until_at}: Task) => busy_until_at === null || isOlderThan(busy_until_at, 0, now());
   await forEachConcurrently(open.filter(isIdle), found => publishTask(bus, found));
   if (open.some(({task}) => task === 'resync')) return;

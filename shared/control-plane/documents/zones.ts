@@ -1,25 +1,43 @@
 import type {Config} from '../../contracts/config.ts';
-import {newZone, type Zone} from '../../domain/zone/placement.ts';
+import {NotUnderstood} from '../../contracts/errors.ts';
+import {iso} from '../../domain/time.ts';
+import {OPEN} from '../../domain/zone/limiter.ts';
+import {isLeftAlone, newZone, type Zone} from '../../domain/zone/placement.ts';
 import type {Now, Store, Transaction} from '../../ports.ts';
 import type {Log} from '../log.ts';
-import {skipIfInvalid, zoneRecords} from './documents.ts';
+import {leftAlone, zoneRecords} from './documents.ts';
 
 type Reader = {log: Log; config: Config};
 /** A zone as the pool of this name knows it. */
 export type ZoneOfPool = {zone: string; pool: string};
 
-/** Reads the zone's document of the pool. Returns a new zone if the document is absent or invalid. */
+/** A zone whose document is left alone gets no create, and holds its silent nodes and its orphans. Other zones of its pool get creates. */
+export function zoneLeftAlone(zone: string, pool: string | null, now: number): Zone {
+  const stop = {state: 'stopped', cause: 'person', reason: 'its document is left alone'} as const;
+  return {...newZone(zone, now, pool), limiter: {...OPEN, ...stop, since_at: iso(now)}};
+}
+
+/** Reads the zone's document of the pool. Returns a new zone if the document is absent. */
 export async function zoneOf(
   {log, config}: Reader,
-  tx: Transaction,
+  from: Store | Transaction,
   {zone, pool}: ZoneOfPool,
   now: number,
 ): Promise<Zone> {
   const owner = pool === config.pool.pool ? null : pool;
-  return (await skipIfInvalid(log, () => zoneRecords.get(tx, zone, owner))) ?? newZone(zone, now, owner);
+  try {
+    return (await zoneRecords.get(from, zone, owner)) ?? newZone(zone, now, owner);
+  } catch (error) {
+    if (!(error instanceof NotUnderstood)) throw error;
+    leftAlone(log)(error);
+    return zoneLeftAlone(zone, owner, now);
+  }
 }
 
-/** Changes the zone's document in a transaction of its own. Writes nothing if `change` returns the same object. */
+/**
+ * Changes the zone's document in a transaction of its own. Writes nothing if `change` returns the same object, or if the document is left
+ * alone.
+ */
 export async function changeZone(
   deps: Reader & {store: Store; now: Now},
   which: ZoneOfPool,
@@ -28,6 +46,7 @@ export async function changeZone(
   await deps.store.transaction(async tx => {
     const at = deps.now();
     const zone = await zoneOf(deps, tx, which, at);
+    if (isLeftAlone(zone)) return;
     const next = change(zone, tx, at);
     if (next !== zone) zoneRecords.set(tx, next);
   });

@@ -11,7 +11,7 @@ import {paths} from '../../domain/names.ts';
 import {iso} from '../../domain/time.ts';
 import {batchesOf, forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {execHostRecords, execRecords, OPEN_HOSTS, RUNNING, SUCCEEDED} from '../documents/exec-documents.ts';
 import {pagesOf} from '../documents/pages.ts';
@@ -55,7 +55,7 @@ export async function endLostExecs(deps: Deps): Promise<void> {
   const {store, log} = deps;
   const end = async (exec: Exec) => {
     const open = await store.query(paths.execHosts(exec.exec), {where: [OPEN_HOSTS], limit: MOST_HOSTS});
-    const hosts = execHostRecords.parseAll(open, error => log('ERROR', error.message));
+    const hosts = execHostRecords.parseAll(open, leftAlone(log));
     await forEachConcurrently(batchesOf(hosts, HOSTS_AT_ONCE), batch => endLostHosts(deps, exec, batch));
     // No report follows for a host whose document is invalid.
     const hasMore = open.length === MOST_HOSTS;
@@ -63,10 +63,7 @@ export async function endLostExecs(deps: Deps): Promise<void> {
   };
   // All of them: commands that go on for a day must not hide others.
   for await (const page of pagesOf(store, 'execs', {where: [RUNNING]}, EXECS_AT_ONCE))
-    await forEachConcurrently(
-      execRecords.parseAll(page, error => log('ERROR', error.message)),
-      end,
-    );
+    await forEachConcurrently(execRecords.parseAll(page, leftAlone(log)), end);
 }
 
 async function endLostHosts({store, log, now}: Deps, exec: Exec, batch: readonly ExecHost[]): Promise<void> {

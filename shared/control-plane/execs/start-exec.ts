@@ -17,7 +17,7 @@ import type {Filter, Transaction} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import {batchesOf, forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {LIVING, skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {LIVING, leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {execHostRecords, execRecords} from '../documents/exec-documents.ts';
 import {concludeExec} from './end-exec.ts';
@@ -62,7 +62,7 @@ async function workersOf(deps: Deps, text: string): Promise<Worker[] | string> {
     return `there is no pool "${target.pool}"`;
   const ofPool: Filter[] = target.kind === 'pool' ? [{field: 'pool', op: '==', value: target.pool}] : [];
   const stored = await store.query('workers', {where: [LIVING, ...ofPool]});
-  return workerRecords.parseAll(stored, error => log('ERROR', error.message));
+  return workerRecords.parseAll(stored, leftAlone(log));
 }
 
 /** Creates the document, running or rejected, or returns the document of an earlier message or delivery. */

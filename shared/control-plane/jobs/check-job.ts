@@ -1,21 +1,20 @@
 /** Checks the document of a job that a person wrote, and completes it. */
 import {z} from 'zod';
-import {isInstant} from '../../contracts/document-limits.ts';
-import {Rejected} from '../../contracts/errors.ts';
-import {jobFields} from '../../contracts/job-schemas.ts';
+import {checkDocument, isInstant, isInstantField} from '../../contracts/document-limits.ts';
+import {InvalidDocument, Rejected} from '../../contracts/errors.ts';
+import {jobFields, MAX_RESULT_BYTES} from '../../contracts/job-schemas.ts';
 import {parseValue} from '../../contracts/schemas.ts';
 import {MAX_EPOCH} from '../../domain/bounds.ts';
 import type {Job} from '../../domain/job/job.ts';
-import {endAttempt, keptUntil, MOST_ATTEMPTS, scheduleJob} from '../../domain/job/lifecycle.ts';
+import {endAttempt, keptUntil, MOST_ATTEMPTS, MOST_ERROR_CHARS} from '../../domain/job/lifecycle.ts';
 import {JOB, paths} from '../../domain/names.ts';
 import {internetNeed} from '../../domain/source/source.ts';
 import {iso} from '../../domain/time.ts';
-import type {Document, Transaction} from '../../ports.ts';
+import type {Document, Transaction, Value} from '../../ports.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {storeEnded} from '../documents/job-documents.ts';
 import {jobDocument} from '../documents/job-schema.ts';
-import {storageProblem, withValidNames} from '../documents/storable-job.ts';
 
 /** Fields that people write, in a document of their own. */
 const written = z.looseObject(jobFields);
@@ -37,17 +36,30 @@ export async function check(deps: Deps, id: string, data: Document): Promise<Che
     problem = error.message;
     fields = written.parse(validOf(given));
   }
+  const {status = 'pending'} = given;
+  if (status !== 'pending')
+    problem = `status: ${JSON.stringify(status)} is no status of a new job: leave it out, or write "pending"`;
   const job = completed(deps, id, data, fields);
-  problem ??= storageProblem(paths.job(deps.config.jobs_collection, id), {
-    ...data,
-    ...scheduleJob(job, deps.now()),
-  });
+  const path = paths.job(deps.config.jobs_collection, id);
+  const room = {result: ' '.repeat(ROOM_BYTES)};
+  problem ??= storageProblem(path, {...data, ...job});
+  if (problem === undefined && storageProblem(path, {...data, ...job, ...room}))
+    problem = `the document leaves no room for a result: make it smaller than ${1_048_576 - ROOM_BYTES} bytes, and put long code in a source`;
   return {job, problem};
 }
 
-/** The fields of any document as those of a job. Invalid fields have their defaults. */
-export function asJob(deps: Deps, id: string, data: Document): Job {
-  return completed(deps, id, data, written.parse(validOf(data)));
+/** Bytes that a job may gain: its result, its error, and its attempts with their errors. */
+const ROOM_BYTES = MAX_RESULT_BYTES + 3 * MOST_ERROR_CHARS + MOST_ATTEMPTS * 4000;
+
+/** Why the Store refuses the document; undefined if it takes the document. */
+function storageProblem(path: string, document: object): string | undefined {
+  try {
+    checkDocument(path, document as Document);
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof InvalidDocument)) throw error;
+    return `the document cannot be stored: ${error.message}`;
+  }
 }
 
 function validOf(data: Document): Document {
@@ -119,7 +131,7 @@ function defined<T extends object>(given: T): {[Key in keyof T]-?: Exclude<T[Key
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as never;
 }
 
-/** Fails the document with the reason. */
+/** Fails the document with the reason. A field that the Store cannot take back gets another name, and a text beyond its limit is left out. */
 export function storeInvalid(
   deps: Deps,
   tx: Transaction,
@@ -129,5 +141,24 @@ export function storeInvalid(
   now: number,
 ): void {
   const failed = endAttempt(job, {outcome: 'failed', cause: 'invalid', error}, null, now);
-  storeEnded(deps, tx, job, {...withValidNames(data), ...failed}, now);
+  const named = withValidNames({...data, ...failed}) as unknown as Job;
+  const path = paths.job(deps.config.jobs_collection, job.job);
+  const isTooLarge = storageProblem(path, named) !== undefined;
+  storeEnded(deps, tx, job, isTooLarge ? {...failed, code: null, command: null, metadata: {}} : named, now);
+}
+
+/** The document with each field under a name that the Store takes. A name in `_at` without an instant gets a further `_`. */
+function withValidNames(document: object): Document {
+  return Object.fromEntries(
+    Object.entries(document).map(([name, value]) => {
+      const plain = name.replace(/["\\\p{Cc}]/gu, '_');
+      const isNoInstant = isInstantField(plain) && value !== null && !isInstant(value);
+      return [isNoInstant ? `${plain}_` : plain, validValue(value)];
+    }),
+  );
+}
+
+function validValue(value: Value): Value {
+  if (Array.isArray(value)) return value.map(validValue);
+  return typeof value === 'object' && value !== null ? withValidNames(value) : value;
 }

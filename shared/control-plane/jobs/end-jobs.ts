@@ -1,48 +1,56 @@
-/** Attempts that a tick ends: of due jobs, of leases that ran out, and of deleted jobs. Logs long attempts. */
-import {endAttempt, endByExpiry, endOfDueAt} from '../../domain/job/lifecycle.ts';
+/** Attempts that a tick ends: of due jobs, of leases that ran out, and of jobs that no worker holds. Logs long attempts. */
+import {
+  endAttempt,
+  endByExpiry,
+  endOfDueAt,
+  endWithoutHolder,
+  isJobHeldBy,
+} from '../../domain/job/lifecycle.ts';
 import {parseJobWork} from '../../domain/names.ts';
 import {hasRunOut} from '../../domain/stream/lease.ts';
+import type {DeploymentSnapshot} from '../../domain/tick/snapshot.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
 import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {jobOf, jobRecords, storeEnded, workerOf} from '../documents/job-documents.ts';
 import {clearWork} from '../documents/lease-documents.ts';
-import {mendJobs, storeFitting} from './mend-jobs.ts';
+import {orderedPages, pagesOf} from '../documents/pages.ts';
 
-/** Due jobs that one tick ends. The next tick ends the others. */
+/** Due jobs that one tick reads at once. The next tick ends the others. */
 const MOST_AT_ONCE = 200;
 
 /** Ends the jobs whose deadline, budget or timeout is over, whatever their workers say. */
 export async function endDueJobs(deps: Deps): Promise<void> {
   const {config, log, store} = deps;
-  const due = {field: 'due_at', op: '<=' as const, value: iso(deps.now())};
-  const stored = await store.query(config.jobs_collection, {
-    where: [due],
-    order_by: {field: 'due_at'},
-    limit: MOST_AT_ONCE,
-  });
-  const invalid: string[] = [];
-  const jobs = jobRecords.parseAll(stored, (_, id) => invalid.push(id));
-  await mendJobs(deps, invalid);
-  await forEachConcurrently(jobs, ({job}) =>
-    skipIfInvalid(log, () =>
-      store.transaction(async tx => {
-        const now = deps.now();
-        const current = await jobRecords.get(deps, tx, job);
-        const holder = current && (await workerOf(deps, tx, current));
-        const price = holder?.usd_per_hour ?? null;
-        if (!current) return;
-        const end = endOfDueAt(current, holder, config.lease_s, now);
-        if (!end) return storeFitting(deps, tx, current);
-        storeEnded(deps, tx, current, endAttempt(current, end, price, now), now);
-        clearWork(tx, holder);
+  const where = [{field: 'due_at', op: '<=' as const, value: iso(deps.now())}];
+  const query = {field: 'due_at', where, limit: MOST_AT_ONCE};
+  for await (const page of orderedPages(store, config.jobs_collection, query)) {
+    let isAnyEnded = false;
+    await forEachConcurrently(jobRecords.parseAll(page, leftAlone(log)), ({job}) =>
+      skipIfInvalid(log, async () => {
+        isAnyEnded = (await endDueJob(deps, job)) || isAnyEnded;
       }),
-    ),
-  );
+    );
+    if (isAnyEnded) return;
+  }
+}
+
+/** Returns false for a job that is not due: an edit of its document moved the time. */
+function endDueJob(deps: Deps, id: string): Promise<boolean> {
+  return deps.store.transaction(async tx => {
+    const now = deps.now();
+    const job = await jobRecords.get(deps, tx, id);
+    const holder = job && (await workerOf(deps, tx, job));
+    const end = job && endOfDueAt(job, holder, deps.config.lease_s, now);
+    if (!end) return false;
+    storeEnded(deps, tx, job, endAttempt(job, end, holder?.usd_per_hour ?? null, now), now);
+    clearWork(tx, holder);
+    return true;
+  });
 }
 
 /** Ends the attempts of living workers that have not claimed their job for `lease_s`. */
@@ -60,6 +68,39 @@ export async function endExpiredJobs(deps: Deps, names: readonly string[], serve
       storeEnded(deps, tx, job, endAttempt(job, end, worker.usd_per_hour, now), now);
     }),
   );
+}
+
+/** Minutes after which the running jobs are compared with the workers. */
+const COMPARE_MINUTES = 15;
+
+/** Ends the attempts that no worker holds: the worker may have ended while the document of its job was left alone. */
+export async function endOrphanedJobs(
+  deps: Deps,
+  {workers, unreadable, read_at_ms}: Pick<DeploymentSnapshot, 'workers' | 'unreadable' | 'read_at_ms'>,
+): Promise<void> {
+  if (new Date(read_at_ms).getUTCMinutes() % COMPARE_MINUTES !== 0) return;
+  const {config, log, store} = deps;
+  const running = {where: [{field: 'status', op: '==' as const, value: 'running'}]};
+  const atJobs = [...workers.values()].filter(({work}) => parseJobWork(work) !== undefined).length;
+  if ((await store.count(config.jobs_collection, running.where)) <= atJobs) return;
+  for await (const page of pagesOf(store, config.jobs_collection, running)) {
+    const orphans = jobRecords.parseAll(page, leftAlone(log)).filter(job => {
+      const holder = workers.get(job.lease?.worker ?? '');
+      return job.lease && !unreadable.has(job.lease.worker) && !(holder && isJobHeldBy(job, holder));
+    });
+    await forEachConcurrently(orphans, ({job}) => skipIfInvalid(log, () => endOrphanedJob(deps, job)));
+  }
+}
+
+async function endOrphanedJob(deps: Deps, id: string): Promise<void> {
+  await deps.store.transaction(async tx => {
+    const job = await jobRecords.get(deps, tx, id);
+    if (job?.status !== 'running' || !job.lease) return;
+    const worker = await workerRecords.get(tx, job.lease.worker);
+    if (worker && isJobHeldBy(job, worker)) return;
+    const now = deps.now();
+    storeEnded(deps, tx, job, endAttempt(job, endWithoutHolder(job), null, now), now);
+  });
 }
 
 /** Raises an alert for each attempt that has run for `long_job_s`, once. */

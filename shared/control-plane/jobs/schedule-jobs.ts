@@ -1,14 +1,13 @@
 /** Schedules new documents of jobs. A valid job waits for a worker. An invalid job fails with the reason. */
 import {MAX_EPOCH} from '../../domain/bounds.ts';
 import type {Job} from '../../domain/job/job.ts';
-import {scheduleJob} from '../../domain/job/lifecycle.ts';
+import {isFinal, scheduleJob} from '../../domain/job/lifecycle.ts';
 import {JOB, jobsFolder, jobWork, paths} from '../../domain/names.ts';
 import type {Document, Objects, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {jobRecords} from '../documents/job-documents.ts';
 import {check, storeInvalid} from './check-job.ts';
-import {mendJob} from './mend-jobs.ts';
 
 /** Jobs that one tick schedules. The next tick schedules the others. */
 const MOST_AT_ONCE = 200;
@@ -30,11 +29,7 @@ export async function schedulePending(deps: Deps): Promise<void> {
 export async function scheduleNewJob(deps: Deps, id: string): Promise<boolean> {
   const path = paths.job(deps.config.jobs_collection, id);
   const first = await deps.store.get(path);
-  if (!first) return false;
-  if (!isNew(first)) {
-    await mendJob(deps, id);
-    return false;
-  }
+  if (!first || !isNew(first)) return false;
   const checked = await check(deps, id, first);
   const last_epoch = JOB.test(id) ? await lastEpochOf(deps, id) : 0;
   return deps.store.transaction(async tx => {
@@ -83,12 +78,13 @@ export async function submitJob(
   return problem;
 }
 
-/** True for a document that a person wrote, or returned to `pending`. */
-function isNew({status}: Document): boolean {
-  return status === 'pending' || (status ?? null) === null;
+/** True for a document that a person wrote, or returned to `pending`. People keep ended jobs of other programs in the collection. */
+function isNew({status, epoch}: Document): boolean {
+  if (status === 'pending' || (status ?? null) === null) return true;
+  return epoch === undefined && !isFinal({status: status as Job['status']});
 }
 
-/** Stores the scheduled job, or the problem. Fields of people stay as they are, unless the Store refuses them. */
+/** Stores the scheduled job, or the problem. Fields of people stay as they are. */
 function storeSchedule(
   deps: Deps,
   tx: Transaction,

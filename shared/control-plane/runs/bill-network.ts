@@ -1,4 +1,5 @@
 /** The bill of traffic between regions: streams count it, and the totals of their run add it to the pool and to the month. */
+import {unpaidText} from '../../domain/billing/bills.ts';
 import {monthOf} from '../../domain/billing/monthly-spending.ts';
 import {TRAFFIC, type Traffic, withNetwork} from '../../domain/billing/network.ts';
 import {paths} from '../../domain/names.ts';
@@ -6,7 +7,7 @@ import type {Run} from '../../domain/run/run.ts';
 import {iso} from '../../domain/time.ts';
 import type {Store, Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
-import {poolRecords, skipIfInvalid, spendingRecords} from '../documents/documents.ts';
+import {LEFT_ALONE, poolRecords, skipIfInvalid, spendingRecords} from '../documents/documents.ts';
 
 /** Traffic of the streams of a run. A run that never crossed a region has none, and costs no read. */
 export async function trafficOf(store: Store, run: Run): Promise<Traffic> {
@@ -31,6 +32,8 @@ export async function readNetworkBill(
   return {
     run: {...run, updated_at: iso(now)},
     write: () => {
+      for (const [payer, document] of Object.entries({'the pool': pool, 'the months': spending}))
+        if (!document) log('ERROR', unpaidText(payer, usd), LEFT_ALONE);
       const spent_usd = (pool?.spent_usd ?? 0) + usd;
       if (pool) poolRecords.set(tx, {...pool, spent_usd});
       if (!spending) return;

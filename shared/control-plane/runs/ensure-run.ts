@@ -1,23 +1,29 @@
 import {Rejected} from '../../contracts/errors.ts';
-import {outputsPrefix, parseOutputObject} from '../../domain/names.ts';
-import {LOST_AFTER_S, lostReason, NO_MESSAGES, NO_STREAMS, type Run} from '../../domain/run/run.ts';
+import {outputsPrefix, parseOutputObject, stopObject} from '../../domain/names.ts';
+import {isOpen, LOST_AFTER_S, lostReason, NO_MESSAGES, NO_STREAMS, type Run} from '../../domain/run/run.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {freezeSpec} from './run-manifest.ts';
 
-/** Returns the run with its frozen spec. A run with an invalid `run.json` is recorded as failed, and waits for a valid `run.json`. */
+/**
+ * Returns the run with its frozen spec. A run with an invalid `run.json` is recorded as failed, and waits for a valid `run.json`. A run that
+ * a message stopped is cancelled, also where its document was lost or comes from a backup.
+ */
 export async function ensureRun(deps: Deps, run: string): Promise<Run | undefined> {
   const stored = await runRecords.get(deps.store, run);
-  if (stored?.spec) return stored;
+  if (stored?.spec) return isOpen(stored) && (await wasStopped(deps, run)) ? stopAgain(deps, run) : stored;
   let frozen: Awaited<ReturnType<typeof freezeSpec>> | undefined;
   let reason: string | null = null;
   let isLost = false;
+  let isStopped = false;
   try {
     frozen = await freezeSpec(deps, run);
     isLost = await hadDocument(deps, run, frozen.frozen_at);
     if (isLost) reason = lostReason(run);
+    isStopped = await wasStopped(deps, run);
+    if (isStopped) reason = stoppedText(run);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
     reason = error.message;
@@ -34,7 +40,8 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       run,
       created_at: frozen?.frozen_at ?? iso(now),
       updated_at: iso(now),
-      status: isLost ? 'paused' : frozen ? 'active' : 'failed',
+      status: isStopped ? 'cancelled' : isLost ? 'paused' : frozen ? 'active' : 'failed',
+      stopped_at: isStopped ? iso(now) : null,
       reason,
       spec: frozen?.spec ?? null,
       spec_hash: frozen?.spec_hash ?? null,
@@ -44,7 +51,6 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       affinity: frozen?.placement.affinity ?? 'any',
       stream_offset: frozen?.placement.stream_offset ?? 0,
       bundle: null,
-      allow_mixed_code: frozen?.placement.allow_mixed_code ?? false,
       allow_cross_region: frozen?.placement.allow_cross_region ?? false,
       expire_days: frozen?.placement.expire_days ?? null,
       spent_usd: 0,
@@ -59,9 +65,30 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
   });
 }
 
+async function wasStopped({objects}: Deps, run: string): Promise<boolean> {
+  return (await objects.head(stopObject(run))) !== undefined;
+}
+
+function stoppedText(run: string): string {
+  return `it was stopped: ${stopObject(run)} in the bucket says so`;
+}
+
+async function stopAgain(deps: Deps, run: string): Promise<Run | undefined> {
+  return deps.store.transaction(async tx => {
+    const current = await runRecords.get(tx, run);
+    if (!current || !isOpen(current)) return current;
+    const now = deps.now();
+    const [reason, at] = [stoppedText(run), iso(now)];
+    const stopped: Run = {...current, status: 'cancelled', stopped_at: at, updated_at: at, reason};
+    runRecords.set(tx, stopped);
+    recordEvent(tx, {kind: 'run', run, text: `Run ${run} is cancelled: ${reason}`}, now);
+    return stopped;
+  });
+}
+
 /** Settings that messages have changed. */
-function settingsOf({priority, budget_usd, allow_mixed_code, allow_cross_region}: Run) {
-  return {priority, budget_usd, allow_mixed_code, allow_cross_region};
+function settingsOf({priority, budget_usd, allow_cross_region}: Run) {
+  return {priority, budget_usd, allow_cross_region};
 }
 
 /**

@@ -2,48 +2,46 @@
 import {paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import type {Deps} from '../deps.ts';
-import {FAILED, runRecords} from '../documents/documents.ts';
-import {requestTotals} from '../documents/request-totals.ts';
+import {COMPLETED, FAILED, runRecords} from '../documents/documents.ts';
 import {reopenRun} from '../documents/runs.ts';
-import {isAnyUnfinished, totalsOf} from './count-streams.ts';
-import {type Ending, foldRun, forgetFold, type RegisterUnknown} from './run-result.ts';
+import {totalsOf} from './count-streams.ts';
+import {type Ending, type Fold, foldedStreams, foldPage, type RegisterUnknown} from './run-result.ts';
 import {FINISHING, storeRunTotals} from './summarize-run.ts';
 
 /**
- * Reads the streams of a run that is over, page by page. If none is left, and the bucket has none without a document, the manifest
- * gets the result and the run ends. `later`: time was over first; the next call continues the stored fold.
+ * Folds a page of the streams of a run that is over. If none is left, and the bucket has none without a document, the manifest gets the
+ * result and the run ends.
  */
 export async function finishRun(
   deps: Deps,
   run: Run,
-  {until_ms, register}: {until_ms: number; register: RegisterUnknown},
-): Promise<Ending['kind']> {
-  const ending = await foldRun(deps, run, until_ms, register);
+  fold: Fold,
+  how: {until_ms: number; register: RegisterUnknown},
+): Promise<Ending> {
+  const ending = await foldPage(deps, run, fold, how);
   if (ending.kind === 'ended') {
-    if (await storeRunTotals(deps, run, ending.totals, run)) {
-      await reopenChanged(deps, run.run, ending);
-      await requestTotals(deps, run.run);
-    }
-    await forgetFold(deps, run.run);
-    return ending.kind;
+    if (await storeRunTotals(deps, run, ending.totals, run)) await reopenChanged(deps, run.run, ending);
+    return ending;
   }
-  const folded = ending.kind === 'later' ? ending.streams : 0;
+  const folded = foldedStreams(ending.kind === 'later' ? ending.fold : fold);
   const {totals, streams} = await totalsOf(deps.store, run.run);
-  await storeRunTotals(deps, run, totals, run, `${FINISHING}: ${folded} of ${streams} streams are read`);
-  return ending.kind;
+  const why = ending.kind === 'waits' ? `. ${ending.reason}` : '';
+  const reason = `${FINISHING}: ${folded} of ${streams} streams are read${why}`;
+  await storeRunTotals(deps, run, totals, run, reason);
+  return ending;
 }
 
 /** Reopens the run if a stream changed while the run ended: a new stream was registered, or a failed stream was completed. */
 async function reopenChanged(
   {store, now}: Deps,
   run: string,
-  {totals, streams, broken}: Ending & {kind: 'ended'},
+  {totals}: Ending & {kind: 'ended'},
 ): Promise<void> {
   const path = paths.streams(run);
   const isSame =
-    !(await isAnyUnfinished(store, run)) &&
-    (await store.count(path)) === streams &&
-    (await store.count(path, [FAILED])) >= totals.streams_failed - broken;
+    (await store.count(path)) === foldedStreams({totals}) &&
+    (await store.count(path, [COMPLETED])) === totals.streams_completed &&
+    (await store.count(path, [FAILED])) === totals.streams_failed;
   if (isSame) return;
   await store.transaction(async tx => {
     const current = await runRecords.get(tx, run);

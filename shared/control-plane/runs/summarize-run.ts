@@ -83,15 +83,16 @@ export async function updateTotals(
   isRebuilt = false,
 ): Promise<void> {
   const {store, now} = deps;
+  const seen = await runRecords.get(store, run);
+  if (!seen || isOpen(seen)) return;
   const {failed: _, gone: __, ...counted} = (await totalsOf(store, run)).totals;
   const totals = exact(counted);
   const all = Object.keys(totals) as (keyof typeof totals)[];
-  const seen = await runRecords.get(store, run);
-  const traffic = seen && (await trafficOf(store, seen));
+  const traffic = await trafficOf(store, seen);
   await store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
     if (!current || isOpen(current)) return;
-    const bill = await readNetworkBill(deps, tx, current, traffic ?? current, now());
+    const bill = await readNetworkBill(deps, tx, current, traffic, now());
     const fields = isRebuilt || current.status === 'cancelled' ? all : SUMMED;
     const isSame = bill.run === current && fields.every(field => current[field] === totals[field]);
     if (isSame || (!isRebuilt && totals.total_shards < current.total_shards)) return;

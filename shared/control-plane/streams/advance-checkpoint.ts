@@ -2,7 +2,6 @@ import {type OutputObject, outputPrefix, shardListingStart, shardObject} from '.
 import {isUnfinished, type Stream} from '../../domain/stream/stream.ts';
 import type {Deps} from '../deps.ts';
 import {streamRecords} from '../documents/documents.ts';
-import {requestTotals} from '../documents/request-totals.ts';
 import {countShards, parkTwin} from './count-shards.ts';
 
 /** Most uploads of one stream under way at once; see the extractor's pipeline. Their events come in any order. */
@@ -43,8 +42,5 @@ export async function advanceStream(deps: Deps, run: string, stream: string): Pr
   const objects = await deps.objects.list(outputPrefix(run, stream), {
     start: shardListingStart(run, stream, known.total_shards + 1),
   });
-  if (objects.length > 0) return (await countShards(deps, run, stream, objects)).current;
-  // Shards that were counted under a lease after the end of the run.
-  if (known.lease === null) await requestTotals(deps, run);
-  return known;
+  return objects.length > 0 ? (await countShards(deps, run, stream, objects)).current : known;
 }

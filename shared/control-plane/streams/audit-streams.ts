@@ -6,7 +6,14 @@ import type {Stream} from '../../domain/stream/stream.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {LIVING, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../documents/documents.ts';
+import {
+  LIVING,
+  leftAlone,
+  runRecords,
+  skipIfInvalid,
+  streamRecords,
+  workerRecords,
+} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {clearWork, workOf} from '../documents/lease-documents.ts';
 import {advanceStream} from './advance-checkpoint.ts';
@@ -18,7 +25,7 @@ const PAGE = 500;
 export async function auditPage(deps: Deps, after: string): Promise<string | undefined> {
   const query = {where: [LIVING], limit: PAGE, ...(after === '' ? {} : {after})};
   const page = await deps.store.query('workers', query);
-  const workers = workerRecords.parseAll(page, error => deps.log('ERROR', error.message));
+  const workers = workerRecords.parseAll(page, leftAlone(deps.log));
   await forEachConcurrently(workers, worker => skipIfInvalid(deps.log, () => audit(deps, worker)));
   return page.length < PAGE ? undefined : page.at(-1)?.id;
 }

@@ -1,5 +1,5 @@
 /** Compares the documents of streams with the bucket, and changes nothing. */
-import {Rejected} from '../../contracts/errors.ts';
+import {NotUnderstood} from '../../contracts/errors.ts';
 import {outputPrefix, parseDatasetObject, paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {
@@ -23,12 +23,21 @@ export type Sources = Pick<Deps, 'store' | 'objects' | 'log'>;
 /**
  * Result of comparing the documents of a stream with the bucket.
  *
- * - `broken`: a document is invalid, or belongs to another object.
+ * - `broken`: the document belongs to another object.
+ * - `left-alone`: this release does not understand the document of the stream or of its run.
  * - `waits`: the run has no spec yet, so no comparison is possible.
  * - `faulty`: the shards do not belong together; a rebuild cannot mend them.
  * - `gone`: the stream object is not in the bucket any more: see gone-streams.ts.
  */
-export type Finding = 'right' | 'missing' | 'broken' | 'different' | 'waits' | 'faulty' | 'gone';
+export type Finding =
+  | 'right'
+  | 'missing'
+  | 'broken'
+  | 'different'
+  | 'left-alone'
+  | 'waits'
+  | 'faulty'
+  | 'gone';
 
 export type StreamSurvey = {
   run: string;
@@ -99,13 +108,13 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
   const {stream} = dataset;
   let known: Stream | undefined;
   let parent: Run | undefined;
-  let broken: string | null = null;
+  let alone: string | null = null;
   try {
     parent = await runRecords.get(deps.store, run);
     known = await streamRecords.get(deps.store, run, stream);
   } catch (error) {
-    if (!(error instanceof Rejected)) throw error;
-    broken = error.message;
+    if (!(error instanceof NotUnderstood)) throw error;
+    alone = error.message;
   }
   // Listed after the documents were read, so the listing has every counted shard.
   const listing = await deps.objects.list(outputPrefix(run, stream));
@@ -137,7 +146,7 @@ export async function compareStream(deps: Sources, run: string, object: ObjectIn
   }
   const {progress, counted} = folded;
   waiting = folded.waiting;
-  if (broken !== null) return answer('broken', broken, progress, counted);
+  if (alone !== null) return answer('left-alone', alone, progress, counted);
   if (parent && !parent.spec_hash) return answer('waits', parent.reason, progress, counted);
   if (!parent || !known)
     return answer('missing', `${parent ? 'it' : 'its run'} has no document`, progress, counted);
@@ -185,7 +194,7 @@ export function addToTally({streams, shards, findings}: Tally, found: readonly S
 
 /** `mended`: true if the rebuild has mended these streams. */
 export function describeTally(run: string, {streams, shards, findings}: Tally, mended = false): string {
-  const kinds: Finding[] = [...MENDED, 'waits', 'faulty', 'gone'];
+  const kinds: Finding[] = [...MENDED, 'left-alone', 'waits', 'faulty', 'gone'];
   const wrong = kinds.flatMap(kind => {
     const count = findings[kind] ?? 0;
     if (count === 0) return [];

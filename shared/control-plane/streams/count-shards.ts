@@ -6,7 +6,6 @@ import type {ObjectInfo} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {streamRecords} from '../documents/documents.ts';
 import {storeAdvance} from '../documents/lease-documents.ts';
-import {requestTotals} from '../documents/request-totals.ts';
 import {assertSpecHash, specHashOf} from '../documents/runs.ts';
 import {readShards} from './stored-shards.ts';
 
@@ -35,8 +34,6 @@ export async function countShards(
     isNew ||= 'counted' in advance && advance.counted.length > 0;
     hasMore = advance.hasMore;
   }
-  // The run of a stream without a lease may have ended. An earlier delivery may have counted the shard and failed here.
-  if (current?.lease === null) await requestTotals(deps, run);
   if (current?.status !== 'completed') return {current, isNew};
   // The bucket's lifecycle rule deletes partial shards that this misses.
   for (const {name} of await deps.objects.list(partialsPrefix(run, stream))) await deps.objects.delete(name);

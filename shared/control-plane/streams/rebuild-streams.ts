@@ -1,5 +1,4 @@
 /** Rebuilds the documents of streams from the bucket, page by page, while workers continue. */
-import {Rejected} from '../../contracts/errors.ts';
 import {paths, streamPrefix} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {type Stream, withRebuilt} from '../../domain/stream/stream.ts';
@@ -47,9 +46,8 @@ export async function rebuildPage(
 async function rebuildStream(deps: Deps, parent: Run, object: ObjectInfo): Promise<StreamSurvey> {
   const {run} = parent;
   const {survey: first, known} = await compareStream(deps, run, object);
-  if (first.finding === 'right') return first;
+  if (first.finding === 'right' || first.finding === 'left-alone') return first;
   const {stream} = first;
-  await dropInvalid(deps, paths.stream(run, stream), () => streamRecords.get(deps.store, run, stream));
   if (first.finding === 'broken' && known) await dropForeign(deps, known);
   if (first.finding === 'missing' || first.finding === 'broken')
     await registerStream(deps, parent, object.name, stream);
@@ -58,17 +56,6 @@ async function rebuildStream(deps: Deps, parent: Run, object: ObjectInfo): Promi
     if (comparison.survey.finding !== 'different' || (await mend(deps, comparison))) return first;
   }
   throw new Error(`Failed to rebuild ${run}/${stream}: it changed ${ATTEMPTS} times; the task tries again`);
-}
-
-/** Deletes an invalid document: the bucket has the same facts. */
-export async function dropInvalid(deps: Deps, path: string, read: () => Promise<unknown>): Promise<void> {
-  try {
-    await read();
-  } catch (error) {
-    if (!(error instanceof Rejected)) throw error;
-    deps.log('WARNING', `${error.message}; the document is rebuilt`);
-    await deps.store.transaction(async tx => tx.delete(path));
-  }
 }
 
 /** Deletes the document of a stream that was registered for another object than its shards. */

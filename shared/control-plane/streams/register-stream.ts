@@ -9,7 +9,6 @@ import type {Deps} from '../deps.ts';
 import {runRecords, streamRecords} from '../documents/documents.ts';
 import {recordEvent, recordRejection} from '../documents/event-log.ts';
 import {clearWork, holderOf} from '../documents/lease-documents.ts';
-import {requestTotals} from '../documents/request-totals.ts';
 import {reopenRun} from '../documents/runs.ts';
 import {advanceStream} from './advance-checkpoint.ts';
 import {originOf, storedShards} from './stored-shards.ts';
@@ -75,5 +74,4 @@ export async function registerStream(
   const isClosedLater = isClosed && isKnown;
   const mayHaveShards = refusal === undefined && (!stored || stored.areAny);
   if (mayHaveShards || isClosedLater) await advanceStream(deps, run, stream);
-  if (isClosedLater) await requestTotals(deps, run);
 }

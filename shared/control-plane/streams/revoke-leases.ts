@@ -13,7 +13,14 @@ import type {Served} from '../../domain/worker/served-time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {LEASED, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../documents/documents.ts';
+import {
+  LEASED,
+  leftAlone,
+  runRecords,
+  skipIfInvalid,
+  streamRecords,
+  workerRecords,
+} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {
   clearWork,
@@ -24,7 +31,6 @@ import {
   workOf,
 } from '../documents/lease-documents.ts';
 import {pagesOf} from '../documents/pages.ts';
-import {requestTotals} from '../documents/request-totals.ts';
 import {advanceStream} from './advance-checkpoint.ts';
 
 /**
@@ -68,9 +74,6 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
   const batches = Array.from({length: Math.ceil(names.length / MOST_TOLD)}, (_, batch) =>
     names.slice(batch * MOST_TOLD, (batch + 1) * MOST_TOLD),
   );
-  // A failure after the last revoke leaves no worker for the next tick, so the totals are requested before it too.
-  await skipIfInvalid(deps.log, () => requestTotals(deps, run));
-  let isRevoked = false;
   const notify = (batch: readonly string[]) =>
     deps.store.transaction(async tx => {
       const parent = await runRecords.get(tx, run);
@@ -96,24 +99,21 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
         const suspect = suspectUntilHeard(worker, stream);
         returnStream(deps.log, tx, revokeLease(stream, now), {...worker, suspect}, now);
       }
-      isRevoked = true;
     });
   // A run whose document is invalid keeps its workers.
   await forEachConcurrently(batches, batch => skipIfInvalid(deps.log, () => notify(batch)));
-  if (isRevoked) await skipIfInvalid(deps.log, () => requestTotals(deps, run));
 }
 
-/** Revokes every lease of a run that no worker holds: an edit of a document can cause such a lease. */
+/** Revokes every lease of a run that no worker holds. A worker whose document is left alone may hold its lease. */
 export async function revokeOrphaned(
   deps: Deps,
   run: string,
-  workers: ReadonlyMap<string, Worker>,
+  {workers, unreadable}: {workers: ReadonlyMap<string, Worker>; unreadable: ReadonlySet<string>},
 ): Promise<void> {
-  const invalid = (error: Error) => deps.log('ERROR', error.message, {run});
   for await (const page of pagesOf(deps.store, paths.streams(run), {where: [LEASED]})) {
-    const orphans = streamRecords.parseAll(page, invalid).filter(stream => {
-      const worker = stream.lease && workers.get(stream.lease.worker);
-      return !(worker && isHeldBy(stream, worker));
+    const orphans = streamRecords.parseAll(page, leftAlone(deps.log)).filter(stream => {
+      const holder = stream.lease?.worker ?? '';
+      return !unreadable.has(holder) && !isHeldBy(stream, workers.get(holder));
     });
     await forEachConcurrently(orphans, async ({stream}) => {
       await deps.store.transaction(async tx => {

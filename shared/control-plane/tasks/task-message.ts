@@ -8,9 +8,8 @@ import {snapshotsByPool} from '../../domain/tick/pools.ts';
 import {isOlderThan} from '../../domain/time.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {runRecords, skipIfInvalid} from '../documents/documents.ts';
+import {runRecords, skipIfInvalid, UNFINISHED} from '../documents/documents.ts';
 import {storeCatalog} from '../documents/prices.ts';
-import {requestTotals} from '../documents/request-totals.ts';
 import {reopenRun} from '../documents/runs.ts';
 import {
   claimTask,
@@ -23,15 +22,14 @@ import {
   taskId,
 } from '../documents/tasks.ts';
 import {Failures} from '../failures.ts';
-import {isAnyUnfinished} from '../runs/count-streams.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
 import {finishRun} from '../runs/finish-run.ts';
-import {forgetFold} from '../runs/run-result.ts';
+import {type Fold, newFold} from '../runs/run-result.ts';
 import {updateTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {auditPage} from '../streams/audit-streams.ts';
 import {addToTally, describeTally, NOTHING_FOUND, type Tally} from '../streams/compare-streams.ts';
-import {dropInvalid, rebuildPage} from '../streams/rebuild-streams.ts';
+import {rebuildPage} from '../streams/rebuild-streams.ts';
 import {type BucketCursor, countPage, registerPage, registerUnknown} from '../streams/resync-streams.ts';
 import {listNodes} from '../tick/list-nodes.ts';
 import {readBudgets, readSnapshot} from '../tick/read-snapshot.ts';
@@ -56,8 +54,8 @@ async function workOn(deps: Deps, name: TaskName): Promise<void> {
     if ('result' in step) {
       await saveTask(deps, task, {status: 'done', result: step.result, busy_until_at: null});
       deps.log('INFO', `Task ${taskId(name)}: ${step.result}`, {run: task.run});
-      // A resync registers nothing itself, totals change no plan, and the next tick reads new prices.
-      if (!['resync', 'totals', 'prices'].includes(task.task)) await wake(deps.bus);
+      // A resync registers nothing itself, and the next tick reads new prices.
+      if (!['resync', 'prices'].includes(task.task)) await wake(deps.bus);
       return;
     }
     if ('waits' in step) {
@@ -93,9 +91,7 @@ function stepOf(deps: Deps, task: Task, until_ms: number): Promise<Step> {
     case 'resync':
       return resync(deps, task);
     case 'finish':
-      return finish(deps, task.run ?? '', until_ms);
-    case 'totals':
-      return totals(deps, task.run ?? '');
+      return finish(deps, task, until_ms);
     case 'prices':
       return prices(deps, task);
     default:
@@ -109,8 +105,6 @@ async function register(deps: Deps, task: Task): Promise<Step> {
   if (!parent?.spec) return {result: `run ${run} waits for a valid run.json: ${parent?.reason}`};
   const next = await registerPage(deps, parent, cursorOf(task, ''));
   if (next !== undefined) return {cursor: next};
-  // An earlier message may have died after it counted the shards of an ended run.
-  await requestTotals(deps, run);
   return {result: `every stream of run ${run} is registered`};
 }
 
@@ -118,7 +112,6 @@ type RebuildCursor = {after: string; tally: Tally};
 
 async function rebuildRun(deps: Deps, task: Task, run: string): Promise<Step> {
   const {after, tally} = cursorOf<RebuildCursor>(task, {after: '', tally: NOTHING_FOUND});
-  if (after === '') await dropInvalid(deps, paths.run(run), () => runRecords.get(deps.store, run));
   const parent = await ensureRun(deps, run);
   if (!parent) throw new Error(`Failed to rebuild run ${run}: it has no document`);
   const from = expiresFrom(parent);
@@ -172,25 +165,19 @@ async function deleteAllOrphans(deps: Deps): Promise<readonly string[]> {
   return remaining;
 }
 
-/** The end of a run keeps its own cursor, in the document of its fold. */
-async function finish(deps: Deps, name: string, until_ms: number): Promise<Step> {
+async function finish(deps: Deps, task: Task, until_ms: number): Promise<Step> {
+  const name = task.run ?? '';
   const run = await runRecords.get(deps.store, name);
-  if (!run || !isOpen(run)) {
-    // An earlier message may have died after it ended the run.
-    await forgetFold(deps, name);
-    await requestTotals(deps, name);
-    return {result: `run ${name} has ended`};
-  }
+  if (!run || !isOpen(run)) return {result: `run ${name} has ended`};
   const register = (_: string, ...where: [string, string | undefined, ReadonlySet<string>]) =>
     registerUnknown(deps, run, ...where);
-  const how = await finishRun(deps, run, {until_ms, register});
-  if (how === 'later') return {cursor: how};
-  return {result: how === 'ended' ? `run ${name} has ended` : `a stream of run ${name} goes on`};
-}
-
-async function totals(deps: Deps, run: string): Promise<Step> {
-  await updateTotals(deps, run);
-  return {result: `the totals of run ${run} are its streams'`};
+  // The cursor of an earlier release is a word.
+  const stored = cursorOf<Fold | string>(task, '');
+  const fold = typeof stored === 'string' ? await newFold(deps, name) : stored;
+  const ending = await finishRun(deps, run, fold, {until_ms, register});
+  if (ending.kind === 'later') return {cursor: ending.fold};
+  if (ending.kind === 'waits') return {waits: ending.reason};
+  return {result: ending.kind === 'ended' ? `run ${name} has ended` : `a stream of run ${name} goes on`};
 }
 
 type PricesCursor = {page: string; found: Found};
@@ -231,15 +218,23 @@ async function resync(deps: Deps, task: Task): Promise<Step> {
   return {cursor: next ? {kind: 'bucket', at: next} : {kind: 'workers', after: ''}};
 }
 
-/** Registers the streams of a run that lacks its document or stream documents. Reopens an ended run with an unfinished stream. */
+/** Time for which the totals of an ended run follow its late shards. */
+const LATE_S = 86_400;
+
+/**
+ * Registers the streams of a run that lacks its document or stream documents. Reopens an ended run with an unfinished stream. Adds late
+ * shards to the totals of an ended run.
+ */
 async function resyncRun(deps: Deps, run: string, streams: number): Promise<void> {
   const {store} = deps;
   const parent = await runRecords.get(store, run);
+  if (parent && !isOpen(parent) && !isOlderThan(parent.updated_at, LATE_S, deps.now()))
+    await updateTotals(deps, run);
   if (parent?.status === 'cancelled' || parent?.stopped_at) return;
   const isAnyMissing = !parent || (await store.count(paths.streams(run))) < streams;
   if (isAnyMissing) await startTask(deps, {task: 'register', run}, isOpenTask);
   const hasEnded = parent?.status === 'completed' || parent?.status === 'failed';
-  if (!hasEnded || !(await isAnyUnfinished(store, run))) return;
+  if (!hasEnded || (await store.count(paths.streams(run), [UNFINISHED])) === 0) return;
   await store.transaction(async tx => {
     reopenRun(tx, await runRecords.get(tx, run), 'a stream is unfinished', deps.now());
   });

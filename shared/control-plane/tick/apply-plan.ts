@@ -16,13 +16,11 @@ import {isOpenTask, publishOpenTasks, startTask} from '../documents/tasks.ts';
 import {endLostExecs} from '../execs/end-exec.ts';
 import type {Failures} from '../failures.ts';
 import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
-import {mendOrphans} from '../jobs/mend-jobs.ts';
-import {FINISHING, storeRunTotals} from '../runs/summarize-run.ts';
+import {FINISHING, storeRunTotals, updateTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
-import {pauseStuck, replaceOutdated} from '../workers/outdated-code.ts';
 import {type Reconciled, reconcileWorkers} from '../workers/reconcile-workers.ts';
-import {deleteStrays, mendInvalidWorkers} from '../workers/strays.ts';
+import {deleteStrays} from '../workers/strays.ts';
 import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
 import {findMissing} from './list-nodes.ts';
 
@@ -65,8 +63,6 @@ export async function applyPlans(
   await countFreed(deps, freed, failures);
   for (const [index, part] of parts.entries())
     await applyToRuns(deps, part, outcomes[index]?.held ?? [], failures);
-  const workers = parts.flatMap(({snapshot}) => [...snapshot.workers.values()]);
-  await failures.isolate('mend jobs without a worker', () => mendOrphans(deps, workers));
   await failures.isolate('end lost commands', () => endLostExecs(deps));
   await failures.isolate('publish open tasks', () => publishOpenTasks(deps));
 }
@@ -91,7 +87,6 @@ async function applyToRuns(
   failures: Failures,
 ): Promise<void> {
   await failures.isolate('delete strays', () => deleteStrays(deps, plan.strays));
-  await failures.isolate('mend invalid workers', () => mendInvalidWorkers(deps, plan.invalid));
   await failures.isolate('report held workers', () => reportHeld(deps, snapshot, held));
   const {served, workers} = snapshot;
   const hasJob = (name: string) => parseJobWork(workers.get(name)?.work ?? null) !== undefined;
@@ -100,15 +95,16 @@ async function applyToRuns(
   await failures.isolate('end expired jobs', () => endExpiredJobs(deps, jobs, served));
   await failures.isolate('report long jobs', () => reportLongJobs(deps, workers.values()));
   await forEachConcurrently(plan.notices, ({run, workers}) =>
-    failures.isolate(`notify the workers of run ${run}`, () => notifyWorkers(deps, run, workers)),
+    failures.isolate(`notify the workers of run ${run}`, async () => {
+      await notifyWorkers(deps, run, workers);
+      await updateTotals(deps, run);
+    }),
   );
   await forEachConcurrently(
     plan.runs,
     each => failures.isolate(`store the totals of run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
     RUNS_AT_ONCE,
   );
-  await failures.isolate('pause runs without workers of their bundle', () => pauseStuck(deps, plan.stuck));
-  await failures.isolate('replace outdated workers', () => replaceOutdated(deps, plan.outdated));
 }
 
 /** Reads each node that the list omits, and decides with the answers. */
@@ -133,9 +129,9 @@ async function countFreed(deps: Deps, freed: readonly Stream[], failures: Failur
   );
 }
 
-async function applyRun(deps: Deps, {workers}: Snapshot, plan: RunPlan): Promise<void> {
+async function applyRun(deps: Deps, {workers, unreadable}: Snapshot, plan: RunPlan): Promise<void> {
   const {run, counts, costs} = plan;
-  if (plan.hasOrphanedLeases) await revokeOrphaned(deps, run.run, workers);
+  if (plan.hasOrphanedLeases) await revokeOrphaned(deps, run.run, {workers, unreadable});
   const isOver = plan.next === 'finish';
   const finishing = run.reason?.startsWith(FINISHING) ? run.reason : FINISHING;
   const ending = isOver ? finishing : 'its last workers still hold its streams';

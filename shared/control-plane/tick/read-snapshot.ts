@@ -1,12 +1,11 @@
 /** Reads the snapshot of a tick: first the documents that budgets need, then the rest. */
 import {payerOf, runAtWork} from '../../domain/billing/cost.ts';
-import {monthOf} from '../../domain/billing/monthly-spending.ts';
 import {withNetwork} from '../../domain/billing/network.ts';
 import {type Pool, slotsOf} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import {isRunnable, type Run} from '../../domain/run/run.ts';
 import {otherRunsAtWork} from '../../domain/tick/plan-tick.ts';
-import type {DeploymentBudgets, DeploymentSnapshot, Month, StreamCounts} from '../../domain/tick/snapshot.ts';
+import type {DeploymentBudgets, DeploymentSnapshot, StreamCounts} from '../../domain/tick/snapshot.ts';
 import {iso, msOf} from '../../domain/time.ts';
 import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../../domain/worker/nodes.ts';
 import {NEVER_SERVED} from '../../domain/worker/served-time.ts';
@@ -21,19 +20,20 @@ import {
   createsRecords,
   HELD,
   LIVING,
+  leftAlone,
   runRecords,
-  skipIfInvalid,
-  spendingRecords,
   workerRecords,
   zoneRecords,
 } from '../documents/documents.ts';
 import {readPrices} from '../documents/prices.ts';
 import {openRuns} from '../documents/runs.ts';
+import {zoneLeftAlone} from '../documents/zones.ts';
 import type {Failures} from '../failures.ts';
 import {trafficOf} from '../runs/bill-network.ts';
 import {countStreams} from '../runs/count-streams.ts';
 import {COMMIT_S} from '../runs/summarize-run.ts';
 import {findLost, proveService} from '../workers/service-proofs.ts';
+import {readMonth} from './month.ts';
 
 /** Runs to count at once: each needs a handful of counts and sums. */
 const RUNS_AT_ONCE = 8;
@@ -72,30 +72,34 @@ async function withTraffic({store}: Deps, run: Run, failures: Failures): Promise
   return traffic ? withNetwork(run, traffic).run : run;
 }
 
-/** Reads the spending of the month. A deployment without a ceiling needs no document. */
-async function readMonth({store, log, config, now}: Deps): Promise<Month> {
-  const name = monthOf(now());
-  if (config.ceilings.max_budget_usd === null) return {name, spent_usd: 0};
-  const spending = await skipIfInvalid(log, () => spendingRecords.get(store));
-  return {name, spent_usd: spending && (spending.months[name] ?? 0)};
-}
-
 /**
  * Reads the living workers. `mayCreate`: also gone workers whose slot must stay empty, deleted by a message or refused by their zone.
  */
-async function readWorkers({store, log, now}: Deps, mayCreate: boolean) {
+async function readWorkers(deps: Deps, mayCreate: boolean) {
+  const {store, now, slotsLeftAlone} = deps;
   const blocked: Filter = {field: 'blocked_until_at', op: '>', value: iso(now())};
   const filters = mayCreate ? [LIVING, HELD, blocked] : [LIVING];
   const queries = await Promise.all(filters.map(filter => store.query('workers', {where: [filter]})));
   const stored = new Map(queries.flat().map(each => [each.id, each]));
+  for (const id of slotsLeftAlone.keys()) {
+    const path = paths.worker(id);
+    const data = stored.get(id)?.data ?? (await store.get(path));
+    if (data) stored.set(id, {path, id, data});
+  }
+  slotsLeftAlone.clear();
   const unreadable = new Set<string>();
-  return {workers: parseWorkers([...stored.values()], unreadable, log), unreadable};
+  return {workers: parseWorkers(deps, [...stored.values()], unreadable), unreadable};
 }
 
-function parseWorkers(stored: Stored[], unreadable: Set<string>, log: Deps['log']): Map<string, Worker> {
+function parseWorkers(
+  {log, slotsLeftAlone}: Deps,
+  stored: Stored[],
+  unreadable: Set<string>,
+): Map<string, Worker> {
   const parsed = workerRecords.parseAll(stored, (error, name) => {
     unreadable.add(name);
-    log('ERROR', error.message);
+    slotsLeftAlone.set(name, error.document);
+    leftAlone(log)(error);
   });
   return new Map(parsed.map(worker => [worker.name, worker]));
 }
@@ -108,12 +112,16 @@ export async function readSnapshot(
   failures: Failures,
 ): Promise<DeploymentSnapshot> {
   const {store, log} = deps;
-  const proving = failures.isolate('prove that worker-api works', () => proveService(deps, budgets.workers));
   const streams = await countAll(deps, budgets, failures);
-  const zones = await failures.isolate('read the zones', async () =>
-    zoneRecords.parseAll(await store.query('zones'), error => log('ERROR', error.message)),
-  );
-  const served = (await proving) ?? NEVER_SERVED;
+  const zones = await failures.isolate('read the zones', async () => {
+    const alone: Zone[] = [];
+    const understood = zoneRecords.parseAll(await store.query('zones'), (error, id) => {
+      leftAlone(log)(error);
+      const [zone = '', pool = null] = id.split('.').reverse();
+      alone.push(zoneLeftAlone(zone, pool, deps.now()));
+    });
+    return [...understood, ...alone];
+  });
   const nodes = await listing;
   const {workers, unreadable} = await withListed(
     deps,
@@ -121,6 +129,8 @@ export async function readSnapshot(
     nodes,
     markedSlots(budgets.pools, zones ?? []),
   );
+  const proving = () => proveService(deps, workers);
+  const served = (await failures.isolate('prove that worker-api works', proving)) ?? NEVER_SERVED;
   const lost = await findLost(deps, workers, {now: deps.now(), served}, failures);
   return {...budgets, workers, unreadable, nodes, zones, served, streams, lost};
 }
@@ -140,6 +150,7 @@ async function countAll(
               deps.store,
               run,
               budgets.pools.find(({pool}) => pool === run.pool),
+              budgets.workers,
             )
           : undefined;
       const counts = await failures.isolate(`count the streams of run ${run.run}`, count);
@@ -185,7 +196,7 @@ function markedSlots(pools: readonly [Pool, ...Pool[]], zones: readonly Zone[]):
  * Such a node, and its document, may be younger than the query.
  */
 async function withListed(
-  {store, log}: Deps,
+  deps: Deps,
   budgets: DeploymentBudgets,
   nodes: Nodes = NOT_LISTED,
   marked: readonly string[],
@@ -202,9 +213,9 @@ async function withListed(
   const missing = marked.filter(name => !workers.has(name));
   await forEachConcurrently([...new Set([...managedIn(nodes).filter(isNewer), ...missing])], async name => {
     if (unreadable.has(name)) return;
-    const data = await store.get(`workers/${name}`);
+    const data = await deps.store.get(`workers/${name}`);
     const stored = data ? [{path: `workers/${name}`, id: name, data}] : [];
-    for (const [found, worker] of parseWorkers(stored, unreadable, log)) workers.set(found, worker);
+    for (const [found, worker] of parseWorkers(deps, stored, unreadable)) workers.set(found, worker);
   });
   return {workers, unreadable};
 }

@@ -1,9 +1,11 @@
 /** Requests of agents, and answers that depend on the settings of a pool. */
+import {CallerRefused, NotUnderstood, Rejected} from '../../contracts/errors.ts';
 import type {WorkerRequest} from '../../contracts/schemas.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {retryIn} from '../../domain/stream/spread.ts';
 import {ok, type RequestDecision, type WorkerAnswer} from '../../domain/worker/requests.ts';
 import type {Deps} from '../deps.ts';
+import {leftAlone} from '../documents/documents.ts';
 
 type Requests = {[Request in WorkerRequest as Request['action']]: Request};
 /** Requests of agents; on-tick alone sends a ping. */
@@ -43,4 +45,21 @@ export function askerOf({worker, incarnation}: AuthenticatedRequest<'lease'>, no
 /** Tells a worker without work to ask again after the `poll_s` of its pool. `asker` spreads the requests of many workers. */
 export function waitFor({poll_s}: Pick<Pool, 'poll_s'>, asker: string, reason: string): WorkerAnswer {
   return ok({action: 'wait', retry_s: retryIn(poll_s, poll_s * 1.25, asker), reason});
+}
+
+/** The answer to a request that fails by its sender or by a document that is left alone; undefined for an error of ours. */
+export function refusalOf(
+  {log}: Pick<Deps, 'log'>,
+  error: unknown,
+): {status: number; body: object} | undefined {
+  if (!(error instanceof CallerRefused || error instanceof Rejected)) return undefined;
+  const body = {error: error.message};
+  if (error instanceof CallerRefused) {
+    log(error.status === 403 ? 'ERROR' : 'WARNING', `Refused a caller: ${error.message}`);
+    return {status: error.status, body};
+  }
+  if (!(error instanceof NotUnderstood)) return {status: 400, body};
+  // Another release may understand the document: the agent goes on with its work, and asks again.
+  leftAlone(log)(error);
+  return {status: 503, body};
 }

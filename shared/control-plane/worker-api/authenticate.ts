@@ -18,7 +18,7 @@ import type {Worker} from '../../domain/worker/worker.ts';
 import type {Store, Transaction} from '../../ports.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
-import {skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {workerRecords} from '../documents/documents.ts';
 import {type AgentAction, type AgentRequest, askerOf, waitFor} from './answers.ts';
 
 /** Answers to a sender that no document vouches for. */
@@ -83,7 +83,7 @@ export async function authenticate<Action extends AgentAction>(
 ): Promise<Worker | RequestDecision> {
   const rule: Rule<Action> = RULES[action];
   if (!hasHost(request.host)) return refuseHost(rule.task, request);
-  const worker = await skipIfInvalid(deps.log, () => workerRecords.get(from, request.worker));
+  const worker = await workerRecords.get(from, request.worker);
   if (usesForeignIdentity(worker, request)) return refuseImpostor(rule.task, request);
   if (!worker || request.incarnation > worker.incarnation)
     return {answer: await rule.unknown(request, worker, deps)};

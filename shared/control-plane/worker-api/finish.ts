@@ -6,7 +6,7 @@ import {jobFolder} from '../../domain/names.ts';
 import type {RequestDecision} from '../../domain/worker/requests.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Deps} from '../deps.ts';
-import {skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {workerRecords} from '../documents/documents.ts';
 import {jobRecords} from '../documents/job-documents.ts';
 import type {AuthenticatedRequest} from './answers.ts';
 import {transact} from './write.ts';
@@ -22,7 +22,7 @@ export async function finishJob(
 ): Promise<RequestDecision> {
   const end = endOf(deps, request);
   return transact(deps, async (tx, now) => {
-    const job = await skipIfInvalid(deps.log, () => jobRecords.get(deps, tx, request.lease.job));
+    const job = await jobRecords.get(deps, tx, request.lease.job);
     const worker = await workerRecords.get(tx, request.worker);
     return decideFinish({job, worker}, request, end, now);
   });

@@ -1,17 +1,15 @@
 import type {Pool} from '../../domain/fleet/pool.ts';
-import {withFittingFields} from '../../domain/job/edits.ts';
 import {decideJobGrant, type JobGrantState} from '../../domain/job/grant.ts';
 import {rankIn} from '../../domain/job/queue.ts';
 import {jobWork, parseJobWork} from '../../domain/names.ts';
 import {shuffled} from '../../domain/stream/spread.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
-import {queueOf} from '../caches/waiting-jobs.ts';
+import {firstWaiting} from '../caches/waiting-jobs.ts';
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid, workerRecords} from '../documents/documents.ts';
 import {jobRecords} from '../documents/job-documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
-import {mendJobs} from '../jobs/mend-jobs.ts';
 import type {GrantResult} from './answers.ts';
 import {transact} from './write.ts';
 
@@ -41,18 +39,9 @@ export async function grantWaitingJob(
   return waiting.length > 0 ? {soon: 'others took the jobs: ask again', isRaced: false} : undefined;
 }
 
-/**
- * Ids of waiting jobs in order. Each asker has an order of its own for jobs of equal rank, so that few meet. A document with a place
- * that is not its own would keep the place for ever, so it is mended.
- */
+/** Ids of waiting jobs in order. Each asker has an order of its own for jobs of equal rank, so that few meet. */
 async function waitingFor(deps: Deps, {pool}: Worker, asker: string): Promise<string[]> {
-  const query = {where: queueOf(pool), order_by: {field: 'queue'}, limit: PAGE};
-  const stored = await deps.store.query(deps.config.jobs_collection, query);
-  const unfit: string[] = [];
-  const jobs = jobRecords.parseAll(stored, (_, id) => unfit.push(id));
-  const waiting = jobs.filter(job => job.status === 'scheduled' && withFittingFields(job) === job);
-  unfit.push(...jobs.filter(job => !waiting.includes(job)).map(({job}) => job));
-  await mendJobs(deps, unfit);
+  const waiting = await firstWaiting(deps, pool, PAGE);
   const groups = Map.groupBy(waiting, ({queue}) => rankIn(queue ?? ''));
   return [...groups.values()].flatMap(group => shuffled(group, asker, ({job}) => job)).map(({job}) => job);
 }

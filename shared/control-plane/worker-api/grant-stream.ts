@@ -10,7 +10,14 @@ import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
-import {PENDING, runRecords, skipIfInvalid, streamRecords, workerRecords} from '../documents/documents.ts';
+import {
+  leftAlone,
+  PENDING,
+  runRecords,
+  skipIfInvalid,
+  streamRecords,
+  workerRecords,
+} from '../documents/documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
 import {registerStream} from '../streams/register-stream.ts';
 import type {AuthenticatedRequest, GrantResult} from './answers.ts';
@@ -113,7 +120,7 @@ async function* candidatesOf(deps: Deps, search: Search, active: readonly Run[])
   const ownRun = runs.find(({run}) => run === work?.run);
   const own = work && ownRun && (await read(ownRun, work.stream));
   if (own && isLeasedTo(own, holder)) yield {run: ownRun, stream: own};
-  for (const run of inServiceOrder(runs, worker, loaded, asker, deps.config.bundle)) {
+  for (const run of inServiceOrder(runs, worker, loaded, asker)) {
     if (run.affinity === 'fixed') {
       const pool = await readPool(deps, run.pool);
       const id = pool && streamFor(pool, run, worker.name);
@@ -138,7 +145,7 @@ async function* pendingOf(deps: Deps, run: Run, asker: string): AsyncGenerator<C
     const behind = indexes && (await read(page, placeAmong(indexes, place)));
     const isEnough = behind?.length === page;
     const stored = isEnough ? behind : await read(WIDE_PAGE);
-    const pending = streamRecords.parseAll(stored, error => deps.log('ERROR', error.message));
+    const pending = streamRecords.parseAll(stored, leftAlone(deps.log));
     const untried = pending.filter(({stream}) => !tried.has(stream));
     for (const stream of shuffled(untried, place, ({stream}) => stream)) {
       tried.add(stream.stream);

@@ -32,16 +32,23 @@ export async function heartbeatOfWorker(deps: Deps, {worker}: Heartbeat): Promis
   return heartbeatOf(deps, await poolOf(deps, pool));
 }
 
-/** Reads the claimed work. A person may have deleted a job. A worker whose document was edited may hold a stream. */
+/**
+ * Reads the claimed work. A person may have deleted a job. A worker whose document was edited may hold a stream. While the document of a
+ * job is left alone, that of its worker proves the lease.
+ */
 async function readClaimed(
   deps: Deps,
   tx: Transaction,
   worker: Worker,
   {lease}: Heartbeat,
-): Promise<Pick<HeartbeatState, 'job' | 'stream' | 'run'>> {
+): Promise<Pick<HeartbeatState, 'job' | 'isJobLeftAlone' | 'stream' | 'run'>> {
   if (!lease) return {};
-  if ('job' in lease) return {job: await skipIfInvalid(deps.log, () => jobRecords.get(deps, tx, lease.job))};
-  if (saysItHas(worker, lease)) return {};
+  const saysSo = saysItHas(worker, lease);
+  if ('job' in lease) {
+    const readJob = async () => ({job: await jobRecords.get(deps, tx, lease.job)});
+    return saysSo ? ((await skipIfInvalid(deps.log, readJob)) ?? {isJobLeftAlone: true}) : readJob();
+  }
+  if (saysSo) return {};
   const stream = await streamRecords.get(tx, lease.run, lease.stream);
   return {stream, run: await runRecords.get(tx, lease.run)};
 }

@@ -10,7 +10,6 @@ import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, skipIfInvalid, streamRecords, workerRecords} from '../documents/documents.ts';
-import {needsTotals} from '../documents/request-totals.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import type {AuthenticatedRequest} from './answers.ts';
 import {transact} from './write.ts';
@@ -37,7 +36,5 @@ async function readRelease({log}: Deps, tx: Transaction, request: Release): Prom
   const stream = await streamRecords.get(tx, lease.run, lease.stream);
   const worker = await workerRecords.get(tx, request.worker);
   if (!isHeldBySender({stream, worker}, request)) return {stream, worker};
-  const run = await skipIfInvalid(log, () => runRecords.get(tx, lease.run));
-  // The run may have ended while the worker held its stream.
-  return {stream, worker, run, needsTotals: await skipIfInvalid(log, () => needsTotals(tx, run))};
+  return {stream, worker, run: await skipIfInvalid(log, () => runRecords.get(tx, lease.run))};
 }

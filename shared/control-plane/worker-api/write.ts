@@ -7,7 +7,6 @@ import {recordEvent} from '../documents/event-log.ts';
 import {execHostRecords} from '../documents/exec-documents.ts';
 import {jobRecords, storeEnded} from '../documents/job-documents.ts';
 import {setBreaker} from '../documents/lease-documents.ts';
-import {openTask} from '../documents/tasks.ts';
 
 /** Reads and decides, and writes what the decision returns, in one transaction. */
 export function transact<Decision extends {writes?: RequestWrites}>(
@@ -23,7 +22,7 @@ export function transact<Decision extends {writes?: RequestWrites}>(
 }
 
 function write(deps: Deps, tx: Transaction, writes: RequestWrites, now: number): void {
-  const {worker, stream, run, breaker, job, endedJob, execHost, totalsOf, events = [], events_since} = writes;
+  const {worker, stream, run, breaker, job, endedJob, execHost, events = [], events_since} = writes;
   if (worker) workerRecords.set(tx, worker);
   if (stream) streamRecords.set(tx, stream);
   if (run) runRecords.set(tx, run);
@@ -31,6 +30,5 @@ function write(deps: Deps, tx: Transaction, writes: RequestWrites, now: number):
   if (job) jobRecords.set(deps, tx, job);
   if (endedJob) storeEnded(deps, tx, endedJob.before, endedJob.after, now);
   if (execHost) execHostRecords.set(tx, execHost.exec, execHost.host);
-  if (totalsOf) openTask(tx, {task: 'totals', run: totalsOf}, now);
   for (const event of events) recordEvent(tx, event, now, events_since);
 }

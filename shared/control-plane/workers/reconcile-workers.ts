@@ -13,6 +13,7 @@ import type {Worker} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import type {Failures} from '../failures.ts';
+import {wake} from '../wake.ts';
 import {readSlot, readSlotDocuments, writeSlots} from './slot-documents.ts';
 import {publishActions} from './tpu-operations.ts';
 
@@ -74,11 +75,14 @@ async function reconcileSlots(
   unpublished_since_ms: number,
   failures: Failures,
 ): Promise<Reconciled> {
-  const {config, log, store} = deps;
-  const {actions, held, freed} = await store.transaction(async tx => {
+  const {config, store} = deps;
+  const {actions, held, freed, isOpened} = await store.transaction(async tx => {
     const now = deps.now();
-    const stored = await Promise.all(slots.map(slot => readSlot(log, tx, slot, now)));
-    const current = stored.flatMap(each => (each ? {...each, worker: accrue(each.worker, now)} : []));
+    const workers = await Promise.all(slots.map(slot => readSlot(deps, tx, slot, now)));
+    const current = slots.flatMap((slot, index) => {
+      const worker = workers[index];
+      return worker ? {slot, worker: accrue(worker, now)} : [];
+    });
     const changes = changedSlots(current, inputs, config.limits, now);
     const documents = await readSlotDocuments(deps, tx, inputs.pool.pool, changes, now);
     const writes = decideSlots(changes, documents, inputs, config, now);
@@ -88,5 +92,6 @@ async function reconcileSlots(
   });
   const names = actions.map(({kind, worker}) => `${kind} ${worker}`).join(', ');
   await failures.isolate(`publish ${names}`, () => publishActions(deps.bus, actions));
+  if (isOpened) await failures.isolate('wake a tick', () => wake(deps.bus));
   return {held, freed};
 }

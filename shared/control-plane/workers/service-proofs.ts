@@ -1,5 +1,7 @@
 /** Proofs that worker-api works, and the lost workers: see domain/worker/served-time.ts and domain/zone/silence-brake.ts. */
 
+import {RELEASE} from '../../contracts/config.ts';
+import type {NotUnderstood} from '../../contracts/errors.ts';
 import {outputPrefix, parseWork, shardListingStart} from '../../domain/names.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, withProof} from '../../domain/worker/served-time.ts';
@@ -22,11 +24,29 @@ export async function storePing(deps: Deps): Promise<void> {
   });
 }
 
-/** Pings worker-api while a worker lives. Returns the served time so far. */
+/** Seconds for which a worker whose document is left alone lets no time count as served. */
+const UNSERVED_S = 3600;
+
+/**
+ * True for a living worker whose document another release wrote a short time ago. Its heartbeats may not be stored. The bound keeps such a
+ * document from ending all proofs of silence for ever.
+ */
+function isOfAnotherRelease({release, phase, updated_at}: NotUnderstood['document'], now: number): boolean {
+  if (typeof release !== 'string' || release === RELEASE || phase === 'gone') return false;
+  return Math.abs(now - Date.parse(String(updated_at))) <= UNSERVED_S * 1000;
+}
+
+/**
+ * Pings worker-api while a worker lives. Returns the served time so far. No time is served while another release has a worker that this
+ * release does not understand.
+ */
 export async function proveService(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<Served> {
   const living = [...workers.values()].filter(worker => !hasEnded(worker));
   const served = await servedRecord.read(deps.log, deps.store);
-  if (living.length === 0) return served;
+  const isMixed = [...deps.slotsLeftAlone.values()].some(document =>
+    isOfAnotherRelease(document, deps.now()),
+  );
+  if (living.length === 0 || isMixed) return served;
   const heartbeats = living.flatMap(({heartbeat_at}) => (heartbeat_at === null ? [] : msOf(heartbeat_at)));
   // After missed ticks, heartbeats prove the served time between.
   if (served.proven_at === null || isOlderThan(served.proven_at, PROOF_S, deps.now()))

@@ -1,4 +1,7 @@
 /** Documents of decisions about slots: a transaction reads them, decides, and writes each changed document once. */
+
+import {NotUnderstood} from '../../contracts/errors.ts';
+import {unpaid, unpaidText} from '../../domain/billing/bills.ts';
 import {runAtWork, runsAmong} from '../../domain/billing/cost.ts';
 import {paths} from '../../domain/names.ts';
 import type {SlotDocuments, SlotWrites, Work} from '../../domain/tick/decide-slots.ts';
@@ -11,6 +14,8 @@ import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {
   createsRecords,
+  LEFT_ALONE,
+  leftAlone,
   poolRecords,
   runRecords,
   skipIfInvalid,
@@ -23,28 +28,25 @@ import {attemptRecords} from '../documents/history-documents.ts';
 import {jobOf, storeEnded} from '../documents/job-documents.ts';
 import {returnStream, suspectedBy, workOf} from '../documents/lease-documents.ts';
 import {zoneOf} from '../documents/zones.ts';
-import type {Log} from '../log.ts';
-import {billInvalidPayers, type InvalidPayer, readInvalidPayers} from './invalid-payers.ts';
 
 /**
- * Reads the worker of a slot. Undefined: its document was lost since the plan, so its node is an orphan from the next tick on. An invalid
- * document of a slot without a node is replaced, so the slot gets work again. The new document keeps the incarnation.
+ * Reads the worker of a slot. Undefined: its document was lost since the plan, so its node is an orphan from the next tick on; or it is
+ * left alone, and the next tick chooses another slot.
  */
 export async function readSlot(
-  log: Log,
+  {log, slotsLeftAlone}: Deps,
   tx: Transaction,
-  slot: Slot,
+  {name, place, seen}: Slot,
   now: number,
-): Promise<{slot: Slot; worker: Worker} | undefined> {
-  const {name, place, seen} = slot;
-  const read = () => workerRecords.get(tx, name);
-  const stored = seen ? await read() : await skipIfInvalid(log, read);
-  if (stored) return {slot, worker: stored};
-  if (seen) return undefined;
-  const {incarnation} = (await tx.get(paths.worker(name))) ?? {};
-  const worker = newWorker(name, place, now);
-  const isNumber = Number.isSafeInteger(incarnation) && Number(incarnation) > 0;
-  return {slot, worker: isNumber ? {...worker, incarnation: Number(incarnation)} : worker};
+): Promise<Worker | undefined> {
+  try {
+    return (await workerRecords.get(tx, name)) ?? (seen ? undefined : newWorker(name, place, now));
+  } catch (error) {
+    if (!(error instanceof NotUnderstood)) throw error;
+    slotsLeftAlone.set(name, error.document);
+    leftAlone(log)(error);
+    return undefined;
+  }
 }
 
 /** Reads the documents that the decisions may change beside their workers. */
@@ -54,7 +56,7 @@ export async function readSlotDocuments(
   pool: string,
   decisions: readonly SlotDecision[],
   now: number,
-): Promise<SlotDocuments & {invalidPayers: InvalidPayer[]}> {
+): Promise<SlotDocuments> {
   const gone = decisions.filter(({before, worker}) => becomesGone(before, worker)).map(({worker}) => worker);
   const works = await Promise.all(
     decisions.map(async decision => [decision.before.name, await readWork(deps, tx, decision)] as const),
@@ -67,8 +69,7 @@ export async function readSlotDocuments(
       return attempt ? [[path, attempt] as const] : [];
     }),
   );
-  const invalidPayers = await readInvalidPayers(tx, shared, gone, pool);
-  return {shared, works: new Map(works), attempts: new Map(attempts.flat()), invalidPayers};
+  return {shared, works: new Map(works), attempts: new Map(attempts.flat())};
 }
 
 async function readWork(deps: Deps, tx: Transaction, {before, worker, death}: SlotDecision): Promise<Work> {
@@ -118,7 +119,7 @@ async function readShared(
 export function writeSlots(
   deps: Deps,
   tx: Transaction,
-  {shared: before, invalidPayers}: {shared: SharedDocuments; invalidPayers: readonly InvalidPayer[]},
+  {shared: before}: Pick<SlotDocuments, 'shared'>,
   writes: SlotWrites,
   now: number,
 ): void {
@@ -143,5 +144,5 @@ export function writeSlots(
   }
   if (pool && pool !== before.pool) poolRecords.set(tx, pool);
   if (spending && spending !== before.spending) spendingRecords.set(tx, spending);
-  billInvalidPayers(log, tx, invalidPayers, writes.ended);
+  for (const [payer, usd] of unpaid(before, writes.ended)) log('ERROR', unpaidText(payer, usd), LEFT_ALONE);
 }

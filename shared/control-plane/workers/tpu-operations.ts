@@ -9,16 +9,15 @@ import {priceOf} from '../../domain/billing/budget.ts';
 import {labelsOf} from '../../domain/deployment.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
+import {afterLostBoot} from '../../domain/tick/shared-documents.ts';
 import {attemptOf} from '../../domain/worker/attempt.ts';
-import type {Death} from '../../domain/worker/liveness.ts';
 import {INCARNATION_LABEL, isForeign, observationOf} from '../../domain/worker/nodes.ts';
 import {afterLook} from '../../domain/worker/observation.ts';
 import {createRefused, type WorkerAction} from '../../domain/worker/transitions.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import {refusedBy, type Zone} from '../../domain/zone/placement.ts';
-import {afterLostBoot} from '../../domain/zone/silence-brake.ts';
+import {afterRefusal, limiterEvent, type RefusedNode, refusedSince} from '../../domain/zone/limiter.ts';
+import {withLimiter, type Zone} from '../../domain/zone/placement.ts';
 import type {Bus, TpuRequest, Transaction} from '../../ports.ts';
-import {readPool} from '../caches/pool-cache.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {poolRecords, skipIfInvalid, workerRecords, zoneRecords} from '../documents/documents.ts';
@@ -26,6 +25,7 @@ import {recordEvent, recordEventNow} from '../documents/event-log.ts';
 import {attemptRecords} from '../documents/history-documents.ts';
 import {readPrices} from '../documents/prices.ts';
 import {zoneOf} from '../documents/zones.ts';
+import {wake} from '../wake.ts';
 import {ticketOf} from './tickets.ts';
 
 export type TpuMessage = z.infer<typeof tpuMessage>;
@@ -63,12 +63,23 @@ export async function handleTpuMessage(deps: Deps, message: TpuMessage): Promise
   }
 }
 
-/** Creates the node. If its pool is gone, or its price changed since the decision, the next tick decides again. */
+/**
+ * Creates the node. If its pool is gone or paused, or its price changed since the decision, the next tick decides again. A zone that has refused a node
+ * since the request is not asked: it would refuse this node too.
+ */
 async function createNode(deps: Deps, worker: Worker): Promise<void> {
-  const pool = await readPool(deps, worker.pool);
+  const {limiter} = await zoneOf(deps, deps.store, worker, deps.now());
+  const refused = refusedSince(limiter, worker.asked_at);
+  if (refused) throw new TpuError(refused.kind, worker.zone, refused.reason);
+  const pool = await skipIfInvalid(deps.log, () =>
+    poolRecords.find(deps.store, worker.pool, deps.config.pool),
+  );
+  const isPaused = pool?.limiter.cause === 'person';
   const usd_per_hour = pool ? priceOf(await readPrices(deps, [pool]), pool, worker.zone) : null;
-  if (pool && usd_per_hour === worker.usd_per_hour) {
+  if (pool && !isPaused && usd_per_hour === worker.usd_per_hour) {
     await deps.tpus.create(await nodeRequest(deps, pool, worker));
+    // The next list shows whether the zone gives nodes again.
+    if (limiter.state === 'probing') await wake(deps.bus);
     return;
   }
   await deps.store.transaction(async tx => {
@@ -78,11 +89,13 @@ async function createNode(deps: Deps, worker: Worker): Promise<void> {
     const [before, is] = [worker.usd_per_hour, usd_per_hour].map(usd =>
       usd === null ? 'unknown' : `$${usd}`,
     );
-    const cause = pool
-      ? `its price an hour is ${is} now, and was ${before} when it was decided`
+    const ofPrice = `its price an hour is ${is} now, and was ${before} when it was decided`;
+    const ofPool = pool
+      ? `a person paused pool "${worker.pool}"`
       : `pool "${worker.pool}" has no valid document`;
+    const cause = pool && !isPaused ? ofPrice : ofPool;
     const zone = await zoneOf(deps, tx, worker, now);
-    await refuse(deps, tx, current, zone, {kind: 'asked', cause}, now);
+    await refuse(deps, tx, current, {before: zone, after: zone}, cause, now);
     const text = `${worker.name} is not created: ${cause}; the next tick decides again`;
     recordEvent(tx, {kind: 'worker', worker: worker.name, text}, now);
   });
@@ -109,34 +122,51 @@ async function deleteNode(deps: Deps, worker: Worker): Promise<void> {
   await deps.tpus.delete(worker.name, worker.zone);
 }
 
+/**
+ * Records that the zone gave no node. The slot is free again, and its next request is for the same incarnation. The first refusal closes the
+ * zone and wakes a tick, so other zones take over.
+ */
 async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promise<void> {
-  await deps.store.transaction(async tx => {
+  const isFirst = await deps.store.transaction(async tx => {
     const current = await workerRecords.get(tx, worker.name);
-    if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return;
+    if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return false;
     const now = deps.now();
-    const zone = await zoneOf(deps, tx, worker, now);
-    const blocked = refusedBy(zone, error.kind, error.message, deps.config.placement, now);
-    await refuse(deps, tx, current, blocked, {kind: 'setup', cause: error.message, refusal: error.kind}, now);
-    const text = `${error.message}; ${worker.zone} gets no create before ${blocked.blocked_until_at}; other zones do`;
+    const before = await zoneOf(deps, tx, worker, now);
+    const refused: RefusedNode = {kind: error.kind, reason: error.message, isLate: false};
+    const limiter = afterRefusal(before.limiter, refused, deps.config.placement, now);
+    await refuse(deps, tx, current, {before, after: withLimiter(before, limiter, now)}, error.message, now);
+    const text = limiterEvent(worker.zone, before.limiter, limiter);
+    if (text === undefined) return false;
     recordEvent(tx, {kind: 'worker', worker: worker.name, text}, now);
+    if (limiter.state === 'stopped')
+      deps.log('ERROR', text, {worker: worker.name, signal: 'creates-stopped'});
+    return true;
   });
+  if (isFirst) await wake(deps.bus);
 }
 
 async function refuse(
   deps: Deps,
   tx: Transaction,
   worker: Worker,
-  zone: Zone,
-  death: Death,
+  {before, after}: {before: Zone; after: Zone},
+  cause: string,
   now: number,
 ): Promise<void> {
   const pool = await skipIfInvalid(deps.log, () => poolRecords.find(tx, worker.pool, deps.config.pool));
-  const after = pool && afterLostBoot(zone, pool, worker);
-  const refused = createRefused(worker, death.cause, 0, now);
-  zoneRecords.set(tx, after?.zone ?? zone);
-  if (after && after.pool !== pool) poolRecords.set(tx, after.pool);
+  const given = afterLostBoot(after, pool, worker, deps.config.placement, now);
+  if (given.zone !== before) zoneRecords.set(tx, given.zone);
+  if (given.pool && given.pool !== pool) poolRecords.set(tx, given.pool);
+  const refused = createRefused(worker, cause, 0, now);
   workerRecords.set(tx, refused);
-  const attempt = attemptOf(worker, {worker: refused, death}, deps.config.logs_bucket, now);
+  // A list has shown the node before: its incarnation is over.
+  if (refused.refused) return;
+  const attempt = attemptOf(
+    worker,
+    {worker: refused, death: {kind: 'setup', cause}},
+    deps.config.logs_bucket,
+    now,
+  );
   attemptRecords.set(tx, paths.attempt(worker.name, worker.incarnation), attempt);
 }
 

@@ -5,7 +5,7 @@ import {type TickPlan, zoneAfterHellos} from '../../domain/tick/plan-tick.ts';
 import type {PlanInputs} from '../../domain/tick/slots.ts';
 import {iso} from '../../domain/time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import {afterGoodBoot} from '../../domain/zone/breakers.ts';
+import {afterAgent} from '../../domain/zone/limiter.ts';
 import {endOfWait, markAfter, type OrphanCount} from '../../domain/zone/orphans.ts';
 import type {Zone} from '../../domain/zone/placement.ts';
 import {withHeld} from '../../domain/zone/silence-brake.ts';
@@ -34,7 +34,7 @@ export async function applyHellos(
   if (pool_at === undefined) return;
   await deps.store.transaction(async tx => {
     const current = await poolRecords.find(tx, pool, deps.config.pool);
-    if (current) poolRecords.set(tx, {...current, boots: afterGoodBoot(current.boots, pool_at)});
+    if (current) poolRecords.set(tx, {...current, limiter: afterAgent(current.limiter, pool_at)});
   });
 }
 

@@ -6,7 +6,7 @@ import type {Worker} from '../worker/worker.ts';
 import {downloadsOf, runsAmong, totalOf} from './cost.ts';
 import {addLives, type Months} from './monthly-spending.ts';
 
-/** Documents that pay for ended incarnations. An undefined or missing document is invalid. */
+/** Documents that pay for ended incarnations. An undefined or missing document is left alone. */
 export type Payers = {
   runs: ReadonlyMap<string, Run>;
   pool: Pool | undefined;
@@ -61,4 +61,23 @@ export function addBill<P extends Payers>(payers: P, ended: readonly Worker[], n
     pool: pool && {...pool, spent_usd: pool.spent_usd + total},
     spending: spending && {...spending, months: addLives(spending.months, ended)},
   };
+}
+
+/** Says that the payer lacks these dollars for good. */
+export function unpaidText(payer: string, usd: number): string {
+  return `${usd} USD are not added to the document of ${payer}, which is missing or left alone`;
+}
+
+/** Dollars of these incarnations that no document of a payer takes, by payer. */
+export function unpaid(
+  {runs, pool, spending}: Payers,
+  ended: readonly Worker[],
+): [payer: string, usd: number][] {
+  const total = billOf(ended);
+  const of: [string, number][] = [...sharesOf(ended)].flatMap(([run, share]) =>
+    runs.has(run) ? [] : [[`run ${run}`, share.spent_usd + share.spent_download_usd] as const],
+  );
+  if (!pool) of.push(['the pool', total]);
+  if (!spending) of.push(['the months', total]);
+  return of.filter(([, usd]) => usd > 0);
 }

@@ -1,7 +1,7 @@
 /** Budgets of runs, of the pool and of the month: which runs pause, which workers go, and how much a plan may still spend. */
 
 import type {Pool} from '../fleet/pool.ts';
-import {parseWorkerName, paths} from '../names.ts';
+import {parseWorkerName} from '../names.ts';
 import {isRunnable, type Run} from '../run/run.ts';
 import type {BudgetSnapshot} from '../tick/snapshot.ts';
 import {msOf} from '../time.ts';
@@ -121,14 +121,13 @@ function wholeBudget(
     spent_usd:
       max_budget_usd === null || !month
         ? 0
-        : (month.spent_usd ?? 0) + livingInMonth(month.name, [...workers.values(), ...others.workers], now),
+        : (month.spent_usd ?? month.copied_usd ?? 0) +
+          livingInMonth(month.name, [...workers.values(), ...others.workers], now),
     leaving_usd: leaving_usd + leavingElsewhere_usd,
   };
   const why =
     overspent('pool', pool.budget_usd, of_pool, isKnown) ??
-    (month && month.spent_usd === undefined
-      ? `${paths.spending()} cannot be read: mend it`
-      : overspent('month', month ? max_budget_usd : null, of_month, isKnown));
+    overspent('month', month ? max_budget_usd : null, of_month, isKnown);
   const left = (budget_usd: number | null, {spent_usd}: {spent_usd: number}) =>
     (budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd;
   return {

@@ -2,12 +2,13 @@
 
 import type {Pool} from '../fleet/pool.ts';
 import {streamObject} from '../names.ts';
+import {NO_MACHINE_DEATHS} from '../run/machine-deaths.ts';
 import type {Run} from '../run/run.ts';
 import {revokeLease} from '../stream/lease.ts';
 import type {Stream} from '../stream/stream.ts';
 import {iso} from '../time.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
-import {NO_BOOTS, NO_MACHINE_DEATHS} from '../zone/breakers.ts';
+import {afterPause, OPEN} from '../zone/limiter.ts';
 import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
 
 export type RunAction = 'start' | 'pause' | 'resume' | 'stop';
@@ -176,14 +177,25 @@ export function outdatedBy(
   return {kind: 'rejected', reason: outdatedText(said, fields)};
 }
 
+/** `pause` of a pool: creates no node until `resume`. Living nodes go on. */
+export function decidePausePool(pool: Pool, published_at: string, now: number): Decision<Pool> {
+  if (isOutdated(pool, 'creates', published_at)) return outdatedBy(pool, ['creates']);
+  const said = withPublishTime(pool.said, ['creates'], published_at);
+  const next = {...pool, said, limiter: afterPause(pool.limiter, now)};
+  return {kind: 'applied', next, what: `pool ${pool.pool} creates no node until resume`};
+}
+
 /** `resume` of a pool: allows creates again in the pool and in its zones, and resets the count of failed boots. */
 export function decideResumePool(pool: Pool, published_at: string): Decision<Pool> {
-  const {stopped_at} = pool.boots;
+  if (isOutdated(pool, 'creates', published_at)) return outdatedBy(pool, ['creates']);
+  const {cause, since_at} = pool.limiter;
+  const stopped_at = cause === 'person' ? null : since_at;
   if (stopped_at !== null && published_at < stopped_at)
     return {
       kind: 'rejected',
       reason: `outdated: the creates of pool ${pool.pool} stopped later, at ${stopped_at}`,
     };
-  const what = stopped_at === null ? 'was not stopped' : 'creates nodes again';
-  return {kind: 'applied', next: {...pool, boots: NO_BOOTS}, what: `pool ${pool.pool} ${what}`};
+  const what = cause === null ? 'was not stopped' : 'creates nodes again';
+  const said = withPublishTime(pool.said, ['creates'], published_at);
+  return {kind: 'applied', next: {...pool, said, limiter: OPEN}, what: `pool ${pool.pool} ${what}`};
 }

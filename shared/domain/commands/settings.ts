@@ -12,7 +12,6 @@ import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} fr
 export type RunSettings = {
   priority?: number | undefined;
   budget_usd?: number | null | undefined;
-  allow_mixed_code?: boolean | undefined;
   allow_cross_region?: boolean | undefined;
 };
 export type PoolSettings = {

@@ -121,7 +121,5 @@ export function lossReason(
   if (isOverdue(exec, now)) return 'the host gave no answer before the deadline';
   if (!worker || worker.incarnation !== host.incarnation || !isAlive(worker))
     return `${host.worker}, incarnation ${host.incarnation}, is not running any more`;
-  if (!worker.execs.includes(exec.exec))
-    return `the document of ${host.worker} was mended and names no command`;
   return undefined;
 }

@@ -2,7 +2,6 @@
 import {type Budgets, priceOf} from '../billing/budget.ts';
 import {assignPayers, costOfDeleting, JOBS, payerOf, runAtWork} from '../billing/cost.ts';
 import {parseJobWork, parseWorkerName} from '../names.ts';
-import {acceptsCode, serversOf} from '../run/code.ts';
 import {isRunnable} from '../run/run.ts';
 import {byPreference} from '../stream/service-order.ts';
 import type {Snapshot, TickConfig} from '../tick/snapshot.ts';
@@ -10,7 +9,7 @@ import {isOlderThan} from '../time.ts';
 import {NOT_LISTED} from '../worker/nodes.ts';
 import {isServedFor} from '../worker/served-time.ts';
 import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
-import {isStopped, mayBoot, nextToTry} from '../zone/breakers.ts';
+import {isDue, type Limiter, stateOf} from '../zone/limiter.ts';
 import {costOfOrphans} from '../zone/orphans.ts';
 import {allowance} from '../zone/placement.ts';
 import {isOpenSlot, livingAmong, slotsOf, wantedSlots} from './pool.ts';
@@ -34,7 +33,7 @@ export function planFleet(
   now: number,
 ): FleetPlan {
   const {pool, workers, unreadable, runs, nodes, zones, others} = snapshot;
-  const work = remainingWork(snapshot, budgets, config.bundle);
+  const work = remainingWork(snapshot, budgets);
   // Without counts of streams or zones, the plan creates no node and deletes none for lack of work.
   if (!work || !zones) {
     const living = {wanted: livingNames(workers), payers: new Map<string, string | null>()};
@@ -60,6 +59,9 @@ export function planFleet(
     fixed: work.fixed,
     most,
     probes: new Map(zones.map(({zone, brake}) => [zone, brake?.probes_due ?? 0])),
+    limited: new Set(
+      zones.flatMap(({zone, limiter}) => (stateOf(limiter, config.bundle) === 'open' ? [] : zone)),
+    ),
     silent: silentWorkers(snapshot, config),
   });
   const reserve = budgets.newReserver(costOfOrphans(snapshot, nodes ?? NOT_LISTED, orphans, now));
@@ -73,7 +75,7 @@ export function planFleet(
   const empty = [...wanted].filter(name => (workers.get(name)?.phase ?? 'gone') === 'gone');
   const creates = empty.length;
   // No node is created from prices, a month or a count of creates that were not read.
-  if (!snapshot.prices || !snapshot.month || snapshot.creates === undefined)
+  if (!snapshot.prices || snapshot.month?.spent_usd === undefined || snapshot.creates === undefined)
     return {wanted, payers, mostCreates: 0, creates: 0, reserved_usd: 0};
   const priceIn = (name: string) => priceOf(snapshot.prices ?? {}, pool, parseWorkerName(name)?.zone ?? '');
   const reserved_usd = empty.reduce((sum, name) => sum + costOfDeleting(priceIn(name) ?? 0), 0);
@@ -88,7 +90,6 @@ type Work = {open: {run: string; streams: number}[]; fixed: Map<string, string>}
 function remainingWork(
   {pool, isUnreadable, jobs, workers, runs, streams}: Snapshot,
   {over, isWholeOver}: Budgets,
-  bundle: string,
 ): Work | undefined {
   if (isUnreadable || !jobs) return undefined;
   const served = runs
@@ -97,17 +98,11 @@ function remainingWork(
   const atJobs = [...workers.values()].filter(({work}) => parseJobWork(work) !== undefined).length;
   const work: Work = {open: [], fixed: new Map()};
   if (!isWholeOver && jobs.waiting + atJobs > 0) work.open.push({run: JOBS, streams: jobs.waiting + atJobs});
-  for (const parent of served) {
-    const {run, affinity} = parent;
+  for (const {run, affinity} of served) {
     const counts = streams.get(run);
     if (!counts) return undefined;
-    // No new node can serve a run of an earlier bundle.
-    const isOutdated = !acceptsCode(parent, bundle, bundle);
-    const servers = isOutdated ? serversOf(parent, workers.values(), bundle).map(({name}) => name) : [];
-    const most = isOutdated ? servers.length : Number.POSITIVE_INFINITY;
-    if (affinity === 'any') work.open.push({run, streams: Math.min(counts.unfinished, most)});
-    const slots = isOutdated ? counts.slots.filter(slot => servers.includes(slot)) : counts.slots;
-    for (const slot of slots) if (!work.fixed.has(slot)) work.fixed.set(slot, run);
+    if (affinity === 'any') work.open.push({run, streams: counts.unfinished});
+    for (const slot of counts.slots) if (!work.fixed.has(slot)) work.fixed.set(slot, run);
   }
   return work;
 }
@@ -142,21 +137,24 @@ function silentOfInactiveRuns({workers, runs, served}: Snapshot, {limits}: TickC
   });
 }
 
-/** Creates that each zone allows now, given its refusals, its losses and the stops of creates. */
+/** Creates that each zone allows now. A stopped pool tries one zone at a time: the zone that was asked longest ago. */
 function createsPerZone(
   {pool, zones = []}: Snapshot,
   hasFreeSlot: (zone: string) => boolean,
   {bundle, placement}: TickConfig,
   now: number,
 ): Map<string, number> {
-  const isPoolStopped = isStopped(pool.boots, bundle);
-  const allowed = new Map(zones.map(zone => [zone.zone, allowance(zone, placement, now)]));
-  const open = zones.filter(({zone}) => (allowed.get(zone) ?? 0) > 0 && hasFreeSlot(zone));
-  const next = mayBoot(pool.boots, bundle, now) ? nextToTry(open, bundle, now) : undefined;
-  for (const {zone, boots, brake} of zones) {
-    if (!isPoolStopped && !isStopped(boots, bundle)) continue;
-    const isTurn = isPoolStopped ? zone === next : mayBoot(boots, bundle, now);
-    allowed.set(zone, Math.min(allowed.get(zone) ?? 0, (brake?.probes_due ?? 0) + (isTurn ? 1 : 0)));
+  const allowed = new Map(zones.map(zone => [zone.zone, allowance(zone, placement, bundle, now)]));
+  if (stateOf(pool.limiter, bundle) === 'open') return allowed;
+  const ready = zones.filter(({zone}) => (allowed.get(zone) ?? 0) > 0 && hasFreeSlot(zone));
+  const asked = ({limiter}: {limiter: Limiter}) => limiter.asked_at ?? '';
+  const [next] = isDue(pool.limiter, bundle, now)
+    ? ready.sort((a, b) => asked(a).localeCompare(asked(b)))
+    : [];
+  for (const {zone, brake} of zones) {
+    const probes = pool.limiter.cause === 'person' ? 0 : (brake?.probes_due ?? 0);
+    const most = Math.max(probes, zone === next?.zone ? 1 : 0);
+    allowed.set(zone, Math.min(allowed.get(zone) ?? 0, most));
   }
   return allowed;
 }

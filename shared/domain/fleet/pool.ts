@@ -4,7 +4,7 @@ import type {Environment, Source} from '../source/source.ts';
 import {isOlderThan} from '../time.ts';
 import type {Phase, Worker} from '../worker/worker.ts';
 import {isBlocked} from '../worker/worker.ts';
-import type {Boots} from '../zone/breakers.ts';
+import type {Limiter} from '../zone/limiter.ts';
 import type {Provisioning} from '../zone/placement.ts';
 import {isHeard} from '../zone/silence-brake.ts';
 
@@ -24,7 +24,8 @@ export type Pool = {
   said: PublishTimes;
   budget_usd: number | null;
   spent_usd: number;
-  boots: Boots;
+  /** Stops the creates of every zone of the pool. */
+  limiter: Limiter;
   poll_s: number;
   source: Source | null;
   environment: Environment;
@@ -85,6 +86,11 @@ const KEEP_ORDER: Record<Phase, number> = {
   draining: 5,
 };
 
+/** Order of a slot without a node whose zone is not open: after the empty slots of open zones. */
+const LIMITED_ORDER = 4.5;
+/** Seconds after which a requested node that no list shows keeps no work from an open zone: older lists may leave it out. */
+const UNSHOWN_S = 90;
+
 /** Seconds after which a node that is still deleting counts for no stream. Its slot waits; another slot takes the work. */
 const STUCK_DELETE_S = 600;
 
@@ -99,6 +105,8 @@ export type WantedOptions = {
   most?: number;
   /** Probes that each zone is due: see silence-brake.ts. */
   probes?: ReadonlyMap<string, number>;
+  /** Zones whose limiter is not open. Their slots come after the empty slots of other zones. */
+  limited?: ReadonlySet<string>;
   /** Workers that have sent nothing for `silent_s`. */
   silent?: ReadonlySet<string>;
 };
@@ -122,17 +130,19 @@ export function wantedSlots(
     fixed = new Set(),
     most = Infinity,
     probes = new Map(),
+    limited = new Set(),
     silent = new Set(),
   }: WantedOptions = {},
 ): Set<string> {
   const probing = new Set<string>();
-  const rank = (name: string) => {
+  const rank = ({name, zone}: {name: string; zone: string}) => {
     const worker = workers.get(name);
     if (probing.has(name)) return KEEP_ORDER.booting;
     if (worker?.phase === 'deleting' && isOlderThan(worker.phase_since_at, STUCK_DELETE_S, now))
       return KEEP_ORDER.draining;
     // A worker whose lease was revoked has sent nothing since.
     if (silent.has(name) || (worker?.phase === 'working' && worker.work === null)) return KEEP_ORDER.creating;
+    if (limited.has(zone) && isWithoutNode(worker, now)) return LIMITED_ORDER;
     return worker ? KEEP_ORDER[worker.phase] : KEEP_ORDER.gone;
   };
   const createsLeft = new Map(allowances);
@@ -152,11 +162,20 @@ export function wantedSlots(
     return allowed > 0;
   });
   const own = candidates.filter(({name}) => fixed.has(name)).map(({name}) => name);
-  const sorted = candidates.filter(({name}) => !fixed.has(name)).map(({name}, order) => ({name, order}));
-  sorted.sort((a, b) => rank(a.name) - rank(b.name) || a.order - b.order);
+  const sorted = candidates
+    .filter(({name}) => !fixed.has(name))
+    .map(({name, zone}, order) => ({name, zone, order}));
+  sorted.sort((a, b) => rank(a) - rank(b) || a.order - b.order);
   const inNeed = [...own, ...sorted.slice(0, unfinished_streams).map(({name}) => name)];
   let creates = most - livingAmong(workers);
   return new Set(inNeed.filter(name => !isEmpty(name) || creates-- > 0).slice(0, Math.max(0, most)));
+}
+
+/** True if the slot is empty, or if no list shows its requested node. */
+function isWithoutNode(worker: Worker | undefined, now: number): boolean {
+  if (!worker || worker.phase === 'gone') return true;
+  const isShown = worker.provider_state !== null || worker.queue_state !== null;
+  return worker.phase === 'creating' && !isShown && isOlderThan(worker.asked_at, UNSHOWN_S, now);
 }
 
 /** True if a node may be created in the slot. */

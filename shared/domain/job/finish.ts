@@ -29,7 +29,7 @@ export function decideFinish(
   const isKnown = job?.attempts.some(attempt => isReportOf(attempt, claim, end));
   const isAtWork =
     isCurrent(worker, request) && worker.work === jobWork(lease.job) && worker.epoch === lease.epoch;
-  // Without a valid document of the job its worker becomes free.
+  // A deleted job frees its worker.
   if (!isHeld && !isKnown && !(isAtWork && job === undefined)) return {answer: lostJob(request)};
   const fault = end.cause === 'machine' ? end.error : null;
   return {

@@ -209,6 +209,12 @@ export function endByExpiry(worker: Worker, lease_s: number): JobEnd {
     : {outcome: 'failed', cause: 'machine', error};
 }
 
+/** The end of an attempt that no worker holds: no failure of the job. */
+export function endWithoutHolder({lease}: Job): JobEnd {
+  const error = `${lease?.worker ?? 'its worker'} does not hold it any more`;
+  return {outcome: 'preempted', cause: 'preempted', error};
+}
+
 /** The end of a job that is due: by its deadline, its budget or its timeout. Undefined for a job that is not due. */
 export function endOfDue(job: Job, usd_per_hour: number | null, now: number): JobEnd | undefined {
   if (isFinal(job) || job.due_at === null || msOf(job.due_at) > now) return undefined;
@@ -230,7 +236,7 @@ export function endOfDue(job: Job, usd_per_hour: number | null, now: number): Jo
 
 /**
  * The end of a job with this holder that is due. A holder that was not heard, or has restarted, may have ended the job in time, or died
- * at it: its silence is no failure of the job.
+ * at it: its silence is no failure of the job. Nor is the lost document of a holder.
  */
 export function endOfDueAt(
   job: Job,
@@ -239,6 +245,8 @@ export function endOfDueAt(
   now: number,
 ): JobEnd | undefined {
   const due = endOfDue(job, holder?.usd_per_hour ?? null, now);
-  const isUnheard = holder && (holder.claimed_at === null || isOlderThan(holder.claimed_at, lease_s, now));
-  return isUnheard && due?.cause === 'timeout' ? endByExpiry(holder, lease_s) : due;
+  if (due?.cause !== 'timeout') return due;
+  if (!holder) return endWithoutHolder(job);
+  const isUnheard = holder.claimed_at === null || isOlderThan(holder.claimed_at, lease_s, now);
+  return isUnheard ? endByExpiry(holder, lease_s) : due;
 }

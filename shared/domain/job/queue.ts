@@ -18,6 +18,13 @@ function rankOf(priority: number): string {
   return String(MAX_PRIORITY - priority).padStart(4, '0');
 }
 
+/** True for a job at its own place. A document that was edited since waits for nothing. */
+export function isWaiting(
+  job: Pick<Job, 'status' | 'queue' | 'pool' | 'priority' | 'created_at' | 'job'>,
+): boolean {
+  return job.status === 'scheduled' && job.queue === queuePlace(job);
+}
+
 /** Pool and priority of a place: jobs with an equal rank may be taken in any order. */
 export function rankIn(place: string): string {
   return place.split('/', 2).join('/');

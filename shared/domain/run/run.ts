@@ -1,7 +1,7 @@
 import type {PublishTimes} from '../commands/publish-order.ts';
 import type {StreamStatus} from '../stream/stream.ts';
 import {iso, msOf} from '../time.ts';
-import {type MachineDeaths, NO_MACHINE_DEATHS} from '../zone/breakers.ts';
+import {type MachineDeaths, NO_MACHINE_DEATHS} from './machine-deaths.ts';
 
 /** Operators, budgets and breakers set `paused`, operators set `cancelled`; the other statuses follow from the streams. */
 export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';
@@ -21,9 +21,8 @@ export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
   /** Binds streams to slots of the pool: see pool.ts. */
   affinity: 'any' | 'fixed';
   stream_offset: number;
-  /** Worker bundle of the first lease, and whether workers of another bundle may have streams: see code.ts. */
+  /** Newest worker bundle of its leases. */
   bundle: string | null;
-  allow_mixed_code: boolean;
   /** True if TPUs in another region than the bucket may have streams: see billing/network.ts. */
   allow_cross_region: boolean;
   expire_days: number | null;

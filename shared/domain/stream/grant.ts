@@ -3,9 +3,9 @@ import {budgetProblem, isScarce, withGrant} from '../billing/budget.ts';
 import {type Ceilings, modelProblem} from '../billing/ceilings.ts';
 import {type BucketRegion, bytePrice, crossRegionProblem, withRead} from '../billing/network.ts';
 import {outputPrefix} from '../names.ts';
-import {acceptsCode, withCode} from '../run/code.ts';
 import {isRunnable, type Run} from '../run/run.ts';
 import {iso} from '../time.ts';
+import type {TimelineEvent} from '../timeline.ts';
 import {beganWork} from '../worker/heartbeat.ts';
 import type {GrantDecision} from '../worker/requests.ts';
 import {isAlive, type Worker, withoutWork} from '../worker/worker.ts';
@@ -40,7 +40,6 @@ export function decideStreamGrant(
   const problem = modelProblem(String(run.spec?.model), ceilings);
   if (problem) return {writes: pauseForModel(run, problem, now)};
   const isHolder = isLeasedTo(stream, holder);
-  if (!isHolder && !acceptsCode(run, worker.bundle, bundle)) return {};
   if (crossRegionProblem(run, [worker.zone], region)) return {};
   const read_usd = isHolder ? 0 : stream.size_bytes * bytePrice(worker.zone, region);
   const withReadPaid = {...run, network_usd: run.network_usd + read_usd};
@@ -53,7 +52,8 @@ export function decideStreamGrant(
   const granted = withRead(grantLease(free, holder, now), worker.zone, region);
   // Of many workers that ask at once, a scarce budget carries only some. A write for each grant would make them wait for each other.
   const isCounted = !isHolder && isScarce(run, worker.usd_per_hour, ceilings.max_workers);
-  const served = withCode(isCounted ? withGrant(run) : run, worker.bundle);
+  const code = codeOf(run, worker, bundle);
+  const served = {...(isCounted ? withGrant(run) : run), bundle: code.bundle};
   const lease = {run: run.run, stream: stream.stream, epoch: granted.epoch};
   const text = `${worker.name} works on ${lease.run}/${lease.stream} from sample ${granted.last_processed_sample_idx + 1}`;
   return {
@@ -61,10 +61,27 @@ export function decideStreamGrant(
     writes: {
       stream: granted,
       worker: beganWork(worker, lease, now),
-      ...(served === run ? {} : {run: {...served, updated_at: iso(now)}}),
-      events: [{kind: 'stream', ...lease, worker: worker.name, text}],
+      ...(isCounted || code.bundle !== run.bundle ? {run: {...served, updated_at: iso(now)}} : {}),
+      events: [{kind: 'stream', ...lease, worker: worker.name, text}, ...code.events],
     },
   };
+}
+
+/**
+ * The newest worker bundle that works on the run, which the first lease and the first of each deployment set. A further bundle is an event:
+ * shards of two bundles may differ in their last bits. The metadata of each shard names its bundle.
+ */
+function codeOf(
+  {run, bundle}: Run,
+  worker: Worker,
+  deployed: string,
+): {bundle: string | null; events: TimelineEvent[]} {
+  if (worker.bundle === null || worker.bundle === bundle) return {bundle, events: []};
+  if (bundle === null) return {bundle: worker.bundle, events: []};
+  if (worker.bundle !== deployed) return {bundle, events: []};
+  const [old, present] = [bundle, deployed].map(digest => digest.slice(0, 12));
+  const text = `Run ${run} goes on with worker bundle ${present}: its shards before are of ${old}, and may differ in their last bits`;
+  return {bundle: deployed, events: [{kind: 'run', run, text}]};
 }
 
 function pauseForModel(run: Run, problem: string, now: number) {

@@ -1,4 +1,5 @@
 import {leasedWork} from '../names.ts';
+import {afterMachineFailedStream} from '../run/machine-deaths.ts';
 import type {Run} from '../run/run.ts';
 import {iso, msOf} from '../time.ts';
 import type {Death} from '../worker/liveness.ts';
@@ -6,7 +7,6 @@ import {isBadHost, isBrokenBy, nodeStanding} from '../worker/provider-states.ts'
 import type {RequestWrites, WorkLease} from '../worker/requests.ts';
 import {isServedFor, type Served} from '../worker/served-time.ts';
 import type {Suspect, Worker} from '../worker/worker.ts';
-import {afterMachineFailedStream} from '../zone/breakers.ts';
 import type {Lease, Stream} from './stream.ts';
 import {MAX_FAILURES, MAX_FAULTS} from './stream.ts';
 

@@ -1,15 +1,10 @@
 /** The release of a stream: its worker gives it back complete, drained, preempted or failed. */
+
+import {afterMachineFailedStream} from '../run/machine-deaths.ts';
 import type {Run} from '../run/run.ts';
 import {gaveBack} from '../worker/heartbeat.ts';
-import {
-  advise,
-  isCurrent,
-  type RequestDecision,
-  type RequestWrites,
-  type WorkerAnswer,
-} from '../worker/requests.ts';
+import {advise, isCurrent, type RequestDecision, type WorkerAnswer} from '../worker/requests.ts';
 import type {Worker} from '../worker/worker.ts';
-import {afterMachineFailedStream} from '../zone/breakers.ts';
 import {type Failure, type Holder, holds, type ReleaseOutcome, releaseLease, saysItHas} from './lease.ts';
 import type {Stream} from './stream.ts';
 
@@ -19,12 +14,11 @@ export type Release = Holder & {
   failure: Failure | null;
 };
 
-/** `run`, `needsTotals`: read for a release of the lease's holder. `needsTotals`: a task counts the streams of the ended run again. */
+/** `run`: read for a release of the lease's holder. */
 export type ReleaseState = {
   stream: Stream | undefined;
   worker: Worker | undefined;
   run?: Run | undefined;
-  needsTotals?: boolean | undefined;
 };
 
 export function lostStream({worker, lease: {run, stream}}: Release): WorkerAnswer {
@@ -44,19 +38,17 @@ export function answerWithoutLease(stream: Stream | undefined, request: Release)
 
 /** Releases the lease and asks for a tick: another run may need the worker, or no run does. */
 export function decideRelease(state: ReleaseState, request: Release, now: number): RequestDecision {
-  const {stream, worker, run, needsTotals} = state;
+  const {stream, worker, run} = state;
   const {lease, outcome, failure} = request;
   if (!isHeldBySender(state, request)) return {answer: answerWithoutLease(stream, request)};
-  const totals: RequestWrites = needsTotals ? {totalsOf: lease.run} : {};
   const claim = {...request, epoch: lease.epoch};
   const next = stream && releaseLease(stream, claim, outcome, failure, now);
-  if (!next) return {answer: lostStream(request), writes: totals};
+  if (!next) return {answer: lostStream(request)};
   const isHeld = holds(stream, claim);
   const isMachineFailed = isHeld && failure?.kind === 'infrastructure' && next.status === 'failed';
   return {
     answer: advise('continue', ''),
     writes: {
-      ...totals,
       ...(next === stream ? {} : {stream: next}),
       ...(run && isMachineFailed
         ? {breaker: {before: run, after: afterMachineFailedStream(run, next.stream, now)}}

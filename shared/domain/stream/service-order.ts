@@ -1,6 +1,5 @@
 /** Order in which runs serve a worker that requests work. */
 import {budgetProblem} from '../billing/budget.ts';
-import {acceptsCode} from '../run/code.ts';
 import type {Run} from '../run/run.ts';
 import type {Worker} from '../worker/worker.ts';
 import {spreadOver} from './spread.ts';
@@ -32,15 +31,9 @@ export function isServedOut({affinity, streams_pending, streams_in_progress}: Ru
  * The runs that may serve the worker, in their order of service. Among runs of equal rank the oldest comes first, and each asker has
  * an order of its own for the others. Runs that are served out come last.
  */
-export function inServiceOrder(
-  runs: readonly Run[],
-  worker: Worker,
-  loaded: Loaded,
-  asker: string,
-  deployed: string,
-): Run[] {
+export function inServiceOrder(runs: readonly Run[], worker: Worker, loaded: Loaded, asker: string): Run[] {
   const served = runs
-    .filter(run => !budgetProblem(run, worker.usd_per_hour) && acceptsCode(run, worker.bundle, deployed))
+    .filter(run => !budgetProblem(run, worker.usd_per_hour))
     .sort(byPreference(loaded))
     .sort((one, other) => Number(isServedOut(one)) - Number(isServedOut(other)));
   const rankOf = (run: Run) => [isServedOut(run), run.priority, loadingOf(run, loaded), run.affinity].join();

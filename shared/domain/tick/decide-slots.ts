@@ -14,8 +14,9 @@ import type {Limits} from '../worker/limits.ts';
 import {isFailedBoot, isMachineDeath} from '../worker/liveness.ts';
 import type {WorkerAction} from '../worker/transitions.ts';
 import type {Worker} from '../worker/worker.ts';
-import {allowance, askOf, fullUntil, type PlacementLimits, rateOf, type Zone} from '../zone/placement.ts';
-import {type Change, isAsking, isEnding, zoneAfter} from '../zone/zone-changes.ts';
+import {limiterEvent} from '../zone/limiter.ts';
+import {allowance, askOf, type PlacementLimits, paceOf, type Zone} from '../zone/placement.ts';
+import {type Change, isEnding, zoneAfter} from '../zone/zone-changes.ts';
 import {
   countFailedBoot,
   countMachineDeath,
@@ -64,6 +65,8 @@ export type SlotWrites = {
   held: Worker[];
   /** Streams that lost their worker. */
   freed: Stream[];
+  /** True if a zone gives nodes again: the next tick requests the others. */
+  isOpened: boolean;
 };
 
 type Context = {documents: SlotDocuments; inputs: PlanInputs; settings: SlotSettings; now: number};
@@ -79,6 +82,7 @@ export function decideSlots(
   const writes: SlotWrites = {
     ...{workers: [], attempts: new Map(), streams: new Map(), jobs: [], shared: documents.shared},
     ...{ended: [], events: [], stops: [], actions: [], held: [], freed: []},
+    isOpened: false,
   };
   const context = {documents, inputs, settings, now};
   for (const change of changes) {
@@ -106,7 +110,7 @@ function allowed(
     verdict === 'held' ? decideWithout('silence', planned, inputs, limits, now) : {...planned, verdict};
   const zone = shared.zones.get(before.zone);
   const isLate = now - inputs.read_at_ms > SNAPSHOT_LASTS_MS;
-  const isOpen = !zone || (!isLate && allowance(zone, placement, now) > 0);
+  const isOpen = !zone || (!isLate && allowance(zone, placement, bundle, now) > 0);
   const isAgain = judged?.change === 'asked again' && !isOpen;
   const decision = isAgain ? decideWithout('request', judged, inputs, limits, now) : judged;
   // The list may show an earlier incarnation of a slot that the snapshot has no worker of.
@@ -114,7 +118,7 @@ function allowed(
   if (decision.change !== 'asked') return decision;
   const creates = shared.creates?.creates ?? 0;
   if (!zone || !isOpen || !inputs.payers.get(before.name) || creates >= inputs.mostCreates) return undefined;
-  const granted = grantBoot(shared, before.zone, bundle, now);
+  const granted = grantBoot(shared, before.zone, settings, now);
   if (!granted) return undefined;
   writes.shared = {...granted.shared, creates: {...shared.creates, creates: creates + 1}};
   const fields = createFields(shared.pool ?? inputs.pool, zone, before, inputs, placement, now);
@@ -141,10 +145,12 @@ function apply(writes: SlotWrites, decision: SlotDecision, context: Context): vo
   const {before, change} = decision;
   const worker = {...decision.worker, updated_at: iso(now)};
   writes.workers.push(worker);
-  if (change) changeZone(writes, decision, change, settings.placement, now);
+  if (change) changeZone(writes, decision, change, settings, now);
   const isEnd = isEnding(before, worker);
   const stream = isEnd ? documents.works.get(before.name)?.stream : undefined;
   if (isEnd) endIncarnation(writes, decision, context);
+  else if (worker.refused && !before.refused)
+    writes.shared = giveBootBack(writes.shared, before, settings.placement, now);
   if (becomesGone(before, worker)) bill(writes, worker, documents, now);
   const lease = stream ? {run: stream.run, stream: stream.stream, epoch: stream.epoch} : {};
   for (const text of decision.events)
@@ -153,30 +159,36 @@ function apply(writes: SlotWrites, decision: SlotDecision, context: Context): vo
   if (stream) writes.freed.push(stream);
 }
 
-/** Changes the zone. Records an event if its request rate changes, or its creates of the hour are used up. */
+/** Changes the zone. Records an event if the zone gets another state, or another time between two requests. */
 function changeZone(
   writes: SlotWrites,
   decision: SlotDecision,
   change: Change,
-  placement: PlacementLimits,
+  settings: SlotSettings,
   now: number,
 ): void {
   const {name, zone: zoneName} = decision.before;
   const zone = writes.shared.zones.get(zoneName);
   if (!zone) return;
-  const next = zoneAfter(placement, zone, change, decision, now);
+  const next = zoneAfter(settings, zone, change, decision, now);
   writes.shared = withZone(writes.shared, zoneName, () => next);
-  const [before, is] = [zone, next].map(each => rateOf(each, placement, now));
   const record = (text: string) => writes.events.push({kind: 'worker', worker: name, text});
+  if (zone.limiter.state !== 'open' && next.limiter.state === 'open' && change === 'given')
+    writes.isOpened = true;
+  const limited = limiterEvent(zoneName, zone.limiter, next.limiter);
+  if (limited !== undefined && next.limiter.state === 'stopped')
+    writes.stops.push({worker: name, text: limited});
+  else if (limited !== undefined) record(limited);
+  const [before, is] = [zone, next].map(each => paceOf(each, settings.placement, now));
   if (before !== is)
-    record(
-      `The request rate of ${zoneName} is "${is}" now, not "${before}": of its last ${next.losses.length} losses, the last lived ${next.losses.at(-1)?.lived_s} s`,
-    );
-  const full_until_at = isAsking(change) ? fullUntil(next, placement, now) : undefined;
-  if (full_until_at)
-    record(
-      `${zoneName} has been asked for ${placement.creates_per_hour} nodes within an hour: no more before ${full_until_at}`,
-    );
+    record(`${paceText(zoneName, is ?? 0)}: its last lost node lived ${next.losses.at(-1)?.lived_s} s`);
+}
+
+function paceText(zone: string, pace_s: number): string {
+  if (pace_s === 0) return `${zone} gets every wanted node again`;
+  return Number.isFinite(pace_s)
+    ? `${zone} gets one create in ${pace_s} s`
+    : `${zone} gets no create until its losses are older`;
 }
 
 /**
@@ -200,7 +212,8 @@ function endIncarnation(
     const {shared, stops} = countFailedBoot(writes.shared, before, death, bundle, now);
     writes.shared = shared;
     writes.stops.push(...stops.map(text => ({worker: before.name, text})));
-  } else if (before.agent_at === null) writes.shared = giveBootBack(writes.shared, before);
+  } else if (before.agent_at === null)
+    writes.shared = giveBootBack(writes.shared, before, settings.placement, now);
   if (work?.job) {
     const ended = endAttempt(work.job, endByDeath(before.name, death), before.usd_per_hour, now);
     writes.jobs.push({before: work.job, ended});

@@ -4,14 +4,13 @@ import {costOfLiving, downloadsOf, runAtWork} from '../billing/cost.ts';
 import {planFleet} from '../fleet/fleet-plan.ts';
 import {crowdedZones} from '../fleet/pool.ts';
 import {parseWork} from '../names.ts';
-import {outdatedWorkers, type Stuck, stuckRuns} from '../run/code.ts';
 import type {Run, RunCosts} from '../run/run.ts';
 import {hasRunOut} from '../stream/lease.ts';
 import {msOf} from '../time.ts';
 import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nodes.ts';
 import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
-import {afterGoodBoot} from '../zone/breakers.ts';
+import {afterAgent} from '../zone/limiter.ts';
 import {costOfOrphans, decideOrphans, type OrphanCount, orphansIn} from '../zone/orphans.ts';
 import type {Zone} from '../zone/placement.ts';
 import {afterHellos, heardByZone} from '../zone/silence-brake.ts';
@@ -40,8 +39,6 @@ export type TickPlan = {
   /** Zones, and a time for the pool, whose brake or stop of creates ends with the first heartbeats of workers. */
   hellos: {zones: readonly string[]; pool_at: string | undefined};
   orphans: readonly OrphanCount[];
-  /** Invalid worker documents whose node is listed. */
-  invalid: readonly string[];
   strays: readonly Tpu[];
   /** Living workers that have not claimed their lease for `lease_s`. */
   expired: readonly string[];
@@ -50,9 +47,6 @@ export type TickPlan = {
   runs: readonly RunPlan[];
   /** Creates and dollars of this plan, which later pools of the tick do not get. */
   taken: {creates: number; usd: number};
-  /** Runs without a worker of their bundle, and idle workers whose bundle no run accepts. */
-  stuck: readonly Stuck[];
-  outdated: readonly string[];
 };
 
 /** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
@@ -119,14 +113,11 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
     missing,
     hellos,
     orphans: counts,
-    invalid: managedIn(nodes).filter(name => unreadable.has(name)),
     strays: nodes.strays.filter(stray => !isGoing(stray)),
     expired: [...workers.values()].filter(worker => hasRunOut(worker, config.lease_s, served)).map(nameOf),
     notices: noticesFor(snapshot),
     runs: planRuns(snapshot, now),
     taken: {creates: fleet.creates, usd: fleet.reserved_usd},
-    stuck: stuckRuns(snapshot, config.bundle),
-    outdated: outdatedWorkers(snapshot, config.bundle),
   };
 }
 
@@ -135,7 +126,7 @@ function nameOf({name}: Worker): string {
 }
 
 function isYounger(worker: Worker | undefined, read_at_ms: number): boolean {
-  return worker?.phase === 'creating' && worker.born_at !== null && msOf(worker.born_at) > read_at_ms;
+  return worker?.phase === 'creating' && msOf(worker.phase_since_at) > read_at_ms;
 }
 
 /** `zones_after`: zones updated by the first words of their workers. `zones`: names of the changed zones. */
@@ -144,7 +135,7 @@ function helloChanges({zones, workers, pool}: Snapshot, moment: Moment) {
   const after = zones?.map(zone => zoneAfterHellos(zone, byZone.get(zone.zone) ?? [], moment));
   const changed = zones?.filter((zone, index) => after?.[index] !== zone) ?? [];
   const agent_at = lastAgent([...workers.values()]);
-  const isPoolChanged = agent_at !== undefined && afterGoodBoot(pool.boots, agent_at) !== pool.boots;
+  const isPoolChanged = agent_at !== undefined && afterAgent(pool.limiter, agent_at) !== pool.limiter;
   return {
     zones_after: after,
     zones: changed.map(({zone}) => zone),
@@ -156,8 +147,8 @@ function helloChanges({zones, workers, pool}: Snapshot, moment: Moment) {
 export function zoneAfterHellos(zone: Zone, workers: readonly Worker[], moment: Moment): Zone {
   const agent_at = lastAgent(workers);
   const brake = zone.brake && afterHellos(zone.brake, workers, moment);
-  const boots = agent_at === undefined ? zone.boots : afterGoodBoot(zone.boots, agent_at);
-  return brake === zone.brake && boots === zone.boots ? zone : {...zone, brake, boots};
+  const limiter = agent_at === undefined ? zone.limiter : afterAgent(zone.limiter, agent_at);
+  return brake === zone.brake && limiter === zone.limiter ? zone : {...zone, brake, limiter};
 }
 
 function lastAgent(workers: readonly Worker[]): string | undefined {

@@ -7,7 +7,7 @@ import type {Pool} from '../fleet/pool.ts';
 import {parseWorkerName} from '../names.ts';
 import {NO_ENVIRONMENT} from '../source/source.ts';
 import {managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
-import {NO_BOOTS} from '../zone/breakers.ts';
+import {OPEN} from '../zone/limiter.ts';
 import {costOfOrphans, orphansIn} from '../zone/orphans.ts';
 import {type BudgetPlan, planBudgets, planTick, type TickPlan} from './plan-tick.ts';
 import type {
@@ -29,7 +29,7 @@ function withoutDocument(pool: string): Pool {
       said: {},
       budget_usd: null,
       spent_usd: 0,
-      boots: NO_BOOTS,
+      limiter: OPEN,
     },
     ...{poll_s: 60, source: null, environment: NO_ENVIRONMENT, source_version: 0},
   };
@@ -69,7 +69,7 @@ function budgetSnapshotOf(all: DeploymentBudgets, pool: Pool): BudgetSnapshot {
   return {
     ...shared,
     pool,
-    isUnreadable: unreadable_pools.has(pool.pool) && !hasDocument,
+    isUnreadable: unreadable_pools.has(pool.pool),
     jobs: waiting === undefined ? undefined : {waiting},
     others: {workers: workers.get(false) ?? [], nodes: all.unreadable.size - own.size, reserved_usd: 0},
     runs: all.runs.filter(run => run.pool === pool.pool),

@@ -2,26 +2,29 @@
 import type {Payers} from '../billing/bills.ts';
 import {runAtWork} from '../billing/cost.ts';
 import type {Pool} from '../fleet/pool.ts';
+import {afterMachineDeath, afterMachineFailedStream} from '../run/machine-deaths.ts';
 import type {Stream} from '../stream/stream.ts';
-import {msOf} from '../time.ts';
+import {iso, msOf} from '../time.ts';
 import type {Death} from '../worker/liveness.ts';
 import type {Worker} from '../worker/worker.ts';
 import {
+  afterAsk,
   afterFailedBoot,
-  afterMachineDeath,
-  afterMachineFailedStream,
-  afterTry,
-  isStopped,
-  mayBoot,
-} from '../zone/breakers.ts';
-import type {Zone} from '../zone/placement.ts';
+  afterLostTry,
+  isDue,
+  type Limiter,
+  type RetryLimits,
+  stateOf,
+} from '../zone/limiter.ts';
+import {isLeftAlone, type PlacementLimits, type Zone} from '../zone/placement.ts';
 import {
   afterCreate,
-  afterLostBoot,
+  afterLostProbe,
   afterUnheard,
   decideSilence,
   type Verdict,
 } from '../zone/silence-brake.ts';
+import type {ZoneSettings} from '../zone/zone-changes.ts';
 import type {PlanInputs} from './slots.ts';
 
 /** `pool`: undefined if its document is invalid. No node is created until an operator mends the document. */
@@ -40,7 +43,10 @@ export function withZone(
   return zone ? {...shared, zones: new Map(shared.zones).set(name, change(zone))} : shared;
 }
 
-/** Verdict of the zone's brake on a silent worker; undefined for any other worker. */
+/**
+ * Verdict of the zone's brake on a silent worker; undefined for any other worker. A brake whose document is left alone does not remember
+ * its share, so it holds every worker that is not lost.
+ */
 export function judgeSilence(
   shared: SharedDocuments,
   {before, death}: {before: Worker; death?: Death},
@@ -57,6 +63,7 @@ export function judgeSilence(
   const zone = shared.zones.get(before.zone);
   if (death?.kind !== 'silent' || !zone) return {shared, verdict: undefined};
   const isLost = lost.has(before.name);
+  if (isLeftAlone(zone)) return {shared, verdict: isLost ? 'ends' : 'held'};
   // A slot that was emptied since the snapshot has room for a probe.
   const replaced_at = zone.brake?.replaced_at ?? null;
   const isCrowded = crowded.has(zone.zone) && (replaced_at === null || msOf(replaced_at) < read_at_ms);
@@ -65,33 +72,70 @@ export function judgeSilence(
   return {shared: withZone(shared, zone.zone, zone => ({...zone, brake})), verdict};
 }
 
-/** Lets a new node boot: a probe always, others unless pool or zone stop creates. Undefined: no node may boot. */
+/**
+ * Lets a new node boot: a probe of the brake always, others unless the pool stops creates. Undefined: no node may boot. Probes and the tries
+ * of a stop are born with their request, so a refused incarnation that is requested again counts for the present stop.
+ */
 export function grantBoot(
   shared: SharedDocuments,
   name: string,
-  bundle: string,
+  {placement, bundle}: ZoneSettings,
   now: number,
-): {shared: SharedDocuments; boot: Pick<Worker, 'is_probe' | 'bundle'>} | undefined {
+): {shared: SharedDocuments; boot: Pick<Worker, 'is_probe' | 'bundle'> & Partial<Worker>} | undefined {
   const {pool} = shared;
   const zone = shared.zones.get(name);
-  if (!zone || !pool) return undefined;
+  if (!zone || !pool || pool.limiter.cause === 'person') return undefined;
   const {brake} = zone;
+  const born_at = iso(now);
   if (brake !== null && brake.probes_due > 0) {
     const probed = withZone(shared, name, zone => ({...zone, brake: afterCreate(brake)}));
-    return {shared: probed, boot: {is_probe: true, bundle}};
+    return {shared: probed, boot: {is_probe: true, bundle, born_at}};
   }
-  if (!mayBoot(pool.boots, bundle, now) || !mayBoot(zone.boots, bundle, now)) return undefined;
+  if (!isDue(pool.limiter, bundle, now)) return undefined;
   const boot = {is_probe: false, bundle};
-  if (!isStopped(pool.boots, bundle) && !isStopped(zone.boots, bundle)) return {shared, boot};
-  const tried = withZone(shared, name, zone => ({...zone, boots: afterTry(zone.boots, now)}));
-  return {shared: {...tried, pool: {...pool, boots: afterTry(pool.boots, now)}}, boot};
+  const [ofPool, ofZone] = [pool, zone].map(({limiter}) => stateOf(limiter, bundle));
+  if (ofPool !== 'stopped') return {shared, boot: ofZone === 'stopped' ? {...boot, born_at} : boot};
+  const limiter = afterAsk(pool.limiter, bundle, placement, now);
+  return {shared: {...shared, pool: {...pool, limiter}}, boot: {...boot, born_at}};
+}
+
+/** Zone and pool after a node that was refused or ended before its agent spoke: it says nothing about boots. */
+export function afterLostBoot(
+  zone: Zone,
+  pool: Pool | undefined,
+  worker: Worker,
+  placement: PlacementLimits,
+  now: number,
+): {zone: Zone; pool: Pool | undefined} {
+  const brake = zone.brake && afterLostProbe(zone.brake, worker);
+  const due = brake === zone.brake ? zone : {...zone, brake};
+  return {
+    zone: withoutTry(due, worker, placement, now),
+    pool: pool && withoutTry(pool, worker, placement, now),
+  };
+}
+
+/** Returns the same object where nothing changes: an unchanged document is not written. */
+function withoutTry<T extends {limiter: Limiter}>(
+  document: T,
+  worker: Worker,
+  limits: RetryLimits,
+  now: number,
+): T {
+  const limiter = afterLostTry(document.limiter, worker, limits, now);
+  return limiter === document.limiter ? document : {...document, limiter};
 }
 
 /** Takes back the try of a node that ended before its agent spoke. */
-export function giveBootBack(shared: SharedDocuments, worker: Worker): SharedDocuments {
+export function giveBootBack(
+  shared: SharedDocuments,
+  worker: Worker,
+  placement: PlacementLimits,
+  now: number,
+): SharedDocuments {
   const zone = shared.zones.get(worker.zone);
-  if (!zone || !shared.pool) return shared;
-  const after = afterLostBoot(zone, shared.pool, worker);
+  if (!zone) return shared;
+  const after = afterLostBoot(zone, shared.pool, worker, placement, now);
   return {...withZone(shared, worker.zone, () => after.zone), pool: after.pool};
 }
 
@@ -113,12 +157,12 @@ export function countFailedBoot(
   if (worker.agent_at !== null || (worker.bundle ?? bundle) !== bundle) return {shared: braked, stops: []};
   const stops: string[] = [];
   const count = <T extends Zone | Pool>(name: string, document: T): T => {
-    const boots = afterFailedBoot(document.boots, bundle, cause, now);
-    if (isStopped(boots, bundle) && !isStopped(document.boots, bundle))
+    const limiter = afterFailedBoot(document.limiter, bundle, cause, now);
+    if (limiter.cause === 'boots' && stateOf(document.limiter, bundle) !== 'stopped')
       stops.push(
-        `Creates of ${name} stop: ${boots.unheard} boots in a row failed, the last because ${cause}; one an hour is tried; deploy a bundle that works, or send {"action":"resume","pool":"${worker.pool}"}`,
+        `Creates of ${name} stop: ${limiter.failed_boots} boots in a row failed, the last because ${cause}; one an hour is tried; deploy a bundle that works, or send {"action":"resume","pool":"${worker.pool}"}`,
       );
-    return {...document, boots};
+    return {...document, limiter};
   };
   const counted = withZone(braked, worker.zone, zone => count(`zone ${zone.zone}`, zone));
   const {pool} = counted;

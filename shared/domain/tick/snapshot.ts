@@ -21,8 +21,11 @@ export type TickConfig = {
   lease_s: number;
 };
 
-/** Cost of ended incarnations in this UTC month. `spent_usd` is undefined if the document is invalid. */
-export type Month = {name: string; spent_usd: number | undefined};
+/**
+ * Cost of ended incarnations in this UTC month. `spent_usd` is undefined if the document is left alone. `copied_usd`: dollars of the copy,
+ * those of living TPUs included, where the document is left alone.
+ */
+export type Month = {name: string; spent_usd: number | undefined; copied_usd?: number};
 
 /** Nodes and money that a pool shares with the other pools of the deployment. */
 export type Others = {

@@ -42,6 +42,7 @@ export type Heartbeat = Holder & {
 export type HeartbeatState = {
   worker: Worker;
   job?: Job | undefined;
+  isJobLeftAlone?: boolean;
   stream?: Stream | undefined;
   run?: Run | undefined;
   suspected?: Stream | undefined;
@@ -87,13 +88,13 @@ export function hasRestarted(worker: Worker, {phase}: Pick<Heartbeat, 'phase'>):
 
 /** True if the worker holds the lease. Its own document proves the lease of a stream. A person may have deleted a job. */
 function provesLease(
-  {worker, job, stream, run}: HeartbeatState,
+  {worker, job, isJobLeftAlone, stream, run}: HeartbeatState,
   request: Heartbeat,
   lease: WorkLease,
 ): boolean {
   const {worker: name, incarnation} = request;
   const claim = {worker: name, incarnation, epoch: lease.epoch};
-  if ('job' in lease) return job !== undefined && holdsJob(job, claim);
+  if ('job' in lease && !isJobLeftAlone) return job !== undefined && holdsJob(job, claim);
   if (saysItHas(worker, lease)) return true;
   return stream !== undefined && run !== undefined && isOpen(run) && holds(stream, claim);
 }

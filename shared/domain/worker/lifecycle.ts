@@ -2,6 +2,7 @@
  * The lifecycle of a worker: its document and an observation decide its next phase and the requests to Cloud TPU.
  * A decision follows from state alone, so a repeated decision requests nothing twice. worker.ts has the phases.
  */
+import {parseJobWork} from '../names.ts';
 import {iso, msOf} from '../time.ts';
 import type {Limits} from './limits.ts';
 import {causeOfDeath, type Death} from './liveness.ts';
@@ -195,7 +196,9 @@ function decideLiving(
     return toDeleting(worker, `${worker.name} is not needed any more: deleting it`, now);
   if (worker.phase === 'draining' && worker.work === null)
     return toDeleting(worker, `${worker.name} is drained: deleting it`, now);
-  if (worker.phase === 'draining' && isServedFor(served, worker.phase_since_at, limits.drain_s))
+  // A tick ends a job at its `due_at`.
+  const hasJob = parseJobWork(worker.work) !== undefined;
+  if (worker.phase === 'draining' && !hasJob && isServedFor(served, worker.phase_since_at, limits.drain_s))
     return toDeleting(worker, `${worker.name} is not drained after ${limits.drain_s} s: deleting it`, now);
   if (worker.phase === 'creating') {
     if (observation.kind === 'found' && observation.state === 'READY')

@@ -21,8 +21,6 @@ export type RequestWrites = {
   job?: Job;
   endedJob?: {before: Job; after: Job};
   execHost?: {exec: string; host: ExecHost};
-  /** Ended run whose streams a task counts again. */
-  totalsOf?: string;
   events?: TimelineEvent[];
   /** Events that repeat an event of this time or later replace it. */
   events_since?: number;

@@ -12,22 +12,22 @@ export type WorkerDecision = {worker: Worker; actions: WorkerAction[]; events: s
 export const IDLE = {...NO_WORK, activity: null};
 
 export function toCreating(worker: Worker, now: number): WorkerDecision {
+  const {refused, incarnation, born_at} = worker;
   const creating = enter(worker, 'creating', now, {
-    incarnation: worker.incarnation + 1,
+    incarnation: refused ? incarnation : incarnation + 1,
     ...NO_NODE,
-    born_at: iso(now),
+    // The ticket of a node depends on its birth: a late effect of the refused request makes a node of this incarnation too.
+    born_at: refused ? born_at : iso(now),
     asked_at: iso(now),
   });
-  return {
-    worker: creating,
-    actions: [ask('create', creating)],
-    events: [`${worker.name} is wanted: creating it, incarnation ${creating.incarnation}`],
-  };
+  const event = `${worker.name} is wanted: creating it, incarnation ${creating.incarnation}`;
+  return {worker: creating, actions: [ask('create', creating)], events: refused ? [] : [event]};
 }
 
 export function toDeleting(worker: Worker, event: string, now: number, death?: Death): WorkerDecision {
   const deleting = enter(worker, 'deleting', now, {
     asked_at: iso(now),
+    refused: false,
     last_death: death?.cause ?? worker.last_death,
     ...IDLE,
   });
@@ -37,6 +37,7 @@ export function toDeleting(worker: Worker, event: string, now: number, death?: D
 /** Blocks the slot after Cloud TPU refused its node. The pool fills another slot in the meantime. */
 export function createRefused(worker: Worker, reason: string, wait_s: number, now: number): Worker {
   return enter(worker, 'gone', now, {
+    refused: worker.phase === 'creating' && worker.provider_state === null && worker.queue_state === null,
     blocked_until_at: iso(now + wait_s * 1000),
     last_error: reason,
     last_death: reason,

@@ -57,6 +57,8 @@ export type Worker = Shown & {
   /** The worker bundle of this incarnation, and whether its node probes its zone: see fleet/silence-brake.ts. */
   bundle: string | null;
   is_probe: boolean;
+  /** True: Cloud TPU refused the node before it showed. The next request is for the same incarnation. */
+  refused: boolean;
   provisioning: 'node' | 'queued-resource' | null;
   valid_until_at: string | null;
   /** Start of the present standing of the node and its queued resource: see provider-states.ts. */
@@ -173,6 +175,7 @@ export const NO_NODE = {
   source_report: null,
   bundle: null,
   is_probe: false,
+  refused: false,
   suspect: null,
   asked_at: null,
   ready_at: null,

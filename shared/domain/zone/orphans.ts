@@ -10,7 +10,7 @@ import type {Pool} from '../fleet/pool.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {incarnationsOf, managedIn, type Nodes} from '../worker/nodes.ts';
 import type {Worker} from '../worker/worker.ts';
-import type {OrphansMark, Zone} from './placement.ts';
+import {isLeftAlone, type OrphansMark, type Zone} from './placement.ts';
 import {shareOf} from './silence-brake.ts';
 
 /** Seconds that many orphans wait before they are deleted. */
@@ -51,8 +51,8 @@ export function costOfOrphans(
 export type OrphanCount = {zone: string; orphans: number; nodes: number};
 
 /**
- * `held`: orphans that stay for now. `counts`: orphans of each zone to mark. Orphans stay in an unreachable zone, and where many wait
- * for their hour while the budgets pay for them. Without the zones' documents every orphan stays.
+ * `held`: orphans that stay for now. `counts`: orphans of each zone to mark. Orphans stay in an unreachable zone. While the
+ * budgets pay for them, they stay too where many wait for their hour, and in a zone whose document is left alone. Without the zones' documents every orphan stays.
  */
 export function decideOrphans(
   nodes: Nodes,
@@ -70,14 +70,15 @@ export function decideOrphans(
     const keep = () => {
       for (const name of orphans) held.add(name);
     };
-    if (nodes.unreachable.includes(zone)) {
+    const known = zones.find(each => each.zone === zone);
+    if (nodes.unreachable.includes(zone) || (known && isLeftAlone(known) && isPaidFor)) {
       keep();
       continue;
     }
     const inZone = managedIn(nodes).filter(name => nodes.tpus.get(name)?.zone === zone).length;
     const count = {zone, orphans: orphans.length, nodes: inZone};
     counts.push(count);
-    const before = zones.find(each => each.zone === zone)?.orphans ?? null;
+    const before = known?.orphans ?? null;
     const mark = markAfter(before, count, now);
     if (mark !== null && !isOlderThan(mark.since_at, WAIT_S, now) && isPaidFor) keep();
   }

@@ -1,7 +1,6 @@
 import {iso, msOf} from '../time.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, servedBetween} from '../worker/served-time.ts';
 import {isAlive, type Worker} from '../worker/worker.ts';
-import {type Boots, withoutTry} from './breakers.ts';
 
 /**
  * The brake of a zone, because the silence of many of its workers may be our fault.
@@ -131,25 +130,10 @@ export function afterUnheard(brake: Brake, worker: Worker): Brake {
   return {...brake, bad_verdicts, probes_due};
 }
 
-/**
- * Zone and pool after a node that was refused or ended before the word of its agent: it says nothing about boots.
- * A probe of this episode that was lost before its host spoke makes another probe due. A lost try of a stop gives the try back.
- */
-export function afterLostBoot<Z extends {brake: Brake | null; boots: Boots}, P extends {boots: Boots}>(
-  zone: Z,
-  pool: P,
-  worker: Worker,
-): {zone: Z; pool: P} {
-  const {brake} = zone;
-  const isProbe = brake !== null && worker.hello_at === null && isProbeOf(brake, worker);
-  const due = isProbe ? {...zone, brake: {...brake, probes_due: brake.probes_due + 1}} : zone;
-  return {zone: withoutTryOf(due, worker), pool: withoutTryOf(pool, worker)};
-}
-
-/** Returns the same object where nothing changes: an unchanged document is not written. */
-function withoutTryOf<T extends {boots: Boots}>(asker: T, {born_at}: Worker): T {
-  const boots = withoutTry(asker.boots, born_at);
-  return boots === asker.boots ? asker : {...asker, boots};
+/** The brake after a node that was refused or taken before its host spoke. A probe that was lost so is no verdict: another one is due. */
+export function afterLostProbe(brake: Brake, worker: Worker): Brake {
+  if (worker.hello_at !== null || !isProbeOf(brake, worker)) return brake;
+  return {...brake, probes_due: brake.probes_due + 1};
 }
 
 function isProbeOf({since_at}: Brake, {is_probe, born_at}: Worker): boolean {

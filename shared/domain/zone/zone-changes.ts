@@ -2,22 +2,24 @@
 import type {Death} from '../worker/liveness.ts';
 import {nodeStanding, queueStanding} from '../worker/provider-states.ts';
 import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
-import {askedFor, gaveNode, lostNode, type PlacementLimits, refusedBy, type Zone} from './placement.ts';
+import {afterAsk, afterGiven, afterRefusal} from './limiter.ts';
+import {lostNode, type PlacementLimits, withLimiter, type Zone} from './placement.ts';
 
 export type Change = 'asked' | 'asked again' | 'given' | 'refused' | 'lost';
 
 /** Decision about a worker: its next state, and the death that ends its incarnation, if any. */
 type Decision = {worker: Worker; death?: Death};
 
-/** Returns the change that a decision shows: a create, a repeated create, a READY node, a refusal or a loss. Undefined: none. */
+/** Returns the change that a decision shows: a create, a repeated create, a node that its zone lists, a refusal or a loss. Undefined: none. */
 export function changeOf(before: Worker, {worker, death}: Decision): Change | undefined {
   if (worker.phase === 'creating' && before.phase === 'gone') return 'asked';
   if (worker.phase === 'creating' && worker.asked_at !== before.asked_at) return 'asked again';
   if (death?.refusal) return 'refused';
   // The phase alone is no evidence: a heartbeat before the tick has changed it already.
-  const standing = nodeStanding(before);
-  const isNew = (standing === null || standing === 'coming') && nodeStanding(worker) === 'up';
-  if (isNew && isAlive(worker)) return 'given';
+  const [standing, next] = [nodeStanding(before), nodeStanding(worker)];
+  const isReady = (standing === null || standing === 'coming') && next === 'up' && isAlive(worker);
+  const isListed = standing === null && next === 'coming' && worker.phase === 'creating';
+  if (isReady || isListed) return 'given';
   if (death === undefined || death.kind === 'asked' || hasEnded(before)) return undefined;
   // A preemption counts as a loss of the zone, even before a tick saw the node READY.
   const wasGiven = isAlive(before) || nodeStanding(worker) === 'over' || queueStanding(worker) === 'over';
@@ -28,26 +30,35 @@ export function isAsking(change: Change | undefined): boolean {
   return change === 'asked' || change === 'asked again';
 }
 
+/** True if the incarnation ends. A refused one is requested again; if its node shows after all, it ends with the delete of the node. */
 export function isEnding(before: Worker, after: Worker): boolean {
-  return hasEnded(after) && !hasEnded(before);
+  return hasEnded(after) && !after.refused && (!hasEnded(before) || before.refused);
 }
 
-/** Returns the zone updated by the change. */
+/** `bundle`: the deployed worker bundle. */
+export type ZoneSettings = {placement: PlacementLimits; bundle: string};
+
+/** Returns the zone updated by the change, and the same object if nothing changes. */
 export function zoneAfter(
-  limits: PlacementLimits,
+  {placement, bundle}: ZoneSettings,
   zone: Zone,
   change: Change,
-  {before, death}: {before: Worker; death?: Death},
+  {before, worker, death}: Decision & {before: Worker},
   now: number,
 ): Zone {
   switch (change) {
     case 'asked':
     case 'asked again':
-      return askedFor(zone, now);
-    case 'given':
-      return gaveNode(zone, now);
-    case 'refused':
-      return refusedBy(zone, death?.refusal ?? 'transient', death?.cause ?? '', limits, now);
+      return withLimiter(zone, afterAsk(zone.limiter, bundle, placement, now), now);
+    case 'given': {
+      const isReady = nodeStanding(worker) === 'up';
+      return withLimiter(zone, afterGiven(zone.limiter, {asked_at: before.asked_at, isReady}), now);
+    }
+    case 'refused': {
+      const isLate = nodeStanding(before) !== null;
+      const refused = {kind: death?.refusal ?? ('transient' as const), reason: death?.cause ?? '', isLate};
+      return withLimiter(zone, afterRefusal(zone.limiter, refused, placement, now), now);
+    }
     case 'lost': {
       const isFailed = death !== undefined && ['setup', 'unheard', 'boot', 'broken'].includes(death.kind);
       const neverWorked = isFailed || before.phase === 'creating';

@@ -15,6 +15,8 @@ export class Documents extends Check {
     if (EXPIRING.includes(kind) && !(kept_ms > WEEK_MS)) this.breach(`${path} expires at ${after.expire_at}`);
     for (const field of NEXT_RELEASE_COUNTERS)
       if (after[field] !== undefined) this.context.see(`the next release counts: ${field}`);
+    if (before && this.context.alone.has(path))
+      this.breach(`${path} was written while no release understood it`);
     if (before) this.#checkNextReleaseFields(path, before, after);
   }
 

@@ -135,7 +135,7 @@ export class Jobs extends Check {
     for (const {path: job, id, data} of store.collection(config.jobs_collection)) {
       const lease = data.lease as Lease | null | undefined;
       const isTheirs = lease && paths.worker(lease.worker) === path && lease.incarnation === incarnation;
-      if (isTheirs && work !== jobWork(id))
+      if (isTheirs && work !== jobWork(id) && !this.context.everAlone.has(job))
         this.breach(`${job} is leased to ${JSON.stringify(lease)}, and that worker has ${work}`);
     }
   }

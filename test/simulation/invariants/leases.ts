@@ -47,6 +47,7 @@ export class Leases extends Check {
         const lease = document.lease as Lease;
         const worker = store.peek(paths.worker(lease.worker));
         const isSame = worker?.work === (isJob ? jobWork(String(id)) : `${run}/${id}`);
+        if (this.context.everAlone.has(path)) continue;
         if (!isSame || worker.epoch !== lease.epoch || worker.incarnation !== lease.incarnation)
           this.breach(`${path} is leased to ${JSON.stringify(lease)}, and that worker has ${worker?.work}`);
       }
@@ -114,6 +115,7 @@ export class Leases extends Check {
         const otherLease = data.lease as Lease | null;
         const isTwo =
           other !== path &&
+          !this.context.everAlone.has(other) &&
           otherLease?.worker === lease.worker &&
           otherLease.incarnation === lease.incarnation;
         if (isTwo) this.breach(`${lease.worker} holds both ${path} and ${other}`);

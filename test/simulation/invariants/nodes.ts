@@ -33,12 +33,16 @@ export class Nodes extends Check {
     const [old, incarnation] = [Number(before.incarnation), Number(after.incarnation)];
     if (incarnation < old) this.breach(`${name}: the incarnation fell from ${old} to ${incarnation}`);
     const isOver = ({phase}: Document) => phase === 'deleting' || phase === 'gone';
-    if (!isOver(before) && isOver(after)) this.#ended.add(paths.attempt(name, old));
+    // A refused node never existed, and its incarnation goes on with the next request.
+    if (!isOver(before) && isOver(after) && !after.refused) this.#ended.add(paths.attempt(name, old));
     const isNew = isNewIncarnation(before, after);
     if (isNew) this.#checkNoOldNode(name, incarnation);
     if (before.phase === 'deleting' && after.phase === 'gone') this.#checkGone(name, incarnation);
     if (isNew && before.phase !== 'gone') this.breach(`${name} was created while it was ${before.phase}`);
-    if (isNew && incarnation <= old) this.breach(`${name} was created again as incarnation ${incarnation}`);
+    if (isNew && before.refused && incarnation !== old)
+      this.breach(`${name} was refused as incarnation ${old}, and requested again as ${incarnation}`);
+    if (isNew && !before.refused && incarnation === old)
+      this.breach(`${name} was created again as incarnation ${incarnation}`);
     // After the database was lost, a plan does not count its nodes before they are adopted.
     const {max_workers} = this.context.config.ceilings;
     const living = workersOf(this.context.store).filter(({phase}) => phase !== 'gone').length;

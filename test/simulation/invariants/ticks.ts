@@ -20,8 +20,6 @@ const ORPHAN_MINUTES = 3;
 
 const ENDED = ['SUSPENDED', 'FAILED'];
 const REPAIRING = ['REPAIRING', 'RESTARTING', 'REIMAGING'];
-/** The time limit of a repair: see LIMITS. */
-const REPAIR_S = 600;
 
 /** Minutes of calm for which many orphans may stay: an hour from the first tick that sees them. */
 const ORPHANS_WAIT_MINUTES = 60 + MAX_HANG_MINUTES + 5;
@@ -67,7 +65,8 @@ export class Ticks extends Check {
   }
 
   #lost(): string[] {
-    const {clockwork, tpus} = this.context;
+    const {clockwork, config, tpus} = this.context;
+    const repair_ms = config.limits.repair_s * 1000;
     return this.#up().flatMap(worker => {
       const {name, incarnation, zone, fault, phase_since_at, provider_since_at, missing_since_at} = worker;
       if (fault !== null) return [`${name}#${incarnation} has a fault: ${fault}`];
@@ -86,8 +85,7 @@ export class Ticks extends Check {
       const isListed = !tpus.zone(zone).unreachable && missing_since_at === null;
       const isSeen = Number(node?.metadata['gleaner-incarnation']) === incarnation && isListed;
       const repaired_ms = clockwork.now - Date.parse(provider_since_at ?? '');
-      const isLost =
-        node && REPAIRING.includes(node.state) && repaired_ms > REPAIR_S * 1000 + 2 * MAX_SKEW_MS;
+      const isLost = node && REPAIRING.includes(node.state) && repaired_ms > repair_ms + 2 * MAX_SKEW_MS;
       return (isOver || isLost) && isSeen ? [`${name}#${incarnation} is ${node.state}`] : [];
     });
   }

@@ -1,56 +1,109 @@
-/** Checks the limit of creates in a zone, and that a zone gets no create while it is blocked or loses its nodes young. */
+/** Checks the limiters: a zone that refuses nodes or loses them young gets few creates, and each count has its cause. */
 
 import {paths} from '../../../shared/domain/names.ts';
+import type {Limiter} from '../../../shared/domain/zone/limiter.ts';
 import type {Zone} from '../../../shared/domain/zone/placement.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {isNewIncarnation} from './nodes.ts';
 import {Check} from './violations.ts';
 
-/** Seconds for which a zone is blocked after a quota error, and after another refusal: see LIMITS. */
-const QUOTA_BLOCK_S = 300;
-const REFUSAL_BLOCK_S = 200;
+/** The limits of the limiter, repeated here. */
+const RETRY_MS = 60_000;
+const LONGEST_RETRY_MS = 300_000;
+const TRY_MS = 3_600_000;
+const MOST_FAILED_BOOTS = 5;
 
 export const ALIVE = ['booting', 'idle', 'working', 'draining'];
 
 export class Zones extends Check {
-  readonly #creates = new Map<string, number[]>();
+  /** By pool and zone: the time of the last create. */
+  readonly #created_at = new Map<string, number>();
+  /** Of one commit: the nodes that their zone listed or refused, and the zones that probed no longer. */
+  #given: {zone: string; asked_at: string; isReady: boolean}[] = [];
+  #refused: string[] = [];
+  #opened: {zone: string; since_at: string | null}[] = [];
   /** Of one commit: the incarnations that end, and the losses that their zones count. */
   #ends: {zone: string; wasReady: boolean; isFailedBoot: boolean}[] = [];
   #counts: {zone: string; losses: number; unheard: number}[] = [];
 
-  /** A zone gets no more creates in an hour than its limit. */
+  /** A zone that is not open gets one create at a time, and a refused slot waits for no other zone. */
   onWorker(before: Document, after: Document): void {
+    this.#noteAnswer(before, after);
     const isRequestedAgain =
       after.phase === 'creating' && before.phase === 'creating' && after.asked_at !== before.asked_at;
     if (!isNewIncarnation(before, after) && !isRequestedAgain) return;
-    const zone = keyOf(after.pool, after.zone);
-    const {now} = this.context.clockwork;
+    const {store, config, clockwork} = this.context;
+    const pool = after.pool === config.pool.pool ? null : String(after.pool);
+    const zone = store.peek(paths.zone(String(after.zone), pool)) as Zone | undefined;
+    const key = keyOf(after.pool, after.zone);
+    const last = this.#created_at.get(key) ?? Number.NEGATIVE_INFINITY;
+    this.#created_at.set(key, clockwork.now);
+    if (!zone || this.#isOpen(zone.limiter, after.bundle) || after.is_probe) return;
     // A commit that hangs is later than the time that it names.
     const hung_ms = this.context.storm.hang > 0 ? MAX_HANG_MINUTES * 60_000 : 0;
-    const hour = 3_600_000 - 2 * MAX_SKEW_MS - hung_ms;
-    const creates = [...(this.#creates.get(zone) ?? []), now].filter(at => now - at < hour);
-    this.#creates.set(zone, creates);
-    if (creates.length > this.context.maxCreates)
-      this.breach(`${zone} got ${creates.length} creates in an hour`);
+    const since = clockwork.now - last;
+    if (since < RETRY_MS - 2 * MAX_SKEW_MS - hung_ms)
+      this.breach(`${key} is ${zone.limiter.state}, and got a create ${since} ms after another`);
+  }
+
+  /** Notes what a zone answered to a request: a listed node, a READY node or a refusal. */
+  #noteAnswer(before: Document, after: Document): void {
+    const {pool} = this.context.config.pool;
+    const zone = paths.zone(String(after.zone), after.pool === pool ? null : String(after.pool));
+    const wasComing = before.provider_state === null || before.provider_state === 'CREATING';
+    const isReady = wasComing && after.provider_state === 'READY' && ALIVE.includes(String(after.phase));
+    const isListed = before.provider_state === null && after.provider_state === 'CREATING';
+    if ((isReady || isListed) && before.asked_at)
+      this.#given.push({zone, asked_at: String(before.asked_at), isReady});
+    const isRefused = before.phase === 'creating' && after.phase === 'gone' && after.refused === true;
+    if (isRefused && /^Failed to create/.test(String(after.last_error))) this.#refused.push(zone);
+  }
+
+  /** A refusal closes its zone. A node that was requested since opens it, and nothing else except a message. */
+  #checkAnswers(): void {
+    const limiterOf = (zone: string) => this.context.store.peek(zone)?.limiter as Limiter | undefined;
+    for (const zone of this.#refused)
+      if (limiterOf(zone)?.state === 'open' && !this.context.everAlone.has(zone))
+        this.breach(`${zone} refused a node and is open`);
+    for (const {zone, asked_at, isReady} of this.#given) {
+      const {state, since_at} = limiterOf(zone) ?? {};
+      if (isReady && state === 'probing' && asked_at > String(since_at))
+        this.breach(
+          `${zone} gave a node that was requested at ${asked_at}, and is probing since ${since_at}`,
+        );
+    }
+    for (const {zone, since_at} of this.#opened) {
+      const isGiven = this.#given.some(node => node.zone === zone && node.asked_at > String(since_at));
+      if (!isGiven && !this.violations.isForOperator)
+        this.breach(`${zone} is open again without a node since ${since_at}`);
+    }
+    [this.#given, this.#refused, this.#opened] = [[], [], []];
+  }
+
+  #isOpen({state, cause, bundle}: Limiter, deployed: unknown): boolean {
+    return state === 'open' || (cause === 'boots' && bundle !== deployed);
   }
 
   onIncarnationEnded(worker: string, {cause_kind, last_phase}: Document): void {
     const document = this.context.store.peek(paths.worker(worker));
     const isFailedBoot = ['unheard', 'boot'].includes(String(cause_kind)) && document?.agent_at === null;
-    if (cause_kind === 'not-needed' || cause_kind === 'asked') return;
+    // A refusal is no loss.
+    if (['not-needed', 'asked', 'setup'].includes(String(cause_kind))) return;
     const wasReady = ALIVE.includes(String(last_phase));
     this.#ends.push({zone: keyOf(document?.pool, document?.zone), wasReady, isFailedBoot});
   }
 
   /** A zone counts the losses of nodes that were preempted or failed, and no others, and the failed boots. */
   override onCommitted(): void {
+    this.#checkAnswers();
     for (const zone of new Set([...this.#ends, ...this.#counts].map(({zone}) => zone))) {
       const ends = this.#ends.filter(end => end.zone === zone);
       const counts = this.#counts.filter(count => count.zone === zone);
       const [losses, unheard] = [sumOf(counts, 'losses'), sumOf(counts, 'unheard')];
       const least = ends.filter(({wasReady}) => wasReady).length;
-      if (least > losses || losses > ends.length)
+      const isMissed = [...this.context.everAlone].some(path => path.startsWith('zones/'));
+      if (!isMissed && (least > losses || losses > ends.length))
         this.breach(`${zone} counts ${losses} losses, and lost ${least} nodes of ${ends.length} that ended`);
       const most = ends.filter(({isFailedBoot}) => isFailedBoot).length;
       if (unheard > most) this.breach(`${zone} counts ${unheard} failed boots, and ${most} boots failed`);
@@ -70,25 +123,20 @@ export class Zones extends Check {
       this.breach(`the pool has ${workers} workers, and ${max_workers} are allowed`);
   }
 
-  /** A zone is blocked after a refusal, and gets only probes after it lost three or more nodes, all of them young. */
+  /** A limiter leaves its states in time, and a zone that lost three or more nodes, all of them young, gets only probes. */
   onZone(before: Zone, after: Zone): void {
     const {now} = this.context.clockwork;
+    const [was, is] = [before.limiter, after.limiter];
     this.#counts.push({
       zone: keyOf(after.pool ?? this.context.config.pool.pool, after.zone),
       losses: after.losses.length - before.losses.length,
-      unheard: after.boots.unheard - before.boots.unheard,
+      unheard: is.failed_boots - was.failed_boots,
     });
-    const isBlocked = after.blocked_until_at !== before.blocked_until_at && after.blocked_until_at !== null;
-    const blocked_s = (Date.parse(after.blocked_until_at ?? '') - Date.parse(after.updated_at)) / 1000;
-    const least_s = /quota/.test(after.blocked_reason ?? '') ? QUOTA_BLOCK_S : REFUSAL_BLOCK_S;
-    if (isBlocked && blocked_s !== least_s)
-      this.breach(`${after.zone} is blocked for ${blocked_s} s: ${after.blocked_reason}`);
-    const requested_at = after.creates.at(-1)?.asked_at;
-    if (requested_at === undefined || requested_at === before.creates.at(-1)?.asked_at) return;
-    const blocked_until_ms =
-      before.blocked_until_at === after.blocked_until_at ? Date.parse(before.blocked_until_at ?? '') : 0;
-    if (blocked_until_ms > now + MAX_SKEW_MS)
-      this.breach(`${after.zone} got a create, and is blocked until ${after.blocked_until_at}`);
+    if (was.state !== is.state) this.context.see(`a limiter is: ${is.state}`);
+    this.#checkLimiter(after.zone, was, is);
+    if (was.state === 'probing' && is.state === 'open')
+      this.#opened.push({zone: paths.zone(after.zone, after.pool), since_at: was.since_at});
+    if (is.asked_at === null || is.asked_at === was.asked_at) return;
     const since = (minutes: number) =>
       before.losses.filter(({ended_at}) => Date.parse(ended_at) > now - minutes * 60_000);
     const isChurning = since(25).length >= 3 && since(35).every(({lived_s}) => lived_s < 300);
@@ -97,8 +145,31 @@ export class Zones extends Check {
       this.breach(`${after.zone} got a create, and lost ${JSON.stringify(since(25))}`);
   }
 
+  /** The state of a limiter agrees with its counts, and it is asked again within its longest wait. */
+  #checkLimiter(zone: string, was: Limiter, is: Limiter): void {
+    const {state, cause, next_at, since_at, asked_at, failed_boots} = is;
+    if ((state === 'open') !== (next_at === null) || (state === 'open') !== (cause === null))
+      this.breach(`${zone} is ${state} for ${cause}, with a next request at ${next_at}`);
+    if (cause === 'boots' && failed_boots < MOST_FAILED_BOOTS)
+      this.breach(`${zone} is stopped after ${failed_boots} failed boots`);
+    if (
+      was.cause !== 'boots' &&
+      cause !== 'boots' &&
+      failed_boots >= MOST_FAILED_BOOTS &&
+      was.state !== 'stopped'
+    )
+      this.breach(`${zone} is ${state} after ${failed_boots} failed boots`);
+    if (next_at === null || next_at === was.next_at) return;
+    const from = Math.max(...[since_at, asked_at].flatMap(at => (at === null ? [] : Date.parse(at))));
+    const most_ms = state === 'stopped' ? TRY_MS : LONGEST_RETRY_MS;
+    const wait_ms = Date.parse(next_at) - from;
+    const isTryLost = state === 'stopped' && was.state === 'stopped';
+    if (wait_ms > most_ms + 2 * MAX_SKEW_MS || (wait_ms < RETRY_MS - 2 * MAX_SKEW_MS && !isTryLost))
+      this.breach(`${zone} is ${state}, and is asked again after ${wait_ms} ms`);
+  }
+
   override onWipe(): void {
-    this.#creates.clear();
+    this.#created_at.clear();
   }
 }
 

@@ -37,6 +37,16 @@ export const BLAME: Mistakes = {
     find: "$kind === 'unheard' || $kind === 'boot'",
     replace: "$kind === 'unheard' || $kind === 'boot' || $kind === 'taken'",
   },
+  'a refusal that costs an incarnation': {
+    in: 'toCreating',
+    find: '$refused ? $incarnation : $incarnation + 1',
+    replace: '$incarnation + 1',
+  },
+  'a refusal that counts as a lost node': {
+    in: 'changeOf',
+    find: "if ($death?.refusal) return 'refused';",
+    replace: "if ($death?.refusal) return 'lost';",
+  },
   'a quota error of the queue that counts as a stock-out': {
     in: 'faultOfQueue',
     find: "refusal: $error?.kind ?? 'no-capacity'",

@@ -53,8 +53,8 @@ export const DOUBLE: Mistakes = {
   },
   'an incarnation that repeats its number': {
     in: 'toCreating',
-    find: 'incarnation: $worker.incarnation + 1',
-    replace: 'incarnation: Math.max(1, $worker.incarnation)',
+    find: '$refused ? $incarnation : $incarnation + 1',
+    replace: 'Math.max(1, $incarnation)',
   },
   'an incarnation that repeats the number of an orphan': {
     in: 'outgrow',
@@ -103,11 +103,11 @@ export const DOUBLE: Mistakes = {
   },
   'a job that is leased to a worker of another pool': [
     {
-      in: 'waitingFor',
+      in: 'readFirst',
       within:
-        '{const $query = $where; const $found = await $deps.store.query($deps.config.jobs_collection, $query); $$rest}',
+        "{let $alone = 0; const $query = {field: 'queue', where: $queueOf($pool), limit: $limit}; for await (const $page of $pages($store, $config.jobs_collection, $query)) $body; $$rest}",
       find: 'where: $queueOf($pool)',
-      replace: 'where: $queueOf($deps.config.pool.pool || $pool)',
+      replace: 'where: $queueOf($config.pool.pool || $pool)',
     },
     {
       in: 'decideJobGrant',

@@ -80,10 +80,6 @@ export const LOSE: Mistakes = {
     find: 'if (!(await $tx.get($path))) $record($tx, $path, $$outcome);',
     replace: 'if (await $tx.get($path)) $record($tx, $path, $$outcome);',
   },
-  'an incarnation that was refused and leaves no attempt': {
-    in: 'refuse',
-    find: '$records.set($tx, $paths.attempt($worker.name, $worker.incarnation), $attempt);',
-  },
   'an event that expires within an hour': {
     in: 'recordEvent',
     within: '{...$event, text: $text, at: $at, $$expiry}',
@@ -107,4 +103,11 @@ export const LOSE: Mistakes = {
     find: 'attempts: [...$job.attempts, $attempt].slice(-$most)',
     replace: 'attempts: $job.attempts.length > 3 ? $job.attempts : [...$job.attempts, $attempt]',
   },
+  'a document that is overwritten though no release understands it': [
+    {
+      in: 'recordsOf',
+      find: 'if ($alone.get($tx)?.has($path)) return;',
+      replace: '',
+    },
+  ],
 };

@@ -51,15 +51,31 @@ export const OVERSPEND: Mistakes = {
     find: '$run.spent_download_usd + $share.spent_download_usd',
     replace: '$run.spent_download_usd',
   },
-  'a limit of creates that allows one more each hour': {
-    in: 'allowance',
-    find: '$limits.creates_per_hour - $creates.length',
-    replace: '$limits.creates_per_hour + 1 - $creates.length',
-  },
-  'a repeated create that the limit does not count': {
+  'a repeated create that the limiter does not count': {
     in: 'zoneAfter',
-    find: "case 'asked again': return $askedFor($zone, $now);",
-    replace: "return $askedFor($zone, $now); case 'asked again': return $zone;",
+    find: "case 'asked again': return $withLimiter($zone, $asked, $now);",
+    replace: "return $withLimiter($zone, $asked, $now); case 'asked again': return $zone;",
+  },
+  'a zone that refuses nodes and gets two probes at once': {
+    in: 'afterAsk',
+    within: "case 'probing': $$steps",
+    find: '{...$asked, next_at: $next}',
+    replace: '$asked',
+  },
+  'a zone that loses its nodes young and gets creates all the same': {
+    in: 'allowance',
+    find: '$areDue && $isInPace ? $most : 0',
+    replace: '$areDue ? $most : 0',
+  },
+  'a refusal that leaves its zone open': {
+    in: 'afterRefusal',
+    find: "if ($limiter.state === 'stopped') return $limiter;",
+    replace: "if ($limiter.state !== 'probing') return $limiter;",
+  },
+  'a node from before the refusal that opens its zone': {
+    in: 'afterGiven',
+    find: '$asked !== null && $since !== null && $asked > $since',
+    replace: '$asked !== null && $since !== null',
   },
   'a budget that keeps no money for its deletes': {
     in: 'overspent',
@@ -78,9 +94,9 @@ export const OVERSPEND: Mistakes = {
     replace: '$spending && $spending === $before.spending',
   },
   'a zone that refused a node and is asked again at once': {
-    in: 'allowance',
-    find: 'if ($zone.blocked_until_at !== null && !$isOlderThan) return 0;',
-    replace: 'if ($zone.blocked_until_at !== null && $isOlderThan) return 0;',
+    in: 'isDue',
+    find: '$isOlderThan($limiter.next_at, 0, $now)',
+    replace: '$limiter.next_at !== null',
   },
   'a request that may wait in the queue ten times too long': {
     in: 'askOf',

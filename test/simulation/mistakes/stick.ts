@@ -31,6 +31,22 @@ export const STICK: Mistakes = {
     find: 'return $worker.blocked_until_at !== null && !$isOlderThan;',
     replace: 'return $worker.blocked_until_at !== null;',
   },
+  'a zone that refused a node and is never probed': {
+    in: 'isDue',
+    find: '$isOlderThan($limiter.next_at, 0, $now)',
+    replace: '$limiter.next_at === null',
+  },
+  'a zone that gives nodes and goes on probing': {
+    in: 'afterGiven',
+    find: '{...$limiter, ...$open, refuses_late: false}',
+    replace: '$limiter',
+  },
+  'a probe that a zone waits for an hour to repeat': {
+    in: 'retryAfter',
+    within: 'Math.max($least, Math.min($longest, $refused * $share))',
+    find: 'Math.min($longest, $refused * $share)',
+    replace: 'Math.max($longest * 12, $refused * $share)',
+  },
   'a recreate flag that is not cleared': [
     {
       in: 'toCreating',

@@ -1,46 +1,70 @@
 import assert from 'node:assert/strict';
 import {listAlerts} from '../../../cli/run/run-view.ts';
-import {poolRecords, zoneRecords} from '../../../shared/control-plane/documents/documents.ts';
-import {requestTask} from '../../../shared/control-plane/documents/tasks.ts';
-import {afterFailedBoot, NO_BOOTS} from '../../../shared/domain/zone/breakers.ts';
+import {poolRecords, runRecords, zoneRecords} from '../../../shared/control-plane/documents/documents.ts';
+import {startTask} from '../../../shared/control-plane/documents/tasks.ts';
+import {afterFailedBoot, afterRefusal, OPEN} from '../../../shared/domain/zone/limiter.ts';
 import {newZone} from '../../../shared/domain/zone/placement.ts';
 import {decideSilence, withHeld} from '../../../shared/domain/zone/silence-brake.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
-import {aConfig, at, aWorker, moment, T0} from '../../support/builders.ts';
+import type {Document} from '../../../shared/ports.ts';
+import {aConfig, aRun, at, aWorker, moment, T0} from '../../support/builders.ts';
 
 describe('The alerts of gleaner status', () => {
-  it('name the silent workers of a zone with their dollars, and the stopped creates of a pool', async () => {
+  it('name the silent workers of a zone with their dollars, a zone without capacity, and the stopped creates of a pool', async () => {
     const store = openSqliteStore(':memory:', () => 0);
     const worker = aWorker({heartbeat_at: at(-400), usd_per_hour: 1.25});
     const silent = {worker, heard: 1, isCrowded: false, isLost: false, silent_s: 300};
     const brake = withHeld(decideSilence(null, silent, moment(T0)).brake, [worker, worker]);
-    const boots = [1, 2, 3, 4, 5].reduce(
+    const limiter = [1, 2, 3, 4, 5].reduce(
       found => afterFailedBoot(found, 'bundle', 'its boot failed: no disk', T0),
-      NO_BOOTS,
+      OPEN,
     );
+    const refusal = {kind: 'no-capacity', reason: 'there is no capacity', isLate: false} as const;
+    const soldOut = afterRefusal(OPEN, refusal, aConfig().placement, T0);
     await store.transaction(async tx => {
       zoneRecords.set(tx, {...newZone('us-central1-a', T0), brake});
       zoneRecords.set(tx, newZone('us-east5-b', T0));
-      poolRecords.set(tx, {...aConfig().pool, boots});
+      zoneRecords.set(tx, {...newZone('us-east5-c', T0), limiter: soldOut});
+      poolRecords.set(tx, {...aConfig().pool, limiter});
     });
-    assert.deepEqual(await listAlerts(store), [
+    assert.deepEqual(await listAlerts(store, 'jobs'), [
       'us-central1-a holds 2 silent TPUs for $2.50 an hour until a new TPU speaks',
+      `us-east5-c gives no TPU since ${at(0)}, and is asked again after ${at(60)}: there is no capacity`,
       `creates of pool tpu are stopped since ${at(0)}: 5 boots in a row failed, the last because its boot failed: no disk`,
     ]);
     await store.close();
   });
 
+  it('name the field of each document that is left alone', async () => {
+    const store = openSqliteStore(':memory:', () => 0);
+    await store.transaction(async tx => {
+      runRecords.set(tx, aRun());
+      tx.set('runs/other', {
+        ...aRun({run: 'other'}),
+        status: 'archived',
+        release: 'abc',
+      } as unknown as Document);
+      tx.set('jobs/my-job', {epoch: 1, status: 'archived', updated_at: at(0)});
+      tx.set('jobs/of-a-person', {status: 'done', updated_at: at(0)});
+    });
+    const alerts = await listAlerts(store, 'jobs');
+    assert.equal(alerts.length, 2);
+    assert.match(alerts[0] ?? '', /^runs\/other: status: .* Release abc or a person wrote it/);
+    assert.match(alerts[1] ?? '', /^jobs\/my-job: /);
+    await store.close();
+  });
+
   it('name a refresh of the prices that failed, with the day of the oldest price', async () => {
     const store = openSqliteStore(':memory:', () => 0);
-    await requestTask({store, now: () => T0}, {task: 'prices', run: null});
-    assert.deepEqual(await listAlerts(store), []);
+    await startTask({store, now: () => T0, bus: {publish: async () => 'id'}}, {task: 'prices', run: null});
+    assert.deepEqual(await listAlerts(store, 'jobs'), []);
     await store.transaction(async tx => {
       const task = (await tx.get('tasks/prices')) ?? assert.fail();
       tx.set('tasks/prices', {...task, status: 'done', result: 'failed: no answer'});
       const of = (as_of: string) => ({usd: 2, spot_usd: 1, source: 'catalog', as_of});
       tx.set('prices/chips', {'v6e@us-east5': of('2026-01-02'), 'v6e@us-east1': of('2025-12-01')});
     });
-    const [alert = ''] = await listAlerts(store);
+    const [alert = ''] = await listAlerts(store, 'jobs');
     assert.match(
       alert,
       /^the prices of TPUs are of 2025-12-01, \d+ days old: the refresh of 2026-01-02 failed: no/,

@@ -14,7 +14,7 @@ describe('The commands about pools and hosts @full', () => {
     cloud = await scratch.cloud();
     const {pool} = aConfig();
     await putInCloud(cloud, {
-      'pools/tpu': {...pool, boots: {...pool.boots, stopped_at: at(0)}},
+      'pools/tpu': {...pool, limiter: {...pool.limiter, state: 'stopped', since_at: at(0)}},
       'pools/bad': {...pool, pool: 'bad', zones: 'us-central1-a'},
       'workers/tpu-us-central1-a-0': aWorker({
         phase: 'idle',

@@ -8,7 +8,7 @@ import {shardMetadataOf} from '../../support/builders.ts';
 
 describe('reasons of a rejection', () => {
   const reasons: {schema: z.ZodType; given: unknown; is: string}[] = [
-    {schema: controlMessage, given: {action: 'pause'}, is: 'run is missing'},
+    {schema: controlMessage, given: {action: 'stop'}, is: 'run is missing'},
     {schema: controlMessage, given: {action: 'pause', run: 'r', force: 1}, is: 'there is no "force"'},
     {
       schema: controlMessage,

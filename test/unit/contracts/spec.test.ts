@@ -104,7 +104,6 @@ describe('run.json', () => {
     const others = {
       affinity: 'any',
       stream_offset: 0,
-      allow_mixed_code: false,
       allow_cross_region: false,
       expire_days: null,
     };

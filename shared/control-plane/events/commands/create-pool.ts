@@ -8,7 +8,7 @@ import {poolNameProblem} from '../../../domain/deployment.ts';
 import {runtimeOf} from '../../../domain/fleet/accelerators.ts';
 import type {Pool} from '../../../domain/fleet/pool.ts';
 import {type Environment, internetNeed, NO_ENVIRONMENT} from '../../../domain/source/source.ts';
-import {NO_BOOTS} from '../../../domain/zone/breakers.ts';
+import {OPEN} from '../../../domain/zone/limiter.ts';
 import type {Deps} from '../../deps.ts';
 import {poolRecords} from '../../documents/documents.ts';
 import {command, conclude} from './command.ts';
@@ -84,7 +84,7 @@ function newPool({config}: Deps, name: string, given: Given): Pool {
     version: 0,
     said: {},
     spent_usd: 0,
-    boots: NO_BOOTS,
+    limiter: OPEN,
   };
 }
 

@@ -2,14 +2,14 @@ import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
 import {environment, sourceChange} from '../../../contracts/job-schemas.ts';
 import {dollars, poolName, provisioning, version, withSomeOf, zones} from '../../../contracts/schemas.ts';
-import {decideResumePool} from '../../../domain/commands/commands.ts';
+import {decidePausePool, decideResumePool} from '../../../domain/commands/commands.ts';
 import {decideScale, type PoolLimits, slotsIn} from '../../../domain/commands/settings.ts';
 import type {Pool} from '../../../domain/fleet/pool.ts';
 import {paths} from '../../../domain/names.ts';
 import {withSourceVersion} from '../../../domain/source/source.ts';
 import {decideUpdate} from '../../../domain/source/source-change.ts';
 import {iso} from '../../../domain/time.ts';
-import {NO_BOOTS} from '../../../domain/zone/breakers.ts';
+import {OPEN} from '../../../domain/zone/limiter.ts';
 import type {Zone} from '../../../domain/zone/placement.ts';
 import type {Transaction} from '../../../ports.ts';
 import {readPool, readPools} from '../../caches/pool-cache.ts';
@@ -17,6 +17,7 @@ import {batchesOf, forEachConcurrently} from '../../concurrency.ts';
 import type {Deps} from '../../deps.ts';
 import {
   LIVING,
+  leftAlone,
   poolRecords,
   skipIfInvalid,
   UNFINISHED,
@@ -45,6 +46,18 @@ export async function limitsOf(deps: Deps, name: string): Promise<PoolLimits> {
   return {ceilings, elsewhere, longest_poll_s: limits.stall_s / 2};
 }
 
+/** Stops the creates of a pool until `resume`. */
+export async function pausePool(
+  deps: Deps,
+  tx: Transaction,
+  name: string,
+  {published_at, now}: MessageTimes,
+): Promise<CommandOutcome> {
+  const pool = await existing(deps, tx, name);
+  const decision = decidePausePool(pool, published_at, now);
+  return conclude(decision, next => poolRecords.set(tx, next), {pool: pool.pool});
+}
+
 /** Ends the stops of creates of a pool and of its zones that began before the message. */
 export async function resumePool(
   deps: Deps,
@@ -56,9 +69,9 @@ export async function resumePool(
   const zones = await Promise.all(pool.zones.map(zone => zoneOf(deps, tx, {zone, pool: pool.pool}, now)));
   const resume = (next: Pool) => {
     poolRecords.set(tx, next);
-    const isEarlier = ({boots}: Zone) => boots.stopped_at === null || boots.stopped_at <= published_at;
+    const isEarlier = ({limiter: {since_at}}: Zone) => since_at === null || since_at <= published_at;
     for (const zone of zones.filter(isEarlier))
-      if (zone.boots !== NO_BOOTS) zoneRecords.set(tx, {...zone, boots: NO_BOOTS, updated_at: iso(now)});
+      zoneRecords.set(tx, {...zone, limiter: OPEN, updated_at: iso(now)});
   };
   return conclude(decideResumePool(pool, published_at), resume, {pool: pool.pool});
 }
@@ -131,7 +144,7 @@ async function spreadSource(deps: Deps, name: string): Promise<void> {
   if (!pool) return;
   const stored = await store.query('workers', {where: [LIVING, {field: 'pool', op: '==', value: name}]});
   const outdated = workerRecords
-    .parseAll(stored, error => log('ERROR', error.message))
+    .parseAll(stored, leftAlone(log))
     .filter(worker => withSourceVersion(worker, pool) !== worker);
   await forEachConcurrently(batchesOf(outdated, MOST_TOLD), batch =>
     store.transaction(async tx => {

@@ -3,41 +3,20 @@ import {Rejected} from '../../../contracts/errors.ts';
 import {dollars, poolName, runId, version, withSomeOf} from '../../../contracts/schemas.ts';
 import {decideRunAction} from '../../../domain/commands/commands.ts';
 import {decideConfigure} from '../../../domain/commands/settings.ts';
-import {paths, streamPrefix} from '../../../domain/names.ts';
+import {paths, stopObject, streamPrefix} from '../../../domain/names.ts';
 import type {Deps} from '../../deps.ts';
 import {runRecords} from '../../documents/documents.ts';
-import {requestTotals} from '../../documents/request-totals.ts';
 import {openTask, publishTask, taskId} from '../../documents/tasks.ts';
 import {ensureRun} from '../../runs/ensure-run.ts';
+import {updateTotals} from '../../runs/summarize-run.ts';
 import {command, conclude} from './command.ts';
-import {resumePool} from './pool-commands.ts';
+import {pausePool, resumePool} from './pool-commands.ts';
 
 /** Creates the document of a run whose first event is still under way, so that no command comes too early. */
 async function ensureKnownRun(deps: Deps, {run}: {run: string}): Promise<void> {
   if (await runRecords.get(deps.store, run)) return;
   const [stream] = await deps.objects.list(streamPrefix(run), {limit: 1});
   if (stream) await ensureRun(deps, run);
-}
-
-function runCommand<Action extends 'pause' | 'stop'>(
-  action: Action,
-  more: {after?: (deps: Deps, message: {run: string}) => Promise<void>} = {},
-) {
-  return command({
-    schema: z.strictObject({action: z.literal(action), run: runId}),
-    prepare: ensureKnownRun,
-    decide: async (_, tx, {run}, {published_at, now}) => {
-      const parent = await runRecords.get(tx, run);
-      return conclude(
-        decideRunAction(action, run, parent, published_at, now),
-        next => runRecords.set(tx, next),
-        {
-          run,
-        },
-      );
-    },
-    ...more,
-  });
 }
 
 /** Registers every stream of the run in the bucket, as if each had just been dropped. */
@@ -53,25 +32,47 @@ export const start = command({
   after: ({bus}, {run}) => publishTask(bus, {task: 'register', run}),
 });
 
-export const pause = runCommand('pause');
-
-/** Adds the shards that were counted since the last summary to the totals of the run. */
-export const stop = runCommand('stop', {after: (deps, {run}) => requestTotals(deps, run)});
-
-/** Resumes a run, or the creates of a pool. */
-export const resume = command({
-  schema: z
-    .strictObject({action: z.literal('resume'), run: runId.optional(), pool: poolName.optional()})
+/** The schema of a message about a run or a pool. */
+function ofRunOrPool<Action extends 'pause' | 'resume'>(action: Action) {
+  return z
+    .strictObject({action: z.literal(action), run: runId.optional(), pool: poolName.optional()})
     .refine(({run, pool}) => (run === undefined) !== (pool === undefined), 'name a run or a pool')
-    .meta({oneOf: [{required: ['run']}, {required: ['pool']}]}),
-  prepare: async (deps, {run}) => {
-    if (run !== undefined) await ensureKnownRun(deps, {run});
-  },
-  decide: async (deps, tx, {run, pool}, moment) => {
-    if (run === undefined) return resumePool(deps, tx, pool ?? deps.config.pool.pool, moment);
+    .meta({oneOf: [{required: ['run']}, {required: ['pool']}]});
+}
+
+/** Pauses or resumes a run, or the creates of a pool. */
+function runOrPoolCommand<Action extends 'pause' | 'resume'>(action: Action) {
+  const decidePool = action === 'pause' ? pausePool : resumePool;
+  return command({
+    schema: ofRunOrPool(action),
+    prepare: async (deps, {run}) => {
+      if (run !== undefined) await ensureKnownRun(deps, {run});
+    },
+    decide: async (deps, tx, {run, pool}, moment) => {
+      if (run === undefined) return decidePool(deps, tx, pool ?? deps.config.pool.pool, moment);
+      const parent = await runRecords.get(tx, run);
+      const decision = decideRunAction(action, run, parent, moment.published_at, moment.now);
+      return conclude(decision, next => runRecords.set(tx, next), {run});
+    },
+  });
+}
+
+export const pause = runOrPoolCommand('pause');
+export const resume = runOrPoolCommand('resume');
+
+/** Copies the stop of a run that was not completed into the bucket, and adds the shards that were counted since the last summary to the totals of the run. */
+export const stop = command({
+  schema: z.strictObject({action: z.literal('stop'), run: runId}),
+  prepare: ensureKnownRun,
+  decide: async (_, tx, {run}, {published_at, now}) => {
     const parent = await runRecords.get(tx, run);
-    const decision = decideRunAction('resume', run, parent, moment.published_at, moment.now);
+    const decision = decideRunAction('stop', run, parent, published_at, now);
     return conclude(decision, next => runRecords.set(tx, next), {run});
+  },
+  after: async (deps, {run}) => {
+    if ((await runRecords.get(deps.store, run))?.status === 'cancelled')
+      await deps.objects.create(stopObject(run), Buffer.from('{}\n'), {content_type: 'application/json'});
+    await updateTotals(deps, run);
   },
 });
 
@@ -82,13 +83,11 @@ export const configure = command({
       run: runId,
       priority: z.number().int().min(-1000).max(1000).optional(),
       budget_usd: dollars.optional(),
-      allow_mixed_code: z.boolean().optional(),
       allow_cross_region: z.boolean().optional(),
       if_version: version.optional(),
     }),
     'priority',
     'budget_usd',
-    'allow_mixed_code',
     'allow_cross_region',
   ),
   prepare: ensureKnownRun,

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import {type Pool, slotsFor, slotsOf, streamFor, wantedSlots} from '../../../../shared/domain/fleet/pool.ts';
 import {NO_ENVIRONMENT} from '../../../../shared/domain/source/source.ts';
 import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
-import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
+import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 
 const POOL: Pool = {
@@ -22,7 +22,7 @@ const POOL: Pool = {
   source_version: 0,
   budget_usd: null,
   spent_usd: 0,
-  boots: NO_BOOTS,
+  limiter: OPEN,
 };
 const [A0, A1, B0, B1] = [
   'tpu-us-central1-a-0',
@@ -115,6 +115,34 @@ describe('wanted slots in zones without an allowance', () => {
     assert.deepEqual(names([], 2, {'us-central1-a': 1}), [A0, B0].sort());
     assert.deepEqual(names([worker(A1, 'working')], 2, {'us-central1-a': 0}), [A1, B0].sort());
     assert.deepEqual(names([], 9, {'us-central1-a': 0, 'europe-west4-b': 1}), [B0]);
+  });
+});
+
+describe('wanted slots in zones that are not open', () => {
+  const wanted = (workers: Worker[], unfinished: number) =>
+    [
+      ...wantedSlots(POOL, new Map(workers.map(each => [each.name, each])), unfinished, T0, {
+        limited: new Set(['us-central1-a']),
+      }),
+    ].sort();
+  const asked = (seconds: number, changes: Partial<Worker> = {}) =>
+    worker(A0, 'creating', {asked_at: at(-seconds), ...changes});
+
+  it('come after the empty slots of open zones', () => {
+    assert.deepEqual(wanted([], 2), [B0, B1].sort());
+    assert.deepEqual(wanted([], 3), [A0, B0, B1].sort());
+  });
+
+  it('give their work to an open zone where no list shows the requested node after 90 s', () => {
+    assert.deepEqual(wanted([asked(90)], 1), [A0]);
+    assert.deepEqual(wanted([asked(91)], 1), [B0]);
+    assert.deepEqual(wanted([asked(91, {provider_state: 'CREATING'})], 1), [A0]);
+    assert.deepEqual(wanted([asked(91, {queue_state: 'ACCEPTED'})], 1), [A0]);
+    assert.deepEqual(
+      wanted([asked(91)], 3),
+      [A0, B0, B1].sort(),
+      'they keep their work where no other slot is',
+    );
   });
 });
 

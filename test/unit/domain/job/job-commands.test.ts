@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import {decideCancelJob, decideRetryJob} from '../../../../shared/domain/job/commands.ts';
-import {endWithoutHolder, withFittingFields} from '../../../../shared/domain/job/edits.ts';
 import type {Job} from '../../../../shared/domain/job/job.ts';
 import {endAttempt} from '../../../../shared/domain/job/lifecycle.ts';
 import {at, T0} from '../../../support/builders.ts';
@@ -75,40 +74,5 @@ describe('a retry', () => {
       ['scheduled', 0, null, null, null, null],
     );
     assert.deepEqual([next.epoch, next.attempts.length, next.spent_usd], [3, 1, 0.1]);
-  });
-});
-
-describe('an edited job', () => {
-  const cases: {name: string; given: Job; then: Partial<Job>}[] = [
-    {
-      name: 'that waits gets its place back',
-      given: aJob({queue: 'tpu/0000', lease: aRunningJob().lease}),
-      then: {queue: aJob().queue, lease: null},
-    },
-    {
-      name: 'that waits moves with its priority',
-      given: aJob({priority: 5}),
-      then: {queue: `tpu/0995/${at(0)}/my-job`},
-    },
-    {name: 'that waits is due at its deadline', given: aJob({deadline_at: at(9)}), then: {due_at: at(9)}},
-    {name: 'that runs has no place', given: aRunningJob({queue: 'tpu/1'}), then: {queue: null}},
-    {
-      name: 'that has ended has no place and no time',
-      given: anEnded('completed', {queue: 'tpu/1', due_at: at(1)}),
-      then: {queue: null, due_at: null},
-    },
-  ];
-  for (const {name, given, then} of cases)
-    it(name, () => assert.deepEqual(withFittingFields(given), {...given, ...then}));
-
-  it('that fits its status is the same object', () => {
-    for (const job of [aJob(), aRunningJob(), anEnded('completed')])
-      assert.equal(withFittingFields(job), job);
-  });
-
-  it('without a worker waits again, and is not charged', () => {
-    const given = aRunningJob();
-    const next = endAttempt(given, endWithoutHolder(given), null, NOW);
-    assert.deepEqual([next.status, next.failures, next.machine_failures], ['scheduled', 0, 0]);
   });
 });

@@ -43,7 +43,6 @@ describe('the grant of a stream', () => {
     {name: 'a stream that another worker took', given: {stream: aLeasedStream({lease: null})}},
     {name: 'a stream of a deleted run', given: {run: undefined}},
     {name: 'a stream of a paused run', given: {run: aRun({status: 'paused'})}},
-    {name: 'a stream of a run that keeps another bundle', given: {run: aRun({bundle: 'earlier'})}},
     {name: 'a stream of a run with a spent budget', given: {run: aRun({budget_usd: 1, cost_usd: 1})}},
     {
       name: 'a stream of a run whose budget traffic has spent',

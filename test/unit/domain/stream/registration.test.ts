@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import type {Run} from '../../../../shared/domain/run/run.ts';
 import {type DroppedStream, decideRegistration} from '../../../../shared/domain/stream/registration.ts';
 import type {Stream} from '../../../../shared/domain/stream/stream.ts';
-import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
+import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {aConfig, aLeasedStream, aRun, aStream, at, CRC, T0} from '../../../support/builders.ts';
 
 const NOW = T0 + 60_000;
 const POOL = {
   ...aConfig({GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '8'}).pool,
-  boots: NO_BOOTS,
+  limiter: OPEN,
 };
 
 function dropped(content: Partial<DroppedStream['content']> = {}): DroppedStream {

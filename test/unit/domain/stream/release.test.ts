@@ -131,11 +131,4 @@ describe('the decision about a release', () => {
     const {writes} = decideRelease(HELD, failedBy('infrastructure', `${'x'.repeat(1999)}\u{1F600}`), T0);
     assert.equal(writes?.worker?.fault, `${'x'.repeat(1999)}\ufffd`);
   });
-
-  it('opens the task of the totals of an ended run, also where the stream is lost', () => {
-    for (const stream of [HELD.stream, undefined]) {
-      const {writes} = decideRelease({...HELD, stream, needsTotals: true}, DRAINED, T0);
-      assert.equal(writes?.totalsOf, 'my-run');
-    }
-  });
 });

@@ -59,11 +59,6 @@ describe('the order in which runs serve a worker', () => {
       then: ['open'],
     },
     {
-      name: 'a run that keeps another bundle is left out',
-      runs: [{run: 'old', bundle: 'earlier'}, {run: 'open'}],
-      then: ['open'],
-    },
-    {
       name: 'the oldest run of equal rank comes first for every worker',
       runs: [{run: 'young', created_at: at(9), streams_pending: 99}, {run: 'old'}],
       then: ['old', 'young'],
@@ -71,7 +66,7 @@ describe('the order in which runs serve a worker', () => {
   ];
   for (const {name, runs, then} of orders)
     it(name, () => {
-      const order = inServiceOrder(runs.map(aRun), worker, null, 'asker', 'deployed');
+      const order = inServiceOrder(runs.map(aRun), worker, null, 'asker');
       assert.deepEqual(
         order.map(({run}) => run),
         then,

@@ -10,7 +10,7 @@ import {changedSlots, type PlanInputs, slotOf} from '../../../../shared/domain/t
 import {attemptOf} from '../../../../shared/domain/worker/attempt.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
-import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
+import {afterFailedBoot, afterRefusal, type Limiter, OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {newZone, type Zone} from '../../../../shared/domain/zone/placement.ts';
 import {decideSilence} from '../../../../shared/domain/zone/silence-brake.ts';
 import {aConfig, aLeasedStream, aRun, aTpu, at, aWorker, moment, T0} from '../../../support/builders.ts';
@@ -19,12 +19,19 @@ const ZONE = 'us-central1-a';
 const NOW = T0 + 3_600_000;
 const NAMES = [0, 1, 2].map(slot => `tpu-${ZONE}-${slot}`);
 const CONFIG = aConfig({GLEANER_ZONES: ZONE});
-const POOL = {...CONFIG.pool, boots: NO_BOOTS};
+const POOL = {...CONFIG.pool, limiter: OPEN};
 
 const OLD_LIST = sortNodes([], {deployment: 'gleaner', unreachable: [], at_ms: NOW - 61_000});
 
 const later = (seconds: number) => at((NOW - T0) / 1000 + seconds);
-const stopped = (stopped_at: string) => ({...NO_BOOTS, unheard: 5, stopped_at, bundle: CONFIG.bundle});
+/** Limiters that failed boots stopped `s` seconds ago, and a refusal `s` seconds ago. */
+const stopped = (s: number) =>
+  Array.from({length: 5}).reduce<Limiter>(
+    limiter => afterFailedBoot(limiter, CONFIG.bundle, 'no disk', NOW - s * 1000),
+    OPEN,
+  );
+const probing = (s: number) =>
+  afterRefusal(OPEN, {kind: 'no-capacity', reason: 'no', isLate: false}, CONFIG.placement, NOW - s * 1000);
 /** A worker at work on stream 007 of my-run, whose node is READY and costs a dollar an hour. */
 const working = (changes: Partial<Worker> = {}) =>
   aWorker({
@@ -119,30 +126,30 @@ describe('decideSlots', () => {
       {name: 'of no slot after the creates of another tick', given: {creates: 9}, creates: 0},
       {name: 'not from a snapshot that is 61 s old', given: {inputs: {read_at_ms: NOW - 61_000}}, creates: 0},
       {name: 'not from a list that is 61 s old', given: {inputs: {nodes: OLD_LIST}}, creates: 0},
+      {name: 'not in a zone that has just refused a node', given: {zone: {limiter: probing(60)}}, creates: 0},
       {
-        name: 'not in a zone that another tick has asked for all nodes of the hour',
-        given: {zone: {creates: Array.from({length: 99}, () => ({asked_at: later(-9)}))}},
-        creates: 0,
+        name: 'of one slot in a zone that refused a node a minute ago',
+        given: {workers: [undefined, undefined], creates: 7, zone: {limiter: probing(61)}},
+        creates: 1,
       },
-      {name: 'not in a zone that refuses nodes', given: {zone: {blocked_until_at: later(60)}}, creates: 0},
       {
         name: 'not in a zone whose creates are stopped',
-        given: {zone: {boots: stopped(later(-60))}},
+        given: {zone: {limiter: stopped(60)}},
         creates: 0,
       },
       {
         name: 'as the try of an hour in a stopped zone',
-        given: {zone: {boots: stopped(later(-3601))}},
+        given: {zone: {limiter: stopped(3601)}},
         creates: 1,
       },
       {
         name: 'in a zone whose creates were stopped for an earlier bundle',
-        given: {zone: {boots: {...stopped(later(-60)), bundle: 'old'}}},
+        given: {zone: {limiter: {...stopped(60), bundle: 'old'}}},
         creates: 1,
       },
       {
         name: 'not in a pool whose creates are stopped',
-        given: {pool: {boots: stopped(later(-60))}},
+        given: {pool: {limiter: stopped(60)}},
         creates: 0,
       },
       {name: 'not in a pool whose document is invalid', given: {pool: 'invalid'}, creates: 0},
@@ -155,8 +162,8 @@ describe('decideSlots', () => {
           Array.from({length: creates}, () => 'create'),
         );
         assert.equal(writes.shared.creates?.creates, (given.creates ?? 0) + creates);
-        const before = given.zone?.creates?.length ?? 0;
-        assert.equal(writes.shared.zones.get(ZONE)?.creates.length, before + creates);
+        const asked_at = writes.shared.zones.get(ZONE)?.limiter.asked_at;
+        assert.equal(asked_at === later(0), creates > 0);
       });
 
     it('as a probe, also where creates are stopped or nodes live short lives', () => {
@@ -166,7 +173,7 @@ describe('decideSlots', () => {
         moment(NOW),
       );
       const losses = Array.from({length: 9}, () => ({ended_at: later(-9), lived_s: 1}));
-      for (const zone of [{boots: stopped(later(-60))}, {losses}]) {
+      for (const zone of [{limiter: stopped(60)}, {losses}]) {
         const writes = decide({...empty, zone: {brake, ...zone}});
         assert.deepEqual(
           writes.workers.map(({is_probe}) => is_probe),
@@ -190,7 +197,7 @@ describe('decideSlots', () => {
     const creating = aWorker({phase: 'creating', asked_at: at(0), phase_since_at: later(-200)});
     const given: Given = {workers: [creating], node: null};
     assert.deepEqual(kinds(decide(given)), ['create']);
-    assert.deepEqual(kinds(decide({...given, zone: {blocked_until_at: later(60)}})), []);
+    assert.deepEqual(kinds(decide({...given, zone: {limiter: probing(1)}})), []);
     assert.deepEqual(kinds(decide({...given, inputs: {read_at_ms: NOW - 61_000}})), []);
     // The payer changes all the same.
     const payers = new Map([[creating.name, 'other']]);
@@ -199,7 +206,7 @@ describe('decideSlots', () => {
       workers: [first],
       node: null,
       inputs: {payers},
-      zone: {blocked_until_at: later(60)},
+      zone: {limiter: probing(1)},
     });
     assert.deepEqual(
       workers.map(({charged_to, asked_at}) => [charged_to, asked_at]),
@@ -338,18 +345,18 @@ describe('decideSlots', () => {
     ];
     for (const {name, worker, stops} of unheard)
       it(`that is the fifth in a row to fail its boot ${name}`, () => {
-        const boots = {...NO_BOOTS, unheard: 4, bundle: CONFIG.bundle};
+        const limiter = {...OPEN, failed_boots: 4, bundle: CONFIG.bundle};
         const booting = aWorker({
           ...{phase: 'booting', phase_since_at: later(-7200), ready_at: at(0), provider_state: 'READY'},
           ...{born_at: at(0), health: 'HEALTHY', bundle: CONFIG.bundle, ...worker},
         });
-        const writes = decide({workers: [booting], zone: {boots}, pool: {boots}});
+        const writes = decide({workers: [booting], zone: {limiter}, pool: {limiter}});
         assert.deepEqual([kinds(writes), writes.attempts.size], [['delete'], 1]);
         assert.deepEqual(
           writes.stops.map(({text}) => /^Creates of (\S+ \S+) stop/.exec(text)?.[1]),
           stops,
         );
-        assert.equal(writes.shared.pool?.boots.unheard, stops.length > 0 ? 5 : 4);
+        assert.equal(writes.shared.pool?.limiter.failed_boots, stops.length > 0 ? 5 : 4);
       });
   });
 
@@ -359,6 +366,20 @@ describe('decideSlots', () => {
       return kinds(decide({workers: [undefined], wanted: 'unwanted', inputs: {nodes}}));
     };
     assert.deepEqual([deletes(59_000), deletes(61_000)], [['delete'], []]);
+  });
+
+  it('ends a refused incarnation whose node shows after all: its record gets the bill', () => {
+    const refused = aWorker({phase: 'gone', incarnation: 2, born_at: at(0), refused: true});
+    const [deleting, again] = [
+      decide({workers: [refused]}),
+      decide({workers: [{...refused, refused: false}]}),
+    ];
+    assert.deepEqual([kinds(deleting), kinds(again)], [['delete'], ['delete']]);
+    assert.deepEqual(
+      [...deleting.attempts.values()].map(({incarnation}) => incarnation),
+      [2],
+    );
+    assert.equal(again.attempts.size, 0, 'its record exists');
   });
 
   describe('bills an incarnation when its node is gone', () => {

@@ -11,7 +11,7 @@ import {decideSlot, type Slot} from '../../../../shared/domain/tick/slots.ts';
 import {NO_OTHERS, type Snapshot, type StreamCounts} from '../../../../shared/domain/tick/snapshot.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import {newWorker, type Phase, type Worker} from '../../../../shared/domain/worker/worker.ts';
-import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
+import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {newZone} from '../../../../shared/domain/zone/placement.ts';
 import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/builders.ts';
 
@@ -42,7 +42,7 @@ const given = fc.record({
 type Given = typeof given extends fc.Arbitrary<infer T> ? T : never;
 
 function aPool(changes: Partial<Pool> = {}): Pool {
-  return {...aConfig().pool, zones: [ZONE], workers_per_zone: SLOTS, boots: NO_BOOTS, ...changes};
+  return {...aConfig().pool, zones: [ZONE], workers_per_zone: SLOTS, limiter: OPEN, ...changes};
 }
 
 function theWorker({phase, run, hours}: Given['workers'][number], slot: number): Worker {

@@ -114,6 +114,8 @@ describe('the parts of a snapshot', () => {
         ['fast', true],
       ],
     );
+    const [own_part] = budgetsByPool(aSnapshot({unreadable_pools: new Set(['tpu'])}));
+    assert.equal(own_part?.isUnreadable, true);
   });
 });
 

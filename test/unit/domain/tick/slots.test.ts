@@ -2,11 +2,11 @@ import assert from 'node:assert/strict';
 import {isStillPlanned, type PlanInputs, slotOf} from '../../../../shared/domain/tick/slots.ts';
 import {NOT_LISTED} from '../../../../shared/domain/worker/nodes.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
-import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
+import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {aConfig, at, aWorker, moment, T0} from '../../../support/builders.ts';
 
 const INPUTS: PlanInputs = {
-  ...{read_at_ms: T0, nodes: NOT_LISTED, pool: {...aConfig().pool, boots: NO_BOOTS}, prices: {}},
+  ...{read_at_ms: T0, nodes: NOT_LISTED, pool: {...aConfig().pool, limiter: OPEN}, prices: {}},
   ...{payers: new Map(), mostCreates: 0, served: moment(T0).served},
   ...{heard: new Map(), crowded: new Set(), lost: new Set(), stored: new Map()},
 };

@@ -97,11 +97,25 @@ describe('time limits of a worker', () => {
     assert.deepEqual([again.phase, again.blocked_until_at], ['creating', null]);
   });
 
-  it('a refused slot is created again after its block, not before', () => {
+  it('a slot whose node was listed before its refusal is created as the next incarnation', () => {
+    const listed = {...wellIn('creating'), provider_state: 'CREATING'};
+    const refused = createRefused(listed, 'no capacity', 0, T0);
+    assert.equal(decide(refused, {kind: 'absent'}, {seconds: 1}).worker.incarnation, 3);
+  });
+
+  it('a slot whose refused node shows after all is deleted, and created as the next incarnation', () => {
+    const refused = createRefused(wellIn('creating'), 'no capacity', 0, T0);
+    const dying = decide(refused, node('READY')).worker;
+    const gone = decide(dying, {kind: 'absent'}, {seconds: 1}).worker;
+    assert.deepEqual([dying.phase, gone.phase], ['deleting', 'gone']);
+    assert.equal(decide(gone, {kind: 'absent'}, {seconds: 2}).worker.incarnation, 3);
+  });
+
+  it('a refused slot is created again after its block, as the same incarnation', () => {
     const refused = createRefused(wellIn('creating'), 'no capacity', 300, T0);
     assert.deepEqual([refused.phase, refused.last_error], ['gone', 'no capacity']);
     assert.deepEqual(decide(refused, {kind: 'absent'}, {seconds: 300}).actions, []);
     const {worker} = decide(refused, {kind: 'absent'}, {seconds: 301});
-    assert.deepEqual([worker.phase, worker.incarnation], ['creating', 3]);
+    assert.deepEqual([worker.phase, worker.incarnation, worker.born_at], ['creating', 2, refused.born_at]);
   });
 });

@@ -1,99 +1,114 @@
 import assert from 'node:assert/strict';
+import {type Limiter, OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {
   allowance,
-  askedFor,
   askOf,
-  gaveNode,
   lostNode,
   newZone,
   type PlacementLimits,
   type Provisioning,
-  rateOf,
-  refusedBy,
+  paceOf,
   type Zone,
 } from '../../../../shared/domain/zone/placement.ts';
-import {at, T0} from '../../../support/builders.ts';
+import {aConfig, at, T0} from '../../../support/builders.ts';
 
-const LIMITS: PlacementLimits = {
-  retry_s: 120,
-  quota_s: 300,
-  churn_window_s: 1800,
-  short_life_s: 300,
-  creates_per_hour: 5,
-  queue_s: 3600,
-};
+const {bundle, placement} = aConfig();
+const LIMITS: PlacementLimits = placement;
+const ALL = Number.POSITIVE_INFINITY;
 
 function aZone(changes: Partial<Zone> = {}): Zone {
   return {...newZone('us-central1-a', T0), ...changes};
 }
+
+const limited = (changes: Partial<Limiter>) => aZone({limiter: {...OPEN, ...changes}});
 
 /** Losses of nodes with these lifetimes in seconds, one a minute up to now. */
 function losses(...lived: number[]): Zone['losses'] {
   return lived.map((lived_s, index) => ({ended_at: at(-60 * (lived.length - index)), lived_s}));
 }
 
-describe('requests to a zone', () => {
-  const cases: {name: string; given: Zone['losses']; then: string}[] = [
-    {name: 'no loss', given: [], then: 'full'},
-    {name: 'two short lifetimes (perhaps chance)', given: losses(10, 10), then: 'full'},
-    {name: 'three short lifetimes', given: losses(10, 10, 299), then: 'stopped'},
-    {name: 'as many short as long lifetimes', given: losses(10, 600, 10, 600), then: 'tenth'},
-    {name: 'one short lifetime of three', given: losses(10, 600, 700), then: 'half'},
-    {name: 'one short lifetime of six', given: losses(10, 600, 600, 600, 600, 600), then: 'full'},
-    {name: 'lifetimes that are neither short nor long', given: losses(300, 400, 599), then: 'full'},
+describe('the requests to a zone', () => {
+  const cases: {name: string; given: Zone['losses']; then: number}[] = [
+    {name: 'no loss', given: [], then: 0},
+    {name: 'two short lifetimes (perhaps chance)', given: losses(10, 10), then: 0},
+    {name: 'three short lifetimes', given: losses(10, 10, 299), then: ALL},
+    {name: 'as many short as long lifetimes', given: losses(10, 600, 10, 600), then: 600},
+    {name: 'one short lifetime of three', given: losses(10, 600, 700), then: 120},
+    {name: 'one short lifetime of six', given: losses(10, 600, 600, 600, 600, 600), then: 0},
+    {name: 'lifetimes that are neither short nor long', given: losses(300, 400, 599), then: 0},
   ];
   for (const {name, given, then} of cases)
-    it(`a zone with ${name} has rate ${then}`, () => {
-      assert.equal(rateOf(aZone({losses: given}), LIMITS, T0), then);
+    it(`are ${then} s apart after ${name}`, () => {
+      assert.equal(paceOf(aZone({losses: given}), LIMITS, T0), then);
     });
 
-  it('losses older than the window are forgotten', () => {
+  it('forget losses that are older than the window', () => {
     const zone = aZone({losses: losses(10, 10, 10)});
-    assert.equal(rateOf(zone, LIMITS, T0 + 1600_000), 'stopped');
-    assert.equal(rateOf(zone, LIMITS, T0 + 1800_000), 'full');
+    assert.equal(paceOf(zone, LIMITS, T0 + 1600_000), ALL);
+    assert.equal(paceOf(zone, LIMITS, T0 + 1800_000), 0);
+    assert.deepEqual(
+      [0, 1800_000].map(ms => allowance(zone, LIMITS, bundle, T0 + ms)),
+      [0, ALL],
+    );
   });
 
-  it('an unknown zone allows a full hour of creates', () => {
-    assert.equal(allowance(undefined, LIMITS, T0), 5);
-  });
-
-  it('creates of the last hour reduce the allowance of a zone', () => {
-    let zone = aZone();
-    for (let minute = 0; minute < 5; minute++) zone = askedFor(zone, T0 + minute * 60_000);
-    assert.equal(allowance(zone, LIMITS, T0 + 240_000), 0);
-    assert.equal(allowance(zone, LIMITS, T0 + 3_600_001), 1);
-    assert.equal(allowance(zone, LIMITS, T0 + 3_900_000), 5);
-  });
-
-  for (const [given, every_s] of [
-    [losses(10, 600, 700), 120],
-    [losses(10, 600, 10, 600), 600],
-  ] as const)
-    it(`a churning zone is asked for one node every ${every_s} s`, () => {
-      const zone = askedFor(aZone({losses: given}), T0);
-      assert.equal(allowance(zone, LIMITS, T0 + every_s * 1000), 0);
-      assert.equal(allowance(zone, LIMITS, T0 + every_s * 1000 + 1), 1);
-    });
-
-  it('a zone with only short lifetimes is not asked until its losses are old', () => {
-    const zone = aZone({losses: losses(10, 10, 10)});
-    assert.equal(allowance(zone, LIMITS, T0), 0);
-    assert.equal(allowance(zone, LIMITS, T0 + 1800_000), 5);
-  });
-
-  for (const [kind, wait_s] of [
-    ['no-capacity', 120],
-    ['permission', 120],
-    ['bad-request', 120],
-    ['quota', 300],
-  ] as const)
-    it(`a refusal of kind ${kind} blocks the zone for ${wait_s} s, or until it gives a node`, () => {
-      const zone = refusedBy(aZone(), kind, 'no', LIMITS, T0);
-      assert.equal(zone.blocked_reason, 'no');
-      assert.equal(allowance(zone, LIMITS, T0 + wait_s * 1000), 0);
-      assert.equal(allowance(zone, LIMITS, T0 + wait_s * 1000 + 1), 5);
-      assert.equal(allowance(gaveNode(zone, T0), LIMITS, T0), 5);
-      assert.equal(rateOf(zone, LIMITS, T0), 'full', 'a refusal is no loss');
+  const asked = {asked_at: at(0)};
+  const probing = {state: 'probing', cause: 'quota', since_at: at(-60), next_at: at(60), ...asked} as const;
+  const stopped = {...probing, state: 'stopped', cause: 'permission', next_at: at(3600)} as const;
+  const brake = (probes_due: number) => ({brake: {probes_due} as Zone['brake']});
+  const allowed: {name: string; given: Zone | undefined; after_s: number; then: number}[] = [
+    {name: 'an unknown zone gets every node', given: undefined, after_s: 0, then: ALL},
+    {name: 'an open zone gets every node', given: aZone(), after_s: 0, then: ALL},
+    {
+      name: 'a churning zone gets none within its pace',
+      given: {...limited(asked), losses: losses(10, 600, 700)},
+      after_s: 120,
+      then: 0,
+    },
+    {
+      name: 'a churning zone gets one after its pace',
+      given: {...limited(asked), losses: losses(10, 600, 700)},
+      after_s: 121,
+      then: 1,
+    },
+    {
+      name: 'a churning zone gets every probe of its brake',
+      given: {...limited(asked), losses: losses(9, 9, 9), ...brake(2)},
+      after_s: 0,
+      then: 2,
+    },
+    {name: 'a probing zone gets none before its time', given: limited(probing), after_s: 60, then: 0},
+    {name: 'a probing zone gets one at its time', given: limited(probing), after_s: 61, then: 1},
+    {
+      name: 'a probing zone gets no probe of its brake before its time',
+      given: {...limited(probing), ...brake(2)},
+      after_s: 60,
+      then: 0,
+    },
+    {
+      name: 'a probing zone gets one probe of its brake at its time',
+      given: {...limited(probing), ...brake(2)},
+      after_s: 61,
+      then: 1,
+    },
+    {name: 'a stopped zone gets none within the hour', given: limited(stopped), after_s: 3600, then: 0},
+    {name: 'a stopped zone gets one after an hour', given: limited(stopped), after_s: 3601, then: 1},
+    {
+      name: 'a stopped zone gets every probe of its brake',
+      given: {...limited(stopped), ...brake(2)},
+      after_s: 0,
+      then: 2,
+    },
+    {
+      name: 'a zone that boots of another bundle stopped gets every node',
+      given: limited({...stopped, cause: 'boots', bundle: 'old'}),
+      after_s: 0,
+      then: ALL,
+    },
+  ];
+  for (const {name, given, after_s, then} of allowed)
+    it(name, () => {
+      assert.equal(allowance(given, LIMITS, bundle, T0 + after_s * 1000), then);
     });
 
   for (const [provisioning, before, after] of [
@@ -101,30 +116,22 @@ describe('requests to a zone', () => {
     ['queued-resource', 'queued-resource', 'queued-resource'],
     ['auto', 'node', 'queued-resource'],
   ] as const)
-    it(`provisioning ${provisioning} requests a ${before}, and a ${after} after a recent stock-out`, () => {
-      const asked = (zone: Zone, now = T0) => askOf(provisioning, zone, LIMITS, now).provisioning;
-      const soldOut = refusedBy(aZone(), 'no-capacity', 'no', LIMITS, T0);
-      assert.deepEqual([asked(aZone()), asked(soldOut)], [before, after]);
-      assert.equal(asked(soldOut, T0 + 1_800_001), before, 'an old stock-out does not count');
-      assert.equal(asked(gaveNode(soldOut, T0)), before, 'a given node ends the stock-out');
-      for (const kind of ['quota', 'permission', 'bad-request', 'transient'] as const)
-        assert.equal(
-          asked(refusedBy(aZone(), kind, 'no', LIMITS, T0)),
-          before,
-          'the queue helps only after a stock-out',
-        );
+    it(`of provisioning ${provisioning} are for a ${before}, and for a ${after} while the zone is sold out`, () => {
+      const kindOf = (zone: Zone) => askOf(provisioning, zone, LIMITS, T0).provisioning;
+      assert.deepEqual(
+        [kindOf(aZone()), kindOf(limited({...probing, cause: 'no-capacity'}))],
+        [before, after],
+      );
+      assert.equal(kindOf(limited(probing)), before, 'the queue helps only after a stock-out');
     });
 
-  it('only a request in the queue expires', () => {
+  it('expire in the queue alone', () => {
     const until = (provisioning: Provisioning) => askOf(provisioning, aZone(), LIMITS, T0).valid_until_at;
     assert.deepEqual([until('queued-resource'), until('node')], [at(LIMITS.queue_s), null]);
   });
 
-  it('a lost node that never worked has lived 0 seconds', () => {
+  it('count a lost node with its lifetime, and a node that never worked with 0 seconds', () => {
     assert.deepEqual(lostNode(aZone(), null, T0).losses, [{ended_at: at(0), lived_s: 0}]);
-  });
-
-  it('a lost node is recorded with its lifetime', () => {
     assert.deepEqual(lostNode(aZone(), at(-90), T0).losses, [{ended_at: at(0), lived_s: 90}]);
   });
 });

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import {crowdedZones} from '../../../../shared/domain/fleet/pool.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
-import {NO_BOOTS} from '../../../../shared/domain/zone/breakers.ts';
+import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {
   afterCreate,
   afterHellos,
-  afterLostBoot,
+  afterLostProbe,
   afterUnheard,
   type Brake,
   decideSilence,
@@ -92,7 +92,7 @@ describe('the silence brake', () => {
 
   it('a zone is crowded if no slot is empty, boots, or is emptied', () => {
     const worker = (changes: Partial<Worker>) => aWorker({phase: 'idle', heartbeat_at: at(0), ...changes});
-    const pool = {...aConfig({GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: '2'}).pool, boots: NO_BOOTS};
+    const pool = {...aConfig({GLEANER_ZONES: ZONE, GLEANER_WORKERS_PER_ZONE: '2'}).pool, limiter: OPEN};
     const isCrowded = (...second: Worker[]) => {
       const workers = [
         worker({name: `tpu-${ZONE}-0`}),
@@ -202,28 +202,21 @@ describe('the silence brake', () => {
     assert.equal(decideSilence(after, silent, moment(T0 + 600_000)).verdict, 'judged');
   });
 
-  describe('a node that ended before its first word', () => {
-    const stopped = {...NO_BOOTS, unheard: 5, stopped_at: at(-9000), tried_at: at(10), bundle: 'b'};
+  describe('a node that was refused or taken before its first word', () => {
     const {brake} = decideAll(10);
-    const zone = {brake: brake && afterCreate(afterCreate(brake)), boots: stopped};
-    for (const {name, changes, due, tried_at} of [
-      {name: 'a probe', changes: {born_at: at(20), is_probe: true}, due: 1, tried_at: at(10)},
+    const probed = brake && afterCreate(afterCreate(brake));
+    for (const {name, changes, due} of [
+      {name: 'a probe', changes: {born_at: at(20), is_probe: true}, due: 1},
+      {name: 'a probe of an earlier episode', changes: {born_at: at(-20), is_probe: true}, due: 0},
       {
-        name: 'a probe of an earlier episode',
-        changes: {born_at: at(-20), is_probe: true},
+        name: 'a probe whose host spoke',
+        changes: {born_at: at(20), is_probe: true, hello_at: at(30)},
         due: 0,
-        tried_at: at(10),
       },
-      {name: 'the try of a stop', changes: {born_at: at(10)}, due: 0, tried_at: null},
-      {name: 'any other node', changes: {born_at: at(30)}, due: 0, tried_at: at(10)},
+      {name: 'any other node', changes: {born_at: at(30)}, due: 0},
     ])
-      it(`${name} that ended before its first word gives back ${due} probe and ${tried_at ? 'no try' : 'a try'}`, () => {
-        const after = afterLostBoot(zone, {boots: stopped}, aWorker(changes));
-        const {brake, boots} = after.zone;
-        assert.deepEqual(
-          [brake?.probes_due, boots.tried_at, after.pool.boots.tried_at],
-          [due, tried_at, tried_at],
-        );
+      it(`gives back ${due} probe, where it was ${name}`, () => {
+        assert.equal(probed && afterLostProbe(probed, aWorker(changes)).probes_due, due);
       });
   });
 

@@ -1,56 +1,7 @@
 import assert from 'node:assert/strict';
+import {afterMachineDeath, afterMachineFailedStream} from '../../../../shared/domain/run/machine-deaths.ts';
 import type {Run} from '../../../../shared/domain/run/run.ts';
-import {
-  afterFailedBoot,
-  afterGoodBoot,
-  afterMachineDeath,
-  afterMachineFailedStream,
-  afterTry,
-  type Boots,
-  isStopped,
-  mayBoot,
-  NO_BOOTS,
-} from '../../../../shared/domain/zone/breakers.ts';
-import {aRun, at, T0} from '../../../support/builders.ts';
-
-const BUNDLE = 'c'.repeat(64);
-const REASON = 'its boot failed: the disk is full';
-const failed = (count: number, boots: Boots = NO_BOOTS): Boots =>
-  Array.from({length: count}).reduce<Boots>(found => afterFailedBoot(found, BUNDLE, REASON, T0), boots);
-
-describe('the breaker of boots', () => {
-  it('five failed boots in a row stop creates', () => {
-    assert.deepEqual([isStopped(failed(4), BUNDLE), isStopped(failed(5), BUNDLE)], [false, true]);
-  });
-
-  it('a word of an agent resets the count of failed boots', () => {
-    assert.equal(isStopped(failed(4, afterGoodBoot(failed(4), at(1))), BUNDLE), false);
-    assert.equal(isStopped(afterGoodBoot(failed(5), at(1)), BUNDLE), false, 'the stop ends');
-  });
-
-  it('a word from before the last failed boot does not end a stop', () => {
-    assert.equal(isStopped(afterGoodBoot(failed(5), at(-1)), BUNDLE), true);
-  });
-
-  it('a new bundle ends a stop, and has its own count', () => {
-    const next = 'd'.repeat(64);
-    assert.equal(isStopped(failed(5), next), false);
-    assert.equal(afterFailedBoot(failed(5), next, REASON, T0).unheard, 1);
-  });
-
-  it('a stop allows one boot an hour', () => {
-    const stopped = failed(5);
-    const hour = T0 + 3_600_000;
-    assert.deepEqual(
-      [mayBoot(stopped, BUNDLE, hour), mayBoot(stopped, BUNDLE, hour + 1)],
-      [false, true],
-      'an hour after the stop',
-    );
-    const tried = afterTry(stopped, hour + 1);
-    assert.equal(mayBoot(tried, BUNDLE, hour + 2), false);
-    assert.equal(mayBoot(tried, BUNDLE, 2 * hour - T0 + 2), true);
-  });
-});
+import {aRun, T0} from '../../../support/builders.ts';
 
 describe('the breaker of a run', () => {
   const DEATH = {worker: 'tpu-a-0', cause: 'it hung', is_judged: true, total_shards: 0};

@@ -1,0 +1,84 @@
+/** Dollars of the month: in the database, and as a copy in the bucket, so that a lost or restored database does not spend a month twice. */
+import {z} from 'zod';
+import {livingInMonth, type Months, monthOf} from '../../domain/billing/monthly-spending.ts';
+import {monthObject, paths} from '../../domain/names.ts';
+import type {DeploymentBudgets, Month} from '../../domain/tick/snapshot.ts';
+import type {Store, Transaction} from '../../ports.ts';
+import type {Deps} from '../deps.ts';
+import {skipIfInvalid, spendingRecords} from '../documents/documents.ts';
+
+/** The copy is written again when the dollars have grown by this share, or by this amount. */
+const SHARE = 0.01;
+const LEAST_USD = 0.01;
+
+/** `ended_usd`: the dollars of the document then, without those of living TPUs. They never decrease. */
+const copy = z.object({usd: z.coerce.number().min(0), ended_usd: z.coerce.number().min(0).default(0)});
+
+/** Reads the spending of the month. A deployment without a ceiling needs neither document nor copy. */
+export async function readMonth(deps: Deps): Promise<Month> {
+  const {objects, log, config, now} = deps;
+  const name = monthOf(now());
+  if (config.ceilings.max_budget_usd === null) return {name, spent_usd: 0};
+  const copied = copyOf(await objects.head(monthObject(name)));
+  const spending = await skipIfInvalid(log, () => readSpending(deps, name, copied));
+  if (!spending) return {name, spent_usd: undefined, copied_usd: copied.usd};
+  return {name, spent_usd: spending.months[name] ?? 0};
+}
+
+type Copy = z.infer<typeof copy>;
+
+function copyOf(object: {metadata: Record<string, string>} | undefined): Copy {
+  return copy.safeParse(object?.metadata).data ?? {usd: 0, ended_usd: 0};
+}
+
+/**
+ * Reads the document. It begins with the copy where it was lost, or comes from a backup: then it has fewer dollars of ended TPUs. Without a
+ * copy a lost document begins empty: a later copy must not count as lost.
+ */
+async function readSpending(
+  {store, log}: Deps,
+  name: string,
+  {usd, ended_usd}: Copy,
+): Promise<{months: Months}> {
+  const readFrom = async (from: Store | Transaction) => {
+    const spending = await spendingRecords.get(from);
+    const isThere = (await from.get(paths.spending())) !== undefined;
+    return {spending, isWhole: isThere && (spending.months[name] ?? 0) >= ended_usd};
+  };
+  const read = await readFrom(store);
+  if (read.isWhole) return read.spending;
+  const restored = await store.transaction(async tx => {
+    const {spending, isWhole} = await readFrom(tx);
+    if (isWhole) return spending;
+    const {months} = spending;
+    const most = Math.max(months[name] ?? 0, usd);
+    const next = {...spending, months: most === 0 ? months : {...months, [name]: most}};
+    spendingRecords.set(tx, next);
+    return next;
+  });
+  if (usd > 0)
+    log(
+      'WARNING',
+      `system/spending was lost or is from a backup: ${usd} USD of ${name} are restored from ${monthObject(name)}`,
+    );
+  return restored;
+}
+
+/** Copies the dollars of the month, those of living TPUs included. */
+export async function copyMonth({objects, config, now}: Deps, budgets: DeploymentBudgets): Promise<void> {
+  const {month, workers} = budgets;
+  if (config.ceilings.max_budget_usd === null || month?.spent_usd === undefined) return;
+  const usd = month.spent_usd + livingInMonth(month.name, workers.values(), now());
+  if (usd === 0) return;
+  const name = monthObject(month.name);
+  const before = await objects.head(name);
+  const known = copyOf(before);
+  const ended_usd = month.spent_usd;
+  const grown_usd = Math.max(usd - known.usd, ended_usd - known.ended_usd);
+  if (grown_usd < Math.max(LEAST_USD, SHARE * known.usd)) return;
+  const metadata = {usd: String(usd), ended_usd: String(ended_usd)};
+  const options = {content_type: 'application/json', metadata};
+  const bytes = Buffer.from(`${JSON.stringify({usd, ended_usd})}\n`);
+  if (before) await objects.replace(name, before.generation, bytes, options);
+  else await objects.create(name, bytes, options);
+}

@@ -1,0 +1,182 @@
+/**
+ * The limiter of creates. Each zone has one for each pool, and each pool has one for all its zones.
+ * `open`: the zone is asked for every wanted node. `probing`: the zone refused a node, and one request at a time shows when it gives nodes
+ * again. `stopped`: a person must act, and one request an hour is tried, but none where a person stopped the pool.
+ * A refusal is weather: it changes no count, and delays no other zone.
+ */
+import {isOlderThan, iso, msOf} from '../time.ts';
+import type {Refusal} from '../worker/provider-states.ts';
+import type {Worker} from '../worker/worker.ts';
+
+export type LimiterState = 'open' | 'probing' | 'stopped';
+
+/** Fields: docs/firestore.md. */
+export type Limiter = {
+  state: LimiterState;
+  /** Why the limiter is not open, the words for it, and since when. */
+  cause: Refusal | 'boots' | 'person' | null;
+  reason: string | null;
+  since_at: string | null;
+  /** Time of the last request. */
+  asked_at: string | null;
+  /** No request before this time. Null: at any time where the limiter is open, and never where a person stopped it. */
+  next_at: string | null;
+  /** True: the zone listed a node before it refused the node. Only a READY node opens such a zone. */
+  refuses_late: boolean;
+  /** Failed boots in a row of this bundle, and the time of the last. */
+  failed_boots: number;
+  failed_boot_at: string | null;
+  bundle: string;
+};
+
+export type RetryLimits = {
+  /** Least and most seconds between two requests to a zone that refuses nodes. */
+  retry_s: number;
+  longest_retry_s: number;
+};
+
+const NO_FAILED_BOOTS = {failed_boots: 0, failed_boot_at: null, bundle: ''};
+const NO_CAUSE = {state: 'open' as const, cause: null, reason: null, since_at: null, next_at: null};
+export const OPEN: Limiter = {...NO_CAUSE, asked_at: null, refuses_late: false, ...NO_FAILED_BOOTS};
+
+const MOST_FAILED_BOOTS = 5;
+/** Seconds between two requests during a stop. The clock counts: without a living worker no time is served. */
+const TRY_S = 3600;
+/** A zone that has refused nodes for an hour waits for capacity a twenty-fifth of that hour longer. */
+const SHARE_OF_REFUSALS = 1 / 25;
+
+/** The state for nodes of this bundle: failed boots of another bundle stop no creates. */
+export function stateOf({state, cause, bundle}: Limiter, deployed: string): LimiterState {
+  return cause === 'boots' && bundle !== deployed ? 'open' : state;
+}
+
+/** True if a node may be requested now. */
+export function isDue(limiter: Limiter, bundle: string, now: number): boolean {
+  return stateOf(limiter, bundle) === 'open' || isOlderThan(limiter.next_at, 0, now);
+}
+
+/** The limiter after a request. The next tick, or the answer of Cloud TPU, shows whether the zone gave the node. */
+export function afterAsk(limiter: Limiter, bundle: string, limits: RetryLimits, now: number): Limiter {
+  const asked = {...limiter, asked_at: iso(now)};
+  const state = stateOf(limiter, bundle);
+  switch (state) {
+    case 'open':
+      return limiter.state === 'open' ? asked : {...OPEN, asked_at: iso(now)};
+    case 'probing':
+      return {...asked, next_at: iso(now + retryAfter(limiter, limits, now) * 1000)};
+    case 'stopped':
+      return {...asked, next_at: iso(now + TRY_S * 1000)};
+    default:
+      return state satisfies never;
+  }
+}
+
+/** Seconds until the next request: a share of the time since the first refusal, within the limits. */
+function retryAfter({since_at}: Limiter, {retry_s, longest_retry_s}: RetryLimits, now: number): number {
+  const refused_s = since_at === null ? 0 : (now - msOf(since_at)) / 1000;
+  return Math.max(retry_s, Math.min(longest_retry_s, refused_s * SHARE_OF_REFUSALS));
+}
+
+/** `isLate`: the zone had listed the node before. */
+export type RefusedNode = {kind: Refusal; reason: string; isLate: boolean};
+
+/** The limiter after a refusal. Returns the same object where the refusal shows nothing new. */
+export function afterRefusal(
+  limiter: Limiter,
+  {kind, reason, isLate}: RefusedNode,
+  {retry_s}: RetryLimits,
+  now: number,
+): Limiter {
+  const refuses_late = limiter.refuses_late || isLate;
+  const needsPerson = kind === 'permission' || kind === 'bad-request';
+  if (limiter.state === 'stopped') return limiter;
+  if (!needsPerson && limiter.state === 'probing')
+    return refuses_late === limiter.refuses_late && kind === limiter.cause
+      ? limiter
+      : {...limiter, cause: kind, reason, refuses_late};
+  const state = needsPerson ? ('stopped' as const) : ('probing' as const);
+  const next_at = iso(now + (needsPerson ? TRY_S : retry_s) * 1000);
+  return {...limiter, state, cause: kind, reason, since_at: iso(now), next_at, refuses_late};
+}
+
+/** The refusal that a node requested at `asked_at` would get too, because the zone has refused another node since. */
+export function refusedSince(
+  {state, cause, reason, since_at}: Limiter,
+  asked_at: string | null,
+): Omit<RefusedNode, 'isLate'> | undefined {
+  const isAnswer =
+    state !== 'open' && cause !== null && cause !== 'boots' && cause !== 'person' && cause !== 'transient';
+  if (!isAnswer || reason === null || since_at === null || asked_at === null) return undefined;
+  return asked_at <= since_at ? {kind: cause, reason} : undefined;
+}
+
+/** The limiter after the zone listed a node that it was asked for at `asked_at`. A request from before the first refusal shows nothing. */
+export function afterGiven(
+  limiter: Limiter,
+  {asked_at, isReady}: {asked_at: string | null; isReady: boolean},
+): Limiter {
+  const {state, cause, since_at, refuses_late} = limiter;
+  if (state === 'open' || cause === 'boots' || cause === 'person') return limiter;
+  const isEvidence = asked_at !== null && since_at !== null && asked_at > since_at;
+  if (!isEvidence || (refuses_late && !isReady)) return limiter;
+  return {...limiter, ...NO_CAUSE, refuses_late: false};
+}
+
+/** Event of a zone whose limiter changes its state; undefined if the state stays. The stop by failed boots has an alert of its own. */
+export function limiterEvent(zone: string, before: Limiter, after: Limiter): string | undefined {
+  if (before.state === after.state || after.cause === 'boots') return undefined;
+  switch (after.state) {
+    case 'open':
+      return `${zone} gives nodes again, and gets every wanted create`;
+    case 'probing':
+      return `${zone} gives no node: ${after.reason}. It gets one create at a time until it gives one, and other zones get the rest`;
+    case 'stopped':
+      return `${zone} refuses every node: ${after.reason}. It gets one create an hour; mend the cause, then resume the pool`;
+    default:
+      return after.state satisfies never;
+  }
+}
+
+/** The limiter of a pool that a person stops: no request at all until `resume`. */
+export function afterPause(limiter: Limiter, now: number): Limiter {
+  const reason = 'a person paused the pool';
+  return {...limiter, state: 'stopped', cause: 'person', reason, since_at: iso(now), next_at: null};
+}
+
+/** The limiter after a failed boot of this bundle. Cloud TPU takes a node without a failed boot. */
+export function afterFailedBoot(limiter: Limiter, bundle: string, reason: string, now: number): Limiter {
+  const before = limiter.bundle === bundle ? limiter : withoutFailedBoots(limiter);
+  const failed_boots = before.failed_boots + 1;
+  const counted = {...before, failed_boots, failed_boot_at: iso(now), bundle};
+  if (failed_boots < MOST_FAILED_BOOTS) return counted;
+  if (counted.state === 'stopped') return counted.cause === 'boots' ? {...counted, reason} : counted;
+  const next_at = iso(now + TRY_S * 1000);
+  return {...counted, state: 'stopped', cause: 'boots', reason, since_at: iso(now), next_at};
+}
+
+/** The limiter after the first word of an agent at `agent_at`. A word of a host in its boot is no success. */
+export function afterAgent(limiter: Limiter, agent_at: string): Limiter {
+  const {failed_boot_at} = limiter;
+  return failed_boot_at !== null && agent_at > failed_boot_at ? withoutFailedBoots(limiter) : limiter;
+}
+
+function withoutFailedBoots(limiter: Limiter): Limiter {
+  const opened = limiter.cause === 'boots' ? {...limiter, ...NO_CAUSE} : limiter;
+  return {...opened, ...NO_FAILED_BOOTS};
+}
+
+/**
+ * The limiter after a node that was refused or taken before its agent spoke. A try of a stop that ends so says nothing about boots:
+ * another one follows.
+ */
+export function afterLostTry(
+  limiter: Limiter,
+  {is_probe, born_at}: Pick<Worker, 'is_probe' | 'born_at'>,
+  {retry_s}: RetryLimits,
+  now: number,
+): Limiter {
+  const {state, cause, since_at} = limiter;
+  const isTry = state === 'stopped' && cause === 'boots' && !is_probe;
+  if (!isTry || born_at === null || since_at === null || born_at <= since_at) return limiter;
+  return {...limiter, next_at: iso(now + retry_s * 1000)};
+}

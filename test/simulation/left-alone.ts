@@ -1,0 +1,80 @@
+/**
+ * A later release, or a person, writes a field that the releases of the world do not understand. The document is restored when the storm is
+ * over. Until then no release may write it.
+ */
+import {Contention} from '../../shared/contracts/errors.ts';
+import type {Document, Transaction} from '../../shared/ports.ts';
+import {Chance} from '../support/kernel.ts';
+import type {Context} from './context.ts';
+
+/** Every fifth world has such documents. Their draws are apart, so that the other worlds stay as they are. */
+const EVERY = 5;
+const MOST = 3;
+const RETRY_MS = 1000;
+
+/** Fields of a type that no release knows. The invariants read none of them. */
+const FIELDS: Record<string, Document> = {
+  streams: {faults: 'many', later: {nested: [1]}},
+  jobs: {machine_failures: 'many', later: {nested: [1]}},
+  zones: {orphans: 7, later: {nested: [1]}},
+};
+
+export class LeftAlone {
+  readonly #context: Context;
+  readonly #chance: Chance;
+
+  constructor(context: Context, seed: number, storm_ms: number) {
+    this.#context = context;
+    this.#chance = new Chance(seed * 6151 + 5);
+    const {options} = context;
+    if (seed % EVERY !== 2 || options.plan || options.without?.has('left alone')) return;
+    for (let count = this.#chance.integer(1, MOST); count > 0; count--)
+      context.after(this.#chance.between(0.1, 0.9) * storm_ms, () => void this.#spoil());
+  }
+
+  async #spoil(): Promise<void> {
+    const {alone, config, isCalm, store} = this.#context;
+    const kind = this.#chance.pick(['streams', 'jobs', 'zones']);
+    const streams = store.collection('runs').map(({id}) => `runs/${id}/streams`);
+    const names = kind === 'streams' ? streams : [kind === 'jobs' ? config.jobs_collection : kind];
+    // A new job is input, and no document of the control plane yet.
+    const found = names
+      .flatMap(name => store.collection(name))
+      .filter(({data}) => data.release !== undefined);
+    const paths = found.map(({path}) => path).filter(path => !alone.has(path));
+    if (isCalm || paths.length === 0) return;
+    const path = this.#chance.pick(paths);
+    const fields = FIELDS[kind] ?? {};
+    const before = store.peek(path) ?? {};
+    await this.#edit(async tx => tx.set(path, {...(await tx.get(path)), ...fields, release: 'a later one'}));
+    alone.set(path, Object.fromEntries(Object.keys(fields).map(field => [field, before[field] ?? null])));
+    this.#context.everAlone.add(path);
+    this.#context.see(`a document is left alone: ${kind}`);
+    this.#context.note(() => `a later release writes ${path}`);
+  }
+
+  /** Restores the fields. A lost database has lost the documents. */
+  async restore(): Promise<void> {
+    const {alone} = this.#context;
+    for (const [path, {later: _, ...fields}] of [...alone]) {
+      alone.delete(path);
+      await this.#edit(async tx => {
+        const {later: _later, ...data} = (await tx.get(path)) ?? {};
+        if (Object.keys(data).length > 0) tx.set(path, {...data, ...fields});
+      });
+    }
+  }
+
+  /** Writes again as long as another transaction holds the document. */
+  async #edit(work: (tx: Transaction) => Promise<void>): Promise<void> {
+    for (;;) {
+      try {
+        await this.#context.store.edit(work);
+        return;
+      } catch (error) {
+        if (!(error instanceof Contention)) throw error;
+        await new Promise<void>(resolve => this.#context.after(RETRY_MS, resolve));
+      }
+    }
+  }
+}
