@@ -1,6 +1,6 @@
 import {EventEmitter} from 'node:events';
 import type {Command} from 'commander';
-import {hasProxy} from '../shared/google/proxies.ts';
+import {hasProxy} from '../emulator/http/proxies.ts';
 import {gleanerProgram} from './program.ts';
 import {errorText} from './terminal/error-text.ts';
 import {Interrupted, UsageError} from './terminal/errors.ts';

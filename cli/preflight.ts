@@ -1,6 +1,5 @@
 import type {RunSpec} from '../shared/contracts/spec.ts';
 import {readPrices} from '../shared/control-plane/documents/prices.ts';
-import type {Compiled} from '../shared/domain/billing/estimate.ts';
 import {LIST_PRICES} from '../shared/domain/billing/list-prices.ts';
 import {usdPerHour} from '../shared/domain/billing/prices.ts';
 import {COMPILED} from '../shared/domain/fleet/accelerators.ts';
@@ -9,6 +8,7 @@ import type {CloudOptions} from './cloud/connect.ts';
 import type {Connection} from './cloud/connection.ts';
 import {askWorker} from './python/ask-worker.ts';
 import {TPU_LOCK, workerPython} from './python/python.ts';
+import type {Compiled} from './run/estimate/assumptions.ts';
 import {completeIn, type SpecOptions, specOf} from './run/spec.ts';
 import {CliError} from './terminal/errors.ts';
 import {bytesText, dollarText, numberText, table} from './terminal/format.ts';

@@ -1,6 +1,6 @@
 /** Sends the requests of this process through the proxies of the environment, but for loopback. */
 import * as http from 'node:http';
-import {hasProxy, withDirectLoopback} from '../shared/google/proxies.ts';
+import {hasProxy, withDirectLoopback} from '../emulator/http/proxies.ts';
 import {CliError} from './terminal/errors.ts';
 
 /** Returns a function that restores the requests. A Node that cannot use proxies sends them directly. */

@@ -8,16 +8,15 @@ import {
   runsInBucket,
   type Sources,
   type StreamSurvey,
-  surveyRun,
   type Tally,
 } from '../shared/control-plane/streams/compare-streams.ts';
-import {goneStreams, runsAnywhere} from '../shared/control-plane/streams/gone-streams.ts';
 import {nameIn} from '../shared/domain/deployment.ts';
 import {paths} from '../shared/domain/names.ts';
 import type {Store} from '../shared/ports.ts';
 import {withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import {apply, POLL_MS} from './cloud/send-message.ts';
+import {goneStreams, runsAnywhere, surveyRun} from './survey.ts';
 import {CliError} from './terminal/errors.ts';
 import {print, say, warn} from './terminal/output.ts';
 

@@ -1,7 +1,7 @@
 import {tickJobOf} from '../shared/domain/deployment.ts';
-import {openSchedule} from '../shared/google/schedule.ts';
 import {type CloudOptions, connect} from './cloud/connect.ts';
 import {requireRunning} from './cloud/connection.ts';
+import {openSchedule} from './google/schedule.ts';
 import {CliError} from './terminal/errors.ts';
 import {print, quoted} from './terminal/output.ts';
 

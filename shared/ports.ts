@@ -140,17 +140,6 @@ export interface Tpus {
   delete(name: string, zone: string): Promise<'started' | 'absent'>;
 }
 
-/** Scheduler job that publishes to topic `tick` every minute. Every verb is safe to repeat. */
-export interface Schedule {
-  /** State as Cloud Scheduler names it: ENABLED, PAUSED, DISABLED or UPDATE_FAILED. */
-  state(): Promise<string>;
-  /** Publishes one message now, also while the job is paused. */
-  runNow(): Promise<void>;
-  pause(): Promise<void>;
-  resume(): Promise<void>;
-  close(): Promise<void>;
-}
-
 /** Google's public list of prices. */
 export interface Catalog {
   /** A page of the items of Compute Engine, and the token of the next page; '' is the token of the first page, and follows the last. */

@@ -2,9 +2,9 @@
 import {existsSync} from 'node:fs';
 import {mkdir, rm, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
-import {Downloads} from '../../shared/google/downloads.ts';
 import {openObjects, type StorageBucketOptions} from '../../shared/google/objects.ts';
 import {DIST, VARIABLES_FILE} from '../build/artifacts.ts';
+import {Downloads} from '../google/downloads.ts';
 import {sha256Of} from '../streams/hash-file.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';

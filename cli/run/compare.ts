@@ -1,6 +1,5 @@
 /** Two runs beside each other: specs, totals, costs, statistics, and the bytes of their shards. */
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
-import {usdPerMillionTokens} from '../../shared/domain/billing/cost.ts';
 import {outputsPrefix, parseOutputObject} from '../../shared/domain/names.ts';
 import type {RunResult, Stats} from '../../shared/domain/run/result.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
@@ -11,6 +10,7 @@ import {unknownRun} from '../cloud/send-message.ts';
 import type {Answers} from '../json/index.ts';
 import {bytesText, cut, dollarText, numberText, table} from '../terminal/format.ts';
 import {print} from '../terminal/output.ts';
+import {usdPerMillionTokens} from './rates.ts';
 import {readResult} from './run-view.ts';
 import {differencesOf} from './write-spec.ts';
 

@@ -1,8 +1,6 @@
 import {LIVING, workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {usdPerHourFor, usdPerMillionTokens} from '../../shared/domain/billing/cost.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
 import {UNIT_PRICES_OF} from '../../shared/domain/billing/unit-prices.ts';
-import {countedBill} from '../../shared/domain/billing/whole-bill.ts';
 import {parseJobWork} from '../../shared/domain/names.ts';
 import {expiresFrom, type Run} from '../../shared/domain/run/run.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
@@ -20,8 +18,10 @@ import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted, dollarText, numberText, table, timeText} from '../terminal/format.ts';
 import {printJson} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
+import {usdPerHourFor, usdPerMillionTokens} from './rates.ts';
 import {resultLines} from './result-lines.ts';
 import {listAlerts, listRejected, listRuns, readResult, viewRun} from './run-view.ts';
+import {countedBill} from './whole-bill.ts';
 
 /** Columns of output that is no terminal. */
 const WIDE = 160;

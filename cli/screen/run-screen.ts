@@ -1,10 +1,11 @@
 /** The screen of a run: its TPUs, its totals, its streams and its cost, as lines for a width and a height. */
-import {usdPerMillionTokens} from '../../shared/domain/billing/cost.ts';
+
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
+import {usdPerMillionTokens} from '../run/rates.ts';
 import {bytesText, counted, dollarText, durationText, numberText, table} from '../terminal/format.ts';
 import type {StyledLine} from '../terminal/styled-lines.ts';
 import {barText, progressOf, storedText} from './bars.ts';

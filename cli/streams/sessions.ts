@@ -2,7 +2,7 @@
 import {lstat, mkdir, readFile, rename, rm, rmdir, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
 import {z} from 'zod';
-import type {Content} from '../../shared/google/resumable.ts';
+import type {Content} from '../google/resumable.ts';
 import {CliError} from '../terminal/errors.ts';
 import {isRunning} from '../terminal/is-running.ts';
 

@@ -1,10 +1,10 @@
 /** Upload of a folder of streams to a run: parallel, create-only, and continued by the same command. */
 import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
 import {datasetPrefix, specObject, streamObject, streamPrefix} from '../../shared/domain/names.ts';
-import {ResumableUploads} from '../../shared/google/resumable.ts';
 import type {ObjectInfo} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {requireRunning} from '../cloud/connection.ts';
+import {ResumableUploads} from '../google/resumable.ts';
 import type {Answers} from '../json/index.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {bytesText, counted, durationText} from '../terminal/format.ts';

@@ -4,10 +4,10 @@ import {createInterface} from 'node:readline';
 import type {Readable} from 'node:stream';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {nameIn} from '../../shared/domain/deployment.ts';
-import {withDirectLoopback} from '../../shared/google/proxies.ts';
 import {ApiError, LocalCloudError} from '../http/errors.ts';
 import {HOST_HEADER} from '../http/guard.ts';
 import type {Reply, Request, Route} from '../http/http.ts';
+import {withDirectLoopback} from '../http/proxies.ts';
 import {type FunctionTrigger, httpFunctions} from './triggers.ts';
 
 export type FunctionHostOptions = {

@@ -1,8 +1,8 @@
 import {existsSync, mkdirSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {withDirectLoopback} from '../../shared/google/proxies.ts';
 import {LocalCloudError} from '../http/errors.ts';
+import {withDirectLoopback} from '../http/proxies.ts';
 import {Machine} from '../vm/machine.ts';
 import {addressArguments, answers, findEmulator, freePort, type Kind} from './java.ts';
 

@@ -1,7 +1,7 @@
 import {existsSync} from 'node:fs';
 import {homedir} from 'node:os';
 import {join} from 'node:path';
-import {withDirectLoopback} from '../../shared/google/proxies.ts';
+import {withDirectLoopback} from '../http/proxies.ts';
 
 type Environment = Record<string, string>;
 

@@ -124,39 +124,8 @@ const record = closed({
   ),
 });
 
-/** The part of `contradictions` that JSON Schema can express: if one key has this value, another must have that. */
-const given = (properties: object) => ({properties, required: Object.keys(properties)});
-const rule = (found: object, then: object | false) => ({if: given(found), then});
-const STRING = {type: 'string'};
-const RECORD_RULES = [
-  rule({template: STRING, field: STRING}, false),
-  rule({template: STRING, encoder: STRING}, false),
-  rule({template: STRING, predictions_per_task: {minimum: 2}}, false),
-  rule({template: STRING, template_kwargs: {minProperties: 1}}, false),
-];
 /** Least size of a shard in a new spec. Frozen specs of earlier releases may have a smaller one. */
 export const LEAST_SHARD_GB = 0.0001;
-export const RULES = [
-  {properties: {shard_size_gb: {minimum: LEAST_SHARD_GB}}},
-  rule({stream_offset: {minimum: 1}}, given({affinity: {const: 'fixed'}})),
-  rule({context_size: {type: 'integer'}}, given({over_long: {enum: ['chunk', 'pack']}})),
-  rule({overlap: {minimum: 1}}, given({over_long: {const: 'chunk'}})),
-  rule(
-    {over_long: {enum: ['chunk', 'pack']}},
-    {
-      properties: {
-        format: {not: {const: 'pkl.gz'}},
-        record: {properties: {predictions_per_task: {maximum: 1}}},
-      },
-    },
-  ),
-  rule({over_long: {const: 'pack'}}, {properties: {keep: {maxItems: 0}}}),
-  rule(
-    {tokens: {const: 'assistant'}},
-    {properties: {record: {properties: {template: {type: 'null'}, encoder: {type: 'null'}}}}},
-  ),
-  rule({format: {const: 'pkl.gz'}}, {properties: {dtype: {enum: ['fp16', 'fp32']}, sites: {maxItems: 1}}}),
-];
 
 /** Every key of `run.json`. Rules across keys or entries are in `contradictions`. */
 export const fields = {
@@ -206,7 +175,7 @@ export const fields = {
   window_tokens: whole(1024, 1_048_576).meta(
     about('tokens of consecutive samples that are packed into rows together, at most', 65_536),
   ),
-  record: record.meta({...about('how a line becomes a sample'), allOf: RECORD_RULES}),
+  record: record.meta(about('how a line becomes a sample')),
   keep: list(name(256), 0, 32).meta(about("fields of the record to copy into the shard's index", [])),
   seed: whole(0, 2 ** 31 - 1).meta(about('of every random choice', 42)),
   pool: z

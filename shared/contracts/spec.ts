@@ -1,13 +1,13 @@
 /** `run.json`: parsing, the complete spec that follows from it, and the hash that shards carry. */
 import {createHash} from 'node:crypto';
-import {z} from 'zod';
+import type {z} from 'zod';
 import type {Assignment} from '../domain/fleet/pool.ts';
 import type {Run} from '../domain/run/run.ts';
 import type {Config} from './config.ts';
 import {rejectRepeatedKey} from './repeated-key.ts';
 import {parseJson} from './schemas.ts';
 import {contradictions} from './spec-contradictions.ts';
-import {closed, fields, RULES, SITES} from './spec-keys.ts';
+import {closed, fields, SITES} from './spec-keys.ts';
 
 export const MAX_SPEC_BYTES = 64 * 1024;
 
@@ -15,16 +15,9 @@ export const MAX_SPEC_BYTES = 64 * 1024;
 export const frozenSpec = closed(fields);
 
 /** `datasets/RUN/run.json` as people write it: a closed schema with optional keys. */
-export const runSpecInput = frozenSpec
-  .superRefine((spec, context) => {
-    for (const [path, message] of contradictions(spec)) context.addIssue({code: 'custom', path, message});
-  })
-  .meta({
-    title: 'run.json',
-    description:
-      'What a run of Gleaner extracts. Every key has a default. That ranges and slices are not empty and positions lie within max_seq_length is checked when the run starts.',
-    allOf: RULES,
-  });
+export const runSpecInput = frozenSpec.superRefine((spec, context) => {
+  for (const [path, message] of contradictions(spec)) context.addIssue({code: 'custom', path, message});
+});
 
 export type RunSpecInput = z.infer<typeof runSpecInput>;
 
@@ -121,9 +114,4 @@ export function laterSpecProblem(run: Run, input: RunSpecInput, defaults: Defaul
   );
   if (changed.length === 0) return undefined;
   return `run "${run.run}" keeps its ${changed.join(', ')}; the message "configure" changes priority, budget_usd and allow_cross_region`;
-}
-
-/** JSON Schema of `run.json` for editors, published as docs/run.schema.json. */
-export function runSpecJsonSchema(): object {
-  return z.toJSONSchema(runSpecInput, {io: 'input'});
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {DatabaseSync} from 'node:sqlite';
-import {EmbeddedBus} from '../../shared/embedded/bus.ts';
+import {EmbeddedBus} from '../../emulator/pubsub/embedded-bus.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import type {Bus, Document} from '../../shared/ports.ts';
 import {Scratch} from '../emulator/a-cloud.ts';

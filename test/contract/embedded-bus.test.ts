@@ -8,7 +8,7 @@ import {
   EmbeddedBus,
   type EmbeddedBusOptions,
   ReceiverAway,
-} from '../../shared/embedded/bus.ts';
+} from '../../emulator/pubsub/embedded-bus.ts';
 import {until} from '../support/until.ts';
 
 describe('EmbeddedBus', () => {

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import {CloudSchedulerClient} from '@google-cloud/scheduler';
 import {v2} from '@google-cloud/tpu';
-import {openSchedule} from '../../shared/google/schedule.ts';
+import {openSchedule, type Schedule} from '../../cli/google/schedule.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
-import type {Schedule, Tpus} from '../../shared/ports.ts';
+import type {Tpus} from '../../shared/ports.ts';
 import {type Answers, type GrpcCloud, refuse, serveGrpc} from './grpc-server.ts';
 import {aRequest} from './tpus-contract.ts';
 

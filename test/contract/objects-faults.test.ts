@@ -3,7 +3,7 @@ import {mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync
 import {tmpdir} from 'node:os';
 import {dirname, join} from 'node:path';
 import {setTimeout as sleep} from 'node:timers/promises';
-import {Downloads} from '../../shared/google/downloads.ts';
+import {Downloads} from '../../cli/google/downloads.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import {STORAGE_RETRIES, waitAfter} from '../../shared/google/retry.ts';
 import type {Objects} from '../../shared/ports.ts';

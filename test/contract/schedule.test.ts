@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
+import {openSchedule, type Schedule} from '../../cli/google/schedule.ts';
 import {tickJob, tickLocation} from '../../emulator/scheduler.ts';
-import {openSchedule} from '../../shared/google/schedule.ts';
-import type {Schedule} from '../../shared/ports.ts';
 import {useLocalCloud} from './local-cloud.ts';
 
 describe('Schedule: Cloud Scheduler', () => {

@@ -1,12 +1,11 @@
 /** Comparisons of documents with the bucket that change nothing: `gleaner rebuild --dry-run`. */
 import assert from 'node:assert/strict';
+import {goneStreams, runsAnywhere, surveyRun} from '../../cli/survey.ts';
 import {
   addToTally,
   describeTally,
   NOTHING_FOUND,
-  surveyRun,
 } from '../../shared/control-plane/streams/compare-streams.ts';
-import {goneStreams, runsAnywhere} from '../../shared/control-plane/streams/gone-streams.ts';
 import {shardObject} from '../../shared/domain/names.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aDoneWorld, documentsOf} from '../support/finished-runs.ts';

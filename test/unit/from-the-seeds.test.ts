@@ -1,9 +1,9 @@
 /** The tables of docs/from-the-seeds.md name what the product has. */
 import assert from 'node:assert/strict';
 import {readdirSync, readFileSync} from 'node:fs';
+import {controlJsonSchema} from '../../cli/build/reference/json-schemas.ts';
 import {gleanerProgram} from '../../cli/program.ts';
 import {environment} from '../../shared/contracts/environment.ts';
-import {controlJsonSchema} from '../../shared/control-plane/events/commands/table.ts';
 
 import {filesOf, foldersOf} from '../support/document-paths.ts';
 import {jobDocumentFields} from '../support/job-fields.ts';

@@ -2,9 +2,8 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {z} from 'zod';
-import {runSpecJsonSchema} from '../../../shared/contracts/spec.ts';
-import {controlJsonSchema} from '../../../shared/control-plane/events/commands/table.ts';
 import {answers, failure} from '../../json/index.ts';
+import {controlJsonSchema, runSpecJsonSchema} from './json-schemas.ts';
 import {runSpecPage} from './run-spec.ts';
 
 const DOCS = fileURLToPath(new URL('../../../docs/', import.meta.url));

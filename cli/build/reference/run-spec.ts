@@ -1,5 +1,5 @@
 /** docs/run-spec.md: every key of `run.json`. */
-import {runSpecJsonSchema} from '../../../shared/contracts/spec.ts';
+import {runSpecJsonSchema} from './json-schemas.ts';
 import {row, typeOf} from './types.ts';
 
 type Property = Parameters<typeof typeOf>[0] & {

@@ -1,7 +1,6 @@
 import {Rejected} from '../../../shared/contracts/errors.ts';
 import type {RunSpec} from '../../../shared/contracts/spec.ts';
 import {readPrices} from '../../../shared/control-plane/documents/prices.ts';
-import type {Compiled, Sampled} from '../../../shared/domain/billing/estimate.ts';
 import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {type Cloud, withCloudIfThere} from '../../cloud/cloud.ts';
 import type {Connection} from '../../cloud/connection.ts';
@@ -11,6 +10,7 @@ import {CliError} from '../../terminal/errors.ts';
 import {print, say, warn} from '../../terminal/output.ts';
 import {withClock} from '../../terminal/progress-clock.ts';
 import {completeIn} from '../spec.ts';
+import type {Compiled, Sampled} from './assumptions.ts';
 import {earlierRun} from './earlier-run.ts';
 import {type EstimateOptions, reportOn} from './report.ts';
 import {reportLines} from './report-lines.ts';

@@ -1,8 +1,8 @@
-import type {Span} from '../../../shared/domain/billing/estimate.ts';
 import {ageText} from '../../../shared/domain/billing/prices.ts';
 import {UNIT_PRICES_OF} from '../../../shared/domain/billing/unit-prices.ts';
 import {regionOf} from '../../../shared/domain/names.ts';
 import {bytesText, counted, dollarText, durationText, numberText} from '../../terminal/format.ts';
+import type {Span} from './assumptions.ts';
 import type {Report} from './report.ts';
 
 /** Estimate as lines for a person. */

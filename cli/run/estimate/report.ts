@@ -1,4 +1,8 @@
 import type {RunSpec} from '../../../shared/contracts/spec.ts';
+import {originOf, type Prices, usdPerHour} from '../../../shared/domain/billing/prices.ts';
+import {regionOf} from '../../../shared/domain/names.ts';
+import type {CloudOptions} from '../../cloud/connect.ts';
+import {estimatedBill} from '../whole-bill.ts';
 import {
   ASSUMED,
   assumedRate,
@@ -13,11 +17,7 @@ import {
   type Sampled,
   storedBytes,
   times,
-} from '../../../shared/domain/billing/estimate.ts';
-import {originOf, type Prices, usdPerHour} from '../../../shared/domain/billing/prices.ts';
-import {estimatedBill} from '../../../shared/domain/billing/whole-bill.ts';
-import {regionOf} from '../../../shared/domain/names.ts';
-import type {CloudOptions} from '../../cloud/connect.ts';
+} from './assumptions.ts';
 
 export type Report = ReturnType<typeof reportOn>;
 

@@ -14,7 +14,7 @@ import type {ObjectInfo} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, streamRecords} from '../documents/documents.ts';
-import {type StreamObject, streamsOf} from './register-stream.ts';
+import type {StreamObject} from './register-stream.ts';
 import {originOf, readShards} from './stored-shards.ts';
 
 /** Ports that a comparison needs: `gleaner rebuild --dry-run` has no others. */
@@ -27,7 +27,7 @@ export type Sources = Pick<Deps, 'store' | 'objects' | 'log'>;
  * - `left-alone`: this release does not understand the document of the stream or of its run.
  * - `waits`: the run has no spec yet, so no comparison is possible.
  * - `faulty`: the shards do not belong together; a rebuild cannot mend them.
- * - `gone`: the stream object is not in the bucket any more: see gone-streams.ts.
+ * - `gone`: the stream object is not in the bucket any more: see cli/survey.ts.
  */
 export type Finding =
   | 'right'
@@ -58,20 +58,6 @@ export async function runsInBucket({objects}: Pick<Deps, 'objects'>): Promise<st
     if (dataset.kind === 'stream') runs.add(dataset.run);
   }
   return [...runs].sort();
-}
-
-/** Compares the documents of each stream of a run with the bucket, and changes nothing. */
-export async function surveyRun(deps: Sources, run: string): Promise<StreamSurvey[]> {
-  const surveys: StreamSurvey[] = [];
-  await forEachConcurrently(await streamObjects(deps, run), async object =>
-    surveys.push((await compareStream(deps, run, object)).survey),
-  );
-  return surveys.sort((one, other) => (one.object < other.object ? -1 : 1));
-}
-
-/** Stream objects of a run, one for each index. */
-async function streamObjects(deps: Sources, run: string): Promise<ObjectInfo[]> {
-  return originsAmong(deps, await streamsOf(deps.objects, run));
 }
 
 /** Selects one object for each stream: two objects may have one index. */

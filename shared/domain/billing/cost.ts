@@ -1,5 +1,4 @@
 import {parseJobWork, parseWork} from '../names.ts';
-import type {Run} from '../run/run.ts';
 import {iso, msOf} from '../time.ts';
 import {type Costs, hasEnded, type Worker} from '../worker/worker.ts';
 
@@ -214,18 +213,6 @@ export function costOfDeleting(usd_per_hour: number): number {
   return (DELETING_MS / HOUR_MS) * usd_per_hour;
 }
 
-/** Mean dollars an hour of a run's TPUs without downloads, weighted by paid hours; null if no price is known. */
-export function usdPerHourFor(run: string, workers: Iterable<Worker>): number | null {
-  let [usd, hours] = [0, 0];
-  for (const {costs, usd_per_hour} of workers) {
-    const paid = costs[run] ?? 0;
-    if (paid === 0 || !usd_per_hour) continue;
-    usd += paid;
-    hours += paid / usd_per_hour;
-  }
-  return hours > 0 ? usd / hours : null;
-}
-
 /**
  * Why a budget allows no more cost, and the remedy; undefined while the budget allows more. A budget pays for TPUs until they are gone:
  * `leaving_usd` is the cost of deleting them. A budget allows no TPU of unknown price.
@@ -251,12 +238,4 @@ export function overspent(
     default:
       return whose satisfies never;
   }
-}
-
-/** Cost of a million stored tokens; null before the first. Computed tokens that are not stored yet count in the cost alone. */
-export function usdPerMillionTokens({
-  cost_usd,
-  total_tokens,
-}: Pick<Run, 'cost_usd' | 'total_tokens'>): number | null {
-  return total_tokens > 0 ? (cost_usd / total_tokens) * 1e6 : null;
 }

@@ -3,7 +3,7 @@ import {once} from 'node:events';
 import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {useProxies} from '../../../cli/proxies.ts';
-import {withDirectLoopback} from '../../../shared/google/proxies.ts';
+import {withDirectLoopback} from '../../../emulator/http/proxies.ts';
 import {FakeHub} from './streams/a-hub.ts';
 
 describe('The proxies of the environment', () => {

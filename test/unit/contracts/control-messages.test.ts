@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import {Ajv2020} from 'ajv/dist/2020.js';
 import fc from 'fast-check';
+import {controlJsonSchema} from '../../../cli/build/reference/json-schemas.ts';
 import {Rejected} from '../../../shared/contracts/errors.ts';
 import {parseValue} from '../../../shared/contracts/schemas.ts';
-import {controlJsonSchema, controlMessage} from '../../../shared/control-plane/events/commands/table.ts';
+import {controlMessage} from '../../../shared/control-plane/events/commands/table.ts';
 
 const refused: {name: string; given: unknown; says: string}[] = [
   {name: 'an unknown action', given: {action: 'destroy', run: 'r'}, says: 'action'},

@@ -36,11 +36,3 @@ export const controlMessage = z.discriminatedUnion('action', [
   first as z.ZodObject,
   ...(others as z.ZodObject[]),
 ]) as unknown as z.ZodType<ControlMessage>;
-
-/** JSON Schema of the messages that operators publish. */
-export function controlJsonSchema() {
-  return {
-    title: 'A message on topic control',
-    ...z.toJSONSchema(controlMessage, {io: 'input', unrepresentable: 'any'}),
-  };
-}

@@ -1,13 +1,6 @@
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
-import {
-  accrue,
-  costOfLiving,
-  repricedAt,
-  totalOf,
-  usdPerHourFor,
-  usdPerMillionTokens,
-} from '../../../../shared/domain/billing/cost.ts';
+import {accrue, costOfLiving, repricedAt, totalOf} from '../../../../shared/domain/billing/cost.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 
@@ -105,25 +98,5 @@ describe('clocks that disagree', () => {
     let worker = aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3600, work: 'my-run/000'});
     for (let s = 60; s <= 600; s += 60) worker = accrue(accrue(worker, T0 + s * 1000 + 5000), T0 + s * 1000);
     assert.equal(totalOf(worker.costs), 605);
-  });
-});
-
-describe('the hourly price of a run', () => {
-  it('the hourly price of a run is the mean over its paid hours, and unknown without a price', () => {
-    const workers = [
-      aPaid({usd_per_hour: 1, costs: {'my-run': 3}}),
-      aPaid({usd_per_hour: 2, costs: {'my-run': 2, other: 50}}),
-      aPaid({usd_per_hour: 9, costs: {other: 9}}),
-    ];
-    assert.equal(usdPerHourFor('my-run', workers), 5 / 4);
-    assert.equal(usdPerHourFor('none', workers), null);
-    assert.equal(usdPerHourFor('my-run', [aPaid({usd_per_hour: null, costs: {'my-run': 1}})]), null);
-  });
-});
-
-describe('the price of a million tokens', () => {
-  it('the price of a million tokens is cost over tokens, and unknown without tokens', () => {
-    assert.equal(usdPerMillionTokens({cost_usd: 3, total_tokens: 12_000_000}), 0.25);
-    assert.equal(usdPerMillionTokens({cost_usd: 3, total_tokens: 0}), null);
   });
 });

@@ -3,7 +3,7 @@
  * assumptions about the machines. Every assumption stands here, and the answer names it. A measured rate replaces the assumptions of speed.
  * An earlier run replaces all assumptions.
  */
-import {chipsOf} from './prices.ts';
+import {chipsOf} from '../../../shared/domain/billing/prices.ts';
 
 /** `high` is null without an upper bound. */
 export type Span = {estimate: number; low: number; high: number | null};

@@ -1,4 +1,15 @@
-/** Finds streams whose object is gone from the bucket, while their documents or shards remain. */
+/** Surveys of the streams of runs: documents, objects, and streams whose object is gone from the bucket while documents or shards remain. */
+
+import {forEachConcurrently} from '../shared/control-plane/concurrency.ts';
+import {streamRecords} from '../shared/control-plane/documents/documents.ts';
+import {
+  compareStream,
+  originsAmong,
+  runsInBucket,
+  type Sources,
+  type StreamSurvey,
+} from '../shared/control-plane/streams/compare-streams.ts';
+import {streamsOf} from '../shared/control-plane/streams/register-stream.ts';
 import {
   DEFAULT_RUN,
   isRunId,
@@ -7,11 +18,8 @@ import {
   parseOutputObject,
   paths,
   streamObject,
-} from '../../domain/names.ts';
-import type {Objects} from '../../ports.ts';
-import {forEachConcurrently} from '../concurrency.ts';
-import {streamRecords} from '../documents/documents.ts';
-import {runsInBucket, type Sources, type StreamSurvey} from './compare-streams.ts';
+} from '../shared/domain/names.ts';
+import type {Objects} from '../shared/ports.ts';
 
 const OUTPUTS = 'activations/';
 
@@ -38,6 +46,15 @@ async function runsWithOutput(objects: Objects): Promise<Set<string>> {
       start = segment.startsWith('tpu_') ? `${OUTPUTS}tpu\`` : `${next.name} `;
     }
   }
+}
+
+/** Compares the documents of each stream of a run with the bucket, and changes nothing. */
+export async function surveyRun(deps: Sources, run: string): Promise<StreamSurvey[]> {
+  const surveys: StreamSurvey[] = [];
+  await forEachConcurrently(await originsAmong(deps, await streamsOf(deps.objects, run)), async object =>
+    surveys.push((await compareStream(deps, run, object)).survey),
+  );
+  return surveys.sort((one, other) => (one.object < other.object ? -1 : 1));
 }
 
 /** Surveys the streams that documents or shards know and `found` lacks. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import type {Sampled} from '../../../../shared/domain/billing/estimate.ts';
-import {countedBill, estimatedBill} from '../../../../shared/domain/billing/whole-bill.ts';
-import {aRun} from '../../../support/builders.ts';
+import type {Sampled} from '../../../cli/run/estimate/assumptions.ts';
+import {countedBill, estimatedBill} from '../../../cli/run/whole-bill.ts';
+import {aRun} from '../../support/builders.ts';
 
 const GIB = 1024 ** 3;
 const sure = (estimate: number) => ({estimate, low: estimate, high: estimate});

@@ -1,9 +1,9 @@
 /** Uploads to Cloud Storage in pieces. Another process can continue an upload by its session. */
 import type {Bucket} from '@google-cloud/storage';
-import {ServiceError} from '../contracts/errors.ts';
-import {isNotFound, isPreconditionFailed, storageReason} from './errors.ts';
-import {openBucket, type StorageBucketOptions} from './objects.ts';
-import {type RetryPolicy, STORAGE_RETRIES, withRetries} from './retry.ts';
+import {ServiceError} from '../../shared/contracts/errors.ts';
+import {isNotFound, isPreconditionFailed, storageReason} from '../../shared/google/errors.ts';
+import {openBucket, type StorageBucketOptions} from '../../shared/google/objects.ts';
+import {type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../shared/google/retry.ts';
 
 const GOOGLE = 'https://storage.googleapis.com';
 /** A piece slower than this has failed. */

@@ -3,12 +3,12 @@ import {constants} from 'node:fs';
 import {type FileHandle, mkdir, open, rename, stat} from 'node:fs/promises';
 import {dirname} from 'node:path';
 import type {Bucket} from '@google-cloud/storage';
-import {Crc32c} from '../contracts/crc32c.ts';
-import type {ObjectInfo} from '../ports.ts';
-import {storageReason} from './errors.ts';
-import {apartFromOthers, openBucket, type StorageBucketOptions} from './objects.ts';
-import {piecesFrom} from './read-content.ts';
-import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from './retry.ts';
+import {Crc32c} from '../../shared/contracts/crc32c.ts';
+import {storageReason} from '../../shared/google/errors.ts';
+import {apartFromOthers, openBucket, type StorageBucketOptions} from '../../shared/google/objects.ts';
+import {piecesFrom} from '../../shared/google/read-content.ts';
+import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../shared/google/retry.ts';
+import type {ObjectInfo} from '../../shared/ports.ts';
 
 const CHUNK_BYTES = 1 << 20;
 

@@ -11,7 +11,7 @@ import {
   rateLike,
   type Sampled,
   storedBytes,
-} from '../../../../shared/domain/billing/estimate.ts';
+} from '../../../cli/run/estimate/assumptions.ts';
 
 const sure = (estimate: number) => ({estimate, low: estimate, high: estimate});
 

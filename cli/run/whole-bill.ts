@@ -1,8 +1,9 @@
 /** Dollars of a run beside its TPUs: estimated from a sample before the run, and counted from the totals of the run. */
-import type {Run} from '../run/run.ts';
-import {type Sampled, type Span, times} from './estimate.ts';
-import {bytePrice, networkOf} from './network.ts';
-import {UNIT_PRICES} from './unit-prices.ts';
+
+import {bytePrice, networkOf} from '../../shared/domain/billing/network.ts';
+import {UNIT_PRICES} from '../../shared/domain/billing/unit-prices.ts';
+import type {Run} from '../../shared/domain/run/run.ts';
+import {type Sampled, type Span, times} from './estimate/assumptions.ts';
 
 /** Operations of a stream and of a shard: creates and lists are of class A, reads are of class B. */
 const OPERATIONS = {stream: {a: 4, b: 3}, shard: {a: 1, b: 1}};

@@ -1,9 +1,19 @@
 import type {CloudSchedulerClient} from '@google-cloud/scheduler';
-import {ServiceError} from '../contracts/errors.ts';
-import type {Schedule} from '../ports.ts';
-import {clientOptionsFor} from './endpoint.ts';
-import {isNotFound, isPermission, isPreconditionFailed, withAdvice} from './errors.ts';
-import {memoizeAsync} from './memoize-async.ts';
+import {ServiceError} from '../../shared/contracts/errors.ts';
+import {clientOptionsFor} from '../../shared/google/endpoint.ts';
+import {isNotFound, isPermission, isPreconditionFailed, withAdvice} from '../../shared/google/errors.ts';
+import {memoizeAsync} from '../../shared/google/memoize-async.ts';
+
+/** Scheduler job that publishes to topic `tick` every minute. Every verb is safe to repeat. */
+export interface Schedule {
+  /** State as Cloud Scheduler names it: ENABLED, PAUSED, DISABLED or UPDATE_FAILED. */
+  state(): Promise<string>;
+  /** Publishes one message now, also while the job is paused. */
+  runNow(): Promise<void>;
+  pause(): Promise<void>;
+  resume(): Promise<void>;
+  close(): Promise<void>;
+}
 
 const CALL = {timeout: 10_000, maxRetries: 0};
 

@@ -1,0 +1,58 @@
+/** JSON Schemas that editors and other programs read: of `run.json`, and of the messages on topic `control`. */
+import {z} from 'zod';
+import {runSpecInput} from '../../../shared/contracts/spec.ts';
+import {LEAST_SHARD_GB} from '../../../shared/contracts/spec-keys.ts';
+import {controlMessage} from '../../../shared/control-plane/events/commands/table.ts';
+
+/** The part of `contradictions` that JSON Schema can express: if one key has this value, another must have that. */
+const given = (properties: object) => ({properties, required: Object.keys(properties)});
+const rule = (found: object, then: object | false) => ({if: given(found), then});
+const STRING = {type: 'string'};
+const RECORD_RULES = [
+  rule({template: STRING, field: STRING}, false),
+  rule({template: STRING, encoder: STRING}, false),
+  rule({template: STRING, predictions_per_task: {minimum: 2}}, false),
+  rule({template: STRING, template_kwargs: {minProperties: 1}}, false),
+];
+const RULES = [
+  {properties: {shard_size_gb: {minimum: LEAST_SHARD_GB}}},
+  rule({stream_offset: {minimum: 1}}, given({affinity: {const: 'fixed'}})),
+  rule({context_size: {type: 'integer'}}, given({over_long: {enum: ['chunk', 'pack']}})),
+  rule({overlap: {minimum: 1}}, given({over_long: {const: 'chunk'}})),
+  rule(
+    {over_long: {enum: ['chunk', 'pack']}},
+    {
+      properties: {
+        format: {not: {const: 'pkl.gz'}},
+        record: {properties: {predictions_per_task: {maximum: 1}}},
+      },
+    },
+  ),
+  rule({over_long: {const: 'pack'}}, {properties: {keep: {maxItems: 0}}}),
+  rule(
+    {tokens: {const: 'assistant'}},
+    {properties: {record: {properties: {template: {type: 'null'}, encoder: {type: 'null'}}}}},
+  ),
+  rule({format: {const: 'pkl.gz'}}, {properties: {dtype: {enum: ['fp16', 'fp32']}, sites: {maxItems: 1}}}),
+];
+
+/** JSON Schema of `run.json`, published as docs/run.schema.json. */
+export function runSpecJsonSchema() {
+  const schema = z.toJSONSchema(runSpecInput, {io: 'input'});
+  Object.assign(schema.properties?.record ?? {}, {allOf: RECORD_RULES});
+  return {
+    ...schema,
+    title: 'run.json',
+    description:
+      'What a run of Gleaner extracts. Every key has a default. That ranges and slices are not empty and positions lie within max_seq_length is checked when the run starts.',
+    allOf: RULES,
+  };
+}
+
+/** JSON Schema of the messages that operators publish, published as docs/control.schema.json. */
+export function controlJsonSchema() {
+  return {
+    title: 'A message on topic control',
+    ...z.toJSONSchema(controlMessage, {io: 'input', unrepresentable: 'any'}),
+  };
+}
