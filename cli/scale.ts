@@ -7,12 +7,13 @@ export type PoolChange = {
   provisioning?: string;
   budget_usd?: number | null;
   poll_s?: number;
+  job_wait_s?: number;
   if_version?: number;
 };
 
 export function scaleMessage(pool: string | undefined, change: PoolChange): object {
-  const {workers_per_zone, zones, provisioning, budget_usd, poll_s, if_version} = change;
-  const settings = requireChange({workers_per_zone, zones, provisioning, budget_usd, poll_s});
+  const {if_version, workers_per_zone, zones, provisioning, budget_usd, poll_s, job_wait_s} = change;
+  const settings = requireChange({workers_per_zone, zones, provisioning, budget_usd, poll_s, job_wait_s});
   // Undefined fields are not in the JSON.
   return {action: 'scale', pool, ...settings, if_version};
 }

@@ -1,5 +1,15 @@
 import {scaleMessage} from '../scale.ts';
-import {dollars, natural, orNone, seconds, text, trueOrFalse, words, zone} from '../terminal/arguments.ts';
+import {
+  dollars,
+  natural,
+  orNone,
+  seconds,
+  text,
+  trueOrFalse,
+  whole,
+  words,
+  zone,
+} from '../terminal/arguments.ts';
 import type {GleanerCommand} from '../terminal/command.ts';
 import {addSourceOptions} from './source-options.ts';
 
@@ -10,6 +20,7 @@ type NewPool = {
   workers_per_zone: number;
   spot?: boolean;
   poll_s?: number;
+  job_wait_s?: number;
   budget_usd?: number;
 };
 
@@ -34,13 +45,15 @@ export function addPoolCommands(program: GleanerCommand): void {
       trueOrFalse,
     )
     .option('--poll-s <s>', 'seconds until a worker without work asks again', seconds)
+    .option(...JOB_WAIT)
     .option('--budget-usd <usd>', 'most dollars that the pool may ever cost', dollars)
     .onCloud()
     .examples('gleaner pool create big --accelerator v5litepod-8 --zones us-central1-a --workers-per-zone 2')
     .sends((pool: string, options: NewPool) => {
-      const {accelerator, runtime_version, zones, workers_per_zone, spot, poll_s, budget_usd} = options;
+      const {accelerator, runtime_version, zones, workers_per_zone, spot, ...settings} = options;
+      const {poll_s, job_wait_s, budget_usd} = settings;
       const required = {action: 'pool', pool, accelerator, zones, workers_per_zone};
-      return {...required, runtime_version, spot, poll_s, budget_usd};
+      return {...required, runtime_version, spot, poll_s, job_wait_s, budget_usd};
     });
   pool
     .about('pause', 'create no TPU until resume; living TPUs go on')
@@ -62,6 +75,7 @@ export function addPoolCommands(program: GleanerCommand): void {
     .choice(...PROVISIONING)
     .option('--budget-usd <usd>', 'most dollars that the pool may ever cost, or none', orNone(dollars))
     .option('--poll-s <s>', 'seconds until a worker without work asks again', seconds)
+    .option(...JOB_WAIT)
     .option('--if-version <n>', 'change nothing unless the pool is at this version', natural)
     .onCloud()
     .examples(
@@ -81,6 +95,12 @@ export function addPriceCommands(program: GleanerCommand): void {
     .examples('gleaner prices update --dry-run', 'gleaner prices update --json')
     .action(async options => (await import('../prices.ts')).updatePrices(options));
 }
+
+const JOB_WAIT: [flags: string, about: string, parse: (text: string) => number] = [
+  '--job-wait-s <s>',
+  'seconds that a job waits until a TPU gives its stream back',
+  whole(0, 604_800),
+];
 
 export const PROVISIONING: [flags: string, about: string, kinds: string[]] = [
   '--provisioning <kind>',

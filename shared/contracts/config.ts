@@ -1,6 +1,6 @@
 import {poolOf} from '../domain/deployment.ts';
 import {runtimeOf} from '../domain/fleet/accelerators.ts';
-import type {Pool} from '../domain/fleet/pool.ts';
+import {JOB_WAIT_S, type Pool} from '../domain/fleet/pool.ts';
 import {NO_ENVIRONMENT} from '../domain/source/source.ts';
 import {OPEN} from '../domain/zone/limiter.ts';
 import {ceilingsOf, environment} from './environment.ts';
@@ -74,6 +74,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       budget_usd: v.GLEANER_BUDGET_USD ?? null,
       spent_usd: 0,
       poll_s: v.GLEANER_POLL_S,
+      job_wait_s: JOB_WAIT_S,
       source: null,
       environment: NO_ENVIRONMENT,
       source_version: 0,

@@ -112,6 +112,25 @@ describe('a job', () => {
     assert.ok(String(stream?.data.at) > String(began[2]));
     await world.assertStoredOnce('my-run', '000', someLines(4));
   });
+
+  it('gets the TPU of a long stream after job_wait_s, and the stream goes on after it', async () => {
+    const world = aWorldOfJobs();
+    world.onAgent = agent => {
+      agent.jobEnd = {outcome: 'completed', result: '1'};
+    };
+    const text = someLines(90);
+    world.drop('my-run', 0, text);
+    await world.until('work', async () => (await world.worker(A0))?.work === 'my-run/000', 9, 1);
+    await world.writeJob('my-job', CODE);
+    await world.minutes(2, 1);
+    assert.deepEqual([(await jobIn(world)).status, world.agent(A0).told], ['scheduled', []]);
+    await world.until('its end', async () => (await jobIn(world)).status === 'completed', 6, 1);
+    assert.notEqual((await world.stream('my-run', '000'))?.status, 'completed');
+    assert.ok((await world.timeline('stream')).some(line => /job my-job waits for a worker/.test(line)));
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', text);
+    assert.equal((await world.stream('my-run', '000'))?.failures, 0);
+  });
 });
 
 describe('an attempt', () => {

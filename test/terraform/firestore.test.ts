@@ -6,7 +6,14 @@ import {at, aWorker, T0} from '../support/builders.ts';
 import {ROOT} from '../support/process.ts';
 import {resourcesOf} from './a-deployment.ts';
 
-const WORK = {work: 'my-run/007', epoch: 1, drains: false, activity: 'work', samples_total: 100};
+const WORK = {
+  work: 'my-run/007',
+  epoch: 1,
+  drains: false,
+  yields_to: null,
+  activity: 'work',
+  samples_total: 100,
+};
 
 function heartbeat(progress: number, minute: number) {
   const done = {

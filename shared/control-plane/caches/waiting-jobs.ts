@@ -1,7 +1,7 @@
 /** The jobs that wait for a worker. */
 import type {Pool} from '../../domain/fleet/pool.ts';
 import type {Job} from '../../domain/job/job.ts';
-import {isWaiting} from '../../domain/job/queue.ts';
+import {isWaiting, longestWaiting, type WaitingJobs} from '../../domain/job/queue.ts';
 import type {Filter} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone} from '../documents/documents.ts';
@@ -44,24 +44,26 @@ async function readFirst(
 /** Waiting jobs that a tick reads to find documents that no worker can run. */
 const FEW = 10;
 
-/** Counts the waiting jobs of each pool. A pool whose count failed is missing. Without a waiting job this is one count. */
+/** Counts the waiting jobs of each pool, and finds the longest wait. A pool whose count failed is missing. Without a waiting job this is one count. */
 export async function countWaiting(
   deps: Deps,
   pools: readonly Pool[],
   failures: Failures,
-): Promise<Map<string, number>> {
+): Promise<Map<string, WaitingJobs>> {
   const {store, config} = deps;
   const count = (where: Filter[]) =>
     failures.isolate('count the waiting jobs', () => store.count(config.jobs_collection, where));
   const all = await count([{field: 'queue', op: '>', value: ''}]);
-  const waiting = new Map<string, number>();
+  const waiting = new Map<string, WaitingJobs>();
   for (const {pool} of pools) {
     const places = all === 0 ? 0 : await count(queueOf(pool));
     if (places === undefined) continue;
     const read = async () => (places === 0 ? {waiting: [], alone: 0} : await readFirst(deps, pool, FEW));
     const first = await failures.isolate('read the waiting jobs', read);
     // Documents that are left alone want no node: they count only behind jobs that wait.
-    if (first) waiting.set(pool, first.waiting.length === 0 ? 0 : Math.max(0, places - first.alone));
+    if (!first) continue;
+    const jobs = first.waiting.length === 0 ? 0 : Math.max(0, places - first.alone);
+    waiting.set(pool, {waiting: jobs, longest: longestWaiting(first.waiting)});
   }
   return waiting;
 }

@@ -5,7 +5,7 @@
 import {z} from 'zod';
 import type {Months} from '../../domain/billing/monthly-spending.ts';
 import {MAX_LEASE_EPOCH, MAX_ORDINAL} from '../../domain/bounds.ts';
-import type {Pool} from '../../domain/fleet/pool.ts';
+import {JOB_WAIT_S, type Pool} from '../../domain/fleet/pool.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {
   type Environment,
@@ -183,6 +183,7 @@ export const workerDocument: z.ZodType<Worker> = z.looseObject({
   epoch: epoch.nullable().default(null),
   claimed_at: instant.nullable().default(null),
   drains: z.boolean().default(false),
+  yields_to: text.nullable().default(null),
   suspect: z.looseObject({work: text, epoch, total_shards: count}).nullable().default(null),
   samples_done: count.nullable(),
   samples_total: count.nullable(),
@@ -228,6 +229,7 @@ export const poolDocument: z.ZodType<Pool> = z.looseObject({
   budget_usd: z.number().nullable(),
   spent_usd: z.number(),
   poll_s: z.number().positive().default(60),
+  job_wait_s: z.number().min(0).default(JOB_WAIT_S),
   source: kept<Source>().nullable().default(null),
   environment: kept<Environment>().default(NO_ENVIRONMENT),
   source_version: count.default(0),

@@ -16,6 +16,7 @@ import {isOpenTask, publishOpenTasks, startTask} from '../documents/tasks.ts';
 import {endLostExecs} from '../execs/end-exec.ts';
 import type {Failures} from '../failures.ts';
 import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
+import {yieldToJob} from '../jobs/yield-workers.ts';
 import {FINISHING, storeRunTotals, updateTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
@@ -99,6 +100,9 @@ async function applyToRuns(
       await notifyWorkers(deps, run, workers);
       await updateTotals(deps, run);
     }),
+  );
+  await forEachConcurrently(plan.yields, each =>
+    failures.isolate(`yield ${each.worker} to a job`, () => yieldToJob(deps, each)),
   );
   await forEachConcurrently(
     plan.runs,

@@ -50,7 +50,7 @@ export async function readBudgets(deps: Deps, failures: Failures): Promise<Deplo
   const runs = await Promise.all(stored.map(run => withTraffic(deps, run, failures)));
   // Counted before the workers are read: a job that is granted between counts twice, and no job is left out.
   const jobs = await countWaiting(deps, pools, failures);
-  const mayCreate = runs.some(isRunnable) || pools.some(({pool}) => jobs.get(pool) !== 0);
+  const mayCreate = runs.some(isRunnable) || pools.some(({pool}) => jobs.get(pool)?.waiting !== 0);
   const {workers, unreadable} = await readWorkers(deps, mayCreate);
   const ended: Run[] = [];
   const others = otherRunsAtWork(workers.values(), runs).filter(name => !unreadable_runs.has(name));

@@ -20,6 +20,7 @@ export type PoolSettings = {
   provisioning?: Provisioning | undefined;
   budget_usd?: number | null | undefined;
   poll_s?: number | undefined;
+  job_wait_s?: number | undefined;
 };
 
 export function decideConfigure(

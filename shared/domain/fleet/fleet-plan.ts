@@ -62,7 +62,7 @@ export function planFleet(
     limited: new Set(
       zones.flatMap(({zone, limiter}) => (stateOf(limiter, config.bundle) === 'open' ? [] : zone)),
     ),
-    silent: silentWorkers(snapshot, config),
+    silent: silentWorkers(snapshot, config.limits.silent_s),
   });
   const reserve = budgets.newReserver(costOfOrphans(snapshot, nodes ?? NOT_LISTED, orphans, now));
   const payers = assignPayers(wanted, workers, work.open, work.fixed, reserve);
@@ -120,9 +120,11 @@ function livingNames(workers: ReadonlyMap<string, Worker>): Set<string> {
 }
 
 /** Living workers that have sent nothing for `silent_s`. */
-function silentWorkers({workers, served}: Snapshot, {limits}: TickConfig): Set<string> {
-  const isSilent = (worker: Worker) =>
-    isAlive(worker) && isServedFor(served, worker.heartbeat_at, limits.silent_s);
+export function silentWorkers(
+  {workers, served}: Pick<Snapshot, 'workers' | 'served'>,
+  silent_s: number,
+): Set<string> {
+  const isSilent = (worker: Worker) => isAlive(worker) && isServedFor(served, worker.heartbeat_at, silent_s);
   return new Set([...workers.values()].flatMap(worker => (isSilent(worker) ? worker.name : [])));
 }
 

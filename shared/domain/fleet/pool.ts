@@ -27,10 +27,15 @@ export type Pool = {
   /** Stops the creates of every zone of the pool. */
   limiter: Limiter;
   poll_s: number;
+  /** Seconds that a job waits until a worker gives its stream back: see yields.ts. */
+  job_wait_s: number;
   source: Source | null;
   environment: Environment;
   source_version: number;
 };
+
+/** `job_wait_s` of a pool that no message has changed. */
+export const JOB_WAIT_S = 120;
 
 /** Slots of the pool, zone by zone, in the order in which they are filled. */
 export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; slot: number}[] {

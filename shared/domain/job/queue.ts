@@ -25,6 +25,18 @@ export function isWaiting(
   return job.status === 'scheduled' && job.queue === queuePlace(job);
 }
 
+/** Jobs of a pool that wait for a worker. `longest`: the one of the first few that waits longest. */
+export type WaitingJobs = {waiting: number; longest?: {job: string; since_at: string} | undefined};
+
+/** The job that waits longest, since it was scheduled or since its last attempt ended. */
+export function longestWaiting(jobs: readonly Job[]): WaitingJobs['longest'] {
+  const waits = jobs.map(({job, created_at, scheduled_at, attempts}) => ({
+    job,
+    since_at: [scheduled_at ?? created_at, attempts.at(-1)?.ended_at ?? ''].sort().at(-1) ?? created_at,
+  }));
+  return waits.sort((a, b) => a.since_at.localeCompare(b.since_at))[0];
+}
+
 /** Pool and priority of a place: jobs with an equal rank may be taken in any order. */
 export function rankIn(place: string): string {
   return place.split('/', 2).join('/');

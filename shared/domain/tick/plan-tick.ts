@@ -3,6 +3,7 @@ import {type Budgets, decideBudgets, type Pause} from '../billing/budget.ts';
 import {costOfLiving, downloadsOf, runAtWork} from '../billing/cost.ts';
 import {planFleet} from '../fleet/fleet-plan.ts';
 import {crowdedZones} from '../fleet/pool.ts';
+import {planYields, type Yield} from '../fleet/yields.ts';
 import {parseWork} from '../names.ts';
 import type {Run, RunCosts} from '../run/run.ts';
 import {hasRunOut} from '../stream/lease.ts';
@@ -44,6 +45,8 @@ export type TickPlan = {
   expired: readonly string[];
   /** Workers whose document does not know yet that their run was paused, resumed or ended. */
   notices: readonly {run: string; workers: readonly string[]}[];
+  /** Workers that give their streams back for a job, or no longer do. */
+  yields: readonly Yield[];
   runs: readonly RunPlan[];
   /** Creates and dollars of this plan, which later pools of the tick do not get. */
   taken: {creates: number; usd: number};
@@ -116,6 +119,7 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
     strays: nodes.strays.filter(stray => !isGoing(stray)),
     expired: [...workers.values()].filter(worker => hasRunOut(worker, config.lease_s, served)).map(nameOf),
     notices: noticesFor(snapshot),
+    yields: planYields(snapshot, config.limits, now),
     runs: planRuns(snapshot, now),
     taken: {creates: fleet.creates, usd: fleet.reserved_usd},
   };

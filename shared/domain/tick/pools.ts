@@ -3,7 +3,7 @@
  * the nodes and the money of the other pools, and those that earlier plans of the tick take.
  */
 
-import type {Pool} from '../fleet/pool.ts';
+import {JOB_WAIT_S, type Pool} from '../fleet/pool.ts';
 import {parseWorkerName} from '../names.ts';
 import {NO_ENVIRONMENT} from '../source/source.ts';
 import {managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
@@ -31,7 +31,7 @@ function withoutDocument(pool: string): Pool {
       spent_usd: 0,
       limiter: OPEN,
     },
-    ...{poll_s: 60, source: null, environment: NO_ENVIRONMENT, source_version: 0},
+    ...{poll_s: 60, job_wait_s: JOB_WAIT_S, source: null, environment: NO_ENVIRONMENT, source_version: 0},
   };
 }
 
@@ -65,12 +65,12 @@ function budgetSnapshotOf(all: DeploymentBudgets, pool: Pool): BudgetSnapshot {
   const workers = Map.groupBy(all.workers.values(), ({name}) => isOf(name));
   const own = new Set([...all.unreadable].filter(isOf));
   const hasDocument = pools.some(each => each.pool === pool.pool);
-  const waiting = hasDocument ? jobs.get(pool.pool) : 0;
+  const waiting = hasDocument ? jobs.get(pool.pool) : {waiting: 0};
   return {
     ...shared,
     pool,
     isUnreadable: unreadable_pools.has(pool.pool),
-    jobs: waiting === undefined ? undefined : {waiting},
+    jobs: waiting,
     others: {workers: workers.get(false) ?? [], nodes: all.unreadable.size - own.size, reserved_usd: 0},
     runs: all.runs.filter(run => run.pool === pool.pool),
     ended: all.ended.filter(run => run.pool === pool.pool),

@@ -4,6 +4,7 @@ import type {Ceilings} from '../billing/ceilings.ts';
 import type {BucketRegion} from '../billing/network.ts';
 import type {Prices} from '../billing/prices.ts';
 import type {Pool} from '../fleet/pool.ts';
+import type {WaitingJobs} from '../job/queue.ts';
 import type {Run, StreamTotals} from '../run/run.ts';
 import type {Limits} from '../worker/limits.ts';
 import type {Nodes} from '../worker/nodes.ts';
@@ -50,7 +51,7 @@ export type BudgetSnapshot = {
   /** True if the document of the pool could not be read: its nodes stay, and it gets no other. */
   isUnreadable: boolean;
   /** Jobs of the pool that wait for a worker; undefined if they could not be counted. */
-  jobs: {waiting: number} | undefined;
+  jobs: WaitingJobs | undefined;
   others: Others;
   prices: Prices | undefined;
   month: Month | undefined;
@@ -95,7 +96,7 @@ export type DeploymentBudgets = Omit<BudgetSnapshot, 'pool' | 'isUnreadable' | '
   /** Names of pools whose documents could not be read. */
   unreadable_pools: ReadonlySet<string>;
   /** Waiting jobs by pool; a pool whose jobs could not be counted is missing. */
-  jobs: ReadonlyMap<string, number>;
+  jobs: ReadonlyMap<string, WaitingJobs>;
 };
 
 export type DeploymentSnapshot = DeploymentBudgets & Omit<Snapshot, keyof BudgetSnapshot>;

@@ -102,12 +102,13 @@ function provesLease(
 function workAfter({worker, run}: HeartbeatState, lease: WorkLease | null, isHeld: boolean, now: number) {
   if (lease && isHeld) {
     const drains = run ? run.status === 'paused' : worker.drains;
-    return {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now), drains};
+    const yields_to = saysItHas(worker, lease) ? worker.yields_to : null;
+    return {work: leasedWork(lease), epoch: lease.epoch, claimed_at: iso(now), drains, yields_to};
   }
   // A deleted job leaves its worker without work.
   if (lease && 'job' in lease && saysItHas(worker, lease)) return NO_WORK;
-  const {work, epoch, claimed_at, drains} = worker;
-  return {work, epoch, claimed_at, drains};
+  const {work, epoch, claimed_at, drains, yields_to} = worker;
+  return {work, epoch, claimed_at, drains, yields_to};
 }
 
 function verdict(
@@ -121,6 +122,8 @@ function verdict(
   if (worker.phase === 'draining')
     return advise(lease ? 'drain' : 'exit', notWantedText(worker.name, worker.incarnation));
   if (worker.drains && lease && 'run' in lease) return advise('drain', `run ${lease.run} is paused`);
+  if (worker.yields_to !== null && lease && 'run' in lease)
+    return advise('drain', `job ${worker.yields_to} waits for a worker`);
   return advise('continue', '');
 }
 
@@ -134,8 +137,8 @@ function endText(lease: WorkLease, run: Run | undefined): string {
 export function decideFailedBoot(worker: Worker, {reason}: {reason: string}, now: number): RequestDecision {
   const answer = advise('continue', '');
   if (worker.fault !== null) return {answer};
-  const {work, epoch, claimed_at, drains, boot_step: step} = worker;
-  const held = {...NO_WORK, work, epoch, claimed_at, drains};
+  const {work, epoch, claimed_at, drains, yields_to, boot_step: step} = worker;
+  const held = {...NO_WORK, work, epoch, claimed_at, drains, yields_to};
   const heard = heardFrom(worker, {...held, activity: 'setup', step: step ?? undefined}, now);
   return {answer, writes: {worker: {...heard, fault: faultText(reason)}}, wakes: true};
 }

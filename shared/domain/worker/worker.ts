@@ -73,6 +73,8 @@ export type Worker = Shown & {
   epoch: number | null;
   claimed_at: string | null;
   drains: boolean;
+  /** The job for which the worker gives its stream back after the shard in hand: see fleet/yields.ts. */
+  yields_to: string | null;
   suspect: Suspect | null;
   samples_done: number | null;
   samples_total: number | null;
@@ -197,6 +199,7 @@ export const NO_WORK = {
   epoch: null,
   claimed_at: null,
   drains: false,
+  yields_to: null,
   samples_done: null,
   samples_total: null,
   tokens_done: null,

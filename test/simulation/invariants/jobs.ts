@@ -98,13 +98,26 @@ export class Jobs extends Check {
   }
 
   /** The time of a worker with a job is billed to the payer of jobs. */
-  onWorker(name: string, {work, incarnation, costs}: Document, after: Document): void {
+  onWorker(name: string, before: Document, after: Document): void {
+    this.#checkYield(name, before, after);
+    const {work, incarnation, costs} = before;
     if (parseJobWork(work as string | null) === undefined || after.incarnation !== incarnation) return;
     const [was, is] = [costs, after.costs].map(each =>
       totalOf(without(each as Costs, JOBS, downloadsOf(JOBS))),
     );
     if (!(Number(is) <= Number(was) + 1e-9))
       this.breach(`${name} has ${work}, and bills others than jobs: ${JSON.stringify([costs, after.costs])}`);
+  }
+
+  /** Only a tick decides that a worker gives its stream back for a job. A request of the worker changes nothing of that until its work ends. */
+  #checkYield(name: string, before: Document, after: Document): void {
+    const isSameWork = before.work === after.work && before.epoch === after.epoch;
+    if (before.yields_to === after.yields_to || after.incarnation !== before.incarnation) return;
+    if (typeof after.yields_to === 'string') this.context.see('a worker gives its stream back for a job');
+    if (after.yields_to !== null && (after.work === null || parseJobWork(String(after.work)) !== undefined))
+      this.breach(`${name} gives ${after.work} back for the job ${after.yields_to}`);
+    if (isSameWork && this.violations.request)
+      this.breach(`${name} has ${after.work}, and a request changed yields_to to ${after.yields_to}`);
   }
 
   /** True if a person deletes the document, or a message of a person. */

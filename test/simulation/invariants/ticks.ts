@@ -1,4 +1,6 @@
 /** Checks that two ticks in a row leave no common duty undone, and that no node outlives the last work. */
+
+import type {Job} from '../../../shared/domain/job/job.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Stored} from '../../../shared/ports.ts';
@@ -17,6 +19,10 @@ export type StartedTick = {at: number; duties: Set<string>};
  * third that the TPU is gone.
  */
 const ORPHAN_MINUTES = 3;
+
+/** `job_wait_s` of every pool, repeated here, and the time after which the word of a worker may be too old. */
+const JOB_WAIT_S = 120;
+const HEARTBEAT_LATE_S = 60;
 
 const ENDED = ['SUSPENDED', 'FAILED'];
 const REPAIRING = ['REPAIRING', 'RESTARTING', 'REIMAGING'];
@@ -57,6 +63,7 @@ export class Ticks extends Check {
       ...this.#lost(),
       ...this.#unneeded(),
       ...this.#notReplacedOrNotified(),
+      ...this.#jobsBehindStreams(),
     ]);
   }
 
@@ -101,6 +108,32 @@ export class Ticks extends Check {
       return status === 'paused' && !drains
         ? [`${name} works on ${work} in epoch ${epoch}, and its run is paused`]
         : [];
+    });
+  }
+
+  /** Jobs that have waited for `job_wait_s` in a pool whose TPUs all have streams, and none gives its stream back. */
+  #jobsBehindStreams(): string[] {
+    const {clockwork, config, store, everAlone} = this.context;
+    const since_ms = clockwork.now - (JOB_WAIT_S + 2 * HEARTBEAT_LATE_S) * 1000 - 2 * MAX_SKEW_MS;
+    const heard = this.#up().filter(
+      ({heartbeat_at, fault, phase}) =>
+        fault === null && (phase === 'creating' || Date.parse(heartbeat_at ?? '') > since_ms),
+    );
+    return store.collection(config.jobs_collection).flatMap(({path, data}) => {
+      const {status, pool, scheduled_at, attempts} = data as unknown as Job;
+      const waits_since = Math.max(
+        Date.parse(scheduled_at ?? ''),
+        Date.parse(attempts?.at(-1)?.ended_at ?? scheduled_at ?? ''),
+      );
+      if (status !== 'scheduled' || everAlone.has(path) || !(waits_since < since_ms)) return [];
+      const workers = heard.filter(worker => worker.pool === pool);
+      const atStreams = workers.filter(({phase, work}) => phase === 'working' && work?.includes('/'));
+      const isServed = workers.some(
+        ({phase, drains, yields_to}) => ['booting', 'idle'].includes(phase) || drains || yields_to !== null,
+      );
+      return atStreams.length === 0 || isServed
+        ? []
+        : [`${path} waits, and no TPU of ${pool} gives a stream back`];
     });
   }
 

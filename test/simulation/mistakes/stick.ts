@@ -104,7 +104,22 @@ export const STICK: Mistakes = {
   'a waiting job of a second pool that no plan counts': {
     in: 'budgetSnapshotOf',
     within: '{const {pools: $pools, $$fields} = $all; $$rest}',
-    find: '$hasDocument ? $jobs.get($pool.pool) : 0',
-    replace: '$hasDocument && $pool === $pools[0] ? $jobs.get($pool.pool) : 0',
+    find: '$hasDocument ? $jobs.get($pool.pool) : {waiting: 0}',
+    replace: '$hasDocument && $pool === $pools[0] ? $jobs.get($pool.pool) : {waiting: 0}',
+  },
+  'a job that waits behind streams, however long': {
+    in: 'planYields',
+    find: '$late === null ? undefined : ($yielding ?? $next)?.worker',
+    replace: '$late === null ? undefined : $yielding?.worker',
+  },
+  'a silent idle worker that a job waits for': {
+    in: 'planYields',
+    find: '!$silent.has($name) && $fault === null',
+    replace: '$fault === null',
+  },
+  'a heartbeat after which the worker keeps the stream that a job waits for': {
+    in: 'workAfter',
+    find: '$saysItHas($worker, $lease) ? $worker.yields_to : null',
+    replace: 'null',
   },
 };

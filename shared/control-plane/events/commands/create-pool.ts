@@ -6,13 +6,13 @@ import {dollars, poolName, provisioning, version, zones} from '../../../contract
 import {decideNewPool, decideScale, type PoolSettings} from '../../../domain/commands/settings.ts';
 import {poolNameProblem} from '../../../domain/deployment.ts';
 import {runtimeOf} from '../../../domain/fleet/accelerators.ts';
-import type {Pool} from '../../../domain/fleet/pool.ts';
+import {JOB_WAIT_S, type Pool} from '../../../domain/fleet/pool.ts';
 import {type Environment, internetNeed, NO_ENVIRONMENT} from '../../../domain/source/source.ts';
 import {OPEN} from '../../../domain/zone/limiter.ts';
 import type {Deps} from '../../deps.ts';
 import {poolRecords} from '../../documents/documents.ts';
 import {command, conclude} from './command.ts';
-import {limitsOf, pollSeconds, recordStranded} from './pool-commands.ts';
+import {jobWaitSeconds, limitsOf, pollSeconds, recordStranded} from './pool-commands.ts';
 
 const name = z.string().min(1).max(100);
 
@@ -27,6 +27,7 @@ const schema = z.strictObject({
   provisioning: provisioning.optional(),
   budget_usd: dollars.optional(),
   poll_s: pollSeconds.optional(),
+  job_wait_s: jobWaitSeconds.optional(),
   source: source.nullable().optional(),
   environment: environment.partial().optional(),
   if_version: version.optional(),
@@ -53,7 +54,7 @@ export const pool = command({
 type Given = Omit<z.infer<typeof schema>, 'action' | 'pool' | 'if_version'>;
 
 /** Settings that a later message may change. */
-const SETTINGS = {workers_per_zone: 1, zones: 1, provisioning: 1, budget_usd: 1, poll_s: 1};
+const SETTINGS = {workers_per_zone: 1, zones: 1, provisioning: 1, budget_usd: 1, poll_s: 1, job_wait_s: 1};
 
 /** The pool of a message, with the deployment's values of optional keys. Throws `Rejected`, which names the missing ones. */
 function newPool({config}: Deps, name: string, given: Given): Pool {
@@ -65,7 +66,7 @@ function newPool({config}: Deps, name: string, given: Given): Pool {
       `there is no pool "${name}": a new pool needs accelerator, zones and workers_per_zone`,
     );
   const {runtime_version = runtimeOf(accelerator)} = given;
-  const {source = null, budget_usd = null} = given;
+  const {source = null, budget_usd = null, job_wait_s = JOB_WAIT_S} = given;
   const {spot = config.pool.spot, provisioning = 'node', poll_s = config.pool.poll_s} = given;
   const environment = {...NO_ENVIRONMENT, ...given.environment} as Environment;
   const needs = internetNeed(source, environment);
@@ -80,6 +81,7 @@ function newPool({config}: Deps, name: string, given: Given): Pool {
     ...terms,
     budget_usd,
     poll_s,
+    job_wait_s,
     ...code,
     version: 0,
     said: {},

@@ -37,6 +37,7 @@ async function existing({config}: Deps, tx: Transaction, name: string): Promise<
 }
 
 export const pollSeconds = z.number().min(1).max(86_400);
+export const jobWaitSeconds = z.number().min(0).max(604_800);
 
 /** Ceilings of the deployment, and the slots of its other pools, as of now. Each tick enforces them. */
 export async function limitsOf(deps: Deps, name: string): Promise<PoolLimits> {
@@ -86,6 +87,7 @@ export const scale = command({
       provisioning: provisioning.optional(),
       budget_usd: dollars.optional(),
       poll_s: pollSeconds.optional(),
+      job_wait_s: jobWaitSeconds.optional(),
       if_version: version.optional(),
     }),
     'workers_per_zone',
@@ -93,6 +95,7 @@ export const scale = command({
     'provisioning',
     'budget_usd',
     'poll_s',
+    'job_wait_s',
   ),
   decide: async (deps, tx, {action: _, pool, if_version, ...settings}, {published_at}) => {
     const stored = await existing(deps, tx, pool ?? deps.config.pool.pool);

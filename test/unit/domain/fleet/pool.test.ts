@@ -17,6 +17,7 @@ const POOL: Pool = {
   version: 0,
   said: {},
   poll_s: 60,
+  job_wait_s: 120,
   source: null,
   environment: NO_ENVIRONMENT,
   source_version: 0,

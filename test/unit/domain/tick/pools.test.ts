@@ -28,8 +28,8 @@ function aSnapshot(changes: Partial<DeploymentSnapshot> = {}, tpus: Tpu[] = []):
   return {
     ...{read_at_ms: T0, pools: [own, fast], unreadable_pools: new Set(), prices: LIST_PRICES, creates: 10},
     jobs: new Map([
-      ['tpu', 0],
-      ['fast', 0],
+      ['tpu', {waiting: 0}],
+      ['fast', {waiting: 0}],
     ]),
     month: {name: '2026-01', spent_usd: 0},
     runs: [aRun({run: 'slow'}), aRun({run: 'quick', pool: 'fast'})],

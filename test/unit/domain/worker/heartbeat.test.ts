@@ -69,6 +69,7 @@ describe('the decision about a heartbeat', () => {
     epoch: 3,
     claimed_at: at(0),
     drains: false,
+    yields_to: null,
   } as const;
   const ON_JOB = {...ON_STREAM, work: 'job:my-job'} as const;
   const FREE = {work: null, epoch: null, drains: false};
@@ -135,6 +136,12 @@ describe('the decision about a heartbeat', () => {
       worker: {...ON_STREAM, drains: true},
       action: 'drain',
       then: {...ON_STREAM, drains: true, claimed_at: at(60)},
+    },
+    {
+      name: 'a worker that gives its stream back for a job finishes its shard, however often it claims the stream',
+      worker: {...ON_STREAM, yields_to: 'my-job'},
+      action: 'drain',
+      then: {...ON_STREAM, yields_to: 'my-job', claimed_at: at(60)},
     },
     {
       name: 'a late claim about a paused run leaves the next stream at work',

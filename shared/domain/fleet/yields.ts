@@ -1,0 +1,52 @@
+/** The worker that gives its stream back after the shard in hand, because a job has waited for `job_wait_s` and no worker is free. */
+import {parseWork} from '../names.ts';
+import type {Run} from '../run/run.ts';
+import type {Snapshot} from '../tick/snapshot.ts';
+import {isOlderThan} from '../time.ts';
+import type {Limits} from '../worker/limits.ts';
+import type {Worker} from '../worker/worker.ts';
+import {silentWorkers} from './fleet-plan.ts';
+
+/** `work`: the stream in hand. `job`: the job that waits; null if the worker keeps its stream after all. */
+export type Yield = {worker: string; work: string; job: string | null};
+
+/** Changes of the documents of workers. At most one worker of a pool gives its stream back at a time. */
+export function planYields(
+  snapshot: Pick<Snapshot, 'pool' | 'jobs' | 'workers' | 'runs' | 'served'>,
+  {silent_s}: Pick<Limits, 'silent_s'>,
+  now: number,
+): Yield[] {
+  const {pool, jobs, workers, runs} = snapshot;
+  if (!jobs) return [];
+  const {longest} = jobs;
+  const late = longest && isOlderThan(longest.since_at, pool.job_wait_s, now) ? longest.job : null;
+  const silent = silentWorkers(snapshot, silent_s);
+  const heard = [...workers.values()].filter(({name, fault}) => !silent.has(name) && fault === null);
+  const atStreams = heard.flatMap(worker => {
+    const work = worker.phase === 'working' ? parseWork(worker.work) : undefined;
+    return work ? {worker, run: runs.find(({run}) => run === work.run)} : [];
+  });
+  const yielding = atStreams.find(({worker}) => worker.yields_to !== null);
+  const next = heard.some(isSoonFree) ? undefined : atStreams.toSorted(leastLossFirst)[0];
+  const chosen = late === null ? undefined : (yielding ?? next)?.worker;
+  return atStreams.flatMap(({worker}) => {
+    const job = worker === chosen ? late : null;
+    return worker.yields_to === job ? [] : {worker: worker.name, work: worker.work ?? '', job};
+  });
+}
+
+/** True for a worker that asks for work soon: it boots, has no work, or drains for a paused run. */
+function isSoonFree({phase, drains, recreate}: Worker): boolean {
+  return !recreate && (phase === 'booting' || phase === 'idle' || (phase === 'working' && drains));
+}
+
+type AtStream = {worker: Worker; run: Run | undefined};
+
+/** Least priority first. A stream that is bound to its slot would wait for the job, so it comes last. */
+function leastLossFirst(a: AtStream, b: AtStream): number {
+  return (
+    Number(a.run?.affinity === 'fixed') - Number(b.run?.affinity === 'fixed') ||
+    (a.run?.priority ?? 0) - (b.run?.priority ?? 0) ||
+    a.worker.name.localeCompare(b.worker.name)
+  );
+}
