@@ -9,7 +9,8 @@ locals {
     budget-spent        = { text = "A run or the deployment has spent its budget. `gleaner status` says which.", above = 0 }
     silence-brake       = { text = "A zone holds silent workers, which cost money. Check worker-api and the network.", above = 0 }
     creates-stopped     = { text = "Five boots in a row failed, or Cloud TPU refuses every node, so creates stop. The event of the stop has the reason.", above = 0 }
-    run-paused          = { text = "A run is paused, because machines died at its work. `gleaner status RUN` says why.", above = 0 }
+    run-paused          = { text = "A run is paused, because machines died at its work or its model did not arrive. `gleaner status RUN` says why.", above = 0 }
+    samples-rejected    = { text = "A run rejects more than half of its samples. rejects.jsonl beside its shards says why.", above = 0 }
     job-failed          = { text = "A job has failed. `gleaner jobs logs JOB` shows its output, and its document says why.", above = 0 }
     job-long            = { text = "A job has run for a long time. `gleaner status` shows it, and a message cancels it.", above = 0 }
     document-left-alone = { text = "A document has a field that this release does not understand. `gleaner status` names it.", above = 0 }

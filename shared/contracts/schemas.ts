@@ -185,7 +185,7 @@ export const workerRequest = z.discriminatedUnion('action', [
       outcome: z.enum(['completed', 'drained', 'preempted', 'failed']),
       failure: z
         .object({
-          kind: z.enum(['stream', 'model', 'infrastructure']),
+          kind: z.enum(['stream', 'model', 'hub', 'infrastructure']),
           reason: z.string().max(20_000).transform(toWellFormed),
         })
         .nullable(),

@@ -12,6 +12,7 @@ export const SIGNALS = [
   'ping-failed',
   'run-failed',
   'run-paused',
+  'samples-rejected',
   'silence-brake',
   'tick-completed',
 ] as const;

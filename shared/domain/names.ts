@@ -1,6 +1,7 @@
 /** Names of paths, ids and labels: one builder and one parser each. `parse(build(x))` equals `x`. */
 
 export const RUN = /^[a-z][a-z0-9-]{0,38}$/;
+const MOST_RUN_CHARS = 39;
 const INDEX = /^(?:\d{3}|[1-9]\d{3,8})$/;
 const SHARD = /^shard_(\d{4}|[1-9]\d{4,8})\.(safetensors|safetensors\.zst|pkl\.gz)$/;
 /** `us-central1-a`, or an AI zone such as `us-central1-ai1a`: always three parts, so a pool name may have dashes. */
@@ -28,6 +29,13 @@ export type Slot = {pool: string; zone: string; slot: number};
 /** Id of a job and of a command on hosts: it becomes part of object names. */
 export const JOB = /^[A-Za-z0-9_-]{1,100}$/;
 const JOB_WORK = 'job:';
+
+/** The name of a run, counted up: `my-run`, `my-run-2`, `my-run-3`. */
+export function nextRunName(run: string): string {
+  const [, base = run, number = '1'] = /^(.*?)(?:-([1-9]\d{0,5}))?$/.exec(run) ?? [];
+  const end = `-${Number(number) + 1}`;
+  return `${base.slice(0, MOST_RUN_CHARS - end.length)}${end}`;
+}
 
 export function isRunId(text: string): boolean {
   return RUN.test(text);

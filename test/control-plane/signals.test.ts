@@ -5,7 +5,7 @@ import {World} from '../support/control-plane-harness.ts';
 import {aFleet, silence, wait} from '../support/fleet.ts';
 import {aStoringFleet} from '../support/lost-store.ts';
 import {aPricedRun, USD_PER_MINUTE} from '../support/priced-run.ts';
-import {someLines} from '../support/shard-plan.ts';
+import {BAD_LINE, someLines} from '../support/shard-plan.ts';
 
 type Signal = (typeof SIGNALS)[number];
 
@@ -75,6 +75,12 @@ const WORLDS: Record<Signal, () => Promise<World>> = {
       silence(world, name => world.agent(name).state === 'working');
       await world.minute(1);
     }
+    return world;
+  },
+  'samples-rejected': async () => {
+    const world = new World({GLEANER_ZONES: 'us-central1-a'});
+    world.drop('my-run', 0, `${BAD_LINE}\n${BAD_LINE}\n${someLines(1)}`);
+    await world.untilAsleep(60);
     return world;
   },
   'silence-brake': async () => {

@@ -13,6 +13,8 @@ export type Machine = {
   bootFault: string | null;
   /** The reason of a machine fault at the next shard, if there is one. */
   fault: () => string | null;
+  /** The failure of loading the model of a run. */
+  modelFailure: (run: string) => Failure | undefined;
   /** True if the agent reports a stream as completed too early. */
   isLying: () => boolean;
   /** Stops the machine: a job has killed it, or its boot has failed. */
@@ -21,6 +23,8 @@ export type Machine = {
 
 export const RETRY_MS = 5_000;
 const HEARTBEAT_MS = 30_000;
+/** Time until the load of a model fails. */
+const LOAD_MS = 60_000;
 /** Bytes of the weights of each run. Their network costs as much as some minutes of a TPU. */
 const WEIGHTS_BYTES = 100_000_000;
 /** The way of the weights, by the last digit of the run. */
@@ -101,8 +105,14 @@ export class AgentLoop {
   }
 
   async #extract(): Promise<End> {
-    const [agent, {sleep, seconds, fault, isLying}] = [this.#agent, this.#machine];
+    const [agent, {sleep, seconds, fault, modelFailure, isLying}] = [this.#agent, this.#machine];
     const lease = agent.lease ?? undefined;
+    const failure = modelFailure(lease?.run ?? '');
+    if (failure) {
+      await sleep(LOAD_MS);
+      if (this.#isLost()) return 'lost';
+      return agent.orders === 'drain' ? 'drained' : failure;
+    }
     this.#load(lease?.run ?? '');
     const plans = await agent.download();
     if (!Array.isArray(plans)) return plans;

@@ -2,6 +2,7 @@
 import type {Config} from '../../shared/contracts/config.ts';
 import type {Document} from '../../shared/ports.ts';
 import {aConfig, T0} from '../support/builders.ts';
+import type {Failure} from '../support/fake-agent.ts';
 import {FakeBucket} from '../support/fake-bucket.ts';
 import {aCatalog} from '../support/fake-catalog.ts';
 import {FakeTpus} from '../support/fake-tpus.ts';
@@ -34,7 +35,16 @@ export const SIMPLER = [
   'long storm',
   'jobs',
   'second pool',
+  'broken model',
 ];
+
+/** Two of eleven worlds have a run without a usable model until the calm, by their seeds: so no other draw changes. */
+const BROKEN_MODELS: Record<number, Failure> = {
+  4: {kind: 'model', reason: 'the model has no such layer'},
+  7: {kind: 'hub', reason: 'the hub does not answer'},
+};
+const MODELS_EVERY = 11;
+const BROKEN_RUN = 'run-0';
 
 export type Options = {
   /** Kinds of faults and parts of `SIMPLER` that this world leaves out. */
@@ -100,6 +110,7 @@ export class Context {
   /** True if the present call ended a stream, a run or an incarnation. */
   isDangerous = false;
   readonly isWide: boolean;
+  readonly #brokenModel: Failure | undefined;
   readonly hasSecondPool: boolean;
 
   constructor(seed: number, options: Options) {
@@ -112,6 +123,8 @@ export class Context {
     this.isWide = options.plan === undefined && seed % WIDE_EVERY === WIDE_EVERY - 1;
     this.rise = new PriceRise(options.plan ? 0 : seed);
     this.isFar = isFar(seed) && !options.plan;
+    const isModelBroken = !options.plan && !options.without?.has('broken model');
+    this.#brokenModel = isModelBroken ? BROKEN_MODELS[seed % MODELS_EVERY] : undefined;
     this.hasSecondPool = hasSecondPool(seed) && !options.plan && !options.without?.has('second pool');
     this.store.isPessimistic = this.chance.happens(this.isWide ? 0.7 : 0.2);
     this.ack_deadline_ms = this.chance.pick([1, 10]) * MINUTE_MS;
@@ -172,6 +185,11 @@ export class Context {
   count(second: string, most: number): number {
     const count = this.chance.integer(1, most);
     return this.options.without?.has(second) ? 1 : count;
+  }
+
+  /** The failure of each load of the run's model, until the calm. */
+  modelFailure(run: string): Failure | undefined {
+    return run === BROKEN_RUN && !this.isCalm ? this.#brokenModel : undefined;
   }
 
   get isCalm(): boolean {

@@ -88,6 +88,7 @@ export class Vms {
           return 'RuntimeError: TPU initialization failed: open(/dev/vfio/0): Device or resource busy';
         return context.strikes('machine_fault') ? 'the disk is full' : null;
       },
+      modelFailure: run => context.modelFailure(run),
       isLying: () => context.strikes('lie'),
       die: () => {
         context.see(isStuck ? 'a boot fails' : 'a job kills its machine');

@@ -5,7 +5,7 @@ import {metadataOf, type Plan, planShards, type Source, shardMetadata, storedTex
 
 export type Answer = {status: number; body: Record<string, unknown>};
 type Api = (request: object) => Promise<Answer>;
-export type Failure = {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
+export type Failure = {kind: 'stream' | 'model' | 'hub' | 'infrastructure'; reason: string};
 
 type Lease = {run: string; stream: string; epoch: number};
 type JobLease = {job: string; epoch: number};

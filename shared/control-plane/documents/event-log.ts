@@ -21,8 +21,8 @@ export function recordEvent(tx: Transaction, event: TimelineEvent, now: number, 
   eventRecords.set(tx, paths.event(id), document);
 }
 
-/** Records a pause of the run by a breaker, and raises an alert. */
-export function recordPause(
+/** Records the pause or the end of the run by a breaker, and raises an alert. */
+export function recordBreak(
   log: Log,
   tx: Transaction,
   before: Run,
@@ -31,7 +31,7 @@ export function recordPause(
 ): void {
   if (status === before.status) return;
   const text = `Run ${run} is ${status}: ${reason}`;
-  log('ERROR', text, {run, signal: 'run-paused'});
+  log('ERROR', text, {run, signal: status === 'failed' ? 'run-failed' : 'run-paused'});
   recordEvent(tx, {kind: 'run', run, text}, now);
 }
 

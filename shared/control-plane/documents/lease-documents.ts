@@ -13,7 +13,7 @@ import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import type {Log} from '../log.ts';
 import {runRecords, skipIfInvalid, streamRecords, workerRecords} from './documents.ts';
-import {recordEvent, recordPause} from './event-log.ts';
+import {recordBreak, recordEvent} from './event-log.ts';
 import {shardRecords} from './history-documents.ts';
 import {jobOf} from './job-documents.ts';
 import {reopenRun} from './runs.ts';
@@ -77,10 +77,10 @@ export function returnStream(
   for (const event of events) recordEvent(tx, event, now);
 }
 
-/** Stores the run of a stream that failed for its machines. A pause by its breaker is an event and an alert. */
+/** Stores the run of a stream that failed for its machines or its model. A pause or an end by its breaker is an event and an alert. */
 export function setBreaker(log: Log, tx: Transaction, run: {before: Run; after: Run}, now: number): void {
   runRecords.set(tx, run.after);
-  recordPause(log, tx, run.before, run.after, now);
+  recordBreak(log, tx, run.before, run.after, now);
 }
 
 /** Revokes the lease of the stream. */

@@ -1,4 +1,5 @@
 /** Reads of runs that other documents need: open runs and spec hashes. Reopens an ended run. */
+import {NO_MODEL_FAILURES} from '../../domain/run/model-failures.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {iso} from '../../domain/time.ts';
 import type {Transaction} from '../../ports.ts';
@@ -57,7 +58,7 @@ export async function assertSpecHash(
 /** Reopens an ended run in the transaction that has read the run. Returns false for any other run. */
 export function reopenRun(tx: Transaction, run: Run | undefined, why: string, now: number): boolean {
   if (run?.status !== 'completed' && run?.status !== 'failed') return false;
-  runRecords.set(tx, {...run, status: 'active', updated_at: iso(now)});
+  runRecords.set(tx, {...run, ...NO_MODEL_FAILURES, status: 'active', updated_at: iso(now)});
   recordEvent(tx, {kind: 'run', run: run.run, text: `Run ${run.run} is active again: ${why}`}, now);
   return true;
 }

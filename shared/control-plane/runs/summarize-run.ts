@@ -1,5 +1,6 @@
 import {
   exact,
+  isMostlyRejected,
   isOpen,
   type Run,
   type RunCosts,
@@ -56,6 +57,8 @@ export async function storeRunTotals(
     if (next.status !== current.status) recordEvent(tx, {kind: 'run', run, text}, at);
     if (next.status === 'failed' && current.status !== 'failed')
       log('ERROR', text, {run, signal: 'run-failed'});
+    else if (isMostlyRejected(next) && !isMostlyRejected(current))
+      log('WARNING', `Run ${run}: ${next.reason}`, {run, signal: 'samples-rejected'});
     return !isOpen(next);
   });
 }
@@ -74,8 +77,8 @@ function withGrants(totals: StreamTotals, seen: Run, current: Run): StreamTotals
 
 /**
  * Writes the totals of an ended run. A rebuild (`isRebuilt`) may find fewer shards; otherwise fewer shards come from an older count. A
- * completed or failed run that a rebuild changed is reopened, and ends again with its new result. A stopped run stays stopped, and only
- * its totals count streams that are not over.
+ * completed or failed run that a rebuild changed is reopened, and ends again with its new result. A stopped run, and a run whose every
+ * stream fails, may have streams that are not over: their totals count these.
  */
 export async function updateTotals(
   deps: Pick<Deps, 'store' | 'log' | 'now' | 'config'>,
@@ -93,7 +96,8 @@ export async function updateTotals(
     const current = await runRecords.get(tx, run);
     if (!current || isOpen(current)) return;
     const bill = await readNetworkBill(deps, tx, current, traffic, now());
-    const fields = isRebuilt || current.status === 'cancelled' ? all : SUMMED;
+    const hasUnfinished = current.status === 'cancelled' || current.certain_failure !== null;
+    const fields = isRebuilt || hasUnfinished ? all : SUMMED;
     const isSame = bill.run === current && fields.every(field => current[field] === totals[field]);
     if (isSame || (!isRebuilt && totals.total_shards < current.total_shards)) return;
     if (isRebuilt && reopenRun(tx, current, 'its streams were rebuilt', now())) return;

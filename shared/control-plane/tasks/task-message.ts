@@ -222,7 +222,7 @@ async function resync(deps: Deps, task: Task): Promise<Step> {
 const LATE_S = 86_400;
 
 /**
- * Registers the streams of a run that lacks its document or stream documents. Reopens an ended run with an unfinished stream. Adds late
+ * Registers the streams of a run that lacks its document or stream documents. Reopens an ended run with an unfinished stream, unless every stream fails. Adds late
  * shards to the totals of an ended run.
  */
 async function resyncRun(deps: Deps, run: string, streams: number): Promise<void> {
@@ -233,7 +233,8 @@ async function resyncRun(deps: Deps, run: string, streams: number): Promise<void
   if (parent?.status === 'cancelled' || parent?.stopped_at) return;
   const isAnyMissing = !parent || (await store.count(paths.streams(run))) < streams;
   if (isAnyMissing) await startTask(deps, {task: 'register', run}, isOpenTask);
-  const hasEnded = parent?.status === 'completed' || parent?.status === 'failed';
+  const hasEnded =
+    parent?.status === 'completed' || (parent?.status === 'failed' && parent.certain_failure === null);
   if (!hasEnded || (await store.count(paths.streams(run), [UNFINISHED])) === 0) return;
   await store.transaction(async tx => {
     reopenRun(tx, await runRecords.get(tx, run), 'a stream is unfinished', deps.now());

@@ -10,6 +10,7 @@ import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, skipIfInvalid, streamRecords, workerRecords} from '../documents/documents.ts';
+import {updateTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import type {AuthenticatedRequest} from './answers.ts';
 import {transact} from './write.ts';
@@ -28,7 +29,11 @@ export async function releaseStream(
       return {answer: answerWithoutLease(claimed, request)};
   }
   await advanceStream(deps, run, stream);
-  return transact(deps, async (tx, now) => decideRelease(await readRelease(deps, tx, request), request, now));
+  const decision = await transact(deps, async (tx, now) =>
+    decideRelease(await readRelease(deps, tx, request), request, now),
+  );
+  if (decision.writes?.breaker?.after.status === 'failed') await updateTotals(deps, run);
+  return decision;
 }
 
 async function readRelease({log}: Deps, tx: Transaction, request: Release): Promise<ReleaseState> {

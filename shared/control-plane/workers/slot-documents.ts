@@ -23,7 +23,7 @@ import {
   workerRecords,
   zoneRecords,
 } from '../documents/documents.ts';
-import {recordEvent, recordPause} from '../documents/event-log.ts';
+import {recordBreak, recordEvent} from '../documents/event-log.ts';
 import {attemptRecords} from '../documents/history-documents.ts';
 import {jobOf, storeEnded} from '../documents/job-documents.ts';
 import {returnStream, suspectedBy, workOf} from '../documents/lease-documents.ts';
@@ -140,7 +140,7 @@ export function writeSlots(
     const earlier = before.runs.get(name);
     if (!earlier || run === earlier) continue;
     runRecords.set(tx, run);
-    recordPause(log, tx, earlier, run, now);
+    recordBreak(log, tx, earlier, run, now);
   }
   if (pool && pool !== before.pool) poolRecords.set(tx, pool);
   if (spending && spending !== before.spending) spendingRecords.set(tx, spending);

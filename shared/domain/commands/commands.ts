@@ -3,6 +3,7 @@
 import type {Pool} from '../fleet/pool.ts';
 import {streamObject} from '../names.ts';
 import {NO_MACHINE_DEATHS} from '../run/machine-deaths.ts';
+import {NO_MODEL_FAILURES} from '../run/model-failures.ts';
 import type {Run} from '../run/run.ts';
 import {revokeLease} from '../stream/lease.ts';
 import type {Stream} from '../stream/stream.ts';
@@ -52,7 +53,7 @@ export function decideRunAction(
       if (run.status === 'active' || run.status === 'paused') {
         const decision = become('active', action === 'start' ? `${name} started` : `${name} resumed`);
         if (decision.kind === 'rejected') return decision;
-        return {...decision, next: {...decision.next, ...NO_MACHINE_DEATHS}};
+        return {...decision, next: {...decision.next, ...NO_MACHINE_DEATHS, ...NO_MODEL_FAILURES}};
       }
       if (action === 'start' && run.status !== 'cancelled')
         return {kind: 'applied', next: run, what: `${name} is ${run.status}: nothing is left to start`};

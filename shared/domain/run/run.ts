@@ -2,15 +2,19 @@ import type {PublishTimes} from '../commands/publish-order.ts';
 import type {StreamStatus} from '../stream/stream.ts';
 import {iso, msOf} from '../time.ts';
 import {type MachineDeaths, NO_MACHINE_DEATHS} from './machine-deaths.ts';
+import {againCommand, type ModelFailures, NO_MODEL_FAILURES} from './model-failures.ts';
 
 /** Operators, budgets and breakers set `paused`, operators set `cancelled`; the other statuses follow from the streams. */
 export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';
+
+/** What ends or pauses a run without a message: its machines or its model. */
+type Breakers = MachineDeaths & ModelFailures;
 
 /**
  * `spec` holds the settings that workers need. It is frozen, with its hash, when the first stream is accepted.
  * Fields: docs/firestore.md.
  */
-export type Run<Spec = {[key: string]: unknown}> = MachineDeaths & {
+export type Run<Spec = {[key: string]: unknown}> = Breakers & {
   run: string;
   status: RunStatus;
   reason: string | null;
@@ -63,7 +67,7 @@ export const NO_STREAMS = {
   total_bytes: 0,
 };
 
-/** A new run: no message has changed it, no machine has died at work on it, and nothing has crossed a region. */
+/** A new run: no message has changed it, no machine and no model has failed it, and nothing has crossed a region. */
 export const NO_MESSAGES = {
   network_bytes: 0,
   network_usd: 0,
@@ -73,6 +77,7 @@ export const NO_MESSAGES = {
   stopped_at: null,
   said: {},
   ...NO_MACHINE_DEATHS,
+  ...NO_MODEL_FAILURES,
 };
 
 /** Sums over the streams of a run. `failed`: one of the failed streams. */
@@ -144,14 +149,32 @@ export function isOpen(run: Run): boolean {
   return run.status === 'active' || run.status === 'paused';
 }
 
-/** Warning about a complete run whose stream objects are gone, or whose samples were all rejected. */
-function warningOf(
-  {total_samples_processed, rejected_samples}: Run,
-  gone: StreamTotals['gone'],
-): string | null {
+/** Samples after which the share of rejected samples of an open run says something. */
+const FEW_SAMPLES = 100;
+
+/** True if more than half of the samples so far were rejected. */
+export function isMostlyRejected({total_samples_processed, rejected_samples, status}: Run): boolean {
+  const samples = total_samples_processed + rejected_samples;
+  const isEnough = samples >= FEW_SAMPLES || status === 'completed' || status === 'failed';
+  return isEnough && rejected_samples > total_samples_processed;
+}
+
+/** Warning about the samples of a run, or about stream objects of a complete run that are gone. */
+function warningOf(run: Run, gone: StreamTotals['gone']): string | null {
   if (gone) return goneText(gone);
-  if (total_samples_processed > 0 || rejected_samples === 0) return null;
-  return `all ${rejected_samples} samples were rejected: rejects.jsonl beside the shards says why`;
+  if (!isMostlyRejected(run)) return null;
+  const {rejected_samples, total_samples_processed} = run;
+  const samples = total_samples_processed + rejected_samples;
+  return `${rejected_samples} of ${samples} samples were rejected: rejects.jsonl beside the shards says why`;
+}
+
+function isAllRejected({total_samples_processed, rejected_samples}: Run): boolean {
+  return total_samples_processed === 0 && rejected_samples > 0;
+}
+
+/** Reason of a run whose samples were all rejected. */
+function allRejectedText({run, rejected_samples}: Run): string {
+  return `all ${rejected_samples} samples were rejected: rejects.jsonl beside the shards says why. The spec is frozen: \`${againCommand(run)}\` starts another run, with the options that change, such as --field`;
 }
 
 /** Costs of a run as a tick knows them, living incarnations included: time of TPUs, and their downloads. */
@@ -164,7 +187,7 @@ export function withDownloads(run: Run, download_usd: number, now: number): Run 
 
 /**
  * Totals and status of a run from its streams. A run with a failed stream and no other work left has failed, and its reason names the
- * first failed stream. A finished run becomes active again when a further stream is uploaded. A stop stays. A pause stays until all
+ * first failed stream. A run whose samples were all rejected has failed too. A finished run becomes active again when a further stream is uploaded. A stop stays. A pause stays until all
  * streams are complete: a revived stream still waits for `resume`.
  *
  * - `known_usd`: cost of the run as a tick knows it, living incarnations included.
@@ -185,13 +208,13 @@ export function summarizeRun(
   if (run.status !== 'cancelled' && run.spec !== null && !isEmpty) {
     const unfinished = next.streams_pending + next.streams_in_progress;
     if (unfinished > 0 || ending) next.status = run.status === 'paused' ? 'paused' : 'active';
-    else if (!failed) next.status = 'completed';
+    else if (!failed) next.status = isAllRejected(next) ? 'failed' : 'completed';
     else if (run.status !== 'paused') next.status = 'failed';
     const isHeld = next.status === 'paused' && run.status === 'paused';
     if (failed && !(isHeld && run.reason))
       next.reason = `stream ${failed.stream}: ${failed.last_error ?? 'failed'}`;
-    else if (!isHeld && next.status === 'completed') next.reason = warningOf(next, gone);
-    else if (!isHeld) next.reason = unfinished > 0 ? null : (ending ?? null);
+    else if (next.status === 'failed') next.reason = allRejectedText(next);
+    else if (!isHeld) next.reason = (unfinished === 0 && ending) || warningOf(next, gone);
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
   return changed ? {...next, updated_at: iso(now)} : run;

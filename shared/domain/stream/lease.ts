@@ -17,7 +17,11 @@ export type Claim = Holder & {epoch: number};
 
 export type ReleaseOutcome = 'completed' | 'drained' | 'preempted' | 'failed';
 
-export type Failure = {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
+/**
+ * `stream`: the input is bad. `model`: the model or the spec cannot be used. `hub`: the hub does not deliver the model.
+ * `infrastructure`: the machine or its network fails.
+ */
+export type Failure = {kind: 'stream' | 'model' | 'hub' | 'infrastructure'; reason: string};
 
 /** True if this incarnation holds the stream's lease, of any epoch. */
 export function isLeasedTo({lease}: Stream, holder: Holder): boolean {
@@ -165,6 +169,7 @@ export function releaseLease(
       );
     case 'failed': {
       const reason = failure?.reason ?? 'the worker gave no reason';
+      if (failure?.kind === 'hub') return {...free, last_error: reason};
       if (failure?.kind !== 'infrastructure') return charge(free, reason);
       // Many hosts may be bad. The losses of their zone limit further nodes, and the stream is not charged.
       return isBadHost(reason) ? {...free, last_error: reason} : blame(free, reason);

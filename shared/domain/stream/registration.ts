@@ -44,7 +44,9 @@ export function decideRegistration(
     : registerFirst(run, object, now);
   const about = {kind: 'stream', run: run.run, stream, object: content.object} as const;
   const events = next === before ? [] : [{...about, text: `${text}${slotText(run, next, pool)}`}];
-  const reopens = next.status !== before?.status || isUnfinished(next);
+  const isNew = next.status !== before?.status || isUnfinished(next);
+  const isTriedAgain = before?.status === 'failed' && next.status === 'pending';
+  const reopens = isNew && (run.certain_failure === null || isTriedAgain);
   return {stream: next, refusal, isClosed: false, reopens, events};
 }
 

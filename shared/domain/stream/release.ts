@@ -1,7 +1,8 @@
 /** The release of a stream: its worker gives it back complete, drained, preempted or failed. */
 
 import {afterMachineFailedStream} from '../run/machine-deaths.ts';
-import type {Run} from '../run/run.ts';
+import {afterCertainFailure, afterModelMiss, isCertain} from '../run/model-failures.ts';
+import {isOpen, type Run} from '../run/run.ts';
 import {gaveBack} from '../worker/heartbeat.ts';
 import {advise, isCurrent, type RequestDecision, type WorkerAnswer} from '../worker/requests.ts';
 import type {Worker} from '../worker/worker.ts';
@@ -42,17 +43,16 @@ export function decideRelease(state: ReleaseState, request: Release, now: number
   const {lease, outcome, failure} = request;
   if (!isHeldBySender(state, request)) return {answer: answerWithoutLease(stream, request)};
   const claim = {...request, epoch: lease.epoch};
-  const next = stream && releaseLease(stream, claim, outcome, failure, now);
-  if (!next) return {answer: lostStream(request)};
+  const released = stream && releaseLease(stream, claim, outcome, failure, now);
+  if (!released) return {answer: lostStream(request)};
   const isHeld = holds(stream, claim);
-  const isMachineFailed = isHeld && failure?.kind === 'infrastructure' && next.status === 'failed';
+  const after = isHeld && run && failure ? runAfter(run, released, failure, now) : run;
+  const next: Stream = after?.certain_failure ? {...released, status: 'failed'} : released;
   return {
     answer: advise('continue', ''),
     writes: {
       ...(next === stream ? {} : {stream: next}),
-      ...(run && isMachineFailed
-        ? {breaker: {before: run, after: afterMachineFailedStream(run, next.stream, now)}}
-        : {}),
+      ...(run && after && after !== run ? {breaker: {before: run, after}} : {}),
       worker: workerAfter(worker, request, next, now),
       events: isHeld
         ? [{kind: 'stream', ...lease, worker: request.worker, text: releaseText(request, next)}]
@@ -60,6 +60,27 @@ export function decideRelease(state: ReleaseState, request: Release, now: number
     },
     wakes: true,
   };
+}
+
+/** The run after a failure on its stream. A failure that comes again with every stream ends it. */
+function runAfter(
+  run: Run,
+  {stream, status, total_shards}: Stream,
+  {kind, reason}: Failure,
+  now: number,
+): Run {
+  switch (kind) {
+    case 'stream':
+      return run;
+    case 'model':
+      return isOpen(run) && isCertain(run, total_shards) ? afterCertainFailure(run, reason, now) : run;
+    case 'hub':
+      return afterModelMiss(run, total_shards, reason, now);
+    case 'infrastructure':
+      return status === 'failed' ? afterMachineFailedStream(run, stream, now) : run;
+    default:
+      return kind satisfies never;
+  }
 }
 
 /** The worker without the stream. After a failure of its machine the stream is suspect: the end of the worker charges it. */

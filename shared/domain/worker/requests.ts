@@ -16,7 +16,7 @@ export type RequestWrites = {
   worker?: Worker | undefined;
   stream?: Stream;
   run?: Run;
-  /** The run of a stream that failed for its machines: its breaker may pause the run. */
+  /** The run of a stream that failed for its machines or its model: a breaker may pause or end the run. */
   breaker?: {before: Run; after: Run};
   job?: Job;
   endedJob?: {before: Job; after: Job};

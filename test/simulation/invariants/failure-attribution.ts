@@ -9,6 +9,7 @@ import {Check, streamLeaseOf, type WorkerRequest} from './violations.ts';
 /** The limits in the README, repeated here so that a changed limit in the code is a violation. */
 const OWN_FAILURES = 3;
 const MACHINES_IN_A_ROW = 5;
+const TRIES_OF_A_BROKEN_MODEL = 1;
 
 export class FailureAttribution extends Check {
   /** Requests whose stream had all its shards in the bucket on arrival. */
@@ -59,7 +60,9 @@ function breachOf(
   const [failures, faults] = [after.failures - before.failures, after.faults - before.faults];
   const outcome = request?.action === 'release' ? request.outcome : undefined;
   const isInfrastructure = outcome === 'failed' && request?.failure?.kind === 'infrastructure';
-  const isOwn = outcome === 'completed' ? !wasWhole : outcome === 'failed' && !isInfrastructure;
+  const isOfHub = outcome === 'failed' && request?.failure?.kind === 'hub';
+  const isOfModel = outcome === 'failed' && request?.failure?.kind === 'model';
+  const isOwn = outcome === 'completed' ? !wasWhole : outcome === 'failed' && !isInfrastructure && !isOfHub;
   const isSuspect = !request && /has said nothing|has stood still/.test(death ?? '');
   const hasRestarted = !outcome && /restarted in the middle of it/.test(after.last_error ?? '');
   const isBadHost = /TPU initialization failed/.test(request?.failure?.reason ?? '');
@@ -72,7 +75,12 @@ function breachOf(
     return 'was released for a machine fault, and no fault is counted';
   if (after.total_shards > before.total_shards && after.faults > 0)
     return 'stored a shard, and keeps its faults';
-  const isOverLimit = after.failures >= OWN_FAILURES || after.faults >= MACHINES_IN_A_ROW;
+  if (isOfModel && after.total_shards === 0 && after.failures > TRIES_OF_A_BROKEN_MODEL)
+    return 'is tried again with a model that fails every stream';
+  const isOverLimit =
+    after.failures >= OWN_FAILURES ||
+    after.faults >= MACHINES_IN_A_ROW ||
+    (isOfModel && after.total_shards === 0);
   const hasCounted = failures > 0 || faults > 0;
   // A stream that another worker holds by now is checked when that worker ends.
   if (hasCounted && after.status !== 'in_progress' && isOverLimit !== (after.status === 'failed'))

@@ -84,8 +84,9 @@ export class Leases extends Check {
   #checkRevoked(path: string, held: Lease): void {
     const {clockwork, config, store} = this.context;
     if (this.violations.request || this.violations.isForOperator) return;
-    // The function that stopped the run may have crashed before it notified the workers. The tick notifies them.
-    if (store.peek(path.split('/', 2).join('/'))?.status === 'cancelled') return;
+    // The tick notifies the workers of a run that a message or a failure of its model has ended.
+    const run = store.peek(path.split('/', 2).join('/'));
+    if (run?.status === 'cancelled' || run?.certain_failure) return;
     const worker = store.peek(paths.worker(held.worker)) as Worker | undefined;
     const isHolder = worker?.incarnation === held.incarnation && worker.epoch === held.epoch;
     if (!worker || !isHolder || !isAlive(worker) || path !== streamPathOf(worker.work)) return;

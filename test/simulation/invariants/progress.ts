@@ -49,10 +49,12 @@ export class Progress extends Check {
     if (!name.startsWith('partials/')) this.breach(`${name} was deleted`);
   }
 
-  onRun(run: string, {status, streams_pending, streams_in_progress}: Document): void {
+  onRun(run: string, {status, certain_failure, streams_pending, streams_in_progress}: Document): void {
+    if (certain_failure) this.context.see('a run ends with its first stream');
     const isOver = status === 'completed' || status === 'failed';
     const left = Number(streams_pending) + Number(streams_in_progress);
-    if (isOver && left !== 0) this.breach(`run ${run} is ${status} with ${left} streams unfinished`);
+    if (isOver && left !== 0 && !certain_failure)
+      this.breach(`run ${run} is ${status} with ${left} streams unfinished`);
   }
 
   /** A stream document that is created again has the largest epoch of its shards, so the next epoch is larger. */
@@ -143,7 +145,8 @@ export class Progress extends Check {
     const stream = store.peek(paths.stream(run, file.slice(7, 10)));
     if (stream === undefined && this.context.isTooLate(document, object)) return;
     const mixed = this.#mixedOf(run);
-    if (document?.status !== (mixed.size > 0 ? 'failed' : 'completed'))
+    const isStored = this.#hasSamples(run);
+    if (document?.status !== (mixed.size > 0 || !isStored ? 'failed' : 'completed'))
       this.breach(`run ${run} is ${document?.status}: ${document?.reason}`);
     if (mixed.has(file.slice(7, 10))) return;
     if (stream?.status !== 'completed')
@@ -152,6 +155,15 @@ export class Progress extends Check {
     if (stream?.total_shards !== shards)
       this.breach(`${object} has ${stream?.total_shards} of ${shards} shards`);
     if (mixed.size === 0) this.#checkResult(run);
+  }
+
+  /** True if a sample of the run was accepted. A run without any has failed. */
+  #hasSamples(run: string): boolean {
+    return this.context.store
+      .collection(paths.streams(run))
+      .some(({data}) =>
+        planOf(this.context, String(data.object), data.crc32c).some(plan => good(plan).length > 0),
+      );
   }
 
   /**

@@ -73,6 +73,16 @@ export const BLAME: Mistakes = {
     replace:
       "$isMachineDeath($death) || $death.kind === 'taken' ? {outcome: 'failed', cause: 'machine', error: $error} : $other",
   },
+  'a model that fails every stream and is tried three times': {
+    in: 'isCertain',
+    find: '$run.total_shards === 0 && $shards === 0',
+    replace: '$run.total_shards > 0 && $shards === 0',
+  },
+  'a hub that costs a machine': {
+    in: 'workerAfter',
+    find: "$failure?.kind === 'infrastructure'",
+    replace: "$failure?.kind !== 'stream'",
+  },
   'an own failure that costs a job no retry': {
     in: 'endAttempt',
     within: "case 'failed': {$$steps}",

@@ -2,6 +2,11 @@
 import type {Mistakes} from '../anchors.ts';
 
 export const LOSE: Mistakes = {
+  'a run without a sample that is completed': {
+    in: 'summarizeRun',
+    find: "$isAllRejected($next) ? 'failed' : 'completed'",
+    replace: "'completed'",
+  },
   'a checkpoint that counts past a gap': [
     {
       in: 'foldShards',

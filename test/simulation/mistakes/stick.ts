@@ -2,6 +2,11 @@
 import type {Mistakes} from '../anchors.ts';
 
 export const STICK: Mistakes = {
+  'a stream that is dropped again and leaves its run ended by its model': {
+    in: 'decideRegistration',
+    find: '$run.certain_failure === null || $isTried',
+    replace: '$run.certain_failure === null',
+  },
   'a tick queue that waits for ever after its first wait': {
     in: 'TickQueue',
     within: '{$$wait; if (this.$begun > $before && !this.$isFlagged) return true; $$run}',

@@ -2,6 +2,7 @@ import {z} from 'zod';
 import {runId, streamText} from '../../../contracts/schemas.ts';
 import {type Decision, decideCancel, decideRetry} from '../../../domain/commands/commands.ts';
 import {paths} from '../../../domain/names.ts';
+import {NO_MODEL_FAILURES} from '../../../domain/run/model-failures.ts';
 import {isOpen} from '../../../domain/run/run.ts';
 import {isUnfinished, type Stream} from '../../../domain/stream/stream.ts';
 import {iso} from '../../../domain/time.ts';
@@ -38,7 +39,8 @@ export const retry = command({
     const nothing = stream === undefined ? `run "${run}" has no failed stream` : noStream(run, stream);
     const decide = (found: Stream) => decideRetry(found, moment.published_at, moment.now);
     const about = {run, ...(stream === undefined ? {} : {stream})};
-    return {...(await onStreams(deps, tx, {run, ids, nothing}, decide, moment)), about};
+    const revives = stream === undefined;
+    return {...(await onStreams(deps, tx, {run, ids, nothing, revives}, decide, moment)), about};
   },
 });
 
@@ -61,7 +63,8 @@ export const cancel = command({
     if (job !== undefined) return cancelJob(deps, tx, job, moment);
     const which = {run: run ?? '', stream: stream ?? ''};
     const decide = (found: Stream) => decideCancel(found, moment.published_at, moment.now);
-    const of = {run: which.run, ids: [which.stream], nothing: noStream(which.run, which.stream)};
+    const nothing = noStream(which.run, which.stream);
+    const of = {run: which.run, ids: [which.stream], nothing, revives: false};
     return {...(await onStreams(deps, tx, of, decide, moment)), about: which};
   },
 });
@@ -76,11 +79,14 @@ async function failedStreams({store}: Deps, run: string): Promise<string[]> {
   return failed.map(({id}) => id);
 }
 
-/** Decides about each stream. The message is applied if a stream changes. An ended run with an unfinished stream is open again. */
+/**
+ * Decides about each stream. The message is applied if a stream changes. An ended run with an unfinished stream is open again. `revives`:
+ * so is a run that a certain failure ended, without any failed stream.
+ */
 async function onStreams(
   deps: Deps,
   tx: Transaction,
-  {run, ids, nothing}: {run: string; ids: readonly string[]; nothing: string},
+  {run, ids, nothing, revives}: {run: string; ids: readonly string[]; nothing: string; revives: boolean},
   decide: (stream: Stream) => Decision<Stream>,
   {now}: MessageTimes,
 ): Promise<Omit<CommandOutcome, 'about'>> {
@@ -99,14 +105,21 @@ async function onStreams(
   for (const {next} of changed) streamRecords.set(tx, next);
   for (const [index, decision] of decisions.entries())
     if (decision.kind === 'applied' && decision.next.lease === null) clearWork(tx, holders[index]);
-  if (changed.some(({next}) => isUnfinished(next)) && !isOpen(parent))
-    runRecords.set(tx, {...parent, status: 'active', updated_at: iso(now)});
+  const isRevived = revives && parent.certain_failure !== null;
+  if (isRevived || (changed.some(({next}) => isUnfinished(next)) && !isOpen(parent)))
+    runRecords.set(tx, {
+      ...parent,
+      ...NO_MODEL_FAILURES,
+      status: 'active',
+      reason: null,
+      updated_at: iso(now),
+    });
   const reasons = decisions.map(decision => (decision.kind === 'applied' ? decision.what : decision.reason));
   const named = reasons.slice(0, MOST_NAMED);
   if (reasons.length > MOST_NAMED) named.push(`and ${reasons.length - MOST_NAMED} more`);
   if (ids.length > MOST_AT_ONCE) named.push('more have failed: send it again for them');
   return {
-    outcome: changed.length > 0 ? 'applied' : 'rejected',
-    reason: named.length > 0 ? named.join('; ') : nothing,
+    outcome: changed.length > 0 || isRevived ? 'applied' : 'rejected',
+    reason: named.length > 0 ? named.join('; ') : isRevived ? `${run} is active again` : nothing,
   };
 }

@@ -112,12 +112,24 @@ describe('the status of a run', () => {
     assert.deepEqual([next.status, next.reason], ['failed', 'run.json is not JSON']);
   });
 
-  it('a run whose samples were all rejected is completed with a reason', () => {
+  it('a run fails when all of its samples are rejected, and says so when more than half are', () => {
     const rejected = aStream({status: 'completed', total_samples_processed: 0, rejected_samples: 3});
     const stored = aStream({status: 'completed', total_samples_processed: 1, rejected_samples: 3});
-    const reasonOf = (...streams: Stream[]) => summarizeRun(aRun(), totalsOf(streams), 0, T0).reason;
-    assert.match(reasonOf(rejected, rejected) ?? '', /^all 6 samples were rejected: rejects.jsonl/);
-    assert.equal(reasonOf(rejected, stored), null);
+    const half = aStream({status: 'completed', total_samples_processed: 3, rejected_samples: 3});
+    const many = aStream({status: 'in_progress', total_samples_processed: 40, rejected_samples: 61});
+    const outcomeOf = (...streams: Stream[]) => {
+      const {status, reason} = summarizeRun(aRun(), totalsOf(streams), 0, T0);
+      return `${status}: ${reason?.split(':')[0]}`;
+    };
+    assert.equal(outcomeOf(rejected, rejected), 'failed: all 6 samples were rejected');
+    assert.equal(outcomeOf(rejected, stored), 'completed: 6 of 7 samples were rejected');
+    assert.equal(outcomeOf(half), 'completed: undefined');
+    assert.equal(outcomeOf(many), 'active: 61 of 101 samples were rejected');
+    assert.equal(
+      outcomeOf({...stored, status: 'in_progress'}),
+      'active: undefined',
+      'few samples say little',
+    );
   });
 
   it('a run that is paused for its budget keeps its reason when a stream fails', () => {

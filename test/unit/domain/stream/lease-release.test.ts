@@ -14,7 +14,7 @@ describe('the release of a lease', () => {
   const releases: {
     name: string;
     outcome?: ReleaseOutcome;
-    failure?: {kind: 'stream' | 'model' | 'infrastructure'; reason: string};
+    failure?: {kind: 'stream' | 'model' | 'hub' | 'infrastructure'; reason: string};
     given?: Partial<Stream>;
     then: Partial<Stream>;
   }[] = [
@@ -66,6 +66,12 @@ describe('the release of a lease', () => {
       name: 'a failure of the model counts',
       failure: {kind: 'model', reason: 'no weights'},
       then: {status: 'pending', failures: 1, last_error: 'no weights'},
+    },
+    {
+      name: 'a model that the hub does not deliver counts as nothing',
+      failure: {kind: 'hub', reason: 'no answer'},
+      given: {failures: 2, faults: 4},
+      then: {status: 'pending', failures: 2, faults: 4, last_error: 'no answer'},
     },
     {
       name: 'the third failure fails the stream',

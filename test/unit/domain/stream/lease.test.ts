@@ -25,7 +25,7 @@ const steps = fc.array(
     who: fc.nat(5),
     claim: fc.nat(20),
     outcome: fc.constantFrom<ReleaseOutcome>('completed', 'drained', 'preempted', 'failed'),
-    fault: fc.constantFrom('stream', 'model', 'infrastructure'),
+    fault: fc.constantFrom('stream', 'model', 'hub', 'infrastructure'),
     seconds: fc.nat(200),
   }),
   {maxLength: 60},

@@ -1,0 +1,116 @@
+/** Runs whose model or spec cannot be used, whose model does not arrive, or whose samples are all rejected. */
+import assert from 'node:assert/strict';
+import {World} from '../support/control-plane-harness.ts';
+import {aFleet, RUN, wait} from '../support/fleet.ts';
+import {type Case, runCases} from '../support/fleet-cases.ts';
+import {ZONE} from '../support/places.ts';
+import {BAD_LINE, someLines} from '../support/shard-plan.ts';
+
+const UNSUPPORTED = {kind: 'model', reason: 'the family "mamba" is not supported'} as const;
+const SILENT_HUB = {kind: 'hub', reason: 'huggingface.co does not answer'} as const;
+
+/** A fleet of two whose agents fail at every stream of the run that has stored nothing, with three streams more. */
+async function aFailingFleet(failure: typeof UNSUPPORTED | typeof SILENT_HUB): Promise<World> {
+  const world = await aFleet(2);
+  for (const index of [2, 3, 4]) world.drop(RUN, index, someLines(4, `s${index}`));
+  for (const agent of world.agents.values()) agent.failure = failure;
+  return world;
+}
+
+const streamsOf = async (world: World) =>
+  (await world.store.query(`runs/${RUN}/streams`)).map(({data}) => data);
+
+const CASES: Case[] = [
+  {
+    name: 'a failure that every stream has ends the run at its first stream, and retry tries it again',
+    given: () => aFailingFleet(UNSUPPORTED),
+    when: world => world.minutes(4),
+    then: async world => {
+      const run = await world.run(RUN);
+      assert.equal(run?.status, 'failed');
+      assert.match(run?.reason ?? '', /"mamba" is not supported.*gleaner run start my-run-2 --from my-run/);
+      const streams = await streamsOf(world);
+      assert.ok(
+        streams.reduce((sum, {failures}) => sum + Number(failures), 0) <= 2,
+        'a lease of each worker at most',
+      );
+      assert.equal(streams.filter(({status}) => status === 'pending').length, run?.streams_pending);
+      assert.deepEqual([...world.tpus.nodes.keys()], [], 'no TPU is left');
+      world.drop(RUN, 5, someLines(4));
+      await wait(world, 20);
+      assert.equal((await world.run(RUN))?.status, 'failed', 'a further stream would fail in the same way');
+      world.onAgent = agent => {
+        agent.failure = undefined;
+      };
+      world.control({action: 'retry', run: RUN});
+      await world.untilAsleep(120);
+      const after = await world.run(RUN);
+      assert.deepEqual([after?.status, after?.reason, after?.streams_completed], ['completed', null, 6]);
+    },
+  },
+  {
+    name: 'a failure of the model after a stored shard is a failure of its stream alone',
+    given: async () => {
+      const world = await aFleet(2);
+      await world.minutes(3);
+      return world;
+    },
+    when: async world => {
+      const [agent] = world.agents.values();
+      assert.ok(agent);
+      agent.failure = UNSUPPORTED;
+      await world.minute();
+      agent.failure = undefined;
+      await world.minutes(1);
+    },
+    then: async world => {
+      assert.equal((await world.run(RUN))?.status, 'active');
+      const failures = (await streamsOf(world)).map(stream => stream.failures);
+      assert.equal(failures.filter(count => Number(count) > 0).length, 1);
+    },
+  },
+  {
+    name: 'a model that does not arrive in two tries frees the TPUs, which serve another run',
+    given: () => aFailingFleet(SILENT_HUB),
+    when: async world => {
+      world.drop('other-run', 0, someLines(4, 'other'));
+      for (let minute = 0; minute < 8; minute++) {
+        for (const agent of world.agents.values())
+          agent.failure = agent.lease?.run === RUN ? SILENT_HUB : undefined;
+        await world.minute();
+      }
+    },
+    then: async world => {
+      const run = await world.run(RUN);
+      assert.equal(run?.status, 'paused');
+      assert.match(run?.reason ?? '', /its model did not arrive in 2 tries: huggingface.co does not answer/);
+      const streams = await streamsOf(world);
+      assert.deepEqual(
+        [...new Set(streams.map(({status, failures, faults}) => `${status} ${failures} ${faults}`))],
+        ['pending 0 0'],
+      );
+      assert.equal((await world.run('other-run'))?.status, 'completed');
+      const lives = (await world.store.query('workers')).map(({data}) => data.incarnation);
+      assert.deepEqual(lives, [1, 1], 'no node is replaced for the hub');
+    },
+  },
+  {
+    name: 'a run whose samples are all rejected has failed',
+    given: async () => new World({GLEANER_ZONES: ZONE}),
+    when: async world => {
+      world.drop(RUN, 0, `${BAD_LINE}\n${BAD_LINE}\n`);
+      await world.untilAsleep(60);
+    },
+    then: async world => {
+      const run = await world.run(RUN);
+      assert.equal(run?.status, 'failed');
+      assert.match(
+        run?.reason ?? '',
+        /^all 2 samples were rejected: .*gleaner run start my-run-2 --from my-run/,
+      );
+      assert.equal(run?.streams_completed, 1);
+    },
+  },
+];
+
+describe('a run whose model or samples cannot be used', () => runCases(CASES));
