@@ -7,7 +7,7 @@ import {againCommand, type ModelFailures, NO_MODEL_FAILURES} from './model-failu
 /** Operators, budgets and breakers set `paused`, operators set `cancelled`; the other statuses follow from the streams. */
 export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';
 
-/** What ends or pauses a run without a message: its machines or its model. */
+/** Fields of the breakers, which end or pause a run whose machines or model fail. */
 type Breakers = MachineDeaths & ModelFailures;
 
 /**
