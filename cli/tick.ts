@@ -1,7 +1,8 @@
 import {tickJobOf} from '../shared/domain/deployment.ts';
 import {type CloudOptions, connect} from './cloud/connect.ts';
 import {requireRunning} from './cloud/connection.ts';
-import {openSchedule} from './google/schedule.ts';
+import {openGoogle} from './google/api.ts';
+import {Schedule} from './google/schedule.ts';
 import {CliError} from './terminal/errors.ts';
 import {print, quoted} from './terminal/output.ts';
 
@@ -29,7 +30,8 @@ export async function tick(action: TickAction, options: Options): Promise<void> 
     if (options.dry_run) return print<'tick'>(options.json, {command}, [command]);
     requireRunning(connection, options.dir);
     const job = `projects/${project}/locations/${options.location}/jobs/${name}`;
-    const schedule = openSchedule({job, endpoint, token});
+    const api = openGoogle(endpoint === undefined ? undefined : {endpoint, token});
+    const schedule = new Schedule(api, job);
     try {
       if (action === 'now') await schedule.runNow();
       else if (action !== 'state') await schedule[action]();
@@ -37,8 +39,6 @@ export async function tick(action: TickAction, options: Options): Promise<void> 
       print<'tick'>(options.json, {job, action, state}, [`${SAYS[action]} (${state})`]);
     } catch (error) {
       throw new CliError((error as Error).message, {cause: error});
-    } finally {
-      await schedule.close();
     }
   } finally {
     await connection.close();

@@ -1,8 +1,6 @@
 /** The adapters of Cloud TPU and Cloud Scheduler over gRPC, as on Google Cloud. The local cloud speaks HTTP. */
 import assert from 'node:assert/strict';
-import {CloudSchedulerClient} from '@google-cloud/scheduler';
 import {v2} from '@google-cloud/tpu';
-import {openSchedule, type Schedule} from '../../cli/google/schedule.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
 import type {Tpus} from '../../shared/ports.ts';
 import {type Answers, type GrpcCloud, refuse, serveGrpc} from './grpc-server.ts';
@@ -151,48 +149,5 @@ describe('Cloud TPU over gRPC', () => {
     assert.deepEqual(deleted, [`${ZONE}/nodes/${NAME}`]);
     answers.DeleteNode = () => refuse('NOT_FOUND', 'not found');
     assert.equal(await tpus.delete(NAME, 'us-central1-a'), 'absent');
-  });
-});
-
-describe('Cloud Scheduler over gRPC', () => {
-  const answers: Answers = {};
-  let cloud: GrpcCloud;
-  let schedule: Schedule;
-
-  before(async () => {
-    const service = 'google.cloud.scheduler.v1.CloudScheduler';
-    cloud = await serveGrpc('@google-cloud/scheduler/build/protos/protos.json', [service], answers);
-    const job = 'projects/p/locations/us-central1/jobs/gleaner-tick';
-    schedule = openSchedule({job, client: new CloudSchedulerClient(cloud.options)});
-  });
-  after(async () => {
-    await schedule.close();
-    cloud.close();
-  });
-
-  it('pauses and resumes, also a job that is in this state already', async () => {
-    let state = 'ENABLED';
-    const turn = (to: string) => () => {
-      if (state === to) refuse('FAILED_PRECONDITION', `the job is ${to}`);
-      state = to;
-      return {state};
-    };
-    Object.assign(answers, {PauseJob: turn('PAUSED'), ResumeJob: turn('ENABLED'), GetJob: () => ({state})});
-    for (const verb of ['pause', 'pause', 'resume', 'resume'] as const) await schedule[verb]();
-    assert.equal(await schedule.state(), 'ENABLED');
-  });
-
-  it('says what to do about a missing job and a missing permission', async () => {
-    answers.GetJob = () => refuse('NOT_FOUND', 'Job not found.');
-    await assert.rejects(
-      schedule.state(),
-      /Failed to read .*gleaner-tick: .*Job not found\.; name its --location/,
-    );
-    answers.RunJob = () =>
-      refuse('PERMISSION_DENIED', 'The principal lacks IAM permission "cloudscheduler.jobs.run"');
-    await assert.rejects(
-      schedule.runNow(),
-      /Failed to run .*; grant the calling account roles\/cloudscheduler\.admin, which has cloudscheduler\.jobs\.run$/,
-    );
   });
 });

@@ -1,21 +1,16 @@
 import assert from 'node:assert/strict';
-import {openSchedule, type Schedule} from '../../cli/google/schedule.ts';
+import {GoogleError, openGoogle} from '../../cli/google/api.ts';
+import {Schedule} from '../../cli/google/schedule.ts';
 import {tickJob, tickLocation} from '../../emulator/scheduler.ts';
 import {useLocalCloud} from './local-cloud.ts';
 
 describe('Schedule: Cloud Scheduler', () => {
   const cloud = useLocalCloud({tick_interval_ms: 60_000});
-  const open: Schedule[] = [];
-  afterEach(async () => {
-    for (const schedule of open.splice(0)) await schedule.close();
-  });
 
   function aSchedule(name = tickJob): Schedule {
     const {project, url, token} = cloud();
     const job = `projects/${project}/locations/${tickLocation}/jobs/${name}`;
-    const schedule = openSchedule({job, endpoint: url, token});
-    open.push(schedule);
-    return schedule;
+    return new Schedule(openGoogle({endpoint: url, token}), job);
   }
 
   async function local(): Promise<{scheduler: string; deliveries_pending: number}> {
@@ -59,5 +54,18 @@ describe('Schedule: Cloud Scheduler', () => {
     await assert.rejects(schedule.runNow(), /Failed to run .*no-such-job/);
     await assert.rejects(schedule.pause(), /Failed to pause .*no-such-job/);
     await assert.rejects(schedule.resume(), /Failed to resume .*no-such-job/);
+  });
+
+  it('says what to do about a missing job and a missing permission', async () => {
+    const refusing = (code: number, reason: string) =>
+      new Schedule({call: () => Promise.reject(new GoogleError(code, 'call', reason))}, tickJob);
+    await assert.rejects(
+      refusing(404, 'Job not found.').state(),
+      /Failed to read gleaner-tick: .*Job not found\.; name its --location/,
+    );
+    await assert.rejects(
+      refusing(403, 'The principal lacks IAM permission "cloudscheduler.jobs.run"').runNow(),
+      /Failed to run .*; grant the calling account roles\/cloudscheduler\.admin, which has cloudscheduler\.jobs\.run$/,
+    );
   });
 });
