@@ -1,12 +1,29 @@
-/** Promises of the Firestore store beyond the contract: stored values and lost answers. */
+/** The contract of the Store on Firestore, and promises beyond the contract: stored values and lost answers. */
 import assert from 'node:assert/strict';
 import {Firestore, GeoPoint, Timestamp} from '@google-cloud/firestore';
 import {openFirestoreStore} from '../../shared/google/firestore-store.ts';
 import type {Store, Transaction} from '../../shared/ports.ts';
 import {describeOnEmulator} from './emulators.ts';
 import {startLossyProxy} from './lost-answers.ts';
+import {keepsTheContract} from './store-contract.ts';
 
-describeOnEmulator('firestore', 'the Firestore store', host => {
+describeOnEmulator('firestore', 'Store: Firestore', host => {
+  describe('keeps the contract', () => {
+    let databases = 0;
+    keepsTheContract(
+      () => {
+        process.env.FIRESTORE_EMULATOR_HOST = host();
+        databases++;
+        const open = (): Store => openFirestoreStore({project: `contract-${databases}`, database: 'gleaner'});
+        return [open(), open()];
+      },
+      {increments: 6, stories: Number(process.env.GLEANER_STORIES ?? 4)},
+    );
+    after(() => {
+      delete process.env.FIRESTORE_EMULATOR_HOST;
+    });
+  });
+
   let projects = 0;
   let open: {close(): Promise<void>}[] = [];
 

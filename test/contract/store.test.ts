@@ -2,9 +2,6 @@ import {mkdtempSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
-import {openFirestoreStore} from '../../shared/google/firestore-store.ts';
-import type {Store} from '../../shared/ports.ts';
-import {describeOnEmulator} from './emulators.ts';
 import {keepsTheContract} from './store-contract.ts';
 import type {Effort} from './store-handles.ts';
 
@@ -37,22 +34,6 @@ describe('Store: one SQLite file, two connections', () => {
     },
     {...HARD, stories: 50},
   );
-});
-
-describeOnEmulator('firestore', 'Store: Firestore', host => {
-  let databases = 0;
-  keepsTheContract(
-    () => {
-      process.env.FIRESTORE_EMULATOR_HOST = host();
-      databases++;
-      const open = (): Store => openFirestoreStore({project: `contract-${databases}`, database: 'gleaner'});
-      return [open(), open()];
-    },
-    {increments: 6, stories: Number(process.env.GLEANER_STORIES ?? 4)},
-  );
-  after(() => {
-    delete process.env.FIRESTORE_EMULATOR_HOST;
-  });
 });
 
 function useFolder(): () => string {
