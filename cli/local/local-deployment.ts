@@ -100,7 +100,6 @@ async function start({
     dir,
     port: options.port,
     ...(options.deployments ? {deployments: options.deployments} : {}),
-    tick_interval_ms: 500,
     google_emulators: emulators ?? false,
     jobs_collection: process.env.GLEANER_JOBS_COLLECTION || undefined,
     function_host: {
