@@ -52,20 +52,11 @@ open_log() {
   )
 }
 
-# metadata PATH: prints one value. Waits for the start of the server; status 22 stands for an absent value.
+# metadata PATH...: prints values, one a line. Waits for the start of the server. Ends at an absent value with status 22.
 # curl reads the address and tokens from standard input, because other users of a machine see the arguments of a command.
 metadata() {
-  curl -fsS --noproxy '*' --retry 8 --retry-connrefused --max-time 10 -H 'Metadata-Flavor: Google' --config - \
-    <<< "url = \"http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/$1\""
-}
-
-attribute() {
-  local value status=0
-  value=$(metadata "instance/attributes/$1" 2>/dev/null) || status=$?
-  # curl exits with 22 after a 404.
-  [[ $status == 0 || $status == 22 ]] || fail "Failed to start: the metadata server does not answer (curl: $status)"
-  [[ -n $value ]] || fail "Failed to start: metadata attribute $1 is missing; create the VM again with it set"
-  printf '%s' "$value"
+  printf 'url = "%s"\n' "${@/#/http://${GCE_METADATA_HOST:-metadata.google.internal}/computeMetadata/v1/}" |
+    curl -fsS --fail-early --noproxy '*' --retry 8 --retry-connrefused --max-time 10 -H 'Metadata-Flavor: Google' --write-out '\n' --config -
 }
 
 # require NAME VALUE REGEX: checks a value that later becomes a part of URLs and JSON.
@@ -73,10 +64,16 @@ require() {
   [[ $2 =~ $3 ]] || fail "Failed to start: metadata attribute $1 is '$2', which does not match $3"
 }
 
+# read_metadata: reads and checks the attributes. Only the last one may be absent.
 read_metadata() {
-  local name value
-  for name in agent-worker-number gleaner-worker gleaner-incarnation gleaner-ticket gleaner-api gleaner-bucket gleaner-bundle; do
-    value=$(attribute "$name") || exit 1
+  local name value values status=0
+  local names=(agent-worker-number gleaner-worker gleaner-incarnation gleaner-ticket gleaner-api gleaner-bucket gleaner-bundle gleaner-logs-bucket)
+  values=$(metadata "${names[@]/#/instance/attributes/}" 2>/dev/null) || status=$?
+  [[ $status == 0 || $status == 22 ]] || fail "Failed to start: the metadata server does not answer (curl: $status)"
+  for name in "${names[@]}"; do
+    IFS= read -r value || value=''
+    [[ -n $value || $name != gleaner-logs-bucket ]] || value=$BUCKET
+    [[ -n $value ]] || fail "Failed to start: metadata attribute $name is missing; create the VM again with it set"
     case $name in
       agent-worker-number) require "$name" "$value" '^[0-9]{1,6}$'; WORKER_NUMBER=$value ;;
       gleaner-worker) require "$name" "$value" '^[a-z][a-z0-9-]{0,62}$'; WORKER=$value ;;
@@ -85,10 +82,9 @@ read_metadata() {
       gleaner-api) require "$name" "$value" "$API_FORM"; API=$value ;;
       gleaner-bucket) require "$name" "$value" '^[a-z0-9][a-z0-9._-]{1,221}$'; BUCKET=$value ;;
       gleaner-bundle) require "$name" "$value" '^[0-9a-f]{64}$'; BUNDLE=$value ;;
+      gleaner-logs-bucket) require "$name" "$value" '^[a-z0-9][a-z0-9._-]{1,221}$'; LOGS_BUCKET=$value ;;
     esac
-  done
-  LOGS_BUCKET=$(metadata instance/attributes/gleaner-logs-bucket 2>/dev/null) || LOGS_BUCKET=$BUCKET
-  require gleaner-logs-bucket "$LOGS_BUCKET" '^[a-z0-9][a-z0-9._-]{1,221}$'
+  done <<< "$values"
   WHO="\"worker\":\"$WORKER\",\"incarnation\":$INCARNATION,\"host\":$WORKER_NUMBER"
   HELLO="{\"action\":\"hello\",$WHO,\"ticket\":\"$TICKET\"}"
 }

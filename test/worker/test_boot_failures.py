@@ -204,12 +204,11 @@ def test_a_full_disk_is_reported_with_a_secret_in_memory_alone(cloud, storage, h
     assert re.fullmatch("[0-9a-f]{64}", secret)
 
 
-@pytest.mark.parametrize("hours", [-1, 1])
-def test_a_clock_that_is_an_hour_off_changes_nothing(cloud, storage, home, tmp_path, hours):
+def test_a_clock_that_is_an_hour_off_changes_nothing(cloud, storage, home, tmp_path):
     """Only the times of log lines come from the clock."""
     shim = tmp_path / "bin" / "date"
     shim.parent.mkdir()
-    shim.write_text(f'#!/bin/bash\nexec /bin/date -d "{hours} hour" "$@"\n')
+    shim.write_text('#!/bin/bash\nexec /bin/date -d "-1 hour" "$@"\n')
     shim.chmod(0o755)
     a_bundle(storage, cloud, environment=an_environment(storage))
     result = start(cloud, storage, home, PATH=f"{shim.parent}:{os.environ['PATH']}")
