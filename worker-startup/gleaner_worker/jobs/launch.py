@@ -15,11 +15,11 @@ import signal
 import sys
 import time
 
-from .descendants import descendants, has_processes
+from .descendants import descendants
+from .kill_user import kill_user
 from .mounts import show_only
 
 _SET_NO_NEW_PRIVS, _SET_CHILD_SUBREAPER = 38, 36
-_UNUSED_UIDS = 3_000_000_000  # uids of guards start here, above every uid of jobs and people
 _IS_LINUX = sys.platform == "linux"
 
 
@@ -42,24 +42,6 @@ def main() -> None:
     code = os.waitstatus_to_exitcode(status)
     _report(report, {"exit": code if code >= 0 else None, "signal": -code if code < 0 else None})
     os._exit(0)
-
-
-def kill_user(uid: int) -> None:
-    """Kills every process of the user with kill(-1), which no fork escapes. Needs root, and drops it for the calls."""
-    # The real uid belongs to no other process, so neither the user nor another guard can signal this process. With the
-    # effective uid of the user, kill(-1) reaches only processes of the user.
-    os.setresuid(_UNUSED_UIDS + os.getpid(), uid, 0)
-    try:
-        for _ in range(100):
-            # On Linux the call succeeds for as long as the machine has another process, of any user.
-            os.kill(-1, signal.SIGKILL)
-            if _IS_LINUX and not has_processes(uid):
-                break
-            time.sleep(0.005)
-    except ProcessLookupError:
-        pass
-    finally:
-        os.setresuid(0, 0, 0)
 
 
 def _start(order: dict, report: int) -> int:

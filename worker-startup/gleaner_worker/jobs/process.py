@@ -16,7 +16,7 @@ from .user import JobUser, NotIsolated
 
 _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # -I: the guard ignores the agent's variables and current folder. -S: it needs no installed package.
-_GUARD = f"import sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); from gleaner_worker.jobs import launch; launch."
+_IMPORT = f"import sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); from gleaner_worker.jobs."
 _CHECK_EVERY_S = 0.2
 _MEASURE_S = 2.0  # limit for measuring the memory of many processes
 _TERM_S = 10.0  # from TERM to KILL
@@ -100,7 +100,7 @@ def run_process(
 def kill_all(user: JobUser) -> None:
     """Kills every process of the job user, in any session. Only for an isolated user."""
     assert user.is_isolated and user.uid != 0
-    command = [sys.executable, "-I", "-S", "-c", f"{_GUARD}kill_user({user.uid})"]
+    command = [sys.executable, "-I", "-S", "-c", f"{_IMPORT}kill_user import kill_user; kill_user({user.uid})"]
     # A new session: the TERM of a preemption goes to the whole process group of the agent.
     subprocess.run(command, stdin=subprocess.DEVNULL, env={}, timeout=60, check=True, start_new_session=True)
 
@@ -121,7 +121,7 @@ class _Guarded:
         self._reports: list[dict] = []
         read_end, write_end = os.pipe()
         self._guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", f"{_GUARD}main()", str(write_end)],
+            [sys.executable, "-I", "-S", "-c", f"{_IMPORT}launch import main; main()", str(write_end)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
