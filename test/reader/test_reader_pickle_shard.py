@@ -214,7 +214,7 @@ def test_a_shard_of_equal_samples_is_read(tmp_path, monkeypatch, kept, count):
 
 @pytest.mark.parametrize("verify", [False, True])
 def test_reading_rows_of_a_run_leaves_no_layer_of_a_pickle_in_memory(tmp_path, verify):
-    stored = store_run(tmp_path, "pkl.gz", "fp32", d_model=256)
+    stored = store_run(tmp_path, "pkl.gz", "fp32", d_model=256, layers=(0,), streams=(7,), shards=4)
     run = gleaner_reader.open(tmp_path)
     first_rows = run.row_offsets[:-1]
     tracemalloc.start()

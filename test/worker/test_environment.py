@@ -14,7 +14,7 @@ import zipfile
 
 import pytest
 
-from environment import WORKER
+from environment import CACHE, WORKER
 from gleaner_worker.jobs.prepared import visible_of
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source.commands import Commands
@@ -164,14 +164,15 @@ PYTHON_OF_UBUNTU = next(iter(glob.glob(os.path.expanduser("~/.pyenv/versions/3.1
 def test_the_pip_of_ubuntu_22_04_installs_uv(tmp_path):
     """Python 3.10 with pip 22.0.2, which knows fewer options than today's."""
     uv = f'$(UV_CACHE_DIR="{UV_CACHE}" ensure_uv "{WORKER}/uv-requirements.lock")'
-    old = f'{SOURCE}; "{uv}" pip install --quiet --target "$1" --python "$2" pip==22.0.2'
-    got = bash(old, str(tmp_path / "pip"), PYTHON_OF_UBUNTU, UV_CACHE_DIR=UV_CACHE)
+    old = f'{SOURCE}; [[ -d $1/pip ]] || "{uv}" pip install --quiet --target "$1" --python "$2" pip==22.0.2'
+    pip = os.path.join(CACHE, "pip-22.0.2")  # with its bytecode
+    got = bash(old, pip, PYTHON_OF_UBUNTU, UV_CACHE_DIR=UV_CACHE)
     assert got.returncode == 0, got.stderr
     path = an_old_python(tmp_path)
     (tmp_path / "bin" / "python3").unlink()
     (tmp_path / "bin" / "python3").symlink_to(PYTHON_OF_UBUNTU)
     settings = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
-    settings |= {"PATH": path, "PYENV_ROOT": str(tmp_path), "PYTHONPATH": str(tmp_path / "pip")}
+    settings |= {"PATH": path, "PYENV_ROOT": str(tmp_path), "PYTHONPATH": pip}
     install = f'{SOURCE}; python3 -m pip --version; "$(ensure_uv "$1")" --version'
     result = bash(install, str(a_lock(tmp_path, a_wheel(tmp_path))), UV_CACHE_DIR=str(tmp_path / "cache"), **settings)
     assert result.returncode == 0, result.stderr

@@ -42,8 +42,6 @@ result = json.dumps({{key: os.environ.get(key) for key in
 
 RESULTS = {
     "no result": ("x = 1", None),
-    "None": ("result = None", None),
-    "a number": ("result = 7", "7"),
     "an array": ("import numpy\nresult = numpy.arange(3)", "[0 1 2]"),
     "an exit without error": ("result = 'early'\nimport sys\nsys.exit(0)", "early"),
     "a lone surrogate": ("result = 'a\\ud800b\\U0001f600'", "a\ufffdb\U0001f600"),
@@ -71,7 +69,6 @@ FAILURES = {
         "E: <exception str() failed>",
         [],
     ),
-    "a zero byte": ("x = '\0'", "exit", "null bytes", []),
     "no memory": ("x = bytearray(1 << 60)", "memory", "MemoryError", []),
     "a result whose __str__ raises": (
         "class R:\n    def __str__(self): return 1 / 0\nresult = R()",
@@ -85,7 +82,6 @@ FAILURES = {
         "__str__ returned non-string",
         [],
     ),
-    "a deep recursion": ("def f(): f()\nf()", "exit", "RecursionError", []),
 }
 
 
@@ -100,7 +96,6 @@ def test_a_failure_of_the_code_has_a_cause_and_its_last_line(jobs, code, cause, 
 EXITS = {
     "sys.exit(3)": ("import sys\nsys.exit(3)", 3, "The process exited with 3"),
     "an exit with a text": ("import sys\nsys.exit('gone')", 1, "The process exited with 1: gone"),
-    "os._exit(4)": ("import os\nos._exit(4)", 4, "The process exited with 4"),
     "a crash": ("import os\nos.abort()", 134, "The process was killed by SIGABRT"),
 }
 
@@ -128,6 +123,7 @@ def test_a_result_over_the_file_limit_fails_with_its_cause(jobs):
 
 def test_code_without_chips_fails_with_the_error_text_of_the_old_job_service(jobs, monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "tpu")
-    ending = jobs.run(prepare=with_jax, code="result = 1")
+    (jobs.stand_in / "jax" / "__init__.py").write_text("def devices():\n    raise RuntimeError('no chips')\n")
+    ending = jobs.run(code="result = 1")
     assert (ending["outcome"], ending["cause"]) == ("failed", "tpu")
-    assert ending["error"].startswith("TPU not available: ")
+    assert ending["error"] == "TPU not available: RuntimeError: no chips"

@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from gleaner_worker.agent import job_work
 from gleaner_worker.failures import LeaseLost
 from gleaner_worker.jobs import process
 from gleaner_worker.jobs import runner as runner_module
+from gleaner_worker.jobs.output import OutputParts
 from gleaner_worker.jobs.prepared import Prepared, SourceFailed
 from job_attempts import FOLDER, RAN, needs_root
 from waiting import HANG_S, until
@@ -82,10 +84,11 @@ def test_a_job_over_its_memory_limit_fails_with_the_limit_to_raise(jobs):
     assert ending["error"] == "The job used more memory than its limit; raise limits.memory_gb"
 
 
-def test_a_job_with_150_megabytes_of_output_completes_with_limited_output(jobs):
-    ending = jobs.run(command="head -c 150000000 /dev/zero | tr '\\0' x; echo; echo the end; echo 7 > $JOB_RESULT")
+def test_a_job_with_output_beyond_the_limit_completes_with_limited_output(jobs, monkeypatch):
+    monkeypatch.setattr(runner_module, "OutputParts", partial(OutputParts, max_bytes=2 << 20))
+    ending = jobs.run(command="head -c 5000000 /dev/zero | tr '\\0' x; echo; echo the end; echo 7 > $JOB_RESULT")
     assert (ending["outcome"], ending["result"]) == ("completed", "7\n")
-    assert 100 << 20 < len(jobs.output) < 102 << 20 and jobs.output[: 100 << 20].strip("x") == ""
+    assert 2 << 20 < len(jobs.output) < 4 << 20 and jobs.output[: 2 << 20].strip("x") == ""
     assert "bytes of output are left out here" in jobs.output and jobs.output.endswith("the end\n")
 
 

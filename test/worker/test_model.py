@@ -218,9 +218,10 @@ def test_rope_tables_are_exact_at_long_positions_and_end_at_the_requested_length
     cos, sin = rope_tables((rope,), 128, 131_072)
     assert cos.shape == (1, 131_072, 64)
     # Positions, frequencies and their products are fp32, as in transformers.
-    angle = (np.arange(131_072, dtype=np.float32)[:, None] * inverse_frequencies(rope, 128)).astype(np.float64)
-    assert np.abs(np.asarray(cos[0]) - np.cos(angle)).max() < 1e-5
-    assert np.abs(np.asarray(sin[0]) - np.sin(angle)).max() < 1e-5
+    places = np.arange(131_071, -1, -61)
+    angle = (places.astype(np.float32)[:, None] * inverse_frequencies(rope, 128)).astype(np.float64)
+    assert np.abs(np.asarray(cos[0])[places] - np.cos(angle)).max() < 1e-5
+    assert np.abs(np.asarray(sin[0])[places] - np.sin(angle)).max() < 1e-5
     assert rope_tables((rope,), 128, 32)[0].shape == (1, 32, 64)
 
 

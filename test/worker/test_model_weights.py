@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -175,7 +174,7 @@ def test_a_truncated_weight_file_is_refused_by_name(tmp_path, length):
         load(tmp_path)
 
 
-def test_loading_takes_the_memory_of_the_parameters_once(tmp_path):
+def test_loading_takes_the_memory_of_the_parameters_once(tmp_path, forks):
     raw = golden.raw_config("qwen2") | {"hidden_size": 256, "intermediate_size": 4096, "num_hidden_layers": 8}
     config = parse_config(raw, "m")
     tensors = {f"model.{EMBEDDING}": np.zeros((64, 256), np.float32)}
@@ -184,22 +183,8 @@ def test_loading_takes_the_memory_of_the_parameters_once(tmp_path):
             tensors[f"model.layers.{layer}.{name}"] = np.ones(shape, np.float32)
     save_file(tensors, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(raw))
-    script = """
-import json, resource, sys
-import jax, numpy
-from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.mesh import Layout
-from gleaner_worker.model.place import place
-from gleaner_worker.model.tensors import EMBEDDING, layer_table
-from gleaner_worker.model.weight_files import DiskFile
-from gleaner_worker.model.weights import open_weights
-config = parse_config(json.load(open(sys.argv[1] + "/config.json")), "m")
-layout = Layout(jax.sharding.Mesh(numpy.array(jax.devices()[:1]).reshape(1, 1), ("data", "model")))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-params = place(open_weights([DiskFile(sys.argv[1] + "/model.safetensors")], config, 8, "fp32", "m"), layout, False)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, sum(w.nbytes for w in params["blocks"].values()))
-"""
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    done = forks.run("host_params:print_memory_of_loading", str(tmp_path))
+    assert done.returncode == 0, done.stderr
     grown, size = (int(word) for word in done.stdout.split())
     unit = 1 if sys.platform == "darwin" else 1024
     assert size > 100_000_000

@@ -51,8 +51,6 @@ CASES = [
     Case("6 mixed", "create", ["return-reset-connection", "return-401"], REFUSED),
     # An upload of more than 8 MiB is resumable.
     Case("7 resumable", "create", ["return-reset-connection", "return-503"], size=9 * KIB * KIB),
-    Case("7 resumable", "create", ["return-408"], size=9 * KIB * KIB),
-    Case("7 resumable", "create", ["return-503-after-256K"], size=9 * KIB * KIB),
     Case("7 resumable", "create", ["return-503-after-8192K", "return-408"], size=9 * KIB * KIB),
     Case("8 broken stream", "download", ["return-broken-stream"]),
     Case("8 broken stream", "download", ["return-broken-stream-after-256K"]),

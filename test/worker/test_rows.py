@@ -97,6 +97,7 @@ def planned(mix, model):
     return int(lengths.sum()), sum(len(item.rows) for item in plan if isinstance(item, Window)), window.vectors
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("mix", mixes())
 def test_most_of_the_computed_tokens_are_real(mix, model):

@@ -29,7 +29,9 @@ def index(tmp_path, monkeypatch):
     nightly.close()
 
 
-@pytest.mark.parametrize(("wanted", "found"), [("98.0.0", "98.0.0"), ("nightly", "98.2.0.dev20260101")])
+@pytest.mark.parametrize(
+    ("wanted", "found"), [pytest.param("98.0.0", "98.0.0", marks=pytest.mark.long), ("nightly", "98.2.0.dev20260101")]
+)
 def test_the_requested_version_of_jax_replaces_the_locked_version_and_is_recorded(index, prepare, wanted, found):
     prepared = prepare(jax_version=wanted)
     assert prepared.ran["jax_version"] == found
@@ -50,15 +52,6 @@ def test_a_version_of_jax_that_the_index_lacks_is_named(index, prepare):
     with pytest.raises(SourceFailed, match=r"Failed to install jax 97\.0\.0: .*") as failed:
         prepare(jax_version="97.0.0")
     assert failed.value.cause == "setup" and "\n" not in failed.value.reason
-
-
-def test_an_environment_that_a_reboot_left_incomplete_is_made_again(prepare):
-    prepared = prepare(setup_script="touch $VIRTUAL_ENV/done")
-    folder = os.path.dirname(os.path.dirname(prepared.python))
-    os.unlink(f"{folder}/complete")
-    os.unlink(f"{folder}/done")
-    prepare(setup_script="touch $VIRTUAL_ENV/done")
-    assert os.path.exists(f"{folder}/done")
 
 
 def test_the_agent_writes_no_file_through_the_links_of_a_setup_script(prepare, tmp_path):
@@ -101,10 +94,12 @@ def test_a_slow_preparation_delays_no_job_without_a_setup_script(prepare):
 
 def test_the_least_recently_used_environments_are_removed_unless_they_are_in_use(prepare, tmp_path, monkeypatch):
     monkeypatch.setattr(sealed, "_KEPT", 1)
+    monkeypatch.setattr(environment.Environments, "_make", lambda self, folder, *_: os.makedirs(f"{folder}/bin"))
+    monkeypatch.setattr(environment.Environments, "jax_version", lambda *_: None)
     held, folder = prepare(setup_script="true # held"), tmp_path / "home" / "jobs" / "environments"
     for number in range(2):
         prepare(setup_script=f"true # {number}")
-    assert len(list(folder.iterdir())) == 2 and os.path.exists(held.python)
+    assert len(list(folder.iterdir())) == 2 and os.path.exists(os.path.dirname(held.python))
     del held
     prepare(setup_script="true # last")
     assert len(list(folder.iterdir())) == 1

@@ -10,6 +10,7 @@ import pytest
 
 from gleaner_worker.jobs.prepared import SourceFailed
 from gleaner_worker.source.commands import Commands
+from gleaner_worker.source.environment import environment_digest
 from gleaner_worker.source.ramfs import mount_ramfs
 from job_attempts import needs_root
 
@@ -22,29 +23,32 @@ def test_a_job_without_settings_runs_in_the_locked_environment_of_the_agent(prep
     assert prepared.ran["jax_version"] and len(prepared.ran["environment"]) == 64
 
 
-def test_a_setup_script_runs_once_and_again_when_it_changes(prepare, caplog):
+def test_a_setup_script_runs_once_and_again_where_a_reboot_left_its_environment_incomplete(prepare, caplog):
     caplog.set_level("INFO")
     script = """
     echo building the tokenizer
     mkdir -p "$VIRTUAL_ENV/share" && date +%N > "$VIRTUAL_ENV/share/ran"
     test "$(id -u)" != 0
     """
-    first = prepare(setup_script=script)
+    prepared = prepare(setup_script=script)
     assert "building the tokenizer" in caplog.text
+    folder = Path(prepared.python).parents[1]
+    ran = (folder / "share" / "ran").read_text()
+    assert prepare(2, setup_script=script).python == prepared.python
+    assert (folder / "share" / "ran").read_text() == ran
+    (folder / "complete").unlink()
+    prepare(3, setup_script=script)
+    assert (folder / "share" / "ran").read_text() != ran
 
-    def ran(prepared):
-        with open(os.path.join(os.path.dirname(prepared.python), "..", "share", "ran"), encoding="ascii") as file:
-            return file.read()
 
-    before = ran(first)
-    assert ran(prepare(2, setup_script=script)) == before
-    changed = prepare(3, setup_script=f"{script} # changed")
-    assert ran(changed) != before and changed.ran["environment"] != first.ran["environment"]
+def test_a_setup_script_that_changes_has_another_environment():
+    digests = [environment_digest({"setup_script": script}, 1) for script in ("true", "true # changed", None)]
+    assert len(set(digests)) == 3 and environment_digest({"setup_script": "true"}, 2) == digests[0]
 
 
 def test_an_environment_has_the_locked_packages_and_no_job_can_change_it(prepare):
     prepared = prepare(setup_script="true")
-    code = "import jax, sys; print(jax.__version__, sys.prefix)"
+    code = "import importlib.metadata as m, numpy, sys; print(m.version('jax'), sys.prefix)"
     done = subprocess.run([prepared.python, "-c", code], capture_output=True, text=True, check=True)
     version, prefix = done.stdout.split()
     assert version == prepared.ran["jax_version"]
@@ -53,11 +57,10 @@ def test_an_environment_has_the_locked_packages_and_no_job_can_change_it(prepare
         assert os.stat(path).st_uid == 0 and os.stat(path).st_mode & 0o022 == 0
 
 
-def test_a_setup_script_that_fails_is_reported_with_its_last_line_and_runs_again(prepare, tmp_path):
-    for _ in range(2):
-        with pytest.raises(SourceFailed, match="The setup script failed: no such package") as failed:
-            prepare(setup_script="echo 'no such package' >&2; exit 3")
-        assert failed.value.cause == "setup"
+def test_a_setup_script_that_fails_is_reported_with_its_last_line_and_leaves_no_environment(prepare, tmp_path):
+    with pytest.raises(SourceFailed, match="The setup script failed: no such package") as failed:
+        prepare(setup_script="echo 'no such package' >&2; exit 3")
+    assert failed.value.cause == "setup"
     assert os.listdir(tmp_path / "home" / "jobs" / "environments") == []
 
 

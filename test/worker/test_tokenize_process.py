@@ -78,7 +78,7 @@ def items(path, folder, tokenize=None, **spec):
         return [repr(item) for item in make_samples(read_documents(path, "x", settings, tokenize), settings)]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_processes_make_the_samples_that_one_process_makes(tmp_path, chat_folder, processes, spec):
     path = a_file(tmp_path, [*RECORDS, "\n"] * 2)
@@ -88,17 +88,17 @@ def test_processes_make_the_samples_that_one_process_makes(tmp_path, chat_folder
 
 
 def test_batches_of_many_lines_keep_their_order(tmp_path, chat_folder, processes):
-    path = a_file(tmp_path, [{"text": f"number {n} " * (n % 20)} for n in range(2000)])
-    assert items(path, chat_folder, processes(3).tokenize) == items(path, chat_folder)
+    path = a_file(tmp_path, [{"text": f"number {n} " * (n % 9)} for n in range(1100)])
+    assert items(path, chat_folder, processes(2).tokenize) == items(path, chat_folder)
 
 
 def test_a_killed_process_is_replaced(tmp_path, chat_folder, processes):
-    path = a_file(tmp_path, [{"text": f"number {n}"} for n in range(2000)])
+    path = a_file(tmp_path, [{"text": f"number {n}"} for n in range(1100)])
     one, documents = processes(1), []
     for batch in read_documents(path, "x", make_sample_settings(chat_folder, a_spec(), 600, POSITIONS), one.tokenize):
         documents += batch
         one._all[-1].kill()
-    assert [document.index for document in documents] == list(range(2000))
+    assert [document.index for document in documents] == list(range(1100))
     assert len(one._all) > 1
 
 
@@ -119,7 +119,7 @@ def test_a_template_beyond_its_limits_fails_the_stream_and_keeps_the_process(tmp
 
 
 def test_processes_end_when_the_reading_ends_early_and_serve_the_next_stream(tmp_path, chat_folder, processes):
-    path = a_file(tmp_path, [{"text": f"number {n}"} for n in range(2000)])
+    path = a_file(tmp_path, [{"text": f"number {n}"} for n in range(1100)])
     two = processes(2)
     documents = read_documents(path, "x", make_sample_settings(chat_folder, a_spec(), 600, POSITIONS), two.tokenize)
     assert len(next(documents)) == 512
