@@ -22,10 +22,15 @@ const notUnderstood = new WeakMap<Store | Transaction, Set<string>>();
  * unless every key of the document is a name of its own.
  */
 export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true) {
+  /** A version of a document is one object, which nothing changes: it is parsed once. */
+  const understood = new WeakMap<Document, T>();
   const parse = (path: string, data: Document): T => {
+    const known = understood.get(data);
+    if (known) return known;
     const parsed = schema.safeParse(data);
-    if (parsed.success) return parsed.data;
-    throw new NotUnderstood(path, firstOf(parsed.error), data);
+    if (!parsed.success) throw new NotUnderstood(path, firstOf(parsed.error), data);
+    understood.set(data, parsed.data);
+    return parsed.data;
   };
   return {
     schema,
@@ -58,7 +63,10 @@ export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true
           `Refused to write ${path}: ${firstOf(parsed.error)}. No reader accepts it; the transaction changes nothing`,
           {cause: parsed.error},
         );
-      tx.set(path, {...value, ...(isNamed ? {release: RELEASE} : {})} as unknown as Document);
+      const named = isNamed ? {release: RELEASE} : {};
+      const data = {...value, ...named} as unknown as Document;
+      understood.set(data, {...parsed.data, ...named});
+      tx.set(path, data);
     },
   };
 }
