@@ -39,6 +39,8 @@ export class Caps extends Check {
   #isWiped = false;
   /** Bytes that each incarnation has reported, by the path of its record, and their dollars. */
   readonly #reported = new Map<string, {bytes: Received; usd: number}>();
+  /** Dollars of each incarnation whose document has no READY node yet, by the path of its record. */
+  readonly #unseen = new Map<string, number>();
 
   override onWipe(): void {
     this.#isWiped = true;
@@ -49,7 +51,8 @@ export class Caps extends Check {
   }
 
   /** A report of downloads was taken: its new bytes belong to the payer of the worker. */
-  onWorker(name: string, _before: Document, after: Document): void {
+  onWorker(name: string, before: Document, after: Document): void {
+    this.#forgetUnseen(name, before, after);
     const {received} = this.violations.request ?? {};
     const worker = after as unknown as Worker;
     if (!received || payerOf(worker) === null) return;
@@ -64,6 +67,14 @@ export class Caps extends Check {
     }
     this.#reported.set(path, {bytes: all, usd: usd + more_usd});
     for (const budget of budgetsOf(worker)) this.#accountOf(budget).spent_usd += more_usd;
+  }
+
+  /** No bill can have the cost of a node that was taken before any list showed it READY. */
+  #forgetUnseen(name: string, before: Document, after: Document): void {
+    if (after.phase !== 'deleting' || before.phase === 'deleting' || after.ready_at !== null) return;
+    const unseen_usd = this.#unseen.get(paths.attempt(name, Number(after.incarnation))) ?? 0;
+    for (const budget of budgetsOf(after as unknown as Worker))
+      this.#accountOf(budget).spent_usd -= unseen_usd;
   }
 
   #bytePrices(zone: string): Received {
@@ -110,6 +121,8 @@ export class Caps extends Check {
       const hours = rise.hours(Math.max(since_ms, isReadySince(node)), now);
       const usd = hours * usdPerHourIn(node.zone);
       const isSaved = this.#canBeSaved(worker, now);
+      const life = paths.attempt(worker.name, worker.incarnation);
+      if (worker.ready_at === null) this.#unseen.set(life, (this.#unseen.get(life) ?? 0) + usd);
       for (const budget of budgetsOf(worker)) {
         const account = this.#accountOf(budget);
         account.spent_usd += usd;

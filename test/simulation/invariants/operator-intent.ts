@@ -27,8 +27,8 @@ export class OperatorIntent extends Check {
   readonly #final = new Set<string>();
   readonly #cancelled = new Set<string>();
   readonly #held = new Set<string>();
-  /** By document and field: the publish time and the value of the last message that set it. */
-  readonly #last = new Map<string, {published_at: string; value: unknown}>();
+  /** By document and field: the publish time and the value of the last message that set it. A person has replaced an edited value. */
+  readonly #last = new Map<string, {published_at: string; value: unknown; isEdited?: true}>();
 
   onStop(run: string): void {
     this.#stopped.add(run);
@@ -76,7 +76,9 @@ export class OperatorIntent extends Check {
       const isLater = !last || published_at >= last.published_at;
       if (isLater) this.#last.set(`${path} ${field}`, {published_at, value});
       const expected = isLater ? value : last.value;
-      const isSet = JSON.stringify(this.context.store.peek(path)?.[field]) === JSON.stringify(expected);
+      const isEdited = !isLater && last.isEdited === true;
+      const isSet =
+        isEdited || JSON.stringify(this.context.store.peek(path)?.[field]) === JSON.stringify(expected);
       // After the later message, the run may have ended, or its budget may have paused it.
       if (!isSet && (field !== 'status' || (isLater && outcome === 'applied')))
         this.breach(
@@ -146,9 +148,10 @@ export class OperatorIntent extends Check {
       this.breach(`${name} was deleted, and is created again`);
   }
 
-  /** An edit of a document replaces what messages set. */
+  /** An edit of a document replaces what messages set. An older message stays outdated. */
   onEdit(path: string): void {
-    for (const key of this.#last.keys()) if (key.startsWith(`${path} `)) this.#last.delete(key);
+    for (const [key, last] of this.#last)
+      if (key.startsWith(`${path} `)) this.#last.set(key, {...last, isEdited: true});
   }
 
   /** A lost Store loses the messages. */

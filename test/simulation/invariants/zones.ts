@@ -62,10 +62,13 @@ export class Zones extends Check {
 
   /** A refusal closes its zone. A node that was requested since opens it, and nothing else except a message. */
   #checkAnswers(): void {
-    const limiterOf = (zone: string) => this.context.store.peek(zone)?.limiter as Limiter | undefined;
+    const limiterOf = (zone: string) => {
+      const found = this.context.store.peek(zone)?.limiter as Limiter | undefined;
+      // A document that was left alone lacks the answers of that time.
+      return this.context.everAlone.has(zone) ? undefined : found;
+    };
     for (const zone of this.#refused)
-      if (limiterOf(zone)?.state === 'open' && !this.context.everAlone.has(zone))
-        this.breach(`${zone} refused a node and is open`);
+      if (limiterOf(zone)?.state === 'open') this.breach(`${zone} refused a node and is open`);
     for (const {zone, asked_at, isReady} of this.#given) {
       const {state, since_at} = limiterOf(zone) ?? {};
       if (isReady && state === 'probing' && asked_at > String(since_at))
