@@ -79,6 +79,8 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       environment: NO_ENVIRONMENT,
       source_version: 0,
       limiter: OPEN,
+      jobs_wait: null,
+      zones_wait: {},
     } as Pool,
     /** Collection of the documents of jobs. */
     jobs_collection: v.GLEANER_JOBS_COLLECTION,

@@ -12,4 +12,6 @@ export type TimelineEvent = {
   /** Control message that the event is about. */
   message_id?: string;
   object?: string;
+  /** Events with the same words here are one event, with the text and the time of the last. */
+  fold?: string | undefined;
 };

@@ -20,7 +20,7 @@ export function aJob(changes: Partial<Job> = {}): Job {
       epoch: 0,
     },
     ...{lease: null, due_at: null, failures: 0, machine_failures: 0, result: null, result_path: null},
-    ...{error: null, cause: null, exit_code: null, attempts: [], ran: null, log_path: null},
+    ...{error: null, cause: null, reason: null, exit_code: null, attempts: [], ran: null, log_path: null},
     ...{
       artifacts_path: null,
       spent_usd: 0,

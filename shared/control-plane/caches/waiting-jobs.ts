@@ -63,7 +63,7 @@ export async function countWaiting(
     // Documents that are left alone want no node: they count only behind jobs that wait.
     if (!first) continue;
     const jobs = first.waiting.length === 0 ? 0 : Math.max(0, places - first.alone);
-    waiting.set(pool, {waiting: jobs, longest: longestWaiting(first.waiting)});
+    waiting.set(pool, {waiting: jobs, first: first.waiting, longest: longestWaiting(first.waiting)});
   }
   return waiting;
 }

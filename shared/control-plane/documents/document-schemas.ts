@@ -14,6 +14,7 @@ import {
   type SourceReport,
 } from '../../domain/source/source.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
+import {CONSTRAINT_KINDS} from '../../domain/waiting/constraint.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import {OPEN} from '../../domain/zone/limiter.ts';
@@ -64,10 +65,21 @@ export const streamDocument: z.ZodType<Stream> = z.looseObject({
   updated_at: instant,
 });
 
+/** The words of a newer release stay. */
+const waiting = z.looseObject({
+  kind: describing(CONSTRAINT_KINDS),
+  about: text,
+  evidence: text.nullable(),
+  since_at: instant,
+  refusals: count.default(0),
+  next_try_at: instant.nullable(),
+});
+
 export const runDocument: z.ZodType<Run> = z.looseObject({
   run: text,
   status: z.enum(['active', 'paused', 'completed', 'failed', 'cancelled']),
   reason: text.nullable(),
+  waits: waiting.nullable().default(null),
   spec: z.record(text, z.unknown()).nullable(),
   spec_hash: text.nullable(),
   pool: text,
@@ -116,6 +128,7 @@ const limiter = z
       .nullable(),
     reason: text.nullable(),
     since_at: instant.nullable(),
+    refusals: count.default(0),
     asked_at: instant.nullable(),
     next_at: instant.nullable(),
     refuses_late: z.boolean(),
@@ -237,6 +250,8 @@ export const poolDocument: z.ZodType<Pool> = z.looseObject({
   environment: kept<Environment>().default(NO_ENVIRONMENT),
   source_version: count.default(0),
   limiter,
+  jobs_wait: waiting.nullable().default(null),
+  zones_wait: z.record(text, waiting).default({}),
 });
 
 export const servedDocument: z.ZodType<Served> = z.looseObject({

@@ -12,11 +12,16 @@ const KEPT_DAYS = 30;
 
 /**
  * Records an event in the transaction of the change. The id is a hash of event and time, so a transaction that runs again writes the
- * same document. Equal events with the same `since` share a document, which has the time of the last.
+ * same document. Equal events with the same `since`, and events with the same `fold`, share a document, which has the time of the last.
  */
-export function recordEvent(tx: Transaction, event: TimelineEvent, now: number, since = now): void {
+export function recordEvent(
+  tx: Transaction,
+  {fold, ...event}: TimelineEvent,
+  now: number,
+  since = now,
+): void {
   const text = event.text.slice(0, MAX_TEXT).toWellFormed();
-  const id = hash('sha256', JSON.stringify([since, event])).slice(0, 20);
+  const id = hash('sha256', fold ?? JSON.stringify([since, event])).slice(0, 20);
   const document = {...event, text, at: iso(now), expire_at: iso(now + KEPT_DAYS * 86_400_000)};
   eventRecords.set(tx, paths.event(id), document);
 }

@@ -46,6 +46,7 @@ export const jobDocument = z.looseObject({
   result_path: text.nullable(),
   error: text.nullable(),
   cause,
+  reason: text.nullable().default(null),
   exit_code: z.number().int().nullable(),
   attempts: z.array(
     z.looseObject({

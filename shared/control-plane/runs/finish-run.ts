@@ -27,7 +27,7 @@ export async function finishRun(
   const {totals, streams} = await totalsOf(deps.store, run.run);
   const why = ending.kind === 'waits' ? `. ${ending.reason}` : '';
   const reason = `${FINISHING}: ${folded} of ${streams} streams are read${why}`;
-  await storeRunTotals(deps, run, totals, run, reason);
+  await storeRunTotals(deps, run, totals, run, {ending: reason});
   return ending;
 }
 

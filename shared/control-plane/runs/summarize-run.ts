@@ -10,6 +10,7 @@ import {
   withDownloads,
 } from '../../domain/run/run.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
+import type {Constraint} from '../../domain/waiting/constraint.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
@@ -25,14 +26,14 @@ export const COMMIT_S = 60;
 
 /**
  * Stores the totals of a run. A run whose streams have all ended ends too, unless `ending` says what it waits for: then `ending` is its
- * reason. Returns true if the run has ended.
+ * reason. `waits`: why the run waits. Returns true if the run has ended.
  */
 export async function storeRunTotals(
   deps: Pick<Deps, 'store' | 'log' | 'now' | 'config'>,
   seen: Run,
   totals: StreamTotals,
   costs: RunCosts,
-  ending?: string,
+  state: {ending?: string | undefined; waits?: Constraint | undefined} = {},
 ): Promise<boolean> {
   const {run} = seen;
   const {store, log, now} = deps;
@@ -44,7 +45,7 @@ export async function storeRunTotals(
     const at = now();
     const bill = await readNetworkBill(deps, tx, current, traffic, at);
     const known = withDownloads(bill.run, costs.download_usd, at);
-    const next = summarizeRun(known, withGrants(totals, seen, current), costs.cost_usd, at, ending);
+    const next = summarizeRun(known, withGrants(totals, seen, current), costs.cost_usd, at, state);
     if (next === current) {
       // The next tick finds no stream of a paused run that changed since, and counts none.
       const isRecount = current.status === 'paused' && isOlderThan(current.updated_at, COMMIT_S, at);

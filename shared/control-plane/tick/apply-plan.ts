@@ -24,6 +24,7 @@ import {type Reconciled, reconcileWorkers} from '../workers/reconcile-workers.ts
 import {deleteStrays} from '../workers/strays.ts';
 import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
 import {findMissing} from './list-nodes.ts';
+import {storeWaits} from './store-waits.ts';
 
 /** Runs whose totals are stored at once. */
 const RUNS_AT_ONCE = 8;
@@ -88,6 +89,7 @@ async function applyToRuns(
   failures: Failures,
 ): Promise<void> {
   await failures.isolate('delete strays', () => deleteStrays(deps, plan.strays));
+  await failures.isolate('store why work waits', () => storeWaits(deps, snapshot, plan.constraints));
   await failures.isolate('report held workers', () => reportHeld(deps, snapshot, held));
   const {served, workers} = snapshot;
   const hasJob = (name: string) => parseJobWork(workers.get(name)?.work ?? null) !== undefined;
@@ -134,11 +136,11 @@ async function countFreed(deps: Deps, freed: readonly Stream[], failures: Failur
 }
 
 async function applyRun(deps: Deps, {workers, unreadable}: Snapshot, plan: RunPlan): Promise<void> {
-  const {run, counts, costs} = plan;
+  const {run, counts, costs, waits} = plan;
   if (plan.hasOrphanedLeases) await revokeOrphaned(deps, run.run, {workers, unreadable});
   const isOver = plan.next === 'finish';
   const finishing = run.reason?.startsWith(FINISHING) ? run.reason : FINISHING;
   const ending = isOver ? finishing : 'its last workers still hold its streams';
-  await storeRunTotals(deps, run, counts.totals, costs, ending);
+  await storeRunTotals(deps, run, counts.totals, costs, {ending, waits});
   if (isOver) await startTask(deps, {task: 'finish', run: run.run}, isOpenTask);
 }

@@ -15,7 +15,13 @@ import {INCARNATION_LABEL, isForeign, observationOf} from '../../domain/worker/n
 import {afterLook} from '../../domain/worker/observation.ts';
 import {createRefused, type WorkerAction} from '../../domain/worker/transitions.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import {afterRefusal, limiterEvent, type RefusedNode, refusedSince} from '../../domain/zone/limiter.ts';
+import {
+  afterRefusal,
+  limiterEvent,
+  type RefusedNode,
+  refusalsOf,
+  refusedSince,
+} from '../../domain/zone/limiter.ts';
 import {withLimiter, type Zone} from '../../domain/zone/placement.ts';
 import type {Bus, TpuRequest, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
@@ -132,12 +138,19 @@ async function recordRefusal(deps: Deps, worker: Worker, error: TpuError): Promi
     if (current?.phase !== 'creating' || current.incarnation !== worker.incarnation) return false;
     const now = deps.now();
     const before = await zoneOf(deps, tx, worker, now);
-    const refused: RefusedNode = {kind: error.kind, reason: error.message, isLate: false};
+    const refused: RefusedNode = {
+      kind: error.kind,
+      reason: error.message,
+      isLate: false,
+      asked_at: current.asked_at,
+    };
     const limiter = afterRefusal(before.limiter, refused, deps.config.placement, now);
     await refuse(deps, tx, current, {before, after: withLimiter(before, limiter, now)}, error.message, now);
     const text = limiterEvent(worker.zone, before.limiter, limiter);
     if (text === undefined) return false;
-    recordEvent(tx, {kind: 'worker', worker: worker.name, text}, now);
+    const fold = refusalsOf(worker.pool, worker.zone, limiter);
+    recordEvent(tx, {kind: 'worker', worker: worker.name, text, fold}, now);
+    if (limiter.state === before.limiter.state) return false;
     if (limiter.state === 'stopped')
       deps.log('ERROR', text, {worker: worker.name, signal: 'creates-stopped'});
     return true;

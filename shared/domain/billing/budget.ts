@@ -28,10 +28,12 @@ export type Pause = {run: string; version: number; reason: string; isForBudget: 
 
 export type Budgets = {
   pauses: Pause[];
-  /** True if the budget of the pool or of the month allows no more: jobs have no other. */
-  isWholeOver: boolean;
-  /** Runs without money, or without a zone that they may use; paused or ended before. */
-  over: ReadonlySet<string>;
+  /** Why the budget of the pool or of the month allows no more: jobs have no other. */
+  whole: string | undefined;
+  /** Runs without money, or without a zone that they may use, each with the reason; paused or ended before. */
+  over: ReadonlyMap<string, string>;
+  /** Dollars left of the run's own budget. */
+  leftOf: (run: string) => number;
   /** Workers to delete now: a finished shard costs as much as an unfinished one. */
   dismissed: ReadonlySet<string>;
   /** Dollars left of the pool's and the month's budget, whichever is less. */
@@ -75,7 +77,7 @@ export function decideBudgets(
   );
   const left = {runs: new Map([[JOBS, Number.POSITIVE_INFINITY]]), pool: whole.left_usd - leaving.total};
   const pauses: Pause[] = [];
-  const over = new Set<string>();
+  const over = new Map<string, string>();
   for (const run of [...runs, ...ended]) {
     if (run.pool !== pool.pool) continue;
     const ended_usd = run.spent_usd + run.spent_download_usd;
@@ -91,7 +93,7 @@ export function decideBudgets(
     const reason = spent
       ? `its budget allows no more: ${spent}${aged}, then resume`
       : `${remote}; then resume`;
-    over.add(run.run);
+    over.set(run.run, reason);
     if (isRunnable(run))
       pauses.push({run: run.run, version: run.version, reason, isForBudget: Boolean(spent)});
   }
@@ -99,8 +101,9 @@ export function decideBudgets(
   const priceIn = (slot: string) => priceOf(prices ?? {}, pool, parseWorkerName(slot)?.zone ?? '');
   return {
     pauses,
-    isWholeOver: whole.why !== undefined,
+    whole: whole.why,
     over,
+    leftOf: run => left.runs.get(run) ?? 0,
     dismissed: new Set(dismissed.map(({name}) => name)),
     left_usd: left.pool,
     newReserver: kept_usd => budgetReserver({...left, pool: left.pool - kept_usd}, workers, priceIn),

@@ -12,6 +12,9 @@ import {hasEnded, type Worker} from '../worker/worker.ts';
 import {afterPause, OPEN} from '../zone/limiter.ts';
 import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
 
+/** Reason of a run that a message has paused. */
+const BY_PERSON = 'a person paused it';
+
 export type RunAction = 'start' | 'pause' | 'resume' | 'stop';
 
 /**
@@ -53,13 +56,19 @@ export function decideRunAction(
       if (run.status === 'active' || run.status === 'paused') {
         const decision = become('active', action === 'start' ? `${name} started` : `${name} resumed`);
         if (decision.kind === 'rejected') return decision;
-        return {...decision, next: {...decision.next, ...NO_MACHINE_DEATHS, ...NO_MODEL_FAILURES}};
+        const reason = run.reason === BY_PERSON ? null : run.reason;
+        const next = {...decision.next, reason, ...NO_MACHINE_DEATHS, ...NO_MODEL_FAILURES};
+        return {...decision, next};
       }
       if (action === 'start' && run.status !== 'cancelled')
         return {kind: 'applied', next: run, what: `${name} is ${run.status}: nothing is left to start`};
       return refuse();
     case 'pause':
-      if (run.status === 'active' || run.status === 'paused') return become('paused', `${name} paused`);
+      if (run.status === 'active' || run.status === 'paused') {
+        const decision = become('paused', `${name} paused`);
+        if (decision.kind === 'rejected' || run.status === 'paused') return decision;
+        return {...decision, next: {...decision.next, reason: BY_PERSON, waits: null}};
+      }
       return refuse();
     case 'stop':
       if (run.status === 'completed')

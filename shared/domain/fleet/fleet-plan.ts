@@ -1,17 +1,19 @@
 /** Plan of the fleet: slots that should have a node, and the run that pays for each. Zones, brakes, ceilings and budgets bound it. */
 import {type Budgets, priceOf} from '../billing/budget.ts';
-import {assignPayers, costOfDeleting, JOBS, payerOf, runAtWork} from '../billing/cost.ts';
+import {assignPayers, costOfDeleting, JOBS, payerOf, type ReserveBudget, runAtWork} from '../billing/cost.ts';
 import {parseJobWork, parseWorkerName} from '../names.ts';
 import {isRunnable} from '../run/run.ts';
 import {byPreference} from '../stream/service-order.ts';
 import type {Snapshot, TickConfig} from '../tick/snapshot.ts';
 import {isOlderThan} from '../time.ts';
+import {bindingConstraints, type Constraints} from '../waiting/binding.ts';
+import {type Constraint, constraint} from '../waiting/constraint.ts';
 import {NOT_LISTED} from '../worker/nodes.ts';
 import {isServedFor} from '../worker/served-time.ts';
 import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
-import {isDue, type Limiter, stateOf} from '../zone/limiter.ts';
+import {isDue, limiterConstraint, stateOf} from '../zone/limiter.ts';
 import {costOfOrphans} from '../zone/orphans.ts';
-import {allowance} from '../zone/placement.ts';
+import {ALLOWS_ALL, type Allowance, allowanceOf} from '../zone/placement.ts';
 import {isOpenSlot, livingAmong, slotsOf, wantedSlots} from './pool.ts';
 
 export type FleetPlan = {
@@ -23,6 +25,8 @@ export type FleetPlan = {
   /** Creates of this plan, and the dollars that are set aside for them: later pools of the tick have the rest. */
   creates: number;
   reserved_usd: number;
+  /** Why work and zones of the pool wait: the words for what this plan withholds. */
+  constraints: Constraints;
 };
 
 export function planFleet(
@@ -34,37 +38,57 @@ export function planFleet(
 ): FleetPlan {
   const {pool, workers, unreadable, runs, nodes, zones, others} = snapshot;
   const work = remainingWork(snapshot, budgets);
+  const silent = silentWorkers(snapshot, config.limits.silent_s);
+  const facts = {snapshot, budgets, silent, now};
   // Without counts of streams or zones, the plan creates no node and deletes none for lack of work.
-  if (!work || !zones) {
+  if ('kind' in work || !zones) {
+    const hole = 'kind' in work ? work : constraint('not-read', 'the documents of the zones');
     const living = {wanted: livingNames(workers), payers: new Map<string, string | null>()};
-    return {...living, mostCreates: snapshot.creates ?? 0, creates: 0, reserved_usd: 0};
+    const constraints = bindingConstraints({
+      ...facts,
+      hole,
+      withheld: new Map(),
+      limits: new Map(),
+      payers: living.payers,
+      unpaid: new Set(),
+    });
+    return {...living, mostCreates: snapshot.creates ?? 0, creates: 0, reserved_usd: 0, constraints};
   }
   const streams = work.open.reduce((sum, {streams}) => sum + streams, 0);
   const untouched = workersOfUnreadableRuns(snapshot);
-  const out = new Set([
-    ...unreadable,
-    ...untouched,
-    ...budgets.dismissed,
-    ...orphans,
+  const out = new Map<string, Constraint>([
+    ...silentOfInactiveRuns(snapshot, config).map(name => [name, constraint('silent', name)] as const),
     ...hiddenSlots(snapshot, config, now),
-    ...silentOfInactiveRuns(snapshot, config),
+    ...orphans.map(name => [name, constraint('orphans', parseWorkerName(name)?.zone ?? name)] as const),
+    ...[...budgets.dismissed].map(name => [name, constraint('leaving', name)] as const),
+    ...[...untouched, ...unreadable].map(
+      name => [name, constraint('unreadable', `the document of ${name}`)] as const,
+    ),
   ]);
   const isFree = ({name}: {name: string}) => !out.has(name) && isOpenSlot(workers.get(name), now);
   const free = new Set(slotsOf(pool).flatMap(slot => (isFree(slot) ? slot.zone : [])));
+  const limits = createsPerZone(snapshot, zone => free.has(zone), config, now);
   const elsewhere = others.workers.filter(({phase}) => phase !== 'gone').length + others.nodes;
   const most = config.ceilings.max_workers - unreadable.size - orphans.length - elsewhere;
-  const wanted = wantedSlots(pool, workers, streams, now, {
+  const {wanted, withheld: withheldSlots} = wantedSlots(pool, workers, streams, now, {
     broken: out,
-    allowances: createsPerZone(snapshot, zone => free.has(zone), config, now),
+    allowances: limits,
     fixed: work.fixed,
     most,
     probes: new Map(zones.map(({zone, brake}) => [zone, brake?.probes_due ?? 0])),
     limited: new Set(
       zones.flatMap(({zone, limiter}) => (stateOf(limiter, config.bundle) === 'open' ? [] : zone)),
     ),
-    silent: silentWorkers(snapshot, config.limits.silent_s),
+    silent,
   });
-  const reserve = budgets.newReserver(costOfOrphans(snapshot, nodes ?? NOT_LISTED, orphans, now));
+  const withheld = new Map(withheldSlots);
+  const unpaid = new Set<string>();
+  const reserveOne = budgets.newReserver(costOfOrphans(snapshot, nodes ?? NOT_LISTED, orphans, now));
+  const reserve: ReserveBudget = (run, slot) => {
+    const isPaid = reserveOne(run, slot);
+    if (!isPaid) unpaid.add(run);
+    return isPaid;
+  };
   const payers = assignPayers(wanted, workers, work.open, work.fixed, reserve);
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
   for (const name of untouched) wanted.add(name);
@@ -75,32 +99,52 @@ export function planFleet(
   const empty = [...wanted].filter(name => (workers.get(name)?.phase ?? 'gone') === 'gone');
   const creates = empty.length;
   // No node is created from prices, a month or a count of creates that were not read.
-  if (!snapshot.prices || snapshot.month?.spent_usd === undefined || snapshot.creates === undefined)
-    return {wanted, payers, mostCreates: 0, creates: 0, reserved_usd: 0};
+  const hole = unreadPart(snapshot);
+  if (hole) for (const name of empty) withheld.set(name, hole);
+  const given = hole ? new Map<string, string | null>() : payers;
+  const constraints = bindingConstraints({
+    ...facts,
+    limits,
+    hole: undefined,
+    withheld,
+    payers: given,
+    unpaid,
+  });
+  if (hole || snapshot.creates === undefined)
+    return {wanted, payers, mostCreates: 0, creates: 0, reserved_usd: 0, constraints};
   const priceIn = (name: string) => priceOf(snapshot.prices ?? {}, pool, parseWorkerName(name)?.zone ?? '');
   const reserved_usd = empty.reduce((sum, name) => sum + costOfDeleting(priceIn(name) ?? 0), 0);
   const mostCreates = snapshot.creates + (isBounded ? Math.min(room, creates) : room);
-  return {wanted, payers, mostCreates, creates, reserved_usd};
+  return {wanted, payers, mostCreates, creates, reserved_usd, constraints};
+}
+
+/** The part of the snapshot without which no node is created; undefined if all were read. */
+function unreadPart({prices, month, creates}: Snapshot): Constraint | undefined {
+  if (!prices) return constraint('not-read', 'prices/chips');
+  if (month?.spent_usd === undefined) return constraint('not-read', 'system/spending');
+  return creates === undefined ? constraint('not-read', 'system/creates') : undefined;
 }
 
 /** `open`: jobs and unfinished streams for any slot, by payer in the order of service: a person waits for a job. `fixed`: the run of each slot with a bound stream. */
 type Work = {open: {run: string; streams: number}[]; fixed: Map<string, string>};
 
-/** Undefined if the pool is unreadable, or if its jobs, or the streams of a run within its budget, could not be counted. */
+/** A constraint if the pool is unreadable, or if its jobs, or the streams of a run within its budget, could not be counted. */
 function remainingWork(
   {pool, isUnreadable, jobs, workers, runs, streams}: Snapshot,
-  {over, isWholeOver}: Budgets,
-): Work | undefined {
-  if (isUnreadable || !jobs) return undefined;
+  {over, whole}: Budgets,
+): Work | Constraint {
+  if (isUnreadable) return constraint('unreadable', `the document of pool ${pool.pool}`);
+  if (!jobs) return constraint('not-read', `the jobs of pool ${pool.pool}`);
   const served = runs
     .filter(run => isRunnable(run) && run.pool === pool.pool && !over.has(run.run))
     .sort(byPreference(null));
   const atJobs = [...workers.values()].filter(({work}) => parseJobWork(work) !== undefined).length;
   const work: Work = {open: [], fixed: new Map()};
-  if (!isWholeOver && jobs.waiting + atJobs > 0) work.open.push({run: JOBS, streams: jobs.waiting + atJobs});
+  if (whole === undefined && jobs.waiting + atJobs > 0)
+    work.open.push({run: JOBS, streams: jobs.waiting + atJobs});
   for (const {run, affinity} of served) {
     const counts = streams.get(run);
-    if (!counts) return undefined;
+    if (!counts) return constraint('not-read', `the streams of run ${run}`);
     if (affinity === 'any') work.open.push({run, streams: counts.unfinished});
     for (const slot of counts.slots) if (!work.fixed.has(slot)) work.fixed.set(slot, run);
   }
@@ -145,18 +189,24 @@ function createsPerZone(
   hasFreeSlot: (zone: string) => boolean,
   {bundle, placement}: TickConfig,
   now: number,
-): Map<string, number> {
-  const allowed = new Map(zones.map(zone => [zone.zone, allowance(zone, placement, bundle, now)]));
+): Map<string, Allowance> {
+  const known = new Map(zones.map(zone => [zone.zone, zone]));
+  const allowanceIn = (name: string) => {
+    const zone = known.get(name);
+    return zone ? allowanceOf(zone, placement, bundle, now) : ALLOWS_ALL;
+  };
+  const allowed = new Map(pool.zones.map(zone => [zone, allowanceIn(zone)]));
   if (stateOf(pool.limiter, bundle) === 'open') return allowed;
-  const ready = zones.filter(({zone}) => (allowed.get(zone) ?? 0) > 0 && hasFreeSlot(zone));
-  const asked = ({limiter}: {limiter: Limiter}) => limiter.asked_at ?? '';
+  const why = limiterConstraint(`pool ${pool.pool}`, pool.limiter, bundle);
+  const ready = pool.zones.filter(zone => (allowed.get(zone)?.most ?? 0) > 0 && hasFreeSlot(zone));
+  const asked = (zone: string) => known.get(zone)?.limiter.asked_at ?? '';
   const [next] = isDue(pool.limiter, bundle, now)
     ? ready.sort((a, b) => asked(a).localeCompare(asked(b)))
     : [];
-  for (const {zone, brake} of zones) {
-    const probes = pool.limiter.cause === 'person' ? 0 : (brake?.probes_due ?? 0);
-    const most = Math.max(probes, zone === next?.zone ? 1 : 0);
-    allowed.set(zone, Math.min(allowed.get(zone) ?? 0, most));
+  for (const [zone, {most}] of allowed) {
+    const probes = pool.limiter.cause === 'person' ? 0 : (known.get(zone)?.brake?.probes_due ?? 0);
+    const least = Math.max(probes, zone === next ? 1 : 0);
+    allowed.set(zone, {most: Math.min(most, least), why});
   }
   return allowed;
 }
@@ -169,7 +219,7 @@ function hiddenSlots(
   {pool, workers, nodes, zones = []}: Snapshot,
   {limits}: TickConfig,
   now: number,
-): string[] {
+): [string, Constraint][] {
   const isHopeless = (worker: Worker) => {
     if (hasEnded(worker)) return true;
     const {phase, provider_state, queue_state, asked_at} = worker;
@@ -178,11 +228,18 @@ function hiddenSlots(
   };
   // A list may omit an orphan: in a zone with many orphans, a slot without a document may have a node.
   const marked = new Set(zones.flatMap(({zone, orphans}) => (orphans ? zone : [])));
-  const isHidden = (name: string, zone: string) => {
+  const whyHidden = (name: string, zone: string): Constraint | undefined => {
     const worker = workers.get(name);
     const isUnreachable = nodes?.unreachable.includes(zone) ?? false;
-    if (!worker) return !nodes || isUnreachable || marked.has(zone);
-    return isUnreachable && isHopeless(worker);
+    const isHidden = worker
+      ? isUnreachable && isHopeless(worker)
+      : !nodes || isUnreachable || marked.has(zone);
+    if (!isHidden) return undefined;
+    if (isUnreachable) return constraint('unreachable', zone);
+    return nodes ? constraint('orphans', zone) : constraint('not-read', 'the list of nodes');
   };
-  return slotsOf(pool).flatMap(({name, zone}) => (isHidden(name, zone) ? name : []));
+  return slotsOf(pool).flatMap(({name, zone}) => {
+    const why = whyHidden(name, zone);
+    return why ? [[name, why]] : [];
+  });
 }

@@ -2,10 +2,11 @@ import type {PublishTimes} from '../commands/publish-order.ts';
 import {workerName} from '../names.ts';
 import type {Environment, Source} from '../source/source.ts';
 import {isOlderThan} from '../time.ts';
+import {type Constraint, constraint, type Waiting} from '../waiting/constraint.ts';
+import {slotConstraint} from '../waiting/tpu-constraint.ts';
 import type {Phase, Worker} from '../worker/worker.ts';
-import {isBlocked} from '../worker/worker.ts';
 import type {Limiter} from '../zone/limiter.ts';
-import type {Provisioning} from '../zone/placement.ts';
+import {ALLOWS_ALL, type Allowance, type Provisioning} from '../zone/placement.ts';
 import {isHeard} from '../zone/silence-brake.ts';
 
 /**
@@ -26,6 +27,9 @@ export type Pool = {
   spent_usd: number;
   /** Stops the creates of every zone of the pool. */
   limiter: Limiter;
+  /** Why its jobs wait, and why each of its zones gets no further TPU, as of the last tick. */
+  jobs_wait: Waiting | null;
+  zones_wait: Readonly<Record<string, Waiting>>;
   poll_s: number;
   /** Seconds that a job waits until a worker gives its stream back: see yields.ts. */
   job_wait_s: number;
@@ -100,12 +104,12 @@ const UNSHOWN_S = 90;
 const STUCK_DELETE_S = 600;
 
 export type WantedOptions = {
-  /** Slots that no plan may use, for example with an invalid document. */
-  broken?: ReadonlySet<string>;
+  /** Slots that no plan may use, for example with an invalid document, and why. */
+  broken?: ReadonlyMap<string, Constraint>;
   /** Slots with an unfinished stream that is bound to them. */
   fixed?: Pick<ReadonlySet<string>, 'has'>;
   /** Creates that each zone allows now. A zone that is missing has no limit. */
-  allowances?: ReadonlyMap<string, number>;
+  allowances?: ReadonlyMap<string, Allowance>;
   /** Limit of living nodes, wanted or not. */
   most?: number;
   /** Probes that each zone is due: see silence-brake.ts. */
@@ -116,8 +120,11 @@ export type WantedOptions = {
   silent?: ReadonlySet<string>;
 };
 
+/** `wanted`: slots that should have a TPU. `withheld`: slots that get none, although work may wait for them, and why. */
+export type ChosenSlots = {wanted: Set<string>; withheld: ReadonlyMap<string, Constraint>};
+
 /**
- * Names of the slots that should have a TPU: each slot with a bound stream, and a slot for each other unfinished stream.
+ * Chooses the slots that should have a TPU: each slot with a bound stream, and a slot for each other unfinished stream.
  *
  * - A deleting slot counts, because its TPU is created again; not after `STUCK_DELETE_S`.
  * - An empty slot is left out while it is blocked, while its zone allows no create, and while it is in `broken`.
@@ -130,7 +137,7 @@ export function wantedSlots(
   unfinished_streams: number,
   now: number,
   {
-    broken = new Set(),
+    broken = new Map(),
     allowances = new Map(),
     fixed = new Set(),
     most = Infinity,
@@ -138,7 +145,7 @@ export function wantedSlots(
     limited = new Set(),
     silent = new Set(),
   }: WantedOptions = {},
-): Set<string> {
+): ChosenSlots {
   const probing = new Set<string>();
   const rank = ({name, zone}: {name: string; zone: string}) => {
     const worker = workers.get(name);
@@ -155,16 +162,21 @@ export function wantedSlots(
   const isEmpty = (name: string) => (workers.get(name)?.phase ?? 'gone') === 'gone';
   // A zone's creates go first to slots with a bound stream: no other slot can take their place.
   const inOrder = slotsOf(pool).sort((a, b) => Number(fixed.has(b.name)) - Number(fixed.has(a.name)));
-  const candidates = inOrder.filter(({name, zone}) => {
-    if (broken.has(name) || workers.get(name)?.held) return false;
-    if (!isEmpty(name)) return true;
-    if (!isOpenSlot(workers.get(name), now)) return false;
-    const allowed = createsLeft.get(zone) ?? Number.POSITIVE_INFINITY;
-    createsLeft.set(zone, allowed - 1);
+  const whyNot = ({name, zone}: {name: string; zone: string}): Constraint | undefined => {
+    const own = broken.get(name) ?? slotConstraint(workers.get(name), now);
+    if (own || !isEmpty(name)) return own;
+    const allowed = createsLeft.get(zone) ?? ALLOWS_ALL;
+    createsLeft.set(zone, {...allowed, most: allowed.most - 1});
     const due = probesLeft.get(zone) ?? 0;
-    if (allowed > 0 && due > 0) probing.add(name);
+    if (allowed.most > 0 && due > 0) probing.add(name);
     probesLeft.set(zone, due - 1);
-    return allowed > 0;
+    return allowed.most > 0 ? undefined : (allowed.why ?? constraint('unreadable', `zone ${zone}`));
+  };
+  const withheld = new Map<string, Constraint>();
+  const candidates = inOrder.filter(slot => {
+    const why = whyNot(slot);
+    if (why) withheld.set(slot.name, why);
+    return !why;
   });
   const own = candidates.filter(({name}) => fixed.has(name)).map(({name}) => name);
   const sorted = candidates
@@ -173,7 +185,11 @@ export function wantedSlots(
   sorted.sort((a, b) => rank(a) - rank(b) || a.order - b.order);
   const inNeed = [...own, ...sorted.slice(0, unfinished_streams).map(({name}) => name)];
   let creates = most - livingAmong(workers);
-  return new Set(inNeed.filter(name => !isEmpty(name) || creates-- > 0).slice(0, Math.max(0, most)));
+  const within = inNeed.filter(name => !isEmpty(name) || creates-- > 0).slice(0, Math.max(0, most));
+  const wanted = new Set(within);
+  const ceiling = constraint('ceiling', `${Math.max(0, most)} TPUs of pool ${pool.pool}`);
+  for (const name of inNeed) if (!wanted.has(name)) withheld.set(name, ceiling);
+  return {wanted, withheld};
 }
 
 /** True if the slot is empty, or if no list shows its requested node. */
@@ -185,7 +201,7 @@ function isWithoutNode(worker: Worker | undefined, now: number): boolean {
 
 /** True if a node may be created in the slot. */
 export function isOpenSlot(worker: Worker | undefined, now: number): boolean {
-  return worker === undefined || (worker.phase === 'gone' && !worker.held && !isBlocked(worker, now));
+  return worker === undefined || (worker.phase === 'gone' && !slotConstraint(worker, now));
 }
 
 /** Count of nodes that exist or were requested, deleting nodes included. */

@@ -83,6 +83,8 @@ export type Job = {
   result_path: string | null;
   error: string | null;
   cause: Cause | null;
+  /** Why it waits, as of the tick that found it among the first of its pool; null while it runs. */
+  reason: string | null;
   exit_code: number | null;
   attempts: JobAttempt[];
   ran: Ran | null;

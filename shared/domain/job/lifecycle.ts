@@ -78,7 +78,15 @@ export function grantJob(
   const lease = {...holder, epoch};
   return {
     ...job,
-    ...{status: 'running', queue: null, epoch, lease, started_at: iso(now), updated_at: iso(now)},
+    ...{
+      status: 'running',
+      queue: null,
+      reason: null,
+      epoch,
+      lease,
+      started_at: iso(now),
+      updated_at: iso(now),
+    },
     ...{due_at: dueAt(job, usd_per_hour, now), artifacts_path: null},
   };
 }
@@ -159,7 +167,7 @@ function closed(job: Job, status: 'completed' | 'failed' | 'cancelled', end: Job
   const expire_at = keptUntil(now);
   return {
     ...job,
-    ...{status, queue: null, lease: null, due_at: null, cause: end.cause},
+    ...{status, queue: null, lease: null, due_at: null, cause: end.cause, reason: null},
     error: clipped(end.error, MOST_ERROR_CHARS),
     completed_at: iso(now),
     updated_at: iso(now),

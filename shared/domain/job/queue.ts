@@ -25,8 +25,12 @@ export function isWaiting(
   return job.status === 'scheduled' && job.queue === queuePlace(job);
 }
 
-/** Jobs of a pool that wait for a worker. `longest`: the one of the first few that waits longest. */
-export type WaitingJobs = {waiting: number; longest?: {job: string; since_at: string} | undefined};
+/** Jobs of a pool that wait for a worker. `first`: the first few, and `longest`: the one of them that waits longest. */
+export type WaitingJobs = {
+  waiting: number;
+  first?: readonly Job[];
+  longest?: {job: string; since_at: string} | undefined;
+};
 
 /** The job that waits longest, since it was scheduled or since its last attempt ended. */
 export function longestWaiting(jobs: readonly Job[]): WaitingJobs['longest'] {

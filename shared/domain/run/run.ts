@@ -1,6 +1,7 @@
 import type {PublishTimes} from '../commands/publish-order.ts';
 import type {StreamStatus} from '../stream/stream.ts';
 import {iso, msOf} from '../time.ts';
+import {type Constraint, goesOn, isMoving, type Waiting, waitText} from '../waiting/constraint.ts';
 import {type MachineDeaths, NO_MACHINE_DEATHS} from './machine-deaths.ts';
 import {againCommand, type ModelFailures, NO_MODEL_FAILURES} from './model-failures.ts';
 
@@ -18,6 +19,8 @@ export type Run<Spec = {[key: string]: unknown}> = Breakers & {
   run: string;
   status: RunStatus;
   reason: string | null;
+  /** Why it waits, as of the last tick; null while it moves. */
+  waits: Waiting | null;
   spec: Spec | null;
   spec_hash: string | null;
   pool: string;
@@ -67,8 +70,9 @@ export const NO_STREAMS = {
   total_bytes: 0,
 };
 
-/** A new run: no message has changed it, no machine and no model has failed it, and nothing has crossed a region. */
+/** A new run: no message has changed it, nothing is known about its wait, no machine and no model has failed it, and nothing has crossed a region. */
 export const NO_MESSAGES = {
+  waits: null,
   network_bytes: 0,
   network_usd: 0,
   spent_download_usd: 0,
@@ -192,13 +196,14 @@ export function withDownloads(run: Run, download_usd: number, now: number): Run 
  *
  * - `known_usd`: cost of the run as a tick knows it, living incarnations included.
  * - `ending`: keeps a run open whose streams have all ended, and becomes its reason.
+ * - `waits`: why the run waits. An active run that does not move has this reason.
  */
 export function summarizeRun(
   run: Run,
   {failed, gone, ...totals}: StreamTotals,
   known_usd: number,
   now: number,
-  ending?: string,
+  {ending, waits}: {ending?: string | undefined; waits?: Constraint | undefined} = {},
 ): Run {
   // A slow tick may know less than a later tick: the cost never shrinks.
   const cost_usd = Math.max(run.cost_usd, run.spent_usd, known_usd);
@@ -211,10 +216,13 @@ export function summarizeRun(
     else if (!failed) next.status = isAllRejected(next) ? 'failed' : 'completed';
     else if (run.status !== 'paused') next.status = 'failed';
     const isHeld = next.status === 'paused' && run.status === 'paused';
-    if (failed && !(isHeld && run.reason))
+    next.waits = next.status === 'active' ? goesOn(run.waits, waits, now) : null;
+    const wait = next.waits && waitText(next.waits);
+    if (next.waits && !isMoving(next.waits)) next.reason = wait;
+    else if (failed && !(isHeld && run.reason))
       next.reason = `stream ${failed.stream}: ${failed.last_error ?? 'failed'}`;
     else if (next.status === 'failed') next.reason = allRejectedText(next);
-    else if (!isHeld) next.reason = (unfinished === 0 && ending) || warningOf(next, gone);
+    else if (!isHeld) next.reason = wait ?? ((unfinished === 0 && ending) || warningOf(next, gone));
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
   return changed ? {...next, updated_at: iso(now)} : run;

@@ -14,8 +14,8 @@ import type {Limits} from '../worker/limits.ts';
 import {isFailedBoot, isMachineDeath} from '../worker/liveness.ts';
 import type {WorkerAction} from '../worker/transitions.ts';
 import type {Worker} from '../worker/worker.ts';
-import {limiterEvent} from '../zone/limiter.ts';
-import {allowance, askOf, type PlacementLimits, paceOf, type Zone} from '../zone/placement.ts';
+import {limiterEvent, refusalsOf} from '../zone/limiter.ts';
+import {allowanceOf, askOf, type PlacementLimits, paceOf, type Zone} from '../zone/placement.ts';
 import {type Change, isEnding, zoneAfter} from '../zone/zone-changes.ts';
 import {
   countFailedBoot,
@@ -110,7 +110,7 @@ function allowed(
     verdict === 'held' ? decideWithout('silence', planned, inputs, limits, now) : {...planned, verdict};
   const zone = shared.zones.get(before.zone);
   const isLate = now - inputs.read_at_ms > SNAPSHOT_LASTS_MS;
-  const isOpen = !zone || (!isLate && allowance(zone, placement, bundle, now) > 0);
+  const isOpen = !zone || (!isLate && allowanceOf(zone, placement, bundle, now).most > 0);
   const isAgain = judged?.change === 'asked again' && !isOpen;
   const decision = isAgain ? decideWithout('request', judged, inputs, limits, now) : judged;
   // The list may show an earlier incarnation of a slot that the snapshot has no worker of.
@@ -167,18 +167,19 @@ function changeZone(
   settings: SlotSettings,
   now: number,
 ): void {
-  const {name, zone: zoneName} = decision.before;
+  const {name, pool, zone: zoneName} = decision.before;
   const zone = writes.shared.zones.get(zoneName);
   if (!zone) return;
   const next = zoneAfter(settings, zone, change, decision, now);
   writes.shared = withZone(writes.shared, zoneName, () => next);
-  const record = (text: string) => writes.events.push({kind: 'worker', worker: name, text});
+  const record = (text: string, fold?: string) =>
+    writes.events.push({kind: 'worker', worker: name, text, fold});
   if (zone.limiter.state !== 'open' && next.limiter.state === 'open' && change === 'given')
     writes.isOpened = true;
   const limited = limiterEvent(zoneName, zone.limiter, next.limiter);
-  if (limited !== undefined && next.limiter.state === 'stopped')
-    writes.stops.push({worker: name, text: limited});
-  else if (limited !== undefined) record(limited);
+  const isStop = next.limiter.state === 'stopped' && zone.limiter.state !== 'stopped';
+  if (limited !== undefined && isStop) writes.stops.push({worker: name, text: limited});
+  else if (limited !== undefined) record(limited, refusalsOf(pool, zoneName, next.limiter));
   const [before, is] = [zone, next].map(each => paceOf(each, settings.placement, now));
   if (before !== is)
     record(`${paceText(zoneName, is ?? 0)}: its last lost node lived ${next.losses.at(-1)?.lived_s} s`);

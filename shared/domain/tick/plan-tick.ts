@@ -8,6 +8,8 @@ import {parseWork} from '../names.ts';
 import type {Run, RunCosts} from '../run/run.ts';
 import {hasRunOut} from '../stream/lease.ts';
 import {msOf} from '../time.ts';
+import type {Constraints} from '../waiting/binding.ts';
+import type {Constraint} from '../waiting/constraint.ts';
 import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nodes.ts';
 import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
@@ -27,6 +29,8 @@ export type RunPlan = {
   costs: RunCosts;
   /** `continue`: streams or workers are left. `finish`: none is left. */
   next: 'continue' | 'finish';
+  /** Why it waits; undefined for a run that moves. */
+  waits: Constraint | undefined;
   /** True if streams may be leased to workers that do not hold them. */
   hasOrphanedLeases: boolean;
 };
@@ -48,6 +52,8 @@ export type TickPlan = {
   /** Workers that give their streams back for a job, or no longer do. */
   yields: readonly Yield[];
   runs: readonly RunPlan[];
+  /** Why jobs and zones of the pool wait. */
+  constraints: Constraints;
   /** Creates and dollars of this plan, which later pools of the tick do not get. */
   taken: {creates: number; usd: number};
 };
@@ -120,7 +126,8 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
     expired: [...workers.values()].filter(worker => hasRunOut(worker, config.lease_s, served)).map(nameOf),
     notices: noticesFor(snapshot),
     yields: planYields(snapshot, config.limits, now),
-    runs: planRuns(snapshot, now),
+    runs: planRuns(snapshot, fleet.constraints, now),
+    constraints: fleet.constraints,
     taken: {creates: fleet.creates, usd: fleet.reserved_usd},
   };
 }
@@ -174,11 +181,11 @@ function noticesFor({runs, unreadable_runs, workers}: Snapshot): TickPlan['notic
   return [...byRun].map(([run, found]) => ({run, workers: found.map(({name}) => name)}));
 }
 
-function planRuns({runs, workers, streams}: Snapshot, now: number): RunPlan[] {
+function planRuns({runs, workers, streams}: Snapshot, {work}: Constraints, now: number): RunPlan[] {
   const living = costOfLiving(workers.values(), now);
   const atWork = new Map<string, number>();
-  for (const {work} of workers.values()) {
-    const run = parseWork(work)?.run;
+  for (const worker of workers.values()) {
+    const run = parseWork(worker.work)?.run;
     if (run) atWork.set(run, (atWork.get(run) ?? 0) + 1);
   }
   return runs.flatMap(run => {
@@ -197,6 +204,7 @@ function planRuns({runs, workers, streams}: Snapshot, now: number): RunPlan[] {
         download_usd: run.spent_download_usd + (living.runs.get(downloadsOf(run.run)) ?? 0),
       },
       next: isOver ? ('finish' as const) : ('continue' as const),
+      waits: work.get(run.run),
       // Leases change while they are counted: with many workers, a few more leases than workers are no evidence.
       hasOrphanedLeases: streams_in_progress - holders > holders / 100,
     };

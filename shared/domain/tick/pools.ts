@@ -30,6 +30,8 @@ function withoutDocument(pool: string): Pool {
       budget_usd: null,
       spent_usd: 0,
       limiter: OPEN,
+      jobs_wait: null,
+      zones_wait: {},
     },
     ...{poll_s: 60, job_wait_s: JOB_WAIT_S, source: null, environment: NO_ENVIRONMENT, source_version: 0},
   };
@@ -65,12 +67,11 @@ function budgetSnapshotOf(all: DeploymentBudgets, pool: Pool): BudgetSnapshot {
   const workers = Map.groupBy(all.workers.values(), ({name}) => isOf(name));
   const own = new Set([...all.unreadable].filter(isOf));
   const hasDocument = pools.some(each => each.pool === pool.pool);
-  const waiting = hasDocument ? jobs.get(pool.pool) : {waiting: 0};
   return {
     ...shared,
     pool,
     isUnreadable: unreadable_pools.has(pool.pool),
-    jobs: waiting,
+    jobs: hasDocument ? jobs.get(pool.pool) : {waiting: 0},
     others: {workers: workers.get(false) ?? [], nodes: all.unreadable.size - own.size, reserved_usd: 0},
     runs: all.runs.filter(run => run.pool === pool.pool),
     ended: all.ended.filter(run => run.pool === pool.pool),

@@ -5,6 +5,7 @@
  * A refusal is weather: it changes no count, and delays no other zone.
  */
 import {isOlderThan, iso, msOf} from '../time.ts';
+import {type Constraint, constraint, minuteText} from '../waiting/constraint.ts';
 import type {Refusal} from '../worker/provider-states.ts';
 import type {Worker} from '../worker/worker.ts';
 
@@ -17,6 +18,8 @@ export type Limiter = {
   cause: Refusal | 'boots' | 'person' | null;
   reason: string | null;
   since_at: string | null;
+  /** Refused requests since then. The requests of the first burst count once. */
+  refusals: number;
   /** Time of the last request. */
   asked_at: string | null;
   /** No request before this time. Null: at any time where the limiter is open, and never where a person stopped it. */
@@ -36,7 +39,14 @@ export type RetryLimits = {
 };
 
 const NO_FAILED_BOOTS = {failed_boots: 0, failed_boot_at: null, bundle: ''};
-const NO_CAUSE = {state: 'open' as const, cause: null, reason: null, since_at: null, next_at: null};
+const NO_CAUSE = {
+  state: 'open' as const,
+  cause: null,
+  reason: null,
+  since_at: null,
+  refusals: 0,
+  next_at: null,
+};
 export const OPEN: Limiter = {...NO_CAUSE, asked_at: null, refuses_late: false, ...NO_FAILED_BOOTS};
 
 const MOST_FAILED_BOOTS = 5;
@@ -77,33 +87,41 @@ function retryAfter({since_at}: Limiter, {retry_s, longest_retry_s}: RetryLimits
   return Math.max(retry_s, Math.min(longest_retry_s, refused_s * SHARE_OF_REFUSALS));
 }
 
-/** `isLate`: the zone had listed the node before. */
-export type RefusedNode = {kind: Refusal; reason: string; isLate: boolean};
+/** `isLate`: the zone had listed the node before. `asked_at`: the time of the refused request. */
+export type RefusedNode = {kind: Refusal; reason: string; isLate: boolean; asked_at: string | null};
 
 /** The limiter after a refusal. Returns the same object where the refusal shows nothing new. */
 export function afterRefusal(
   limiter: Limiter,
-  {kind, reason, isLate}: RefusedNode,
+  {kind, reason, isLate, asked_at}: RefusedNode,
   {retry_s}: RetryLimits,
   now: number,
 ): Limiter {
+  const {state, cause, since_at} = limiter;
   const refuses_late = limiter.refuses_late || isLate;
   const needsPerson = kind === 'permission' || kind === 'bad-request';
-  if (limiter.state === 'stopped') return limiter;
-  if (!needsPerson && limiter.state === 'probing')
-    return refuses_late === limiter.refuses_late && kind === limiter.cause
+  const isCounted = since_at !== null && asked_at !== null && asked_at > since_at;
+  const refusals = limiter.refusals + (isCounted ? 1 : 0);
+  if (state === 'stopped') return isCounted && kind === cause ? {...limiter, reason, refusals} : limiter;
+  if (!needsPerson && state === 'probing')
+    return refuses_late === limiter.refuses_late && kind === cause && !isCounted
       ? limiter
-      : {...limiter, cause: kind, reason, refuses_late};
-  const state = needsPerson ? ('stopped' as const) : ('probing' as const);
+      : {...limiter, cause: kind, reason, refuses_late, refusals};
   const next_at = iso(now + (needsPerson ? TRY_S : retry_s) * 1000);
-  return {...limiter, state, cause: kind, reason, since_at: iso(now), next_at, refuses_late};
+  const next = {
+    state: needsPerson ? ('stopped' as const) : ('probing' as const),
+    cause: kind,
+    reason,
+    next_at,
+  };
+  return {...limiter, ...next, since_at: iso(now), refusals: 1, refuses_late};
 }
 
 /** The refusal that a node requested at `asked_at` would get too, because the zone has refused another node since. */
 export function refusedSince(
   {state, cause, reason, since_at}: Limiter,
   asked_at: string | null,
-): Omit<RefusedNode, 'isLate'> | undefined {
+): Pick<RefusedNode, 'kind' | 'reason'> | undefined {
   const isAnswer =
     state !== 'open' && cause !== null && cause !== 'boots' && cause !== 'person' && cause !== 'transient';
   if (!isAnswer || reason === null || since_at === null || asked_at === null) return undefined;
@@ -122,9 +140,12 @@ export function afterGiven(
   return {...limiter, ...NO_CAUSE, refuses_late: false};
 }
 
-/** Event of a zone whose limiter changes its state; undefined if the state stays. The stop by failed boots has an alert of its own. */
+/** Event of a zone whose limiter changes its state or counts a refusal; undefined otherwise. The stop by failed boots has an alert of its own. */
 export function limiterEvent(zone: string, before: Limiter, after: Limiter): string | undefined {
-  if (before.state === after.state || after.cause === 'boots') return undefined;
+  if (after.cause === 'boots') return undefined;
+  if (before.state === after.state && before.refusals < after.refusals)
+    return `${zone} gives no node: ${after.reason}; ${refusedText(after)}`;
+  if (before.state === after.state) return undefined;
   switch (after.state) {
     case 'open':
       return `${zone} gives nodes again, and gets every wanted create`;
@@ -134,6 +155,51 @@ export function limiterEvent(zone: string, before: Limiter, after: Limiter): str
       return `${zone} refuses every node: ${after.reason}. It gets one create an hour; mend the cause, then resume the pool`;
     default:
       return after.state satisfies never;
+  }
+}
+
+/** `refused 41 times since 12:46, next try 12:51`. */
+function refusedText({refusals, since_at, next_at}: Limiter): string {
+  const times = `refused ${refusals === 1 ? 'once' : `${refusals} times`}`;
+  const since = since_at === null ? '' : ` since ${minuteText(since_at)}`;
+  return `${times}${since}${next_at === null ? '' : `, next try ${minuteText(next_at)}`}`;
+}
+
+/** One event for all refusals of a zone since it is not open; undefined for an event of its own. */
+export function refusalsOf(
+  pool: string,
+  zone: string,
+  {state, cause, since_at}: Limiter,
+): string | undefined {
+  if (state === 'open' || cause === 'boots' || cause === 'person') return undefined;
+  return `${pool} in ${zone} refuses since ${since_at}`;
+}
+
+/** Why the limiter allows one request at a time, or none; undefined where it is open. `about`: its zone or its pool. */
+export function limiterConstraint(about: string, limiter: Limiter, bundle: string): Constraint | undefined {
+  const {cause, reason, since_at, next_at, failed_boots, refusals} = limiter;
+  if (stateOf(limiter, bundle) === 'open' || cause === null) return undefined;
+  const times = {since_at, refusals, next_try_at: next_at};
+  switch (cause) {
+    case 'boots':
+      return constraint(
+        'failed-boots',
+        about,
+        `${failed_boots} boots in a row failed, the last: ${reason}`,
+        times,
+      );
+    case 'person':
+      return constraint('pool-paused', about, null, times);
+    case 'no-capacity':
+    case 'quota':
+    case 'permission':
+    case 'bad-request':
+    case 'transient': {
+      const kind = cause === 'bad-request' ? 'no-such-type' : cause === 'transient' ? 'no-node' : cause;
+      return constraint(kind, about, reason, times);
+    }
+    default:
+      return cause satisfies never;
   }
 }
 

@@ -1,6 +1,7 @@
 /** Zones of a pool: how fast each may be asked for nodes, and the kind of each request. */
 import {isOlderThan, iso, msOf} from '../time.ts';
-import {isDue, type Limiter, OPEN, type RetryLimits, stateOf} from './limiter.ts';
+import {type Constraint, constraint} from '../waiting/constraint.ts';
+import {isDue, type Limiter, limiterConstraint, OPEN, type RetryLimits, stateOf} from './limiter.ts';
 import type {Brake} from './silence-brake.ts';
 
 /** Start of a surplus of orphans that cannot go at once, and start of the time in which lists show none. */
@@ -89,25 +90,44 @@ export function paceOf({losses}: Zone, limits: PlacementLimits, now: number): nu
   return share < 0.8 ? 600 : Number.POSITIVE_INFINITY;
 }
 
-/** Number of nodes that may be requested from the zone now. The brake's probes ignore losses and stops: silent workers wait for a word. */
-export function allowance(
-  zone: Zone | undefined,
-  limits: PlacementLimits,
-  bundle: string,
-  now: number,
-): number {
-  if (!zone) return Number.POSITIVE_INFINITY;
+/** Number of nodes that may be requested now, and why no more. */
+export type Allowance = {most: number; why: Constraint | undefined};
+export const ALLOWS_ALL: Allowance = {most: Number.POSITIVE_INFINITY, why: undefined};
+
+/** Nodes that the zone may be asked for now. The brake's probes ignore losses and stops: silent workers wait for a word. */
+export function allowanceOf(zone: Zone, limits: PlacementLimits, bundle: string, now: number): Allowance {
   const {limiter} = zone;
   const state = stateOf(limiter, bundle);
   const areDue = isDue(limiter, bundle, now);
-  if (state === 'probing' && !areDue) return 0;
   const pace_s = paceOf(zone, limits, now);
   const isLate = limiter.asked_at === null || isOlderThan(limiter.asked_at, pace_s, now);
   const isInPace = pace_s === 0 || (Number.isFinite(pace_s) && isLate);
   const most = state === 'open' && pace_s === 0 ? Number.POSITIVE_INFINITY : 1;
   const nodes = areDue && isInPace ? most : 0;
   const probes = zone.brake?.probes_due ?? 0;
-  return Math.max(nodes, state === 'probing' ? Math.min(1, probes) : probes);
+  const why = isLeftAlone(zone)
+    ? constraint('unreadable', `the document of zone ${zone.zone}`)
+    : (limiterConstraint(zone.zone, limiter, bundle) ?? coolDown(zone, pace_s, limits, now));
+  if (state === 'probing') return {most: areDue ? Math.max(nodes, Math.min(1, probes)) : 0, why};
+  return {most: Math.max(nodes, probes), why};
+}
+
+/** The constraint of a zone that takes its nodes back young; undefined at full pace. */
+function coolDown(
+  {zone, limiter, losses}: Zone,
+  pace_s: number,
+  limits: PlacementLimits,
+  now: number,
+): Constraint | undefined {
+  if (pace_s === 0) return undefined;
+  const last = losses.at(-1);
+  const evidence = `its last lost TPU lived ${last?.lived_s ?? 0} s`;
+  const asked_ms = limiter.asked_at === null ? now : msOf(limiter.asked_at);
+  const forgotten = losses.find(({ended_at}) => !isOlderThan(ended_at, limits.churn_window_s, now));
+  const next_ms = Number.isFinite(pace_s)
+    ? asked_ms + pace_s * 1000
+    : msOf(forgotten?.ended_at ?? iso(now)) + limits.churn_window_s * 1000;
+  return constraint('cool-down', zone, evidence, {next_try_at: iso(next_ms)});
 }
 
 /** The zone with this limiter; the same object if nothing changes. */

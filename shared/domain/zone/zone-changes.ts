@@ -56,7 +56,13 @@ export function zoneAfter(
     }
     case 'refused': {
       const isLate = nodeStanding(before) !== null;
-      const refused = {kind: death?.refusal ?? ('transient' as const), reason: death?.cause ?? '', isLate};
+      const {asked_at} = before;
+      const refused = {
+        kind: death?.refusal ?? ('transient' as const),
+        reason: death?.cause ?? '',
+        isLate,
+        asked_at,
+      };
       return withLimiter(zone, afterRefusal(zone.limiter, refused, placement, now), now);
     }
     case 'lost': {

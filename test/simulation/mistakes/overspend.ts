@@ -63,14 +63,14 @@ export const OVERSPEND: Mistakes = {
     replace: '$asked',
   },
   'a zone that loses its nodes young and gets creates all the same': {
-    in: 'allowance',
+    in: 'allowanceOf',
     find: '$areDue && $isInPace ? $most : 0',
     replace: '$areDue ? $most : 0',
   },
   'a refusal that leaves its zone open': {
     in: 'afterRefusal',
-    find: "if ($limiter.state === 'stopped') return $limiter;",
-    replace: "if ($limiter.state !== 'probing') return $limiter;",
+    find: "if ($state === 'stopped') return $counted && $kind === $cause ? $rest : $same;",
+    replace: "if ($state !== 'probing') return $same;",
   },
   'a node from before the refusal that opens its zone': {
     in: 'afterGiven',

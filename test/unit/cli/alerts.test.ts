@@ -19,7 +19,12 @@ describe('The alerts of gleaner status', () => {
       found => afterFailedBoot(found, 'bundle', 'its boot failed: no disk', T0),
       OPEN,
     );
-    const refusal = {kind: 'no-capacity', reason: 'there is no capacity', isLate: false} as const;
+    const refusal = {
+      kind: 'no-capacity',
+      reason: 'there is no capacity',
+      isLate: false,
+      asked_at: null,
+    } as const;
     const soldOut = afterRefusal(OPEN, refusal, aConfig().placement, T0);
     await store.transaction(async tx => {
       zoneRecords.set(tx, {...newZone('us-central1-a', T0), brake});

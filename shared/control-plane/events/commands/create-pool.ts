@@ -87,6 +87,8 @@ function newPool({config}: Deps, name: string, given: Given): Pool {
     said: {},
     spent_usd: 0,
     limiter: OPEN,
+    jobs_wait: null,
+    zones_wait: {},
   };
 }
 

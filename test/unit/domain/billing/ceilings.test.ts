@@ -129,7 +129,7 @@ describe('the ceilings of a deployment', () => {
         (given, own, streams, most, zones) => {
           const workers = new Map<string, Worker>(given.map(each => [each.name, aWorker(each)]));
           const pool = {...POOL, zones, workers_per_zone: 3};
-          const wanted = wantedSlots(pool, workers, streams, T0, {fixed: new Set(own), most});
+          const {wanted} = wantedSlots(pool, workers, streams, T0, {fixed: new Set(own), most});
           const created = [...wanted].filter(each => (workers.get(each)?.phase ?? 'gone') === 'gone');
           const alive = livingAmong(workers);
           assert.ok(wanted.size <= most);

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import fc from 'fast-check';
 import {type Pool, slotsFor, slotsOf, streamFor, wantedSlots} from '../../../../shared/domain/fleet/pool.ts';
 import {NO_ENVIRONMENT} from '../../../../shared/domain/source/source.ts';
+import {constraint} from '../../../../shared/domain/waiting/constraint.ts';
 import type {Phase, Worker} from '../../../../shared/domain/worker/worker.ts';
 import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
@@ -24,6 +25,8 @@ const POOL: Pool = {
   budget_usd: null,
   spent_usd: 0,
   limiter: OPEN,
+  jobs_wait: null,
+  zones_wait: {},
 };
 const [A0, A1, B0, B1] = [
   'tpu-us-central1-a-0',
@@ -35,9 +38,13 @@ const PHASES: Phase[] = ['creating', 'booting', 'idle', 'working', 'draining', '
 
 function wanted(workers: Worker[], unfinished: number, now = T0): string[] {
   return [
-    ...wantedSlots(POOL, new Map(workers.map(worker => [worker.name, worker])), unfinished, now),
+    ...wantedSlots(POOL, new Map(workers.map(worker => [worker.name, worker])), unfinished, now).wanted,
   ].sort();
 }
+
+const SOLD_OUT = constraint('no-capacity', 'us-central1-a');
+const allow = (most: Record<string, number>) =>
+  new Map(Object.entries(most).map(([zone, most]) => [zone, {most, why: SOLD_OUT}]));
 
 const worker = (name: string, phase: Phase, changes: Partial<Worker> = {}) =>
   aWorker({name, phase, work: phase === 'working' ? 'my-run/007' : null, ...changes});
@@ -107,8 +114,8 @@ describe('wanted slots in zones without an allowance', () => {
   const names = (workers: Worker[], unfinished: number, allowances: Record<string, number>) =>
     [
       ...wantedSlots(POOL, new Map(workers.map(each => [each.name, each])), unfinished, T0, {
-        allowances: new Map(Object.entries(allowances)),
-      }),
+        allowances: allow(allowances),
+      }).wanted,
     ].sort();
 
   it('a zone without an allowance keeps its nodes, and new nodes come from the next zone', () => {
@@ -124,7 +131,7 @@ describe('wanted slots in zones that are not open', () => {
     [
       ...wantedSlots(POOL, new Map(workers.map(each => [each.name, each])), unfinished, T0, {
         limited: new Set(['us-central1-a']),
-      }),
+      }).wanted,
     ].sort();
   const asked = (seconds: number, changes: Partial<Worker> = {}) =>
     worker(A0, 'creating', {asked_at: at(-seconds), ...changes});
@@ -189,7 +196,7 @@ describe('a fixed assignment', () => {
             worker(name, phases[index] ?? 'gone', {blocked_until_at: blocked.includes(name) ? at(60) : null}),
           );
           const known = new Map(workers.map(each => [each.name, each]));
-          const chosen = wantedSlots(POOL, known, streams, T0, {fixed: new Set(own)});
+          const chosen = wantedSlots(POOL, known, streams, T0, {fixed: new Set(own)}).wanted;
           const available = workers.filter(each => each.phase !== 'gone' || each.blocked_until_at === null);
           const others = available.filter(({name}) => !own.includes(name));
           for (const {name} of available) if (own.includes(name)) assert.ok(chosen.has(name), name);
@@ -200,8 +207,8 @@ describe('a fixed assignment', () => {
   });
 
   it('a slot with a stream of its own comes first in a zone with a small allowance', () => {
-    const options = {fixed: new Set([A1]), allowances: new Map([['us-central1-a', 1]])};
-    assert.deepEqual([...wantedSlots(POOL, new Map(), 1, T0, options)], [A1, B0]);
+    const options = {fixed: new Set([A1]), allowances: allow({'us-central1-a': 1})};
+    assert.deepEqual([...wantedSlots(POOL, new Map(), 1, T0, options).wanted], [A1, B0]);
   });
 });
 
@@ -256,6 +263,6 @@ describe('the wanted slots of a pool', () => {
   it('a silent idle worker does not keep the only stream from a probe', () => {
     const workers = new Map([worker(A0, 'gone'), worker(A1, 'idle')].map(each => [each.name, each]));
     const probes = new Map([['us-central1-a', 1]]);
-    assert.deepEqual([...wantedSlots(POOL, workers, 1, T0, {probes, silent: new Set([A1])})], [A0]);
+    assert.deepEqual([...wantedSlots(POOL, workers, 1, T0, {probes, silent: new Set([A1])}).wanted], [A0]);
   });
 });

@@ -31,7 +31,12 @@ const stopped = (s: number) =>
     OPEN,
   );
 const probing = (s: number) =>
-  afterRefusal(OPEN, {kind: 'no-capacity', reason: 'no', isLate: false}, CONFIG.placement, NOW - s * 1000);
+  afterRefusal(
+    OPEN,
+    {kind: 'no-capacity', reason: 'no', isLate: false, asked_at: null},
+    CONFIG.placement,
+    NOW - s * 1000,
+  );
 /** A worker at work on stream 007 of my-run, whose node is READY and costs a dollar an hour. */
 const working = (changes: Partial<Worker> = {}) =>
   aWorker({

@@ -23,8 +23,19 @@ const REASON = 'its boot failed: the disk is full';
 
 const ms = (seconds: number) => T0 + seconds * 1000;
 const ask = (limiter: Limiter, s: number) => afterAsk(limiter, BUNDLE, LIMITS, ms(s));
-const refuse = (limiter: Limiter, s: number, kind: Refusal = 'no-capacity', isLate = false) =>
-  afterRefusal(limiter, {kind, reason: `no: ${kind}`, isLate}, LIMITS, ms(s));
+const refuse = (
+  limiter: Limiter,
+  s: number,
+  kind: Refusal = 'no-capacity',
+  isLate = false,
+  asked_s?: number,
+) =>
+  afterRefusal(
+    limiter,
+    {kind, reason: `no: ${kind}`, isLate, asked_at: asked_s === undefined ? null : at(asked_s)},
+    LIMITS,
+    ms(s),
+  );
 const failBoots = (count: number, s = 0, limiter: Limiter = OPEN): Limiter =>
   Array.from({length: count}).reduce<Limiter>(
     found => afterFailedBoot(found, BUNDLE, REASON, ms(s)),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {type Limiter, OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {
-  allowance,
+  allowanceOf,
   askOf,
   lostNode,
   newZone,
@@ -47,7 +47,7 @@ describe('the requests to a zone', () => {
     assert.equal(paceOf(zone, LIMITS, T0 + 1600_000), ALL);
     assert.equal(paceOf(zone, LIMITS, T0 + 1800_000), 0);
     assert.deepEqual(
-      [0, 1800_000].map(ms => allowance(zone, LIMITS, bundle, T0 + ms)),
+      [0, 1800_000].map(ms => allowanceOf(zone, LIMITS, bundle, T0 + ms).most),
       [0, ALL],
     );
   });
@@ -56,8 +56,7 @@ describe('the requests to a zone', () => {
   const probing = {state: 'probing', cause: 'quota', since_at: at(-60), next_at: at(60), ...asked} as const;
   const stopped = {...probing, state: 'stopped', cause: 'permission', next_at: at(3600)} as const;
   const brake = (probes_due: number) => ({brake: {probes_due} as Zone['brake']});
-  const allowed: {name: string; given: Zone | undefined; after_s: number; then: number}[] = [
-    {name: 'an unknown zone gets every node', given: undefined, after_s: 0, then: ALL},
+  const allowed: {name: string; given: Zone; after_s: number; then: number}[] = [
     {name: 'an open zone gets every node', given: aZone(), after_s: 0, then: ALL},
     {
       name: 'a churning zone gets none within its pace',
@@ -108,7 +107,7 @@ describe('the requests to a zone', () => {
   ];
   for (const {name, given, after_s, then} of allowed)
     it(name, () => {
-      assert.equal(allowance(given, LIMITS, bundle, T0 + after_s * 1000), then);
+      assert.equal(allowanceOf(given, LIMITS, bundle, T0 + after_s * 1000).most, then);
     });
 
   for (const [provisioning, before, after] of [

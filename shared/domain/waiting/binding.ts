@@ -1,0 +1,218 @@
+/** The binding constraint of each run, of the jobs and of each zone of a pool, from what its plan withholds. */
+import {type Budgets, priceOf} from '../billing/budget.ts';
+import {costOfDeleting, JOBS, payerOf, runAtWork} from '../billing/cost.ts';
+import {slotsOf} from '../fleet/pool.ts';
+import {parseJobWork} from '../names.ts';
+import type {Run} from '../run/run.ts';
+import {byPreference} from '../stream/service-order.ts';
+import type {Snapshot} from '../tick/snapshot.ts';
+import {msOf} from '../time.ts';
+import {isForeign} from '../worker/nodes.ts';
+import {hasEnded, type Worker} from '../worker/worker.ts';
+import type {Allowance} from '../zone/placement.ts';
+import {type Constraint, constraint, dominant} from './constraint.ts';
+import {silentConstraint, standstillOf, tpuConstraint} from './tpu-constraint.ts';
+
+/** `work`: by run, and by `JOBS`; work without a constraint moves. `zones`: of the slots that a zone does not fill. */
+export type Constraints = {
+  work: ReadonlyMap<string, Constraint>;
+  zones: ReadonlyMap<string, Constraint>;
+};
+
+/** The decisions of a pool's plan: `hole` keeps it from any plan, `unpaid` are the payers whose budget a create would exceed. */
+export type Withheld = {
+  snapshot: Snapshot;
+  budgets: Budgets;
+  silent: ReadonlySet<string>;
+  /** Creates that each zone allows. */
+  limits: ReadonlyMap<string, Allowance>;
+  now: number;
+  hole: Constraint | undefined;
+  withheld: ReadonlyMap<string, Constraint>;
+  payers: ReadonlyMap<string, string | null>;
+  unpaid: ReadonlySet<string>;
+};
+
+export function bindingConstraints(plan: Withheld): Constraints {
+  const {pool, runs, jobs} = plan.snapshot;
+  const inLine = runs
+    .filter(run => run.pool === pool.pool && run.status === 'active')
+    .sort(byPreference(null));
+  const work = new Map<string, Constraint>();
+  const before: Ahead[] = [];
+  const note = (name: string, waiting: number, own: Constraint | undefined) => {
+    const coming = comingFor(name, plan);
+    const why = own ?? whyWaiting(name, waiting, coming, before, plan);
+    if (why) work.set(name, why);
+    if (waiting > coming.length) before.push({name, waiting});
+  };
+  if (jobs?.waiting) note(JOBS, jobs.waiting, plan.hole ?? ofWholeBudget(plan));
+  for (const run of inLine) {
+    const pending = plan.snapshot.streams.get(run.run)?.totals.streams_pending ?? 0;
+    note(run.run, pending, ofRun(run, pending, plan));
+  }
+  return {work, zones: work.size > 0 ? zonesOf(plan) : new Map()};
+}
+
+/** Work that the plan serves earlier, and that has no TPU yet. */
+type Ahead = {name: string; waiting: number};
+
+/** The constraint of the run alone, whatever other work there is. */
+function ofRun(run: Run, pending: number, plan: Withheld): Constraint | undefined {
+  const over = plan.budgets.over.get(run.run);
+  if (over !== undefined) return constraint('budget', `run ${run.run}`, over);
+  if (run.spec === null) return constraint('no-spec', run.run);
+  if (!plan.snapshot.streams.has(run.run)) return constraint('not-read', `the streams of run ${run.run}`);
+  return stuckHolders(run.run, plan) ?? (pending > 0 ? plan.hole : undefined);
+}
+
+function ofWholeBudget({budgets, snapshot: {pool}}: Withheld): Constraint | undefined {
+  return budgets.whole === undefined ? undefined : constraint('budget', `pool ${pool.pool}`, budgets.whole);
+}
+
+/** The constraint of a run whose TPUs all stand still. */
+function stuckHolders(run: string, plan: Withheld): Constraint | undefined {
+  const {workers} = plan.snapshot;
+  const holders = [...workers.values()].filter(worker => runAtWork(worker) === run && !hasEnded(worker));
+  const stuck = holders.flatMap(worker => stillOf(worker, plan) ?? []);
+  return holders.length > 0 && stuck.length === holders.length ? dominant(stuck) : undefined;
+}
+
+function stillOf(worker: Worker, {silent, snapshot: {zones = []}}: Withheld): Constraint | undefined {
+  const still = standstillOf(worker);
+  if (!silent.has(worker.name) || still?.kind === 'maintenance') return still;
+  return silentConstraint(worker, zones.find(({zone}) => zone === worker.zone)?.brake);
+}
+
+/** Constraints of the TPUs that come for the work: of its payer, and without work yet. */
+function comingFor(name: string, plan: Withheld): Constraint[] {
+  const {workers, pool} = plan.snapshot;
+  const usual = {create: usualTime(plan, createOf), boot: usualTime(plan, bootOf)};
+  const living = [...workers.values()].flatMap(worker => {
+    const payer = plan.payers.get(worker.name) ?? payerOf(worker);
+    const isComing =
+      payer === name && worker.work === null && !hasEnded(worker) && worker.phase !== 'draining';
+    if (!isComing) return [];
+    const limit = plan.limits.get(worker.zone)?.why;
+    return stillOf(worker, plan) ?? tpuConstraint(worker, limit, plan.now, usual) ?? [];
+  });
+  const isNew = (slot: string) =>
+    (workers.get(slot)?.phase ?? 'gone') === 'gone' && plan.payers.get(slot) === name;
+  const asked = slotsOf(pool).flatMap(slot =>
+    isNew(slot.name)
+      ? (foreignNode(slot.name, plan) ?? plan.limits.get(slot.zone)?.why ?? constraint('create', slot.name))
+      : [],
+  );
+  return [...living, ...asked];
+}
+
+/** A node that is not ours has the name of the slot. */
+function foreignNode(name: string, {snapshot: {nodes}}: Withheld): Constraint | undefined {
+  const tpu = nodes?.tpus.get(name);
+  if (!nodes || !tpu || !isForeign(tpu, nodes.deployment)) return undefined;
+  return constraint('slot-blocked', name, 'there is a node of its name that is not ours');
+}
+
+const bootOf = ({ready_at, agent_at}: Worker) => [ready_at, agent_at] as const;
+const createOf = ({born_at, ready_at}: Worker) => [born_at, ready_at] as const;
+
+/** `usually 2.5 min`: the median of the living workers of the pool that have this behind them; null without one. */
+function usualTime(
+  {snapshot: {workers}}: Withheld,
+  spanOf: (worker: Worker) => readonly [string | null, string | null],
+): string | null {
+  const spans = [...workers.values()].flatMap(worker => {
+    const [from, to] = spanOf(worker);
+    return from === null || to === null ? [] : Math.max(0, msOf(to) - msOf(from)) / 60_000;
+  });
+  const median = spans.sort((a, b) => a - b)[Math.floor(spans.length / 2)];
+  return median === undefined ? null : `usually ${median.toFixed(1)} min`;
+}
+
+/** Why work waits that no constraint of its own binds. */
+function whyWaiting(
+  name: string,
+  waiting: number,
+  coming: readonly Constraint[],
+  before: readonly Ahead[],
+  plan: Withheld,
+): Constraint | undefined {
+  if (waiting === 0) return undefined;
+  const {workers, pool} = plan.snapshot;
+  const isBegun = [...workers.values()].some(worker => runAtWork(worker) === name);
+  const nearest = dominantOfComing(coming);
+  if (nearest && (!isBegun || waiting <= coming.length)) return nearest;
+  if (plan.unpaid.has(name)) return ofBudget(name, plan);
+  const first = before[0];
+  if (first) return behind(first.name, plan);
+  const slots = slotsOf(pool);
+  if (slots.length === 0) return constraint('no-slot', pool.pool);
+  const empty = slots.flatMap(({name}) =>
+    (workers.get(name)?.phase ?? 'gone') === 'gone' ? (plan.withheld.get(name) ?? []) : [],
+  );
+  return dominant(empty) ?? nearest ?? ofFullPool(name, plan);
+}
+
+/** The TPU that comes first: an idle one, then a boot, then a create. */
+function dominantOfComing(coming: readonly Constraint[]): Constraint | undefined {
+  const order = ['idle', 'boot', 'create', 'queue'];
+  return order.flatMap(kind => coming.find(each => each.kind === kind) ?? [])[0] ?? dominant(coming);
+}
+
+/** Slots that have a TPU at other work, or one that leaves. */
+function ofFullPool(name: string, plan: Withheld): Constraint {
+  const {workers, pool} = plan.snapshot;
+  const living = [...workers.values()].filter(({phase}) => phase !== 'gone');
+  const at = (payer: string) => living.filter(worker => payerAtWork(worker) === payer);
+  const others = new Set(living.flatMap(worker => payerAtWork(worker) ?? []));
+  others.delete(name);
+  const [most] = [...others].sort((a, b) => at(b).length - at(a).length);
+  if (most !== undefined && at(name).length === 0) return behind(most, plan);
+  const leaving = living.find(worker => hasEnded(worker) || worker.phase === 'draining');
+  if (leaving && at(name).length === 0)
+    return constraint('leaving', leaving.name, leaving.last_death, {since_at: leaving.phase_since_at});
+  return constraint('turn', pool.pool, `${at(name).length} of ${slotsOf(pool).length} at this work`);
+}
+
+function payerAtWork({work}: Worker): string | undefined {
+  return work === null ? undefined : parseJobWork(work) === undefined ? work.split('/')[0] : JOBS;
+}
+
+function behind(name: string, {snapshot: {pool, runs}}: Withheld): Constraint {
+  if (name === JOBS) return constraint('behind-jobs', pool.pool);
+  const priority = runs.find(({run}) => run === name)?.priority ?? 0;
+  return constraint('behind-run', name, `its priority is ${priority}`);
+}
+
+/** The budget that pays for no further TPU: of the run, of the pool or of the month. */
+function ofBudget(name: string, {budgets, snapshot: {pool, prices}}: Withheld): Constraint {
+  const usd = Math.max(0, ...pool.zones.map(zone => costOfDeleting(priceOf(prices ?? {}, pool, zone) ?? 0)));
+  const left_usd = name === JOBS ? Number.POSITIVE_INFINITY : budgets.leftOf(name);
+  const [about, left] =
+    left_usd <= budgets.left_usd
+      ? [`run ${name}`, left_usd]
+      : [pool.budget_usd === null ? 'the month' : `pool ${pool.pool}`, budgets.left_usd];
+  return constraint(
+    'budget',
+    about,
+    `$${Math.max(0, left).toFixed(2)} are left, and a TPU needs $${usd.toFixed(2)} until it is gone`,
+  );
+}
+
+/** Why the zones of the pool fill no further slot. A constraint of one slot alone says nothing about its zone. */
+function zonesOf({snapshot: {pool}, withheld, limits}: Withheld): Map<string, Constraint> {
+  const ofSlots = slotsOf(pool).flatMap(({name, zone}) => {
+    const why = withheld.get(name);
+    return why && !why.about.includes(name) ? [{zone, why}] : [];
+  });
+  const ofZones = pool.zones.flatMap(zone => {
+    const why = limits.get(zone)?.why;
+    return why ? [{zone, why}] : [];
+  });
+  const byZone = Map.groupBy([...ofSlots, ...ofZones], ({zone}) => zone);
+  const binding = ([zone, found]: [string, {why: Constraint}[]]) => {
+    const why = dominant(found.map(each => each.why));
+    return why ? [[zone, why] as const] : [];
+  };
+  return new Map([...byZone].flatMap(binding));
+}

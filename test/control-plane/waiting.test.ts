@@ -1,0 +1,438 @@
+/** Every cause for which work waits: the tick stores the cause that the test injects, and `why` says it. */
+import assert from 'node:assert/strict';
+import {TpuError} from '../../shared/contracts/errors.ts';
+import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
+import type {Run} from '../../shared/domain/run/run.ts';
+import {
+  type Constraint,
+  type ConstraintKind,
+  nextStep,
+  waitText,
+} from '../../shared/domain/waiting/constraint.ts';
+import {explainJob, explainRun, explainStream, explainTpu} from '../../shared/domain/waiting/explain.ts';
+import type {Refusal} from '../../shared/domain/worker/provider-states.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {aFleet, silence, stopCreates, wait} from '../support/fleet.ts';
+import {jobIn} from '../support/jobs.ts';
+import {aWorkingWorld, aWorldWithAShard} from '../support/one-worker.ts';
+import {A0, ONE_SLOT, TWO_SLOTS, ZONE} from '../support/places.ts';
+import {aWorldWithFast, edit, namePool, queueJobs} from '../support/second-pool.ts';
+import {someLines} from '../support/shard-plan.ts';
+
+const LINES = someLines(12);
+
+type Then = {kind: ConstraintKind; about: string; evidence?: RegExp};
+type Case = Then & {
+  name: string;
+  /** A world in which the cause holds, after a tick. */
+  given: () => Promise<World>;
+  /** The constraint of the work that waits; by default of the run. */
+  of?: (world: World) => Promise<Constraint | undefined>;
+};
+
+const runOf = async (world: World, run = 'my-run'): Promise<Run> =>
+  (await world.run(run)) ?? assert.fail(`There is no run ${run}`);
+const ofRun = (run: string) => async (world: World) => explainRun(await runOf(world, run));
+const poolIn = (world: World, pool = 'tpu') => poolRecords.find(world.store, pool, world.deps.config.pool);
+
+function ofStream(stream: string) {
+  return async (world: World) => {
+    const found = (await world.stream('my-run', stream)) ?? assert.fail(stream);
+    const holder = found.lease ? await world.worker(found.lease.worker) : undefined;
+    return explainStream(found, await runOf(world), holder);
+  };
+}
+
+async function ofJob(world: World): Promise<Constraint | undefined> {
+  const job = await jobIn(world);
+  const holder = job.lease ? await world.worker(job.lease.worker) : undefined;
+  return explainJob(job, await poolIn(world, job.pool), holder);
+}
+
+async function ofTpu(world: World): Promise<Constraint | undefined> {
+  const worker = (await world.worker(A0)) ?? assert.fail('no worker');
+  return explainTpu(worker, await poolIn(world), world.now);
+}
+
+/** A world with one slot, in which the effect holds before the stream is dropped. */
+async function aWorldWith(effect: (world: World) => unknown, minutes = 3, set: object = {}): Promise<World> {
+  const world = new World({...ONE_SLOT, ...set});
+  await effect(world);
+  await world.deliverAll();
+  world.drop('my-run', 0, LINES);
+  await world.minutes(minutes);
+  return world;
+}
+
+/** Cloud TPU refuses every create for a cause. */
+function refuse(kind: Refusal) {
+  return (world: World) => {
+    world.deps.tpus.create = async ({name, zone}) => {
+      throw new TpuError(kind, zone, `Failed to create ${name} in ${zone}: for a test`);
+    };
+  };
+}
+
+const soldOut = (world: World) => {
+  world.tpus.zone(ZONE).soldOut = true;
+};
+const overQuota = (world: World) => {
+  world.tpus.zone(ZONE).overQuota = true;
+};
+const unreachable = (world: World) => {
+  world.tpus.zone(ZONE).unreachable = true;
+};
+/** Nodes that never become READY. */
+function unfinished(world: World): void {
+  const settle = world.settleTpus.bind(world);
+  world.settleTpus = () => {
+    settle();
+    for (const node of world.tpus.nodes.values()) node.state = 'CREATING';
+  };
+}
+
+async function aRunThatHasTheOnlyTpu(): Promise<World> {
+  const world = await aWorkingWorld();
+  world.drop('other', 0, LINES);
+  await wait(world, 1);
+  return world;
+}
+
+const CASES: Case[] = [
+  {
+    name: 'a zone without capacity, and how often it refused',
+    given: () => aWorldWith(soldOut, 12),
+    ...{kind: 'no-capacity', about: ZONE, evidence: /no capacity in us-central1-a/},
+  },
+  {
+    name: 'the same of its TPU',
+    given: () => aWorldWith(soldOut, 12),
+    of: ofTpu,
+    kind: 'no-capacity',
+    about: ZONE,
+  },
+  {
+    name: 'the same of its stream',
+    given: () => aWorldWith(soldOut, 12),
+    of: ofStream('000'),
+    kind: 'no-capacity',
+    about: ZONE,
+  },
+  {
+    name: 'a quota that is used up',
+    given: () => aWorldWith(overQuota),
+    ...{kind: 'quota', about: ZONE, evidence: /quota exceeded/},
+  },
+  {
+    name: 'a missing permission',
+    given: () => aWorldWith(refuse('permission')),
+    kind: 'permission',
+    about: ZONE,
+  },
+  {
+    name: 'a type that the zone lacks',
+    given: () => aWorldWith(refuse('bad-request')),
+    kind: 'no-such-type',
+    about: ZONE,
+  },
+  {
+    name: 'creates that never end',
+    given: () => aWorldWith(unfinished, 18),
+    ...{kind: 'no-node', about: ZONE, evidence: /not READY within/},
+  },
+  {
+    name: 'a zone that does not answer',
+    given: () => aWorldWith(unreachable, 6),
+    ...{kind: 'unreachable', about: ZONE},
+  },
+  {
+    name: 'a zone that takes its TPUs back young',
+    given: async () => {
+      const world = new World(TWO_SLOTS);
+      for (let index = 0; index < 4; index++) world.drop('my-run', index, LINES);
+      world.settle = () => {
+        world.settleTpus();
+        for (const node of world.tpus.nodes.values()) if (node.state === 'READY') node.state = 'PREEMPTED';
+      };
+      await world.minutes(25);
+      return world;
+    },
+    ...{kind: 'cool-down', about: ZONE, evidence: /lived \d+ s/},
+  },
+  {
+    name: 'boots that fail',
+    given: async () => {
+      const world = await aWorkingWorld();
+      await stopCreates(world);
+      world.tpus.node(A0).state = 'PREEMPTED';
+      world.agent(A0).silent = true;
+      await wait(world, 6);
+      return world;
+    },
+    ...{kind: 'failed-boots', about: ZONE, evidence: /5 boots in a row.*no disk/},
+  },
+  {
+    name: 'a pool that a person paused',
+    given: () => aWorldWith(world => void world.control({action: 'pause', pool: 'tpu'})),
+    ...{kind: 'pool-paused', about: 'pool tpu'},
+  },
+  {
+    name: 'a TPU that a person deleted',
+    given: async () => {
+      const world = await aWorldWithAShard();
+      world.control({action: 'delete', worker: A0});
+      await world.minutes(4);
+      return world;
+    },
+    ...{kind: 'deleted', about: A0},
+  },
+  {
+    name: 'a node that is not ours',
+    given: () =>
+      aWorldWith(world =>
+        world.tpus.add({
+          ...{
+            name: A0,
+            zone: ZONE,
+            state: 'READY',
+            health: 'HEALTHY',
+            labels: {},
+            symptoms: [],
+            queued: null,
+          },
+          created_at: new Date(world.now).toISOString(),
+        }),
+      ),
+    ...{kind: 'slot-blocked', about: A0, evidence: /not ours/},
+  },
+  {
+    name: 'a ceiling of the deployment',
+    given: async () => {
+      const world = await aWorldWithFast({GLEANER_MAX_WORKERS: '3'});
+      namePool(world, 'quick', 'fast');
+      for (const index of [0, 1]) world.drop('quick', index, someLines(400));
+      await world.minutes(4, 1);
+      world.redeploy({...ONE_SLOT, GLEANER_MAX_WORKERS: '2'});
+      world.drop('my-run', 0, LINES);
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'ceiling', about: '0 TPUs of pool tpu'},
+  },
+  {
+    name: 'a pool without a slot',
+    given: () => aWorldWith(world => void world.control({action: 'scale', workers_per_zone: 0})),
+    ...{kind: 'no-slot', about: 'tpu'},
+  },
+  {
+    name: 'a budget of the run',
+    given: async () => {
+      const world = await aWorldWithAShard();
+      world.control({action: 'configure', run: 'my-run', budget_usd: 0.0001});
+      await world.minutes(2);
+      return world;
+    },
+    ...{kind: 'paused', about: 'my-run', evidence: /its budget allows no more/},
+  },
+  {
+    name: 'a budget that pays for no second TPU',
+    given: async () => {
+      const world = new World(TWO_SLOTS);
+      world.drop('my-run', 0, someLines(400));
+      await world.minutes(2, 1);
+      world.control({action: 'configure', run: 'my-run', budget_usd: 0.03});
+      await world.deliverAll();
+      world.drop('my-run', 1, someLines(400));
+      await world.minutes(1, 1);
+      return world;
+    },
+    ...{kind: 'budget', about: 'run my-run', evidence: /are left, and a TPU needs/},
+  },
+  {
+    name: 'a pause by a person',
+    given: async () => {
+      const world = await aWorldWithAShard();
+      world.control({action: 'pause', run: 'my-run'});
+      await world.minutes(2);
+      return world;
+    },
+    ...{kind: 'paused', about: 'my-run', evidence: /a person paused it/},
+  },
+  {
+    name: 'a run that goes first',
+    given: aRunThatHasTheOnlyTpu,
+    of: ofRun('other'),
+    kind: 'behind-run',
+    about: 'my-run',
+  },
+  {
+    name: 'a run that goes first, behind which a job waits',
+    given: async () => {
+      const world = await aWorkingWorld();
+      await world.writeJob('my-job', {code: 'result = 1', status: 'pending'});
+      await wait(world, 2);
+      return world;
+    },
+    of: ofJob,
+    ...{kind: 'behind-run', about: 'my-run'},
+  },
+  {
+    name: 'a job without capacity for it',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      soldOut(world);
+      await world.writeJob('my-job', {code: 'result = 1', status: 'pending'});
+      await wait(world, 8);
+      return world;
+    },
+    of: ofJob,
+    ...{kind: 'no-capacity', about: ZONE},
+  },
+  {
+    name: 'jobs that go first',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      soldOut(world);
+      await queueJobs(world, 'tpu', 'one', 'two');
+      world.drop('my-run', 0, LINES);
+      await wait(world, 4);
+      return world;
+    },
+    ...{kind: 'behind-jobs', about: 'tpu'},
+  },
+  {
+    name: 'TPUs that are all at work on the run',
+    given: async () => {
+      const world = await aWorkingWorld();
+      world.drop('my-run', 1, LINES);
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'turn', about: 'tpu', evidence: /1 of 1/},
+  },
+  {
+    name: 'a node that is made',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, LINES);
+      await world.deliverNext('object');
+      await world.tick();
+      return world;
+    },
+    ...{kind: 'create', about: A0},
+  },
+  {
+    name: 'a boot',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      world.isStillborn = () => true;
+      world.drop('my-run', 0, LINES);
+      await world.minutes(3);
+      return world;
+    },
+    ...{kind: 'boot', about: A0},
+  },
+  {
+    name: 'the queue of a zone',
+    given: () => aWorldWith(soldOut, 4, {GLEANER_PROVISIONING: 'queued-resource'}),
+    ...{kind: 'queue', about: A0, evidence: /valid until/},
+  },
+  {
+    name: 'a repair of the host',
+    given: async () => {
+      const world = await aWorkingWorld();
+      world.tpus.node(A0).state = 'REPAIRING';
+      world.agent(A0).silent = true;
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'maintenance', about: A0},
+  },
+  {
+    name: 'silent TPUs that a brake holds',
+    given: async () => {
+      const world = await aFleet(3);
+      world.isStillborn = () => true;
+      silence(world);
+      await wait(world, 6);
+      return world;
+    },
+    ...{kind: 'brake', about: ZONE, evidence: /2 TPUs/},
+  },
+  {
+    name: 'a model that does not arrive',
+    given: async () => {
+      const world = await aWorkingWorld();
+      const {heartbeat} = world.agent(A0);
+      const agent = world.agent(A0);
+      agent.heartbeat = () => heartbeat.call(agent, {...NO_PROGRESS, waits_for: 'the hub: 503, try 7'});
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'model', about: A0, evidence: /the hub: 503/},
+  },
+  {
+    name: 'a stream that failed',
+    given: async () => {
+      const world = await aWorkingWorld();
+      world.drop('my-run', 1, LINES);
+      world.control({action: 'cancel', run: 'my-run', stream: '001'});
+      await wait(world, 2);
+      return world;
+    },
+    of: ofStream('001'),
+    ...{kind: 'failed', about: 'stream my-run/001', evidence: /cancel/},
+  },
+  {
+    name: 'prices that cannot be read',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, LINES);
+      await world.deliverNext('object');
+      const {get} = world.deps.store;
+      world.deps.store.get = async path => {
+        if (path === 'prices/chips') throw new Error('for a test');
+        return get(path);
+      };
+      await world.tick().catch(() => {});
+      return world;
+    },
+    ...{kind: 'not-read', about: 'prices/chips'},
+  },
+  {
+    name: 'a document of its zone that is left alone',
+    given: async () => {
+      const world = await aWorldWith(soldOut);
+      await edit(world, `zones/${ZONE}`, {losses: 'many'});
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'unreadable', about: `the document of zone ${ZONE}`},
+  },
+  {
+    name: 'a document of its pool that is left alone',
+    given: async () => {
+      const world = await aWorldWith(soldOut);
+      await edit(world, 'pools/tpu', {pool: 'tpu', zones: 7});
+      await wait(world, 2);
+      return world;
+    },
+    ...{kind: 'unreadable', about: 'the document of pool tpu'},
+  },
+];
+
+const NO_PROGRESS = {
+  ...{samples_done: 0, samples_total: null, tokens_done: 0, shards_done: 0, tokens_per_s: null},
+};
+
+describe('work that waits has the reason', () => {
+  for (const {name, given, of = ofRun('my-run'), kind, about, evidence = /(?:)/} of CASES)
+    it(name, async () => {
+      const world = await given();
+      const found = await of(world);
+      assert.ok(found, `nothing waits: ${await world.describe()}`);
+      assert.deepEqual([found.kind, found.about], [kind, about], waitText(found));
+      assert.match(found.evidence ?? '', evidence);
+      assert.ok(nextStep(found) !== '');
+    });
+});
