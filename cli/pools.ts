@@ -1,7 +1,8 @@
 import type {Pool} from '../shared/domain/fleet/pool.ts';
 import {withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
-import {aliveIn, readFleet} from './cloud/fleet.ts';
+import {aliveIn, type Fleet, readFleet} from './cloud/fleet.ts';
+import {keptText} from './screen/kept.ts';
 import {counted, dollarText, timeText} from './terminal/format.ts';
 import {print} from './terminal/output.ts';
 
@@ -12,21 +13,23 @@ export async function pools(options: CloudOptions): Promise<void> {
       ...(fleet.pools.find(({pool}) => pool === name) ?? {pool: name}),
       alive: aliveIn(fleet, name).map(worker => worker.name),
     }));
-    print<'pools'>(options.json, rows, rows.map(poolLine));
+    const lines = rows.map(row => poolLine(row, fleet));
+    print<'pools'>(options.json, rows, lines);
   });
 }
 
 type Row = {pool: string; alive: string[]} | (Pool & {alive: string[]});
 
-function poolLine(row: Row): string {
+function poolLine(row: Row, {workers}: Fleet): string {
   const running = `${counted(row.alive.length, 'TPU')} running`;
   if (!('accelerator' in row)) return `${row.pool}  as the deployment sets it, ${running}`;
   const {accelerator, runtime_version, workers_per_zone, zones, budget_usd, spent_usd, limiter} = row;
   const spot = row.spot ? 'spot' : 'on demand';
   const budget = budget_usd === null ? '' : `, ${dollarText(spent_usd)} of ${dollarText(budget_usd)}`;
+  const kept = keptText(row, workers, Date.now());
   const stopped =
     limiter.state === 'open' || limiter.since_at === null
       ? ''
       : `, creates stopped since ${timeText(limiter.since_at)} UTC: \`gleaner pool resume ${row.pool}\``;
-  return `${row.pool}  ${accelerator}  ${runtime_version}  ${spot}  ${workers_per_zone} in each of ${zones.join(', ')}  ${running}${budget}${stopped}`;
+  return `${row.pool}  ${accelerator}  ${runtime_version}  ${spot}  ${workers_per_zone} in each of ${zones.join(', ')}  ${running}${budget}${kept ? `, ${kept}` : ''}${stopped}`;
 }

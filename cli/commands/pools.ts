@@ -3,6 +3,7 @@ import {
   dollars,
   natural,
   orNone,
+  positive,
   seconds,
   text,
   trueOrFalse,
@@ -55,6 +56,17 @@ export function addPoolCommands(program: GleanerCommand): void {
       const required = {action: 'pool', pool, accelerator, zones, workers_per_zone};
       return {...required, runtime_version, spot, poll_s, job_wait_s, budget_usd};
     });
+  pool
+    .about('keep', 'keep TPUs without work for the next job or command; 0 minutes ends it')
+    .argument('<name>', 'name of the pool', text)
+    .requiredOption('--minutes <n>', 'minutes from now on', whole(0, 1440))
+    .option('--workers <n>', 'TPUs that stay', positive, 1)
+    .onCloud()
+    .examples('gleaner pool keep tpu --minutes 30', 'gleaner pool keep tpu --minutes 0')
+    .sends((pool: string, {minutes, workers}: {minutes: number; workers: number}) => ({
+      ...{action: 'keep', pool, minutes},
+      ...(minutes === 0 ? {} : {workers}),
+    }));
   pool
     .about('pause', 'create no TPU until resume; living TPUs go on')
     .argument('<name>', 'name of the pool', text)

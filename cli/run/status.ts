@@ -1,6 +1,7 @@
-import {LIVING, workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {LIVING, poolRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
 import {UNIT_PRICES_OF} from '../../shared/domain/billing/unit-prices.ts';
+import {keptBy} from '../../shared/domain/fleet/pool.ts';
 import {parseJobWork} from '../../shared/domain/names.ts';
 import {expiresFrom, type Run} from '../../shared/domain/run/run.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
@@ -11,6 +12,7 @@ import {unknownRun} from '../cloud/send-message.ts';
 import type {Entry} from '../events/entry.ts';
 import {EventFilter} from '../events/filter.ts';
 import {EventReader} from '../events/read.ts';
+import {keptText} from '../screen/kept.ts';
 import {costLine, headLine, streamCounts, streamLines, tpuLines} from '../screen/run-screen.ts';
 import {styleOf} from '../screen/story.ts';
 import {RUN_STYLES} from '../screen/styles.ts';
@@ -43,6 +45,7 @@ async function allRuns({store, jobs}: Cloud, {json}: CloudOptions): Promise<void
   printLines([
     ...(runs.length > 0 ? runTable(runs) : [{text: 'no runs yet: `gleaner run start` starts one'}]),
     ...(jobsLine === undefined ? [] : [{text: jobsLine}]),
+    ...(await keptLines(store)),
     ...(await listAlerts(store, jobs)).map(alertLine),
     ...rejectedLines(await listRejected(store, name => name === null || !known.has(name))),
   ]);
@@ -143,6 +146,18 @@ async function jobCounts(store: Store, collection: string): Promise<string | und
   const busy = workers.filter(({work}) => parseJobWork(work) !== undefined).map(({name}) => name);
   const where = busy.length > 0 ? ` on ${busy.slice(0, 10).join(', ')}${busy.length > 10 ? ' …' : ''}` : '';
   return `jobs  ${numberText(waiting)} waiting, ${numberText(running)} running${where}`;
+}
+
+/** A line for each pool that keeps TPUs without work. */
+async function keptLines(store: Store): Promise<StyledLine[]> {
+  const pools = poolRecords.parseAll(await store.query('pools'), () => {});
+  const now = Date.now();
+  if (!pools.some(pool => keptBy(pool, now) > 0)) return [];
+  const workers = workerRecords.parseAll(await store.query('workers', {where: [LIVING]}), () => {});
+  return pools.flatMap(pool => {
+    const kept = keptText(pool, workers, now);
+    return kept === undefined ? [] : [{text: `pool ${pool.pool} ${kept}`}];
+  });
 }
 
 function alertLine(text: string): StyledLine {

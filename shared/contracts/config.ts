@@ -75,6 +75,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       spent_usd: 0,
       poll_s: v.GLEANER_POLL_S,
       job_wait_s: JOB_WAIT_S,
+      keep: null,
       source: null,
       environment: NO_ENVIRONMENT,
       source_version: 0,

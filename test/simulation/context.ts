@@ -36,6 +36,7 @@ export const SIMPLER = [
   'jobs',
   'second pool',
   'broken model',
+  'keeping',
 ];
 
 /** Two of eleven worlds have a run without a usable model until the calm, by their seeds: so no other draw changes. */

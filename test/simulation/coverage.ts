@@ -38,7 +38,7 @@ const DEATHS = all<Death['kind'] | 'not-needed'>()(
 );
 const ACTIONS = all<Exclude<ControlMessage['action'], 'clear' | 'update'>>()(
   ...(['start', 'pause', 'resume', 'stop', 'retry', 'cancel', 'rebuild', 'configure', 'scale'] as const),
-  ...(['recreate', 'delete', 'submit', 'pool'] as const),
+  ...(['recreate', 'delete', 'submit', 'pool', 'keep'] as const),
 );
 const OUTCOMES = all<ReleaseOutcome>()('completed', 'drained', 'preempted', 'failed');
 

@@ -112,6 +112,7 @@ export class Invariants extends Check {
         this.#leases.onIncarnationEnded(id, after);
         this.#failureAttribution.onIncarnationEnded(id, after);
         this.#zones.onIncarnationEnded(id, after);
+        this.#ticks.onIncarnationEnded(id, after);
         break;
       case 'zones':
         if (before) this.#zones.onZone(before as unknown as Zone, after as unknown as Zone);

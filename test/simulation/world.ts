@@ -12,6 +12,7 @@ import {Context, MINUTE_MS, type Options} from './context.ts';
 import {Delivery} from './delivery.ts';
 import {drawFaults} from './faults.ts';
 import {Jobs} from './jobs.ts';
+import {planKeeping} from './keeping.ts';
 import {LeftAlone} from './left-alone.ts';
 import {Operators} from './operators.ts';
 import {PERMISSIONS} from './processes.ts';
@@ -101,6 +102,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   operators.planForeign();
   operators.planStray();
   second.plan();
+  planKeeping(context, delivery, seed);
   changeFaults(context, vms);
   delivery.startScheduler();
   invariants.watchCaps();

@@ -246,6 +246,7 @@ export const poolDocument: z.ZodType<Pool> = z.looseObject({
   spent_usd: z.number(),
   poll_s: z.number().positive().default(60),
   job_wait_s: z.number().min(0).default(JOB_WAIT_S),
+  keep: z.looseObject({workers: count, until_at: instant}).nullable().default(null),
   source: kept<Source>().nullable().default(null),
   environment: kept<Environment>().default(NO_ENVIRONMENT),
   source_version: count.default(0),

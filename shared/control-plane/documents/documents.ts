@@ -119,8 +119,9 @@ async function findDeployed(from: Store | Transaction, deployed: Pool): Promise<
 /** The document of the deployment's own pool, with the settings of the deployment. */
 export function withDeployed(found: Pool, deployed: Pool): Pool {
   if (found.version === 0) {
-    const {spent_usd, said, limiter, source, environment, source_version, jobs_wait, zones_wait} = found;
-    const own = {spent_usd, said, limiter, source, environment, source_version, jobs_wait, zones_wait};
+    const {spent_usd, said, limiter, keep, source, environment, source_version, jobs_wait, zones_wait} =
+      found;
+    const own = {spent_usd, said, limiter, keep, source, environment, source_version, jobs_wait, zones_wait};
     return {...found, ...deployed, ...own};
   }
   const {pool, accelerator, runtime_version, spot} = deployed;

@@ -1,7 +1,7 @@
 /** Reads the snapshot of a tick: first the documents that budgets need, then the rest. */
 import {payerOf, runAtWork} from '../../domain/billing/cost.ts';
 import {withNetwork} from '../../domain/billing/network.ts';
-import {type Pool, slotsOf} from '../../domain/fleet/pool.ts';
+import {keptBy, type Pool, slotsOf} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import {isRunnable, type Run} from '../../domain/run/run.ts';
 import {otherRunsAtWork} from '../../domain/tick/plan-tick.ts';
@@ -50,7 +50,8 @@ export async function readBudgets(deps: Deps, failures: Failures): Promise<Deplo
   const runs = await Promise.all(stored.map(run => withTraffic(deps, run, failures)));
   // Counted before the workers are read: a job that is granted between counts twice, and no job is left out.
   const jobs = await countWaiting(deps, pools, failures);
-  const mayCreate = runs.some(isRunnable) || pools.some(({pool}) => jobs.get(pool)?.waiting !== 0);
+  const isAsked = (pool: Pool) => jobs.get(pool.pool)?.waiting !== 0 || keptBy(pool, read_at_ms) > 0;
+  const mayCreate = runs.some(isRunnable) || pools.some(isAsked);
   const {workers, unreadable} = await readWorkers(deps, mayCreate);
   const ended: Run[] = [];
   const others = otherRunsAtWork(workers.values(), runs).filter(name => !unreadable_runs.has(name));

@@ -14,6 +14,7 @@ import {
   costOfLiving,
   downloadsOf,
   JOBS,
+  KEPT,
   overspent,
   type ReserveBudget,
   repricedAt,
@@ -28,7 +29,7 @@ export type Pause = {run: string; version: number; reason: string; isForBudget: 
 
 export type Budgets = {
   pauses: Pause[];
-  /** Why the budget of the pool or of the month allows no more: jobs have no other. */
+  /** Why the budget of the pool or of the month allows no more: jobs and kept TPUs have no other. */
   whole: string | undefined;
   /** Runs without money, or without a zone that they may use, each with the reason; paused or ended before. */
   over: ReadonlyMap<string, string>;
@@ -75,7 +76,8 @@ export function decideBudgets(
     {living_usd: living.total, leaving_usd, isKnown},
     now,
   );
-  const left = {runs: new Map([[JOBS, Number.POSITIVE_INFINITY]]), pool: whole.left_usd - leaving.total};
+  const unlimited = [JOBS, KEPT].map(payer => [payer, Number.POSITIVE_INFINITY] as const);
+  const left = {runs: new Map<string, number>(unlimited), pool: whole.left_usd - leaving.total};
   const pauses: Pause[] = [];
   const over = new Map<string, string>();
   for (const run of [...runs, ...ended]) {

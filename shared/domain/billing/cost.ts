@@ -5,6 +5,8 @@ import {type Costs, hasEnded, type Worker} from '../worker/worker.ts';
 const IDLE = '_idle';
 /** The payer of nodes for jobs. It has no document and no budget of its own: those of the pool and of the month hold. */
 export const JOBS = '_jobs';
+/** The payer of nodes that a pool keeps without work. The budgets of the pool and of the month hold. */
+export const KEPT = '_kept';
 /** Key prefix of downloads in `costs`, before their payer. */
 const DOWNLOADS = '_downloads/';
 const HOUR_MS = 3_600_000;
@@ -153,13 +155,19 @@ export function runAtWork(worker: Worker): string | undefined {
   return parseWork(work ?? (hasEnded(worker) ? null : (suspect?.work ?? null)))?.run;
 }
 
-/** The run that pays for the worker now, or `JOBS`. */
+/** The run that pays for the worker now, `JOBS` or `KEPT`. */
 export function payerOf({work, charged_to}: Worker): string | null {
   return payerOfWork(work) ?? charged_to;
 }
 
 function payerOfWork(work: string | null): string | undefined {
   return parseJobWork(work) === undefined ? parseWork(work)?.run : JOBS;
+}
+
+/** A payer as people call it. */
+export function payerText(payer: string | null): string {
+  if (payer === JOBS) return 'the pool, for jobs,';
+  return payer === KEPT ? 'the pool, which keeps it,' : `run ${payer}`;
 }
 
 /** Key of the downloads of this payer in `costs`. */

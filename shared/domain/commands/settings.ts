@@ -3,7 +3,7 @@ import {type Ceilings, nodeNameProblem, poolProblem} from '../billing/ceilings.t
 import {acceleratorProblem, runtimeProblem} from '../fleet/accelerators.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Run} from '../run/run.ts';
-import {iso} from '../time.ts';
+import {iso, msOf} from '../time.ts';
 import type {Provisioning} from '../zone/placement.ts';
 import {type Decision, noRun, outdatedBy} from './commands.ts';
 import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
@@ -80,6 +80,35 @@ export function slotsIn({zones, workers_per_zone}: Pick<Pool, 'zones' | 'workers
 function pollProblem(poll_s: number | undefined, longest_poll_s: number): string | undefined {
   if (poll_s === undefined || poll_s <= longest_poll_s) return undefined;
   return `poll_s ${poll_s} is more than ${longest_poll_s} s, half of GLEANER_STALL_S, when an idle worker is replaced`;
+}
+
+/** Keeps TPUs without work for some minutes from the publish time on, however late the message arrives. No minutes: keeps none. */
+export function decideKeep(
+  pool: Pool,
+  {minutes, workers}: {minutes: number; workers: number},
+  published_at: string,
+  now: number,
+): Decision<Pool> {
+  if (splitByPublishTime(pool.said, ['keep'], published_at).outdated.length > 0)
+    return outdatedBy(pool, ['keep']);
+  const said = withPublishTime(pool.said, ['keep'], published_at);
+  if (minutes === 0)
+    return {
+      kind: 'applied',
+      next: {...pool, said, keep: null},
+      what: `pool ${pool.pool} keeps no TPU without work`,
+    };
+  const until_ms = msOf(published_at) + minutes * 60_000;
+  if (until_ms <= now)
+    return {kind: 'rejected', reason: `too late: its ${minutes} minutes ended at ${iso(until_ms)}`};
+  const slots = slotsIn(pool);
+  if (workers > slots)
+    return {
+      kind: 'rejected',
+      reason: `pool "${pool.pool}" has ${slots} in all, and cannot keep ${workers} TPUs: scale it first`,
+    };
+  const what = `pool ${pool.pool} keeps ${workers} of its TPUs until ${iso(until_ms)}`;
+  return {kind: 'applied', next: {...pool, said, keep: {workers, until_at: iso(until_ms)}}, what};
 }
 
 /** A pool that no document describes yet. Accelerator, runtime version and spot stay as they are then. */

@@ -1,6 +1,14 @@
 /** Plan of the fleet: slots that should have a node, and the run that pays for each. Zones, brakes, ceilings and budgets bound it. */
 import {type Budgets, priceOf} from '../billing/budget.ts';
-import {assignPayers, costOfDeleting, JOBS, payerOf, type ReserveBudget, runAtWork} from '../billing/cost.ts';
+import {
+  assignPayers,
+  costOfDeleting,
+  JOBS,
+  KEPT,
+  payerOf,
+  type ReserveBudget,
+  runAtWork,
+} from '../billing/cost.ts';
 import {parseJobWork, parseWorkerName} from '../names.ts';
 import {isRunnable} from '../run/run.ts';
 import {byPreference} from '../stream/service-order.ts';
@@ -14,7 +22,7 @@ import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
 import {isDue, limiterConstraint, stateOf} from '../zone/limiter.ts';
 import {costOfOrphans} from '../zone/orphans.ts';
 import {ALLOWS_ALL, type Allowance, allowanceOf} from '../zone/placement.ts';
-import {isOpenSlot, livingAmong, slotsOf, wantedSlots} from './pool.ts';
+import {isOpenSlot, keptBy, livingAmong, slotsOf, wantedSlots} from './pool.ts';
 
 export type FleetPlan = {
   wanted: ReadonlySet<string>;
@@ -37,7 +45,7 @@ export function planFleet(
   now: number,
 ): FleetPlan {
   const {pool, workers, unreadable, runs, nodes, zones, others} = snapshot;
-  const work = remainingWork(snapshot, budgets);
+  const work = remainingWork(snapshot, budgets, now);
   const silent = silentWorkers(snapshot, config.limits.silent_s);
   const facts = {snapshot, budgets, silent, now};
   // Without counts of streams or zones, the plan creates no node and deletes none for lack of work.
@@ -125,13 +133,14 @@ function unreadPart({prices, month, creates}: Snapshot): Constraint | undefined 
   return creates === undefined ? constraint('not-read', 'system/creates') : undefined;
 }
 
-/** `open`: jobs and unfinished streams for any slot, by payer in the order of service: a person waits for a job. `fixed`: the run of each slot with a bound stream. */
+/** `open`: jobs and unfinished streams for any slot, by payer in the order of service: a person waits for a job. Last, TPUs to keep beyond those. `fixed`: the run of each slot with a bound stream. */
 type Work = {open: {run: string; streams: number}[]; fixed: Map<string, string>};
 
 /** A constraint if the pool is unreadable, or if its jobs, or the streams of a run within its budget, could not be counted. */
 function remainingWork(
   {pool, isUnreadable, jobs, workers, runs, streams}: Snapshot,
   {over, whole}: Budgets,
+  now: number,
 ): Work | Constraint {
   if (isUnreadable) return constraint('unreadable', `the document of pool ${pool.pool}`);
   if (!jobs) return constraint('not-read', `the jobs of pool ${pool.pool}`);
@@ -148,6 +157,9 @@ function remainingWork(
     if (affinity === 'any') work.open.push({run, streams: counts.unfinished});
     for (const slot of counts.slots) if (!work.fixed.has(slot)) work.fixed.set(slot, run);
   }
+  const asked = work.open.reduce((sum, {streams}) => sum + streams, work.fixed.size);
+  const kept = whole === undefined ? keptBy(pool, now) - asked : 0;
+  if (kept > 0) work.open.push({run: KEPT, streams: kept});
   return work;
 }
 

@@ -1,7 +1,7 @@
 import type {PublishTimes} from '../commands/publish-order.ts';
 import {workerName} from '../names.ts';
 import type {Environment, Source} from '../source/source.ts';
-import {isOlderThan} from '../time.ts';
+import {isOlderThan, msOf} from '../time.ts';
 import {type Constraint, constraint, type Waiting} from '../waiting/constraint.ts';
 import {slotConstraint} from '../waiting/tpu-constraint.ts';
 import type {Phase, Worker} from '../worker/worker.ts';
@@ -33,10 +33,20 @@ export type Pool = {
   poll_s: number;
   /** Seconds that a job waits until a worker gives its stream back: see yields.ts. */
   job_wait_s: number;
+  /** TPUs that stay without work, for the next job or command, until a time. */
+  keep: Keep | null;
   source: Source | null;
   environment: Environment;
   source_version: number;
 };
+
+export type Keep = {workers: number; until_at: string};
+
+/** TPUs that the pool keeps now, with work or without. */
+export function keptBy({keep}: Pick<Pool, 'keep'>, now: number): number {
+  if (!keep || msOf(keep.until_at) <= now) return 0;
+  return keep.workers;
+}
 
 /** `job_wait_s` of a pool that no message has changed. */
 export const JOB_WAIT_S = 120;

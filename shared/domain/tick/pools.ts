@@ -33,7 +33,14 @@ function withoutDocument(pool: string): Pool {
       jobs_wait: null,
       zones_wait: {},
     },
-    ...{poll_s: 60, job_wait_s: JOB_WAIT_S, source: null, environment: NO_ENVIRONMENT, source_version: 0},
+    ...{
+      poll_s: 60,
+      job_wait_s: JOB_WAIT_S,
+      keep: null,
+      source: null,
+      environment: NO_ENVIRONMENT,
+      source_version: 0,
+    },
   };
 }
 

@@ -1,6 +1,6 @@
 /** Slots of a tick, and the decision about each: from the snapshot first, then again from the documents of a transaction. */
 import {atPrice, priceOf} from '../billing/budget.ts';
-import {pricedAt, withPayer} from '../billing/cost.ts';
+import {payerText, pricedAt, withPayer} from '../billing/cost.ts';
 import type {Prices} from '../billing/prices.ts';
 import type {Pool} from '../fleet/pool.ts';
 import {type Slot as Place, parseWorkerName} from '../names.ts';
@@ -76,7 +76,9 @@ export function decideSlot(
   if (current !== before)
     events.push(`${name} costs $${current.usd_per_hour} an hour now, and cost $${before.usd_per_hour}`);
   if (paid !== priced)
-    events.push(`${worker.charged_to} pays for ${name} now: ${before.charged_to} does not need it any more`);
+    events.push(
+      `${payerText(worker.charged_to)} pays for ${name} now, and ${payerText(before.charged_to)} no longer does`,
+    );
   return {...decision, worker, events};
 }
 

@@ -1,5 +1,6 @@
 /** Checks that messages of operators apply once and in order, and that final messages stay final until the Store is lost. */
 import {outputsPrefix, paths, streamPrefix} from '../../../shared/domain/names.ts';
+import {iso} from '../../../shared/domain/time.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {MAX_HANG_MINUTES} from '../faults.ts';
 import {isNewIncarnation} from './nodes.ts';
@@ -17,6 +18,12 @@ const FIELD_OF: Record<string, Record<string, unknown>> = {
   cancel: {},
   rebuild: {},
 };
+
+/** A pool keeps TPUs until some minutes after the publish time of the message, however late it arrives. */
+function keepOf({minutes, workers = 1}: Record<string, number>, published_at: string): object | null {
+  if (minutes === 0) return null;
+  return {workers, until_at: iso(Date.parse(published_at) + Number(minutes) * 60_000)};
+}
 
 export class OperatorIntent extends Check {
   /** Control messages that need a record at the end, with the outcome of those that must be rejected. */
@@ -70,7 +77,8 @@ export class OperatorIntent extends Check {
     // The invariants of jobs check the effect of such a message.
     if (job !== undefined) return;
     const path = worker ? paths.worker(worker) : run ? paths.run(run) : paths.pool(pool);
-    const fields = FIELD_OF[action] ?? (stream === undefined ? settings : {});
+    const own = action === 'keep' ? {keep: keepOf(settings, published_at)} : FIELD_OF[action];
+    const fields = own ?? (stream === undefined ? settings : {});
     for (const [field, value] of Object.entries(fields)) {
       const last = this.#last.get(`${path} ${field}`);
       const isLater = !last || published_at >= last.published_at;

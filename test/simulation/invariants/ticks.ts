@@ -1,9 +1,10 @@
 /** Checks that two ticks in a row leave no common duty undone, and that no node outlives the last work. */
 
+import {type Pool, slotsOf} from '../../../shared/domain/fleet/pool.ts';
 import type {Job} from '../../../shared/domain/job/job.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Worker} from '../../../shared/domain/worker/worker.ts';
-import type {Stored} from '../../../shared/ports.ts';
+import type {Document, Stored} from '../../../shared/ports.ts';
 import {STALE_MS, TAKEN} from '../../support/fake-tpus.ts';
 import type {Context} from '../context.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
@@ -37,6 +38,8 @@ export class Ticks extends Check {
   #calmMinutes = 0;
   /** Minutes in a row with TPUs and without work. */
   #orphanMinutes = 0;
+  /** Minutes in a row in which the pool of the deployment keeps TPUs without work. */
+  #keptMinutes = 0;
 
   constructor(context: Context, violations: Violations, money: Money) {
     super(context, violations);
@@ -140,17 +143,44 @@ export class Ticks extends Check {
   /** Without work in an active run, an idle worker is not needed. */
   #unneeded(): string[] {
     if (this.#hasWork(status => status === 'active')) return [];
-    return this.#up()
+    const late_ms = 2 * MAX_SKEW_MS;
+    return [...Map.groupBy(this.#up(), ({pool}) => pool)]
+      .flatMap(([pool, workers]) => (workers.length > this.#keptIn(pool, -late_ms) ? workers : []))
       .filter(({phase}) => ['creating', 'booting', 'idle'].includes(phase))
       .map(({name, incarnation, phase}) => `${name}#${incarnation} is not needed, and is ${phase}`);
   }
 
+  /** TPUs that the pool keeps without work until `more_ms` from now or later. */
+  #keptIn(pool: string, more_ms: number): number {
+    const {clockwork, store} = this.context;
+    const {keep} = (store.peek(paths.pool(pool)) ?? {}) as Pick<Pool, 'keep'>;
+    return keep && Date.parse(keep.until_at) > clockwork.now + more_ms ? keep.workers : 0;
+  }
+
+  /** A TPU that its pool keeps outlives its last work. Budgets and ceilings may end it. */
+  onIncarnationEnded(name: string, {cause_kind, last_phase}: Document): void {
+    const {config, everAlone, hasSecondPool, store} = this.context;
+    const {pool, max_budget_usd} = {...config.pool, ...config.ceilings};
+    const slots = slotsOf((store.peek(paths.pool(pool)) ?? config.pool) as Pool).map(slot => slot.name);
+    const mayGo = cause_kind !== 'not-needed' || last_phase !== 'idle' || !slots.includes(name);
+    const isBudgeted = max_budget_usd !== null || store.peek(paths.pool(pool))?.budget_usd !== null;
+    const since = this.context.storm.hang > 0 ? MAX_HANG_MINUTES : 3;
+    if (mayGo || isBudgeted || hasSecondPool || everAlone.size > 0 || this.#keptMinutes < since) return;
+    const others = this.#up().filter(worker => worker.name !== name).length;
+    if (others < this.#keptIn(pool, MAX_HANG_MINUTES * 60_000))
+      this.breach(`${name} was deleted as not needed, and its pool keeps TPUs: ${others} are left`);
+  }
+
   /** In the calm, nodes that are not needed are deleted soon. */
   override onMinute(): void {
+    const own = this.context.config.pool.pool;
+    this.#keptMinutes = this.#keptIn(own, 0) > 0 ? this.#keptMinutes + 1 : 0;
+    if (this.#keptMinutes === 1) this.context.see('a pool keeps TPUs without work');
     const {store, tpus, isCalm} = this.context;
     this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
     const mayWait = this.#calmMinutes <= ORPHANS_WAIT_MINUTES && this.#isAnyOrphan();
-    const isIdle = this.#calmMinutes > MAX_HANG_MINUTES && !this.#isWorkOpen() && !mayWait;
+    const isDone = !this.#isWorkOpen() && this.#keptMinutes === 0;
+    const isIdle = this.#calmMinutes > MAX_HANG_MINUTES && isDone && !mayWait;
     // A worker that drains has its own limit, DRAIN_S.
     const isLeft = tpus.names().some(name => store.peek(paths.worker(name))?.phase !== 'draining');
     this.#orphanMinutes = isIdle && isLeft ? this.#orphanMinutes + 1 : 0;

@@ -17,6 +17,18 @@ export const LEAK: Mistakes = {
     find: '$mark !== null && !$isOlderThan($mark.since_at, $wait, $now) && $isPaidFor',
     replace: '$mark !== null && $isPaidFor',
   },
+  'a kept TPU that stays for ever': {
+    in: 'keptBy',
+    find: '!$keep || $msOf($keep.until_at) <= $now',
+    replace: '!$keep',
+  },
+  'a late message by which TPUs are kept for longer': {
+    in: 'decideKeep',
+    within:
+      '{$$before; const $until = $msOf($published_at) + $minutes * 60_000; if ($until <= $now) return $late; $$after}',
+    find: '$msOf($published_at) + $minutes * 60_000',
+    replace: '$now + $minutes * 60_000',
+  },
   'a delete without effect that is not requested again': {
     in: 'askAgain',
     within: '{worker: {...$worker, asked_at: $now}, $$rest}',

@@ -112,6 +112,11 @@ export const STICK: Mistakes = {
     find: '$hasDocument ? $jobs.get($pool.pool) : {waiting: 0}',
     replace: '$hasDocument && $pool === $pools[0] ? $jobs.get($pool.pool) : {waiting: 0}',
   },
+  'a kept TPU that goes with the last work': {
+    in: 'remainingWork',
+    find: 'if ($kept > 0) $work.open.push({run: $KEPT, streams: $kept});',
+    replace: 'if ($kept > 1) $work.open.push({run: $KEPT, streams: $kept});',
+  },
   'a job that waits behind streams, however long': {
     in: 'planYields',
     find: '$late === null ? undefined : ($yielding ?? $next)?.worker',

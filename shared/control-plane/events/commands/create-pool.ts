@@ -82,6 +82,7 @@ function newPool({config}: Deps, name: string, given: Given): Pool {
     budget_usd,
     poll_s,
     job_wait_s,
+    keep: null,
     ...code,
     version: 0,
     said: {},

@@ -2,8 +2,9 @@ import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
 import {environment, sourceChange} from '../../../contracts/job-schemas.ts';
 import {dollars, poolName, provisioning, version, withSomeOf, zones} from '../../../contracts/schemas.ts';
+import {priceOf} from '../../../domain/billing/budget.ts';
 import {decidePausePool, decideResumePool} from '../../../domain/commands/commands.ts';
-import {decideScale, type PoolLimits, slotsIn} from '../../../domain/commands/settings.ts';
+import {decideKeep, decideScale, type PoolLimits, slotsIn} from '../../../domain/commands/settings.ts';
 import type {Pool} from '../../../domain/fleet/pool.ts';
 import {paths} from '../../../domain/names.ts';
 import {withSourceVersion} from '../../../domain/source/source.ts';
@@ -25,6 +26,7 @@ import {
   zoneRecords,
 } from '../../documents/documents.ts';
 import {recordEventNow} from '../../documents/event-log.ts';
+import {readPrices} from '../../documents/prices.ts';
 import {openRuns} from '../../documents/runs.ts';
 import {zoneOf} from '../../documents/zones.ts';
 import {boundSlots} from '../../runs/count-streams.ts';
@@ -105,6 +107,32 @@ export const scale = command({
   },
   after: (deps, {pool}) => recordStranded(deps, pool ?? deps.config.pool.pool),
 });
+
+/** Keeps TPUs without work for the next job or command. */
+export const keep = command({
+  schema: z.strictObject({
+    action: z.literal('keep'),
+    pool: poolName.optional(),
+    minutes: z.number().int().min(0).max(1440),
+    workers: z.number().int().min(1).max(1000).optional(),
+  }),
+  decide: async (deps, tx, {pool: name, minutes, workers = 1}, {published_at, now}) => {
+    const pool = await existing(deps, tx, name ?? deps.config.pool.pool);
+    const decision = decideKeep(pool, {minutes, workers}, published_at, now);
+    if (decision.kind === 'rejected' || minutes === 0)
+      return conclude(decision, next => poolRecords.set(tx, next), {pool: pool.pool});
+    const priced = {...decision, what: `${decision.what}, ${await priceText(deps, pool, workers)}`};
+    return conclude(priced, next => poolRecords.set(tx, next), {pool: pool.pool});
+  },
+});
+
+async function priceText(deps: Deps, pool: Pool, workers: number): Promise<string> {
+  const prices = await readPrices(deps, [pool]);
+  const dollars = pool.zones.map(zone => priceOf(prices, pool, zone));
+  if (dollars.includes(null)) return 'at a price that is unknown: set prices/chips';
+  const most = workers * Math.max(...dollars.map(Number));
+  return `for at most $${most.toFixed(2)} an hour`;
+}
 
 /** Records how many streams of `affinity: fixed` lost their slot, because the pool shrank. */
 export async function recordStranded(deps: Deps, name: string): Promise<void> {

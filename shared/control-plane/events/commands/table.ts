@@ -2,7 +2,7 @@
 import {z} from 'zod';
 import {pool} from './create-pool.ts';
 import {clear, submit} from './job-commands.ts';
-import {scale, update} from './pool-commands.ts';
+import {keep, scale, update} from './pool-commands.ts';
 import {configure, pause, rebuild, resume, start, stop} from './run-commands.ts';
 import {cancel, retry} from './stream-commands.ts';
 import {deleteWorker, recreate} from './worker-commands.ts';
@@ -22,6 +22,7 @@ export const COMMANDS = {
   configure,
   scale,
   update,
+  keep,
   pool,
 };
 

@@ -19,6 +19,7 @@ const POOL: Pool = {
   said: {},
   poll_s: 60,
   job_wait_s: 120,
+  keep: null,
   source: null,
   environment: NO_ENVIRONMENT,
   source_version: 0,
