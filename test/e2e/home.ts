@@ -88,6 +88,7 @@ export class TestHome {
       '--workers',
       String(this.workers),
       '--json',
+      '--quiet',
       ...this.#flags,
     ];
     const child = spawn(process.execPath, [MAIN, ...args], {

@@ -53,6 +53,10 @@ describe('The built functions of Gleaner on a local cloud', () => {
   before(async () => {
     home = await TestHome.start(1, {}, ['--built']);
     // The runs share the VM: each boot of a VM from an archive takes seconds.
+    await dropLongStream('overwritten');
+    const name = 'datasets/overwritten/stream_000.jsonl';
+    const {generation = assert.fail()} = (await home.objects.head(name)) ?? {};
+    assert.equal(await home.objects.replace(name, generation, Buffer.from(texts(50, 'h'))), 'replaced');
     await home.drop('datasets/first/run.json', SPEC);
     await home.drop('datasets/first/stream_000.jsonl', texts(120, 'a'));
     await home.drop('datasets/first/stream_001.jsonl.gz', gzipSync(texts(80, 'b')));
@@ -161,10 +165,6 @@ describe('The built functions of Gleaner on a local cloud', () => {
   });
 
   it('fails a stream whose object is overwritten during the extraction', async () => {
-    await dropLongStream('overwritten');
-    const name = 'datasets/overwritten/stream_000.jsonl';
-    const {generation = assert.fail()} = (await home.objects.head(name)) ?? {};
-    assert.equal(await home.objects.replace(name, generation, Buffer.from(texts(50, 'h'))), 'replaced');
     const view = await home.runEnds('overwritten');
     assert.equal(view?.run.status, 'failed');
     assert.match(view?.streams[0]?.last_error ?? '', /overwritten/);

@@ -13,6 +13,7 @@ const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
 const SPEC = ['--layers', '0-1', '--sites', 'resid_post'];
 
 type Sent = {done: string};
+type Estimate = {program: object | null; warnings: string[]};
 type Started = {run: string; status: string; streams: number; rejected: string[]};
 
 /** Variables of a stopped cloud that `eval "$(gleaner local env)"` left in a shell. */
@@ -84,6 +85,27 @@ describe('The commands about runs, in a shell that points at another local cloud
       assert.doesNotMatch(stdout + stderr, /[^\P{Cc}\n]|\p{Cf}/u, args.join(' '));
       assert.doesNotMatch(stderr, /\n\s+at /, args.join(' '));
     }
+  });
+
+  // docs/quickstart-local.md estimates with the TPU compiler, and shows its speed.
+  it('estimate with a share of the peak where --quick or the type leaves the compiler out', async () => {
+    const file = join(streams, 'stream_000.jsonl');
+    const quick = await answerOf<Estimate>('estimate', [file, '--quick']);
+    assert.equal(quick.program, null);
+    const other = await answerOf<Estimate>('estimate', [file, '--accelerator', 'v4-8']);
+    assert.equal(other.program, null);
+    assert.match(other.warnings.join(), /pass one of v5litepod-1,.*a share of the peak is assumed/);
+  });
+
+  it('estimate no time where no line becomes a sample, and say why', async () => {
+    const file = join(home.dir, 'blank.jsonl');
+    writeFileSync(file, '\n\n{"words": 1}\n');
+    const {code, stdout, stderr} = await run('estimate', file);
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /2 in all, such as: is empty\n/);
+    assert.match(stdout, /time +none: no line becomes a sample/);
+    assert.doesNotMatch(stdout, /time +unknown/);
+    await refused(/there is no stream/, 'estimate', 'no-run');
   });
 
   it('refuse a wrong spec before anything is written', async () => {
