@@ -69,10 +69,15 @@ export class Caps extends Check {
     for (const budget of budgetsOf(worker)) this.#accountOf(budget).spent_usd += more_usd;
   }
 
-  /** No bill can have the cost of a node that was taken before any list showed it READY. */
+  /** No bill can have the cost of a node before any list or word showed it READY: during an outage, and of a node that was taken unseen. */
   #forgetUnseen(name: string, before: Document, after: Document): void {
-    if (after.phase !== 'deleting' || before.phase === 'deleting' || after.ready_at !== null) return;
-    const unseen_usd = this.#unseen.get(paths.attempt(name, Number(after.incarnation))) ?? 0;
+    const isTaken = after.phase === 'deleting' && before.phase !== 'deleting' && after.ready_at === null;
+    const isShown = before.ready_at === null && typeof after.ready_at === 'string';
+    if (!isTaken && !isShown) return;
+    const {clockwork, rise} = this.context;
+    const billed_h = isShown ? rise.hours(Date.parse(String(after.ready_at)), clockwork.now) : 0;
+    const life_usd = this.#unseen.get(paths.attempt(name, Number(after.incarnation))) ?? 0;
+    const unseen_usd = Math.max(0, life_usd - billed_h * usdPerHourIn(String(after.zone)));
     for (const budget of budgetsOf(after as unknown as Worker))
       this.#accountOf(budget).spent_usd -= unseen_usd;
   }
