@@ -13,9 +13,10 @@ def pytest_configure(config):
 
     Draws the same examples at each run, all of them in the tier long."""
     worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if worker and hasattr(os, "sched_setaffinity"):  # macOS lacks it
+    if hasattr(os, "sched_setaffinity"):  # macOS lacks it
         cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
+        number = int(worker.removeprefix("gw")) if worker else os.getpid()
+        os.sched_setaffinity(0, {cores[number % len(cores)]})
     if kept := os.environ.get("GLEANER_TEST_CACHE"):  # its tables of Unicode take seconds
         os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = os.path.join(kept, "hypothesis")
     tier = config.option.markexpr

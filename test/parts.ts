@@ -108,8 +108,9 @@ const MARKS: Record<Tier, string> = {fast: 'not slow and not long', full: 'not l
 
 async function pytest(run: Run, tier: Tier): Promise<Counts> {
   const options = ['-q', '-rs', '--durations=10', '-m', MARKS[tier]];
-  // Two processes; `worksteal`, because some tests take a thousand times as long as others.
-  const spread = ['--numprocesses=2', '--dist=worksteal'];
+  // Two processes; `worksteal`, because some tests take a thousand times as long as others. In the tier full, other parts keep the cores
+  // busy, and a second process would start, import JAX and collect the tests again.
+  const spread = tier === 'full' ? ['-p', 'no:xdist'] : ['--numprocesses=2', '--dist=worksteal'];
   const command = ['-m', 'pytest', ...options, ...spread, 'test/worker', 'test/reader'];
   // Compiled programs are kept for the next run, for as long as the lock file is the same.
   const kept = join(CACHE, 'test', (await environmentFolder(LOCK)).slice(-16));
