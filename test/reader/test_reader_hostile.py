@@ -127,7 +127,7 @@ def test_a_changed_byte_is_found_or_harmless(tmp_path, file_format, dtype):
     expected, facts = read_everything(path)
     index = gleaner_reader.open(path).index()
 
-    @settings(max_examples=50)
+    @settings(max_examples=settings().max_examples // 2)
     @given(place=st.integers(0, len(data) - 1), flip=st.integers(1, 255))
     def check(place, flip):
         damaged = bytearray(data)

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -18,25 +16,20 @@ LONG = text_lines(2500)
 def agent(cloud, storage, tmp_path, forks):
     """agent() starts an agent, killed at the end of the test. The agents of a test run one after the other.
 
-    hold_at=N: the agent waits after N samples until its extraction must end. is_forked=False: the agent reads the
-    variables of JAX, which a forked agent has from its parent.
+    hold_at=N: the agent waits after N samples until its extraction must end.
     """
     started = []
     boot(tmp_path / "home")
 
-    def start(hold_at=None, is_forked=True, **more):
+    def start(hold_at=None, **more):
         variables = os.environ | {"GCE_METADATA_HOST": cloud.host, "GLEANER_HOME": str(tmp_path / "home")} | more
-        if is_forked:
-            pipe = tmp_path / f"stderr-{len(started)}"
-            os.mkfifo(pipe)
-            read_end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # without O_NONBLOCK, open waits for the agent
-            os.set_blocking(read_end, True)
-            where = {"environment": variables, "stdout": pipe, "stderr": pipe}
-            started.append(forks.start("forked_agent:run", hold_at, **where))
-            started[-1].stderr = os.fdopen(read_end)
-        else:
-            command = [sys.executable, "-m", "gleaner_worker.agent"]
-            started.append(subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True))
+        pipe = tmp_path / f"stderr-{len(started)}"
+        os.mkfifo(pipe)
+        read_end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # without O_NONBLOCK, open waits for the agent
+        os.set_blocking(read_end, True)
+        where = {"environment": variables, "stdout": pipe, "stderr": pipe}
+        started.append(forks.start("forked_agent:run", hold_at, **where))
+        started[-1].stderr = os.fdopen(read_end)
         return started[-1]
 
     yield start

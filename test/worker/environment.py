@@ -15,6 +15,8 @@ sys.pycache_prefix = os.path.join(CACHE, "bytecode")
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ |= {
+    # `python3` is this Python at once, and not a script of pyenv that looks for it.
+    "PATH": os.path.dirname(os.path.realpath(sys.executable)) + os.pathsep + os.environ["PATH"],
     "JAX_PLATFORMS": "cpu",
     "JAX_COMPILATION_CACHE_DIR": os.path.join(CACHE, "jax"),
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",

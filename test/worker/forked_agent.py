@@ -1,6 +1,9 @@
 """An agent in a forked process. hold_at: it computes so many samples, and then waits until its extraction must end."""
 
+import os
 import time
+
+import jax
 
 from gleaner_worker.agent import agent
 from gleaner_worker.extract.state import ExtractionState
@@ -9,6 +12,7 @@ from gleaner_worker.model import download
 
 
 def run(hold_at):
+    jax.config.update("jax_platforms", os.environ["JAX_PLATFORMS"])  # which the parent read before the fork
     output.EVERY_S = 0.1  # a test waits for the first output of a job
     download.FIRST_TIMEOUT_S = 1.0  # a test waits for the first report of a silent hub
     if hold_at is not None:

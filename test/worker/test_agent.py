@@ -74,7 +74,7 @@ def test_an_agent_ends_the_stream_of_a_lost_lease_and_requests_another_lease(clo
 
 def test_a_host_whose_chips_jax_cannot_open_fails_before_it_fetches_a_model(cloud, storage, agent):
     cloud.leases = [a_work_answer(a_stream(storage, text_lines(3)), model="/no/such/model")]
-    ended(agent(is_forked=False, JAX_PLATFORMS="tpu"))
+    ended(agent(JAX_PLATFORMS="tpu"))
     release = cloud.releases()[0]
     assert release_of(cloud) == ("failed", "infrastructure")
     assert "Unable to initialize backend 'tpu'" in release["failure"]["reason"]

@@ -61,8 +61,9 @@ def test_chosen_layers_equal_the_layers_of_the_whole_model(name, layers):
     golden.check(name, golden.config(name), golden.params(name, num_layers=layers[-1] + 1), layers=layers)
 
 
-@pytest.mark.parametrize("name", ["qwen2", "gemma3-text", "gemma3-multimodal"])
+@pytest.mark.sample(4)  # each prefix, and each model
 @pytest.mark.parametrize("prefix", ["model.", "", "language_model.model.", "model.language_model."])
+@pytest.mark.parametrize("name", ["qwen2", "gemma3-text", "gemma3-multimodal"])
 def test_a_model_is_the_same_under_any_prefix_of_its_tensors(tmp_path, name, prefix):
     old = "language_model.model." if name == "gemma3-multimodal" else "model."
     tensors = load_file(f"{golden.folder(name)}/model.safetensors")

@@ -209,16 +209,16 @@ def test_a_daemon_that_left_its_session_ends_with_the_process(jobs):
 
 
 HOGS = {
-    "memory of its own": "x = bytearray(400 << 20)",
-    "memory of its children": "for _ in range(4):\n    if os.fork() == 0: x = bytearray(80 << 20); time.sleep(1000)",
-    "files in shared memory": "open('/dev/shm/x', 'wb').write(bytes(120 << 20)); x = bytearray(120 << 20)",
+    "memory of its own": "x = bytearray(100 << 20)",
+    "memory of its children": "for _ in range(4):\n    if os.fork() == 0: x = bytearray(20 << 20); time.sleep(1000)",
+    "files in shared memory": "open('/dev/shm/x', 'wb').write(bytes(30 << 20)); x = bytearray(30 << 20)",
 }
 
 
 @pytest.mark.parametrize("hog", HOGS.values(), ids=HOGS)
 def test_a_process_over_its_memory_limit_ends(jobs, hog):
     code = f"import os, time\n{hog}\ntime.sleep(1000)"
-    ended = jobs.process(*PYTHON, code, memory_bytes=200 << 20, file_bytes=1 << 30)
+    ended = jobs.process(*PYTHON, code, memory_bytes=50 << 20, file_bytes=1 << 30)
     assert ended.cause == "memory"
 
 

@@ -78,8 +78,8 @@ def test_code_that_waits_for_jax_for_ever_ends_at_the_limit_of_the_start(jobs, m
 
 
 def test_a_job_over_its_memory_limit_fails_with_the_limit_to_raise(jobs):
-    code = "x = bytearray(600 << 20)\nimport time\ntime.sleep(1000)"
-    ending = jobs.run(code=code, limits={"memory_gb": 0.3})
+    code = "x = bytearray(200 << 20)\nimport time\ntime.sleep(1000)"
+    ending = jobs.run(code=code, limits={"memory_gb": 0.1})
     assert (ending["outcome"], ending["cause"]) == ("failed", "memory")
     assert ending["error"] == "The job used more memory than its limit; raise limits.memory_gb"
 

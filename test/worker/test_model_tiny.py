@@ -71,6 +71,7 @@ def settings(tmp_path_factory):
     return make_sample_settings(str(folder), spec, config.vocab_size, config.max_positions)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "fitting"), [("arc-agi-training.jsonl", 390), ("gsm8k-test.jsonl", 1319)])
 def test_most_real_records_become_samples_and_the_others_are_too_long(settings, name, fitting):
     path = os.path.join(os.path.dirname(__file__), "../../../shared/data", name)

@@ -100,6 +100,7 @@ def test_a_repository_that_cannot_be_reached_is_named(fetch):
         fetch(repo="http://127.0.0.1:1/x.git", branch="main")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("repo", ["file:///etc", "ext::sh -c id", "ssh://127.0.0.1/x", "git://127.0.0.1/x"])
 def test_a_source_with_another_transport_than_http_is_refused(fetch, repo):
     with pytest.raises(SourceFailed, match="transport .* not allowed|Failed to fetch"):

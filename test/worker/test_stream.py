@@ -43,7 +43,7 @@ def test_a_gzip_file_of_two_members_is_one_stream(tmp_path):
 
 
 @pytest.mark.parametrize("ending", [b"", b"\n", b"\r\n"])
-@pytest.mark.parametrize("extra", [0, 1, 2, 3, 5_000_000])
+@pytest.mark.parametrize("extra", [0, 1, 5_000_000])
 def test_a_line_beyond_the_limit_is_measured_but_not_kept(tmp_path, ending, extra):
     size = MAX_LINE_BYTES + extra
     path = tmp_path / "stream"
