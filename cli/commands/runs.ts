@@ -184,8 +184,17 @@ export function addShortForms(parent: GleanerCommand): void {
     .action(async (what, options) => (await import('../run/estimate/estimate.ts')).estimate(what, options));
 }
 
-/** Registers the check of a program before a run, and the repair of documents. */
+/** Registers `why`, the check of a program before a run, and the repair of documents. */
 export function addRunCommands(program: GleanerCommand): void {
+  program
+    .about('why', 'say why a run, a stream, a job or a TPU waits: one reason, its evidence and the next step')
+    .argument('<name>', 'run id, RUN/STREAM, job id or TPU', text)
+    .alone('--run', 'the name is a run', ['tpu', 'job'])
+    .alone('--tpu', 'the name is a TPU', ['run', 'job'])
+    .alone('--job', 'the name is a job', ['run', 'tpu'])
+    .onCloud(RUNNING_OR_STOPPED)
+    .examples('gleaner why my-run', 'gleaner why my-run/007', 'gleaner why tpu-us-central1-a-0')
+    .action(async (name, options) => (await import('../why.ts')).why(name, options));
   const preflight = program
     .about(
       'preflight',

@@ -68,7 +68,8 @@ function stateLine(job: Document): string {
   const lease = job.lease as {worker?: string} | null | undefined;
   if (job.status === 'running') return `attempt ${job.epoch} runs on ${lease?.worker ?? 'a worker'}`;
   const last = (job.attempts as Document[] | undefined)?.at(-1);
+  const why = typeof job.reason === 'string' ? `: ${job.reason}` : '';
   if (job.status === 'scheduled' && last)
-    return `waits for a worker again, after attempt ${last.epoch}: ${last.cause ?? last.outcome}`;
-  return isEnded(job) ? `${job.status}${reasonOf(job)}` : `${job.status}, waits for a worker`;
+    return `waits for a worker again, after attempt ${last.epoch} (${last.cause ?? last.outcome})${why}`;
+  return isEnded(job) ? `${job.status}${reasonOf(job)}` : `${job.status}, waits for a worker${why}`;
 }

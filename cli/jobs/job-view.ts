@@ -4,6 +4,7 @@ import type {Document, Value} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {CliError} from '../terminal/errors.ts';
 import {type Column, dollarText, durationText} from '../terminal/format.ts';
+import type {WaitOf} from './job-wait.ts';
 
 const RESULT_CHARS = 2000;
 const RESULT_LINES = 20;
@@ -40,12 +41,13 @@ export const JOB_COLUMNS: Column[] = [
 ];
 
 /** Cells of `JOB_COLUMNS`. */
-export function jobRow(id: string, job: Document): string[] {
+export function jobRow(id: string, job: Document, waitOf: WaitOf = () => undefined): string[] {
   const {metadata, challenge_number} = job;
   const challenge =
     challenge_number === null || challenge_number === undefined ? '' : `challenge ${challenge_number}`;
   const name = (metadata as Document | null | undefined)?.name ?? challenge;
-  const reason = isEnded(job) && job.status !== 'completed' ? reasonOf(job).trim() : '';
+  const ended = isEnded(job) && job.status !== 'completed' ? reasonOf(job).trim() : '';
+  const reason = waitOf(job) ?? ended;
   const cells = [id, job.status ?? 'pending', job.pool, workerOf(job), timeOf(job.created_at)];
   return [...cells, durationOf(job), costOf(job), name, reason].map(text);
 }
@@ -88,7 +90,7 @@ function shortResult(id: string, {result, result_path}: Document): string {
   return isWhole ? first : `${first.slice(0, SHORT_CHARS)} …: gleaner jobs get ${id}`;
 }
 
-export function jobLines(id: string, job: Document): string[] {
+export function jobLines(id: string, job: Document, waits?: string): string[] {
   const attempts = Array.isArray(job.attempts) ? (job.attempts as Document[]) : [];
   const line = (name: string, value: Value | undefined) =>
     value === null || value === undefined || value === '' ? [] : [`  ${name.padEnd(10)} ${text(value)}`];
@@ -96,6 +98,7 @@ export function jobLines(id: string, job: Document): string[] {
   const command = job.command ? text(job.command) : null;
   return [
     `${id}  ${text(job.status)}${reasonOf(job)}`,
+    ...line('waits', waits),
     ...line('pool', job.pool),
     ...line('command', command),
     ...line('timeout', typeof job.timeout === 'number' ? `${job.timeout} s` : job.timeout),

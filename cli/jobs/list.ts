@@ -5,17 +5,19 @@ import {newestFirst} from '../cloud/newest-first.ts';
 import {table} from '../terminal/format.ts';
 import {print} from '../terminal/output.ts';
 import {JOB_COLUMNS, jobRow} from './job-view.ts';
+import {readWaits} from './job-wait.ts';
 
 type Options = CloudOptions & {status?: string; pool?: string; limit: number};
 
 export async function list(options: Options): Promise<void> {
   await withCloud(options, async cloud => {
     const found = await newest(cloud, options);
+    const waitOf = await readWaits(cloud.store);
     const isAll = options.status === undefined && options.pool === undefined;
     const none = isAll ? 'no jobs yet: `gleaner jobs submit FILE` submits one' : 'no such job';
     const lines = table(
       JOB_COLUMNS,
-      found.map(({id, data}) => jobRow(id, data)),
+      found.map(({id, data}) => jobRow(id, data, waitOf)),
     );
     const jobs = found.map(({id, data}) => ({...data, id}));
     print<'jobs list'>(options.json, jobs, found.length > 0 ? lines : [none]);

@@ -3,6 +3,7 @@ import {z} from 'zod';
 import {
   runDocument,
   streamDocument,
+  waiting,
   workerDocument,
 } from '../../shared/control-plane/documents/document-schemas.ts';
 import {commands, count, dollars, maybe, text} from './fields.ts';
@@ -29,7 +30,7 @@ const status = z.union([
 ]);
 
 const watched = z.strictObject({
-  ...{at: text, run: text, status: text, reason: maybe},
+  ...{at: text, run: text, status: text, reason: maybe, waits: waiting.nullable()},
   ...{samples: count, rejected: count, tokens: count, shards: count, bytes: count},
   ...{cost_usd: dollars, budget_usd: dollars.nullable()},
   streams: z.strictObject({
@@ -137,7 +138,14 @@ const rebuilt = z.strictObject({
   ),
 });
 
+/** `kind`: null for work that moves. `behind`: why the run waits that goes first. */
+const why = z.strictObject({
+  ...{name: text, state: text, waits: z.boolean(), moves: text, kind: maybe, about: maybe, evidence: maybe},
+  ...{since_at: maybe, refusals: count, next_try_at: maybe, reason: maybe, next_step: maybe, behind: maybe},
+});
+
 export const runAnswers = {
+  why,
   status,
   'run status': status,
   'run watch': watched,

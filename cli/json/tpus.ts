@@ -19,6 +19,8 @@ const tpu = {
   is_billed: z.boolean(),
   cost_usd: dollars,
   held: z.boolean(),
+  /** Why it does no work. */
+  reason: maybe,
   last_error: maybe,
 };
 

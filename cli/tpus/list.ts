@@ -1,3 +1,5 @@
+import {poolRecords, runRecords} from '../../shared/control-plane/documents/documents.ts';
+import {waitText} from '../../shared/domain/waiting/constraint.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {readFleet, requirePool} from '../cloud/fleet.ts';
@@ -18,10 +20,27 @@ export async function list(options: Options): Promise<void> {
     if (options.json) return printJson<'tpus list'>({tpus: shown, totals});
     const gone = found.length - shown.length;
     const hidden = gone === 0 ? [] : [{text: `${counted(gone, 'TPU')} gone: --all shows them`}];
-    if (shown.length === 0)
-      return printLines([{text: 'no TPU: TPUs are created when there is work'}, ...hidden]);
+    if (shown.length === 0) return printLines([...(await whyNone(cloud, options.pool)), ...hidden]);
     printLines([...tpuTable(shown, now), {text: totalsText(totals), style: 'bold'}, ...hidden]);
   });
+}
+
+/** Why no TPU is there: the reason of each run and of the jobs that wait for one. */
+async function whyNone({store}: Cloud, pool: string | undefined): Promise<StyledLine[]> {
+  const isMeant = (each: {pool: string}) => pool === undefined || each.pool === pool;
+  const runs = runRecords.parseAll(await store.query('runs'), () => {}).filter(isMeant);
+  const pools = poolRecords.parseAll(await store.query('pools'), () => {}).filter(isMeant);
+  const waits = [
+    ...runs.flatMap(({run, waits}) => (waits ? `run ${run} waits: ${waitText(waits)}` : [])),
+    ...pools.flatMap(({pool, jobs_wait}) =>
+      jobs_wait ? `jobs of pool ${pool} wait: ${waitText(jobs_wait)}` : [],
+    ),
+  ];
+  if (waits.length > 0) return waits.map(text => ({text: `no TPU: ${text}`, style: 'yellow' as const}));
+  const isNew = runs.some(({status, streams_pending}) => status === 'active' && streams_pending > 0);
+  return [
+    {text: isNew ? 'no TPU: the next tick creates some' : 'no TPU: TPUs are created when there is work'},
+  ];
 }
 
 async function rowsOf(cloud: Cloud, {pool, zone}: Options, now: number): Promise<TpuRow[]> {
@@ -44,7 +63,7 @@ const COLUMNS = [
   {title: 'PHASE'},
   {title: 'ZONE'},
   {title: 'ACCELERATOR'},
-  {title: 'LAST ERROR'},
+  {title: 'REASON'},
 ];
 
 export function tpuTable(rows: readonly TpuRow[], now: number): StyledLine[] {
@@ -57,7 +76,7 @@ export function tpuTable(rows: readonly TpuRow[], now: number): StyledLine[] {
     row.phase,
     row.zone,
     row.accelerator ?? '-',
-    row.last_error ?? '',
+    row.reason ?? row.last_error ?? '',
   ]);
   const [head = '', ...lines] = table(COLUMNS, cells);
   return [

@@ -92,7 +92,8 @@ function tpuLines(row: TpuRow, worker: Worker, now: number): string[] {
     ...line('cost', `${dollarText(row.cost_usd)} in this life, ${hourText(row.usd_per_hour)}`),
     ...line('waits until', worker.blocked_until_at && `${timeText(worker.blocked_until_at)} UTC`),
     ...line('slot', row.held ? `empty until \`gleaner tpus recreate ${row.tpu}\`` : null),
-    ...line('last error', worker.last_error),
+    ...line('reason', row.reason),
+    ...line('last error', row.last_error),
     ...line('last end', worker.last_death),
   ];
 }

@@ -1,6 +1,8 @@
 /** A TPU as the answers of `gleaner tpus` name it. */
 import {accrue, totalOf} from '../../shared/domain/billing/cost.ts';
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
+import {waitText} from '../../shared/domain/waiting/constraint.ts';
+import {explainTpu} from '../../shared/domain/waiting/explain.ts';
 import {hasEnded, type Worker} from '../../shared/domain/worker/worker.ts';
 import type {Answers} from '../json/index.ts';
 import {tpuStatus} from '../screen/tpu-status.ts';
@@ -13,6 +15,7 @@ type Listed = Answers['tpus list'];
 export function rowOf(worker: Worker, pools: readonly Pool[], now: number): TpuRow {
   const pool = pools.find(({pool}) => pool === worker.pool);
   const {name, phase, zone, incarnation, work, phase_since_at, usd_per_hour, heartbeat_at, held} = worker;
+  const why = explainTpu(worker, pool, now);
   return {
     tpu: name,
     status: tpuStatus(worker),
@@ -30,8 +33,15 @@ export function rowOf(worker: Worker, pools: readonly Pool[], now: number): TpuR
     is_billed: isBilled(worker),
     cost_usd: totalOf(accrue(worker, now).costs),
     held,
-    last_error: worker.last_error ?? (hasEnded(worker) ? worker.last_death : null),
+    reason: why ? waitText(why) : null,
+    last_error: errorOf(worker, pool),
   };
+}
+
+/** The last error of a TPU, unless it is healed: the zone that refused the TPU gives TPUs again, or nothing waits for one. */
+function errorOf(worker: Worker, pool: Pool | undefined): string | null {
+  if (worker.refused && !pool?.zones_wait[worker.zone]) return null;
+  return worker.last_error ?? (hasEnded(worker) ? worker.last_death : null);
 }
 
 function isBilled({phase, ready_at}: Worker): boolean {

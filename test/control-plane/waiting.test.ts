@@ -1,19 +1,12 @@
 /** Every cause for which work waits: the tick stores the cause that the test injects, and `why` says it. */
 import assert from 'node:assert/strict';
+import type {Cloud} from '../../cli/cloud/cloud.ts';
+import {explain} from '../../cli/why.ts';
 import {TpuError} from '../../shared/contracts/errors.ts';
-import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
-import type {Run} from '../../shared/domain/run/run.ts';
-import {
-  type Constraint,
-  type ConstraintKind,
-  nextStep,
-  waitText,
-} from '../../shared/domain/waiting/constraint.ts';
-import {explainJob, explainRun, explainStream, explainTpu} from '../../shared/domain/waiting/explain.ts';
+import {CONSTRAINT_KINDS, type ConstraintKind} from '../../shared/domain/waiting/constraint.ts';
 import type {Refusal} from '../../shared/domain/worker/provider-states.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aFleet, silence, stopCreates, wait} from '../support/fleet.ts';
-import {jobIn} from '../support/jobs.ts';
 import {aWorkingWorld, aWorldWithAShard} from '../support/one-worker.ts';
 import {A0, ONE_SLOT, TWO_SLOTS, ZONE} from '../support/places.ts';
 import {aWorldWithFast, edit, namePool, queueJobs} from '../support/second-pool.ts';
@@ -26,33 +19,9 @@ type Case = Then & {
   name: string;
   /** A world in which the cause holds, after a tick. */
   given: () => Promise<World>;
-  /** The constraint of the work that waits; by default of the run. */
-  of?: (world: World) => Promise<Constraint | undefined>;
+  /** The name that a person asks about. */
+  of?: string;
 };
-
-const runOf = async (world: World, run = 'my-run'): Promise<Run> =>
-  (await world.run(run)) ?? assert.fail(`There is no run ${run}`);
-const ofRun = (run: string) => async (world: World) => explainRun(await runOf(world, run));
-const poolIn = (world: World, pool = 'tpu') => poolRecords.find(world.store, pool, world.deps.config.pool);
-
-function ofStream(stream: string) {
-  return async (world: World) => {
-    const found = (await world.stream('my-run', stream)) ?? assert.fail(stream);
-    const holder = found.lease ? await world.worker(found.lease.worker) : undefined;
-    return explainStream(found, await runOf(world), holder);
-  };
-}
-
-async function ofJob(world: World): Promise<Constraint | undefined> {
-  const job = await jobIn(world);
-  const holder = job.lease ? await world.worker(job.lease.worker) : undefined;
-  return explainJob(job, await poolIn(world, job.pool), holder);
-}
-
-async function ofTpu(world: World): Promise<Constraint | undefined> {
-  const worker = (await world.worker(A0)) ?? assert.fail('no worker');
-  return explainTpu(worker, await poolIn(world), world.now);
-}
 
 /** A world with one slot, in which the effect holds before the stream is dropped. */
 async function aWorldWith(effect: (world: World) => unknown, minutes = 3, set: object = {}): Promise<World> {
@@ -82,6 +51,11 @@ const overQuota = (world: World) => {
 const unreachable = (world: World) => {
   world.tpus.zone(ZONE).unreachable = true;
 };
+const anOrphan = (world: World, slot: number) => ({
+  ...{name: `tpu-${ZONE}-${slot}`, zone: ZONE, state: 'READY', health: 'HEALTHY', symptoms: [], queued: null},
+  labels: {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '1'},
+  created_at: new Date(world.now).toISOString(),
+});
 /** Nodes that never become READY. */
 function unfinished(world: World): void {
   const settle = world.settleTpus.bind(world);
@@ -107,14 +81,14 @@ const CASES: Case[] = [
   {
     name: 'the same of its TPU',
     given: () => aWorldWith(soldOut, 12),
-    of: ofTpu,
+    of: A0,
     kind: 'no-capacity',
     about: ZONE,
   },
   {
     name: 'the same of its stream',
     given: () => aWorldWith(soldOut, 12),
-    of: ofStream('000'),
+    of: 'my-run/000',
     kind: 'no-capacity',
     about: ZONE,
   },
@@ -261,7 +235,7 @@ const CASES: Case[] = [
   {
     name: 'a run that goes first',
     given: aRunThatHasTheOnlyTpu,
-    of: ofRun('other'),
+    of: 'other',
     kind: 'behind-run',
     about: 'my-run',
   },
@@ -273,7 +247,7 @@ const CASES: Case[] = [
       await wait(world, 2);
       return world;
     },
-    of: ofJob,
+    of: 'my-job',
     ...{kind: 'behind-run', about: 'my-run'},
   },
   {
@@ -285,7 +259,7 @@ const CASES: Case[] = [
       await wait(world, 8);
       return world;
     },
-    of: ofJob,
+    of: 'my-job',
     ...{kind: 'no-capacity', about: ZONE},
   },
   {
@@ -380,7 +354,7 @@ const CASES: Case[] = [
       await wait(world, 2);
       return world;
     },
-    of: ofStream('001'),
+    of: 'my-run/001',
     ...{kind: 'failed', about: 'stream my-run/001', evidence: /cancel/},
   },
   {
@@ -398,6 +372,66 @@ const CASES: Case[] = [
       return world;
     },
     ...{kind: 'not-read', about: 'prices/chips'},
+  },
+  {
+    name: 'a run without a spec',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      world.drop('my-run', 0, LINES);
+      await world.deliverNext('object');
+      await edit(world, 'runs/my-run', {spec: null, spec_hash: null});
+      await world.tick();
+      return world;
+    },
+    ...{kind: 'no-spec', about: 'my-run'},
+  },
+  {
+    name: 'a TPU that was taken and is not gone yet',
+    given: async () => {
+      const world = await aWorkingWorld();
+      world.tpus.node(A0).state = 'PREEMPTED';
+      world.agent(A0).silent = true;
+      await world.tick();
+      await world.tick();
+      return world;
+    },
+    ...{kind: 'leaving', about: A0, evidence: /preempted/},
+  },
+  {
+    name: 'a TPU that is about to ask',
+    given: async () => {
+      const world = new World(ONE_SLOT);
+      world.onAgent = agent => {
+        agent.ask = async () => ({status: 503, body: {}});
+      };
+      world.drop('my-run', 0, LINES);
+      await world.minutes(3, 1);
+      return world;
+    },
+    ...{kind: 'idle', about: A0},
+  },
+  {
+    name: 'a TPU that fell silent',
+    given: async () => {
+      const world = await aWorkingWorld();
+      world.agent(A0).silent = true;
+      await world.until('the end', async () => (await world.worker(A0))?.phase === 'deleting', 20, 0);
+      return world;
+    },
+    ...{kind: 'silent', about: A0},
+  },
+  {
+    name: 'nodes without documents',
+    given: () =>
+      aWorldWith(
+        async world => {
+          for (const slot of [1, 2, 3]) world.tpus.add(anOrphan(world, slot));
+          await world.tick();
+        },
+        3,
+        {GLEANER_WORKERS_PER_ZONE: '4'},
+      ),
+    ...{kind: 'orphans', about: ZONE},
   },
   {
     name: 'a document of its zone that is left alone',
@@ -426,13 +460,17 @@ const NO_PROGRESS = {
 };
 
 describe('work that waits has the reason', () => {
-  for (const {name, given, of = ofRun('my-run'), kind, about, evidence = /(?:)/} of CASES)
+  it('has a case for each kind of constraint', () =>
+    assert.deepEqual(
+      CONSTRAINT_KINDS.filter(kind => !CASES.some(each => each.kind === kind)),
+      [],
+    ));
+
+  for (const {name, given, of = 'my-run', kind, about, evidence = /(?:)/} of CASES)
     it(name, async () => {
       const world = await given();
-      const found = await of(world);
-      assert.ok(found, `nothing waits: ${await world.describe()}`);
-      assert.deepEqual([found.kind, found.about], [kind, about], waitText(found));
+      const found = await explain({store: world.store, jobs: 'jobs'} as Cloud, of);
+      assert.deepEqual([found.kind, found.about], [kind, about], found.reason ?? (await world.describe()));
       assert.match(found.evidence ?? '', evidence);
-      assert.ok(nextStep(found) !== '');
     });
 });

@@ -4,6 +4,7 @@ import {readFileSync} from 'node:fs';
 import {CHECKS} from '../../cli/doctor/doctor.ts';
 import {STEPS} from '../../cli/smoke/steps.ts';
 import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
+import {CONSTRAINT_KINDS} from '../../shared/domain/waiting/constraint.ts';
 import {ROOT} from '../support/process.ts';
 
 const read = (file: string) => readFileSync(ROOT + file, 'utf8');
@@ -37,6 +38,7 @@ describe('docs/operations.md', () => {
       title: 'status of a stream',
       words: wordsIn(SCHEMAS, /streamDocument[\s\S]*?status: z\.enum\(\[(.*?)\]/),
     },
+    {title: 'constraint', words: CONSTRAINT_KINDS},
     {title: 'phase of a TPU', words: wordsIn(SCHEMAS, /phase: z\.enum\(\[(.*?)\]/)},
     {title: 'status of a job', words: wordsIn('shared/domain/job/job.ts', /type JobStatus = (.*?);/)},
     {title: 'status of a command', words: wordsIn('shared/domain/exec/exec.ts', /type ExecStatus = (.*?);/)},

@@ -183,7 +183,7 @@ function answerOf(state: RunState, now: number): Answers['run watch'] {
   const {streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
   return {
     at: new Date(now).toISOString(),
-    ...{run: run.run, status, reason},
+    ...{run: run.run, status, reason, waits: run.waits},
     ...{samples: total_samples_processed, rejected: rejected_samples, tokens: total_tokens},
     ...{shards: total_shards, bytes: total_bytes, cost_usd: run.cost_usd, budget_usd: run.budget_usd},
     streams: {

@@ -66,7 +66,7 @@ export const streamDocument: z.ZodType<Stream> = z.looseObject({
 });
 
 /** The words of a newer release stay. */
-const waiting = z.looseObject({
+export const waiting = z.looseObject({
   kind: describing(CONSTRAINT_KINDS),
   about: text,
   evidence: text.nullable(),

@@ -35,10 +35,6 @@ const ROWS = {
     head: about => `${about} is left alone`,
     next: about => `mend ${about}: \`gleaner status\` names its invalid field`,
   },
-  price: {
-    head: about => `${about} has no known price`,
-    next: () => 'set the price in prices/chips, or run: gleaner prices update',
-  },
   budget: {
     head: about => `the budget of ${about} pays for no further TPU`,
     next: about =>

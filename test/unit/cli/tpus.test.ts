@@ -53,10 +53,10 @@ describe('A list of TPUs', () => {
     assert.deepEqual(
       tpuTable(rows, T0 + 3_600_000).map(({text}) => text),
       [
-        'TPU                  STATUS    WORKS ON     SINCE    $/H  PHASE     ZONE           ACCELERATOR  LAST ERROR',
+        'TPU                  STATUS    WORKS ON     SINCE    $/H  PHASE     ZONE           ACCELERATOR  REASON',
         `${A}  WORKING   my-run/007  60 min  $1.25  working   us-central1-a  v5litepod-1`,
-        `${B}  STARTING  -           60 min  $1.25  creating  us-central1-a  v5litepod-1`,
-        `${C}     HELD      -           60 min      -  gone      us-east5-b     v5litepod-1  delete was asked for`,
+        `${B}  STARTING  -           60 min  $1.25  creating  us-central1-a  v5litepod-1  ${B} is being created since 03:04`,
+        `${C}     HELD      -           60 min      -  gone      us-east5-b     v5litepod-1  a person deleted ${C}`,
       ],
     );
   });
