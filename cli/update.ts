@@ -1,7 +1,7 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {z} from 'zod';
-import {environment as environmentSchema, sourceChange} from '../shared/contracts/job-schemas.ts';
 import {parseValue} from '../shared/contracts/schemas.ts';
+import {environment as environmentSchema, sourceChange} from '../shared/domain/source/source.ts';
 import type {Worker} from '../shared/domain/worker/worker.ts';
 import type {Document} from '../shared/ports.ts';
 import {type Cloud, withCloud} from './cloud/cloud.ts';

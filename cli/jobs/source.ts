@@ -1,9 +1,8 @@
 /** Source and environment of the options that `cli/commands/source-options.ts` registers. */
 import {readFile, stat} from 'node:fs/promises';
 import {basename} from 'node:path';
-import type {SourceChange} from '../../shared/contracts/job-schemas.ts';
 import {codeObject} from '../../shared/domain/names.ts';
-import type {Environment} from '../../shared/domain/source/source.ts';
+import type {Environment, SourceChange} from '../../shared/domain/source/source.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {packFolder} from '../python/bundle.ts';
 import {CliError, UsageError} from '../terminal/errors.ts';

@@ -1,8 +1,8 @@
 /** Answers about pools and their hosts: `gleaner pools`, `exec`, `discover`, `update` and `versions`. */
 import {z} from 'zod';
-import {ran, source, sourceReport} from '../../shared/contracts/job-schemas.ts';
-import {poolDocument} from '../../shared/control-plane/documents/document-schemas.ts';
 import {execHostRecords, execRecords} from '../../shared/control-plane/documents/exec-documents.ts';
+import {poolDocument} from '../../shared/domain/fleet/pool.ts';
+import {ran, source, sourceReport} from '../../shared/domain/source/source.ts';
 import {commands, count, dollars, text} from './fields.ts';
 
 const alive = z.looseObject({pool: text, alive: z.array(text)});

@@ -1,8 +1,6 @@
 import {poolOf} from '../domain/deployment.ts';
 import {runtimeOf} from '../domain/fleet/accelerators.ts';
-import {JOB_WAIT_S, type Pool} from '../domain/fleet/pool.ts';
-import {NO_ENVIRONMENT} from '../domain/source/source.ts';
-import {OPEN} from '../domain/zone/limiter.ts';
+import {NEW_POOL, type Pool} from '../domain/fleet/pool.ts';
 import {ceilingsOf, environment} from './environment.ts';
 import {ConfigError} from './errors.ts';
 import {identityOf} from './identity-settings.ts';
@@ -62,6 +60,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       billing: v.GLEANER_BILLING_ENDPOINT,
     },
     pool: {
+      ...NEW_POOL,
       pool: poolOf(v.GLEANER_DEPLOYMENT),
       accelerator: v.GLEANER_ACCELERATOR,
       runtime_version: v.GLEANER_RUNTIME_VERSION ?? runtimeOf(v.GLEANER_ACCELERATOR),
@@ -69,19 +68,8 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       provisioning: v.GLEANER_PROVISIONING,
       zones: v.GLEANER_ZONES,
       workers_per_zone: v.GLEANER_WORKERS_PER_ZONE,
-      version: 0,
-      said: {},
       budget_usd: v.GLEANER_BUDGET_USD ?? null,
-      spent_usd: 0,
       poll_s: v.GLEANER_POLL_S,
-      job_wait_s: JOB_WAIT_S,
-      keep: null,
-      source: null,
-      environment: NO_ENVIRONMENT,
-      source_version: 0,
-      limiter: OPEN,
-      jobs_wait: null,
-      zones_wait: {},
     } as Pool,
     /** Collection of the documents of jobs. */
     jobs_collection: v.GLEANER_JOBS_COLLECTION,

@@ -2,8 +2,8 @@ import {z} from 'zod';
 import {type Ceilings, modelProblem, poolProblem} from '../domain/billing/ceilings.ts';
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../domain/deployment.ts';
 import {isZone} from '../domain/names.ts';
+import {provisioning} from '../domain/zone/placement.ts';
 import {identityEnvironment} from './identity-settings.ts';
-import {provisioning} from './schemas.ts';
 
 const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
 

@@ -2,77 +2,16 @@
 import {z} from 'zod';
 import {MAX_TIMEOUT_S} from '../domain/bounds.ts';
 import {JOB} from '../domain/names.ts';
-
-const text = (most: number) =>
-  z
-    .string()
-    .min(1)
-    .max(most)
-    .transform(given => given.toWellFormed());
+import {environment, reported, source, wellFormed} from '../domain/source/source.ts';
 
 export const jobId = z.string().regex(JOB, 'a job id: 1 to 100 letters, digits, dashes and underscores');
-export const sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'a sha256: 64 hexadecimal digits');
-
-/** No user, password, option or other transport of git: https, or this machine alone. */
-const repo = z
-  .string()
-  .max(500)
-  .regex(
-    /^(https:\/\/[A-Za-z0-9.-]+(:\d{1,5})?|http:\/\/(127\.0\.0\.1|localhost)(:\d{1,5})?)\/[A-Za-z0-9._~/-]+$/,
-    'an https address of a repository, without a user and a query',
-  );
-/** As git check-ref-format accepts it, and never an option. */
-const branch = z
-  .string()
-  .max(200)
-  .regex(/^(?!.*(\.\.|\/\/|@\{|\.lock$|\/$|\.$))[A-Za-z0-9_][A-Za-z0-9._/@+-]*$/, 'the name of a branch');
-const commit = z.string().regex(/^[0-9a-f]{40}$/, 'a commit: 40 hexadecimal digits');
-const pr = z.number().int().min(1).max(10_000_000);
-
-export const source = z.union([
-  z.strictObject({bundle: sha256}),
-  z.strictObject({repo, branch}),
-  z.strictObject({repo, pr}),
-  z.strictObject({repo, commit}),
-]);
-
-/** Longest text of a setup script or a config file. */
-export const MAX_FILE_CHARS = 65_536;
-
-/** A source as messages name it: without `repo`, the repository is that of the pool. */
-export const sourceChange = z.union([
-  z.strictObject({bundle: sha256}),
-  z.strictObject({repo: repo.optional(), branch}),
-  z.strictObject({repo: repo.optional(), pr}),
-  z.strictObject({repo: repo.optional(), commit}),
-]);
-export type SourceChange = z.infer<typeof sourceChange>;
-
-export const environment = z.strictObject({
-  jax_version: z
-    .string()
-    .regex(/^(newest|nightly|\d{1,4}\.\d{1,4}\.\d{1,4})$/, 'newest, nightly or X.Y.Z')
-    .nullable(),
-  setup_script: text(MAX_FILE_CHARS).nullable(),
-  config_file: z
-    .strictObject({
-      name: z.string().regex(/^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$/, 'the name of a file, without a folder'),
-      text: text(MAX_FILE_CHARS),
-    })
-    .nullable(),
-  ramfs_dir: z
-    .string()
-    .max(200)
-    .regex(/^(\/[A-Za-z0-9_][A-Za-z0-9._-]*)+$/, 'the path of a folder, such as /mnt/ramfs')
-    .nullable(),
-});
 
 /** Longest Python text or command of a job: longer code belongs in a source. */
 export const MAX_CODE_BYTES = 180_000;
 /** Longest result in a document, in bytes of UTF-8; a longer result goes to the bucket. */
 export const MAX_RESULT_BYTES = 262_144;
 
-const code = text(MAX_CODE_BYTES).refine(
+const code = wellFormed(MAX_CODE_BYTES).refine(
   given => Buffer.byteLength(given) <= MAX_CODE_BYTES,
   `at most ${MAX_CODE_BYTES} bytes; put longer code in a source`,
 );
@@ -120,22 +59,6 @@ export const jobFields = {
   deadline_at: instant.nullish(),
   budget_usd: z.number().positive().max(10_000_000).nullish(),
 };
-
-const reported = (most: number) => z.string().transform(given => given.slice(0, most).toWellFormed());
-export const ran = z.object({
-  bundle: sha256.nullable(),
-  worker_bundle: sha256.nullable(),
-  repo: reported(500).nullable(),
-  commit: commit.nullable(),
-  jax_version: reported(100).nullable(),
-  environment: reported(100).nullable(),
-});
-export const sourceReport = z.object({
-  version: z.number().int().min(0),
-  status: z.enum(['preparing', 'ready', 'failed']),
-  ran: ran.nullable(),
-  error: reported(2000).nullable(),
-});
 
 /** The lease of a job, as its worker claims it. */
 export const jobLease = z.object({job: jobId, epoch: z.number().int().min(0).max(1_000_000)});

@@ -1,7 +1,7 @@
 /** The manifest of a run, `activations/[RUN/]manifest.json`, and the stream metadata that complete it. */
 import {z} from 'zod';
 import {isRunId} from '../domain/names.ts';
-import type {RunResult} from '../domain/run/result.ts';
+import {type RunResult, runResult, streamSummary} from '../domain/run/result.ts';
 
 const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
@@ -32,65 +32,16 @@ export const manifest = z.object({
     .optional(),
 });
 
-/** Statistics of activations are finite: JSON has no infinity, and a stream without finite statistics fails. */
-const stats = z.object({
-  mean: z.number(),
-  norm: z.number().min(0),
-  max_abs: z.number().min(0),
-  non_finite: count,
-  mean_square: z.number().min(0).optional(),
-  int8_error: z.number().min(0).optional(),
-});
-
-const model = z.object({
-  name: short,
-  revision: short.nullable(),
-  fingerprint: short,
-  weights_sha256: sha256,
-  tokenizer_sha256: sha256,
-  files: z.record(short, sha256),
-});
-const statsByName = z.record(z.string().regex(/^[a-z_]{1,20}\.\d{1,4}$/), stats);
-
 /** The part of `activations/[RUN/]tpu_N/metadata.json` that a manifest needs. */
-export const streamMetadata = z.object({
+export const streamMetadata = streamSummary.extend({
   schema: z.literal('gleaner/1'),
   run: z.string(),
   worker_id: count,
   spec_hash: sha256,
-  total_samples: count,
-  total_rejected: count,
-  total_tokens: count,
-  total_shards: count,
-  total_truncated: count,
-  total_rows: count,
-  stats: statsByName,
-  model,
-  versions: z.record(short, short),
-  code: short.nullable(),
 });
 
 /** The result in the manifest of a completed run. */
-export const completedManifest = z.object({
-  schema: z.literal('gleaner/1'),
-  result: z.object({
-    streams: count,
-    samples: count,
-    rejected: count,
-    truncated: count,
-    tokens: count,
-    rows: count,
-    shards: count,
-    bytes: count,
-    stats: statsByName,
-    model: model.nullable(),
-    versions: z.record(short, z.array(short)),
-    code: z.array(short),
-    unread: z.record(short, short),
-    /** Manifests of the first release lack it. */
-    unread_streams: count.default(0),
-  }) satisfies z.ZodType<RunResult>,
-});
+export const completedManifest = z.object({schema: z.literal('gleaner/1'), result: runResult});
 
 /** Text of the manifest, with `result` once the run is completed. */
 export function manifestText(

@@ -11,8 +11,9 @@ import {
 } from '../domain/bounds.ts';
 import {REPORTED_CAUSES} from '../domain/job/job.ts';
 import {MOST_NAME_CHARS, RUN, WORKER, ZONE} from '../domain/names.ts';
+import {ran, sourceReport} from '../domain/source/source.ts';
 import {Rejected} from './errors.ts';
-import {jobId, jobLease, ran, sourceReport} from './job-schemas.ts';
+import {jobId, jobLease} from './job-schemas.ts';
 import {printable} from './printable.ts';
 import {reasonsOf} from './rejection-reasons.ts';
 
@@ -48,7 +49,6 @@ export const zones = z
   .max(50)
   .refine(names => new Set(names).size === names.length, 'each zone once')
   .meta({uniqueItems: true});
-export const provisioning = z.enum(['node', 'queued-resource', 'auto']);
 /** Requires at least one of these keys. */
 export const withSomeOf = <T extends z.ZodObject>(schema: T, ...keys: string[]) =>
   schema

@@ -35,9 +35,9 @@ export const EDITS: Record<Release, Edit[]> = {
   next: [
     {
       in: 'streamDocument',
-      within: '$z.looseObject({run: $run, stream: $stream, worker_id: $count, $$fields})',
-      find: 'crc32c: $crc32c',
-      replace: 'crc32c: $crc32c, grant_count: $count.default(0)',
+      within: '$stored({run: $run, stream: $stream, worker_id: $count, $$fields})',
+      find: 'worker_id: $count',
+      replace: 'worker_id: $count, grant_count: $count.default(0)',
     },
     {
       in: 'grantLease',
@@ -53,7 +53,7 @@ export const EDITS: Record<Release, Edit[]> = {
     },
     {
       in: 'workerDocument',
-      within: '$z.looseObject({name: $name, pool: $pool, zone: $zone, slot: $count, $$fields})',
+      within: '$stored({name: $name, pool: $pool, zone: $zone, slot: $count, $$fields})',
       find: 'slot: $count',
       replace: 'slot: $count, create_count: $count.default(0)',
     },
@@ -65,9 +65,9 @@ export const EDITS: Record<Release, Edit[]> = {
     },
     {
       in: 'zoneDocument',
-      within: '$z.looseObject({zone: $zone, pool: $pool, $$fields})',
-      find: 'limiter: $limiter',
-      replace: 'limiter: $limiter, request_count: $z.number().default(0)',
+      within: '$stored({zone: $zone, pool: $pool, $$fields})',
+      find: 'losses: $z.array($loss)',
+      replace: 'losses: $z.array($loss), request_count: $z.number().default(0)',
     },
     {
       in: 'withLimiter',
@@ -78,9 +78,9 @@ export const EDITS: Record<Release, Edit[]> = {
     },
     {
       in: 'runDocument',
-      within: '$z.looseObject({run: $run, status: $status, reason: $reason, $$fields})',
-      find: 'streams_pending: $count',
-      replace: 'streams_pending: $count, fold_count: $count.default(0)',
+      within: '$stored({run: $run, status: $status, reason: $reason, $$fields})',
+      find: 'stream_offset: $count.default(0)',
+      replace: 'stream_offset: $count.default(0), fold_count: $count.default(0)',
     },
     {
       in: 'decideRunAction',
@@ -90,7 +90,7 @@ export const EDITS: Record<Release, Edit[]> = {
     },
     {
       in: 'poolDocument',
-      within: '$z.looseObject({pool: $pool, accelerator: $accelerator, $$fields})',
+      within: '$stored({pool: $pool, accelerator: $accelerator, $$fields})',
       find: 'workers_per_zone: $count',
       replace: 'workers_per_zone: $count, scale_count: $count.default(0)',
     },

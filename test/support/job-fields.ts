@@ -1,5 +1,5 @@
 /** Names of the fields of a document of a job, people's and ours. */
-import {jobDocument} from '../../shared/control-plane/documents/job-schema.ts';
+import {jobDocument} from '../../shared/domain/job/job.ts';
 
 export function jobDocumentFields(): string[] {
   return Object.keys(jobDocument.shape);

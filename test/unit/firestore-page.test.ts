@@ -2,16 +2,7 @@
 import assert from 'node:assert/strict';
 import type {z} from 'zod';
 import {schemaOf, typeOf} from '../../cli/build/reference/types.ts';
-import {
-  createsDocument,
-  poolDocument,
-  runDocument,
-  servedDocument,
-  spendingDocument,
-  streamDocument,
-  workerDocument,
-  zoneDocument,
-} from '../../shared/control-plane/documents/document-schemas.ts';
+import {createsDocument, spendingDocument} from '../../shared/control-plane/documents/documents.ts';
 import {execHostRecords, execRecords} from '../../shared/control-plane/documents/exec-documents.ts';
 import {
   attemptRecords,
@@ -19,8 +10,14 @@ import {
   eventRecords,
   shardRecords,
 } from '../../shared/control-plane/documents/history-documents.ts';
-import {jobDocument} from '../../shared/control-plane/documents/job-schema.ts';
 import {task} from '../../shared/control-plane/documents/tasks.ts';
+import {poolDocument} from '../../shared/domain/fleet/pool.ts';
+import {jobDocument} from '../../shared/domain/job/job.ts';
+import {runDocument} from '../../shared/domain/run/run.ts';
+import {streamDocument} from '../../shared/domain/stream/stream.ts';
+import {servedDocument} from '../../shared/domain/worker/served-time.ts';
+import {workerDocument} from '../../shared/domain/worker/worker.ts';
+import {zoneDocument} from '../../shared/domain/zone/placement.ts';
 import {readPage} from '../support/doc-blocks.ts';
 
 /** Title of each section with fields, and the schema of its documents. */

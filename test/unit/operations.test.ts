@@ -3,21 +3,17 @@ import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {CHECKS} from '../../cli/doctor/doctor.ts';
 import {STEPS} from '../../cli/smoke/steps.ts';
+import {execDocument, execHostDocument} from '../../shared/domain/exec/exec.ts';
 import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
+import {jobDocument} from '../../shared/domain/job/job.ts';
+import {runDocument} from '../../shared/domain/run/run.ts';
+import {streamDocument} from '../../shared/domain/stream/stream.ts';
 import {CONSTRAINT_KINDS} from '../../shared/domain/waiting/constraint.ts';
+import {workerDocument} from '../../shared/domain/worker/worker.ts';
 import {ROOT} from '../support/process.ts';
 
 const read = (file: string) => readFileSync(ROOT + file, 'utf8');
 const page = read('docs/operations.md');
-
-/** The words of a union or a `z.enum` in a source: each quoted word of the matched text. */
-function wordsIn(file: string, pattern: RegExp): string[] {
-  const [, text] = pattern.exec(read(file)) ?? [];
-  assert.ok(text, `${file} has no ${pattern}`);
-  return [...text.matchAll(/'([^']+)'/g)].map(([, word = '']) => word);
-}
-
-const SCHEMAS = 'shared/control-plane/documents/document-schemas.ts';
 
 describe('docs/operations.md', () => {
   const alerts = [...read('terraform/alerts.tf').matchAll(/^ {4}([a-z-]+) += \{ text/gm)].map(
@@ -33,16 +29,13 @@ describe('docs/operations.md', () => {
 
   for (const {title, words} of [
     {title: 'alert', words: [...alerts, ...policies.map(([, name = '']) => name)]},
-    {title: 'status of a run', words: wordsIn(SCHEMAS, /runDocument[\s\S]*?status: z\.enum\(\[(.*?)\]/)},
-    {
-      title: 'status of a stream',
-      words: wordsIn(SCHEMAS, /streamDocument[\s\S]*?status: z\.enum\(\[(.*?)\]/),
-    },
+    {title: 'status of a run', words: runDocument.shape.status.options},
+    {title: 'status of a stream', words: streamDocument.shape.status.options},
     {title: 'constraint', words: CONSTRAINT_KINDS},
-    {title: 'phase of a TPU', words: wordsIn(SCHEMAS, /phase: z\.enum\(\[(.*?)\]/)},
-    {title: 'status of a job', words: wordsIn('shared/domain/job/job.ts', /type JobStatus = (.*?);/)},
-    {title: 'status of a command', words: wordsIn('shared/domain/exec/exec.ts', /type ExecStatus = (.*?);/)},
-    {title: 'status of a host', words: wordsIn('shared/domain/exec/exec.ts', /type ExecHostStatus = (.*?);/)},
+    {title: 'phase of a TPU', words: workerDocument.shape.phase.options},
+    {title: 'status of a job', words: jobDocument.shape.status.options},
+    {title: 'status of a command', words: execDocument.shape.status.options},
+    {title: 'status of a host', words: execHostDocument.shape.status.options},
   ])
     for (const word of words)
       it(`explains the ${title} ${word}`, () => assert.ok(page.includes(`\`${word}\``), word));

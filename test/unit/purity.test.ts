@@ -31,7 +31,9 @@ function impurities(text: string, file = 'rule.ts'): string[] {
   return found;
 }
 
+/** Rules may describe their documents by schemas of zod, which is pure. */
 function isRule(path: string, from: string): boolean {
+  if (path === 'zod') return true;
   const target = posix.join(posix.dirname(from), path);
   return path.startsWith('.') && !target.startsWith('..') && target.endsWith('.ts');
 }
@@ -54,7 +56,7 @@ describe('the rules are pure', () => {
 
   const planted = [
     {name: 'a Node module', text: "import {readFileSync} from 'node:fs';"},
-    {name: 'a package', text: 'import {z} from "zod";'},
+    {name: 'a package', text: 'import {parse} from "csv-parse";'},
     {name: 'a port', text: "import type {Store} from '../ports.ts';"},
     {name: 'a side effect', text: "import '../shell/log.ts';"},
     {name: 'an export from elsewhere', text: "export {loadConfig} from '../config.ts';"},

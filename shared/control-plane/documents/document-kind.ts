@@ -1,17 +1,7 @@
-import {z} from 'zod';
+import type {z} from 'zod';
 import {RELEASE} from '../../contracts/config.ts';
 import {NotUnderstood} from '../../contracts/errors.ts';
 import type {Document, Store, Stored, Transaction} from '../../ports.ts';
-
-/** Words that only describe: a word of a newer release is kept. */
-export function describing<const Word extends string>(words: readonly Word[]): z.ZodType<Word> {
-  return z.enum(words).or(z.string()) as z.ZodType<unknown> as z.ZodType<Word>;
-}
-
-/** An object that no decision looks into. It is kept as it is. */
-export function kept<T>(): z.ZodType<T> {
-  return z.record(z.string(), z.unknown()) as z.ZodType<unknown> as z.ZodType<T>;
-}
 
 /** Paths that a transaction has read and not understood. Its writes leave these documents alone. */
 const notUnderstood = new WeakMap<Store | Transaction, Set<string>>();

@@ -1,26 +1,24 @@
 /** Reads and writes of the documents of runs, streams, workers, zones and the pool, and the filters of their queries. */
+import {z} from 'zod';
 import {NotUnderstood, Rejected} from '../../contracts/errors.ts';
 import type {Months} from '../../domain/billing/monthly-spending.ts';
-import type {Pool} from '../../domain/fleet/pool.ts';
+import {count, dollars, stored, text} from '../../domain/fields.ts';
+import {type Pool, poolDocument} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
-import type {Run} from '../../domain/run/run.ts';
-import type {Stream} from '../../domain/stream/stream.ts';
-import {NEVER_SERVED, type Served} from '../../domain/worker/served-time.ts';
-import type {Worker} from '../../domain/worker/worker.ts';
-import type {Zone} from '../../domain/zone/placement.ts';
+import {type Run, runDocument} from '../../domain/run/run.ts';
+import {type Stream, streamDocument} from '../../domain/stream/stream.ts';
+import {NEVER_SERVED, type Served, servedDocument} from '../../domain/worker/served-time.ts';
+import {type Worker, workerDocument} from '../../domain/worker/worker.ts';
+import {type Zone, zoneDocument} from '../../domain/zone/placement.ts';
 import type {Filter, Store, Transaction} from '../../ports.ts';
 import type {Log} from '../log.ts';
 import {recordsOf} from './document-kind.ts';
-import {
-  createsDocument,
-  poolDocument,
-  runDocument,
-  servedDocument,
-  spendingDocument,
-  streamDocument,
-  workerDocument,
-  zoneDocument,
-} from './document-schemas.ts';
+
+/** Cost of ended incarnations by month. */
+export const spendingDocument = stored({months: z.record(text, dollars)});
+
+/** Count of all creates ever requested: a plan sees by it the creates that other ticks requested since. */
+export const createsDocument = stored({creates: count});
 
 /** The alert about a document that is left alone. */
 export const LEFT_ALONE = {signal: 'document-left-alone'} as const;

@@ -1,49 +1,8 @@
 /** Documents of commands on hosts: `execs/{id}`, and `execs/{id}/hosts/{worker}.{host}` for each host. */
-import {z} from 'zod';
-import {MAX_ORDINAL} from '../../domain/bounds.ts';
-import type {Exec, ExecHost} from '../../domain/exec/exec.ts';
+import {type Exec, type ExecHost, execDocument, execHostDocument} from '../../domain/exec/exec.ts';
 import {paths} from '../../domain/names.ts';
 import type {Filter, Store, Transaction} from '../../ports.ts';
 import {recordsOf} from './document-kind.ts';
-
-const count = z.number().int().min(0);
-const instant = z.iso.datetime();
-const text = z.string();
-
-const execDocument: z.ZodType<Exec> = z.looseObject({
-  exec: text,
-  target: text,
-  argv: z.array(text).min(1),
-  shell: z.boolean(),
-  timeout_s: z.number().positive(),
-  requested_by: text.nullable(),
-  message_id: text,
-  status: z.enum(['running', 'done', 'rejected']),
-  reason: text.nullable(),
-  is_assigned: z.boolean(),
-  hosts: count,
-  hosts_done: count,
-  hosts_failed: count,
-  created_at: instant,
-  deadline_at: instant,
-  completed_at: instant.nullable(),
-  expire_at: instant,
-  output_path: text,
-});
-
-const hostDocument: z.ZodType<ExecHost> = z.looseObject({
-  worker: text,
-  incarnation: count.max(MAX_ORDINAL),
-  host: count,
-  hostname: text.nullable(),
-  status: z.enum(['waiting', 'running', 'exited', 'timeout', 'refused', 'lost']),
-  exit_code: z.number().int().nullable(),
-  error: text.nullable(),
-  started_at: instant.nullable(),
-  ended_at: instant.nullable(),
-  expire_at: instant,
-  output_path: text,
-});
 
 export const RUNNING: Filter = {field: 'status', op: '==', value: 'running'};
 /** Hosts that have not ended. */
@@ -55,7 +14,7 @@ export const SUCCEEDED: Filter[] = [
 ];
 
 const execs = recordsOf(execDocument);
-const hosts = recordsOf(hostDocument);
+const hosts = recordsOf(execHostDocument);
 
 export const execRecords = {
   ...execs,

@@ -1,6 +1,6 @@
 /** Reads and writes of the documents of jobs. The deployment chooses their collection. */
 import type {NotUnderstood} from '../../contracts/errors.ts';
-import type {Job} from '../../domain/job/job.ts';
+import {type Job, jobDocument} from '../../domain/job/job.ts';
 import {isJobHeldBy} from '../../domain/job/lifecycle.ts';
 import {parseJobWork, paths} from '../../domain/names.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
@@ -9,7 +9,6 @@ import type {Deps} from '../deps.ts';
 import {recordsOf} from './document-kind.ts';
 import {skipIfInvalid, workerRecords} from './documents.ts';
 import {recordEvent} from './event-log.ts';
-import {jobDocument} from './job-schema.ts';
 
 const jobs = recordsOf(jobDocument);
 

@@ -1,5 +1,5 @@
 /** Reads of runs that other documents need: open runs and spec hashes. Reopens an ended run. */
-import {NO_MODEL_FAILURES} from '../../domain/run/model-failures.ts';
+import {NO_MODEL_FAILURES} from '../../domain/run/run.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {iso} from '../../domain/time.ts';
 import type {Transaction} from '../../ports.ts';

@@ -3,29 +3,30 @@
  * hundred thousand streams fits into the time limit of a function. The tick publishes open tasks again that no delivery works on.
  */
 import {z} from 'zod';
+import {describing, instant, stored, text} from '../../domain/fields.ts';
 import {paths} from '../../domain/names.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
 import type {Bus, Filter, Store, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {describing, recordsOf} from './document-kind.ts';
+import {recordsOf} from './document-kind.ts';
 import {leftAlone} from './documents.ts';
 
 /** Kinds of tasks. A task of another kind is left to the release that opened it. */
 const KINDS = ['register', 'rebuild', 'resync', 'finish', 'prices'] as const;
 
-export const task = z.looseObject({
+export const task = stored({
   task: describing(KINDS),
-  run: z.string().nullable(),
+  run: text.nullable(),
   status: z.enum(['open', 'done']),
   /** JSON of the place where the next delivery continues; empty at the first page. */
-  cursor: z.string(),
-  result: z.string().nullable(),
+  cursor: text,
+  result: text.nullable(),
   /** End of the time that a delivery has claimed the task for. */
-  busy_until_at: z.iso.datetime().nullable(),
-  created_at: z.iso.datetime(),
-  updated_at: z.iso.datetime(),
-  expire_at: z.iso.datetime(),
+  busy_until_at: instant.nullable(),
+  created_at: instant,
+  updated_at: instant,
+  expire_at: instant,
 });
 
 export type Task = z.infer<typeof task>;

@@ -5,7 +5,8 @@ import {InvalidDocument, Rejected} from '../../contracts/errors.ts';
 import {jobFields, MAX_RESULT_BYTES} from '../../contracts/job-schemas.ts';
 import {parseValue} from '../../contracts/schemas.ts';
 import {MAX_EPOCH} from '../../domain/bounds.ts';
-import type {Job} from '../../domain/job/job.ts';
+import {emptyOf} from '../../domain/fields.ts';
+import {type Job, ownFields} from '../../domain/job/job.ts';
 import {endAttempt, keptUntil, MOST_ATTEMPTS, MOST_ERROR_CHARS} from '../../domain/job/lifecycle.ts';
 import {JOB, paths} from '../../domain/names.ts';
 import {internetNeed} from '../../domain/source/source.ts';
@@ -14,7 +15,6 @@ import type {Document, Transaction, Value} from '../../ports.ts';
 import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {storeEnded} from '../documents/job-documents.ts';
-import {jobDocument} from '../documents/job-schema.ts';
 
 /** Fields that people write, in a document of their own. */
 const written = z.looseObject(jobFields);
@@ -89,8 +89,8 @@ const NO_LIMITS = {memory_gb: null, processes: null, open_files: null, file_gb: 
 
 /** Fields of ours that a job keeps when a person returns it to `pending`: epochs only grow, and money stays spent. */
 const KEPT_FIELDS = z.object({
-  epoch: jobDocument.shape.epoch.max(MAX_EPOCH).catch(0),
-  attempts: jobDocument.shape.attempts.max(MOST_ATTEMPTS).catch([]),
+  epoch: ownFields.epoch.max(MAX_EPOCH).catch(0),
+  attempts: ownFields.attempts.max(MOST_ATTEMPTS).catch([]),
   spent_usd: z.number().min(0).catch(0),
 });
 
@@ -112,20 +112,11 @@ function completed({config, now}: Deps, id: string, data: Document, fields: Writ
     metadata: fields.metadata,
     deadline_at: fields.deadline_at ?? null,
     budget_usd: fields.budget_usd ?? null,
-    ...{status: 'pending', queue: null, lease: null, due_at: null},
-    ...{
-      failures: 0,
-      machine_failures: 0,
-      result: null,
-      result_path: null,
-      error: null,
-      cause: null,
-      reason: null,
-    },
-    ...{exit_code: null, ran: null, log_path: null, artifacts_path: null, long_epoch: null, said: {}},
+    ...emptyOf(ownFields),
     ...before,
+    status: 'pending',
     created_at: instantOf(data.created_at) ?? at,
-    ...{scheduled_at: null, started_at: null, completed_at: null, updated_at: at},
+    updated_at: at,
     expire_at: laterThanKept(instantOf(data.expire_at), now()),
   };
 }

@@ -3,7 +3,7 @@
 import type {Pool} from '../fleet/pool.ts';
 import {streamObject} from '../names.ts';
 import {NO_MACHINE_DEATHS} from '../run/machine-deaths.ts';
-import {NO_MODEL_FAILURES} from '../run/model-failures.ts';
+import {NO_MODEL_FAILURES} from '../run/run.ts';
 import type {Run} from '../run/run.ts';
 import {revokeLease} from '../stream/lease.ts';
 import type {Stream} from '../stream/stream.ts';

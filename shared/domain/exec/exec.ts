@@ -1,49 +1,51 @@
 /** Commands on hosts: a command runs once on each host of the living workers of its target. */
+import {z} from 'zod';
+import {count, incarnation, instant, stored, text} from '../fields.ts';
 import {parseWorkerName} from '../names.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {isAlive, type Worker} from '../worker/worker.ts';
 
-export type ExecStatus = 'running' | 'done' | 'rejected';
-
 /** The document of a command. Fields: docs/firestore.md. */
-export type Exec = {
-  exec: string;
-  target: string;
-  argv: string[];
-  shell: boolean;
-  timeout_s: number;
-  requested_by: string | null;
-  message_id: string;
-  status: ExecStatus;
-  reason: string | null;
-  is_assigned: boolean;
-  hosts: number;
-  hosts_done: number;
-  hosts_failed: number;
-  created_at: string;
-  deadline_at: string;
-  completed_at: string | null;
-  expire_at: string;
-  output_path: string;
-};
+export const execDocument = stored({
+  exec: text,
+  target: text,
+  argv: z.array(text).min(1),
+  shell: z.boolean(),
+  timeout_s: z.number().positive(),
+  requested_by: text.nullable(),
+  message_id: text,
+  status: z.enum(['running', 'done', 'rejected']),
+  reason: text.nullable(),
+  is_assigned: z.boolean(),
+  hosts: count,
+  hosts_done: count,
+  hosts_failed: count,
+  created_at: instant,
+  deadline_at: instant,
+  completed_at: instant.nullable(),
+  expire_at: instant,
+  output_path: text,
+});
+export type Exec = z.infer<typeof execDocument>;
 
-/** `refused`: the host did not start the command. `lost`: the host gave no answer before the deadline, or its worker ended. */
-export type ExecHostStatus = 'waiting' | 'running' | 'exited' | 'timeout' | 'refused' | 'lost';
-
-/** The document of a command on one host. */
-export type ExecHost = {
-  worker: string;
-  incarnation: number;
-  host: number;
-  hostname: string | null;
-  status: ExecHostStatus;
-  exit_code: number | null;
-  error: string | null;
-  started_at: string | null;
-  ended_at: string | null;
-  expire_at: string;
-  output_path: string;
-};
+/**
+ * The document of a command on one host. `refused`: the host did not start the command. `lost`: the host gave no answer before the deadline,
+ * or its worker ended.
+ */
+export const execHostDocument = stored({
+  worker: text,
+  incarnation,
+  host: count,
+  hostname: text.nullable(),
+  status: z.enum(['waiting', 'running', 'exited', 'timeout', 'refused', 'lost']),
+  exit_code: z.number().int().nullable(),
+  error: text.nullable(),
+  started_at: instant.nullable(),
+  ended_at: instant.nullable(),
+  expire_at: instant,
+  output_path: text,
+});
+export type ExecHost = z.infer<typeof execHostDocument>;
 
 /** Time until a host must have asked for its command: heartbeats name it, and a booting host sends the first one late. */
 const START_S = 300;

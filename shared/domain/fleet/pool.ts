@@ -1,55 +1,63 @@
-import type {PublishTimes} from '../commands/publish-order.ts';
+import {z} from 'zod';
+import {count, dollars, instant, kept, said, stored, text} from '../fields.ts';
 import {workerName} from '../names.ts';
-import type {Environment, Source} from '../source/source.ts';
+import {type Environment, NO_ENVIRONMENT, type Source} from '../source/source.ts';
 import {isOlderThan, msOf} from '../time.ts';
-import {type Constraint, constraint, type Waiting} from '../waiting/constraint.ts';
+import {type Constraint, constraint, waiting} from '../waiting/constraint.ts';
 import {slotConstraint} from '../waiting/tpu-constraint.ts';
 import type {Phase, Worker} from '../worker/worker.ts';
-import type {Limiter} from '../zone/limiter.ts';
-import {ALLOWS_ALL, type Allowance, type Provisioning} from '../zone/placement.ts';
+import {limiterField, OPEN} from '../zone/limiter.ts';
+import {ALLOWS_ALL, type Allowance, provisioning} from '../zone/placement.ts';
 import {isHeard} from '../zone/silence-brake.ts';
 
-/**
- * A set of identical TPU slots, numbered from 0 in each zone. The deployment sets the first values; messages change them.
- * Fields: docs/firestore.md.
- */
-export type Pool = {
-  pool: string;
-  accelerator: string;
-  runtime_version: string;
-  spot: boolean;
-  provisioning: Provisioning;
-  zones: string[];
-  workers_per_zone: number;
-  version: number;
-  said: PublishTimes;
-  budget_usd: number | null;
-  spent_usd: number;
-  /** Stops the creates of every zone of the pool. */
-  limiter: Limiter;
-  /** Why its jobs wait, and why each of its zones gets no further TPU, as of the last tick. */
-  jobs_wait: Waiting | null;
-  zones_wait: Readonly<Record<string, Waiting>>;
-  poll_s: number;
-  /** Seconds that a job waits until a worker gives its stream back: see yields.ts. */
-  job_wait_s: number;
-  /** TPUs that stay without work, for the next job or command, until a time. */
-  keep: Keep | null;
-  source: Source | null;
-  environment: Environment;
-  source_version: number;
-};
+/** Seconds that a job waits until a worker gives its stream back, in a pool that no message has changed: see yields.ts. */
+const JOB_WAIT_S = 120;
 
-export type Keep = {workers: number; until_at: string};
+/** TPUs that stay without work, for the next job or command, until a time. */
+const keep = stored({workers: count, until_at: instant});
+export type Keep = z.infer<typeof keep>;
+
+/**
+ * A set of identical TPU slots, numbered from 0 in each zone. The deployment sets the first values; messages change them. The limiter stops
+ * the creates of every zone. Fields: docs/firestore.md.
+ */
+export const poolDocument = stored({
+  pool: text,
+  accelerator: text,
+  runtime_version: text,
+  spot: z.boolean(),
+  provisioning: provisioning.default('node'),
+  zones: z.array(text).min(1),
+  workers_per_zone: count,
+  version: count,
+  said,
+  budget_usd: dollars.nullable(),
+  spent_usd: dollars,
+  poll_s: z.number().positive().default(60),
+  job_wait_s: z.number().min(0).default(JOB_WAIT_S),
+  keep: keep.nullable().default(null),
+  source: kept<Source>().nullable().default(null),
+  environment: kept<Environment>().default(NO_ENVIRONMENT),
+  source_version: count.default(0),
+  limiter: limiterField,
+  /** Why its jobs wait, and why each of its zones gets no further TPU, as of the last tick. */
+  jobs_wait: waiting.nullable().default(null),
+  zones_wait: z.record(text, waiting).default({}),
+});
+export type Pool = z.infer<typeof poolDocument>;
+
+/** A pool that nothing was decided about. */
+export const NEW_POOL = {
+  ...{version: 0, said: {}, budget_usd: null, spent_usd: 0, limiter: OPEN},
+  ...{source: null, environment: NO_ENVIRONMENT, source_version: 0, job_wait_s: JOB_WAIT_S},
+  ...{keep: null, jobs_wait: null, zones_wait: {}},
+};
 
 /** TPUs that the pool keeps now, with work or without. */
 export function keptBy({keep}: Pick<Pool, 'keep'>, now: number): number {
   if (!keep || msOf(keep.until_at) <= now) return 0;
   return keep.workers;
 }
-
-/** `job_wait_s` of a pool that no message has changed. */
-export const JOB_WAIT_S = 120;
 
 /** Slots of the pool, zone by zone, in the order in which they are filled. */
 export function slotsOf(pool: Pool): {name: string; pool: string; zone: string; slot: number}[] {

@@ -1,12 +1,7 @@
-import type {PublishTimes} from '../commands/publish-order.ts';
+import {z} from 'zod';
+import {count, describing, dollars, epoch, incarnation, instant, kept, stored, text} from '../fields.ts';
 import type {Environment, Ran, Source} from '../source/source.ts';
-import type {Lease} from '../stream/stream.ts';
-
-/**
- * `pending`: created, and not checked yet. `scheduled`: valid, and waits for a worker. `running`: leased to a worker.
- * The other three are final, and a `retry` message alone reopens them.
- */
-export type JobStatus = 'pending' | 'scheduled' | 'running' | 'completed' | 'failed' | 'cancelled';
+import {lease} from '../stream/stream.ts';
 
 /** Failures of the job's own, which count against `max_retries`. */
 export const OWN_CAUSES = ['exit', 'timeout', 'memory', 'output', 'result'] as const;
@@ -29,74 +24,74 @@ export const CAUSES = [
 ] as const;
 export type Cause = (typeof CAUSES)[number];
 
-/** An ended attempt: the epoch of its lease is its number. */
-export type JobAttempt = {
-  epoch: number;
-  worker: string;
-  incarnation: number;
-  started_at: string;
-  ended_at: string;
-  outcome: 'completed' | 'failed' | 'preempted' | 'drained' | 'cancelled';
-  cause: Cause | null;
-  error: string | null;
-  exit_code: number | null;
-  cost_usd: number | null;
-  ran: Ran | null;
-};
+const cause = describing(CAUSES).nullable();
+const ran = kept<Ran>().nullable();
+const limit = z.number().nullable();
 
-export type JobLimits = {
-  memory_gb: number | null;
-  processes: number | null;
-  open_files: number | null;
-  file_gb: number | null;
+/** An ended attempt: the epoch of its lease is its number. */
+const attempt = stored({
+  ...{epoch, worker: text, incarnation, started_at: instant, ended_at: instant, cause},
+  outcome: describing(['completed', 'failed', 'preempted', 'drained', 'cancelled']),
+  error: text.nullable(),
+  exit_code: z.number().int().nullable(),
+  cost_usd: dollars.nullable(),
+  ran,
+});
+export type JobAttempt = z.infer<typeof attempt>;
+
+/** Fields of a job that the control plane writes. */
+export const ownFields = {
+  status: z.enum(['pending', 'scheduled', 'running', 'completed', 'failed', 'cancelled']),
+  queue: text.nullable(),
+  epoch,
+  lease: lease.nullable(),
+  /** Time at which a tick ends the job, whatever its worker says: deadline, timeout or budget; null for an ended job. */
+  due_at: instant.nullable(),
+  failures: count,
+  machine_failures: count,
+  result: text.nullable(),
+  result_path: text.nullable(),
+  error: text.nullable(),
+  cause,
+  /** Why it waits, as of the tick that found it among the first of its pool; null while it runs. */
+  reason: text.nullable().default(null),
+  exit_code: z.number().int().nullable(),
+  attempts: z.array(attempt),
+  ran,
+  log_path: text.nullable(),
+  artifacts_path: text.nullable(),
+  spent_usd: dollars,
+  long_epoch: epoch.nullable().default(null),
+  said: z.record(text, instant),
+  created_at: instant,
+  scheduled_at: instant.nullable(),
+  started_at: instant.nullable(),
+  completed_at: instant.nullable(),
+  updated_at: instant,
+  expire_at: instant.nullable(),
 };
 
 /**
- * A document of the collection of jobs. People write the first block; the control plane completes it and writes the rest.
- * Fields: docs/firestore.md.
+ * A document of the collection of jobs that the control plane has completed: the fields that people write are checked before. `pending`:
+ * created, and not checked yet. `scheduled`: valid, and waits for a worker. `running`: leased to a worker. The other three statuses are final,
+ * and a `retry` message alone reopens them. Fields: docs/firestore.md.
  */
-export type Job = {
-  job: string;
-  challenge_number: number | null;
-  code: string | null;
-  command: string[] | string | null;
-  timeout: number;
-  pool: string;
-  priority: number;
-  max_retries: number;
-  source: Source | null;
-  environment: Partial<Environment> | null;
-  limits: JobLimits | null;
-  metadata: Record<string, unknown>;
-  deadline_at: string | null;
-  budget_usd: number | null;
-
-  status: JobStatus;
-  queue: string | null;
-  epoch: number;
-  lease: Lease | null;
-  /** Time at which a tick ends the job, whatever its worker says: deadline, timeout or budget; null for an ended job. */
-  due_at: string | null;
-  failures: number;
-  machine_failures: number;
-  result: string | null;
-  result_path: string | null;
-  error: string | null;
-  cause: Cause | null;
-  /** Why it waits, as of the tick that found it among the first of its pool; null while it runs. */
-  reason: string | null;
-  exit_code: number | null;
-  attempts: JobAttempt[];
-  ran: Ran | null;
-  log_path: string | null;
-  artifacts_path: string | null;
-  spent_usd: number;
-  long_epoch: number | null;
-  said: PublishTimes;
-  created_at: string;
-  scheduled_at: string | null;
-  started_at: string | null;
-  completed_at: string | null;
-  updated_at: string;
-  expire_at: string | null;
-};
+export const jobDocument = stored({
+  job: text,
+  challenge_number: z.number().int().nullable(),
+  code: text.nullable(),
+  command: z.union([z.array(text), text]).nullable(),
+  timeout: z.number().positive(),
+  pool: text,
+  priority: z.number().int(),
+  max_retries: count,
+  source: kept<Source>().nullable(),
+  environment: kept<Partial<Environment>>().nullable(),
+  limits: stored({memory_gb: limit, processes: limit, open_files: limit, file_gb: limit}).nullable(),
+  metadata: z.record(text, z.unknown()),
+  deadline_at: instant.nullable(),
+  budget_usd: dollars.nullable(),
+  ...ownFields,
+});
+export type Job = z.infer<typeof jobDocument>;
+export type JobStatus = Job['status'];

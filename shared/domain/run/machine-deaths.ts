@@ -1,24 +1,22 @@
 /** Pauses a run whose work ends its machines. */
+import type {z} from 'zod';
 import {type PublishTimes, withPublishTime} from '../commands/publish-order.ts';
+import {count, emptyOf, instant} from '../fields.ts';
 import {isOlderThan, iso} from '../time.ts';
 
-/** Machine deaths of a run since its last `resume`. */
-export type MachineDeaths = {
-  /** Machines in a row that died at work on the run without a stored shard, and the run's shards by then. */
-  machine_deaths: number;
-  machine_deaths_shards: number;
-  /** Streams that failed because their machines died. */
-  machine_failed_streams: number;
-  /** Time of the last counted silent machine without a verdict of a probe. */
-  unjudged_death_at: string | null;
+/**
+ * Machine deaths of a run since its last `resume`: machines in a row that died at work on it without a stored shard, and the run's shards by
+ * then; streams that failed because their machines died; and the last counted silent machine without a verdict of a probe.
+ */
+export const machineDeaths = {
+  machine_deaths: count.default(0),
+  machine_deaths_shards: count.default(0),
+  machine_failed_streams: count.default(0),
+  unjudged_death_at: instant.nullable().default(null),
 };
+type MachineDeaths = z.infer<z.ZodObject<typeof machineDeaths>>;
 
-export const NO_MACHINE_DEATHS: MachineDeaths = {
-  machine_deaths: 0,
-  machine_deaths_shards: 0,
-  machine_failed_streams: 0,
-  unjudged_death_at: null,
-};
+export const NO_MACHINE_DEATHS: MachineDeaths = emptyOf(machineDeaths);
 
 const MOST_MACHINE_DEATHS = 10;
 const MOST_MACHINE_FAILED_STREAMS = 3;

@@ -1,22 +1,7 @@
 /** Failures of the model or the spec of a run: one that is certain to come again ends the run, and a model that does not arrive pauses it. */
-import {nextRunName} from '../names.ts';
 import {iso} from '../time.ts';
 import {pausedByBreaker} from './machine-deaths.ts';
-import type {Run} from './run.ts';
-
-export type ModelFailures = {
-  /** Reason of the failure that ended the run, because every stream fails in the same way. `retry` and `rebuild` clear it. */
-  certain_failure: string | null;
-  /** Tries in a row in which the hub did not deliver the model, and the run's shards by then. */
-  model_misses: number;
-  model_misses_shards: number;
-};
-
-export const NO_MODEL_FAILURES: ModelFailures = {
-  certain_failure: null,
-  model_misses: 0,
-  model_misses_shards: 0,
-};
+import {againCommand, type Run} from './run.ts';
 
 /** Tries without the model after which a run gives up its TPUs. */
 const MOST_MODEL_MISSES = 2;
@@ -30,11 +15,6 @@ export function isCertain(run: Run, shards_of_stream: number): boolean {
 export function afterCertainFailure(run: Run, failure: string, now: number): Run {
   const reason = `${failure}. Every stream fails in the same way, and the spec is frozen: \`${againCommand(run.run)}\` starts another run, with the options that change; \`gleaner run retry ${run.run}\` tries the same spec again`;
   return {...run, status: 'failed', reason, certain_failure: failure, updated_at: iso(now)};
-}
-
-/** The command that starts another run with the spec and the streams of this one. */
-export function againCommand(run: string): string {
-  return `gleaner run start ${nextRunName(run)} --from ${run}`;
 }
 
 /** The run after a try in which the hub did not deliver its model. */

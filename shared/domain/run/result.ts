@@ -1,59 +1,73 @@
 /** The `result` in the manifest of a completed run, folded from its streams. */
+import {z} from 'zod';
+import {emptyOf} from '../fields.ts';
 import type {StreamFacts} from './run.ts';
 
-/** Statistics of one `{site}.{layer}`. int8 alone has the mean square before rounding and the relative L2 error. */
-export type Stats = {
-  mean: number;
-  norm: number;
-  max_abs: number;
-  non_finite: number;
-  mean_square?: number | undefined;
-  int8_error?: number | undefined;
-};
+const total = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+const short = z.string().max(1024);
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 
-export type ModelFacts = {
-  name: string;
-  revision: string | null;
-  fingerprint: string;
-  weights_sha256: string;
-  tokenizer_sha256: string;
-  files: Record<string, string>;
-};
+/**
+ * Statistics of one `{site}.{layer}`. int8 alone has the mean square before rounding and the relative L2 error. They are finite: JSON has no
+ * infinity, and a stream without finite statistics fails.
+ */
+const stats = z.object({
+  mean: z.number(),
+  norm: z.number().min(0),
+  max_abs: z.number().min(0),
+  non_finite: total,
+  mean_square: z.number().min(0).optional(),
+  int8_error: z.number().min(0).optional(),
+});
+export type Stats = z.infer<typeof stats>;
+const statsByName = z.record(z.string().regex(/^[a-z_]{1,20}\.\d{1,4}$/), stats);
+
+const model = z.object({
+  name: short,
+  revision: short.nullable(),
+  fingerprint: short,
+  weights_sha256: sha256,
+  tokenizer_sha256: sha256,
+  files: z.record(short, sha256),
+});
 
 /** A stream's metadata.json, without its list of shards. */
-export type StreamSummary = {
-  total_samples: number;
-  total_rejected: number;
-  total_tokens: number;
-  total_shards: number;
-  total_truncated: number;
-  total_rows: number;
-  stats: Record<string, Stats>;
-  model: ModelFacts;
-  versions: Record<string, string>;
-  code: string | null;
-};
+export const streamSummary = z.object({
+  total_samples: total,
+  total_rejected: total,
+  total_tokens: total,
+  total_shards: total,
+  total_truncated: total,
+  total_rows: total,
+  stats: statsByName,
+  model,
+  versions: z.record(short, short),
+  code: short.nullable(),
+});
+export type StreamSummary = z.infer<typeof streamSummary>;
 
 /**
  * Shards give `streams`, `samples`, `rejected`, `tokens`, `shards` and `bytes`. Every metadata.json gives the rest.
  * `unread_streams` counts the streams without a usable metadata.json. `unread` has the reasons of the first thousand.
  */
-export type RunResult = {
-  streams: number;
-  samples: number;
-  rejected: number;
-  truncated: number;
-  tokens: number;
-  rows: number;
-  shards: number;
-  bytes: number;
-  stats: Record<string, Stats>;
-  model: ModelFacts | null;
-  versions: Record<string, string[]>;
-  code: string[];
-  unread: Record<string, string>;
-  unread_streams: number;
-};
+export const runResult = z.object({
+  streams: total,
+  samples: total,
+  rejected: total,
+  truncated: total,
+  tokens: total,
+  rows: total,
+  shards: total,
+  bytes: total,
+  stats: statsByName,
+  model: model.nullable(),
+  versions: z.record(short, z.array(short)),
+  code: z.array(short),
+  unread: z.record(short, short),
+  /** Manifests of the first release lack it. */
+  unread_streams: total.default(0),
+});
+export type RunResult = z.infer<typeof runResult>;
 
 /** A manifest with a reason for every stream of a large run would be too large to read. */
 const MOST_UNREAD = 1000;
@@ -64,30 +78,13 @@ type Sums = {mean: number; norm: number; max_abs: number; non_finite: number; sq
 /** State of a fold, which another process continues. JSON keeps it exactly. */
 export type FoldState = {result: RunResult; sums: [string, Sums][]; isInt8: boolean};
 
-const NOTHING_ADDED: RunResult = {
-  streams: 0,
-  samples: 0,
-  rejected: 0,
-  truncated: 0,
-  tokens: 0,
-  rows: 0,
-  shards: 0,
-  bytes: 0,
-  stats: {},
-  model: null,
-  versions: {},
-  code: [],
-  unread: {},
-  unread_streams: 0,
-};
-
 export class ResultFold {
   readonly #result: RunResult;
   readonly #sums: Map<string, Sums>;
   #isInt8: boolean;
 
   /** Takes over `state`, or starts a new fold. */
-  constructor(state: FoldState = {result: structuredClone(NOTHING_ADDED), sums: [], isInt8: false}) {
+  constructor(state: FoldState = {result: emptyOf(runResult.shape), sums: [], isInt8: false}) {
     this.#result = state.result;
     this.#sums = new Map(state.sums);
     this.#isInt8 = state.isInt8;
@@ -151,14 +148,8 @@ export class ResultFold {
 
   /** Weighs means by rows, and the int8 error, a ratio of energies, by rows and mean square. Workers add up shards alike. */
   #addStats(name: string, of: Stats, rows: number): void {
-    const sums = this.#sums.get(name) ?? {
-      mean: 0,
-      norm: 0,
-      max_abs: 0,
-      non_finite: 0,
-      squares: 0,
-      error: 0,
-    };
+    const nothing = {mean: 0, norm: 0, max_abs: 0, non_finite: 0, squares: 0, error: 0};
+    const sums = this.#sums.get(name) ?? nothing;
     sums.mean += rows * of.mean;
     sums.norm += rows * of.norm;
     sums.max_abs = Math.max(sums.max_abs, of.max_abs);

@@ -1,88 +1,83 @@
-import type {PublishTimes} from '../commands/publish-order.ts';
-import type {StreamStatus} from '../stream/stream.ts';
+import {z} from 'zod';
+import {count, dollars, emptyOf, instant, said, stored, text} from '../fields.ts';
+import type {Stream} from '../stream/stream.ts';
+import {nextRunName} from '../names.ts';
 import {iso, msOf} from '../time.ts';
-import {type Constraint, goesOn, isMoving, type Waiting, waitText} from '../waiting/constraint.ts';
-import {type MachineDeaths, NO_MACHINE_DEATHS} from './machine-deaths.ts';
-import {againCommand, type ModelFailures, NO_MODEL_FAILURES} from './model-failures.ts';
-
-/** Operators, budgets and breakers set `paused`, operators set `cancelled`; the other statuses follow from the streams. */
-export type RunStatus = 'active' | 'paused' | 'completed' | 'failed' | 'cancelled';
-
-/** Fields of the breakers, which end or pause a run whose machines or model fail. */
-type Breakers = MachineDeaths & ModelFailures;
+import {type Constraint, goesOn, isMoving, waiting, waitText} from '../waiting/constraint.ts';
+import {machineDeaths} from './machine-deaths.ts';
 
 /**
- * `spec` holds the settings that workers need. It is frozen, with its hash, when the first stream is accepted.
- * Fields: docs/firestore.md.
+ * Failures of the model: `certain_failure` ended the run, because every stream fails in the same way, until `retry` or `rebuild`. The others
+ * count tries in a row in which the hub did not deliver the model, and the run's shards by then.
  */
-export type Run<Spec = {[key: string]: unknown}> = Breakers & {
-  run: string;
-  status: RunStatus;
-  reason: string | null;
-  /** Why it waits, as of the last tick; null while it moves. */
-  waits: Waiting | null;
-  spec: Spec | null;
-  spec_hash: string | null;
-  pool: string;
-  priority: number;
-  /** Binds streams to slots of the pool: see pool.ts. */
-  affinity: 'any' | 'fixed';
-  stream_offset: number;
-  /** Newest worker bundle of its leases. */
-  bundle: string | null;
-  /** True if TPUs in another region than the bucket may have streams: see billing/network.ts. */
-  allow_cross_region: boolean;
-  expire_days: number | null;
-  budget_usd: number | null;
-  spent_usd: number;
-  cost_usd: number;
-  network_bytes: number;
-  network_usd: number;
-  /** Downloads of the TPUs of the run: of ended incarnations, and of all as of the last tick. See billing/downloads.ts. */
-  spent_download_usd: number;
-  download_usd: number;
-  version: number;
-  stopped_at: string | null;
-  said: PublishTimes;
-  streams_pending: number;
-  streams_in_progress: number;
-  streams_completed: number;
-  streams_failed: number;
-  total_samples_processed: number;
-  rejected_samples: number;
-  total_tokens: number;
-  total_shards: number;
-  total_bytes: number;
-  created_at: string;
-  updated_at: string;
+const modelFailures = {
+  certain_failure: text.nullable().default(null),
+  model_misses: count.default(0),
+  model_misses_shards: count.default(0),
 };
+export const NO_MODEL_FAILURES = emptyOf(modelFailures);
+
+/** Totals of a run over its streams. */
+const totals = {
+  streams_pending: count,
+  streams_in_progress: count,
+  streams_completed: count,
+  streams_failed: count,
+  total_samples_processed: count,
+  rejected_samples: count,
+  total_tokens: count,
+  total_shards: count,
+  total_bytes: count,
+};
+
+/** History of a run: traffic between regions, downloads, messages, and failures of its machines and its model. */
+const history = {
+  /** Why it waits, as of the last tick; null while it moves. */
+  waits: waiting.nullable().default(null),
+  network_bytes: count.default(0),
+  network_usd: z.number().min(0).default(0),
+  spent_download_usd: z.number().min(0).default(0),
+  download_usd: z.number().min(0).default(0),
+  version: count,
+  stopped_at: instant.nullable().default(null),
+  said,
+  ...machineDeaths,
+  ...modelFailures,
+};
+
+/**
+ * `spec` holds the settings that workers need. It is frozen, with its hash, when the first stream is accepted. Operators, budgets and breakers
+ * set the status `paused`, operators set `cancelled`, and the other statuses follow from the streams. Fields: docs/firestore.md.
+ */
+export const runDocument = stored({
+  run: text,
+  status: z.enum(['active', 'paused', 'completed', 'failed', 'cancelled']),
+  reason: text.nullable(),
+  spec: z.record(text, z.unknown()).nullable(),
+  spec_hash: text.nullable(),
+  pool: text,
+  priority: z.number().int(),
+  affinity: z.enum(['any', 'fixed']).default('any'),
+  stream_offset: count.default(0),
+  bundle: text.nullable().default(null),
+  allow_cross_region: z.boolean().default(false),
+  expire_days: count.nullable().default(null),
+  budget_usd: dollars.nullable(),
+  spent_usd: dollars,
+  cost_usd: dollars,
+  ...history,
+  ...totals,
+  created_at: instant,
+  updated_at: instant,
+});
+export type Run = z.infer<typeof runDocument>;
+export type RunStatus = Run['status'];
 
 /** The totals of a run before its first stream. */
-export const NO_STREAMS = {
-  streams_pending: 0,
-  streams_in_progress: 0,
-  streams_completed: 0,
-  streams_failed: 0,
-  total_samples_processed: 0,
-  rejected_samples: 0,
-  total_tokens: 0,
-  total_shards: 0,
-  total_bytes: 0,
-};
+export const NO_STREAMS = emptyOf(totals);
 
-/** A new run: no message has changed it, nothing is known about its wait, no machine and no model has failed it, and nothing has crossed a region. */
-export const NO_MESSAGES = {
-  waits: null,
-  network_bytes: 0,
-  network_usd: 0,
-  spent_download_usd: 0,
-  download_usd: 0,
-  version: 0,
-  stopped_at: null,
-  said: {},
-  ...NO_MACHINE_DEATHS,
-  ...NO_MODEL_FAILURES,
-};
+/** A new run: no message has changed it, no machine and no model has failed it, and nothing has crossed a region. */
+export const NO_MESSAGES = emptyOf(history);
 
 /** Sums over the streams of a run. `failed`: one of the failed streams. */
 export type StreamTotals = typeof NO_STREAMS & {
@@ -91,16 +86,7 @@ export type StreamTotals = typeof NO_STREAMS & {
   gone?: {object: string; count: number} | undefined;
 };
 
-export type StreamFacts = {
-  stream: string;
-  status: StreamStatus;
-  last_error: string | null;
-  total_samples_processed: number;
-  rejected_samples: number;
-  total_tokens: number;
-  total_shards: number;
-  total_bytes: number;
-};
+export type StreamFacts = Pick<Stream, 'stream' | 'status' | 'last_error' | (typeof SUMMED)[number]>;
 
 /** Seconds after which a manifest without a document proves that the document was lost: a function creates both within minutes. */
 export const LOST_AFTER_S = 3600;
@@ -174,6 +160,11 @@ function warningOf(run: Run, gone: StreamTotals['gone']): string | null {
 
 function isAllRejected({total_samples_processed, rejected_samples}: Run): boolean {
   return total_samples_processed === 0 && rejected_samples > 0;
+}
+
+/** The command that starts another run with the spec and the streams of this one. */
+export function againCommand(run: string): string {
+  return `gleaner run start ${nextRunName(run)} --from ${run}`;
 }
 
 /** Reason of a run whose samples were all rejected. */

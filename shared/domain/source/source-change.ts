@@ -2,14 +2,7 @@
 import type {Decision} from '../commands/commands.ts';
 import {outdatedText, splitByPublishTime, withPublishTime} from '../commands/publish-order.ts';
 import type {Pool} from '../fleet/pool.ts';
-import {type Environment, internetNeed, type Source} from './source.ts';
-
-/** A source without `repo` has the repository of the pool. */
-export type SourceChange =
-  | {bundle: string}
-  | {repo?: string | undefined; branch: string}
-  | {repo?: string | undefined; pr: number}
-  | {repo?: string | undefined; commit: string};
+import {type Environment, internetNeed, type Source, type SourceChange} from './source.ts';
 
 export type SourceUpdate = {
   /** Null: the pool has no source of its own any more. */

@@ -1,30 +1,79 @@
 /** Source and environment of the code that jobs run: both belong to a pool, and a job may name its own. */
+import {z} from 'zod';
+import {emptyOf} from '../fields.ts';
+
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'a sha256: 64 hexadecimal digits');
+/** A text without lone surrogates: JSON may have them, and documents cannot. */
+export const wellFormed = (most: number) =>
+  z
+    .string()
+    .min(1)
+    .max(most)
+    .transform(given => given.toWellFormed());
+
+/** No user, password, option or other transport of git: https, or this machine alone. */
+const repo = z
+  .string()
+  .max(500)
+  .regex(
+    /^(https:\/\/[A-Za-z0-9.-]+(:\d{1,5})?|http:\/\/(127\.0\.0\.1|localhost)(:\d{1,5})?)\/[A-Za-z0-9._~/-]+$/,
+    'an https address of a repository, without a user and a query',
+  );
+/** As git check-ref-format accepts it, and never an option. */
+const branch = z
+  .string()
+  .max(200)
+  .regex(/^(?!.*(\.\.|\/\/|@\{|\.lock$|\/$|\.$))[A-Za-z0-9_][A-Za-z0-9._/@+-]*$/, 'the name of a branch');
+const commit = z.string().regex(/^[0-9a-f]{40}$/, 'a commit: 40 hexadecimal digits');
+const pr = z.number().int().min(1).max(10_000_000);
 
 /** A code bundle in the bucket, `code/SHA256.tar.gz`, or one state of a git repository. */
-export type Source =
-  | {bundle: string}
-  | {repo: string; branch: string}
-  | {repo: string; pr: number}
-  | {repo: string; commit: string};
+export const source = z.union([
+  z.strictObject({bundle: sha256}),
+  z.strictObject({repo, branch}),
+  z.strictObject({repo, pr}),
+  z.strictObject({repo, commit}),
+]);
+export type Source = z.infer<typeof source>;
+
+/** Longest text of a setup script or a config file. */
+const MAX_FILE_CHARS = 65_536;
+
+/** A source as messages name it: without `repo`, the repository is that of the pool. */
+export const sourceChange = z.union([
+  z.strictObject({bundle: sha256}),
+  z.strictObject({repo: repo.optional(), branch}),
+  z.strictObject({repo: repo.optional(), pr}),
+  z.strictObject({repo: repo.optional(), commit}),
+]);
+export type SourceChange = z.infer<typeof sourceChange>;
 
 /** Preparations of a host before a job. The texts are those of files. */
-export type Environment = {
-  /** `X.Y.Z`, `newest` or `nightly`; null is the locked version of the worker bundle. */
-  jax_version: string | null;
+export const environment = z.strictObject({
+  /** Null is the locked version of the worker bundle. */
+  jax_version: z
+    .string()
+    .regex(/^(newest|nightly|\d{1,4}\.\d{1,4}\.\d{1,4})$/, 'newest, nightly or X.Y.Z')
+    .nullable(),
   /** Shell script that runs once on each host, and again when its text changes. */
-  setup_script: string | null;
+  setup_script: wellFormed(MAX_FILE_CHARS).nullable(),
   /** File that each job finds under `JOB_CONFIG`. */
-  config_file: {name: string; text: string} | null;
+  config_file: z
+    .strictObject({
+      name: z.string().regex(/^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$/, 'the name of a file, without a folder'),
+      text: wellFormed(MAX_FILE_CHARS),
+    })
+    .nullable(),
   /** Folder in memory, mounted for jobs. */
-  ramfs_dir: string | null;
-};
+  ramfs_dir: z
+    .string()
+    .max(200)
+    .regex(/^(\/[A-Za-z0-9_][A-Za-z0-9._-]*)+$/, 'the path of a folder, such as /mnt/ramfs')
+    .nullable(),
+});
+export type Environment = z.infer<typeof environment>;
 
-export const NO_ENVIRONMENT: Environment = {
-  jax_version: null,
-  setup_script: null,
-  config_file: null,
-  ramfs_dir: null,
-};
+export const NO_ENVIRONMENT = emptyOf(environment.shape);
 
 /** The part of source or environment that needs the internet; undefined without one. */
 export function internetNeed(
@@ -37,27 +86,26 @@ export function internetNeed(
   return undefined;
 }
 
-/** Code that ran: of a job's attempt, or ready on a host. Reported by the agent. */
-export type Ran = {
-  /** Digest of the code bundle, and of the worker bundle. */
-  bundle: string | null;
-  worker_bundle: string | null;
-  repo: string | null;
-  commit: string | null;
-  jax_version: string | null;
-  /** Digest of the locked packages, of the JAX version and of the setup script. */
-  environment: string | null;
-};
+export const reported = (most: number) => z.string().transform(given => given.slice(0, most).toWellFormed());
+/** Code that ran: of a job's attempt, or ready on a host. Reported by the agent, with digests of bundles and of the locked packages. */
+export const ran = z.object({
+  bundle: sha256.nullable(),
+  worker_bundle: sha256.nullable(),
+  repo: reported(500).nullable(),
+  commit: commit.nullable(),
+  jax_version: reported(100).nullable(),
+  environment: reported(100).nullable(),
+});
+export type Ran = z.infer<typeof ran>;
 
-/** Source of a pool as one worker has it: `version` is the version of the pool's source. */
-export type SourceReport = {
-  version: number;
-  status: 'preparing' | 'ready' | 'failed';
-  ran: Ran | null;
-  /** Error of the host with this version. The host keeps the version before. */
-  error: string | null;
-  at: string;
-};
+/** Source of a pool as one worker has it. After an error the host keeps the version before. */
+export const sourceReport = z.object({
+  version: z.number().int().min(0),
+  status: z.enum(['preparing', 'ready', 'failed']),
+  ran: ran.nullable(),
+  error: reported(2000).nullable(),
+});
+export type SourceReport = z.infer<typeof sourceReport> & {at: string};
 
 /**
  * The worker with the version of its pool's source. The same object if it has this version or a later one: the pool may have been read

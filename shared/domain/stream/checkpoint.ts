@@ -2,44 +2,41 @@
  * The checkpoint of a stream, from the shards in the bucket. Shards may be seen in any order.
  * Only the prefix without a gap counts, so a sample counts as stored only when every sample before it is.
  */
+import {z} from 'zod';
+import {MAX_EPOCH, MAX_SHARD_SAMPLES, MAX_SHARD_TOKENS} from '../bounds.ts';
+import {count, emptyOf, instant, stored, text} from '../fields.ts';
 
 /** A shard object and its custom metadata. Fields: docs/firestore.md. */
-export type Shard = {
-  shard: number;
-  object: string;
-  epoch: number;
-  first_sample: number;
-  last_sample: number;
-  samples: number;
-  rejected: number;
-  tokens: number;
-  spec_hash: string;
-  stream_crc32c: string;
-  final: boolean;
-  size_bytes: number;
-  stored_at: string | null;
-};
+export const shardDocument = stored({
+  shard: count,
+  object: text,
+  epoch: z.number().int().min(1).max(MAX_EPOCH),
+  first_sample: count,
+  last_sample: count,
+  samples: count.max(MAX_SHARD_SAMPLES),
+  rejected: count.max(MAX_SHARD_SAMPLES),
+  tokens: count.max(MAX_SHARD_TOKENS),
+  size_bytes: count,
+  spec_hash: text,
+  stream_crc32c: text,
+  final: z.boolean(),
+  stored_at: instant.nullable(),
+});
+export type Shard = z.infer<typeof shardDocument>;
 
 /** Stored part of a stream: the totals of its first `total_shards` shards. */
-export type Progress = {
-  last_processed_sample_idx: number;
-  total_samples_processed: number;
-  total_shards: number;
-  rejected_samples: number;
-  total_tokens: number;
-  total_bytes: number;
-  finished: boolean;
+export const progress = {
+  last_processed_sample_idx: z.number().int().min(-1),
+  total_samples_processed: count,
+  total_shards: count,
+  rejected_samples: count,
+  total_tokens: count,
+  total_bytes: count,
+  finished: z.boolean(),
 };
+export type Progress = z.infer<z.ZodObject<typeof progress>>;
 
-export const NOTHING_STORED: Progress = {
-  last_processed_sample_idx: -1,
-  total_samples_processed: 0,
-  total_shards: 0,
-  rejected_samples: 0,
-  total_tokens: 0,
-  total_bytes: 0,
-  finished: false,
-};
+export const NOTHING_STORED: Progress = {...emptyOf(progress), last_processed_sample_idx: -1};
 
 /** Spec and content of every shard of a stream, and the largest granted epoch. */
 export type Origin = {spec_hash: string; stream_crc32c: string; epoch: number};

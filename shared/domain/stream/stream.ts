@@ -1,49 +1,49 @@
-import type {PublishTimes} from '../commands/publish-order.ts';
+import {z} from 'zod';
+import {count, emptyOf, epoch, incarnation, instant, said, stored, text} from '../fields.ts';
 import {streamId} from '../names.ts';
 import {iso} from '../time.ts';
-import {NOTHING_STORED, type Progress, type Shard} from './checkpoint.ts';
+import {NOTHING_STORED, type Progress, progress, type Shard} from './checkpoint.ts';
 
 /**
- * Status of one JSONL object as work. `pending`: no worker holds the stream. `in_progress`: a worker holds its lease.
- * `completed`: the final shard is stored. `failed`: the stream is not retried until a message says so; see `last_error`.
- */
-export type StreamStatus = 'pending' | 'in_progress' | 'completed' | 'failed';
-
-/**
- * The right of one worker incarnation to work on a stream for as long as its heartbeats arrive.
+ * The right of one worker incarnation to work on a stream or a job for as long as its heartbeats arrive.
  * The worker's document has the same lease, and every change writes both, so a heartbeat touches the worker alone.
  * Epochs only grow, so an old lease is recognised.
  */
-export type Lease = {worker: string; incarnation: number; epoch: number};
+export const lease = stored({worker: text, incarnation, epoch});
+export type Lease = z.infer<typeof lease>;
 
-export type Content = {object: string; generation: string; size_bytes: number; crc32c: string};
+const content = {object: text, generation: text, size_bytes: count, crc32c: text};
+export type Content = z.infer<z.ZodObject<typeof content>>;
 
 /**
  * A stream document: the fields of the seeds' checkpoint, of the stream object and of the lease, at the top level.
- * Fields: docs/firestore.md.
+ * `pending`: no worker holds the stream. `in_progress`: a worker holds its lease. `completed`: the final shard is stored.
+ * `failed`: the stream is not retried until a message says so; see `last_error`. Fields: docs/firestore.md.
  */
-export type Stream = Content &
-  Progress & {
-    run: string;
-    stream: string;
-    worker_id: number;
-    dataset_path: string;
-    model_path: string;
-    status: StreamStatus;
-    epoch: number;
-    lease: Lease | null;
-    failures: number;
-    faults: number;
-    /** Traffic between regions: see billing/network.ts. */
-    network_usd_per_byte: number;
-    network_bytes: number;
-    network_usd: number;
-    last_error: string | null;
-    said: PublishTimes;
-    blocked_reason: string | null;
-    created_at: string;
-    updated_at: string;
-  };
+export const streamDocument = stored({
+  run: text,
+  stream: text,
+  worker_id: count,
+  ...content,
+  dataset_path: text,
+  model_path: text,
+  status: z.enum(['pending', 'in_progress', 'completed', 'failed']),
+  epoch,
+  lease: lease.nullable(),
+  ...progress,
+  failures: count,
+  faults: count,
+  network_usd_per_byte: z.number().min(0).default(0),
+  network_bytes: count.default(0),
+  network_usd: z.number().min(0).default(0),
+  last_error: text.nullable(),
+  said,
+  blocked_reason: text.nullable().default(null),
+  created_at: instant,
+  updated_at: instant,
+});
+export type Stream = z.infer<typeof streamDocument>;
+export type StreamStatus = Stream['status'];
 
 /** Failures that the stream caused, after which it fails. */
 export const MAX_FAILURES = 3;
@@ -58,24 +58,13 @@ export function newStream(
   at: {bucket: string; model: string; now: number},
 ): Stream {
   return {
-    run,
-    stream: streamId(worker_id),
-    worker_id,
+    ...emptyOf(streamDocument.shape),
+    ...{run, stream: streamId(worker_id), worker_id},
     ...content,
     dataset_path: `gs://${at.bucket}/${content.object}`,
     model_path: at.model,
     status: 'pending',
-    epoch: 0,
-    lease: null,
     ...NOTHING_STORED,
-    failures: 0,
-    faults: 0,
-    network_usd_per_byte: 0,
-    network_bytes: 0,
-    network_usd: 0,
-    last_error: null,
-    said: {},
-    blocked_reason: null,
     created_at: iso(at.now),
     updated_at: iso(at.now),
   };

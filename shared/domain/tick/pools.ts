@@ -3,11 +3,9 @@
  * the nodes and the money of the other pools, and those that earlier plans of the tick take.
  */
 
-import {JOB_WAIT_S, type Pool} from '../fleet/pool.ts';
+import {NEW_POOL, type Pool} from '../fleet/pool.ts';
 import {parseWorkerName} from '../names.ts';
-import {NO_ENVIRONMENT} from '../source/source.ts';
 import {managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
-import {OPEN} from '../zone/limiter.ts';
 import {costOfOrphans, orphansIn} from '../zone/orphans.ts';
 import {type BudgetPlan, planBudgets, planTick, type TickPlan} from './plan-tick.ts';
 import type {
@@ -20,28 +18,8 @@ import type {
 
 /** A pool without a valid document. It has no zone, so its plan wants no node, and deletes no worker for lack of a slot. */
 function withoutDocument(pool: string): Pool {
-  return {
-    ...{pool, accelerator: '', runtime_version: '', spot: false, provisioning: 'node'},
-    ...{
-      zones: [],
-      workers_per_zone: 0,
-      version: 0,
-      said: {},
-      budget_usd: null,
-      spent_usd: 0,
-      limiter: OPEN,
-      jobs_wait: null,
-      zones_wait: {},
-    },
-    ...{
-      poll_s: 60,
-      job_wait_s: JOB_WAIT_S,
-      keep: null,
-      source: null,
-      environment: NO_ENVIRONMENT,
-      source_version: 0,
-    },
-  };
+  const nothing = {accelerator: '', runtime_version: '', spot: false, zones: [], workers_per_zone: 0};
+  return {...NEW_POOL, ...nothing, pool, provisioning: 'node', poll_s: 60};
 }
 
 /** The pool of a slot, by its name alone: node and document of a slot are always in one part. */

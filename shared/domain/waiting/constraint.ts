@@ -1,4 +1,6 @@
 /** Constraints: why a run, a stream, a job or a slot waits. The plan that withholds a create or a lease names the constraint. */
+import type {z} from 'zod';
+import {count, describing, instant, stored, text} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 
 type Row = {
@@ -132,18 +134,18 @@ export const CONSTRAINT_KINDS = Object.keys(ROWS) as ConstraintKind[];
 /**
  * `about`: the zone, TPU, run or document that binds. `since_at`: null where only the tick that finds the constraint is known.
  * `refusals`: refused requests since then.
+ * A document has the time.
  */
-export type Constraint = {
-  kind: ConstraintKind;
-  about: string;
-  evidence: string | null;
-  since_at: string | null;
-  refusals: number;
-  next_try_at: string | null;
-};
-
-/** A constraint as documents store it. */
-export type Waiting = Constraint & {since_at: string};
+export const waiting = stored({
+  kind: describing(CONSTRAINT_KINDS),
+  about: text,
+  evidence: text.nullable(),
+  since_at: instant,
+  refusals: count.default(0),
+  next_try_at: instant.nullable(),
+});
+export type Waiting = z.infer<typeof waiting>;
+export type Constraint = Omit<Waiting, 'since_at'> & {since_at: string | null};
 
 export function constraint(
   kind: ConstraintKind,

@@ -1,38 +1,29 @@
+import {z} from 'zod';
 import {totalOf} from '../billing/cost.ts';
+import {dollars, incarnation, instant, text} from '../fields.ts';
 import {logObject} from '../names.ts';
 import {iso} from '../time.ts';
 import type {Death} from './liveness.ts';
-import type {Costs, Worker} from './worker.ts';
+import type {Worker} from './worker.ts';
 
 const KEPT_DAYS = 90;
 
 /**
  * Record of an incarnation that has ended: its cause of death, its last states, its cost and the place of its log.
- * Fields: docs/firestore.md.
+ * Only people and commands read its further fields. Fields: docs/firestore.md.
  */
-export type WorkerAttempt = {
-  worker: string;
-  incarnation: number;
-  cause: string;
-  ready_at: string | null;
-  ended_at: string;
-  gone_at?: string | undefined;
-  expire_at: string;
-  costs: Costs;
-  cost_usd: number;
-} & Partial<Record<Unchecked, unknown>>;
-
-/** Fields that only people and commands read: an edit of them makes no record invalid. */
-type Unchecked =
-  | 'cause_kind'
-  | 'last_phase'
-  | 'provisioning'
-  | 'provider_state'
-  | 'queue_state'
-  | 'health'
-  | 'symptoms'
-  | 'work'
-  | 'log';
+export const attemptDocument = z.looseObject({
+  worker: text,
+  incarnation,
+  cause: text,
+  ready_at: instant.nullable(),
+  ended_at: instant,
+  gone_at: instant.optional(),
+  expire_at: instant,
+  costs: z.record(text, dollars),
+  cost_usd: dollars,
+});
+export type WorkerAttempt = z.infer<typeof attemptDocument>;
 
 /** The record of an incarnation that ends now. `worker`: the slot after its end. */
 export function attemptOf(

@@ -2,9 +2,12 @@
  * Meaning of every Node state, health value, symptom and QueuedResource state of the Cloud TPU API v2.
  * A node in an unknown state counts as lost.
  */
+import type {z} from 'zod';
+import {instant, stored, text} from '../fields.ts';
 
 /** Evidence about a node that Cloud TPU collects by itself, at no cost. */
-export type Symptom = {symptom: string; details: string; created_at: string};
+export const symptom = stored({symptom: text, details: text, created_at: instant});
+export type Symptom = z.infer<typeof symptom>;
 
 /** The request in the queue that a node comes from. `initiator`: the cause of its state, USER or SERVICE. */
 export type Queued = {

@@ -1,3 +1,5 @@
+import {z} from 'zod';
+import {count, emptyOf, instant, stored} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 
 /**
@@ -5,13 +7,14 @@ import {iso, msOf} from '../time.ts';
  * A proof is a ping or a heartbeat that worker-api stored. Time between two proofs at most `PROOF_S` apart is served.
  * Fields: docs/firestore.md.
  */
-export type Served = {
-  proven_at: string | null;
+export const servedDocument = stored({
+  proven_at: instant.nullable(),
   /** Intervals between two proofs that lie further apart, oldest first. Time before the first proof is not served either. */
-  gaps: {from_at: string; to_at: string}[];
-  failed_pings: number;
-  failing_since_at: string | null;
-};
+  gaps: z.array(stored({from_at: instant, to_at: instant})),
+  failed_pings: count,
+  failing_since_at: instant.nullable().default(null),
+});
+export type Served = z.infer<typeof servedDocument>;
 
 /** A moment as limits see it: the clock, and the served time up to it. */
 export type Moment = {now: number; served: Served};
@@ -23,7 +26,7 @@ export const PROOF_S = 150;
 const KEPT_MS = 2 * 86_400_000;
 const MOST_GAPS = 200;
 
-export const NEVER_SERVED: Served = {proven_at: null, gaps: [], failed_pings: 0, failing_since_at: null};
+export const NEVER_SERVED: Served = emptyOf(servedDocument.shape);
 
 /** Adds a proof. An older proof than the newest changes nothing. */
 export function withProof(served: Served, proof_ms: number): Served {

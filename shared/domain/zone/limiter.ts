@@ -4,33 +4,35 @@
  * again. `stopped`: a person must act, and one request an hour is tried, but none where a person stopped the pool.
  * A refusal is weather: it changes no count, and delays no other zone.
  */
+import {z} from 'zod';
+import {count, instant, stored, text} from '../fields.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {type Constraint, constraint, minuteText} from '../waiting/constraint.ts';
 import type {Refusal} from '../worker/provider-states.ts';
 import type {Worker} from '../worker/worker.ts';
 
-export type LimiterState = 'open' | 'probing' | 'stopped';
-
-/** Fields: docs/firestore.md. */
-export type Limiter = {
-  state: LimiterState;
-  /** Why the limiter is not open, the words for it, and since when. */
-  cause: Refusal | 'boots' | 'person' | null;
-  reason: string | null;
-  since_at: string | null;
+/**
+ * `asked_at` is the last request, and `next_at` the earliest next one: null means at any time where the limiter is open, and never where a
+ * person stopped it. `refuses_late`: the zone listed a node before it refused the node, so only a READY node opens it. `failed_boots` counts
+ * those in a row of `bundle`. Fields: docs/firestore.md.
+ */
+const limiter = stored({
+  state: z.enum(['open', 'probing', 'stopped']),
+  cause: z
+    .enum(['no-capacity', 'quota', 'permission', 'bad-request', 'transient', 'boots', 'person'])
+    .nullable(),
+  reason: text.nullable(),
+  since_at: instant.nullable(),
   /** Refused requests since then. The requests of the first burst count once. */
-  refusals: number;
-  /** Time of the last request. */
-  asked_at: string | null;
-  /** No request before this time. Null: at any time where the limiter is open, and never where a person stopped it. */
-  next_at: string | null;
-  /** True: the zone listed a node before it refused the node. Only a READY node opens such a zone. */
-  refuses_late: boolean;
-  /** Failed boots in a row of this bundle, and the time of the last. */
-  failed_boots: number;
-  failed_boot_at: string | null;
-  bundle: string;
-};
+  refusals: count.default(0),
+  asked_at: instant.nullable(),
+  next_at: instant.nullable(),
+  refuses_late: z.boolean(),
+  failed_boots: count,
+  failed_boot_at: instant.nullable(),
+  bundle: text,
+});
+export type Limiter = z.infer<typeof limiter>;
 
 export type RetryLimits = {
   /** Least and most seconds between two requests to a zone that refuses nodes. */
@@ -49,6 +51,9 @@ const NO_CAUSE = {
 };
 export const OPEN: Limiter = {...NO_CAUSE, asked_at: null, refuses_late: false, ...NO_FAILED_BOOTS};
 
+/** Documents of earlier releases have no limiter, and their breakers are forgotten. */
+export const limiterField = limiter.default(OPEN);
+
 const MOST_FAILED_BOOTS = 5;
 /** Seconds between two requests during a stop. The clock counts: without a living worker no time is served. */
 const TRY_S = 3600;
@@ -56,7 +61,7 @@ const TRY_S = 3600;
 const SHARE_OF_REFUSALS = 1 / 25;
 
 /** The state for nodes of this bundle: failed boots of another bundle stop no creates. */
-export function stateOf({state, cause, bundle}: Limiter, deployed: string): LimiterState {
+export function stateOf({state, cause, bundle}: Limiter, deployed: string): Limiter['state'] {
   return cause === 'boots' && bundle !== deployed ? 'open' : state;
 }
 

@@ -1,28 +1,29 @@
 /** Zones of a pool: how fast each may be asked for nodes, and the kind of each request. */
+import {z} from 'zod';
+import {count, instant, stored, text} from '../fields.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {type Constraint, constraint} from '../waiting/constraint.ts';
-import {isDue, type Limiter, limiterConstraint, OPEN, type RetryLimits, stateOf} from './limiter.ts';
-import type {Brake} from './silence-brake.ts';
+import {isDue, type Limiter, limiterConstraint, limiterField, OPEN, type RetryLimits, stateOf} from './limiter.ts';
+import {brakeDocument} from './silence-brake.ts';
 
 /** Start of a surplus of orphans that cannot go at once, and start of the time in which lists show none. */
-export type OrphansMark = {since_at: string; unseen_since_at: string | null};
+const orphans = stored({since_at: instant, unseen_since_at: instant.nullable().default(null)});
+export type OrphansMark = z.infer<typeof orphans>;
 
 /**
- * Recent history of a zone for one pool: its limiter, and the lifetimes of lost nodes.
- * Fields: docs/firestore.md.
+ * Recent history of a zone for one pool: its limiter, and the lifetimes of lost nodes. `pool` is null for the deployment's own pool: a
+ * stock-out of one accelerator says nothing about another. A node that was no longer wanted is no loss. Fields: docs/firestore.md.
  */
-export type Zone = {
-  zone: string;
-  /** Null: the deployment's own pool. A stock-out of one accelerator says nothing about another. */
-  pool: string | null;
-  limiter: Limiter;
-  /** Lost nodes, the newest last. A node that was no longer wanted is not a loss of its zone. */
-  losses: {ended_at: string; lived_s: number}[];
-  brake: Brake | null;
-  /** Set while many nodes of the zone have no document: see control-plane/workers/orphans.ts. */
-  orphans: OrphansMark | null;
-  updated_at: string;
-};
+export const zoneDocument = stored({
+  zone: text,
+  pool: text.nullable().default(null),
+  limiter: limiterField,
+  losses: z.array(stored({ended_at: instant, lived_s: count})),
+  brake: brakeDocument.nullable().default(null),
+  orphans: orphans.nullable().default(null),
+  updated_at: instant,
+});
+export type Zone = z.infer<typeof zoneDocument>;
 
 /** True for the stand-in of a zone whose document is left alone: no tick can remember anything of it. No person stops a zone. */
 export function isLeftAlone({limiter}: Zone): boolean {
@@ -43,7 +44,8 @@ export type PlacementLimits = RetryLimits & {
  * `queued-resource`: the request waits in the queue of the zone.
  * `auto`: at once, or through the queue while the zone is sold out.
  */
-export type Provisioning = 'node' | 'queued-resource' | 'auto';
+export const provisioning = z.enum(['node', 'queued-resource', 'auto']);
+export type Provisioning = z.infer<typeof provisioning>;
 
 /** Kind of a request for one node. A request in the queue always expires: a late node would serve no work. */
 export type Ask = {provisioning: 'node' | 'queued-resource'; valid_until_at: string | null};

@@ -1,3 +1,5 @@
+import type {z} from 'zod';
+import {count, dollars, emptyOf, instant, stored} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 import {isServedFor, type Moment, PROOF_S, type Served, servedBetween} from '../worker/served-time.ts';
 import {isAlive, type Worker} from '../worker/worker.ts';
@@ -9,29 +11,27 @@ import {isAlive, type Worker} from '../worker/worker.ts';
  * A probe that speaks shows that silent workers are dead: all of them end. A probe that stays unheard is a bad verdict.
  * A held worker gives its slot to a due probe that no other slot can take.
  */
-export type Brake = {
-  /** Time at which the first silent worker of this episode was replaced or held. */
-  since_at: string;
-  /** Time at which a silent worker was last replaced or held. */
-  active_at: string;
+export const brakeDocument = stored({
+  since_at: instant,
+  active_at: instant,
   /** Silent workers that were replaced within the share. */
-  replaced: number;
+  replaced: count,
   /** Time at which the last of them, or a worker whose slot a probe needed, was replaced. */
-  replaced_at: string | null;
+  replaced_at: instant.nullable(),
   /** Probes still to create, also while other creates are stopped. */
-  probes_due: number;
-  /** Probes that stayed unheard. */
-  bad_verdicts: number;
+  probes_due: count,
+  bad_verdicts: count,
   /** Time of the last further probe, after two bad verdicts. */
-  probed_at: string | null;
+  probed_at: instant.nullable(),
   /** Newest first word of a worker of the zone since the previous episode began. */
-  spoke_at: string | null;
+  spoke_at: instant.nullable(),
   /** Oldest first word that does not count yet. Its worker may be gone when the word counts. */
-  hello_at: string | null;
+  hello_at: instant.nullable(),
   /** Workers held now, and dollars an hour of their nodes; null where a price is unknown. */
-  held: number;
-  held_usd_per_hour: number | null;
-};
+  held: count,
+  held_usd_per_hour: dollars.nullable(),
+});
+export type Brake = z.infer<typeof brakeDocument>;
 
 /** Share of a zone's heard workers that may be replaced before a probe has spoken. */
 const SHARE = 0.2;
@@ -94,10 +94,8 @@ function wasSilentWhenAnotherSpoke(
 }
 
 function newBrake(now: number): Brake {
-  return {
-    ...{since_at: iso(now), active_at: iso(now), replaced: 0, replaced_at: null, probes_due: 0},
-    ...{bad_verdicts: 0, probed_at: null, spoke_at: null, hello_at: null, held: 0, held_usd_per_hour: 0},
-  };
+  const empty = emptyOf(brakeDocument.shape);
+  return {...empty, since_at: iso(now), active_at: iso(now), held_usd_per_hour: 0};
 }
 
 /**

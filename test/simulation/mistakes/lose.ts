@@ -27,8 +27,8 @@ export const LOSE: Mistakes = {
   },
   'a stream document that drops the fields of the next release': {
     in: 'streamDocument',
-    find: '$z.looseObject({run: $run, stream: $stream, worker_id: $count, $$fields})',
-    replace: '$z.object({run: $run, stream: $stream, worker_id: $count, $$fields})',
+    find: '$stored({run: $run, stream: $stream, worker_id: $count, $$fields})',
+    replace: '$stored({run: $run, stream: $stream, worker_id: $count, $$fields}).strip()',
   },
   'a rebuild cursor that passes the stream it has left for the next page': {
     in: 'rebuildPage',

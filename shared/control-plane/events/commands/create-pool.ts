@@ -1,14 +1,19 @@
 import {isDeepStrictEqual} from 'node:util';
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
-import {environment, source} from '../../../contracts/job-schemas.ts';
-import {dollars, poolName, provisioning, version, zones} from '../../../contracts/schemas.ts';
+import {dollars, poolName, version, zones} from '../../../contracts/schemas.ts';
 import {decideNewPool, decideScale, type PoolSettings} from '../../../domain/commands/settings.ts';
 import {poolNameProblem} from '../../../domain/deployment.ts';
 import {runtimeOf} from '../../../domain/fleet/accelerators.ts';
-import {JOB_WAIT_S, type Pool} from '../../../domain/fleet/pool.ts';
-import {type Environment, internetNeed, NO_ENVIRONMENT} from '../../../domain/source/source.ts';
-import {OPEN} from '../../../domain/zone/limiter.ts';
+import {NEW_POOL, type Pool} from '../../../domain/fleet/pool.ts';
+import {
+  type Environment,
+  environment,
+  internetNeed,
+  NO_ENVIRONMENT,
+  source,
+} from '../../../domain/source/source.ts';
+import {provisioning} from '../../../domain/zone/placement.ts';
 import type {Deps} from '../../deps.ts';
 import {poolRecords} from '../../documents/documents.ts';
 import {command, conclude} from './command.ts';
@@ -66,7 +71,7 @@ function newPool({config}: Deps, name: string, given: Given): Pool {
       `there is no pool "${name}": a new pool needs accelerator, zones and workers_per_zone`,
     );
   const {runtime_version = runtimeOf(accelerator)} = given;
-  const {source = null, budget_usd = null, job_wait_s = JOB_WAIT_S} = given;
+  const {source = null, budget_usd = null, job_wait_s = NEW_POOL.job_wait_s} = given;
   const {spot = config.pool.spot, provisioning = 'node', poll_s = config.pool.poll_s} = given;
   const environment = {...NO_ENVIRONMENT, ...given.environment} as Environment;
   const needs = internetNeed(source, environment);
@@ -76,21 +81,7 @@ function newPool({config}: Deps, name: string, given: Given): Pool {
     );
   const code = {source, environment, source_version: given.source || given.environment ? 1 : 0};
   const terms = {accelerator, runtime_version, spot, provisioning, zones, workers_per_zone};
-  return {
-    pool: name,
-    ...terms,
-    budget_usd,
-    poll_s,
-    job_wait_s,
-    keep: null,
-    ...code,
-    version: 0,
-    said: {},
-    spent_usd: 0,
-    limiter: OPEN,
-    jobs_wait: null,
-    zones_wait: {},
-  };
+  return {...NEW_POOL, pool: name, ...terms, budget_usd, poll_s, job_wait_s, ...code};
 }
 
 /** The settings of the message for an existing pool. Throws `Rejected` for a value that cannot change, or that "update" changes. */

@@ -2,7 +2,7 @@ import {z} from 'zod';
 import {runId, streamText} from '../../../contracts/schemas.ts';
 import {type Decision, decideCancel, decideRetry} from '../../../domain/commands/commands.ts';
 import {paths} from '../../../domain/names.ts';
-import {NO_MODEL_FAILURES} from '../../../domain/run/model-failures.ts';
+import {NO_MODEL_FAILURES} from '../../../domain/run/run.ts';
 import {isOpen} from '../../../domain/run/run.ts';
 import {isUnfinished, type Stream} from '../../../domain/stream/stream.ts';
 import {iso} from '../../../domain/time.ts';

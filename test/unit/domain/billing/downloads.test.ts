@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import {workerRequest} from '../../../../shared/contracts/schemas.ts';
-import {workerDocument} from '../../../../shared/control-plane/documents/document-schemas.ts';
 import {accrue, downloadsOf, JOBS, totalOf} from '../../../../shared/domain/billing/cost.ts';
 import {withReceived} from '../../../../shared/domain/billing/downloads.ts';
 import {costByMonth} from '../../../../shared/domain/billing/monthly-spending.ts';
 import type {Received, Worker} from '../../../../shared/domain/worker/worker.ts';
+import {workerDocument} from '../../../../shared/domain/worker/worker.ts';
 import {at, aWorker, T0} from '../../../support/builders.ts';
 
 const GIB = 1024 ** 3;
