@@ -45,20 +45,19 @@ def read(folder, tmp_path, records, **spec):
     return list(read_samples(str(path), "x", settings))
 
 
-@pytest.mark.parametrize(
-    ("name", "number"), [(name, number) for name, model in fixture().items() for number in range(len(model["cases"]))]
-)
-def test_a_chat_has_the_token_ids_of_transformers(tmp_path, name, number):
-    case = fixture()[name]["cases"][number]
-    folder = write_folder(tmp_path, name)
-    record = {"messages": case["messages"]} | ({"tools": case["tools"]} if case["tools"] else {})
-    (item,) = read(folder, tmp_path, [record], record={"add_generation_prompt": case["add_generation_prompt"]})
-    if "error" in case:
-        assert isinstance(item, Reject)
-        assert case["error"] in item.reason
-    else:
-        assert item.token_ids.tolist() == case["ids"]
-        assert item.preview == case["text"][:200]
+@pytest.mark.parametrize("has_prompt", [False, True])
+@pytest.mark.parametrize("name", fixture())
+def test_a_chat_has_the_token_ids_of_transformers(tmp_path, name, has_prompt):
+    cases = [case for case in fixture()[name]["cases"] if case["add_generation_prompt"] == has_prompt]
+    chats = [{"messages": case["messages"]} | ({"tools": case["tools"]} if case["tools"] else {}) for case in cases]
+    items = read(write_folder(tmp_path, name), tmp_path, chats, record={"add_generation_prompt": has_prompt})
+    for number, (case, item) in enumerate(zip(cases, items, strict=True)):
+        if "error" in case:
+            assert isinstance(item, Reject), number
+            assert case["error"] in item.reason, number
+        else:
+            assert item.token_ids.tolist() == case["ids"], number
+            assert item.preview == case["text"][:200], number
 
 
 def test_the_fixture_has_templates_and_tokenizers_with_and_without_a_bos():
