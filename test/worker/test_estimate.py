@@ -205,8 +205,7 @@ def test_a_spec_that_is_not_json_ends_the_command_with_status_2(tmp_path, forks,
     assert found.stderr.startswith("Failed to read the spec: it is not JSON: ")
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("module", ["preflight", "estimate"])
+@pytest.mark.parametrize("module", ["estimate", "preflight"])
 def test_a_command_reports_a_wait_for_an_unreachable_hub_on_stderr(tmp_path, forks, module):
     which = ["--file", __file__] if module == "estimate" else ["--accelerator", "v5litepod-8"]
     spec = json.dumps(a_raw_spec(model="an-org/a-model", revision=None))

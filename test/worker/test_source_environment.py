@@ -19,7 +19,6 @@ pytestmark = [needs_root, pytest.mark.slow]
 def index(tmp_path, monkeypatch):
     """Releases of jax; nightly versions are in an index of their own."""
     releases, nightly = PackageIndex(tmp_path / "releases"), PackageIndex(tmp_path / "nightly")
-    releases.add("jax", "98.0.0")
     releases.add("jax", "98.1.0")
     nightly.add("jax", "98.2.0.dev20260101")
     monkeypatch.setenv("UV_DEFAULT_INDEX", releases.url)
@@ -29,15 +28,12 @@ def index(tmp_path, monkeypatch):
     nightly.close()
 
 
-@pytest.mark.parametrize(
-    ("wanted", "found"), [pytest.param("98.0.0", "98.0.0", marks=pytest.mark.long), ("nightly", "98.2.0.dev20260101")]
-)
-def test_the_requested_version_of_jax_replaces_the_locked_version_and_is_recorded(index, prepare, wanted, found):
-    prepared = prepare(jax_version=wanted)
-    assert prepared.ran["jax_version"] == found
+def test_the_requested_version_of_jax_replaces_the_locked_version_and_is_recorded(index, prepare):
+    prepared = prepare(jax_version="nightly")
+    assert prepared.ran["jax_version"] == "98.2.0.dev20260101"
     code = "import jax, numpy; print(jax.__version__)"
     done = subprocess.run([prepared.python, "-I", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == found
+    assert done.stdout.strip() == "98.2.0.dev20260101"
     assert ".uv-cache" not in os.listdir(os.path.dirname(os.path.dirname(prepared.python)))  # no downloads are left
 
 

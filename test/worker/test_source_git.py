@@ -39,11 +39,13 @@ def fetch(tmp_path, server, commands):
     return get
 
 
-def test_a_branch_is_fetched_and_its_commit_is_recorded(server, fetch):
+def test_a_branch_is_fetched_for_the_agent_alone_and_its_commit_is_recorded(server, fetch):
     commit = server.commit({"main.py": "one", "lib/deep.py": "x"})
     text, fetched, folder = fetch(branch="main")
     assert (text, fetched) == ("one", commit)
-    assert os.path.exists(f"{folder}/lib/deep.py")
+    for path in (folder, f"{folder}/lib/deep.py"):  # no job can change them
+        found = os.stat(path)
+        assert found.st_uid == 0 and found.st_mode & 0o022 == 0 and found.st_mode & 0o004
 
 
 def test_a_branch_after_a_forced_push_is_fetched_again_and_the_old_files_stay(server, fetch):
@@ -68,14 +70,6 @@ def test_a_commit_is_fetched_by_its_hash(server, fetch):
     first = server.commit({"main.py": "one"}, "refs/heads/old")
     server.commit({"main.py": "two"})
     assert fetch(commit=first)[:2] == ("one", first)
-
-
-def test_the_files_belong_to_the_agent_and_no_job_can_change_them(server, fetch):
-    server.commit({"main.py": "one"})
-    folder = fetch(branch="main")[2]
-    for path in (folder, f"{folder}/main.py"):
-        found = os.stat(path)
-        assert found.st_uid == 0 and found.st_mode & 0o022 == 0 and found.st_mode & 0o004
 
 
 @pytest.mark.parametrize(
