@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import {answers} from '../../cli/json/index.ts';
 import type {TpuRow} from '../../cli/tpus/tpu-row.ts';
+import {gleaner} from '../support/command.ts';
 import {until} from '../support/until.ts';
-import {gleaner, TestHome, texts} from './home.ts';
+import {TestHome, texts} from './home.ts';
 
 const A = 'tpu-us-central1-a-0';
 /** For a stream that is at work during all tests, with few events of shards. */

@@ -15,6 +15,7 @@ import {openStore} from '../../shared/compose.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Document, Objects, Store} from '../../shared/ports.ts';
+import * as command from '../support/command.ts';
 import {until, WAIT_S} from '../support/until.ts';
 
 /** Variables of a cloud that ends a silent worker early. A killed VM and a vanished node are silent. */
@@ -199,7 +200,7 @@ export class TestHome {
   }
 
   async verify(run: string): Promise<Report> {
-    const {stdout, stderr} = await gleaner(['verify', run, '--json', '--dir', this.dir]);
+    const {stdout, stderr} = await command.gleaner(['verify', run, '--json', '--dir', this.dir]);
     if (!stdout.trim()) throw new Error(`verify said nothing: ${stderr}`);
     return JSON.parse(stdout);
   }

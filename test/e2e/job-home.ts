@@ -6,8 +6,9 @@ import type {Job} from '../../shared/domain/job/job.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Document} from '../../shared/ports.ts';
+import {gleaner} from '../support/command.ts';
 import {until} from '../support/until.ts';
-import {gleaner, TestHome} from './home.ts';
+import {TestHome} from './home.ts';
 
 /** Variables of a cloud whose workers run jobs: without root there is no other user. */
 const ISOLATION: Record<string, string> = process.getuid?.() === 0 ? {} : {GLEANER_JOB_ISOLATION: 'none'};

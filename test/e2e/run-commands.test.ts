@@ -7,7 +7,8 @@ import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {answers} from '../../cli/json/index.ts';
 import type {Comparison} from '../../cli/run/compare.ts';
-import {gleaner, TestHome, texts} from './home.ts';
+import {gleaner} from '../support/command.ts';
+import {TestHome, texts} from './home.ts';
 
 const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
 const SPEC = ['--layers', '0-1', '--sites', 'resid_post'];

@@ -17,6 +17,7 @@ import {delimiter, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {ApiError} from '../../../emulator/http/errors.ts';
 import {putBuiltEnvironment} from '../../support/built-environment.ts';
+import {gleaner} from '../../support/command.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 import {until} from '../../support/until.ts';
 
@@ -136,6 +137,9 @@ describe('gleaner deploy @full', () => {
   }
 
   const deploy = (args: string[], env: Record<string, string> = {}) => run([MAIN, 'deploy', ...args], env);
+  /** A deployment that ends before its first step. */
+  const refuse = (args: string[]) =>
+    gleaner(['deploy', ...args], {cwd: folder, env: {GLEANER_GOOGLE_APIS: google.url}});
   /** The same with a clock that steps in place of a wait, and a lock file in the folder. */
   const deployAtOnce = (args: string[], env: Record<string, string> = {}) =>
     run([AT_ONCE, join(folder, 'lock.hcl'), ...args], env);
@@ -372,7 +376,7 @@ describe('gleaner deploy @full', () => {
   });
 
   it('applies nothing without a terminal and without --yes', async () => {
-    const {code, stderr} = await deploy([]);
+    const {code, stderr} = await refuse([]);
     assert.equal(code, 1);
     assert.match(stderr, /add --yes/);
     assert.equal(existsSync(join(folder, 'calls')), false);
@@ -406,7 +410,7 @@ describe('gleaner deploy @full', () => {
     it(`refuses settings in one line: ${name}`, async () => {
       if (text === undefined) rmSync(join(folder, 'gleaner.tfvars.json'));
       else writeFileSync(join(folder, 'gleaner.tfvars.json'), text);
-      const {code, stderr} = await deploy(['--yes']);
+      const {code, stderr} = await refuse(['--yes']);
       assert.equal(code, 1);
       assert.match(stderr, expected);
     });

@@ -9,10 +9,10 @@ import {ApiError} from '../../../emulator/http/errors.ts';
 import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
-import {gleaner} from '../../e2e/home.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 import {brokenStore, withMethods} from '../../support/broken-store.ts';
 import {aRun} from '../../support/builders.ts';
+import {gleaner} from '../../support/command.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 import {
   accountOf,

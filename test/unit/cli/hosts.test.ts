@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {poolAnswers} from '../../../cli/json/pools.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
-import {gleaner} from '../../e2e/home.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 import {aConfig, at, aWorker} from '../../support/builders.ts';
+import {gleaner} from '../../support/command.ts';
 import {putInCloud} from '../../support/put-documents.ts';
 
 describe('The commands about pools and hosts @full', () => {

@@ -4,8 +4,8 @@ import {join} from 'node:path';
 import {jobAnswers} from '../../../cli/json/jobs.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import type {Document} from '../../../shared/ports.ts';
-import {gleaner} from '../../e2e/home.ts';
 import {put, Scratch} from '../../emulator/a-cloud.ts';
+import {gleaner} from '../../support/command.ts';
 import {putInCloud} from '../../support/put-documents.ts';
 
 const ended = (more: Document): Document => ({

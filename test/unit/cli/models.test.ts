@@ -5,8 +5,8 @@ import {CliError} from '../../../cli/terminal/errors.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {specObject} from '../../../shared/domain/names.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
-import {gleaner} from '../../e2e/home.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
+import {gleaner} from '../../support/command.ts';
 import {COMMIT, FakeHub} from './streams/a-hub.ts';
 
 const text = (content: string) => new TextEncoder().encode(content);

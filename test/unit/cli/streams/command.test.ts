@@ -5,7 +5,7 @@ import {createServer} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {fileURLToPath} from 'node:url';
 import {answers} from '../../../../cli/json/index.ts';
-import {gleaner} from '../../../e2e/home.ts';
+import {gleaner} from '../../../support/command.ts';
 import {Folder} from '../../../support/folder.ts';
 
 const MAIN = fileURLToPath(new URL('../../../../cli/main.ts', import.meta.url));

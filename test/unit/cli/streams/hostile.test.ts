@@ -5,8 +5,9 @@ import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
 import {crc32cOf} from '../../../../cli/streams/hash-file.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
-import {gleaner} from '../../../e2e/home.ts';
+import * as home from '../../../e2e/home.ts';
 import {Scratch} from '../../../emulator/a-cloud.ts';
+import {gleaner} from '../../../support/command.ts';
 import {Folder} from '../../../support/folder.ts';
 import {Upload} from './an-upload.ts';
 
@@ -37,7 +38,11 @@ describe('gleaner streams create @full', () => {
     for (let round = 0; round < 2; round++) {
       const out = `out${round}`;
       const both = await Promise.all(
-        ['300', '200'].map(streams => create('rows.jsonl', '--num-streams', streams, '--output-dir', out)),
+        ['300', '200'].map(streams =>
+          home.gleaner(['streams', 'create', 'rows.jsonl', '--num-streams', streams, '--output-dir', out], {
+            cwd: folder.path,
+          }),
+        ),
       );
       const won = both.findIndex(({code}) => code === 0);
       assert.ok(won >= 0, both.map(({stderr}) => stderr).join('\n'));

@@ -78,12 +78,12 @@ describe('The upload of a large stream @full', () => {
     });
 
   it('begins again where the cloud has forgotten the session', async () => {
-    to.large(20);
+    to.large(9);
     const crc32c = await crc32cOf(to.folder.at('streams/stream_000.jsonl'));
     const record = {
       bucket: cloud.bucket,
       name: `datasets/${to.run}/stream_000.jsonl`,
-      size_bytes: 20e6,
+      size_bytes: 9e6,
       crc32c,
     };
     const session = `${cloud.url}/upload/storage/v1/b/${cloud.bucket}/o?uploadType=resumable&upload_id=gone`;
@@ -94,7 +94,7 @@ describe('The upload of a large stream @full', () => {
     assert.equal((await to.start()).uploaded, 1);
   });
   it('of two processes at once stores every stream once, and both succeed', async () => {
-    to.large(20);
+    to.large(9);
     for (let index = 1; index < 9; index++)
       to.folder.put(`streams/stream_00${index}.jsonl`, `{"text":"${index}"}\n`);
     const args = ['streams', 'upload', to.folder.at('streams'), '--run', to.run, '--json', '--port', to.port];

@@ -1,0 +1,64 @@
+/** Commands in the process of the test. A process for each would take a quarter of a second of a core. */
+import {runCommandLine} from '../../cli/command-line.ts';
+
+type Ended = {code: number; stdout: string; stderr: string};
+
+let last: Promise<unknown> = Promise.resolve();
+
+/**
+ * Runs `gleaner ARGS` to its end, after the command before it: commands share the output and the variables of the process. The folder of
+ * the cache is fixed when its module is loaded, so a command with another XDG_CACHE_HOME needs a process.
+ */
+export function gleaner(
+  args: string[],
+  options: {cwd?: string; env?: Record<string, string>} = {},
+): Promise<Ended> {
+  const ended = last.then(() => runAlone(args, options.cwd ?? process.cwd(), options.env ?? {}));
+  last = ended.catch(() => {});
+  return ended;
+}
+
+async function runAlone(args: string[], cwd: string, variables: Record<string, string>): Promise<Ended> {
+  const {argv, env, exitCode} = process;
+  const before = process.cwd();
+  const [stdout, stderr] = [process.stdout, process.stderr].map(capture) as [Captured, Captured];
+  const terminal = process.stdin.isTTY;
+  process.stdin.isTTY = false;
+  process.argv = [...argv.slice(0, 2), ...args];
+  process.env = {...env, ...variables};
+  process.exitCode = undefined;
+  process.chdir(cwd);
+  try {
+    await runCommandLine(args);
+    return {code: Number(process.exitCode ?? 0), stdout: stdout.text(), stderr: stderr.text()};
+  } finally {
+    process.chdir(before);
+    process.exitCode = exitCode;
+    process.env = env;
+    process.argv = argv;
+    process.stdin.isTTY = terminal;
+    stdout.end();
+    stderr.end();
+  }
+}
+
+type Captured = {text: () => string; end: () => void};
+
+/** Keeps what is written to a stream, which is no terminal meanwhile. */
+function capture(stream: NodeJS.WriteStream): Captured {
+  const {write, isTTY} = stream;
+  let said = '';
+  stream.isTTY = false;
+  stream.write = ((chunk: string | Uint8Array, ...rest: unknown[]) => {
+    said += typeof chunk === 'string' ? chunk : Buffer.from(chunk).toString();
+    const done = rest.find(each => typeof each === 'function') as (() => void) | undefined;
+    if (done) process.nextTick(done);
+    return true;
+  }) as typeof write;
+  return {
+    text: () => said,
+    end: () => {
+      Object.assign(stream, {write, isTTY});
+    },
+  };
+}
