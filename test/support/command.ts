@@ -44,7 +44,7 @@ async function runAlone(args: string[], cwd: string, variables: Record<string, s
 
 type Captured = {text: () => string; end: () => void};
 
-/** Keeps what is written to a stream, which is no terminal meanwhile. */
+/** Keeps what is written to a stream, which is no terminal until `end`. */
 function capture(stream: NodeJS.WriteStream): Captured {
   const {write, isTTY} = stream;
   let said = '';
