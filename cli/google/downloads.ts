@@ -3,7 +3,7 @@ import {constants} from 'node:fs';
 import {type FileHandle, mkdir, open, rename, stat} from 'node:fs/promises';
 import {dirname} from 'node:path';
 import type {Bucket} from '@google-cloud/storage';
-import {Crc32c} from '../../shared/contracts/crc32c.ts';
+import {Crc32c} from '../../emulator/storage/crc32c.ts';
 import {storageReason} from '../../shared/google/errors.ts';
 import {apartFromOthers, openBucket, type StorageBucketOptions} from '../../shared/google/objects.ts';
 import {piecesFrom} from '../../shared/google/read-content.ts';

@@ -101,7 +101,7 @@ const variables = z
   )
   .refine(value => Object.keys(value).length <= 32, 'expected at most 32 variables');
 
-const record = closed({
+export const recordFields = {
   field: name(256).nullable().meta(about('the field that holds the text or the token ids', null)),
   template: text(16_384)
     .nullable()
@@ -122,13 +122,14 @@ const record = closed({
       {},
     ),
   ),
-});
+};
+const record = closed(recordFields);
 
 /** Least size of a shard in a new spec. Frozen specs of earlier releases may have a smaller one. */
 export const LEAST_SHARD_GB = 0.0001;
 
-/** Every key of `run.json`. Rules across keys or entries are in `contradictions`. */
-export const fields = {
+/** The keys of `run.json` that the spec of an extraction has. Rules across keys or entries are in `contradictions`. */
+export const specFields = {
   model: name(1024).meta(
     about('a folder in the Hugging Face layout (gs://BUCKET/PATH, or a path on the worker), or a hub id'),
   ),
@@ -178,6 +179,11 @@ export const fields = {
   record: record.meta(about('how a line becomes a sample')),
   keep: list(name(256), 0, 32).meta(about("fields of the record to copy into the shard's index", [])),
   seed: whole(0, 2 ** 31 - 1).meta(about('of every random choice', 42)),
+};
+
+/** Every key of `run.json`. */
+export const fields = {
+  ...specFields,
   pool: z
     .string()
     .regex(/^[a-z][a-z0-9-]{0,30}$/, 'a pool: lower-case letters, digits and dashes')

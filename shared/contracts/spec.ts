@@ -7,7 +7,7 @@ import type {Config} from './config.ts';
 import {rejectRepeatedKey} from './repeated-key.ts';
 import {parseJson} from './schemas.ts';
 import {contradictions} from './spec-contradictions.ts';
-import {closed, fields, SITES} from './spec-keys.ts';
+import {closed, fields, recordFields, SITES, specFields} from './spec-keys.ts';
 
 export const MAX_SPEC_BYTES = 64 * 1024;
 
@@ -52,40 +52,25 @@ export function completeSpec(
   const {pool = default_pool, priority = 0, budget_usd = null, ...others} = input;
   const {affinity = 'any', stream_offset = 0, ...rest} = others;
   const {allow_cross_region = false, expire_days = null, ...given} = rest;
-  const {format = 'safetensors', record = {}} = given;
+  const {format = 'safetensors', record = {}, sites = ['resid_post']} = given;
   const dtype = given.dtype ?? (format === 'pkl.gz' ? 'fp32' : 'bf16');
-  const spec: RunSpec = {
+  const chosen = {
     model: given.model ?? default_model,
-    revision: given.revision ?? null,
-    layers: given.layers ?? 'all',
-    sites: SITES.filter(site => (given.sites ?? ['resid_post']).includes(site)),
-    tokens: given.tokens ?? 'all',
-    exclude_special: given.exclude_special ?? false,
+    sites: SITES.filter(site => sites.includes(site)),
     dtype,
     compute_dtype: given.compute_dtype ?? (dtype === 'fp32' ? 'fp32' : 'bf16'),
-    format,
-    shard_size_gb: given.shard_size_gb ?? 1,
     max_seq_length: given.max_seq_length ?? Math.max(2048, given.context_size ?? 0),
-    over_long: given.over_long ?? 'reject',
-    context_size: given.context_size ?? null,
-    overlap: given.overlap ?? 0,
-    bos: given.bos ?? 'auto',
-    row_tokens: given.row_tokens ?? 2048,
-    window_tokens: given.window_tokens ?? 65_536,
-    record: {
-      field: record.field ?? null,
-      template: record.template ?? null,
-      encoder: record.encoder ?? null,
-      prompt_version: record.prompt_version ?? 'output-from-examples-v0',
-      predictions_per_task: record.predictions_per_task ?? 1,
-      add_generation_prompt: record.add_generation_prompt ?? false,
-      template_kwargs: record.template_kwargs ?? {},
-    },
-    keep: given.keep ?? [],
-    seed: given.seed ?? 42,
+    record: withDefaults(recordFields, record),
   };
+  const spec = withDefaults(specFields, {...given, ...chosen}) as RunSpec;
   const assignment = {affinity, stream_offset, expire_days};
   return {spec, placement: {pool, priority, budget_usd, ...assignment, allow_cross_region}};
+}
+
+/** The value of each key: the given one, or the default of its schema. */
+function withDefaults(keys: Record<string, z.ZodType>, given: Record<string, unknown>) {
+  const values = Object.entries(keys).map(([key, schema]) => [key, given[key] ?? schema.meta()?.default]);
+  return Object.fromEntries(values);
 }
 
 /**

@@ -7,7 +7,6 @@ import type {
   GetFilesResponse,
   StorageOptions,
 } from '@google-cloud/storage';
-import {Crc32c} from '../contracts/crc32c.ts';
 import {ObjectTooLarge, ServiceError} from '../contracts/errors.ts';
 import type {ObjectInfo, Objects} from '../ports.ts';
 import {isBucketMissing, isForbidden, isNotFound, isPreconditionFailed, storageReason} from './errors.ts';
@@ -51,21 +50,9 @@ export function openBucket(
       interceptors_: [...interceptors, ...(token ? [withToken(token)] : [])],
       // With its own retries the client throws a 503 of a read outside of every promise, on Node 24.
       retryOptions: {autoRetry: false},
-      // The client's own takes several times as long.
-      crc32cGenerator: newCrc32c,
     });
     return storage.bucket(bucket);
   });
-}
-
-/** The checksum that the client compares with Cloud Storage's. */
-function newCrc32c() {
-  const sum = new Crc32c();
-  return {
-    update: (bytes: Buffer) => sum.update(bytes),
-    validate: (expected: string) => sum.digest() === expected,
-    toString: () => sum.digest(),
-  };
 }
 
 type Interceptor = NonNullable<StorageOptions['interceptors_']>[number];
