@@ -71,7 +71,8 @@ read_metadata() {
   values=$(metadata "${names[@]/#/instance/attributes/}" 2>/dev/null) || status=$?
   [[ $status == 0 || $status == 22 ]] || fail "Failed to start: the metadata server does not answer (curl: $status)"
   for name in "${names[@]}"; do
-    IFS= read -r value || value=''
+    # An old curl may write an empty line before each retry.
+    while IFS= read -r value && [[ -z $value ]]; do :; done
     [[ -n $value || $name != gleaner-logs-bucket ]] || value=$BUCKET
     [[ -n $value ]] || fail "Failed to start: metadata attribute $name is missing; create the VM again with it set"
     case $name in
