@@ -17,6 +17,9 @@ const HOUR_MS = 3_600_000;
 /** Time between two looks at the nodes. */
 export const LOOK_MS = 5_000;
 
+/** The bill of a node may start this much late: see readySince. */
+const UNSEEN_MINUTES = 5;
+
 /** Faults that delay a delete after its decision, or lose it until it is sent again. */
 const DELETE_FAULTS: (keyof Faults)[] = [
   ...(['loss', 'delay_s', 'refusal', 'silence', 'latency_ms', 'hang', 'crash', 'aim'] as const),
@@ -77,7 +80,9 @@ export class Caps extends Check {
     const {clockwork, rise} = this.context;
     const billed_h = isShown ? rise.hours(Date.parse(String(after.ready_at)), clockwork.now) : 0;
     const life_usd = this.#unseen.get(paths.attempt(name, Number(after.incarnation))) ?? 0;
-    const unseen_usd = Math.max(0, life_usd - billed_h * usdPerHourIn(String(after.zone)));
+    const price = usdPerHourIn(String(after.zone));
+    const late_usd = Math.max(0, life_usd - billed_h * price);
+    const unseen_usd = isShown ? Math.min(late_usd, (UNSEEN_MINUTES / 60) * price) : late_usd;
     for (const budget of budgetsOf(after as unknown as Worker))
       this.#accountOf(budget).spent_usd -= unseen_usd;
   }
