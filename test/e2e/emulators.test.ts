@@ -1,9 +1,16 @@
 import assert from 'node:assert/strict';
+import {execFile} from 'node:child_process';
+import {join} from 'node:path';
+import {promisify} from 'node:util';
 import {type DocumentReference, FieldValue, Firestore, Timestamp} from '@google-cloud/firestore';
 import type {RunView} from '../../cli/run/run-view.ts';
+import {quoted} from '../../cli/terminal/output.ts';
 import {openStore} from '../../shared/compose.ts';
 import {needEmulators} from '../contract/emulators.ts';
+import {blocksOf} from '../support/doc-blocks.ts';
 import {gleaner, processes, SPEC, TestHome, texts} from './home.ts';
+
+const execute = promisify(execFile);
 
 /** For a stream that is still at work when the preemption comes. */
 const LONG_SPEC = JSON.stringify({layers: '0-1', shard_size_gb: 0.001});
@@ -93,6 +100,22 @@ describe("Gleaner on Google's emulators of Firestore and Pub/Sub", () => {
     assert.equal(Number(found?.result), 1e9);
     for (const time of ['created_at', 'scheduled_at', 'started_at', 'completed_at', 'updated_at'])
       assert.ok(found?.[time] instanceof Timestamp, time);
+  });
+
+  it('takes the job of the Python of docs/jobs.md as it stands, and jobs follow prints its result @long', async () => {
+    const python = join(home.dir, 'client', 'bin', 'python');
+    await execute('python3', ['-m', 'venv', join(home.dir, 'client')]);
+    await execute(python, ['-m', 'pip', 'install', '--quiet', 'google-cloud-firestore']);
+    const [block] = blocksOf('docs/jobs.md').filter(({info}) => info === 'python');
+    const exported = (await gleaner(['local', 'env', '--dir', home.dir])).stdout;
+    const lines = [
+      `eval ${quoted(exported)}`,
+      `exec ${quoted(python)} -c ${quoted(block?.lines.join('\n') ?? '')}`,
+    ];
+    const {stdout: id} = await execute('bash', ['-c', lines.join('\n')]);
+    const followed = await gleaner(['jobs', 'follow', id.trim(), '--dir', home.dir]);
+    assert.equal(followed.code, 0, followed.stderr);
+    assert.match(followed.stdout + followed.stderr, /result +1000000|result +1e\+06/);
   });
 
   it('records messages under their ids, also a message that Google delivers without data', async () => {
