@@ -228,13 +228,14 @@ def test_reading_rows_of_a_run_leaves_no_layer_of_a_pickle_in_memory(tmp_path, v
 
 
 FLOODS = {
+    "lists that are numbered": b"]\x94" * 500_000,
     "a text": b"X" + struct.pack("<I", 1 << 26) + b"a" * (1 << 26),
     "texts": (b"X" + struct.pack("<I", 60_000) + b"a" * 60_000) * 1_000,
     "bytes": b"B" + struct.pack("<I", 1 << 26) + bytes(1 << 26),
-    "lists that are numbered": b"]\x94" * 500_000,
 }
 
 
+@pytest.mark.sample(2)  # many lists, and many texts
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
 def test_counts_in_a_header_lift_no_limit(tmp_path, monkeypatch, flood):
     monkeypatch.setattr(pickle_shard, "_FREE_BYTES", MIB)

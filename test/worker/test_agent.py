@@ -143,6 +143,7 @@ def test_an_agent_stores_its_log_after_the_lines_of_the_boot_in_the_bucket_of_lo
     assert storage.names(BUCKET, "logs/") == []
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("action", "outcome"), [("drain", "drained"), ("stop", None)])
 def test_an_agent_reports_an_unreachable_hub_and_obeys_worker_api(cloud, storage, agent, action, outcome):
     cloud.attributes["gleaner-hf-endpoint"] = "http://127.0.0.1:9"  # a closed port

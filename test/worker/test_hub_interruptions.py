@@ -60,6 +60,7 @@ def test_an_unfinished_copy_with_any_content_is_completed(hub, tmp_path, files):
 A_LONG_WAIT = ("limited", 1000)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("where", "answer"),
     [

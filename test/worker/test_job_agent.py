@@ -88,6 +88,7 @@ def test_an_agent_releases_the_chips_before_a_job_and_keeps_its_log(cloud, stora
     assert any(text.startswith("Leased stream") for text in messages) and messages[-1].startswith("Exiting")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["409", "stop"])
 def test_an_agent_ends_a_cancelled_job_and_requests_another_lease(cloud, storage, job_agent, how):
     cloud.leases = [a_job_answer(command="echo begun; sleep 1000")]
@@ -126,6 +127,7 @@ def test_a_preempted_vm_stores_the_artifacts_of_its_job(cloud, storage, job_agen
     assert storage.data(BUCKET, "jobs/j1/epoch_2/artifacts/state") == b"saved\n"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("notice", ["SIGTERM", "metadata"])
 def test_a_job_ended_by_the_shutdown_of_its_vm_is_preempted(cloud, storage, job_agent, notice):
     """The system ends all processes at once, so the job may end before the agent has the notice."""

@@ -75,7 +75,7 @@ def stream(storage, extract, tmp_path, tiny_models, tiny_folder, forks):
     return make
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("step", STEPS)
 def test_an_extractor_killed_at_later_and_later_calls_of_a_step_completes(stream, step):
     attempt = stream({})

@@ -101,9 +101,11 @@ def some_segments(rng, length):
     return segments
 
 
-@pytest.mark.sample(5)  # each window with the longest row
+@pytest.mark.sample(3)  # windows of one token, of a soft cap and without an end, each with the longest row
 @pytest.mark.parametrize("length", [250, 288, 48, 1])
-@pytest.mark.parametrize(("window", "softcap"), [(1, None), (2, None), (130, None), (200, 3.0), (2**30, None)])
+@pytest.mark.parametrize(
+    ("window", "softcap"), [(1, None), (2, None), (200, 3.0), (130, None), (2**30, None), (512, 3.0)]
+)
 def test_attention_in_blocks_equals_full_attention_within_segments(length, window, softcap):
     check_attention(replace(CPU, query_block=48), length, window, softcap, head_dim=8, limit=2e-6)
 
