@@ -5,7 +5,6 @@ import {
   describeTally,
   MENDED,
   NOTHING_FOUND,
-  runsInBucket,
   type Sources,
   type StreamSurvey,
   type Tally,
@@ -16,7 +15,7 @@ import type {Store} from '../shared/ports.ts';
 import {withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import {apply, POLL_MS} from './cloud/send-message.ts';
-import {goneStreams, runsAnywhere, surveyRun} from './survey.ts';
+import {goneStreams, runsAnywhere, runsInBucket, surveyRun} from './survey.ts';
 import {CliError} from './terminal/errors.ts';
 import {print, say, warn} from './terminal/output.ts';
 

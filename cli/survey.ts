@@ -5,16 +5,17 @@ import {streamRecords} from '../shared/control-plane/documents/documents.ts';
 import {
   compareStream,
   originsAmong,
-  runsInBucket,
   type Sources,
   type StreamSurvey,
 } from '../shared/control-plane/streams/compare-streams.ts';
-import {streamsOf} from '../shared/control-plane/streams/register-stream.ts';
+import {type StreamObject, streamsAmong} from '../shared/control-plane/streams/register-stream.ts';
 import {
   DEFAULT_RUN,
+  datasetPrefix,
   isRunId,
   manifestObject,
   outputPrefix,
+  parseDatasetObject,
   parseOutputObject,
   paths,
   streamObject,
@@ -22,6 +23,21 @@ import {
 import type {Objects} from '../shared/ports.ts';
 
 const OUTPUTS = 'activations/';
+
+/** Names of all runs with a stream in the bucket. */
+export async function runsInBucket({objects}: Pick<Sources, 'objects'>): Promise<string[]> {
+  const runs = new Set<string>();
+  for (const {name} of await objects.list('datasets/')) {
+    const dataset = parseDatasetObject(name);
+    if (dataset.kind === 'stream') runs.add(dataset.run);
+  }
+  return [...runs].sort();
+}
+
+/** Lists the stream objects of a run in the bucket. */
+async function streamsOf(objects: Objects, run: string): Promise<StreamObject[]> {
+  return streamsAmong(await objects.list(datasetPrefix(run))).filter(each => each.run === run);
+}
 
 /** Names of all runs with a stream or an output in the bucket, or a document. */
 export async function runsAnywhere({store, objects}: Sources): Promise<string[]> {

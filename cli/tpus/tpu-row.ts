@@ -2,8 +2,8 @@
 import {accrue, totalOf} from '../../shared/domain/billing/cost.ts';
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {waitText} from '../../shared/domain/waiting/constraint.ts';
-import {explainTpu} from '../../shared/domain/waiting/explain.ts';
 import {hasEnded, type Worker} from '../../shared/domain/worker/worker.ts';
+import {explainTpu} from '../explain.ts';
 import type {Answers} from '../json/index.ts';
 import {tpuStatus} from '../screen/tpu-status.ts';
 import {counted, dollarText} from '../terminal/format.ts';

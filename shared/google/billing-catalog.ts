@@ -2,7 +2,7 @@
 import {z} from 'zod';
 import {ServiceError} from '../contracts/errors.ts';
 import {parseJson} from '../contracts/schemas.ts';
-import {CHIP_SERVICE} from '../domain/billing/catalog.ts';
+import {CHIP_SERVICE, sku} from '../domain/billing/catalog.ts';
 import type {Catalog} from '../ports.ts';
 import {withAdvice} from './errors.ts';
 import {memoizeAsync} from './memoize-async.ts';
@@ -14,30 +14,6 @@ const PAGE_SIZE = 5000;
 const TIMEOUT_MS = 30_000;
 const SCOPE = 'https://www.googleapis.com/auth/cloud-billing.readonly';
 
-/** Google leaves out fields with the value 0, and writes 64-bit numbers as text. */
-const unitPrice = z.object({
-  currencyCode: z.string().default(''),
-  units: z.string().default('0'),
-  nanos: z.number().default(0),
-});
-const sku = z.object({
-  description: z.string(),
-  category: z.object({usageType: z.string().default('')}),
-  serviceRegions: z.array(z.string()).default([]),
-  pricingInfo: z
-    .array(
-      z.object({
-        effectiveTime: z.iso.datetime(),
-        pricingExpression: z.object({
-          usageUnit: z.string().default(''),
-          tieredRates: z
-            .array(z.object({unitPrice: unitPrice.default({currencyCode: '', units: '0', nanos: 0})}))
-            .default([]),
-        }),
-      }),
-    )
-    .default([]),
-});
 const answer = z.object({skus: z.array(sku).default([]), nextPageToken: z.string().default('')});
 
 /** `endpoint` replaces Google's address, and `token` is what that server asks for. */

@@ -50,16 +50,6 @@ export type StreamSurvey = {
   why: string | null;
 };
 
-/** Names of all runs with a stream in the bucket. */
-export async function runsInBucket({objects}: Pick<Deps, 'objects'>): Promise<string[]> {
-  const runs = new Set<string>();
-  for (const {name} of await objects.list('datasets/')) {
-    const dataset = parseDatasetObject(name);
-    if (dataset.kind === 'stream') runs.add(dataset.run);
-  }
-  return [...runs].sort();
-}
-
 /** Selects one object for each stream: two objects may have one index. */
 export async function originsAmong(deps: Sources, found: readonly StreamObject[]): Promise<ObjectInfo[]> {
   const origins: ObjectInfo[] = [];

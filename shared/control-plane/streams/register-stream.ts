@@ -1,9 +1,9 @@
 /** Registers stream objects: a stream gets its document once, and again when its content changes. */
-import {datasetPrefix, parseDatasetObject, paths, streamObject} from '../../domain/names.ts';
+import {parseDatasetObject, paths, streamObject} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {originOfShards} from '../../domain/stream/checkpoint.ts';
 import {decideRegistration} from '../../domain/stream/registration.ts';
-import type {ObjectInfo, Objects} from '../../ports.ts';
+import type {ObjectInfo} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, streamRecords} from '../documents/documents.ts';
@@ -14,11 +14,6 @@ import {advanceStream} from './advance-checkpoint.ts';
 import {originOf, storedShards} from './stored-shards.ts';
 
 export type StreamObject = {object: ObjectInfo; run: string; stream: string};
-
-/** Lists the stream objects of a run in the bucket. */
-export async function streamsOf(objects: Objects, run: string): Promise<StreamObject[]> {
-  return streamsAmong(await objects.list(datasetPrefix(run))).filter(each => each.run === run);
-}
 
 export function streamsAmong(objects: readonly ObjectInfo[]): StreamObject[] {
   return objects.flatMap(object => {

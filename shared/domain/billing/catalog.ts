@@ -2,6 +2,7 @@
  * Prices of chips in the Cloud Billing Catalog. Compute Engine sells v5e, v5p and v6e by the chip and hour of a region. The service of
  * Cloud TPU sells v2 to v4 by the device and by the continent: their prices stay as they are.
  */
+import {z} from 'zod';
 import {iso, msOf} from '../time.ts';
 import {LISTED, type Price} from './list-prices.ts';
 import type {Prices} from './prices.ts';
@@ -9,19 +10,31 @@ import type {Prices} from './prices.ts';
 /** Service of the catalog that sells the chips: Compute Engine. */
 export const CHIP_SERVICE = '6F81-5844-456A';
 
-/** One item of the catalog, as far as a price needs it. */
-export type Sku = {
-  description: string;
-  category: {usageType: string};
-  serviceRegions: readonly string[];
-  pricingInfo: readonly {
-    effectiveTime: string;
-    pricingExpression: {
-      usageUnit: string;
-      tieredRates: readonly {unitPrice: {currencyCode: string; units: string; nanos: number}}[];
-    };
-  }[];
-};
+/** One item of the catalog, as far as a price needs it. Google leaves out fields with the value 0, and writes 64-bit numbers as text. */
+const unitPrice = z.object({
+  currencyCode: z.string().default(''),
+  units: z.string().default('0'),
+  nanos: z.number().default(0),
+});
+export const sku = z.object({
+  description: z.string(),
+  category: z.object({usageType: z.string().default('')}),
+  serviceRegions: z.array(z.string()).default([]),
+  pricingInfo: z
+    .array(
+      z.object({
+        effectiveTime: z.iso.datetime(),
+        pricingExpression: z.object({
+          usageUnit: z.string().default(''),
+          tieredRates: z
+            .array(z.object({unitPrice: unitPrice.default({currencyCode: '', units: '0', nanos: 0})}))
+            .default([]),
+        }),
+      }),
+    )
+    .default([]),
+});
+export type Sku = z.infer<typeof sku>;
 
 /** Prices that the pages of the catalog name so far. `unknown`: chips that this release does not know. */
 export type Found = {

@@ -22,8 +22,6 @@ const GRACE_S = 180;
 /** Time for which the document of an ended job is kept. */
 const KEPT_DAYS = 30;
 
-export type JobLease = {job: string; epoch: number};
-
 /** The end of an attempt, as its worker reports it or as the control plane finds it. */
 export type JobEnd = {
   outcome: JobAttempt['outcome'];

@@ -3,133 +3,44 @@ import type {z} from 'zod';
 import {count, describing, instant, stored, text} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 
-type Row = {
-  /** Head of the sentence; `about` is the subject of the constraint. */
-  head: (about: string) => string;
-  /** Next step of a person. Null: the wait ends by itself. */
-  next: ((about: string) => string) | null;
-};
+/** Heads of the sentences of each kind of constraint; `about` is its subject. Kinds of slots without a node are in the order of dominance: the first that applies is the binding one. */
+const HEADS = {
+  failed: about => `${about} has failed`,
+  'no-spec': about => `run ${about} has no spec`,
+  paused: about => `run ${about} is paused`,
+  'not-read': about => `the tick cannot read ${about}`,
+  unreadable: about => `${about} is left alone`,
+  budget: about => `the budget of ${about} pays for no further TPU`,
+  'no-slot': about => `pool ${about} has no slot`,
+  'behind-jobs': about => `jobs of pool ${about} go first`,
+  'behind-run': about => `run ${about} goes first`,
+  'pool-paused': about => `a person paused ${about}`,
+  'failed-boots': about => `creates of ${about} are stopped`,
+  ceiling: about => `the deployment allows ${about}`,
+  permission: about => `a permission is missing in ${about}`,
+  'no-such-type': about => `${about} refuses the type or the runtime version`,
+  quota: about => `the quota in ${about} is used up`,
+  'no-capacity': about => `${about} has no capacity`,
+  'no-node': about => `${about} accepts creates and makes no node`,
+  unreachable: about => `Cloud TPU does not answer for ${about}`,
+  'cool-down': about => `${about} takes its TPUs back young and cools down`,
+  orphans: about => `${about} has nodes without documents`,
+  'slot-blocked': about => `${about} cannot be created now`,
+  deleted: about => `a person deleted ${about}`,
+  brake: about => `${about} holds silent TPUs`,
+  silent: about => `${about} is silent`,
+  model: about => `${about} waits for its model`,
+  maintenance: about => `Google repairs the host of ${about}`,
+  leaving: about => `${about} is leaving its slot`,
+  queue: about => `${about} waits in the queue of its zone`,
+  create: about => `${about} is being created`,
+  boot: about => `${about} boots`,
+  idle: about => `${about} is about to ask for work`,
+  turn: about => `every TPU of pool ${about} is at work`,
+} satisfies Record<string, (about: string) => string>;
 
-const itself = null;
-
-/** Every kind of constraint. Kinds of slots without a node are in the order of dominance: the first that applies is the binding one. */
-const ROWS = {
-  failed: {
-    head: about => `${about} has failed`,
-    next: about =>
-      about.startsWith('job ')
-        ? `repair the cause, then: gleaner jobs retry ${about.slice(4)}`
-        : `repair the cause, then: gleaner run retry ${about.replace(/^(run|stream) /, '').split('/')[0]}`,
-  },
-  'no-spec': {
-    head: about => `run ${about} has no spec`,
-    next: about => `upload datasets/${about}/run.json or a stream`,
-  },
-  paused: {
-    head: about => `run ${about} is paused`,
-    next: about => `act on the reason, then: gleaner run resume ${about}`,
-  },
-  'not-read': {
-    head: about => `the tick cannot read ${about}`,
-    next: about => `read the log of on-tick: it names the error of ${about}`,
-  },
-  unreadable: {
-    head: about => `${about} is left alone`,
-    next: about => `mend ${about}: \`gleaner status\` names its invalid field`,
-  },
-  budget: {
-    head: about => `the budget of ${about} pays for no further TPU`,
-    next: about =>
-      about.startsWith('run ')
-        ? `gleaner run configure ${about.slice(4)} --budget-usd N`
-        : about.startsWith('pool ')
-          ? `gleaner tpus create ${about.slice(5)} --budget-usd N`
-          : 'raise max_budget_usd and deploy, or wait for the next month',
-  },
-  'no-slot': {
-    head: about => `pool ${about} has no slot`,
-    next: about => `gleaner tpus create ${about} --workers-per-zone 2`,
-  },
-  'behind-jobs': {
-    head: about => `jobs of pool ${about} go first`,
-    next: () => 'wait, or add TPUs: gleaner scale --workers-per-zone N',
-  },
-  'behind-run': {
-    head: about => `run ${about} goes first`,
-    next: () => 'wait, raise the priority: gleaner run configure RUN --priority 5, or add TPUs',
-  },
-  'pool-paused': {
-    head: about => `a person paused ${about}`,
-    next: about => `gleaner pool resume ${about.replace('pool ', '')}`,
-  },
-  'failed-boots': {
-    head: about => `creates of ${about} are stopped`,
-    next: () => 'gleaner logs TPU has the boot: mend its cause, then: gleaner pool resume POOL',
-  },
-  ceiling: {
-    head: about => `the deployment allows ${about}`,
-    next: () => 'raise max_workers and deploy, or wait for other TPUs to go',
-  },
-  permission: {
-    head: about => `a permission is missing in ${about}`,
-    next: () => 'grant the role that the error names, then: gleaner pool resume POOL',
-  },
-  'no-such-type': {
-    head: about => `${about} refuses the type or the runtime version`,
-    next: () => 'use a zone that offers the type: gleaner doctor, gleaner scale --zones',
-  },
-  quota: {
-    head: about => `the quota in ${about} is used up`,
-    next: () => 'ask Google for the quota that the error names, or add zones: gleaner scale --zones',
-  },
-  'no-capacity': {
-    head: about => `${about} has no capacity`,
-    next: () => 'wait, or add zones: gleaner scale --zones',
-  },
-  'no-node': {
-    head: about => `${about} accepts creates and makes no node`,
-    next: () => 'wait, or add zones: gleaner scale --zones',
-  },
-  unreachable: {
-    head: about => `Cloud TPU does not answer for ${about}`,
-    next: () => 'wait, or add zones: gleaner scale --zones',
-  },
-  'cool-down': {
-    head: about => `${about} takes its TPUs back young and cools down`,
-    next: () => 'wait, or add zones: gleaner scale --zones',
-  },
-  orphans: {
-    head: about => `${about} has nodes without documents`,
-    next: () => 'gleaner rebuild, or wait until the nodes are deleted',
-  },
-  'slot-blocked': {
-    head: about => `${about} cannot be created now`,
-    next: () => 'remove what the error names',
-  },
-  deleted: {
-    head: about => `a person deleted ${about}`,
-    next: about => `gleaner tpus recreate ${about}`,
-  },
-  brake: {
-    head: about => `${about} holds silent TPUs`,
-    next: () => 'look at worker-api and the network of the TPUs; gleaner tpus delete ends the cost',
-  },
-  silent: {head: about => `${about} is silent`, next: itself},
-  model: {
-    head: about => `${about} waits for its model`,
-    next: () => 'mend the network, or start another run with a model that exists',
-  },
-  maintenance: {head: about => `Google repairs the host of ${about}`, next: itself},
-  leaving: {head: about => `${about} is leaving its slot`, next: itself},
-  queue: {head: about => `${about} waits in the queue of its zone`, next: itself},
-  create: {head: about => `${about} is being created`, next: itself},
-  boot: {head: about => `${about} boots`, next: itself},
-  idle: {head: about => `${about} is about to ask for work`, next: itself},
-  turn: {head: about => `every TPU of pool ${about} is at work`, next: itself},
-} satisfies Record<string, Row>;
-
-export type ConstraintKind = keyof typeof ROWS;
-export const CONSTRAINT_KINDS = Object.keys(ROWS) as ConstraintKind[];
+export type ConstraintKind = keyof typeof HEADS;
+export const CONSTRAINT_KINDS = Object.keys(HEADS) as ConstraintKind[];
 
 /**
  * `about`: the zone, TPU, run or document that binds. `since_at`: null where only the tick that finds the constraint is known.
@@ -189,15 +100,10 @@ export function waitText(waits: Constraint): string {
 /** The words of `waitText` that no further try changes. */
 export function shortText({kind, about, evidence, since_at}: Constraint): string {
   const since = since_at === null ? '' : ` since ${minuteText(since_at)}`;
-  return `${ROWS[kind].head(about)}${since}${evidence === null ? '' : `: ${evidence}`}`;
+  return `${HEADS[kind](about)}${since}${evidence === null ? '' : `: ${evidence}`}`;
 }
 
 /** `12:46`, in UTC. */
 export function minuteText(instant: string): string {
   return iso(msOf(instant)).slice(11, 16);
-}
-
-/** The next step of a person. */
-export function nextStep({kind, about}: Pick<Constraint, 'kind' | 'about'>): string {
-  return ROWS[kind].next?.(about) ?? 'nothing: it ends by itself';
 }

@@ -1,12 +1,12 @@
 /** Explains why a run, a stream, a job or a TPU waits, from the constraints that the last tick stored. */
-import type {Pool} from '../fleet/pool.ts';
-import type {Job} from '../job/job.ts';
-import {isFinal} from '../job/lifecycle.ts';
-import type {Run} from '../run/run.ts';
-import type {Stream} from '../stream/stream.ts';
-import type {Worker} from '../worker/worker.ts';
-import {type Constraint, constraint} from './constraint.ts';
-import {standstillOf, tpuConstraint} from './tpu-constraint.ts';
+import type {Pool} from '../shared/domain/fleet/pool.ts';
+import type {Job} from '../shared/domain/job/job.ts';
+import {isFinal} from '../shared/domain/job/lifecycle.ts';
+import type {Run} from '../shared/domain/run/run.ts';
+import type {Stream} from '../shared/domain/stream/stream.ts';
+import {type Constraint, constraint} from '../shared/domain/waiting/constraint.ts';
+import {standstillOf, tpuConstraint} from '../shared/domain/waiting/tpu-constraint.ts';
+import type {Worker} from '../shared/domain/worker/worker.ts';
 
 /** Undefined: the run has ended well, or moves. */
 export function explainRun(run: Run): Constraint | undefined {
