@@ -2,8 +2,10 @@ import {readFile} from 'node:fs/promises';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {type Config, requireWorkerApi} from './contracts/config.ts';
 import {ActiveRuns} from './control-plane/caches/active-runs.ts';
+import {newOpenRuns} from './control-plane/caches/open-runs.ts';
 import {KnownPools} from './control-plane/caches/pool-cache.ts';
 import type {Deps} from './control-plane/deps.ts';
+import {withRunMarks} from './control-plane/documents/run-marks.ts';
 import {jsonLog} from './control-plane/log.ts';
 import {TickQueue} from './control-plane/tick-queue.ts';
 import {openSqliteStore} from './embedded/sqlite-store.ts';
@@ -19,8 +21,9 @@ import type {Store} from './ports.ts';
 /** Composition root: chooses the adapter of each port. Each adapter loads its client at its first call. */
 export function composeDeps(config: Config): Deps {
   const {project, deployment, bucket, endpoints, local_token: token} = config;
+  const log = jsonLog(line => process.stdout.write(line), Date.now, project);
   return {
-    store: openStore(config),
+    store: withRunMarks({store: openStore(config), runMarks: new Map(), now: Date.now, log}),
     objects: openObjects({project, bucket, endpoint: endpoints.storage, token}),
     bus: openBus({project, deployment, token}),
     tpus: openTpus({
@@ -37,10 +40,11 @@ export function composeDeps(config: Config): Deps {
       }),
     accountOf: openCallers(config),
     now: Date.now,
-    log: jsonLog(line => process.stdout.write(line), Date.now, project),
+    log,
     config,
     ticks: new TickQueue({now: Date.now, sleep}),
     activeRuns: new ActiveRuns(),
+    openRuns: newOpenRuns(),
     knownPools: new KnownPools(),
     specHashes: new Map(),
     slotsLeftAlone: new Map(),

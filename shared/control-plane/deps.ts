@@ -2,6 +2,7 @@ import type {Config} from '../contracts/config.ts';
 import type {NotUnderstood} from '../contracts/errors.ts';
 import type {Bus, Catalog, Now, Objects, Store, Tpus} from '../ports.ts';
 import type {ActiveRuns} from './caches/active-runs.ts';
+import type {OpenRuns} from './caches/open-runs.ts';
 import type {KnownPools} from './caches/pool-cache.ts';
 import type {Log} from './log.ts';
 import type {TickQueue} from './tick-queue.ts';
@@ -11,6 +12,7 @@ export type Account = 'worker' | 'control';
 
 /** Ports and settings of one instance, built by the composition root. */
 export type Deps = {
+  /** Its transactions mark the run of each changed stream: see documents/run-marks.ts. */
   store: Store;
   bus: Bus;
   objects: Objects;
@@ -26,6 +28,7 @@ export type Deps = {
   /** The ticks of this instance. */
   ticks: TickQueue;
   activeRuns: ActiveRuns;
+  openRuns: OpenRuns;
   /** Read it with `poolOf`. */
   knownPools: KnownPools;
   /** Cache of spec hashes by run. */

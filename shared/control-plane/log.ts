@@ -4,6 +4,7 @@ import {jsonText} from '../contracts/printable.ts';
 /** Marks of entries that metrics count: `terraform/alerts.tf` has an alert for each signal. */
 export const SIGNALS = [
   'budget-spent',
+  'creates-late',
   'creates-stopped',
   'document-left-alone',
   'job-failed',

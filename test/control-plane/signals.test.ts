@@ -18,6 +18,18 @@ const WORLDS: Record<Signal, () => Promise<World>> = {
     await world.untilAsleep(20);
     return world;
   },
+  'creates-late': async () => {
+    const world = new World({GLEANER_ZONES: 'us-central1-a'});
+    world.drop('my-run', 0, someLines(4));
+    await world.deliverNext('object');
+    // The time of a transaction passes between the plan and its first decision.
+    world.outage.around = async (verb, effect) => {
+      if (verb === 'transaction') world.now += 61_000;
+      return effect();
+    };
+    await world.tick();
+    return world;
+  },
   'creates-stopped': async () => {
     const world = new World({GLEANER_ZONES: 'us-central1-a', GLEANER_WORKERS_PER_ZONE: '10'});
     world.isStillborn = () => true;

@@ -44,22 +44,22 @@ async function atWork(run_json: object = {}): Promise<World> {
   return world;
 }
 
-/** A tick that counts the streams and goes on when its worker is lost, billed and made again. */
+/** A tick that reads the zones and goes on when its worker is lost, billed and made again. */
 async function tickBesideABill(world: World): Promise<void> {
   const {deps} = world;
   const {store} = deps;
   let isFirst = true;
-  const count: typeof store.count = async (collection, where) => {
-    const counted = await store.count(collection, where);
-    if (isFirst && collection === 'runs/my-run/streams') {
+  const query: typeof store.query = async (collection, of) => {
+    const found = await store.query(collection, of);
+    if (isFirst && collection === 'zones') {
       isFirst = false;
       world.deps = deps;
       world.tpus.node(A0).state = 'PREEMPTED';
       await world.minutes(3, 0);
     }
-    return counted;
+    return found;
   };
-  world.deps = {...deps, store: {...store, count}};
+  world.deps = {...deps, store: {...store, query}};
   await world.tick();
   world.deps = deps;
   assert.ok(!isFirst);

@@ -4,6 +4,7 @@
  */
 import {getEnvironmentData, setEnvironmentData} from 'node:worker_threads';
 import {crc32} from 'node:zlib';
+import type {withRunMarks} from '../../shared/control-plane/documents/run-marks.ts';
 import type {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import type {Handlers, WorkerApi} from '../support/function-calls.ts';
 import {type Edit, type Splice, spliceAll} from './anchors.ts';
@@ -13,6 +14,7 @@ export type Code = {
   handlers: Handlers;
   workerApi: WorkerApi;
   newTickQueue: (...clock: ConstructorParameters<typeof TickQueue>) => TickQueue;
+  withRunMarks: typeof withRunMarks;
 };
 /** Only worlds with a rollout have a `next` release. */
 export type Codes = {current: Code; next: Code | undefined};
@@ -195,8 +197,9 @@ function changesOf(release: Release): Splice[] {
 async function load(mark: string): Promise<Code> {
   const names = ['object', 'control', 'tpu', 'tick', 'task', 'job', 'exec'].map(topic => `on-${topic}`);
   const functions = [...names, 'worker-api'].map(name => `../../functions/${name}.ts`);
-  const files = [...functions, '../../shared/control-plane/tick-queue.ts'].map(file => file + mark);
-  const {workerApi, TickQueue, ...on} = Object.assign(
+  const parts = ['tick-queue', 'documents/run-marks'].map(name => `../../shared/control-plane/${name}.ts`);
+  const files = [...functions, ...parts].map(file => file + mark);
+  const {workerApi, TickQueue, withRunMarks, ...on} = Object.assign(
     {},
     ...(await Promise.all(files.map(file => import(file)))),
   );
@@ -204,5 +207,5 @@ async function load(mark: string): Promise<Code> {
     ...{object: on.onObject, control: on.onControl, tpu: on.onTpu, tick: on.onTick},
     ...{tasks: on.onTask, job: on.onJob, exec: on.onExec},
   };
-  return {handlers, workerApi, newTickQueue: clock => new TickQueue(clock)};
+  return {handlers, workerApi, newTickQueue: clock => new TickQueue(clock), withRunMarks};
 }

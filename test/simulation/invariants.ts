@@ -7,6 +7,7 @@ import {Documents} from './invariants/documents.ts';
 import {FailureAttribution} from './invariants/failure-attribution.ts';
 import {Jobs} from './invariants/jobs.ts';
 import {Leases} from './invariants/leases.ts';
+import {Marks} from './invariants/marks.ts';
 import {Money} from './invariants/money.ts';
 import {Nodes} from './invariants/nodes.ts';
 import {OperatorIntent} from './invariants/operator-intent.ts';
@@ -43,6 +44,7 @@ export class Invariants extends Check {
   readonly #all: Check[] = [
     ...[this.#leases, this.#failureAttribution, this.progress, this.#jobs, this.silence, this.#zones],
     ...[this.#money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent],
+    new Marks(...this.#of),
   ];
 
   constructor(context: Context) {

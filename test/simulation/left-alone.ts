@@ -46,7 +46,13 @@ export class LeftAlone {
     const path = this.#chance.pick(paths);
     const fields = FIELDS[kind] ?? {};
     const before = store.peek(path) ?? {};
-    await this.#edit(async tx => tx.set(path, {...(await tx.get(path)), ...fields, release: 'a later one'}));
+    await this.#edit(async tx => {
+      const run = kind === 'streams' ? path.slice(0, path.indexOf('/streams/')) : undefined;
+      const [document, parent] = [await tx.get(path), run && (await tx.get(run))];
+      const at = new Date(this.#context.clockwork.now).toISOString();
+      if (run && parent) tx.set(run, {...parent, changed_at: at, updated_at: at});
+      tx.set(path, {...document, ...fields, release: 'a later one'});
+    });
     alone.set(path, Object.fromEntries(Object.keys(fields).map(field => [field, before[field] ?? null])));
     this.#context.everAlone.add(path);
     this.#context.see(`a document is left alone: ${kind}`);

@@ -1,5 +1,6 @@
 /** The instances of the functions. An instance may crash at any call, and each instance has its own memory. */
 import type {Deps} from '../../shared/control-plane/deps.ts';
+import type {Log} from '../../shared/control-plane/log.ts';
 import type {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
@@ -90,19 +91,23 @@ export class Processes {
   deps(process: Process, actor?: Actor): Deps {
     const context = this.#context;
     const call = this.calls(process, actor);
+    const now = () => context.clockwork.now + process.skew_ms;
+    const log: Log = (severity, message) => context.note(() => `${process.name} ${severity} ${message}`);
+    const {runMarks, ...memory} = process.memory;
+    const store = context.store.through(call);
     return {
-      store: context.store.through(call),
+      store: process.code.withRunMarks({store, runMarks, now, log}),
       objects: context.objects.through(call),
       tpus: (context.project ?? context.tpus).through(call),
       bus: {publish: (topic, message) => call('publish', () => this.#publish(topic, message))},
       catalog: {page: token => call('catalog', () => {}).then(() => context.catalog.page(token))},
       ping: () => this.#ping(call),
       accountOf,
-      now: () => context.clockwork.now + process.skew_ms,
-      log: (severity, message) => context.note(() => `${process.name} ${severity} ${message}`),
+      now,
+      log,
       config: {...context.config, bundle: this.#bundleOf(process)},
       ticks: this.#ticksOf(process),
-      ...process.memory,
+      ...memory,
       startupScript: async () => '#!/bin/bash\n',
     };
   }

@@ -62,6 +62,7 @@ export function aRun(changes: Partial<Run> = {}): Run {
     spent_usd: 0,
     cost_usd: 0,
     ...NO_STREAMS,
+    changed_at: at(0),
     created_at: at(0),
     updated_at: at(0),
     ...changes,

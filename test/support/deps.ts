@@ -2,17 +2,26 @@
 
 import {CallerRefused} from '../../shared/contracts/errors.ts';
 import {ActiveRuns} from '../../shared/control-plane/caches/active-runs.ts';
+import {newOpenRuns} from '../../shared/control-plane/caches/open-runs.ts';
 import {KnownPools} from '../../shared/control-plane/caches/pool-cache.ts';
 import type {Deps} from '../../shared/control-plane/deps.ts';
+import {type RunMarks, withRunMarks} from '../../shared/control-plane/documents/run-marks.ts';
 import {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import {aCatalog} from './fake-catalog.ts';
 
 /** The facts that an instance of a function keeps between its calls. */
-export type Memory = Pick<Deps, 'activeRuns' | 'knownPools' | 'specHashes' | 'slotsLeftAlone'>;
+export type Memory = Pick<
+  Deps,
+  'activeRuns' | 'openRuns' | 'knownPools' | 'specHashes' | 'slotsLeftAlone'
+> & {
+  runMarks: RunMarks;
+};
 
 export function newMemory(): Memory {
   return {
     activeRuns: new ActiveRuns(),
+    openRuns: newOpenRuns(),
+    runMarks: new Map(),
     knownPools: new KnownPools(),
     specHashes: new Map(),
     slotsLeftAlone: new Map(),
@@ -28,16 +37,20 @@ export const accountOf: Deps['accountOf'] = async authorization => {
 
 /** Ports that do nothing, a new memory, and the given ports. */
 export function depsOf(
-  given: Pick<Deps, 'store' | 'objects' | 'bus' | 'tpus' | 'now' | 'config'> & Partial<Deps>,
+  given: Pick<Deps, 'store' | 'objects' | 'bus' | 'tpus' | 'now' | 'config'> & Partial<Deps & Memory>,
 ): Deps {
-  return {
+  const log: Deps['log'] = (severity, message) => severity === 'ERROR' && console.error(message);
+  const {runMarks, ...memory} = newMemory();
+  const deps = {
     ping: async () => {},
     catalog: aCatalog(),
     accountOf,
-    log: (severity, message) => severity === 'ERROR' && console.error(message),
+    log,
     ticks: new TickQueue({now: given.now, sleep: async () => {}}),
     startupScript: async () => '#!/bin/bash\n',
-    ...newMemory(),
+    ...memory,
+    runMarks,
     ...given,
   };
+  return {...deps, store: withRunMarks(deps)};
 }

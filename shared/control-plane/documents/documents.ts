@@ -17,8 +17,12 @@ import {recordsOf} from './document-kind.ts';
 /** Cost of ended incarnations by month. */
 export const spendingDocument = stored({months: z.record(text, dollars)});
 
-/** Count of all creates ever requested: a plan sees by it the creates that other ticks requested since. */
-export const createsDocument = stored({creates: count});
+/**
+ * Count of all creates ever requested: a plan sees by it the creates that other ticks requested since. `late_pools`: pools that got no node
+ * in the last tick, because it was slow.
+ */
+export const createsDocument = stored({creates: count, late_pools: z.array(text).default([])});
+type Creates = z.infer<typeof createsDocument>;
 
 /** The alert about a document that is left alone. */
 export const LEFT_ALONE = {signal: 'document-left-alone'} as const;
@@ -97,8 +101,8 @@ export const spendingRecords = {
 /** The count is 0 while its document is not understood: plans compare only counts of one tick. */
 export const createsRecords = {
   read: async (log: Log, from: Store | Transaction) =>
-    (await skipIfInvalid(log, () => creates.get(from, paths.creates()))) ?? {creates: 0},
-  set: (tx: Transaction, now: {creates: number}) => creates.set(tx, paths.creates(), now),
+    (await skipIfInvalid(log, () => creates.get(from, paths.creates()))) ?? {creates: 0, late_pools: []},
+  set: (tx: Transaction, now: Creates) => creates.set(tx, paths.creates(), now),
 };
 
 export const zoneRecords = {

@@ -1,27 +1,11 @@
-/** Reads of runs that other documents need: open runs and spec hashes. Reopens an ended run. */
-import {NO_MODEL_FAILURES} from '../../domain/run/run.ts';
+/** Reads of runs that other documents need: their spec hashes. Reopens an ended run. */
+import {withMark} from '../../domain/run/marks.ts';
 import type {Run} from '../../domain/run/run.ts';
-import {iso} from '../../domain/time.ts';
+import {NO_MODEL_FAILURES} from '../../domain/run/run.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
-import {leftAlone, runRecords} from './documents.ts';
+import {runRecords} from './documents.ts';
 import {recordEvent} from './event-log.ts';
-
-/** `unreadable`: names of open runs whose documents are invalid. */
-export async function openRuns({
-  store,
-  log,
-}: Pick<Deps, 'store' | 'log'>): Promise<{runs: Run[]; unreadable: Set<string>}> {
-  const open = await store.query('runs', {
-    where: [{field: 'status', op: 'in', value: ['active', 'paused']}],
-  });
-  const unreadable = new Set<string>();
-  const runs = runRecords.parseAll(open, (error, name) => {
-    unreadable.add(name);
-    leftAlone(log)(error);
-  });
-  return {runs, unreadable};
-}
 
 /** Most runs in the cache of spec hashes. */
 const MOST_KNOWN = 1000;
@@ -58,7 +42,7 @@ export async function assertSpecHash(
 /** Reopens an ended run in the transaction that has read the run. Returns false for any other run. */
 export function reopenRun(tx: Transaction, run: Run | undefined, why: string, now: number): boolean {
   if (run?.status !== 'completed' && run?.status !== 'failed') return false;
-  runRecords.set(tx, {...run, ...NO_MODEL_FAILURES, status: 'active', updated_at: iso(now)});
+  runRecords.set(tx, withMark({...run, ...NO_MODEL_FAILURES, status: 'active'}, now));
   recordEvent(tx, {kind: 'run', run: run.run, text: `Run ${run.run} is active again: ${why}`}, now);
   return true;
 }

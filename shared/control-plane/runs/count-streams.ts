@@ -2,26 +2,94 @@
 import {runAtWork} from '../../domain/billing/cost.ts';
 import {type Pool, slotsFor} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
-import {isRunnable, type Run, SUMMED} from '../../domain/run/run.ts';
+import {isCountedSince, markAfterCount} from '../../domain/run/marks.ts';
+import {isRunnable, NO_STREAMS, type Run, type StreamTotals, SUMMED} from '../../domain/run/run.ts';
 import {isUnfinished} from '../../domain/stream/stream.ts';
 import type {StreamCounts} from '../../domain/tick/snapshot.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import type {Filter, Store, Stored} from '../../ports.ts';
+import type {Filter, Now, Store, Stored} from '../../ports.ts';
+import type {OpenRuns} from '../caches/open-runs.ts';
 import {COMPLETED, FAILED, LEASED, streamRecords, UNFINISHED} from '../documents/documents.ts';
 
-/** Counts the streams of a run. A stream whose document is left alone is not over, and keeps no node where no other stream waits. */
+type Counting = {store: Store; now: Now; openRuns: OpenRuns};
+
+/**
+ * The streams of a run: from its document if that is counted, else counted now. A stream whose document is left alone is not over, and keeps
+ * no node where no other stream waits.
+ */
 export async function countStreams(
-  store: Store,
+  deps: Counting,
   of: Run,
   pool: Pool | undefined,
   workers: ReadonlyMap<string, Worker>,
 ): Promise<StreamCounts> {
+  const isCounted = !mayDiffer(deps, of, [...workers.values()]);
+  const counts = isCounted ? storedCounts(of) : await countNow(deps, of, workers);
+  const {counted_ms} = counts;
+  if (counted_ms !== null) deps.openRuns.counts.set(of.run, {counted_ms, changed_at: of.changed_at});
+  const isBound = of.affinity === 'fixed' && isRunnable(of) && pool !== undefined;
+  return isBound ? {...counts, slots: await knownSlots(deps, of, pool, isCounted)} : counts;
+}
+
+/**
+ * True if the streams of the run may differ from the counts of its document: it is marked, fewer workers hold its streams than it counts, a
+ * worker waits beside pending streams, or all streams are over.
+ */
+function mayDiffer({openRuns, now}: Counting, run: Run, workers: readonly Worker[]): boolean {
+  const {changed_at, streams_pending, streams_in_progress, streams_completed, streams_failed} = run;
+  const last = openRuns.counts.get(run.run);
+  const isKnown = last?.changed_at === changed_at && isCountedSince(run, last.counted_ms);
+  if (changed_at !== null && (!isKnown || markAfterCount(run, now()) === null)) return true;
+  const holders = workers.filter(worker => runAtWork(worker) === run.run).length;
+  if (streams_in_progress > holders) return true;
+  const isIdle = ({pool, phase}: Worker) => pool === run.pool && phase === 'idle';
+  if (streams_pending > 0) return isRunnable(run) && workers.some(isIdle);
+  const isOver = streams_in_progress === 0 && streams_completed + streams_failed > 0;
+  return isOver && !(run.status === 'paused' && streams_failed > 0);
+}
+
+/** The counts of a run whose streams have not changed since. */
+function storedCounts(run: Run): StreamCounts {
+  const fields = Object.keys(NO_STREAMS) as (keyof typeof NO_STREAMS)[];
+  const totals = Object.fromEntries(fields.map(field => [field, run[field]])) as typeof NO_STREAMS;
+  const unfinished = run.streams_pending + run.streams_in_progress;
+  const streams = unfinished + run.streams_completed + run.streams_failed;
+  const areAllOver = streams > 0 && unfinished === 0;
+  return {
+    streams,
+    unfinished,
+    totals: {...totals, failed: undefined},
+    areAllOver,
+    slots: [],
+    counted_ms: null,
+  };
+}
+
+/** The slots of the last count of a run, if neither its streams nor its pool have changed since. */
+async function knownSlots(
+  {store, openRuns}: Counting,
+  run: Run,
+  pool: Pool,
+  isCounted: boolean,
+): Promise<readonly string[]> {
+  const of = JSON.stringify([pool.zones, pool.workers_per_zone]);
+  const known = openRuns.slots.get(run.run);
+  if (isCounted && known?.of === of) return known.slots;
+  const slots = await boundSlots(store, run, pool);
+  openRuns.slots.set(run.run, {of, slots});
+  return slots;
+}
+
+async function countNow(
+  {store, now}: Counting,
+  of: Run,
+  workers: ReadonlyMap<string, Worker>,
+): Promise<StreamCounts> {
   const {run} = of;
+  const counted_ms = now();
   const {streams, unfinished, totals} = await totalsOf(store, run);
   const {streams_completed, streams_failed, streams_pending, streams_in_progress} = totals;
   const areAllOver = streams > 0 && streams_completed + streams_failed === streams;
-  const isBound = of.affinity === 'fixed' && isRunnable(of) && pool !== undefined;
-  const slots = isBound ? await boundSlots(store, of, pool) : [];
   const holders = [...workers.values()].filter(worker => runAtWork(worker) === run).length;
   const mayBeAlone = isRunnable(of) && (streams_pending > 0 || streams_in_progress > holders);
   const servedAmong = async (limit: number) => {
@@ -33,7 +101,7 @@ export async function countStreams(
     return (await servedAmong(1)) > 0 || (await servedAmong(PAGE)) > 0 ? unfinished : holders;
   };
   const served = mayBeAlone ? await countServed() : unfinished;
-  return {streams, unfinished: served, totals, areAllOver, slots};
+  return {streams, unfinished: served, totals, areAllOver, slots: [], counted_ms};
 }
 
 /** Unfinished streams that a tick reads to find those that no node can serve, among the last ones of a run. */
@@ -62,19 +130,24 @@ export async function totalsOf(
     store.count(streams, [LEASED]),
     store.count(streams, [FAILED]),
     store.count(streams),
-    store.query(streams, {where: [FAILED], limit: 1}),
+    failedAmong(store, run),
     store.sum(streams, SUMMED),
   ]);
-  const [first] = failed;
   const totals = {
     streams_pending: Math.max(0, all - completed - failures - leased),
     streams_in_progress: leased,
     streams_failed: failures,
     streams_completed: completed,
     ...sums,
-    failed: first && {stream: first.id, last_error: textOf(first.data.last_error)},
+    failed,
   };
   return {streams: all, unfinished, totals};
+}
+
+/** One failed stream of a run. */
+export async function failedAmong(store: Store, run: string): Promise<StreamTotals['failed']> {
+  const [first] = await store.query(paths.streams(run), {where: [FAILED], limit: 1});
+  return first && {stream: first.id, last_error: textOf(first.data.last_error)};
 }
 
 /** Slots with an unfinished stream of a run of `affinity: fixed`. Reads at most one stream for each slot of the pool. */

@@ -1,3 +1,4 @@
+import {markAfterCount} from '../../domain/run/marks.ts';
 import {
   exact,
   isMostlyRejected,
@@ -9,7 +10,8 @@ import {
   summarizeRun,
   withDownloads,
 } from '../../domain/run/run.ts';
-import {isOlderThan, iso} from '../../domain/time.ts';
+import type {StreamCounts} from '../../domain/tick/snapshot.ts';
+import {iso} from '../../domain/time.ts';
 import type {Constraint} from '../../domain/waiting/constraint.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from '../documents/documents.ts';
@@ -21,19 +23,19 @@ import {totalsOf} from './count-streams.ts';
 /** Prefix of the reason of an open run whose streams have all ended. */
 export const FINISHING = 'writing its result';
 
-/** Longest time between the time in a document and its commit. */
-export const COMMIT_S = 60;
-
 /**
  * Stores the totals of a run. A run whose streams have all ended ends too, unless `ending` says what it waits for: then `ending` is its
- * reason. `waits`: why the run waits. Returns true if the run has ended.
+ * reason. `waits`: why the run waits. `counts`: the count of the totals, which may end the mark of the run. Returns true if the run has ended.
  */
 export async function storeRunTotals(
   deps: Pick<Deps, 'store' | 'log' | 'now' | 'config'>,
   seen: Run,
   totals: StreamTotals,
   costs: RunCosts,
-  state: {ending?: string | undefined; waits?: Constraint | undefined} = {},
+  {
+    counts,
+    ...state
+  }: {ending?: string | undefined; waits?: Constraint | undefined; counts?: StreamCounts} = {},
 ): Promise<boolean> {
   const {run} = seen;
   const {store, log, now} = deps;
@@ -45,13 +47,12 @@ export async function storeRunTotals(
     const at = now();
     const bill = await readNetworkBill(deps, tx, current, traffic, at);
     const known = withDownloads(bill.run, costs.download_usd, at);
-    const next = summarizeRun(known, withGrants(totals, seen, current), costs.cost_usd, at, state);
-    if (next === current) {
-      // The next tick finds no stream of a paused run that changed since, and counts none.
-      const isRecount = current.status === 'paused' && isOlderThan(current.updated_at, COMMIT_S, at);
-      if (isRecount) runRecords.set(tx, {...current, updated_at: iso(at)});
-      return false;
-    }
+    const isOld = counts?.counted_ms === null && current.updated_at !== seen.updated_at;
+    if (isOld) return false;
+    const summed = summarizeRun(known, withGrants(totals, seen, current), costs.cost_usd, at, state);
+    const changed_at = counts ? markAfter(current, counts) : current.changed_at;
+    const next = summed.changed_at === changed_at ? summed : {...summed, changed_at, updated_at: iso(at)};
+    if (next === current) return false;
     bill.write();
     runRecords.set(tx, next);
     const text = `Run ${run} is ${next.status}${next.reason ? `: ${next.reason}` : ''}`;
@@ -62,6 +63,14 @@ export async function storeRunTotals(
       log('WARNING', `Run ${run}: ${next.reason}`, {run, signal: 'samples-rejected'});
     return !isOpen(next);
   });
+}
+
+/** Streams that no node can serve keep the mark: each tick counts them, because another release may understand their documents. */
+function markAfter(current: Run, {counted_ms, unfinished, totals}: StreamCounts): string | null {
+  const isWhole = unfinished === totals.streams_pending + totals.streams_in_progress;
+  if (counted_ms === null) return current.changed_at;
+  if (!isWhole) return current.changed_at ?? current.updated_at;
+  return markAfterCount(current, counted_ms);
 }
 
 /** The counts of a run with a budget, and the grants since the tick read the run: the counts may lack them. */

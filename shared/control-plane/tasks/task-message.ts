@@ -3,7 +3,8 @@ import {Rejected} from '../../contracts/errors.ts';
 import type {TaskMessage} from '../../contracts/schemas.ts';
 import {addSkus, type Found, NO_PRICES} from '../../domain/billing/catalog.ts';
 import {paths} from '../../domain/names.ts';
-import {expiresFrom, isOpen} from '../../domain/run/run.ts';
+import {withMark} from '../../domain/run/marks.ts';
+import {expiresFrom, isOpen, type Run} from '../../domain/run/run.ts';
 import {snapshotsByPool} from '../../domain/tick/pools.ts';
 import {isOlderThan} from '../../domain/time.ts';
 import {forEachConcurrently} from '../concurrency.ts';
@@ -231,13 +232,32 @@ async function resyncRun(deps: Deps, run: string, streams: number): Promise<void
   if (parent && !isOpen(parent) && !isOlderThan(parent.updated_at, LATE_S, deps.now()))
     await updateTotals(deps, run);
   if (parent?.status === 'cancelled' || parent?.stopped_at) return;
-  const isAnyMissing = !parent || (await store.count(paths.streams(run))) < streams;
+  const documents = await store.count(paths.streams(run));
+  if (parent && isOpen(parent)) await markIfDifferent(deps, parent, documents);
+  const isAnyMissing = !parent || documents < streams;
   if (isAnyMissing) await startTask(deps, {task: 'register', run}, isOpenTask);
   const hasEnded =
     parent?.status === 'completed' || (parent?.status === 'failed' && parent.certain_failure === null);
   if (!hasEnded || (await store.count(paths.streams(run), [UNFINISHED])) === 0) return;
   await store.transaction(async tx => {
     reopenRun(tx, await runRecords.get(tx, run), 'a stream is unfinished', deps.now());
+  });
+}
+
+/** Marks a run whose counts differ from its streams without a mark: a person or an earlier release has changed a stream. */
+async function markIfDifferent({store, log, now}: Deps, seen: Run, documents: number): Promise<void> {
+  const {run, changed_at, streams_pending, streams_in_progress, streams_completed, streams_failed} = seen;
+  if (changed_at !== null) return;
+  const unfinished = streams_pending + streams_in_progress;
+  const isSame =
+    documents === unfinished + streams_completed + streams_failed &&
+    (await store.count(paths.streams(run), [UNFINISHED])) === unfinished;
+  if (isSame) return;
+  await store.transaction(async tx => {
+    const current = await runRecords.get(tx, run);
+    if (!current || current.updated_at !== seen.updated_at) return;
+    runRecords.set(tx, withMark(current, now()));
+    log('WARNING', `The streams of run ${run} changed without a mark: the next tick counts them`, {run});
   });
 }
 

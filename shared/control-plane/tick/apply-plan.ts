@@ -10,24 +10,25 @@ import {iso} from '../../domain/time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {runRecords} from '../documents/documents.ts';
+import {createsRecords, runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {isOpenTask, publishOpenTasks, startTask} from '../documents/tasks.ts';
 import {endLostExecs} from '../execs/end-exec.ts';
 import type {Failures} from '../failures.ts';
 import {endExpiredJobs, reportLongJobs} from '../jobs/end-jobs.ts';
 import {yieldToJob} from '../jobs/yield-workers.ts';
+import {failedAmong} from '../runs/count-streams.ts';
 import {FINISHING, storeRunTotals, updateTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {notifyWorkers, revokeExpired, revokeOrphaned} from '../streams/revoke-leases.ts';
-import {type Reconciled, reconcileWorkers} from '../workers/reconcile-workers.ts';
+import {merged, type Reconciled, reconcileWorkers} from '../workers/reconcile-workers.ts';
 import {deleteStrays} from '../workers/strays.ts';
 import {applyHellos, markOrphans, reportHeld} from '../workers/zone-reports.ts';
 import {findMissing} from './list-nodes.ts';
 import {storeWaits} from './store-waits.ts';
 
-/** Runs whose totals are stored at once. */
-const RUNS_AT_ONCE = 8;
+/** Pools whose runs are stored at once. */
+const POOLS_AT_ONCE = 4;
 
 /** Pauses the runs of a pool that are over their budget or in a wrong region, and deletes their workers. */
 export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failures): Promise<Reconciled> {
@@ -59,12 +60,15 @@ export async function applyPlans(
   spent: readonly Reconciled[],
   failures: Failures,
 ): Promise<void> {
-  const outcomes: Reconciled[] = [];
-  for (const part of parts) outcomes.push(await applyToSlots(deps, part, failures));
-  const freed = [...spent, ...outcomes].flatMap(outcome => outcome.freed);
-  await countFreed(deps, freed, failures);
-  for (const [index, part] of parts.entries())
-    await applyToRuns(deps, part, outcomes[index]?.held ?? [], failures);
+  const outcomes = new Map<Part, Reconciled>();
+  for (const part of parts) outcomes.set(part, await applyToSlots(deps, part, failures));
+  await failures.isolate('record the pools without their nodes', () => recordLate(deps, outcomes));
+  await countFreed(deps, merged([...spent, ...outcomes.values()]).freed, failures);
+  await forEachConcurrently(
+    parts,
+    part => applyToRuns(deps, part, outcomes.get(part)?.held ?? [], failures),
+    POOLS_AT_ONCE,
+  );
   await failures.isolate('end lost commands', () => endLostExecs(deps));
   await failures.isolate('publish open tasks', () => publishOpenTasks(deps));
 }
@@ -77,8 +81,23 @@ async function applyToSlots(deps: Deps, {snapshot, plan}: Part, failures: Failur
   const deleted = await reconcileWorkers(deps, plan.deletes, inputs, failures);
   const others = await reconcileWorkers(deps, plan.others, inputs, failures);
   const read = await reconcileMissing(deps, plan, failures);
-  const outcomes = [deleted, others, read];
-  return {held: outcomes.flatMap(({held}) => held), freed: outcomes.flatMap(({freed}) => freed)};
+  return merged([deleted, others, read]);
+}
+
+/** Warns about requests that an old plan has dropped. The next tick plans the pools of these requests first. */
+async function recordLate({store, log, now}: Deps, outcomes: ReadonlyMap<Part, Reconciled>): Promise<void> {
+  const late = [...outcomes].flatMap(([{snapshot}, {late}]) => (late.length > 0 ? snapshot.pool.pool : []));
+  const [part] = outcomes.keys();
+  const before = part?.snapshot.late_pools ?? [];
+  if (late.length === 0 && before.length === 0) return;
+  const dropped = merged([...outcomes.values()]).late.length;
+  const text = `${dropped} requests for nodes are dropped, because the tick was slow: it began with other pools than ${late.join(', ')}. The next tick begins with these`;
+  if (late.length > 0) log('WARNING', text, {signal: 'creates-late'});
+  await store.transaction(async tx => {
+    const creates = await createsRecords.read(log, tx);
+    createsRecords.set(tx, {...creates, late_pools: late});
+    if (late.length > 0) recordEvent(tx, {kind: 'zone', text}, now());
+  });
 }
 
 /** Nodes without a slot, held workers, leases and runs. */
@@ -106,10 +125,8 @@ async function applyToRuns(
   await forEachConcurrently(plan.yields, each =>
     failures.isolate(`yield ${each.worker} to a job`, () => yieldToJob(deps, each)),
   );
-  await forEachConcurrently(
-    plan.runs,
-    each => failures.isolate(`store the totals of run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
-    RUNS_AT_ONCE,
+  await forEachConcurrently(plan.runs, each =>
+    failures.isolate(`store the totals of run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
   );
 }
 
@@ -125,7 +142,7 @@ async function reconcileMissing(
   const {deletes, others} = slotsThatChange(missing, answered, deps.config.limits, deps.now());
   const deleted = await reconcileWorkers(deps, deletes, answered, failures);
   const rest = await reconcileWorkers(deps, others, answered, failures);
-  return {held: [...deleted.held, ...rest.held], freed: [...deleted.freed, ...rest.freed]};
+  return merged([deleted, rest]);
 }
 
 /** Counts the shards of streams that lost their worker: a shard whose event is under way counts before the next lease. */
@@ -141,6 +158,8 @@ async function applyRun(deps: Deps, {workers, unreadable}: Snapshot, plan: RunPl
   const isOver = plan.next === 'finish';
   const finishing = run.reason?.startsWith(FINISHING) ? run.reason : FINISHING;
   const ending = isOver ? finishing : 'its last workers still hold its streams';
-  await storeRunTotals(deps, run, counts.totals, costs, {ending, waits});
+  const isKnown = counts.counted_ms !== null || run.streams_failed === 0;
+  const totals = isKnown ? counts.totals : {...counts.totals, failed: await failedAmong(deps.store, run.run)};
+  await storeRunTotals(deps, run, totals, costs, {ending, waits, counts});
   if (isOver) await startTask(deps, {task: 'finish', run: run.run}, isOpenTask);
 }

@@ -1,17 +1,17 @@
 /** Reads the snapshot of a tick: first the documents that budgets need, then the rest. */
-import {payerOf, runAtWork} from '../../domain/billing/cost.ts';
 import {withNetwork} from '../../domain/billing/network.ts';
 import {keptBy, type Pool, slotsOf} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import {isRunnable, type Run} from '../../domain/run/run.ts';
 import {otherRunsAtWork} from '../../domain/tick/plan-tick.ts';
 import type {DeploymentBudgets, DeploymentSnapshot, StreamCounts} from '../../domain/tick/snapshot.ts';
-import {iso, msOf} from '../../domain/time.ts';
+import {iso} from '../../domain/time.ts';
 import {incarnationsOf, managedIn, NOT_LISTED, type Nodes} from '../../domain/worker/nodes.ts';
 import {NEVER_SERVED} from '../../domain/worker/served-time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Zone} from '../../domain/zone/placement.ts';
 import type {Filter, Stored} from '../../ports.ts';
+import {readOpenRuns} from '../caches/open-runs.ts';
 import {readPools} from '../caches/pool-cache.ts';
 import {countWaiting} from '../caches/waiting-jobs.ts';
 import {forEachConcurrently} from '../concurrency.ts';
@@ -26,17 +26,12 @@ import {
   zoneRecords,
 } from '../documents/documents.ts';
 import {readPrices} from '../documents/prices.ts';
-import {openRuns} from '../documents/runs.ts';
 import {zoneLeftAlone} from '../documents/zones.ts';
 import type {Failures} from '../failures.ts';
 import {trafficOf} from '../runs/bill-network.ts';
 import {countStreams} from '../runs/count-streams.ts';
-import {COMMIT_S} from '../runs/summarize-run.ts';
 import {findLost, proveService} from '../workers/service-proofs.ts';
 import {readMonth} from './month.ts';
-
-/** Runs to count at once: each needs a handful of counts and sums. */
-const RUNS_AT_ONCE = 8;
 
 export async function readBudgets(deps: Deps, failures: Failures): Promise<DeploymentBudgets> {
   const {store, log} = deps;
@@ -45,8 +40,8 @@ export async function readBudgets(deps: Deps, failures: Failures): Promise<Deplo
   const prices = await failures.isolate('read the prices', () => readPrices(deps, pools));
   const month = await failures.isolate('read the spending of the month', () => readMonth(deps));
   const counted = await failures.isolate('read the count of creates', () => createsRecords.read(log, store));
-  const creates = counted?.creates;
-  const {runs: stored, unreadable: unreadable_runs} = await openRuns(deps);
+  const {creates, late_pools = []} = counted ?? {};
+  const {runs: stored, unreadable: unreadable_runs} = await readOpenRuns(deps);
   const runs = await Promise.all(stored.map(run => withTraffic(deps, run, failures)));
   // Counted before the workers are read: a job that is granted between counts twice, and no job is left out.
   const jobs = await countWaiting(deps, pools, failures);
@@ -63,12 +58,13 @@ export async function readBudgets(deps: Deps, failures: Failures): Promise<Deplo
     if (!answer) unreadable_runs.add(name);
     else if (answer.run) ended.push(answer.run);
   });
-  const named = {read_at_ms, pools, unreadable_pools, jobs, prices, month, creates, runs, ended};
+  const named = {read_at_ms, pools, unreadable_pools, jobs, prices, month, creates, late_pools, runs, ended};
   return {...named, unreadable_runs, workers, unreadable};
 }
 
 /** The run with its present traffic between regions: its budget pays for it at once. */
 async function withTraffic({store}: Deps, run: Run, failures: Failures): Promise<Run> {
+  if (run.changed_at === null) return run;
   const traffic = await failures.isolate(`sum the traffic of run ${run.run}`, () => trafficOf(store, run));
   return traffic ? withNetwork(run, traffic).run : run;
 }
@@ -142,45 +138,14 @@ async function countAll(
   failures: Failures,
 ): Promise<Map<string, StreamCounts>> {
   const counted = new Map<string, StreamCounts>();
-  await forEachConcurrently(
-    budgets.runs,
-    async run => {
-      const count = async () =>
-        (await mayHaveChanged(deps, run, budgets))
-          ? countStreams(
-              deps.store,
-              run,
-              budgets.pools.find(({pool}) => pool === run.pool),
-              budgets.workers,
-            )
-          : undefined;
-      const counts = await failures.isolate(`count the streams of run ${run.run}`, count);
-      if (counts) counted.set(run.run, counts);
-    },
-    RUNS_AT_ONCE,
-  );
+  const {runs, pools, workers} = budgets;
+  const byName = new Map(pools.map(pool => [pool.pool, pool]));
+  await forEachConcurrently(runs, async run => {
+    const count = () => countStreams(deps, run, byName.get(run.pool), workers);
+    const counts = await failures.isolate(`count the streams of run ${run.run}`, count);
+    if (counts) counted.set(run.run, counts);
+  });
   return counted;
-}
-
-/** Minutes after which a paused run is counted in any case: an operator may have edited its streams. */
-const RECOUNT_MINUTES = 15;
-
-/**
- * True for a run whose counts may be old: an active run, and a paused run with a worker, a lease, or a stream that changed since. A
- * paused run without a pending stream may be over.
- */
-async function mayHaveChanged(
-  {store}: Deps,
-  {run, status, streams_pending, streams_in_progress, updated_at}: Run,
-  {workers, read_at_ms}: DeploymentBudgets,
-): Promise<boolean> {
-  if (status === 'active' || streams_pending === 0 || streams_in_progress > 0) return true;
-  if (new Date(read_at_ms).getUTCMinutes() % RECOUNT_MINUTES === 0) return true;
-  const isOf = (worker: Worker) => runAtWork(worker) === run || payerOf(worker) === run;
-  if ([...workers.values()].some(worker => worker.phase !== 'gone' && isOf(worker))) return true;
-  const newest = {order_by: {field: 'updated_at', direction: 'desc'}, limit: 1} as const;
-  const [stream] = await store.query(paths.streams(run), newest);
-  return stream !== undefined && String(stream.data.updated_at) > iso(msOf(updated_at) - COMMIT_S * 1000);
 }
 
 /** Slots of zones with many orphans: only its document proves that such a slot is empty. */

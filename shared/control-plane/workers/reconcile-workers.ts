@@ -20,8 +20,17 @@ import {publishActions} from './tpu-operations.ts';
 /** Slots of one transaction. */
 const MOST_SLOTS = 50;
 
-/** `held`: silent workers that a brake holds. `freed`: streams that lost their worker. */
-export type Reconciled = {held: Worker[]; freed: Stream[]};
+/** `held`: silent workers that a brake holds. `freed`: streams that lost their worker. `late`: slots whose request an old plan dropped. */
+export type Reconciled = {held: Worker[]; freed: Stream[]; late: string[]};
+
+/** The outcomes as one. */
+export function merged(outcomes: readonly (Reconciled | undefined)[]): Reconciled {
+  return {
+    held: outcomes.flatMap(outcome => outcome?.held ?? []),
+    freed: outcomes.flatMap(outcome => outcome?.freed ?? []),
+    late: outcomes.flatMap(outcome => outcome?.late ?? []),
+  };
+}
 
 /** Decides about the slots of each batch, many in a transaction, and publishes their creates and deletes. */
 export async function reconcileWorkers(
@@ -30,16 +39,14 @@ export async function reconcileWorkers(
   inputs: PlanInputs,
   failures: Failures,
 ): Promise<Reconciled> {
-  const all: Reconciled = {held: [], freed: []};
+  const all: Reconciled[] = [];
   await forEachConcurrently([...batches.values()], async slots => {
     for (let first = 0; first < slots.length; first += MOST_SLOTS) {
       const part = slots.slice(first, first + MOST_SLOTS);
-      const {held, freed} = await reconcileBatch(deps, part, inputs, failures);
-      all.held.push(...held);
-      all.freed.push(...freed);
+      all.push(await reconcileBatch(deps, part, inputs, failures));
     }
   });
-  return all;
+  return merged(all);
 }
 
 /** Decides about slots together. Repeats a failed batch once, and then decides slot by slot, so one document stops no other slot. */
@@ -57,14 +64,12 @@ async function reconcileBatch(
       const names = slots.map(({name}) => name).join(', ');
       deps.log('WARNING', `Failed to decide about ${names}, trying again: ${(error as Error).message}`);
     }
-  const all: Reconciled = {held: [], freed: []};
+  const all: (Reconciled | undefined)[] = [];
   for (const slot of slots) {
     const alone = () => reconcileSlots(deps, [slot], inputs, began_ms, failures);
-    const reconciled = await failures.isolate(`decide about ${slot.name}`, alone);
-    all.held.push(...(reconciled?.held ?? []));
-    all.freed.push(...(reconciled?.freed ?? []));
+    all.push(await failures.isolate(`decide about ${slot.name}`, alone));
   }
-  return all;
+  return merged(all);
 }
 
 /** Decides about slots from their current documents. `unpublished_since_ms`: later commits may lack the messages of their actions. */
@@ -76,7 +81,7 @@ async function reconcileSlots(
   failures: Failures,
 ): Promise<Reconciled> {
   const {config, store} = deps;
-  const {actions, held, freed, isOpened} = await store.transaction(async tx => {
+  const {actions, held, freed, late, isOpened} = await store.transaction(async tx => {
     const now = deps.now();
     const workers = await Promise.all(slots.map(slot => readSlot(deps, tx, slot, now)));
     const current = slots.flatMap((slot, index) => {
@@ -93,5 +98,5 @@ async function reconcileSlots(
   const names = actions.map(({kind, worker}) => `${kind} ${worker}`).join(', ');
   await failures.isolate(`publish ${names}`, () => publishActions(deps.bus, actions));
   if (isOpened) await failures.isolate('wake a tick', () => wake(deps.bus));
-  return {held, freed};
+  return {held, freed, late};
 }

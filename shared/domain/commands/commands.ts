@@ -3,8 +3,9 @@
 import type {Pool} from '../fleet/pool.ts';
 import {streamObject} from '../names.ts';
 import {NO_MACHINE_DEATHS} from '../run/machine-deaths.ts';
-import {NO_MODEL_FAILURES} from '../run/run.ts';
+import {withMark} from '../run/marks.ts';
 import type {Run} from '../run/run.ts';
+import {NO_MODEL_FAILURES} from '../run/run.ts';
 import {revokeLease} from '../stream/lease.ts';
 import type {Stream} from '../stream/stream.ts';
 import {iso} from '../time.ts';
@@ -58,7 +59,7 @@ export function decideRunAction(
         if (decision.kind === 'rejected') return decision;
         const reason = run.reason === BY_PERSON ? null : run.reason;
         const next = {...decision.next, reason, ...NO_MACHINE_DEATHS, ...NO_MODEL_FAILURES};
-        return {...decision, next};
+        return {...decision, next: next.status === run.status ? next : withMark(next, now)};
       }
       if (action === 'start' && run.status !== 'cancelled')
         return {kind: 'applied', next: run, what: `${name} is ${run.status}: nothing is left to start`};

@@ -1,7 +1,7 @@
 import {z} from 'zod';
 import {count, dollars, emptyOf, instant, said, stored, text} from '../fields.ts';
-import type {Stream} from '../stream/stream.ts';
 import {nextRunName} from '../names.ts';
+import type {Stream} from '../stream/stream.ts';
 import {iso, msOf} from '../time.ts';
 import {type Constraint, goesOn, isMoving, waiting, waitText} from '../waiting/constraint.ts';
 import {machineDeaths} from './machine-deaths.ts';
@@ -67,6 +67,8 @@ export const runDocument = stored({
   cost_usd: dollars,
   ...history,
   ...totals,
+  /** Since when streams may differ from these counts; null: they are counted. Earlier releases mark no run. See marks.ts. */
+  changed_at: instant.nullable().default('1970-01-01T00:00:00.000Z'),
   created_at: instant,
   updated_at: instant,
 });

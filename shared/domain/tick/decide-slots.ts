@@ -16,7 +16,7 @@ import type {WorkerAction} from '../worker/transitions.ts';
 import type {Worker} from '../worker/worker.ts';
 import {limiterEvent, refusalsOf} from '../zone/limiter.ts';
 import {allowanceOf, askOf, type PlacementLimits, paceOf, type Zone} from '../zone/placement.ts';
-import {type Change, isEnding, zoneAfter} from '../zone/zone-changes.ts';
+import {type Change, isAsking, isEnding, zoneAfter} from '../zone/zone-changes.ts';
 import {
   countFailedBoot,
   countMachineDeath,
@@ -28,8 +28,8 @@ import {
 } from './shared-documents.ts';
 import {becomesGone, decideWithout, type PlanInputs, type SlotDecision} from './slots.ts';
 
-/** Age of a snapshot, or of its list, after which a slow function creates no node and no document from it. */
-const SNAPSHOT_LASTS_MS = 60_000;
+/** Age of a plan after which a slow function creates no node from it, and age of a list after which it deletes no unknown node. */
+const PLAN_LASTS_MS = 60_000;
 
 export type SlotSettings = {
   limits: Limits;
@@ -67,6 +67,8 @@ export type SlotWrites = {
   freed: Stream[];
   /** True if a zone gives nodes again: the next tick requests the others. */
   isOpened: boolean;
+  /** Slots whose request is dropped, because the plan is too old. */
+  late: string[];
 };
 
 type Context = {documents: SlotDocuments; inputs: PlanInputs; settings: SlotSettings; now: number};
@@ -83,6 +85,7 @@ export function decideSlots(
     ...{workers: [], attempts: new Map(), streams: new Map(), jobs: [], shared: documents.shared},
     ...{ended: [], events: [], stops: [], actions: [], held: [], freed: []},
     isOpened: false,
+    late: [],
   };
   const context = {documents, inputs, settings, now};
   for (const change of changes) {
@@ -109,18 +112,21 @@ function allowed(
   const judged =
     verdict === 'held' ? decideWithout('silence', planned, inputs, limits, now) : {...planned, verdict};
   const zone = shared.zones.get(before.zone);
-  const isLate = now - inputs.read_at_ms > SNAPSHOT_LASTS_MS;
-  const isOpen = !zone || (!isLate && allowanceOf(zone, placement, bundle, now).most > 0);
+  const isLate = now - inputs.planned_at_ms > PLAN_LASTS_MS;
+  const isAllowed = !zone || allowanceOf(zone, placement, bundle, now).most > 0;
+  const isOpen = !zone || (!isLate && isAllowed);
   const isAgain = judged?.change === 'asked again' && !isOpen;
+  if (isLate && isAllowed && isAsking(judged?.change)) writes.late.push(before.name);
   const decision = isAgain ? decideWithout('request', judged, inputs, limits, now) : judged;
   // The list may show an earlier incarnation of a slot that the snapshot has no worker of.
-  if (!decision || (!decision.slot.seen && now - inputs.nodes.at_ms > SNAPSHOT_LASTS_MS)) return undefined;
+  const hasOldList = !isAsking(decision?.change) && now - inputs.nodes.at_ms > PLAN_LASTS_MS;
+  if (!decision || (!decision.slot.seen && (isLate || hasOldList))) return undefined;
   if (decision.change !== 'asked') return decision;
-  const creates = shared.creates?.creates ?? 0;
+  const {creates, late_pools} = shared.creates ?? {creates: 0, late_pools: []};
   if (!zone || !isOpen || !inputs.payers.get(before.name) || creates >= inputs.mostCreates) return undefined;
   const granted = grantBoot(shared, before.zone, settings, now);
   if (!granted) return undefined;
-  writes.shared = {...granted.shared, creates: {...shared.creates, creates: creates + 1}};
+  writes.shared = {...granted.shared, creates: {...shared.creates, creates: creates + 1, late_pools}};
   const fields = createFields(shared.pool ?? inputs.pool, zone, before, inputs, placement, now);
   return {...decision, worker: {...decision.worker, ...fields, ...granted.boot}};
 }

@@ -23,6 +23,10 @@ import type {BudgetSnapshot, Snapshot, StreamCounts, TickConfig} from './snapsho
 /** Plan of budgets, before any list of nodes arrives. */
 export type BudgetPlan = {pauses: readonly Pause[]; inputs: PlanInputs; deletes: SlotBatches};
 
+/** Growth of the costs of a run without a budget after which its document gets them, if its streams do not change. */
+const SHARE = 0.05;
+const LEAST_USD = 1;
+
 export type RunPlan = {
   run: Run;
   counts: StreamCounts;
@@ -61,7 +65,7 @@ export type TickPlan = {
 /** Budgets first: pauses runs over their budget and deletes their workers, whatever the nodes show. */
 export function planBudgets(snapshot: BudgetSnapshot, config: TickConfig, now: number): BudgetPlan {
   const budgets = decideBudgets(snapshot, config.ceilings, now, config.region);
-  const inputs = inputsOf(snapshot);
+  const inputs = inputsOf(snapshot, now);
   const slots = spentSlots(snapshot, budgets);
   return {
     pauses: budgets.pauses,
@@ -75,10 +79,11 @@ function spentSlots({workers}: BudgetSnapshot, {dismissed}: Budgets): Slot[] {
   return living.flatMap(({name}) => slotOf(name, 'dismissed', workers));
 }
 
-function inputsOf({read_at_ms, pool, prices, workers, creates}: BudgetSnapshot): PlanInputs {
+function inputsOf({read_at_ms, pool, prices, workers, creates}: BudgetSnapshot, now: number): PlanInputs {
   return {
     ...{
       read_at_ms,
+      planned_at_ms: now,
       nodes: NOT_LISTED,
       pool,
       prices: prices ?? {},
@@ -103,7 +108,7 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
   const fleet = planFleet(snapshot, budgets, orphans, config, now);
   const stored = new Map([...streams].map(([run, {totals}]) => [run, totals.total_shards]));
   const {payers, mostCreates} = fleet;
-  const inputs = {...inputsOf(snapshot), payers, mostCreates, nodes, served, lost, stored};
+  const inputs = {...inputsOf(snapshot, now), payers, mostCreates, nodes, served, lost, stored};
   const spent = new Set(spentSlots(snapshot, budgets).map(({name}) => name));
   const missingNames = new Set(missingIn(nodes, workers, served, config.lease_s).map(nameOf));
   const slots: Slot[] = [];
@@ -196,19 +201,33 @@ function planRuns({runs, workers, streams}: Snapshot, {work}: Constraints, now: 
     // A paused run with a failed stream waits for an operator: no tick reads all its streams.
     const staysOpen = run.status === 'paused' && counts.unfinished === 0 && streams_failed > 0;
     const isOver = holders === 0 && counts.areAllOver && !staysOpen;
+    const costs = {
+      cost_usd: run.spent_usd + (living.runs.get(run.run) ?? 0),
+      download_usd: run.spent_download_usd + (living.runs.get(downloadsOf(run.run)) ?? 0),
+    };
+    const waits = work.get(run.run);
+    if (counts.counted_ms === null && !hasGrown(run, costs) && !hasOtherWait(run, waits)) return [];
     return {
       run,
       counts,
-      costs: {
-        cost_usd: run.spent_usd + (living.runs.get(run.run) ?? 0),
-        download_usd: run.spent_download_usd + (living.runs.get(downloadsOf(run.run)) ?? 0),
-      },
+      costs,
       next: isOver ? ('finish' as const) : ('continue' as const),
-      waits: work.get(run.run),
+      waits,
       // Leases change while they are counted: with many workers, a few more leases than workers are no evidence.
       hasOrphanedLeases: streams_in_progress - holders > holders / 100,
     };
   });
+}
+
+/** True if the costs have grown by so much that the document needs them: a budget bounds each grant by them. */
+function hasGrown({budget_usd, ...known}: Run, {cost_usd, download_usd}: RunCosts): boolean {
+  const grown_usd = Math.max(cost_usd - known.cost_usd, download_usd - known.download_usd);
+  return grown_usd > (budget_usd === null ? Math.max(LEAST_USD, SHARE * known.cost_usd) : 0);
+}
+
+/** True if the run waits for another reason than its document says. Further tries of one zone change no document of a run. */
+function hasOtherWait({status, waits}: Run, now_is: Constraint | undefined): boolean {
+  return status === 'active' && (waits?.kind !== now_is?.kind || waits?.about !== now_is?.about);
 }
 
 /** Names of runs that workers have work of and that `runs` lacks. */

@@ -90,13 +90,14 @@ export function planAllBudgets(all: DeploymentBudgets, config: TickConfig, now: 
   return budgetsByPool(all).map(part => planBudgets(part, config, now));
 }
 
-/** Plans every pool in sequence: nodes, money and creates of earlier plans are gone for later pools. */
+/** Plans every pool in sequence: nodes, money and creates of earlier plans are gone for later pools. Late pools come first. */
 export function planPools(
   all: DeploymentSnapshot,
   config: TickConfig,
   now: number,
 ): {snapshot: Snapshot; plan: TickPlan}[] {
-  const parts = snapshotsByPool(all);
+  const isLate = ({pool}: Snapshot) => (all.late_pools.includes(pool.pool) ? 0 : 1);
+  const parts = snapshotsByPool(all).sort((one, other) => isLate(one) - isLate(other));
   const orphans = parts.map(part => {
     const nodes = part.nodes ?? NOT_LISTED;
     const names = orphansIn(nodes, part.workers).filter(name => !part.unreadable.has(name));

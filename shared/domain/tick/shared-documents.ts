@@ -31,8 +31,11 @@ import type {PlanInputs} from './slots.ts';
 export type SharedDocuments = Payers & {
   zones: ReadonlyMap<string, Zone>;
   /** Count of all creates ever requested; undefined if no create is decided. */
-  creates: {creates: number} | undefined;
+  creates: Creates | undefined;
 };
+
+/** The document `system/creates`. */
+export type Creates = {creates: number; late_pools: string[]};
 
 export function withZone(
   shared: SharedDocuments,

@@ -21,6 +21,8 @@ export type Slot = {name: string; place: Place; wanted: Wanted; seen: Worker | u
 /** Facts of the snapshot that every decision about a slot needs. Budgets and streams may have changed since `read_at_ms`. */
 export type PlanInputs = {
   read_at_ms: number;
+  /** End of the reads. */
+  planned_at_ms: number;
   nodes: Nodes;
   pool: Pool;
   prices: Prices;

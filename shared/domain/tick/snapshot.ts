@@ -57,6 +57,8 @@ export type BudgetSnapshot = {
   month: Month | undefined;
   /** Count of all creates that were ever requested, and of those that earlier pools of the tick plan. */
   creates: number | undefined;
+  /** Pools that got no node in the last tick, because it was slow: they are planned first. */
+  late_pools: readonly string[];
   /** `runs`: open runs. `ended`: ended runs whose last workers still have their streams. */
   runs: readonly Run[];
   ended: readonly Run[];
@@ -77,6 +79,8 @@ export type StreamCounts = {
   areAllOver: boolean;
   /** Slots with a bound unfinished stream of the run; empty for a run that any slot may work on. */
   slots: readonly string[];
+  /** Begin of the count; null for counts that the document of the run had. */
+  counted_ms: number | null;
 };
 
 export type Snapshot = BudgetSnapshot & {

@@ -3,7 +3,15 @@ import {z} from 'zod';
 import {count, instant, stored, text} from '../fields.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {type Constraint, constraint} from '../waiting/constraint.ts';
-import {isDue, type Limiter, limiterConstraint, limiterField, OPEN, type RetryLimits, stateOf} from './limiter.ts';
+import {
+  isDue,
+  type Limiter,
+  limiterConstraint,
+  limiterField,
+  OPEN,
+  type RetryLimits,
+  stateOf,
+} from './limiter.ts';
 import {brakeDocument} from './silence-brake.ts';
 
 /** Start of a surplus of orphans that cannot go at once, and start of the time in which lists show none. */

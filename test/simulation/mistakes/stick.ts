@@ -90,6 +90,16 @@ export const STICK: Mistakes = {
       replace: '1e9',
     },
   ],
+  'a changed stream whose run gets no mark': {
+    in: 'withRunMarks',
+    find: 'if ($missing.size > 0) throw new $Unmarked();',
+  },
+  'a count that ends the mark of a change under way': {
+    in: 'markAfterCount',
+    within: '$isOlderThan($changed_at, $limit_s, $counted_ms) ? null : $changed_at',
+    find: '$isOlderThan($changed_at, $limit_s, $counted_ms)',
+    replace: '$isOlderThan($changed_at, -60, $counted_ms)',
+  },
   'an overdue job that no tick ends': {in: 'tick', find: "await $failures.$isolate('end due jobs', $work);"},
   'a plan that forgets the waiting jobs': {
     in: 'remainingWork',

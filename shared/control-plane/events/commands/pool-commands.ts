@@ -12,6 +12,7 @@ import {iso} from '../../../domain/time.ts';
 import {OPEN} from '../../../domain/zone/limiter.ts';
 import {provisioning, type Zone} from '../../../domain/zone/placement.ts';
 import type {Transaction} from '../../../ports.ts';
+import {newOpenRuns, readOpenRuns} from '../../caches/open-runs.ts';
 import {readPool, readPools} from '../../caches/pool-cache.ts';
 import {batchesOf, forEachConcurrently} from '../../concurrency.ts';
 import type {Deps} from '../../deps.ts';
@@ -26,7 +27,6 @@ import {
 } from '../../documents/documents.ts';
 import {recordEventNow} from '../../documents/event-log.ts';
 import {readPrices} from '../../documents/prices.ts';
-import {openRuns} from '../../documents/runs.ts';
 import {zoneOf} from '../../documents/zones.ts';
 import {boundSlots} from '../../runs/count-streams.ts';
 import {type CommandOutcome, command, conclude, type MessageTimes} from './command.ts';
@@ -137,7 +137,7 @@ async function priceText(deps: Deps, pool: Pool, workers: number): Promise<strin
 export async function recordStranded(deps: Deps, name: string): Promise<void> {
   const pool = await readPool(deps, name);
   if (!pool) return;
-  const {runs} = await openRuns(deps);
+  const {runs} = await readOpenRuns({...deps, openRuns: newOpenRuns()});
   for (const run of runs) {
     if (run.affinity === 'any' || run.pool !== pool.pool) continue;
     const bound = await boundSlots(deps.store, run, pool);

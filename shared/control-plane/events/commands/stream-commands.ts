@@ -2,10 +2,9 @@ import {z} from 'zod';
 import {runId, streamText} from '../../../contracts/schemas.ts';
 import {type Decision, decideCancel, decideRetry} from '../../../domain/commands/commands.ts';
 import {paths} from '../../../domain/names.ts';
-import {NO_MODEL_FAILURES} from '../../../domain/run/run.ts';
-import {isOpen} from '../../../domain/run/run.ts';
+import {withMark} from '../../../domain/run/marks.ts';
+import {isOpen, NO_MODEL_FAILURES} from '../../../domain/run/run.ts';
 import {isUnfinished, type Stream} from '../../../domain/stream/stream.ts';
-import {iso} from '../../../domain/time.ts';
 import type {Transaction} from '../../../ports.ts';
 import type {Deps} from '../../deps.ts';
 import {FAILED, runRecords, streamRecords} from '../../documents/documents.ts';
@@ -107,13 +106,7 @@ async function onStreams(
     if (decision.kind === 'applied' && decision.next.lease === null) clearWork(tx, holders[index]);
   const isRevived = revives && parent.certain_failure !== null;
   if (isRevived || (changed.some(({next}) => isUnfinished(next)) && !isOpen(parent)))
-    runRecords.set(tx, {
-      ...parent,
-      ...NO_MODEL_FAILURES,
-      status: 'active',
-      reason: null,
-      updated_at: iso(now),
-    });
+    runRecords.set(tx, withMark({...parent, ...NO_MODEL_FAILURES, status: 'active', reason: null}, now));
   const reasons = decisions.map(decision => (decision.kind === 'applied' ? decision.what : decision.reason));
   const named = reasons.slice(0, MOST_NAMED);
   if (reasons.length > MOST_NAMED) named.push(`and ${reasons.length - MOST_NAMED} more`);

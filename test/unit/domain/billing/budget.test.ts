@@ -18,6 +18,7 @@ function accountsOf(changes: Partial<BudgetSnapshot>): BudgetSnapshot {
     prices: {},
     month: {name: '2026-01', spent_usd: 0},
     creates: 0,
+    late_pools: [],
     runs: [],
     ended: [],
     workers: new Map(),

@@ -21,8 +21,6 @@ const NAMES = [0, 1, 2].map(slot => `tpu-${ZONE}-${slot}`);
 const CONFIG = aConfig({GLEANER_ZONES: ZONE});
 const POOL = {...CONFIG.pool, limiter: OPEN};
 
-const OLD_LIST = sortNodes([], {deployment: 'gleaner', unreachable: [], at_ms: NOW - 61_000});
-
 const later = (seconds: number) => at((NOW - T0) / 1000 + seconds);
 /** Limiters that failed boots stopped `s` seconds ago, and a refusal `s` seconds ago. */
 const stopped = (s: number) =>
@@ -72,7 +70,8 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
   const tpus = node === null ? [] : [...seen.keys()].map(name => aTpu({name, state: node}));
   const nodes = sortNodes(tpus, {deployment: 'gleaner', unreachable: [], at_ms: NOW});
   const inputs: PlanInputs = {
-    ...{read_at_ms: NOW, pool: POOL, prices: {}, mostCreates: 9, served: moment(NOW).served},
+    ...{read_at_ms: NOW, planned_at_ms: NOW, pool: POOL, prices: {}, mostCreates: 9},
+    served: moment(NOW).served,
     nodes: {...nodes, absent: new Set(node === null ? seen.keys() : [])},
     payers: new Map(all.map(({name}) => [name, 'my-run'])),
     ...{
@@ -94,7 +93,7 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
       runs: new Map([[run.run, run]]),
       pool: given.pool === 'invalid' ? undefined : {...POOL, ...given.pool},
       spending: {months: {}},
-      creates: {creates: given.creates ?? 0},
+      creates: {creates: given.creates ?? 0, late_pools: []},
     },
     works:
       given.works ??
@@ -129,8 +128,8 @@ describe('decideSlots', () => {
       },
       {name: 'of no slot without a payer', given: {inputs: {payers: new Map()}}, creates: 0},
       {name: 'of no slot after the creates of another tick', given: {creates: 9}, creates: 0},
-      {name: 'not from a snapshot that is 61 s old', given: {inputs: {read_at_ms: NOW - 61_000}}, creates: 0},
-      {name: 'not from a list that is 61 s old', given: {inputs: {nodes: OLD_LIST}}, creates: 0},
+      {name: 'from reads that took long', given: {inputs: {read_at_ms: NOW - 600_000}}, creates: 1},
+      {name: 'not from a plan that is 61 s old', given: {inputs: {planned_at_ms: NOW - 61_000}}, creates: 0},
       {name: 'not in a zone that has just refused a node', given: {zone: {limiter: probing(60)}}, creates: 0},
       {
         name: 'of one slot in a zone that refused a node a minute ago',
@@ -203,7 +202,8 @@ describe('decideSlots', () => {
     const given: Given = {workers: [creating], node: null};
     assert.deepEqual(kinds(decide(given)), ['create']);
     assert.deepEqual(kinds(decide({...given, zone: {limiter: probing(1)}})), []);
-    assert.deepEqual(kinds(decide({...given, inputs: {read_at_ms: NOW - 61_000}})), []);
+    const old = decide({...given, inputs: {planned_at_ms: NOW - 61_000}});
+    assert.deepEqual([kinds(old), old.late], [[], [creating.name]]);
     // The payer changes all the same.
     const payers = new Map([[creating.name, 'other']]);
     const first = {...creating, charged_to: 'my-run'};

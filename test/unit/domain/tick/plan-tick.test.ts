@@ -60,7 +60,7 @@ function theWorker({phase, run, hours}: Given['workers'][number], slot: number):
 
 function counts(unfinished: number): StreamCounts {
   const totals = {...NO_STREAMS, streams_pending: unfinished, failed: undefined};
-  return {streams: unfinished, unfinished, totals, areAllOver: unfinished === 0, slots: []};
+  return {streams: unfinished, unfinished, totals, areAllOver: unfinished === 0, slots: [], counted_ms: NOW};
 }
 
 function theSnapshot({workers, pool_usd, run_usd, spent_usd, unfinished}: Given): Snapshot {
@@ -78,6 +78,7 @@ function theSnapshot({workers, pool_usd, run_usd, spent_usd, unfinished}: Given)
     prices: LIST_PRICES,
     month: {name: '2026-01', spent_usd},
     creates: 7,
+    late_pools: [],
     runs: [
       aRun({run: 'one', budget_usd: run_usd[0], spent_usd: spent_usd / 2}),
       aRun({run: 'two', budget_usd: run_usd[1], spent_usd: spent_usd / 2}),

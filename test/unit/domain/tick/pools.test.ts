@@ -16,7 +16,7 @@ const fast: Pool = {...own, pool: 'fast', accelerator: 'v6e-1'};
 const slot = (pool: string, number: number) => `${pool}-${ZONE}-${number}`;
 const workersOf = (...workers: Worker[]) => new Map(workers.map(worker => [worker.name, worker]));
 const waiting = (count: number) => ({
-  ...{streams: count, unfinished: count, areAllOver: false, slots: []},
+  ...{streams: count, unfinished: count, areAllOver: false, slots: [], counted_ms: T0},
   totals: {...NO_STREAMS, streams_pending: count, failed: undefined},
 });
 const aNode = (name: string, labels = {}): Tpu => ({
@@ -27,6 +27,7 @@ const aNode = (name: string, labels = {}): Tpu => ({
 function aSnapshot(changes: Partial<DeploymentSnapshot> = {}, tpus: Tpu[] = []): DeploymentSnapshot {
   return {
     ...{read_at_ms: T0, pools: [own, fast], unreadable_pools: new Set(), prices: LIST_PRICES, creates: 10},
+    late_pools: [],
     jobs: new Map([
       ['tpu', {waiting: 0}],
       ['fast', {waiting: 0}],
@@ -120,6 +121,11 @@ describe('the parts of a snapshot', () => {
 });
 
 describe('the plans of several pools', () => {
+  it('begin with the pools that got no node in the last tick', () => {
+    const first = (late_pools: string[]) => wantedOf(aSnapshot({late_pools}), 100)[0]?.[0];
+    assert.deepEqual([first([]), first(['fast'])], ['tpu', 'fast']);
+  });
+
   it('share the ceiling of workers in sequence, and their creates fit the count of all creates', () => {
     assert.deepEqual(wantedOf(aSnapshot(), 100), [
       ['tpu', 4, 110],

@@ -6,7 +6,13 @@ import {OPEN} from '../../../../shared/domain/zone/limiter.ts';
 import {aConfig, at, aWorker, moment, T0} from '../../../support/builders.ts';
 
 const INPUTS: PlanInputs = {
-  ...{read_at_ms: T0, nodes: NOT_LISTED, pool: {...aConfig().pool, limiter: OPEN}, prices: {}},
+  ...{
+    read_at_ms: T0,
+    planned_at_ms: T0,
+    nodes: NOT_LISTED,
+    pool: {...aConfig().pool, limiter: OPEN},
+    prices: {},
+  },
   ...{payers: new Map(), mostCreates: 0, served: moment(T0).served},
   ...{heard: new Map(), crowded: new Set(), lost: new Set(), stored: new Map()},
 };

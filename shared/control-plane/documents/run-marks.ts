@@ -1,0 +1,87 @@
+/** Marks the run of every stream that a transaction changes, before the transaction is committed. */
+import {isFresh, MARK_S, withMark} from '../../domain/run/marks.ts';
+import {isOpen} from '../../domain/run/run.ts';
+import type {Now, Store, Transaction} from '../../ports.ts';
+import {forEachConcurrently} from '../concurrency.ts';
+import type {Log} from '../log.ts';
+import {runRecords, skipIfInvalid} from './documents.ts';
+
+/** By run: the time of its mark that this instance knows. */
+export type RunMarks = Map<string, number>;
+
+type Marking = {store: Store; runMarks: RunMarks; now: Now; log: Log};
+
+const STREAM = /^runs\/([^/]+)\/streams\/[^/]+$/;
+/** Most runs in the memory of an instance. */
+const MOST_KNOWN = 10_000;
+
+/** Nothing is written: a run has no fresh mark. */
+class Unmarked extends Error {}
+
+/**
+ * The Store whose transactions change streams of marked runs alone. A transaction that finds a run without a fresh mark writes nothing,
+ * marks the run, and runs again. The mark is committed before the change, so no crash between them loses a mark.
+ */
+export function withRunMarks(deps: Marking): Store {
+  const {store, runMarks, now} = deps;
+  const isMarked = (run: string) => now() - (runMarks.get(run) ?? Number.NEGATIVE_INFINITY) < MARK_S * 1000;
+  const transaction = async <T>(work: (tx: Transaction) => Promise<T>): Promise<T> => {
+    for (const tried = new Set<string>(); ; ) {
+      const missing = new Set<string>();
+      try {
+        return await store.transaction(async inner => {
+          missing.clear();
+          const noted = (path: string) => {
+            const run = STREAM.exec(path)?.[1];
+            if (run !== undefined && !tried.has(run) && !isMarked(run)) missing.add(run);
+          };
+          const result = await work({
+            get: path => inner.get(path),
+            create: (path, data) => {
+              noted(path);
+              inner.create(path, data);
+            },
+            set: (path, data) => {
+              noted(path);
+              inner.set(path, data);
+            },
+            delete: path => {
+              noted(path);
+              inner.delete(path);
+            },
+          });
+          if (missing.size > 0) throw new Unmarked();
+          return result;
+        });
+      } catch (error) {
+        if (!(error instanceof Unmarked)) throw error;
+      }
+      await forEachConcurrently([...missing], run => markRun(deps, run));
+      for (const run of missing) tried.add(run);
+    }
+  };
+  return {
+    get: path => store.get(path),
+    query: (collection, query) => store.query(collection, query),
+    count: (collection, where) => store.count(collection, where),
+    sum: (collection, fields) => store.sum(collection, fields),
+    close: () => store.close(),
+    transaction,
+  };
+}
+
+/** Marks an open run, unless another instance has just marked it. An ended run is marked when it opens again. */
+async function markRun({store, runMarks, now, log}: Marking, run: string): Promise<void> {
+  const marked_ms = await skipIfInvalid(log, () =>
+    store.transaction(async tx => {
+      const current = await runRecords.get(tx, run);
+      const at = now();
+      if (!current || !isOpen(current)) return at;
+      if (isFresh(current.changed_at, at)) return Date.parse(current.changed_at ?? '');
+      runRecords.set(tx, withMark(current, at));
+      return at;
+    }),
+  );
+  if (runMarks.size >= MOST_KNOWN) runMarks.clear();
+  if (marked_ms !== undefined) runMarks.set(run, marked_ms);
+}

@@ -1,0 +1,93 @@
+/** Marks of runs: the cost of a tick follows the runs whose streams changed. */
+import assert from 'node:assert/strict';
+import {runRecords, streamRecords} from '../../shared/control-plane/documents/documents.ts';
+import {startTask} from '../../shared/control-plane/documents/tasks.ts';
+import {aLeasedStream, aRun, aStream} from '../support/builders.ts';
+import {World} from '../support/control-plane-harness.ts';
+
+const RUNS = Array.from({length: 30}, (_, index) => `run-${index}`);
+
+/** Paused runs with a pending stream each, after the ticks that count them. */
+async function aCountedWorld(): Promise<World> {
+  const world = new World();
+  await world.deps.store.transaction(async tx => {
+    for (const run of RUNS) {
+      runRecords.set(tx, aRun({run, status: 'paused'}));
+      streamRecords.set(tx, aStream({run}));
+    }
+  });
+  for (let count = 0; count < 2; count++) {
+    world.now += 400_000;
+    await world.tick();
+  }
+  return world;
+}
+
+/** The collections that a tick counts, and the runs that it reads. */
+async function readsOfTick(world: World): Promise<{counted: string[]; read: string[]}> {
+  const {deps} = world;
+  const {store} = deps;
+  const [counted, read]: string[][] = [[], []];
+  world.deps = {
+    ...deps,
+    store: {
+      ...store,
+      sum: (collection, fields) => {
+        counted?.push(collection);
+        return store.sum(collection, fields);
+      },
+      query: async (collection, query) => {
+        const found = await store.query(collection, query);
+        if (collection === 'runs') read?.push(...found.map(({id}) => id));
+        return found;
+      },
+    },
+  };
+  world.now += 60_000;
+  await world.tick();
+  world.deps = deps;
+  return {counted: counted ?? [], read: read ?? []};
+}
+
+describe('a tick', () => {
+  it('reads and counts the runs whose streams changed, and no other', async () => {
+    const world = await aCountedWorld();
+    assert.deepEqual(await readsOfTick(world), {counted: [], read: []});
+    await world.deps.store.transaction(async tx => streamRecords.set(tx, aLeasedStream({run: 'run-7'})));
+    assert.deepEqual(await readsOfTick(world), {counted: ['runs/run-7/streams'], read: ['run-7']});
+  });
+
+  it('counts a run again until no change can rely on its mark', async () => {
+    const world = await aCountedWorld();
+    const change = (failures: number) =>
+      world.deps.store.transaction(async tx => streamRecords.set(tx, aStream({run: 'run-7', failures})));
+    await change(1);
+    const marked_at = (await world.run('run-7'))?.changed_at;
+    world.now += 5000;
+    await change(2);
+    assert.equal((await world.run('run-7'))?.changed_at, marked_at, 'one mark stands for both');
+    const counts = [];
+    for (let tick = 0; tick < 7; tick++) counts.push((await readsOfTick(world)).counted.length);
+    assert.deepEqual(counts, [1, 0, 0, 0, 0, 1, 0], 'now, and when every commit is over');
+    assert.equal((await world.run('run-7'))?.changed_at, null);
+  });
+
+  it('reads all open runs where their number is another: a document was deleted', async () => {
+    const world = await aCountedWorld();
+    await world.store.transaction(async tx => tx.delete('runs/run-7'));
+    assert.deepEqual((await readsOfTick(world)).read.sort(), RUNS.filter(run => run !== 'run-7').sort());
+  });
+});
+
+describe('a resync', () => {
+  it('marks a run whose streams changed without a mark', async () => {
+    const world = await aCountedWorld();
+    world.objects.put('datasets/run-7/stream_007.jsonl', '{"prompt": "a"}\n');
+    await world.store.transaction(async tx =>
+      streamRecords.set(tx, aStream({run: 'run-7', status: 'failed'})),
+    );
+    await startTask(world.deps, {task: 'resync', run: null});
+    await world.deliverNext('tasks');
+    assert.notEqual((await world.run('run-7'))?.changed_at, null);
+  });
+});
