@@ -45,6 +45,7 @@ export function composeDeps(config: Config): Deps {
     ticks: new TickQueue({now: Date.now, sleep}),
     activeRuns: new ActiveRuns(),
     openRuns: newOpenRuns(),
+    idlePools: new Map(),
     knownPools: new KnownPools(),
     specHashes: new Map(),
     slotsLeftAlone: new Map(),

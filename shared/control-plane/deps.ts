@@ -29,6 +29,8 @@ export type Deps = {
   ticks: TickQueue;
   activeRuns: ActiveRuns;
   openRuns: OpenRuns;
+  /** Begin of the last search for work that found none for any worker, by pool. */
+  idlePools: Map<string, number>;
   /** Read it with `poolOf`. */
   knownPools: KnownPools;
   /** Cache of spec hashes by run. */

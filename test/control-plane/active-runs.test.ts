@@ -18,7 +18,7 @@ async function aRun() {
       return world.store.query(...args);
     },
   };
-  const read = (since_ms: number) => active.readSince(since_ms, {...world.deps, store});
+  const read = (since_ms: number) => active.readSince('tpu', since_ms, {...world.deps, store});
   return {world, read, state};
 }
 

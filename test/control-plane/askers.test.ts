@@ -219,3 +219,20 @@ describe('workers that ask at the same time', () => {
     assert.equal((body.lease as {stream: string} | undefined)?.stream, '000');
   });
 });
+
+describe('idle workers of a pool', () => {
+  it('share a search in vain, and see a new run two seconds later', async () => {
+    const world = await aWorldWith(runsOf(40, {streams_in_progress: 1}), 2);
+    const counts = meter(world);
+    await ask(world, 0);
+    const first = counts.reads;
+    await ask(world, 1);
+    assert.ok(first > 40 && counts.reads - first < 10, `${first} and ${counts.reads - first} reads`);
+    await world.store.transaction(async tx => {
+      runRecords.set(tx, aRun({run: 'new', streams_pending: 1}));
+      streamRecords.set(tx, aStream({run: 'new', object: 'datasets/new/stream_007.jsonl'}));
+    });
+    world.now += 2000;
+    assert.equal((await ask(world, 1)).body.action, 'work');
+  });
+});

@@ -117,7 +117,8 @@ export const EDITS: Record<Release, Edit[]> = {
   'small pages': [
     {
       in: 'pagesOf',
-      find: 'for (let $limit = $first; ; $limit = $size) $body',
+      within: 'for (let $limit = $first; ; $limit = $next) $body',
+      find: 'Math.min($most, $size)',
       constant: '$size',
       replace: '7',
     },

@@ -12,7 +12,7 @@ import {aCatalog} from './fake-catalog.ts';
 /** The facts that an instance of a function keeps between its calls. */
 export type Memory = Pick<
   Deps,
-  'activeRuns' | 'openRuns' | 'knownPools' | 'specHashes' | 'slotsLeftAlone'
+  'activeRuns' | 'openRuns' | 'idlePools' | 'knownPools' | 'specHashes' | 'slotsLeftAlone'
 > & {
   runMarks: RunMarks;
 };
@@ -21,6 +21,7 @@ export function newMemory(): Memory {
   return {
     activeRuns: new ActiveRuns(),
     openRuns: newOpenRuns(),
+    idlePools: new Map(),
     runMarks: new Map(),
     knownPools: new KnownPools(),
     specHashes: new Map(),

@@ -1,23 +1,31 @@
-/** The active runs as worker-api sees them: all workers that request work at about the same time share one read. */
+/** The active runs of each pool as worker-api sees them: all workers that request work at about the same time share one read. */
 import {paths, streamIndexOf} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import type {Indexes} from '../../domain/stream/spread.ts';
-import type {Now, Store} from '../../ports.ts';
+import type {Filter, Now, Store} from '../../ports.ts';
 import {leftAlone, PENDING, runRecords} from '../documents/documents.ts';
 import type {Log} from '../log.ts';
 
+type Reader = {store: Store; now: Now; log: Log};
+
+const ACTIVE: Filter = {field: 'status', op: '==', value: 'active'};
+/** Most pools in the cache. */
+const MOST_KNOWN = 1000;
+
 export class ActiveRuns {
-  #read: {at_ms: number; runs: Promise<Run[]>} | undefined;
+  readonly #reads = new Map<string, {at_ms: number; runs: Promise<Run[]>}>();
   readonly #indexes = new Map<string, {streams: number; indexes: Promise<Indexes>}>();
 
-  /** Returns the active runs as they were at `since_ms` or later. */
-  readSince(since_ms: number, {store, now, log}: {store: Store; now: Now; log: Log}): Promise<Run[]> {
-    if (this.#read && this.#read.at_ms >= since_ms) return this.#read.runs;
-    const runs = readActive({store, log});
+  /** Returns the active runs of a pool as they were at `since_ms` or later. */
+  readSince(pool: string, since_ms: number, {store, now, log}: Reader): Promise<Run[]> {
+    const known = this.#reads.get(pool);
+    if (known && known.at_ms >= since_ms) return known.runs;
+    if (this.#reads.size >= MOST_KNOWN) this.#reads.clear();
+    const runs = readActive({store, log}, pool);
     const read = {at_ms: now(), runs};
-    this.#read = read;
+    this.#reads.set(pool, read);
     runs.catch(() => {
-      if (this.#read === read) this.#read = undefined;
+      if (this.#reads.get(pool) === read) this.#reads.delete(pool);
     });
     return runs;
   }
@@ -45,7 +53,8 @@ async function readIndexes(store: Store, run: string): Promise<Indexes> {
   return {first, last: Math.max(first, streamIndexOf(largest[0]?.id ?? '0'))};
 }
 
-async function readActive({store, log}: {store: Store; log: Log}): Promise<Run[]> {
-  const active = await store.query('runs', {where: [{field: 'status', op: '==', value: 'active'}]});
+async function readActive({store, log}: Omit<Reader, 'now'>, pool: string): Promise<Run[]> {
+  const ofPool: Filter = {field: 'pool', op: '==', value: pool};
+  const active = await store.query('runs', {where: [ACTIVE, ofPool]});
   return runRecords.parseAll(active, leftAlone(log));
 }

@@ -2,15 +2,16 @@ import type {CollectionPath, Filter, Query, Store, Stored} from '../../ports.ts'
 
 const PAGE = 500;
 
-/** Reads the documents of a query page by page. The first page has `first` documents: one is often enough. */
+/** Reads the documents of a query page by page, `most` documents each. The first page has `first` documents: one is often enough. */
 export async function* pagesOf(
   store: Store,
   collection: CollectionPath,
   query: Query = {},
   first = PAGE,
+  most = PAGE,
 ): AsyncGenerator<Stored[]> {
   let after: {after?: string} = {};
-  for (let limit = first; ; limit = PAGE) {
+  for (let limit = first; ; limit = Math.min(most, PAGE)) {
     const page = await store.query(collection, {...query, ...after, limit});
     yield page;
     const last = page.at(-1);

@@ -9,6 +9,8 @@ import {
 } from '../../domain/exec/exec.ts';
 import {paths} from '../../domain/names.ts';
 import {iso} from '../../domain/time.ts';
+import {hostsOf} from '../../domain/worker/hosts.ts';
+import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {batchesOf, forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';
@@ -44,26 +46,39 @@ export async function concludeExec({store, log, now}: Deps, exec: string, anyway
   });
 }
 
-/** Commands that a tick reads at once, and hosts of one command that it reads: a later tick reads the rest. */
+/** Commands that a tick reads at once. */
 const EXECS_AT_ONCE = 20;
-const MOST_HOSTS = 500;
 /** Hosts that one transaction ends. */
 const HOSTS_AT_ONCE = 50;
 
 /** Ends the hosts that give no answer any more, and then the commands without an open host. */
-export async function endLostExecs(deps: Deps): Promise<void> {
+export async function endLostExecs(deps: Deps, workers: ReadonlyMap<string, Worker>): Promise<void> {
   const {store, log} = deps;
   const end = async (exec: Exec) => {
-    const open = await store.query(paths.execHosts(exec.exec), {where: [OPEN_HOSTS], limit: MOST_HOSTS});
-    const hosts = execHostRecords.parseAll(open, leftAlone(log));
-    await forEachConcurrently(batchesOf(hosts, HOSTS_AT_ONCE), batch => endLostHosts(deps, exec, batch));
+    const open = await store.count(paths.execHosts(exec.exec), [OPEN_HOSTS]);
+    const isLate = isOverdue(exec, deps.now());
+    if (isLate || open > hostsWith(exec, workers.values())) await endSilentHosts(deps, exec, workers);
     // No report follows for a host whose document is invalid.
-    const hasMore = open.length === MOST_HOSTS;
-    await concludeExec(deps, exec.exec, isOverdue(exec, deps.now()) && !hasMore);
+    if (isLate || open === 0) await concludeExec(deps, exec.exec, isLate);
   };
   // All of them: commands that go on for a day must not hide others.
   for await (const page of pagesOf(store, 'execs', {where: [RUNNING]}, EXECS_AT_ONCE))
     await forEachConcurrently(execRecords.parseAll(page, leftAlone(log)), end);
+}
+
+/** Hosts of living workers that have the command. */
+function hostsWith({exec}: Exec, workers: Iterable<Worker>): number {
+  const holders = [...workers].filter(worker => isAlive(worker) && worker.execs.includes(exec));
+  return holders.reduce((sum, worker) => sum + hostsOf(worker).length, 0);
+}
+
+/** Ends the hosts whose worker has ended, page by page. A host at work is not read in a transaction: its heartbeats would wait. */
+async function endSilentHosts(deps: Deps, exec: Exec, workers: ReadonlyMap<string, Worker>): Promise<void> {
+  for await (const page of pagesOf(deps.store, paths.execHosts(exec.exec), {where: [OPEN_HOSTS]})) {
+    const hosts = execHostRecords.parseAll(page, leftAlone(deps.log));
+    const silent = hosts.filter(host => lossReason(host, exec, workers.get(host.worker), deps.now()));
+    await forEachConcurrently(batchesOf(silent, HOSTS_AT_ONCE), batch => endLostHosts(deps, exec, batch));
+  }
 }
 
 async function endLostHosts({store, log, now}: Deps, exec: Exec, batch: readonly ExecHost[]): Promise<void> {

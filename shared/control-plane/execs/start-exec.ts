@@ -15,7 +15,7 @@ import {hostsOf} from '../../domain/worker/hosts.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import type {Filter, Transaction} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
-import {batchesOf, forEachConcurrently} from '../concurrency.ts';
+import {batchesOf, forEachConcurrently, MASS_LANES} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {LIVING, leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
@@ -43,7 +43,11 @@ export async function startExec(
   if (exec.status !== 'running') return undefined;
   const living = typeof targets === 'string' ? [] : targets.filter(isAlive).map(({name}) => name);
   if (!exec.is_assigned) {
-    await forEachConcurrently(batchesOf(living, MOST_ASSIGNED), names => assign(deps, exec, names));
+    await forEachConcurrently(
+      batchesOf(living, MOST_ASSIGNED),
+      names => assign(deps, exec, names),
+      MASS_LANES,
+    );
     await closeAssignment(deps, exec.exec);
   }
   await concludeExec(deps, exec.exec);

@@ -11,7 +11,7 @@ import {
 } from '../../domain/stream/lease.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import {forEachConcurrently, MASS_LANES} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {
   LEASED,
@@ -101,7 +101,7 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
       }
     });
   // A run whose document is invalid keeps its workers.
-  await forEachConcurrently(batches, batch => skipIfInvalid(deps.log, () => notify(batch)));
+  await forEachConcurrently(batches, batch => skipIfInvalid(deps.log, () => notify(batch)), MASS_LANES);
 }
 
 /** Revokes every lease of a run that no worker holds. A worker whose document is left alone may hold its lease. */

@@ -8,7 +8,7 @@ import {slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import {forEachConcurrently} from '../concurrency.ts';
+import {forEachConcurrently, MASS_LANES} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {createsRecords, runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
@@ -69,7 +69,8 @@ export async function applyPlans(
     part => applyToRuns(deps, part, outcomes.get(part)?.held ?? [], failures),
     POOLS_AT_ONCE,
   );
-  await failures.isolate('end lost commands', () => endLostExecs(deps));
+  const workers = new Map(parts.flatMap(({snapshot}) => [...snapshot.workers]));
+  await failures.isolate('end lost commands', () => endLostExecs(deps, workers));
   await failures.isolate('publish open tasks', () => publishOpenTasks(deps));
 }
 
@@ -116,11 +117,14 @@ async function applyToRuns(
   await failures.isolate('revoke expired leases', () => revokeExpired(deps, streams, served));
   await failures.isolate('end expired jobs', () => endExpiredJobs(deps, jobs, served));
   await failures.isolate('report long jobs', () => reportLongJobs(deps, workers.values()));
-  await forEachConcurrently(plan.notices, ({run, workers}) =>
-    failures.isolate(`notify the workers of run ${run}`, async () => {
-      await notifyWorkers(deps, run, workers);
-      await updateTotals(deps, run);
-    }),
+  await forEachConcurrently(
+    plan.notices,
+    ({run, workers}) =>
+      failures.isolate(`notify the workers of run ${run}`, async () => {
+        await notifyWorkers(deps, run, workers);
+        await updateTotals(deps, run);
+      }),
+    MASS_LANES,
   );
   await forEachConcurrently(plan.yields, each =>
     failures.isolate(`yield ${each.worker} to a job`, () => yieldToJob(deps, each)),

@@ -56,6 +56,12 @@ export async function grantStream(
   return search.isCut ? {soon: `${MOST_RUNS} runs had no stream: ask again`, isRaced} : undefined;
 }
 
+/** True if a search in vain of one worker is one of every worker of the pool: a run of `affinity: fixed` has other streams for others. */
+export async function isInVainForAll(deps: Deps, pool: string, since_ms: number): Promise<boolean> {
+  const runs = await deps.activeRuns.readSince(pool, since_ms, deps);
+  return runs.every(run => run.affinity === 'any');
+}
+
 /** A stream that the worker may be granted, and its run. */
 type Candidate = {run: Run; stream: Stream};
 
@@ -102,10 +108,11 @@ const SHARED_MS = 2000;
 /** Yields streams of the shared list of active runs. Then yields those of runs that became active since, so no worker waits for them. */
 async function* candidates(deps: Deps, search: Search): AsyncGenerator<Candidate> {
   const began_ms = deps.now();
-  const shared = await deps.activeRuns.readSince(began_ms - SHARED_MS, deps);
+  const {pool} = search.worker;
+  const shared = await deps.activeRuns.readSince(pool, began_ms - SHARED_MS, deps);
   yield* candidatesOf(deps, search, shared);
   const sharedNames = new Set(shared.map(({run}) => run));
-  const present = await deps.activeRuns.readSince(began_ms, deps);
+  const present = await deps.activeRuns.readSince(pool, began_ms, deps);
   const others = present.filter(({run}) => !sharedNames.has(run));
   yield* candidatesOf(deps, search, others);
 }
@@ -115,7 +122,7 @@ async function* candidatesOf(deps: Deps, search: Search, active: readonly Run[])
   const {worker, holder, loaded, asker} = search;
   const read = (run: Run, id: string) =>
     skipIfInvalid(deps.log, () => streamRecords.get(deps.store, run.run, id));
-  const runs = active.filter(run => isRunnable(run) && run.pool === worker.pool);
+  const runs = active.filter(isRunnable);
   const work = parseWork(worker.work);
   const ownRun = runs.find(({run}) => run === work?.run);
   const own = work && ownRun && (await read(ownRun, work.stream));

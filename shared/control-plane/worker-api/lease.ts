@@ -6,13 +6,17 @@ import {poolOf} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {workerRecords} from '../documents/documents.ts';
 import {holdsWork} from '../documents/lease-documents.ts';
-import {type AuthenticatedRequest, askerOf, heartbeatOf, waitFor} from './answers.ts';
+import {type AuthenticatedRequest, askerOf, type GrantResult, heartbeatOf, waitFor} from './answers.ts';
 import {grantWaitingJob} from './grant-job.ts';
-import {grantStream} from './grant-stream.ts';
+import {grantStream, isInVainForAll} from './grant-stream.ts';
 import {transact} from './write.ts';
 
 /** Seconds until a worker asks again where others were faster. Without any work it waits `poll_s`. */
 const SOON_S = [2, 5] as const;
+
+/** Time for which the workers of a pool share a search in vain: a share of the time between two requests of a worker. */
+const MOST_SHARED_MS = 2000;
+const SHARE_OF_POLL = 0.1;
 
 /** Answers with work, or with the time of the next request. Jobs come first, because people wait for them. */
 export async function answerLease(
@@ -34,12 +38,28 @@ export async function answerLease(
   const pool = await poolOf(deps, worker.pool);
   const wait = (reason: string) => ({answer: waitFor(pool ?? deps.config.pool, asker, reason)});
   if (isReplaced) return wait(`${name} is being replaced`);
-  const job = await grantWaitingJob(deps, worker, pool, asker);
-  const work = job && 'order' in job ? job : ((await grantStream(deps, worker, request, asker)) ?? job);
+  const began_ms = deps.now();
+  const shared_ms = Math.min(MOST_SHARED_MS, SHARE_OF_POLL * 1000 * (pool ?? deps.config.pool).poll_s);
+  const isKnownIdle = began_ms - (deps.idlePools.get(worker.pool) ?? Number.NEGATIVE_INFINITY) < shared_ms;
+  const isShared = isKnownIdle && worker.work === null;
+  const work = isShared ? undefined : await searchWork(deps, worker, request, asker);
+  if (!work && !isShared && (await isInVainForAll(deps, worker.pool, began_ms)))
+    deps.idlePools.set(worker.pool, began_ms);
   if (work && 'order' in work) return {answer: ok({...work.order, heartbeat_s: heartbeatOf(deps, pool)})};
   // Another write of this worker would slow the other workers that ask now.
   if (!work?.isRaced) await recordRequest(deps, request);
   return work ? soon(work.soon) : wait('no job waits, and every stream is leased or finished');
+}
+
+async function searchWork(
+  deps: Deps,
+  worker: Worker,
+  request: AuthenticatedRequest<'lease'>,
+  asker: string,
+): Promise<GrantResult> {
+  const job = await grantWaitingJob(deps, worker, await poolOf(deps, worker.pool), asker);
+  if (job && 'order' in job) return job;
+  return (await grantStream(deps, worker, request, asker)) ?? job;
 }
 
 /** Records that the worker lives and has no work. A lease that it has not heard of yet stays. */

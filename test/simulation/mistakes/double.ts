@@ -97,9 +97,9 @@ export const DOUBLE: Mistakes = {
     replace: "$job.status === 'running' && $job.epoch >= $claim.epoch",
   },
   'a stream that is leased to a worker of another pool': {
-    in: 'candidatesOf',
-    find: '$active.filter($run => $isRunnable($run) && $run.pool === $worker.pool)',
-    replace: '$active.filter($run => $isRunnable($run))',
+    in: 'readActive',
+    find: "$store.query('runs', {where: [$active, $ofPool]})",
+    replace: "$store.query('runs', {where: [$active]})",
   },
   'a job that is leased to a worker of another pool': [
     {

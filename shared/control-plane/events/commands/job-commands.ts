@@ -6,17 +6,19 @@ import {decideCancelJob, decideRetryJob, noJob} from '../../../domain/job/comman
 import {CAUSES, type Job} from '../../../domain/job/job.ts';
 import {isFinal} from '../../../domain/job/lifecycle.ts';
 import {paths} from '../../../domain/names.ts';
-import type {Document, Filter, Transaction} from '../../../ports.ts';
+import type {Document, Filter, Stored, Transaction} from '../../../ports.ts';
 import type {Deps} from '../../deps.ts';
 import {deleteJob, jobRecords, storeEnded, workerOf} from '../../documents/job-documents.ts';
 import {clearWork} from '../../documents/lease-documents.ts';
-import {pagesOf} from '../../documents/pages.ts';
+import {orderedPages, pagesOf} from '../../documents/pages.ts';
 import {scheduleNewJob, submitJob} from '../../jobs/schedule-jobs.ts';
 import {type CommandOutcome, command, type MessageTimes} from './command.ts';
 
 /** Jobs that one message changes. A repeated message changes more. */
 const MOST_AT_ONCE = 200;
 const MOST_NAMED = 20;
+/** Jobs that one query reads. */
+const PAGE = 20;
 /** Bytes of documents that one message changes: a commit has at most 10 MiB. */
 const MOST_BYTES = 8 * 1024 * 1024;
 
@@ -82,13 +84,20 @@ async function failedFor({config, store}: Deps, cause: string): Promise<string[]
     {field: 'cause', op: '==', value: cause},
     {field: 'status', op: '==', value: 'failed'},
   ];
-  const jobs = await store.query(config.jobs_collection, {where, limit: MOST_AT_ONCE});
+  return fitting(pagesOf(store, config.jobs_collection, {where}, PAGE, PAGE));
+}
+
+/** Ids of the first jobs that one commit can change, by their number and bytes; at least one. A page is small: a job has up to 1 MiB. */
+async function fitting(pages: AsyncIterable<Stored[]>, isChanged = (_: Document) => true): Promise<string[]> {
+  const ids: string[] = [];
   let bytes = 0;
-  const fitting = jobs.filter(({data}) => {
-    bytes += Buffer.byteLength(JSON.stringify(data));
-    return bytes <= MOST_BYTES;
-  });
-  return (fitting.length > 0 ? fitting : jobs.slice(0, 1)).map(({id}) => id);
+  for await (const page of pages)
+    for (const {id, data} of page.filter(({data}) => isChanged(data))) {
+      bytes += Buffer.byteLength(JSON.stringify(data));
+      if (ids.length > 0 && (bytes > MOST_BYTES || ids.length === MOST_AT_ONCE)) return ids;
+      ids.push(id);
+    }
+  return ids;
 }
 
 type Decide = (job: Job, usd_per_hour: number | null) => Decision<Job>;
@@ -144,13 +153,15 @@ export const clear = command({
     const isOld = ({status, completed_at}: Document) =>
       isFinal({status: status as Job['status']}) &&
       (before_at === undefined || (typeof completed_at === 'string' && completed_at < before_at));
-    const total = await store.count(config.jobs_collection, [ENDED]);
-    const ids: string[] = [];
-    for await (const page of pagesOf(store, config.jobs_collection, {where: [ENDED]}, MOST_AT_ONCE)) {
-      ids.push(...page.filter(({data}) => isOld(data)).map(({id}) => id));
-      if (ids.length >= MOST_AT_ONCE) break;
-    }
-    const some = ids.slice(0, MOST_AT_ONCE);
+    const collection = config.jobs_collection;
+    const where: Filter[] =
+      before_at === undefined ? [ENDED] : [{field: 'completed_at', op: '<', value: before_at}];
+    const total = await store.count(collection, where);
+    const pages =
+      before_at === undefined
+        ? pagesOf(store, collection, {where}, PAGE, PAGE)
+        : orderedPages(store, collection, {field: 'completed_at', where, limit: PAGE});
+    const some = await fitting(pages, isOld);
     const current = await Promise.all(some.map(id => tx.get(paths.job(config.jobs_collection, id))));
     // A retry may have opened a job since the query.
     const ended = some.filter((_, index) => isOld(current[index] ?? {}));
