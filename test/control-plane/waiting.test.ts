@@ -317,7 +317,7 @@ const CASES: Case[] = [
       const world = await aWorkingWorld();
       world.tpus.node(A0).state = 'REPAIRING';
       world.agent(A0).silent = true;
-      await wait(world, 3);
+      await wait(world, 2);
       return world;
     },
     ...{kind: 'maintenance', about: A0},

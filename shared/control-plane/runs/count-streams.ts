@@ -48,17 +48,22 @@ function mayDiffer({openRuns, now}: Counting, run: Run, workers: readonly Worker
   return isOver && !(run.status === 'paused' && streams_failed > 0);
 }
 
-/** The counts of a run whose streams have not changed since. */
-function storedCounts(run: Run): StreamCounts {
+/** The totals in the document of a run. */
+export function storedTotals(run: Run): StreamTotals {
   const fields = Object.keys(NO_STREAMS) as (keyof typeof NO_STREAMS)[];
   const totals = Object.fromEntries(fields.map(field => [field, run[field]])) as typeof NO_STREAMS;
+  return {...totals, failed: undefined};
+}
+
+/** The counts of a run whose streams have not changed since. */
+function storedCounts(run: Run): StreamCounts {
   const unfinished = run.streams_pending + run.streams_in_progress;
   const streams = unfinished + run.streams_completed + run.streams_failed;
   const areAllOver = streams > 0 && unfinished === 0;
   return {
     streams,
     unfinished,
-    totals: {...totals, failed: undefined},
+    totals: storedTotals(run),
     areAllOver,
     slots: [],
     counted_ms: null,

@@ -18,7 +18,7 @@ import {runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {reopenRun} from '../documents/runs.ts';
 import {readNetworkBill, trafficOf} from './bill-network.ts';
-import {totalsOf} from './count-streams.ts';
+import {storedTotals, totalsOf} from './count-streams.ts';
 
 /** Prefix of the reason of an open run whose streams have all ended. */
 export const FINISHING = 'writing its result';
@@ -47,9 +47,11 @@ export async function storeRunTotals(
     const at = now();
     const bill = await readNetworkBill(deps, tx, current, traffic, at);
     const known = withDownloads(bill.run, costs.download_usd, at);
-    const isOld = counts?.counted_ms === null && current.updated_at !== seen.updated_at;
-    if (isOld) return false;
-    const summed = summarizeRun(known, withGrants(totals, seen, current), costs.cost_usd, at, state);
+    const isCounted = counts?.counted_ms !== null;
+    const present = isCounted
+      ? withGrants(totals, seen, current)
+      : {...storedTotals(current), failed: totals.failed};
+    const summed = summarizeRun(known, present, costs.cost_usd, at, state);
     const changed_at = counts ? markAfter(current, counts) : current.changed_at;
     const next = summed.changed_at === changed_at ? summed : {...summed, changed_at, updated_at: iso(at)};
     if (next === current) return false;
