@@ -48,6 +48,7 @@ locals {
     # The functions have the default of every other timing.
     { for name, seconds in var.timings : "GLEANER_${upper(name)}" => tostring(seconds) },
     var.hf_token_secret == null ? {} : { GLEANER_HF_TOKEN_SECRET = var.hf_token_secret },
+    var.git_token_secret == null ? {} : { GLEANER_GIT_TOKEN_SECRET = var.git_token_secret },
   )
   # on-tpu signs the ticket of a new node, and worker-api checks it.
   with_ticket_key = ["on-tpu", "worker-api"]

@@ -1,5 +1,6 @@
 locals {
-  hf_token = try(regex("^projects/(?P<project>[^/]+)/secrets/(?P<secret>[^/]+)", var.hf_token_secret), null)
+  hf_token  = try(regex("^projects/(?P<project>[^/]+)/secrets/(?P<secret>[^/]+)", var.hf_token_secret), null)
+  git_token = try(regex("^[^=]+=projects/(?P<project>[^/]+)/secrets/(?P<secret>[^/]+)", var.git_token_secret), null)
 }
 
 resource "google_secret_manager_secret" "ticket_key" {
@@ -30,6 +31,14 @@ resource "google_secret_manager_secret_iam_member" "hf_token" {
   count     = local.hf_token == null ? 0 : 1
   project   = local.hf_token.project
   secret_id = local.hf_token.secret
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.account["worker"].member
+}
+
+resource "google_secret_manager_secret_iam_member" "git_token" {
+  count     = local.git_token == null ? 0 : 1
+  project   = local.git_token.project
+  secret_id = local.git_token.secret
   role      = "roles/secretmanager.secretAccessor"
   member    = google_service_account.account["worker"].member
 }

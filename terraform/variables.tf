@@ -271,6 +271,17 @@ variable "hf_token_secret" {
   }
 }
 
+variable "git_token_secret" {
+  description = "Host of private repositories, and an existing secret with a token for it: github.com=projects/P/secrets/S."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.git_token_secret == null || can(regex("^[a-z0-9][a-z0-9.-]{0,252}(:[0-9]{1,5})?=projects/[a-z0-9][a-z0-9.:-]{0,62}/secrets/[A-Za-z0-9_-]{1,255}(/versions/[A-Za-z0-9_-]{1,63})?$", var.git_token_secret))
+    error_message = "git_token_secret must be a host and the name of a secret, github.com=projects/P/secrets/S, not the token itself."
+  }
+}
+
 variable "firestore_location" {
   description = "Location of the database, for ever. Default: region."
   type        = string

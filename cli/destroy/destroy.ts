@@ -158,7 +158,6 @@ export function staysOf(
   const at = `--project=${quoted(project)}`;
   const remove = (name: string) => `gcloud storage rm --recursive gs://${name}`;
   const {daily_days = 7} = (settings.backups ?? {}) as {daily_days?: number};
-  const [, owner = '', , secret] = String(settings.hf_token_secret ?? '').split('/');
   const database = `--database=${deployment} ${at}`;
   return [
     {what: `the data bucket: datasets, activations, models`, command: remove(bucket)},
@@ -174,14 +173,8 @@ export function staysOf(
           },
         ]
       : []),
-    ...(secret !== undefined
-      ? [
-          {
-            what: 'the secret with the token of the hub, which other deployments may use',
-            command: `gcloud secrets delete ${quoted(secret)} --project=${quoted(owner)}`,
-          },
-        ]
-      : []),
+    ...secretStays('the hub', settings.hf_token_secret),
+    ...secretStays('private repositories', settings.git_token_secret),
     {
       what: 'the bucket of Cloud Functions with the sources of every function of the region',
       command: `gcloud storage ls ${at} | grep gcf-v2-sources, then gcloud storage rm --recursive BUCKET`,
@@ -191,6 +184,14 @@ export function staysOf(
       command: remove(`${stateBucketOf(project, options)}/${deployment}`),
     },
   ];
+}
+
+/** `name`: HOST=projects/P/secrets/S, or the same without a host. */
+function secretStays(of: string, name: unknown): Staying[] {
+  const [, owner = '', , secret] = String(name ?? '').split('/');
+  if (secret === undefined) return [];
+  const command = `gcloud secrets delete ${quoted(secret)} --project=${quoted(owner)}`;
+  return [{what: `the secret with the token of ${of}, which other deployments may use`, command}];
 }
 
 function linesOf(stays: readonly Staying[]): string[] {

@@ -76,6 +76,14 @@ const variables = z.object({
       'the name of a secret, projects/P/secrets/S or projects/P/secrets/S/versions/V',
     )
     .optional(),
+  /** Host of private repositories, and the name of the secret with a token for it. */
+  GLEANER_GIT_TOKEN_SECRET: z
+    .string()
+    .regex(
+      /^[a-z0-9][a-z0-9.-]{0,252}(:[0-9]{1,5})?=projects\/[a-z0-9][a-z0-9.:-]{0,62}\/secrets\/[A-Za-z0-9_-]{1,255}(\/versions\/[A-Za-z0-9_-]{1,63})?$/,
+      'a host and the name of a secret, such as github.com=projects/P/secrets/S',
+    )
+    .optional(),
   /** Network of the nodes; by default the project's network `default`. A name of a subnetwork holds in every region. */
   GLEANER_NETWORK: z.string().regex(NETWORK, 'the name of a network, or its path').optional(),
   GLEANER_SUBNETWORK: z.string().regex(SUBNETWORK, 'the name of a subnetwork, or its path').optional(),

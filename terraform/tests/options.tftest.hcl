@@ -64,9 +64,18 @@ run "an_existing_network_is_used_as_it_is" {
   }
 }
 
-run "only_the_worker_reads_the_token_of_the_hub" {
+run "only_the_worker_reads_the_tokens" {
   variables {
-    hf_token_secret = "projects/other-project/secrets/hub/versions/3"
+    hf_token_secret  = "projects/other-project/secrets/hub/versions/3"
+    git_token_secret = "github.com=projects/other-project/secrets/git"
+  }
+  assert {
+    condition     = google_secret_manager_secret_iam_member.git_token[0].secret_id == "git" && google_secret_manager_secret_iam_member.git_token[0].project == "other-project"
+    error_message = "The role must be on the named secret."
+  }
+  assert {
+    condition     = google_secret_manager_secret_iam_member.git_token[0].member == "serviceAccount:gleaner-worker@my-project-123.iam.gserviceaccount.com"
+    error_message = "Only the worker may read the token."
   }
   assert {
     condition     = google_secret_manager_secret_iam_member.hf_token[0].secret_id == "hub" && google_secret_manager_secret_iam_member.hf_token[0].project == "other-project"

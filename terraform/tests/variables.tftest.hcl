@@ -31,6 +31,7 @@ run "a_wrong_value_of_each_variable_is_refused" {
     var.network,
     var.alert_email,
     var.hf_token_secret,
+    var.git_token_secret,
     var.firestore_location,
     var.artifacts,
     var.ticket_key,
@@ -65,6 +66,8 @@ run "a_wrong_value_of_each_variable_is_refused" {
     alert_email = "someone"
     # a token in place of its secret
     hf_token_secret = "hf_abcdef"
+    # a token in place of a host and its secret
+    git_token_secret = "ghp_abcdef"
     # an unknown location
     firestore_location = "us"
     # a digest of another kind

@@ -13,6 +13,7 @@ export const VARIABLES: Variables = {
   operators: ['group:operators@example.com'],
   users: ['group:users@example.com'],
   hf_token_secret: `projects/${PROJECT}/secrets/hub`,
+  git_token_secret: `github.com=projects/${PROJECT}/secrets/git`,
   artifacts: {
     functions: {file: 'functions.zip', sha256: '0'.repeat(64)},
     bundle: {file: 'bundle.tar.gz', sha256: '1'.repeat(64)},

@@ -1,5 +1,6 @@
 """A git repository over smart HTTP on 127.0.0.1, and the commits of its author."""
 
+import base64
 import os
 import subprocess
 from pathlib import Path
@@ -11,15 +12,22 @@ from local_server import Handler, LocalServer
 
 
 class GitServer:
-    """repo: the address of the repository. commit(...) returns the commit."""
+    """repo: the address of the repository. commit(...) returns the commit.
+
+    password: what a request needs, as at a private repository. seen: the authorization of each request. moved: True
+    for an address that only redirects.
+    """
 
     def __init__(self, folder: Path):
         self._bare, self._commits = folder / "repo.git", 0
+        self.password: str | None = None
+        self.seen: list[str] = []
+        self.moved = False
         folder.mkdir()
         self._git("init", "--quiet", "--bare", "--initial-branch=main")
         # GitHub serves any commit that a reference leads to.
         self._git("config", "uploadpack.allowReachableSHA1InWant", "true")
-        server = LocalServer(_handler(folder))
+        server = LocalServer(_handler(folder, self))
         self.repo, self.close = f"{server.url}/repo.git", server.close
 
     def commit(
@@ -47,10 +55,21 @@ def server(tmp_path):
     found.close()
 
 
-def _handler(folder: Path):
+def _basic(password: str) -> str:
+    return "Basic " + base64.b64encode(f"x-access-token:{password}".encode()).decode()
+
+
+def _handler(folder: Path, server: GitServer):
     class GitHandler(Handler):
         def do_GET(self):
             body = self.read_body()
+            given = self.headers.get("authorization") or ""
+            server.seen.append(given)
+            if server.moved and not self.path.startswith("/moved/"):
+                return self.send(301, b"", {"Location": f"/moved{self.path}"})
+            if server.password is not None and given != _basic(server.password):
+                # GitHub hides a private repository.
+                return self.send(404 if given else 401, b"", {"WWW-Authenticate": 'Basic realm="git"'})
             parts = urlsplit(self.path)
             environment = {
                 "PATH": os.environ["PATH"],

@@ -12,6 +12,7 @@ from gleaner_worker.source import commands as programs
 from gleaner_worker.source import git
 from gleaner_worker.source.commands import Commands
 from gleaner_worker.source.git import check_out
+from gleaner_worker.source.private import Repositories
 from job_attempts import a_host, needs_root
 
 pytestmark = [needs_root, pytest.mark.slow]
@@ -31,7 +32,10 @@ def fetch(tmp_path, server, commands):
         jobs = str(home / "jobs")
         os.makedirs(jobs, exist_ok=True)
         folder, commit = check_out(
-            {"repo": repo or server.repo, **reference}, jobs, Commands(commands.user, threading.Event())
+            {"repo": repo or server.repo, **reference},
+            jobs,
+            Commands(commands.user, threading.Event()),
+            Repositories(),
         )
         with open(os.path.join(folder, "main.py"), encoding="utf-8") as file:
             return file.read(), commit, folder
@@ -142,9 +146,9 @@ def test_a_link_that_a_job_puts_in_the_place_of_the_fetched_tree_is_refused(serv
     jobs = str(tmp_path / "home" / "jobs")
     os.makedirs(jobs)
     with pytest.raises(SourceFailed, match="replaced the folder of its files"):
-        check_out({"repo": server.repo, "branch": "main"}, jobs, Meddling(commands, meddle))
+        check_out({"repo": server.repo, "branch": "main"}, jobs, Meddling(commands, meddle), Repositories())
     assert [os.stat(path).st_mode & 0o777 for path in (secrets, secrets / "key")] == [0o700, 0o600]
-    folder, _ = check_out({"repo": server.repo, "branch": "main"}, jobs, commands)
+    folder, _ = check_out({"repo": server.repo, "branch": "main"}, jobs, commands, Repositories())
     assert not os.path.islink(folder) and os.listdir(folder) == ["main.py"]
 
 

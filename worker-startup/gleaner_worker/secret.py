@@ -29,8 +29,13 @@ def is_secret_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def read_token(name: str, credentials: google.auth.credentials.Credentials, check: Callable[[], None]) -> str:
-    """The secret `name` as a token: one word of printable ASCII.
+def read_token(
+    name: str,
+    credentials: google.auth.credentials.Credentials,
+    check: Callable[[], None],
+    setting: str = "GLEANER_HF_TOKEN_SECRET",
+) -> str:
+    """The secret `name` as a token: one word of printable ASCII. setting: the setting of the deployment that names it.
 
     Raises Failure naming the secret and the remedy, never a part of the secret. `check` is called between attempts and
     may raise.
@@ -40,14 +45,13 @@ def read_token(name: str, credentials: google.auth.credentials.Credentials, chec
         # The message leaves the name out: an operator may have put the token itself there.
         raise Failure(
             "model",
-            "Failed to read the token's secret: its name is not projects/P/secrets/S[/versions/V]; "
-            "correct GLEANER_HF_TOKEN_SECRET",
+            f"Failed to read the token's secret: its name is not projects/P/secrets/S[/versions/V]; correct {setting}",
         )
     version = match[1] + (match[2] or "/versions/latest")
     give_up, wait_s = time.monotonic() + GIVE_UP_AFTER_S, FIRST_WAIT_S
     while True:
         check()
-        data, cause = _access(version, credentials)
+        data, cause = _access(version, credentials, setting)
         if data is not None:
             return _as_token(version, data)
         if time.monotonic() + wait_s > give_up:
@@ -60,7 +64,7 @@ def read_token(name: str, credentials: google.auth.credentials.Credentials, chec
         wait_s = min(wait_s * 2, 8.0)
 
 
-def _access(version: str, credentials: google.auth.credentials.Credentials) -> tuple[bytes | None, str]:
+def _access(version: str, credentials: google.auth.credentials.Credentials, setting: str) -> tuple[bytes | None, str]:
     """The secret's bytes, or None and the cause of a transient error."""
     endpoint = os.environ.get("SECRETMANAGER_EMULATOR_HOST", "https://secretmanager.googleapis.com").rstrip("/")
     url = f"{endpoint}/v1/{version}:access"
@@ -82,7 +86,7 @@ def _access(version: str, credentials: google.auth.credentials.Credentials) -> t
     if response.status_code in _TRANSIENT:
         return None, f"Secret Manager answers {response.status_code}"
     if response.status_code != 200:
-        raise Failure("model", f"Failed to read the secret {version}: {_remedy(response.status_code)}")
+        raise Failure("model", f"Failed to read the secret {version}: {_remedy(response.status_code, setting)}")
     try:
         payload = response.json()["payload"]
         data = base64.b64decode(payload["data"], validate=True)
@@ -94,14 +98,14 @@ def _access(version: str, credentials: google.auth.credentials.Credentials) -> t
     return data, ""
 
 
-def _remedy(status: int) -> str:
+def _remedy(status: int, setting: str) -> str:
     if status in (401, 403):
         return (
             f"Secret Manager answers {status}; give the worker's service account the role "
             "roles/secretmanager.secretAccessor on it"
         )
     if status == 404:
-        return "there is no such secret or version; create it, or correct GLEANER_HF_TOKEN_SECRET"
+        return f"there is no such secret or version; create it, or correct {setting}"
     if status == 400:
         return "that version is disabled or destroyed; add a new one"
     return f"Secret Manager answers {status}; retry the stream"

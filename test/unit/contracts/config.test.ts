@@ -48,6 +48,9 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_HF_TOKEN_SECRET', set: {GLEANER_HF_TOKEN_SECRET: 'hf_TheTokenItself'}},
   {name: 'GLEANER_HF_TOKEN_SECRET', set: {GLEANER_HF_TOKEN_SECRET: 'projects/p/secrets/s/versions/1/x'}},
   {name: 'GLEANER_HF_TOKEN_SECRET', set: {GLEANER_HF_TOKEN_SECRET: 'projects/p/secrets/../s'}},
+  {name: 'GLEANER_GIT_TOKEN_SECRET', set: {GLEANER_GIT_TOKEN_SECRET: 'ghp_TheTokenItself'}},
+  {name: 'GLEANER_GIT_TOKEN_SECRET', set: {GLEANER_GIT_TOKEN_SECRET: 'projects/p/secrets/git'}},
+  {name: 'GLEANER_GIT_TOKEN_SECRET', set: {GLEANER_GIT_TOKEN_SECRET: 'a@github.com=projects/p/secrets/git'}},
   {name: 'GLEANER_WORKER_SERVICE_ACCOUNT', set: {GLEANER_WORKER_SERVICE_ACCOUNT: 'worker'}},
   {name: 'GLEANER_WORKER_SERVICE_ACCOUNT', set: {GLEANER_WORKER_SERVICE_ACCOUNT: 'me@example.com'}},
   {name: 'GLEANER_NETWORK', set: {GLEANER_NETWORK: 'My network'}},
@@ -105,7 +108,7 @@ describe('configuration', () => {
     );
   });
 
-  it('puts the hub and the name of its secret into the metadata of workers, where they are set', () => {
+  it('puts the hub and the names of secrets into the metadata of workers, where they are set', () => {
     const bare = loadConfig(ENVIRONMENT);
     assert.deepEqual(bare.worker_metadata, {});
     assert.equal(bare.identity.metadata_host, 'metadata.google.internal');
@@ -113,11 +116,13 @@ describe('configuration', () => {
       ...ENVIRONMENT,
       GLEANER_HF_ENDPOINT: 'http://127.0.0.1:8080',
       GLEANER_HF_TOKEN_SECRET: 'projects/a-project/secrets/hub-token/versions/7',
+      GLEANER_GIT_TOKEN_SECRET: 'github.com=projects/a-project/secrets/git',
       GLEANER_WORKER_SERVICE_ACCOUNT: 'worker@a-project.iam.gserviceaccount.com',
     });
     assert.deepEqual(config.worker_metadata, {
       'gleaner-hf-endpoint': 'http://127.0.0.1:8080',
       'gleaner-hf-token-secret': 'projects/a-project/secrets/hub-token/versions/7',
+      'gleaner-git-token-secret': 'github.com=projects/a-project/secrets/git',
     });
     assert.equal(config.identity.worker_account, 'worker@a-project.iam.gserviceaccount.com');
   });

@@ -19,6 +19,7 @@ import google.auth.exceptions
 
 from ..model.hub import is_endpoint
 from ..secret import is_secret_name
+from ..source.private import PrivateHost, private_host
 
 _ATTRIBUTES = (
     "gleaner-worker",
@@ -31,6 +32,7 @@ _ATTRIBUTES = (
 _LOGS_BUCKET = "gleaner-logs-bucket"
 _SECRET = "gleaner-hf-token-secret"
 _ENDPOINT = "gleaner-hf-endpoint"
+_GIT = "gleaner-git-token-secret"
 # A maintenance is announced hours before as PENDING. A VM that moves to another host keeps its work.
 _ONGOING = re.compile(r"maintenance[_-]?status\W{1,6}ONGOING", re.IGNORECASE)
 _MAINTENANCE = "stops for a maintenance of its host"
@@ -54,6 +56,7 @@ class Identity:
     home: str
     hf_endpoint: str | None = None  # the hub of the models; None for the default hub
     hf_token_secret: str | None = None  # the name of the secret with a token for the hub; never the token itself
+    git_host: PrivateHost | None = None  # the host of private repositories, with the name of its secret
 
 
 def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
@@ -65,12 +68,14 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
             problems.append(f"metadata attribute {name} is missing")
         elif name in ("gleaner-incarnation", "agent-worker-number") and not values[name].isdigit():
             problems.append(f"metadata attribute {name} is {values[name]!r}, not a number")
-    endpoint, secret = _attribute(_ENDPOINT), _attribute(_SECRET)
+    endpoint, secret, git = _attribute(_ENDPOINT), _attribute(_SECRET), _attribute(_GIT)
     if endpoint and not is_endpoint(endpoint):
         problems.append(f"metadata attribute {_ENDPOINT} is {endpoint!r:.200}, not an https:// address")
     if secret and not is_secret_name(secret):
         # The message leaves the value out: an operator may have put the token itself there.
         problems.append(f"metadata attribute {_SECRET} is not named projects/P/secrets/S[/versions/V]")
+    if git and not private_host(git):
+        problems.append(f"metadata attribute {_GIT} is not HOST=projects/P/secrets/S[/versions/V]")
     if values["gleaner-api"] and not is_endpoint(values["gleaner-api"]):
         problems.append(f"metadata attribute gleaner-api is {values['gleaner-api']!r:.200}, not an https:// address")
     if problems:
@@ -89,6 +94,7 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
         home=env.get("GLEANER_HOME", "/opt/gleaner"),
         hf_endpoint=endpoint or None,
         hf_token_secret=secret or None,
+        git_host=private_host(git),
     )
 
 

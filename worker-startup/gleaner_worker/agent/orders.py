@@ -8,9 +8,10 @@ from ..jobs.prepared import Prepared, SourceFailed
 from ..jobs.runner import JobRunner
 from ..jobs.user import JobUser
 from ..source.prepare import Preparation
+from ..source.private import Repositories
 from ..storage.objects import Bucket
 from .host_commands import HostCommands
-from .metadata import Identity
+from .metadata import Credentials, Identity
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +24,8 @@ class Orders:
 
     def __init__(self, identity: Identity, api, bucket: Bucket, user_finder: Callable[[], JobUser]):
         self._api = api
-        self._preparation = Preparation(identity.home, bucket, user_finder)
+        repositories = Repositories(identity.git_host, Credentials())
+        self._preparation = Preparation(identity.home, bucket, user_finder, repositories)
         self._commands = HostCommands(api, bucket, self._prepare_for_command, user_finder, identity.home)
         self.changed = threading.Event()
         self._lock = threading.Lock()

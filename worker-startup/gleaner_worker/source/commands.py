@@ -45,6 +45,11 @@ class Commands:
     def __init__(self, user: JobUser, stop: threading.Event):
         self.user, self._stop = user, stop
 
+    def check(self) -> None:
+        """Raises SourceFailed when `stop` is set."""
+        if self._stop.is_set():
+            raise stopped()
+
     def run(
         self,
         argv: Sequence[str],

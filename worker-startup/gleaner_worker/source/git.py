@@ -7,6 +7,7 @@ import re
 from ..jobs.prepared import SourceFailed
 from ..jobs.user import make_folder, remove
 from .commands import Commands
+from .private import Repositories
 from .sealed import NotSealed, seal, use
 
 _FETCH_S = 120.0
@@ -55,7 +56,7 @@ def reference_of(source: dict) -> str:
     return f"refs/pull/{int(source['pr'])}/head" if "pr" in source else str(source["commit"])
 
 
-def check_out(source: dict, jobs: str, commands: Commands) -> tuple[str, str]:
+def check_out(source: dict, jobs: str, commands: Commands, repositories: Repositories) -> tuple[str, str]:
     """Fetches the source. Returns the folder of its files and the commit.
 
     jobs: the agent's folder of jobs. Files of an earlier commit stay, so its jobs can continue.
@@ -67,11 +68,14 @@ def check_out(source: dict, jobs: str, commands: Commands) -> tuple[str, str]:
     if not os.path.isdir(folder):
         make_folder(folder, commands.user)
     use(folder)
-    argv = ["bash", "-c", _SCRIPT, "git", repo, reference]
-    result = commands.run(argv, folder, _FETCH_S, _environment(repo), file_bytes=_MAX_FILE_BYTES)
+    with repositories.reach(repo, commands.check) as reached:
+        argv = ["bash", "-c", _SCRIPT, "git", reached.address, reference]
+        result = commands.run(argv, folder, _FETCH_S, _environment(reached.address), file_bytes=_MAX_FILE_BYTES)
     match = _COMMIT.match(result.last_line)
     if not result.is_success or not match:
-        what = "git is not installed on this VM; use an image with git" if result.ended.exit_code == 127 else result.why
+        what = reached.refusals[-1] if reached.refusals else result.why.replace(reached.address, repo)
+        if result.ended.exit_code == 127:
+            what = "git is not installed on this VM; use an image with git"
         raise SourceFailed("source", f"Failed to fetch {reference} of {repo}: {what}")
     trees = os.path.join(jobs, "trees")
     os.makedirs(trees, mode=0o755, exist_ok=True)

@@ -17,6 +17,7 @@ from .bundle import unpack_bundle
 from .commands import Commands, stopped
 from .environment import Environments, environment_digest
 from .git import check_out
+from .private import Repositories
 from .ramfs import mount_ramfs
 from .sealed import trim
 
@@ -26,8 +27,8 @@ _CHECK_EVERY_S = 0.1
 class Preparation:
     """Prepares jobs on this host. home: the agent's folder."""
 
-    def __init__(self, home: str, bucket: Bucket, find_user: Callable[[], JobUser]):
-        self._home, self._bucket, self._find_user = home, bucket, find_user
+    def __init__(self, home: str, bucket: Bucket, find_user: Callable[[], JobUser], repositories: Repositories):
+        self._home, self._bucket, self._find_user, self._repositories = home, bucket, find_user, repositories
         self._jobs = os.path.join(os.path.realpath(home), "jobs")
         self._lock = threading.Lock()
         self._locks: dict[str, threading.Lock] = {}  # one for each repository, bundle and environment
@@ -59,7 +60,7 @@ class Preparation:
                 folder = unpack_bundle(source["bundle"], self._jobs, self._bucket)
         elif source is not None:
             with self._alone(source["repo"], stop):
-                folder, commit = check_out(source, self._jobs, commands)
+                folder, commit = check_out(source, self._jobs, commands, self._repositories)
         digest = environment_digest(wanted, version)
         environments = Environments(self._jobs, commands)
         with self._alone(digest, stop):

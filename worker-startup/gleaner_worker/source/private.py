@@ -1,0 +1,148 @@
+"""Private repositories.
+
+A proxy in the agent signs the requests of git in: git runs as the user of jobs, and never has the token.
+"""
+
+import base64
+import http.server
+import re
+import secrets
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import google.auth.credentials
+import requests
+
+from ..failures import Failure
+from ..jobs.prepared import SourceFailed
+from ..secret import is_secret_name, read_token
+
+SETTING = "GLEANER_GIT_TOKEN_SECRET"
+_HOST = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}(:[0-9]{1,5})?")
+_TIMEOUT_S = (10, 60)
+_MAX_REQUEST_BYTES = 8 << 20
+_PASSED = ("accept", "content-type", "content-encoding", "git-protocol")
+_RETURNED = ("content-type", "content-encoding")
+# The two requests of a fetch.
+_REQUESTS = {"GET": "/info/refs?service=git-upload-pack", "POST": "/git-upload-pack"}
+
+
+@dataclass(frozen=True)
+class PrivateHost:
+    """A host of repositories, and the name of the secret with a token for it."""
+
+    host: str
+    secret: str
+
+
+def private_host(text: str) -> PrivateHost | None:
+    """HOST=projects/P/secrets/S[/versions/V]; None for another text."""
+    host, _, name = text.partition("=")
+    return PrivateHost(host, name) if _HOST.fullmatch(host) and is_secret_name(name) else None
+
+
+@dataclass
+class Reached:
+    """Where git finds a repository, and why the host refused it, if it did."""
+
+    address: str
+    refusals: list[str] = field(default_factory=list)
+
+
+class Repositories:
+    """Addresses of repositories for git. private: the host whose repositories need a token, if there is one."""
+
+    def __init__(
+        self, private: PrivateHost | None = None, credentials: google.auth.credentials.Credentials | None = None
+    ):
+        self._private, self._credentials = private, credentials
+
+    @contextmanager
+    def reach(self, repo: str, check: Callable[[], None]) -> Iterator[Reached]:
+        """Signs requests in for the block. check: called while the token is read; may raise. Raises SourceFailed."""
+        private = self._private
+        if private is None or urllib.parse.urlsplit(repo).netloc.lower() != private.host:
+            yield Reached(repo)
+            return
+        try:
+            token = read_token(private.secret, self._credentials, check, SETTING)
+        except Failure as failure:
+            raise SourceFailed("source", f"Failed to sign in to {private.host}: {failure.reason}") from None
+        with _proxy(repo, private, token) as reached:
+            yield reached
+
+
+@contextmanager
+def _proxy(repo: str, private: PrivateHost, token: str) -> Iterator[Reached]:
+    path = f"/{secrets.token_hex(16)}"
+    signed = base64.b64encode(f"x-access-token:{token}".encode()).decode()
+    refusals: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self._pass_on(None)
+
+        def do_POST(self):
+            length = self.headers.get("content-length", "")
+            if not length.isdigit() or int(length) > _MAX_REQUEST_BYTES:
+                return self.send_error(413)
+            self._pass_on(self.rfile.read(int(length)))
+
+        def _pass_on(self, body: bytes | None) -> None:
+            wanted = _REQUESTS[self.command]
+            if self.path != path + wanted:
+                return self.send_error(404)
+            headers = {name: value for name, value in self.headers.items() if name.lower() in _PASSED}
+            headers["authorization"] = f"Basic {signed}"
+            try:
+                # A redirect would carry the token to another address.
+                with requests.request(
+                    self.command,
+                    repo + wanted,
+                    data=body,
+                    headers=headers,
+                    timeout=_TIMEOUT_S,
+                    allow_redirects=False,
+                    stream=True,
+                ) as answer:
+                    self._give_back(answer)
+            except requests.RequestException as error:
+                # The text of the error may have the request, and with it the token.
+                refusals.append(f"{private.host} does not answer ({type(error).__name__})")
+                self.close_connection = True
+
+        def _give_back(self, answer: requests.Response) -> None:
+            if answer.status_code != 200:
+                refusals.append(_refusal(answer.status_code, private))
+                return self.send_error(404 if answer.status_code < 500 else 502)
+            self.send_response(200)
+            for name in _RETURNED:
+                if value := answer.headers.get(name):
+                    self.send_header(name, value)
+            self.end_headers()
+            for piece in answer.raw.stream(1 << 16, decode_content=False):
+                self.wfile.write(piece)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.1,), name="git-proxy", daemon=True)
+        thread.start()
+        try:
+            yield Reached(f"http://127.0.0.1:{server.server_address[1]}{path}", refusals)
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def _refusal(status: int, private: PrivateHost) -> str:
+    if 300 <= status < 400:
+        return f"{private.host} answers {status}: the repository has another address; name that one"
+    return (
+        f"{private.host} answers {status}: there is no such repository, or the token of the secret {private.secret} "
+        "may not read it"
+    )
