@@ -6,6 +6,7 @@ import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {gzipSync} from 'node:zlib';
 import {countRecords, writeStreams} from '../../cli/demo/input.ts';
+import * as command from '../support/command.ts';
 import {gleaner, processes, texts} from './home.ts';
 
 const DATA = fileURLToPath(new URL('../../../shared/data/', import.meta.url));
@@ -111,7 +112,7 @@ describe('gleaner demo', () => {
   ];
   for (const {name, args, exits = 1, says} of mistakes)
     it(`names ${name} in its error`, async () => {
-      const {code, stderr} = await gleaner(['demo', ...args]);
+      const {code, stderr} = await command.gleaner(['demo', ...args]);
       assert.equal(code, exits);
       assert.match(stderr, says);
       assert.doesNotMatch(stderr, /\n\s+at /, 'no stack');
@@ -132,7 +133,7 @@ describe('gleaner demo', () => {
       [['--input', 'short.jsonl'], /1 records do not fill 2 streams/],
       [['--port', String(port)], /another program has the port/],
     ] as const) {
-      const {code, stderr} = await gleaner(['demo', ...args], {cwd});
+      const {code, stderr} = await command.gleaner(['demo', ...args], {cwd});
       assert.equal(code, 1);
       assert.match(stderr, says);
       assert.ok(existsSync(kept), `deleted after ${args.join(' ')}`);

@@ -3,6 +3,7 @@ import {spawnSync} from 'node:child_process';
 import {existsSync, mkdirSync} from 'node:fs';
 import {join} from 'node:path';
 import {gleaner} from '../../e2e/home.ts';
+import * as command from '../../support/command.ts';
 import {Folder} from '../../support/folder.ts';
 
 const KEPT = '.gleaner/demo/kept';
@@ -26,7 +27,7 @@ describe('gleaner demo @full', () => {
   ] as const)
     it(`keeps the results of an earlier demo when config.json of the model is ${config}`, async () => {
       folder.put('m/config.json', config);
-      const {code, stderr} = await run(['demo', '--model', 'm']);
+      const {code, stderr} = await command.gleaner(['demo', '--model', 'm'], {cwd: folder.path});
       assert.equal(code, 1);
       assert.match(stderr, says);
       assert.ok(existsSync(folder.at(KEPT)));
@@ -62,7 +63,7 @@ describe('gleaner demo @full', () => {
   for (const file of ['some-file', '/dev/null'])
     it(`answers --dir ${file}, which is not a folder, with one line`, async () => {
       folder.put('some-file', '');
-      const {code, stderr} = await run(['demo', '--dir', file]);
+      const {code, stderr} = await command.gleaner(['demo', '--dir', file], {cwd: folder.path});
       assert.equal(code, 1);
       assert.match(stderr, /^gleaner: Failed to read .*: ENOTDIR: .*; choose a folder with --dir\n$/);
     });
