@@ -33,7 +33,9 @@ describe('a zone without capacity', () => {
     await world.minutes(30);
     const tries = world.asked().length;
     assert.ok(tries >= 14 && tries <= 30, String(tries));
-    assert.equal((await world.timeline('worker')).filter(text => text.includes('no capacity')).length, 1);
+    const refused = (await world.timeline('worker')).filter(text => text.includes('no capacity'));
+    assert.equal(refused.length, 1);
+    assert.match(refused[0] ?? '', /refused \d\d times since 03:05, next try 03:\d\d$/);
   });
 
   for (const [what, happens] of [

@@ -17,6 +17,7 @@ import {Speakers} from './invariants/speakers.ts';
 import {Tasks} from './invariants/tasks.ts';
 import {type StartedTick, Ticks} from './invariants/ticks.ts';
 import {type Actor, Check, Violations, type WorkerRequest} from './invariants/violations.ts';
+import {Waiting} from './invariants/waiting.ts';
 import {Wakes} from './invariants/wakes.ts';
 import {Zones} from './invariants/zones.ts';
 
@@ -38,12 +39,13 @@ export class Invariants extends Check {
   readonly operatorIntent = new OperatorIntent(...this.#of);
   readonly #ticks = new Ticks(...this.#of, this.#money);
   readonly #tasks = new Tasks(...this.#of);
+  readonly waiting = new Waiting(...this.#of);
   readonly #wakes = new Wakes(...this.#of);
   readonly #speakers = new Speakers(...this.#of);
 
   readonly #all: Check[] = [
     ...[this.#leases, this.#failureAttribution, this.progress, this.#jobs, this.silence, this.#zones],
-    ...[this.#money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent],
+    ...[this.#money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent, this.waiting],
     new Marks(...this.#of),
   ];
 
@@ -118,6 +120,10 @@ export class Invariants extends Check {
         break;
       case 'zones':
         if (before) this.#zones.onZone(before as unknown as Zone, after as unknown as Zone);
+        if (after.limiter) this.waiting.onZone(path, after as unknown as Zone);
+        break;
+      case 'events':
+        this.waiting.onEvent(id, before, after);
         break;
       case 'control':
         this.operatorIntent.onControl(id, before, after);

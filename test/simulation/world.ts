@@ -86,7 +86,10 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
   };
   objects.onDeleted = name => invariants.progress.onDeleted(name);
-  tpus.onAskedFor = request => invariants.nodes.onNodeRequest(request);
+  tpus.onAskedFor = request => {
+    invariants.nodes.onNodeRequest(request);
+    invariants.waiting.onNodeRequest(request);
+  };
   tpus.onDeleted = node => invariants.nodes.onNodeDeleted(node);
   const onCommit: SimStore['onCommit'] = (path, before, after) => {
     context.note(() => `  ${path} ${describe(after)}`);

@@ -39,7 +39,8 @@ function withWaits(pool: Pool, {work, zones}: Constraints, now: number): Pool {
   }
   const isSame = (name: string) => zones_wait[name] === pool.zones_wait[name];
   const names = [...Object.keys(zones_wait), ...Object.keys(pool.zones_wait)];
-  return jobs_wait === pool.jobs_wait && names.every(isSame) ? pool : {...pool, jobs_wait, zones_wait};
+  const isUnchanged = jobs_wait === pool.jobs_wait && names.every(isSame);
+  return isUnchanged ? pool : {...pool, jobs_wait, zones_wait};
 }
 
 async function storeReason(deps: Deps, {job: id}: Job, reason: string | null): Promise<void> {

@@ -79,8 +79,8 @@ const CHANGING = ['evidence', 'since_at', 'refusals', 'next_try_at'] as const;
 export function goesOn(before: Waiting | null, now_is: Constraint | undefined, now: number): Waiting | null {
   if (!now_is) return null;
   const isSame = before?.kind === now_is.kind && before.about === now_is.about;
-  const since_at = now_is.since_at ?? (isSame ? before.since_at : iso(now));
-  const next: Waiting = {...now_is, since_at};
+  const begun_at = isSame ? before.since_at : iso(now);
+  const next: Waiting = {...now_is, since_at: now_is.since_at ?? begun_at};
   return isSame && CHANGING.every(field => before[field] === next[field]) ? before : next;
 }
 

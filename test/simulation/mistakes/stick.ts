@@ -142,4 +142,24 @@ export const STICK: Mistakes = {
     find: '$saysItHas($worker, $lease) ? $worker.yields_to : null',
     replace: 'null',
   },
+  'a run behind another run that has no reason': {
+    in: 'whyWaiting',
+    find: 'if ($first) return $behind($first.name, $plan);',
+    replace: 'if ($first) return undefined;',
+  },
+  'a constraint that no later one replaces': {
+    in: 'goesOn',
+    find: '$isSame && $fields.every($match) ? $before : $next',
+    replace: '$before ?? $next',
+  },
+  'jobs that wait without a reason': {
+    in: 'withWaits',
+    find: '$goesOn($pool.jobs_wait, $work.get($jobs), $now)',
+    replace: '$pool.jobs_wait',
+  },
+  'refusals of one zone that are many events': {
+    in: 'recordRefusal',
+    find: '$fold($worker.pool, $worker.zone, $limiter)',
+    replace: 'undefined',
+  },
 };

@@ -63,6 +63,14 @@ describe('the limiter of a zone that refuses nodes', () => {
       assert.equal(afterGiven(tried, {asked_at: at(3602), isReady: false}).state, 'open');
     });
 
+  it('counts each refused probe', () => {
+    const first = refuse(ask(OPEN, 0), 1);
+    const second = refuse(ask(first, 62), 63, 'no-capacity', false, 62);
+    assert.deepEqual([first.refusals, second.refusals, second.since_at], [1, 2, first.since_at]);
+    assert.match(limiterEvent('z', first, second) ?? '', /refused 2 times since 03:04, next try 03:06$/);
+    assert.equal(afterGiven(second, {asked_at: at(62), isReady: false}).refusals, 0);
+  });
+
   it('counts many refusals of one burst once', () => {
     const first = refuse(ask(OPEN, 0), 1);
     assert.equal(refuse(first, 2), first);

@@ -1,0 +1,116 @@
+/** Checks that waiting work has a reason that is true in the world, and that the refusals of a zone are one event with their count. */
+import {isWaiting} from '../../../shared/domain/job/queue.ts';
+import {paths} from '../../../shared/domain/names.ts';
+import type {Waiting as Reason} from '../../../shared/domain/waiting/constraint.ts';
+import type {Zone} from '../../../shared/domain/zone/placement.ts';
+import type {Document, TpuRequest} from '../../../shared/ports.ts';
+import {Check} from './violations.ts';
+
+/** Minutes of calm after which a missing or wrong reason is no delay of a tick. */
+const MOST_MINUTES = 4;
+/** A zone that refused nodes is asked again within five minutes, and a create takes a few more. */
+const MOST_MINUTES_OF_REFUSALS = 20;
+
+/** Phases of a TPU that a reason names. */
+const PHASES: Record<string, string[]> = {
+  create: ['creating', 'gone'],
+  queue: ['creating'],
+  boot: ['booting', 'creating'],
+  idle: ['idle', 'booting'],
+  leaving: ['deleting', 'draining', 'gone'],
+};
+const REFUSED = ['no-capacity', 'quota', 'permission', 'unreachable', 'not-read'];
+
+export class Waiting extends Check {
+  /** By run or pool: the finding, and for how many minutes in a row it holds. */
+  #found = new Map<string, {text: string; minutes: number}>();
+  /** By zone: the times of requests for nodes. */
+  readonly #asked = new Map<string, number[]>();
+  /** Events about refusals, by zone and start of the refusals. */
+  readonly #events = new Map<string, string>();
+
+  override onMinute(): void {
+    const {isSettled, wrong} = {isSettled: this.context.isSettled(120_000), wrong: this.#wrong()};
+    const before = this.#found;
+    this.#found = new Map();
+    if (!isSettled) return;
+    for (const [what, text] of wrong) {
+      const last = before.get(what);
+      const minutes = last?.text === text ? last.minutes + 1 : 1;
+      this.#found.set(what, {text, minutes});
+      const most = text.includes('refuses') ? MOST_MINUTES_OF_REFUSALS : MOST_MINUTES;
+      if (minutes > most) this.breach(`${what} ${text}, for ${minutes} minutes`);
+    }
+  }
+
+  /** Findings about runs and pools whose work waits. */
+  #wrong(): Map<string, string> {
+    const {store, config} = this.context;
+    const wrong = new Map<string, string>();
+    for (const {id, data} of store.collection('runs')) {
+      const streams = store.collection(paths.streams(id));
+      const waits = streams.some(({data: {status}}) => status === 'pending');
+      const isOpen = data.status === 'active' && data.spec !== null && this.#isUnderstood(String(data.pool));
+      const text = waits && isOpen ? this.#wrongReason(data.waits as Reason | null) : undefined;
+      if (text) wrong.set(`run ${id}`, text);
+    }
+    const jobs = store.collection(config.jobs_collection);
+    for (const {id, data} of store.collection('pools')) {
+      const waits = jobs.some(job => job.data.pool === id && isWaiting({...job.data, job: job.id} as never));
+      const text =
+        waits && this.#isUnderstood(id) ? this.#wrongReason(data.jobs_wait as Reason | null) : undefined;
+      if (text) wrong.set(`pool ${id}`, text);
+    }
+    return wrong;
+  }
+
+  #isUnderstood(pool: string): boolean {
+    return this.context.alone.size === 0 && this.context.store.peek(paths.pool(pool)) !== undefined;
+  }
+
+  /** Why the reason is missing or wrong; undefined for a reason that is true. */
+  #wrongReason(waits: Reason | null): string | undefined {
+    if (!waits) return 'waits without a reason';
+    const {kind, about} = waits;
+    const {store} = this.context;
+    const worker = store.peek(paths.worker(about));
+    const phases = PHASES[kind];
+    if (phases && !phases.includes(String(worker?.phase ?? 'gone')))
+      return `waits for ${about}, which is ${worker?.phase}: ${kind}`;
+    if (kind === 'deleted' && worker?.held !== true) return `waits for ${about}, whose slot is not held`;
+    if (kind === 'behind-run' && store.peek(paths.run(about))?.status !== 'active')
+      return `waits behind run ${about}, which is not active`;
+    if (REFUSED.includes(kind)) return `waits because ${about} refuses nodes in the calm: ${kind}`;
+    return undefined;
+  }
+
+  onNodeRequest({zone}: TpuRequest): void {
+    this.#asked.set(zone, [...(this.#asked.get(zone) ?? []), this.context.clockwork.now]);
+  }
+
+  /** A zone counts only refusals of its own requests. */
+  onZone(path: string, {zone, limiter}: Zone): void {
+    if (limiter.state === 'open' || limiter.since_at === null) return;
+    const since = Date.parse(limiter.since_at) - 120_000;
+    const asked = (this.#asked.get(zone) ?? []).filter(at => at >= since).length;
+    if (limiter.refusals > asked + 1)
+      this.breach(
+        `${path} counts ${limiter.refusals} refusals since ${limiter.since_at}, and had ${asked} requests`,
+      );
+  }
+
+  /** A new event about refusals needs a zone that was open since the last one. */
+  onEvent(id: string, before: Document | undefined, {text}: Document): void {
+    const [, zone, since] =
+      /^(\S+) gives no node: .*; refused \d+ times since (\S+),/.exec(String(text)) ?? [];
+    if (before || zone === undefined) return;
+    const first = this.#events.get(`${zone} ${since}`);
+    if (first !== undefined && first !== id)
+      this.breach(`the refusals of ${zone} since ${since} are several events`);
+    this.#events.set(`${zone} ${since}`, id);
+  }
+
+  override onWipe(): void {
+    this.#events.clear();
+  }
+}
