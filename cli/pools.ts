@@ -1,10 +1,27 @@
 import type {Pool} from '../shared/domain/fleet/pool.ts';
+import {checkPool, type NewPool} from './checks/pool.ts';
 import {withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import {aliveIn, type Fleet, readFleet} from './cloud/fleet.ts';
+import {sendTo} from './cloud/send-message.ts';
 import {keptText} from './screen/kept.ts';
 import {counted, dollarText, timeText} from './terminal/format.ts';
 import {print} from './terminal/output.ts';
+
+/** Creates a pool, after the checks of what it asks for. */
+export async function createPool(
+  pool: string,
+  options: CloudOptions & NewPool & {check?: boolean},
+): Promise<void> {
+  const {accelerator, runtime_version, zones, workers_per_zone, spot, ...settings} = options;
+  const {poll_s, job_wait_s, budget_usd} = settings;
+  const required = {action: 'pool', pool, accelerator, zones, workers_per_zone};
+  const message = {...required, runtime_version, spot, poll_s, job_wait_s, budget_usd};
+  await withCloud(options, async cloud => {
+    if (!options.dry_run && (options.check ?? true)) await checkPool(cloud, pool, options);
+    await sendTo(cloud, message, options);
+  });
+}
 
 export async function pools(options: CloudOptions): Promise<void> {
   await withCloud(options, async cloud => {

@@ -4,6 +4,7 @@ import {parseValue} from '../shared/contracts/schemas.ts';
 import {environment as environmentSchema, sourceChange} from '../shared/domain/source/source.ts';
 import type {Worker} from '../shared/domain/worker/worker.ts';
 import type {Document} from '../shared/ports.ts';
+import {checkSource} from './checks/repository.ts';
 import {type Cloud, withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import {aliveIn, readFleet, requirePool} from './cloud/fleet.ts';
@@ -15,7 +16,7 @@ import {given} from './terminal/fields.ts';
 import {counted, durationText} from './terminal/format.ts';
 import {print, say} from './terminal/output.ts';
 
-type Options = CloudOptions & SourceOptions & {wait: boolean};
+type Options = CloudOptions & SourceOptions & {wait: boolean; check?: boolean};
 
 /** Setup scripts and environments take minutes. */
 const WAIT_S = 1800;
@@ -41,7 +42,10 @@ export async function update(pool: string, options: Options): Promise<void> {
       const commands = [...uploadLines(cloud, code), publishLine(cloud.connection, 'control', message)];
       return print<'update'>(options.json, {commands}, commands);
     }
-    requirePool(await readFleet(cloud), pool);
+    const fleet = await readFleet(cloud);
+    requirePool(fleet, pool);
+    const {source = null} = fleet.pools.find(each => each.pool === pool) ?? {};
+    if (options.check ?? true) await checkSource(`update pool ${pool}`, code.source, source);
     const began = performance.now();
     await upload(cloud, code);
     const done = await apply(cloud, message);

@@ -1,5 +1,6 @@
 /** Messages of a command: their publication, their recorded outcome, and the command of gcloud that publishes the same. */
 import {setTimeout as sleep} from 'node:timers/promises';
+import {nearText} from '../../shared/contracts/near-names.ts';
 import {jsonText} from '../../shared/contracts/printable.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import {paths} from '../../shared/domain/names.ts';
@@ -9,7 +10,6 @@ import type {Store} from '../../shared/ports.ts';
 import {GoogleError, openGoogle} from '../google/api.ts';
 import type {Sending} from '../json/control.ts';
 import {CliError} from '../terminal/errors.ts';
-import {nearText} from '../terminal/near-names.ts';
 import {print, quoted} from '../terminal/output.ts';
 import {type Cloud, withCloud} from './cloud.ts';
 import type {CloudOptions} from './connect.ts';

@@ -104,6 +104,7 @@ function addSubmit(jobs: GleanerCommand): void {
   addSourceOptions(submit)
     .option('--follow', 'print the output while the job runs')
     .option('--test-restart', 'run twice, on a fresh TPU the second time, and compare the results')
+    .noCheck()
     .onCloud()
     .dryRun()
     .examples(

@@ -14,17 +14,6 @@ import {
 import type {GleanerCommand} from '../terminal/command.ts';
 import {addSourceOptions} from './source-options.ts';
 
-type NewPool = {
-  accelerator: string;
-  runtime_version?: string;
-  zones: string[];
-  workers_per_zone: number;
-  spot?: boolean;
-  poll_s?: number;
-  job_wait_s?: number;
-  budget_usd?: number;
-};
-
 /** Registers the commands about pools. */
 export function addPoolCommands(program: GleanerCommand): void {
   program
@@ -48,14 +37,11 @@ export function addPoolCommands(program: GleanerCommand): void {
     .option('--poll-s <s>', 'seconds until a worker without work asks again', seconds)
     .option(...JOB_WAIT)
     .option('--budget-usd <usd>', 'most dollars that the pool may ever cost', dollars)
+    .noCheck()
     .onCloud()
+    .dryRun()
     .examples('gleaner pool create big --accelerator v5litepod-8 --zones us-central1-a --workers-per-zone 2')
-    .sends((pool: string, options: NewPool) => {
-      const {accelerator, runtime_version, zones, workers_per_zone, spot, ...settings} = options;
-      const {poll_s, job_wait_s, budget_usd} = settings;
-      const required = {action: 'pool', pool, accelerator, zones, workers_per_zone};
-      return {...required, runtime_version, spot, poll_s, job_wait_s, budget_usd};
-    });
+    .action(async (name, options) => (await import('../pools.ts')).createPool(name, options));
   pool
     .about('keep', 'keep TPUs without work for the next job or command; 0 minutes ends it')
     .argument('<name>', 'name of the pool', text)
@@ -141,6 +127,7 @@ export function addHostCommands(program: GleanerCommand): void {
   addSourceOptions(program.about('update', 'bring code to every host of a pool'))
     .argument('<pool>', 'pool', text)
     .option('--no-wait', 'do not wait for the hosts')
+    .noCheck()
     .onCloud()
     .dryRun()
     .examples(

@@ -29,14 +29,22 @@ export function addRunGroup(program: GleanerCommand): void {
     about('start', 'write run.json, drop the streams of a folder, and wait until they are accepted'),
   )
     .option('--streams <folder>', 'folder of streams, as `streams create` makes it', folder)
+    .alone(
+      '--from <run>',
+      'take the spec of another run, and its streams where no folder is given',
+      ['spec'],
+      runId,
+    )
     .option('--parallel <n>', 'streams that are uploaded at once', positive, 8)
     .option('--mirror', 'first copy the model of a hub to the bucket, so that no TPU needs the internet')
     .option('--watch', 'watch the run until it has ended')
+    .noCheck()
     .dryRun()
     .examples(
       'gleaner run start my-run --streams streams --model Qwen/Qwen2.5-0.5B --layers 0-23 --budget-usd 50',
       'gleaner run start my-run --spec run.json --streams streams --watch',
       'gleaner run start my-run --layers 12 --sites resid_post,mlp_out --shard-size 500MB',
+      'gleaner run start my-run-2 --from my-run --layers 0-23',
     )
     .action(async (id, options) => (await import('../run/start.ts')).start(id, options));
   about('watch', 'show TPUs, streams, cost and events of a run until it has ended')

@@ -49,6 +49,7 @@ export function addStreamCommands(program: GleanerCommand): void {
     .option('--config <name>', 'configuration of a data set', text)
     .dryRun('count the rows and print the plan, and write nothing')
     .option('--force', 'replace other streams in the folder')
+    .noCheck('write records without a field that a run reads by itself')
     .json()
     .examples(
       'gleaner streams create prompts.jsonl --num-streams 4 --output-dir streams',
@@ -65,6 +66,7 @@ export function addStreamCommands(program: GleanerCommand): void {
     .argument('<folder>', 'folder of streams, perhaps with a run.json', folder)
     .requiredOption('--run <run>', 'run id', runId)
     .option('--parallel <n>', 'streams that are uploaded at once', positive, 8)
+    .noCheck()
     .onCloud('folder of a running local cloud')
     .dryRun()
     .examples(

@@ -8,6 +8,7 @@ import {nameIn, tickJobOf} from '../../shared/domain/deployment.ts';
 import {regionOf} from '../../shared/domain/names.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import type {Filter, Store} from '../../shared/ports.ts';
+import {lacksOf} from '../checks/offer.ts';
 import {type Json, listAll} from '../google/api.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted} from '../terminal/format.ts';
@@ -24,18 +25,7 @@ const zones: Check = {
   name: 'TPUs of the zones',
   is_local: true,
   async check({api, project, zones, accelerator, runtime_version}) {
-    const problems: {zone: string; lacks: string}[] = [];
-    for (const zone of zones)
-      for (const [kind, name] of [
-        ['acceleratorTypes', accelerator],
-        ['runtimeVersions', runtime_version],
-      ] as const)
-        await api
-          .call('GET', `tpu.googleapis.com/v2/projects/${project}/locations/${zone}/${kind}/${name}`)
-          .catch((error: unknown) => {
-            if (!isNotFound(error) && !isForbidden(error)) throw error;
-            problems.push({zone, lacks: name});
-          });
+    const problems = await lacksOf(api, project, {zones, accelerator, runtime_version});
     const [first] = problems;
     if (!first) return ok(`${zones.join(', ')} offer ${accelerator} and ${runtime_version}`);
     const list = first.lacks === accelerator ? 'accelerator-types list' : 'tpu-vm versions list';

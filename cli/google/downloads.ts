@@ -4,11 +4,13 @@ import {type FileHandle, mkdir, open, rename, stat} from 'node:fs/promises';
 import {dirname} from 'node:path';
 import type {Bucket} from '@google-cloud/storage';
 import {Crc32c} from '../../emulator/storage/crc32c.ts';
+import {ServiceError} from '../../shared/contracts/errors.ts';
 import {storageReason} from '../../shared/google/errors.ts';
 import {apartFromOthers, openBucket, type StorageBucketOptions} from '../../shared/google/objects.ts';
 import {piecesFrom} from '../../shared/google/read-content.ts';
 import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../shared/google/retry.ts';
 import type {ObjectInfo} from '../../shared/ports.ts';
+import {CliError} from '../terminal/errors.ts';
 
 const CHUNK_BYTES = 1 << 20;
 
@@ -38,7 +40,7 @@ export class Downloads {
     const there = await stat(path).catch(() => undefined);
     if (there) {
       if (!there.isFile() || there.size !== info.size_bytes || (await checksumOf(path)) !== info.crc32c)
-        throw new Error(`${what}: ${path} is something else; move it away, or name another folder`);
+        throw new CliError(`${what}: ${path} is something else; move it away, or name another folder`);
       moved(info.size_bytes);
       return 'exists';
     }
@@ -49,7 +51,7 @@ export class Downloads {
       await this.#receive(info, file, moved, stop);
     } catch (cause) {
       if (stop.aborted) throw cause;
-      throw new Error(`${what}: ${storageReason(cause, this.#bucket)}`, {cause});
+      throw new ServiceError(`${what}: ${storageReason(cause, this.#bucket)}`, {cause});
     } finally {
       await file.close();
     }

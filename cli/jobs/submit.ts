@@ -6,15 +6,17 @@ import {jobFields} from '../../shared/contracts/job-schemas.ts';
 import {parseValue} from '../../shared/contracts/schemas.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
+import {checkSource} from '../checks/repository.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
+import {readFleet, requirePool} from '../cloud/fleet.ts';
 import {apply, POLL_MS, publishLine} from '../cloud/send-message.ts';
 import {CliError, UsageError} from '../terminal/errors.ts';
 import {given} from '../terminal/fields.ts';
 import {print, say} from '../terminal/output.ts';
 import {followJob} from './follow.ts';
 import {fieldsOf, type JobFields} from './job-file.ts';
-import {environmentOf, type SourceOptions, sourceOf, upload, uploadLines} from './source.ts';
+import {environmentOf, type PackedCode, type SourceOptions, sourceOf, upload, uploadLines} from './source.ts';
 
 export type SubmitOptions = CloudOptions &
   SourceOptions & {
@@ -31,6 +33,7 @@ export type SubmitOptions = CloudOptions &
     budget?: number;
     test_restart?: boolean;
     follow?: boolean;
+    check?: boolean;
   };
 
 /** Publishes a job, waits until it is taken, and prints its id. */
@@ -51,12 +54,18 @@ export async function submit(words: string[], options: SubmitOptions): Promise<v
       const commands = [...uploadLines(cloud, code), publishLine(cloud.connection, 'control', message)];
       return print<'jobs submit'>(options.json, {id, commands}, commands);
     }
+    if (options.check ?? true) await checkJob(cloud, options.pool, code);
     await upload(cloud, code);
     await apply(cloud, message);
     if (options.test_restart) return compareAfterRestart(cloud, id, fields, options.json);
     print<'jobs submit'>(options.json, {id}, [id]);
     if (options.follow) await followJob(cloud, id, options.json ? say : undefined);
   });
+}
+
+async function checkJob(cloud: Cloud, pool: string | undefined, {source}: PackedCode): Promise<void> {
+  if (pool !== undefined) requirePool(await readFleet(cloud), pool);
+  await checkSource('submit the job', source, null);
 }
 
 /** The operands behind `--`: commander gives them like the operands before. */

@@ -6,6 +6,12 @@ import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
 import {CACHE, runWorkerModule, workerPython} from './python.ts';
 
+/** The worker's code could not reach the hub or the bucket, and says nothing about the spec. */
+export class HubSilent extends CliError {}
+
+/** Exit code of a module that could not read its inputs. */
+const NOT_READ = 3;
+
 /** Begins each line of the worker's `print_wait`, which reports a hub that does not answer. */
 const WAIT = 'Waiting for ';
 
@@ -36,9 +42,10 @@ export async function askWorker(
     lock,
   );
   const last = stdout.at(-1);
-  if (code !== 0 || !last)
-    throw new CliError(
-      stderr.at(-1) ?? `Failed to run ${module}: it ended with exit ${code} and printed nothing`,
-    );
+  if (code !== 0 || !last) {
+    const problem =
+      stderr.at(-1) ?? `Failed to run ${module}: it ended with exit ${code} and printed nothing`;
+    throw code === NOT_READ ? new HubSilent(problem) : new CliError(problem);
+  }
   return JSON.parse(last);
 }

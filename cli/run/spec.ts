@@ -29,12 +29,12 @@ const KEYS = Object.keys(frozenSpec.shape);
 const RECORD_KEYS = Object.keys(frozenSpec.shape.record.unwrap().shape);
 
 /**
- * Reads and checks the spec: the options on top of `--spec`, or of the run.json of a folder of streams. Throws `CliError`, which names each
- * wrong key.
+ * Reads and checks the spec: the options on top of `--spec`, or of another run, or of the run.json of a folder of streams. Throws
+ * `CliError`, which names each wrong key.
  */
-export async function specOf(options: SpecOptions, of_folder?: Buffer): Promise<RunSpecInput> {
+export async function specOf(options: SpecOptions, other?: Buffer | RunSpecInput): Promise<RunSpecInput> {
   try {
-    const of_file = of_folder ? parseRunSpec(of_folder.toString('utf8'), 'run.json') : {};
+    const of_file = Buffer.isBuffer(other) ? parseRunSpec(other.toString('utf8'), 'run.json') : (other ?? {});
     const base = options.spec === undefined ? of_file : await readSpecFile(options.spec);
     const record = {...base.record, ...chosen(RECORD_KEYS, options)};
     const {layers, tokens, bos, shard_size} = options;

@@ -5,6 +5,7 @@ import {jsonText} from '../../shared/contracts/printable.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {datasetPrefix, parseDatasetObject, specObject, streamPrefix} from '../../shared/domain/names.ts';
+import {checkRun} from '../checks/run.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {apply, publishLine} from '../cloud/send-message.ts';
@@ -14,29 +15,42 @@ import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted, dollarText} from '../terminal/format.ts';
 import {print, quoted, say} from '../terminal/output.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
+import {copyLine, copyStreams, requireFrozen} from './from-run.ts';
 import {newestEvent, untilRegistered} from './registration.ts';
 import {type SpecOptions, specOf} from './spec.ts';
 import {writeSpec} from './write-spec.ts';
 
 export type StartOptions = CloudOptions &
-  SpecOptions & {streams?: string; parallel: number; mirror?: boolean; watch?: boolean};
+  SpecOptions & {
+    from?: string;
+    streams?: string;
+    parallel: number;
+    mirror?: boolean;
+    check?: boolean;
+    watch?: boolean;
+  };
 
 export async function start(run: string, options: StartOptions): Promise<void> {
   const folder = options.streams === undefined ? undefined : await readStreamFolder(options.streams);
-  const given = await specOf(options, folder?.spec);
+  const {from} = options;
+  const typed = from === undefined ? await specOf(options, folder?.spec) : undefined;
   const stopped = abortedAtStop();
   await withCloud(options, async cloud => {
-    if (options.dry_run) return printCommands(cloud, run, given, folder, options.json);
+    const given = typed ?? (await specOf(options, await requireFrozen(cloud, from ?? '')));
+    if (options.dry_run) return printCommands(cloud, run, given, {folder, from}, options.json);
     await refuseEnded(cloud, run);
-    say(planText(run, given, folder));
+    say(planText(run, given, {folder, from}));
     const spec = options.mirror ? await withMirror(cloud, given, stopped) : given;
+    if (options.check ?? true) await checkRun(cloud, {run, input: spec, streams: folder?.streams ?? []});
     await writeSpec(cloud, run, spec);
     if (spec.budget_usd === undefined || spec.budget_usd === null)
       say('The run has no budget of its own: --budget-usd N gives it one');
     const since = await newestEvent(cloud);
     const numbers = folder
       ? await drop(cloud, run, folder, options.parallel, stopped)
-      : await startDropped(cloud, run);
+      : from === undefined
+        ? await startDropped(cloud, run)
+        : await copyStreams(cloud, from, run);
     const rejected = await untilRegistered(cloud, run, {streams: numbers, since, stopped});
     await report(cloud, run, numbers.length, rejected, options.json);
   });
@@ -58,12 +72,17 @@ async function withMirror(
   return {...spec, model: mirrored.address};
 }
 
+/** A folder of streams, or another run; neither for streams that are in the bucket. */
+type Inputs = {folder?: StreamFolder | undefined; from?: string | undefined};
+
 /** Streams, bytes and budget of the start, in one line. */
-export function planText(run: string, spec: RunSpecInput, folder: StreamFolder | undefined): string {
+export function planText(run: string, spec: RunSpecInput, {folder, from}: Inputs): string {
   const bytes = folder?.streams.reduce((sum, stream) => sum + stream.bytes, 0) ?? 0;
   const what = folder
     ? `${counted(folder.streams.length, 'stream')} of ${bytesText(bytes)} from ${folder.folder}`
-    : 'the streams in the bucket';
+    : from === undefined
+      ? 'the streams in the bucket'
+      : `the streams of run ${from}`;
   const budget = spec.budget_usd ?? null;
   return `Run ${run}: ${what}, ${budget === null ? 'no budget' : `budget ${dollarText(budget)}`}`;
 }
@@ -131,7 +150,7 @@ function printCommands(
   {connection}: Cloud,
   run: string,
   spec: RunSpecInput,
-  folder: StreamFolder | undefined,
+  {folder, from}: Inputs,
   json = false,
 ): void {
   const {bucket} = connection;
@@ -140,7 +159,9 @@ function printCommands(
     `printf '%s\\n' ${quoted(jsonText(spec))} | gcloud storage cp --if-generation-match=0 - ${to}`,
     ...(folder
       ? uploadLines({...folder, spec: undefined}, run, bucket)
-      : [publishLine(connection, 'control', {action: 'start', run})]),
+      : from === undefined
+        ? [publishLine(connection, 'control', {action: 'start', run})]
+        : [copyLine(connection, from, run)]),
   ];
   print<'run start'>(json, {commands}, commands);
 }

@@ -22,6 +22,8 @@ export type CreateOptions = SplitOptions &
   Omit<SourceOptions, 'stop'> & {
     output_dir: string;
     force?: boolean | undefined;
+    /** False: records without a field that a run reads are written too. */
+    check?: boolean | undefined;
     /** Plans the streams, and writes none. */
     dry_run?: boolean | undefined;
   };
@@ -102,7 +104,7 @@ async function refuseOwnSources(sources: RowSource[], folder: string): Promise<v
 async function wantedOf(sources: RowSource[], options: CreateOptions, watch: Watch): Promise<Wanted> {
   const identities = [];
   for (const source of sources) identities.push(await source.identity(watch));
-  const {output_dir, force, dry_run, ...decisive} = options;
+  const {output_dir, force, dry_run, check, ...decisive} = options;
   const given = Object.entries(decisive).filter(([, value]) => value !== undefined);
   return {sources: identities, options: Object.fromEntries(given) as Wanted['options']};
 }
@@ -196,7 +198,7 @@ async function* linesOf(
       for (let at = from; at < to; at++) {
         const row = rows[at] as Row;
         if (isChosen && !isChosen(index + at)) continue;
-        const advice = isFirst ? adviceOn(source, row) : undefined;
+        const advice = isFirst ? adviceOn(source, row, options.check) : undefined;
         isFirst = false;
         if (advice !== undefined && !said.has(advice)) {
           said.add(advice);
@@ -212,12 +214,17 @@ async function* linesOf(
   }
 }
 
-/** Advice about the first record of a source, where a run may take another field than the user means. */
-function adviceOn(source: RowSource, row: Row): string | undefined {
+/**
+ * Advice about the first record of a source, where a run may take another field than the user means. Throws `CliError` where a run takes
+ * none.
+ */
+function adviceOn(source: RowSource, row: Row, isChecked = true): string | undefined {
   const cells = cellsOf(source, row);
   const [taken, other] = knownFieldsOf(cells);
-  if (taken === undefined)
-    return `The first record has the fields ${listText([...cells.keys()], 10)}, and none that a run reads by itself: give --column or --template, or set record.field in run.json`;
+  if (taken === undefined && isChecked)
+    throw new CliError(
+      `The first record has the fields ${listText([...cells.keys()], 10)}, and none that a run reads by itself: give --column or --template, or --no-check for a run with record.field or record.template`,
+    );
   if (other === undefined) return undefined;
   return `The first record has ${taken} and ${other}, and a run takes ${taken}: to take another field, give --column, or set record.field in run.json`;
 }

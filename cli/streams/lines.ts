@@ -1,4 +1,8 @@
 /** Lines of text. */
+import {createReadStream} from 'node:fs';
+import {pipeline} from 'node:stream';
+import {createGunzip} from 'node:zlib';
+import {isGzip} from './gzip.ts';
 
 const NEWLINE = 10;
 
@@ -21,6 +25,26 @@ export async function* lineBatches(chunks: AsyncIterable<Buffer>): AsyncGenerato
     if (lines.length > 0) yield lines;
   }
   if (pending.length > 0) yield [take(Buffer.alloc(0))];
+}
+
+/** Bytes of a file in which its first lines lie. */
+const FIRST_BYTES = 1 << 20;
+
+/** The first lines of a file, gzip or not, that are no longer than a MiB together and not blank. */
+export async function firstLines(path: string, most: number): Promise<string[]> {
+  const file = createReadStream(path, {end: FIRST_BYTES - 1});
+  // The file is cut, so the end of its gzip is missing.
+  const text = (await isGzip(path)) ? pipeline(file, createGunzip({finishFlush: 2}), () => {}) : file;
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  for await (const part of text as AsyncIterable<Buffer>) {
+    parts.push(part);
+    bytes += part.length;
+    if (bytes >= FIRST_BYTES) break;
+  }
+  const lines = Buffer.concat(parts).toString('utf8').split('\n');
+  if (bytes >= FIRST_BYTES) lines.pop();
+  return lines.filter(line => line.trim() !== '').slice(0, most);
 }
 
 /** True for a line of spaces, tabs and carriage returns. */

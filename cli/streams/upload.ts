@@ -1,21 +1,37 @@
-import {withCloud} from '../cloud/cloud.ts';
+import {parseRunSpec} from '../../shared/contracts/spec.ts';
+import {readRunSpec} from '../../shared/control-plane/runs/run-spec.ts';
+import {checkRun} from '../checks/run.ts';
+import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import {type CloudOptions, findCloud} from '../cloud/connect.ts';
+import {requireRunning} from '../cloud/connection.ts';
+import {frozenInput} from '../run/from-run.ts';
 import {print, say} from '../terminal/output.ts';
 import {abortedAtStop} from '../terminal/stop-signal.ts';
 import {readStreamFolder} from './folder.ts';
 import {uploadLines, uploadReportLines, uploadStreams} from './upload-streams.ts';
 
-type Options = CloudOptions & {run: string; parallel: number};
+type Options = CloudOptions & {run: string; parallel: number; check?: boolean};
 
 /** `gleaner streams upload`: uploads the streams of a folder, or prints the commands of gcloud. */
 export async function upload(folder: string, options: Options): Promise<void> {
   const {run, parallel, json} = options;
   if (options.dry_run) return printCommands(folder, options);
   const stopped = abortedAtStop();
-  const report = await withCloud(options, cloud =>
-    uploadStreams(cloud, folder, run, {parallel, say, stopped}),
-  );
+  const report = await withCloud(options, async cloud => {
+    if (options.check ?? true) await checkUpload(cloud, folder, run);
+    return uploadStreams(cloud, folder, run, {parallel, say, stopped});
+  });
   print<'streams upload'>(json, report, uploadReportLines(report));
+}
+
+/** Checks the streams with the spec that the run has, or gets from the folder. */
+async function checkUpload(cloud: Cloud, folder: string, run: string): Promise<void> {
+  requireRunning(cloud.connection, cloud.dir);
+  const {spec, streams} = await readStreamFolder(folder);
+  const written = async () =>
+    spec ? parseRunSpec(spec.toString('utf8'), 'run.json') : readRunSpec(cloud.objects, run);
+  const input = (await frozenInput(cloud, run)) ?? (await written()) ?? {};
+  await checkRun(cloud, {run, input, streams});
 }
 
 async function printCommands(folder: string, options: Options): Promise<void> {

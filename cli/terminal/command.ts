@@ -53,6 +53,11 @@ export class GleanerCommand extends Command {
     return this.option('--dry-run', about);
   }
 
+  /** `--no-check`: leaves out the checks before the command. */
+  noCheck(about = 'do not check first whether the command can succeed'): this {
+    return this.option('--no-check', about);
+  }
+
   yes(): this {
     return this.option('--yes', 'do not ask');
   }

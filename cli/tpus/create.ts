@@ -1,3 +1,4 @@
+import {nearText} from '../../shared/contracts/near-names.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {usdPerHour} from '../../shared/domain/billing/prices.ts';
 import {poolOf} from '../../shared/domain/deployment.ts';
@@ -12,7 +13,6 @@ import type {Ceiling} from '../json/tpus.ts';
 import {type PoolChange, scaleMessage} from '../scale.ts';
 import {CliError} from '../terminal/errors.ts';
 import {counted, dollarText} from '../terminal/format.ts';
-import {nearText} from '../terminal/near-names.ts';
 import {print, warn} from '../terminal/output.ts';
 import {recreate} from './recreate.ts';
 

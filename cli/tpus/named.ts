@@ -1,8 +1,9 @@
 /** TPUs that the arguments of `recreate` and `delete` name. */
+
+import {nearText} from '../../shared/contracts/near-names.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Fleet} from '../cloud/fleet.ts';
 import {CliError, UsageError} from '../terminal/errors.ts';
-import {nearText} from '../terminal/near-names.ts';
 
 export type Choice = {zone?: string | undefined; all?: boolean | undefined};
 

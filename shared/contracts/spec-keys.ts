@@ -1,5 +1,6 @@
 /** Every key of `run.json`, with the form of its values and its words in the JSON Schema. */
 import {z} from 'zod';
+import {nearNames} from './near-names.ts';
 
 export const SITES = ['resid_pre', 'resid_mid', 'resid_post', 'attn_out', 'mlp_out'] as const;
 const MAX_POSITIONS = 1024;
@@ -41,13 +42,23 @@ const tokens = z.union(
   {error: TOKENS},
 );
 
+/** Names the unknown keys with the keys that they may mean, and every key where one has no near name. */
+function noKeysText(unknown: readonly string[], known: readonly string[]): string {
+  const texts = unknown.map(key => {
+    const near = nearNames(key, known).map(name => `\`${name}\``);
+    return {key, near: near.length > 0 ? `, did you mean ${near.join(' or ')}?` : ''};
+  });
+  const list = texts.map(({key, near}) => `there is no ${key}${near}`).join('; ');
+  return texts.every(({near}) => near !== '') ? list : `${list}; the keys are ${known.join(', ')}`;
+}
+
 /** Object with these keys alone, each optional. */
 export const closed = <T extends z.ZodRawShape>(shape: T) =>
   z
     .strictObject(shape, {
       error: issue =>
         issue.code === 'unrecognized_keys'
-          ? `there is no ${(issue.keys as string[]).join(', no ')}; the keys are ${Object.keys(shape).join(', ')}`
+          ? noKeysText(issue.keys as string[], Object.keys(shape))
           : undefined,
     })
     .partial();

@@ -38,9 +38,11 @@ export type RunPlacement = {
 } & Assignment;
 
 /** The complete spec of an extraction: `run.json` over the defaults. Frozen when the first stream is accepted. */
-export type RunSpec = Required<Omit<RunSpecInput, keyof RunPlacement | 'record'>> & {
-  record: Required<NonNullable<RunSpecInput['record']>>;
+export type RunSpec = Complete<Omit<RunSpecInput, keyof RunPlacement | 'record'>> & {
+  record: Complete<NonNullable<RunSpecInput['record']>>;
 };
+
+type Complete<T> = {[Key in keyof T]-?: Exclude<T[Key], undefined>};
 
 /** The deployment's values of keys that a run leaves out. */
 type Defaults = Pick<Config, 'default_model'> & {pool: Pick<Config['pool'], 'pool'>};

@@ -101,7 +101,7 @@ describe('Objects: faults of Cloud Storage', () => {
       await direct.create(name, CONTENT);
       const [info, path] = [await infoOf(), join(folder, 'a.bin')];
       proxy.breakNext('download', ['return-503']);
-      await assert.rejects(downloadsWith(1).write(info, path), /^Error: Failed to download gs:.*503/);
+      await assert.rejects(downloadsWith(1).write(info, path), /^ServiceError: Failed to download gs:.*503/);
       writeFileSync(path, 'mine');
       await assert.rejects(downloadsWith(5).write(info, path), /a\.bin is something else; move it away/);
       assert.equal(readFileSync(path, 'utf8'), 'mine');

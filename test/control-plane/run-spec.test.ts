@@ -15,7 +15,10 @@ describe('run.json', () => {
     await world.deliverAll();
     const run = await world.run('my-run');
     assert.equal(run?.status, 'failed');
-    assert.match(run?.reason ?? '', /datasets\/my-run\/run.json is not valid: .*modle/);
+    assert.match(
+      run?.reason ?? '',
+      /datasets\/my-run\/run.json is not valid: there is no modle, did you mean `model`\?$/,
+    );
     await assertOthersGoOn(world);
     world.objects.put('datasets/my-run/run.json', '{"model": "tiny"}');
     await world.untilAsleep();
@@ -35,6 +38,24 @@ describe('run.json', () => {
     await world.deliverAll();
     const {status, budget_usd, priority} = (await world.run('my-run')) ?? {};
     assert.deepEqual([status, budget_usd, priority], ['active', 12.5, 7]);
+  });
+
+  it('whose model in the bucket has no such layers fails its run before any lease, until it is mended', async () => {
+    const world = new World(ONE_SLOT);
+    const spec = {model: 'gs://bucket/models/m', layers: '0-99'};
+    world.objects.put('models/m/config.json', '{"model_type": "llama", "num_hidden_layers": 24}');
+    world.objects.put('datasets/my-run/run.json', JSON.stringify(spec));
+    world.drop('my-run', 0, someLines(3));
+    await world.deliverAll();
+    const run = await world.run('my-run');
+    assert.equal(run?.status, 'failed');
+    assert.match(
+      run?.reason ?? '',
+      /run.json: gs:\/\/bucket\/models\/m has layers 0 to 23, .* set `layers` within them/,
+    );
+    world.objects.put('datasets/my-run/run.json', JSON.stringify({...spec, layers: '0-23'}));
+    await world.untilAsleep();
+    await world.assertStoredOnce('my-run', '000', someLines(3));
   });
 
   it('that was mended without an event is read when the run is started', async () => {

@@ -1,6 +1,7 @@
 import type {z} from 'zod';
 import {RELEASE} from '../../contracts/config.ts';
 import {NotUnderstood} from '../../contracts/errors.ts';
+import {reasonsOf} from '../../contracts/rejection-reasons.ts';
 import type {Document, Store, Stored, Transaction} from '../../ports.ts';
 
 /** Paths that a transaction has read and not understood. Its writes leave these documents alone. */
@@ -18,7 +19,7 @@ export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true
     const known = understood.get(data);
     if (known) return known;
     const parsed = schema.safeParse(data);
-    if (!parsed.success) throw new NotUnderstood(path, firstOf(parsed.error), data);
+    if (!parsed.success) throw new NotUnderstood(path, firstOf(parsed.error, data), data);
     understood.set(data, parsed.data);
     return parsed.data;
   };
@@ -50,7 +51,7 @@ export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true
       const parsed = schema.safeParse(value);
       if (!parsed.success)
         throw new Error(
-          `Refused to write ${path}: ${firstOf(parsed.error)}. No reader accepts it; the transaction changes nothing`,
+          `Refused to write ${path}: ${firstOf(parsed.error, value)}. No reader accepts it; the transaction changes nothing`,
           {cause: parsed.error},
         );
       const named = isNamed ? {release: RELEASE} : {};
@@ -61,7 +62,7 @@ export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true
   };
 }
 
-function firstOf({issues}: z.ZodError): string {
-  const [issue] = issues;
-  return `${issue?.path.join('.')}: ${issue?.message}`;
+function firstOf(error: z.ZodError, value: object): string {
+  const [reason = error.message] = reasonsOf(error, value);
+  return reason;
 }

@@ -13,6 +13,7 @@ import {manifestObject, specObject} from '../../domain/names.ts';
 import {missingPoolText, readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid} from '../documents/documents.ts';
+import {bucketModelProblem} from './check-model.ts';
 import {readRunSpec, readText} from './run-spec.ts';
 
 /** A spec with exactly the keys of its manifest, maybe fewer than this release knows, and its hash. */
@@ -45,6 +46,8 @@ export async function freezeSpec(
     return {...frozen, placement: {...placement, pool: pool?.pool ?? config.pool.pool}, frozen_at};
   }
   if (!pool) throw new Rejected(`${specObject(run)}: ${await missingPoolText(deps, placement.pool)}`);
+  const unusable = await bucketModelProblem(objects, completed.spec);
+  if (unusable) throw new Rejected(`${specObject(run)}: ${unusable}`);
   const spec_hash = specHash(spec);
   const bytes = Buffer.from(manifestText({run, spec, spec_hash, placement}));
   const outcome = await objects.create(name, bytes, {content_type: 'application/json'});

@@ -221,6 +221,19 @@ export function costOfDeleting(usd_per_hour: number): number {
   return (DELETING_MS / HOUR_MS) * usd_per_hour;
 }
 
+/** Life in which a TPU can boot and store a shard. */
+const SHORT_LIFE_MS = 300_000;
+
+/** Dollars with two decimals, or two digits where cents would be nothing. */
+function cents(usd: number): string {
+  return `$${usd > 0 && usd < 0.01 ? usd.toPrecision(2) : usd.toFixed(2)}`;
+}
+
+/** Least budget that pays for a TPU of this price: a short life and its deletion. */
+export function leastBudget(usd_per_hour: number): number {
+  return (SHORT_LIFE_MS / HOUR_MS) * usd_per_hour + costOfDeleting(usd_per_hour);
+}
+
 /**
  * Why a budget allows no more cost, and the remedy; undefined while the budget allows more. A budget pays for TPUs until they are gone:
  * `leaving_usd` is the cost of deleting them. A budget allows no TPU of unknown price.
@@ -234,8 +247,8 @@ export function overspent(
   if (budget_usd === null) return undefined;
   if (!isPriceKnown) return 'the price of its TPUs is unknown; set prices/chips';
   if (spent_usd + leaving_usd < budget_usd) return undefined;
-  const reserve = `, and $${leaving_usd.toFixed(2)} are kept for the minutes that deleting TPUs takes`;
-  const spent = `$${spent_usd.toFixed(2)} of $${budget_usd.toFixed(2)} are spent${spent_usd < budget_usd ? reserve : ''}`;
+  const reserve = `, and ${cents(leaving_usd)} are kept for the minutes that deleting TPUs takes`;
+  const spent = `${cents(spent_usd)} of ${cents(budget_usd)} are spent${spent_usd < budget_usd ? reserve : ''}`;
   switch (whose) {
     case 'run':
       return `${spent}; configure a larger budget_usd`;

@@ -57,7 +57,10 @@ describe('The plan of run start', () => {
     {spec: {}, of: undefined, text: 'Run r: the streams in the bucket, no budget'},
   ])
     it(`reads: ${text}`, () =>
-      assert.equal(planText('r', spec, of && {...of, streams: [{...stream, known: undefined}]}), text));
+      assert.equal(
+        planText('r', spec, {folder: of && {...of, streams: [{...stream, known: undefined}]}}),
+        text,
+      ));
 });
 
 describe('The keys that differ between two specs', () => {

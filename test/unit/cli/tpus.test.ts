@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {tpuStatus} from '../../../cli/screen/tpu-status.ts';
-import {nearNames} from '../../../cli/terminal/near-names.ts';
 import {ceilingOf, ceilingText} from '../../../cli/tpus/create.ts';
 import {deletionLines} from '../../../cli/tpus/delete.ts';
 import {tpuTable} from '../../../cli/tpus/list.ts';
 import {namedTpus} from '../../../cli/tpus/named.ts';
 import {attemptsOf} from '../../../cli/tpus/status.ts';
 import {rowOf, totalsOf, totalsText} from '../../../cli/tpus/tpu-row.ts';
+import {nearNames} from '../../../shared/contracts/near-names.ts';
 import {aConfig, at, aWorker, T0} from '../../support/builders.ts';
 import {aStore} from '../../support/put-documents.ts';
 

@@ -35,7 +35,12 @@ describe('run.json', () => {
     {
       name: 'an unknown key',
       text: '{"modle": 1}',
-      says: ['no modle', 'model, revision'],
+      says: ['there is no modle, did you mean `model`?'],
+    },
+    {
+      name: 'an unknown key without a near one',
+      text: '{"flavour": 1}',
+      says: ['there is no flavour; the keys are model, revision'],
     },
     {name: 'half a character in the model', text: '{"model": "\\ud800"}', says: ['model', 'Unicode']},
     {

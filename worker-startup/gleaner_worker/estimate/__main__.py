@@ -3,8 +3,8 @@
     python -m gleaner_worker.estimate --spec JSON --home FOLDER (--file PATH ... | --bucket B --prefix datasets/RUN/)
 
 Reads the model's small files and a sample of the streams, or small streams whole.
-Exit status: 0, or 2 when the estimate failed, with the reason on the last line of stderr. Earlier lines report
-waits for a hub.
+Exit status: 0, or 2 when the estimate failed, or 3 when the model or the streams could not be read; with the reason on
+the last line of stderr. Earlier lines report waits for a hub.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def main() -> int:
         print(json.dumps(report), flush=True)
     except (Failure, OSError) as error:
         print(error, file=sys.stderr, flush=True)
-        return 2
+        return 2 if isinstance(error, Failure) and error.kind in ("stream", "model") else 3
     return 0
 
 

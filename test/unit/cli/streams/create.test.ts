@@ -157,7 +157,7 @@ describe('The creation of streams', () => {
   });
 
   it('leaves no stream after a stop between two streams, and starts again', async () => {
-    folder.put('in.csv', `q\n${'x\n'.repeat(5000)}`);
+    folder.put('in.csv', `text,prompt\n${'x,y\n'.repeat(5000)}`);
     const options = {num_streams: 50, output_dir: folder.at('out')};
     const stop = new AbortController();
     // The advice about the first record comes after the start of the writing.
@@ -184,11 +184,11 @@ describe('The creation of streams', () => {
     assert.deepEqual(folder.names(), ['in.jsonl']);
   });
 
-  it('says what to do with records that no run reads by itself', async () => {
+  it('refuses records that no run reads by itself, unless a template of the run reads them', async () => {
     folder.put('in.csv', 'question,answer\na,b\n');
-    const said: string[] = [];
-    await create(['in.csv'], {}, line => said.push(line));
-    assert.match(said.join(), /fields question, answer, .* --column or --template/);
+    await assert.rejects(create(['in.csv'], {}), /fields question, answer, .* --column or --template/);
+    await create(['in.csv'], {check: false});
+    assert.deepEqual(folder.streams('out').join(''), '{"question":"a","answer":"b"}\n');
   });
 });
 

@@ -5,7 +5,7 @@ const MOST_NAMES = 3;
 
 /** Names that differ from the given one by a third of its characters at most, the nearest first. */
 export function nearNames(given: string, known: Iterable<string>): string[] {
-  const most = Math.max(1, Math.floor(given.length / 3));
+  const most = Math.ceil(given.length / 3);
   return [...new Set(known)]
     .map(name => ({name, edits: distance(given.toLowerCase(), name.toLowerCase())}))
     .filter(({edits}) => edits <= most)

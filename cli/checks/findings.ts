@@ -1,0 +1,17 @@
+/** Findings of the checks before a command that costs money. */
+import {CliError} from '../terminal/errors.ts';
+import {say} from '../terminal/output.ts';
+
+/** `problem`: the command cannot succeed. `unchecked`: the reason why this machine cannot tell. */
+export type Finding = {problem: string} | {unchecked: string};
+
+/** Says what was not checked, and throws `CliError` with every problem. `what`: the refused step, such as "start run my-run". */
+export function refuseProblems(what: string, findings: readonly Finding[]): void {
+  for (const finding of findings) if ('unchecked' in finding) say(`Not checked: ${finding.unchecked}`);
+  const problems = findings.flatMap(finding => ('problem' in finding ? finding.problem : []));
+  if (problems.length === 0) return;
+  const lines = problems.length === 1 ? problems : ['', ...problems.map(problem => `  ${problem}`)];
+  throw new CliError(
+    `Failed to ${what}: ${lines.join('\n')}; --no-check skips this check`.replace(': \n', ':\n'),
+  );
+}

@@ -1,0 +1,90 @@
+/** Checks that the model of a run is there and supported: in a bucket, on a hub, or in a folder. */
+import {readFile} from 'node:fs/promises';
+import {join} from 'node:path';
+import {configProblem, MAX_CONFIG_BYTES} from '../../shared/contracts/model-config.ts';
+import type {RunSpec} from '../../shared/contracts/spec.ts';
+import {bucketModel} from '../../shared/control-plane/runs/check-model.ts';
+import {isNotFound} from '../../shared/google/errors.ts';
+import {openObjects} from '../../shared/google/objects.ts';
+import type {Cloud} from '../cloud/cloud.ts';
+import {isHubModel} from '../models/mirror.ts';
+import {Hub, hubSettings} from '../streams/sources/hub.ts';
+import {CliError} from '../terminal/errors.ts';
+import type {Finding} from './findings.ts';
+
+type Asked = Pick<RunSpec, 'model' | 'revision' | 'layers'>;
+/** Text of config.json, or why there is none. */
+type Config = {text: string} | Finding;
+
+/** `hub`: asks the hub of this machine. */
+export async function checkModel(
+  {connection, objects}: Pick<Cloud, 'connection' | 'objects'>,
+  spec: Asked,
+  hub: () => Hub = hubOfThisMachine,
+): Promise<Finding[]> {
+  const {model} = spec;
+  const at = bucketModel(model);
+  const config = at
+    ? await readFromBucket(
+        at.bucket === objects.bucket ? objects : otherBucket(connection, at.bucket),
+        at.folder,
+        model,
+      )
+    : isHubModel(model)
+      ? await readFromHub(hub, spec)
+      : await readFromFolder(connection.is_google, model);
+  if (!('text' in config)) return [config];
+  const problem = configProblem(config.text, spec);
+  return problem === undefined ? [] : [{problem}];
+}
+
+function otherBucket({project, storage_endpoint: endpoint, token}: Cloud['connection'], bucket: string) {
+  return openObjects({project, bucket, endpoint, token});
+}
+
+async function readFromBucket(objects: Cloud['objects'], folder: string, model: string): Promise<Config> {
+  try {
+    const bytes = await objects.read(`${folder}/config.json`, {max_bytes: MAX_CONFIG_BYTES});
+    if (bytes) return {text: Buffer.from(bytes).toString('utf8')};
+    return {problem: `there is no ${model}/config.json: copy the model there, or give another --model`};
+  } catch (error) {
+    const {message, cause} = error as Error;
+    if (isNotFound(cause)) return {problem: `there is no bucket of ${model}: correct --model`};
+    return {unchecked: `the model ${model}. ${message}`};
+  }
+}
+
+/** A short patience: the worker waits longer for a hub. */
+const PATIENCE = {attempts: 2, give_up_ms: 10_000, silence_ms: 8_000};
+
+function hubOfThisMachine(): Hub {
+  const settings = hubSettings();
+  return new Hub({...settings, retries: {...settings.retries, ...PATIENCE}}, 'model');
+}
+
+async function readFromHub(hub: () => Hub, {model, revision}: Asked): Promise<Config> {
+  const path = `/${model}/resolve/${encodeURIComponent(revision ?? 'main')}/config.json`;
+  try {
+    return {text: await hub().text(path, `the model ${model}`, MAX_CONFIG_BYTES)};
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+    const {message, cause} = error;
+    const code = (cause as {code?: unknown} | undefined)?.code;
+    if (code === 401 || code === 403 || code === 404)
+      return {
+        problem: `${message.replace('--revision', '--model and --revision')}; a model of the TPUs' token alone needs --no-check`,
+      };
+    return {unchecked: `the model ${model}. ${message}`};
+  }
+}
+
+async function readFromFolder(isGoogle: boolean, model: string): Promise<Config> {
+  if (isGoogle) return {unchecked: `the model ${model}, which is a folder of the TPU VMs`};
+  try {
+    return {text: await readFile(join(model, 'config.json'), 'utf8')};
+  } catch (error) {
+    return {
+      problem: `there is no ${join(model, 'config.json')}: ${(error as NodeJS.ErrnoException).code}; correct --model`,
+    };
+  }
+}

@@ -1,0 +1,37 @@
+/** Checks before a pool is created: its type of TPU, the offer of its zones, and its budget. */
+import {readPrices} from '../../shared/control-plane/documents/prices.ts';
+import {acceleratorProblem, runtimeOf, runtimeProblem} from '../../shared/domain/fleet/accelerators.ts';
+import type {Cloud} from '../cloud/cloud.ts';
+import {openGoogle} from '../google/api.ts';
+import {warn} from '../terminal/output.ts';
+import {checkBudget} from './budget.ts';
+import {type Finding, refuseProblems} from './findings.ts';
+import {checkOffer} from './offer.ts';
+
+export type NewPool = {
+  accelerator: string;
+  runtime_version?: string;
+  zones: string[];
+  workers_per_zone: number;
+  spot?: boolean;
+  poll_s?: number;
+  job_wait_s?: number;
+  budget_usd?: number;
+};
+
+/** Throws `CliError` where no TPU of the pool could exist. */
+export async function checkPool({connection, store}: Cloud, name: string, pool: NewPool): Promise<void> {
+  const {accelerator, runtime_version = runtimeOf(accelerator), zones, budget_usd, spot = true} = pool;
+  const what = `create pool ${name}`;
+  const wrong = acceleratorProblem(accelerator) ?? runtimeProblem(accelerator, runtime_version);
+  if (wrong !== undefined) refuseProblems(what, [{problem: wrong}]);
+  const {storage_endpoint: endpoint, token, project} = connection;
+  // A local cloud serves every API at one address.
+  const api = openGoogle(endpoint === undefined ? undefined : {endpoint, token});
+  const findings: Finding[] = await checkOffer(api, project, {zones, accelerator, runtime_version});
+  if (budget_usd !== undefined) {
+    const prices = await readPrices({store, log: warn}, [{accelerator}]);
+    findings.push(...checkBudget(budget_usd, {accelerator, spot, zones}, prices));
+  }
+  refuseProblems(what, findings);
+}

@@ -1,0 +1,103 @@
+/** Checks that the first records of each stream have the field of the run, and that the worker's code makes samples of them. */
+import {existsSync} from 'node:fs';
+import {join} from 'node:path';
+import type {RunSpec} from '../../shared/contracts/spec.ts';
+import type {Connection} from '../cloud/connection.ts';
+import {askWorker, HubSilent} from '../python/ask-worker.ts';
+import {environmentFolder, LOCK} from '../python/python.ts';
+import type {Sampled} from '../run/estimate/assumptions.ts';
+import type {StreamFile} from '../streams/folder.ts';
+import {KNOWN_FIELDS, knownFieldsOf, TASK_FIELDS} from '../streams/known-fields.ts';
+import {firstLines} from '../streams/lines.ts';
+import {JsonError, jsonKind, jsonValue, membersOf} from '../streams/sources/json-text.ts';
+import {CliError} from '../terminal/errors.ts';
+import {counted, listText} from '../terminal/format.ts';
+import type {Finding} from './findings.ts';
+
+/** Streams whose first records are read, from all over the list, and records of each. */
+const MOST_STREAMS = 200;
+const MOST_RECORDS = 20;
+/** Streams that the worker's code reads, and bytes of them together. */
+const MOST_RENDERED = 8;
+const RENDERED_BYTES = 256 * 1024;
+
+type RecordSpec = RunSpec['record'];
+
+export async function checkRecords(
+  streams: readonly StreamFile[],
+  spec: RunSpec,
+  connection: Connection,
+): Promise<Finding[]> {
+  for (const stream of spread(streams, MOST_STREAMS)) {
+    const problem = recordsProblem(await firstLines(stream.path, MOST_RECORDS), spec.record);
+    if (problem !== undefined) return [{problem: `${stream.path}: ${problem}`}];
+  }
+  return checkSamples(spread(streams, MOST_RENDERED), spec, connection);
+}
+
+/** Why no record becomes a sample; undefined if one of them may. A single bad record is rejected by the run and stops nothing. */
+export function recordsProblem(lines: readonly string[], record: RecordSpec): string | undefined {
+  const problems = lines.map(line => recordProblem(line, record));
+  const [first] = problems;
+  return problems.every(problem => problem !== undefined) ? first : undefined;
+}
+
+function recordProblem(line: string, {field, template}: RecordSpec): string | undefined {
+  let members: ReadonlyMap<string, string>;
+  try {
+    if (jsonKind(jsonValue(line)) !== 'object') return 'its first record is no JSON object';
+    members = membersOf(line);
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    return `its first record is no JSON: ${error.message}`;
+  }
+  const names = [...members.keys()];
+  const has = `its first record has ${names.length === 0 ? 'no field' : `the fields ${listText(names, 10)}`}`;
+  if (template !== null) return undefined;
+  if (field !== null)
+    return members.has(field)
+      ? undefined
+      : `${has}, and not ${field}: correct --field (record.field of run.json)`;
+  if (knownFieldsOf(members).length > 0) return undefined;
+  return `${has}, and none of ${[...KNOWN_FIELDS, TASK_FIELDS.join(' and ')].join(', ')}: give --field or --template`;
+}
+
+/** Makes samples of the first records by the worker's own code, where its Python environment is on this machine. */
+async function checkSamples(
+  streams: readonly StreamFile[],
+  spec: RunSpec,
+  connection: Connection,
+): Promise<Finding[]> {
+  if (!existsSync(join(await environmentFolder(LOCK), 'bin', 'python')))
+    return [{unchecked: 'the tokenizer, and the text of records: `gleaner estimate` prepares Python for it'}];
+  const files = streams.flatMap(({path}) => ['--file', path]);
+  try {
+    const args = [...files, '--sample-bytes', String(RENDERED_BYTES)];
+    return samplesFindings((await askWorker('gleaner_worker.estimate', spec, args, connection)) as Sampled);
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+    return [error instanceof HubSilent ? {unchecked: error.message} : {problem: error.message}];
+  }
+}
+
+/** Findings about the samples of the first records. */
+export function samplesFindings({
+  totals,
+  reject_reasons,
+}: Pick<Sampled, 'totals' | 'reject_reasons'>): Finding[] {
+  const [samples, rejected] = [totals.samples.estimate, totals.rejected.estimate];
+  const [common] = reject_reasons;
+  if (samples > 0 || rejected === 0 || !common) return [];
+  return [
+    {problem: `all of the first ${counted(rejected, 'sample')} would be rejected, such as: ${common.reason}`},
+  ];
+}
+
+/** At most so many items, from all over the list. */
+function spread<T>(items: readonly T[], most: number): T[] {
+  const step = Math.max(1, items.length / most);
+  return Array.from(
+    {length: Math.min(items.length, most)},
+    (_, index) => items[Math.floor(index * step)] as T,
+  );
+}

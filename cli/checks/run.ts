@@ -1,0 +1,36 @@
+/** Checks before a run gets its streams: model, layers, first records and budget. */
+import type {RunSpecInput} from '../../shared/contracts/spec.ts';
+import {readPrices} from '../../shared/control-plane/documents/prices.ts';
+import {poolOf} from '../../shared/domain/deployment.ts';
+import type {Cloud} from '../cloud/cloud.ts';
+import {readFleet, requirePool} from '../cloud/fleet.ts';
+import {completeIn} from '../run/spec.ts';
+import type {StreamFile} from '../streams/folder.ts';
+import {warn} from '../terminal/output.ts';
+import {checkBudget} from './budget.ts';
+import {refuseProblems} from './findings.ts';
+import {checkModel} from './model.ts';
+import {checkRecords} from './records.ts';
+
+/** Throws `CliError` where the run cannot succeed. `streams`: files of this machine, none for streams in the bucket. */
+export async function checkRun(
+  cloud: Cloud,
+  {run, input, streams}: {run: string; input: RunSpecInput; streams: readonly StreamFile[]},
+): Promise<void> {
+  const what = `start run ${run}`;
+  const spec = completeIn(cloud, input);
+  const budget = await checkBudgetOf(cloud, input);
+  const model = await checkModel(cloud, spec);
+  refuseProblems(what, [...budget, ...model]);
+  if (streams.length > 0) refuseProblems(what, await checkRecords(streams, spec, cloud.connection));
+}
+
+async function checkBudgetOf(cloud: Cloud, {budget_usd = null, pool}: RunSpecInput) {
+  const fleet = await readFleet(cloud);
+  const name = pool ?? poolOf(cloud.connection.deployment);
+  requirePool(fleet, name);
+  if (budget_usd === null) return [];
+  const found = fleet.pools.find(each => each.pool === name);
+  const types = found ? [{accelerator: found.accelerator}] : [];
+  return checkBudget(budget_usd, found, await readPrices({store: cloud.store, log: warn}, types));
+}

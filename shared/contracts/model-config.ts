@@ -1,0 +1,53 @@
+/** Keys of a model's config.json that decide whether a run can use it. The worker reads the whole file; commands and functions read these keys first. */
+import type {RunSpec} from './spec.ts';
+
+/** Supported values of `model_type`, each with the key of its decoder's table: empty where the file is the table. As families.py has them. */
+export const FAMILIES: Readonly<Record<string, string>> = {
+  gemma2: '',
+  gemma3: 'text_config',
+  gemma3_text: '',
+  llama: '',
+  mistral: '',
+  qwen2: '',
+  qwen3: '',
+};
+
+export const MAX_CONFIG_BYTES = 16 * 1024 * 1024;
+
+type Table = {[key: string]: unknown};
+
+/** Why no run with these layers can use the model, and the remedy; undefined where nothing speaks against it. */
+export function configProblem(
+  text: string,
+  {model, layers}: Pick<RunSpec, 'model' | 'layers'>,
+): string | undefined {
+  const config = tableOf(text);
+  if (!config) return `config.json of ${model} is no JSON object: copy the model again`;
+  const {model_type} = config;
+  const inner =
+    typeof model_type === 'string' && Object.hasOwn(FAMILIES, model_type) ? FAMILIES[model_type] : undefined;
+  if (inner === undefined)
+    return `${model} has model_type ${JSON.stringify(model_type)?.slice(0, 100)}, and the supported ones are ${Object.keys(FAMILIES).join(', ')}: set \`model\` to one of these`;
+  const count = (inner === '' ? config : (config[inner] as Table | undefined))?.num_hidden_layers;
+  if (!Number.isSafeInteger(count) || Number(count) < 1) return undefined;
+  const absent = highestOf(layers);
+  if (absent < Number(count)) return undefined;
+  return `${model} has layers 0 to ${Number(count) - 1}, and none with number ${absent}: set \`layers\` within them`;
+}
+
+function tableOf(text: string): Table | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Table)
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The highest layer that the spec names; -1 for all layers. */
+function highestOf(layers: RunSpec['layers']): number {
+  if (Array.isArray(layers)) return Math.max(...layers);
+  return layers === 'all' ? -1 : Number(layers.split('-')[1]);
+}

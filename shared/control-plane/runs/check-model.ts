@@ -1,0 +1,21 @@
+import {configProblem, MAX_CONFIG_BYTES} from '../../contracts/model-config.ts';
+import type {RunSpec} from '../../contracts/spec.ts';
+import type {Objects} from '../../ports.ts';
+
+/** The folder of a model in a bucket; undefined for any other model. */
+export function bucketModel(model: string): {bucket: string; folder: string} | undefined {
+  const [, bucket, folder] = /^gs:\/\/([^/]+)\/(.+?)\/*$/.exec(model) ?? [];
+  return bucket && folder ? {bucket, folder} : undefined;
+}
+
+/** Why no run can use this model of the bucket; undefined also for a model elsewhere, which its first stream judges. */
+export async function bucketModelProblem(
+  objects: Objects,
+  spec: Pick<RunSpec, 'model' | 'layers'>,
+): Promise<string | undefined> {
+  const at = bucketModel(spec.model);
+  if (at?.bucket !== objects.bucket) return undefined;
+  const bytes = await objects.read(`${at.folder}/config.json`, {max_bytes: MAX_CONFIG_BYTES});
+  if (bytes) return configProblem(Buffer.from(bytes).toString('utf8'), spec);
+  return `there is no ${spec.model}/config.json: copy the model there, or set \`model\` to the address of a model`;
+}

@@ -1,0 +1,226 @@
+import assert from 'node:assert/strict';
+import {execFileSync} from 'node:child_process';
+import {readFileSync} from 'node:fs';
+import {checkBudget} from '../../../cli/checks/budget.ts';
+import {type Finding, refuseProblems} from '../../../cli/checks/findings.ts';
+import {checkModel} from '../../../cli/checks/model.ts';
+import {checkOffer} from '../../../cli/checks/offer.ts';
+import {recordsProblem, samplesFindings} from '../../../cli/checks/records.ts';
+import {checkRepository} from '../../../cli/checks/repository.ts';
+import type {Cloud} from '../../../cli/cloud/cloud.ts';
+import {type GoogleApi, GoogleError} from '../../../cli/google/api.ts';
+import {firstLines} from '../../../cli/streams/lines.ts';
+import {setQuiet} from '../../../cli/terminal/output.ts';
+import {configProblem, FAMILIES} from '../../../shared/contracts/model-config.ts';
+import {completeSpec} from '../../../shared/contracts/spec.ts';
+import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
+import {aConfig, T0} from '../../support/builders.ts';
+import {callAtOnce} from '../../support/call.ts';
+import {FakeBucket} from '../../support/fake-bucket.ts';
+import {Folder} from '../../support/folder.ts';
+import {COMMIT, FakeHub} from './streams/a-hub.ts';
+
+const LLAMA = '{"model_type": "llama", "num_hidden_layers": 24}';
+const RECORD = completeSpec({}, aConfig()).spec.record;
+
+const said = (findings: readonly Finding[]) =>
+  findings
+    .map(finding => ('problem' in finding ? finding.problem : `unchecked: ${finding.unchecked}`))
+    .join('\n');
+
+describe('A config.json before a run', () => {
+  const cases: {text: string; layers: 'all' | string | number[]; says: RegExp | undefined}[] = [
+    {text: LLAMA, layers: 'all', says: undefined},
+    {text: LLAMA, layers: '0-23', says: undefined},
+    {text: LLAMA, layers: '0-24', says: /layers 0 to 23, and none with number 24: set `layers`/},
+    {text: LLAMA, layers: [3, 99], says: /none with number 99/},
+    {
+      text: '{"model_type": "gemma3", "text_config": {"num_hidden_layers": 4}}',
+      layers: [4],
+      says: /layers 0 to 3/,
+    },
+    {
+      text: '{"model_type": "mamba"}',
+      layers: 'all',
+      says: /model_type "mamba", and the supported ones are gemma2, /,
+    },
+    {text: '{"model_type": "toString"}', layers: 'all', says: /model_type "toString"/},
+    {text: '{}', layers: 'all', says: /model_type undefined/},
+    {text: '[1]', layers: 'all', says: /no JSON object/},
+  ];
+  for (const {text, layers, says} of cases)
+    it(`${text} with layers ${JSON.stringify(layers)} ${says ? 'is refused' : 'is accepted'}`, () => {
+      const problem = configProblem(text, {model: 'm', layers: layers as 'all'});
+      if (says) assert.match(problem ?? '', says);
+      else assert.equal(problem, undefined);
+    });
+
+  it('has the families of the worker', () => {
+    const source = readFileSync(
+      new URL('../../../worker-startup/gleaner_worker/model/families.py', import.meta.url),
+      'utf8',
+    );
+    const table = /^FAMILIES = \{\n([\s\S]*?)^\}/m.exec(source)?.[1] ?? '';
+    assert.deepEqual(
+      Object.keys(FAMILIES),
+      [...table.matchAll(/"(\w+)":/g)].map(([, name]) => name),
+    );
+  });
+});
+
+describe('The model of a run', () => {
+  const spec = {model: 'gs://bucket/models/m', revision: null, layers: 'all'} as const;
+  const aCloud = (objects: Record<string, string>) => {
+    const bucket = new FakeBucket(() => T0);
+    for (const [name, text] of Object.entries(objects)) bucket.put(name, text);
+    return {connection: {is_google: true}, objects: bucket.through(callAtOnce)} as unknown as Cloud;
+  };
+
+  it('is read from the bucket', async () => {
+    assert.equal(said(await checkModel(aCloud({'models/m/config.json': LLAMA}), spec)), '');
+    assert.match(
+      said(await checkModel(aCloud({}), spec)),
+      /no gs:\/\/bucket\/models\/m\/config.json: copy the model/,
+    );
+  });
+
+  it('is read from the hub, and one that does not answer is left unchecked', async () => {
+    const hub = await FakeHub.start({
+      main: {commit: COMMIT, files: {'config.json': Buffer.from(LLAMA.padEnd(200))}},
+    });
+    const ask = (model: string, layers: number[]) =>
+      checkModel(aCloud({}), {model, revision: COMMIT, layers}, () => hub.client(undefined, 'model'));
+    assert.equal(said(await ask('org/model', [0])), '');
+    assert.match(said(await ask('org/model', [24])), /layers 0 to 23/);
+    assert.match(said(await ask('org/modle', [0])), /404.*check the name and --model and --revision/);
+    const client = hub.client(undefined, 'model');
+    await hub.end();
+    const silent = await checkModel(aCloud({}), {...spec, model: 'org/model'}, () => client);
+    assert.match(said(silent), /^unchecked: the model org\/model. Failed to read/);
+  });
+
+  it('in a folder of a TPU VM is left unchecked on Google Cloud', async () =>
+    assert.match(
+      said(await checkModel(aCloud({}), {...spec, model: '/data/m'})),
+      /^unchecked: .*folder of the TPU VMs/,
+    ));
+});
+
+describe('The first records of a stream', () => {
+  const cases: {lines: string[]; record?: Partial<typeof RECORD>; says: RegExp | undefined}[] = [
+    {lines: ['{"text": "a"}'], says: undefined},
+    {lines: ['{"train": [], "test": []}'], says: undefined},
+    {
+      lines: ['{"question": "a", "answer": "b"}'],
+      says: /the fields question, answer, and none of text, .*--field/,
+    },
+    {lines: ['{"question": "a"}'], record: {field: 'question'}, says: undefined},
+    {
+      lines: ['{"question": "a"}'],
+      record: {field: 'answer'},
+      says: /fields question, and not answer: correct --field/,
+    },
+    {lines: ['{"question": "a"}'], record: {template: '{{ question }}'}, says: undefined},
+    {lines: ['{"q": 1}', '{"text": "one good record"}'], says: undefined},
+    {lines: ['"text"'], says: /no JSON object/},
+    {lines: ['{}'], says: /has no field/},
+    {lines: [], says: undefined},
+  ];
+  for (const {lines, record, says} of cases)
+    it(`${lines.join(' ')} with ${JSON.stringify(record ?? {})} ${says ? 'are refused' : 'are accepted'}`, () => {
+      const problem = recordsProblem(lines, {...RECORD, ...record});
+      if (says) assert.match(problem ?? '', says);
+      else assert.equal(problem, undefined);
+    });
+
+  it('that are all rejected by the code of the worker are refused', () => {
+    const range = (estimate: number) => ({estimate, low: 0, high: null});
+    const sampled = (samples: number, rejected: number) =>
+      ({
+        totals: {samples: range(samples), rejected: range(rejected)},
+        reject_reasons: rejected ? [{reason: 'it has 9000 tokens', samples: rejected}] : [],
+      }) as unknown as Parameters<typeof samplesFindings>[0];
+    assert.match(
+      said(samplesFindings(sampled(0, 3))),
+      /all of the first 3 samples would be rejected, such as: it has 9000/,
+    );
+    assert.deepEqual(samplesFindings(sampled(1, 3)), []);
+    assert.deepEqual(samplesFindings(sampled(0, 0)), []);
+  });
+
+  it('are read from the beginning of a file, gzip or not', async () => {
+    const folder = new Folder();
+    folder.put('plain', `{"a":1}\n\n{"b":2}\n${'x'.repeat(2 << 20)}\n`);
+    assert.deepEqual(await firstLines(folder.at('plain'), 5), ['{"a":1}', '{"b":2}']);
+    execFileSync('gzip', ['-k', folder.at('plain')]);
+    assert.deepEqual(await firstLines(folder.at('plain.gz'), 1), ['{"a":1}']);
+    folder.end();
+  });
+});
+
+describe('A budget', () => {
+  const pool = {accelerator: 'v5litepod-1', spot: true, zones: ['us-central1-a']};
+  it('below the shortest life of a TPU is refused, with the least that is enough', () => {
+    const [, least = ''] =
+      /--budget-usd (\S+) or more/.exec(said(checkBudget(0.001, pool, LIST_PRICES))) ?? [];
+    assert.ok(Number(least) > 0.01);
+    assert.deepEqual(checkBudget(Number(least), pool, LIST_PRICES), []);
+    assert.match(said(checkBudget(0.001, undefined, LIST_PRICES)), /pays for no TPU/);
+    assert.match(said(checkBudget(1, pool, {})), /^unchecked: .*price of v5litepod-1 is unknown/);
+  });
+});
+
+describe('A repository', () => {
+  it('answers with its branches, and a missing one is named', async () => {
+    const folder = new Folder();
+    const git = (...args: string[]) => execFileSync('git', ['-C', folder.path, ...args], {stdio: 'ignore'});
+    git('init', '-q', '-b', 'main');
+    git('-c', 'user.name=a', '-c', 'user.email=a@b.c', 'commit', '-q', '--allow-empty', '-m', 'first');
+    const repo = folder.path;
+    assert.deepEqual(await checkRepository({repo, branch: 'main'}), []);
+    assert.deepEqual(await checkRepository({repo, commit: 'a'.repeat(40)}), []);
+    assert.match(
+      said(await checkRepository({repo, branch: 'nobranch'})),
+      /has no branch nobranch: correct --branch/,
+    );
+    assert.match(said(await checkRepository({repo, pr: 7})), /has no pull request 7: correct --pr/);
+    assert.match(said(await checkRepository({repo: folder.at('nothing'), branch: 'main'})), /correct --repo/);
+    const silent = {repo: 'https://127.0.0.1:9/nothing.git', branch: 'main'};
+    assert.match(said(await checkRepository(silent)), /^unchecked: the repository https/);
+    folder.end();
+  });
+});
+
+describe('The offer of zones', () => {
+  it('names what a zone lacks, and is left unchecked without an answer', async () => {
+    const offer = {
+      zones: ['us-central1-a', 'us-east5-b'],
+      accelerator: 'v6e-1',
+      runtime_version: 'v2-alpha-tpuv6e',
+    };
+    const api = (code: number) =>
+      ({
+        call: async (_: string, address: string) => {
+          if (address.includes('us-central1-a/acceleratorTypes')) throw new GoogleError(code, 'ask', 'no');
+          return {};
+        },
+      }) as unknown as GoogleApi;
+    assert.match(
+      said(await checkOffer(api(404), 'p', offer)),
+      /^us-central1-a has no v6e-1: take another zone[^\n]*$/,
+    );
+    assert.match(said(await checkOffer(api(503), 'p', offer)), /^unchecked: /);
+  });
+});
+
+describe('The findings of the checks', () => {
+  before(() => setQuiet(true));
+  after(() => setQuiet(false));
+  it('are one error with every problem, and none without a problem', () => {
+    refuseProblems('start run r', [{unchecked: 'the model'}]);
+    assert.throws(
+      () => refuseProblems('start run r', [{problem: 'no model'}, {problem: 'no field'}]),
+      /^CliError: Failed to start run r:\n {2}no model\n {2}no field; --no-check skips this check$/,
+    );
+  });
+});
