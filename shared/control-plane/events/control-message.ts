@@ -1,31 +1,21 @@
 import type {z} from 'zod';
 import {Rejected} from '../../contracts/errors.ts';
-import {pushId, rawText, readPush} from '../../contracts/push.ts';
-import {rejectRepeatedKey} from '../../contracts/repeated-key.ts';
-import {parseJson} from '../../contracts/schemas.ts';
 import type {Deps} from '../deps.ts';
 import {wake} from '../wake.ts';
 import type {Command, CommandOutcome} from './commands/command.ts';
 import {COMMANDS, controlMessage} from './commands/table.ts';
-import {type Published, recordMessage, recordPath, recordRejected} from './message-records.ts';
+import {handleMessage, type Published, recordMessage, recordPath} from './message-records.ts';
 
 /**
  * Applies a message on topic `control` once. The transaction of the change also writes a record under the message id, so a redelivered
- * message changes nothing. The after-effects are repeated, because an earlier delivery may have died before them. A rejected message
- * changes nothing, and its record has the reason. The record of an event without a readable message has the whole event.
+ * message changes nothing. The after-effects are repeated, because an earlier delivery may have died before them.
  */
 export async function handleControlMessage(deps: Deps, event: unknown): Promise<void> {
   const {store, log, bus} = deps;
-  const message_id = pushId(event);
-  const path = recordPath(message_id);
-  let published: Published = {text: rawText(event), published_at: undefined};
-  try {
-    published = readPush(event, 'The control event');
-    if (published.text === '')
-      throw new Rejected('The message has no data: publish the command as its data, in JSON');
+  const of = {topic: 'control', schema: controlMessage};
+  await handleMessage(deps, event, of, async (message, message_id, published) => {
     const published_at = publishTimeOf(published);
-    const message = parseJson(controlMessage, published.text, 'The message');
-    rejectRepeatedKey(published.text, 'The message');
+    const path = recordPath(message_id);
     const row = COMMANDS[message.action] as unknown as Command<z.ZodObject>;
     await row.prepare?.(deps, message);
     const {outcome, reason} = await store.transaction(async tx => {
@@ -40,11 +30,7 @@ export async function handleControlMessage(deps: Deps, event: unknown): Promise<
     if (outcome !== 'applied') return;
     await row.after?.(deps, message);
     await wake(bus);
-  } catch (error) {
-    if (!(error instanceof Rejected)) throw error;
-    await recordRejected(deps, path, published, error.message);
-    log('WARNING', error.message, {message_id});
-  }
+  });
 }
 
 function publishTimeOf({published_at}: Published): string {

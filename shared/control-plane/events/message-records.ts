@@ -1,5 +1,10 @@
 /** Records of the messages of operators: `control/{message_id}`, and an event beside it. */
 import {createHash} from 'node:crypto';
+import type {z} from 'zod';
+import {Rejected} from '../../contracts/errors.ts';
+import {pushId, rawText, readPush} from '../../contracts/push.ts';
+import {rejectRepeatedKey} from '../../contracts/repeated-key.ts';
+import {parseJson} from '../../contracts/schemas.ts';
 import {paths} from '../../domain/names.ts';
 import {iso} from '../../domain/time.ts';
 import type {Transaction} from '../../ports.ts';
@@ -42,7 +47,7 @@ export function recordMessage(
 }
 
 /** Records a rejected message, unless an earlier delivery has its record. */
-export async function recordRejected(
+async function recordRejected(
   {store, now}: Deps,
   path: string,
   published: Published,
@@ -52,4 +57,30 @@ export async function recordRejected(
   await store.transaction(async tx => {
     if (!(await tx.get(path))) recordMessage(tx, path, published, refusal, now());
   });
+}
+
+/**
+ * Reads the message of an operator, and does what it asks for. A rejected message changes nothing, and its record has the reason. The record
+ * of an event without a readable message has the whole event.
+ */
+export async function handleMessage<T>(
+  deps: Deps,
+  event: unknown,
+  {topic, schema}: {topic: string; schema: z.ZodType<T>},
+  work: (message: T, message_id: string, published: Published) => Promise<void>,
+): Promise<void> {
+  const message_id = pushId(event);
+  let published: Published = {text: rawText(event), published_at: undefined};
+  try {
+    published = readPush(event, `The ${topic} event`);
+    if (published.text === '')
+      throw new Rejected('The message has no data: publish the command as its data, in JSON');
+    const message = parseJson(schema, published.text, 'The message');
+    rejectRepeatedKey(published.text, 'The message');
+    await work(message, message_id, published);
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    await recordRejected(deps, recordPath(message_id), published, error.message);
+    deps.log('WARNING', error.message, {message_id});
+  }
 }

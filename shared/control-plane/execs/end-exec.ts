@@ -9,7 +9,6 @@ import {
 } from '../../domain/exec/exec.ts';
 import {paths} from '../../domain/names.ts';
 import {iso} from '../../domain/time.ts';
-import {hostsOf} from '../../domain/worker/hosts.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {batchesOf, forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
@@ -68,8 +67,7 @@ export async function endLostExecs(deps: Deps, workers: ReadonlyMap<string, Work
 
 /** Hosts of living workers that have the command. */
 function hostsWith({exec}: Exec, workers: Iterable<Worker>): number {
-  const holders = [...workers].filter(worker => isAlive(worker) && worker.execs.includes(exec));
-  return holders.reduce((sum, worker) => sum + hostsOf(worker).length, 0);
+  return [...workers].filter(worker => isAlive(worker) && worker.execs.includes(exec)).length;
 }
 
 /** Ends the hosts whose worker has ended, page by page. A host at work is not read in a transaction: its heartbeats would wait. */

@@ -11,9 +11,9 @@ import {
 } from '../../domain/exec/exec.ts';
 import {execFolder, paths} from '../../domain/names.ts';
 import {iso} from '../../domain/time.ts';
-import {hostsOf} from '../../domain/worker/hosts.ts';
+import {FIRST_HOST} from '../../domain/worker/hosts.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
-import type {Filter, Transaction} from '../../ports.ts';
+import type {Filter} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import {batchesOf, forEachConcurrently, MASS_LANES} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
@@ -104,32 +104,28 @@ function createExec(
 
 /** Gives the command to the hosts of each worker that is still alive. A worker with too many commands refuses it. */
 async function assign({store, log, now, objects}: Deps, {exec, expire_at}: Exec, names: readonly string[]) {
-  const hostOf = (tx: Transaction, name: string, host: number) => execHostRecords.get(tx, exec, name, host);
   await store.transaction(async tx => {
     const targets = await Promise.all(
       names.map(name => skipIfInvalid(log, () => workerRecords.get(tx, name))),
     );
     const workers = targets.flatMap(worker => (worker && isAlive(worker) ? worker : []));
-    const documents = await Promise.all(
-      workers.map(worker => Promise.all(hostsOf(worker).map(host => hostOf(tx, worker.name, host)))),
-    );
+    const host = FIRST_HOST;
+    const assigned = await Promise.all(workers.map(({name}) => execHostRecords.get(tx, exec, name, host)));
     const at = iso(now());
     for (const [index, worker] of workers.entries()) {
-      const missing = hostsOf(worker).filter(host => documents[index]?.[host] === undefined);
-      if (missing.length === 0) continue;
+      if (assigned[index]) continue;
       const refused = workerProblem(worker);
-      for (const host of missing)
-        execHostRecords.set(tx, exec, {
-          ...{worker: worker.name, incarnation: worker.incarnation, host},
-          hostname: worker.hosts[host]?.hostname ?? null,
-          status: refused ? 'refused' : 'waiting',
-          exit_code: null,
-          error: refused ?? null,
-          started_at: null,
-          ended_at: refused ? at : null,
-          expire_at,
-          output_path: `gs://${objects.bucket}/${execFolder(exec, worker.name, host)}`,
-        });
+      execHostRecords.set(tx, exec, {
+        ...{worker: worker.name, incarnation: worker.incarnation, host},
+        hostname: worker.hosts[host]?.hostname ?? null,
+        status: refused ? 'refused' : 'waiting',
+        exit_code: null,
+        error: refused ?? null,
+        started_at: null,
+        ended_at: refused ? at : null,
+        expire_at,
+        output_path: `gs://${objects.bucket}/${execFolder(exec, worker.name, host)}`,
+      });
       if (!refused) workerRecords.set(tx, withExec(worker, exec));
     }
   });

@@ -1,5 +1,4 @@
 import {decideEndExec, decideTakeExec} from '../../domain/exec/host-requests.ts';
-import {hostsOf} from '../../domain/worker/hosts.ts';
 import type {RequestDecision} from '../../domain/worker/requests.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
@@ -33,12 +32,6 @@ export async function endExec(
   request: AuthenticatedRequest<'exec-end'>,
   now: number,
 ): Promise<RequestDecision> {
-  const read = (host: number) => execHostRecords.get(tx, request.exec, worker.name, host);
-  const execHost = await read(request.host);
-  const others = await Promise.all(
-    hostsOf(worker)
-      .filter(host => host !== request.host)
-      .map(read),
-  );
-  return decideEndExec({worker, execHost, others}, request, now);
+  const execHost = await execHostRecords.get(tx, request.exec, worker.name, request.host);
+  return decideEndExec({worker, execHost}, request, now);
 }

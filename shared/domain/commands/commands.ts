@@ -102,20 +102,11 @@ export function decideRecreate(
   worker: Worker | undefined,
   published_at: string,
 ): Decision<Worker> {
-  if (!worker) return noWorker(name);
-  if (isOutdated(worker, 'held', published_at)) return outdatedBy(worker, ['held']);
-  const said = withPublishTime(worker.said, ['held'], published_at);
-  if (hasEnded(worker))
-    return {
-      kind: 'applied',
-      next: {...worker, said, held: false},
-      what: `${name} is ${worker.phase}: it is created again when there is work for it`,
-    };
-  return {
-    kind: 'applied',
-    next: {...worker, said, recreate: true, held: false},
-    what: `${name} will be recreated`,
-  };
+  return decideHeld(name, worker, published_at, current => {
+    const next = {...current, held: false};
+    if (!hasEnded(current)) return [{...next, recreate: true}, 'will be recreated'];
+    return [next, `is ${current.phase}: it is created again when there is work for it`];
+  });
 }
 
 /** `delete`: deletes the slot's TPU, frees its stream, and keeps the slot empty until `recreate`. */
@@ -124,18 +115,23 @@ export function decideDelete(
   worker: Worker | undefined,
   published_at: string,
 ): Decision<Worker> {
-  if (!worker) return noWorker(name);
-  if (isOutdated(worker, 'held', published_at)) return outdatedBy(worker, ['held']);
-  const said = withPublishTime(worker.said, ['held'], published_at);
-  return {
-    kind: 'applied',
-    next: {...worker, said, held: true, recreate: !hasEnded(worker)},
-    what: `${name} will be deleted, and its slot stays empty until recreate`,
-  };
+  return decideHeld(name, worker, published_at, current => [
+    {...current, held: true, recreate: !hasEnded(current)},
+    'will be deleted, and its slot stays empty until recreate',
+  ]);
 }
 
-function noWorker(name: string): {kind: 'rejected'; reason: string} {
-  return {kind: 'rejected', reason: `there is no worker "${name}"`};
+function decideHeld(
+  name: string,
+  worker: Worker | undefined,
+  published_at: string,
+  change: (worker: Worker) => [next: Worker, what: string],
+): Decision<Worker> {
+  if (!worker) return {kind: 'rejected', reason: `there is no worker "${name}"`};
+  if (isOutdated(worker, 'held', published_at)) return outdatedBy(worker, ['held']);
+  const [next, what] = change(worker);
+  const said = withPublishTime(worker.said, ['held'], published_at);
+  return {kind: 'applied', next: {...next, said}, what: `${name} ${what}`};
 }
 
 /** `retry`: revives a failed stream. Its failures are reset, and its checkpoint stays. */

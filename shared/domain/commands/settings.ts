@@ -4,24 +4,16 @@ import {acceleratorProblem, runtimeProblem} from '../fleet/accelerators.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Run} from '../run/run.ts';
 import {iso, msOf} from '../time.ts';
-import type {Provisioning} from '../zone/placement.ts';
 import {type Decision, noRun, outdatedBy} from './commands.ts';
 import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
 
 /** Settings of a run and of a pool that may change at any time. A setting may change the cost of work, never the content of shards. */
-export type RunSettings = {
-  priority?: number | undefined;
-  budget_usd?: number | null | undefined;
-  allow_cross_region?: boolean | undefined;
-};
-export type PoolSettings = {
-  workers_per_zone?: number | undefined;
-  zones?: string[] | undefined;
-  provisioning?: Provisioning | undefined;
-  budget_usd?: number | null | undefined;
-  poll_s?: number | undefined;
-  job_wait_s?: number | undefined;
-};
+type Settings<T, Field extends keyof T> = {[Key in Field]?: T[Key] | undefined};
+type RunSettings = Settings<Run, 'priority' | 'budget_usd' | 'allow_cross_region'>;
+export type PoolSettings = Settings<
+  Pool,
+  'workers_per_zone' | 'zones' | 'provisioning' | 'budget_usd' | 'poll_s' | 'job_wait_s'
+>;
 
 export function decideConfigure(
   name: string,

@@ -52,14 +52,13 @@ export function decideTakeExec(
   };
 }
 
-/** `others`: the command on the other hosts of the worker. */
-export type EndExecState = {worker: Worker; execHost: ExecHost | undefined; others: (ExecHost | undefined)[]};
+export type EndExecState = {worker: Worker; execHost: ExecHost | undefined};
 
 type ExecEnd = ExecRequest & Pick<ExecHost, 'exit_code' | 'error'> & {outcome: ExecHost['status']};
 
 /** Records the end of the command on the host once. The last host of all ends the command. */
 export function decideEndExec(
-  {worker, execHost, others}: EndExecState,
+  {worker, execHost}: EndExecState,
   {exec: id, host, outcome, exit_code, error}: ExecEnd,
   now: number,
 ): RequestDecision {
@@ -70,12 +69,11 @@ export function decideEndExec(
   const decision: RequestDecision = {answer: ok({action: 'continue', reason: ''}), endsExec: id};
   if (hasHostEnded(execHost)) return decision;
   const ended = {...execHost, status: outcome, exit_code, error, ended_at: iso(now)};
-  const isLast = others.every(other => other === undefined || hasHostEnded(other));
   return {
     ...decision,
     writes: {
       execHost: {exec: id, host: ended},
-      worker: isLast && worker.execs.includes(id) ? withoutExec(worker, id) : undefined,
+      worker: worker.execs.includes(id) ? withoutExec(worker, id) : undefined,
     },
   };
 }

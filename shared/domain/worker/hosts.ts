@@ -1,14 +1,7 @@
-import type {Worker} from './worker.ts';
+/** Number of the host of a node: every supported accelerator has one. */
+export const FIRST_HOST = 0;
 
-/** Hosts of a node: every supported accelerator has one. */
-const HOSTS = 1;
-
-/** True if a node has a host of this number. The first host has number 0. */
+/** True if a node has a host of this number. */
 export function hasHost(host: number): boolean {
-  return host < HOSTS;
-}
-
-/** Numbers of the hosts of a worker's node. */
-export function hostsOf(_worker: Pick<Worker, 'name'>): number[] {
-  return Array.from({length: HOSTS}, (_, host) => host);
+  return host === FIRST_HOST;
 }

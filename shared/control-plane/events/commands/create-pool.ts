@@ -1,7 +1,7 @@
 import {isDeepStrictEqual} from 'node:util';
 import {z} from 'zod';
 import {Rejected} from '../../../contracts/errors.ts';
-import {dollars, poolName, version, zones} from '../../../contracts/schemas.ts';
+import {poolName, version} from '../../../contracts/schemas.ts';
 import {decideNewPool, decideScale, type PoolSettings} from '../../../domain/commands/settings.ts';
 import {poolNameProblem} from '../../../domain/deployment.ts';
 import {runtimeOf} from '../../../domain/fleet/accelerators.ts';
@@ -13,11 +13,10 @@ import {
   NO_ENVIRONMENT,
   source,
 } from '../../../domain/source/source.ts';
-import {provisioning} from '../../../domain/zone/placement.ts';
 import type {Deps} from '../../deps.ts';
 import {poolRecords} from '../../documents/documents.ts';
 import {command, conclude} from './command.ts';
-import {jobWaitSeconds, limitsOf, pollSeconds, recordStranded} from './pool-commands.ts';
+import {limitsOf, poolSettings, recordStranded} from './pool-commands.ts';
 
 const name = z.string().min(1).max(100);
 
@@ -27,12 +26,7 @@ const schema = z.strictObject({
   accelerator: name.optional(),
   runtime_version: name.optional(),
   spot: z.boolean().optional(),
-  workers_per_zone: z.number().int().min(0).max(1000).optional(),
-  zones: zones.optional(),
-  provisioning: provisioning.optional(),
-  budget_usd: dollars.optional(),
-  poll_s: pollSeconds.optional(),
-  job_wait_s: jobWaitSeconds.optional(),
+  ...poolSettings,
   source: source.nullable().optional(),
   environment: environment.partial().optional(),
   if_version: version.optional(),
@@ -45,7 +39,7 @@ export const pool = command({
     const existing = await poolRecords.find(tx, name, deps.config.pool);
     const limits = await limitsOf(deps, name);
     if (!existing) {
-      const fields = Object.keys(given).filter(field => field in SETTINGS);
+      const fields = Object.keys(given).filter(field => field in poolSettings);
       const decision = decideNewPool(newPool(deps, name, given), limits, fields, published_at);
       return conclude(decision, next => poolRecords.set(tx, next), {pool: name});
     }
@@ -57,9 +51,6 @@ export const pool = command({
 });
 
 type Given = Omit<z.infer<typeof schema>, 'action' | 'pool' | 'if_version'>;
-
-/** Settings that a later message may change. */
-const SETTINGS = {workers_per_zone: 1, zones: 1, provisioning: 1, budget_usd: 1, poll_s: 1, job_wait_s: 1};
 
 /** The pool of a message, with the deployment's values of optional keys. Throws `Rejected`, which names the missing ones. */
 function newPool({config}: Deps, name: string, given: Given): Pool {
@@ -98,10 +89,10 @@ function settingsOf({config}: Deps, found: Pool, given: Given): PoolSettings {
     throw new Rejected(
       `pool "${found.pool}" exists: change its source and environment with the action "update"`,
     );
-  const settings = Object.fromEntries(Object.entries(given).filter(([key]) => key in SETTINGS));
+  const settings = Object.fromEntries(Object.entries(given).filter(([key]) => key in poolSettings));
   if (Object.keys(settings).length === 0)
     throw new Rejected(
-      `pool "${found.pool}" exists: say what to change: ${Object.keys(SETTINGS).join(', ')}`,
+      `pool "${found.pool}" exists: say what to change: ${Object.keys(poolSettings).join(', ')}`,
     );
   return settings;
 }

@@ -37,8 +37,15 @@ async function existing({config}: Deps, tx: Transaction, name: string): Promise<
   return pool;
 }
 
-export const pollSeconds = z.number().min(1).max(86_400);
-export const jobWaitSeconds = z.number().min(0).max(604_800);
+/** Settings of a pool that messages may change at any time. */
+export const poolSettings = {
+  workers_per_zone: z.number().int().min(0).max(1000).optional(),
+  zones: zones.optional(),
+  provisioning: provisioning.optional(),
+  budget_usd: dollars.optional(),
+  poll_s: z.number().min(1).max(86_400).optional(),
+  job_wait_s: z.number().min(0).max(604_800).optional(),
+};
 
 /** Ceilings of the deployment, and the slots of its other pools, as of now. Each tick enforces them. */
 export async function limitsOf(deps: Deps, name: string): Promise<PoolLimits> {
@@ -83,20 +90,10 @@ export const scale = command({
     z.strictObject({
       action: z.literal('scale'),
       pool: poolName.optional(),
-      workers_per_zone: z.number().int().min(0).max(1000).optional(),
-      zones: zones.optional(),
-      provisioning: provisioning.optional(),
-      budget_usd: dollars.optional(),
-      poll_s: pollSeconds.optional(),
-      job_wait_s: jobWaitSeconds.optional(),
+      ...poolSettings,
       if_version: version.optional(),
     }),
-    'workers_per_zone',
-    'zones',
-    'provisioning',
-    'budget_usd',
-    'poll_s',
-    'job_wait_s',
+    ...Object.keys(poolSettings),
   ),
   decide: async (deps, tx, {action: _, pool, if_version, ...settings}, {published_at}) => {
     const stored = await existing(deps, tx, pool ?? deps.config.pool.pool);

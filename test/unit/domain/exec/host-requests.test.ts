@@ -69,24 +69,14 @@ describe('a host that reports the end of a command', () => {
     given: Partial<EndExecState>;
     then: {status: number; host?: ExecHost['status']; frees?: boolean};
   }[] = [
-    {name: 'is the last host of its worker', given: {}, then: {status: 200, host: 'exited', frees: true}},
-    {
-      name: 'has ended beside a host that goes on',
-      given: {others: [RUNNING]},
-      then: {status: 200, host: 'exited'},
-    },
-    {
-      name: 'has ended after the other hosts',
-      given: {others: [ENDED, undefined]},
-      then: {status: 200, host: 'exited', frees: true},
-    },
+    {name: 'has run it', given: {}, then: {status: 200, host: 'exited', frees: true}},
     {name: 'repeats its report', given: {execHost: ENDED}, then: {status: 200}},
     {name: 'has no such command', given: {execHost: undefined}, then: {status: 409}},
     {name: 'is of a later incarnation', given: {execHost: {...RUNNING, incarnation: 1}}, then: {status: 409}},
   ];
   for (const {name, given, then} of cases)
     it(name, () => {
-      const state = {worker: NAMES_IT, execHost: RUNNING, others: [], ...given};
+      const state = {worker: NAMES_IT, execHost: RUNNING, ...given};
       const {answer, writes, endsExec} = decideEndExec(state, exited, T0);
       assert.equal(answer.status, then.status);
       assert.equal(endsExec, then.status === 200 ? 'e1' : undefined);
