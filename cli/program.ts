@@ -10,6 +10,7 @@ import {addRunCommands, addRunGroup, addShortForms} from './commands/runs.ts';
 import {addStreamCommands} from './commands/streams.ts';
 import {addTpuCommands} from './commands/tpus.ts';
 import {GleanerCommand} from './terminal/command.ts';
+import {setTyped, startOf} from './terminal/hints.ts';
 import {setQuiet} from './terminal/output.ts';
 
 /** Every command. */
@@ -38,7 +39,11 @@ function programOfWork(): GleanerCommand {
     .showHelpAfterError('(add --help for the options)')
     // Usage errors quote arguments, which may contain control characters.
     .configureOutput({writeErr: text => process.stderr.write(text.split('\n').map(printable).join('\n'))})
-    .hook('preAction', (_, command) => setQuiet(command.opts().quiet === true));
+    .hook('preAction', (_, command) => {
+      const {quiet, port, dir} = command.opts();
+      setQuiet(quiet === true);
+      setTyped({start: startOf(process.env), cloud: {port, dir}, program});
+    });
   for (const {title, add} of GROUPS) {
     program.commandsGroup(title);
     for (const each of add) each(program);

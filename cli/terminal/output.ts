@@ -1,6 +1,7 @@
 /** Output of a command: the result on standard output, every other line on standard error. */
 import {jsonText, printable} from '../../shared/contracts/printable.ts';
 import type {Answers} from '../json/index.ts';
+import {withHints} from './hints.ts';
 
 /** Prints the answer of a command, such as `print<'run start'>`, as one line of JSON, or as lines for a person. */
 export function print<Words extends keyof Answers = never>(
@@ -18,7 +19,7 @@ export function printJson<Words extends keyof Answers = never>(answer: NoInfer<A
 }
 
 export function printText(lines: readonly string[]): void {
-  process.stdout.write(`${lines.map(printable).join('\n')}\n`);
+  process.stdout.write(`${lines.map(line => withHints(printable(line))).join('\n')}\n`);
 }
 
 let isQuiet = false;
@@ -35,7 +36,7 @@ export function say(line: string): void {
 
 /** Prints an error or a question on standard error, also with `--quiet`. */
 export function complain(line: string): void {
-  process.stderr.write(`${printable(line)}\n`);
+  process.stderr.write(`${withHints(printable(line))}\n`);
 }
 
 /** `Log` that prints warnings and errors on standard error. */

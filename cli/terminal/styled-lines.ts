@@ -1,6 +1,7 @@
 /** Lines for a terminal with a style of their own. */
 import {printable} from '../../shared/contracts/printable.ts';
 import {cut, type Style, styled} from './format.ts';
+import {withHints} from './hints.ts';
 
 /** `is_row`: a row of a table, which a terminal cuts to its width. Other lines are whole. */
 export type StyledLine = {text: string; style?: Style | Style[] | undefined; is_row?: boolean};
@@ -8,7 +9,7 @@ export type StyledLine = {text: string; style?: Style | Style[] | undefined; is_
 /** Prints lines on standard output. Control characters are replaced before the style is added. */
 export function printLines(lines: readonly StyledLine[]): void {
   for (const {text, style, is_row = false} of lines) {
-    const line = printable(text);
+    const line = withHints(printable(text));
     const shown = is_row ? fitting(line) : line;
     process.stdout.write(`${style ? styled(style, shown) : shown}\n`);
   }

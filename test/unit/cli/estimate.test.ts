@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {dirname} from 'node:path';
 import {earlierRun} from '../../../cli/run/estimate/earlier-run.ts';
 import {findTarget} from '../../../cli/run/estimate/target.ts';
 import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
@@ -14,9 +15,20 @@ describe('gleaner estimate', () => {
   it('names what its target and its spec lack', async () => {
     const find = (target: string, spec?: string) => findTarget(target, spec, undefined);
     await assert.rejects(find('./no.jsonl'), /There is no file and no run \.\/no\.jsonl/);
-    await assert.rejects(find('.'), /There is no file \., which is a folder: name a JSONL file/);
+    await assert.rejects(find('cli'), /cli has \d+ files that no run reads/);
     const spec = folder.put('bad.json', '{"modle": 1}');
     await assert.rejects(find('x', spec), /there is no modle/);
+  });
+
+  it('takes every stream of a folder, with its run.json', async () => {
+    const files = ['stream_000.jsonl', 'stream_001.jsonl'].map(name =>
+      folder.put(`streams/${name}`, '{"text": "a"}\n'),
+    );
+    folder.put('streams/run.json', '{"layers": "3"}');
+    const {what, args, input} = await findTarget(dirname(files[0] ?? ''), undefined, undefined);
+    assert.match(what, /^2 streams of /);
+    assert.deepEqual(args, ['--file', files[0], '--file', files[1]]);
+    assert.equal(input.layers, '3');
   });
 
   it('names a run that is not there, or has no cost, to estimate like', async () => {

@@ -1,0 +1,49 @@
+/** Commands that a text names between backticks, as this person has to type them: with `npx`, and for the same cloud. */
+import type {Command} from 'commander';
+
+export type Typed = {
+  /** The words that start the command: `gleaner`, or `npx gleaner` where npm has started this one. */
+  start: string;
+  /** Options of the local cloud that this command was given. */
+  cloud: {port?: number; dir?: string};
+  program: Command | undefined;
+};
+
+let typed: Typed = {start: 'gleaner', cloud: {}, program: undefined};
+
+export function setTyped(given: Typed): void {
+  typed = given;
+}
+
+/** npm puts `gleaner` on the path of what it starts, and only there. */
+export function startOf({npm_command}: NodeJS.ProcessEnv): string {
+  return npm_command === 'exec' || npm_command === 'run-script' ? 'npx gleaner' : 'gleaner';
+}
+
+export function withHints(line: string): string {
+  return line.replaceAll(/`(?:npx )?gleaner ([^`]+)`/g, (_, rest: string) => `\`${hint(rest)}\``);
+}
+
+function hint(rest: string): string {
+  const {start, cloud, program} = typed;
+  const options =
+    program && !/--(port|dir)\b/.test(rest) ? cloudOptions(optionsOf(program, rest), cloud) : '';
+  const [own = '', ...others] = rest.split(/(?= -- )/);
+  return `${start} ${own}${options}${others.join('')}`;
+}
+
+function cloudOptions(known: ReadonlySet<string>, {port, dir}: Typed['cloud']): string {
+  if (port !== undefined && known.has('--port')) return ` --port ${port}`;
+  return dir !== undefined && known.has('--dir') && /^[\w./-]+$/.test(dir) ? ` --dir ${dir}` : '';
+}
+
+/** The options of the command that these words name. */
+function optionsOf(program: Command, rest: string): Set<string> {
+  let command = program;
+  for (const word of rest.split(' ')) {
+    const next = command.commands.find(each => each.name() === word);
+    if (!next) break;
+    command = next;
+  }
+  return new Set(command.options.map(({long}) => long ?? ''));
+}
