@@ -1,4 +1,4 @@
-import {CAUSES} from '../../shared/domain/job/job.ts';
+import {CAUSES} from '../../shared/domain/job/causes.ts';
 import {
   dollars,
   folder,

@@ -159,7 +159,10 @@ export function addShortForms(parent: GleanerCommand): void {
       'estimate',
       'estimate the tokens, shards, bytes, time and dollars of a run from a sample of its streams',
     )
-    .argument('<what>', 'JSONL file, folder of streams, gs://BUCKET/datasets/RUN/, stream in a bucket, or run id')
+    .argument(
+      '<what>',
+      'JSONL file, folder of streams, gs://BUCKET/datasets/RUN/, stream in a bucket, or run id',
+    )
     .option('--spec <file>', "run.json in place of the run's own spec or the defaults")
     .option('--model <model>', 'model in place of the model in the spec', modelName)
     .option('--accelerator <type>', 'type of each TPU', 'v5litepod-1')

@@ -1,4 +1,4 @@
-import {CAUSES} from '../../shared/domain/job/job.ts';
+import {CAUSES} from '../../shared/domain/job/causes.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {send} from '../cloud/send-message.ts';
 import {UsageError} from '../terminal/errors.ts';

@@ -9,7 +9,7 @@ import {
   MAX_STREAM_SAMPLES,
   MAX_STREAM_TOKENS,
 } from '../domain/bounds.ts';
-import {REPORTED_CAUSES} from '../domain/job/job.ts';
+import {REPORTED_CAUSES} from '../domain/job/causes.ts';
 import {MOST_NAME_CHARS, RUN, WORKER, ZONE} from '../domain/names.ts';
 import {ran, sourceReport} from '../domain/source/source.ts';
 import {Rejected} from './errors.ts';

@@ -2,27 +2,7 @@ import {z} from 'zod';
 import {count, describing, dollars, epoch, incarnation, instant, kept, stored, text} from '../fields.ts';
 import type {Environment, Ran, Source} from '../source/source.ts';
 import {lease} from '../stream/stream.ts';
-
-/** Failures of the job's own, which count against `max_retries`. */
-export const OWN_CAUSES = ['exit', 'timeout', 'memory', 'output', 'result'] as const;
-
-/** Causes that an agent reports. A retry cannot mend `source`, `setup`, `isolation` and `tpu`. Few ends by `machine` fail the job. */
-export const REPORTED_CAUSES = [...OWN_CAUSES, 'source', 'setup', 'isolation', 'tpu', 'machine'] as const;
-
-/**
- * Why an attempt ended. A retry cannot mend `invalid` (the document), `deadline` and `budget` either. `machine` is also a worker that
- * fell silent or hung. `preempted` and `drained` cost the job nothing.
- */
-export const CAUSES = [
-  'invalid',
-  ...REPORTED_CAUSES,
-  'deadline',
-  'budget',
-  'preempted',
-  'drained',
-  'cancelled',
-] as const;
-export type Cause = (typeof CAUSES)[number];
+import {CAUSES} from './causes.ts';
 
 const cause = describing(CAUSES).nullable();
 const ran = kept<Ran>().nullable();

@@ -8,7 +8,8 @@ import {isOlderThan, iso, msOf} from '../time.ts';
 import {type Death, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
 import type {Worker} from '../worker/worker.ts';
-import {type Cause, type Job, type JobAttempt, OWN_CAUSES} from './job.ts';
+import {type Cause, OWN_CAUSES} from './causes.ts';
+import type {Job, JobAttempt} from './job.ts';
 import {queuePlace} from './queue.ts';
 
 /** Ends of machines that a job may have caused, before the job counts as their cause. */

@@ -24,11 +24,11 @@ describe('gleaner estimate', () => {
     const files = ['stream_000.jsonl', 'stream_001.jsonl'].map(name =>
       folder.put(`streams/${name}`, '{"text": "a"}\n'),
     );
-    folder.put('streams/run.json', '{"layers": "3"}');
+    folder.put('streams/run.json', '{"layers": "0-3"}');
     const {what, args, input} = await findTarget(dirname(files[0] ?? ''), undefined, undefined);
     assert.match(what, /^2 streams of /);
     assert.deepEqual(args, ['--file', files[0], '--file', files[1]]);
-    assert.equal(input.layers, '3');
+    assert.equal(input.layers, '0-3');
   });
 
   it('names a run that is not there, or has no cost, to estimate like', async () => {

@@ -1,8 +1,9 @@
 /** Properties of the life of a job, over random events in random order. */
 import assert from 'node:assert/strict';
 import fc from 'fast-check';
+import {CAUSES} from '../../../../shared/domain/job/causes.ts';
 import {decideCancelJob, decideRetryJob} from '../../../../shared/domain/job/commands.ts';
-import {CAUSES, type Job} from '../../../../shared/domain/job/job.ts';
+import type {Job} from '../../../../shared/domain/job/job.ts';
 import {
   endAttempt,
   endOfDue,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import type {Cause, Job} from '../../../../shared/domain/job/job.ts';
+import type {Cause} from '../../../../shared/domain/job/causes.ts';
+import type {Job} from '../../../../shared/domain/job/job.ts';
 import {
   endAttempt,
   endByDeath,
