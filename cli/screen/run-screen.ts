@@ -151,18 +151,39 @@ export function costLine(state: RunState, records: Records = []): StyledLine {
   return {text: `${dollarText(capped(run))}${budget}${network}${each}${pace}${left}`};
 }
 
-/** Seconds for the rest at the present speed; null while a stream is not counted, or no TPU works. */
+/** Seconds for the rest at the present speed; null before the first stored shard, and while no TPU works. */
 function secondsLeft(state: RunState, tokens_per_s: number, records: Records): number | null {
   const {run, streams, tpus, work} = state;
-  if (tokens_per_s === 0 || run.total_samples_processed === 0 || streams.length < streamCount(state))
-    return null;
-  const open = streams.filter(({status}) => status === 'pending' || status === 'in_progress');
-  let samples = 0;
-  for (const stream of open) {
+  const isOpen = ({status}: Stream) => status === 'pending' || status === 'in_progress';
+  const parts = streams.map(stream => {
     const worker = tpus.find(({name}) => work.get(name) === stream);
-    const {seen, total} = progressOf(stream, worker, records[stream.worker_id]);
-    if (total === null) return null;
-    samples += total - seen;
+    return {stream, ...progressOf(stream, worker, records[stream.worker_id])};
+  });
+  const density = tokensPerByte(parts);
+  if (tokens_per_s === 0 || density === null) return null;
+  const tokens = streams.reduce((sum, {total_tokens}) => sum + total_tokens, 0);
+  const samples = streams.reduce((sum, stream) => sum + stream.last_processed_sample_idx + 1, 0);
+  const open = parts.filter(({stream}) => isOpen(stream));
+  const seen = open.reduce(
+    (sum, {stream, seen, total}) =>
+      sum +
+      (total === null
+        ? Math.max(0, stream.size_bytes * density - stream.total_tokens)
+        : (total - seen) * (tokens / samples)),
+    0,
+  );
+  const unseen = run.streams_pending + run.streams_in_progress - open.length;
+  const mean_bytes = streams.reduce((sum, {size_bytes}) => sum + size_bytes, 0) / streams.length;
+  return (seen + Math.max(0, unseen) * mean_bytes * density) / tokens_per_s;
+}
+
+/** Tokens of a byte of the stored parts of streams whose samples are counted; null before the first stored shard. */
+function tokensPerByte(parts: readonly {stream: Stream; total: number | null}[]): number | null {
+  let [tokens, bytes] = [0, 0];
+  for (const {stream, total} of parts) {
+    if (!total) continue;
+    tokens += stream.total_tokens;
+    bytes += stream.size_bytes * Math.min(1, (stream.last_processed_sample_idx + 1) / total);
   }
-  return (samples * (run.total_tokens / run.total_samples_processed)) / tokens_per_s;
+  return bytes > 0 && tokens > 0 ? tokens / bytes : null;
 }

@@ -6,7 +6,7 @@ import {DemoScreen} from '../../../cli/demo/demo-screen.ts';
 import {plainLine, screenLines} from '../../../cli/run/watch/screen-lines.ts';
 import {LiveScreen} from '../../../cli/screen/live.ts';
 import type {RunState} from '../../../cli/screen/read-run.ts';
-import {streamLine, summaryLine} from '../../../cli/screen/run-screen.ts';
+import {costLine, streamLine, summaryLine} from '../../../cli/screen/run-screen.ts';
 import {aRun, aStream, aWorker, T0} from '../../support/builders.ts';
 import {aTerminal} from '../../support/terminal.ts';
 
@@ -113,6 +113,23 @@ describe('The screen of run watch', () => {
       lines.some(line => /^tpu-us-central1-a-0 +WORKING +62\/100 /.test(line)),
       lines.join('\n'),
     );
+  });
+
+  it('has the time left from the first stored shard on, by the bytes of streams without a total', () => {
+    const {streams, tpus, ...state} = aState(3);
+    const first = {...(streams[0] ?? aStream()), total_tokens: 6200};
+    const working = tpus.map(tpu => ({...tpu, tokens_per_s: tpu.name === TPU ? 100 : null}));
+    const left = (stored: typeof first) =>
+      costLine({
+        ...state,
+        streams: [stored, ...streams.slice(1)],
+        tpus: working,
+        work: new Map([[TPU, stored]]),
+      });
+    // 38 samples of 100 tokens, and twice 100 bytes of 100 tokens.
+    assert.match(left(first).text, /; 100 tokens\/s, about 4\.0 min left$/);
+    const none = {...first, last_processed_sample_idx: -1, total_tokens: 0};
+    assert.match(left(none).text, /; 100 tokens\/s$/);
   });
 
   it('leaves no line behind when the terminal becomes narrower', async () => {
