@@ -19,6 +19,8 @@ export type Machine = {
   isLying: () => boolean;
   /** Stops the machine: a job has killed it, or its boot has failed. */
   die: () => void;
+  /** A command starts on the machine. */
+  onExec: (exec: string) => void;
 };
 
 export const RETRY_MS = 5_000;
@@ -38,6 +40,8 @@ export class AgentLoop {
   readonly #agent: FakeAgent;
   readonly #machine: Machine;
   #shards = 0;
+  /** Commands that the machine has taken. */
+  readonly #execs = new Set<string>();
   #loaded = '';
 
   constructor(agent: FakeAgent, machine: Machine) {
@@ -68,8 +72,29 @@ export class AgentLoop {
   async #sendHeartbeats(): Promise<void> {
     while (!this.#agent.hasEnded) {
       await this.#agent.heartbeat(this.#progress());
+      for (const exec of this.#agent.execs) void this.#runExec(exec);
       await this.#machine.sleep(HEARTBEAT_MS);
     }
+  }
+
+  /** Runs a command once. Its arguments say the seconds that it takes and its code. */
+  async #runExec(exec: string): Promise<void> {
+    if (this.#execs.has(exec)) return;
+    this.#execs.add(exec);
+    const [agent, {sleep, onExec}] = [this.#agent, this.#machine];
+    const order = await agent.takeExec(exec);
+    if (!order) {
+      this.#execs.delete(exec);
+      return;
+    }
+    onExec(exec);
+    const {argv, timeout_s} = order;
+    const isLate = Number(argv[0]) > timeout_s;
+    await sleep(Math.min(Number(argv[0]), timeout_s) * 1000);
+    const end = isLate
+      ? ({outcome: 'timeout', exit_code: null} as const)
+      : ({outcome: 'exited', exit_code: Number(argv[1])} as const);
+    while (!agent.hasEnded && !(await agent.endExec(exec, end))) await sleep(RETRY_MS);
   }
 
   /** Runs a job. Its code says its course and the seconds that it takes. */
@@ -89,8 +114,10 @@ export class AgentLoop {
     const end = isLate
       ? ({outcome: 'failed', cause: 'timeout'} as const)
       : course === 'fails'
-        ? ({outcome: 'failed', cause: 'exit', error: 'exit code 1'} as const)
-        : ({outcome: 'completed', result: resultOf(lease.job, lease.epoch)} as const);
+        ? ({outcome: 'failed', cause: 'exit', error: 'exit code 1', exit_code: 1} as const)
+        : course === 'broken'
+          ? ({outcome: 'failed', cause: 'setup', error: 'no environment'} as const)
+          : ({outcome: 'completed', result: resultOf(lease.job, lease.epoch)} as const);
     while (!this.#isLost() && agent.job?.lease === lease && !(await agent.finish(end))) await sleep(RETRY_MS);
     agent.giveUp();
   }

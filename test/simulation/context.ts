@@ -37,6 +37,7 @@ export const SIMPLER = [
   'second pool',
   'broken model',
   'keeping',
+  'orders',
 ];
 
 /** Two of eleven worlds have a run without a usable model until the calm, by their seeds: so no other draw changes. */
@@ -91,6 +92,8 @@ export class Context {
   readonly contents = new Map<string, string>();
   /** Jobs that people submitted, by id. */
   readonly submitted = new Map<string, Submitted>();
+  /** Messages of people, by id. */
+  readonly messages = new Map<string, Document>();
   /** Counts of faults, states and messages. See coverage.ts. */
   readonly seen = new Map<string, number>();
   readonly trace: string[] = [];

@@ -5,7 +5,11 @@ import type {Document} from '../../shared/ports.ts';
 import {eventOf, jobEvent, messageData, notificationData, type Topic} from '../support/function-calls.ts';
 import type {Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
+import type {ExecOrder} from './invariants/execs.ts';
 import {type Process, Processes} from './processes.ts';
+
+/** Messages whose senders wait for the confirmation. */
+const ASKED_BY_PEOPLE: Topic[] = ['control', 'exec'];
 
 /** The deadline of ticks and tasks, as in triggers.json. */
 const LONG_DEADLINE_MS = 9 * MINUTE_MS;
@@ -24,7 +28,7 @@ export class Delivery {
     this.processes = new Processes(context, codes, (topic, message) => this.send(topic as Topic, message));
   }
 
-  /** Publishes a message and returns its id. A `control` message is never lost, because its sender waits for the confirmation. */
+  /** Publishes a message and returns its id. A message of a person is never lost. */
   send(topic: Topic, content: Document, attributes: Record<string, string> = {}): string {
     const {chance, faults} = this.#context;
     this.#count += 1;
@@ -34,7 +38,7 @@ export class Delivery {
       topic === 'object'
         ? notificationData(id, content as Parameters<typeof notificationData>[1], published_at)
         : messageData(id, JSON.stringify(content), published_at, attributes);
-    if (topic !== 'control' && this.#context.strikes('loss')) {
+    if (!ASKED_BY_PEOPLE.includes(topic) && this.#context.strikes('loss')) {
       this.#context.note(() => `${topic} ${id} is lost`);
       return id;
     }
@@ -50,7 +54,15 @@ export class Delivery {
   /** Sends a control message of a person, which leaves a record. */
   command(message: Document, outcome?: 'rejected'): void {
     this.#context.note(() => `an operator sends ${JSON.stringify(message)}`);
-    this.#context.invariants.operatorIntent.expectRecord(this.send('control', message), outcome);
+    const id = this.send('control', message);
+    this.#context.messages.set(id, message);
+    this.#context.invariants.operatorIntent.expectRecord(id, outcome);
+  }
+
+  /** Sends a command of a person for hosts. */
+  exec(order: ExecOrder): void {
+    this.#context.note(() => `an operator runs ${JSON.stringify(order)}`);
+    this.#context.invariants.execs.onSent(this.send('exec', order), order);
   }
 
   #deliver(message: Message, delay_ms: number): void {

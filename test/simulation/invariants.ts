@@ -4,6 +4,8 @@ import type {Document} from '../../shared/ports.ts';
 import type {Context} from './context.ts';
 import {Caps, LOOK_MS} from './invariants/caps.ts';
 import {Documents} from './invariants/documents.ts';
+import {Effects} from './invariants/effects.ts';
+import {Execs} from './invariants/execs.ts';
 import {FailureAttribution} from './invariants/failure-attribution.ts';
 import {Jobs} from './invariants/jobs.ts';
 import {Leases} from './invariants/leases.ts';
@@ -36,6 +38,8 @@ export class Invariants extends Check {
   readonly #zones = new Zones(...this.#of);
   readonly #money = new Money(...this.#of);
   readonly #caps = new Caps(...this.#of);
+  readonly execs = new Execs(...this.#of);
+  readonly #effects = new Effects(...this.#of);
   readonly operatorIntent = new OperatorIntent(...this.#of);
   readonly #ticks = new Ticks(...this.#of, this.#money);
   readonly #tasks = new Tasks(...this.#of);
@@ -46,6 +50,7 @@ export class Invariants extends Check {
   readonly #all: Check[] = [
     ...[this.#leases, this.#failureAttribution, this.progress, this.#jobs, this.silence, this.#zones],
     ...[this.#money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent, this.waiting],
+    ...[this.execs, this.#effects],
     new Marks(...this.#of),
   ];
 
@@ -62,6 +67,7 @@ export class Invariants extends Check {
   }
 
   onCommit(path: string, before: Document | undefined, after: Document | undefined): void {
+    this.#effects.onCommit(path, before, after);
     const [collection, id = '', ...below] = path.split('/');
     const kind = [collection, ...below.filter((_, index) => index % 2 === 0)].join('/');
     // A changed run deletes the state of its fold.
@@ -131,6 +137,12 @@ export class Invariants extends Check {
         break;
       case 'pools':
         this.#zones.onPool(before, after);
+        break;
+      case 'execs':
+        this.execs.onExec(path, before, after);
+        break;
+      case 'execs/hosts':
+        this.execs.onHost(path, before, after);
         break;
       case 'tasks':
         this.#tasks.onTask(path, before, after);

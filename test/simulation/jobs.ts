@@ -5,6 +5,7 @@ import type {Document} from '../../shared/ports.ts';
 import {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
+import {hasOrders} from './orders.ts';
 import type {SecondPool} from './second-pool.ts';
 
 /** Every third world has jobs. Their draws are apart, so that the other worlds stay as they are. */
@@ -16,17 +17,21 @@ const MACHINES_OF_A_JOB = 5;
 
 /**
  * Course of a job in its agent. `works` and `fails` end after some seconds. `endless` ends at its timeout. `stuck` is never
- * reported. `deadly` kills its machine. `invalid` is no valid document.
+ * reported. `deadly` kills its machine. `broken` cannot start.
+ * `invalid` is no valid document.
  */
-export type Course = 'works' | 'fails' | 'endless' | 'stuck' | 'deadly' | 'invalid';
+export type Course = 'works' | 'fails' | 'endless' | 'stuck' | 'deadly' | 'broken' | 'invalid';
 
-export type Submitted = {course: Course; max_retries: number; isDeleted: boolean};
+/** `isBounded`: the job has a deadline or a budget. */
+export type Submitted = {course: Course; max_retries: number; isDeleted: boolean; isBounded?: boolean};
 
 export class Jobs {
   readonly #context: Context;
   readonly #delivery: Delivery;
   readonly #second: SecondPool;
   readonly #chance: Chance;
+  /** Draws of the worlds with orders: long and broken jobs, deadlines and budgets. */
+  readonly #more: Chance | undefined;
   #deadly = 0;
   /** The most machines that the jobs end: a job fails at its fifth. */
   machines = 0;
@@ -36,6 +41,7 @@ export class Jobs {
     this.#delivery = delivery;
     this.#second = second;
     this.#chance = new Chance(seed * 7919 + 1);
+    this.#more = hasOrders(seed) ? new Chance(seed * 613 + 7) : undefined;
     const {options} = context;
     if (seed % JOBS_EVERY !== 1 || options.plan || options.without?.has('jobs')) return;
     const count = this.#chance.integer(1, MOST_JOBS);
@@ -65,15 +71,34 @@ export class Jobs {
     // Many deletes come at once: the control plane takes up the job at that time.
     const deleted_ms = submit_ms + (minutes / 15) ** 3 * 15 * 60_000;
     context.after(submit_ms, () => {
-      const fields = {...drawn_fields, ...this.#second.forJob()};
+      const fields = {...drawn_fields, ...this.#second.forJob(), ...this.#moreFor(course)};
       context.note(() => `a person submits ${id}: ${JSON.stringify(fields)}`);
-      context.submitted.set(id, {course, max_retries: fields.max_retries, isDeleted: false});
+      context.submitted.set(id, {
+        course: /^broken/.test(fields.code) ? 'broken' : course,
+        max_retries: fields.max_retries,
+        isDeleted: false,
+        isBounded: fields.deadline_at !== undefined || fields.budget_usd !== undefined,
+      });
       if (isMessage && course !== 'invalid') this.#send({action: 'submit', job: id, ...fields});
       else this.#write(id, {...fields, status: 'pending', created_at: iso(context.clockwork.now)});
     });
     if (isDeleted) context.after(deleted_ms, () => this.#delete(id));
     else if (isCancelled) context.after(later_ms, () => this.#send({action: 'cancel', job: id}));
     else if (isRetried) context.after(later_ms, () => this.#send({action: 'retry', job: id}));
+  }
+
+  /** Some jobs that would work take long or cannot start, and some have a deadline or a budget. */
+  #moreFor(course: Course): {code?: string; timeout?: number; deadline_at?: string; budget_usd?: number} {
+    const chance = this.#more;
+    if (!chance) return {};
+    const [kind, minutes, usd] = [chance.next(), chance.between(1, 40), chance.between(0.001, 0.1)];
+    const bounds = {
+      ...(chance.happens(0.15) ? {deadline_at: iso(this.#context.clockwork.now + minutes * 60_000)} : {}),
+      ...(chance.happens(0.15) ? {budget_usd: usd} : {}),
+    };
+    if (course !== 'works') return bounds;
+    if (kind < 0.2) return {code: 'broken 5', ...bounds};
+    return kind < 0.5 ? {code: `works ${900 + Math.round(minutes * 30)}`, timeout: 3600, ...bounds} : bounds;
   }
 
   /** Half of the endless jobs have an agent that hangs with them. */

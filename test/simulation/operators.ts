@@ -10,6 +10,7 @@ import {type Context, WIDE_SLOTS} from './context.ts';
 import type {Delivery} from './delivery.ts';
 import type {Jobs} from './jobs.ts';
 import {aCommand, anInvalidMessage, oppositeOf} from './operator-messages.ts';
+import type {Orders} from './orders.ts';
 import type {SecondPool} from './second-pool.ts';
 
 const MAX_MESSAGES = 10;
@@ -19,12 +20,14 @@ export class Operators {
   readonly #delivery: Delivery;
   readonly #jobs: Jobs;
   readonly #second: SecondPool;
+  readonly #orders: Orders;
   readonly #retries = new Map<string, number>();
 
-  constructor(context: Context, delivery: Delivery, jobs: Jobs, second: SecondPool) {
+  constructor(context: Context, delivery: Delivery, jobs: Jobs, second: SecondPool, orders: Orders) {
     this.#context = context;
     this.#jobs = jobs;
     this.#second = second;
+    this.#orders = orders;
     this.#delivery = delivery;
   }
 
@@ -190,6 +193,7 @@ export class Operators {
     for (const {name} of slotsOf(pool))
       if (store.peek(paths.worker(name))?.held) this.#send({action: 'recreate', worker: name});
     this.#second.intervene();
+    this.#orders.intervene();
     // Only a deployment changes the month budget: no message does.
     config.ceilings.max_budget_usd = null;
     for (const run of new Set(unfinished.map(({run}) => run))) this.#unpause(run);

@@ -90,6 +90,7 @@ export class Vms {
       },
       modelFailure: run => context.modelFailure(run),
       isLying: () => context.strikes('lie'),
+      onExec: exec => context.invariants.execs.onStarted(exec, node.name, incarnation),
       die: () => {
         context.see(isStuck ? 'a boot fails' : 'a job kills its machine');
         process.isDead = true;

@@ -15,6 +15,7 @@ import {Jobs} from './jobs.ts';
 import {planKeeping} from './keeping.ts';
 import {LeftAlone} from './left-alone.ts';
 import {Operators} from './operators.ts';
+import {Orders} from './orders.ts';
 import {PERMISSIONS} from './processes.ts';
 import {SecondPool} from './second-pool.ts';
 import type {SimStore} from './store.ts';
@@ -80,7 +81,8 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   const vms = new Vms(context, delivery.processes, codes);
   const second = new SecondPool(context, delivery, seed);
   const jobs = new Jobs(context, delivery, second, seed);
-  const operators = new Operators(context, delivery, jobs, second);
+  const orders = new Orders(context, delivery, second, seed);
+  const operators = new Operators(context, delivery, jobs, second, orders);
   objects.onFinalized = info => {
     invariants.progress.onObject(info);
     delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
@@ -156,6 +158,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     tpus.names().length === 0 &&
     operators.unfinished().length === 0 &&
     jobs.unfinished().length === 0 &&
+    orders.unfinished().length === 0 &&
     store.collection('runs').every(({data}) => data.status !== 'active');
   let idleSince = Number.POSITIVE_INFINITY;
   let looked_at = 0;

@@ -14,6 +14,7 @@ export type JobEnd = {
   outcome: 'completed' | 'failed' | 'preempted' | 'drained';
   cause?: string;
   error?: string;
+  exit_code?: number;
   result?: string;
 };
 /** A job in hand: its lease, and the order of worker-api. */
@@ -34,6 +35,8 @@ export class FakeAgent {
   orders: 'continue' | 'drain' | 'stop' = 'continue';
   lease: Lease | null = null;
   job: JobInHand | null = null;
+  /** Commands that the last heartbeat named. */
+  execs: string[] = [];
   /** The end that the next step reports of its job; null: the job goes on. */
   jobEnd: JobEnd | null = {outcome: 'completed', result: 'done'};
   /** Bytes that the host has downloaded since its boot. */
@@ -127,6 +130,7 @@ export class FakeAgent {
     const received = {...this.received};
     const {status, body} = await this.#post({action: 'heartbeat', phase, lease, progress, received});
     if (status !== 200) return false;
+    if (Array.isArray(body.execs)) this.execs = body.execs;
     const isCurrent = lease === (this.lease ?? this.job?.lease ?? null);
     if (isCurrent && (body.action === 'stop' || body.action === 'drain')) {
       this.told.push(body.action);
@@ -173,10 +177,26 @@ export class FakeAgent {
     return this.#hasReported(status);
   }
 
+  /** Asks for a command that a heartbeat named: its arguments, or undefined where it is over or nothing answered. */
+  async takeExec(exec: string): Promise<{argv: string[]; timeout_s: number} | undefined> {
+    const {status, body} = await this.#post({action: 'exec', exec});
+    return status === 200 && body.action === 'exec'
+      ? (body.exec as {argv: string[]; timeout_s: number})
+      : undefined;
+  }
+
+  /** Reports the end of a command. False when worker-api did not answer. */
+  async endExec(
+    exec: string,
+    end: {outcome: 'exited' | 'timeout'; exit_code: number | null},
+  ): Promise<boolean> {
+    return (await this.#post({action: 'exec-end', exec, ...end, error: null})).status < 500;
+  }
+
   /** Reports the end of the job in hand. False when worker-api did not answer. */
   async finish(end: JobEnd): Promise<boolean> {
-    const {outcome, cause = null, error = null, result = null} = end;
-    const report = {outcome, cause, error, result, result_object: null, exit_code: null};
+    const {outcome, cause = null, error = null, exit_code = null, result = null} = end;
+    const report = {outcome, cause, error, result, result_object: null, exit_code};
     const {status} = await this.#post({
       ...{action: 'finish', lease: this.job?.lease, ...report},
       ...{has_artifacts: false, ran: null},

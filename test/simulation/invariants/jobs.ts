@@ -2,11 +2,20 @@
 
 import {downloadsOf, JOBS, totalOf} from '../../../shared/domain/billing/cost.ts';
 import type {Job, JobStatus} from '../../../shared/domain/job/job.ts';
-import {jobWork, parseJobWork, paths} from '../../../shared/domain/names.ts';
+import {jobWork, parseJobWork, parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import type {Costs} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
+import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import type {Lease} from './leases.ts';
-import {Check} from './violations.ts';
+import {usdPerHourIn} from './money.ts';
+import {Check, type WorkerRequest} from './violations.ts';
+
+/** The grace of a timeout, the machines that a job may end, and the least time for which an ended job is kept: repeated here. */
+const GRACE_MS = 180_000;
+const MOST_MACHINES = 5;
+const KEPT_MS = 7 * 86_400_000;
+/** Time after which a due job must have ended: the tick of each minute ends it. */
+const DUE_MS = 4 * 60_000;
 
 const FINAL: JobStatus[] = ['completed', 'failed', 'cancelled'];
 
@@ -21,6 +30,17 @@ const STEPS: Record<JobStatus, JobStatus[]> = {
 };
 
 /** Causes that a job owes to itself: the others cost it no retry. */
+/** The status after an attempt that does not end the job. */
+const NEXT: Record<string, JobStatus> = {
+  completed: 'completed',
+  cancelled: 'cancelled',
+  preempted: 'scheduled',
+  drained: 'scheduled',
+  failed: 'scheduled',
+};
+/** The highest price of a world over the list price. */
+const MOST_RISE = 3;
+
 const OWN = ['exit', 'timeout', 'memory', 'output', 'result'];
 
 export class Jobs extends Check {
@@ -33,10 +53,13 @@ export class Jobs extends Check {
     // A message writes the document as people do, and its handler completes it.
     if (job.epoch === undefined) return;
     this.#checkShape(path, job);
+    this.#checkEnd(path, job);
     if (!before || before.epoch === undefined) return;
     const was = before as unknown as Job;
     this.#checkSteps(path, was, job);
     this.#checkAttempts(path, was, job);
+    this.#checkVerdict(path, was, job);
+    if (job.status === 'running' && job.epoch > was.epoch) this.#checkGrant(path, job);
     this.#checkActor(path, was, job);
   }
 
@@ -50,6 +73,117 @@ export class Jobs extends Check {
     if ((status === 'scheduled') !== (queue !== null))
       this.breach(`${path} is ${status} with the place ${queue}`);
     if (status === 'running' && due_at === null) this.breach(`${path} runs without an end`);
+  }
+
+  /** An ended job has its end and is kept, and only a completed one has a result. */
+  #checkEnd(path: string, job: Job): void {
+    const {status, completed_at, expire_at, due_at, result, cause, deadline_at, budget_usd, spent_usd} = job;
+    const isFinal = FINAL.includes(status);
+    const {now} = this.context.clockwork;
+    if (isFinal !== (completed_at !== null) || (isFinal && due_at !== null))
+      this.breach(`${path} is ${status}, completed at ${completed_at} and due at ${due_at}`);
+    if (isFinal && !(Date.parse(String(expire_at)) > now + KEPT_MS))
+      this.breach(`${path} is ${status}, and expires at ${expire_at}`);
+    if (!isFinal && expire_at !== null && !(Date.parse(expire_at) > now + KEPT_MS))
+      this.breach(`${path} is ${status}, and expires at ${expire_at}`);
+    if (status !== 'completed' && result !== null) this.breach(`${path} is ${status} with a result`);
+    if (!isFinal) return;
+    if (cause === 'deadline' && !(Date.parse(deadline_at ?? '') < now + MAX_SKEW_MS))
+      this.breach(`${path} ended at its deadline ${deadline_at}`);
+    if (cause === 'budget' && !(budget_usd !== null && spent_usd > budget_usd * 0.99))
+      this.breach(`${path} ended for its budget of $${budget_usd}, with $${spent_usd}`);
+  }
+
+  /** The end of an attempt decides what follows, and the document says what the worker said. */
+  #checkVerdict(path: string, was: Job, job: Job): void {
+    const last = job.attempts.at(-1);
+    if (job.attempts.length === was.attempts.length || !last || !was.lease) return;
+    const isOwn = last.outcome === 'failed' && OWN.includes(String(last.cause));
+    const isMachine = last.outcome === 'failed' && last.cause === 'machine';
+    const [failures, machines] = [was.failures + Number(isOwn), was.machine_failures + Number(isMachine)];
+    if (job.failures !== failures || job.machine_failures !== machines)
+      this.breach(`${path} counts ${job.failures}+${job.machine_failures}, not ${failures}+${machines}`);
+    const mayRetry = isOwn ? failures <= job.max_retries : machines < MOST_MACHINES;
+    const isOver = last.outcome === 'failed' && (!(isOwn || isMachine) || !mayRetry);
+    const next = isOver ? 'failed' : NEXT[last.outcome];
+    // The next grant may follow at once, or show that the job may not run again.
+    const isNext =
+      job.status === next ||
+      (next === 'scheduled' &&
+        (job.status === 'running' || ['deadline', 'budget'].includes(String(job.cause))));
+    if (!isNext) this.breach(`${path} is ${job.status} after ${last.outcome}: ${last.cause}`);
+    const {epoch, worker, incarnation} = was.lease;
+    const isOfLease = last.epoch === epoch && last.worker === worker && last.incarnation === incarnation;
+    if (!isOfLease || last.started_at !== was.started_at || last.ended_at < last.started_at)
+      this.breach(`${path} has the attempt ${JSON.stringify(last)} of ${JSON.stringify(was.lease)}`);
+    const {request} = this.violations;
+    if (request?.action !== 'finish') this.#checkCost(path, last);
+    else this.#checkReport(path, job, request);
+  }
+
+  #checkReport(path: string, job: Job, {outcome, cause, error, exit_code}: WorkerRequest): void {
+    const last = job.attempts.at(-1);
+    const said = [outcome, cause, error, exit_code];
+    const told = [last?.outcome, last?.cause, last?.error, last?.exit_code];
+    const isPreempted = outcome === 'preempted' || outcome === 'drained';
+    if (outcome !== last?.outcome || (!isPreempted && said.join() !== told.join()))
+      this.breach(`${path} has ${told}, and its worker said ${said}`);
+    if (
+      job.status === 'failed' &&
+      (job.error !== error || job.cause !== cause || job.exit_code !== exit_code)
+    )
+      this.breach(`${path} is failed for ${job.cause}: ${job.error} (${job.exit_code})`);
+    if (last) this.#checkCost(path, last);
+  }
+
+  /** An attempt costs its time at the price of its zone, which may have risen. */
+  #checkCost(path: string, {started_at, ended_at, cost_usd, worker}: Job['attempts'][number]): void {
+    const hours = (Date.parse(ended_at) - Date.parse(started_at)) / 3_600_000;
+    const least_usd = hours * usdPerHourIn(parseWorkerName(worker)?.zone ?? '');
+    if (
+      cost_usd !== null &&
+      !(cost_usd > least_usd - 1e-9 && cost_usd < MOST_RISE * least_usd * 1.001 + 1e-9)
+    )
+      this.breach(`${path} has an attempt of ${hours} hours for $${cost_usd}`);
+  }
+
+  /** A job is due at its deadline, its timeout or the end of its budget, and goes before jobs of a lower priority. */
+  #checkGrant(path: string, {job, pool, priority, started_at, due_at, timeout, ...bounds}: Job): void {
+    const {deadline_at, budget_usd, spent_usd, lease} = bounds;
+    const {clockwork, config, everAlone, storm, store} = this.context;
+    const started_ms = Date.parse(started_at ?? '');
+    const price = Number(store.peek(paths.worker(lease?.worker ?? ''))?.usd_per_hour);
+    const ends = [started_ms + timeout * 1000 + GRACE_MS, Date.parse(deadline_at ?? '9999-01-01')];
+    if (budget_usd !== null && price > 0)
+      ends.push(started_ms + ((budget_usd - spent_usd) / price) * 3_600_000);
+    if (!(Math.abs(Date.parse(due_at ?? '') - Math.min(...ends)) < 1000))
+      this.breach(`${path} is due at ${due_at}, and not at ${new Date(Math.min(...ends)).toISOString()}`);
+    if (budget_usd !== null && spent_usd >= budget_usd)
+      this.breach(`${path} is granted with $${spent_usd} of $${budget_usd}`);
+    const since = clockwork.now - (storm.hang > 0 ? MAX_HANG_MINUTES : 3) * 60_000;
+    const first = store
+      .collection(config.jobs_collection)
+      .find(
+        ({path: other, data}) =>
+          data.status === 'scheduled' &&
+          data.pool === pool &&
+          Number(data.priority) > priority &&
+          Date.parse(String(data.updated_at)) < since &&
+          !everAlone.has(other),
+      );
+    if (first)
+      this.breach(`${job} of priority ${priority} is granted before ${first.id} of ${first.data.priority}`);
+  }
+
+  /** In the calm, a due job ends soon. */
+  override onMinute(): void {
+    const {clockwork, config, everAlone, store} = this.context;
+    if (!this.context.isSettled(DUE_MS)) return;
+    for (const {path, data} of store.collection(config.jobs_collection)) {
+      const late_ms = clockwork.now - Date.parse(String(data.due_at));
+      if (late_ms > DUE_MS && !everAlone.has(path))
+        this.breach(`${path} is ${data.status} ${late_ms} ms after it was due`);
+    }
   }
 
   #checkSteps(path: string, was: Job, job: Job): void {
@@ -165,7 +299,7 @@ export class Jobs extends Check {
   /** Every job has ended, and in the way of its course. A deleted job is not made again. */
   override atTheEnd(): void {
     const {config, store, submitted} = this.context;
-    for (const [id, {course, isDeleted, max_retries}] of submitted) {
+    for (const [id, {course, isBounded, isDeleted, max_retries}] of submitted) {
       const job = store.peek(paths.job(config.jobs_collection, id)) as unknown as Job | undefined;
       if (isDeleted) {
         if (job !== undefined) this.breach(`${id} was deleted, and is ${job?.status}`);
@@ -183,8 +317,11 @@ export class Jobs extends Check {
             ? job.cause === 'invalid'
             : course === 'deadly'
               ? isMachine
-              : isMachine || (job.status === 'failed' && own > max_retries);
-      if (!isRight) this.breach(`${id} (${course}) is ${job.status}: ${job.cause} ${job.error}`);
+              : course === 'broken'
+                ? isMachine || job.cause === 'setup'
+                : isMachine || (job.status === 'failed' && own > max_retries);
+      const isCut = isBounded === true && ['deadline', 'budget'].includes(String(job.cause));
+      if (!isRight && !isCut) this.breach(`${id} (${course}) is ${job.status}: ${job.cause} ${job.error}`);
     }
   }
 }

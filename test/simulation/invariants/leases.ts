@@ -181,6 +181,12 @@ export class Leases extends Check {
     const pool = poolOf(this.context, name);
     const isNew = pool?.version === (pool?.pool === this.context.config.pool.pool ? 0 : 1);
     const isUnlimited = pool?.budget_usd === null && isNew && !this.context.hasMonthBudget;
+    const job = parseJobWork(work as string | null);
+    const {config, hasMonthBudget} = this.context;
+    const hasBudget = hasMonthBudget || config.pool.budget_usd !== null || pool?.budget_usd != null;
+    // A scale-down lets a job finish, however long it takes.
+    if (cause_kind === 'not-needed' && job !== undefined && !hasBudget)
+      this.breach(`${name} was deleted as not needed, at work on ${work}`);
     const isInterrupted = cause_kind === 'not-needed' && last_phase === 'working' && work !== null;
     const isAnyRunConfigured = this.context.store
       .collection('runs')

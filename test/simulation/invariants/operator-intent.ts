@@ -1,6 +1,7 @@
 /** Checks that messages of operators apply once and in order, and that final messages stay final until the Store is lost. */
 import {outputsPrefix, paths, streamPrefix} from '../../../shared/domain/names.ts';
 import {iso} from '../../../shared/domain/time.ts';
+import type {Limiter} from '../../../shared/domain/zone/limiter.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {MAX_HANG_MINUTES} from '../faults.ts';
 import {isNewIncarnation} from './nodes.ts';
@@ -17,6 +18,8 @@ const FIELD_OF: Record<string, Record<string, unknown>> = {
   retry: {},
   cancel: {},
   rebuild: {},
+  clear: {},
+  update: {},
 };
 
 /** A pool keeps TPUs until some minutes after the publish time of the message, however late it arrives. */
@@ -77,7 +80,13 @@ export class OperatorIntent extends Check {
     // The invariants of jobs check the effect of such a message.
     if (job !== undefined) return;
     const path = worker ? paths.worker(worker) : run ? paths.run(run) : paths.pool(pool);
-    const own = action === 'keep' ? {keep: keepOf(settings, published_at)} : FIELD_OF[action];
+    const isOfCreates = path.startsWith('pools/') && (action === 'pause' || action === 'resume');
+    const own =
+      action === 'keep'
+        ? {keep: keepOf(settings, published_at)}
+        : isOfCreates
+          ? {creates: action}
+          : FIELD_OF[action];
     const fields = own ?? (stream === undefined ? settings : {});
     for (const [field, value] of Object.entries(fields)) {
       const last = this.#last.get(`${path} ${field}`);
@@ -85,8 +94,7 @@ export class OperatorIntent extends Check {
       if (isLater) this.#last.set(`${path} ${field}`, {published_at, value});
       const expected = isLater ? value : last.value;
       const isEdited = !isLater && last.isEdited === true;
-      const isSet =
-        isEdited || JSON.stringify(this.context.store.peek(path)?.[field]) === JSON.stringify(expected);
+      const isSet = isEdited || JSON.stringify(this.#valueOf(path, field)) === JSON.stringify(expected);
       // After the later message, the run may have ended, or its budget may have paused it.
       if (!isSet && (field !== 'status' || (isLater && outcome === 'applied')))
         this.breach(
@@ -96,6 +104,13 @@ export class OperatorIntent extends Check {
         this.breach(`${message} of ${published_at} was applied over a message of ${last?.published_at}`);
       if (!isLater) this.context.see('an operator sends: an older message after a later one');
     }
+  }
+
+  /** The value of a field. A message pauses and resumes the creates of a pool. */
+  #valueOf(path: string, field: string): unknown {
+    const found = this.context.store.peek(path);
+    if (field !== 'creates') return found?.[field];
+    return (found?.limiter as Limiter | undefined)?.cause === 'person' ? 'pause' : 'resume';
   }
 
   /** Notes the final messages whose handler has ended. */

@@ -5,10 +5,11 @@ import type {Context} from '../context.ts';
 
 /** A request of a worker to worker-api. */
 export type WorkerRequest = {
-  action: 'hello' | 'lease' | 'heartbeat' | 'release' | 'finish';
+  action: 'hello' | 'lease' | 'heartbeat' | 'release' | 'finish' | 'exec' | 'exec-end';
   worker: string;
   incarnation: number;
   host?: number;
+  exec?: string;
   ticket?: string;
   phase?: string;
   progress?: null;
@@ -16,9 +17,9 @@ export type WorkerRequest = {
   outcome?: string;
   failure?: {kind: string; reason: string} | null;
   /** The end of a job. */
-  cause?: null;
-  error?: null;
-  exit_code?: null;
+  cause?: string | null;
+  error?: string | null;
+  exit_code?: number | null;
   result?: string | null;
   received?: Received;
   result_object?: null;

@@ -1,0 +1,123 @@
+/** In some worlds operators run commands on hosts, clear and retry jobs, change the source of pools, and pause, shrink and resume them. */
+import type {Pool} from '../../shared/domain/fleet/pool.ts';
+import {paths} from '../../shared/domain/names.ts';
+import {iso} from '../../shared/domain/time.ts';
+import type {Document} from '../../shared/ports.ts';
+import {Chance} from '../support/kernel.ts';
+import type {Context} from './context.ts';
+import type {Delivery} from './delivery.ts';
+import type {SecondPool} from './second-pool.ts';
+
+const EVERY = 4;
+const REMAINDER = 1;
+const MOST = 14;
+const CAUSES = ['exit', 'timeout', 'machine', 'setup', 'deadline', 'budget'];
+
+/** True for a seed whose world has such orders. */
+export function hasOrders(seed: number): boolean {
+  return seed % EVERY === REMAINDER;
+}
+
+export class Orders {
+  readonly #context: Context;
+  readonly #delivery: Delivery;
+  readonly #second: SecondPool;
+  /** Draws of its own, so that the other worlds stay as they are. */
+  readonly #chance: Chance;
+  #commands = 0;
+
+  constructor(context: Context, delivery: Delivery, second: SecondPool, seed: number) {
+    this.#context = context;
+    this.#delivery = delivery;
+    this.#second = second;
+    this.#chance = new Chance(seed * 15_485_863 + 11);
+    const {options} = context;
+    if (!hasOrders(seed) || options.plan || options.without?.has('orders')) return;
+    for (let count = this.#chance.integer(3, MOST); count > 0; count--)
+      context.after(this.#chance.between(3, 28) * 60_000, () => context.isCalm || this.#order());
+  }
+
+  #order(): void {
+    const chance = this.#chance;
+    const {config} = this.#context;
+    const pool = chance.pick([config.pool.pool, config.pool.pool, this.#second.name]);
+    const before_at = iso(this.#context.clockwork.now - chance.between(-2, 8) * 60_000);
+    const kind = chance.pick([
+      'exec',
+      'exec',
+      'exec',
+      'clear',
+      'retry',
+      'update',
+      'pause',
+      'shrink',
+    ] as const);
+    switch (kind) {
+      case 'exec':
+        this.#exec(pool);
+        break;
+      case 'clear':
+        this.#send({action: 'clear', ...(chance.happens(0.6) ? {before_at} : {})});
+        break;
+      case 'retry':
+        this.#send({action: 'retry', where: {cause: chance.pick(CAUSES)}});
+        break;
+      case 'update':
+        this.#send({action: 'update', pool, ...this.#aSource()});
+        break;
+      case 'pause':
+        this.#send({action: 'pause', pool});
+        this.#later({action: 'resume', pool});
+        break;
+      case 'shrink':
+        this.#send({action: 'scale', pool, workers_per_zone: 0});
+        this.#later({action: 'scale', pool, workers_per_zone: 1});
+        break;
+    }
+  }
+
+  #aSource(): Document {
+    return this.#chance.pick<Document>([
+      {},
+      {source: {bundle: 'c'.repeat(64)}},
+      {source: null},
+      {environment: {jax_version: 'newest'}},
+      {environment: {setup_script: 'true'}},
+    ]);
+  }
+
+  #send(message: Document): void {
+    this.#delivery.command(message);
+  }
+
+  /** The opposite message often follows, sometimes so soon that it may arrive first. */
+  #later(message: Document): void {
+    const minutes = this.#chance.happens(0.3) ? 0.1 : this.#chance.between(1, 15);
+    if (this.#chance.happens(0.8)) this.#context.after(minutes * 60_000, () => this.#send(message));
+  }
+
+  /** A command that takes some seconds and ends with a code. An id is sometimes taken already. */
+  #exec(pool: string): void {
+    const chance = this.#chance;
+    const {tpus} = this.#context;
+    const isTaken = this.#commands > 0 && chance.happens(0.15);
+    const exec = `exec-${isTaken ? 0 : this.#commands++}`;
+    const target = chance.pick(['all', 'all', pool, pool, [...tpus.nodes.keys()][0] ?? pool, 'nowhere']);
+    const argv = [String(chance.integer(1, 90)), String(chance.pick([0, 0, 1, 7]))];
+    this.#delivery.exec({exec, target, argv, timeout_s: chance.pick([30, 300])});
+  }
+
+  /** Resumes the pools that a person paused. */
+  intervene(): void {
+    const {config, store} = this.#context;
+    for (const pool of [config.pool.pool, this.#second.name])
+      if ((store.peek(paths.pool(pool)) as Pool | undefined)?.limiter?.cause === 'person')
+        this.#send({action: 'resume', pool});
+  }
+
+  /** Commands that have not ended. */
+  unfinished(): string[] {
+    const open = this.#context.store.collection('execs').filter(({data}) => data.status === 'running');
+    return open.map(({id}) => id);
+  }
+}
