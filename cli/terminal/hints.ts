@@ -1,4 +1,4 @@
-/** Commands that a text names between backticks, as this person has to type them: with `npx`, and for the same cloud. */
+/** Commands that a text names, between backticks or as the rest of a line, as this person has to type them: with `npx`, and for the same cloud. */
 import type {Command} from 'commander';
 
 export type Typed = {
@@ -21,7 +21,12 @@ export function startOf({npm_command}: NodeJS.ProcessEnv): string {
 }
 
 export function withHints(line: string): string {
-  return line.replaceAll(/`(?:npx )?gleaner ([^`]+)`/g, (_, rest: string) => `\`${hint(rest)}\``);
+  return line
+    .replaceAll(/`(?:npx )?gleaner ([^`]+)`/g, (_, rest: string) => `\`${hint(rest)}\``)
+    .replace(
+      /(^ *|: )(?:npx )?gleaner ([a-z][^`]*)$/,
+      (_, before: string, rest: string) => before + hint(rest),
+    );
 }
 
 function hint(rest: string): string {

@@ -26,6 +26,16 @@ describe('A command that a text names', () => {
     {what: 'has npx once', text: '`npx gleaner local up`', then: '`npx gleaner local up --port 9000`'},
     {what: 'of another program stays', text: '`gcloud storage ls`', then: '`gcloud storage ls`'},
   ];
+  it('is the rest of a line too', () => {
+    setTyped({start: 'npx gleaner', cloud: {port: 9000}, program});
+    assert.equal(
+      withHints('repair it, then: gleaner jobs retry x'),
+      'repair it, then: npx gleaner jobs retry x --port 9000',
+    );
+    assert.equal(withHints('gleaner: There is no job x'), 'gleaner: There is no job x');
+    assert.equal(withHints('gleaner 0.1.0'), 'gleaner 0.1.0');
+  });
+
   for (const {what, text, then} of cases)
     it(`${what}: ${text}`, () => {
       setTyped({start: startOf({npm_command: 'exec'}), cloud: {port: 9000}, program});
