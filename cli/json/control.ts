@@ -10,6 +10,7 @@ export const controlAnswers = {
   'jobs retry': sent,
   'jobs clear': sent,
   'pool create': sent,
+  'pool keep': sent,
   'pool pause': sent,
   'pool resume': sent,
   'run pause': sent,

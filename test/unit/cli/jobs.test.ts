@@ -70,10 +70,11 @@ describe('gleaner jobs @full', () => {
 
   it('ends a follow with the result, the artifacts, the duration and the cost', async () => {
     const {stderr} = await gleaner(['jobs', 'follow', 'whole', ...at()]);
+    const [, port = ''] = at();
     assert.deepEqual(stderr.trimEnd().split('\n'), [
       'whole: completed',
-      '  result     first …: gleaner jobs get whole',
-      '  artifacts  gs://gleaner-local/jobs/whole/epoch_1/artifacts/: gleaner jobs cp whole FOLDER',
+      `  result     first …: gleaner jobs get whole --port ${port}`,
+      `  artifacts  gs://gleaner-local/jobs/whole/epoch_1/artifacts/: gleaner jobs cp whole FOLDER --port ${port}`,
       '  duration   12 s',
       '  cost       $0.0012',
     ]);
