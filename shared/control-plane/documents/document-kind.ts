@@ -1,8 +1,28 @@
 import type {z} from 'zod';
 import {RELEASE} from '../../contracts/config.ts';
-import {NotUnderstood} from '../../contracts/errors.ts';
+import {NotUnderstood, Rejected} from '../../contracts/errors.ts';
 import {reasonsOf} from '../../contracts/rejection-reasons.ts';
 import type {Document, Store, Stored, Transaction} from '../../ports.ts';
+import type {Log} from '../log.ts';
+
+/** The alert about a document that is left alone. */
+export const LEFT_ALONE = {signal: 'document-left-alone'} as const;
+
+/** Raises an alert about a document that is left alone. */
+export function leftAlone(log: Log): (error: Rejected) => void {
+  return error => log('ERROR', error.message, error instanceof NotUnderstood ? LEFT_ALONE : {});
+}
+
+/** Does one part of larger work. A document that is not understood is an alert, and stops no other part. */
+export async function skipIfInvalid<T>(log: Log, part: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await part();
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    leftAlone(log)(error);
+    return undefined;
+  }
+}
 
 /** Paths that a transaction has read and not understood. Its writes leave these documents alone. */
 const notUnderstood = new WeakMap<Store | Transaction, Set<string>>();
@@ -59,6 +79,23 @@ export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true
       understood.set(data, {...parsed.data, ...named});
       tx.set(path, data);
     },
+  };
+}
+
+/** Reads and writes the documents of one schema at their paths: by ids, or by the fields of a document. */
+export function recordsAt<T extends object, Ids extends unknown[]>(
+  schema: z.ZodType<T>,
+  pathOf: (...ids: Ids) => string,
+  pathIn: (value: T) => string,
+) {
+  const records = recordsOf(schema);
+  const get = (from: Store | Transaction, ...ids: Ids) => records.get(from, pathOf(...ids));
+  return {
+    ...records,
+    get,
+    /** A document that is not understood is an alert, and undefined. */
+    read: (log: Log, from: Store | Transaction, ...ids: Ids) => skipIfInvalid(log, () => get(from, ...ids)),
+    set: (tx: Transaction, value: T) => records.set(tx, pathIn(value), value),
   };
 }
 

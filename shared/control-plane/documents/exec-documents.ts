@@ -1,8 +1,8 @@
 /** Documents of commands on hosts: `execs/{id}`, and `execs/{id}/hosts/{worker}.{host}` for each host. */
-import {type Exec, type ExecHost, execDocument, execHostDocument} from '../../domain/exec/exec.ts';
+import {type ExecHost, execDocument, execHostDocument} from '../../domain/exec/exec.ts';
 import {paths} from '../../domain/names.ts';
 import type {Filter, Store, Transaction} from '../../ports.ts';
-import {recordsOf} from './document-kind.ts';
+import {recordsAt, recordsOf} from './document-kind.ts';
 
 export const RUNNING: Filter = {field: 'status', op: '==', value: 'running'};
 /** Hosts that have not ended. */
@@ -13,14 +13,9 @@ export const SUCCEEDED: Filter[] = [
   {field: 'exit_code', op: '==', value: 0},
 ];
 
-const execs = recordsOf(execDocument);
-const hosts = recordsOf(execHostDocument);
+export const execRecords = recordsAt(execDocument, paths.exec, ({exec}) => paths.exec(exec));
 
-export const execRecords = {
-  ...execs,
-  get: (from: Store | Transaction, exec: string) => execs.get(from, paths.exec(exec)),
-  set: (tx: Transaction, exec: Exec) => execs.set(tx, paths.exec(exec.exec), exec),
-};
+const hosts = recordsOf(execHostDocument);
 
 export const execHostRecords = {
   ...hosts,

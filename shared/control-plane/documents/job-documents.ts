@@ -52,7 +52,7 @@ export async function workerOf(
   job: Job,
 ): Promise<Worker | undefined> {
   const name = job.lease?.worker;
-  const worker = name && (await skipIfInvalid(log, () => workerRecords.get(tx, name)));
+  const worker = name && (await workerRecords.read(log, tx, name));
   return worker && isJobHeldBy(job, worker) ? worker : undefined;
 }
 

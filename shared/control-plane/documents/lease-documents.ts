@@ -12,7 +12,7 @@ import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import type {Log} from '../log.ts';
-import {runRecords, skipIfInvalid, streamRecords, workerRecords} from './documents.ts';
+import {runRecords, streamRecords, workerRecords} from './documents.ts';
 import {recordBreak, recordEvent} from './event-log.ts';
 import {shardRecords} from './history-documents.ts';
 import {jobOf} from './job-documents.ts';
@@ -22,7 +22,7 @@ import {reopenRun} from './runs.ts';
 export async function workOf(log: Log, tx: Transaction, worker: Worker): Promise<Stream | undefined> {
   const work = parseWork(worker.work);
   if (!work) return undefined;
-  const stream = await skipIfInvalid(log, () => streamRecords.get(tx, work.run, work.stream));
+  const stream = await streamRecords.read(log, tx, work.run, work.stream);
   return stream && isLeasedTo(stream, {worker: worker.name, incarnation: worker.incarnation})
     ? stream
     : undefined;
@@ -41,14 +41,14 @@ export async function holderOf(
 ): Promise<Worker | undefined> {
   const name = stream?.lease?.worker;
   if (!name) return undefined;
-  const worker = await skipIfInvalid(log, () => workerRecords.get(tx, name));
+  const worker = await workerRecords.read(log, tx, name);
   return isHeldBy(stream, worker) ? worker : undefined;
 }
 
 /** Reads the stream that the worker lost by silence. */
 export async function suspectedBy(log: Log, tx: Transaction, {suspect}: Worker): Promise<Stream | undefined> {
   const work = parseWork(suspect?.work ?? null);
-  return work && skipIfInvalid(log, () => streamRecords.get(tx, work.run, work.stream));
+  return work && streamRecords.read(log, tx, work.run, work.stream);
 }
 
 /** Clears the work of the holder. Its next heartbeat tells the agent. */
@@ -58,7 +58,7 @@ export function clearWork(tx: Transaction, holder: Worker | undefined): void {
 
 /** Reads the run of a stream that failed with its machines. Called before the first write of the transaction. */
 export async function runOfFailed(log: Log, tx: Transaction, free: Stream): Promise<Run | undefined> {
-  return free.status === 'failed' ? skipIfInvalid(log, () => runRecords.get(tx, free.run)) : undefined;
+  return free.status === 'failed' ? runRecords.read(log, tx, free.run) : undefined;
 }
 
 /** Stores the freed stream and clears its holder. A stream that failed with its machines is an event, and counts in its run `parent`. */

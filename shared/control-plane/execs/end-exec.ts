@@ -12,7 +12,7 @@ import {iso} from '../../domain/time.ts';
 import {isAlive, type Worker} from '../../domain/worker/worker.ts';
 import {batchesOf, forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {leftAlone, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {execHostRecords, execRecords, OPEN_HOSTS, RUNNING, SUCCEEDED} from '../documents/exec-documents.ts';
 import {pagesOf} from '../documents/pages.ts';
@@ -82,9 +82,7 @@ async function endSilentHosts(deps: Deps, exec: Exec, workers: ReadonlyMap<strin
 async function endLostHosts({store, log, now}: Deps, exec: Exec, batch: readonly ExecHost[]): Promise<void> {
   const names = [...new Set(batch.map(({worker}) => worker))];
   await store.transaction(async tx => {
-    const holders = await Promise.all(
-      names.map(name => skipIfInvalid(log, () => workerRecords.get(tx, name))),
-    );
+    const holders = await Promise.all(names.map(name => workerRecords.read(log, tx, name)));
     const hosts = await Promise.all(
       batch.map(({worker, host}) => execHostRecords.get(tx, exec.exec, worker, host)),
     );

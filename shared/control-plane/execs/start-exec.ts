@@ -17,7 +17,7 @@ import type {Filter} from '../../ports.ts';
 import {readPool} from '../caches/pool-cache.ts';
 import {batchesOf, forEachConcurrently, MASS_LANES} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
-import {LIVING, leftAlone, skipIfInvalid, workerRecords} from '../documents/documents.ts';
+import {LIVING, leftAlone, workerRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
 import {execHostRecords, execRecords} from '../documents/exec-documents.ts';
 import {concludeExec} from './end-exec.ts';
@@ -59,7 +59,7 @@ async function workersOf(deps: Deps, text: string): Promise<Worker[] | string> {
   const target: Target = parseTarget(text);
   const {store, log} = deps;
   if (target.kind === 'worker') {
-    const worker = await skipIfInvalid(log, () => workerRecords.get(store, target.worker));
+    const worker = await workerRecords.read(log, store, target.worker);
     return worker ? [worker] : [];
   }
   if (target.kind === 'pool' && !(await readPool(deps, target.pool)))
@@ -105,9 +105,7 @@ function createExec(
 /** Gives the command to the hosts of each worker that is still alive. A worker with too many commands refuses it. */
 async function assign({store, log, now, objects}: Deps, {exec, expire_at}: Exec, names: readonly string[]) {
   await store.transaction(async tx => {
-    const targets = await Promise.all(
-      names.map(name => skipIfInvalid(log, () => workerRecords.get(tx, name))),
-    );
+    const targets = await Promise.all(names.map(name => workerRecords.read(log, tx, name)));
     const workers = targets.flatMap(worker => (worker && isAlive(worker) ? worker : []));
     const host = FIRST_HOST;
     const assigned = await Promise.all(workers.map(({name}) => execHostRecords.get(tx, exec, name, host)));

@@ -77,9 +77,7 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
   const notify = (batch: readonly string[]) =>
     deps.store.transaction(async tx => {
       const parent = await runRecords.get(tx, run);
-      const stored = await Promise.all(
-        batch.map(name => skipIfInvalid(deps.log, () => workerRecords.get(tx, name))),
-      );
+      const stored = await Promise.all(batch.map(name => workerRecords.read(deps.log, tx, name)));
       const workers = stored.flatMap(worker => (worker && parseWork(worker.work)?.run === run ? worker : []));
       if (parent && isOpen(parent)) {
         const drains = parent.status === 'paused';

@@ -17,7 +17,7 @@ export async function takeExec(
   now: number,
 ): Promise<RequestDecision> {
   const {exec: id, host} = request;
-  const exec = await skipIfInvalid(deps.log, () => execRecords.get(tx, id));
+  const exec = await execRecords.read(deps.log, tx, id);
   const execHost = await skipIfInvalid(deps.log, () => execHostRecords.get(tx, id, worker.name, host));
   const pool = exec?.status === 'running' ? await poolOf(deps, worker.pool) : undefined;
   const {bucket} = deps.objects;

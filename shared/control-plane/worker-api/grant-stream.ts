@@ -120,8 +120,7 @@ async function* candidates(deps: Deps, search: Search): AsyncGenerator<Candidate
 /** Yields the stream that is leased to the worker already, then pending streams of each run. */
 async function* candidatesOf(deps: Deps, search: Search, active: readonly Run[]): AsyncGenerator<Candidate> {
   const {worker, holder, loaded, asker} = search;
-  const read = (run: Run, id: string) =>
-    skipIfInvalid(deps.log, () => streamRecords.get(deps.store, run.run, id));
+  const read = (run: Run, id: string) => streamRecords.read(deps.log, deps.store, run.run, id);
   const runs = active.filter(isRunnable);
   const work = parseWork(worker.work);
   const ownRun = runs.find(({run}) => run === work?.run);

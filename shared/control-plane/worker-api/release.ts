@@ -9,7 +9,7 @@ import type {RequestDecision} from '../../domain/worker/requests.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
 import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
-import {runRecords, skipIfInvalid, streamRecords, workerRecords} from '../documents/documents.ts';
+import {runRecords, streamRecords, workerRecords} from '../documents/documents.ts';
 import {updateTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import type {AuthenticatedRequest} from './answers.ts';
@@ -41,5 +41,5 @@ async function readRelease({log}: Deps, tx: Transaction, request: Release): Prom
   const stream = await streamRecords.get(tx, lease.run, lease.stream);
   const worker = await workerRecords.get(tx, request.worker);
   if (!isHeldBySender({stream, worker}, request)) return {stream, worker};
-  return {stream, worker, run: await skipIfInvalid(log, () => runRecords.get(tx, lease.run))};
+  return {stream, worker, run: await runRecords.read(log, tx, lease.run)};
 }

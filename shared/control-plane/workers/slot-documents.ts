@@ -103,7 +103,7 @@ async function readShared(
     ...deaths.flatMap(({before}) => runAtWork(before) ?? []),
   ]);
   const isPoolNeeded = gone.length > 0 || isAnyAsked || isBootDecided;
-  const readRun = (run: string) => skipIfInvalid(log, () => runRecords.get(tx, run));
+  const readRun = (run: string) => runRecords.read(log, tx, run);
   const readRuns = await Promise.all([...runs].map(readRun));
   const readZone = async (zone: string) => [zone, await zoneOf(deps, tx, {zone, pool}, now)] as const;
   return {

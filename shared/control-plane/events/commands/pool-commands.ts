@@ -20,7 +20,6 @@ import {
   LIVING,
   leftAlone,
   poolRecords,
-  skipIfInvalid,
   UNFINISHED,
   workerRecords,
   zoneRecords,
@@ -175,9 +174,7 @@ async function spreadSource(deps: Deps, name: string): Promise<void> {
     .filter(worker => withSourceVersion(worker, pool) !== worker);
   await forEachConcurrently(batchesOf(outdated, MOST_TOLD), batch =>
     store.transaction(async tx => {
-      const workers = await Promise.all(
-        batch.map(({name}) => skipIfInvalid(log, () => workerRecords.get(tx, name))),
-      );
+      const workers = await Promise.all(batch.map(({name}) => workerRecords.read(log, tx, name)));
       for (const worker of workers) {
         const next = worker && withSourceVersion(worker, pool);
         if (next && next !== worker) workerRecords.set(tx, next);
