@@ -15,9 +15,12 @@ export function setTyped(given: Typed): void {
   typed = given;
 }
 
+/** What npm starts this command with: `npx gleaner`, `npm start` and `npm run gleaner`. */
+const NPM_EVENTS = ['npx', 'start', 'gleaner'];
+
 /** npm puts `gleaner` on the path of what it starts, and only there. */
-export function startOf({npm_command}: NodeJS.ProcessEnv): string {
-  return npm_command === 'exec' || npm_command === 'run-script' ? 'npx gleaner' : 'gleaner';
+export function startOf({npm_lifecycle_event: event = ''}: NodeJS.ProcessEnv): string {
+  return NPM_EVENTS.includes(event) ? 'npx gleaner' : 'gleaner';
 }
 
 export function withHints(line: string): string {

@@ -38,7 +38,7 @@ describe('A command that a text names', () => {
 
   for (const {what, text, then} of cases)
     it(`${what}: ${text}`, () => {
-      setTyped({start: startOf({npm_command: 'exec'}), cloud: {port: 9000}, program});
+      setTyped({start: startOf({npm_lifecycle_event: 'npx'}), cloud: {port: 9000}, program});
       assert.equal(withHints(`do ${text}, then wait`), `do ${then}, then wait`);
     });
 
