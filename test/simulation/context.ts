@@ -148,6 +148,7 @@ export class Context {
       GLEANER_PROVISIONING: this.#provisioning(),
       ...options.settings,
     });
+    this.tpus.deployment = this.config.deployment;
     this.hasMonthBudget = this.config.ceilings.max_budget_usd !== null;
     this.invariants = new Invariants(this);
   }

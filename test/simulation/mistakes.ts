@@ -5,6 +5,7 @@ import {DOUBLE} from './mistakes/double.ts';
 import {FORGE} from './mistakes/forge.ts';
 import {LEAK} from './mistakes/leak.ts';
 import {LOSE} from './mistakes/lose.ts';
+import {ORDERS} from './mistakes/orders.ts';
 import {OVERSPEND} from './mistakes/overspend.ts';
 import {STICK} from './mistakes/stick.ts';
 
@@ -16,6 +17,7 @@ export const CLASSES = {
   stick: STICK,
   blame: BLAME,
   forge: FORGE,
+  orders: ORDERS,
 };
 
 /** The edits of each mistake, by its name. */

@@ -1,4 +1,5 @@
 /** In some worlds operators run commands on hosts, clear and retry jobs, change the source of pools, and pause, shrink and resume them. */
+import {labelsOf, nameIn} from '../../shared/domain/deployment.ts';
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {paths} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
@@ -35,6 +36,19 @@ export class Orders {
     if (!hasOrders(seed) || options.plan || options.without?.has('orders')) return;
     for (let count = this.#chance.integer(3, MOST); count > 0; count--)
       context.after(this.#chance.between(3, 28) * 60_000, () => context.isCalm || this.#order());
+    context.after(this.#chance.between(0, 10) * 60_000, () => this.#addNeighbour());
+  }
+
+  /** A node of a deployment whose name begins with the name of this one. */
+  #addNeighbour(): void {
+    const {clockwork, config, isCalm, tpus} = this.#context;
+    const [zone = ''] = tpus.zones.keys();
+    const deployment = `${config.deployment}-b`;
+    const name = `${nameIn(deployment, 'tpu')}-${zone}-0`;
+    if (isCalm || tpus.nodes.has(name)) return;
+    const health = {health: 'HEALTHY', symptoms: [], queued: null};
+    const labels = {...labelsOf(deployment), 'gleaner-incarnation': '1'};
+    tpus.add({name, zone, state: 'READY', ...health, labels, created_at: iso(clockwork.now)});
   }
 
   #order(): void {

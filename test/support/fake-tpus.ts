@@ -1,5 +1,6 @@
 /** Cloud TPU in virtual time, as `shared/ports.ts` promises it. */
 import {TpuError} from '../../shared/contracts/errors.ts';
+import {isLabelled} from '../../shared/domain/deployment.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Tpu, TpuRequest, Tpus} from '../../shared/ports.ts';
 import type {Call} from './call.ts';
@@ -46,6 +47,8 @@ export class FakeTpus {
   readonly made: string[] = [];
   readonly #faults: TpuFaults;
   #lately: FakeNode[] = [];
+  /** The deployment whose nodes these are: nodes of any other are foreign. Undefined: every node of Gleaner is its own. */
+  deployment: string | undefined;
   onReady: (node: FakeNode) => void = () => {};
   onGone: (node: FakeNode) => void = () => {};
   onAskedFor: (request: TpuRequest) => void = () => {};
@@ -75,7 +78,7 @@ export class FakeTpus {
 
   /** Names of nodes and queued resources of Gleaner. */
   names(): string[] {
-    const ours = [...this.nodes.values()].filter(node => !isForeign(node)).map(({name}) => name);
+    const ours = [...this.nodes.values()].filter(node => !this.#isForeign(node)).map(({name}) => name);
     return [...new Set([...ours, ...this.queue.keys()])];
   }
 
@@ -95,7 +98,12 @@ export class FakeTpus {
   }
 
   removeForeign(): void {
-    for (const node of this.nodes.values()) if (isForeign(node)) this.remove(node);
+    for (const node of this.nodes.values()) if (this.#isForeign(node)) this.remove(node);
+  }
+
+  #isForeign({labels}: Tpu): boolean {
+    const {deployment} = this;
+    return deployment === undefined ? labels['managed-by'] !== 'gleaner' : !isLabelled(labels, deployment);
   }
 
   remove(node: FakeNode): void {
@@ -237,8 +245,4 @@ export class FakeTpus {
     const unreachable = [...this.zones].filter(([, zone]) => zone.unreachable).map(([name]) => name);
     return {tpus: all.filter(({zone}) => !unreachable.includes(zone)), unreachable};
   }
-}
-
-function isForeign({labels}: Tpu): boolean {
-  return labels['managed-by'] !== 'gleaner';
 }

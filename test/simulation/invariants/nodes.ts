@@ -1,6 +1,8 @@
 /** Checks that a slot has one incarnation at a time, that each has a request id and a record, and that no foreign node is deleted. */
+import {isLabelled} from '../../../shared/domain/deployment.ts';
 import {parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
+import type {Limiter} from '../../../shared/domain/zone/limiter.ts';
 import type {Document, Tpu, TpuRequest} from '../../../shared/ports.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import type {SimStore} from '../store.ts';
@@ -51,10 +53,21 @@ export class Nodes extends Check {
       this.context.see('the second pool has: a worker');
     if (isNew && living > max_workers && this.#wiped_at <= 0)
       this.breach(`${name} was created as one of ${living} workers, and at most ${max_workers} are allowed`);
+    if (isNew) this.#checkPaused(name, String(after.pool));
     const node = this.context.tpus.nodes.get(name);
     const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === incarnation;
     const isVanished = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
     if (isVanished && isThere) this.breach(`${name} is recorded as vanished, and its node is READY`);
+  }
+
+  /** A pool that a person paused gets no node. A tick may have planned one before. */
+  #checkPaused(name: string, pool: string): void {
+    const {clockwork, storm, store} = this.context;
+    const {cause, since_at} = (store.peek(paths.pool(pool))?.limiter ?? {}) as Partial<Limiter>;
+    const paused_ms = clockwork.now - Date.parse(since_at ?? '');
+    const late_ms = (storm.hang > 0 ? MAX_HANG_MINUTES : 2) * 60_000 + MAX_SKEW_MS;
+    if (cause === 'person' && paused_ms > late_ms)
+      this.breach(`${name} is created, and ${pool} was paused ${paused_ms} ms before`);
   }
 
   #seeFull(): void {
@@ -124,7 +137,8 @@ export class Nodes extends Check {
     const {storm, store, tpus} = this.context;
     if (storm.omission > 0 || storm.stale > 0) return;
     const left = [...tpus.nodes.values()].filter(({name, labels, created_at}) => {
-      const isOurs = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] !== undefined;
+      const isOurs =
+        isLabelled(labels, this.context.config.deployment) && labels['gleaner-incarnation'] !== undefined;
       const worker = store.peek(paths.worker(name));
       const isKnown = worker && worker.phase !== 'deleting';
       return isOurs && !isKnown && Date.parse(created_at) < this.#wiped_at - MAX_SKEW_MS;
@@ -137,8 +151,8 @@ export class Nodes extends Check {
   onNodeRequest({name, labels, metadata, queue}: TpuRequest): void {
     const {clockwork, config} = this.context;
     const incarnation = metadata['gleaner-incarnation'];
-    const isLabelled = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] === incarnation;
-    if (!isLabelled) this.breach(`${name} is requested with labels ${JSON.stringify(labels)}`);
+    const areRight = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] === incarnation;
+    if (!areRight) this.breach(`${name} is requested with labels ${JSON.stringify(labels)}`);
     if (!queue) return;
     const waits_s = (Date.parse(queue.valid_until_at) - clockwork.now) / 1000;
     const most_s = config.placement.queue_s + MAX_SKEW_MS / 1000;
@@ -152,7 +166,7 @@ export class Nodes extends Check {
   }
 
   onNodeDeleted(node: Tpu | undefined): void {
-    const isOurs = node === undefined || node.labels['managed-by'] === 'gleaner';
+    const isOurs = node === undefined || isLabelled(node.labels, this.context.config.deployment);
     if (!isOurs) this.breach(`${node?.name} is deleted, and Gleaner does not own it`);
   }
 

@@ -121,6 +121,9 @@ export class Zones extends Check {
     const workers = slotsOf(after);
     // A person may edit the document.
     const isLarger = this.violations.actor !== undefined && (!before || workers > slotsOf(before));
+    const {cause} = (before?.limiter ?? {}) as Partial<Limiter>;
+    if (cause === 'person' && (after.limiter as Limiter).cause !== cause && !this.violations.isForOperator)
+      this.breach(`${after.pool} was paused by a person, and no message resumed it`);
     const {max_workers} = this.context.config.ceilings;
     if (isLarger && after.version !== 0 && workers > max_workers)
       this.breach(`the pool has ${workers} workers, and ${max_workers} are allowed`);

@@ -26,9 +26,9 @@ export const LOSE: Mistakes = {
     replace: '$known.total_shards + 2',
   },
   'a stream document that drops the fields of the next release': {
-    in: 'streamDocument',
-    find: '$stored({run: $run, stream: $stream, worker_id: $count, $$fields})',
-    replace: '$stored({run: $run, stream: $stream, worker_id: $count, $$fields}).strip()',
+    in: 'stored',
+    find: '$z.looseObject($shape)',
+    replace: '$z.object($shape)',
   },
   'a rebuild cursor that passes the stream it has left for the next page': {
     in: 'rebuildPage',

@@ -1,0 +1,184 @@
+/** Mistakes in jobs, in commands on hosts, and in pools that operators change. */
+import type {Mistakes} from '../anchors.ts';
+
+export const ORDERS: Mistakes = {
+  'a set-up that fails and is tried again': {
+    in: 'endAttempt',
+    find: "if (!$causes.some($own => $own === $cause)) return $closed($told, 'failed', $end, $now);",
+  },
+  'a job that gets one retry more than it allows': {
+    in: 'endAttempt',
+    find: '$failures <= $job.max_retries',
+    replace: '$failures <= $job.max_retries + 1',
+  },
+  'a retry that keeps the failures of the job': {
+    in: 'decideRetryJob',
+    find: '{failures: 0, machine_failures: 0, error: null, cause: null, exit_code: null}',
+    replace: '{error: null, cause: null, exit_code: null}',
+  },
+  'a retry of a completed job': {
+    in: 'decideRetryJob',
+    find: "$job.status !== 'failed' && $job.status !== 'cancelled'",
+    replace: "$job.status === 'scheduled' || $job.status === 'running'",
+  },
+  'a cancel that changes an ended job': {
+    in: 'decideCancelJob',
+    find: "if ($isFinal($job)) return {kind: 'rejected', reason: $text};",
+  },
+  'an ended job that is still due': {
+    in: 'closed',
+    within: '{status: $status, queue: null, lease: null, due_at: null, cause: $cause, $$others}',
+    find: 'due_at: null',
+  },
+  'an ended job that expires on the same day': {
+    in: 'keptUntil',
+    find: '$days * 86_400_000',
+    replace: '$days * 86_400',
+  },
+  'a deadline that is not due': {
+    in: 'dueAt',
+    find: 'if ($deadline !== null) $ends.push($msOf($deadline));',
+  },
+  'a budget of a job that is not due': {
+    in: 'dueAt',
+    find: 'if ($budget !== null && $price) $ends.push($end);',
+  },
+  'a timeout that is due ten times too late': {
+    in: 'dueAt',
+    find: '($timeout + $grace) * 1000',
+    replace: '($timeout + $grace) * 10_000',
+  },
+  'a job that starts again after its budget is spent': {
+    in: 'grantProblem',
+    find: 'if ($spent < $budget) return undefined;',
+    replace: 'if ($spent < $budget * 100) return undefined;',
+  },
+  'a job with a low priority that goes first': {
+    in: 'rankOf',
+    find: '$most - $priority',
+    replace: '$most + $priority',
+  },
+  'an attempt that costs its time twice': {
+    in: 'withAttempt',
+    find: '$hours * $price',
+    replace: '2 * $hours * $price',
+  },
+  'an exit code that is lost': {
+    in: 'endAttempt',
+    within: "case 'failed': {$$steps}",
+    find: 'exit_code: $end.exit_code ?? null',
+    replace: 'exit_code: null',
+  },
+  'a clear that passes over its time': {
+    in: 'clear',
+    find: "typeof $completed === 'string' && $completed < $before",
+    replace: "typeof $completed === 'string'",
+  },
+  'a clear that leaves the first job': {
+    in: 'clear',
+    find: '$some.filter(($_, $index) => $isOld($current[$index] ?? {}))',
+    replace: '$some.filter(($_, $index) => $index > 0 && $isOld($current[$index] ?? {}))',
+  },
+  'a retry by cause that revives every failed job': {
+    in: 'failedFor',
+    find: "{field: 'cause', op: '==', value: $cause}",
+    replace: "{field: 'status', op: '==', value: 'failed'}",
+  },
+  'a scale-down that ends a job': {
+    in: 'decideLiving',
+    find: "$worker.phase === 'draining' && !$hasJob && $isServed",
+    replace: "$worker.phase === 'draining' && $isServed",
+  },
+  'a command of one pool that runs in every pool': {
+    in: 'workersOf',
+    find: "[{field: 'pool', op: '==', value: $target.pool}]",
+    replace: '[]',
+  },
+  'a command that one worker never gets': {
+    in: 'startExec',
+    find: '$targets.filter($isAlive).map(($worker) => $name)',
+    replace: '$targets.filter($isAlive).slice(1).map(($worker) => $name)',
+  },
+  'a command with a taken id that is not rejected': {
+    in: 'startExec',
+    find: 'if ($exec.message_id !== $id) return $text;',
+  },
+  'a repeated report that ends a command again': {
+    in: 'decideEndExec',
+    find: 'if ($hasHostEnded($host)) return $decision;',
+  },
+  'a worker that is told of a command after its end': {
+    in: 'decideEndExec',
+    find: '$worker.execs.includes($id) ? $withoutExec($worker, $id) : undefined',
+    replace: 'undefined',
+  },
+  'a host that is given up too early': {
+    in: 'lossReason',
+    find: '$isOverdue($exec, $now)',
+    replace: '$isOverdue($exec, $now + 400_000)',
+  },
+  'a command that ends before its last host': {
+    in: 'concludeExec',
+    find: 'if ($open > 0 && !$anyway) return;',
+  },
+  'a command that counts no failed host': {
+    in: 'concludeExec',
+    find: 'const $failed = $hosts - $succeeded;',
+    replace: 'const $failed = 0;',
+  },
+  'an exit code of a command that is lost': {
+    in: 'decideEndExec',
+    find: '{...$host, status: $outcome, exit_code: $code, error: $error, ended_at: $at}',
+    replace: '{...$host, status: $outcome, exit_code: 0, error: $error, ended_at: $at}',
+  },
+  'a worker that never hears of a command': {
+    in: 'decideHeartbeat',
+    find: 'execs: $heard.execs',
+    replace: 'execs: []',
+  },
+  'a command that has no time to start': {
+    in: 'execTimes',
+    find: '($start + $timeout) * 1000',
+    replace: '$timeout * 1000',
+  },
+  'a command whose record expires on the same day': {
+    in: 'execTimes',
+    find: '$days * 86_400_000',
+    replace: '$days * 86_400',
+  },
+  'a pause of a pool that stops nothing': {
+    in: 'decidePausePool',
+    find: 'limiter: $afterPause($pool.limiter, $now)',
+    replace: 'limiter: $pool.limiter',
+  },
+  'a late pause that ends a resume': {
+    in: 'decidePausePool',
+    find: "if ($isOutdated($pool, 'creates', $at)) return $outdated;",
+  },
+  'a resume that leaves the zones closed': {
+    in: 'resumePool',
+    find: 'for (const $zone of $zones.filter($isEarlier)) $set',
+  },
+  'a new source without a new version': {
+    in: 'decideUpdate',
+    find: '$pool.source_version + 1',
+    replace: '$pool.source_version',
+  },
+  'an update that forgets the earlier environment': {
+    in: 'decideUpdate',
+    find: '{...$pool.environment, ...$fields}',
+    replace: '{...$fields}',
+  },
+  'a new pool with the size of another': {
+    in: 'newPool',
+    find: 'workers_per_zone: $count',
+    within:
+      '{accelerator: $accelerator, runtime_version: $version, spot: $spot, provisioning: $kind, zones: $zones, workers_per_zone: $count}',
+    replace: 'workers_per_zone: 1',
+  },
+  'a node of a deployment whose name begins with ours': {
+    in: 'isLabelled',
+    find: '($labels[$label] ?? $default) === $deployment',
+    replace: '($labels[$label] ?? $default).startsWith($deployment)',
+  },
+};
