@@ -1,6 +1,6 @@
-import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {runRecords, UNFINISHED, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
-import {parseWork} from '../../shared/domain/names.ts';
+import {parseWork, paths} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import {isAlive, type Worker} from '../../shared/domain/worker/worker.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
@@ -23,7 +23,8 @@ export async function stop(run: string, options: CloudOptions): Promise<void> {
 }
 
 async function consequencesOf(cloud: Cloud, run: Run): Promise<string[]> {
-  const unfinished = run.streams_pending + run.streams_in_progress;
+  // The totals of the run are of its last summary, which may be older than its streams.
+  const unfinished = await cloud.store.count(paths.streams(run.run), [UNFINISHED]);
   const workers = await workersOf(cloud, run.run);
   const usd = workers.reduce((sum, {usd_per_hour}) => sum + (usd_per_hour ?? 0), 0);
   return [

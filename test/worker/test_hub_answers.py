@@ -17,7 +17,7 @@ def test_damaged_weights_are_fetched_again(hub, tmp_path, files, caplog):
 
 def test_weights_with_another_hash_than_the_hub_states_are_never_used(hub, tmp_path, files):
     hub.faults = lambda server, method, path: ("flip", 0) if server == "cdn" else None
-    with fails("infrastructure", "model.safetensors of an-org/a-model: its sha256 is .*, and the hub states "):
+    with fails("hub", "model.safetensors of an-org/a-model: its sha256 is .*, and the hub states "):
         find(hub, tmp_path)
     (left,) = kept(tmp_path)
     assert left.endswith(".unfinished")
@@ -36,7 +36,7 @@ def test_weights_with_another_hash_than_the_hub_states_are_never_used(hub, tmp_p
 )
 def test_a_malformed_answer_of_the_hub_is_reported(hub, tmp_path, files, where, body, reason):
     hub.faults = lambda server, method, path: ("body", body) if where in path else None
-    with fails("infrastructure", reason):
+    with fails("hub", reason):
         find(hub, tmp_path)
 
 
@@ -68,7 +68,7 @@ def test_a_file_of_another_commit_is_refused(hub, tmp_path, files):
             None,
             False,
             None,
-            "absent .401.: .* shows no such model; correct `model` in run.json, or if it is "
+            "absent .401.: .* shows no such model; set `model` to its id, or if it is "
             "private open it to an account, and store a token of it in the secret that GLEANER_HF_TOKEN_SECRET names",
         ),
         ("an-org/absent", None, False, TOKEN, "absent .404.: .*no such model; .* open it to the token's account"),
@@ -88,7 +88,7 @@ def test_a_file_of_another_commit_is_refused(hub, tmp_path, files):
             "hf_other",
             "closed .403.: .*accept its conditions at .* with the token's account",
         ),
-        (REPO, "v9", False, None, "a-model .404.: it has no revision 'v9'; correct `revision` in run.json"),
+        (REPO, "v9", False, None, "a-model .404.: it has no revision 'v9'; set `revision` to one that it has"),
         (REPO, "e" * 40, False, None, f"it has no revision '{'e' * 40}'"),
         (REPO, "../../x", False, None, "'../../x' is no revision"),
         (REPO, "a b", False, None, "'a b' is no revision"),

@@ -80,9 +80,9 @@ def test_a_long_outage_of_the_hub_fails_the_download(hub, tmp_path, files, monke
     monkeypatch.setattr(download, "FIRST_GIVE_UP_AFTER_S", 0.4)
     hub.faults = lambda server, method, path: 503 if server == "cdn" else None
     reason = f"Failed to download the model {REPO} from {hub.url()}: it answers 503; let this machine reach it, or copy"
-    with fails("infrastructure", reason):
+    with fails("hub", reason):
         find(hub, tmp_path)
-    with fails("infrastructure", "ConnectError.*let this machine reach it"):
+    with fails("hub", "ConnectError.*let this machine reach it"):
         find_model(REPO, str(tmp_path), None, hub=Hub("http://127.0.0.1:9"))
     assert all(name.endswith(".unfinished") for name in kept(tmp_path))
 

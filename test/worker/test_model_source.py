@@ -32,7 +32,7 @@ from waiting import until
         ("https://huggingface.co/a/b", None, "no id on a hub"),
         ("", None, "no id on a hub"),
         ("a\0b", None, "no id on a hub"),
-        (f"gs://{BUCKET}/models/tiny", "main", "only models of a hub have revisions; remove `revision` from run.json"),
+        (f"gs://{BUCKET}/models/tiny", "main", "only models of a hub have revisions; leave `revision` out"),
     ],
 )
 def test_a_missing_model_is_reported_with_its_name(storage, tmp_path, model, revision, reason):
@@ -103,7 +103,9 @@ def test_a_file_that_is_replaced_during_its_copy_is_reported(storage, tmp_path, 
             storage.put(BUCKET, "models/tiny/config.json", b"{}")
 
     storage.faults = replace
-    with pytest.raises(Failure, match="models/tiny/config.json was replaced during the copy; start the run again"):
+    with pytest.raises(
+        Failure, match="models/tiny/config.json was replaced during the copy; the next try copies it anew"
+    ):
         find_model(GS, str(tmp_path), bucket())
 
 

@@ -57,7 +57,7 @@ def test_a_slow_hub_is_reported_and_fails_as_an_unreachable_hub(hub, tmp_path, f
     monkeypatch.setattr(download, "time", SimpleNamespace(monotonic=lambda: 1e6 if len(causes) > 1 else 0.0))
     hub.faults = lambda *asked: fault if asks(slow_request, asked) else None
     reason = f"Failed to download the model {REPO} from {hub.url()}: .*; let this machine reach it, or copy the model"
-    with fails("infrastructure", reason):
+    with fails("hub", reason):
         find(hub, tmp_path, report=causes.append)
     assert causes[0].startswith(f"{urlsplit(hub.url()).netloc}: TimeoutError: ") and causes[0].endswith(", try 1")
 

@@ -6,6 +6,7 @@ class Failure(Exception):
 
     stream: the stream's input is bad, or its stored shards contradict it; a second attempt fails in the same way.
     model: the model, the tokenizer or the spec cannot be used; every stream of the run has the same problem.
+    hub: the model does not arrive; neither the stream nor this machine is at fault, and a later try may succeed.
     infrastructure: this machine or its network fails; another worker may succeed.
     """
 

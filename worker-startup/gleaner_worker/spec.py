@@ -95,7 +95,7 @@ def parse_spec(raw: object) -> Spec:
         problems = _contradictions(values)
     if problems:
         raise Failure(
-            "model", f"Failed to read the spec: {'; '.join(problems)}; correct run.json, or update the workers"
+            "model", f"Failed to read the spec: {'; '.join(problems)}; correct these keys, or update the workers"
         )
     values["sites"] = [site for site in SITES if site in values["sites"]]
     values["record"] = RecordSpec(**values["record"])
@@ -271,6 +271,6 @@ def resolve_layers(spec: Spec, num_layers: int) -> tuple[int, ...]:
         raise Failure(
             "model",
             f"Failed to choose layers {asked} of {spec.model}: it has layers 0 to {num_layers - 1}; "
-            "correct `layers` in run.json",
+            "set `layers` within them",
         )
     return tuple(sorted(wanted))

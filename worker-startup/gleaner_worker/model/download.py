@@ -237,30 +237,28 @@ class Session:
         secret = "the secret that GLEANER_HF_TOKEN_SECRET names"
         account = "the token's account" if self._token else f"an account, and store a token of it in {secret}"
         if isinstance(error, errors.RevisionNotFoundError):
-            cause = f"it has no revision {revision!r}; correct `revision` in run.json"
+            cause = f"it has no revision {revision!r}; set `revision` to one that it has"
         elif isinstance(error, errors.GatedRepoError) or status == 403:
             cause = f"it is gated or private; accept its conditions at {self.endpoint}/{self.model} with {account}"
         elif isinstance(error, errors.RemoteEntryNotFoundError) or status not in (401, 404):
-            return Failure(
-                "infrastructure", f"Failed to download the model {self.model}: {self._brief(error)}; {_ELSEWHERE}"
-            )
+            return Failure("hub", f"Failed to download the model {self.model}: {self._brief(error)}; {_ELSEWHERE}")
         elif status == 401 and self._token:
-            cause = f"{self.endpoint} refuses the token; store a valid one in {secret}, or correct `model` in run.json"
+            cause = f"{self.endpoint} refuses the token; store a valid one in {secret}, or set `model` to another one"
         else:
-            cause = f"{self.endpoint} shows no such model; correct `model` in run.json"
+            cause = f"{self.endpoint} shows no such model; set `model` to its id"
             cause += f", or if it is private open it to {account}"
         return Failure("model", f"Failed to find the model {self.model} ({status}): {cause}")
 
     def _unreachable(self, cause: str) -> Failure:
         return Failure(
-            "infrastructure",
+            "hub",
             f"Failed to download the model {self.model} from {self.endpoint}: {cause}; let this machine reach it, or "
             "copy the model's folder to gs://… and set `model` to that address",
         )
 
     def _invalid_answer(self, problem: str) -> Failure:
         return Failure(
-            "infrastructure",
+            "hub",
             f"Failed to download the model {self.model}: {self.endpoint} does not answer as a hub does: {problem}; "
             f"{_ELSEWHERE}",
         )

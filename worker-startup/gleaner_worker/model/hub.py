@@ -91,7 +91,7 @@ def fetch_model(
     if revision is not None and (not _REVISION.fullmatch(revision) or ".." in revision):
         raise Failure(
             "model",
-            f"Failed to find the model {model}: {revision!r:.300} is no revision; correct `revision` in run.json",
+            f"Failed to find the model {model}: {revision!r:.300} is no revision; set `revision` to one of the hub",
         )
 
     @functools.cache
@@ -131,9 +131,9 @@ def _fill(session: Session, commit: str, sizes: dict[str, int | None], folder: s
         for name in wrong:
             os.remove(os.path.join(folder, name))
     raise Failure(
-        "infrastructure",
+        "hub",
         f"Failed to download {wrong[0]} of {session.model}: its sha256 is {hashes[wrong[0]]}, "
-        f"and the hub states {stated[wrong[0]]}; start the run again, or check the network",
+        f"and the hub states {stated[wrong[0]]}; check the network, or copy the model to gs://…",
     )
 
 

@@ -94,7 +94,7 @@ def write_model_lock(bucket: Bucket, run: str, local: ModelFiles) -> ModelLock:
     if lock is None:
         raise Failure(
             "infrastructure",
-            f"Failed to read gs://{bucket.name}/{model_name(run)}: it was deleted just now; start the run again",
+            f"Failed to read gs://{bucket.name}/{model_name(run)}: it was deleted just now; the next try writes it",
         )
     return lock
 
@@ -105,7 +105,7 @@ def differences(lock: ModelLock, local: ModelFiles, spec: Spec) -> list[str]:
         return [f"it was {lock.name}, now it is {local.name}"]
     asked = spec.revision
     if asked and COMMIT.fullmatch(asked) and asked != lock.revision:
-        return [f"it was commit {lock.revision}, run.json asks for {asked}"]
+        return [f"it was commit {lock.revision}, `revision` asks for {asked}"]
     names = {name for name in lock.files if local.weights_sha256 or is_model_file(name, weights=False)}
     problems = []
     for name in sorted(names | set(local.files)):

@@ -49,8 +49,7 @@ def find_model(
     if revision is not None and (is_folder or in_bucket):
         raise Failure(
             "model",
-            f"Failed to use revision {revision} of {model}: only models of a hub have revisions; "
-            "remove `revision` from run.json",
+            f"Failed to use revision {revision} of {model}: only models of a hub have revisions; leave `revision` out",
         )
     if in_bucket:
         assert bucket is not None
@@ -71,7 +70,7 @@ def find_model(
         raise Failure(
             "model",
             f"Failed to find the model {model}: it is no folder of this machine, no gs://BUCKET/FOLDER "
-            "and no id on a hub such as Qwen/Qwen2.5-0.5B; correct `model` in run.json",
+            "and no id on a hub such as Qwen/Qwen2.5-0.5B; set `model` to one of these",
         )
     names = [entry.name for entry in os.scandir(copy.folder) if entry.is_file()]
     names = choose_files(names, copy.folder, model, weights, tokenizer)
@@ -97,7 +96,7 @@ def _find_in_bucket(bucket: Bucket, path: str, model: str, home: str, weights: b
         raise Failure(
             "model",
             f"Failed to find the model {model}: the bucket has no object under that name; upload the model there, "
-            "or correct `model` in run.json",
+            "or set `model` to its address",
         )
     wanted = [info for name, info in listed.items() if is_model_file(name, weights)]
     # A changed model gets a new folder, so that a copy never mixes two states.
@@ -130,7 +129,7 @@ def _download(bucket: Bucket, info: ObjectInfo, path: str, model: str) -> None:
         bucket.download(info.name, f"{path}.part", info.generation)
     except FileNotFoundError as error:
         raise Failure(
-            "model",
-            f"Failed to copy the model {model}: {info.name} was replaced during the copy; start the run again",
+            "hub",
+            f"Failed to copy the model {model}: {info.name} was replaced during the copy; the next try copies it anew",
         ) from error
     os.rename(f"{path}.part", path)

@@ -83,7 +83,9 @@ def check_token_selection(spec: Spec, max_length: int) -> None:
             f"at most {max_length} tokens (0 to {max_length - 1}, or -{max_length} to -1)"
         )
     if problem:
-        raise Failure("model", f"Failed to choose tokens: {problem}; correct `tokens` or `max_seq_length` in run.json")
+        raise Failure(
+            "model", f"Failed to choose tokens: {problem}; set `tokens` or `max_seq_length` to values that fit"
+        )
 
 
 def make_inputs(

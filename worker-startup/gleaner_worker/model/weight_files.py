@@ -58,7 +58,7 @@ class BucketFile:
             raise Failure(
                 "model",
                 f"Failed to read gs://{self.bucket.name}/{self.info.name}: it was replaced or deleted after the model "
-                "was opened; start the run again",
+                "was opened; give each model an address of its own, and retry the run",
             ) from error
 
 

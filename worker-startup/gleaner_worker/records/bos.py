@@ -39,7 +39,7 @@ def bos_rule(spec: Spec, tokenizer: Tokenizer, chat: Chat) -> Bos:
         raise Failure(
             "model",
             f"Failed to put BOS before texts: tokenizer_config.json of {spec.model} names no bos_token that "
-            "tokenizer.json has; set `bos` in run.json to auto or false",
+            "tokenizer.json has; set `bos` to auto or false",
         )
     return Bos(token_id, added is not None, spec.bos)
 
@@ -51,5 +51,5 @@ def bos_warning(bos: Bos, chat: Chat, model: str) -> str | None:
     return (
         f"The files of {model} disagree about BOS: tokenizer_config.json says add_bos_token: "
         f"{str(chat.adds_bos).lower()}, and tokenizer.json adds {'BOS' if bos.is_added else 'no BOS'}. Texts of this "
-        f"run begin with{'' if bos.is_added else 'out'} BOS; set `bos` in run.json to true or false to decide"
+        f"run begin with{'' if bos.is_added else 'out'} BOS; set `bos` to true or false to decide"
     )
