@@ -65,6 +65,10 @@ async function namesIn(folder: string): Promise<string[]> {
   try {
     return (await readdir(folder)).sort();
   } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOTDIR')
+      throw new CliError(
+        `${folder} is a file, and streams lie in a folder: \`gleaner streams create ${folder}\` makes it`,
+      );
     throw new CliError(`Failed to read the folder ${folder}: ${(error as Error).message}`, {cause: error});
   }
 }

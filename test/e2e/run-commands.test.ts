@@ -145,7 +145,7 @@ describe('The commands about runs, in a shell that points at another local cloud
     });
     const [code] = await once(child, 'close');
     assert.equal(code, 130, said);
-    const started = await answerOf<Started>('start', ['ka', '--streams', streams, ...SPEC]);
+    const started = await answerOf<Started>('start', ['ka', '--streams', streams, ...SPEC, '--no-check']);
     assert.deepEqual(started, {run: 'ka', status: 'active', streams: 2, rejected: []});
   });
 
@@ -179,7 +179,7 @@ describe('The commands about runs, in a shell that points at another local cloud
 
   it('stop a run after a question, and for good', async () => {
     // Stream 001 is for a second TPU, which this cloud does not have: the run cannot end by itself.
-    const start = ['kc', '--streams', streams, ...SPEC, '--affinity', 'fixed'];
+    const start = ['kc', '--streams', streams, ...SPEC, '--affinity', 'fixed', '--no-check'];
     await answerOf('start', start);
     await refused(/for good[\s\S]*[12] streams?[\s\S]*Stored shards stay[\s\S]*add --yes/, 'stop', 'kc');
     assert.equal((await document('kc'))?.status, 'active');
@@ -193,8 +193,8 @@ describe('The commands about runs, in a shell that points at another local cloud
     mkdirSync(one);
     writeFileSync(join(one, 'stream_000.jsonl'), texts(5, 's000'));
     await Promise.all([
-      answerOf('start', ['kd', '--streams', one, ...SPEC]),
-      answerOf('start', ['kb', '--streams', streams, ...SPEC, '--seed', '7']),
+      answerOf('start', ['kd', '--streams', one, ...SPEC, '--no-check']),
+      answerOf('start', ['kb', '--from', 'ka', '--seed', '7', '--no-check']),
     ]);
     await Promise.all([home.runEnds('ka'), home.runEnds('kb'), home.runEnds('kd')]);
     const same = await answerOf<Comparison>('compare', ['ka', 'kb']);
