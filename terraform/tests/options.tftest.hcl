@@ -15,11 +15,25 @@ variables {
   }
 }
 
-run "a_network_of_its_own_has_a_subnet_and_nat_in_each_allowed_region" {
+# An apply takes a second, so each run has settings that do not touch each other.
+
+run "settings_of_places_people_and_documents" {
   variables {
-    zones         = ["us-east5-b"]
-    allowed_zones = ["us-east5-b", "us-east5-c", "us-west4-a"]
+    zones              = ["us-east5-b"]
+    allowed_zones      = ["us-east5-b", "us-east5-c", "us-west4-a"]
+    hf_token_secret    = "projects/other-project/secrets/hub/versions/3"
+    git_token_secret   = "github.com=projects/other-project/secrets/git"
+    alert_email        = "someone@example.com"
+    jobs_collection    = "work"
+    firestore_location = "nam5"
+    exec_publishers    = ["group:operators@example.com"]
+    operators          = ["group:operators@example.com"]
+    users              = ["user:someone@example.com"]
+    backups            = { daily_days = 0, point_in_time_recovery = false }
+    audit_tpu_calls    = true
   }
+
+  # A network of its own has a subnet and nat in each allowed region.
   assert {
     condition     = keys(google_compute_subnetwork.workers) == ["us-east5", "us-west4"] && keys(google_compute_router_nat.nat) == ["us-east5", "us-west4"]
     error_message = "Each allowed region needs a subnet and Cloud NAT."
@@ -28,47 +42,8 @@ run "a_network_of_its_own_has_a_subnet_and_nat_in_each_allowed_region" {
     condition     = alltrue([for subnet in google_compute_subnetwork.workers : subnet.private_ip_google_access && subnet.name == "gleaner-workers"]) && length(distinct(values(google_compute_subnetwork.workers)[*].ip_cidr_range)) == 2
     error_message = "The subnets need one name, Private Google Access and ranges of their own."
   }
-}
 
-run "a_subnet_keeps_its_range_when_a_region_is_appended" {
-  variables {
-    zones = ["us-east5-b", "us-west4-a", "us-central1-a"]
-  }
-  assert {
-    condition     = google_compute_subnetwork.workers["us-east5"].ip_cidr_range == "10.64.0.0/20" && google_compute_subnetwork.workers["us-west4"].ip_cidr_range == "10.64.16.0/20"
-    error_message = "The range of a region must depend on the regions before it alone."
-  }
-}
-
-run "nat_can_be_left_out" {
-  variables {
-    network = { nat = false, external_ips = true }
-  }
-  assert {
-    condition     = length(google_compute_router_nat.nat) == 0 && google_cloudfunctions2_function.function["on-tpu"].service_config[0].environment_variables.GLEANER_EXTERNAL_IPS == "true"
-    error_message = "Without Cloud NAT, nodes may have external addresses."
-  }
-}
-
-run "an_existing_network_is_used_as_it_is" {
-  variables {
-    network = { name = "shared", subnetwork = "tpus" }
-  }
-  assert {
-    condition     = length(google_compute_network.network) + length(google_compute_subnetwork.workers) + length(google_compute_router.nat) == 0
-    error_message = "An existing network gets no resource."
-  }
-  assert {
-    condition     = google_cloudfunctions2_function.function["on-tpu"].service_config[0].environment_variables.GLEANER_NETWORK == "shared" && google_cloudfunctions2_function.function["on-tpu"].service_config[0].environment_variables.GLEANER_SUBNETWORK == "tpus"
-    error_message = "Nodes must join the existing network."
-  }
-}
-
-run "only_the_worker_reads_the_tokens" {
-  variables {
-    hf_token_secret  = "projects/other-project/secrets/hub/versions/3"
-    git_token_secret = "github.com=projects/other-project/secrets/git"
-  }
+  # Only the worker reads the tokens.
   assert {
     condition     = google_secret_manager_secret_iam_member.git_token[0].secret_id == "git" && google_secret_manager_secret_iam_member.git_token[0].project == "other-project"
     error_message = "The role must be on the named secret."
@@ -85,43 +60,15 @@ run "only_the_worker_reads_the_tokens" {
     condition     = google_secret_manager_secret_iam_member.hf_token[0].member == "serviceAccount:gleaner-worker@my-project-123.iam.gserviceaccount.com"
     error_message = "Only the worker may read the token."
   }
-}
 
-run "alerts_go_to_the_address" {
-  variables {
-    alert_email = "someone@example.com"
-  }
+  # Alerts go to the address.
   assert {
     condition = alltrue([for policy in concat(values(google_monitoring_alert_policy.signal), [google_monitoring_alert_policy.no_tick, google_monitoring_alert_policy.dead_letters, google_monitoring_alert_policy.errors]) :
     policy.notification_channels == tolist([google_monitoring_notification_channel.email[0].id])])
     error_message = "Each alert needs the channel."
   }
-}
 
-run "another_deployment_has_names_of_its_own" {
-  variables {
-    name = "team-b"
-  }
-  assert {
-    condition     = sort(values(google_pubsub_topic.topic)[*].name) == sort([for topic in keys(google_pubsub_topic.topic) : "team-b-${topic}"])
-    error_message = "Each topic needs the prefix of the deployment."
-  }
-  assert {
-    condition     = alltrue([for name in concat(values(google_cloudfunctions2_function.function)[*].name, values(google_service_account.account)[*].account_id, values(google_pubsub_subscription.event)[*].name) : startswith(name, "team-b-")])
-    error_message = "Each function, account and subscription needs the prefix of the deployment."
-  }
-  assert {
-    condition     = google_firestore_database.state.name == "team-b" && google_storage_bucket.data.name == "my-project-123-team-b" && google_storage_bucket.logs.name == "my-project-123-team-b-logs"
-    error_message = "The database and the buckets need the name of the deployment."
-  }
-}
-
-run "jobs_have_another_collection_and_a_database_of_a_multi_region" {
-  variables {
-    jobs_collection    = "work"
-    firestore_location = "nam5"
-    exec_publishers    = ["group:operators@example.com"]
-  }
+  # Jobs have another collection and a database of a multi region.
   assert {
     condition     = [for criterion in google_eventarc_trigger.document["on-job"].matching_criteria : criterion.value if criterion.attribute == "document"] == ["work/{id}"] && google_eventarc_trigger.document["on-job"].location == "us-central1"
     error_message = "The trigger needs the collection, and the region that serves the multi-region."
@@ -142,47 +89,8 @@ run "jobs_have_another_collection_and_a_database_of_a_multi_region" {
     condition     = [for grant in google_pubsub_topic_iam_member.exec_publisher : "${grant.topic} ${grant.member}"] == ["exec group:operators@example.com"]
     error_message = "The members may publish on topic exec, and on no other."
   }
-}
 
-run "a_database_in_nam7_has_no_trigger" {
-  variables {
-    firestore_location = "nam7"
-  }
-  assert {
-    condition     = length(google_eventarc_trigger.document) == 0
-    error_message = "Eventarc serves nam7 in no region."
-  }
-}
-
-run "workers_without_a_way_to_the_internet" {
-  variables {
-    network = { nat = false }
-  }
-  assert {
-    condition     = alltrue([for function in google_cloudfunctions2_function.function : function.service_config[0].environment_variables.GLEANER_INTERNET == "false"])
-    error_message = "Each function needs to know that workers reach no source of git."
-  }
-}
-
-run "each_generation_has_its_software" {
-  variables {
-    accelerator  = "v6e-8"
-    spot         = false
-    provisioning = "queued-resource"
-    timings      = { create_s = 900, retry_s = 30 }
-  }
-  assert {
-    condition = alltrue([for function in google_cloudfunctions2_function.function : [for name in ["RUNTIME_VERSION", "SPOT", "PROVISIONING", "CREATE_S", "RETRY_S"] :
-    function.service_config[0].environment_variables["GLEANER_${name}"]] == ["v2-alpha-tpuv6e", "false", "queued-resource", "900", "30"]])
-    error_message = "Each function needs the settings of the default pool."
-  }
-}
-
-run "people_get_the_rights_of_their_purpose" {
-  variables {
-    operators = ["group:operators@example.com"]
-    users     = ["user:someone@example.com"]
-  }
+  # People get the rights of their purpose.
   assert {
     condition     = [for grant in google_pubsub_topic_iam_member.operators_control : "${grant.topic} ${grant.member}"] == ["control group:operators@example.com"]
     error_message = "Only operators may publish on topic control."
@@ -191,13 +99,8 @@ run "people_get_the_rights_of_their_purpose" {
     condition     = length(google_storage_managed_folder_iam_member.people) == 12 && length(google_project_iam_member.people_read_state) == 2
     error_message = "Operators and users reach the folders of people, and read the state."
   }
-}
 
-run "backups_and_the_audit_of_reads_are_settings" {
-  variables {
-    backups         = { daily_days = 0, point_in_time_recovery = false }
-    audit_tpu_calls = true
-  }
+  # Backups and the audit of reads are settings.
   assert {
     condition     = length(google_firestore_backup_schedule.daily) == 0 && google_firestore_database.state.point_in_time_recovery_enablement == "POINT_IN_TIME_RECOVERY_DISABLED"
     error_message = "Backups can be left out."
@@ -205,5 +108,85 @@ run "backups_and_the_audit_of_reads_are_settings" {
   assert {
     condition     = google_project_iam_audit_config.tpu[0].service == "tpu.googleapis.com" && length(google_project_iam_audit_config.tpu[0].audit_log_config) == 3
     error_message = "The log keeps reads and writes of Cloud TPU."
+  }
+}
+
+run "another_deployment_with_another_pool" {
+  variables {
+    name               = "team-b"
+    zones              = ["us-east5-b", "us-west4-a", "us-central1-a"]
+    network            = { nat = false, external_ips = true }
+    firestore_location = "nam7"
+    accelerator        = "v6e-8"
+    spot               = false
+    provisioning       = "queued-resource"
+    timings            = { create_s = 900, retry_s = 30 }
+  }
+
+  # Another deployment has names of its own.
+  assert {
+    condition     = sort(values(google_pubsub_topic.topic)[*].name) == sort([for topic in keys(google_pubsub_topic.topic) : "team-b-${topic}"])
+    error_message = "Each topic needs the prefix of the deployment."
+  }
+  assert {
+    condition     = alltrue([for name in concat(values(google_cloudfunctions2_function.function)[*].name, values(google_service_account.account)[*].account_id, values(google_pubsub_subscription.event)[*].name) : startswith(name, "team-b-")])
+    error_message = "Each function, account and subscription needs the prefix of the deployment."
+  }
+  assert {
+    condition     = google_firestore_database.state.name == "team-b" && google_storage_bucket.data.name == "my-project-123-team-b" && google_storage_bucket.logs.name == "my-project-123-team-b-logs"
+    error_message = "The database and the buckets need the name of the deployment."
+  }
+
+  # A subnet keeps its range when a region is appended.
+  assert {
+    condition     = google_compute_subnetwork.workers["us-east5"].ip_cidr_range == "10.64.0.0/20" && google_compute_subnetwork.workers["us-west4"].ip_cidr_range == "10.64.16.0/20"
+    error_message = "The range of a region must depend on the regions before it alone."
+  }
+
+  # Nat can be left out.
+  assert {
+    condition     = length(google_compute_router_nat.nat) == 0 && google_cloudfunctions2_function.function["on-tpu"].service_config[0].environment_variables.GLEANER_EXTERNAL_IPS == "true"
+    error_message = "Without Cloud NAT, nodes may have external addresses."
+  }
+
+  # A database in nam7 has no trigger.
+  assert {
+    condition     = length(google_eventarc_trigger.document) == 0
+    error_message = "Eventarc serves nam7 in no region."
+  }
+
+  # Each generation has its software.
+  assert {
+    condition = alltrue([for function in google_cloudfunctions2_function.function : [for name in ["RUNTIME_VERSION", "SPOT", "PROVISIONING", "CREATE_S", "RETRY_S"] :
+    function.service_config[0].environment_variables["GLEANER_${name}"]] == ["v2-alpha-tpuv6e", "false", "queued-resource", "900", "30"]])
+    error_message = "Each function needs the settings of the default pool."
+  }
+}
+
+run "workers_without_a_way_to_the_internet" {
+  variables {
+    network = { nat = false }
+  }
+
+  # Workers without a way to the internet.
+  assert {
+    condition     = alltrue([for function in google_cloudfunctions2_function.function : function.service_config[0].environment_variables.GLEANER_INTERNET == "false"])
+    error_message = "Each function needs to know that workers reach no source of git."
+  }
+}
+
+run "an_existing_network_is_used_as_it_is" {
+  variables {
+    network = { name = "shared", subnetwork = "tpus" }
+  }
+
+  # An existing network is used as it is.
+  assert {
+    condition     = length(google_compute_network.network) + length(google_compute_subnetwork.workers) + length(google_compute_router.nat) == 0
+    error_message = "An existing network gets no resource."
+  }
+  assert {
+    condition     = google_cloudfunctions2_function.function["on-tpu"].service_config[0].environment_variables.GLEANER_NETWORK == "shared" && google_cloudfunctions2_function.function["on-tpu"].service_config[0].environment_variables.GLEANER_SUBNETWORK == "tpus"
+    error_message = "Nodes must join the existing network."
   }
 }

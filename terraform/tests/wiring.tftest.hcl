@@ -15,7 +15,8 @@ variables {
   }
 }
 
-run "functions_have_the_limits_of_triggers_json" {
+run "a_deployment" {
+  # Functions have the limits of triggers json.
   assert {
     condition     = length(google_cloudfunctions2_function.function) == length(jsondecode(file("../functions/triggers.json")).functions)
     error_message = "Each function of triggers.json needs one cloud function."
@@ -42,9 +43,8 @@ run "functions_have_the_limits_of_triggers_json" {
     condition     = [for name, function in google_cloudfunctions2_function.function : name if function.service_config[0].ingress_settings == "ALLOW_ALL"] == ["worker-api"]
     error_message = "Only worker-api may take requests from outside the project."
   }
-}
 
-run "functions_know_worker_api_without_a_reference_to_it" {
+  # Functions know worker api without a reference to it.
   assert {
     condition     = alltrue([for function in google_cloudfunctions2_function.function : function.service_config[0].environment_variables.GLEANER_WORKER_API == "https://gleaner-worker-api-123456789012.us-central1.run.app"])
     error_message = "A function has another address of worker-api."
@@ -61,9 +61,8 @@ run "functions_know_worker_api_without_a_reference_to_it" {
     condition     = google_secret_manager_secret_version.ticket_key.secret_data == null
     error_message = "The ticket key must not reach the state."
   }
-}
 
-run "topics_push_to_their_functions" {
+  # Topics push to their functions.
   assert {
     condition = { for name, subscription in google_pubsub_subscription.event : name => subscription.push_config[0].push_endpoint } == {
       for function in jsondecode(file("../functions/triggers.json")).functions : function.name =>
@@ -86,9 +85,8 @@ run "topics_push_to_their_functions" {
     condition     = [for function in keys(google_pubsub_subscription.event) : function if !contains(keys(google_cloud_run_v2_service_iam_member.invoker), function)] == []
     error_message = "A function does not admit the invoker."
   }
-}
 
-run "failed_messages_are_retried_and_kept" {
+  # Failed messages are retried and kept.
   assert {
     condition     = alltrue([for name, subscription in google_pubsub_subscription.event : subscription.retry_policy[0].minimum_backoff == "10s" && subscription.retry_policy[0].maximum_backoff == (name == "on-tick" ? "60s" : "600s")])
     error_message = "A subscription needs a retry policy of 10 to 600 s, and of 10 to 60 s for ticks."
@@ -109,9 +107,8 @@ run "failed_messages_are_retried_and_kept" {
     condition     = keys(google_pubsub_subscription_iam_member.pubsub_moves_dead_letters) == keys(google_pubsub_subscription.event)
     error_message = "Pub/Sub needs the role subscriber on each subscription with dead letters."
   }
-}
 
-run "documents_of_jobs_start_on_job" {
+  # Documents of jobs start on job.
   assert {
     condition = sort([for criterion in google_eventarc_trigger.document["on-job"].matching_criteria : "${criterion.attribute} ${coalesce(criterion.operator, "=")} ${criterion.value}"]) == tolist([
       "database = gleaner",
@@ -136,9 +133,8 @@ run "documents_of_jobs_start_on_job" {
     condition     = length(google_pubsub_topic_iam_member.exec_publisher) == 0
     error_message = "No member may run commands on workers by default."
   }
-}
 
-run "objects_and_minutes_start_functions" {
+  # Objects and minutes start functions.
   assert {
     condition = { for prefix, notification in google_storage_notification.object : prefix => notification.event_types } == {
       for pair in flatten([for notification in jsondecode(file("../functions/triggers.json")).notifications : [for prefix in notification.prefixes : { prefix = prefix, event = notification.event }]]) : pair.prefix => toset([pair.event])
@@ -153,9 +149,8 @@ run "objects_and_minutes_start_functions" {
     condition     = google_cloud_scheduler_job.tick.schedule == "* * * * *" && google_cloud_scheduler_job.tick.pubsub_target[0].attributes == tomap({ source = "scheduler" }) && google_cloud_scheduler_job.tick.pubsub_target[0].data != ""
     error_message = "The job asks for a tick every minute, with the attribute source=scheduler and data."
   }
-}
 
-run "data_is_private_and_kept" {
+  # Data is private and kept.
   assert {
     condition     = alltrue([for bucket in [google_storage_bucket.data, google_storage_bucket.logs] : bucket.uniform_bucket_level_access && bucket.public_access_prevention == "enforced"])
     error_message = "Each bucket needs uniform access and public access prevention."
@@ -180,9 +175,8 @@ run "data_is_private_and_kept" {
     condition     = keys(google_firestore_field.expire_at) == ["attempts", "control", "events", "execs", "hosts", "jobs", "tasks"] && alltrue([for field in google_firestore_field.expire_at : length(field.ttl_config) == 1 && length(field.index_config) == 1 && length(field.index_config[0].indexes) == 0])
     error_message = "Seven kinds of documents expire, without an index of expire_at."
   }
-}
 
-run "the_database_has_backups" {
+  # The database has backups.
   assert {
     condition     = google_firestore_backup_schedule.daily[0].retention == "604800s" && google_firestore_database.state.point_in_time_recovery_enablement == "POINT_IN_TIME_RECOVERY_ENABLED"
     error_message = "The database needs daily backups of seven days, and point-in-time recovery."

@@ -32,16 +32,12 @@ describe('a mocked apply', () => {
     }
   });
 
-  it('plans without the worker environment, which only a deployment builds', async () => {
+  it('takes values as they are, also with signs of a template, and no worker environment, which only a deployment builds', async () => {
     const {environment: _, ...artifacts} = VARIABLES.artifacts as Record<string, object>;
-    const {resources} = await applyMocked({...VARIABLES, artifacts});
+    const alert_email = `some${'$'}{1}%{2}"one\\@example.com`;
+    const {resources} = await applyMocked({...VARIABLES, artifacts, alert_email});
     const objects = resources.filter(({type}) => type === 'google_storage_bucket_object');
     assert.deepEqual(objects.map(({name}) => name).toSorted(), ['bundle', 'functions']);
-  });
-
-  it('takes values as they are, also with signs of a template', async () => {
-    const alert_email = `some${'$'}{1}%{2}"one\\@example.com`;
-    const {resources} = await applyMocked({...VARIABLES, alert_email});
     const channel = resources.find(({type}) => type === 'google_monitoring_notification_channel');
     assert.deepEqual(channel?.values.labels, {email_address: alert_email});
   });
