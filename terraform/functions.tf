@@ -47,6 +47,7 @@ locals {
     },
     # The functions have the default of every other timing.
     { for name, seconds in var.timings : "GLEANER_${upper(name)}" => tostring(seconds) },
+    { for name, days in var.kept_days : "GLEANER_${upper(name)}_DAYS" => tostring(days) },
     var.hf_token_secret == null ? {} : { GLEANER_HF_TOKEN_SECRET = var.hf_token_secret },
     var.git_token_secret == null ? {} : { GLEANER_GIT_TOKEN_SECRET = var.git_token_secret },
   )

@@ -133,6 +133,21 @@ variable "timings" {
   }
 }
 
+variable "kept_days" {
+  description = "Days for which documents are kept that differ from their defaults, such as { streams = 365 }. docs/rules.md lists all of them with their defaults."
+  type        = map(number)
+  default     = {}
+
+  validation {
+    condition     = length(setsubtract(keys(var.kept_days), ["streams", "events", "commands"])) == 0
+    error_message = "kept_days must name streams, events or commands."
+  }
+  validation {
+    condition     = alltrue([for days in values(var.kept_days) : days >= 1 && days <= 3650 && floor(days) == days])
+    error_message = "kept_days must be whole numbers from 1 to 3650."
+  }
+}
+
 variable "workers_per_zone" {
   description = "Most TPU nodes of each zone, until a message changes the pool."
   type        = number

@@ -17,10 +17,14 @@ export function noUsage(): Usage {
 export function metered(
   store: Store,
   usage: Usage,
-  options: {latency_ms: number; documentsIn: (collection: CollectionPath) => number},
+  options: {
+    latency_ms: number;
+    documentsIn: (collection: CollectionPath) => number;
+    sleep?: (ms: number) => Promise<unknown>;
+  },
 ): Store {
   const call = async <T>(ask: () => Promise<T>): Promise<T> => {
-    if (options.latency_ms > 0) await sleep(options.latency_ms);
+    if (options.latency_ms > 0) await (options.sleep ?? sleep)(options.latency_ms);
     return ask();
   };
   const aggregated = (documents: number) => Math.max(1, Math.ceil(documents / AGGREGATED_PER_READ));

@@ -182,14 +182,22 @@ function withRates(run: Run, workers: readonly Worker[] = []) {
   return {...run, usd_per_million_tokens: usdPerMillionTokens(run), beside};
 }
 
+function expiredText(run: string, expired_at: string): string {
+  return `the documents of its streams were deleted at ${timeText(expired_at)} UTC, and the totals stay: \`gleaner run verify ${run}\` reads the bucket, and \`gleaner rebuild ${run}\` makes the documents again`;
+}
+
 function expiryLines(run: Run): StyledLine[] {
+  const documents = run.expired_at === null ? [] : [{text: expiredText(run.run, run.expired_at)}];
   const from = expiresFrom(run);
-  if (from === null) return [];
+  if (from === null) return documents;
   const when =
     Date.parse(from) > Date.now()
       ? `go from ${timeText(from)} UTC on`
       : `have expired since ${timeText(from)} UTC`;
-  return [{text: `shards ${when}: each ${counted(run.expire_days ?? 0, 'day')} after its upload`}];
+  return [
+    ...documents,
+    {text: `shards ${when}: each ${counted(run.expire_days ?? 0, 'day')} after its upload`},
+  ];
 }
 
 /** Costs beside TPUs and network, which no budget counts. */

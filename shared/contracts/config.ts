@@ -1,7 +1,7 @@
 import {poolOf} from '../domain/deployment.ts';
 import {runtimeOf} from '../domain/fleet/accelerators.ts';
 import {NEW_POOL, type Pool} from '../domain/fleet/pool.ts';
-import {ceilingsOf, environment} from './environment.ts';
+import {ceilingsOf, environment, keptDays} from './environment.ts';
 import {ConfigError} from './errors.ts';
 import {identityOf} from './identity-settings.ts';
 
@@ -24,6 +24,9 @@ export function servedFunction({FUNCTION_TARGET}: NodeJS.ProcessEnv = process.en
 
 /** Name of this release in documents and messages: the first digits of the SHA-256 of its functions, which Terraform gives. */
 export const RELEASE = process.env.GLEANER_RELEASE ?? 'unreleased';
+
+/** Days for which the documents of the past are kept. */
+export const KEPT_DAYS = keptDays(process.env);
 
 /** Reads the environment once. Throws `ConfigError`, which names every missing or wrong variable. */
 export function loadConfig(env: Readonly<Record<string, string | undefined>> = process.env) {

@@ -5,6 +5,7 @@ import {isZone} from '../domain/names.ts';
 import {provisioning} from '../domain/zone/placement.ts';
 import {identityEnvironment} from './identity-settings.ts';
 
+const days = (fallback: number) => z.coerce.number().int().min(1).max(3650).default(fallback);
 const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
 
 /** As startup.sh and the agent accept it. */
@@ -176,7 +177,27 @@ const variables = z.object({
   GLEANER_LONG_JOB_S: z.coerce.number().positive().max(604_800).default(21_600),
   /** Interval at which ticks compare a stream's checkpoint with the bucket. */
   GLEANER_AUDIT_S: seconds(900),
+  /** Days for which the documents of the past are kept: see docs/rules.md. The bucket keeps the output of runs. */
+  GLEANER_STREAMS_DAYS: days(90),
+  GLEANER_EVENTS_DAYS: days(30),
+  GLEANER_COMMANDS_DAYS: days(90),
 });
+
+/** Days for which documents are kept: of streams of ended runs, of events and tasks, of commands. `loadConfig` refuses a wrong number. */
+export function keptDays(env: Readonly<Record<string, string | undefined>>) {
+  const {
+    GLEANER_STREAMS_DAYS: streams,
+    GLEANER_EVENTS_DAYS: events,
+    GLEANER_COMMANDS_DAYS: commands,
+  } = variables.shape;
+  const daysIn = (schema: typeof streams, name: string) =>
+    schema.safeParse(env[name]).data ?? schema.parse(undefined);
+  return {
+    streams: daysIn(streams, 'GLEANER_STREAMS_DAYS'),
+    events: daysIn(events, 'GLEANER_EVENTS_DAYS'),
+    commands: daysIn(commands, 'GLEANER_COMMANDS_DAYS'),
+  };
+}
 
 /** Every timing with its default, as variables of the functions. */
 export function timingDefaults(): Record<string, string> {

@@ -12,7 +12,7 @@ describe('a tick with many commands', () => {
     const ids = Array.from({length: 30}, (_, number) => `e${String(number).padStart(2, '0')}`);
     for (const exec of ids) {
       const isLast = exec === ids.at(-1);
-      const times = execTimes(600, isLast ? now - 3_600_000 : now);
+      const times = execTimes(600, isLast ? now - 3_600_000 : now, 30);
       await world.store.transaction(async tx => {
         execRecords.set(tx, {
           ...{exec, target: A0, argv: ['ls'], shell: false, timeout_s: 600, requested_by: null},

@@ -63,6 +63,7 @@ export function aRun(changes: Partial<Run> = {}): Run {
     cost_usd: 0,
     ...NO_STREAMS,
     changed_at: at(0),
+    expired_at: null,
     created_at: at(0),
     updated_at: at(0),
     ...changes,

@@ -1,4 +1,5 @@
 import {hash} from 'node:crypto';
+import {KEPT_DAYS} from '../../contracts/config.ts';
 import {paths} from '../../domain/names.ts';
 import type {Run} from '../../domain/run/run.ts';
 import {iso} from '../../domain/time.ts';
@@ -7,8 +8,6 @@ import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import type {Log} from '../log.ts';
 import {eventRecords, MAX_TEXT} from './history-documents.ts';
-
-const KEPT_DAYS = 30;
 
 /**
  * Records an event in the transaction of the change. The id is a hash of event and time, so a transaction that runs again writes the
@@ -22,7 +21,7 @@ export function recordEvent(
 ): void {
   const text = event.text.slice(0, MAX_TEXT).toWellFormed();
   const id = hash('sha256', fold ?? JSON.stringify([since, event])).slice(0, 20);
-  const document = {...event, text, at: iso(now), expire_at: iso(now + KEPT_DAYS * 86_400_000)};
+  const document = {...event, text, at: iso(now), expire_at: iso(now + KEPT_DAYS.events * 86_400_000)};
   eventRecords.set(tx, paths.event(id), document);
 }
 

@@ -6,6 +6,7 @@ import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from './documents.ts';
 import {recordEvent} from './event-log.ts';
+import {openTask} from './tasks.ts';
 
 /** Most runs in the cache of spec hashes. */
 const MOST_KNOWN = 1000;
@@ -42,7 +43,9 @@ export async function assertSpecHash(
 /** Reopens an ended run in the transaction that has read the run. Returns false for any other run. */
 export function reopenRun(tx: Transaction, run: Run | undefined, why: string, now: number): boolean {
   if (run?.status !== 'completed' && run?.status !== 'failed') return false;
-  runRecords.set(tx, withMark({...run, ...NO_MODEL_FAILURES, status: 'active'}, now));
+  runRecords.set(tx, withMark({...run, ...NO_MODEL_FAILURES, status: 'active', expired_at: null}, now));
+  // The documents of its other streams are made again from the bucket.
+  if (run.expired_at !== null) openTask(tx, {task: 'register', run: run.run}, now);
   recordEvent(tx, {kind: 'run', run: run.run, text: `Run ${run.run} is active again: ${why}`}, now);
   return true;
 }

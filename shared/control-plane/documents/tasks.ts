@@ -3,6 +3,7 @@
  * hundred thousand streams fits into the time limit of a function. The tick publishes open tasks again that no delivery works on.
  */
 import {z} from 'zod';
+import {KEPT_DAYS} from '../../contracts/config.ts';
 import {describing, instant, stored, text} from '../../domain/fields.ts';
 import {paths} from '../../domain/names.ts';
 import {isOlderThan, iso, msOf} from '../../domain/time.ts';
@@ -13,7 +14,7 @@ import {recordsOf} from './document-kind.ts';
 import {leftAlone} from './documents.ts';
 
 /** Kinds of tasks. A task of another kind is left to the release that opened it. */
-const KINDS = ['register', 'rebuild', 'resync', 'finish', 'prices'] as const;
+const KINDS = ['register', 'rebuild', 'resync', 'finish', 'prices', 'expire'] as const;
 
 export const task = stored({
   task: describing(KINDS),
@@ -35,7 +36,6 @@ export type TaskName = {task: Task['task']; run: string | null};
 
 const records = recordsOf(task);
 const OPEN: Filter = {field: 'status', op: '==', value: 'open'};
-const KEPT_DAYS = 30;
 /** Time after the last page of a dead delivery until another delivery claims its task. */
 const BUSY_MS = 120_000;
 
@@ -49,7 +49,7 @@ export function openTask(tx: Transaction, {task, run}: TaskName, now: number): v
     ...{task, run, status: 'open', cursor: '', result: null, busy_until_at: null},
     created_at: iso(now),
     updated_at: iso(now),
-    expire_at: iso(now + KEPT_DAYS * 86_400_000),
+    expire_at: iso(now + KEPT_DAYS.events * 86_400_000),
   });
 }
 
@@ -111,7 +111,7 @@ export async function saveTask(
 
 /**
  * Publishes the open tasks that no delivery works on, and starts a resync `audit_s` after the start of the last resync. The first resync of
- * a UTC day comes with the refresh of prices, so no tick looks for the time of the last refresh.
+ * a UTC day comes with the refresh of prices and the deletion of old documents, so no tick looks for the time of the last ones.
  */
 export async function publishOpenTasks(deps: Deps): Promise<void> {
   const {store, bus, now, config, log} = deps;
@@ -123,8 +123,8 @@ export async function publishOpenTasks(deps: Deps): Promise<void> {
   const last = await readTask(store, {task: 'resync', run: null});
   if (!last || isOlderThan(last.created_at, config.audit_s - 30, now())) {
     await startTask(deps, {task: 'resync', run: null});
-    if (last?.created_at.slice(0, 10) !== iso(now()).slice(0, 10))
-      await startTask(deps, {task: 'prices', run: null}, isOpenTask);
+    if (last?.created_at.slice(0, 10) === iso(now()).slice(0, 10)) return;
+    for (const task of ['prices', 'expire'] as const) await startTask(deps, {task, run: null}, isOpenTask);
   }
 }
 

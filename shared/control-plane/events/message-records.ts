@@ -1,6 +1,7 @@
 /** Records of the messages of operators: `control/{message_id}`, and an event beside it. */
 import {createHash} from 'node:crypto';
 import type {z} from 'zod';
+import {KEPT_DAYS} from '../../contracts/config.ts';
 import {Rejected} from '../../contracts/errors.ts';
 import {pushId, rawText, readPush} from '../../contracts/push.ts';
 import {rejectRepeatedKey} from '../../contracts/repeated-key.ts';
@@ -15,8 +16,6 @@ import type {CommandOutcome} from './commands/command.ts';
 
 /** A published message. `published_at` is undefined if the push lacks the publish time. */
 export type Published = {text: string; published_at: string | undefined};
-
-const KEPT_DAYS = 90;
 
 /** Path of the record of a message. Firestore accepts its id: ids of Pub/Sub are digits and stay as they are. */
 export function recordPath(message_id: string): string {
@@ -36,7 +35,7 @@ export function recordMessage(
     message: text.slice(0, MAX_TEXT).toWellFormed(),
     published_at: published_at ?? null,
     at: iso(now),
-    expire_at: iso(now + KEPT_DAYS * 86_400_000),
+    expire_at: iso(now + KEPT_DAYS.commands * 86_400_000),
   });
   const message_id = path.slice(path.indexOf('/') + 1);
   recordEvent(

@@ -1,4 +1,5 @@
 /** Starts a command: its document, then the documents of its hosts, worker by worker. */
+import {KEPT_DAYS} from '../../contracts/config.ts';
 import type {ExecMessage} from '../../contracts/job-schemas.ts';
 import {
   type Exec,
@@ -86,7 +87,7 @@ function createExec(
       reason: reason ?? null,
       is_assigned: false,
       ...{hosts: 0, hosts_done: 0, hosts_failed: 0},
-      ...execTimes(timeout_s, at),
+      ...execTimes(timeout_s, at, KEPT_DAYS.commands),
       completed_at: reason === undefined ? null : iso(at),
       output_path: `gs://${objects.bucket}/execs/${exec}/`,
     };

@@ -41,6 +41,7 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       created_at: frozen?.frozen_at ?? iso(now),
       updated_at: iso(now),
       changed_at: iso(now),
+      expired_at: null,
       status: isStopped ? 'cancelled' : isLost ? 'paused' : frozen ? 'active' : 'failed',
       stopped_at: isStopped ? iso(now) : null,
       reason,

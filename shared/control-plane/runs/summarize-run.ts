@@ -100,6 +100,8 @@ export async function updateTotals(
   const {store, now} = deps;
   const seen = await runRecords.get(store, run);
   if (!seen || isOpen(seen)) return;
+  // Without the documents of the streams the totals of the run are the last ones.
+  if (seen.expired_at !== null) return;
   const {failed: _, gone: __, ...counted} = (await totalsOf(store, run)).totals;
   const totals = exact(counted);
   const all = Object.keys(totals) as (keyof typeof totals)[];

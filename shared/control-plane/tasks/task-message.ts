@@ -24,6 +24,7 @@ import {
 } from '../documents/tasks.ts';
 import {Failures} from '../failures.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
+import {expirePage} from '../runs/expire-run.ts';
 import {finishRun} from '../runs/finish-run.ts';
 import {type Fold, newFold} from '../runs/run-result.ts';
 import {updateTotals} from '../runs/summarize-run.ts';
@@ -56,7 +57,7 @@ async function workOn(deps: Deps, name: TaskName): Promise<void> {
       await saveTask(deps, task, {status: 'done', result: step.result, busy_until_at: null});
       deps.log('INFO', `Task ${taskId(name)}: ${step.result}`, {run: task.run});
       // A resync registers nothing itself, and the next tick reads new prices.
-      if (!['resync', 'prices'].includes(task.task)) await wake(deps.bus);
+      if (!['resync', 'prices', 'expire'].includes(task.task)) await wake(deps.bus);
       return;
     }
     if ('waits' in step) {
@@ -95,6 +96,8 @@ function stepOf(deps: Deps, task: Task, until_ms: number): Promise<Step> {
       return finish(deps, task, until_ms);
     case 'prices':
       return prices(deps, task);
+    case 'expire':
+      return expire(deps, task);
     default:
       return task.task satisfies never;
   }
@@ -119,6 +122,10 @@ async function rebuildRun(deps: Deps, task: Task, run: string): Promise<Step> {
   if (from !== null && parent.status !== 'active' && isOlderThan(from, 0, deps.now()))
     return {
       result: `refused: shards of run ${run} have expired since ${from}, and a rebuild would compute them again`,
+    };
+  if (parent.expired_at !== null && parent.status === 'cancelled')
+    return {
+      result: `refused: run ${run} was stopped, and the documents of its streams were deleted at ${parent.expired_at}. \`gleaner run verify ${run}\` reads its output in the bucket`,
     };
   const {found, next} = await rebuildPage(deps, parent, after);
   const all = addToTally(tally, found);
@@ -200,6 +207,11 @@ async function prices(deps: Deps, task: Task): Promise<Step> {
   }
 }
 
+async function expire(deps: Deps, task: Task): Promise<Step> {
+  const next = await expirePage(deps, cursorOf(task, ''));
+  return next === undefined ? {result: 'the documents of old runs are deleted'} : {cursor: next};
+}
+
 type ResyncCursor = {kind: 'bucket'; at: BucketCursor} | {kind: 'workers'; after: string};
 
 const FIRST_NAME: BucketCursor = {after: '', run: '', stream: '', streams: 0};
@@ -231,7 +243,7 @@ async function resyncRun(deps: Deps, run: string, streams: number): Promise<void
   const parent = await runRecords.get(store, run);
   if (parent && !isOpen(parent) && !isOlderThan(parent.updated_at, LATE_S, deps.now()))
     await updateTotals(deps, run);
-  if (parent?.status === 'cancelled' || parent?.stopped_at) return;
+  if (parent?.status === 'cancelled' || parent?.stopped_at || parent?.expired_at) return;
   const documents = await store.count(paths.streams(run));
   if (parent && isOpen(parent)) await markIfDifferent(deps, parent, documents);
   const isAnyMissing = !parent || documents < streams;

@@ -51,17 +51,16 @@ export type ExecHost = z.infer<typeof execHostDocument>;
 const START_S = 300;
 /** Time after the deadline for the report of a host. */
 export const REPORT_S = 60;
-const KEPT_DAYS = 30;
 
 /** Most commands that a worker has at once: a heartbeat names all of them. */
 export const MOST_OPEN_EXECS = 20;
 
 /** Timestamps of a new command. */
-export function execTimes(timeout_s: number, now: number) {
+export function execTimes(timeout_s: number, now: number, kept_days: number) {
   return {
     created_at: iso(now),
     deadline_at: iso(now + (START_S + timeout_s) * 1000),
-    expire_at: iso(now + KEPT_DAYS * 86_400_000),
+    expire_at: iso(now + kept_days * 86_400_000),
   };
 }
 

@@ -69,6 +69,8 @@ export const runDocument = stored({
   ...totals,
   /** Since when streams may differ from these counts; null: they are counted. Earlier releases mark no run. See marks.ts. */
   changed_at: instant.nullable().default('1970-01-01T00:00:00.000Z'),
+  /** Since when the documents of its streams are deleted; null: they are kept. */
+  expired_at: instant.nullable().default(null),
   created_at: instant,
   updated_at: instant,
 });

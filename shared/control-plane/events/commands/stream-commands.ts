@@ -93,6 +93,11 @@ async function onStreams(
   if (!parent) return {outcome: 'rejected', reason: `there is no run "${run}"`};
   if (parent.status === 'cancelled')
     return {outcome: 'rejected', reason: `run "${run}" was stopped, and a stop is final`};
+  if (parent.expired_at !== null)
+    return {
+      outcome: 'rejected',
+      reason: `the documents of the streams of run "${run}" were deleted at ${parent.expired_at}: send {"action":"rebuild","run":"${run}"} first`,
+    };
   const streams: Stream[] = [];
   for (const id of ids.slice(0, MOST_AT_ONCE)) {
     const each = await streamRecords.get(tx, run, id);

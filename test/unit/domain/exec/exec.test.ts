@@ -12,13 +12,13 @@ import {aWorker, T0} from '../../../support/builders.ts';
 
 describe('a command', () => {
   it('may start for five minutes with its whole timeout, and then for the rest', () => {
-    const exec = {timeout_s: 60, ...execTimes(60, T0)} as Exec;
+    const exec = {timeout_s: 60, ...execTimes(60, T0, 30)} as Exec;
     const left = [0, 300, 330, 360, 361].map(seconds => secondsLeft(exec, T0 + seconds * 1000));
     assert.deepEqual(left, [60, 60, 30, 0, -1]);
   });
 
   it('is overdue a minute after its deadline', () => {
-    const exec = {timeout_s: 60, ...execTimes(60, T0)} as Exec;
+    const exec = {timeout_s: 60, ...execTimes(60, T0, 30)} as Exec;
     assert.deepEqual(
       [420, 421].map(seconds => isOverdue(exec, T0 + seconds * 1000)),
       [false, true],

@@ -14,7 +14,7 @@ const EXEC: Exec = {
   ...{exec: 'e1', target: 'tpu', argv: ['hostname'], shell: false, timeout_s: 60, requested_by: null},
   ...{message_id: 'm', status: 'running', reason: null, is_assigned: true},
   ...{hosts: 1, hosts_done: 0, hosts_failed: 0, completed_at: null, output_path: 'gs://bucket/execs/e1/'},
-  ...execTimes(60, T0),
+  ...execTimes(60, T0, 30),
 };
 const HOST: ExecHost = {
   ...HOLDER,

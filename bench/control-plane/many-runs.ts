@@ -1,0 +1,344 @@
+/** Scenes of many runs, pools, hosts and jobs, at 100 ms for each call of a port. Prints a line of JSON for each scene. */
+import {handleControlMessage} from '../../shared/control-plane/events/control-message.ts';
+import {handleExecMessage} from '../../shared/control-plane/events/exec-message.ts';
+import {tick} from '../../shared/control-plane/tick/tick.ts';
+import {answerWorker} from '../../shared/control-plane/worker-api/answer-worker.ts';
+import {storePing} from '../../shared/control-plane/workers/service-proofs.ts';
+import {streamId, streamObject, workerName} from '../../shared/domain/names.ts';
+import {iso} from '../../shared/domain/time.ts';
+import {newZone} from '../../shared/domain/zone/placement.ts';
+import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
+import type {Document, Store, Transaction} from '../../shared/ports.ts';
+import {aConfig, aRun, aTpu, aWorker, ENVIRONMENT} from '../../test/support/builders.ts';
+import {depsOf} from '../../test/support/deps.ts';
+import {aJob} from '../../test/support/jobs.ts';
+import {SceneBucket} from './bucket.ts';
+import {LatencyClock} from './latency-clock.ts';
+import {metered, noUsage} from './meter.ts';
+import {NOW, putAll, SECRET_SHA256, storedStream} from './scene.ts';
+
+const LATENCY_MS = 100;
+const ZONE = 'us-central1-a';
+const MOST_WORKERS = 5000;
+
+type Scale = {pools: number; runs: number; streams: number; workers: number};
+type Figures = {scene: string; seconds: number; reads: number; writes: number; calls: number; note: string};
+
+const poolName = (index: number) => (index === 0 ? 'tpu' : `pool-${index}`);
+
+/** Runs and workers are spread evenly over the pools. Each worker has a stream, and the other streams are pending. */
+class ManyRuns {
+  readonly #scale: Scale;
+  readonly #clock = new LatencyClock(NOW);
+  readonly #usage = noUsage();
+  readonly store = openSqliteStore(':memory:', () => 0);
+  readonly published: {topic: string; message: Document}[] = [];
+  /** Writes by collection and second. */
+  readonly #perSecond = new Map<string, number>();
+  #calls = 0;
+  readonly deps;
+
+  constructor(scale: Scale) {
+    this.#scale = scale;
+    const sleep = (ms: number) => {
+      this.#calls += 1;
+      return this.#clock.sleep(ms);
+    };
+    const documentsIn = () => scale.streams / scale.runs;
+    const store = metered(this.#watched(), this.#usage, {latency_ms: LATENCY_MS, documentsIn, sleep});
+    const nodes = () => this.workers().map(({name, zone}) => aTpu({name, zone, state: 'READY'}));
+    this.deps = depsOf({
+      store,
+      objects: new SceneBucket([]).counted(0),
+      bus: {
+        publish: async (topic, message) => {
+          await sleep(LATENCY_MS);
+          return String(this.published.push({topic, message}));
+        },
+      },
+      tpus: {
+        list: async () => {
+          await sleep(LATENCY_MS);
+          return {tpus: nodes(), unreachable: []};
+        },
+        get: async name => nodes().find(node => node.name === name),
+        create: async () => 'started',
+        delete: async () => 'started',
+      },
+      ping: () => storePing(this.deps),
+      now: () => Math.round(this.#clock.now),
+      config: aConfig({
+        GLEANER_ZONES: ZONE,
+        GLEANER_WORKERS_PER_ZONE: '1000',
+        GLEANER_MAX_WORKERS: String(MOST_WORKERS),
+      }),
+    });
+  }
+
+  #watched(): Store {
+    const note = (path: string) => {
+      const [collection, ...below] = path.split('/');
+      const kind = [collection, ...below.filter((_, index) => index % 2 === 1)].join('/');
+      const key = `${kind} ${Math.floor(this.#clock.now / 1000)}`;
+      this.#perSecond.set(key, (this.#perSecond.get(key) ?? 0) + 1);
+    };
+    const {store} = this;
+    const noted = (tx: Transaction): Transaction => ({
+      get: path => tx.get(path),
+      create: (path, data) => {
+        note(path);
+        tx.create(path, data);
+      },
+      set: (path, data) => {
+        note(path);
+        tx.set(path, data);
+      },
+      delete: path => {
+        note(path);
+        tx.delete(path);
+      },
+    });
+    return {
+      get: path => store.get(path),
+      query: (...of) => store.query(...of),
+      count: (...of) => store.count(...of),
+      sum: (...of) => store.sum(...of),
+      transaction: work => store.transaction(tx => work(noted(tx))),
+      close: () => store.close(),
+    };
+  }
+
+  workers() {
+    const {pools, runs, workers} = this.#scale;
+    return Array.from({length: workers}, (_, index) => {
+      const pool = poolName(index % pools);
+      const run = `run-${index % runs}`;
+      const heard_at = iso(this.#clock.now - 5000);
+      return aWorker({
+        ...{name: workerName({pool, zone: ZONE, slot: Math.floor(index / pools)}), pool, zone: ZONE},
+        ...{
+          slot: Math.floor(index / pools),
+          phase: 'working',
+          work: `${run}/${streamId(Math.floor(index / runs))}`,
+        },
+        ...{epoch: 1, usd_per_hour: 0.25, costs: {}, charged_to: run, bundle: ENVIRONMENT.GLEANER_BUNDLE},
+        ...{
+          heartbeat_at: heard_at,
+          claimed_at: heard_at,
+          progress_at: heard_at,
+          agent_at: heard_at,
+          hello_at: heard_at,
+        },
+        host_secrets: {0: SECRET_SHA256},
+      });
+    });
+  }
+
+  async fill(): Promise<void> {
+    const {pools, runs, streams, workers} = this.#scale;
+    const each = Math.floor(streams / runs);
+    const {pool: own} = this.deps.config;
+    await putAll(this.store, [
+      ...Array.from({length: pools}, (_, index): [string, object] => {
+        const pool = poolName(index);
+        return [
+          `pools/${pool}`,
+          {...own, pool, zones: [ZONE], workers_per_zone: Math.ceil(workers / pools) || 1, version: 1},
+        ];
+      }),
+      ...Array.from({length: pools}, (_, index): [string, object] => {
+        const pool = index === 0 ? null : poolName(index);
+        return [`zones/${pool === null ? ZONE : `${pool}.${ZONE}`}`, newZone(ZONE, NOW, pool)];
+      }),
+      ...this.workers().map((worker): [string, object] => [`workers/${worker.name}`, worker]),
+    ]);
+    for (let run = 0; run < runs; run++) {
+      const name = `run-${run}`;
+      const holders = this.workers().length === 0 ? [] : this.workersOf(run);
+      const documents = Array.from({length: each}, (_, place): [string, object] => {
+        const lease = holders[place] ? {worker: holders[place], incarnation: 2, epoch: 1} : null;
+        const status = lease ? ('in_progress' as const) : ('pending' as const);
+        const object = streamObject(name, streamId(place));
+        return [
+          `runs/${name}/streams/${streamId(place)}`,
+          {...storedStream(name, place, {status, lease, epoch: 1}), object},
+        ];
+      });
+      await putAll(this.store, [
+        [`runs/${name}`, aRun({run: name, pool: poolName(run % pools)})],
+        ...documents,
+      ]);
+    }
+  }
+
+  workersOf(run: number): string[] {
+    const {pools, runs, workers} = this.#scale;
+    const found: string[] = [];
+    for (let index = run; index < workers; index += runs)
+      found.push(workerName({pool: poolName(index % pools), zone: ZONE, slot: Math.floor(index / pools)}));
+    return found;
+  }
+
+  /** A minute goes by in which every worker sends a heartbeat. */
+  async minute(): Promise<void> {
+    this.#clock.now += 60_000;
+    const heard_at = iso(this.#clock.now - 5000);
+    const heard = {heartbeat_at: heard_at, claimed_at: heard_at, progress_at: heard_at};
+    const stored = await this.store.query('workers');
+    await putAll(
+      this.store,
+      stored.map(({path, data}) => [path, {...data, ...heard}]),
+    );
+  }
+
+  tick(): Promise<void> {
+    return tick(this.deps);
+  }
+
+  /** Ticks until no count is under way. */
+  async settle(): Promise<void> {
+    for (let minute = 0; minute < 7; minute++) {
+      await this.minute();
+      await this.#clock.seconds(() => this.tick());
+    }
+    await this.minute();
+  }
+
+  async measure(scene: string, work: () => Promise<unknown>, noteOf = () => ''): Promise<Figures> {
+    Object.assign(this.#usage, noUsage());
+    this.#perSecond.clear();
+    this.#calls = 0;
+    const seconds = await this.#clock.seconds(work);
+    const {reads, writes, deletes} = this.#usage;
+    return {scene, seconds, reads, writes: writes + deletes, calls: this.#calls, note: noteOf()};
+  }
+
+  /** The most writes of a collection in a second. */
+  peak(kind: string): number {
+    const counts = [...this.#perSecond]
+      .filter(([key]) => key.startsWith(`${kind} `))
+      .map(([, count]) => count);
+    return Math.max(0, ...counts);
+  }
+}
+
+function pushed(id: string, message: object, now: number): object {
+  const data = Buffer.from(JSON.stringify(message)).toString('base64');
+  return {message: {data, messageId: id, publishTime: iso(now)}};
+}
+
+async function quietTick(): Promise<Figures> {
+  const world = new ManyRuns({pools: 50, runs: 2000, streams: 100_000, workers: 100});
+  await world.fill();
+  await world.settle();
+  return world.measure('quiet tick: 2,000 open runs, 50 pools, 100,000 streams, 100 TPUs', () =>
+    world.tick(),
+  );
+}
+
+async function firstTick(): Promise<Figures> {
+  const world = new ManyRuns({pools: 50, runs: 1000, streams: 10_000, workers: 0});
+  await world.fill();
+  const pools = () =>
+    new Set(
+      world.published
+        .filter(({topic}) => topic === 'tpu')
+        .map(({message}) => String(message.worker).split('-us')[0]),
+    );
+  const figures = await world.measure('first tick: 1,000 new runs, 50 pools, no TPU', () => world.tick());
+  return {...figures, note: `${pools().size} of 50 pools request a node`};
+}
+
+async function idlePolls(): Promise<Figures> {
+  const world = new ManyRuns({pools: 50, runs: 1000, streams: 1000, workers: 1000});
+  await world.fill();
+  const idle = world.workers().map(worker => ({...worker, phase: 'idle', work: null, epoch: null}));
+  await putAll(
+    world.store,
+    idle.map(worker => [`workers/${worker.name}`, worker]),
+  );
+  const poll = ({name}: {name: string}) =>
+    answerWorker(
+      world.deps,
+      {account: 'worker', secret_sha256: SECRET_SHA256},
+      {
+        ...{action: 'lease', worker: name, incarnation: 2, host: 0, loaded: null},
+      },
+    );
+  const figures = await world.measure('1,000 workers without work poll at once: each', () =>
+    Promise.all(idle.map(poll)),
+  );
+  return {
+    ...figures,
+    reads: figures.reads / 1000,
+    writes: figures.writes / 1000,
+    calls: figures.calls / 1000,
+  };
+}
+
+async function command(): Promise<Figures[]> {
+  const world = new ManyRuns({pools: 5, runs: 5, streams: 5000, workers: 5000});
+  await world.fill();
+  await world.settle();
+  const message = {exec: 'all-hosts', target: 'all', argv: ['uptime'], timeout_s: 600};
+  const started = await world.measure('a command on 5,000 hosts begins', () =>
+    handleExecMessage(world.deps, pushed('7', message, world.deps.now())),
+  );
+  const note = `at most ${world.peak('execs/hosts')} writes of hosts in a second`;
+  const during = await world.measure('a tick beside it, without its 5,000 TPUs', () => world.tick());
+  return [
+    {...started, note},
+    {...during, reads: during.reads - 5000},
+  ];
+}
+
+async function clear(): Promise<Figures> {
+  const world = new ManyRuns({pools: 1, runs: 1, streams: 1, workers: 0});
+  const jobs = 100_000;
+  for (let first = 0; first < jobs; first += 5000)
+    await putAll(
+      world.store,
+      Array.from({length: 5000}, (_, index): [string, object] => {
+        const job = `job-${String(first + index).padStart(6, '0')}`;
+        return [
+          `jobs/${job}`,
+          aJob({job, status: 'completed', completed_at: iso(NOW - 86_400_000 + first + index)}),
+        ];
+      }),
+    );
+  let messages = 0;
+  const figures = await world.measure('clear of 100,000 jobs, with before_at', async () => {
+    while ((await world.store.count('jobs')) > 0) {
+      messages += 1;
+      const message = {action: 'clear', before_at: iso(NOW)};
+      await handleControlMessage(world.deps, pushed(String(messages), message, world.deps.now()));
+    }
+  });
+  return {...figures, note: `${messages} messages`};
+}
+
+async function massPause(): Promise<Figures> {
+  const world = new ManyRuns({pools: 5, runs: 5, streams: 5000, workers: 5000});
+  await world.fill();
+  await world.settle();
+  const runs = await world.store.query('runs');
+  const paused_at = iso(world.deps.now());
+  await putAll(
+    world.store,
+    runs.map(({path, data}) => [path, {...data, status: 'paused', updated_at: paused_at}]),
+  );
+  const figures = await world.measure('the tick after a pause of 5 runs with 5,000 TPUs', () => world.tick());
+  return {...figures, note: `at most ${world.peak('workers')} writes of workers in a second`};
+}
+
+const SCENES: Record<string, () => Promise<Figures | Figures[]>> = {
+  quietTick,
+  firstTick,
+  idlePolls,
+  command,
+  clear,
+  massPause,
+};
+const chosen = process.argv.slice(2);
+for (const [name, scene] of Object.entries(SCENES))
+  if (chosen.length === 0 || chosen.includes(name)) console.log(JSON.stringify(await scene()));
