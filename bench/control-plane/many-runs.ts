@@ -154,7 +154,7 @@ class ManyRuns {
     ]);
     for (let run = 0; run < runs; run++) {
       const name = `run-${run}`;
-      const holders = this.workers().length === 0 ? [] : this.workersOf(run);
+      const holders = this.workersOf(run);
       const documents = Array.from({length: each}, (_, place): [string, object] => {
         const lease = holders[place] ? {worker: holders[place], incarnation: 2, epoch: 1} : null;
         const status = lease ? ('in_progress' as const) : ('pending' as const);
