@@ -8,7 +8,7 @@ import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {unknownRun} from '../cloud/send-message.ts';
 import type {Answers} from '../json/index.ts';
-import {bytesText, cut, dollarText, numberText, table} from '../terminal/format.ts';
+import {bytesText, cut, dollarText, listText, numberText, table} from '../terminal/format.ts';
 import {print} from '../terminal/output.ts';
 import {usdPerMillionTokens} from './rates.ts';
 import {readResult} from './run-view.ts';
@@ -49,11 +49,13 @@ async function shardsOf(objects: Objects, run: string): Promise<Map<string, stri
 }
 
 export function compareSides(a: Side, b: Side): Comparison {
-  const statistics = differentStatistics(a.result?.stats ?? {}, b.result?.stats ?? {});
+  const [in_a, in_b] = [a.result?.stats ?? {}, b.result?.stats ?? {}];
+  const statistics = differentStatistics(in_a, in_b);
   const totals = totalsOf(a, b);
   const counts = totals.filter(({name}) => SAME_IN_BOTH.has(name));
   const isSame = statistics.length === 0 && counts.every(pair => pair.a === pair.b);
   const notes = [a, b].flatMap(({run, result}) => [
+    ...onlyIn(run.run, result?.stats ?? {}, result === a.result ? in_b : in_a),
     ...(run.status === 'completed'
       ? []
       : [`run ${run.run} is ${run.status}: only what is stored is compared`]),
@@ -66,6 +68,15 @@ export function compareSides(a: Side, b: Side): Comparison {
     ...{spec: differentKeys(a, b), totals, statistics, shards: compareShards(a.shards, b.shards), notes},
   };
 }
+
+/** The tensors that one run stores and the other does not, in one note. */
+function onlyIn(run: string, own: Record<string, Stats>, other: Record<string, Stats>): string[] {
+  const names = Object.keys(own).filter(tensor => !(tensor in other));
+  if (names.length === 0 || Object.keys(other).length === 0) return [];
+  return [`only run ${run} stores ${listText(names, MOST_NAMES)}`];
+}
+
+const MOST_NAMES = 6;
 
 /** Totals that depend on the samples alone, and not on machines or prices. */
 const SAME_IN_BOTH = new Set(['samples', 'rejected', 'tokens', 'rows']);
@@ -95,7 +106,8 @@ function differentKeys({run: a}: Side, {run: b}: Side): Pair[] {
 }
 
 function differentStatistics(a: Record<string, Stats>, b: Record<string, Stats>): Comparison['statistics'] {
-  const found = [...new Set([...Object.keys(a), ...Object.keys(b)])].flatMap(tensor =>
+  const both = Object.keys(a).filter(tensor => tensor in b);
+  const found = both.flatMap(tensor =>
     (['mean', 'norm', 'max_abs', 'non_finite', 'mean_square', 'int8_error'] as const).map(key => {
       const [of_a, of_b] = [a[tensor]?.[key] ?? null, b[tensor]?.[key] ?? null];
       return {

@@ -43,12 +43,19 @@ async function allRuns({store, jobs}: Cloud, {json}: CloudOptions): Promise<void
   const known = new Set(runs.map(({run}) => run));
   const jobsLine = await jobCounts(store, jobs);
   printLines([
-    ...(runs.length > 0 ? runTable(runs) : [{text: 'no runs yet: `gleaner run start` starts one'}]),
+    ...(runs.length > 0 ? runTable(runs) : [{text: await noRunText(store)}]),
     ...(jobsLine === undefined ? [] : [{text: jobsLine}]),
     ...(await keptLines(store)),
     ...(await listAlerts(store, jobs)).map(alertLine),
     ...rejectedLines(await listRejected(store, name => name === null || !known.has(name))),
   ]);
+}
+
+/** A run whose document cannot be read is an alert, which follows. */
+async function noRunText(store: Store): Promise<string> {
+  const count = await store.count('runs');
+  if (count > 0) return `${counted(count, 'run')} with a document that cannot be read`;
+  return 'no runs yet: `gleaner run start` starts one';
 }
 
 function runTable(runs: readonly Run[]): StyledLine[] {

@@ -38,7 +38,7 @@ export function reportLines(report: Report, now: number): string[] {
   return [
     ...lines,
     `  speed      ${span(rate, whole)} tokens/s for each ${machine.accelerator}, limited by ${rate.limit}`,
-    `  time       ${span(report.tpu_hours, time)} of TPU${startText(report)}; ${span(report.clock_hours, time)} on the clock with ${counted(Math.min(machine.workers, report.streams), 'TPU')}`,
+    `  time       ${span(report.tpu_hours, time)} of TPU${startText(report)}; ${span(report.clock_hours, time)} on the clock with ${tpusText(machine.workers, report.streams)}`,
     `  dollars    ${spot ? `${span(spot, dollarText)} spot` : 'unknown spot'}, ${on_demand ? `${span(on_demand, dollarText)} on demand` : 'unknown on demand'} (${machine.zone}; ${pricesText(report, now)})`,
     besideLine(report, now),
     ...assumptions(report),
@@ -113,6 +113,12 @@ function time(hours: number): string {
 }
 
 /** Share of the time that passes before the first batch: of a small run it is nearly all. */
+/** One TPU at a time works on a stream. */
+function tpusText(workers: number, streams: number): string {
+  const busy = counted(Math.min(workers, streams), 'TPU');
+  return streams < workers ? `${busy} of ${workers}, for ${counted(streams, 'stream')}` : busy;
+}
+
 function startText({assumed, machine, streams}: Report): string {
   const start_s = assumed?.start_s.estimate ?? 0;
   if (start_s === 0) return '';

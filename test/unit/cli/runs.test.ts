@@ -111,6 +111,14 @@ describe('A comparison of runs', () => {
     );
   });
 
+  it('names the tensors that only one run stores, and lists no statistic of them', () => {
+    const [a, b] = [aSide('a'), aSide('b')];
+    const [stats] = Object.values(b.result?.stats ?? {});
+    Object.assign(b.result?.stats ?? {}, {'mlp_out.0': stats, 'mlp_out.1': stats});
+    const {same, statistics, notes} = compared(a, b);
+    assert.deepEqual([same, statistics, notes], [false, [], ['only run b stores mlp_out.0, mlp_out.1']]);
+  });
+
   it('finds a difference in the samples', () =>
     assert.equal(compared(aSide('a'), aSide('b', {}, 39)).same, false));
 
