@@ -11,7 +11,7 @@ import {
   words,
   zone,
 } from '../terminal/arguments.ts';
-import type {GleanerCommand} from '../terminal/command.ts';
+import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
 import {addSourceOptions} from './source-options.ts';
 
 /** Registers the commands about pools. */
@@ -85,6 +85,11 @@ export function addPoolCommands(program: GleanerCommand): void {
 
 /** Registers `gleaner prices`. */
 export function addPriceCommands(program: GleanerCommand): void {
+  program
+    .about('weather', 'what requests and TPUs of the last week met, by zone and accelerator')
+    .onCloud(RUNNING_OR_STOPPED)
+    .examples('gleaner weather', 'gleaner weather --json')
+    .action(async options => (await import('../weather.ts')).weather(options));
   program
     .about('prices', 'prices of TPUs')
     .about('update', 'read the prices of the Cloud Billing Catalog into prices/chips; prices of people stay')

@@ -31,7 +31,22 @@ const codeOfPool = z.strictObject({
   workers: z.array(z.strictObject({worker: text, bundle: text.nullable(), source_report: report.nullable()})),
 });
 
+/** Counts of the last week. A mean is null before the first TPU, and a price before the first stored token. */
+const weather = z.strictObject({
+  ...{
+    zone: text,
+    accelerator: text,
+    tries: count,
+    refusals: count,
+    given: count,
+    mean_wait_s: z.number().nullable(),
+  },
+  ...{lives: count, mean_life_s: z.number().nullable(), preemptions: count, usd: dollars, tokens: count},
+  usd_per_million_tokens: dollars.nullable(),
+});
+
 export const poolAnswers = {
+  weather: z.array(weather),
   /** The deployment's own pool has no document before a message changes it. */
   pools: z.array(z.union([z.intersection(poolDocument, alive), alive])),
   exec: z.union([exec, z.strictObject({exec: text, command: text})]),

@@ -24,6 +24,9 @@ const tpu = {
   last_error: maybe,
 };
 
+/** Seconds and dollars by phase: `create_wait`, `boot`, `environment`, `weights`, `compile`, `extract`, `upload`, `job`, `idle`, `lost`. */
+export const phases = z.record(text, z.looseObject({seconds: z.number(), usd: dollars.nullable()}));
+
 const attempt = z.strictObject({
   incarnation: count,
   cause: text,
@@ -33,6 +36,7 @@ const attempt = z.strictObject({
   ready_at: maybe,
   ended_at: text,
   cost_usd: dollars,
+  phases,
   log: maybe,
 });
 

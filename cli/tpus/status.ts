@@ -7,7 +7,7 @@ import type {Store} from '../../shared/ports.ts';
 import {withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {readFleet} from '../cloud/fleet.ts';
-import type {Attempt} from '../json/tpus.ts';
+import {type Attempt, phases} from '../json/tpus.ts';
 import {dollarText, durationText, timeText} from '../terminal/format.ts';
 import {print, say} from '../terminal/output.ts';
 import {ageText} from './list.ts';
@@ -59,8 +59,24 @@ export async function attemptsOf(store: Store, tpu: string): Promise<Attempt[]> 
     evidence: EVIDENCE[text(others.cause_kind) ?? ''] ?? 'unknown',
     last_phase: text(others.last_phase),
     work: text(others.work),
+    phases: phasesOf(others.phases),
     log: text(others.log),
   }));
+}
+
+/** The phases of an attempt; empty for an attempt of an earlier release. */
+function phasesOf(value: unknown): Attempt['phases'] {
+  return phases.safeParse(value).data ?? {};
+}
+
+/** `boot 2.1 min, extract 12 min`, the dollars of each phase behind it. */
+function phasesText(found: Attempt['phases']): string {
+  return Object.entries(found)
+    .map(
+      ([name, {seconds, usd}]) =>
+        `${name.replace('_', ' ')} ${durationText(seconds)}${usd ? ` (${dollarText(usd)})` : ''}`,
+    )
+    .join(', ');
 }
 
 /** Fields that the schema of an attempt leaves open may have any value. */
@@ -104,6 +120,7 @@ function attemptLines(attempt: Attempt): string[] {
   const during = [last_phase, work].filter(part => part !== null).join(' on ');
   return [
     `  attempt ${incarnation}, ended ${timeText(ended_at)} UTC: ${cause} (${evidence})`,
+    ...(phasesText(attempt.phases) ? [`    ${phasesText(attempt.phases)}`] : []),
     `    ${ran}, ${dollarText(cost_usd)}${during ? `, ${during}` : ''}${log ? `, log ${log}` : ''}`,
   ];
 }

@@ -9,6 +9,7 @@ import {askWorker} from '../../python/ask-worker.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {print, say, warn} from '../../terminal/output.ts';
 import {withClock} from '../../terminal/progress-clock.ts';
+import {readWeather, weatherText} from '../../weather.ts';
 import {completeIn} from '../spec.ts';
 import type {Compiled, Sampled} from './assumptions.ts';
 import {earlierRun} from './earlier-run.ts';
@@ -39,7 +40,12 @@ async function estimateIn(cloud: Cloud | undefined, target: string, options: Est
   )) as Sampled;
   const compiled = await compile(spec, sampled, options, cloud?.connection);
   const report = reportOn(found.what, spec, sampled, options, prices, earlier, compiled);
-  print<'run estimate'>(options.json, report, reportLines(report, Date.now()));
+  const now = Date.now();
+  const zones = cloud ? await readWeather(cloud.store, now) : [];
+  const weather = zones.find(each => each.zone === options.zone && each.accelerator === accelerator) ?? null;
+  const lines = reportLines(report, now);
+  if (weather) lines.push(`  weather    ${weatherText(weather)}`);
+  print<'run estimate'>(options.json, {...report, weather}, lines);
 }
 
 /** The program of the run for the type of TPU; undefined where its speed is not asked for, or the compiler lacks the type. */

@@ -94,9 +94,11 @@ async function readShared(
   const isBootDecided = decisions.some(
     ({before, death}) => (death || before.is_probe) && before.agent_at === null,
   );
-  const zones = new Set(
-    decisions.flatMap(({before, change, death}) => (change || death || before.is_probe ? before.zone : [])),
-  );
+  const isChanged = ({before, change, death}: SlotDecision) => change || death || before.is_probe;
+  const zones = new Set([
+    ...decisions.flatMap(decision => (isChanged(decision) ? decision.before.zone : [])),
+    ...gone.map(({zone}) => zone),
+  ]);
   const deaths = decisions.filter(({death}) => death && isMachineDeath(death));
   const runs = new Set([
     ...gone.flatMap(({costs}) => runsAmong(costs)),

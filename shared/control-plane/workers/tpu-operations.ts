@@ -23,6 +23,7 @@ import {
   refusedSince,
 } from '../../domain/zone/limiter.ts';
 import {withLimiter, type Zone} from '../../domain/zone/placement.ts';
+import {withWeather} from '../../domain/zone/weather.ts';
 import type {Bus, TpuRequest, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
@@ -167,7 +168,10 @@ async function refuse(
   now: number,
 ): Promise<void> {
   const pool = await skipIfInvalid(deps.log, () => poolRecords.find(tx, worker.pool, deps.config.pool));
-  const given = afterLostBoot(after, pool, worker, deps.config.placement, now);
+  const isRefusal = after.limiter.refusals > before.limiter.refusals;
+  const accelerator = pool?.accelerator;
+  const told = isRefusal && accelerator ? withWeather(after, accelerator, {refusals: 1}, now) : after;
+  const given = afterLostBoot(told, pool, worker, deps.config.placement, now);
   if (given.zone !== before) zoneRecords.set(tx, given.zone);
   if (given.pool && given.pool !== pool) poolRecords.set(tx, given.pool);
   const refused = createRefused(worker, cause, 0, now);

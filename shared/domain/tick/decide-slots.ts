@@ -1,21 +1,24 @@
 /** Decisions about several slots, from the documents that one transaction has read. The transaction writes what they return. */
 import {addBill} from '../billing/bills.ts';
 import {pricedAs, priceOf} from '../billing/budget.ts';
+import {totalOf} from '../billing/cost.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Job} from '../job/job.ts';
 import {endAttempt, endByDeath} from '../job/lifecycle.ts';
 import {paths} from '../names.ts';
 import {chargeSuspect, freeFromDead} from '../stream/lease.ts';
 import type {Stream} from '../stream/stream.ts';
-import {iso} from '../time.ts';
+import {iso, msOf} from '../time.ts';
 import type {TimelineEvent} from '../timeline.ts';
 import {attemptOf, type WorkerAttempt, withBill} from '../worker/attempt.ts';
 import type {Limits} from '../worker/limits.ts';
 import {isFailedBoot, isMachineDeath} from '../worker/liveness.ts';
+import {nodeStanding} from '../worker/provider-states.ts';
 import type {WorkerAction} from '../worker/transitions.ts';
 import type {Worker} from '../worker/worker.ts';
 import {limiterEvent, refusalsOf} from '../zone/limiter.ts';
-import {allowanceOf, askOf, type PlacementLimits, paceOf, type Zone} from '../zone/placement.ts';
+import {allowanceOf, askOf, isLeftAlone, type PlacementLimits, paceOf, type Zone} from '../zone/placement.ts';
+import {type Counts, withWeather} from '../zone/weather.ts';
 import {type Change, isAsking, isEnding, zoneAfter} from '../zone/zone-changes.ts';
 import {
   countFailedBoot,
@@ -151,13 +154,13 @@ function apply(writes: SlotWrites, decision: SlotDecision, context: Context): vo
   const {before, change} = decision;
   const worker = {...decision.worker, updated_at: iso(now)};
   writes.workers.push(worker);
-  if (change) changeZone(writes, decision, change, settings, now);
+  if (change) changeZone(writes, decision, change, context);
   const isEnd = isEnding(before, worker);
   const stream = isEnd ? documents.works.get(before.name)?.stream : undefined;
   if (isEnd) endIncarnation(writes, decision, context);
   else if (worker.refused && !before.refused)
     writes.shared = giveBootBack(writes.shared, before, settings.placement, now);
-  if (becomesGone(before, worker)) bill(writes, worker, documents, now);
+  if (becomesGone(before, worker)) bill(writes, worker, context);
   const lease = stream ? {run: stream.run, stream: stream.stream, epoch: stream.epoch} : {};
   for (const text of decision.events)
     writes.events.push({kind: 'worker', worker: worker.name, ...lease, text});
@@ -170,13 +173,15 @@ function changeZone(
   writes: SlotWrites,
   decision: SlotDecision,
   change: Change,
-  settings: SlotSettings,
-  now: number,
+  {inputs, settings, now}: Context,
 ): void {
   const {name, pool, zone: zoneName} = decision.before;
   const zone = writes.shared.zones.get(zoneName);
   if (!zone) return;
-  const next = zoneAfter(settings, zone, change, decision, now);
+  const after = zoneAfter(settings, zone, change, decision, now);
+  const counts = weatherOf(change, decision, now);
+  const next =
+    counts && !isLeftAlone(zone) ? withWeather(after, inputs.pool.accelerator, counts, now) : after;
   writes.shared = withZone(writes.shared, zoneName, () => next);
   const record = (text: string, fold?: string) =>
     writes.events.push({kind: 'worker', worker: name, text, fold});
@@ -237,11 +242,45 @@ function endIncarnation(
 }
 
 /** Adds the cost of the incarnation to its attempt, and later to its payers. */
-function bill(writes: SlotWrites, worker: Worker, {attempts}: SlotDocuments, now: number): void {
+function bill(writes: SlotWrites, worker: Worker, {documents, inputs, now}: Context): void {
   const path = paths.attempt(worker.name, worker.incarnation);
-  const attempt = attempts.get(path);
+  const attempt = documents.attempts.get(path) ?? writes.attempts.get(path);
   if (attempt) writes.attempts.set(path, withBill(attempt, worker, now));
   writes.ended.push(worker);
+  const {ready_at, zone, costs, computed_tokens, unstored_tokens} = worker;
+  if (ready_at === null) return;
+  const life = {
+    lives: 1,
+    life_s: secondsFrom(ready_at, now),
+    preemptions: attempt?.cause_kind === 'taken' ? 1 : 0,
+    usd: totalOf(costs),
+    tokens: computed_tokens - unstored_tokens,
+  };
+  writes.shared = withZone(writes.shared, zone, found =>
+    isLeftAlone(found) ? found : withWeather(found, inputs.pool.accelerator, life, now),
+  );
+}
+
+/** Counts that the change of a slot adds to the weather of its zone. */
+function weatherOf(change: Change, {before, worker}: SlotDecision, now: number): Partial<Counts> | undefined {
+  switch (change) {
+    case 'asked':
+    case 'asked again':
+      return {tries: 1};
+    case 'refused':
+      return {refusals: 1};
+    case 'given':
+      if (nodeStanding(worker) !== 'up' || before.asked_at === null) return undefined;
+      return {given: 1, wait_s: secondsFrom(before.asked_at, now)};
+    case 'lost':
+      return undefined;
+    default:
+      return change satisfies never;
+  }
+}
+
+function secondsFrom(since: string, now: number): number {
+  return Math.max(0, Math.round((now - msOf(since)) / 1000));
 }
 
 function keyOf({run, stream}: Stream): string {

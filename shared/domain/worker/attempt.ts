@@ -3,6 +3,7 @@ import {totalOf} from '../billing/cost.ts';
 import {dollars, incarnation, instant, text} from '../fields.ts';
 import {logObject} from '../names.ts';
 import {iso} from '../time.ts';
+import {phasesAtEnd} from './life-phases.ts';
 import type {Death} from './liveness.ts';
 import type {Worker} from './worker.ts';
 
@@ -49,6 +50,7 @@ export function attemptOf(
     ended_at: iso(now),
     ...(worker.phase === 'gone' ? {gone_at: iso(now)} : {}),
     expire_at: iso(now + KEPT_DAYS * 86_400_000),
+    phases: phasesAtEnd(before, death, now),
     costs: before.costs,
     cost_usd: totalOf(before.costs),
   };

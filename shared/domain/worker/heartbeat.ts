@@ -10,6 +10,7 @@ import type {SourceReport} from '../source/source.ts';
 import {chargeSuspect, type Holder, holds, RESTARTED, returnedStream, saysItHas} from '../stream/lease.ts';
 import type {Stream} from '../stream/stream.ts';
 import {iso} from '../time.ts';
+import {livedUntil} from './life-phases.ts';
 import {nodeStanding} from './provider-states.ts';
 import {
   advise,
@@ -182,6 +183,7 @@ export function heardFrom(
   const isSetup = said.activity === 'setup';
   return {
     ...accrue(worker, now),
+    ...livedUntil(worker, said, now),
     ...said,
     boot_step: isSetup ? (step ?? null) : null,
     agent_at: worker.agent_at ?? (isSetup ? null : iso(now)),

@@ -44,6 +44,15 @@ const costs = {
   charged_to: text.nullable(),
 };
 
+const seconds = z.number().min(0);
+/** Time and tokens of an incarnation: see life-phases.ts. `unstored_*`: since the last stored shard of its stream. */
+const life = {
+  phase_seconds: z.record(text, seconds).default({}),
+  unstored_s: seconds.default(0),
+  computed_tokens: count.default(0),
+  unstored_tokens: count.default(0),
+};
+
 /** Fields of an incarnation: its node and its agent. */
 const node = {
   born_at: instant.nullable().default(null),
@@ -63,6 +72,7 @@ const node = {
   ready_at: instant.nullable(),
   ...costs,
   received: z.record(text, received).default({}),
+  ...life,
   heartbeat_at: instant.nullable(),
   progress_at: instant.nullable(),
   ...shown,
@@ -121,6 +131,7 @@ export const workerDocument = stored({
 });
 export type Worker = z.infer<typeof workerDocument>;
 export type Phase = Worker['phase'];
+export type LifeFields = Pick<Worker, keyof typeof life>;
 export type Costs = Worker['costs'];
 
 export function newWorker(

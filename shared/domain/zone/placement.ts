@@ -13,6 +13,7 @@ import {
   stateOf,
 } from './limiter.ts';
 import {brakeDocument} from './silence-brake.ts';
+import {weatherField} from './weather.ts';
 
 /** Start of a surplus of orphans that cannot go at once, and start of the time in which lists show none. */
 const orphans = stored({since_at: instant, unseen_since_at: instant.nullable().default(null)});
@@ -29,6 +30,7 @@ export const zoneDocument = stored({
   losses: z.array(stored({ended_at: instant, lived_s: count})),
   brake: brakeDocument.nullable().default(null),
   orphans: orphans.nullable().default(null),
+  weather: weatherField,
   updated_at: instant,
 });
 export type Zone = z.infer<typeof zoneDocument>;
@@ -80,7 +82,7 @@ const EARLIER = {blocked_until_at: null, blocked_reason: null, creates: []};
 export function newZone(zone: string, now: number, pool: string | null = null): Zone {
   return {
     ...EARLIER,
-    ...{zone, pool, limiter: OPEN, losses: [], brake: null, orphans: null},
+    ...{zone, pool, limiter: OPEN, losses: [], brake: null, orphans: null, weather: []},
     updated_at: iso(now),
   };
 }

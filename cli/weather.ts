@@ -1,0 +1,85 @@
+/** `gleaner weather`: what requests and TPUs of the last week met, by zone and accelerator. */
+import {zoneRecords} from '../shared/control-plane/documents/documents.ts';
+import {addCounts, CLEAR, type Counts, lastWeek} from '../shared/domain/zone/weather.ts';
+import type {Store} from '../shared/ports.ts';
+import {withCloud} from './cloud/cloud.ts';
+import type {CloudOptions} from './cloud/connect.ts';
+import type {Answers} from './json/index.ts';
+import {dollarText, durationText, numberText, table} from './terminal/format.ts';
+import {print, say} from './terminal/output.ts';
+
+export type ZoneWeather = Answers['weather'][number];
+
+/** Prints the weather of each zone that was asked for a node in the last week. */
+export async function weather(options: CloudOptions): Promise<void> {
+  await withCloud(options, async ({store}) => {
+    const found = await readWeather(store, Date.now());
+    const none = ['no weather yet: it comes from the requests and the TPUs of the last week'];
+    print<'weather'>(options.json, found, found.length > 0 ? linesOf(found) : none);
+  });
+}
+
+export async function readWeather(store: Store, now: number): Promise<ZoneWeather[]> {
+  const zones = zoneRecords.parseAll(await store.query('zones'), ({message}) => say(message));
+  const days = zones.flatMap(({zone, weather}) => lastWeek(weather, now).map(day => ({zone, ...day})));
+  const groups = Map.groupBy(days, ({zone, accelerator}) => `${zone} ${accelerator}`);
+  return [...groups].sort().map(([key, group]) => {
+    const [zone = '', accelerator = ''] = key.split(' ');
+    return {zone, accelerator, ...summaryOf(group.reduce<Counts>(addCounts, CLEAR))};
+  });
+}
+
+function summaryOf({given, wait_s, lives, life_s, tokens, usd, ...counts}: Counts) {
+  return {
+    ...{given, lives, tokens, usd, ...counts},
+    mean_wait_s: given > 0 ? wait_s / given : null,
+    mean_life_s: lives > 0 ? life_s / lives : null,
+    usd_per_million_tokens: tokens > 0 ? (usd / tokens) * 1e6 : null,
+  };
+}
+
+const COLUMNS = [
+  {title: 'ZONE'},
+  {title: 'ACCELERATOR'},
+  {title: 'TRIES', right: true},
+  {title: 'REFUSED', right: true},
+  {title: 'WAIT', right: true},
+  {title: 'LIVES', right: true},
+  {title: 'MEAN LIFE', right: true},
+  {title: 'PREEMPTED', right: true},
+  {title: '$/M TOKENS', right: true},
+];
+
+function linesOf(found: readonly ZoneWeather[]): string[] {
+  const seconds = (value: number | null) => (value === null ? '-' : durationText(value));
+  const cells = found.map(each => [
+    ...[each.zone, each.accelerator, numberText(each.tries), numberText(each.refusals)],
+    ...[seconds(each.mean_wait_s), numberText(each.lives), seconds(each.mean_life_s)],
+    ...[
+      numberText(each.preemptions),
+      each.usd_per_million_tokens === null ? '-' : dollarText(each.usd_per_million_tokens),
+    ],
+  ]);
+  return table(COLUMNS, cells);
+}
+
+/** `41 requests of the last week, 30 refused; 11 TPUs came after 2.1 min, 4 of 10 were preempted after 3.2 h`. */
+export function weatherText({
+  tries,
+  refusals,
+  given,
+  mean_wait_s,
+  lives,
+  preemptions,
+  mean_life_s,
+}: ZoneWeather): string {
+  const came =
+    mean_wait_s === null
+      ? 'no TPU came'
+      : `${numberText(given)} TPUs came after ${durationText(mean_wait_s)}`;
+  const lived =
+    mean_life_s === null
+      ? ''
+      : `, ${preemptions} of ${numberText(lives)} were preempted, and lived for ${durationText(mean_life_s)}`;
+  return `${numberText(tries)} requests of the last week, ${numberText(refusals)} refused; ${came}${lived}`;
+}
