@@ -1,5 +1,5 @@
 import {parseRunSpec} from '../../shared/contracts/spec.ts';
-import {readRunSpec} from '../../shared/control-plane/runs/run-spec.ts';
+import {readRunSpec} from '../../shared/control-plane/runs/run-manifest.ts';
 import {checkRun} from '../checks/run.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import {type CloudOptions, findCloud} from '../cloud/connect.ts';

@@ -6,7 +6,7 @@ import {runRecords} from '../documents/documents.ts';
 import {recordRejection} from '../documents/event-log.ts';
 import {startTask} from '../documents/tasks.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
-import {readRunSpec} from '../runs/run-spec.ts';
+import {readRunSpec} from '../runs/run-manifest.ts';
 import {advanceByShard} from '../streams/advance-checkpoint.ts';
 import {registerStream} from '../streams/register-stream.ts';
 import {wake} from '../wake.ts';

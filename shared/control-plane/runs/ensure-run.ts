@@ -1,4 +1,5 @@
 import {Rejected} from '../../contracts/errors.ts';
+import {completeSpec} from '../../contracts/spec.ts';
 import {outputsPrefix, parseOutputObject, stopObject} from '../../domain/names.ts';
 import {isOpen, LOST_AFTER_S, lostReason, NO_MESSAGES, NO_STREAMS, type Run} from '../../domain/run/run.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
@@ -47,14 +48,8 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       reason,
       spec: frozen?.spec ?? null,
       spec_hash: frozen?.spec_hash ?? null,
-      pool: frozen?.placement.pool ?? deps.config.pool.pool,
-      priority: frozen?.placement.priority ?? 0,
-      budget_usd: frozen?.placement.budget_usd ?? null,
-      affinity: frozen?.placement.affinity ?? 'any',
-      stream_offset: frozen?.placement.stream_offset ?? 0,
+      ...(frozen ?? completeSpec({}, deps.config)).placement,
       bundle: null,
-      allow_cross_region: frozen?.placement.allow_cross_region ?? false,
-      expire_days: frozen?.placement.expire_days ?? null,
       spent_usd: 0,
       cost_usd: 0,
       ...(current && current.version > 0 ? settingsOf(current) : {}),

@@ -4,17 +4,19 @@ import {parseJson, parseValue} from '../../contracts/schemas.ts';
 import {
   completeSpec,
   frozenSpec,
+  MAX_SPEC_BYTES,
+  parseRunSpec,
   type RunPlacement,
   type RunSpecInput,
   specHash,
 } from '../../contracts/spec.ts';
 import {modelProblem} from '../../domain/billing/ceilings.ts';
 import {manifestObject, specObject} from '../../domain/names.ts';
+import type {Objects} from '../../ports.ts';
 import {missingPoolText, readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid} from '../documents/documents.ts';
 import {bucketModelProblem} from './check-model.ts';
-import {readRunSpec, readText} from './run-spec.ts';
 
 /** A spec with exactly the keys of its manifest, maybe fewer than this release knows, and its hash. */
 export type Frozen = {spec: RunSpecInput; spec_hash: string; placement?: RunPlacement};
@@ -74,4 +76,21 @@ export async function readManifest(
   const {spec_hash, placement} = frozen;
   const spec = parseValue(frozenSpec, frozen.spec, `The spec in ${name}`);
   return {spec, spec_hash, ...(placement ? {placement} : {})};
+}
+
+/** Reads the `run.json` of a run; undefined without one. Throws `Rejected` for an invalid one. */
+export async function readRunSpec(objects: Objects, run: string): Promise<RunSpecInput | undefined> {
+  const name = specObject(run);
+  const text = await readText(objects, name, MAX_SPEC_BYTES);
+  return text === undefined ? undefined : parseRunSpec(text, name);
+}
+
+/** Reads the text of an object; undefined if the object does not exist. */
+export async function readText(
+  objects: Objects,
+  name: string,
+  max_bytes: number,
+): Promise<string | undefined> {
+  const bytes = await objects.read(name, {max_bytes});
+  return bytes && Buffer.from(bytes).toString('utf8');
 }

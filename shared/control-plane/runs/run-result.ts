@@ -124,15 +124,8 @@ async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
   const {allow_cross_region, expire_days} = run;
   if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
   const frozen = await skipIfInvalid(deps.log, () => readManifest(deps, run.run));
-  const placement = {
-    pool,
-    priority,
-    budget_usd,
-    affinity,
-    stream_offset,
-    allow_cross_region,
-    expire_days,
-  };
+  const assignment = {affinity, stream_offset, expire_days};
+  const placement = {pool, priority, budget_usd, ...assignment, allow_cross_region};
   return frozen ?? {spec, spec_hash, placement};
 }
 

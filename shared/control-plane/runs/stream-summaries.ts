@@ -5,7 +5,7 @@ import {parseJson} from '../../contracts/schemas.ts';
 import {metadataObject, streamIndexOf} from '../../domain/names.ts';
 import type {StreamSummary} from '../../domain/run/result.ts';
 import type {Deps} from '../deps.ts';
-import {readText} from './run-spec.ts';
+import {readText} from './run-manifest.ts';
 
 /** Reads under way at once, and the largest metadata.json of such a read: together they bound the function's memory. */
 const READS = 32;

@@ -1,8 +1,12 @@
+/** Deletes of nodes that no document and no slot knows. */
 import {planBudgets} from '../../domain/tick/plan-tick.ts';
 import {slotOf, slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
+import type {Tpu} from '../../domain/worker/nodes.ts';
 import {orphansIn, orphansLeft} from '../../domain/zone/orphans.ts';
+import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
+import {recordEventNow} from '../documents/event-log.ts';
 import type {Failures} from '../failures.ts';
 import {type Reconciled, reconcileWorkers} from './reconcile-workers.ts';
 
@@ -33,4 +37,17 @@ export async function deleteOrphans(
 function isOurs({pool, zones = []}: Snapshot, {config}: Deps, zone: string): boolean {
   const deployed = pool.pool === config.pool.pool ? config.pool.zones : [];
   return [...pool.zones, ...deployed, ...zones.map(({zone}) => zone)].includes(zone);
+}
+
+/** Deletes nodes with our labels that fit no slot: such nodes get no work and cost money. */
+export async function deleteStrays({tpus, store, now, log}: Deps, strays: readonly Tpu[]): Promise<void> {
+  await forEachConcurrently(strays, async ({name, zone}) => {
+    const text = `${name} in ${zone} has our label, and no slot has its name there: deleting it`;
+    try {
+      await tpus.delete(name, zone);
+      await recordEventNow({store, now}, {kind: 'worker', worker: name, text});
+    } catch (error) {
+      log('ERROR', `${text}: ${(error as Error).message}`);
+    }
+  });
 }
