@@ -15,7 +15,7 @@ export function setTyped(given: Typed): void {
   typed = given;
 }
 
-/** What npm starts this command with: `npx gleaner`, `npm start` and `npm run gleaner`. */
+/** Events of npm that start this command: `npx gleaner`, `npm start` and `npm run gleaner`. */
 const NPM_EVENTS = ['npx', 'start', 'gleaner'];
 
 /** npm puts `gleaner` on the path of what it starts, and only there. */
