@@ -3,6 +3,7 @@ import {parseValue} from '../../contracts/schemas.ts';
 import {type Found, type Refresh, refreshed} from '../../domain/billing/catalog.ts';
 import {GENERATIONS} from '../../domain/billing/list-prices.ts';
 import {isPriceKey, overList, type Prices} from '../../domain/billing/prices.ts';
+import {describing, stored} from '../../domain/fields.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import type {Store} from '../../ports.ts';
@@ -10,10 +11,10 @@ import type {Log} from '../log.ts';
 import {recordsOf} from './document-kind.ts';
 import {skipIfInvalid} from './documents.ts';
 
-const price = z.object({
+const price = stored({
   usd: z.number().min(0),
   spot_usd: z.number().min(0),
-  source: z.enum(['catalog', 'person']).optional(),
+  source: describing(['catalog', 'person']).optional(),
   as_of: z.iso.date().optional(),
   since_at: z.iso.datetime().optional(),
 });
@@ -54,14 +55,14 @@ export async function storeCatalog(
   if (Object.keys(found.chips).length === 0)
     throw new Error('Failed to read the prices of the Billing Catalog: it names no price of a TPU chip');
   return store.transaction(async tx => {
-    const stored = (await tx.get(paths.prices())) ?? {};
-    const known = Object.entries(stored).map(
+    const before = (await tx.get(paths.prices())) ?? {};
+    const known = Object.entries(before).map(
       ([key, value]) => [key, price.safeParse(value).data ?? null] as const,
     );
     const isOfCatalog = (key: string) =>
       known.some(([name, entry]) => name === key && entry?.source === 'catalog');
     const refresh = refreshed(Object.fromEntries(known), found, now);
-    const others = Object.entries(stored).filter(([key]) => !isOfCatalog(key));
+    const others = Object.entries(before).filter(([key]) => !isOfCatalog(key));
     if (!options.dry_run) records.set(tx, paths.prices(), {...Object.fromEntries(others), ...refresh.prices});
     return refresh;
   });

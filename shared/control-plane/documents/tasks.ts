@@ -43,9 +43,14 @@ export function taskId({task, run}: TaskName): string {
   return run === null ? task : `${task}-${run}`;
 }
 
-/** Opens the task at its first page, in the transaction of the command that asks for the task. */
-export function openTask(tx: Transaction, {task, run}: TaskName, now: number): void {
+/** Opens the task at its first page, in the transaction of the command that asks for the task. Reads the task before the first write. */
+export async function openTask(tx: Transaction, {task, run}: TaskName, now: number): Promise<void> {
+  open(tx, await records.get(tx, paths.task(taskId({task, run}))), {task, run}, now);
+}
+
+function open(tx: Transaction, stored: Task | undefined, {task, run}: TaskName, now: number): void {
   records.set(tx, paths.task(taskId({task, run})), {
+    ...stored,
     ...{task, run, status: 'open', cursor: '', result: null, busy_until_at: null},
     created_at: iso(now),
     updated_at: iso(now),
@@ -71,7 +76,7 @@ export async function startTask(
   const isOpened = await store.transaction(async tx => {
     const stored = await records.get(tx, paths.task(taskId(name)));
     if (stored && isEnough(stored)) return false;
-    openTask(tx, name, now());
+    open(tx, stored, name, now());
     return true;
   });
   if (isOpened) await publishTask(bus, name);

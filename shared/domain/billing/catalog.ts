@@ -122,7 +122,8 @@ export function refreshed(stored: Prices, {chips, unknown}: Found, now: number):
         kept.push(`${key}: ${lacks}${before ? `; ${textOf(before)} of ${before.as_of} stays` : ''}`);
       continue;
     }
-    prices[key] = {usd, spot_usd, source: 'catalog', as_of: iso(now).slice(0, 10), since_at};
+    const known = {usd, spot_usd, source: 'catalog' as const, as_of: iso(now).slice(0, 10), since_at};
+    prices[key] = {...stored[key], ...known};
     if (before?.usd !== usd || before.spot_usd !== spot_usd)
       changed.push(`${key}: ${textOf(prices[key])}${before ? `, was ${textOf(before)}` : ''}`);
   }

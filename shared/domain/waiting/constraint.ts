@@ -80,7 +80,7 @@ export function goesOn(before: Waiting | null, now_is: Constraint | undefined, n
   if (!now_is) return null;
   const isSame = before?.kind === now_is.kind && before.about === now_is.about;
   const begun_at = isSame ? before.since_at : iso(now);
-  const next: Waiting = {...now_is, since_at: now_is.since_at ?? begun_at};
+  const next: Waiting = {...(isSame ? before : {}), ...now_is, since_at: now_is.since_at ?? begun_at};
   return isSame && CHANGING.every(field => before[field] === next[field]) ? before : next;
 }
 
@@ -100,7 +100,12 @@ export function waitText(waits: Constraint): string {
 /** The words of `waitText` that no further try changes. */
 export function shortText({kind, about, evidence, since_at}: Constraint): string {
   const since = since_at === null ? '' : ` since ${minuteText(since_at)}`;
-  return `${HEADS[kind](about)}${since}${evidence === null ? '' : `: ${evidence}`}`;
+  return `${headOf(kind, about)}${since}${evidence === null ? '' : `: ${evidence}`}`;
+}
+
+/** A later release stores kinds that this release has no sentence for. */
+function headOf(kind: ConstraintKind, about: string): string {
+  return CONSTRAINT_KINDS.includes(kind) ? HEADS[kind](about) : `${about} waits (${kind})`;
 }
 
 /** `12:46`, in UTC. */

@@ -26,7 +26,7 @@ export const start = command({
   decide: async (_, tx, {run}, {published_at, now}) => {
     const parent = await runRecords.get(tx, run);
     const decision = decideRunAction('start', run, parent, published_at, now);
-    if (decision.kind === 'applied') openTask(tx, {task: 'register', run}, now);
+    if (decision.kind === 'applied') await openTask(tx, {task: 'register', run}, now);
     return conclude(decision, next => runRecords.set(tx, next), {run});
   },
   after: ({bus}, {run}) => publishTask(bus, {task: 'register', run}),
@@ -107,7 +107,7 @@ export const rebuild = command({
       throw new Rejected(`there is nothing to rebuild: the bucket holds no stream of run "${run}"`);
   },
   decide: async (_, tx, {run = null}, {now}) => {
-    openTask(tx, {task: 'rebuild', run}, now);
+    await openTask(tx, {task: 'rebuild', run}, now);
     const path = paths.task(taskId({task: 'rebuild', run}));
     const about = run === null ? {} : {run};
     return {outcome: 'applied', reason: `the rebuild has begun; ${path} shows its progress`, about};
