@@ -115,6 +115,32 @@ const CASES: Case[] = [
     ...{kind: 'no-node', about: ZONE, evidence: /not READY within/},
   },
   {
+    name: 'creates that fail late',
+    given: () =>
+      aWorldWith(world => {
+        unfinished(world);
+        const {list} = world.deps.tpus;
+        let lists = 0;
+        world.deps.tpus.list = async () => {
+          if (++lists % 3 === 0) world.tpus.nodes.clear();
+          return list();
+        };
+      }, 8),
+    ...{kind: 'no-capacity', about: ZONE, evidence: /failed late/},
+  },
+  {
+    name: 'a node that vanished',
+    given: async () => {
+      const world = await aWorkingWorld();
+      world.tpus.nodes.delete(A0);
+      world.agent(A0).silent = true;
+      await world.until('the end', async () => (await world.worker(A0))?.phase === 'deleting', 20, 0);
+      await world.tick();
+      return world;
+    },
+    ...{kind: 'leaving', about: A0, evidence: /vanished/},
+  },
+  {
     name: 'a zone that does not answer',
     given: () => aWorldWith(unreachable, 6),
     ...{kind: 'unreachable', about: ZONE},
