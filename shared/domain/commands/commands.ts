@@ -55,7 +55,8 @@ export function decideRunAction(
     case 'start':
     case 'resume':
       if (run.status === 'active' || run.status === 'paused') {
-        const decision = become('active', action === 'start' ? `${name} started` : `${name} resumed`);
+        const done = action === 'start' ? `${name} started` : `${name} resumed`;
+        const decision = become('active', `${done}${pauseText(run)}`);
         if (decision.kind === 'rejected') return decision;
         const reason = run.reason === BY_PERSON ? null : run.reason;
         const next = {...decision.next, reason, ...NO_MACHINE_DEATHS, ...NO_MODEL_FAILURES};
@@ -87,6 +88,12 @@ export function decideRunAction(
     default:
       return action satisfies never;
   }
+}
+
+/** Why a breaker or a budget paused the run: it is paused again while that holds. */
+function pauseText({status, reason}: Run): string {
+  if (status !== 'paused' || reason === null || reason === BY_PERSON) return '';
+  return `; it is paused again while this holds: ${reason}`;
 }
 
 export function noRun(name: string): {kind: 'rejected'; reason: string} {

@@ -54,7 +54,7 @@ export class Effects extends Check {
     return path === paths.pool(String(pool)) || (ofPool && (isOf('workers') || isOf('zones')));
   }
 
-  /** What an applied message lacks. */
+  /** Names the effect that an applied message did not have. */
   #lackOf(message: Document, {reason, published_at}: Document, changes: Change[]): string | undefined {
     const {config, store} = this.context;
     const {action, run, stream, job, worker, source, where, pool = config.pool.pool} = message;

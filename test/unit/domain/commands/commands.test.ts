@@ -59,6 +59,13 @@ describe('control actions', () => {
       );
     });
 
+  it('resume of a run that its budget paused says that it is paused again while nothing changes', () => {
+    const reason = '$0.00 of $0.0010 are spent; configure a larger budget_usd';
+    const decision = decideRunAction('resume', 'my-run', aRun({status: 'paused', reason}), at(1), T0 + 1000);
+    assert.ok(decision.kind === 'applied');
+    assert.equal(decision.what, `my-run resumed; it is paused again while this holds: ${reason}`);
+  });
+
   it('start of the unknown run default names a stream object without a run folder', () => {
     const decision = decideRunAction('start', 'default', undefined, at(0), T0);
     assert.ok(
