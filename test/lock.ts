@@ -4,7 +4,7 @@
  */
 import {readFileSync, writeFileSync} from 'node:fs';
 import {dirname, relative} from 'node:path';
-import {UV_CACHE, WORKER_FOLDER} from '../cli/python/python.ts';
+import {uvCache, WORKER_FOLDER} from '../cli/python/python.ts';
 import {ROOT, type Run, runCommand} from './support/process.ts';
 
 const WORKER = 'worker-startup/requirements';
@@ -34,7 +34,7 @@ for (const {name, base} of LOCKS) {
     '--no-annotate',
   ];
   const args = ['-c', SCRIPT, 'bash', WORKER_FOLDER, ...options, ...below, ...known, `${name}.in`];
-  const {code, lines} = await run('bash', args, {UV_CACHE_DIR: UV_CACHE});
+  const {code, lines} = await run('bash', args, {UV_CACHE_DIR: uvCache()});
   if (code !== 0) throw new Error(`Failed to lock ${name}.in: ${lines.slice(-5).join(' | ')}`);
   const locked = packagesOf(lines);
   const others = base ? packagesIn(base) : new Map();

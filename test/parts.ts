@@ -1,7 +1,7 @@
 /** The parts of the tests, slowest first, and the tiers that run them: fast in a minute, full before a merge, long at night. */
 import {spawnSync} from 'node:child_process';
 import {join} from 'node:path';
-import {CACHE, environmentFolder, NO_JAX_CACHE} from '../cli/python/python.ts';
+import {cacheFolder, environmentFolder, NO_JAX_CACHE} from '../cli/python/python.ts';
 import {type Outcome, pythonOf, ROOT, type Run} from './support/process.ts';
 
 const TIERS = ['fast', 'full', 'long'] as const;
@@ -113,7 +113,7 @@ async function pytest(run: Run, tier: Tier): Promise<Counts> {
   const spread = tier === 'full' ? ['-p', 'no:xdist'] : ['--numprocesses=2', '--dist=worksteal'];
   const command = ['-m', 'pytest', ...options, ...spread, 'test/worker', 'test/reader'];
   // Compiled programs are kept for the next run, for as long as the lock file is the same.
-  const kept = join(CACHE, 'test', (await environmentFolder(LOCK)).slice(-16));
+  const kept = join(cacheFolder(), 'test', (await environmentFolder(LOCK)).slice(-16));
   const {code, lines} = await run(await pythonOf(LOCK, run), command, {
     ...EFFORT[tier],
     GLEANER_TEST_CACHE: kept,

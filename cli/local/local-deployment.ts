@@ -17,7 +17,7 @@ import type {Objects} from '../../shared/ports.ts';
 import {buildArtifacts} from '../build/artifacts.ts';
 import {buildEnvironment} from '../build/environment/environment.ts';
 import {packWorker} from '../python/bundle.ts';
-import {CACHE, JAX_CACHE, LOCK, UV_CACHE, workerPython} from '../python/python.ts';
+import {cacheFolder, jaxCache, LOCK, uvCache, workerPython} from '../python/python.ts';
 import {Interrupted} from '../terminal/errors.ts';
 import {ADDRESS_FILE, pointClientsAt} from './address.ts';
 import {requireSpace, watchSpace} from './space.ts';
@@ -111,9 +111,9 @@ async function start({
     },
     vm_env: {
       GLEANER_PLATFORM: 'cpu',
-      GLEANER_ENVIRONMENTS: CACHE,
-      UV_CACHE_DIR: UV_CACHE,
-      JAX_COMPILATION_CACHE_DIR: JAX_CACHE,
+      GLEANER_ENVIRONMENTS: cacheFolder(),
+      UV_CACHE_DIR: uvCache(),
+      JAX_COMPILATION_CACHE_DIR: jaxCache(),
     },
     log: logTo(join(dir, 'logs', 'cloud.log'), say),
   });
@@ -131,7 +131,7 @@ async function start({
         const name = `environments/${environment.sha256}.tar.gz`;
         await objects.create(name, bytes, {content_type: 'application/gzip'});
       }
-      await provideTinyModel(objects, join(CACHE, 'tiny-model', worker.sha256.slice(0, 16)), begin);
+      await provideTinyModel(objects, join(cacheFolder(), 'tiny-model', worker.sha256.slice(0, 16)), begin);
     }
     await rm(join(dir, ADDRESS_FILE), {force: true});
     await writeFile(join(dir, ADDRESS_FILE), JSON.stringify({url, token}), {mode: 0o600});

@@ -8,7 +8,7 @@ import type {Cloud} from '../cloud/cloud.ts';
 import {requireRunning} from '../cloud/connection.ts';
 import {ResumableUploads} from '../google/resumable.ts';
 import type {Answers} from '../json/index.ts';
-import {CACHE} from '../python/python.ts';
+import {cacheFolder} from '../python/python.ts';
 import {crc32cOf, sha256Of} from '../streams/hash-file.ts';
 import {Sessions} from '../streams/sessions.ts';
 import {Hub, hubSettings} from '../streams/sources/hub.ts';
@@ -172,7 +172,7 @@ class Copier {
     this.#hub = hub;
     this.#commit = commit;
     this.#stop = stop;
-    this.#folder = join(CACHE, 'mirror', `${commit.model.replace('/', '--')}@${commit.commit}`);
+    this.#folder = join(cacheFolder(), 'mirror', `${commit.model.replace('/', '--')}@${commit.commit}`);
   }
 
   async copyAll(files: HubFile[], say: (line: string) => void): Promise<Record<string, StoredFile>> {

@@ -4,7 +4,7 @@ import type {RunSpec} from '../../shared/contracts/spec.ts';
 import type {Connection} from '../cloud/connection.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
-import {CACHE, runWorkerModule, workerPython} from './python.ts';
+import {cacheFolder, runWorkerModule, workerPython} from './python.ts';
 
 /** The worker's code could not reach the hub or the bucket, and says nothing about the spec. */
 export class HubSilent extends CliError {}
@@ -26,7 +26,7 @@ export async function askWorker(
   connection: Connection | undefined,
   lock?: string,
 ): Promise<unknown> {
-  const home = join(CACHE, 'models');
+  const home = join(cacheFolder(), 'models');
   await mkdir(home, {recursive: true});
   // The module's own errors come back below; the environment reports its progress here.
   await workerPython(say, lock);

@@ -9,12 +9,15 @@ import {CliError} from '../terminal/errors.ts';
 export const WORKER_FOLDER = fileURLToPath(new URL('../../worker-startup', import.meta.url));
 
 /** Cache of downloads and environments, shared by every local cloud of this user. */
-export const CACHE = resolve(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'gleaner');
-export const UV_CACHE = join(CACHE, 'uv');
+export const cacheFolder = () => resolve(process.env.XDG_CACHE_HOME || join(homedir(), '.cache'), 'gleaner');
+export const uvCache = () => join(cacheFolder(), 'uv');
 /** Compiled programs of the VMs of local clouds. */
-export const JAX_CACHE = process.env.JAX_COMPILATION_CACHE_DIR || join(CACHE, 'jax');
+export const jaxCache = () => process.env.JAX_COMPILATION_CACHE_DIR || join(cacheFolder(), 'jax');
 /** Keeps bytecode outside of the sources, because the worker bundle packs their folder. Bytecode saves seconds at each start. */
-const BYTECODE = {PYTHONPYCACHEPREFIX: join(CACHE, 'bytecode'), PYTHONDONTWRITEBYTECODE: ''};
+const bytecode = () => ({
+  PYTHONPYCACHEPREFIX: join(cacheFolder(), 'bytecode'),
+  PYTHONDONTWRITEBYTECODE: '',
+});
 /** JAX stores programs for another machine, but cannot load them. */
 export const NO_JAX_CACHE = {JAX_COMPILATION_CACHE_DIR: ''};
 
@@ -43,7 +46,7 @@ export function workerPython(
 
 /** Folder of the environment for a lock file. */
 export async function environmentFolder(lock: string): Promise<string> {
-  return join(CACHE, `env-${await lockKey(lock)}`);
+  return join(cacheFolder(), `env-${await lockKey(lock)}`);
 }
 
 /** Key of the environment for a lock file: the start of its digest. */
@@ -78,7 +81,7 @@ export async function callScript(
   const script = 'source "$1"; shift; umask 022; "$@"';
   const call = [join(WORKER_FOLDER, 'startup.sh'), name, ...args];
   const child = spawn('bash', ['-c', script, 'bash', ...call], {
-    env: {...process.env, UV_CACHE_DIR: UV_CACHE},
+    env: {...process.env, UV_CACHE_DIR: uvCache()},
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const errors = collectLines(child.stderr, say);
@@ -102,7 +105,7 @@ export async function runWorkerModule(
   const python = await workerPython(say, lock);
   const child = spawn(python, ['-m', ...args], {
     cwd: WORKER_FOLDER,
-    env: {...process.env, ...BYTECODE, ...NO_JAX_CACHE, JAX_PLATFORMS: 'cpu', ...env},
+    env: {...process.env, ...bytecode(), ...NO_JAX_CACHE, JAX_PLATFORMS: 'cpu', ...env},
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const [stdout, stderr, code] = await Promise.all([

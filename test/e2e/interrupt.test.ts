@@ -5,7 +5,7 @@ import {mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync} from 'node:fs'
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
-import {CACHE} from '../../cli/python/python.ts';
+import {cacheFolder} from '../../cli/python/python.ts';
 import {processes} from './home.ts';
 
 const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
@@ -16,8 +16,8 @@ describe('Ctrl-C during the start of a local cloud', () => {
     dir = mkdtempSync(join(tmpdir(), 'gleaner-interrupt-'));
     // A cache without the tiny model: every start makes the model.
     mkdirSync(join(dir, 'gleaner'));
-    for (const name of readdirSync(CACHE).filter(name => name !== 'tiny-model'))
-      symlinkSync(join(CACHE, name), join(dir, 'gleaner', name));
+    for (const name of readdirSync(cacheFolder()).filter(name => name !== 'tiny-model'))
+      symlinkSync(join(cacheFolder(), name), join(dir, 'gleaner', name));
   });
   afterEach(() => rmSync(dir, {recursive: true, force: true}));
 

@@ -5,20 +5,27 @@ type Ended = {code: number; stdout: string; stderr: string};
 
 let last: Promise<unknown> = Promise.resolve();
 
-/**
- * Runs `gleaner ARGS` to its end, after the command before it: commands share the output and the variables of the process. The folder of
- * the cache is fixed when its module is loaded, so a command with another XDG_CACHE_HOME needs a process.
- */
-export function gleaner(
-  args: string[],
-  options: {cwd?: string; env?: Record<string, string>} = {},
+type Options = {cwd?: string; env?: Record<string, string>};
+
+/** Runs `gleaner ARGS` to its end. */
+export function gleaner(args: string[], options: Options = {}): Promise<Ended> {
+  return alone(() => runCommandLine(args), {...options, args});
+}
+
+/** Runs a command to its end, after the command before it: commands share the output and the variables of the process. */
+export function alone(
+  command: () => Promise<void>,
+  options: Options & {args?: string[]} = {},
 ): Promise<Ended> {
-  const ended = last.then(() => runAlone(args, options.cwd ?? process.cwd(), options.env ?? {}));
+  const ended = last.then(() => runAlone(command, options));
   last = ended.catch(() => {});
   return ended;
 }
 
-async function runAlone(args: string[], cwd: string, variables: Record<string, string>): Promise<Ended> {
+async function runAlone(
+  command: () => Promise<void>,
+  {args = [], cwd = process.cwd(), env: variables = {}}: Options & {args?: string[]},
+): Promise<Ended> {
   const {argv, env, exitCode} = process;
   const before = process.cwd();
   const [stdout, stderr] = [process.stdout, process.stderr].map(capture) as [Captured, Captured];
@@ -29,7 +36,7 @@ async function runAlone(args: string[], cwd: string, variables: Record<string, s
   process.exitCode = undefined;
   process.chdir(cwd);
   try {
-    await runCommandLine(args);
+    await command();
     return {code: Number(process.exitCode ?? 0), stdout: stdout.text(), stderr: stderr.text()};
   } finally {
     process.chdir(before);

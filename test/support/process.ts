@@ -3,16 +3,16 @@ import {spawn} from 'node:child_process';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
-import {CACHE, environmentFolder, UV_CACHE, WORKER_FOLDER} from '../../cli/python/python.ts';
+import {cacheFolder, environmentFolder, uvCache, WORKER_FOLDER} from '../../cli/python/python.ts';
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** Programs that Node, Python and JAX compile once for all tests and the next run of them: tests start hundreds of processes. */
 const COMPILED = {
-  NODE_COMPILE_CACHE: join(CACHE, 'test', 'compiled'),
+  NODE_COMPILE_CACHE: join(cacheFolder(), 'test', 'compiled'),
   PYTHONDONTWRITEBYTECODE: '',
-  PYTHONPYCACHEPREFIX: join(CACHE, 'test', 'bytecode'),
-  JAX_COMPILATION_CACHE_DIR: join(CACHE, 'test', 'jax'),
+  PYTHONPYCACHEPREFIX: join(cacheFolder(), 'test', 'bytecode'),
+  JAX_COMPILATION_CACHE_DIR: join(cacheFolder(), 'test', 'jax'),
 };
 
 export type Outcome = {code: number; lines: string[]};
@@ -54,7 +54,7 @@ export function pythonOf(lock: string, run: Run): Promise<string> {
 async function makeEnvironment(lock: string, run: Run): Promise<string> {
   const script = 'source "$1/startup.sh"; make_environment "$2" "$3"';
   const args = ['-c', script, 'bash', WORKER_FOLDER, await environmentFolder(lock), lock];
-  const {code, lines} = await run('bash', args, {UV_CACHE_DIR: UV_CACHE});
+  const {code, lines} = await run('bash', args, {UV_CACHE_DIR: uvCache()});
   const path = lines.at(-1);
   if (code !== 0 || !path) throw new Error(`Failed to make an environment from ${lock}: see the lines above`);
   return path;

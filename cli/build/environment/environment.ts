@@ -8,7 +8,15 @@ import {Transform} from 'node:stream';
 import {pipeline} from 'node:stream/promises';
 import {promisify} from 'node:util';
 import {packedFiles} from '../../python/bundle.ts';
-import {CACHE, callScript, lockSha256, lockText, TPU_LOCK, UV_CACHE, UV_LOCK} from '../../python/python.ts';
+import {
+  cacheFolder,
+  callScript,
+  lockSha256,
+  lockText,
+  TPU_LOCK,
+  UV_LOCK,
+  uvCache,
+} from '../../python/python.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {counted} from '../../terminal/format.ts';
 import {isRunning} from '../../terminal/is-running.ts';
@@ -24,7 +32,7 @@ import {
 import {markUsed, removeUnused} from './retention.ts';
 
 const run = promisify(execFile);
-const ENVIRONMENTS = join(CACHE, 'environments');
+const environmentsFolder = () => join(cacheFolder(), 'environments');
 const ARCHIVE = 'environment.tar.gz';
 const FACTS = 'environment.json';
 
@@ -71,7 +79,7 @@ export async function keyOf(lock: string, python: Pick<Python, 'identity'>): Pro
 }
 
 async function read(key: string): Promise<Environment | undefined> {
-  const folder = join(ENVIRONMENTS, key);
+  const folder = join(environmentsFolder(), key);
   const text = await readFile(join(folder, FACTS), 'utf8').catch(() => undefined);
   if (text === undefined) return undefined;
   await markUsed(folder);
@@ -83,7 +91,7 @@ async function build(lock: string, say: (line: string) => void): Promise<Environ
   const uv = await callScript('ensure_uv', [UV_LOCK], say);
   const python = await choosePython(uv, say);
   const key = await keyOf(lock, python);
-  const unfinished = join(ENVIRONMENTS, `${key}.unfinished.${process.pid}`);
+  const unfinished = join(environmentsFolder(), `${key}.unfinished.${process.pid}`);
   await removeUnfinished();
   const tree = join(unfinished, 'tree');
   try {
@@ -101,16 +109,17 @@ async function build(lock: string, say: (line: string) => void): Promise<Environ
     say('Packing the worker environment, which takes a minute');
     await pack(tree, unfinished);
     for (const rest of ['tree', 'uv']) await rm(join(unfinished, rest), {recursive: true});
-    await rename(unfinished, join(ENVIRONMENTS, key)).catch(error => {
+    await rename(unfinished, join(environmentsFolder(), key)).catch(error => {
       if (error.code !== 'ENOTEMPTY' && error.code !== 'EEXIST') throw error;
     });
   } finally {
     await rm(unfinished, {recursive: true, force: true});
   }
   const built = await read(key);
-  if (!built) throw new CliError(`Failed to build the worker environment: ${ENVIRONMENTS}/${key} is gone`);
-  const removed = await removeUnused(ENVIRONMENTS);
-  if (removed > 0) say(`Removed ${counted(removed, 'old worker environment')} from ${ENVIRONMENTS}`);
+  if (!built)
+    throw new CliError(`Failed to build the worker environment: ${environmentsFolder()}/${key} is gone`);
+  const removed = await removeUnused(environmentsFolder());
+  if (removed > 0) say(`Removed ${counted(removed, 'old worker environment')} from ${environmentsFolder()}`);
   return built;
 }
 
@@ -148,7 +157,7 @@ async function install(uv: string, python: Python, lock: string, folder: string)
   ];
   const options = ['--quiet', '--require-hashes', '--no-deps', '--no-build', ...target, '--target', folder];
   await run(uv, ['pip', 'install', ...options, '--requirement', lock], {
-    env: {...process.env, UV_CACHE_DIR: UV_CACHE},
+    env: {...process.env, UV_CACHE_DIR: uvCache()},
   }).catch(error => {
     throw new CliError(`Failed to install what ${lock} names: ${String(error.stderr).trim()}`, {
       cause: error,
@@ -192,9 +201,10 @@ async function pack(tree: string, folder: string): Promise<void> {
 
 /** Removes what killed builds have left. */
 async function removeUnfinished(): Promise<void> {
-  await mkdir(ENVIRONMENTS, {recursive: true});
-  for (const name of await readdir(ENVIRONMENTS)) {
+  await mkdir(environmentsFolder(), {recursive: true});
+  for (const name of await readdir(environmentsFolder())) {
     const [, pid] = /\.unfinished\.(\d+)$/.exec(name) ?? [];
-    if (pid && !isRunning(Number(pid))) await rm(join(ENVIRONMENTS, name), {recursive: true, force: true});
+    if (pid && !isRunning(Number(pid)))
+      await rm(join(environmentsFolder(), name), {recursive: true, force: true});
   }
 }

@@ -4,7 +4,7 @@ import {existsSync, lstatSync} from 'node:fs';
 import {cp, mkdir, readFile, realpath, rm, writeFile} from 'node:fs/promises';
 import {basename, dirname, isAbsolute, join, relative} from 'node:path';
 import {promisify} from 'node:util';
-import {CACHE, callScript} from '../../python/python.ts';
+import {cacheFolder, callScript} from '../../python/python.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {readElf, writeRunpath} from './elf.ts';
 import {filesIn, whyUnportable} from './portable.ts';
@@ -13,7 +13,7 @@ const run = promisify(execFile);
 
 /** The Python that the locked uv downloads, with a digest that uv knows. */
 export const PINNED = 'cpython-3.12.16-linux-x86_64-gnu';
-const DOWNLOADS = join(CACHE, 'python');
+const downloads = () => join(cacheFolder(), 'python');
 
 /** TPU VMs have Linux on x86_64. */
 export const RUNS_HERE = process.platform === 'linux' && process.arch === 'x64';
@@ -32,18 +32,18 @@ const UNUSED =
 
 /** The downloaded Python, if it is there. */
 export function downloadedPython(): Python | undefined {
-  const root = join(DOWNLOADS, PINNED);
+  const root = join(downloads(), PINNED);
   return existsSync(root) ? {identity: PINNED, root, name: 'python3.12'} : undefined;
 }
 
 /** Downloads the Python with uv. Throws uv's last line. */
 export async function downloadPython(uv: string): Promise<Python> {
-  const args = ['python', 'install', '--no-bin', '--no-progress', '--install-dir', DOWNLOADS, PINNED];
+  const args = ['python', 'install', '--no-bin', '--no-progress', '--install-dir', downloads(), PINNED];
   await run(uv, args, {env: {UV_HTTP_RETRIES: '1', ...process.env}}).catch(error => {
     throw new Error(lastLine(error.stderr), {cause: error});
   });
   const python = downloadedPython();
-  if (!python) throw new Error(`uv put no ${PINNED} into ${DOWNLOADS}`);
+  if (!python) throw new Error(`uv put no ${PINNED} into ${downloads()}`);
   return python;
 }
 

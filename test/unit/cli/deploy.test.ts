@@ -1,7 +1,8 @@
 /** `gleaner deploy` with a program in place of terraform, which records its calls and fails as a test asks. */
 import assert from 'node:assert/strict';
-import {type ChildProcess, spawn} from 'node:child_process';
+import {spawn} from 'node:child_process';
 import {createHash} from 'node:crypto';
+import {once} from 'node:events';
 import {
   chmodSync,
   existsSync,
@@ -14,14 +15,15 @@ import {
 } from 'node:fs';
 import {tmpdir} from 'node:os';
 import {delimiter, join} from 'node:path';
+import {text} from 'node:stream/consumers';
 import {fileURLToPath} from 'node:url';
 import {ApiError} from '../../../emulator/http/errors.ts';
 import {putBuiltEnvironment} from '../../support/built-environment.ts';
-import {gleaner} from '../../support/command.ts';
+import {alone, gleaner} from '../../support/command.ts';
+import {deployAtOnce as runAtOnce} from '../../support/deploy-at-once.ts';
 import {GoogleProject, PROJECT} from '../../support/google-project.ts';
 import {until} from '../../support/until.ts';
 
-const AT_ONCE = fileURLToPath(new URL('../../support/deploy-at-once.ts', import.meta.url));
 const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
 const STATE = `${PROJECT}-gleaner-terraform`;
@@ -92,11 +94,9 @@ const EVENTARC =
 
 describe('gleaner deploy @full', () => {
   let folder: string;
-  let children: ChildProcess[];
   let google: GoogleProject;
   beforeEach(async () => {
     folder = mkdtempSync(join(tmpdir(), 'gleaner-deploy-'));
-    children = [];
     google = await new GoogleProject().start();
     mkdirSync(join(folder, 'tmp'));
     await putBuiltEnvironment(join(folder, 'cache'));
@@ -110,39 +110,20 @@ describe('gleaner deploy @full', () => {
     rmSync(folder, {recursive: true});
   });
 
-  function run(program: string[], env: Record<string, string> = {}) {
-    const child = spawn(process.execPath, program, {
-      cwd: folder,
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env: {
-        ...process.env,
-        PATH: `${folder}${delimiter}${process.env.PATH}`,
-        ...{
-          CALLS: join(folder, 'calls'),
-          PLAN_FILE: join(folder, 'plan.json'),
-          TMPDIR: join(folder, 'tmp'),
-          XDG_CACHE_HOME: join(folder, 'cache'),
-          GLEANER_GOOGLE_APIS: google.url,
-          ...env,
-        },
-      },
-    });
-    children.push(child);
-    const texts = {stdout: '', stderr: ''};
-    child.stdout.on('data', chunk => (texts.stdout += chunk));
-    child.stderr.on('data', chunk => (texts.stderr += chunk));
-    return new Promise<{code: number | null; stdout: string; stderr: string}>(done =>
-      child.once('close', code => done({code, ...texts})),
-    );
-  }
-
-  const deploy = (args: string[], env: Record<string, string> = {}) => run([MAIN, 'deploy', ...args], env);
-  /** A deployment that ends before its first step. */
-  const refuse = (args: string[]) =>
-    gleaner(['deploy', ...args], {cwd: folder, env: {GLEANER_GOOGLE_APIS: google.url}});
+  const variables = (env: Record<string, string>): Record<string, string> => ({
+    PATH: `${folder}${delimiter}${process.env.PATH}`,
+    CALLS: join(folder, 'calls'),
+    PLAN_FILE: join(folder, 'plan.json'),
+    TMPDIR: join(folder, 'tmp'),
+    XDG_CACHE_HOME: join(folder, 'cache'),
+    GLEANER_GOOGLE_APIS: google.url,
+    ...env,
+  });
+  const deploy = (args: string[], env: Record<string, string> = {}) =>
+    gleaner(['deploy', ...args], {cwd: folder, env: variables(env)});
   /** The same with a clock that steps in place of a wait, and a lock file in the folder. */
   const deployAtOnce = (args: string[], env: Record<string, string> = {}) =>
-    run([AT_ONCE, join(folder, 'lock.hcl'), ...args], env);
+    alone(() => runAtOnce(join(folder, 'lock.hcl'), args), {cwd: folder, env: variables(env)});
 
   const verbs = () =>
     readFileSync(join(folder, 'calls'), 'utf8')
@@ -365,10 +346,15 @@ describe('gleaner deploy @full', () => {
   });
 
   it('ends Terraform in order after Ctrl-C, keeps no plan, and exits with 130', async () => {
-    const running = deploy(['--yes'], {SLOW_VERB: 'apply'});
+    const child = spawn(process.execPath, [MAIN, 'deploy', '--yes'], {
+      cwd: folder,
+      stdio: ['ignore', 'ignore', 'pipe'],
+      env: {...process.env, ...variables({SLOW_VERB: 'apply'})},
+    });
+    const [said, ended] = [text(child.stderr), once(child, 'exit')];
     await until('Terraform is at work', () => existsSync(join(folder, 'calls.slow')));
-    for (const child of children) child.kill('SIGINT');
-    const {code, stderr} = await running;
+    child.kill('SIGINT');
+    const [[code], stderr] = [await ended, await said];
     assert.equal(code, 130, stderr);
     assert.match(stderr, /Interrupted: run the command again/);
     assert.equal(readFileSync(join(folder, 'calls.interrupted'), 'utf8'), 'once\n');
@@ -376,7 +362,7 @@ describe('gleaner deploy @full', () => {
   });
 
   it('applies nothing without a terminal and without --yes', async () => {
-    const {code, stderr} = await refuse([]);
+    const {code, stderr} = await deploy([]);
     assert.equal(code, 1);
     assert.match(stderr, /add --yes/);
     assert.equal(existsSync(join(folder, 'calls')), false);
@@ -410,7 +396,7 @@ describe('gleaner deploy @full', () => {
     it(`refuses settings in one line: ${name}`, async () => {
       if (text === undefined) rmSync(join(folder, 'gleaner.tfvars.json'));
       else writeFileSync(join(folder, 'gleaner.tfvars.json'), text);
-      const {code, stderr} = await refuse(['--yes']);
+      const {code, stderr} = await deploy(['--yes']);
       assert.equal(code, 1);
       assert.match(stderr, expected);
     });

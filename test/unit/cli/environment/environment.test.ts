@@ -12,7 +12,7 @@ import {readElf} from '../../../../cli/build/environment/elf.ts';
 import type {Environment} from '../../../../cli/build/environment/environment.ts';
 import {filesIn} from '../../../../cli/build/environment/portable.ts';
 import {PINNED} from '../../../../cli/build/environment/portable-python.ts';
-import {environmentFolder, LOCK, UV_CACHE, WORKER_FOLDER} from '../../../../cli/python/python.ts';
+import {environmentFolder, LOCK, uvCache, WORKER_FOLDER} from '../../../../cli/python/python.ts';
 import {Folder} from '../../../support/folder.ts';
 import {workerEnvironment} from '../../../support/worker-environment.ts';
 
@@ -83,7 +83,7 @@ describe('A build of the worker environment in a new cache @long', () => {
   let env: NodeJS.ProcessEnv;
   beforeEach(() => {
     mkdirSync(folder.at('gleaner'));
-    symlinkSync(UV_CACHE, folder.at('gleaner/uv'));
+    symlinkSync(uvCache(), folder.at('gleaner/uv'));
     env = {...process.env, XDG_CACHE_HOME: folder.path};
   });
   afterEach(() => folder.end());
