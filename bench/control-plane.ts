@@ -138,7 +138,9 @@ function measureMany(): boolean {
   const lines = inProcess('./control-plane/many-runs.ts').trim().split('\n');
   const figures = lines.flatMap(line => JSON.parse(line));
   for (const {scene, seconds, reads, writes, calls, note} of figures)
-    console.log(`${scene}: ${seconds.toFixed(1)} s, ${reads} reads, ${writes} writes, ${calls} calls. ${note}`);
+    console.log(
+      `${scene}: ${seconds.toFixed(1)} s, ${reads} reads, ${writes} writes, ${calls} calls. ${note}`,
+    );
   const [quiet] = figures;
   return quiet.reads <= MOST_READS && quiet.seconds <= MOST_S;
 }
