@@ -33,8 +33,25 @@ export const NEXT_RELEASE_COUNTERS = [
 
 export const EDITS: Record<Release, Edit[]> = {
   current: [],
-  // A counter for each kind of document, a field for leases and creates, and a field for each TPU message.
+  // A nested field in every document, a counter for some kinds, a field for leases and creates, new words, and a field for TPU messages.
   next: [
+    {
+      in: 'recordsOf',
+      within: '($tx, $path, $value) => {$$steps}',
+      find: '$isNamed ? {release: $release} : {}',
+      replace:
+        "$isNamed ? {release: $release, next_release: {kind: 'tide', writes: ($value.next_release?.writes ?? 0) + 1}} : {}",
+    },
+    {
+      in: 'recordEvent',
+      find: '{...$event, text: $text, at: $at, $$expiry}',
+      replace: "{...$event, kind: 'tide', text: $text, at: $at, $$expiry}",
+    },
+    {
+      in: 'endByDeath',
+      find: "{outcome: 'preempted', cause: 'preempted', error: $error}",
+      replace: "{outcome: 'preempted', cause: 'evicted', error: $error}",
+    },
     {
       in: 'streamDocument',
       within: '$stored({run: $run, stream: $stream, worker_id: $count, $$fields})',

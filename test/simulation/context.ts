@@ -24,6 +24,12 @@ const ZONES = ['us-central1-a', 'europe-west4-b', 'asia-east1-c'];
 const WIDE_EVERY = 24;
 export const WIDE_SLOTS = 7;
 
+/** In some worlds no node boots before the calm, and in some the next release is rolled back. */
+const BAD_IMAGE = {every: 16, remainder: 5};
+/** Every second wide world has enough boots at once to stop a zone. */
+const WIDE_BAD_IMAGE = {every: 2 * WIDE_EVERY, remainder: 2 * WIDE_EVERY - 1};
+const ROLL_BACK = {every: 10, remainder: 7};
+
 /** Parts that a smaller world can leave out, in addition to kinds of faults. */
 export const SIMPLER = [
   'queue',
@@ -116,6 +122,8 @@ export class Context {
   readonly isWide: boolean;
   readonly #brokenModel: Failure | undefined;
   readonly hasSecondPool: boolean;
+  readonly hasBadImage: boolean;
+  readonly isRolledBack: boolean;
 
   constructor(seed: number, options: Options) {
     this.chance = new Chance(seed);
@@ -130,6 +138,9 @@ export class Context {
     const isModelBroken = !options.plan && !options.without?.has('broken model');
     this.#brokenModel = isModelBroken ? BROKEN_MODELS[seed % MODELS_EVERY] : undefined;
     this.hasSecondPool = hasSecondPool(seed) && !options.plan && !options.without?.has('second pool');
+    this.hasBadImage =
+      !options.plan && [BAD_IMAGE, WIDE_BAD_IMAGE].some(({every, remainder}) => seed % every === remainder);
+    this.isRolledBack = seed % ROLL_BACK.every === ROLL_BACK.remainder;
     this.store.isPessimistic = this.chance.happens(this.isWide ? 0.7 : 0.2);
     this.ack_deadline_ms = this.chance.pick([1, 10]) * MINUTE_MS;
     const drawn = this.isWide ? ZONES : ZONES.slice(0, this.count('second zone', 2));

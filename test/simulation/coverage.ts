@@ -36,9 +36,9 @@ const DEATHS = all<Death['kind'] | 'not-needed'>()(
     'asked',
   ] as const),
 );
-const ACTIONS = all<Exclude<ControlMessage['action'], 'clear' | 'update'>>()(
+const ACTIONS = all<ControlMessage['action']>()(
   ...(['start', 'pause', 'resume', 'stop', 'retry', 'cancel', 'rebuild', 'configure', 'scale'] as const),
-  ...(['recreate', 'delete', 'submit', 'pool', 'keep'] as const),
+  ...(['recreate', 'delete', 'submit', 'pool', 'keep', 'clear', 'update'] as const),
 );
 const OUTCOMES = all<ReleaseOutcome>()('completed', 'drained', 'preempted', 'failed');
 
@@ -51,7 +51,9 @@ export const EXPECTED: Record<string, readonly string[]> = {
   'a run is': RUNS,
   'a job is': JOBS,
   'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...TRANSIENT])],
-  'a limiter is': ['open', 'probing'],
+  'a limiter is': ['open', 'probing', 'stopped'],
+  'a command is': ['running', 'done', 'rejected'],
+  'a command on a host is': ['waiting', 'running', 'exited', 'timeout', 'lost'],
   'a node is reported': [...UNHEALTHY, ...SYMPTOMS, 'MESH_BUILD_FAIL'],
   provisioning: ['node', 'queued-resource', 'auto'],
   'a queued resource is': [

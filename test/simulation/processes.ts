@@ -71,11 +71,12 @@ export class Processes {
     return this.#ticking;
   }
 
-  /** During a rollout each new instance runs one of two releases. In the calm all new instances run the next release. */
+  /** During a rollout each new instance runs one of two releases. In the calm all new instances run one. */
   #code(): Code {
     const {current, next} = this.#codes;
     if (!next) return current;
-    return this.#context.isCalm || this.#context.strikes('rollout') ? next : current;
+    if (this.#context.isCalm) return this.#context.isRolledBack ? current : next;
+    return this.#context.strikes('rollout') ? next : current;
   }
 
   /** Each release comes with a worker bundle of its own. */

@@ -49,8 +49,9 @@ export class Vms {
     const context = this.#context;
     const {clockwork, chance, faults} = context;
     this.#planLoss(node);
-    const isStuck = context.strikes('stillborn');
-    if (isStuck && chance.happens(0.5)) return;
+    const isBadImage = context.hasBadImage && !context.isCalm;
+    const isStuck = context.strikes('stillborn') || isBadImage;
+    if (isStuck && !isBadImage && chance.happens(0.5)) return;
     const isBadHost = context.strikes('bad_host');
     if (isBadHost) this.#addSymptom(node, 'MESH_BUILD_FAIL');
     const incarnation = Number(node.metadata['gleaner-incarnation']);
@@ -81,7 +82,7 @@ export class Vms {
     const loop = new AgentLoop(agent, {
       sleep,
       seconds: (low, high) => context.chance.between(low, high),
-      bootFault: isStuck && incarnation % 2 === 0 ? 'the disk is full' : null,
+      bootFault: isBadImage || (isStuck && incarnation % 2 === 0) ? 'the disk is full' : null,
       setup_s: isStuck ? Number.POSITIVE_INFINITY : chance.between(5, 90),
       fault: () => {
         if (isBadHost)

@@ -17,17 +17,25 @@ export class Documents extends Check {
       if (after[field] !== undefined) this.context.see(`the next release counts: ${field}`);
     if (before && this.context.alone.has(path))
       this.breach(`${path} was written while no release understood it`);
-    if (before) this.#checkNextReleaseFields(path, before, after);
+    if (before) this.#checkNextReleaseFields(kind, path, before, after);
   }
 
   /** The current release keeps the fields that the next release wrote. */
-  #checkNextReleaseFields(path: string, before: Document, after: Document): void {
+  #checkNextReleaseFields(kind: string, path: string, before: Document, after: Document): void {
     for (const field of NEXT_RELEASE_COUNTERS.filter(field => before[field] !== undefined))
       if (!(Number(after[field]) >= Number(before[field])))
         this.breach(`${path}: ${field} of the next release changed from ${before[field]} to ${after[field]}`);
+    const [was, is] = [before, after].map(({next_release}) =>
+      Number((next_release as Document)?.writes ?? 0),
+    );
+    // A task that is opened again is another task.
+    const isSame = before.created_at === after.created_at;
+    if (isSame && !(Number(is) >= Number(was)))
+      this.breach(`${path}: the field of the next release was written ${was} times, and then ${is} times`);
+    if (is !== 0) this.context.see(`the next release writes: ${kind}`);
     const [held, lease] = [before.lease as Lease | null, after.lease as Lease | null];
-    const isSame = held?.granted_by && lease?.epoch === held.epoch;
-    if (isSame && lease?.granted_by !== held.granted_by)
+    const isHeld = held?.granted_by && lease?.epoch === held.epoch;
+    if (isHeld && lease?.granted_by !== held.granted_by)
       this.breach(`${path}: its lease lost the field of the next release`);
   }
 }
