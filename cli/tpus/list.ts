@@ -1,5 +1,6 @@
 import {poolRecords, runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {waitText} from '../../shared/domain/waiting/constraint.ts';
+import type {Store} from '../../shared/ports.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {readFleet, requirePool} from '../cloud/fleet.ts';
@@ -20,13 +21,13 @@ export async function list(options: Options): Promise<void> {
     if (options.json) return printJson<'tpus list'>({tpus: shown, totals});
     const gone = found.length - shown.length;
     const hidden = gone === 0 ? [] : [{text: `${counted(gone, 'TPU')} gone: --all shows them`}];
-    if (shown.length === 0) return printLines([...(await whyNone(cloud, options.pool)), ...hidden]);
+    if (shown.length === 0) return printLines([...(await whyNone(cloud.store, options.pool)), ...hidden]);
     printLines([...tpuTable(shown, now), {text: totalsText(totals), style: 'bold'}, ...hidden]);
   });
 }
 
 /** Why no TPU is there: the reason of each run and of the jobs that wait for one. */
-async function whyNone({store}: Cloud, pool: string | undefined): Promise<StyledLine[]> {
+export async function whyNone(store: Store, pool?: string): Promise<StyledLine[]> {
   const isMeant = (each: {pool: string}) => pool === undefined || each.pool === pool;
   const runs = runRecords.parseAll(await store.query('runs'), () => {}).filter(isMeant);
   const pools = poolRecords.parseAll(await store.query('pools'), () => {}).filter(isMeant);

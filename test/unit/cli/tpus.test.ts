@@ -3,12 +3,15 @@ import type {Cloud} from '../../../cli/cloud/cloud.ts';
 import {tpuStatus} from '../../../cli/screen/tpu-status.ts';
 import {ceilingOf, ceilingText} from '../../../cli/tpus/create.ts';
 import {deletionLines} from '../../../cli/tpus/delete.ts';
-import {tpuTable} from '../../../cli/tpus/list.ts';
+import {tpuTable, whyNone} from '../../../cli/tpus/list.ts';
 import {namedTpus} from '../../../cli/tpus/named.ts';
 import {attemptsOf} from '../../../cli/tpus/status.ts';
 import {rowOf, totalsOf, totalsText} from '../../../cli/tpus/tpu-row.ts';
 import {nearNames} from '../../../shared/contracts/near-names.ts';
-import {aConfig, at, aWorker, T0} from '../../support/builders.ts';
+import type {Pool} from '../../../shared/domain/fleet/pool.ts';
+import type {Run} from '../../../shared/domain/run/run.ts';
+import {constraint} from '../../../shared/domain/waiting/constraint.ts';
+import {aConfig, aRun, at, aWorker, T0} from '../../support/builders.ts';
 import {aStore} from '../../support/put-documents.ts';
 
 const POOL = aConfig().pool;
@@ -70,6 +73,35 @@ describe('A list of TPUs', () => {
       totalsText(totalsOf([unknown])),
       '1 TPU, 1 at work, $0.00 an hour, and the price of 1 TPU is unknown',
     );
+  });
+
+  it('shows the error of a refused TPU while its zone refuses TPUs, and no healed error', () => {
+    const refused = aWorker({phase: 'gone', refused: true, last_error: 'no more capacity'});
+    const waits = {...constraint('no-capacity', refused.zone, 'no more capacity'), since_at: at(0)};
+    const shown = [POOL, {...POOL, zones_wait: {[refused.zone]: waits}}].map(pool =>
+      rowOf(refused, [pool], T0),
+    );
+    assert.deepEqual(
+      shown.map(({reason, last_error}) => [reason, last_error]),
+      [
+        [null, null],
+        ['us-central1-a has no capacity since 03:04: no more capacity', 'no more capacity'],
+      ],
+    );
+  });
+
+  it('says for what runs and jobs wait where no TPU is there', async () => {
+    const textsOf = async (run: Partial<Run>, pool: Partial<Pool> = {}) => {
+      const store = await aStore({'runs/my-run': aRun(run), 'pools/tpu': {...POOL, ...pool}});
+      return (await whyNone(store)).map(({text}) => text);
+    };
+    const waits = {...constraint('quota', 'us-central1-a', 'exhausted'), since_at: at(0)};
+    assert.deepEqual(await textsOf({streams_pending: 3, waits}, {jobs_wait: waits}), [
+      'no TPU: run my-run waits: the quota in us-central1-a is used up since 03:04: exhausted',
+      'no TPU: jobs of pool tpu wait: the quota in us-central1-a is used up since 03:04: exhausted',
+    ]);
+    assert.deepEqual(await textsOf({streams_pending: 3}), ['no TPU: the next tick creates some']);
+    assert.deepEqual(await textsOf({}), ['no TPU: TPUs are created when there is work']);
   });
 
   it('has the cost of this incarnation until now', () => assert.equal(rows[0]?.cost_usd, 1.25));
