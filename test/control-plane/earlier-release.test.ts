@@ -1,9 +1,11 @@
 /**
  * Functions of two releases side by side. `test/fixtures/earlier-release.json` has the documents and objects that the code of its commit
- * wrote in the middle of a run, with a job, a second pool and messages of people.
+ * wrote in the middle of a run, with a job, a second pool and messages of people. `test/fixtures/earlier-schemas.json` has the schemas with which
+ * that commit reads each kind of document, as JSON Schemas: `z.toJSONSchema(schema, {io: 'input'})`.
  */
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
+import {z} from 'zod';
 import {
   poolRecords,
   runRecords,
@@ -19,8 +21,10 @@ import {
 } from '../../shared/control-plane/documents/history-documents.ts';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import type {Document, ObjectInfo, Stored} from '../../shared/ports.ts';
+import {aBusyWorld, everyDocument, finishBusyWorld} from '../support/busy-world.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {putDocuments} from '../support/put-documents.ts';
+import {isOfKind} from '../support/stored-schemas.ts';
 import {wholeStore} from '../support/whole-store.ts';
 
 type Earlier = {
@@ -85,6 +89,38 @@ describe('The documents of an earlier release', () => {
     assert.deepEqual([run?.status, run?.streams_completed, run?.priority], ['completed', 3, 3]);
     const tpu = await world.store.get('pools/tpu');
     assert.deepEqual([tpu?.workers_per_zone, tpu?.budget_usd], [2, 50]);
+  });
+});
+
+describe('The documents of this release', () => {
+  /** Kinds of tasks that the earlier release skips with an error in its log. */
+  const SKIPPED = ['tasks/expire', 'tasks/prices'];
+
+  it('are read by the earlier release: each kind, with everything at work and at its end', async () => {
+    const {schemas} = JSON.parse(
+      readFileSync(new URL('../fixtures/earlier-schemas.json', import.meta.url), 'utf8'),
+    );
+    const earlier = new Map<string, z.ZodType>(
+      Object.entries(schemas).map(([kind, schema]) => [
+        kind,
+        z.fromJSONSchema(schema as z.core.JSONSchema.JSONSchema),
+      ]),
+    );
+    const world = await aBusyWorld();
+    const found = await everyDocument(world);
+    await finishBusyWorld(world);
+    found.push(...(await everyDocument(world)));
+    const unread = found.flatMap(({path, data}) => {
+      const kind = [...earlier.keys()].find(each => isOfKind(path, each));
+      const parsed = kind === undefined ? undefined : earlier.get(kind)?.safeParse(data);
+      return parsed?.success === false ? [`${path}: ${parsed.error.message}`] : [];
+    });
+    assert.deepEqual(
+      unread.filter(text => !SKIPPED.some(path => text.startsWith(path))),
+      [],
+    );
+    const kinds = [...earlier.keys()].filter(kind => !found.some(({path}) => isOfKind(path, kind)));
+    assert.deepEqual(kinds, []);
   });
 });
 
