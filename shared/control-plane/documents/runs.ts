@@ -6,7 +6,7 @@ import type {Transaction} from '../../ports.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from './documents.ts';
 import {recordEvent} from './event-log.ts';
-import {openTask} from './tasks.ts';
+import {openTaskAgain} from './tasks.ts';
 
 /** Most runs in the cache of spec hashes. */
 const MOST_KNOWN = 1000;
@@ -45,7 +45,7 @@ export function reopenRun(tx: Transaction, run: Run | undefined, why: string, no
   if (run?.status !== 'completed' && run?.status !== 'failed') return false;
   runRecords.set(tx, withMark({...run, ...NO_MODEL_FAILURES, status: 'active', expired_at: null}, now));
   // The documents of its other streams are made again from the bucket.
-  if (run.expired_at !== null) openTask(tx, {task: 'register', run: run.run}, now);
+  if (run.expired_at !== null) openTaskAgain(tx, {task: 'register', run: run.run}, now);
   recordEvent(tx, {kind: 'run', run: run.run, text: `Run ${run.run} is active again: ${why}`}, now);
   return true;
 }

@@ -48,6 +48,11 @@ export async function openTask(tx: Transaction, {task, run}: TaskName, now: numb
   open(tx, await records.get(tx, paths.task(taskId({task, run}))), {task, run}, now);
 }
 
+/** Opens the task after the first write of a transaction: the document of its last time has expired, and is not read. */
+export function openTaskAgain(tx: Transaction, name: TaskName, now: number): void {
+  open(tx, undefined, name, now);
+}
+
 function open(tx: Transaction, stored: Task | undefined, {task, run}: TaskName, now: number): void {
   records.set(tx, paths.task(taskId({task, run})), {
     ...stored,
