@@ -1,4 +1,5 @@
 /** Prices of the work of a run, for people who compare runs. */
+import {type Prices, usdPerHour} from '../../shared/domain/billing/prices.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 
@@ -20,4 +21,13 @@ export function usdPerMillionTokens({
   total_tokens,
 }: Pick<Run, 'cost_usd' | 'total_tokens'>): number | null {
   return total_tokens > 0 ? (cost_usd / total_tokens) * 1e6 : null;
+}
+
+/** Mean dollars an hour of a node over the zones with a known price; null without such a zone. */
+export function meanUsdPerHour(
+  prices: Prices,
+  {zones, ...node}: {accelerator: string; spot: boolean; zones: string[]},
+): number | null {
+  const zonePrices = zones.map(zone => usdPerHour(prices, {...node, zone})).filter(usd => usd !== null);
+  return zonePrices.length > 0 ? zonePrices.reduce((sum, usd) => sum + usd) / zonePrices.length : null;
 }

@@ -1,9 +1,9 @@
 import {poolRecords, runRecords, workerRecords} from '../../../shared/control-plane/documents/documents.ts';
-import {meanUsdPerHour, type Prices} from '../../../shared/domain/billing/prices.ts';
+import type {Prices} from '../../../shared/domain/billing/prices.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Store} from '../../../shared/ports.ts';
 import {CliError} from '../../terminal/errors.ts';
-import {usdPerHourFor, usdPerMillionTokens} from '../rates.ts';
+import {meanUsdPerHour, usdPerHourFor, usdPerMillionTokens} from '../rates.ts';
 import type {Earlier} from './assumptions.ts';
 
 /** Rates of an earlier run on the same type of TPU: dollars a million tokens, and dollars an hour for each TPU. */

@@ -97,12 +97,3 @@ export function usdPerHour(
   const each = chip ? usd(chip) : null;
   return type && each !== null ? type.chips * each : null;
 }
-
-/** Mean dollars an hour of a node over the zones with a known price; null without such a zone. */
-export function meanUsdPerHour(
-  prices: Prices,
-  {zones, ...node}: {accelerator: string; spot: boolean; zones: string[]},
-): number | null {
-  const zonePrices = zones.map(zone => usdPerHour(prices, {...node, zone})).filter(usd => usd !== null);
-  return zonePrices.length > 0 ? zonePrices.reduce((sum, usd) => sum + usd) / zonePrices.length : null;
-}

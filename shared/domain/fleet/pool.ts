@@ -15,7 +15,6 @@ const JOB_WAIT_S = 120;
 
 /** TPUs that stay without work, for the next job or command, until a time. */
 const keep = stored({workers: count, until_at: instant});
-export type Keep = z.infer<typeof keep>;
 
 /**
  * A set of identical TPU slots, numbered from 0 in each zone. The deployment sets the first values; messages change them. The limiter stops

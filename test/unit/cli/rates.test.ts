@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import {usdPerHourFor, usdPerMillionTokens} from '../../../cli/run/rates.ts';
+import {meanUsdPerHour, usdPerHourFor, usdPerMillionTokens} from '../../../cli/run/rates.ts';
+import {LIST_PRICES} from '../../../shared/domain/billing/list-prices.ts';
 import {at, aWorker} from '../../support/builders.ts';
 
 const aPaid = (changes = {}) => aWorker({phase: 'working', ready_at: at(0), usd_per_hour: 3.6, ...changes});
@@ -22,4 +23,12 @@ describe('the price of a million tokens', () => {
     assert.equal(usdPerMillionTokens({cost_usd: 3, total_tokens: 12_000_000}), 0.25);
     assert.equal(usdPerMillionTokens({cost_usd: 3, total_tokens: 0}), null);
   });
+});
+
+describe('the mean price over zones', () => {
+  const mean = (accelerator: string) =>
+    meanUsdPerHour(LIST_PRICES, {accelerator, spot: false, zones: ['us-central1-a', 'europe-west4-b']});
+  it('the mean price of a node counts the zones with a known price', () =>
+    assert.ok(Math.abs((mean('v5litepod-4') ?? 0) - 4 * 1.38) < 1e-9));
+  it('the mean price is unknown where no zone has a price', () => assert.equal(mean('v9-8'), null));
 });

@@ -4,7 +4,6 @@ import {
   ageText,
   chipsOf,
   isPriceKey,
-  meanUsdPerHour,
   originOf,
   overList,
   usdPerHour,
@@ -96,14 +95,6 @@ describe('the price of a node', () => {
       [undefined, undefined, '8 days old', undefined],
     );
   });
-});
-
-describe('the mean price over zones', () => {
-  const mean = (accelerator: string) =>
-    meanUsdPerHour(LIST_PRICES, {accelerator, spot: false, zones: ['us-central1-a', 'europe-west4-b']});
-  it('the mean price of a node counts the zones with a known price', () =>
-    assert.ok(Math.abs((mean('v5litepod-4') ?? 0) - 4 * 1.38) < 1e-9));
-  it('the mean price is unknown where no zone has a price', () => assert.equal(mean('v9-8'), null));
 });
 
 describe('prices over the list', () => {
