@@ -54,7 +54,7 @@ export class Effects extends Check {
     return path === paths.pool(String(pool)) || (ofPool && (isOf('workers') || isOf('zones')));
   }
 
-  /** Names the effect that an applied message did not have. */
+  /** The effect that an applied message lacks. */
   #lackOf(message: Document, {reason, published_at}: Document, changes: Change[]): string | undefined {
     const {config, store} = this.context;
     const {action, run, stream, job, worker, source, where, pool = config.pool.pool} = message;
