@@ -120,7 +120,7 @@ variable "timings" {
 
   validation {
     condition = length(setsubtract(keys(var.timings), [
-      "poll_s", "queue_s", "heartbeat_s", "lease_s", "silent_s", "stall_s",
+      "poll_s", "job_wait_s", "queue_s", "heartbeat_s", "lease_s", "silent_s", "stall_s",
       "compile_s", "load_s", "create_s", "boot_s", "setup_s", "drain_s",
       "repair_s", "ask_again_s", "retry_s", "longest_retry_s", "churn_window_s", "short_life_s",
       "long_job_s", "audit_s",

@@ -74,6 +74,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       workers_per_zone: v.GLEANER_WORKERS_PER_ZONE,
       budget_usd: v.GLEANER_BUDGET_USD ?? null,
       poll_s: v.GLEANER_POLL_S,
+      job_wait_s: v.GLEANER_JOB_WAIT_S,
     } as Pool,
     /** Collection of the documents of jobs. */
     jobs_collection: v.GLEANER_JOBS_COLLECTION,

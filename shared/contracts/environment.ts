@@ -1,6 +1,7 @@
 import {z} from 'zod';
 import {type Ceilings, modelProblem, poolProblem} from '../domain/billing/ceilings.ts';
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../domain/deployment.ts';
+import {JOB_WAIT_S, POLL_S} from '../domain/fleet/pool.ts';
 import {isZone} from '../domain/names.ts';
 import {provisioning} from '../domain/zone/placement.ts';
 import {identityEnvironment} from './identity-settings.ts';
@@ -139,7 +140,9 @@ const variables = z.object({
   /** By default the usual version of the accelerator's generation. */
   GLEANER_RUNTIME_VERSION: z.string().min(1).optional(),
   /** Delay of an idle worker before its next request, plus up to a quarter. Short in a pool that people wait for. */
-  GLEANER_POLL_S: seconds(60),
+  GLEANER_POLL_S: seconds(POLL_S),
+  /** Time that a job waits until a worker gives its stream back: see domain/fleet/yields.ts. */
+  GLEANER_JOB_WAIT_S: seconds(JOB_WAIT_S),
   /** Budget of all TPUs of the pool together. */
   GLEANER_BUDGET_USD: z.coerce.number().positive().optional(),
   /** Requests for nodes: at once, or through the queue of the zone. Messages change it. See domain/zone/placement.ts. */

@@ -127,6 +127,21 @@ describe('the message pool', () => {
 });
 
 describe('the message scale', () => {
+  it('goes before the timings of the deployment, which count until then and in a new pool', async () => {
+    const world = await aWorldWithFast();
+    world.redeploy({GLEANER_POLL_S: '30', GLEANER_JOB_WAIT_S: '900'});
+    const timings = async () => {
+      const {poll_s, job_wait_s} = await poolRecords.get(world.store, world.deps.config.pool);
+      return [poll_s, job_wait_s];
+    };
+    await send(world, {action: 'scale', workers_per_zone: 2});
+    assert.deepEqual(await timings(), [30, 900]);
+    await send(world, {action: 'scale', job_wait_s: 5});
+    assert.deepEqual(await timings(), [30, 5]);
+    await send(world, {...FAST, pool: 'slow'});
+    assert.equal((await world.store.get('pools/slow'))?.job_wait_s, 900);
+  });
+
   it('changes any pool, also its poll_s', async () => {
     const world = await aWorldWithFast();
     assert.equal(

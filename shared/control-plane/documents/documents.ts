@@ -84,7 +84,8 @@ export function withDeployed(found: Pool, deployed: Pool): Pool {
   }
   const {pool, accelerator, runtime_version, spot} = deployed;
   const poll_s = found.said.poll_s_at === undefined ? deployed.poll_s : found.poll_s;
-  return {...found, pool, accelerator, runtime_version, spot, poll_s};
+  const job_wait_s = found.said.job_wait_s_at === undefined ? deployed.job_wait_s : found.job_wait_s;
+  return {...found, pool, accelerator, runtime_version, spot, poll_s, job_wait_s};
 }
 
 export const poolRecords = {

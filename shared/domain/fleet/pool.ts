@@ -10,8 +10,10 @@ import {limiterField, OPEN} from '../zone/limiter.ts';
 import {ALLOWS_ALL, type Allowance, provisioning} from '../zone/placement.ts';
 import {isHeard} from '../zone/silence-brake.ts';
 
-/** Seconds that a job waits until a worker gives its stream back, in a pool that no message has changed: see yields.ts. */
-const JOB_WAIT_S = 120;
+/** Seconds until a worker without work asks again, where neither the deployment nor a message says otherwise. */
+export const POLL_S = 60;
+/** Seconds that a job waits until a worker gives its stream back, where neither says otherwise: see yields.ts. */
+export const JOB_WAIT_S = 120;
 
 /** TPUs that stay without work, for the next job or command, until a time. */
 const keep = stored({workers: count, until_at: instant});
@@ -32,7 +34,7 @@ export const poolDocument = stored({
   said,
   budget_usd: dollars.nullable(),
   spent_usd: dollars,
-  poll_s: z.number().positive().default(60),
+  poll_s: z.number().positive().default(POLL_S),
   job_wait_s: z.number().min(0).default(JOB_WAIT_S),
   keep: keep.nullable().default(null),
   source: kept<Source>().nullable().default(null),
@@ -48,7 +50,7 @@ export type Pool = z.infer<typeof poolDocument>;
 /** A pool that nothing was decided about. */
 export const NEW_POOL = {
   ...{version: 0, said: {}, budget_usd: null, spent_usd: 0, limiter: OPEN},
-  ...{source: null, environment: NO_ENVIRONMENT, source_version: 0, job_wait_s: JOB_WAIT_S},
+  ...{source: null, environment: NO_ENVIRONMENT, source_version: 0},
   ...{keep: null, jobs_wait: null, zones_wait: {}},
 };
 

@@ -3,7 +3,7 @@
  * the nodes and the money of the other pools, and those that earlier plans of the tick take.
  */
 
-import {NEW_POOL, type Pool} from '../fleet/pool.ts';
+import {JOB_WAIT_S, NEW_POOL, POLL_S, type Pool} from '../fleet/pool.ts';
 import {parseWorkerName} from '../names.ts';
 import {managedIn, NOT_LISTED, type Nodes} from '../worker/nodes.ts';
 import {costOfOrphans, orphansIn} from '../zone/orphans.ts';
@@ -19,7 +19,7 @@ import type {
 /** A pool without a valid document. It has no zone, so its plan wants no node, and deletes no worker for lack of a slot. */
 function withoutDocument(pool: string): Pool {
   const nothing = {accelerator: '', runtime_version: '', spot: false, zones: [], workers_per_zone: 0};
-  return {...NEW_POOL, ...nothing, pool, provisioning: 'node', poll_s: 60};
+  return {...NEW_POOL, ...nothing, pool, provisioning: 'node', poll_s: POLL_S, job_wait_s: JOB_WAIT_S};
 }
 
 /** The pool of a slot, by its name alone: node and document of a slot are always in one part. */

@@ -62,7 +62,7 @@ function newPool({config}: Deps, name: string, given: Given): Pool {
       `there is no pool "${name}": a new pool needs accelerator, zones and workers_per_zone`,
     );
   const {runtime_version = runtimeOf(accelerator)} = given;
-  const {source = null, budget_usd = null, job_wait_s = NEW_POOL.job_wait_s} = given;
+  const {source = null, budget_usd = null, job_wait_s = config.pool.job_wait_s} = given;
   const {spot = config.pool.spot, provisioning = 'node', poll_s = config.pool.poll_s} = given;
   const environment = {...NO_ENVIRONMENT, ...given.environment} as Environment;
   const needs = internetNeed(source, environment);
