@@ -8,6 +8,7 @@ import {extract} from 'tar';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../../../cli/build/artifacts.ts';
 import {lockOf, type Manifest} from '../../../cli/build/package-lock.ts';
 import {putBuiltEnvironment} from '../../support/built-environment.ts';
+import {gleaner} from '../../support/command.ts';
 import {Folder} from '../../support/folder.ts';
 
 const ROOT = fileURLToPath(new URL('../../../', import.meta.url));
@@ -72,10 +73,9 @@ describe('gleaner build @full', () => {
     assert.equal(folder.text('environment'), `${key} ${sha256} ${size_bytes}\n`);
   });
 
-  it('leaves out an environment that was never built, and says how to build it', () => {
-    const empty = {...env, XDG_CACHE_HOME: folder.at('empty')};
-    const lines = execFileSync(process.execPath, [`${ROOT}cli/main.ts`, 'build'], {env: empty}).toString();
-    assert.match(lines, /^environment +not built: a deployment needs `gleaner build --environment`$/m);
+  it('leaves out an environment that was never built, and says how to build it', async () => {
+    const {stdout} = await gleaner(['build'], {env: {XDG_CACHE_HOME: folder.at('empty')}});
+    assert.match(stdout, /^environment +not built: a deployment needs `gleaner build --environment`$/m);
     const {artifacts} = JSON.parse(readFileSync(DIST + VARIABLES_FILE, 'utf8'));
     assert.deepEqual(Object.keys(artifacts), ['functions', 'bundle']);
   });

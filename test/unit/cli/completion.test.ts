@@ -4,17 +4,15 @@ import {spawnSync} from 'node:child_process';
 import {existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
+import {gleaner} from '../../support/command.ts';
 import {ROOT} from '../../support/process.ts';
 
-const MAIN = join(ROOT, 'cli/main.ts');
 /** Of Debian's package bash-completion. */
 const BASH_COMPLETION = '/usr/share/bash-completion/bash_completion';
 
-function suggestions(...words: string[]): string[] {
-  const {stdout, status} = spawnSync(process.execPath, [MAIN, 'complete', '--', ...words], {
-    encoding: 'utf8',
-  });
-  assert.equal(status, 0);
+async function suggestions(...words: string[]): Promise<string[]> {
+  const {stdout, code} = await gleaner(['complete', '--', ...words]);
+  assert.equal(code, 0);
   const lines = stdout.trimEnd().split('\n');
   return lines.slice(0, -1).map(line => line.split('\t')[0] ?? '');
 }
@@ -31,8 +29,8 @@ describe('Completion @full', () => {
       lacks: ['--limit'],
     },
   ])
-    it(`suggests ${title}`, () => {
-      const found = suggestions(...words);
+    it(`suggests ${title}`, async () => {
+      const found = await suggestions(...words);
       for (const word of has) assert.ok(found.includes(word), `${word} is not in ${found}`);
       for (const word of lacks) assert.ok(!found.includes(word), `${word} is in ${found}`);
     });
@@ -42,15 +40,15 @@ describe('Completion @full', () => {
     ['zsh', '#compdef gleaner'],
     ['fish', 'complete -c gleaner'],
   ] as const)
-    it(`prints a script for ${shell}`, () => {
-      const {stdout, status} = spawnSync(process.execPath, [MAIN, 'completion', shell], {encoding: 'utf8'});
-      assert.equal(status, 0);
+    it(`prints a script for ${shell}`, async () => {
+      const {stdout, code} = await gleaner(['completion', shell]);
+      assert.equal(code, 0);
       assert.ok(stdout.includes(mark), stdout.slice(0, 500));
     });
 
-  it('refuses another shell', () => {
-    const {stderr, status} = spawnSync(process.execPath, [MAIN, 'completion', 'tcsh'], {encoding: 'utf8'});
-    assert.equal(status, 2);
+  it('refuses another shell', async () => {
+    const {stderr, code} = await gleaner(['completion', 'tcsh']);
+    assert.equal(code, 2);
     assert.match(stderr, /Allowed choices are bash, zsh, fish/);
   });
 
