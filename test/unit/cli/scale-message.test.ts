@@ -18,6 +18,6 @@ describe('The message of gleaner scale', () => {
   it('is refused without a change', () =>
     assert.throws(
       () => messageOf(),
-      /^UsageError: There is no change: give --workers-per-zone, .* or --poll-s$/,
+      /^UsageError: There is no change: give --workers-per-zone, .* or --job-wait-s$/,
     ));
 });
