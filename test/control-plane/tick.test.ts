@@ -37,8 +37,12 @@ function breakDocument(world: World, path: string): void {
 }
 
 describe('a tick in which calls fail', () => {
-  for (const seed of [1, 2, 3])
-    it(`deletes 1,000 of 1,000 TPUs within two ticks, with 1 % of transactions failing (seed ${seed}) @full`, async () => {
+  for (const {seed, tier} of [
+    {seed: 1, tier: '@full'},
+    {seed: 2, tier: '@long'},
+    {seed: 3, tier: '@long'},
+  ])
+    it(`deletes 1,000 of 1,000 TPUs within two ticks, with 1 % of transactions failing (seed ${seed}) ${tier}`, async () => {
       const world = await aPausedWorld(1000);
       const random = seeded(seed);
       let failed = 0;
