@@ -5,6 +5,7 @@ import {explain} from '../../cli/why.ts';
 import {TpuError} from '../../shared/contracts/errors.ts';
 import {CONSTRAINT_KINDS, type ConstraintKind} from '../../shared/domain/waiting/constraint.ts';
 import type {Refusal} from '../../shared/domain/worker/provider-states.ts';
+import type {Limiter} from '../../shared/domain/zone/limiter.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aFleet, silence, stopCreates, wait} from '../support/fleet.ts';
 import {aWorkingWorld, aWorldWithAShard} from '../support/one-worker.ts';
@@ -266,6 +267,17 @@ const CASES: Case[] = [
     about: 'my-run',
   },
   {
+    name: 'a run that goes first and waits for a zone',
+    given: async () => {
+      const world = await aWorldWith(soldOut);
+      world.drop('other', 0, LINES);
+      await wait(world, 4);
+      return world;
+    },
+    of: 'other',
+    ...{kind: 'behind-run', about: 'my-run'},
+  },
+  {
     name: 'a run that goes first, behind which a job waits',
     given: async () => {
       const world = await aWorkingWorld();
@@ -499,4 +511,17 @@ describe('work that waits has the reason', () => {
       assert.deepEqual([found.kind, found.about], [kind, about], found.reason ?? (await world.describe()));
       assert.match(found.evidence ?? '', evidence);
     });
+
+  it('and the time of the next try and the count of refusals are those of the zone', async () => {
+    const world = await aWorldWith(overQuota);
+    for (let minute = 0; minute < 10; minute++) {
+      await wait(world, 1);
+      const run = await world.run('my-run');
+      const {limiter} = (await world.store.get(`zones/${ZONE}`)) ?? assert.fail('no zone');
+      const {refusals, next_at} = limiter as Limiter;
+      // A probe that is refused after the tick is in the document of the run from the next tick on.
+      assert.ok(refusals - Number(run?.waits?.refusals) <= 1, `${refusals} refusals, ${run?.reason}`);
+      assert.ok(Date.parse(String(run?.waits?.next_try_at)) >= Date.parse(String(next_at)) - 120_000);
+    }
+  });
 });

@@ -9,7 +9,7 @@ import type {Run, RunCosts} from '../run/run.ts';
 import {hasRunOut} from '../stream/lease.ts';
 import {msOf} from '../time.ts';
 import type {Constraints} from '../waiting/binding.ts';
-import type {Constraint} from '../waiting/constraint.ts';
+import {type Constraint, goesOn} from '../waiting/constraint.ts';
 import {isGoing, managedIn, missingIn, NOT_LISTED, type Tpu} from '../worker/nodes.ts';
 import {type Moment, NEVER_SERVED} from '../worker/served-time.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
@@ -206,7 +206,7 @@ function planRuns({runs, workers, streams}: Snapshot, {work}: Constraints, now: 
       download_usd: run.spent_download_usd + (living.runs.get(downloadsOf(run.run)) ?? 0),
     };
     const waits = work.get(run.run);
-    if (counts.counted_ms === null && !hasGrown(run, costs) && !hasOtherWait(run, waits)) return [];
+    if (counts.counted_ms === null && !hasGrown(run, costs) && !hasOtherWait(run, waits, now)) return [];
     return {
       run,
       counts,
@@ -225,9 +225,9 @@ function hasGrown({budget_usd, ...known}: Run, {cost_usd, download_usd}: RunCost
   return grown_usd > (budget_usd === null ? Math.max(LEAST_USD, SHARE * known.cost_usd) : 0);
 }
 
-/** True if the run waits for another reason than its document says. Further tries of one zone change no document of a run. */
-function hasOtherWait({status, waits}: Run, now_is: Constraint | undefined): boolean {
-  return status === 'active' && (waits?.kind !== now_is?.kind || waits?.about !== now_is?.about);
+/** True if the run waits for another reason, or until another try, than its document says. Of many runs only the first in line waits for a zone. */
+function hasOtherWait({status, waits}: Run, now_is: Constraint | undefined, now: number): boolean {
+  return status === 'active' && goesOn(waits, now_is, now) !== waits;
 }
 
 /** Names of runs that workers have work of and that `runs` lacks. */

@@ -1,8 +1,7 @@
 /** The binding constraint of each run, of the jobs and of each zone of a pool, from what its plan withholds. */
 import {type Budgets, priceOf} from '../billing/budget.ts';
-import {costOfDeleting, JOBS, payerOf, runAtWork} from '../billing/cost.ts';
+import {costOfDeleting, JOBS, KEPT, payerOf, runAtWork} from '../billing/cost.ts';
 import {slotsOf} from '../fleet/pool.ts';
-import {parseJobWork} from '../names.ts';
 import type {Run} from '../run/run.ts';
 import {byPreference} from '../stream/service-order.ts';
 import type {Snapshot} from '../tick/snapshot.ts';
@@ -159,23 +158,28 @@ function dominantOfComing(coming: readonly Constraint[]): Constraint | undefined
   return order.flatMap(kind => coming.find(each => each.kind === kind) ?? [])[0] ?? dominant(coming);
 }
 
-/** Slots that have a TPU at other work, or one that leaves. */
+/** Slots that have a TPU for other work, or one that leaves. */
 function ofFullPool(name: string, plan: Withheld): Constraint {
   const {workers, pool} = plan.snapshot;
-  const living = [...workers.values()].filter(({phase}) => phase !== 'gone');
-  const at = (payer: string) => living.filter(worker => payerAtWork(worker) === payer);
-  const others = new Set(living.flatMap(worker => payerAtWork(worker) ?? []));
-  others.delete(name);
-  const [most] = [...others].sort((a, b) => at(b).length - at(a).length);
-  if (most !== undefined && at(name).length === 0) return behind(most, plan);
-  const leaving = living.find(worker => hasEnded(worker) || worker.phase === 'draining');
-  if (leaving && at(name).length === 0)
+  const slots = slotsOf(pool);
+  const payers = slots.flatMap(slot => payerOfSlot(slot.name, plan) ?? []);
+  const at = (payer: string) => payers.filter(each => each === payer).length;
+  const [most] = [...new Set(payers)].filter(payer => payer !== name).sort((a, b) => at(b) - at(a));
+  if (most !== undefined && at(name) === 0) return behind(most, plan);
+  const leaving = [...workers.values()].find(
+    worker => worker.phase !== 'gone' && (hasEnded(worker) || worker.phase === 'draining'),
+  );
+  if (leaving && at(name) === 0)
     return constraint('leaving', leaving.name, leaving.last_death, {since_at: leaving.phase_since_at});
-  return constraint('turn', pool.pool, `${at(name).length} of ${slotsOf(pool).length} at this work`);
+  return constraint('turn', pool.pool, `${at(name)} of ${slots.length} at this work`);
 }
 
-function payerAtWork({work}: Worker): string | undefined {
-  return work === null ? undefined : parseJobWork(work) === undefined ? work.split('/')[0] : JOBS;
+/** The run, or the jobs, that the slot works for or gets a TPU for. */
+function payerOfSlot(slot: string, {snapshot: {workers}, payers}: Withheld): string | undefined {
+  const worker = workers.get(slot);
+  const isThere = worker !== undefined && !hasEnded(worker);
+  const payer = payers.get(slot) ?? (isThere ? payerOf(worker) : null);
+  return payer === null || payer === KEPT ? undefined : payer;
 }
 
 function behind(name: string, {snapshot: {pool, runs}}: Withheld): Constraint {
