@@ -2,15 +2,21 @@ import {Rejected} from '../../shared/contracts/errors.ts';
 import {completedManifest, MAX_MANIFEST_BYTES} from '../../shared/contracts/manifest.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
 import {
+  createsRecords,
   poolRecords,
   runRecords,
+  servedRecord,
+  skipIfInvalid,
+  spendingRecords,
   streamRecords,
   workerRecords,
   zoneRecords,
 } from '../../shared/control-plane/documents/documents.ts';
+import {execRecords} from '../../shared/control-plane/documents/exec-documents.ts';
 import {jobRecords} from '../../shared/control-plane/documents/job-documents.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
-import {readTask} from '../../shared/control-plane/documents/tasks.ts';
+import {readTask, taskRecords} from '../../shared/control-plane/documents/tasks.ts';
+import type {Log} from '../../shared/control-plane/log.ts';
 import {LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
 import {ageText} from '../../shared/domain/billing/prices.ts';
 import {manifestObject, paths} from '../../shared/domain/names.ts';
@@ -76,8 +82,9 @@ function nameOf({zone, pool}: Pick<Zone, 'zone' | 'pool'>): string {
   return pool === null ? zone : `${zone}, for pool ${pool},`;
 }
 
-/** Documents of jobs that `status` reads: the newest. */
-const NEWEST_JOBS = 200;
+/** Documents of jobs, commands and tasks that `status` reads: the newest. */
+const NEWEST = {order_by: {field: 'updated_at', direction: 'desc'}, limit: 200} as const;
+const NEWEST_EXECS = {order_by: {field: 'created_at', direction: 'desc'}, limit: 200} as const;
 
 /**
  * Sentences about documents that are left alone, about silent workers that a zone holds, and about stopped creates. All wait for a person.
@@ -85,14 +92,19 @@ const NEWEST_JOBS = 200;
  */
 export async function listAlerts(store: Store, jobs: string): Promise<string[]> {
   const alone: string[] = [];
-  const note = ({message}: Error) => void alone.push(message.replace('Failed to read ', ''));
+  const note = ({message}: {message: string}) => void alone.push(message.replace('Failed to read ', ''));
   const zones = zoneRecords.parseAll(await store.query('zones'), note);
   const pools = poolRecords.parseAll(await store.query('pools'), note);
   runRecords.parseAll(await store.query('runs'), note);
   workerRecords.parseAll(await store.query('workers'), note);
-  const newest = {order_by: {field: 'updated_at', direction: 'desc'}, limit: NEWEST_JOBS} as const;
-  const ours = (await store.query(jobs, newest)).filter(({data}) => data.epoch !== undefined);
+  const ours = (await store.query(jobs, NEWEST)).filter(({data}) => data.epoch !== undefined);
   jobRecords.parseAll(ours, note);
+  execRecords.parseAll(await store.query('execs', NEWEST_EXECS), note);
+  taskRecords.parseAll(await store.query('tasks', NEWEST), note);
+  const log: Log = (_, message) => note({message});
+  await skipIfInvalid(log, () => spendingRecords.get(store));
+  await servedRecord.read(log, store);
+  await createsRecords.read(log, store);
   const held = zones.flatMap(({zone, pool, brake}) => {
     if (!brake || brake.held === 0) return [];
     const usd = brake.held_usd_per_hour === null ? 'an unknown price' : dollarText(brake.held_usd_per_hour);
@@ -118,7 +130,10 @@ function limiterText(name: string, limiter: Limiter): string | undefined {
 
 /** A sentence about a refresh of the prices that failed, with the day of the oldest price in force. */
 async function priceAlerts(store: Store): Promise<string[]> {
-  const refresh = await readTask(store, {task: 'prices', run: null});
+  const refresh = await skipIfInvalid(
+    () => {},
+    () => readTask(store, {task: 'prices', run: null}),
+  );
   if (!refresh?.result?.startsWith('failed: ')) return [];
   const prices = Object.values(await readPrices({store, log: () => {}}, [{accelerator: ''}]));
   const [oldest = LISTED_ON] = prices.flatMap(price => price?.as_of ?? []).sort();

@@ -35,6 +35,9 @@ export type Task = z.infer<typeof task>;
 export type TaskName = {task: Task['task']; run: string | null};
 
 const records = recordsOf(task);
+
+export {records as taskRecords};
+
 const OPEN: Filter = {field: 'status', op: '==', value: 'open'};
 /** Time after the last page of a dead delivery until another delivery claims its task. */
 const BUSY_MS = 120_000;

@@ -8,6 +8,7 @@ import {decideSilence, withHeld} from '../../../shared/domain/zone/silence-brake
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {aConfig, aRun, at, aWorker, moment, T0} from '../../support/builders.ts';
+import {putDocuments} from '../../support/put-documents.ts';
 
 describe('The alerts of gleaner status', () => {
   it('name the silent workers of a zone with their dollars, a zone without capacity, and the stopped creates of a pool', async () => {
@@ -52,8 +53,18 @@ describe('The alerts of gleaner status', () => {
       tx.set('jobs/my-job', {epoch: 1, status: 'archived', updated_at: at(0)});
       tx.set('jobs/of-a-person', {status: 'done', updated_at: at(0)});
     });
+    await putDocuments(store, {
+      'execs/e1': {status: 'queued', created_at: at(0)},
+      'tasks/prices': {task: 'prices', status: 'halted', updated_at: at(0)},
+      'system/spending': {months: {'2026-01': 'much'}},
+      'system/served': {gaps: 'many'},
+      'system/creates': {creates: 'many'},
+    });
     const alerts = await listAlerts(store, 'jobs');
-    assert.equal(alerts.length, 2);
+    const names = ['execs/e1', 'tasks/prices', 'system/spending', 'system/served', 'system/creates'];
+    for (const [index, name] of names.entries())
+      assert.match(alerts[index + 2] ?? '', new RegExp(`^${name}: `));
+    assert.equal(alerts.length, 7);
     assert.match(alerts[0] ?? '', /^runs\/other: status: .* Release abc or a person wrote it/);
     assert.match(alerts[1] ?? '', /^jobs\/my-job: /);
     await store.close();
