@@ -48,7 +48,7 @@ export const PARTS: Part[] = [
 
 /** How much a tier tries where a test repeats itself; the defaults in the test files are those of full. */
 const EFFORT: Record<Tier, Record<string, string>> = {
-  fast: {GLEANER_ORDERS: '6', GLEANER_RANDOM_RUNS: '8'},
+  fast: {GLEANER_RANDOM_RUNS: '8'},
   full: {},
   long: {
     GLEANER_CALLS: '1',

@@ -4,7 +4,7 @@ import type {World} from './control-plane-harness.ts';
 import {seeded} from './kernel.ts';
 import {someLines} from './shard-plan.ts';
 
-export const ORDERS = Number(process.env.GLEANER_ORDERS ?? 10);
+export const ORDERS = Number(process.env.GLEANER_ORDERS ?? 6);
 
 type Job = () => Promise<unknown>;
 

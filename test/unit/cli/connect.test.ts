@@ -71,13 +71,16 @@ describe('The deployment on Google Cloud that gleaner.tfvars.json names', () => 
       assert.throws(() => googleConnection({}, fileWith(text)), error));
 });
 
-describe('Commands without credentials of Google @full', () => {
+describe('Commands without credentials of Google', () => {
   const MAIN = fileURLToPath(new URL('../../../cli/main.ts', import.meta.url));
   const home = new Folder();
   after(() => home.end());
 
-  for (const command of [['status'], ['tick', 'state']])
-    it(`say how to sign in, on one line: ${command.join(' ')}`, () => {
+  for (const {command, tier} of [
+    {command: ['status'], tier: '@full'},
+    {command: ['tick', 'state'], tier: '@long'},
+  ])
+    it(`say how to sign in, on one line: ${command.join(' ')} ${tier}`, () => {
       const env = {
         ...{PATH: process.env.PATH, HOME: home.path, METADATA_SERVER_DETECTION: 'none'},
         ...{GLEANER_PROJECT: 'my-project-123', GLEANER_BUCKET: 'my-project-123-gleaner'},
