@@ -169,9 +169,20 @@ function logTo(file: string, say: (line: string) => void): (line: LogLine) => vo
 }
 
 /**
- * Settings of a cloud that one person watches: heartbeats, polls and the silence that follows from them are short, as in an interactive
- * pool. All other timings are those of production. A variable of the process changes any of them.
+ * The timings that differ from production, because one person watches a local cloud: a demo and the death of a VM take seconds. Every other
+ * timing is that of production. A variable of the process changes any of them.
  */
+const WATCHED = {
+  GLEANER_HEARTBEAT_S: '1',
+  GLEANER_POLL_S: '2',
+  GLEANER_LEASE_S: '15',
+  GLEANER_SILENT_S: '30',
+  // A stream whose event is lost is found within seconds.
+  GLEANER_AUDIT_S: '3',
+  // A VM boots in seconds, so a life of some seconds pays for its boot.
+  GLEANER_SHORT_LIFE_S: '1',
+};
+
 function functionEnvironment(bucket: string, workers: number, bundle: string): Record<string, string> {
   const given = Object.keys(timingDefaults()).flatMap(name => {
     const value = process.env[name];
@@ -183,13 +194,7 @@ function functionEnvironment(bucket: string, workers: number, bundle: string): R
     GLEANER_ZONES: ZONE,
     GLEANER_WORKERS_PER_ZONE: String(workers),
     GLEANER_MAX_WORKERS: String(Math.max(100, workers)),
-    GLEANER_HEARTBEAT_S: '1',
-    GLEANER_POLL_S: '2',
-    GLEANER_LEASE_S: '15',
-    GLEANER_SILENT_S: '30',
-    GLEANER_AUDIT_S: '3',
-    // A VM boots in seconds, so a life of some seconds pays for its boot.
-    GLEANER_SHORT_LIFE_S: '1',
+    ...WATCHED,
     ...Object.fromEntries(given),
   };
 }

@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict';
 import {DatabaseSync} from 'node:sqlite';
 import {EmbeddedBus} from '../../emulator/pubsub/embedded-bus.ts';
+import {RELEASE} from '../../shared/contracts/config.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import type {Bus, Document} from '../../shared/ports.ts';
 import {Scratch} from '../emulator/a-cloud.ts';
 import {until} from '../support/until.ts';
 
-type Arrived = {id: string; topic: string; message: Document};
+/** `release`: the attribute of the message. */
+type Arrived = {id: string; topic: string; message: Document; release?: string | undefined};
 type Subject = {bus: Bus; arrived: () => Arrived[]; close: () => Promise<void>};
 
 async function embedded(): Promise<Subject> {
@@ -36,6 +38,7 @@ async function pubsub(): Promise<Subject> {
         id: event.id,
         topic: event.function.replace('on-', ''),
         message: JSON.parse(event.text),
+        release: event.data.message?.attributes?.release,
       })),
     close: async () => {
       if (before === undefined) delete process.env.PUBSUB_EMULATOR_HOST;
@@ -60,7 +63,9 @@ for (const [name, open] of [
       const message = {action: 'pause', run: 'my-run', nested: {list: [1, 'två', null, true]}};
       const id = await subject.bus.publish('control', message);
       const arrived = await until('it arrived', () => subject.arrived().find(event => event.id === id));
-      assert.deepEqual(arrived, {id, topic: 'control', message});
+      const {release, ...rest} = arrived;
+      assert.deepEqual(rest, {id, topic: 'control', message});
+      if (name !== 'EmbeddedBus') assert.equal(release, RELEASE, 'it names the release that published it');
     });
 
     it('every publish has an id of its own, also for equal messages', async () => {
