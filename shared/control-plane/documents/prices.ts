@@ -31,8 +31,9 @@ export async function readPrices(
   pools: readonly Pick<Pool, 'accelerator'>[],
 ): Promise<Prices> {
   const given: Prices = {};
+  const accelerators = pools.map(({accelerator}) => accelerator);
   for (const [key, value] of Object.entries((await store.get(paths.prices())) ?? {})) {
-    if (!pools.some(({accelerator}) => isPriceKey(key, accelerator))) {
+    if (!isPriceKey(key, accelerators)) {
       const known = `a generation (${GENERATIONS.join(', ')}; v5e is v5litepod), a type such as v6e-8`;
       log('ERROR', `${paths.prices()} has "${key}", which has no price: write ${known}, or one with @REGION`);
       continue;

@@ -40,10 +40,10 @@ export function overList(given: Prices): Prices {
   return {...Object.fromEntries(Object.entries(known).filter(isKept)), ...persons};
 }
 
-/** True if a price may have this key: a generation, a type or the pool's accelerator, with or without a region. */
-export function isPriceKey(key: string, accelerator: string): boolean {
+/** True if a price may have this key: a generation, a type or the accelerator of a pool, with or without a region. */
+export function isPriceKey(key: string, accelerators: readonly string[]): boolean {
   const [what = '', ...regions] = key.split('@');
-  const isKnown = GENERATIONS.includes(what) || chipsOf(what) !== undefined || what === accelerator;
+  const isKnown = GENERATIONS.includes(what) || chipsOf(what) !== undefined || accelerators.includes(what);
   return isKnown && regions.length <= 1 && regions.every(region => /^[a-z]+-[a-z]+\d+$/.test(region));
 }
 

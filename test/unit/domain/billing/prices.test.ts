@@ -117,7 +117,10 @@ describe('prices over the list', () => {
   });
 
   for (const key of ['v6e', 'v6e-8', 'v9-8', 'v5litepod@us-south1', 'v6e-8@us-east5'])
-    it(`${key} is a valid key of a price`, () => assert.ok(isPriceKey(key, 'v9-8')));
+    it(`${key} is a valid key of a price`, () => assert.ok(isPriceKey(key, ['v9-8'])));
+
+  it('a generation is a valid key where no pool is known', () =>
+    assert.ok(isPriceKey('v5litepod@us-south1', [])));
 
   for (const key of [
     'v5e',
@@ -130,5 +133,5 @@ describe('prices over the list', () => {
     'v6e@us-east5@us-east5',
     '',
   ])
-    it(`"${key}" is no key of a price`, () => assert.ok(!isPriceKey(key, 'v9-8')));
+    it(`"${key}" is no key of a price`, () => assert.ok(!isPriceKey(key, ['v9-8'])));
 });
