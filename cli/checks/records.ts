@@ -1,6 +1,6 @@
 /** Checks that the first records of each stream have the field of the run, and that the worker's code makes samples of them. */
 import {existsSync} from 'node:fs';
-import {join} from 'node:path';
+import {join, resolve} from 'node:path';
 import type {RunSpec} from '../../shared/contracts/spec.ts';
 import type {Connection} from '../cloud/connection.ts';
 import {askWorker, HubSilent} from '../python/ask-worker.ts';
@@ -70,7 +70,7 @@ async function checkSamples(
 ): Promise<Finding[]> {
   if (!existsSync(join(await environmentFolder(LOCK), 'bin', 'python')))
     return [{unchecked: 'the tokenizer, and the text of records: `gleaner estimate` prepares Python for it'}];
-  const files = streams.flatMap(({path}) => ['--file', path]);
+  const files = streams.flatMap(({path}) => ['--file', resolve(path)]);
   try {
     const args = [...files, '--sample-bytes', String(RENDERED_BYTES)];
     return samplesFindings((await askWorker('gleaner_worker.estimate', spec, args, connection)) as Sampled);
