@@ -1,8 +1,8 @@
 /** The next step of a person for each constraint. */
 import type {Constraint, ConstraintKind} from '../shared/domain/waiting/constraint.ts';
 
-/** Null: the wait ends by itself. */
-const STEPS: Record<ConstraintKind, ((about: string) => string) | null> = {
+/** Null: the wait ends by itself. `work`: the run, the stream or the TPU that waits. */
+const STEPS: Record<ConstraintKind, ((about: string, work: string) => string) | null> = {
   failed: about =>
     about.startsWith('job ')
       ? `repair the cause, then: gleaner jobs retry ${about.slice(4)}`
@@ -15,25 +15,26 @@ const STEPS: Record<ConstraintKind, ((about: string) => string) | null> = {
     about.startsWith('run ')
       ? `gleaner run configure ${about.slice(4)} --budget-usd N`
       : about.startsWith('pool ')
-        ? `gleaner tpus create ${about.slice(5)} --budget-usd N`
+        ? `gleaner scale ${about.slice(5)} --budget-usd N`
         : 'raise max_budget_usd and deploy, or wait for the next month',
-  'no-slot': about => `gleaner tpus create ${about} --workers-per-zone 2`,
+  'no-slot': about => `gleaner scale ${about} --workers-per-zone 2`,
   'behind-jobs': () => 'wait, or add TPUs: gleaner scale --workers-per-zone N',
-  'behind-run': () => 'wait, raise the priority: gleaner run configure RUN --priority 5, or add TPUs',
+  'behind-run': (_, work) =>
+    `wait, add TPUs, or raise the priority: gleaner run configure ${work.split('/')[0]} --priority N`,
   'pool-paused': about => `gleaner pool resume ${about.replace('pool ', '')}`,
-  'failed-boots': () => 'gleaner logs TPU has the boot: mend its cause, then: gleaner pool resume POOL',
+  'failed-boots': () => '`gleaner logs TPU` has the boot: mend its cause, then: gleaner pool resume POOL',
   ceiling: () => 'raise max_workers and deploy, or wait for other TPUs to go',
   permission: () => 'grant the role that the error names, then: gleaner pool resume POOL',
-  'no-such-type': () => 'use a zone that offers the type: gleaner doctor, gleaner scale --zones',
-  quota: () => 'ask Google for the quota that the error names, or add zones: gleaner scale --zones',
-  'no-capacity': () => 'wait, or add zones: gleaner scale --zones',
-  'no-node': () => 'wait, or add zones: gleaner scale --zones',
-  unreachable: () => 'wait, or add zones: gleaner scale --zones',
-  'cool-down': () => 'wait, or add zones: gleaner scale --zones',
-  orphans: () => 'gleaner rebuild, or wait until the nodes are deleted',
+  'no-such-type': () => '`gleaner doctor` checks the offers of zones, then: gleaner scale --zones ZONES',
+  quota: () => 'ask Google for the quota that the error names, or add zones: gleaner scale --zones ZONES',
+  'no-capacity': () => 'wait, or add zones: gleaner scale --zones ZONES',
+  'no-node': () => 'wait, or add zones: gleaner scale --zones ZONES',
+  unreachable: () => 'wait, or add zones: gleaner scale --zones ZONES',
+  'cool-down': () => 'wait, or add zones: gleaner scale --zones ZONES',
+  orphans: () => 'wait until the nodes are deleted, or: gleaner rebuild',
   'slot-blocked': () => 'remove what the error names',
   deleted: about => `gleaner tpus recreate ${about}`,
-  brake: () => 'look at worker-api and the network of the TPUs; gleaner tpus delete ends the cost',
+  brake: () => 'look at worker-api and the network of the TPUs; `gleaner tpus delete TPU` ends the cost',
   silent: null,
   model: () => 'mend the network, or start another run with a model that exists',
   maintenance: null,
@@ -45,6 +46,6 @@ const STEPS: Record<ConstraintKind, ((about: string) => string) | null> = {
   turn: null,
 };
 
-export function nextStep({kind, about}: Pick<Constraint, 'kind' | 'about'>): string {
-  return STEPS[kind]?.(about) ?? 'nothing: it ends by itself';
+export function nextStep({kind, about}: Pick<Constraint, 'kind' | 'about'>, work: string): string {
+  return STEPS[kind]?.(about, work) ?? 'nothing: it ends by itself';
 }

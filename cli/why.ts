@@ -49,7 +49,7 @@ export async function explain(cloud: Cloud, name: string, kinds: Kinds = {}): Pr
     ...{kind: why?.kind ?? null, about: why?.about ?? null, evidence: why?.evidence ?? null},
     ...{since_at: why?.since_at ?? null, refusals: why?.refusals ?? 0, next_try_at: why?.next_try_at ?? null},
     reason: why ? waitText(why) : null,
-    next_step: why ? nextStep(why) : null,
+    next_step: why ? nextStep(why, name) : null,
     behind: first && behind ? `${first.run}: ${waitText(behind)}` : null,
   };
 }

@@ -15,7 +15,7 @@ import {someLines} from '../support/shard-plan.ts';
 
 const LINES = someLines(12);
 
-type Then = {kind: ConstraintKind; about: string; evidence?: RegExp};
+type Then = {kind: ConstraintKind; about: string; evidence?: RegExp; next_step?: RegExp};
 type Case = Then & {
   name: string;
   /** A world in which the cause holds, after a tick. */
@@ -263,8 +263,7 @@ const CASES: Case[] = [
     name: 'a run that goes first',
     given: aRunThatHasTheOnlyTpu,
     of: 'other',
-    kind: 'behind-run',
-    about: 'my-run',
+    ...{kind: 'behind-run', about: 'my-run', next_step: /run configure other --priority/},
   },
   {
     name: 'a run that goes first and waits for a zone',
@@ -278,7 +277,7 @@ const CASES: Case[] = [
     ...{kind: 'behind-run', about: 'my-run'},
   },
   {
-    name: 'a run that goes first, behind which a job waits',
+    name: 'TPUs that are all at streams, while a job waits',
     given: async () => {
       const world = await aWorkingWorld();
       await world.writeJob('my-job', {code: 'result = 1', status: 'pending'});
@@ -286,7 +285,7 @@ const CASES: Case[] = [
       return world;
     },
     of: 'my-job',
-    ...{kind: 'behind-run', about: 'my-run'},
+    ...{kind: 'turn', about: 'tpu', evidence: /1 at streams, and one gives its stream back .* for 120 s/},
   },
   {
     name: 'a job without capacity for it',
@@ -504,12 +503,13 @@ describe('work that waits has the reason', () => {
       [],
     ));
 
-  for (const {name, given, of = 'my-run', kind, about, evidence = /(?:)/} of CASES)
+  for (const {name, given, of = 'my-run', kind, about, evidence = /(?:)/, next_step = /(?:)/} of CASES)
     it(name, async () => {
       const world = await given();
       const found = await explain({store: world.store, jobs: 'jobs'} as Cloud, of);
       assert.deepEqual([found.kind, found.about], [kind, about], found.reason ?? (await world.describe()));
       assert.match(found.evidence ?? '', evidence);
+      assert.match(found.next_step ?? '', next_step);
     });
 
   it('and the time of the next try and the count of refusals are those of the zone', async () => {

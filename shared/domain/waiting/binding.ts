@@ -1,7 +1,7 @@
 /** The binding constraint of each run, of the jobs and of each zone of a pool, from what its plan withholds. */
 import {type Budgets, priceOf} from '../billing/budget.ts';
 import {costOfDeleting, JOBS, KEPT, payerOf, runAtWork} from '../billing/cost.ts';
-import {slotsOf} from '../fleet/pool.ts';
+import {type Pool, slotsOf} from '../fleet/pool.ts';
 import type {Run} from '../run/run.ts';
 import {byPreference} from '../stream/service-order.ts';
 import type {Snapshot} from '../tick/snapshot.ts';
@@ -165,13 +165,20 @@ function ofFullPool(name: string, plan: Withheld): Constraint {
   const payers = slots.flatMap(slot => payerOfSlot(slot.name, plan) ?? []);
   const at = (payer: string) => payers.filter(each => each === payer).length;
   const [most] = [...new Set(payers)].filter(payer => payer !== name).sort((a, b) => at(b) - at(a));
-  if (most !== undefined && at(name) === 0) return behind(most, plan);
+  if (most !== undefined && at(name) === 0)
+    return name === JOBS ? afterStreams(payers.length, pool) : behind(most, plan);
   const leaving = [...workers.values()].find(
     worker => worker.phase !== 'gone' && (hasEnded(worker) || worker.phase === 'draining'),
   );
   if (leaving && at(name) === 0)
     return constraint('leaving', leaving.name, leaving.last_death, {since_at: leaving.phase_since_at});
   return constraint('turn', pool.pool, `${at(name)} of ${slots.length} at this work`);
+}
+
+/** Jobs go before streams: a TPU gives its stream back to a late job, at the end of a shard. */
+function afterStreams(tpus: number, {pool, job_wait_s}: Pool): Constraint {
+  const evidence = `${tpus} at streams, and one gives its stream back to a job that has waited for ${job_wait_s} s`;
+  return constraint('turn', pool, evidence);
 }
 
 /** The run, or the jobs, that the slot works for or gets a TPU for. */
