@@ -34,9 +34,8 @@ export type Task = z.infer<typeof task>;
 /** Name of a task. A `rebuild` without a run starts one task for each run; `resync` and `prices` have no run. */
 export type TaskName = {task: Task['task']; run: string | null};
 
-const records = recordsOf(task);
+export const taskRecords = recordsOf(task);
 
-export {records as taskRecords};
 
 const OPEN: Filter = {field: 'status', op: '==', value: 'open'};
 /** Time after the last page of a dead delivery until another delivery claims its task. */
@@ -48,7 +47,7 @@ export function taskId({task, run}: TaskName): string {
 
 /** Opens the task at its first page, in the transaction of the command that asks for the task. Reads the task before the first write. */
 export async function openTask(tx: Transaction, {task, run}: TaskName, now: number): Promise<void> {
-  open(tx, await records.get(tx, paths.task(taskId({task, run}))), {task, run}, now);
+  open(tx, await taskRecords.get(tx, paths.task(taskId({task, run}))), {task, run}, now);
 }
 
 /** Opens the task after the first write of a transaction: the document of its last time has expired, and is not read. */
@@ -57,7 +56,7 @@ export function openTaskAgain(tx: Transaction, name: TaskName, now: number): voi
 }
 
 function open(tx: Transaction, stored: Task | undefined, {task, run}: TaskName, now: number): void {
-  records.set(tx, paths.task(taskId({task, run})), {
+  taskRecords.set(tx, paths.task(taskId({task, run})), {
     ...stored,
     ...{task, run, status: 'open', cursor: '', result: null, busy_until_at: null},
     created_at: iso(now),
@@ -82,7 +81,7 @@ export async function startTask(
   isEnough: IsEnough = () => false,
 ): Promise<void> {
   const isOpened = await store.transaction(async tx => {
-    const stored = await records.get(tx, paths.task(taskId(name)));
+    const stored = await taskRecords.get(tx, paths.task(taskId(name)));
     if (stored && isEnough(stored)) return false;
     open(tx, stored, name, now());
     return true;
@@ -94,12 +93,12 @@ export async function startTask(
 export async function claimTask({store, now}: Deps, name: TaskName): Promise<Task | undefined> {
   const path = paths.task(taskId(name));
   return store.transaction(async tx => {
-    const stored = await records.get(tx, path);
+    const stored = await taskRecords.get(tx, path);
     const at = now();
     if (stored?.status !== 'open') return undefined;
     if (stored.busy_until_at !== null && msOf(stored.busy_until_at) > at) return undefined;
     const claimed: Task = {...stored, busy_until_at: iso(at + BUSY_MS), updated_at: iso(at)};
-    records.set(tx, path, claimed);
+    taskRecords.set(tx, path, claimed);
     return claimed;
   });
 }
@@ -112,12 +111,12 @@ export async function saveTask(
 ): Promise<Task | undefined> {
   const path = paths.task(taskId(claimed));
   return store.transaction(async tx => {
-    const stored = await records.get(tx, path);
+    const stored = await taskRecords.get(tx, path);
     if (stored?.created_at !== claimed.created_at || stored.busy_until_at !== claimed.busy_until_at)
       return undefined;
     const at = now();
     const next: Task = {...stored, busy_until_at: iso(at + BUSY_MS), ...change, updated_at: iso(at)};
-    records.set(tx, path, next);
+    taskRecords.set(tx, path, next);
     return next;
   });
 }
@@ -129,7 +128,7 @@ export async function saveTask(
 export async function publishOpenTasks(deps: Deps): Promise<void> {
   const {store, bus, now, config, log} = deps;
   const stored = await store.query('tasks', {where: [OPEN]});
-  const open = records.parseAll(stored, leftAlone(log)).filter(({task}) => KINDS.includes(task));
+  const open = taskRecords.parseAll(stored, leftAlone(log)).filter(({task}) => KINDS.includes(task));
   const isIdle = ({busy_until_at}: Task) => busy_until_at === null || isOlderThan(busy_until_at, 0, now());
   await forEachConcurrently(open.filter(isIdle), found => publishTask(bus, found));
   if (open.some(({task}) => task === 'resync')) return;
@@ -142,5 +141,5 @@ export async function publishOpenTasks(deps: Deps): Promise<void> {
 }
 
 export function readTask(store: Store, name: TaskName): Promise<Task | undefined> {
-  return records.get(store, paths.task(taskId(name)));
+  return taskRecords.get(store, paths.task(taskId(name)));
 }
