@@ -36,7 +36,6 @@ export type TaskName = {task: Task['task']; run: string | null};
 
 export const taskRecords = recordsOf(task);
 
-
 const OPEN: Filter = {field: 'status', op: '==', value: 'open'};
 /** Time after the last page of a dead delivery until another delivery claims its task. */
 const BUSY_MS = 120_000;
