@@ -114,6 +114,7 @@ describe('a stream that is complete', () => {
     await world.tick();
     assert.ok(await world.deliverNext('tasks'), 'the comparison finds the run');
     assert.ok(await world.deliverNext('tasks'), 'the prices are read');
+    assert.ok(await world.deliverNext('tasks'), 'the documents of old runs are deleted');
     assert.ok(await world.deliverNext('tasks'), 'the first message fails, and the task stays open');
     assert.match(world.logs.at(-1)?.message ?? '', /unavailable/);
     assert.equal((await world.stream('my-run', '000'))?.status, 'pending');

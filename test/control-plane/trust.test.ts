@@ -26,7 +26,7 @@ describe('a document that no reader accepts', () => {
     [
       {
         name: 'a stream of too large an epoch',
-        says: /Refused to write runs\/my-run\/streams\/007: epoch: Too big/,
+        says: /Refused to write runs\/my-run\/streams\/007: epoch: expected at most/,
         write: tx => streamRecords.set(tx, aStream({epoch: MAX_LEASE_EPOCH + 1})),
       },
       {
