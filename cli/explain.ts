@@ -2,6 +2,7 @@
 import type {Pool} from '../shared/domain/fleet/pool.ts';
 import type {Job} from '../shared/domain/job/job.ts';
 import {isFinal} from '../shared/domain/job/lifecycle.ts';
+import {modelConstraint} from '../shared/domain/run/model-failures.ts';
 import type {Run} from '../shared/domain/run/run.ts';
 import type {Stream} from '../shared/domain/stream/stream.ts';
 import {type Constraint, constraint} from '../shared/domain/waiting/constraint.ts';
@@ -15,7 +16,9 @@ export function explainRun(run: Run): Constraint | undefined {
     case 'active':
       return run.waits ?? (run.spec === null ? constraint('no-spec', run.run) : undefined);
     case 'paused':
-      return constraint('paused', run.run, reason, {since_at: said.status_at ?? null});
+      return (
+        modelConstraint(run) ?? constraint('paused', run.run, reason, {since_at: said.status_at ?? null})
+      );
     case 'failed':
       return constraint('failed', `run ${run.run}`, reason);
     case 'completed':

@@ -1,5 +1,7 @@
 /** Runs whose model or spec cannot be used, whose model does not arrive, or whose samples are all rejected. */
 import assert from 'node:assert/strict';
+import {explainRun} from '../../cli/explain.ts';
+import {waitText} from '../../shared/domain/waiting/constraint.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aFleet, RUN, wait} from '../support/fleet.ts';
 import {type Case, runCases} from '../support/fleet-cases.ts';
@@ -92,6 +94,44 @@ const CASES: Case[] = [
       assert.equal((await world.run('other-run'))?.status, 'completed');
       const lives = (await world.store.query('workers')).map(({data}) => data.incarnation);
       assert.deepEqual(lives, [1, 1], 'no node is replaced for the hub');
+    },
+  },
+  {
+    name: 'a run without its model tries it again by itself, later after each further miss, unless a person paused the run',
+    given: () => aFailingFleet(SILENT_HUB),
+    when: world => world.minutes(4),
+    then: async world => {
+      const failing = (failure: typeof SILENT_HUB | undefined) => {
+        const fail = (agent: {failure?: unknown}) => Object.assign(agent, {failure});
+        world.onAgent = fail;
+        for (const agent of world.agents.values()) fail(agent);
+      };
+      failing(SILENT_HUB);
+      const nextTry = async (least_s: number, most_s: number) => {
+        const run = await world.run(RUN);
+        assert.ok(run?.model_next_at, run?.reason ?? run?.status);
+        const wait_s = (Date.parse(run.model_next_at) - world.now) / 1000;
+        assert.ok(wait_s > least_s && wait_s <= most_s, `${wait_s} s`);
+        assert.match(run.reason ?? '', new RegExp(`; next try at ${run.model_next_at.slice(11, 16)}$`));
+        assert.match(
+          waitText(explainRun(run) ?? assert.fail()),
+          /^run my-run waits for its model: .*; next try/,
+        );
+        return run.model_misses;
+      };
+      assert.equal(await nextTry(300, 600), 2, 'a TPU that misses after the pause counts nothing');
+      const missed = async () => ((await world.run(RUN))?.model_misses ?? 0) > 2;
+      await world.until('the next miss', missed, 30, 1);
+      assert.equal(await nextTry(900, 1200), 3);
+      world.control({action: 'pause', run: RUN});
+      await world.minutes(30);
+      const paused = await world.run(RUN);
+      assert.deepEqual([paused?.status, paused?.reason], ['paused', 'a person paused it']);
+      world.control({action: 'resume', run: RUN});
+      await world.until('two misses', async () => (await world.run(RUN))?.status === 'paused', 30, 1);
+      failing(undefined);
+      await world.untilAsleep(120);
+      assert.equal((await world.run(RUN))?.status, 'completed', 'the model arrives, and no message is sent');
     },
   },
   {

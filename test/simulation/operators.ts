@@ -211,7 +211,8 @@ export class Operators {
     if (found?.status !== 'paused') return;
     if (String(found.reason).includes('allow_cross_region'))
       this.#send({action: 'configure', run, allow_cross_region: true});
-    this.#send({action: 'resume', run});
+    // A run without its model tries it again by itself.
+    if (found.model_next_at === null) this.#send({action: 'resume', run});
   }
 
   /** Retries a stream, or drops each of its contents in turn, because the stored shards match only one content. */

@@ -1,6 +1,7 @@
 /** Applies the plans of a tick: each decision in a transaction that decides again from its documents. */
 import type {Pause} from '../../domain/billing/budget.ts';
 import {parseJobWork} from '../../domain/names.ts';
+import {afterModelPause} from '../../domain/run/model-failures.ts';
 import {isRunnable} from '../../domain/run/run.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
@@ -30,12 +31,28 @@ import {storeWaits} from './store-waits.ts';
 /** Pools whose runs are stored at once. */
 const POOLS_AT_ONCE = 4;
 
-/** Pauses the runs of a pool that are over their budget or in a wrong region, and deletes their workers. */
+/** Pauses the runs of a pool that are over their budget or in a wrong region, deletes their workers, and resumes runs that try their model again. */
 export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failures): Promise<Reconciled> {
   await forEachConcurrently(plan.pauses, each =>
     failures.isolate(`pause run ${each.run}`, () => pauseRun(deps, each)),
   );
+  await forEachConcurrently(plan.retries, run =>
+    failures.isolate(`try the model of run ${run} again`, () => tryModelAgain(deps, run)),
+  );
   return reconcileWorkers(deps, plan.deletes, plan.inputs, failures);
+}
+
+/** The next tick plans the TPUs of the run. */
+async function tryModelAgain({store, log, now}: Deps, run: string): Promise<void> {
+  await store.transaction(async tx => {
+    const current = await runRecords.get(tx, run);
+    const next = current && afterModelPause(current, now());
+    if (!next) return;
+    runRecords.set(tx, next);
+    const text = `Run ${run} tries its model again`;
+    log('INFO', text, {run});
+    recordEvent(tx, {kind: 'run', run, text}, now());
+  });
 }
 
 async function pauseRun({store, log, now}: Deps, {run, version, reason, isForBudget}: Pause): Promise<void> {

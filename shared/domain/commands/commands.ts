@@ -68,8 +68,10 @@ export function decideRunAction(
     case 'pause':
       if (run.status === 'active' || run.status === 'paused') {
         const decision = become('paused', `${name} paused`);
-        if (decision.kind === 'rejected' || run.status === 'paused') return decision;
-        return {...decision, next: {...decision.next, reason: BY_PERSON, waits: null}};
+        const isHeld = run.status === 'paused' && run.model_next_at === null;
+        if (decision.kind === 'rejected' || isHeld) return decision;
+        const next = {...decision.next, reason: BY_PERSON, waits: null, model_next_at: null};
+        return {...decision, next};
       }
       return refuse();
     case 'stop':

@@ -1,10 +1,13 @@
 /** Failures of the model or the spec of a run: one that is certain to come again ends the run, and a model that does not arrive pauses it. */
-import {iso} from '../time.ts';
-import {pausedByBreaker} from './machine-deaths.ts';
+import {iso, msOf} from '../time.ts';
+import {type Constraint, constraint, minuteText} from '../waiting/constraint.ts';
+import {withMark} from './marks.ts';
 import {againCommand, type Run} from './run.ts';
 
 /** Tries without the model after which a run gives up its TPUs. */
 const MOST_MODEL_MISSES = 2;
+/** Seconds until a run without its model tries it again. Each further miss doubles them. */
+const MODEL_RETRY = {first_s: 600, longest_s: 3600};
 
 /** True if a failure of the model comes again with every stream: no shard proves that the model works. */
 export function isCertain(run: Run, shards_of_stream: number): boolean {
@@ -17,11 +20,39 @@ export function afterCertainFailure(run: Run, failure: string, now: number): Run
   return {...run, status: 'failed', reason, certain_failure: failure, updated_at: iso(now)};
 }
 
-/** The run after a try in which the hub did not deliver its model. */
+/**
+ * The run after a try in which the hub did not deliver its model. Enough misses in a row pause the run until its next try. Messages of people
+ * decide before and after the pause, so the pause has no publish time. A miss after the pause counts nothing: its TPU began before.
+ */
 export function afterModelMiss(run: Run, total_shards: number, reason: string, now: number): Run {
+  if (run.status !== 'active') return run;
   const model_misses_shards = Math.max(run.total_shards, total_shards);
   const model_misses = model_misses_shards > run.model_misses_shards ? 1 : run.model_misses + 1;
   const counted = {...run, model_misses, model_misses_shards, updated_at: iso(now)};
   if (model_misses < MOST_MODEL_MISSES) return counted;
-  return pausedByBreaker(counted, `its model did not arrive in ${model_misses} tries: ${reason}`, now);
+  const wait_s = Math.min(
+    MODEL_RETRY.longest_s,
+    MODEL_RETRY.first_s * 2 ** (model_misses - MOST_MODEL_MISSES),
+  );
+  const model_next_at = iso(now + wait_s * 1000);
+  const why = `its model did not arrive in ${model_misses} tries: ${reason}${nextTryText(model_next_at)}`;
+  return {...counted, status: 'paused', reason: why, model_next_at};
+}
+
+/** The run that tries its model again. Undefined before the time of the next try, and for a run that is paused for another cause. */
+export function afterModelPause(run: Run, now: number): Run | undefined {
+  const {status, model_next_at} = run;
+  if (status !== 'paused' || model_next_at === null || now < msOf(model_next_at)) return undefined;
+  return {...withMark(run, now), status: 'active', reason: null, model_next_at: null};
+}
+
+/** The constraint of a run that is paused until the next try of its model. */
+export function modelConstraint({run, status, reason, model_next_at}: Run): Constraint | undefined {
+  if (status !== 'paused' || model_next_at === null) return undefined;
+  const cause = reason?.replace(nextTryText(model_next_at), '') ?? null;
+  return constraint('model', `run ${run}`, cause, {next_try_at: model_next_at});
+}
+
+function nextTryText(model_next_at: string): string {
+  return `; next try at ${minuteText(model_next_at)}`;
 }

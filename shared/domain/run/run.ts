@@ -14,6 +14,8 @@ const modelFailures = {
   certain_failure: text.nullable().default(null),
   model_misses: count.default(0),
   model_misses_shards: count.default(0),
+  /** Time of the next try of a run that is paused for its model; null: no such try comes. */
+  model_next_at: instant.nullable().default(null),
 };
 export const NO_MODEL_FAILURES = emptyOf(modelFailures);
 
@@ -210,6 +212,7 @@ export function summarizeRun(
     if (unfinished > 0 || ending) next.status = run.status === 'paused' ? 'paused' : 'active';
     else if (!failed) next.status = isAllRejected(next) ? 'failed' : 'completed';
     else if (run.status !== 'paused') next.status = 'failed';
+    if (next.status !== 'paused') next.model_next_at = null;
     const isHeld = next.status === 'paused' && run.status === 'paused';
     next.waits = next.status === 'active' ? goesOn(run.waits, waits, now) : null;
     const wait = next.waits && waitText(next.waits);

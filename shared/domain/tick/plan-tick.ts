@@ -5,6 +5,7 @@ import {planFleet} from '../fleet/fleet-plan.ts';
 import {crowdedZones} from '../fleet/pool.ts';
 import {planYields, type Yield} from '../fleet/yields.ts';
 import {parseWork} from '../names.ts';
+import {afterModelPause} from '../run/model-failures.ts';
 import type {Run, RunCosts} from '../run/run.ts';
 import {hasRunOut} from '../stream/lease.ts';
 import {msOf} from '../time.ts';
@@ -21,7 +22,13 @@ import {type PlanInputs, type Slot, type SlotBatches, slotOf, slotsThatChange} f
 import type {BudgetSnapshot, Snapshot, StreamCounts, TickConfig} from './snapshot.ts';
 
 /** Plan of budgets, before any list of nodes arrives. */
-export type BudgetPlan = {pauses: readonly Pause[]; inputs: PlanInputs; deletes: SlotBatches};
+export type BudgetPlan = {
+  pauses: readonly Pause[];
+  /** Runs that try their model again. */
+  retries: readonly string[];
+  inputs: PlanInputs;
+  deletes: SlotBatches;
+};
 
 /** Growth of the costs of a run without a budget after which its document gets them, if its streams do not change. */
 const SHARE = 0.05;
@@ -69,6 +76,7 @@ export function planBudgets(snapshot: BudgetSnapshot, config: TickConfig, now: n
   const slots = spentSlots(snapshot, budgets);
   return {
     pauses: budgets.pauses,
+    retries: snapshot.runs.filter(run => afterModelPause(run, now)).map(({run}) => run),
     inputs,
     deletes: slotsThatChange(slots, inputs, config.limits, now).deletes,
   };

@@ -154,8 +154,18 @@ export class OperatorIntent extends Check {
     const isFinal = before?.status === 'cancelled' || this.#final.has(run);
     if (isFinal && status !== 'cancelled') this.breach(`run ${run} was stopped, and is ${status}`);
     const isResumed = before?.status === 'paused' && status === 'active';
-    if (isResumed && !this.violations.isForOperator)
+    const isTry = isResumed && this.#isModelTry(run, before);
+    if (isTry) this.context.see('a run tries its model again by itself');
+    if (isResumed && !isTry && !this.violations.isForOperator)
       this.breach(`run ${run} was paused, and no message resumed it`);
+  }
+
+  /** True if the time of the next try has come, and the last message did not pause the run. */
+  #isModelTry(run: string, {model_next_at}: Document): boolean {
+    const last = this.#last.get(`${paths.run(run)} status`);
+    const isDue =
+      typeof model_next_at === 'string' && Date.parse(model_next_at) <= this.context.clockwork.now;
+    return isDue && last?.value !== 'paused';
   }
 
   onStream(path: string, before: Document, after: Document): void {

@@ -53,6 +53,9 @@ export class Waiting extends Check {
       const isOpen = data.status === 'active' && data.spec !== null && this.#isUnderstood(String(data.pool));
       const text = waits && isOpen ? this.#wrongReason(data.waits as Reason | null) : undefined;
       if (text) wrong.set(`run ${id}`, text);
+      const next_at = data.status === 'paused' && data.model_next_at;
+      if (next_at && Date.parse(String(next_at)) < this.context.clockwork.now)
+        wrong.set(`run ${id}`, `does not try its model again, which it was to do at ${next_at}`);
     }
     const jobs = store.collection(config.jobs_collection);
     for (const {id, data} of store.collection('pools')) {

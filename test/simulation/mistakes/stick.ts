@@ -147,6 +147,12 @@ export const STICK: Mistakes = {
     find: 'if ($first) return $behind($first.name, $plan);',
     replace: 'if ($first) return undefined;',
   },
+  'a hub that is never tried again': {
+    in: 'planBudgets',
+    within: '{pauses: $pauses, retries: $retries, $$rest}',
+    find: 'retries: $retries',
+    replace: 'retries: []',
+  },
   'a constraint that no later one replaces': {
     in: 'goesOn',
     find: '$isSame && $fields.every($match) ? $before : $next',
