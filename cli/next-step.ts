@@ -46,6 +46,6 @@ const STEPS: Record<ConstraintKind, ((about: string, work: string) => string) | 
   turn: null,
 };
 
-export function nextStep({kind, about}: Pick<Constraint, 'kind' | 'about'>, work: string): string {
-  return STEPS[kind]?.(about, work) ?? 'nothing: it ends by itself';
+export function nextStep({kind, about}: Pick<Constraint, 'kind' | 'about'>, work: string): string | null {
+  return STEPS[kind]?.(about, work) ?? null;
 }

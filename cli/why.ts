@@ -40,18 +40,28 @@ export async function why(name: string, options: Options): Promise<void> {
 
 export async function explain(cloud: Cloud, name: string, kinds: Kinds = {}): Promise<Answer> {
   const {why, ...found} = await find(cloud, name, kinds);
-  // A run behind another run waits for the reason of that run too.
-  const first = why?.kind === 'behind-run' ? await runRecords.get(cloud.store, why.about) : undefined;
-  const behind = first && explainRun(first);
+  const first = why && (await ofFirst(cloud, why));
+  const step = (first?.why && nextStep(first.why, first.name)) ?? (why && nextStep(why, name));
   return {
     ...found,
     waits: why !== undefined,
     ...{kind: why?.kind ?? null, about: why?.about ?? null, evidence: why?.evidence ?? null},
     ...{since_at: why?.since_at ?? null, refusals: why?.refusals ?? 0, next_try_at: why?.next_try_at ?? null},
     reason: why ? waitText(why) : null,
-    next_step: why ? nextStep(why, name) : null,
-    behind: first && behind ? `${first.run}: ${waitText(behind)}` : null,
+    next_step: why ? (step ?? 'nothing: it ends by itself') : null,
+    behind: first?.why ? `${first.name}: ${waitText(first.why)}` : null,
   };
+}
+
+/** Work behind other work waits for the reason of that work too. */
+async function ofFirst(
+  cloud: Cloud,
+  {kind, about}: Constraint,
+): Promise<Pick<Found, 'name' | 'why'> | undefined> {
+  if (kind === 'behind-jobs')
+    return {name: 'jobs', why: (await poolIn(cloud, about))?.jobs_wait ?? undefined};
+  const run = kind === 'behind-run' ? await runRecords.get(cloud.store, about) : undefined;
+  return run && {name: about, why: explainRun(run)};
 }
 
 async function find(cloud: Cloud, name: string, kinds: Kinds): Promise<Found> {

@@ -136,7 +136,7 @@ const rebuilt = z.strictObject({
   ),
 });
 
-/** `kind`: null for work that moves. `behind`: why the run waits that goes first. */
+/** `kind`: null for work that moves. `behind`: why the work waits that goes first. */
 const why = z.strictObject({
   ...{name: text, state: text, waits: z.boolean(), moves: text, kind: maybe, about: maybe, evidence: maybe},
   ...{since_at: maybe, refusals: count, next_try_at: maybe, reason: maybe, next_step: maybe, behind: maybe},

@@ -15,7 +15,7 @@ import {someLines} from '../support/shard-plan.ts';
 
 const LINES = someLines(12);
 
-type Then = {kind: ConstraintKind; about: string; evidence?: RegExp; next_step?: RegExp};
+type Then = {kind: ConstraintKind; about: string; evidence?: RegExp; next_step?: RegExp; behind?: RegExp};
 type Case = Then & {
   name: string;
   /** A world in which the cause holds, after a tick. */
@@ -309,7 +309,12 @@ const CASES: Case[] = [
       await wait(world, 4);
       return world;
     },
-    ...{kind: 'behind-jobs', about: 'tpu'},
+    ...{
+      kind: 'behind-jobs',
+      about: 'tpu',
+      next_step: /gleaner scale --zones/,
+      behind: /jobs: .* no capacity/,
+    },
   },
   {
     name: 'TPUs that are all at work on the run',
@@ -503,13 +508,23 @@ describe('work that waits has the reason', () => {
       [],
     ));
 
-  for (const {name, given, of = 'my-run', kind, about, evidence = /(?:)/, next_step = /(?:)/} of CASES)
+  for (const {
+    name,
+    given,
+    of = 'my-run',
+    kind,
+    about,
+    evidence = /(?:)/,
+    next_step = /(?:)/,
+    behind = /(?:)/,
+  } of CASES)
     it(name, async () => {
       const world = await given();
       const found = await explain({store: world.store, jobs: 'jobs'} as Cloud, of);
       assert.deepEqual([found.kind, found.about], [kind, about], found.reason ?? (await world.describe()));
       assert.match(found.evidence ?? '', evidence);
       assert.match(found.next_step ?? '', next_step);
+      assert.match(found.behind ?? '', behind);
     });
 
   it('and the time of the next try and the count of refusals are those of the zone', async () => {
