@@ -53,7 +53,7 @@ class Reached:
 
 
 class Repositories:
-    """Addresses of repositories for git. private: the host whose repositories need a token, if there is one."""
+    """Addresses of repositories for git. private: the host whose repositories need a token, which `credentials` reads."""
 
     def __init__(
         self, private: PrivateHost | None = None, credentials: google.auth.credentials.Credentials | None = None
@@ -63,12 +63,12 @@ class Repositories:
     @contextmanager
     def reach(self, repo: str, check: Callable[[], None]) -> Iterator[Reached]:
         """Signs requests in for the block. check: called while the token is read; may raise. Raises SourceFailed."""
-        private = self._private
-        if private is None or urllib.parse.urlsplit(repo).netloc.lower() != private.host:
+        private, credentials = self._private, self._credentials
+        if private is None or credentials is None or urllib.parse.urlsplit(repo).netloc.lower() != private.host:
             yield Reached(repo)
             return
         try:
-            token = read_token(private.secret, self._credentials, check, SETTING)
+            token = read_token(private.secret, credentials, check, SETTING)
         except Failure as failure:
             raise SourceFailed("source", f"Failed to sign in to {private.host}: {failure.reason}") from None
         with _proxy(repo, private, token) as reached:
@@ -126,7 +126,7 @@ def _proxy(repo: str, private: PrivateHost, token: str) -> Iterator[Reached]:
             for piece in answer.raw.stream(1 << 16, decode_content=False):
                 self.wfile.write(piece)
 
-        def log_message(self, *_):
+        def log_message(self, format: str, *args: object) -> None:
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
