@@ -53,7 +53,7 @@ class Reached:
 
 
 class Repositories:
-    """Addresses of repositories for git. private: the host whose repositories need a token, which `credentials` reads."""
+    """Addresses of repositories for git. private: the host whose repositories need a token."""
 
     def __init__(
         self, private: PrivateHost | None = None, credentials: google.auth.credentials.Credentials | None = None
