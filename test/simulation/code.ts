@@ -49,6 +49,7 @@ export const EDITS: Record<Release, Edit[]> = {
     },
     {
       in: 'endByDeath',
+      within: "$isMachineDeath($death) ? {outcome: 'failed', cause: 'machine', error: $error} : $preempted",
       find: "{outcome: 'preempted', cause: 'preempted', error: $error}",
       replace: "{outcome: 'preempted', cause: 'evicted', error: $error}",
     },

@@ -27,8 +27,8 @@ export const LOSE: Mistakes = {
   },
   'a stream document that drops the fields of the next release': {
     in: 'stored',
-    find: '$z.looseObject($shape)',
-    replace: '$z.object($shape)',
+    find: 'return $z.looseObject($shape);',
+    replace: 'return $z.object($shape);',
   },
   'a rebuild cursor that passes the stream it has left for the next page': {
     in: 'rebuildPage',

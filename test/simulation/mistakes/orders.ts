@@ -32,6 +32,7 @@ export const ORDERS: Mistakes = {
   },
   'an ended job that expires on the same day': {
     in: 'keptUntil',
+    within: 'return $iso($now + $days * 86_400_000);',
     find: '$days * 86_400_000',
     replace: '$days * 86_400',
   },
@@ -45,23 +46,25 @@ export const ORDERS: Mistakes = {
   },
   'a timeout that is due ten times too late': {
     in: 'dueAt',
+    within: 'const $ends = [$now + ($timeout + $grace) * 1000];',
     find: '($timeout + $grace) * 1000',
     replace: '($timeout + $grace) * 10_000',
   },
   'a job that starts again after its budget is spent': {
     in: 'grantProblem',
+    within: "{$$before; if ($spent < $budget) return undefined; return $failed('budget', $text);}",
     find: 'if ($spent < $budget) return undefined;',
     replace: 'if ($spent < $budget * 100) return undefined;',
   },
   'a job with a low priority that goes first': {
     in: 'rankOf',
-    find: '$most - $priority',
-    replace: '$most + $priority',
+    find: "String($most - $priority).padStart(4, '0')",
+    replace: "String($most + $priority).padStart(4, '0')",
   },
   'an attempt that costs its time twice': {
     in: 'withAttempt',
-    find: '$hours * $price',
-    replace: '2 * $hours * $price',
+    find: 'const $cost = $price === null ? null : $hours * $price;',
+    replace: 'const $cost = $price === null ? null : 2 * $hours * $price;',
   },
   'an exit code that is lost': {
     in: 'endAttempt',
@@ -76,8 +79,8 @@ export const ORDERS: Mistakes = {
   },
   'a clear that leaves the first job': {
     in: 'clear',
-    find: '$some.filter(($_, $index) => $isOld($current[$index] ?? {}))',
-    replace: '$some.filter(($_, $index) => $index > 0 && $isOld($current[$index] ?? {}))',
+    find: '$some.filter(($each, $index) => $isOld($current[$index] ?? {}))',
+    replace: '$some.filter(($each, $index) => $index > 0 && $isOld($current[$index] ?? {}))',
   },
   'a retry by cause that revives every failed job': {
     in: 'failedFor',
@@ -96,8 +99,8 @@ export const ORDERS: Mistakes = {
   },
   'a command that one worker never gets': {
     in: 'startExec',
-    find: '$targets.filter($isAlive).map(($worker) => $name)',
-    replace: '$targets.filter($isAlive).slice(1).map(($worker) => $name)',
+    find: "typeof $targets === 'string' ? [] : $targets.filter($isAlive).map(($worker) => $name)",
+    replace: "typeof $targets === 'string' ? [] : $targets.filter($isAlive).slice(1).map(($worker) => $name)",
   },
   'a command with a taken id that is not rejected': {
     in: 'startExec',
@@ -105,6 +108,8 @@ export const ORDERS: Mistakes = {
   },
   'a repeated report that ends a command again': {
     in: 'decideEndExec',
+    within:
+      '{$$before; const $ended = {...$host, status: $outcome, exit_code: $code, error: $error, ended_at: $at}; $$after}',
     find: 'if ($hasHostEnded($host)) return $decision;',
   },
   'a worker that is told of a command after its end': {
@@ -114,6 +119,8 @@ export const ORDERS: Mistakes = {
   },
   'a host that is given up too early': {
     in: 'lossReason',
+    within:
+      '{if ($isOverdue($exec, $now)) return $late; if (!$worker || $worker.incarnation !== $host.incarnation || !$isAlive($worker)) return $ended; return undefined;}',
     find: '$isOverdue($exec, $now)',
     replace: '$isOverdue($exec, $now + 400_000)',
   },
@@ -123,6 +130,8 @@ export const ORDERS: Mistakes = {
   },
   'a command that counts no failed host': {
     in: 'concludeExec',
+    within:
+      '{$$before; const $failed = $hosts - $succeeded; const $counts = {hosts: $hosts, hosts_done: $done, hosts_failed: $failed}; $$after}',
     find: 'const $failed = $hosts - $succeeded;',
     replace: 'const $failed = 0;',
   },
@@ -138,26 +147,31 @@ export const ORDERS: Mistakes = {
   },
   'a command that has no time to start': {
     in: 'execTimes',
+    within:
+      '{created_at: $created, deadline_at: $iso($now + ($start + $timeout) * 1000), expire_at: $expiry}',
     find: '($start + $timeout) * 1000',
     replace: '$timeout * 1000',
   },
   'a command whose record expires on the same day': {
     in: 'execTimes',
+    within: '{created_at: $created, deadline_at: $deadline, expire_at: $iso($now + $days * 86_400_000)}',
     find: '$days * 86_400_000',
     replace: '$days * 86_400',
   },
   'a pause of a pool that stops nothing': {
     in: 'decidePausePool',
-    find: 'limiter: $afterPause($pool.limiter, $now)',
-    replace: 'limiter: $pool.limiter',
+    find: '{...$pool, said: $said, limiter: $afterPause($pool.limiter, $now)}',
+    replace: '{...$pool, said: $said}',
   },
   'a late pause that ends a resume': {
     in: 'decidePausePool',
+    within:
+      "{if ($isOutdated($pool, 'creates', $at)) return $outdated; const $said = $times; const $next = {...$pool, said: $said, limiter: $paused}; $$rest}",
     find: "if ($isOutdated($pool, 'creates', $at)) return $outdated;",
   },
   'a resume that leaves the zones closed': {
     in: 'resumePool',
-    find: 'for (const $zone of $zones.filter($isEarlier)) $set',
+    find: 'for (const $zone of $zones.filter($isEarlier)) $records.set($tx, {...$zone, limiter: $open, updated_at: $at});',
   },
   'a new source without a new version': {
     in: 'decideUpdate',
@@ -166,8 +180,8 @@ export const ORDERS: Mistakes = {
   },
   'an update that forgets the earlier environment': {
     in: 'decideUpdate',
-    find: '{...$pool.environment, ...$fields}',
-    replace: '{...$fields}',
+    find: 'environment: {...$pool.environment, ...$fields}',
+    replace: 'environment: {...$fields}',
   },
   'a new pool with the size of another': {
     in: 'newPool',
