@@ -177,9 +177,9 @@ export const EDITS: Record<Release, Edit[]> = {
       replace: '4',
     },
     {
-      in: 'notifyWorkers',
-      within: 'const $batches = Array.from({length: $length}, ($_, $batch) => $slice);',
-      find: '$names.slice($batch * $size, ($batch + 1) * $size)',
+      in: 'applyToLeases',
+      within: '$notices.flatMap(({run: $run, workers: $workers}) => $batches)',
+      find: '$batchesOf($workers, $size)',
       constant: '$size',
       replace: '3',
     },

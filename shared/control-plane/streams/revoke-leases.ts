@@ -11,7 +11,7 @@ import {
 } from '../../domain/stream/lease.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import {forEachConcurrently, MASS_LANES} from '../concurrency.ts';
+import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {
   LEASED,
@@ -63,21 +63,19 @@ export async function revokeExpired(deps: Deps, names: readonly string[], served
   });
 }
 
-/** Workers that one transaction notifies. */
-const MOST_TOLD = 50;
-
 /**
  * Stores the state of a run in the documents of its workers, for their next heartbeats. Workers of a paused run finish the shard in hand
  * and release their streams. Workers of a resumed run continue. An ended run loses its leases at once.
  */
 export async function notifyWorkers(deps: Deps, run: string, names: readonly string[]): Promise<void> {
-  const batches = Array.from({length: Math.ceil(names.length / MOST_TOLD)}, (_, batch) =>
-    names.slice(batch * MOST_TOLD, (batch + 1) * MOST_TOLD),
-  );
-  const notify = (batch: readonly string[]) =>
+  // A run whose document is invalid keeps its workers.
+  await skipIfInvalid(deps.log, () =>
     deps.store.transaction(async tx => {
-      const parent = await runRecords.get(tx, run);
-      const stored = await Promise.all(batch.map(name => workerRecords.read(deps.log, tx, name)));
+      const readWorker = (name: string) => workerRecords.read(deps.log, tx, name);
+      const [parent, stored] = await Promise.all([
+        runRecords.get(tx, run),
+        Promise.all(names.map(readWorker)),
+      ]);
       const workers = stored.flatMap(worker => (worker && parseWork(worker.work)?.run === run ? worker : []));
       if (parent && isOpen(parent)) {
         const drains = parent.status === 'paused';
@@ -97,9 +95,8 @@ export async function notifyWorkers(deps: Deps, run: string, names: readonly str
         const suspect = suspectUntilHeard(worker, stream);
         returnStream(deps.log, tx, revokeLease(stream, now), {...worker, suspect}, now);
       }
-    });
-  // A run whose document is invalid keeps its workers.
-  await forEachConcurrently(batches, batch => skipIfInvalid(deps.log, () => notify(batch)), MASS_LANES);
+    }),
+  );
 }
 
 /** Revokes every lease of a run that no worker holds. A worker whose document is left alone may hold its lease. */

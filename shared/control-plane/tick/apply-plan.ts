@@ -9,7 +9,7 @@ import {slotsThatChange} from '../../domain/tick/slots.ts';
 import type {Snapshot} from '../../domain/tick/snapshot.ts';
 import {iso} from '../../domain/time.ts';
 import type {Worker} from '../../domain/worker/worker.ts';
-import {forEachConcurrently, MASS_LANES} from '../concurrency.ts';
+import {batchesOf, forEachConcurrently, MASS_LANES} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {createsRecords, runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
@@ -30,6 +30,9 @@ import {storeWaits} from './store-waits.ts';
 
 /** Pools whose runs are stored at once. */
 const POOLS_AT_ONCE = 4;
+
+/** Workers that one transaction notifies. */
+const MOST_NOTIFIED = 50;
 
 /** Pauses the runs of a pool that are over their budget or in a wrong region, deletes their workers, and resumes runs that try their model again. */
 export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failures): Promise<Reconciled> {
@@ -81,6 +84,7 @@ export async function applyPlans(
   for (const part of parts) outcomes.set(part, await applyToSlots(deps, part, failures));
   await failures.isolate('record the pools without their nodes', () => recordLate(deps, outcomes));
   await countFreed(deps, merged([...spent, ...outcomes.values()]).freed, failures);
+  await applyToLeases(deps, parts, failures);
   await forEachConcurrently(
     parts,
     part => applyToRuns(deps, part, outcomes.get(part)?.held ?? [], failures),
@@ -118,7 +122,37 @@ async function recordLate({store, log, now}: Deps, outcomes: ReadonlyMap<Part, R
   });
 }
 
-/** Nodes without a slot, held workers, leases and runs. */
+/** Leases and notices of all pools together, because each collection has one ramp of writes. */
+async function applyToLeases(deps: Deps, parts: readonly Part[], failures: Failures): Promise<void> {
+  const [first] = parts;
+  if (!first) return;
+  const {served} = first.snapshot;
+  const workers = new Map(parts.flatMap(({snapshot}) => [...snapshot.workers]));
+  const hasJob = (name: string) => parseJobWork(workers.get(name)?.work ?? null) !== undefined;
+  const expired = parts.flatMap(({plan}) => plan.expired);
+  const {jobs = [], streams = []} = Object.groupBy(expired, name => (hasJob(name) ? 'jobs' : 'streams'));
+  await failures.isolate('revoke expired leases', () => revokeExpired(deps, streams, served));
+  await failures.isolate('end expired jobs', () => endExpiredJobs(deps, jobs, served));
+  await failures.isolate('report long jobs', () => reportLongJobs(deps, workers.values()));
+  const notices = parts.flatMap(({plan}) => plan.notices);
+  const batches = notices.flatMap(({run, workers}) =>
+    batchesOf(workers, MOST_NOTIFIED).map(batch => ({run, batch})),
+  );
+  await forEachConcurrently(
+    batches,
+    ({run, batch}) => failures.isolate(`notify workers of run ${run}`, () => notifyWorkers(deps, run, batch)),
+    MASS_LANES,
+  );
+  await forEachConcurrently(notices, ({run}) =>
+    failures.isolate(`update the totals of run ${run}`, () => updateTotals(deps, run)),
+  );
+  await forEachConcurrently(
+    parts.flatMap(({plan}) => plan.yields),
+    each => failures.isolate(`yield ${each.worker} to a job`, () => yieldToJob(deps, each)),
+  );
+}
+
+/** Nodes without a slot, reasons of waiting work, held workers and runs. */
 async function applyToRuns(
   deps: Deps,
   {snapshot, plan}: Part,
@@ -128,24 +162,6 @@ async function applyToRuns(
   await failures.isolate('delete strays', () => deleteStrays(deps, plan.strays));
   await failures.isolate('store why work waits', () => storeWaits(deps, snapshot, plan.constraints));
   await failures.isolate('report held workers', () => reportHeld(deps, snapshot, held));
-  const {served, workers} = snapshot;
-  const hasJob = (name: string) => parseJobWork(workers.get(name)?.work ?? null) !== undefined;
-  const {jobs = [], streams = []} = Object.groupBy(plan.expired, name => (hasJob(name) ? 'jobs' : 'streams'));
-  await failures.isolate('revoke expired leases', () => revokeExpired(deps, streams, served));
-  await failures.isolate('end expired jobs', () => endExpiredJobs(deps, jobs, served));
-  await failures.isolate('report long jobs', () => reportLongJobs(deps, workers.values()));
-  await forEachConcurrently(
-    plan.notices,
-    ({run, workers}) =>
-      failures.isolate(`notify the workers of run ${run}`, async () => {
-        await notifyWorkers(deps, run, workers);
-        await updateTotals(deps, run);
-      }),
-    MASS_LANES,
-  );
-  await forEachConcurrently(plan.yields, each =>
-    failures.isolate(`yield ${each.worker} to a job`, () => yieldToJob(deps, each)),
-  );
   await forEachConcurrently(plan.runs, each =>
     failures.isolate(`store the totals of run ${each.run.run}`, () => applyRun(deps, snapshot, each)),
   );
