@@ -15,6 +15,7 @@ import {type CloudContext, Ends, openParts, type Parts, startParts} from './part
 import {servePublisher} from './pubsub/grpc.ts';
 import {pubsubRoutes} from './pubsub/rest.ts';
 import {onRememberedPort} from './remembered-port.ts';
+import {secretRoutes} from './secrets.ts';
 import {tpuRoutes} from './tpu/routes.ts';
 
 export type {CloudAddress} from './functions/environment.ts';
@@ -111,6 +112,7 @@ function routesOf(
     ...tpuRoutes(nodes, queue, faults, where.project),
     ...scheduler.routes(),
     ...catalogRoutes(),
+    ...secretRoutes(where.dir, token, options.secret_readers),
     ...(hosts?.routes() ?? []),
     ...identities.routes(),
   ];

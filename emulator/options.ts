@@ -1,6 +1,7 @@
 import type {ObjectInfo} from '../shared/ports.ts';
 import type {CloudAddress} from './functions/environment.ts';
 import type {Deployment} from './functions/subscriptions.ts';
+import type {SecretReaders} from './secrets.ts';
 
 /** `source` is `cloud`, `functions`, or the name of a TPU. */
 export type LogLine = {at: string; source: string; text: string};
@@ -36,6 +37,8 @@ export type LocalCloudOptions = {
   triggers?: string;
   /** Variables on top of the environment of every VM. */
   vm_env?: Record<string, string>;
+  /** Accounts that may read each secret. The versions of a secret are files `secrets/NAME/NUMBER` in `dir`, with the mode 600. */
+  secret_readers?: SecretReaders;
   /** Duration of a node's creation; by default 500. */
   create_ms?: number;
   /** Duration of a node's deletion; by default 200. */

@@ -90,6 +90,10 @@ function addLocal(program: GleanerCommand): void {
     .option('--port <port>', 'port of the local cloud', portFrom(0), DEFAULT_PORT)
     .option('--dir <folder>', 'folder of all files', folder, DEFAULT_DIR)
     .option('--workers <n>', 'maximum number of TPUs in the pool', positive, 2)
+    .option(
+      '--git-token-secret <setting>',
+      'host of private repositories, and the secret with a token for it',
+    )
     .option('--built', 'run the functions of `gleaner build` instead of their sources')
     .option('--emulators', "use Google's emulators of Firestore and Pub/Sub; needs gcloud and Java")
     .json()

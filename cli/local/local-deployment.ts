@@ -11,6 +11,9 @@ import {
 } from '../../emulator/cloud.ts';
 import {lockFolder} from '../../emulator/database.ts';
 import {requireEmulators} from '../../emulator/google/process.ts';
+import {accountsOf} from '../../emulator/http/identity.ts';
+import {readPrivate} from '../../emulator/http/private-file.ts';
+import {secretFile} from '../../emulator/secrets.ts';
 import {timingDefaults} from '../../shared/contracts/environment.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports.ts';
@@ -18,7 +21,7 @@ import {buildArtifacts} from '../build/artifacts.ts';
 import {buildEnvironment} from '../build/environment/environment.ts';
 import {packWorker} from '../python/bundle.ts';
 import {cacheFolder, jaxCache, LOCK, uvCache, workerPython} from '../python/python.ts';
-import {Interrupted} from '../terminal/errors.ts';
+import {CliError, Interrupted} from '../terminal/errors.ts';
 import {ADDRESS_FILE, pointClientsAt} from './address.ts';
 import {requireSpace, watchSpace} from './space.ts';
 import {provideTinyModel, tinyModel} from './tiny-model.ts';
@@ -44,6 +47,8 @@ export async function deployLocally(options: {
   deployments?: NonNullable<LocalCloudOptions['deployments']>;
   /** Variables of the functions of a deployment, on top of all others. */
   function_env?: (where: CloudAddress, deployment: Deployment) => Record<string, string>;
+  /** HOST=projects/P/secrets/S: the host of private repositories, and the secret with a token for it. */
+  git_token_secret?: string | undefined;
   /** Runs the functions of `gleaner build` and boots from an environment in the bucket, as Google Cloud does. */
   built?: boolean;
   /** Runs Google's emulators of Firestore and Pub/Sub, and the functions of `gleaner build`. */
@@ -81,6 +86,7 @@ async function start({
   fresh,
   emulators,
   function_env,
+  git_token_secret,
   ...options
 }: Start): Promise<LocalDeployment> {
   const dir = resolve(options.dir);
@@ -88,6 +94,7 @@ async function start({
   // Only the user can read the files of a local cloud, also in a folder that other users can enter.
   process.umask(0o077);
   requireSpace(dir);
+  const secret = git_token_secret === undefined ? undefined : localSecret(dir, git_token_secret);
   begin('Preparing the Python environment of the workers (the first time downloads it)');
   await workerPython(say);
   const isBuilt = built || emulators;
@@ -106,9 +113,11 @@ async function start({
       ...functions,
       env: (where, deployment) => ({
         ...functionEnvironment(deployment.bucket, workers, worker.sha256),
+        ...(git_token_secret === undefined ? {} : {GLEANER_GIT_TOKEN_SECRET: git_token_secret}),
         ...function_env?.(where, deployment),
       }),
     },
+    secret_readers: secret === undefined ? {} : {[secret]: [accountsOf('gleaner-local', 'gleaner').worker]},
     vm_env: {
       GLEANER_PLATFORM: 'cpu',
       GLEANER_ENVIRONMENTS: cacheFolder(),
@@ -146,6 +155,22 @@ async function start({
     await cloud.close();
     throw error;
   }
+}
+
+/** The secret that a setting names. Fails where the folder of the cloud has no private file with its first version. */
+function localSecret(dir: string, setting: string): string {
+  const [, secret, name = ''] =
+    /^[a-z0-9][a-z0-9.-]{0,252}(?::[0-9]{1,5})?=(projects\/gleaner-local\/secrets\/([A-Za-z0-9_-]{1,255}))(\/versions\/\w+)?$/.exec(
+      setting,
+    ) ?? [];
+  if (secret === undefined)
+    throw new CliError(
+      'The secret of --git-token-secret is none of the local cloud: name it as HOST=projects/gleaner-local/secrets/NAME',
+    );
+  const file = secretFile(dir, name, '1');
+  if (readPrivate(file) === undefined)
+    throw new CliError(`There is no secret in ${file}: write the token into this file, with the mode 600`);
+  return secret;
 }
 
 /** Empties a folder. Fails where another local cloud runs in the folder. */

@@ -10,6 +10,7 @@ type Options = Pick<CloudOptions, 'json'> & {
   port: number;
   dir: string;
   workers: number;
+  gitTokenSecret?: string;
   built?: boolean;
   emulators?: boolean;
   quiet?: boolean;
@@ -17,7 +18,13 @@ type Options = Pick<CloudOptions, 'json'> & {
 
 export async function up(options: Options): Promise<void> {
   const stopped = stopSignal();
-  const deployment = await deployLocally({...options, stopped, begin: say, say});
+  const deployment = await deployLocally({
+    ...options,
+    git_token_secret: options.gitTokenSecret,
+    stopped,
+    begin: say,
+    say,
+  });
   const {url, project, bucket, dir, port} = deployment.cloud;
   const ready = {ready: true as const, url, project, bucket, dir};
   print<'local up'>(options.json, ready, welcome(url, port, bucket, options.emulators));

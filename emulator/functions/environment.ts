@@ -64,5 +64,5 @@ export function functionEnvironment(
 
 /** Environment that points a VM at this cloud. The boot of the VM adds the address of its metadata server. */
 export function vmNetwork({url}: CloudAddress): Record<string, string> {
-  return {STORAGE_EMULATOR_HOST: url};
+  return {STORAGE_EMULATOR_HOST: url, SECRETMANAGER_EMULATOR_HOST: url};
 }

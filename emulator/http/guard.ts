@@ -90,8 +90,22 @@ export function unauthenticated(): ApiError {
   );
 }
 
+/** Access token of a service account, as the metadata server of its VM gives it. */
+export function accessTokenOf(token: string, email: string): string {
+  return `${Buffer.from(email).toString('base64url')}.${signature(`access of ${email}`, token)}`;
+}
+
+/** E-mail address of the service account whose access token a request has; undefined for another token. */
+export function accountWith(headers: IncomingHttpHeaders, token: string): string | undefined {
+  const given = bearer(headers);
+  const email = Buffer.from(given.split('.')[0] ?? '', 'base64url').toString();
+  return isSameText(given, accessTokenOf(token, email)) ? email : undefined;
+}
+
+/** True with the token of the cloud, or the access token of an account. */
 export function hasToken(headers: IncomingHttpHeaders, token: string): boolean {
   const key = headers['x-goog-api-key'];
+  if (accountWith(headers, token) !== undefined) return true;
   return isSameText(bearer(headers), token) || isSameText(typeof key === 'string' ? key : '', token);
 }
 

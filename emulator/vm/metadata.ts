@@ -1,5 +1,6 @@
 import {createHash, randomBytes} from 'node:crypto';
 import {EventEmitter, once} from 'node:events';
+import {accessTokenOf} from '../http/guard.ts';
 import type {Reply, Request} from '../http/http.ts';
 import {decodeSegment, serve} from '../http/http.ts';
 import type {Identities} from '../http/identity.ts';
@@ -17,7 +18,7 @@ const flavor = {'metadata-flavor': 'Google', server: 'Metadata Server for VM'};
 
 export type MetadataOptions = {
   project: string;
-  /** Access token of the service account. */
+  /** Token of the cloud. The access token of the service account is derived from it. */
   token: string;
   identities: Identities;
 };
@@ -159,7 +160,11 @@ function metadataTree(
     aliases: ['default'],
     email,
     scopes: ['https://www.googleapis.com/auth/cloud-platform'],
-    token: JSON.stringify({access_token: token, expires_in: 3599, token_type: 'Bearer'}),
+    token: JSON.stringify({
+      access_token: accessTokenOf(token, email),
+      expires_in: 3599,
+      token_type: 'Bearer',
+    }),
     identity: query => {
       const more = query.get('format') === 'full' ? claims(vm, project) : undefined;
       return identities.token(email, query.get('audience') ?? '', more);

@@ -12,7 +12,7 @@ export type FleetOptions = {
   dir: string;
   project: string;
   database: CloudDatabase;
-  /** Access token of every VM's service account. */
+  /** Token of the cloud. */
   token: string;
   identities: Identities;
   /** Variables with the addresses of the cloud. */
