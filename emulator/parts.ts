@@ -18,6 +18,7 @@ import {Scheduler} from './scheduler.ts';
 import {startSweeps} from './storage/lifecycle.ts';
 import {infoOf, resourceOf} from './storage/resource.ts';
 import {openStorage} from './storage/routes.ts';
+import {startExpiry} from './store-expiry.ts';
 import {Nodes} from './tpu/nodes.ts';
 import {Queue} from './tpu/queue.ts';
 import {Fleet} from './vm/vms.ts';
@@ -183,7 +184,10 @@ function openBuckets(
 }
 
 /** Starts the parts behind the servers. The addresses are known. */
-export async function startParts({where, ends, trouble}: CloudContext, parts: Parts): Promise<void> {
+export async function startParts(
+  {options, where, deployments, ends, trouble}: CloudContext,
+  parts: Parts,
+): Promise<void> {
   const {google, documents, hosts, events, storage, fleet, nodes, queue, scheduler} = parts;
   ends.add(() => fleet.close());
   ends.add(async () => {
@@ -199,6 +203,8 @@ export async function startParts({where, ends, trouble}: CloudContext, parts: Pa
   queue.start();
   scheduler.start();
   ends.add(startSweeps(storage.objects, trouble));
+  const files = hosts && !google ? deployments.map(({store_file}) => store_file) : [];
+  ends.add(startExpiry(files, options.jobs_collection ?? 'jobs', trouble));
   const created = events.documentCreated.bind(events);
   if (google) ends.add(await watchAll(google, documents, {project: where.project, created, trouble}));
 }

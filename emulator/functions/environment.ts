@@ -14,7 +14,7 @@ export type CloudAddress = {
   /** Collection of the documents of jobs; undefined for the default of the functions. */
   jobs_collection?: string | undefined;
   dir: string;
-  /** Store of the functions. The cloud never opens this file. */
+  /** Store of the functions. The cloud only deletes its expired documents. */
   store_file: string;
 };
 

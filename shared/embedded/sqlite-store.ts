@@ -44,7 +44,7 @@ const INDEXES = INDEXED.map(
 ).join('; ');
 
 /** Opens or creates the store. Each ':memory:' is a separate store that ends with `close`. */
-export function openSqliteStore(file: string, random: () => number = Math.random): Store {
+export function openSqliteStore(file: string, random: () => number = Math.random): SqliteStore {
   return new SqliteStore(file, openDatabase(file), random);
 }
 
@@ -88,11 +88,16 @@ type Changes = {
   writes: {path: DocumentPath; kind: 'create' | 'set' | 'delete'; data: string}[];
 };
 
-class SqliteStore implements Store {
+/** Collections whose documents expire, by the last name of their path, as in terraform/firestore.tf. Collections of jobs have any name. */
+const EXPIRING = ['attempts', 'control', 'events', 'execs', 'hosts', 'tasks'];
+
+export class SqliteStore implements Store {
   readonly #file: string;
   readonly #database: DatabaseSync;
   readonly #random: () => number;
   readonly #statements = new Map<string, StatementSync>();
+  /** Version of the last document that a sweep has seen. */
+  #swept = 0;
 
   constructor(file: string, database: DatabaseSync, random: () => number) {
     this.#file = file;
@@ -149,6 +154,28 @@ class SqliteStore implements Store {
     throw new Contention(
       `Failed to commit to ${this.#file}: other writers won ${ATTEMPTS} times; try again later`,
     );
+  }
+
+  /**
+   * Deletes the expired documents among the next `most`, as a TTL of Firestore does. After the last document a sweep begins with the
+   * first again. Returns the number of deleted documents.
+   */
+  async sweepExpired(jobs_collection: string, now_at: string, most: number): Promise<number> {
+    const next = this.#statement(
+      'select version, collection, data from documents where version > ? order by version limit ?',
+    );
+    const rows = await this.#unlocked(() => next.all(this.#swept, most));
+    this.#swept = rows.length < most ? 0 : Number(rows.at(-1)?.version);
+    const expired = rows.filter(({collection, data}) => {
+      const kind = String(collection).split('/').at(-1) ?? '';
+      const {expire_at} = JSON.parse(String(data));
+      const expires = kind === jobs_collection || EXPIRING.includes(kind);
+      return expires && typeof expire_at === 'string' && expire_at <= now_at;
+    });
+    // A document that has changed since has another version.
+    const remove = this.#statement('delete from documents where version = ?');
+    for (const {version} of expired) await this.#unlocked(() => remove.run(Number(version)));
+    return expired.length;
   }
 
   async close(): Promise<void> {

@@ -192,6 +192,29 @@ describe('the SQLite store', () => {
     await store.close();
   });
 
+  it('a sweep deletes expired documents of the collections with a TTL, and reaches every document', async () => {
+    const store = openSqliteStore(file);
+    const [past, future] = ['2026-01-01T00:00:00.000Z', '2026-03-01T00:00:00.000Z'];
+    const documents = {
+      'events/old': past,
+      'execs/command/hosts/old': past,
+      'jobs/old': past,
+      'events/new': future,
+      'jobs/open': null,
+      'runs/old': past,
+    };
+    await store.transaction(async tx => {
+      for (const [path, expire_at] of Object.entries(documents)) tx.set(path, {expire_at});
+    });
+    const sweep = () => store.sweepExpired('jobs', '2026-02-01T00:00:00.000Z', 4);
+    assert.deepEqual([await sweep(), await sweep(), await sweep()], [3, 0, 0]);
+    const read = await Promise.all(Object.keys(documents).map(path => store.get(path)));
+    assert.deepEqual(read.map(Boolean), [false, false, false, true, true, true]);
+    await store.transaction(async tx => tx.set('events/new', {expire_at: past}));
+    assert.equal((await sweep()) + (await sweep()), 1);
+    await store.close();
+  });
+
   it('a file of another layout is refused', async () => {
     await openSqliteStore(file).close();
     new DatabaseSync(file).exec('pragma user_version = 99');

@@ -11,6 +11,7 @@ import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {labelsOf} from '../../../shared/domain/deployment.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openTpus} from '../../../shared/google/tpus.ts';
+import type {Store} from '../../../shared/ports.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 import {brokenStore} from '../../support/broken-store.ts';
 import {aTpu} from '../../support/builders.ts';
@@ -141,7 +142,7 @@ describe('The pools of a destroy', () => {
   /** Drains a fleet of two TPUs. A pool with an outcome has a record; a TPU of an emptied pool goes at the third look. */
   async function drained(outcomes: Record<string, string>): Promise<string[]> {
     done = [];
-    const store = openSqliteStore(':memory:');
+    const store: Store = openSqliteStore(':memory:');
     const publish = controlTopic(store, ({pool = ''}) => {
       done.push(`scale ${pool}`);
       return outcomes[pool];
