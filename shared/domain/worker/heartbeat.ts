@@ -173,7 +173,7 @@ export function askedForWork(worker: Worker, now: number): Worker {
   return {...heardFrom(worker, {...NO_WORK, activity: 'idle'}, now), progress_at: iso(now)};
 }
 
-/** The word of a host proves that it lives. The word of its agent ends booting. */
+/** The word of a host proves that it lives. The word of its agent ends booting, and heals the slot. */
 export function heardFrom(
   worker: Worker,
   {step, ...said}: Pick<Worker, keyof typeof NO_WORK> & {activity: string; step?: string | undefined},
@@ -186,6 +186,7 @@ export function heardFrom(
     ...livedUntil(worker, said, now),
     ...said,
     boot_step: isSetup ? (step ?? null) : null,
+    last_error: isSetup ? worker.last_error : null,
     agent_at: worker.agent_at ?? (isSetup ? null : iso(now)),
     phase,
     phase_since_at: phase === worker.phase ? worker.phase_since_at : iso(now),

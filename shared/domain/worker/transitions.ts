@@ -28,7 +28,7 @@ export function toDeleting(worker: Worker, event: string, now: number, death?: D
   const deleting = enter(worker, 'deleting', now, {
     asked_at: iso(now),
     refused: false,
-    last_death: death?.cause ?? worker.last_death,
+    last_death: death?.cause ?? null,
     ...IDLE,
   });
   return {worker: deleting, actions: [ask('delete', deleting)], events: [event], ...(death ? {death} : {})};

@@ -39,6 +39,12 @@ describe('a worker after a heartbeat', () => {
       assert.equal(heard.work, says[1]);
     });
 
+  it('keeps the last error of its slot until its agent works', () => {
+    const booting = aWorker({phase: 'booting', last_error: 'its boot failed'});
+    assert.equal(heardFrom(booting, said('setup', null), T0).last_error, 'its boot failed');
+    assert.equal(heardFrom(booting, said('idle', null), T0).last_error, null);
+  });
+
   it('keeps the stream that it lost by its silence only if its machine has failed', () => {
     const suspect = {work: 'my-run/007', epoch: 3, total_shards: 1};
     for (const fault of [null, 'the disk is full'])

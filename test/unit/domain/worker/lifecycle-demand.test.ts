@@ -21,6 +21,11 @@ describe('a worker by demand', () => {
       assert.equal(decide(wellIn(phase), seen, {wanted: false}).worker.phase, unwanted[phase]);
     });
 
+  it('an unwanted worker has not the cause of death of the one before it', () => {
+    const given = {...wellIn('idle'), last_death: 'it was preempted'};
+    assert.equal(decide(given, node('READY'), {wanted: false}).worker.last_death, null);
+  });
+
   for (const phase of LIVING)
     it(`a dismissed slot in phase ${phase} is deleted at once`, () => {
       const decision = decideWorker(wellIn(phase), node('READY'), 'dismissed', LIMITS, moment(T0));
