@@ -15,7 +15,12 @@ describe('Datasets with an error', () => {
   afterEach(() => folder.end());
 
   const create = (name: string, content: string | Uint8Array, options: Partial<CreateOptions> = {}) =>
-    createStreams([folder.put(name, content)], {num_streams: 1, output_dir: folder.at('out'), ...options});
+    createStreams([folder.put(name, content)], {
+      num_streams: 1,
+      output_dir: folder.at('out'),
+      check: false,
+      ...options,
+    });
 
   const bad: {name: string; file: string; content: string | Uint8Array; options?: object; error: RegExp}[] = [
     {
@@ -223,6 +228,13 @@ describe('Datasets with an error', () => {
       content: '{"text":"a","id":1}',
       options: {keep: ['id']},
       error: /--keep is for --column and --template/,
+    },
+    {
+      name: 'no field that a run reads',
+      file: 'a.csv',
+      content: 'q,a\n1,2\n',
+      options: {check: true},
+      error: /The first record has the fields q, a, and none that a run reads by itself/,
     },
     {
       name: 'no row',
