@@ -54,7 +54,10 @@ function optionsOf(): Options {
     .option('--latency <ms>', 'duration of each round trip to the Store and the bucket', '0')
     .option('--scenes <names>', 'parts of the names of scenes, with semicolons between', '')
     .option('--limits', 'only the scenes with limits and the idle month, at the main size')
-    .option('--many', 'only the scenes of many runs, pools, hosts and jobs, at 100 ms for each call')
+    .option(
+      '--many',
+      'only the scenes of many runs, pools, hosts and jobs, at 100 ms for each call; --scenes takes parts of their names',
+    )
     .addHelpText('after', HELP)
     .parse()
     .opts<Options>();
@@ -133,20 +136,29 @@ function sizesOf({limits, sizes}: Options): Size[] {
 const MOST_READS = 300;
 const MOST_S = 10;
 
-/** Prints the scenes of many runs. Returns false if the quiet tick is over its budget. */
-function measureMany(): boolean {
-  const lines = inProcess('./control-plane/many-runs.ts').trim().split('\n');
-  const figures = lines.flatMap(line => JSON.parse(line));
-  for (const {scene, seconds, reads, writes, calls, note} of figures)
-    console.log(
-      `${scene}: ${seconds.toFixed(1)} s, ${reads} reads, ${writes} writes, ${calls} calls. ${note}`,
-    );
-  const [quiet] = figures;
-  return quiet.reads <= MOST_READS && quiet.seconds <= MOST_S;
+const MANY = ['quietTick', 'firstTick', 'idlePolls', 'command', 'clear', 'massPause'];
+
+/** Prints the scenes of many runs, each from a process of its own. Returns false if the quiet tick is over its budget. */
+function measureMany({scenes}: Options): boolean {
+  const chosen = MANY.filter(name => scenes.split(';').some(part => name.includes(part)));
+  if (chosen.length === 0)
+    throw new Error(`Failed to find a scene with "${scenes}": give ${MANY.join(', ')}`);
+  return chosen
+    .map(name => {
+      const lines = inProcess('./control-plane/many-runs.ts', name).trim().split('\n');
+      const figures = lines.flatMap(line => JSON.parse(line));
+      for (const {scene, seconds, reads, writes, calls, note} of figures)
+        console.log(
+          `${scene}: ${seconds.toFixed(1)} s, ${reads} reads, ${writes} writes, ${calls} calls. ${note}`,
+        );
+      const [{reads, seconds}] = figures;
+      return name !== 'quietTick' || (reads <= MOST_READS && seconds <= MOST_S);
+    })
+    .every(Boolean);
 }
 
 const options = optionsOf();
-if (options.many) process.exitCode = measureMany() ? 0 : 1;
+if (options.many) process.exitCode = measureMany(options) ? 0 : 1;
 else {
   const report = measureAll(options);
   print(report);
