@@ -27,7 +27,7 @@ export function withHints(line: string): string {
   return line
     .replaceAll(/`(?:npx )?gleaner ([^`]+)`/g, (_, rest: string) => `\`${hint(rest)}\``)
     .replace(
-      /(^ *|: )(?:npx )?gleaner ([a-z][^`]*)$/,
+      /(^ *|: | {2})(?:npx )?gleaner ([a-z][^`]*)$/,
       (_, before: string, rest: string) => before + hint(rest),
     );
 }

@@ -32,6 +32,10 @@ describe('A command that a text names', () => {
       withHints('repair it, then: gleaner jobs retry x'),
       'repair it, then: npx gleaner jobs retry x --port 9000',
     );
+    assert.equal(
+      withHints('  next step   gleaner scale tpu'),
+      '  next step   npx gleaner scale tpu --port 9000',
+    );
     assert.equal(withHints('gleaner: There is no job x'), 'gleaner: There is no job x');
     assert.equal(withHints('gleaner 0.1.0'), 'gleaner 0.1.0');
   });
