@@ -24,7 +24,7 @@ class ExtractionState:
         self._on_wait = on_wait
         self._lock = threading.Lock()
         self._mode = "run"
-        self._done: deque[tuple[float, int]] = deque(maxlen=64)  # (monotonic seconds, tokens)
+        self._done: deque[tuple[float, int]] = deque()  # (monotonic seconds, tokens) of the last 30 s
         self.phase = "loading"
         self.waits_for: str | None = None  # the host that does not answer, and its error
         self.samples_done = 0
@@ -65,14 +65,15 @@ class ExtractionState:
             self.samples_done += samples
             self.tokens_done += tokens
             self._done.append((time.monotonic(), tokens))
+            self._forget()
 
     def progress(self) -> dict:
-        """The `progress` of a heartbeat; the rate is over the last 30 s at most."""
+        """The `progress` of a heartbeat; the rate is over the last 30 s at most, with the waits for uploads."""
         with self._lock:
-            recent = [(at, tokens) for at, tokens in self._done if at > time.monotonic() - 30]
-            elapsed = recent[-1][0] - recent[0][0] if len(recent) > 1 else 0.0
+            self._forget()
             # The first entry only marks the start of the interval.
-            rate = sum(tokens for _, tokens in recent[1:]) / elapsed if elapsed > 0 else None
+            elapsed = time.monotonic() - self._done[0][0] if len(self._done) > 1 else 0.0
+            rate = sum(tokens for _, tokens in list(self._done)[1:]) / elapsed if elapsed > 0 else None
             return {
                 "samples_done": self.samples_done,
                 "samples_total": self.samples_total,
@@ -81,3 +82,7 @@ class ExtractionState:
                 "tokens_per_s": None if rate is None else round(rate, 1),
                 "waits_for": self.waits_for,
             }
+
+    def _forget(self) -> None:
+        while self._done and self._done[0][0] <= time.monotonic() - 30:
+            self._done.popleft()
