@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import {listAlerts} from '../../../cli/run/run-view.ts';
+import {timeText} from '../../../cli/terminal/format.ts';
 import {poolRecords, runRecords, zoneRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {startTask} from '../../../shared/control-plane/documents/tasks.ts';
 import {afterFailedBoot, afterRefusal, OPEN} from '../../../shared/domain/zone/limiter.ts';
@@ -33,10 +34,11 @@ describe('The alerts of gleaner status', () => {
       zoneRecords.set(tx, {...newZone('us-east5-c', T0), limiter: soldOut});
       poolRecords.set(tx, {...aConfig().pool, limiter});
     });
+    const utc = (seconds: number) => `${timeText(at(seconds))} UTC`;
     assert.deepEqual(await listAlerts(store, 'jobs'), [
       'us-central1-a holds 2 silent TPUs for $2.50 an hour until a new TPU speaks',
-      `us-east5-c gives no TPU since ${at(0)}, and is asked again after ${at(60)}: there is no capacity`,
-      `creates of pool tpu are stopped since ${at(0)}: 5 boots in a row failed, the last because its boot failed: no disk`,
+      `us-east5-c gives no TPU since ${utc(0)}, and is asked again after ${utc(60)}: there is no capacity`,
+      `creates of pool tpu are stopped since ${utc(0)}: 5 boots in a row failed, the last because its boot failed: no disk`,
     ]);
     await store.close();
   });
