@@ -74,7 +74,7 @@ export function decideRunAction(
         return {...decision, next};
       }
       return refuse();
-    case 'stop':
+    case 'stop': {
       if (run.status === 'completed')
         return {
           kind: 'applied',
@@ -82,11 +82,14 @@ export function decideRunAction(
           what: `${name} is completed, and takes no further stream`,
         };
       if (run.status === 'cancelled') return become('cancelled', '');
+      // The reason of a pause ends with it.
+      const reason = run.status === 'paused' ? null : run.reason;
       return {
         kind: 'applied',
-        next: {...run, said, status: 'cancelled', stopped_at: iso(now), updated_at: iso(now)},
+        next: {...run, said, status: 'cancelled', reason, stopped_at: iso(now), updated_at: iso(now)},
         what: `${name} stopped for good`,
       };
+    }
     default:
       return action satisfies never;
   }

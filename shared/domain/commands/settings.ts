@@ -31,7 +31,8 @@ export function decideConfigure(
   const {current, said, outdated} = sortSettings(run, settings, published_at);
   if (!current) return outdatedBy(run, outdated);
   const next = {...run, ...current, said, version: run.version + 1, updated_at: iso(now)};
-  const what = `${name} has ${settingsText(current)}, version ${next.version}${alsoOutdated(run, outdated)}`;
+  const held = run.status === 'paused' ? '; it is paused, until it is resumed' : '';
+  const what = `${name} has ${settingsText(current)}, version ${next.version}${alsoOutdated(run, outdated)}${held}`;
   return {kind: 'applied', next, what};
 }
 
@@ -151,6 +152,6 @@ function given<T extends object>(settings: T): {[K in keyof T]: Exclude<T[K], un
 
 function settingsText(settings: object): string {
   return Object.entries(given(settings))
-    .map(([key, value]) => `${key} ${JSON.stringify(value)}`)
+    .map(([key, value]) => `${key} ${value === null ? 'none' : JSON.stringify(value)}`)
     .join(', ');
 }

@@ -73,6 +73,30 @@ describe('control actions', () => {
     );
   });
 
+  it('a stop ends the reason of a pause', () => {
+    const decision = decideRunAction(
+      'stop',
+      'my-run',
+      aRun({status: 'paused', reason: 'resume it'}),
+      at(0),
+      T0,
+    );
+    assert.ok(decision.kind === 'applied' && decision.next.reason === null);
+  });
+
+  it('the budget of a paused run names the pause, and no budget is none', () => {
+    const decision = decideConfigure(
+      'my-run',
+      aRun({status: 'paused'}),
+      {budget_usd: null},
+      undefined,
+      at(1),
+      T0,
+    );
+    assert.ok(decision.kind === 'applied');
+    assert.match(decision.what, /budget_usd none, version \d+; it is paused, until it is resumed$/);
+  });
+
   it('a stopped run stays stopped after every action', () => {
     for (const action of Object.keys(TABLE) as RunAction[]) {
       const decision = decideRunAction(action, 'my-run', aRun({status: 'cancelled'}), at(0), T0);
