@@ -9,7 +9,7 @@ import {chipSkus} from '../support/fake-catalog.ts';
 import {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';
 
-const RISE = 3;
+export const RISE = 3;
 const MINUTE_MS = 60_000;
 /** No zone of a world is near it. */
 export const FAR_REGION = 'southamerica-west1';

@@ -169,6 +169,7 @@ export class Invariants extends Check {
     const what = request.outcome === undefined ? '' : `${request.outcome}: `;
     this.context.see(`${request.action} is answered: ${what}${answer.action ?? status}`);
     this.#leases.onAnswer(request, answer);
+    this.execs.onAnswer(request, answer);
     const isEnd = request.action === 'release' || request.action === 'finish';
     if (isEnd && status === 200 && this.violations.changed.has(request))
       this.#wakes.expectTick(`${request.worker} released its work`);

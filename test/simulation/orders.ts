@@ -74,7 +74,7 @@ export class Orders {
         this.#send({action: 'clear', ...(chance.happens(0.6) ? {before_at} : {})});
         break;
       case 'retry':
-        this.#send({action: 'retry', where: {cause: chance.pick(CAUSES)}});
+        this.#send({action: 'retry', where: {cause: chance.pick(this.#causes())}});
         break;
       case 'update':
         this.#send({action: 'update', pool, ...this.#aSource()});
@@ -88,6 +88,14 @@ export class Orders {
         this.#later({action: 'scale', pool, workers_per_zone: 1});
         break;
     }
+  }
+
+  /** Causes of the jobs that have failed, or all causes if no job has failed. */
+  #causes(): string[] {
+    const {config, store} = this.#context;
+    const jobs = store.collection(config.jobs_collection).map(({data}) => data);
+    const failed = jobs.filter(({status, cause}) => status === 'failed' && CAUSES.includes(String(cause)));
+    return failed.length > 0 ? failed.map(({cause}) => String(cause)) : CAUSES;
   }
 
   #aSource(): Document {

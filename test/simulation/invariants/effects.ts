@@ -138,8 +138,10 @@ export class Effects extends Check {
   }
 
   #lackOfResume({pool, limiter}: Pool, published_at: string): string | undefined {
-    const isOf = (zone: Zone) => (zone.pool ?? this.context.config.pool.pool) === pool;
-    const zones = this.context.store.collection('zones').map(({data}) => data as unknown as Zone);
+    const {config, everAlone, store} = this.context;
+    const isOf = (zone: Zone) => (zone.pool ?? config.pool.pool) === pool;
+    const known = store.collection('zones').filter(({path}) => !everAlone.has(path));
+    const zones = known.map(({data}) => data as unknown as Zone);
     const closed = zones.find(
       zone => isOf(zone) && zone.limiter.state !== 'open' && String(zone.limiter.since_at) <= published_at,
     );

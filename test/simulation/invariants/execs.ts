@@ -5,7 +5,7 @@ import {isAlive, type Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {workersOf} from './nodes.ts';
-import {Check} from './violations.ts';
+import {Check, type WorkerRequest} from './violations.ts';
 
 /** Time that a host has to take a command, and time after the deadline for its report, repeated here. */
 const START_S = 300;
@@ -22,6 +22,8 @@ export class Execs extends Check {
   readonly #living = new Map<string, string[]>();
   /** Runs that an agent started, as `exec on worker#incarnation`. */
   readonly #started = new Set<string>();
+  /** Commands that each heartbeat must name: they were open when it arrived. */
+  readonly #due = new WeakMap<WorkerRequest, string[]>();
 
   onSent(message_id: string, order: ExecOrder): void {
     this.#sent.set(message_id, order);
@@ -36,6 +38,29 @@ export class Execs extends Check {
     this.#started.add(run);
     if (given && given.incarnation !== incarnation)
       this.breach(`${run} is started, and was meant for incarnation ${given.incarnation}`);
+  }
+
+  override onRequest(request: WorkerRequest): void {
+    if (request.action === 'heartbeat') this.#due.set(request, this.#openOn(request));
+  }
+
+  /** A heartbeat names the commands that its worker has to run. */
+  onAnswer(request: WorkerRequest, {execs}: Document): void {
+    if (!Array.isArray(execs)) return;
+    const open = this.#openOn(request);
+    for (const exec of this.#due.get(request) ?? [])
+      if (open.includes(exec) && !execs.includes(exec))
+        this.breach(`${request.worker} is not told of ${exec} by a heartbeat`);
+  }
+
+  /** Commands that have not ended on the worker. */
+  #openOn({worker, incarnation}: WorkerRequest): string[] {
+    const {store} = this.context;
+    const open = store.collection('execs').filter(({id, data}) => {
+      const host = store.peek(paths.execHost(id, worker, 0)) as ExecHost | undefined;
+      return data.status === 'running' && host?.incarnation === incarnation && !hasHostEnded(host);
+    });
+    return open.map(({id}) => id);
   }
 
   onExec(path: string, before: Document | undefined, after: Document): void {

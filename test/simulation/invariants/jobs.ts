@@ -5,6 +5,7 @@ import type {Job, JobStatus} from '../../../shared/domain/job/job.ts';
 import {jobWork, parseJobWork, parseWorkerName, paths} from '../../../shared/domain/names.ts';
 import type {Costs} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
+import {RISE} from '../bills.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import type {Lease} from './leases.ts';
 import {usdPerHourIn} from './money.ts';
@@ -14,6 +15,8 @@ import {Check, type WorkerRequest} from './violations.ts';
 const GRACE_MS = 180_000;
 const MOST_MACHINES = 5;
 const KEPT_MS = 7 * 86_400_000;
+/** Two milliseconds: instants are rounded. */
+const ROUNDING_H = 0.002 / 3600;
 /** Time after which a due job must have ended: the tick of each minute ends it. */
 const DUE_MS = 4 * 60_000;
 
@@ -29,7 +32,6 @@ const STEPS: Record<JobStatus, JobStatus[]> = {
   cancelled: [],
 };
 
-/** Causes that a job owes to itself: the others cost it no retry. */
 /** The status after an attempt that does not end the job. */
 const NEXT: Record<string, JobStatus> = {
   completed: 'completed',
@@ -38,9 +40,7 @@ const NEXT: Record<string, JobStatus> = {
   drained: 'scheduled',
   failed: 'scheduled',
 };
-/** The highest price of a world over the list price. */
-const MOST_RISE = 3;
-
+/** Causes that a job owes to itself: the others cost it no retry. */
 const OWN = ['exit', 'timeout', 'memory', 'output', 'result'];
 
 export class Jobs extends Check {
@@ -136,14 +136,14 @@ export class Jobs extends Check {
     if (last) this.#checkCost(path, last);
   }
 
-  /** An attempt costs its time at the price of its zone, which may have risen. */
+  /** An attempt costs its time at the price of its zone, which rises in some worlds. */
   #checkCost(path: string, {started_at, ended_at, cost_usd, worker}: Job['attempts'][number]): void {
     const hours = (Date.parse(ended_at) - Date.parse(started_at)) / 3_600_000;
-    const least_usd = hours * usdPerHourIn(parseWorkerName(worker)?.zone ?? '');
-    if (
-      cost_usd !== null &&
-      !(cost_usd > least_usd - 1e-9 && cost_usd < MOST_RISE * least_usd * 1.001 + 1e-9)
-    )
+    const usd = usdPerHourIn(parseWorkerName(worker)?.zone ?? '');
+    const {clockwork, rise} = this.context;
+    const most = clockwork.now < rise.since_ms - MAX_SKEW_MS ? 1 : RISE;
+    const [least_usd, most_usd] = [(hours - ROUNDING_H) * usd, most * (hours + ROUNDING_H) * usd];
+    if (cost_usd !== null && !(cost_usd > least_usd && cost_usd < most_usd))
       this.breach(`${path} has an attempt of ${hours} hours for $${cost_usd}`);
   }
 

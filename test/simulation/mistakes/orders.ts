@@ -72,11 +72,18 @@ export const ORDERS: Mistakes = {
     find: 'exit_code: $end.exit_code ?? null',
     replace: 'exit_code: null',
   },
-  'a clear that passes over its time': {
-    in: 'clear',
-    find: "typeof $completed === 'string' && $completed < $before",
-    replace: "typeof $completed === 'string'",
-  },
+  'a clear that passes over its time': [
+    {
+      in: 'clear',
+      find: "typeof $completed === 'string' && $completed < $before",
+      replace: "typeof $completed === 'string'",
+    },
+    {
+      in: 'clear',
+      find: "[{field: 'completed_at', op: '<', value: $before}]",
+      replace: "[{field: 'completed_at', op: '>', value: ''}]",
+    },
+  ],
   'a clear that leaves the first job': {
     in: 'clear',
     find: '$some.filter(($each, $index) => $isOld($current[$index] ?? {}))',
@@ -118,11 +125,10 @@ export const ORDERS: Mistakes = {
     replace: 'undefined',
   },
   'a host that is given up too early': {
-    in: 'lossReason',
-    within:
-      '{if ($isOverdue($exec, $now)) return $late; if (!$worker || $worker.incarnation !== $host.incarnation || !$isAlive($worker)) return $ended; return undefined;}',
-    find: '$isOverdue($exec, $now)',
-    replace: '$isOverdue($exec, $now + 400_000)',
+    in: 'isOverdue',
+    within: 'function $isOverdue({deadline_at: $deadline}, $now) {$$body}',
+    find: '$isOlderThan($deadline, $report, $now)',
+    replace: '$isOlderThan($deadline, -240, $now)',
   },
   'a command that ends before its last host': {
     in: 'concludeExec',
