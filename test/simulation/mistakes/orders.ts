@@ -96,8 +96,9 @@ export const ORDERS: Mistakes = {
   },
   'a scale-down that ends a job': {
     in: 'decideLiving',
-    find: "$worker.phase === 'draining' && !$hasJob && $isServed",
-    replace: "$worker.phase === 'draining' && $isServed",
+    find: "$wanted === 'unwanted' && $worker.phase === 'working' && $worker.work !== null",
+    replace:
+      "$wanted === 'unwanted' && $worker.phase === 'working' && $worker.work !== null && !$worker.work.startsWith('job:')",
   },
   'a command of one pool that runs in every pool': {
     in: 'workersOf',
