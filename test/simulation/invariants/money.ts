@@ -23,6 +23,8 @@ type Spent = {budget: string; pool: string | null; budget_usd: number; spent_usd
 
 /** The greatest age of the data behind a hanging commit: the plan of a tick, or a transaction, which ends after 270 s. */
 const HUNG_MINUTES = 6;
+/** Minutes after which a tick has read a new price, even if its first deliveries hang and fail. */
+const PRICE_READ_MINUTES = 12;
 
 /** Sums of dollars may differ by their rounding: a byte between regions costs more. */
 const TOLERANCE_USD = 1e-10;
@@ -196,7 +198,7 @@ export class Money extends Check {
     const paid_h = timeUsd(costs as Costs) / usdPerHourIn(zone);
     const lived_h = (to_ms - from_ms) / 3_600_000;
     const most_h = rise.hours(from_ms, to_ms);
-    const least_h = to_ms < rise.seen_ms + HUNG_MINUTES * 60_000 ? lived_h : most_h;
+    const least_h = to_ms < rise.seen_ms + PRICE_READ_MINUTES * 60_000 ? lived_h : most_h;
     const error_h = (PRICES_TO_LIST * (MAX_ERROR_S + 2 * storm.skew_s)) / 3600;
     const isSeenAgain = seen_again_at !== undefined && paid_h <= most_h;
     if (!(paid_h >= least_h - error_h && paid_h <= most_h + error_h) && !isSeenAgain)
