@@ -3,7 +3,7 @@ locals {
   expiring = toset(["attempts", "control", "events", "execs", "hosts", "tasks", var.jobs_collection])
   # A heartbeat changes these fields of its worker, and no query filters, orders or sums by them.
   unqueried = toset([
-    "activity", "claimed_at", "costs", "costs_at", "heartbeat_at", "progress_at", "received",
+    "activity", "claimed_at", "computed_tokens", "costs", "costs_at", "heartbeat_at", "phase_seconds", "progress_at", "received",
     "samples_done", "samples_total", "shards_done", "tokens_done", "tokens_per_s",
   ])
   # Texts and maps of people and programs, by collection. No query reads them, and an index would bill every field of a map.

@@ -59,7 +59,7 @@ describe('A push that no function can read', () => {
     },
     {
       name: 'with an unreadable publish time',
-      body: {message: {data: 'eA==', publishTime: 'noon'}, subscription},
+      body: {message: {data, publishTime: 'noon'}, subscription},
       says: /The message has no publishTime, so its order is unknown/,
     },
     {name: 'without an id', body: {message: {data}, subscription}, says: /no publishTime/},

@@ -188,12 +188,12 @@ def test_a_stream_in_a_bucket_is_read_in_one_generation(storage):
         source.read(0, 5)
 
 
-def test_an_estimate_of_a_stream_without_the_right_to_read_it_exits_with_status_2(storage, model, tmp_path, forks):
+def test_an_estimate_of_a_stream_without_the_right_to_read_it_exits_with_status_3(storage, model, tmp_path, forks):
     name = a_stream(storage, lines(3))["name"]
     storage.faults = lambda request: 403 if "alt=media" in request else None
     arguments = ["--spec", json.dumps(a_raw_spec(model=model)), "--home", str(tmp_path), "--bucket", BUCKET]
     found = forks.command("gleaner_worker.estimate", *arguments, "--prefix", name)
-    assert (found.returncode, found.stdout) == (2, "")
+    assert (found.returncode, found.stdout) == (3, "")
     assert found.stderr.startswith(f"Failed to read gs://{BUCKET}/{name}: Forbidden: ")
 
 

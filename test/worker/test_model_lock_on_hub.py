@@ -76,7 +76,7 @@ def test_the_commit_of_run_json_must_be_the_commit_of_the_run(hub, tmp_path, fil
     find_for_run(hub, tmp_path / "one")
     assert find_for_run(hub, tmp_path / "one", revision=first).revision == first
     second = hub.put(REPO, files | {"config.json": files["config.json"] + b" "})
-    with fails("model", f"it was commit {first}, run.json asks for {second}"):
+    with fails("model", f"it was commit {first}, `revision` asks for {second}"):
         find_for_run(hub, tmp_path / "one", revision=second)
 
 

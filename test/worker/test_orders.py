@@ -44,7 +44,7 @@ class Api:
 class Host:
     def __init__(self, storage, home):
         self.storage, self.api, self.env = storage, Api(), a_host(home)
-        self.identity = SimpleNamespace(home=str(home))
+        self.identity = SimpleNamespace(home=str(home), git_host=None)
         self.orders = self.make(lambda: find_job_user(self.env))
 
     def make(self, find_user):
