@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import {runRecords, streamRecords} from '../../shared/control-plane/documents/documents.ts';
 import {startTask} from '../../shared/control-plane/documents/tasks.ts';
+import {tick} from '../../shared/control-plane/tick/tick.ts';
 import {aLeasedStream, aRun, aStream} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 
@@ -70,6 +71,36 @@ describe('a tick', () => {
     for (let tick = 0; tick < 7; tick++) counts.push((await readsOfTick(world)).counted.length);
     assert.deepEqual(counts, [1, 0, 0, 0, 0, 1, 0], 'now, and when every commit is over');
     assert.equal((await world.run('run-7'))?.changed_at, null);
+  });
+
+  it('whose answers hang keeps the newer count of another tick', async () => {
+    const world = await aCountedWorld();
+    const {deps} = world;
+    const {store} = deps;
+    const [reached, answer] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const hanging: typeof store = {
+      ...store,
+      count: async (collection, where) => {
+        const count = await store.count(collection, where);
+        if (collection === 'runs/run-7/streams') {
+          reached.resolve();
+          await answer.promise;
+        }
+        return count;
+      },
+    };
+    const add = (stream: string) =>
+      store.transaction(async tx => streamRecords.set(tx, aStream({run: 'run-7', stream})));
+    await add('008');
+    const slow = tick({...deps, store: hanging});
+    await reached.promise;
+    await add('009');
+    world.now += 400_000;
+    await world.tick();
+    answer.resolve();
+    await slow;
+    const {changed_at, streams_pending} = (await world.run('run-7')) ?? {};
+    assert.deepEqual({changed_at, streams_pending}, {changed_at: null, streams_pending: 3});
   });
 
   it('reads all open runs where their number is another: a document was deleted', async () => {

@@ -47,7 +47,7 @@ export async function storeRunTotals(
     const at = now();
     const bill = await readNetworkBill(deps, tx, current, traffic, at);
     const known = withDownloads(bill.run, costs.download_usd, at);
-    const isCounted = counts?.counted_ms !== null;
+    const isCounted = !counts || (counts.counted_ms !== null && !mayBeNewer(current, seen));
     const present = isCounted
       ? withGrants(totals, seen, current)
       : {...storedTotals(current), failed: totals.failed};
@@ -65,6 +65,11 @@ export async function storeRunTotals(
       log('WARNING', `Run ${run}: ${next.reason}`, {run, signal: 'samples-rejected'});
     return !isOpen(next);
   });
+}
+
+/** True if another tick may have stored a newer count: the run has changed since, and has no mark. */
+function mayBeNewer(current: Run, seen: Run): boolean {
+  return isOpen(current) && current.changed_at === null && current.updated_at !== seen.updated_at;
 }
 
 /** Streams that no node can serve keep the mark: each tick counts them, because another release may understand their documents. */
