@@ -182,13 +182,15 @@ function clipped(text: string | null, most: number): string | null {
 function withAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, now: number): Job {
   const {lease, started_at} = job;
   if (!lease || started_at === null) return job;
-  const hours = Math.max(0, now - msOf(started_at)) / 3_600_000;
+  // The clock of another process may be behind the clock that started the attempt.
+  const ended_ms = Math.max(now, msOf(started_at));
+  const hours = (ended_ms - msOf(started_at)) / 3_600_000;
   const cost_usd = usd_per_hour === null ? null : hours * usd_per_hour;
   const {outcome, cause, exit_code = null, ran = null} = end;
   const error = clipped(end.error, MOST_ATTEMPT_ERROR_CHARS);
   const attempt = {
     ...{epoch: lease.epoch, worker: lease.worker, incarnation: lease.incarnation},
-    ...{started_at, ended_at: iso(now), outcome, cause, error, exit_code, cost_usd, ran},
+    ...{started_at, ended_at: iso(ended_ms), outcome, cause, error, exit_code, cost_usd, ran},
   };
   return {
     ...job,

@@ -82,6 +82,11 @@ describe('the end of an attempt', () => {
       assert.equal(job.spent_usd, 0.1);
     });
 
+  it('is not before its start where the clock of the process is behind', () => {
+    const {attempts, spent_usd} = endAttempt(aRunningJob(), failed('exit'), 6, T0 - 5000);
+    assert.deepEqual([attempts[0]?.ended_at, attempts[0]?.cost_usd, spent_usd], [at(0), 0, 0]);
+  });
+
   it('keeps the newest fifty attempts, and their errors short', () => {
     let job = aRunningJob({max_retries: 100});
     for (let attempt = 0; attempt < 60; attempt++) {
