@@ -320,7 +320,11 @@ export class Jobs extends Check {
               : course === 'broken'
                 ? isMachine || job.cause === 'setup'
                 : isMachine || (job.status === 'failed' && own > max_retries);
-      const isCut = isBounded === true && ['deadline', 'budget'].includes(String(job.cause));
+      // The document of the job took no end before its timeout while it was left alone.
+      const wasAlone = this.context.everAlone.has(paths.job(config.jobs_collection, id));
+      const isCut =
+        (isBounded === true && ['deadline', 'budget'].includes(String(job.cause))) ||
+        (wasAlone && job.cause === 'timeout');
       if (!isRight && !isCut) this.breach(`${id} (${course}) is ${job.status}: ${job.cause} ${job.error}`);
     }
   }
