@@ -23,6 +23,8 @@ export class Zones extends Check {
   #given: {zone: string; asked_at: string; isReady: boolean}[] = [];
   #refused: string[] = [];
   #opened: {zone: string; since_at: string | null}[] = [];
+  /** Of one commit: the creates that only an open zone gets. */
+  #hasty: {zone: string; text: string}[] = [];
   /** Of one commit: the incarnations that end, and the losses that their zones count. */
   #ends: {zone: string; wasReady: boolean; isFailedBoot: boolean}[] = [];
   #counts: {zone: string; losses: number; unheard: number}[] = [];
@@ -35,7 +37,8 @@ export class Zones extends Check {
     if (!isNewIncarnation(before, after) && !isRequestedAgain) return;
     const {store, config, clockwork} = this.context;
     const pool = after.pool === config.pool.pool ? null : String(after.pool);
-    const zone = store.peek(paths.zone(String(after.zone), pool)) as Zone | undefined;
+    const path = paths.zone(String(after.zone), pool);
+    const zone = store.peek(path) as Zone | undefined;
     const key = keyOf(after.pool, after.zone);
     const last = this.#created_at.get(key) ?? Number.NEGATIVE_INFINITY;
     this.#created_at.set(key, clockwork.now);
@@ -43,8 +46,9 @@ export class Zones extends Check {
     // A commit that hangs is later than the time that it names.
     const hung_ms = this.context.storm.hang > 0 ? MAX_HANG_MINUTES * 60_000 : 0;
     const since = clockwork.now - last;
-    if (since < RETRY_MS - 2 * MAX_SKEW_MS - hung_ms)
-      this.breach(`${key} is ${zone.limiter.state}, and got a create ${since} ms after another`);
+    if (since >= RETRY_MS - 2 * MAX_SKEW_MS - hung_ms) return;
+    const text = `${key} is ${zone.limiter.state}, and got a create ${since} ms after another`;
+    this.#hasty.push({zone: path, text});
   }
 
   /** Notes what a zone answered to a request: a listed node, a READY node or a refusal. */
@@ -81,7 +85,11 @@ export class Zones extends Check {
       if (!isGiven && !this.violations.isForOperator)
         this.breach(`${zone} is open again without a node since ${since_at}`);
     }
-    [this.#given, this.#refused, this.#opened] = [[], [], []];
+    // The node of another slot may open the zone in the same commit.
+    for (const {zone, text} of this.#hasty)
+      if ((this.context.store.peek(zone)?.limiter as Limiter | undefined)?.state !== 'open')
+        this.breach(text);
+    [this.#given, this.#refused, this.#opened, this.#hasty] = [[], [], [], []];
   }
 
   #isOpen({state, cause, bundle}: Limiter, deployed: unknown): boolean {
