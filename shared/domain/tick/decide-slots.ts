@@ -270,7 +270,7 @@ function weatherOf(change: Change, {before, worker}: SlotDecision, now: number):
     case 'refused':
       return {refusals: 1};
     case 'given':
-      if (nodeStanding(worker) !== 'up' || before.asked_at === null) return undefined;
+      if (nodeStanding(worker) === 'coming' || before.asked_at === null) return undefined;
       return {given: 1, wait_s: secondsFrom(before.asked_at, now)};
     case 'lost':
       return undefined;

@@ -17,9 +17,8 @@ export function changeOf(before: Worker, {worker, death}: Decision): Change | un
   if (death?.refusal) return 'refused';
   // The phase alone is no evidence: a heartbeat before the tick has changed it already.
   const [standing, next] = [nodeStanding(before), nodeStanding(worker)];
-  const isReady = (standing === null || standing === 'coming') && next === 'up' && isAlive(worker);
-  const isListed = standing === null && next === 'coming' && worker.phase === 'creating';
-  if (isReady || isListed) return 'given';
+  const isNews = standing === null || (standing === 'coming' && next !== 'coming');
+  if (isNews && next !== null && next !== 'over' && !hasEnded(worker)) return 'given';
   if (death === undefined || death.kind === 'asked' || hasEnded(before)) return undefined;
   // A preemption counts as a loss of the zone, even before a tick saw the node READY.
   const wasGiven = isAlive(before) || nodeStanding(worker) === 'over' || queueStanding(worker) === 'over';
@@ -52,7 +51,7 @@ export function zoneAfter(
     case 'asked again':
       return withLimiter(zone, afterAsk(zone.limiter, bundle, placement, now), now);
     case 'given': {
-      const isReady = nodeStanding(worker) === 'up';
+      const isReady = nodeStanding(worker) !== 'coming';
       return withLimiter(zone, afterGiven(zone.limiter, {asked_at: before.asked_at, isReady}), now);
     }
     case 'refused': {

@@ -14,6 +14,9 @@ const LONGEST_RETRY_MS = 300_000;
 const TRY_MS = 3_600_000;
 const MOST_FAILED_BOOTS = 5;
 
+/** States of a node that exists and is not READY. */
+const SHOWN = ['CREATING', 'STARTING', 'UNHIDING', 'UNKNOWN', 'REPAIRING', 'RESTARTING', 'REIMAGING'];
+
 export const ALIVE = ['booting', 'idle', 'working', 'draining'];
 
 export class Zones extends Check {
@@ -57,8 +60,11 @@ export class Zones extends Check {
     const zone = paths.zone(String(after.zone), after.pool === pool ? null : String(after.pool));
     const wasComing = before.provider_state === null || before.provider_state === 'CREATING';
     const isReady = wasComing && after.provider_state === 'READY' && ALIVE.includes(String(after.phase));
-    const isListed = before.provider_state === null && after.provider_state === 'CREATING';
-    if ((isReady || isListed) && before.asked_at)
+    const isShown =
+      wasComing &&
+      after.provider_state !== before.provider_state &&
+      SHOWN.includes(String(after.provider_state));
+    if ((isReady || isShown) && before.asked_at)
       this.#given.push({zone, asked_at: String(before.asked_at), isReady});
     const isRefused = before.phase === 'creating' && after.phase === 'gone' && after.refused === true;
     if (isRefused && /^Failed to create/.test(String(after.last_error))) this.#refused.push(zone);
