@@ -3,7 +3,7 @@ import {outputsPrefix, paths, streamPrefix} from '../../../shared/domain/names.t
 import {iso} from '../../../shared/domain/time.ts';
 import type {Limiter} from '../../../shared/domain/zone/limiter.ts';
 import type {Document} from '../../../shared/ports.ts';
-import {MAX_HANG_MINUTES} from '../faults.ts';
+import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {isNewIncarnation} from './nodes.ts';
 import {Check} from './violations.ts';
 
@@ -163,8 +163,8 @@ export class OperatorIntent extends Check {
   /** True if the time of the next try has come, and the last message did not pause the run. */
   #isModelTry(run: string, {model_next_at}: Document): boolean {
     const last = this.#last.get(`${paths.run(run)} status`);
-    const isDue =
-      typeof model_next_at === 'string' && Date.parse(model_next_at) <= this.context.clockwork.now;
+    const latest = this.context.clockwork.now + MAX_SKEW_MS;
+    const isDue = typeof model_next_at === 'string' && Date.parse(model_next_at) <= latest;
     return isDue && last?.value !== 'paused';
   }
 
