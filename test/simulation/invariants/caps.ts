@@ -44,6 +44,8 @@ export class Caps extends Check {
   readonly #reported = new Map<string, {bytes: Received; usd: number}>();
   /** Dollars of each incarnation whose document has no READY node yet, by the path of its record. */
   readonly #unseen = new Map<string, number>();
+  /** Dollars of each incarnation beyond the earlier price, by the path of its record. */
+  readonly #unpriced = new Map<string, number>();
 
   override onWipe(): void {
     this.#isWiped = true;
@@ -56,6 +58,7 @@ export class Caps extends Check {
   /** A report of downloads was taken: its new bytes belong to the payer of the worker. */
   onWorker(name: string, before: Document, after: Document): void {
     this.#forgetUnseen(name, before, after);
+    this.#forgetUnpriced(name, before, after);
     const {received} = this.violations.request ?? {};
     const worker = after as unknown as Worker;
     if (!received || payerOf(worker) === null) return;
@@ -85,6 +88,16 @@ export class Caps extends Check {
     const unseen_usd = isShown ? Math.min(late_usd, (UNSEEN_MINUTES / 60) * price) : late_usd;
     for (const budget of budgetsOf(after as unknown as Worker))
       this.#accountOf(budget).spent_usd -= unseen_usd;
+  }
+
+  /** No bill can have a price that was hidden when the incarnation ended. */
+  #forgetUnpriced(name: string, before: Document, after: Document): void {
+    const {clockwork, rise} = this.context;
+    const isBilled = after.phase === 'gone' && before.phase !== 'gone' && after.ready_at !== null;
+    if (!isBilled || clockwork.now >= rise.seen_ms) return;
+    const unpriced_usd = this.#unpriced.get(paths.attempt(name, Number(after.incarnation))) ?? 0;
+    for (const budget of budgetsOf(after as unknown as Worker))
+      this.#accountOf(budget).spent_usd -= unpriced_usd;
   }
 
   #bytePrices(zone: string): Received {
@@ -128,10 +141,13 @@ export class Caps extends Check {
       const worker = store.peek(paths.worker(node.name)) as Worker | undefined;
       const isKnown = worker?.incarnation === Number(node.metadata['gleaner-incarnation']);
       if (!worker || !isKnown || !isPaidFor(node)) continue;
-      const hours = rise.hours(Math.max(since_ms, isReadySince(node)), now);
-      const usd = hours * usdPerHourIn(node.zone);
+      const from_ms = Math.max(since_ms, isReadySince(node));
+      const price = usdPerHourIn(node.zone);
+      const usd = rise.hours(from_ms, now) * price;
       const isSaved = this.#canBeSaved(worker, now);
       const life = paths.attempt(worker.name, worker.incarnation);
+      const unpriced_usd = usd - ((now - from_ms) / HOUR_MS) * price;
+      this.#unpriced.set(life, (this.#unpriced.get(life) ?? 0) + unpriced_usd);
       if (worker.ready_at === null) this.#unseen.set(life, (this.#unseen.get(life) ?? 0) + usd);
       for (const budget of budgetsOf(worker)) {
         const account = this.#accountOf(budget);
