@@ -34,6 +34,9 @@ import {becomesGone, decideWithout, type PlanInputs, type SlotDecision} from './
 /** Age of a plan after which a slow function creates no node from it, and age of a list after which it deletes no unknown node. */
 const PLAN_LASTS_MS = 60_000;
 
+/** Age of the first read after which a plan creates no node: the budget may be spent since, and `on-tick` ends after 540 s. */
+const READS_LAST_MS = 300_000;
+
 export type SlotSettings = {
   limits: Limits;
   placement: PlacementLimits;
@@ -115,7 +118,7 @@ function allowed(
   const judged =
     verdict === 'held' ? decideWithout('silence', planned, inputs, limits, now) : {...planned, verdict};
   const zone = shared.zones.get(before.zone);
-  const isLate = now - inputs.planned_at_ms > PLAN_LASTS_MS;
+  const isLate = now - inputs.planned_at_ms > PLAN_LASTS_MS || now - inputs.read_at_ms > READS_LAST_MS;
   const isAllowed = !zone || allowanceOf(zone, placement, bundle, now).most > 0;
   const isOpen = !zone || (!isLate && isAllowed);
   const isAgain = judged?.change === 'asked again' && !isOpen;

@@ -21,8 +21,8 @@ import {Check} from './violations.ts';
 
 type Spent = {budget: string; pool: string | null; budget_usd: number; spent_usd: number};
 
-/** The greatest age of the data behind a hanging commit: the plan of a tick, or a transaction, which ends after 270 s. */
-const HUNG_MINUTES = 6;
+/** The greatest age of the data behind a hanging commit: the reads of a tick last 300 s, and a transaction ends after 270 s. */
+const HUNG_MINUTES = 10;
 /** Minutes after which a tick has read a new price, even if its first deliveries hang and fail. */
 const PRICE_READ_MINUTES = 12;
 

@@ -128,7 +128,8 @@ describe('decideSlots', () => {
       },
       {name: 'of no slot without a payer', given: {inputs: {payers: new Map()}}, creates: 0},
       {name: 'of no slot after the creates of another tick', given: {creates: 9}, creates: 0},
-      {name: 'from reads that took long', given: {inputs: {read_at_ms: NOW - 600_000}}, creates: 1},
+      {name: 'from reads that took long', given: {inputs: {read_at_ms: NOW - 300_000}}, creates: 1},
+      {name: 'not from reads that began 301 s ago', given: {inputs: {read_at_ms: NOW - 301_000}}, creates: 0},
       {name: 'not from a plan that is 61 s old', given: {inputs: {planned_at_ms: NOW - 61_000}}, creates: 0},
       {name: 'not in a zone that has just refused a node', given: {zone: {limiter: probing(60)}}, creates: 0},
       {
