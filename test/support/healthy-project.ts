@@ -67,7 +67,7 @@ const UNINDEXED = [
     'received',
     'samples_done',
   ],
-  ...['samples_total', 'shards_done', 'tokens_done', 'tokens_per_s'],
+  ...['samples_total', 'shards_done', 'tokens_done', 'tokens_per_s', 'computed_tokens', 'phase_seconds'],
 ];
 
 /** Fields with settings of their own. `state`: of the policy of expiry. */
