@@ -1,4 +1,6 @@
 /** Scenes of many runs, pools, hosts and jobs, at 100 ms for each call of a port. Prints a line of JSON for each scene. */
+
+import {watchWrites, withTransactions} from '../../shared/control-plane/documents/watched-store.ts';
 import {handleControlMessage} from '../../shared/control-plane/events/control-message.ts';
 import {handleExecMessage} from '../../shared/control-plane/events/exec-message.ts';
 import {tick} from '../../shared/control-plane/tick/tick.ts';
@@ -8,7 +10,7 @@ import {streamId, streamObject, workerName} from '../../shared/domain/names.ts';
 import {iso} from '../../shared/domain/time.ts';
 import {newZone} from '../../shared/domain/zone/placement.ts';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
-import type {Document, Store, Transaction} from '../../shared/ports.ts';
+import type {Document, Store} from '../../shared/ports.ts';
 import {aConfig, aRun, aTpu, aWorker, ENVIRONMENT} from '../../test/support/builders.ts';
 import {depsOf} from '../../test/support/deps.ts';
 import {aJob} from '../../test/support/jobs.ts';
@@ -83,29 +85,7 @@ class ManyRuns {
       this.#perSecond.set(key, (this.#perSecond.get(key) ?? 0) + 1);
     };
     const {store} = this;
-    const noted = (tx: Transaction): Transaction => ({
-      get: path => tx.get(path),
-      create: (path, data) => {
-        note(path);
-        tx.create(path, data);
-      },
-      set: (path, data) => {
-        note(path);
-        tx.set(path, data);
-      },
-      delete: path => {
-        note(path);
-        tx.delete(path);
-      },
-    });
-    return {
-      get: path => store.get(path),
-      query: (...of) => store.query(...of),
-      count: (...of) => store.count(...of),
-      sum: (...of) => store.sum(...of),
-      transaction: work => store.transaction(tx => work(noted(tx))),
-      close: () => store.close(),
-    };
+    return withTransactions(store, work => store.transaction(tx => work(watchWrites(tx, note))));
   }
 
   workers() {

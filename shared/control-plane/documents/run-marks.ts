@@ -5,6 +5,7 @@ import type {Now, Store, Transaction} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Log} from '../log.ts';
 import {runRecords, skipIfInvalid} from './documents.ts';
+import {watchWrites, withTransactions} from './watched-store.ts';
 
 /** By run: the time of its mark that this instance knows. */
 export type RunMarks = Map<string, number>;
@@ -35,21 +36,7 @@ export function withRunMarks(deps: Marking): Store {
             const run = STREAM.exec(path)?.[1];
             if (run !== undefined && !tried.has(run) && !isMarked(run)) missing.add(run);
           };
-          const result = await work({
-            get: path => inner.get(path),
-            create: (path, data) => {
-              noted(path);
-              inner.create(path, data);
-            },
-            set: (path, data) => {
-              noted(path);
-              inner.set(path, data);
-            },
-            delete: path => {
-              noted(path);
-              inner.delete(path);
-            },
-          });
+          const result = await work(watchWrites(inner, noted));
           if (missing.size > 0) throw new Unmarked();
           return result;
         });
@@ -60,14 +47,7 @@ export function withRunMarks(deps: Marking): Store {
       for (const run of missing) tried.add(run);
     }
   };
-  return {
-    get: path => store.get(path),
-    query: (collection, query) => store.query(collection, query),
-    count: (collection, where) => store.count(collection, where),
-    sum: (collection, fields) => store.sum(collection, fields),
-    close: () => store.close(),
-    transaction,
-  };
+  return withTransactions(store, transaction);
 }
 
 /** Marks an open run, unless another instance has just marked it. An ended run is marked when it opens again. */

@@ -1,0 +1,33 @@
+/** Stores and transactions that do one thing more, and pass everything on. */
+import type {Store, Transaction} from '../../ports.ts';
+
+/** The transaction that calls `onWrite` before each of its writes. */
+export function watchWrites(tx: Transaction, onWrite: (path: string) => void): Transaction {
+  return {
+    get: path => tx.get(path),
+    create: (path, data) => {
+      onWrite(path);
+      tx.create(path, data);
+    },
+    set: (path, data) => {
+      onWrite(path);
+      tx.set(path, data);
+    },
+    delete: path => {
+      onWrite(path);
+      tx.delete(path);
+    },
+  };
+}
+
+/** The Store that runs its transactions by this function. */
+export function withTransactions(store: Store, transaction: Store['transaction']): Store {
+  return {
+    get: path => store.get(path),
+    query: (collection, query) => store.query(collection, query),
+    count: (collection, where) => store.count(collection, where),
+    sum: (collection, fields) => store.sum(collection, fields),
+    close: () => store.close(),
+    transaction,
+  };
+}
