@@ -10,7 +10,7 @@ import {isForeign} from '../worker/nodes.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
 import type {Allowance} from '../zone/placement.ts';
 import {type Constraint, constraint, dominant} from './constraint.ts';
-import {silentConstraint, standstillOf, tpuConstraint} from './tpu-constraint.ts';
+import {silentConstraint, standstillOf, tpuConstraint, type Usual} from './tpu-constraint.ts';
 
 /** `work`: by run, and by `JOBS`; work without a constraint moves. `zones`: of the slots that a zone does not fill. */
 export type Constraints = {
@@ -32,7 +32,32 @@ export type Withheld = {
   unpaid: ReadonlySet<string>;
 };
 
-export function bindingConstraints(plan: Withheld): Constraints {
+/** A plan with its workers by run, and its workers without work and its empty slots by payer. A pool may have many runs. */
+type Indexed = Withheld & {
+  usual: Usual;
+  atWork: ReadonlyMap<string | undefined, Worker[]>;
+  coming: ReadonlyMap<string | null, Worker[]>;
+  asked: ReadonlyMap<string | null | undefined, Slot[]>;
+};
+type Slot = ReturnType<typeof slotsOf>[number];
+
+function indexed(plan: Withheld): Indexed {
+  const {pool, workers} = plan.snapshot;
+  const all = [...workers.values()];
+  const isComing = (worker: Worker) =>
+    worker.work === null && !hasEnded(worker) && worker.phase !== 'draining';
+  const isEmpty = ({name}: Slot) => (workers.get(name)?.phase ?? 'gone') === 'gone';
+  return {
+    ...plan,
+    usual: {create: usualTime(all, createOf), boot: usualTime(all, bootOf)},
+    atWork: Map.groupBy(all, runAtWork),
+    coming: Map.groupBy(all.filter(isComing), worker => plan.payers.get(worker.name) ?? payerOf(worker)),
+    asked: Map.groupBy(slotsOf(pool).filter(isEmpty), ({name}) => plan.payers.get(name)),
+  };
+}
+
+export function bindingConstraints(withheld: Withheld): Constraints {
+  const plan = indexed(withheld);
   const {pool, runs, jobs} = plan.snapshot;
   const inLine = runs
     .filter(run => run.pool === pool.pool && run.status === 'active')
@@ -57,7 +82,7 @@ export function bindingConstraints(plan: Withheld): Constraints {
 type Ahead = {name: string; waiting: number};
 
 /** The constraint of the run alone, whatever other work there is. */
-function ofRun(run: Run, pending: number, plan: Withheld): Constraint | undefined {
+function ofRun(run: Run, pending: number, plan: Indexed): Constraint | undefined {
   const over = plan.budgets.over.get(run.run);
   if (over !== undefined) return constraint('budget', `run ${run.run}`, over);
   if (run.spec === null) return constraint('no-spec', run.run);
@@ -70,9 +95,8 @@ function ofWholeBudget({budgets, snapshot: {pool}}: Withheld): Constraint | unde
 }
 
 /** The constraint of a run whose TPUs all stand still. */
-function stuckHolders(run: string, plan: Withheld): Constraint | undefined {
-  const {workers} = plan.snapshot;
-  const holders = [...workers.values()].filter(worker => runAtWork(worker) === run && !hasEnded(worker));
+function stuckHolders(run: string, plan: Indexed): Constraint | undefined {
+  const holders = (plan.atWork.get(run) ?? []).filter(worker => !hasEnded(worker));
   const stuck = holders.flatMap(worker => stillOf(worker, plan) ?? []);
   return holders.length > 0 && stuck.length === holders.length ? dominant(stuck) : undefined;
 }
@@ -84,23 +108,14 @@ function stillOf(worker: Worker, {silent, snapshot: {zones = []}}: Withheld): Co
 }
 
 /** Constraints of the TPUs that come for the work: of its payer, and without work yet. */
-function comingFor(name: string, plan: Withheld): Constraint[] {
-  const {workers, pool} = plan.snapshot;
-  const usual = {create: usualTime(plan, createOf), boot: usualTime(plan, bootOf)};
-  const living = [...workers.values()].flatMap(worker => {
-    const payer = plan.payers.get(worker.name) ?? payerOf(worker);
-    const isComing =
-      payer === name && worker.work === null && !hasEnded(worker) && worker.phase !== 'draining';
-    if (!isComing) return [];
-    const limit = plan.limits.get(worker.zone)?.why;
-    return stillOf(worker, plan) ?? tpuConstraint(worker, limit, plan.now, usual) ?? [];
-  });
-  const isNew = (slot: string) =>
-    (workers.get(slot)?.phase ?? 'gone') === 'gone' && plan.payers.get(slot) === name;
-  const asked = slotsOf(pool).flatMap(slot =>
-    isNew(slot.name)
-      ? (foreignNode(slot.name, plan) ?? plan.limits.get(slot.zone)?.why ?? constraint('create', slot.name))
-      : [],
+function comingFor(name: string, plan: Indexed): Constraint[] {
+  const limitIn = (zone: string) => plan.limits.get(zone)?.why;
+  const living = (plan.coming.get(name) ?? []).flatMap(
+    worker =>
+      stillOf(worker, plan) ?? tpuConstraint(worker, limitIn(worker.zone), plan.now, plan.usual) ?? [],
+  );
+  const asked = (plan.asked.get(name) ?? []).map(
+    slot => foreignNode(slot.name, plan) ?? limitIn(slot.zone) ?? constraint('create', slot.name),
   );
   return [...living, ...asked];
 }
@@ -117,10 +132,10 @@ const createOf = ({born_at, ready_at}: Worker) => [born_at, ready_at] as const;
 
 /** `usually 2.5 min`: the median of the living workers of the pool that have this behind them; null without one. */
 function usualTime(
-  {snapshot: {workers}}: Withheld,
+  workers: readonly Worker[],
   spanOf: (worker: Worker) => readonly [string | null, string | null],
 ): string | null {
-  const spans = [...workers.values()].flatMap(worker => {
+  const spans = workers.flatMap(worker => {
     const [from, to] = spanOf(worker);
     return from === null || to === null ? [] : Math.max(0, msOf(to) - msOf(from)) / 60_000;
   });
@@ -134,11 +149,11 @@ function whyWaiting(
   waiting: number,
   coming: readonly Constraint[],
   before: readonly Ahead[],
-  plan: Withheld,
+  plan: Indexed,
 ): Constraint | undefined {
   if (waiting === 0) return undefined;
   const {workers, pool} = plan.snapshot;
-  const isBegun = [...workers.values()].some(worker => runAtWork(worker) === name);
+  const isBegun = plan.atWork.has(name);
   const nearest = dominantOfComing(coming);
   if (nearest && (!isBegun || waiting <= coming.length)) return nearest;
   if (plan.unpaid.has(name)) return ofBudget(name, plan);
