@@ -51,6 +51,9 @@ export const MAX_FAILURES = 3;
 /** Machines in a row that end without a stored shard, after which the stream fails. */
 export const MAX_FAULTS = 5;
 
+/** Fields of a stream without a name, content and shards. */
+const NO_STREAM = emptyOf(streamDocument.shape);
+
 export function newStream(
   run: string,
   worker_id: number,
@@ -58,7 +61,7 @@ export function newStream(
   at: {bucket: string; model: string; now: number},
 ): Stream {
   return {
-    ...emptyOf(streamDocument.shape),
+    ...NO_STREAM,
     ...{run, stream: streamId(worker_id), worker_id},
     ...content,
     dataset_path: `gs://${at.bucket}/${content.object}`,

@@ -134,13 +134,16 @@ export type Phase = Worker['phase'];
 export type LifeFields = Pick<Worker, keyof typeof life>;
 export type Costs = Worker['costs'];
 
+/** Fields of a slot without a name, a node and work. */
+const NO_SLOT = emptyOf(workerDocument.shape);
+
 export function newWorker(
   name: string,
   slot: {pool: string; zone: string; slot: number},
   now: number,
 ): Worker {
   return {
-    ...emptyOf(workerDocument.shape),
+    ...NO_SLOT,
     name,
     ...slot,
     phase: 'gone',
