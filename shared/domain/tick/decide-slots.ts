@@ -17,7 +17,7 @@ import {nodeStanding} from '../worker/provider-states.ts';
 import type {WorkerAction} from '../worker/transitions.ts';
 import type {Worker} from '../worker/worker.ts';
 import {limiterEvent, refusalsOf} from '../zone/limiter.ts';
-import {allowanceOf, askOf, isLeftAlone, type PlacementLimits, paceOf, type Zone} from '../zone/placement.ts';
+import {allowanceOf, askOf, type PlacementLimits, paceOf, type Zone} from '../zone/placement.ts';
 import {type Counts, withWeather} from '../zone/weather.ts';
 import {type Change, isAsking, isEnding, zoneAfter} from '../zone/zone-changes.ts';
 import {
@@ -183,8 +183,7 @@ function changeZone(
   if (!zone) return;
   const after = zoneAfter(settings, zone, change, decision, now);
   const counts = weatherOf(change, decision, now);
-  const next =
-    counts && !isLeftAlone(zone) ? withWeather(after, inputs.pool.accelerator, counts, now) : after;
+  const next = counts ? withWeather(after, inputs.pool.accelerator, counts, now) : after;
   writes.shared = withZone(writes.shared, zoneName, () => next);
   const record = (text: string, fold?: string) =>
     writes.events.push({kind: 'worker', worker: name, text, fold});
@@ -260,7 +259,7 @@ function bill(writes: SlotWrites, worker: Worker, {documents, inputs, now}: Cont
     tokens: computed_tokens - unstored_tokens,
   };
   writes.shared = withZone(writes.shared, zone, found =>
-    isLeftAlone(found) ? found : withWeather(found, inputs.pool.accelerator, life, now),
+    withWeather(found, inputs.pool.accelerator, life, now),
   );
 }
 
