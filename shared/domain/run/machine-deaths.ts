@@ -55,7 +55,7 @@ export function afterMachineDeath<R extends Breakable>(
   };
   if (machine_deaths < MOST_MACHINE_DEATHS) return counted;
   const why = `${machine_deaths} machines in a row died at work on it, and no shard was stored`;
-  return pausedByBreaker(counted, `${why}; the last was ${worker}: ${cause}`, now);
+  return paused(counted, `${why}; the last was ${worker}: ${cause}`, now);
 }
 
 /** The run after a stream failed because its machines died. */
@@ -63,7 +63,7 @@ export function afterMachineFailedStream<R extends Breakable>(run: R, stream: st
   const machine_failed_streams = run.machine_failed_streams + 1;
   const counted = {...run, machine_failed_streams, updated_at: iso(now)};
   if (machine_failed_streams < MOST_MACHINE_FAILED_STREAMS) return counted;
-  return pausedByBreaker(
+  return paused(
     counted,
     `${machine_failed_streams} streams failed for the deaths of their machines, the last was ${stream}`,
     now,
@@ -71,7 +71,7 @@ export function afterMachineFailedStream<R extends Breakable>(run: R, stream: st
 }
 
 /** Pauses the run. Only a `resume` published later ends the pause. */
-export function pausedByBreaker<R extends Breakable>(run: R, why: string, now: number): R {
+function paused<R extends Breakable>(run: R, why: string, now: number): R {
   if (run.status !== 'active') return run;
   const said = withPublishTime(run.said, ['status'], iso(now));
   return {...run, status: 'paused', reason: `${why}. Find the cause, then resume the run`, said};

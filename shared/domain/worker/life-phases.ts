@@ -5,7 +5,7 @@ import type {Death} from './liveness.ts';
 import type {LifeFields, Worker} from './worker.ts';
 
 /** Phases of an attempt in their order. `create_wait` costs nothing; `lost` is work that was not stored before the end. */
-export const LIFE_PHASES = [
+const LIFE_PHASES = [
   'create_wait',
   'boot',
   'environment',
@@ -17,7 +17,7 @@ export const LIFE_PHASES = [
   'idle',
   'lost',
 ] as const;
-export type LifePhase = (typeof LIFE_PHASES)[number];
+type LifePhase = (typeof LIFE_PHASES)[number];
 export type LifePhases = Partial<Record<LifePhase, {seconds: number; usd: number | null}>>;
 
 /** Work that a lost shard may have cost, the latest first. */
