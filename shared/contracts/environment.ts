@@ -9,6 +9,9 @@ import {identityEnvironment} from './identity-settings.ts';
 const days = (fallback: number) => z.coerce.number().int().min(1).max(3650).default(fallback);
 const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
 
+/** Name of a secret, with or without a version. */
+const SECRET =
+  'projects/[a-z0-9][a-z0-9.:-]{0,62}/secrets/[A-Za-z0-9_-]{1,255}(/versions/[A-Za-z0-9_-]{1,63})?';
 /** As startup.sh and the agent accept it. */
 const ADDRESS =
   /^(https:\/\/[A-Za-z0-9._-]+|http:\/\/(127(\.[0-9]{1,3}){3}|localhost|\[::1\]))(:[0-9]{1,5})?(\/[A-Za-z0-9._~%/+-]*)?$/;
@@ -74,7 +77,7 @@ const variables = z.object({
   GLEANER_HF_TOKEN_SECRET: z
     .string()
     .regex(
-      /^projects\/[a-z0-9][a-z0-9.:-]{0,62}\/secrets\/[A-Za-z0-9_-]{1,255}(\/versions\/[A-Za-z0-9_-]{1,63})?$/,
+      new RegExp(`^${SECRET}$`),
       'the name of a secret, projects/P/secrets/S or projects/P/secrets/S/versions/V',
     )
     .optional(),
@@ -82,7 +85,7 @@ const variables = z.object({
   GLEANER_GIT_TOKEN_SECRET: z
     .string()
     .regex(
-      /^[a-z0-9][a-z0-9.-]{0,252}(:[0-9]{1,5})?=projects\/[a-z0-9][a-z0-9.:-]{0,62}\/secrets\/[A-Za-z0-9_-]{1,255}(\/versions\/[A-Za-z0-9_-]{1,63})?$/,
+      new RegExp(`^[a-z0-9][a-z0-9.-]{0,252}(:[0-9]{1,5})?=${SECRET}$`),
       'a host and the name of a secret, such as github.com=projects/P/secrets/S',
     )
     .optional(),
@@ -188,17 +191,14 @@ const variables = z.object({
 
 /** Days for which documents are kept: of streams of ended runs, of events and tasks, of commands. `loadConfig` refuses a wrong number. */
 export function keptDays(env: Readonly<Record<string, string | undefined>>) {
-  const {
-    GLEANER_STREAMS_DAYS: streams,
-    GLEANER_EVENTS_DAYS: events,
-    GLEANER_COMMANDS_DAYS: commands,
-  } = variables.shape;
-  const daysIn = (schema: typeof streams, name: string) =>
-    schema.safeParse(env[name]).data ?? schema.parse(undefined);
+  const daysIn = (name: `GLEANER_${'STREAMS' | 'EVENTS' | 'COMMANDS'}_DAYS`) => {
+    const schema = variables.shape[name];
+    return schema.safeParse(env[name]).data ?? schema.parse(undefined);
+  };
   return {
-    streams: daysIn(streams, 'GLEANER_STREAMS_DAYS'),
-    events: daysIn(events, 'GLEANER_EVENTS_DAYS'),
-    commands: daysIn(commands, 'GLEANER_COMMANDS_DAYS'),
+    streams: daysIn('GLEANER_STREAMS_DAYS'),
+    events: daysIn('GLEANER_EVENTS_DAYS'),
+    commands: daysIn('GLEANER_COMMANDS_DAYS'),
   };
 }
 
