@@ -1,11 +1,7 @@
 /** The manifest of a run, `activations/[RUN/]manifest.json`, and the stream metadata that complete it. */
 import {z} from 'zod';
 import {isRunId} from '../domain/names.ts';
-import {type RunResult, runResult, streamSummary} from '../domain/run/result.ts';
-
-const count = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
-const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
-const short = z.string().max(1024);
+import {type RunResult, runResult, sha256, short, streamSummary, total} from '../domain/run/result.ts';
 
 /** Limit of a manifest. With its result it names every layer, every file of the model and every unread stream. */
 export const MAX_MANIFEST_BYTES = 8 * 1024 * 1024;
@@ -25,9 +21,9 @@ export const manifest = z.object({
       priority: z.number().int(),
       budget_usd: z.number().nullable(),
       affinity: z.enum(['any', 'fixed']),
-      stream_offset: count,
+      stream_offset: total,
       allow_cross_region: z.boolean().default(false),
-      expire_days: count.nullable().default(null),
+      expire_days: total.nullable().default(null),
     })
     .optional(),
 });
@@ -36,7 +32,7 @@ export const manifest = z.object({
 export const streamMetadata = streamSummary.extend({
   schema: z.literal('gleaner/1'),
   run: z.string(),
-  worker_id: count,
+  worker_id: total,
   spec_hash: sha256,
 });
 

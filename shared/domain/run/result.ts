@@ -3,9 +3,9 @@ import {z} from 'zod';
 import {emptyOf} from '../fields.ts';
 import type {StreamFacts} from './run.ts';
 
-const total = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
-const short = z.string().max(1024);
-const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
+export const total = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+export const short = z.string().max(1024);
+export const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 
 /**
  * Statistics of one `{site}.{layer}`. int8 alone has the mean square before rounding and the relative L2 error. They are finite: JSON has no
