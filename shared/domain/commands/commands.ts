@@ -4,8 +4,7 @@ import type {Pool} from '../fleet/pool.ts';
 import {streamObject} from '../names.ts';
 import {NO_MACHINE_DEATHS} from '../run/machine-deaths.ts';
 import {withMark} from '../run/marks.ts';
-import type {Run} from '../run/run.ts';
-import {NO_MODEL_FAILURES} from '../run/run.ts';
+import {NO_MODEL_FAILURES, type Run} from '../run/run.ts';
 import {revokeLease} from '../stream/lease.ts';
 import type {Stream} from '../stream/stream.ts';
 import {iso} from '../time.ts';
@@ -185,7 +184,7 @@ export function decideCancel(stream: Stream, published_at: string, now: number):
   return {kind: 'applied', next, what: `stream ${of} is cancelled`};
 }
 
-function isOutdated({said}: {said: PublishTimes}, field: string, published_at: string): boolean {
+export function isOutdated({said}: {said: PublishTimes}, field: string, published_at: string): boolean {
   return splitByPublishTime(said, [field], published_at).outdated.length > 0;
 }
 

@@ -4,7 +4,7 @@ import {acceleratorProblem, runtimeProblem} from '../fleet/accelerators.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Run} from '../run/run.ts';
 import {iso, msOf} from '../time.ts';
-import {type Decision, noRun, outdatedBy} from './commands.ts';
+import {type Decision, isOutdated, noRun, outdatedBy} from './commands.ts';
 import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
 
 /** Settings of a run and of a pool that may change at any time. A setting may change the cost of work, never the content of shards. */
@@ -82,8 +82,7 @@ export function decideKeep(
   published_at: string,
   now: number,
 ): Decision<Pool> {
-  if (splitByPublishTime(pool.said, ['keep'], published_at).outdated.length > 0)
-    return outdatedBy(pool, ['keep']);
+  if (isOutdated(pool, 'keep', published_at)) return outdatedBy(pool, ['keep']);
   const said = withPublishTime(pool.said, ['keep'], published_at);
   if (minutes === 0)
     return {
