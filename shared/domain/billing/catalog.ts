@@ -26,9 +26,7 @@ export const sku = z.object({
         effectiveTime: z.iso.datetime(),
         pricingExpression: z.object({
           usageUnit: z.string().default(''),
-          tieredRates: z
-            .array(z.object({unitPrice: unitPrice.default({currencyCode: '', units: '0', nanos: 0})}))
-            .default([]),
+          tieredRates: z.array(z.object({unitPrice: unitPrice.prefault({})})).default([]),
         }),
       }),
     )

@@ -1,6 +1,6 @@
 /** The weather of a zone for a pool: what its requests and its TPUs met, by day and accelerator, for a week. */
 import {z} from 'zod';
-import {count, dollars, stored, text} from '../fields.ts';
+import {count, dollars, emptyOf, stored, text} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 
 const counts = {
@@ -25,7 +25,7 @@ export type Counts = Pick<WeatherDay, keyof typeof counts>;
 export const weatherField = z.array(weatherDay).default([]);
 
 const NAMES = Object.keys(counts) as (keyof Counts)[];
-export const CLEAR = Object.fromEntries(NAMES.map(name => [name, 0])) as Counts;
+export const CLEAR: Counts = emptyOf(counts);
 const KEPT_MS = 7 * 86_400_000;
 
 export function addCounts(one: Counts, other: Partial<Counts>): Counts {
