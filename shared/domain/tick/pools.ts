@@ -96,8 +96,8 @@ export function planPools(
   config: TickConfig,
   now: number,
 ): {snapshot: Snapshot; plan: TickPlan}[] {
-  const isLate = ({pool}: Snapshot) => (all.late_pools.includes(pool.pool) ? 0 : 1);
-  const parts = snapshotsByPool(all).sort((one, other) => isLate(one) - isLate(other));
+  const isLate = ({pool}: Snapshot) => all.late_pools.includes(pool.pool);
+  const parts = snapshotsByPool(all).sort((one, other) => Number(isLate(other)) - Number(isLate(one)));
   const orphans = parts.map(part => {
     const nodes = part.nodes ?? NOT_LISTED;
     const names = orphansIn(nodes, part.workers).filter(name => !part.unreadable.has(name));
