@@ -34,10 +34,10 @@ export type WaitingJobs = {
 
 /** The job that waits longest, since it was scheduled or since its last attempt ended. */
 export function longestWaiting(jobs: readonly Job[]): WaitingJobs['longest'] {
-  const waits = jobs.map(({job, created_at, scheduled_at, attempts}) => ({
-    job,
-    since_at: [scheduled_at ?? created_at, attempts.at(-1)?.ended_at ?? ''].sort().at(-1) ?? created_at,
-  }));
+  const waits = jobs.map(({job, created_at, scheduled_at, attempts}) => {
+    const [begun_at, ended_at] = [scheduled_at ?? created_at, attempts.at(-1)?.ended_at ?? ''];
+    return {job, since_at: ended_at > begun_at ? ended_at : begun_at};
+  });
   return waits.sort((a, b) => a.since_at.localeCompare(b.since_at))[0];
 }
 
