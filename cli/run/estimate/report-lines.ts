@@ -112,13 +112,13 @@ function time(hours: number): string {
   return durationText(hours * 3600);
 }
 
-/** Share of the time that passes before the first batch: of a small run it is nearly all. */
 /** One TPU at a time works on a stream. */
 function tpusText(workers: number, streams: number): string {
   const busy = counted(Math.min(workers, streams), 'TPU');
   return streams < workers ? `${busy} of ${workers}, for ${counted(streams, 'stream')}` : busy;
 }
 
+/** Share of the time that passes before the first batch: of a small run it is nearly all. */
 function startText({assumed, machine, streams}: Report): string {
   const start_s = assumed?.start_s.estimate ?? 0;
   if (start_s === 0) return '';
