@@ -3,16 +3,14 @@ import {constants} from 'node:fs';
 import {type FileHandle, mkdir, open, rename, stat} from 'node:fs/promises';
 import {dirname} from 'node:path';
 import type {Bucket} from '@google-cloud/storage';
-import {Crc32c} from '../../emulator/storage/crc32c.ts';
 import {ServiceError} from '../../shared/contracts/errors.ts';
 import {storageReason} from '../../shared/google/errors.ts';
 import {apartFromOthers, openBucket, type StorageBucketOptions} from '../../shared/google/objects.ts';
 import {piecesFrom} from '../../shared/google/read-content.ts';
 import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../shared/google/retry.ts';
 import type {ObjectInfo} from '../../shared/ports.ts';
+import {crc32cOf} from '../streams/hash-file.ts';
 import {CliError} from '../terminal/errors.ts';
-
-const CHUNK_BYTES = 1 << 20;
 
 /** Downloads of one bucket. */
 export class Downloads {
@@ -39,16 +37,16 @@ export class Downloads {
     const what = `Failed to download gs://${this.#bucket}/${info.name}`;
     const there = await stat(path).catch(() => undefined);
     if (there) {
-      if (!there.isFile() || there.size !== info.size_bytes || (await checksumOf(path)) !== info.crc32c)
+      if (!there.isFile() || there.size !== info.size_bytes || (await crc32cOf(path)) !== info.crc32c)
         throw new CliError(`${what}: ${path} is something else; move it away, or name another folder`);
       moved(info.size_bytes);
       return 'exists';
     }
     await mkdir(dirname(path), {recursive: true});
     const part = `${path}.${info.generation}.part`;
-    const file = await open(part, constants.O_RDWR | constants.O_CREAT);
+    const file = await open(part, constants.O_WRONLY | constants.O_CREAT);
     try {
-      await this.#receive(info, file, moved, stop);
+      await this.#receive(info, part, file, moved, stop);
     } catch (cause) {
       if (stop.aborted) throw cause;
       throw new ServiceError(`${what}: ${storageReason(cause, this.#bucket)}`, {cause});
@@ -59,9 +57,10 @@ export class Downloads {
     return 'written';
   }
 
-  /** Continues after the bytes that the file has. */
+  /** Continues after the bytes that the part file has. */
   async #receive(
     {name, generation, size_bytes, crc32c}: ObjectInfo,
+    part: string,
     file: FileHandle,
     moved: (bytes: number) => void,
     stop: AbortSignal,
@@ -77,7 +76,7 @@ export class Downloads {
           stored = offset + chunk.length;
         }
       if (stored < size_bytes) throw new BrokenAnswer(`${stored} of its ${size_bytes} bytes came`);
-      if (stored === size_bytes && (await checksumOf(file)) === crc32c) return;
+      if (stored === size_bytes && (await crc32cOf(part)) === crc32c) return;
       await file.truncate(0);
       stored = 0;
       throw new BrokenAnswer('its bytes differ from its checksum');
@@ -89,20 +88,4 @@ export class Downloads {
 async function writeAt(file: FileHandle, chunk: Buffer, offset: number): Promise<void> {
   for (let done = 0; done < chunk.length; )
     done += (await file.write(chunk, done, chunk.length - done, offset + done)).bytesWritten;
-}
-
-/** CRC-32C in the format of Cloud Storage. */
-async function checksumOf(file: FileHandle | string): Promise<string> {
-  const opened = typeof file === 'string' ? await open(file) : file;
-  try {
-    const [crc, buffer] = [new Crc32c(), Buffer.alloc(CHUNK_BYTES)];
-    for (let place = 0; ; ) {
-      const {bytesRead} = await opened.read(buffer, 0, buffer.length, place);
-      if (bytesRead === 0) return crc.digest();
-      crc.update(buffer.subarray(0, bytesRead));
-      place += bytesRead;
-    }
-  } finally {
-    if (typeof file === 'string') await opened.close();
-  }
 }
