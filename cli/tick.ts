@@ -1,7 +1,7 @@
 import {tickJobOf} from '../shared/domain/deployment.ts';
 import {type CloudOptions, connect} from './cloud/connect.ts';
 import {requireRunning} from './cloud/connection.ts';
-import {openGoogle} from './google/api.ts';
+import {googleOf} from './google/api.ts';
 import {Schedule} from './google/schedule.ts';
 import {CliError} from './terminal/errors.ts';
 import {print, quoted} from './terminal/output.ts';
@@ -24,14 +24,13 @@ const SAYS: Record<TickAction, string> = {
 export async function tick(action: TickAction, options: Options): Promise<void> {
   const connection = await connect(options);
   try {
-    const {project, deployment, storage_endpoint: endpoint, token} = connection;
+    const {project, deployment} = connection;
     const name = tickJobOf(deployment);
     const command = `gcloud scheduler jobs ${TICK_ACTIONS[action]} ${name} --location=${quoted(options.location)} --project=${quoted(project)}`;
     if (options.dry_run) return print<'tick'>(options.json, {command}, [command]);
     requireRunning(connection, options.dir);
     const job = `projects/${project}/locations/${options.location}/jobs/${name}`;
-    const api = openGoogle(endpoint === undefined ? undefined : {endpoint, token});
-    const schedule = new Schedule(api, job);
+    const schedule = new Schedule(googleOf(connection), job);
     try {
       if (action === 'now') await schedule.runNow();
       else if (action !== 'state') await schedule[action]();

@@ -2,7 +2,7 @@
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {acceleratorProblem, runtimeOf, runtimeProblem} from '../../shared/domain/fleet/accelerators.ts';
 import type {Cloud} from '../cloud/cloud.ts';
-import {openGoogle} from '../google/api.ts';
+import {googleOf} from '../google/api.ts';
 import {warn} from '../terminal/output.ts';
 import {checkBudget} from './budget.ts';
 import {type Finding, refuseProblems} from './findings.ts';
@@ -25,10 +25,8 @@ export async function checkPool({connection, store}: Cloud, name: string, pool: 
   const what = `create pool ${name}`;
   const wrong = acceleratorProblem(accelerator) ?? runtimeProblem(accelerator, runtime_version);
   if (wrong !== undefined) refuseProblems(what, [{problem: wrong}]);
-  const {storage_endpoint: endpoint, token, project} = connection;
-  // A local cloud serves every API at one address.
-  const api = openGoogle(endpoint === undefined ? undefined : {endpoint, token});
-  const findings: Finding[] = await checkOffer(api, project, {zones, accelerator, runtime_version});
+  const offer = {zones, accelerator, runtime_version};
+  const findings: Finding[] = await checkOffer(googleOf(connection), connection.project, offer);
   if (budget_usd !== undefined) {
     const prices = await readPrices({store, log: warn}, [{accelerator}]);
     findings.push(...checkBudget(budget_usd, {accelerator, spot, zones}, prices));

@@ -7,7 +7,7 @@ import {paths} from '../../shared/domain/names.ts';
 import {publishProblem} from '../../shared/google/bus.ts';
 import {withRetries} from '../../shared/google/retry.ts';
 import type {Store} from '../../shared/ports.ts';
-import {GoogleError, openGoogle} from '../google/api.ts';
+import {GoogleError, googleOf} from '../google/api.ts';
 import type {Sending} from '../json/control.ts';
 import {CliError} from '../terminal/errors.ts';
 import {print, quoted} from '../terminal/output.ts';
@@ -40,10 +40,10 @@ export function publish(cloud: Cloud, topic: Topic, message: object): Promise<st
 
 /** Publishes any text and returns the id of its message. Pub/Sub's client takes longer to load than this call takes. */
 export async function publishText({connection, dir}: Cloud, topic: Topic, text: string): Promise<string> {
-  const {project, deployment, storage_endpoint: endpoint, token} = connection;
+  const {project, deployment} = connection;
   requireRunning(connection, dir);
   const name = nameIn(deployment, topic);
-  const api = openGoogle(endpoint === undefined ? undefined : {endpoint, token});
+  const api = googleOf(connection);
   const address = `pubsub.googleapis.com/v1/projects/${project}/topics/${name}:publish`;
   const messages = [{data: Buffer.from(text).toString('base64')}];
   const post = () => api.call('POST', address, {messages}).catch(throwReason);

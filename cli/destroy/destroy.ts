@@ -16,7 +16,7 @@ import {latestRecord, openStateBucket, restoreLock, stateBucketOf} from '../depl
 import {readSettings, type Settings} from '../deploy/settings.ts';
 import {LOCK_FILE, Terraform, VERSIONS_FILE} from '../deploy/terraform.ts';
 import {deployedOf} from '../doctor/context.ts';
-import {type GoogleApi, openGoogle} from '../google/api.ts';
+import {type GoogleApi, googleOf} from '../google/api.ts';
 import type {Answers} from '../json/index.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {CliError} from '../terminal/errors.ts';
@@ -54,8 +54,8 @@ async function destroyIn(
 ): Promise<void> {
   const {connection} = cloud;
   requireRunning(connection, options.dir);
-  const {project, deployment, is_google, storage_endpoint: endpoint, token} = connection;
-  const api = is_google ? openGoogle() : openGoogle({endpoint, token});
+  const {project, deployment, is_google} = connection;
+  const api = googleOf(connection);
   const folder = await mkdtemp(join(tmpdir(), 'gleaner-destroy-'));
   try {
     const chosen = is_google ? await chooseSettings(file, options, {api, folder}) : undefined;

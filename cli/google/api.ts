@@ -2,6 +2,7 @@
 import {adviceFor} from '../../shared/google/error-advice.ts';
 import {reasonOf} from '../../shared/google/errors.ts';
 import {requireCredentials} from '../cloud/connect.ts';
+import type {Connection} from '../cloud/connection.ts';
 import {CliError} from '../terminal/errors.ts';
 
 export type Json = {[field: string]: unknown};
@@ -38,6 +39,14 @@ export function openGoogle(
   },
 ): GoogleApi {
   return endpoint === undefined ? realGoogle() : servedGoogle(endpoint, token);
+}
+
+/** The APIs of the cloud of a command. A local cloud serves every API at one address. */
+export function googleOf({
+  storage_endpoint: endpoint,
+  token,
+}: Pick<Connection, 'storage_endpoint' | 'token'>): GoogleApi {
+  return openGoogle(endpoint === undefined ? undefined : {endpoint, token});
 }
 
 function servedGoogle(endpoint: string, token: string | undefined): GoogleApi {

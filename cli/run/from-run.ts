@@ -12,9 +12,9 @@ import {
   streamPrefix,
 } from '../../shared/domain/names.ts';
 import {isPreconditionFailed} from '../../shared/google/errors.ts';
-import type {ObjectInfo} from '../../shared/ports.ts';
+import type {ObjectInfo, Objects} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
-import {openGoogle} from '../google/api.ts';
+import {type GoogleApi, googleOf} from '../google/api.ts';
 import {CliError} from '../terminal/errors.ts';
 import {counted} from '../terminal/format.ts';
 import {quoted, say} from '../terminal/output.ts';
@@ -57,17 +57,17 @@ export async function copyStreams(cloud: Cloud, from: string, run: string): Prom
   if (streams.length === 0)
     throw new CliError(`There is no stream of run ${from} in the bucket: give --streams FOLDER`);
   say(`Copying ${counted(streams.length, 'stream')} of run ${from} within the bucket`);
+  const api = googleOf(cloud.connection);
   await forEachConcurrently(
     streams,
-    ({object, stream, gzip}) => copy(cloud, object, streamObject(run, stream, gzip)),
+    ({object, stream, gzip}) => copy(api, cloud.objects, object, streamObject(run, stream, gzip)),
     PARALLEL,
   );
   return streams.map(({stream}) => stream);
 }
 
-async function copy({connection, objects}: Cloud, from: ObjectInfo, to: string): Promise<void> {
-  const {bucket, storage_endpoint: endpoint, token} = connection;
-  const api = openGoogle(endpoint === undefined ? undefined : {endpoint, token});
+async function copy(api: GoogleApi, objects: Objects, from: ObjectInfo, to: string): Promise<void> {
+  const {bucket} = objects;
   const of = (name: string) => `b/${bucket}/o/${encodeURIComponent(name)}`;
   const address = `storage.googleapis.com/storage/v1/${of(from.name)}/rewriteTo/${of(to)}?ifGenerationMatch=0`;
   try {

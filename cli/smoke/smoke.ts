@@ -8,7 +8,7 @@ import {type Connection, requireRunning} from '../cloud/connection.ts';
 import {googleConnection} from '../cloud/google-connection.ts';
 import {CLOCK, type Clock} from '../deploy/clock.ts';
 import {latestRecord, openStateBucket, stateBucketOf} from '../deploy/records.ts';
-import {openGoogle} from '../google/api.ts';
+import {googleOf, openGoogle} from '../google/api.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
 import {dollarText} from '../terminal/format.ts';
@@ -53,7 +53,7 @@ async function connectionOf(project: string, options: SmokeOptions): Promise<Con
 async function smokeIn(cloud: Cloud, options: SmokeOptions): Promise<void> {
   const {connection} = cloud;
   requireRunning(connection, options.dir);
-  const {is_google, project, deployment, storage_endpoint: endpoint, token} = connection;
+  const {is_google, project, deployment} = connection;
   const {budget_usd, model, state_bucket, json, yes} = options;
   const file = resolve(options.state_file);
   const state = readState(file, connection);
@@ -61,7 +61,7 @@ async function smokeIn(cloud: Cloud, options: SmokeOptions): Promise<void> {
     requireTerminal(options);
     await requireConsent([`This buys TPUs for at most ${dollarText(budget_usd)} in ${project}.`], {yes});
   }
-  const api = is_google ? openGoogle() : openGoogle({endpoint, token});
+  const api = googleOf(connection);
   const tpus = openTpus({project, endpoint: api.endpoint, token: api.token});
   const keep = () => writeState(file, state);
   keep();
