@@ -17,6 +17,7 @@ import {readSettings, type Settings} from '../deploy/settings.ts';
 import {LOCK_FILE, Terraform, VERSIONS_FILE} from '../deploy/terraform.ts';
 import {deployedOf} from '../doctor/context.ts';
 import {type GoogleApi, googleOf} from '../google/api.ts';
+import {Schedule} from '../google/schedule.ts';
 import type {Answers} from '../json/index.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {CliError} from '../terminal/errors.ts';
@@ -110,13 +111,9 @@ export function requireSame(
 
 /** A tick deletes what an earlier tick missed, so the ticks end after the drain. */
 async function pauseTick(api: GoogleApi, job: string): Promise<void> {
-  const at = `cloudscheduler.googleapis.com/v1/${job}`;
-  try {
-    const {state} = await api.call('GET', at);
-    if (state !== 'PAUSED') await api.call('POST', `${at}:pause`);
-  } catch (error) {
-    if (!isNotFound(error)) throw error;
-  }
+  await new Schedule(api, job).pause().catch((error: Error) => {
+    if (!isNotFound(error.cause)) throw error;
+  });
 }
 
 /** Terraform wants every variable; those of the artefacts change nothing here. */
