@@ -1,5 +1,6 @@
 /** Tools of the steps: runs with a budget, messages, waits, and the dollars that the test has cost. */
 import {isDeepStrictEqual} from 'node:util';
+import {MAX_SPEC_BYTES} from '../../shared/contracts/spec.ts';
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
 import {labelsOf} from '../../shared/domain/deployment.ts';
@@ -33,7 +34,6 @@ const LOOK_S = 2;
 /** A create has 2700 s (GLEANER_CREATE_S), and a boot with the download of a model some minutes more. */
 export const TPU_S = 3600;
 const REGISTERED_S = 120;
-const MAX_SPEC_BYTES = 1 << 16;
 
 export type Bench = {
   cloud: Cloud;
