@@ -5,6 +5,7 @@ import type {Store} from '../shared/ports.ts';
 import {withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import type {Answers} from './json/index.ts';
+import {usdPerMillionTokens} from './run/rates.ts';
 import {dollarText, durationText, numberText, table} from './terminal/format.ts';
 import {print, say} from './terminal/output.ts';
 
@@ -34,7 +35,7 @@ function summaryOf({given, wait_s, lives, life_s, tokens, usd, ...counts}: Count
     ...{given, lives, tokens, usd, ...counts},
     mean_wait_s: given > 0 ? wait_s / given : null,
     mean_life_s: lives > 0 ? life_s / lives : null,
-    usd_per_million_tokens: tokens > 0 ? (usd / tokens) * 1e6 : null,
+    usd_per_million_tokens: usdPerMillionTokens({cost_usd: usd, total_tokens: tokens}),
   };
 }
 

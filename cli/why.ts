@@ -6,8 +6,7 @@ import {
   workerRecords,
 } from '../shared/control-plane/documents/documents.ts';
 import {jobRecords} from '../shared/control-plane/documents/job-documents.ts';
-import type {Pool} from '../shared/domain/fleet/pool.ts';
-import {slotsOf} from '../shared/domain/fleet/pool.ts';
+import {type Pool, slotsOf} from '../shared/domain/fleet/pool.ts';
 import {isRunId, parseWorkerName, paths} from '../shared/domain/names.ts';
 import type {Run} from '../shared/domain/run/run.ts';
 import {type Constraint, waitText} from '../shared/domain/waiting/constraint.ts';
@@ -94,9 +93,8 @@ async function emptySlot(cloud: Cloud, name: string): Promise<Worker | undefined
   return pool && slotsOf(pool).some(slot => slot.name === name) ? newWorker(name, place, 0) : undefined;
 }
 
-async function poolIn({store}: Cloud, name: string): Promise<Pool | undefined> {
-  const data = await store.get(paths.pool(name));
-  return poolRecords.parseAll(data ? [{path: paths.pool(name), id: name, data}] : [], () => {})[0];
+function poolIn({store}: Cloud, name: string): Promise<Pool | undefined> {
+  return poolRecords.read(() => {}, store, name);
 }
 
 async function readRun({store}: Cloud, name: string): Promise<Run> {
