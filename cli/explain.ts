@@ -33,11 +33,8 @@ export function explainRun(run: Run): Constraint | undefined {
 export function explainStream(stream: Stream, run: Run, holder: Worker | undefined): Constraint | undefined {
   const {status, last_error, blocked_reason} = stream;
   switch (status) {
-    case 'pending': {
-      const ofRun = explainRun(run);
-      const isOver = run.status === 'failed' || run.status === 'cancelled';
-      return ofRun ?? (isOver ? undefined : constraint('turn', run.pool));
-    }
+    case 'pending':
+      return explainRun(run) ?? (run.status === 'cancelled' ? undefined : constraint('turn', run.pool));
     case 'in_progress':
       return holder && (standstillOf(holder) ?? ofSilence(run, holder));
     case 'failed':
