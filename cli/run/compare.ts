@@ -54,19 +54,19 @@ export function compareSides(a: Side, b: Side): Comparison {
   const totals = totalsOf(a, b);
   const counts = totals.filter(({name}) => SAME_IN_BOTH.has(name));
   const isSame = statistics.length === 0 && counts.every(pair => pair.a === pair.b);
-  const notes = [a, b].flatMap(({run, result}) => [
-    ...onlyIn(run.run, result?.stats ?? {}, result === a.result ? in_b : in_a),
-    ...(run.status === 'completed'
-      ? []
-      : [`run ${run.run} is ${run.status}: only what is stored is compared`]),
-    ...(run.status === 'completed' && result === null
-      ? [`run ${run.run} has no result in its manifest`]
-      : []),
-  ]);
+  const notes = [...notesOn(a, in_b), ...notesOn(b, in_a)];
   return {
     ...{a: a.run.run, b: b.run.run, same: isSame && notes.length === 0},
     ...{spec: differentKeys(a, b), totals, statistics, shards: compareShards(a.shards, b.shards), notes},
   };
+}
+
+/** Differences beside the values that both runs have. `other`: statistics of the other run. */
+function notesOn({run, result}: Side, other: Record<string, Stats>): string[] {
+  const {run: name, status} = run;
+  const only = onlyIn(name, result?.stats ?? {}, other);
+  if (status !== 'completed') return [...only, `run ${name} is ${status}: only what is stored is compared`];
+  return result === null ? [...only, `run ${name} has no result in its manifest`] : only;
 }
 
 /** The tensors that one run stores and the other does not, in one note. */
