@@ -9,7 +9,7 @@ import {usdPerMillionTokens} from './run/rates.ts';
 import {dollarText, durationText, numberText, table} from './terminal/format.ts';
 import {print, say} from './terminal/output.ts';
 
-export type ZoneWeather = Answers['weather'][number];
+type ZoneWeather = Answers['weather'][number];
 
 /** Prints the weather of each zone that was asked for a node in the last week. */
 export async function weather(options: CloudOptions): Promise<void> {

@@ -3,7 +3,7 @@ import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import type {GoogleApi} from '../google/api.ts';
 import type {Finding} from './findings.ts';
 
-export type Offer = {zones: readonly string[]; accelerator: string; runtime_version: string};
+type Offer = {zones: readonly string[]; accelerator: string; runtime_version: string};
 type Lack = {zone: string; lacks: string};
 
 /** Zones without the type or without the runtime version. Throws for an API that does not answer. */

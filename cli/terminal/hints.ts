@@ -1,7 +1,7 @@
 /** Commands that a text names, between backticks or as the rest of a line, as this person has to type them: with `npx`, and for the same cloud. */
 import type {Command} from 'commander';
 
-export type Typed = {
+type Typed = {
   /** The words that start the command: `gleaner`, or `npx gleaner` where npm has started this one. */
   start: string;
   /** Options of the local cloud that this command was given. */
