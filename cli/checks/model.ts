@@ -4,6 +4,7 @@ import {join} from 'node:path';
 import {configProblem, MAX_CONFIG_BYTES} from '../../shared/contracts/model-config.ts';
 import type {RunSpec} from '../../shared/contracts/spec.ts';
 import {bucketModel} from '../../shared/control-plane/runs/check-model.ts';
+import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Cloud} from '../cloud/cloud.ts';
@@ -44,8 +45,8 @@ function otherBucket({project, storage_endpoint: endpoint, token}: Cloud['connec
 
 async function readFromBucket(objects: Cloud['objects'], folder: string, model: string): Promise<Config> {
   try {
-    const bytes = await objects.read(`${folder}/config.json`, {max_bytes: MAX_CONFIG_BYTES});
-    if (bytes) return {text: Buffer.from(bytes).toString('utf8')};
+    const text = await readText(objects, `${folder}/config.json`, MAX_CONFIG_BYTES);
+    if (text !== undefined) return {text};
     return {problem: `there is no ${model}/config.json: copy the model there, or give another --model`};
   } catch (error) {
     const {message, cause} = error as Error;

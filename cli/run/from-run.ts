@@ -4,6 +4,7 @@ import {MAX_MANIFEST_BYTES, manifest} from '../../shared/contracts/manifest.ts';
 import {parseJson, parseValue} from '../../shared/contracts/schemas.ts';
 import {type RunSpecInput, runSpecInput} from '../../shared/contracts/spec.ts';
 import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
+import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {
   datasetPrefix,
   manifestObject,
@@ -37,10 +38,10 @@ export async function frozenInput(
   run: string,
 ): Promise<RunSpecInput | undefined> {
   const name = manifestObject(run);
-  const bytes = await objects.read(name, {max_bytes: MAX_MANIFEST_BYTES});
-  if (!bytes) return undefined;
+  const text = await readText(objects, name, MAX_MANIFEST_BYTES);
+  if (text === undefined) return undefined;
   try {
-    const {spec, placement} = parseJson(manifest, Buffer.from(bytes).toString('utf8'), name);
+    const {spec, placement} = parseJson(manifest, text, name);
     return parseValue(runSpecInput, {...spec, ...placement}, `The spec in ${name}`);
   } catch (error) {
     throw error instanceof Rejected ? new CliError(error.message, {cause: error}) : error;

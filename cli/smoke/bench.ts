@@ -2,6 +2,7 @@
 import {isDeepStrictEqual} from 'node:util';
 import {MAX_SPEC_BYTES} from '../../shared/contracts/spec.ts';
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
 import {labelsOf} from '../../shared/domain/deployment.ts';
 import {
@@ -155,8 +156,8 @@ async function waitingRun(
   const {run, streams = []} = (name === undefined ? undefined : await viewRun(cloud.store, name)) ?? {};
   if (run?.status !== 'active' || run.total_shards > 0) return undefined;
   if (streams.some(({status}) => status !== 'pending')) return undefined;
-  const bytes = await cloud.objects.read(specObject(run.run), {max_bytes: MAX_SPEC_BYTES});
-  const {budget_usd: _, ...stored} = JSON.parse(Buffer.from(bytes ?? '{}').toString());
+  const text = await readText(cloud.objects, specObject(run.run), MAX_SPEC_BYTES);
+  const {budget_usd: _, ...stored} = JSON.parse(text ?? '{}');
   return isDeepStrictEqual(stored, JSON.parse(JSON.stringify(spec))) ? run.run : undefined;
 }
 

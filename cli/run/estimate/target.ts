@@ -2,8 +2,9 @@ import {existsSync, statSync} from 'node:fs';
 import {resolve} from 'node:path';
 import {MAX_MANIFEST_BYTES, manifest} from '../../../shared/contracts/manifest.ts';
 import {parseJson} from '../../../shared/contracts/schemas.ts';
-import {MAX_SPEC_BYTES, parseRunSpec, type RunSpecInput} from '../../../shared/contracts/spec.ts';
-import {datasetPrefix, isRunId, manifestObject, specObject} from '../../../shared/domain/names.ts';
+import {parseRunSpec, type RunSpecInput} from '../../../shared/contracts/spec.ts';
+import {readRunSpec, readText} from '../../../shared/control-plane/runs/run-manifest.ts';
+import {datasetPrefix, isRunId, manifestObject} from '../../../shared/domain/names.ts';
 import type {Cloud} from '../../cloud/cloud.ts';
 import {readStreamFolder} from '../../streams/folder.ts';
 import {CliError} from '../../terminal/errors.ts';
@@ -39,12 +40,7 @@ export async function findTarget(
 
 /** Frozen spec of a run; before the freeze the spec in its run.json. */
 async function specOfRun({objects}: Cloud, run: string): Promise<RunSpecInput> {
-  const read = async (name: string, max_bytes: number) => {
-    const bytes = await objects.read(name, {max_bytes});
-    return bytes && Buffer.from(bytes).toString('utf8');
-  };
-  const frozen = await read(manifestObject(run), MAX_MANIFEST_BYTES);
+  const frozen = await readText(objects, manifestObject(run), MAX_MANIFEST_BYTES);
   if (frozen !== undefined) return parseJson(manifest, frozen, manifestObject(run)).spec;
-  const written = await read(specObject(run), MAX_SPEC_BYTES);
-  return written === undefined ? {} : parseRunSpec(written, specObject(run));
+  return (await readRunSpec(objects, run)) ?? {};
 }
