@@ -5,7 +5,7 @@ import type {CloudOptions} from './cloud/connect.ts';
 import {aliveIn, type Fleet, readFleet} from './cloud/fleet.ts';
 import {sendTo} from './cloud/send-message.ts';
 import {keptText} from './screen/kept.ts';
-import {counted, dollarText, timeText} from './terminal/format.ts';
+import {counted, dollarText, utcText} from './terminal/format.ts';
 import {print} from './terminal/output.ts';
 
 /** Creates a pool, after the checks of what it asks for. */
@@ -47,6 +47,6 @@ function poolLine(row: Row, {workers}: Fleet): string {
   const stopped =
     limiter.state === 'open' || limiter.since_at === null
       ? ''
-      : `, creates stopped since ${timeText(limiter.since_at)} UTC: \`gleaner pool resume ${row.pool}\``;
+      : `, creates stopped since ${utcText(limiter.since_at)}: \`gleaner pool resume ${row.pool}\``;
   return `${row.pool}  ${accelerator}  ${runtime_version}  ${spot}  ${workers_per_zone} in each of ${zones.join(', ')}  ${running}${budget}${kept ? `, ${kept}` : ''}${stopped}`;
 }

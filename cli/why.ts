@@ -21,7 +21,7 @@ import {type Kinds, kindOf} from './logs/target.ts';
 import {nextStep} from './next-step.ts';
 import {tpuStatus} from './screen/tpu-status.ts';
 import {CliError} from './terminal/errors.ts';
-import {durationText, timeText} from './terminal/format.ts';
+import {durationText, utcText} from './terminal/format.ts';
 import {print} from './terminal/output.ts';
 
 type Options = CloudOptions & Kinds;
@@ -155,8 +155,8 @@ function linesOf(answer: Answer, now: number): string[] {
   return [
     `${name} is ${state}: ${reason}`,
     ...line('constraint', answer.kind),
-    ...line('since', since_at && `${timeText(since_at)} UTC, ${age(since_at)} ago`),
-    ...line('next try', next_try_at && `${timeText(next_try_at)} UTC`),
+    ...line('since', since_at && `${utcText(since_at)}, ${age(since_at)} ago`),
+    ...line('next try', next_try_at && utcText(next_try_at)),
     ...line('behind', behind),
     ...line('next step', next_step),
   ];

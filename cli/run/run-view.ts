@@ -28,7 +28,7 @@ import type {Limiter} from '../../shared/domain/zone/limiter.ts';
 import type {Zone} from '../../shared/domain/zone/placement.ts';
 import type {Objects, Store} from '../../shared/ports.ts';
 import {type Entry, entriesOf} from '../events/entry.ts';
-import {counted, dollarText, timeText} from '../terminal/format.ts';
+import {counted, dollarText, utcText} from '../terminal/format.ts';
 import {complain} from '../terminal/output.ts';
 
 /** Documents of a run. */
@@ -121,16 +121,12 @@ export async function listAlerts(store: Store, jobs: string): Promise<string[]> 
 function limiterText(name: string, limiter: Limiter): string | undefined {
   const {state, cause, reason, since_at, next_at, failed_boots} = limiter;
   if (state === 'open') return undefined;
-  const since = since_at === null ? '' : ` since ${utc(since_at)}`;
+  const since = since_at === null ? '' : ` since ${utcText(since_at)}`;
   if (state === 'probing' && next_at !== null)
-    return `${name} gives no TPU${since}, and is asked again after ${utc(next_at)}: ${reason}`;
+    return `${name} gives no TPU${since}, and is asked again after ${utcText(next_at)}: ${reason}`;
   const why =
     cause === 'boots' ? `${failed_boots} boots in a row failed, the last because ${reason}` : reason;
   return `creates of ${name} are stopped${since}: ${why}`;
-}
-
-function utc(at: string): string {
-  return `${timeText(at)} UTC`;
 }
 
 /** A sentence about a refresh of the prices that failed, with the day of the oldest price in force. */

@@ -17,7 +17,7 @@ import {costLine, headLine, streamCounts, streamLines, tpuLines} from '../screen
 import {styleOf} from '../screen/story.ts';
 import {RUN_STYLES} from '../screen/styles.ts';
 import {CliError} from '../terminal/errors.ts';
-import {bytesText, counted, dollarText, numberText, table, timeText} from '../terminal/format.ts';
+import {bytesText, counted, dollarText, numberText, table, timeText, utcText} from '../terminal/format.ts';
 import {printJson} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
 import {usdPerHourFor, usdPerMillionTokens} from './rates.ts';
@@ -190,7 +190,7 @@ function withRates(run: Run, workers: readonly Worker[] = []) {
 }
 
 function expiredText(run: string, expired_at: string): string {
-  return `the documents of its streams were deleted at ${timeText(expired_at)} UTC, and the totals stay: \`gleaner run verify ${run}\` reads the bucket, and \`gleaner rebuild ${run}\` makes the documents again`;
+  return `the documents of its streams were deleted at ${utcText(expired_at)}, and the totals stay: \`gleaner run verify ${run}\` reads the bucket, and \`gleaner rebuild ${run}\` makes the documents again`;
 }
 
 function expiryLines(run: Run): StyledLine[] {
@@ -198,9 +198,7 @@ function expiryLines(run: Run): StyledLine[] {
   const from = expiresFrom(run);
   if (from === null) return documents;
   const when =
-    Date.parse(from) > Date.now()
-      ? `go from ${timeText(from)} UTC on`
-      : `have expired since ${timeText(from)} UTC`;
+    Date.parse(from) > Date.now() ? `go from ${utcText(from)} on` : `have expired since ${utcText(from)}`;
   return [
     ...documents,
     {text: `shards ${when}: each ${counted(run.expire_days ?? 0, 'day')} after its upload`},

@@ -1,9 +1,9 @@
 import {KEPT, payerOf} from '../../shared/domain/billing/cost.ts';
 import {keptBy, type Pool} from '../../shared/domain/fleet/pool.ts';
 import {hasEnded, type Worker} from '../../shared/domain/worker/worker.ts';
-import {counted, dollarText, timeText} from '../terminal/format.ts';
+import {counted, dollarText, utcText} from '../terminal/format.ts';
 
-/** `keeps 1 TPU until 15:20 UTC: 1 without work costs $1.20 an hour`; undefined for a pool that keeps no TPU now. */
+/** `keeps 1 TPU until 2026-01-02 15:20:00 UTC: 1 without work at $1.20 an hour`; undefined for a pool that keeps no TPU now. */
 export function keptText(pool: Pool, workers: readonly Worker[], now: number): string | undefined {
   const kept = keptBy(pool, now);
   if (kept === 0 || !pool.keep) return undefined;
@@ -12,5 +12,5 @@ export function keptText(pool: Pool, workers: readonly Worker[], now: number): s
   );
   const usd = idle.reduce((sum, {usd_per_hour}) => sum + (usd_per_hour ?? 0), 0);
   const cost = idle.length > 0 ? `: ${idle.length} without work at ${dollarText(usd)} an hour` : '';
-  return `keeps ${counted(kept, 'TPU')} until ${timeText(pool.keep.until_at)} UTC${cost}`;
+  return `keeps ${counted(kept, 'TPU')} until ${utcText(pool.keep.until_at)}${cost}`;
 }

@@ -8,7 +8,7 @@ import {withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {readFleet} from '../cloud/fleet.ts';
 import {type Attempt, phases} from '../json/tpus.ts';
-import {dollarText, durationText, timeText} from '../terminal/format.ts';
+import {dollarText, durationText, utcText} from '../terminal/format.ts';
 import {print, say} from '../terminal/output.ts';
 import {ageText} from './list.ts';
 import {unknownTpu} from './named.ts';
@@ -87,7 +87,7 @@ function text(value: unknown): string | null {
 function tpuLines(row: TpuRow, worker: Worker, now: number): string[] {
   const line = (title: string, value: string | null) =>
     value === null || value === '' ? [] : [`  ${title.padEnd(11)} ${value}`];
-  const age = (at: string | null) => at && `${timeText(at)} UTC, ${ageText(at, now)} ago`;
+  const age = (at: string | null) => at && `${utcText(at)}, ${ageText(at, now)} ago`;
   const {samples_done, samples_total, tokens_per_s} = worker;
   const done = samples_done === null ? '' : `, ${samples_done} of ${samples_total ?? 'unknown'} samples`;
   const rate = tokens_per_s === null ? '' : `, ${Math.round(tokens_per_s)} tokens/s`;
@@ -98,7 +98,7 @@ function tpuLines(row: TpuRow, worker: Worker, now: number): string[] {
     ...line('pool', `${row.pool}, ${row.zone}${row.accelerator ? `, ${row.accelerator}` : ''}`),
     ...line('node', worker.provider_state),
     ...line('queue', worker.queue_state),
-    ...line('valid until', worker.valid_until_at && `${timeText(worker.valid_until_at)} UTC`),
+    ...line('valid until', worker.valid_until_at && utcText(worker.valid_until_at)),
     ...line('health', worker.health),
     ...worker.symptoms.flatMap(symptom => line('symptom', symptomText(symptom))),
     ...line('heartbeat', age(worker.heartbeat_at)),
@@ -106,7 +106,7 @@ function tpuLines(row: TpuRow, worker: Worker, now: number): string[] {
     ...line('works on', row.work && `${row.work}${row.activity ? ` (${row.activity})` : ''}${done}${rate}`),
     ...line('waits for', worker.waits_for),
     ...line('cost', `${dollarText(row.cost_usd)} in this life, ${hourText(row.usd_per_hour)}`),
-    ...line('waits until', worker.blocked_until_at && `${timeText(worker.blocked_until_at)} UTC`),
+    ...line('waits until', worker.blocked_until_at && utcText(worker.blocked_until_at)),
     ...line('slot', row.held ? `empty until \`gleaner tpus recreate ${row.tpu}\`` : null),
     ...line('reason', row.reason),
     ...line('last error', row.last_error),
@@ -119,7 +119,7 @@ function attemptLines(attempt: Attempt): string[] {
   const ran = ready_at === null ? 'never READY' : `READY for ${secondsText(ready_at, ended_at)}`;
   const during = [last_phase, work].filter(part => part !== null).join(' on ');
   return [
-    `  attempt ${incarnation}, ended ${timeText(ended_at)} UTC: ${cause} (${evidence})`,
+    `  attempt ${incarnation}, ended ${utcText(ended_at)}: ${cause} (${evidence})`,
     ...(phasesText(attempt.phases) ? [`    ${phasesText(attempt.phases)}`] : []),
     `    ${ran}, ${dollarText(cost_usd)}${during ? `, ${during}` : ''}${log ? `, log ${log}` : ''}`,
   ];
