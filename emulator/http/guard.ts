@@ -105,8 +105,11 @@ export function accountWith(headers: IncomingHttpHeaders, token: string): string
 /** True with the token of the cloud, or the access token of an account. */
 export function hasToken(headers: IncomingHttpHeaders, token: string): boolean {
   const key = headers['x-goog-api-key'];
-  if (accountWith(headers, token) !== undefined) return true;
-  return isSameText(bearer(headers), token) || isSameText(typeof key === 'string' ? key : '', token);
+  return (
+    isSameText(bearer(headers), token) ||
+    isSameText(typeof key === 'string' ? key : '', token) ||
+    accountWith(headers, token) !== undefined
+  );
 }
 
 function bearer({authorization = ''}: IncomingHttpHeaders): string {
