@@ -60,5 +60,5 @@ export function secretRoutes(dir: string, token: string, readers: SecretReaders 
 function checksumOf(bytes: Buffer): string {
   const crc = new Crc32c();
   crc.update(bytes);
-  return String(Buffer.from(crc.digest(), 'base64').readUInt32BE());
+  return String(crc.value());
 }

@@ -52,10 +52,14 @@ export class Crc32c {
     this.#crc = crc;
   }
 
+  value(): number {
+    return ~this.#crc >>> 0;
+  }
+
   /** Base64 of the big-endian value, the format of Cloud Storage. */
   digest(): string {
     const bytes = Buffer.alloc(4);
-    bytes.writeUInt32BE(~this.#crc >>> 0);
+    bytes.writeUInt32BE(this.value());
     return bytes.toString('base64');
   }
 }
