@@ -33,7 +33,7 @@ run "settings_of_places_people_and_documents" {
     audit_tpu_calls    = true
   }
 
-  # A network of its own has a subnet and nat in each allowed region.
+  # A network of its own has a subnet and Cloud NAT in each allowed region.
   assert {
     condition     = keys(google_compute_subnetwork.workers) == ["us-east5", "us-west4"] && keys(google_compute_router_nat.nat) == ["us-east5", "us-west4"]
     error_message = "Each allowed region needs a subnet and Cloud NAT."
@@ -68,7 +68,7 @@ run "settings_of_places_people_and_documents" {
     error_message = "Each alert needs the channel."
   }
 
-  # Jobs have another collection and a database of a multi region.
+  # Jobs have another collection, and a database of a multi-region.
   assert {
     condition     = [for criterion in google_eventarc_trigger.document["on-job"].matching_criteria : criterion.value if criterion.attribute == "document"] == ["work/{id}"] && google_eventarc_trigger.document["on-job"].location == "us-central1"
     error_message = "The trigger needs the collection, and the region that serves the multi-region."
@@ -143,7 +143,7 @@ run "another_deployment_with_another_pool" {
     error_message = "The range of a region must depend on the regions before it alone."
   }
 
-  # Nat can be left out.
+  # Cloud NAT can be left out.
   assert {
     condition     = length(google_compute_router_nat.nat) == 0 && google_cloudfunctions2_function.function["on-tpu"].service_config[0].environment_variables.GLEANER_EXTERNAL_IPS == "true"
     error_message = "Without Cloud NAT, nodes may have external addresses."
@@ -155,7 +155,7 @@ run "another_deployment_with_another_pool" {
     error_message = "Eventarc serves nam7 in no region."
   }
 
-  # Each generation has its software.
+  # Each generation has its runtime version.
   assert {
     condition = alltrue([for function in google_cloudfunctions2_function.function : [for name in ["RUNTIME_VERSION", "SPOT", "PROVISIONING", "CREATE_S", "RETRY_S"] :
     function.service_config[0].environment_variables["GLEANER_${name}"]] == ["v2-alpha-tpuv6e", "false", "queued-resource", "900", "30"]])
@@ -167,8 +167,6 @@ run "workers_without_a_way_to_the_internet" {
   variables {
     network = { nat = false }
   }
-
-  # Workers without a way to the internet.
   assert {
     condition     = alltrue([for function in google_cloudfunctions2_function.function : function.service_config[0].environment_variables.GLEANER_INTERNET == "false"])
     error_message = "Each function needs to know that workers reach no source of git."
@@ -179,8 +177,6 @@ run "an_existing_network_is_used_as_it_is" {
   variables {
     network = { name = "shared", subnetwork = "tpus" }
   }
-
-  # An existing network is used as it is.
   assert {
     condition     = length(google_compute_network.network) + length(google_compute_subnetwork.workers) + length(google_compute_router.nat) == 0
     error_message = "An existing network gets no resource."

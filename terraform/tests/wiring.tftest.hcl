@@ -16,7 +16,7 @@ variables {
 }
 
 run "a_deployment" {
-  # Functions have the limits of triggers json.
+  # Functions have the limits of triggers.json.
   assert {
     condition     = length(google_cloudfunctions2_function.function) == length(jsondecode(file("../functions/triggers.json")).functions)
     error_message = "Each function of triggers.json needs one cloud function."
@@ -44,7 +44,7 @@ run "a_deployment" {
     error_message = "Only worker-api may take requests from outside the project."
   }
 
-  # Functions know worker api without a reference to it.
+  # Functions know worker-api without a reference to it.
   assert {
     condition     = alltrue([for function in google_cloudfunctions2_function.function : function.service_config[0].environment_variables.GLEANER_WORKER_API == "https://gleaner-worker-api-123456789012.us-central1.run.app"])
     error_message = "A function has another address of worker-api."
@@ -108,7 +108,7 @@ run "a_deployment" {
     error_message = "Pub/Sub needs the role subscriber on each subscription with dead letters."
   }
 
-  # Documents of jobs start on job.
+  # Documents of jobs start on-job.
   assert {
     condition = sort([for criterion in google_eventarc_trigger.document["on-job"].matching_criteria : "${criterion.attribute} ${coalesce(criterion.operator, "=")} ${criterion.value}"]) == tolist([
       "database = gleaner",
