@@ -69,12 +69,13 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
         elif name in ("gleaner-incarnation", "agent-worker-number") and not values[name].isdigit():
             problems.append(f"metadata attribute {name} is {values[name]!r}, not a number")
     endpoint, secret, git = _attribute(_ENDPOINT), _attribute(_SECRET), _attribute(_GIT)
+    git_host = private_host(git)
     if endpoint and not is_endpoint(endpoint):
         problems.append(f"metadata attribute {_ENDPOINT} is {endpoint!r:.200}, not an https:// address")
     if secret and not is_secret_name(secret):
         # The message leaves the value out: an operator may have put the token itself there.
         problems.append(f"metadata attribute {_SECRET} is not named projects/P/secrets/S[/versions/V]")
-    if git and not private_host(git):
+    if git and git_host is None:
         problems.append(f"metadata attribute {_GIT} is not HOST=projects/P/secrets/S[/versions/V]")
     if values["gleaner-api"] and not is_endpoint(values["gleaner-api"]):
         problems.append(f"metadata attribute gleaner-api is {values['gleaner-api']!r:.200}, not an https:// address")
@@ -94,7 +95,7 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
         home=env.get("GLEANER_HOME", "/opt/gleaner"),
         hf_endpoint=endpoint or None,
         hf_token_secret=secret or None,
-        git_host=private_host(git),
+        git_host=git_host,
     )
 
 
