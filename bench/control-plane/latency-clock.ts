@@ -18,25 +18,27 @@ export class LatencyClock {
   /** Runs the work. Returns its seconds on this clock. */
   async seconds(work: () => Promise<unknown>): Promise<number> {
     const began = this.now;
-    const outcome: {error?: unknown; isOver: boolean} = {isOver: false};
-    work().then(
-      () => {
-        outcome.isOver = true;
-      },
-      error => Object.assign(outcome, {isOver: true, error}),
-    );
+    let isOver = false;
+    const outcome = work().finally(() => {
+      isOver = true;
+    });
+    // The loop ends with the work, and then awaits its error.
+    outcome.catch(() => {});
     for (;;) {
       for (let turns = 0; turns < QUIET_TURNS; turns++) await turn();
-      if (outcome.isOver) break;
-      if (this.#waiting.length === 0) continue;
-      this.now = Math.min(...this.#waiting.map(({at}) => at));
-      const [due, later] = [true, false].map(isDue =>
-        this.#waiting.filter(({at}) => at <= this.now === isDue),
-      );
-      this.#waiting = later ?? [];
-      for (const {done} of due ?? []) done();
+      if (isOver) break;
+      this.#wakeNext();
     }
-    if (outcome.error) throw outcome.error;
+    await outcome;
     return (this.now - began) / 1000;
+  }
+
+  #wakeNext(): void {
+    if (this.#waiting.length === 0) return;
+    const now = Math.min(...this.#waiting.map(({at}) => at));
+    const due = this.#waiting.filter(({at}) => at === now);
+    this.#waiting = this.#waiting.filter(({at}) => at !== now);
+    this.now = now;
+    for (const {done} of due) done();
   }
 }
