@@ -1,4 +1,4 @@
-/** Scenes of many runs, pools, hosts and jobs, at 100 ms for each call of a port. Prints a line of JSON for each scene. */
+/** Scenes of many runs, pools, hosts and jobs, at 100 ms for each call of a port. */
 
 import {watchWrites, withTransactions} from '../../shared/control-plane/documents/watched-store.ts';
 import {handleControlMessage} from '../../shared/control-plane/events/control-message.ts';
@@ -24,7 +24,14 @@ const ZONE = 'us-central1-a';
 const MOST_WORKERS = 5000;
 
 type Scale = {pools: number; runs: number; streams: number; workers: number};
-type Figures = {scene: string; seconds: number; reads: number; writes: number; calls: number; note: string};
+export type Figures = {
+  scene: string;
+  seconds: number;
+  reads: number;
+  writes: number;
+  calls: number;
+  note: string;
+};
 
 const poolName = (index: number) => (index === 0 ? 'tpu' : `pool-${index}`);
 
@@ -311,7 +318,7 @@ async function massPause(): Promise<Figures> {
   return {...figures, note: `at most ${world.peak('workers')} writes of workers in a second`};
 }
 
-const SCENES: Record<string, () => Promise<Figures | Figures[]>> = {
+export const MANY_SCENES: Record<string, () => Promise<Figures | Figures[]>> = {
   quietTick,
   firstTick,
   idlePolls,
@@ -319,6 +326,3 @@ const SCENES: Record<string, () => Promise<Figures | Figures[]>> = {
   clear,
   massPause,
 };
-const chosen = process.argv.slice(2);
-for (const [name, scene] of Object.entries(SCENES))
-  if (chosen.length === 0 || chosen.includes(name)) console.log(JSON.stringify(await scene()));
