@@ -135,9 +135,8 @@ export class Context {
     this.isWide = options.plan === undefined && seed % WIDE_EVERY === WIDE_EVERY - 1;
     this.rise = new PriceRise(options.plan ? 0 : seed);
     this.isFar = isFar(seed) && !options.plan;
-    const isModelBroken = !options.plan && !options.without?.has('broken model');
-    this.#brokenModel = isModelBroken ? BROKEN_MODELS[seed % MODELS_EVERY] : undefined;
-    this.hasSecondPool = hasSecondPool(seed) && !options.plan && !options.without?.has('second pool');
+    this.#brokenModel = this.hasPart('broken model') ? BROKEN_MODELS[seed % MODELS_EVERY] : undefined;
+    this.hasSecondPool = hasSecondPool(seed) && this.hasPart('second pool');
     this.hasBadImage =
       !options.plan && [BAD_IMAGE, WIDE_BAD_IMAGE].some(({every, remainder}) => seed % every === remainder);
     this.isRolledBack = seed % ROLL_BACK.every === ROLL_BACK.remainder;
@@ -167,9 +166,7 @@ export class Context {
   /** In some worlds the budget of the pool is spent after some minutes of one TPU, and is removed in the calm. */
   #budget(): Record<string, string> {
     const [isLimited, hours] = [this.chance.happens(0.2), this.chance.between(0.05, 1)];
-    return isLimited && !this.options.plan && !this.options.without?.has('budget')
-      ? {GLEANER_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)}
-      : {};
+    return isLimited && this.hasPart('budget') ? {GLEANER_BUDGET_USD: (hours * SPOT_V5E_USD).toFixed(3)} : {};
   }
 
   /** In some worlds the deployment limits its workers to the first size of the pool, or has a small month budget. */
@@ -192,9 +189,14 @@ export class Context {
 
   #provisioning(): string {
     const provisioning = this.chance.pick(['node', 'node', 'queued-resource', 'auto']);
-    if (this.options.plan || this.options.without?.has('queue')) return 'node';
+    if (!this.hasPart('queue')) return 'node';
     this.see(`provisioning: ${provisioning}`);
     return provisioning;
+  }
+
+  /** False if the world leaves the part out, or has a plan in place of its draws. */
+  hasPart(part: string): boolean {
+    return !this.options.plan && !this.options.without?.has(part);
   }
 
   /** Draws a count of at least one. Draws also when the second is left out, so that no other draw changes. */

@@ -42,8 +42,7 @@ export class Jobs {
     this.#second = second;
     this.#chance = new Chance(seed * 7919 + 1);
     this.#more = hasOrders(seed) ? new Chance(seed * 613 + 7) : undefined;
-    const {options} = context;
-    if (seed % JOBS_EVERY !== 1 || options.plan || options.without?.has('jobs')) return;
+    if (seed % JOBS_EVERY !== 1 || !context.hasPart('jobs')) return;
     const count = this.#chance.integer(1, MOST_JOBS);
     for (let number = 0; number < count; number++) this.#planJob(`job-${number}`);
   }

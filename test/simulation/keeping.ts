@@ -10,13 +10,11 @@ const MOST_MESSAGES = 3;
 
 /** Plans the messages with draws of their own, so that the other worlds stay as they are. */
 export function planKeeping(context: Context, delivery: Delivery, seed: number): void {
-  if (seed % EVERY !== REMAINDER || context.options.plan || context.options.without?.has('keeping')) return;
+  if (seed % EVERY !== REMAINDER || !context.hasPart('keeping')) return;
   const chance = new Chance(seed * 15_485_863 + 5);
   for (let count = chance.integer(1, MOST_MESSAGES); count > 0; count--) {
-    const message: Document = {
-      ...{action: 'keep', minutes: chance.pick([0, 5, 15, 40])},
-      workers: chance.integer(1, 2),
-    };
+    const minutes = chance.pick([0, 5, 15, 40]);
+    const message: Document = {action: 'keep', minutes, workers: chance.integer(1, 2)};
     context.after(chance.between(1, 25) * 60_000, () => context.isCalm || delivery.command(message));
   }
 }

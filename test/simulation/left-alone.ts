@@ -26,8 +26,7 @@ export class LeftAlone {
   constructor(context: Context, seed: number, storm_ms: number) {
     this.#context = context;
     this.#chance = new Chance(seed * 6151 + 5);
-    const {options} = context;
-    if (seed % EVERY !== 2 || options.plan || options.without?.has('left alone')) return;
+    if (seed % EVERY !== 2 || !context.hasPart('left alone')) return;
     for (let count = this.#chance.integer(1, MOST); count > 0; count--)
       context.after(this.#chance.between(0.1, 0.9) * storm_ms, () => void this.#spoil());
   }

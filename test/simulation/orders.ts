@@ -32,8 +32,7 @@ export class Orders {
     this.#delivery = delivery;
     this.#second = second;
     this.#chance = new Chance(seed * 15_485_863 + 11);
-    const {options} = context;
-    if (!hasOrders(seed) || options.plan || options.without?.has('orders')) return;
+    if (!hasOrders(seed) || !context.hasPart('orders')) return;
     for (let count = this.#chance.integer(3, MOST); count > 0; count--)
       context.after(this.#chance.between(3, 28) * 60_000, () => context.isCalm || this.#order());
     context.after(this.#chance.between(0, 10) * 60_000, () => this.#addNeighbour());
