@@ -22,6 +22,8 @@ logger.info(f'Result: {result}')
 def test_code_has_the_globals_and_the_environment_of_the_old_job_service(jobs):
     code = f"""{SEED}
 import os, json
+jax.distributed.initialize()
+assert jax.process_count() == 1
 assert challenge_number == 42 and __name__ == '__main__' and jnp is jax.numpy
 result = json.dumps({{key: os.environ.get(key) for key in
     ('JOB_ID', 'TPU_LIBRARY_PATH', 'JAX_PLATFORMS', 'CHALLENGE_NUMBER', 'GCE_METADATA_HOST', 'GLEANER_HOME')}})

@@ -1,8 +1,11 @@
 """Attempts of jobs that a limit, a preemption, a lost lease or a restart ends."""
 
+import os
 import re
 import shutil
 import signal
+import socket
+import subprocess
 import sys
 import threading
 import time
@@ -220,8 +223,31 @@ def test_the_settings_of_libtpu_come_from_the_metadata_of_the_vm():
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_WORKER_ID": "0",
         "TPU_WORKER_HOSTNAMES": "localhost",
+        "JAX_COORDINATOR_ADDRESS": "localhost:8482",
+        "JAX_COORDINATOR_BIND_ADDRESS": "localhost:8482",
+        "MEGASCALE_NUM_SLICES": "1",
+        "MEGASCALE_SLICE_ID": "0",
         "TPU_ACCELERATOR_TYPE": "v5litepod-8",
         "TPU_CHIPS_PER_HOST_BOUNDS": "2,4,1",
         "TPU_TOPOLOGY": "2x4",
     }
     assert job_work.tpu_settings("") == {}
+
+
+def test_jax_forms_a_cluster_of_one_host_from_the_settings_without_the_metadata_server():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"localhost:{server.getsockname()[1]}"
+    settings = job_work.tpu_settings("TOPOLOGY: '2x4'\n")
+    settings |= {"JAX_COORDINATOR_ADDRESS": address, "JAX_COORDINATOR_BIND_ADDRESS": address}
+    code = """
+from jax._src.clusters import cloud_tpu_cluster, cluster
+cloud_tpu_cluster.running_in_cloud_tpu_vm = True
+import jax
+jax.distributed.initialize()
+print(jax.process_count(), jax.distributed.is_initialized())
+"""
+    closed = {"GCE_METADATA_IP": "127.0.0.1:1", "GCE_METADATA_HOST": "127.0.0.1:1", "JAX_PLATFORMS": "cpu"}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **closed, **settings}, capture_output=True, text=True
+    )
+    assert (ran.returncode, ran.stdout) == (0, "1 True\n"), ran.stderr

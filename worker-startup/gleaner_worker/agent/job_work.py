@@ -22,6 +22,14 @@ _TPU_VARIABLES = {
     "HOST_BOUNDS": "TPU_HOST_BOUNDS",
     "TOPOLOGY": "TPU_TOPOLOGY",
 }
+# With these, a bare `jax.distributed.initialize()` forms a cluster of this one host and asks no metadata server. JAX
+# takes port 8482 on TPUs. The coordinator accepts connections of its own host alone.
+_CLUSTER = {
+    "JAX_COORDINATOR_ADDRESS": "localhost:8482",
+    "JAX_COORDINATOR_BIND_ADDRESS": "localhost:8482",
+    "MEGASCALE_NUM_SLICES": "1",
+    "MEGASCALE_SLICE_ID": "0",
+}
 _LINE = re.compile(r"([A-Z0-9_]+): '([^'\0]*)'")
 
 
@@ -93,4 +101,5 @@ def tpu_settings(tpu_env: str) -> dict[str, str]:
     variables = {variable: values[name] for name, variable in _TPU_VARIABLES.items() if values.get(name)}
     if not variables:
         return {}
-    return {"TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost", **variables}
+    host = {"TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost"}
+    return {**host, **_CLUSTER, **variables}
