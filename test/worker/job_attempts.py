@@ -60,9 +60,13 @@ class Jobs:
         self.storage, self.home, self.env = storage, home, a_host(home)
         self.stand_in = home.parent / "stand-in"
         (self.stand_in / "jax").mkdir(parents=True)
-        (self.stand_in / "jax" / "__init__.py").write_text("from . import distributed\n")
+        self.write_jax("")
         (self.stand_in / "jax" / "distributed.py").write_text("def initialize(): pass\n")
         (self.stand_in / "jax" / "numpy.py").touch()
+
+    def write_jax(self, start):
+        """Writes the code that runs when a job imports the stand-in."""
+        (self.stand_in / "jax" / "__init__.py").write_text(f"from . import distributed\n{start}")
 
     def user(self):
         return find_job_user(self.env)

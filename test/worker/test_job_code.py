@@ -125,7 +125,7 @@ def test_a_result_over_the_file_limit_fails_with_its_cause(jobs):
 
 def test_code_without_chips_fails_with_the_error_text_of_the_old_job_service(jobs, monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "tpu")
-    (jobs.stand_in / "jax" / "__init__.py").write_text("def devices():\n    raise RuntimeError('no chips')\n")
+    jobs.write_jax("def devices():\n    raise RuntimeError('no chips')\n")
     ending = jobs.run(code="result = 1")
     assert (ending["outcome"], ending["cause"]) == ("failed", "tpu")
     assert ending["error"] == "TPU not available: RuntimeError: no chips"

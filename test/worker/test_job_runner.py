@@ -65,8 +65,7 @@ def test_the_time_in_which_jax_starts_counts_toward_no_timeout_and_is_printed(jo
         return time.monotonic() + 40 * ("importing" in jobs.output) + 1000 * ("begun" in jobs.output)
 
     monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=now))
-    jax = "import time\nprint('importing', flush=True)\ntime.sleep(1.5)\n"
-    (jobs.stand_in / "jax" / "__init__.py").write_text(jax)
+    jobs.write_jax("import time\nprint('importing', flush=True)\ntime.sleep(1.5)\n")
     code = "print('begun', flush=True)\nimport time\ntime.sleep(1000)"
     ending = jobs.run(code=code, timeout_s=20)
     assert (ending["outcome"], ending["cause"]) == ("failed", "timeout")
@@ -75,7 +74,7 @@ def test_the_time_in_which_jax_starts_counts_toward_no_timeout_and_is_printed(jo
 
 def test_code_that_waits_for_jax_for_ever_ends_at_the_limit_of_the_start(jobs, monkeypatch):
     monkeypatch.setattr(runner_module, "_START_S", 0.5)
-    (jobs.stand_in / "jax" / "__init__.py").write_text("import time\ntime.sleep(1000)\n")
+    jobs.write_jax("import time\ntime.sleep(1000)\n")
     ending = jobs.run(code="result = 1", timeout_s=1)
     assert (ending["outcome"], ending["cause"]) == ("failed", "timeout")
 
