@@ -10,7 +10,7 @@ export function selectDocuments(columns: string, collection: CollectionPath, que
     ...(query.order_by ? [present(query.order_by.field)] : []),
     ...(query.after === undefined ? [] : [{sql: 'id > ?', values: [query.after]}]),
   ];
-  const order = query.order_by ? ordering(query.order_by.field, query.order_by.direction) : ID_ORDER;
+  const order = query.order_by ? ordering(query.order_by, query.where ?? []) : ID_ORDER;
   const tail = columns.startsWith('count') ? NOTHING : order;
   return {
     sql: `select ${columns} from documents where ${conditions.map(({sql}) => `(${sql})`).join(' and ')}${tail.sql}${
@@ -93,8 +93,13 @@ function present(field: string): Sql {
   return {sql: `${typeOf(field)} is not null`, values: []};
 }
 
-/** Orders null, booleans, numbers, text, then lists and maps. Lists and maps keep the order of ids. */
-function ordering(field: string, direction: 'asc' | 'desc' = 'asc'): Sql {
+/**
+ * Orders null, booleans, numbers, text, then lists and maps. Lists and maps keep the order of ids. A filter that leaves only texts
+ * lets an index give the order.
+ */
+function ordering({field, direction = 'asc'}: NonNullable<Query['order_by']>, where: readonly Filter[]): Sql {
+  if (where.some(filter => filter.field === field && typeof filter.value === 'string'))
+    return {sql: ` order by ${textOf(field)} ${direction}, id ${direction}`, values: []};
   const type = typeOf(field);
   const rank = `case ${type} when 'null' then 0 when 'false' then 1 when 'true' then 2 when 'integer' then 3
     when 'real' then 3 when 'text' then 4 when 'array' then 5 else 6 end`;

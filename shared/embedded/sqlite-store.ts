@@ -37,7 +37,7 @@ const TABLE = `create table if not exists documents (
 )`;
 
 /** Fields whose filters count and find a few of very many documents, as an index of Firestore does. */
-const INDEXED = ['status', 'phase', 'held', 'blocked_until_at'];
+const INDEXED = ['status', 'phase', 'held', 'blocked_until_at', 'completed_at'];
 
 const INDEXES = INDEXED.map(
   field => `create index if not exists by_${field} on documents (${indexOn(field)})`,
