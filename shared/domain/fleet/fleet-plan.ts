@@ -21,7 +21,7 @@ import {isServedFor} from '../worker/served-time.ts';
 import {hasEnded, isAlive, type Worker} from '../worker/worker.ts';
 import {isDue, limiterConstraint, stateOf} from '../zone/limiter.ts';
 import {costOfOrphans} from '../zone/orphans.ts';
-import {ALLOWS_ALL, type Allowance, allowanceOf} from '../zone/placement.ts';
+import {ALLOWS_ALL, type Allowance, allowanceOf, type Zone} from '../zone/placement.ts';
 import {isOpenSlot, keptBy, livingAmong, slotsOf, wantedSlots} from './pool.ts';
 
 export type FleetPlan = {
@@ -37,75 +37,29 @@ export type FleetPlan = {
   constraints: Constraints;
 };
 
-export function planFleet(
-  snapshot: Snapshot,
-  budgets: Budgets,
-  orphans: readonly string[],
-  config: TickConfig,
-  now: number,
-): FleetPlan {
-  const {pool, workers, unreadable, runs, nodes, zones, others} = snapshot;
+/** Decisions before the fleet plan: budgets, nodes without a slot, silent workers. */
+type Decided = {budgets: Budgets; orphans: readonly string[]; silent: ReadonlySet<string>};
+
+export function planFleet(snapshot: Snapshot, decided: Decided, config: TickConfig, now: number): FleetPlan {
+  const {pool, workers, zones} = snapshot;
+  const {budgets, orphans, silent} = decided;
   const work = remainingWork(snapshot, budgets, now);
-  const silent = silentWorkers(snapshot, config.limits.silent_s);
   const facts = {snapshot, budgets, silent, now};
   // Without counts of streams or zones, the plan creates no node and deletes none for lack of work.
   if ('kind' in work || !zones) {
     const hole = 'kind' in work ? work : constraint('not-read', 'the documents of the zones');
-    const living = {wanted: livingNames(workers), payers: new Map<string, string | null>()};
-    const constraints = bindingConstraints({
-      ...facts,
-      hole,
-      withheld: new Map(),
-      limits: new Map(),
-      payers: living.payers,
-      unpaid: new Set(),
-    });
-    return {...living, mostCreates: snapshot.creates ?? 0, creates: 0, reserved_usd: 0, constraints};
+    const payers = new Map<string, string | null>();
+    const nothing = {withheld: new Map(), limits: new Map(), unpaid: new Set<string>()};
+    const constraints = bindingConstraints({...facts, ...nothing, hole, payers});
+    const mostCreates = snapshot.creates ?? 0;
+    return {wanted: livingNames(workers), payers, mostCreates, creates: 0, reserved_usd: 0, constraints};
   }
-  const streams = work.open.reduce((sum, {streams}) => sum + streams, 0);
-  const untouched = workersOfUnreadableRuns(snapshot);
-  const out = new Map<string, Constraint>([
-    ...silentOfInactiveRuns(snapshot, config).map(name => [name, constraint('silent', name)] as const),
-    ...hiddenSlots(snapshot, config, now),
-    ...orphans.map(name => [name, constraint('orphans', parseWorkerName(name)?.zone ?? name)] as const),
-    ...[...budgets.dismissed].map(name => [name, constraint('leaving', name)] as const),
-    ...[...untouched, ...unreadable].map(
-      name => [name, constraint('unreadable', `the document of ${name}`)] as const,
-    ),
-  ]);
-  const isFree = ({name}: {name: string}) => !out.has(name) && isOpenSlot(workers.get(name), now);
-  const free = new Set(slotsOf(pool).flatMap(slot => (isFree(slot) ? slot.zone : [])));
-  const limits = createsPerZone(snapshot, zone => free.has(zone), config, now);
-  const elsewhere = others.workers.filter(({phase}) => phase !== 'gone').length + others.nodes;
-  const most = config.ceilings.max_workers - unreadable.size - orphans.length - elsewhere;
-  const {wanted, withheld: withheldSlots} = wantedSlots(pool, workers, streams, now, {
-    broken: out,
-    allowances: limits,
-    fixed: work.fixed,
-    most,
-    probes: new Map(zones.map(({zone, brake}) => [zone, brake?.probes_due ?? 0])),
-    limited: new Set(
-      zones.flatMap(({zone, limiter}) => (stateOf(limiter, config.bundle) === 'open' ? [] : zone)),
-    ),
-    silent,
-  });
-  const withheld = new Map(withheldSlots);
-  const unpaid = new Set<string>();
-  const reserveOne = budgets.newReserver(costOfOrphans(snapshot, nodes ?? NOT_LISTED, orphans, now));
-  const reserve: ReserveBudget = (run, slot) => {
-    const isPaid = reserveOne(run, slot);
-    if (!isPaid) unpaid.add(run);
-    return isPaid;
-  };
-  const payers = assignPayers(wanted, workers, work.open, work.fixed, reserve);
+  const most = mostNodes(snapshot, orphans, config);
+  const {wanted, withheld, limits} = chooseSlots({...snapshot, zones}, decided, work, most, config, now);
+  const {payers, unpaid} = payersOf(snapshot, decided, work, wanted, now);
   for (const [name, run] of payers) if (run === null) wanted.delete(name);
-  for (const name of untouched) wanted.add(name);
-  const room = most - livingAmong(workers);
-  const isBudgeted = [pool, ...runs].some(({budget_usd}) => budget_usd !== null);
-  const isBounded = isBudgeted || config.ceilings.max_budget_usd !== null;
-  // A budget pays for the creates of this plan alone: creates of another tick take their place.
+  for (const name of workersOfUnreadableRuns(snapshot)) wanted.add(name);
   const empty = [...wanted].filter(name => (workers.get(name)?.phase ?? 'gone') === 'gone');
-  const creates = empty.length;
   // No node is created from prices, a month or a count of creates that were not read.
   const hole = unreadPart(snapshot);
   if (hole) for (const name of empty) withheld.set(name, hole);
@@ -120,10 +74,89 @@ export function planFleet(
   });
   if (hole || snapshot.creates === undefined)
     return {wanted, payers, mostCreates: 0, creates: 0, reserved_usd: 0, constraints};
+  const room = most - livingAmong(workers);
+  // A budget pays for the creates of this plan alone: creates of another tick take their place.
+  const mostCreates = snapshot.creates + (isBounded(snapshot, config) ? Math.min(room, empty.length) : room);
   const priceIn = (name: string) => priceOf(snapshot.prices ?? {}, pool, parseWorkerName(name)?.zone ?? '');
   const reserved_usd = empty.reduce((sum, name) => sum + costOfDeleting(priceIn(name) ?? 0), 0);
-  const mostCreates = snapshot.creates + (isBounded ? Math.min(room, creates) : room);
-  return {wanted, payers, mostCreates, creates, reserved_usd, constraints};
+  return {wanted, payers, mostCreates, creates: empty.length, reserved_usd, constraints};
+}
+
+/** The nodes that the deployment allows the pool, beside those of other pools and nodes that no readable document has. */
+function mostNodes(
+  {unreadable, others}: Snapshot,
+  orphans: readonly string[],
+  {ceilings}: TickConfig,
+): number {
+  const elsewhere = others.workers.filter(({phase}) => phase !== 'gone').length + others.nodes;
+  return ceilings.max_workers - unreadable.size - orphans.length - elsewhere;
+}
+
+function isBounded({pool, runs}: Snapshot, {ceilings}: TickConfig): boolean {
+  return ceilings.max_budget_usd !== null || [pool, ...runs].some(({budget_usd}) => budget_usd !== null);
+}
+
+/** The slots that the work needs and its zones allow, and the creates that each zone allows. */
+function chooseSlots(
+  snapshot: Snapshot & {zones: readonly Zone[]},
+  decided: Decided,
+  work: Work,
+  most: number,
+  config: TickConfig,
+  now: number,
+) {
+  const {pool, workers, zones} = snapshot;
+  const broken = brokenSlots(snapshot, decided, config, now);
+  const isFree = ({name}: {name: string}) => !broken.has(name) && isOpenSlot(workers.get(name), now);
+  const free = new Set(slotsOf(pool).flatMap(slot => (isFree(slot) ? slot.zone : [])));
+  const limits = createsPerZone(snapshot, zone => free.has(zone), config, now);
+  const limited = zones.filter(({limiter}) => stateOf(limiter, config.bundle) !== 'open');
+  const streams = work.open.reduce((sum, {streams}) => sum + streams, 0);
+  const {wanted, withheld} = wantedSlots(pool, workers, streams, now, {
+    broken,
+    allowances: limits,
+    fixed: work.fixed,
+    most,
+    probes: new Map(zones.map(({zone, brake}) => [zone, brake?.probes_due ?? 0])),
+    limited: new Set(limited.map(({zone}) => zone)),
+    silent: decided.silent,
+  });
+  return {wanted, withheld: new Map(withheld), limits};
+}
+
+/** Slots that no plan may use, and why. */
+function brokenSlots(
+  snapshot: Snapshot,
+  {budgets, orphans}: Decided,
+  config: TickConfig,
+  now: number,
+): Map<string, Constraint> {
+  const unreadable = [...workersOfUnreadableRuns(snapshot), ...snapshot.unreadable];
+  return new Map<string, Constraint>([
+    ...silentOfInactiveRuns(snapshot, config).map(name => [name, constraint('silent', name)] as const),
+    ...hiddenSlots(snapshot, config, now),
+    ...orphans.map(name => [name, constraint('orphans', parseWorkerName(name)?.zone ?? name)] as const),
+    ...[...budgets.dismissed].map(name => [name, constraint('leaving', name)] as const),
+    ...unreadable.map(name => [name, constraint('unreadable', `the document of ${name}`)] as const),
+  ]);
+}
+
+/** The payer of each new or idle node, and the payers whose budget pays for no further node. */
+function payersOf(
+  snapshot: Snapshot,
+  {budgets, orphans}: Decided,
+  {open, fixed}: Work,
+  wanted: ReadonlySet<string>,
+  now: number,
+) {
+  const unpaid = new Set<string>();
+  const reserveOne = budgets.newReserver(costOfOrphans(snapshot, snapshot.nodes ?? NOT_LISTED, orphans, now));
+  const reserve: ReserveBudget = (run, slot) => {
+    const isPaid = reserveOne(run, slot);
+    if (!isPaid) unpaid.add(run);
+    return isPaid;
+  };
+  return {payers: assignPayers(wanted, snapshot.workers, open, fixed, reserve), unpaid};
 }
 
 /** The part of the snapshot without which no node is created; undefined if all were read. */

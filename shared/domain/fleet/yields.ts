@@ -3,24 +3,20 @@ import {parseWork} from '../names.ts';
 import type {Run} from '../run/run.ts';
 import type {Snapshot} from '../tick/snapshot.ts';
 import {isOlderThan} from '../time.ts';
-import type {Limits} from '../worker/limits.ts';
 import type {Worker} from '../worker/worker.ts';
-import {silentWorkers} from './fleet-plan.ts';
 
 /** `work`: the stream in hand. `job`: the job that waits; null if the worker keeps its stream after all. */
 export type Yield = {worker: string; work: string; job: string | null};
 
 /** Changes of the documents of workers. At most one worker of a pool gives its stream back at a time. */
 export function planYields(
-  snapshot: Pick<Snapshot, 'pool' | 'jobs' | 'workers' | 'runs' | 'served'>,
-  {silent_s}: Pick<Limits, 'silent_s'>,
+  {pool, jobs, workers, runs}: Pick<Snapshot, 'pool' | 'jobs' | 'workers' | 'runs'>,
+  silent: ReadonlySet<string>,
   now: number,
 ): Yield[] {
-  const {pool, jobs, workers, runs} = snapshot;
   if (!jobs) return [];
   const {longest} = jobs;
   const late = longest && isOlderThan(longest.since_at, pool.job_wait_s, now) ? longest.job : null;
-  const silent = silentWorkers(snapshot, silent_s);
   const heard = [...workers.values()].filter(({name, fault}) => !silent.has(name) && fault === null);
   const atStreams = heard.flatMap(worker => {
     const work = worker.phase === 'working' ? parseWork(worker.work) : undefined;

@@ -1,7 +1,7 @@
 /** Decisions of a tick, from the snapshot alone: deletes, creates, revoked leases, notices, run totals and ended runs. */
 import {type Budgets, decideBudgets, type Pause} from '../billing/budget.ts';
 import {costOfLiving, downloadsOf, runAtWork} from '../billing/cost.ts';
-import {planFleet} from '../fleet/fleet-plan.ts';
+import {planFleet, silentWorkers} from '../fleet/fleet-plan.ts';
 import {crowdedZones} from '../fleet/pool.ts';
 import {planYields, type Yield} from '../fleet/yields.ts';
 import {parseWork} from '../names.ts';
@@ -113,7 +113,8 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
   const orphans = orphansIn(nodes, workers).filter(name => !unreadable.has(name));
   const isPaidFor = costOfOrphans(snapshot, nodes, orphans, now) < budgets.left_usd;
   const {held, counts} = decideOrphans(nodes, orphans, {zones: snapshot.zones, isPaidFor}, now);
-  const fleet = planFleet(snapshot, budgets, orphans, config, now);
+  const silent = silentWorkers(snapshot, config.limits.silent_s);
+  const fleet = planFleet(snapshot, {budgets, orphans, silent}, config, now);
   const stored = new Map([...streams].map(([run, {totals}]) => [run, totals.total_shards]));
   const {payers, mostCreates} = fleet;
   const inputs = {...inputsOf(snapshot, now), payers, mostCreates, nodes, served, lost, stored};
@@ -138,7 +139,7 @@ export function planTick(before: Snapshot, config: TickConfig, now: number): Tic
     strays: nodes.strays.filter(stray => !isGoing(stray)),
     expired: [...workers.values()].filter(worker => hasRunOut(worker, config.lease_s, served)).map(nameOf),
     notices: noticesFor(snapshot),
-    yields: planYields(snapshot, config.limits, now),
+    yields: planYields(snapshot, silent, now),
     runs: planRuns(snapshot, fleet.constraints, now),
     constraints: fleet.constraints,
     taken: {creates: fleet.creates, usd: fleet.reserved_usd},

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {planYields} from '../../../../shared/domain/fleet/yields.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
-import {aConfig, aRun, at, aWorker, moment, T0} from '../../../support/builders.ts';
+import {aConfig, aRun, at, aWorker, T0} from '../../../support/builders.ts';
 
 const NOW = T0 + 600_000;
 const RUNS = [aRun({run: 'low', priority: -1}), aRun(), aRun({run: 'bound', affinity: 'fixed'})];
@@ -18,7 +18,7 @@ const AT_WORK = [theWorker(0, 'my-run/000'), theWorker(1, 'low/000'), theWorker(
 const SECOND = {worker: 'tpu-us-central1-a-1', work: 'low/000'};
 
 describe('a job that has waited for job_wait_s', () => {
-  const cases: {name: string; waits_s?: number; workers?: Worker[]; then: object[]}[] = [
+  const cases: {name: string; waits_s?: number; workers?: Worker[]; silent?: string[]; then: object[]}[] = [
     {name: 'gets the worker of the run of least priority', then: [{...SECOND, job: 'late'}]},
     {name: 'gets none before', waits_s: 100, then: []},
     {
@@ -41,28 +41,29 @@ describe('a job that has waited for job_wait_s', () => {
       name: 'waits neither for a silent idle worker nor for one that is replaced',
       workers: [
         ...AT_WORK,
-        theWorker(3, null, {heartbeat_at: at(0)}),
+        theWorker(3, null),
         theWorker(4, null, {recreate: true}),
         theWorker(5, null, {fault: 'no chips'}),
       ],
+      silent: ['tpu-us-central1-a-3'],
       then: [{...SECOND, job: 'late'}],
     },
     {name: 'gets no worker that has a job', workers: [theWorker(0, 'job:other')], then: []},
   ];
-  for (const {name, waits_s = 121, workers = AT_WORK, then} of cases)
+  for (const {name, waits_s = 121, workers = AT_WORK, silent = [], then} of cases)
     it(name, () => {
       const longest = {job: 'late', since_at: at(600 - waits_s)};
       const snapshot = {
-        ...{pool: aConfig().pool, jobs: {waiting: 1, longest}, runs: RUNS, served: moment(NOW).served},
+        ...{pool: aConfig().pool, jobs: {waiting: 1, longest}, runs: RUNS},
         workers: new Map(workers.map(worker => [worker.name, worker])),
       };
-      assert.deepEqual(planYields(snapshot, {silent_s: 300}, NOW), then);
+      assert.deepEqual(planYields(snapshot, new Set(silent), NOW), then);
     });
 
   it('and waits no longer leaves its worker the stream', () => {
     const worker = theWorker(1, 'low/000', {yields_to: 'late'});
-    const snapshot = {pool: aConfig().pool, jobs: {waiting: 0}, runs: RUNS, served: moment(NOW).served};
+    const snapshot = {pool: aConfig().pool, jobs: {waiting: 0}, runs: RUNS};
     const workers = new Map([[worker.name, worker]]);
-    assert.deepEqual(planYields({...snapshot, workers}, {silent_s: 300}, NOW), [{...SECOND, job: null}]);
+    assert.deepEqual(planYields({...snapshot, workers}, new Set(), NOW), [{...SECOND, job: null}]);
   });
 });
