@@ -85,6 +85,7 @@ async function fieldsProblem(deps: Deps, id: string, fields: Written): Promise<s
   return undefined;
 }
 
+const NO_ATTEMPT = emptyOf(ownFields);
 const NO_LIMITS = {memory_gb: null, processes: null, open_files: null, file_gb: null};
 
 /** Fields of ours that a job keeps when a person returns it to `pending`: epochs only grow, and money stays spent. */
@@ -112,7 +113,7 @@ function completed({config, now}: Deps, id: string, data: Document, fields: Writ
     metadata: fields.metadata,
     deadline_at: fields.deadline_at ?? null,
     budget_usd: fields.budget_usd ?? null,
-    ...emptyOf(ownFields),
+    ...NO_ATTEMPT,
     ...before,
     status: 'pending',
     created_at: instantOf(data.created_at) ?? at,

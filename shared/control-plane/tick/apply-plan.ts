@@ -84,13 +84,13 @@ export async function applyPlans(
   for (const part of parts) outcomes.set(part, await applyToSlots(deps, part, failures));
   await failures.isolate('record the pools without their nodes', () => recordLate(deps, outcomes));
   await countFreed(deps, merged([...spent, ...outcomes.values()]).freed, failures);
-  await applyToLeases(deps, parts, failures);
+  const workers = new Map(parts.flatMap(({snapshot}) => [...snapshot.workers]));
+  await applyToLeases(deps, parts, workers, failures);
   await forEachConcurrently(
     parts,
     part => applyToRuns(deps, part, outcomes.get(part)?.held ?? [], failures),
     POOLS_AT_ONCE,
   );
-  const workers = new Map(parts.flatMap(({snapshot}) => [...snapshot.workers]));
   await failures.isolate('end lost commands', () => endLostExecs(deps, workers));
   await failures.isolate('publish open tasks', () => publishOpenTasks(deps));
 }
@@ -123,11 +123,15 @@ async function recordLate({store, log, now}: Deps, outcomes: ReadonlyMap<Part, R
 }
 
 /** Leases and notices of all pools together, because each collection has one ramp of writes. */
-async function applyToLeases(deps: Deps, parts: readonly Part[], failures: Failures): Promise<void> {
+async function applyToLeases(
+  deps: Deps,
+  parts: readonly Part[],
+  workers: ReadonlyMap<string, Worker>,
+  failures: Failures,
+): Promise<void> {
   const [first] = parts;
   if (!first) return;
   const {served} = first.snapshot;
-  const workers = new Map(parts.flatMap(({snapshot}) => [...snapshot.workers]));
   const hasJob = (name: string) => parseJobWork(workers.get(name)?.work ?? null) !== undefined;
   const expired = parts.flatMap(({plan}) => plan.expired);
   const {jobs = [], streams = []} = Object.groupBy(expired, name => (hasJob(name) ? 'jobs' : 'streams'));

@@ -43,9 +43,8 @@ export type ConstraintKind = keyof typeof HEADS;
 export const CONSTRAINT_KINDS = Object.keys(HEADS) as ConstraintKind[];
 
 /**
- * `about`: the zone, TPU, run or document that binds. `since_at`: null where only the tick that finds the constraint is known.
- * `refusals`: refused requests since then.
- * A document has the time.
+ * A constraint in a document. `about`: the zone, TPU, run or document that binds. `refusals`: refused requests since `since_at`. The first tick
+ * that finds a constraint of unknown begin gives its own time as `since_at`.
  */
 export const waiting = stored({
   kind: describing(CONSTRAINT_KINDS),
