@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from build import BUCKET, bucket
+from gleaner_worker.agent.metadata import Credentials
 from gleaner_worker.agent.orders import Orders
 from gleaner_worker.jobs.prepared import SourceFailed
 from gleaner_worker.jobs.process import kill_all
@@ -48,7 +49,7 @@ class Host:
         self.orders = self.make(lambda: find_job_user(self.env))
 
     def make(self, find_user):
-        return Orders(self.identity, self.api, bucket(), find_user)
+        return Orders(self.identity, self.api, bucket(), Credentials(), find_user)
 
     def follow(self, *exec_ids):
         """Follows an answer to a heartbeat that names these commands."""

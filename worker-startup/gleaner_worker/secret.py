@@ -108,7 +108,7 @@ def _remedy(status: int, setting: str) -> str:
         return f"there is no such secret or version; create it, or correct {setting}"
     if status == 400:
         return "that version is disabled or destroyed; add a new one"
-    return f"Secret Manager answers {status}; retry the stream"
+    return f"Secret Manager answers {status}; send the work again"
 
 
 def _as_token(version: str, data: bytes) -> str:

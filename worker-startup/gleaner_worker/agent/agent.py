@@ -41,13 +41,14 @@ class Agent:
         self.identity = identity
         self.shipper = shipper
         self.api = WorkerApi(identity, load_secret(identity.home))
-        self.bucket = Bucket(make_client(identity.project, Credentials()), identity.bucket)
+        self.credentials = Credentials()
+        self.bucket = Bucket(make_client(identity.project, self.credentials), identity.bucket)
         self.logs = Bucket(self.bucket.client, identity.logs_bucket)
         self.downloads = Downloads(identity.home, identity.incarnation, identity.bucket)
         self.preempted = threading.Event()
         self.exiting = threading.Event()
         self.streams: StreamWork | None = None
-        self.orders = Orders(identity, self.api, self.bucket, find_job_user)
+        self.orders = Orders(identity, self.api, self.bucket, self.credentials, find_job_user)
         self.jobs = JobWork(identity, self.bucket, self.orders)
         # The lease and the state of its work, for the heartbeat.
         self.current: tuple[dict, ExtractionState | JobRunner] | None = None
@@ -113,7 +114,7 @@ class Agent:
         if self.streams is None:
             from .stream_work import StreamWork
 
-            self.streams = StreamWork(self.identity, self.bucket, self.downloads)
+            self.streams = StreamWork(self.identity, self.bucket, self.credentials, self.downloads)
         return self.streams
 
     def _release(self, lease: dict, outcome: str, failure: dict | None, state: ExtractionState) -> None:

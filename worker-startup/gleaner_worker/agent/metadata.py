@@ -179,7 +179,7 @@ class IdentityTokens:
 
 
 class Credentials(google.auth.credentials.Credentials):
-    """The service account of this VM, for the storage client."""
+    """The service account of this VM."""
 
     def refresh(self, request) -> None:
         try:

@@ -22,9 +22,16 @@ _GIVE_UP_AFTER_S = 30.0  # of the request for the source; the next heartbeat sta
 class Orders:
     """Follows orders on threads of its own. changed: set when the next heartbeat has news; it then goes at once."""
 
-    def __init__(self, identity: Identity, api, bucket: Bucket, user_finder: Callable[[], JobUser]):
+    def __init__(
+        self,
+        identity: Identity,
+        api,
+        bucket: Bucket,
+        credentials: Credentials,
+        user_finder: Callable[[], JobUser],
+    ):
         self._api = api
-        repositories = Repositories(identity.git_host, Credentials())
+        repositories = Repositories(identity.git_host, credentials)
         self._preparation = Preparation(identity.home, bucket, user_finder, repositories)
         self._commands = HostCommands(api, bucket, self._prepare_for_command, user_finder, identity.home)
         self.changed = threading.Event()

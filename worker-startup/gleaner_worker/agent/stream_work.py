@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 class StreamWork:
     """Extracts leased streams, one after another. Keeps the model and the tokenizer's processes between streams."""
 
-    def __init__(self, identity: Identity, bucket: Bucket, downloads: Downloads):
+    def __init__(self, identity: Identity, bucket: Bucket, credentials: Credentials, downloads: Downloads):
         self.identity, self.bucket, self.downloads = identity, bucket, downloads
-        hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, Credentials())
+        hub = worker_hub(identity.hf_endpoint, identity.hf_token_secret, credentials)
         self.hub = replace(hub, received=downloads.add_from_hub)
         self.model: Model | None = None
         self.settings: SampleSettings | None = None
