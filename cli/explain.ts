@@ -11,14 +11,12 @@ import type {Worker} from '../shared/domain/worker/worker.ts';
 
 /** Undefined: the run has ended well, or moves. */
 export function explainRun(run: Run): Constraint | undefined {
-  const {status, reason, said} = run;
+  const {status, reason} = run;
   switch (status) {
     case 'active':
       return run.waits ?? (run.spec === null ? constraint('no-spec', run.run) : undefined);
     case 'paused':
-      return (
-        modelConstraint(run) ?? constraint('paused', run.run, reason, {since_at: said.status_at ?? null})
-      );
+      return modelConstraint(run) ?? constraint('paused', run.run, reason, {since_at: run.paused_at});
     case 'failed':
       return constraint('failed', `run ${run.run}`, reason);
     case 'completed':

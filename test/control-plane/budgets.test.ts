@@ -27,7 +27,19 @@ describe('a budget', () => {
     assert.equal((await world.run('my-run'))?.status, 'paused', 'without more money it is paused again');
     assert.equal(world.tpus.made.length, 1, 'and no TPU is created for it');
 
+    const since_at = (await world.run('my-run'))?.paused_at ?? assert.fail('no time of the pause');
+    world.control({action: 'configure', run: 'my-run', budget_usd: 0.45});
+    await world.untilAsleep(20);
+    assert.match(
+      (await world.run('my-run'))?.reason ?? '',
+      /\$0\.\d\d of \$0\.45 are spent/,
+      'the new figures',
+    );
     world.control({action: 'configure', run: 'my-run', budget_usd: 100});
+    await world.untilAsleep(20);
+    const raised = (await world.run('my-run')) ?? assert.fail();
+    assert.deepEqual([raised.status, raised.paused_at], ['paused', since_at]);
+    assert.doesNotMatch(raised.reason ?? '', /\$/, 'a larger budget leaves no old figures');
     world.control({action: 'resume', run: 'my-run'});
     await world.untilAsleep();
     await world.assertStoredOnce('my-run', '000', someLines(60));

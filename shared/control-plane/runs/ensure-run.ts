@@ -44,6 +44,7 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       changed_at: iso(now),
       expired_at: null,
       status: isStopped ? 'cancelled' : isLost ? 'paused' : frozen ? 'active' : 'failed',
+      paused_at: isLost ? iso(now) : null,
       stopped_at: isStopped ? iso(now) : null,
       reason,
       spec: frozen?.spec ?? null,

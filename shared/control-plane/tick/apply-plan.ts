@@ -1,8 +1,8 @@
 /** Applies the plans of a tick: each decision in a transaction that decides again from its documents. */
-import type {Pause} from '../../domain/billing/budget.ts';
+import {isPausedByBudget, type Pause} from '../../domain/billing/budget.ts';
 import {parseJobWork} from '../../domain/names.ts';
 import {afterModelPause} from '../../domain/run/model-failures.ts';
-import {isRunnable} from '../../domain/run/run.ts';
+import {isRunnable, pausedFor} from '../../domain/run/run.ts';
 import type {Stream} from '../../domain/stream/stream.ts';
 import type {BudgetPlan, RunPlan, TickPlan} from '../../domain/tick/plan-tick.ts';
 import {slotsThatChange} from '../../domain/tick/slots.ts';
@@ -39,6 +39,9 @@ export async function applyBudgets(deps: Deps, plan: BudgetPlan, failures: Failu
   await forEachConcurrently(plan.pauses, each =>
     failures.isolate(`pause run ${each.run}`, () => pauseRun(deps, each)),
   );
+  await forEachConcurrently(plan.reasons, each =>
+    failures.isolate(`store why run ${each.run} is paused`, () => storeReason(deps, each)),
+  );
   await forEachConcurrently(plan.retries, run =>
     failures.isolate(`try the model of run ${run} again`, () => tryModelAgain(deps, run)),
   );
@@ -63,10 +66,18 @@ async function pauseRun({store, log, now}: Deps, {run, version, reason, isForBud
     const current = await runRecords.get(tx, run);
     // A run that was configured since waits for the next tick.
     if (!current || !isRunnable(current) || current.version !== version) return;
-    runRecords.set(tx, {...current, status: 'paused', reason, updated_at: iso(now())});
+    runRecords.set(tx, {...current, ...pausedFor(reason, now())});
     const text = `Run ${run} is paused: ${reason}`;
     log('WARNING', text, {run, ...(isForBudget ? {signal: 'budget-spent'} : {})});
     recordEvent(tx, {kind: 'run', run, text}, now());
+  });
+}
+
+async function storeReason({store, now}: Deps, {run, version, reason}: Pause): Promise<void> {
+  await store.transaction(async tx => {
+    const current = await runRecords.get(tx, run);
+    if (!current || !isPausedByBudget(current) || current.version !== version) return;
+    runRecords.set(tx, {...current, reason, updated_at: iso(now())});
   });
 }
 

@@ -15,6 +15,7 @@ import {
   downloadsOf,
   JOBS,
   KEPT,
+  leastBudget,
   overspent,
   type ReserveBudget,
   repricedAt,
@@ -27,8 +28,14 @@ import {ageText, oldestDay, type Prices, sinceOf, usdPerHour} from './prices.ts'
 /** A run to pause, if its document still has this version. An operator mends the reason and resumes the run. */
 export type Pause = {run: string; version: number; reason: string; isForBudget: boolean};
 
+/** The begin of the reason of a run that a budget paused. */
+const BY_BUDGET = 'its budget allows no more: ';
+const BUDGET_ALLOWS = 'a budget paused it, and its budgets allow more now: resume it';
+
 export type Budgets = {
   pauses: Pause[];
+  /** New reasons of runs that a budget paused before: its figures have changed since, or it allows more. */
+  reasons: Pause[];
   /** Why the budget of the pool or of the month allows no more: jobs and kept TPUs have no other. */
   whole: string | undefined;
   /** Runs without money, or without a zone that they may use, each with the reason; paused or ended before. */
@@ -67,7 +74,11 @@ export function decideBudgets(
   // Prices that were not read prove nothing: only known costs end a budget then.
   const isKnown = !prices || !zonePrices.includes(null);
   // A run without a TPU needs the money for one: less would create a node only to delete it.
-  const one = costOfDeleting(Math.max(0, ...zonePrices.map(price => price ?? 0)));
+  const most_usd_per_hour = Math.max(0, ...zonePrices.map(price => price ?? 0));
+  const one = costOfDeleting(most_usd_per_hour);
+  // A resume is worth a short life. Budgets that were not read prove nothing.
+  const isMonthKnown = snapshot.month !== undefined || ceilings.max_budget_usd === null;
+  const least_usd = prices && isMonthKnown ? leastBudget(most_usd_per_hour) : Number.POSITIVE_INFINITY;
   const leaving_usd = leaving.total || one;
   const age = ageText(oldestDay(prices ?? {}, pool.accelerator, pool.zones), now);
   const whole = wholeBudget(
@@ -79,6 +90,7 @@ export function decideBudgets(
   const unlimited = [JOBS, KEPT].map(payer => [payer, Number.POSITIVE_INFINITY] as const);
   const left = {runs: new Map<string, number>(unlimited), pool: whole.left_usd - leaving.total};
   const pauses: Pause[] = [];
+  const reasons: Pause[] = [];
   const over = new Map<string, string>();
   for (const run of [...runs, ...ended]) {
     if (run.pool !== pool.pool) continue;
@@ -86,23 +98,26 @@ export function decideBudgets(
     const living_usd = (living.runs.get(run.run) ?? 0) + (living.runs.get(downloadsOf(run.run)) ?? 0);
     const spent_usd = ended_usd + run.network_usd + living_usd;
     const leaving_usd = leaving.runs.get(run.run) ?? 0;
-    left.runs.set(run.run, (run.budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd - leaving_usd);
+    const left_usd = (run.budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd - leaving_usd;
+    left.runs.set(run.run, left_usd);
     const ofRun = {spent_usd, leaving_usd: leaving_usd || one};
     const spent = overspent('run', run.budget_usd, ofRun, isKnown) ?? whole.why;
     const remote = crossRegionProblem(run, pool.zones, region);
-    if (!spent && !remote) continue;
     const aged = age ? ` (at prices that are ${age})` : '';
-    const reason = spent
-      ? `its budget allows no more: ${spent}${aged}, then resume`
-      : `${remote}; then resume`;
+    const reason = spent ? `${BY_BUDGET}${spent}${aged}, then resume` : remote && `${remote}; then resume`;
+    const pause = {run: run.run, version: run.version, isForBudget: Boolean(spent)};
+    const isEased = Math.min(left_usd, left.pool) > least_usd;
+    const other = reason ?? (isEased ? BUDGET_ALLOWS : run.reason);
+    if (isPausedByBudget(run) && other && other !== run.reason) reasons.push({...pause, reason: other});
+    if (reason === undefined) continue;
     over.set(run.run, reason);
-    if (isRunnable(run))
-      pauses.push({run: run.run, version: run.version, reason, isForBudget: Boolean(spent)});
+    if (isRunnable(run)) pauses.push({...pause, reason});
   }
   const dismissed = [...workers.values()].filter(worker => whole.why || over.has(runAtWork(worker) ?? ''));
   const priceIn = (slot: string) => priceOf(prices ?? {}, pool, parseWorkerName(slot)?.zone ?? '');
   return {
     pauses,
+    reasons,
     whole: whole.why,
     over,
     leftOf: run => left.runs.get(run) ?? 0,
@@ -110,6 +125,10 @@ export function decideBudgets(
     left_usd: left.pool,
     newReserver: kept_usd => budgetReserver({...left, pool: left.pool - kept_usd}, workers, priceIn),
   };
+}
+
+export function isPausedByBudget({status, reason}: Pick<Run, 'status' | 'reason'>): boolean {
+  return status === 'paused' && (reason === BUDGET_ALLOWS || (reason?.startsWith(BY_BUDGET) ?? false));
 }
 
 /** The budgets that every run shares: the tightest of pool and month, and why it allows no more. */

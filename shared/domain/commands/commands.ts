@@ -1,10 +1,11 @@
 /** Decisions that operators ask for with messages, each about one document. */
 
+import {isPausedByBudget} from '../billing/budget.ts';
 import type {Pool} from '../fleet/pool.ts';
 import {streamObject} from '../names.ts';
 import {NO_MACHINE_DEATHS} from '../run/machine-deaths.ts';
 import {withMark} from '../run/marks.ts';
-import {NO_MODEL_FAILURES, type Run} from '../run/run.ts';
+import {NO_MODEL_FAILURES, pausedFor, type Run} from '../run/run.ts';
 import {revokeLease} from '../stream/lease.ts';
 import type {Stream} from '../stream/stream.ts';
 import {iso} from '../time.ts';
@@ -57,7 +58,8 @@ export function decideRunAction(
         const done = action === 'start' ? `${name} started` : `${name} resumed`;
         const decision = become('active', `${done}${pauseText(run)}`);
         if (decision.kind === 'rejected') return decision;
-        const reason = run.reason === BY_PERSON ? null : run.reason;
+        // The reason of a pause ends with it.
+        const reason = run.status === 'paused' ? null : run.reason;
         const next = {...decision.next, reason, ...NO_MACHINE_DEATHS, ...NO_MODEL_FAILURES};
         return {...decision, next: next.status === run.status ? next : withMark(next, now)};
       }
@@ -69,7 +71,7 @@ export function decideRunAction(
         const decision = become('paused', `${name} paused`);
         const isHeld = run.status === 'paused' && run.model_next_at === null;
         if (decision.kind === 'rejected' || isHeld) return decision;
-        const next = {...decision.next, reason: BY_PERSON, waits: null, model_next_at: null};
+        const next = {...decision.next, ...pausedFor(BY_PERSON, now), model_next_at: null};
         return {...decision, next};
       }
       return refuse();
@@ -94,9 +96,11 @@ export function decideRunAction(
   }
 }
 
-/** Why a breaker or a budget paused the run: it is paused again while that holds. */
-function pauseText({status, reason}: Run): string {
+/** Why a breaker or a budget paused the run: it is paused again while that holds. The figures of a budget may be old. */
+function pauseText(run: Run): string {
+  const {status, reason} = run;
   if (status !== 'paused' || reason === null || reason === BY_PERSON) return '';
+  if (isPausedByBudget(run)) return '; it is paused again if a budget allows no more';
   return `; it is paused again while this holds: ${reason}`;
 }
 

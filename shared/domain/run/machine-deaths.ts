@@ -27,6 +27,7 @@ const UNJUDGED_S = 600;
 type Breakable = MachineDeaths & {
   status: string;
   reason: string | null;
+  paused_at: string | null;
   said: PublishTimes;
   total_shards: number;
   updated_at: string;
@@ -74,5 +75,6 @@ export function afterMachineFailedStream<R extends Breakable>(run: R, stream: st
 function paused<R extends Breakable>(run: R, why: string, now: number): R {
   if (run.status !== 'active') return run;
   const said = withPublishTime(run.said, ['status'], iso(now));
-  return {...run, status: 'paused', reason: `${why}. Find the cause, then resume the run`, said};
+  const reason = `${why}. Find the cause, then resume the run`;
+  return {...run, status: 'paused', reason, paused_at: iso(now), said};
 }

@@ -2,7 +2,7 @@
 import {iso, msOf} from '../time.ts';
 import {type Constraint, constraint, minuteText} from '../waiting/constraint.ts';
 import {withMark} from './marks.ts';
-import {againCommand, type Run} from './run.ts';
+import {againCommand, pausedFor, type Run} from './run.ts';
 
 /** Tries without the model after which a run gives up its TPUs. */
 const MOST_MODEL_MISSES = 2;
@@ -36,7 +36,7 @@ export function afterModelMiss(run: Run, total_shards: number, reason: string, n
   );
   const model_next_at = iso(now + wait_s * 1000);
   const why = `its model did not arrive in ${model_misses} tries: ${reason}${nextTryText(model_next_at)}`;
-  return {...counted, status: 'paused', reason: why, model_next_at};
+  return {...counted, ...pausedFor(why, now), model_next_at};
 }
 
 /** The run that tries its model again. Undefined before the time of the next try, and for a run that is paused for another cause. */
@@ -47,10 +47,16 @@ export function afterModelPause(run: Run, now: number): Run | undefined {
 }
 
 /** The constraint of a run that is paused until the next try of its model. */
-export function modelConstraint({run, status, reason, model_next_at}: Run): Constraint | undefined {
+export function modelConstraint({
+  run,
+  status,
+  reason,
+  paused_at,
+  model_next_at,
+}: Run): Constraint | undefined {
   if (status !== 'paused' || model_next_at === null) return undefined;
   const cause = reason?.replace(nextTryText(model_next_at), '') ?? null;
-  return constraint('model', `run ${run}`, cause, {next_try_at: model_next_at});
+  return constraint('model', `run ${run}`, cause, {since_at: paused_at, next_try_at: model_next_at});
 }
 
 function nextTryText(model_next_at: string): string {

@@ -41,6 +41,7 @@ const history = {
   spent_download_usd: z.number().min(0).default(0),
   download_usd: z.number().min(0).default(0),
   version: count,
+  paused_at: instant.nullable().default(null),
   stopped_at: instant.nullable().default(null),
   said,
   ...machineDeaths,
@@ -78,6 +79,11 @@ export const runDocument = stored({
 });
 export type Run = z.infer<typeof runDocument>;
 export type RunStatus = Run['status'];
+
+/** The fields of a pause. */
+export function pausedFor(reason: string, now: number) {
+  return {status: 'paused' as const, reason, waits: null, paused_at: iso(now), updated_at: iso(now)};
+}
 
 /** The totals of a run before its first stream. */
 export const NO_STREAMS = emptyOf(totals);

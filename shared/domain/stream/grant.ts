@@ -3,7 +3,7 @@ import {budgetProblem, isScarce, withGrant} from '../billing/budget.ts';
 import {type Ceilings, modelProblem} from '../billing/ceilings.ts';
 import {type BucketRegion, bytePrice, crossRegionProblem, withRead} from '../billing/network.ts';
 import {outputPrefix} from '../names.ts';
-import {isRunnable, type Run} from '../run/run.ts';
+import {isRunnable, pausedFor, type Run} from '../run/run.ts';
 import {iso} from '../time.ts';
 import type {TimelineEvent} from '../timeline.ts';
 import {beganWork} from '../worker/heartbeat.ts';
@@ -86,7 +86,7 @@ function codeOf(
 
 function pauseForModel(run: Run, problem: string, now: number) {
   const text = `Run ${run.run} is paused: ${problem}`;
-  const paused = {...run, status: 'paused' as const, reason: problem, updated_at: iso(now)};
+  const paused = {...run, ...pausedFor(problem, now)};
   return {run: paused, events: [{kind: 'run' as const, run: run.run, text}]};
 }
 

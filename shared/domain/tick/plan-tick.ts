@@ -24,6 +24,7 @@ import type {BudgetSnapshot, Snapshot, StreamCounts, TickConfig} from './snapsho
 /** Plan of budgets, before any list of nodes arrives. */
 export type BudgetPlan = {
   pauses: readonly Pause[];
+  reasons: readonly Pause[];
   /** Runs that try their model again. */
   retries: readonly string[];
   inputs: PlanInputs;
@@ -76,6 +77,7 @@ export function planBudgets(snapshot: BudgetSnapshot, config: TickConfig, now: n
   const slots = spentSlots(snapshot, budgets);
   return {
     pauses: budgets.pauses,
+    reasons: budgets.reasons,
     retries: snapshot.runs.filter(run => afterModelPause(run, now)).map(({run}) => run),
     inputs,
     deletes: slotsThatChange(slots, inputs, config.limits, now).deletes,

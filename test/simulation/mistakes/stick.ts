@@ -149,7 +149,7 @@ export const STICK: Mistakes = {
   },
   'a hub that is never tried again': {
     in: 'planBudgets',
-    within: '{pauses: $pauses, retries: $retries, $$rest}',
+    within: '{pauses: $pauses, reasons: $reasons, retries: $retries, $$rest}',
     find: 'retries: $retries',
     replace: 'retries: []',
   },

@@ -59,11 +59,18 @@ describe('control actions', () => {
       );
     });
 
-  it('resume of a run that its budget paused says that it is paused again while nothing changes', () => {
-    const reason = '$0.00 of $0.0010 are spent; configure a larger budget_usd';
-    const decision = decideRunAction('resume', 'my-run', aRun({status: 'paused', reason}), at(1), T0 + 1000);
-    assert.ok(decision.kind === 'applied');
-    assert.equal(decision.what, `my-run resumed; it is paused again while this holds: ${reason}`);
+  it('resume of a run that a breaker or a budget paused says when it is paused again, without old figures', () => {
+    const budget = 'its budget allows no more: $0.00 of $0.0010 are spent; configure a larger budget_usd';
+    const resume = (reason: string) =>
+      decideRunAction('resume', 'my-run', aRun({status: 'paused', reason}), at(1), T0 + 1000);
+    for (const [reason, then] of [
+      [budget, 'if a budget allows no more'],
+      ['no machine lives', 'while this holds: no machine lives'],
+    ] as const) {
+      const decision = resume(reason);
+      assert.ok(decision.kind === 'applied');
+      assert.equal(decision.what, `my-run resumed; it is paused again ${then}`);
+    }
   });
 
   it('start of the unknown run default names a stream object without a run folder', () => {
