@@ -6,13 +6,24 @@ import {z} from 'zod';
 import {MAX_LEASE_EPOCH, MAX_ORDINAL} from './bounds.ts';
 
 export const text = z.string();
-export const count = z.number().int().min(0);
+export const integer = z.number().int();
+export const count = integer.min(0);
+export const amount = z.number().min(0);
 export const dollars = z.number();
 export const instant = z.iso.datetime();
 export const epoch = count.max(MAX_LEASE_EPOCH);
 export const incarnation = count.max(MAX_ORDINAL);
-/** Publish times of the last message about each field: `status_at` is that of `status`. */
-export const said = z.record(text, instant).default({});
+export const said = z
+  .record(text, instant)
+  .default({})
+  .describe(
+    'Publish time of the last message about each field: `status_at` for `status`. An older message that arrives late changes nothing.',
+  );
+
+/** A value or null. A document without the field has null. */
+export function orNull<Field extends z.ZodType>(field: Field): z.ZodDefault<z.ZodNullable<Field>> {
+  return z._default(field.nullable(), null);
+}
 
 /** An object that keeps its unknown keys. They have no type. */
 export function stored<Shape extends z.ZodRawShape>(shape: Shape): z.ZodObject<Shape> {

@@ -86,8 +86,8 @@ export const EDITS: Record<Release, Edit[]> = {
     {
       in: 'zoneDocument',
       within: '$stored({zone: $zone, pool: $pool, $$fields})',
-      find: 'losses: $z.array($loss)',
-      replace: 'losses: $z.array($loss), request_count: $z.number().default(0)',
+      find: 'losses: $z.array($loss).describe($text)',
+      replace: 'losses: $z.array($loss).describe($text), request_count: $z.number().default(0)',
     },
     {
       in: 'withLimiter',
@@ -99,8 +99,8 @@ export const EDITS: Record<Release, Edit[]> = {
     {
       in: 'runDocument',
       within: '$stored({run: $run, status: $status, reason: $reason, $$fields})',
-      find: 'stream_offset: $count.default(0)',
-      replace: 'stream_offset: $count.default(0), fold_count: $count.default(0)',
+      find: 'stream_offset: $count.default(0).describe($text)',
+      replace: 'stream_offset: $count.default(0).describe($text), fold_count: $count.default(0)',
     },
     {
       in: 'decideRunAction',

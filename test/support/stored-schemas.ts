@@ -1,40 +1,6 @@
-/** The schema of each kind of stored document, by its title in docs/firestore.md. */
+/** Kinds of stored documents by their paths. */
 import type {z} from 'zod';
-import {createsDocument, spendingDocument} from '../../shared/control-plane/documents/documents.ts';
-import {execHostRecords, execRecords} from '../../shared/control-plane/documents/exec-documents.ts';
-import {
-  attemptRecords,
-  controlRecords,
-  eventRecords,
-  shardRecords,
-} from '../../shared/control-plane/documents/history-documents.ts';
-import {task} from '../../shared/control-plane/documents/tasks.ts';
-import {poolDocument} from '../../shared/domain/fleet/pool.ts';
-import {jobDocument} from '../../shared/domain/job/job.ts';
-import {runDocument} from '../../shared/domain/run/run.ts';
-import {streamDocument} from '../../shared/domain/stream/stream.ts';
-import {servedDocument} from '../../shared/domain/worker/served-time.ts';
-import {workerDocument} from '../../shared/domain/worker/worker.ts';
-import {zoneDocument} from '../../shared/domain/zone/placement.ts';
-
-export const STORED_SCHEMAS: Record<string, z.ZodType> = {
-  '`runs/RUN`': runDocument,
-  '`runs/RUN/streams/STREAM`': streamDocument,
-  '`runs/RUN/streams/STREAM/shards/SHARD`': shardRecords.schema,
-  '`workers/WORKER`': workerDocument,
-  '`workers/WORKER/attempts/INCARNATION`': attemptRecords.schema,
-  '`pools/POOL`': poolDocument,
-  '`zones/ZONE` or `zones/POOL.ZONE`': zoneDocument,
-  '`jobs/JOB`': jobDocument,
-  '`execs/EXEC`': execRecords.schema,
-  '`execs/EXEC/hosts/WORKER.HOST`': execHostRecords.schema,
-  '`events/ID`': eventRecords.schema,
-  '`control/MESSAGE_ID`': controlRecords.schema,
-  '`tasks/TASK` or `tasks/TASK-RUN`': task,
-  '`system/served`': servedDocument,
-  '`system/spending`': spendingDocument,
-  '`system/creates`': createsDocument,
-};
+import {STORED_SCHEMAS} from '../../cli/build/reference/stored-schemas.ts';
 
 /** The schema of the document at a path. `prices/chips` has no schema: each of its entries is a price. */
 export function schemaAt(path: string): z.ZodType | undefined {

@@ -3,6 +3,7 @@ import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {z} from 'zod';
 import {answers, failure} from '../../json/index.ts';
+import {firestorePage} from './firestore.ts';
 import {controlJsonSchema, runSpecJsonSchema} from './json-schemas.ts';
 import {runSpecPage} from './run-spec.ts';
 
@@ -24,8 +25,10 @@ export function outputJsonSchema(): object {
 /** The files of docs/, by path. */
 export function generated(): Map<string, string> {
   const json = (schema: object) => `${JSON.stringify(schema, null, 2)}\n`;
+  const page = (name: string) => readFileSync(new URL(`pages/${name}`, import.meta.url), 'utf8');
   return new Map([
-    [`${DOCS}run-spec.md`, runSpecPage(readFileSync(new URL('pages/run-spec.md', import.meta.url), 'utf8'))],
+    [`${DOCS}run-spec.md`, runSpecPage(page('run-spec.md'))],
+    [`${DOCS}firestore.md`, firestorePage(page('firestore.md'))],
     [`${DOCS}run.schema.json`, json(runSpecJsonSchema())],
     [`${DOCS}control.schema.json`, json(controlJsonSchema())],
   ]);

@@ -15,13 +15,21 @@ import {recordsAt} from './document-kind.ts';
 export {LEFT_ALONE, leftAlone, skipIfInvalid} from './document-kind.ts';
 
 /** Cost of ended incarnations by month. */
-export const spendingDocument = stored({months: z.record(text, dollars)});
+export const spendingDocument = stored({
+  months: z
+    .record(text, dollars)
+    .describe('Dollars of ended incarnations and of network by UTC month, such as `{"2026-11": 12.5}`.'),
+});
 
-/**
- * Count of all creates ever requested: a plan sees by it the creates that other ticks requested since. `late_pools`: pools that got no node
- * in the last tick, because it was slow.
- */
-export const createsDocument = stored({creates: count, late_pools: z.array(text).default([])});
+export const createsDocument = stored({
+  creates: count.describe('Creates that were ever requested. A plan sees by it what other ticks requested.'),
+  late_pools: z
+    .array(text)
+    .default([])
+    .describe(
+      'Pools that got no node in the last tick, because it was slow. The next tick plans them first.',
+    ),
+});
 
 /** Streams by status. */
 export const LEASED: Filter = {field: 'status', op: '==', value: 'in_progress'};

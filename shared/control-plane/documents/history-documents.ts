@@ -12,20 +12,34 @@ export const shardRecords = recordsOf(shardDocument);
 
 export const eventRecords = recordsOf(
   z.looseObject({
-    kind: describing(['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control', 'job', 'exec']),
-    text: text.max(MAX_TEXT),
-    at: instant,
-    expire_at: instant,
+    kind: describing([
+      'run',
+      'stream',
+      'shard',
+      'worker',
+      'zone',
+      'rejected',
+      'control',
+      'job',
+      'exec',
+    ]).describe(
+      'Subject of the event: `run`, `stream`, `shard`, `worker`, `zone`, `rejected`, `control`, `job` or `exec`.',
+    ),
+    text: text.max(MAX_TEXT).describe('The event as a sentence.'),
+    at: instant.describe('Time of the event. Sort by this field.'),
+    expire_at: instant.describe(
+      'Firestore deletes the document some time after this: 30 days after its time.',
+    ),
   }),
 );
 
 export const controlRecords = recordsOf(
   z.looseObject({
-    outcome: describing(['applied', 'rejected']),
-    reason: text,
-    message: text.max(MAX_TEXT),
-    at: instant,
-    expire_at: instant,
+    outcome: describing(['applied', 'rejected']).describe('`applied` or `rejected`.'),
+    reason: text.describe('What was done, or why the message was rejected.'),
+    message: text.max(MAX_TEXT).describe('The message as it arrived, cut after 4,000 characters.'),
+    at: instant.describe('Time at which the message was decided.'),
+    expire_at: instant.describe('Firestore deletes the document some time after this.'),
   }),
 );
 

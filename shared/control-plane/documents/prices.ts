@@ -3,7 +3,7 @@ import {parseValue} from '../../contracts/schemas.ts';
 import {type Found, type Refresh, refreshed} from '../../domain/billing/catalog.ts';
 import {GENERATIONS} from '../../domain/billing/list-prices.ts';
 import {isPriceKey, overList, type Prices} from '../../domain/billing/prices.ts';
-import {describing, stored} from '../../domain/fields.ts';
+import {amount, describing, stored} from '../../domain/fields.ts';
 import type {Pool} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import type {Store} from '../../ports.ts';
@@ -12,8 +12,8 @@ import {recordsOf} from './document-kind.ts';
 import {skipIfInvalid} from './documents.ts';
 
 const price = stored({
-  usd: z.number().min(0),
-  spot_usd: z.number().min(0),
+  usd: amount,
+  spot_usd: amount,
   source: describing(['catalog', 'person']).optional(),
   as_of: z.iso.date().optional(),
   since_at: z.iso.datetime().optional(),

@@ -17,17 +17,23 @@ import {leftAlone} from './documents.ts';
 const KINDS = ['register', 'rebuild', 'resync', 'finish', 'prices', 'expire'] as const;
 
 export const task = stored({
-  task: describing(KINDS),
-  run: text.nullable(),
-  status: z.enum(['open', 'done']),
-  /** JSON of the place where the next delivery continues; empty at the first page. */
-  cursor: text,
-  result: text.nullable(),
-  /** End of the time that a delivery has claimed the task for. */
-  busy_until_at: instant.nullable(),
-  created_at: instant,
-  updated_at: instant,
-  expire_at: instant,
+  task: describing(KINDS).describe(
+    'Kind of the task; `prices` is the daily refresh of prices, `expire` the daily deletion of the documents of old runs.',
+  ),
+  run: text.nullable().describe('Run of the task; null for all runs.'),
+  status: z.enum(['open', 'done']).describe('`open` while pages are left, then `done`.'),
+  cursor: text.describe('JSON of the place where the next delivery continues; empty at the first page.'),
+  result: text.nullable().describe('Summary of the task; null without one.'),
+  busy_until_at: instant
+    .nullable()
+    .describe(
+      'End of the time that a delivery has claimed the task for; null while no delivery works on it.',
+    ),
+  created_at: instant.describe('Time at which the task was opened last.'),
+  updated_at: instant.describe('Time of the last page.'),
+  expire_at: instant.describe(
+    'Firestore deletes the document some time after this: 30 days after it was opened.',
+  ),
 });
 
 export type Task = z.infer<typeof task>;

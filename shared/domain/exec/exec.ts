@@ -1,30 +1,30 @@
 /** Commands on hosts: a command runs once on each host of the living workers of its target. */
 import {z} from 'zod';
-import {count, incarnation, instant, stored, text} from '../fields.ts';
+import {count, incarnation, instant, integer, stored, text} from '../fields.ts';
 import {parseWorkerName} from '../names.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {isAlive, type Worker} from '../worker/worker.ts';
 
-/** The document of a command. Fields: docs/firestore.md. */
+/** The document of a command. */
 export const execDocument = stored({
-  exec: text,
-  target: text,
-  argv: z.array(text).min(1),
-  shell: z.boolean(),
-  timeout_s: z.number().positive(),
-  requested_by: text.nullable(),
-  message_id: text,
-  status: z.enum(['running', 'done', 'rejected']),
-  reason: text.nullable(),
-  is_assigned: z.boolean(),
-  hosts: count,
-  hosts_done: count,
-  hosts_failed: count,
-  created_at: instant,
-  deadline_at: instant,
-  completed_at: instant.nullable(),
-  expire_at: instant,
-  output_path: text,
+  exec: text.describe('Id of the command, which the sender chose.'),
+  target: text.describe('A pool, a TPU, or `all`.'),
+  argv: z.array(text).min(1).describe('The program and its arguments; with `shell`, one text.'),
+  shell: z.boolean().describe('True: `bash -c` runs the text.'),
+  timeout_s: z.number().positive().describe('Seconds that each host may take.'),
+  requested_by: text.nullable().describe('Sender, in the words of the message; null if it says nothing.'),
+  message_id: text.describe('Id of the message in Pub/Sub.'),
+  status: z.enum(['running', 'done', 'rejected']).describe('`running`, `done`, or `rejected`.'),
+  reason: text.nullable().describe('Why the command was rejected; else null.'),
+  is_assigned: z.boolean().describe('True when every host of the target has its document.'),
+  hosts: count.describe('Hosts of the target.'),
+  hosts_done: count.describe('Ended hosts, counted at the end.'),
+  hosts_failed: count.describe('Hosts without exit code 0, counted at the end.'),
+  created_at: instant.describe('Time at which the command was accepted.'),
+  deadline_at: instant.describe('Time at which the last host must have ended.'),
+  completed_at: instant.nullable().describe('End of the command; null before.'),
+  expire_at: instant.describe('Firestore deletes the document some time after this.'),
+  output_path: text.describe('Address of the folder with the output of all hosts.'),
 });
 export type Exec = z.infer<typeof execDocument>;
 
@@ -33,17 +33,19 @@ export type Exec = z.infer<typeof execDocument>;
  * or its worker ended.
  */
 export const execHostDocument = stored({
-  worker: text,
-  incarnation,
-  host: count,
-  hostname: text.nullable(),
-  status: z.enum(['waiting', 'running', 'exited', 'timeout', 'refused', 'lost']),
-  exit_code: z.number().int().nullable(),
-  error: text.nullable(),
-  started_at: instant.nullable(),
-  ended_at: instant.nullable(),
-  expire_at: instant,
-  output_path: text,
+  worker: text.describe('Name of the TPU.'),
+  incarnation: incarnation.describe('Incarnation that was asked.'),
+  host: count.describe('Number of the host in the TPU, from 0.'),
+  hostname: text.nullable().describe('Name of the host; null if it has not said hello.'),
+  status: z
+    .enum(['waiting', 'running', 'exited', 'timeout', 'refused', 'lost'])
+    .describe('Status word of the host; [Operations](operations.md) explains each.'),
+  exit_code: integer.nullable().describe('Exit code of the program; null without one.'),
+  error: text.nullable().describe('Why the host ran nothing or gave no answer; null without an error.'),
+  started_at: instant.nullable().describe('Start of the program; null before.'),
+  ended_at: instant.nullable().describe('End of the program, or of the wait for it; null before.'),
+  expire_at: instant.describe('Firestore deletes the document some time after this.'),
+  output_path: text.describe('Address of the folder with the output of this host.'),
 });
 export type ExecHost = z.infer<typeof execHostDocument>;
 

@@ -1,5 +1,5 @@
 import {z} from 'zod';
-import {count, dollars, instant, kept, said, stored, text} from '../fields.ts';
+import {amount, count, dollars, instant, kept, orNull, said, stored, text} from '../fields.ts';
 import {workerName} from '../names.ts';
 import {type Environment, NO_ENVIRONMENT, type Source} from '../source/source.ts';
 import {isOlderThan, msOf} from '../time.ts';
@@ -20,30 +20,54 @@ const keep = stored({workers: count, until_at: instant});
 
 /**
  * A set of identical TPU slots, numbered from 0 in each zone. The deployment sets the first values; messages change them. The limiter stops
- * the creates of every zone. Fields: docs/firestore.md.
+ * the creates of every zone.
  */
 export const poolDocument = stored({
-  pool: text,
-  accelerator: text,
-  runtime_version: text,
-  spot: z.boolean(),
-  provisioning: provisioning.default('node'),
-  zones: z.array(text).min(1),
-  workers_per_zone: count,
-  version: count,
+  pool: text.describe('Name of the pool.'),
+  accelerator: text.describe('Type of each TPU, such as `v5litepod-8`.'),
+  runtime_version: text.describe('Software version of the TPU VMs.'),
+  spot: z.boolean().describe('True: the TPUs are Spot VMs, which Google may preempt.'),
+  provisioning: provisioning
+    .default('node')
+    .describe(
+      '`node`: asks for nodes at once. `queued-resource`: in the queue. `auto`: in the queue while a zone is sold out.',
+    ),
+  zones: z.array(text).min(1).describe('Zones of the pool, in order.'),
+  workers_per_zone: count.describe('Slots in each zone.'),
+  version: count.describe(
+    'Count of messages that changed the pool. At 0 the settings of the deployment count.',
+  ),
   said,
-  budget_usd: dollars.nullable(),
-  spent_usd: dollars,
-  poll_s: z.number().positive().default(POLL_S),
-  job_wait_s: z.number().min(0).default(JOB_WAIT_S),
-  keep: keep.nullable().default(null),
-  source: kept<Source>().nullable().default(null),
-  environment: kept<Environment>().default(NO_ENVIRONMENT),
-  source_version: count.default(0),
-  limiter: limiterField,
-  /** Why its jobs wait, and why each of its zones gets no further TPU, as of the last tick. */
-  jobs_wait: waiting.nullable().default(null),
-  zones_wait: z.record(text, waiting).default({}),
+  budget_usd: dollars
+    .nullable()
+    .describe('Dollars that TPUs and network of the pool may ever cost. Null: no limit.'),
+  spent_usd: dollars.describe('Dollars of network, and of the incarnations that have ended.'),
+  poll_s: z
+    .number()
+    .positive()
+    .default(POLL_S)
+    .describe('Seconds until a TPU without work asks again, plus up to a quarter.'),
+  job_wait_s: amount
+    .default(JOB_WAIT_S)
+    .describe('Seconds that a job waits until a TPU gives its stream back after the shard in hand.'),
+  keep: orNull(keep).describe('TPUs that stay without work: `workers`, until `until_at`.'),
+  source: orNull(kept<Source>()).describe(
+    'Code of the jobs of the pool: a `bundle`, or a `repo` with a `branch`, `pr` or `commit`. Null: none.',
+  ),
+  environment: kept<Environment>()
+    .default(NO_ENVIRONMENT)
+    .describe(
+      'Preparation of a host before jobs: `jax_version`, `setup_script`, `config_file`, `ramfs_dir`.',
+    ),
+  source_version: count.default(0).describe('Count of messages that changed the source or the environment.'),
+  limiter: limiterField.describe(
+    'Limit of creates of all zones: `state` (`open`, `probing`, `stopped`), its `cause` and `reason` since `since_at`, with the count of `refusals`; `asked_at` is the last request, `next_at` the earliest next one; `failed_boots` of `bundle` in a row, the last at `failed_boot_at`; `refuses_late` is true where a node that is still being created does not open the zone.',
+  ),
+  jobs_wait: orNull(waiting).describe('Why its jobs wait, as `waits` of a run. Null while no job waits.'),
+  zones_wait: z
+    .record(text, waiting)
+    .default({})
+    .describe('Why each zone gets no further TPU while work waits, by zone, as `waits` of a run.'),
 });
 export type Pool = z.infer<typeof poolDocument>;
 

@@ -1,5 +1,17 @@
 import {z} from 'zod';
-import {count, describing, dollars, epoch, incarnation, instant, kept, stored, text} from '../fields.ts';
+import {
+  count,
+  describing,
+  dollars,
+  epoch,
+  incarnation,
+  instant,
+  integer,
+  kept,
+  orNull,
+  stored,
+  text,
+} from '../fields.ts';
 import type {Environment, Ran, Source} from '../source/source.ts';
 import {lease} from '../stream/stream.ts';
 import {CAUSES} from './causes.ts';
@@ -13,7 +25,7 @@ const attempt = stored({
   ...{epoch, worker: text, incarnation, started_at: instant, ended_at: instant, cause},
   outcome: describing(['completed', 'failed', 'preempted', 'drained', 'cancelled']),
   error: text.nullable(),
-  exit_code: z.number().int().nullable(),
+  exit_code: integer.nullable(),
   cost_usd: dollars.nullable(),
   ran,
 });
@@ -21,56 +33,79 @@ export type JobAttempt = z.infer<typeof attempt>;
 
 /** Fields of a job that the control plane writes. */
 export const ownFields = {
-  status: z.enum(['pending', 'scheduled', 'running', 'completed', 'failed', 'cancelled']),
-  queue: text.nullable(),
-  epoch,
-  lease: lease.nullable(),
-  /** Time at which a tick ends the job, whatever its worker says: deadline, timeout or budget; null for an ended job. */
-  due_at: instant.nullable(),
-  failures: count,
-  machine_failures: count,
-  result: text.nullable(),
-  result_path: text.nullable(),
-  error: text.nullable(),
-  cause,
-  /** Why it waits, as of the tick that found it among the first of its pool; null while it runs. */
-  reason: text.nullable().default(null),
-  exit_code: z.number().int().nullable(),
-  attempts: z.array(attempt),
-  ran,
-  log_path: text.nullable(),
-  artifacts_path: text.nullable(),
-  spent_usd: dollars,
-  long_epoch: epoch.nullable().default(null),
-  said: z.record(text, instant),
-  created_at: instant,
-  scheduled_at: instant.nullable(),
-  started_at: instant.nullable(),
-  completed_at: instant.nullable(),
-  updated_at: instant,
-  expire_at: instant.nullable(),
+  status: z
+    .enum(['pending', 'scheduled', 'running', 'completed', 'failed', 'cancelled'])
+    .describe('Status word of the job; [Jobs](jobs.md) explains each.'),
+  queue: text
+    .nullable()
+    .describe('Place in the queue while the job waits: `POOL/PRIORITY/TIME/ID`. Else null.'),
+  epoch: epoch.describe('Count of attempts: each lease adds 1.'),
+  lease: lease.nullable().describe('The holder: `worker`, `incarnation` and `epoch`. Null without a holder.'),
+  due_at: instant
+    .nullable()
+    .describe('Time at which a tick ends the job: deadline, timeout or budget. Null for an ended job.'),
+  failures: count.describe('Failures of the job itself, counted against `max_retries`.'),
+  machine_failures: count.describe('Ends of machines that the job may have caused.'),
+  result: text.nullable().describe('Result of the job as text. Null without one, or where it is too long.'),
+  result_path: text.nullable().describe('Address of a result that is too long for the document; else null.'),
+  error: text.nullable().describe('Text of the last error; null without one.'),
+  cause: cause.describe(
+    'Why the last attempt failed, as one word; [Jobs](jobs.md) explains each. Else null.',
+  ),
+  reason: orNull(text).describe(
+    'Why the job waits, where it is among the first ten of its pool, as of the last tick. Null while it runs.',
+  ),
+  exit_code: integer.nullable().describe('Exit code of the last attempt; null without one.'),
+  attempts: z.array(attempt).describe('The newest ended attempts, the last one being the newest.'),
+  ran: ran.describe(
+    'What the last attempt ran: bundle, repository, commit, JAX version, environment. Null before.',
+  ),
+  log_path: text.nullable().describe('Address of the output of the newest attempt; null before.'),
+  artifacts_path: text.nullable().describe('Address of the artifacts of the newest attempt; null before.'),
+  spent_usd: dollars.describe('Dollars of the attempts that have ended.'),
+  long_epoch: orNull(epoch).describe('Epoch of the attempt that was reported as long; else null.'),
+  said: z.record(text, instant).describe('Publish time of the last message about each field.'),
+  created_at: instant.describe('Time at which the job was submitted.'),
+  scheduled_at: instant
+    .nullable()
+    .describe('Time at which the job was accepted into the queue last; null before.'),
+  started_at: instant.nullable().describe('Start of the newest attempt; null before.'),
+  completed_at: instant.nullable().describe('End of the job; null before.'),
+  updated_at: instant.describe('Time of the last change of the document.'),
+  expire_at: instant
+    .nullable()
+    .describe('Firestore deletes the document some time after this. Null while the job is open.'),
 };
 
 /**
  * A document of the collection of jobs that the control plane has completed: the fields that people write are checked before. `pending`:
  * created, and not checked yet. `scheduled`: valid, and waits for a worker. `running`: leased to a worker. The other three statuses are final,
- * and a `retry` message alone reopens them. Fields: docs/firestore.md.
+ * and a `retry` message alone reopens them.
  */
 export const jobDocument = stored({
-  job: text,
-  challenge_number: z.number().int().nullable(),
-  code: text.nullable(),
-  command: z.union([z.array(text), text]).nullable(),
-  timeout: z.number().positive(),
-  pool: text,
-  priority: z.number().int(),
-  max_retries: count,
-  source: kept<Source>().nullable(),
-  environment: kept<Partial<Environment>>().nullable(),
-  limits: stored({memory_gb: limit, processes: limit, open_files: limit, file_gb: limit}).nullable(),
-  metadata: z.record(text, z.unknown()),
-  deadline_at: instant.nullable(),
-  budget_usd: dollars.nullable(),
+  job: text.describe('Id of the job, which is the document id.'),
+  challenge_number: integer.nullable().describe('Free number for the submitter; null if unused.'),
+  code: text.nullable().describe('Python text of the job. Null where `command` is set.'),
+  command: z
+    .union([z.array(text), text])
+    .nullable()
+    .describe('Arguments of a program, or one text for `bash -c`. Null where `code` is set.'),
+  timeout: z.number().positive().describe('Seconds that one attempt may take.'),
+  pool: text.describe('Pool whose TPUs may run the job.'),
+  priority: integer.describe('Order among the jobs of the pool: the higher number goes first.'),
+  max_retries: count.describe('Own failures after which the job is tried again.'),
+  source: kept<Source>().nullable().describe('Code of the job. Null: the source of its pool.'),
+  environment: kept<Partial<Environment>>()
+    .nullable()
+    .describe('Preparation of the host. Null: the environment of its pool.'),
+  limits: stored({memory_gb: limit, processes: limit, open_files: limit, file_gb: limit})
+    .nullable()
+    .describe('Limits of the process: `memory_gb`, `processes`, `open_files`, `file_gb`. Null: none.'),
+  metadata: z.record(text, z.unknown()).describe('Free values of the submitter.'),
+  deadline_at: instant
+    .nullable()
+    .describe('Time at which the job ends, whatever its state. Null: no deadline.'),
+  budget_usd: dollars.nullable().describe('Dollars that all attempts may cost. Null: no limit of its own.'),
   ...ownFields,
 });
 export type Job = z.infer<typeof jobDocument>;

@@ -1,18 +1,25 @@
 /** Pauses a run whose work ends its machines. */
 import type {z} from 'zod';
 import {type PublishTimes, withPublishTime} from '../commands/publish-order.ts';
-import {count, emptyOf, instant} from '../fields.ts';
+import {count, emptyOf, instant, orNull} from '../fields.ts';
 import {isOlderThan, iso} from '../time.ts';
 
-/**
- * Machine deaths of a run since its last `resume`: machines in a row that died at work on it without a stored shard, and the run's shards by
- * then; streams that failed because their machines died; and the last counted silent machine without a verdict of a probe.
- */
+/** Machine deaths of a run since its last `resume`. */
 export const machineDeaths = {
-  machine_deaths: count.default(0),
-  machine_deaths_shards: count.default(0),
-  machine_failed_streams: count.default(0),
-  unjudged_death_at: instant.nullable().default(null),
+  machine_deaths: count
+    .default(0)
+    .describe('Machines in a row that died at work on the run without a stored shard. Ten pause the run.'),
+  machine_deaths_shards: count
+    .default(0)
+    .describe('Value of `total_shards` at the last counted death. A higher total starts the count again.'),
+  machine_failed_streams: count
+    .default(0)
+    .describe(
+      'Streams that failed because their machines died, since the last `resume`. Three pause the run.',
+    ),
+  unjudged_death_at: orNull(instant).describe(
+    'Time of the last counted silent machine without the verdict of a probe; else null.',
+  ),
 };
 type MachineDeaths = z.infer<z.ZodObject<typeof machineDeaths>>;
 

@@ -1,9 +1,9 @@
 /** The `result` in the manifest of a completed run, folded from its streams. */
 import {z} from 'zod';
-import {emptyOf} from '../fields.ts';
+import {amount, count, emptyOf} from '../fields.ts';
 import type {StreamFacts} from './run.ts';
 
-export const total = z.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
+export const total = count.max(Number.MAX_SAFE_INTEGER);
 export const short = z.string().max(1024);
 export const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 
@@ -13,11 +13,11 @@ export const sha256 = z.string().regex(/^[0-9a-f]{64}$/);
  */
 const stats = z.object({
   mean: z.number(),
-  norm: z.number().min(0),
-  max_abs: z.number().min(0),
+  norm: amount,
+  max_abs: amount,
   non_finite: total,
-  mean_square: z.number().min(0).optional(),
-  int8_error: z.number().min(0).optional(),
+  mean_square: amount.optional(),
+  int8_error: amount.optional(),
 });
 export type Stats = z.infer<typeof stats>;
 const statsByName = z.record(z.string().regex(/^[a-z_]{1,20}\.\d{1,4}$/), stats);

@@ -1,48 +1,63 @@
 import {z} from 'zod';
-import {count, dollars, emptyOf, instant, said, stored, text} from '../fields.ts';
+import {amount, count, dollars, emptyOf, instant, integer, orNull, said, stored, text} from '../fields.ts';
 import {nextRunName} from '../names.ts';
 import type {Stream} from '../stream/stream.ts';
 import {iso, msOf} from '../time.ts';
 import {type Constraint, goesOn, isMoving, waiting, waitText} from '../waiting/constraint.ts';
 import {machineDeaths} from './machine-deaths.ts';
 
-/**
- * Failures of the model: `certain_failure` ended the run, because every stream fails in the same way, until `retry` or `rebuild`. The others
- * count tries in a row in which the hub did not deliver the model, and the run's shards by then.
- */
+/** Failures of the model. */
 const modelFailures = {
-  certain_failure: text.nullable().default(null),
-  model_misses: count.default(0),
-  model_misses_shards: count.default(0),
-  /** Time of the next try of a run that is paused for its model; null: no such try comes. */
-  model_next_at: instant.nullable().default(null),
+  certain_failure: orNull(text).describe(
+    'Reason of a failure that comes again with every stream: it ended the run. `retry` and `rebuild` clear it.',
+  ),
+  model_misses: count
+    .default(0)
+    .describe(
+      'Tries in a row in which the hub did not deliver the model. From the second on, each pauses the run until its next try.',
+    ),
+  model_misses_shards: count
+    .default(0)
+    .describe('Value of `total_shards` at the last such try. A higher total starts the count again.'),
+  model_next_at: orNull(instant).describe(
+    'Time of the next try of a run that is paused for its model; else null.',
+  ),
 };
 export const NO_MODEL_FAILURES = emptyOf(modelFailures);
 
 /** Totals of a run over its streams. */
 const totals = {
-  streams_pending: count,
-  streams_in_progress: count,
-  streams_completed: count,
-  streams_failed: count,
-  total_samples_processed: count,
-  rejected_samples: count,
-  total_tokens: count,
-  total_shards: count,
-  total_bytes: count,
+  streams_pending: count.describe('Streams that wait for a TPU, as of the last summary.'),
+  streams_in_progress: count.describe('Streams with a lease, as of the last summary.'),
+  streams_completed: count.describe('Streams whose final shard is stored, as of the last summary.'),
+  streams_failed: count.describe('Failed streams, as of the last summary.'),
+  total_samples_processed: count.describe('Stored samples of all streams.'),
+  rejected_samples: count.describe('Rejected samples of all streams.'),
+  total_tokens: count.describe('Tokens of the stored samples.'),
+  total_shards: count.describe('Stored shards of all streams.'),
+  total_bytes: count.describe('Bytes of the stored shards.'),
 };
 
 /** History of a run: traffic between regions, downloads, messages, and failures of its machines and its model. */
 const history = {
-  /** Why it waits, as of the last tick; null while it moves. */
-  waits: waiting.nullable().default(null),
-  network_bytes: count.default(0),
-  network_usd: z.number().min(0).default(0),
-  spent_download_usd: z.number().min(0).default(0),
-  download_usd: z.number().min(0).default(0),
-  version: count,
-  paused_at: instant.nullable().default(null),
-  stopped_at: instant.nullable().default(null),
+  waits: orNull(waiting).describe(
+    'Why the run waits, as of the last tick: `kind` and `about` name the [constraint](operations.md#my-run-does-not-move), `evidence` is the text of its cause, `since_at` its begin, `refusals` the refused requests since then, `next_try_at` the next request. Null while it moves.',
+  ),
+  network_bytes: count
+    .default(0)
+    .describe('Bytes between the bucket and TPUs in other regions, as of the last tick.'),
+  network_usd: amount.default(0).describe('Dollars of these bytes.'),
+  spent_download_usd: amount
+    .default(0)
+    .describe('Dollars of weights and worker environments that ended incarnations have downloaded.'),
+  download_usd: amount
+    .default(0)
+    .describe('Dollars of downloads of ended and living incarnations, as of the last tick.'),
+  version: count.describe(
+    'Count of applied `configure` messages. A message with `if_version` applies only to this version.',
+  ),
+  paused_at: orNull(instant).describe('Since when the run is paused, or was last. Null: it never was.'),
+  stopped_at: orNull(instant).describe('Time of a final `stop`; else null.'),
   said,
   ...machineDeaths,
   ...modelFailures,
@@ -50,32 +65,62 @@ const history = {
 
 /**
  * `spec` holds the settings that workers need. It is frozen, with its hash, when the first stream is accepted. Operators, budgets and breakers
- * set the status `paused`, operators set `cancelled`, and the other statuses follow from the streams. Fields: docs/firestore.md.
+ * set the status `paused`, operators set `cancelled`, and the other statuses follow from the streams.
  */
 export const runDocument = stored({
-  run: text,
-  status: z.enum(['active', 'paused', 'completed', 'failed', 'cancelled']),
-  reason: text.nullable(),
-  spec: z.record(text, z.unknown()).nullable(),
-  spec_hash: text.nullable(),
-  pool: text,
-  priority: z.number().int(),
-  affinity: z.enum(['any', 'fixed']).default('any'),
-  stream_offset: count.default(0),
-  bundle: text.nullable().default(null),
-  allow_cross_region: z.boolean().default(false),
-  expire_days: count.nullable().default(null),
-  budget_usd: dollars.nullable(),
-  spent_usd: dollars,
-  cost_usd: dollars,
+  run: text.describe('Id of the run, as in `datasets/RUN/`.'),
+  status: z
+    .enum(['active', 'paused', 'completed', 'failed', 'cancelled'])
+    .describe('Status word of the run; [Operations](operations.md) explains each.'),
+  reason: text.nullable().describe('Why the run waits, is paused or has ended; null without a reason.'),
+  spec: z
+    .record(text, z.unknown())
+    .nullable()
+    .describe('The complete spec that TPUs use. Null until the first stream is accepted, then frozen.'),
+  spec_hash: text
+    .nullable()
+    .describe('SHA-256 of `spec` with sorted keys. Every shard carries it. Null as long as `spec` is null.'),
+  pool: text.describe('Pool whose TPUs work on the run.'),
+  priority: integer.describe('Order between runs that share TPUs: the higher number goes first.'),
+  affinity: z
+    .enum(['any', 'fixed'])
+    .default('any')
+    .describe('`any`: every TPU takes every stream. `fixed`: each stream belongs to one TPU.'),
+  stream_offset: count
+    .default(0)
+    .describe('Number of the stream of the first TPU. Counts only with `affinity: fixed`.'),
+  bundle: orNull(text).describe('SHA-256 of the newest bundle of its leases. Null before the first lease.'),
+  allow_cross_region: z
+    .boolean()
+    .default(false)
+    .describe('True: TPUs in another region than the bucket may work on the run.'),
+  expire_days: orNull(count).describe(
+    'Days after which the bucket deletes each shard of the run, from its upload on. Null: it keeps them.',
+  ),
+  budget_usd: dollars
+    .nullable()
+    .describe('Dollars that TPUs and network of the run may cost. Null: no limit of its own.'),
+  spent_usd: dollars.describe(
+    'Dollars of the TPU incarnations that have ended. Equals `cost_usd` when no TPU works for the run.',
+  ),
+  cost_usd: dollars.describe(
+    'Dollars of ended and living incarnations, as of the last tick. The budget compares with the sum of this cost, `network_usd` and `download_usd`.',
+  ),
   ...history,
   ...totals,
-  /** Since when streams may differ from these counts; null: they are counted. Earlier releases mark no run. See marks.ts. */
-  changed_at: instant.nullable().default('1970-01-01T00:00:00.000Z'),
-  /** Since when the documents of its streams are deleted; null: they are kept. */
-  expired_at: instant.nullable().default(null),
-  created_at: instant,
-  updated_at: instant,
+  changed_at: instant
+    .nullable()
+    .default('1970-01-01T00:00:00.000Z')
+    .describe(
+      'Since when streams may differ from these counts: the next tick counts them. Null: they are counted.',
+    ),
+  expired_at: orNull(instant).describe(
+    'Since when the documents of its streams are deleted; null: they are kept. The totals stay.',
+  ),
+  created_at: instant.describe('Time at which the document was written first.'),
+  updated_at: instant.describe(
+    'Time of the last change of the document. Ticks read runs by it: change it too if you edit a document.',
+  ),
 });
 export type Run = z.infer<typeof runDocument>;
 export type RunStatus = Run['status'];

@@ -1,6 +1,6 @@
 /** Source and environment of the code that jobs run: both belong to a pool, and a job may name its own. */
 import {z} from 'zod';
-import {emptyOf} from '../fields.ts';
+import {count, emptyOf, integer} from '../fields.ts';
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'a sha256: 64 hexadecimal digits');
 /** A text without lone surrogates: JSON may have them, and documents cannot. */
@@ -25,7 +25,7 @@ const branch = z
   .max(200)
   .regex(/^(?!.*(\.\.|\/\/|@\{|\.lock$|\/$|\.$))[A-Za-z0-9_][A-Za-z0-9._/@+-]*$/, 'the name of a branch');
 const commit = z.string().regex(/^[0-9a-f]{40}$/, 'a commit: 40 hexadecimal digits');
-const pr = z.number().int().min(1).max(10_000_000);
+const pr = integer.min(1).max(10_000_000);
 
 /** A code bundle in the bucket, `code/SHA256.tar.gz`, or one state of a git repository. */
 export const source = z.union([
@@ -100,7 +100,7 @@ export type Ran = z.infer<typeof ran>;
 
 /** Source of a pool as one worker has it. After an error the host keeps the version before. */
 export const sourceReport = z.object({
-  version: z.number().int().min(0),
+  version: count,
   status: z.enum(['preparing', 'ready', 'failed']),
   ran: ran.nullable(),
   error: reported(2000).nullable(),

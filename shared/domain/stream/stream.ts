@@ -1,5 +1,5 @@
 import {z} from 'zod';
-import {count, emptyOf, epoch, incarnation, instant, said, stored, text} from '../fields.ts';
+import {amount, count, emptyOf, epoch, incarnation, instant, orNull, said, stored, text} from '../fields.ts';
 import {streamId} from '../names.ts';
 import {iso} from '../time.ts';
 import {NOTHING_STORED, type Progress, progress, type Shard} from './checkpoint.ts';
@@ -12,35 +12,54 @@ import {NOTHING_STORED, type Progress, progress, type Shard} from './checkpoint.
 export const lease = stored({worker: text, incarnation, epoch});
 export type Lease = z.infer<typeof lease>;
 
-const content = {object: text, generation: text, size_bytes: count, crc32c: text};
+const content = {
+  object: text.describe('Name of the stream object in the bucket.'),
+  generation: text.describe('Generation of the object that TPUs fetch.'),
+  size_bytes: count.describe('Bytes of the object.'),
+  crc32c: text.describe('CRC-32C of the object in base64, as Cloud Storage writes it.'),
+};
 export type Content = z.infer<z.ZodObject<typeof content>>;
 
 /**
  * A stream document: the fields of the seeds' checkpoint, of the stream object and of the lease, at the top level.
  * `pending`: no worker holds the stream. `in_progress`: a worker holds its lease. `completed`: the final shard is stored.
- * `failed`: the stream is not retried until a message says so; see `last_error`. Fields: docs/firestore.md.
+ * `failed`: the stream is not retried until a message says so; see `last_error`.
  */
 export const streamDocument = stored({
-  run: text,
-  stream: text,
-  worker_id: count,
+  run: text.describe('Id of the run.'),
+  stream: text.describe('Id of the stream, with three digits or more: `007`.'),
+  worker_id: count.describe(
+    'Number of the stream: 7 for `007`. The name comes from the first design; it is no TPU. Shards lie in `tpu_7/`.',
+  ),
   ...content,
-  dataset_path: text,
-  model_path: text,
-  status: z.enum(['pending', 'in_progress', 'completed', 'failed']),
-  epoch,
-  lease: lease.nullable(),
+  dataset_path: text.describe('Address of the object: `gs://BUCKET/OBJECT`.'),
+  model_path: text.describe('Model of the run, as its spec names it.'),
+  status: z
+    .enum(['pending', 'in_progress', 'completed', 'failed'])
+    .describe('Status word of the stream; [Operations](operations.md) explains each.'),
+  epoch: epoch.describe(
+    'Count of leases ever granted. Every grant adds 1, so the work of an older holder is recognised and refused.',
+  ),
+  lease: lease.nullable().describe('The holder: `worker`, `incarnation` and `epoch`. Null without a holder.'),
   ...progress,
-  failures: count,
-  faults: count,
-  network_usd_per_byte: z.number().min(0).default(0),
-  network_bytes: count.default(0),
-  network_usd: z.number().min(0).default(0),
-  last_error: text.nullable(),
+  failures: count.describe(
+    'Failures that the stream itself caused. At three the stream is `failed`. Preemptions never count.',
+  ),
+  faults: count.describe(
+    'Machines in a row that failed at the stream without a stored shard. At five the stream is `failed`. A stored shard resets the count.',
+  ),
+  network_usd_per_byte: amount
+    .default(0)
+    .describe('Dollars of a byte between the bucket and the TPU of the last lease. 0 in one region.'),
+  network_bytes: count.default(0).describe('Bytes of the stream and its shards between regions.'),
+  network_usd: amount.default(0).describe('Dollars of these bytes.'),
+  last_error: text.nullable().describe('Text of the last failure; null before the first.'),
   said,
-  blocked_reason: text.nullable().default(null),
-  created_at: instant,
-  updated_at: instant,
+  blocked_reason: orNull(text).describe(
+    'Why no lease is granted before a `rebuild`: a shard has an epoch that was never granted. Else null.',
+  ),
+  created_at: instant.describe('Time at which the document was written first.'),
+  updated_at: instant.describe('Time of the last change of the document.'),
 });
 export type Stream = z.infer<typeof streamDocument>;
 export type StreamStatus = Stream['status'];

@@ -11,18 +11,20 @@ const KEPT_DAYS = 90;
 
 /**
  * Record of an incarnation that has ended: its cause of death, its last states, its cost and the place of its log.
- * Only people and commands read its further fields. Fields: docs/firestore.md.
+ * Only people and commands read its further fields.
  */
 export const attemptDocument = z.looseObject({
-  worker: text,
-  incarnation,
-  cause: text,
-  ready_at: instant.nullable(),
-  ended_at: instant,
-  gone_at: instant.optional(),
-  expire_at: instant,
-  costs: z.record(text, dollars),
-  cost_usd: dollars,
+  worker: text.describe('Name of the slot.'),
+  incarnation: incarnation.describe('Number of the incarnation; also the document id, with six digits.'),
+  cause: text.describe('Why the incarnation ended, as a sentence part.'),
+  ready_at: instant.nullable().describe('First time at which the node was READY; null if it never was.'),
+  ended_at: instant.describe('Time at which the control plane ended the incarnation.'),
+  gone_at: instant.optional().describe('Time at which the node was gone. Billing ends here. Absent before.'),
+  expire_at: instant.describe('Firestore deletes the document some time after this: 90 days after the end.'),
+  costs: z
+    .record(text, dollars)
+    .describe('Dollars of the incarnation by the run that paid; keys with `_` are no runs.'),
+  cost_usd: dollars.describe('Sum of `costs`.'),
 });
 export type WorkerAttempt = z.infer<typeof attemptDocument>;
 

@@ -1,18 +1,24 @@
 import {z} from 'zod';
-import {count, emptyOf, instant, stored} from '../fields.ts';
+import {count, emptyOf, instant, orNull, stored} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 
 /**
  * Served time: the time in which worker-api provably answered. Limits on silence count it, so our own downtime ends no worker.
  * A proof is a ping or a heartbeat that worker-api stored. Time between two proofs at most `PROOF_S` apart is served.
- * Fields: docs/firestore.md.
  */
 export const servedDocument = stored({
-  proven_at: instant.nullable(),
-  /** Intervals between two proofs that lie further apart, oldest first. Time before the first proof is not served either. */
-  gaps: z.array(stored({from_at: instant, to_at: instant})),
-  failed_pings: count,
-  failing_since_at: instant.nullable().default(null),
+  proven_at: instant
+    .nullable()
+    .describe(
+      'Newest proof that messages arrive. Time after it counts against no TPU. Null before the first proof.',
+    ),
+  gaps: z
+    .array(stored({from_at: instant, to_at: instant}))
+    .describe(
+      'Intervals without proofs, oldest first: `from_at`, `to_at`. Silence in a gap counts against no TPU.',
+    ),
+  failed_pings: count.describe('Pings of the tick in a row that failed.'),
+  failing_since_at: orNull(instant).describe('Time of the first failed ping in a row; else null.'),
 });
 export type Served = z.infer<typeof servedDocument>;
 

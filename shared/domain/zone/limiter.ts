@@ -14,7 +14,7 @@ import type {Worker} from '../worker/worker.ts';
 /**
  * `asked_at` is the last request, and `next_at` the earliest next one: null means at any time where the limiter is open, and never where a
  * person stopped it. `refuses_late`: the zone listed a node before it refused the node, so no node that is still being created opens it.
- * `failed_boots` counts those in a row of `bundle`. Fields: docs/firestore.md.
+ * `failed_boots` counts those in a row of `bundle`.
  */
 const limiter = stored({
   state: z.enum(['open', 'probing', 'stopped']),

@@ -1,6 +1,6 @@
 /** Zones of a pool: how fast each may be asked for nodes, and the kind of each request. */
 import {z} from 'zod';
-import {count, instant, stored, text} from '../fields.ts';
+import {count, instant, orNull, stored, text} from '../fields.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {type Constraint, constraint} from '../waiting/constraint.ts';
 import {
@@ -16,22 +16,34 @@ import {brakeDocument} from './silence-brake.ts';
 import {weatherField} from './weather.ts';
 
 /** Start of a surplus of orphans that cannot go at once, and start of the time in which lists show none. */
-const orphans = stored({since_at: instant, unseen_since_at: instant.nullable().default(null)});
+const orphans = stored({since_at: instant, unseen_since_at: orNull(instant)});
 export type OrphansMark = z.infer<typeof orphans>;
 
 /**
  * Recent history of a zone for one pool: its limiter, and the lifetimes of lost nodes. `pool` is null for the deployment's own pool: a
- * stock-out of one accelerator says nothing about another. A node that was no longer wanted is no loss. Fields: docs/firestore.md.
+ * stock-out of one accelerator says nothing about another. A node that was no longer wanted is no loss.
  */
 export const zoneDocument = stored({
-  zone: text,
-  pool: text.nullable().default(null),
-  limiter: limiterField,
-  losses: z.array(stored({ended_at: instant, lived_s: count})),
-  brake: brakeDocument.nullable().default(null),
-  orphans: orphans.nullable().default(null),
-  weather: weatherField,
-  updated_at: instant,
+  zone: text.describe('Name of the zone.'),
+  pool: orNull(text).describe("Pool whose view this is. Null: the deployment's own pool."),
+  limiter: limiterField.describe(
+    'Limit of creates: `state` (`open`, `probing`, `stopped`), its `cause` and `reason` since `since_at`, with the count of `refusals`; `asked_at` is the last request, `next_at` the earliest next one; `failed_boots` of `bundle` in a row, the last at `failed_boot_at`; `refuses_late` is true where a node that is still being created does not open the zone.',
+  ),
+  losses: z
+    .array(stored({ended_at: instant, lived_s: count}))
+    .describe(
+      'Lost nodes, the newest last: `ended_at`, and `lived_s` in seconds. Nodes that were not needed do not count.',
+    ),
+  brake: orNull(brakeDocument).describe(
+    'Set while TPUs of the zone are silent: how many were replaced or `held`, and the probes of the zone. Else null.',
+  ),
+  orphans: orNull(orphans).describe(
+    'Set while many nodes of the zone have no document: `since_at` and `unseen_since_at`. Else null.',
+  ),
+  weather: weatherField.describe(
+    'The last week by `day` and `accelerator`: `tries` and `refusals` of requests; nodes `given` and their `wait_s`; `lives` that ended, their `life_s`, `preemptions`, `usd` and `tokens`.',
+  ),
+  updated_at: instant.describe('Time of the last change of the document.'),
 });
 export type Zone = z.infer<typeof zoneDocument>;
 
