@@ -23,7 +23,10 @@ const STEPS: Record<ConstraintKind, ((about: string, work: string) => string) | 
     `wait, add TPUs, or raise the priority: gleaner run configure ${work.split('/')[0]} --priority N`,
   'pool-paused': about => `gleaner pool resume ${about.replace('pool ', '')}`,
   'failed-boots': () => '`gleaner logs TPU` has the boot: mend its cause, then: gleaner pool resume POOL',
-  ceiling: () => 'raise max_workers and deploy, or wait for other TPUs to go',
+  ceiling: about =>
+    about.startsWith('no zone of pool ')
+      ? `gleaner scale ${about.slice(16)} --zones ZONES, or raise allowed_zones and deploy`
+      : 'raise max_workers and deploy, or wait for other TPUs to go',
   permission: () => 'grant the role that the error names, then: gleaner pool resume POOL',
   'no-such-type': () => '`gleaner doctor` checks the offers of zones, then: gleaner scale --zones ZONES',
   quota: () => 'ask Google for the quota that the error names, or add zones: gleaner scale --zones ZONES',

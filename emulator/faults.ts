@@ -21,6 +21,13 @@ export type QueueFault = (typeof queueFaults)[number];
 export type NodeFault = (typeof nodeFaults)[number];
 export type ZoneFault = keyof typeof zoneFaults;
 export type EventFault = (typeof eventFaults)[number];
+export type FaultKind = NodeFault | QueueFault | ZoneFault | EventFault;
+export const FAULT_KINDS = [
+  ...nodeFaults,
+  ...queueFaults,
+  ...(Object.keys(zoneFaults) as ZoneFault[]),
+  ...eventFaults,
+];
 
 export type Fault = {kind: string; target: string; amount: number | null};
 

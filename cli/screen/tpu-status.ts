@@ -1,16 +1,18 @@
 /** Words for the state of a TPU, as tables show them. docs/operations.md explains each. */
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 
-export type TpuStatus =
-  | 'STARTING'
-  | 'READY'
-  | 'WORKING'
-  | 'DRAINING'
-  | 'PREEMPT'
-  | 'MISSING'
-  | 'DELETING'
-  | 'GONE'
-  | 'HELD';
+export const TPU_STATUSES = [
+  'STARTING',
+  'READY',
+  'WORKING',
+  'DRAINING',
+  'PREEMPT',
+  'MISSING',
+  'DELETING',
+  'GONE',
+  'HELD',
+] as const;
+export type TpuStatus = (typeof TPU_STATUSES)[number];
 
 export function tpuStatus(worker: Worker): TpuStatus {
   switch (worker.phase) {

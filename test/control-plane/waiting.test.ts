@@ -1,70 +1,30 @@
 /** Every cause for which work waits: the tick stores the cause that the test injects, and `why` says it. */
 import assert from 'node:assert/strict';
 import type {Cloud} from '../../cli/cloud/cloud.ts';
+import {TPU_STATUSES} from '../../cli/screen/tpu-status.ts';
 import {explain} from '../../cli/why.ts';
-import {TpuError} from '../../shared/contracts/errors.ts';
-import {CONSTRAINT_KINDS, type ConstraintKind} from '../../shared/domain/waiting/constraint.ts';
-import type {Refusal} from '../../shared/domain/worker/provider-states.ts';
+import {FAULT_KINDS, faultHelp} from '../../emulator/faults.ts';
+import {jobDocument} from '../../shared/domain/job/job.ts';
+import {runDocument} from '../../shared/domain/run/run.ts';
+import {streamDocument} from '../../shared/domain/stream/stream.ts';
+import {CONSTRAINT_KINDS} from '../../shared/domain/waiting/constraint.ts';
 import type {Limiter} from '../../shared/domain/zone/limiter.ts';
+import {aConfig} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
+import {FAULT_WAITS} from '../support/fault-waits.ts';
 import {aFleet, silence, stopCreates, wait} from '../support/fleet.ts';
 import {aWorkingWorld, aWorldWithAShard} from '../support/one-worker.ts';
 import {A0, ONE_SLOT, TWO_SLOTS, ZONE} from '../support/places.ts';
-import {aWorldWithFast, edit, namePool, queueJobs} from '../support/second-pool.ts';
+import {edit, queueJobs} from '../support/second-pool.ts';
 import {someLines} from '../support/shard-plan.ts';
+import {CEILING_WAITS, STATE_WAITS} from '../support/state-waits.ts';
+import {aWorldWith, LINES, refuse, soldOut, type Wait} from '../support/waits.ts';
 
-const LINES = someLines(12);
-
-type Then = {kind: ConstraintKind; about: string; evidence?: RegExp; next_step?: RegExp; behind?: RegExp};
-type Case = Then & {
-  name: string;
-  /** A world in which the cause holds, after a tick. */
-  given: () => Promise<World>;
-  /** The name that a person asks about. */
-  of?: string;
-};
-
-/** A world with one slot, in which the effect holds before the stream is dropped. */
-async function aWorldWith(effect: (world: World) => unknown, minutes = 3, set: object = {}): Promise<World> {
-  const world = new World({...ONE_SLOT, ...set});
-  await effect(world);
-  await world.deliverAll();
-  world.drop('my-run', 0, LINES);
-  await world.minutes(minutes);
-  return world;
-}
-
-/** Cloud TPU refuses every create for a cause. */
-function refuse(kind: Refusal) {
-  return (world: World) => {
-    world.deps.tpus.create = async ({name, zone}) => {
-      throw new TpuError(kind, zone, `Failed to create ${name} in ${zone}: for a test`);
-    };
-  };
-}
-
-const soldOut = (world: World) => {
-  world.tpus.zone(ZONE).soldOut = true;
-};
-const overQuota = (world: World) => {
-  world.tpus.zone(ZONE).overQuota = true;
-};
-const unreachable = (world: World) => {
-  world.tpus.zone(ZONE).unreachable = true;
-};
 const anOrphan = (world: World, slot: number) => ({
   ...{name: `tpu-${ZONE}-${slot}`, zone: ZONE, state: 'READY', health: 'HEALTHY', symptoms: [], queued: null},
   labels: {'managed-by': 'gleaner', 'gleaner-pool': 'tpu', 'gleaner-incarnation': '1'},
   created_at: new Date(world.now).toISOString(),
 });
-/** Nodes that never become READY. */
-function unfinished(world: World): void {
-  const settle = world.settleTpus.bind(world);
-  world.settleTpus = () => {
-    settle();
-    for (const node of world.tpus.nodes.values()) node.state = 'CREATING';
-  };
-}
 
 async function aRunThatHasTheOnlyTpu(): Promise<World> {
   const world = await aWorkingWorld();
@@ -73,12 +33,7 @@ async function aRunThatHasTheOnlyTpu(): Promise<World> {
   return world;
 }
 
-const CASES: Case[] = [
-  {
-    name: 'a zone without capacity, and how often it refused',
-    given: () => aWorldWith(soldOut, 12),
-    ...{kind: 'no-capacity', about: ZONE, evidence: /no capacity in us-central1-a/},
-  },
+const CASES: Wait[] = [
   {
     name: 'the same of its TPU',
     given: () => aWorldWith(soldOut, 12),
@@ -94,11 +49,6 @@ const CASES: Case[] = [
     about: ZONE,
   },
   {
-    name: 'a quota that is used up',
-    given: () => aWorldWith(overQuota),
-    ...{kind: 'quota', about: ZONE, evidence: /quota exceeded/},
-  },
-  {
     name: 'a missing permission',
     given: () => aWorldWith(refuse('permission')),
     kind: 'permission',
@@ -109,42 +59,6 @@ const CASES: Case[] = [
     given: () => aWorldWith(refuse('bad-request')),
     kind: 'no-such-type',
     about: ZONE,
-  },
-  {
-    name: 'creates that never end',
-    given: () => aWorldWith(unfinished, 18),
-    ...{kind: 'no-node', about: ZONE, evidence: /not READY within/},
-  },
-  {
-    name: 'creates that fail late',
-    given: () =>
-      aWorldWith(world => {
-        unfinished(world);
-        const {list} = world.deps.tpus;
-        let lists = 0;
-        world.deps.tpus.list = async () => {
-          if (++lists % 3 === 0) world.tpus.nodes.clear();
-          return list();
-        };
-      }, 8),
-    ...{kind: 'no-capacity', about: ZONE, evidence: /failed late/},
-  },
-  {
-    name: 'a node that vanished',
-    given: async () => {
-      const world = await aWorkingWorld();
-      world.tpus.nodes.delete(A0);
-      world.agent(A0).silent = true;
-      await world.until('the end', async () => (await world.worker(A0))?.phase === 'deleting', 20, 0);
-      await world.tick();
-      return world;
-    },
-    ...{kind: 'leaving', about: A0, evidence: /vanished/},
-  },
-  {
-    name: 'a zone that does not answer',
-    given: () => aWorldWith(unreachable, 6),
-    ...{kind: 'unreachable', about: ZONE},
   },
   {
     name: 'a zone that takes its TPUs back young',
@@ -178,16 +92,6 @@ const CASES: Case[] = [
     ...{kind: 'pool-paused', about: 'pool tpu'},
   },
   {
-    name: 'a TPU that a person deleted',
-    given: async () => {
-      const world = await aWorldWithAShard();
-      world.control({action: 'delete', worker: A0});
-      await world.minutes(4);
-      return world;
-    },
-    ...{kind: 'deleted', about: A0},
-  },
-  {
     name: 'a node that is not ours',
     given: () =>
       aWorldWith(world =>
@@ -205,20 +109,6 @@ const CASES: Case[] = [
         }),
       ),
     ...{kind: 'slot-blocked', about: A0, evidence: /not ours/},
-  },
-  {
-    name: 'a ceiling of the deployment',
-    given: async () => {
-      const world = await aWorldWithFast({GLEANER_MAX_WORKERS: '3'});
-      namePool(world, 'quick', 'fast');
-      for (const index of [0, 1]) world.drop('quick', index, someLines(400));
-      await world.minutes(4, 1);
-      world.redeploy({...ONE_SLOT, GLEANER_MAX_WORKERS: '2'});
-      world.drop('my-run', 0, LINES);
-      await wait(world, 2);
-      return world;
-    },
-    ...{kind: 'ceiling', about: '0 TPUs of pool tpu'},
   },
   {
     name: 'a pool without a slot',
@@ -428,41 +318,6 @@ const CASES: Case[] = [
     ...{kind: 'no-spec', about: 'my-run'},
   },
   {
-    name: 'a TPU that was taken and is not gone yet',
-    given: async () => {
-      const world = await aWorkingWorld();
-      world.tpus.node(A0).state = 'PREEMPTED';
-      world.agent(A0).silent = true;
-      await world.tick();
-      await world.tick();
-      return world;
-    },
-    ...{kind: 'leaving', about: A0, evidence: /preempted/},
-  },
-  {
-    name: 'a TPU that is about to ask',
-    given: async () => {
-      const world = new World(ONE_SLOT);
-      world.onAgent = agent => {
-        agent.ask = async () => ({status: 503, body: {}});
-      };
-      world.drop('my-run', 0, LINES);
-      await world.minutes(3, 1);
-      return world;
-    },
-    ...{kind: 'idle', about: A0},
-  },
-  {
-    name: 'a TPU that fell silent',
-    given: async () => {
-      const world = await aWorkingWorld();
-      world.agent(A0).silent = true;
-      await world.until('the end', async () => (await world.worker(A0))?.phase === 'deleting', 20, 0);
-      return world;
-    },
-    ...{kind: 'silent', about: A0},
-  },
-  {
     name: 'nodes without documents',
     given: () =>
       aWorldWith(
@@ -501,34 +356,51 @@ const NO_PROGRESS = {
   ...{samples_done: 0, samples_total: null, tokens_done: 0, shards_done: 0, tokens_per_s: null},
 };
 
-describe('work that waits has the reason', () => {
-  it('has a case for each kind of constraint', () =>
-    assert.deepEqual(
-      CONSTRAINT_KINDS.filter(kind => !CASES.some(each => each.kind === kind)),
-      [],
-    ));
+const WAITS: readonly (readonly [state: string | undefined, wait: Wait])[] = [
+  ...Object.entries(STATE_WAITS),
+  ...[...Object.values(FAULT_WAITS), ...Object.values(CEILING_WAITS), ...CASES].map(
+    wait => [undefined, wait] as const,
+  ),
+];
 
-  for (const {
-    name,
-    given,
-    of = 'my-run',
-    kind,
-    about,
-    evidence = /(?:)/,
-    next_step = /(?:)/,
-    behind = /(?:)/,
-  } of CASES)
-    it(name, async () => {
+/** As a person says it: a run, a stream, a job or a TPU by its name. */
+function kindOfName(name: string): string {
+  if (name.includes('/')) return 'stream';
+  return name.startsWith('tpu-') ? 'tpu' : name === 'my-job' ? 'job' : 'run';
+}
+
+describe('work that waits has the reason', () => {
+  it('has a case for each kind of constraint, fault of the local cloud, ceiling and state', () => {
+    const states = {
+      run: runDocument.shape.status.options,
+      stream: streamDocument.shape.status.options,
+      job: jobDocument.shape.status.options,
+      tpu: TPU_STATUSES,
+    };
+    const allStates = Object.entries(states).flatMap(([of, all]) => all.map(state => `${of} ${state}`));
+    const kinds = new Set(WAITS.flatMap(([, {kind}]) => kind ?? []));
+    assert.deepEqual(
+      [kinds, Object.keys(FAULT_WAITS), Object.keys(CEILING_WAITS), Object.keys(STATE_WAITS)].map(had =>
+        [...had].sort(),
+      ),
+      [CONSTRAINT_KINDS, FAULT_KINDS, Object.keys(aConfig().ceilings), allStates].map(all => [...all].sort()),
+    );
+    const helped = faultHelp.split('\n').map(line => line.trim().split(' ')[0]);
+    assert.deepEqual(helped.slice(0, -2), FAULT_KINDS, '`local fault help` has a line for each');
+  });
+
+  for (const [status, {name, given, of = 'my-run', kind, about, ...texts}] of WAITS)
+    it(status === undefined ? name : `${name}: ${status}`, async () => {
       const world = await given();
       const found = await explain({store: world.store, jobs: 'jobs'} as Cloud, of);
       assert.deepEqual([found.kind, found.about], [kind, about], found.reason ?? (await world.describe()));
-      assert.match(found.evidence ?? '', evidence);
-      assert.match(found.next_step ?? '', next_step);
-      assert.match(found.behind ?? '', behind);
+      if (status !== undefined) assert.equal(`${kindOfName(of)} ${found.state}`, status);
+      for (const [key, text] of Object.entries(texts))
+        assert.match(found[key as keyof typeof texts] ?? '', text);
     });
 
   it('and the time of the next try and the count of refusals are those of the zone', async () => {
-    const world = await aWorldWith(overQuota);
+    const world = await FAULT_WAITS.quota.given();
     for (let minute = 0; minute < 10; minute++) {
       await wait(world, 1);
       const run = await world.run('my-run');

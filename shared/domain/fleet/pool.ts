@@ -230,7 +230,11 @@ export function wantedSlots(
   let creates = most - livingAmong(workers);
   const within = inNeed.filter(name => !isEmpty(name) || creates-- > 0).slice(0, Math.max(0, most));
   const wanted = new Set(within);
-  const ceiling = constraint('ceiling', `${Math.max(0, most)} TPUs of pool ${pool.pool}`);
+  const ceiling = constraint(
+    'ceiling',
+    `${Math.max(0, most)} TPUs of pool ${pool.pool}`,
+    'GLEANER_MAX_WORKERS counts the TPUs of all pools',
+  );
   for (const name of inNeed) if (!wanted.has(name)) withheld.set(name, ceiling);
   return {wanted, withheld};
 }

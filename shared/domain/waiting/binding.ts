@@ -160,6 +160,8 @@ function whyWaiting(
   const first = before[0];
   if (first) return behind(first.name, plan);
   const slots = slotsOf(pool);
+  if (pool.zones.length === 0)
+    return constraint('ceiling', `no zone of pool ${pool.pool}`, 'GLEANER_ALLOWED_ZONES');
   if (slots.length === 0) return constraint('no-slot', pool.pool);
   const empty = slots.flatMap(({name}) =>
     (workers.get(name)?.phase ?? 'gone') === 'gone' ? (plan.withheld.get(name) ?? []) : [],
