@@ -123,7 +123,7 @@ variable "timings" {
       "poll_s", "job_wait_s", "queue_s", "heartbeat_s", "lease_s", "silent_s", "stall_s",
       "compile_s", "load_s", "create_s", "boot_s", "setup_s", "drain_s",
       "repair_s", "ask_again_s", "retry_s", "longest_retry_s", "churn_window_s", "short_life_s",
-      "long_job_s", "audit_s",
+      "long_job_s", "audit_s", "model_retry_s", "longest_model_retry_s",
     ])) == 0
     error_message = "timings must name timings of docs/rules.md, such as retry_s for GLEANER_RETRY_S."
   }

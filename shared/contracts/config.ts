@@ -86,6 +86,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     lease_s: v.GLEANER_LEASE_S,
     audit_s: v.GLEANER_AUDIT_S,
     long_job_s: v.GLEANER_LONG_JOB_S,
+    model_retry: {first_s: v.GLEANER_MODEL_RETRY_S, longest_s: v.GLEANER_LONGEST_MODEL_RETRY_S},
     limits: {
       create_s: v.GLEANER_CREATE_S,
       boot_s: v.GLEANER_BOOT_S,

@@ -176,6 +176,9 @@ const variables = z.object({
   /** Least and most seconds between two requests to a zone that refuses nodes: see domain/zone/limiter.ts. */
   GLEANER_RETRY_S: seconds(60),
   GLEANER_LONGEST_RETRY_S: seconds(300),
+  /** Least and most seconds until a run whose model did not arrive tries it again: see domain/run/model-failures.ts. */
+  GLEANER_MODEL_RETRY_S: seconds(600),
+  GLEANER_LONGEST_MODEL_RETRY_S: seconds(3600),
   /** Effect of lost nodes on the requests to a zone: see domain/zone/placement.ts. */
   GLEANER_CHURN_WINDOW_S: seconds(1800),
   GLEANER_SHORT_LIFE_S: seconds(300),

@@ -12,8 +12,11 @@ const UNSUPPORTED = {kind: 'model', reason: 'the family "mamba" is not supported
 const SILENT_HUB = {kind: 'hub', reason: 'huggingface.co does not answer'} as const;
 
 /** A fleet of two whose agents fail at every stream of the run that has stored nothing, with three streams more. */
-async function aFailingFleet(failure: typeof UNSUPPORTED | typeof SILENT_HUB): Promise<World> {
-  const world = await aFleet(2);
+async function aFailingFleet(
+  failure: typeof UNSUPPORTED | typeof SILENT_HUB,
+  set: Record<string, string> = {},
+): Promise<World> {
+  const world = await aFleet(2, set);
   for (const index of [2, 3, 4]) world.drop(RUN, index, someLines(4, `s${index}`));
   for (const agent of world.agents.values()) agent.failure = failure;
   return world;
@@ -98,7 +101,8 @@ const CASES: Case[] = [
   },
   {
     name: 'a run without its model tries it again by itself, later after each further miss, unless a person paused the run',
-    given: () => aFailingFleet(SILENT_HUB),
+    given: () =>
+      aFailingFleet(SILENT_HUB, {GLEANER_MODEL_RETRY_S: '900', GLEANER_LONGEST_MODEL_RETRY_S: '1200'}),
     when: world => world.minutes(4),
     then: async world => {
       const failing = (failure: typeof SILENT_HUB | undefined) => {
@@ -119,7 +123,7 @@ const CASES: Case[] = [
         );
         return run.model_misses;
       };
-      assert.equal(await nextTry(300, 600), 2, 'a TPU that misses after the pause counts nothing');
+      assert.equal(await nextTry(600, 900), 2, 'a TPU that misses after the pause counts nothing');
       const missed = async () => ((await world.run(RUN))?.model_misses ?? 0) > 2;
       await world.until('the next miss', missed, 30, 1);
       assert.equal(await nextTry(900, 1200), 3);

@@ -30,7 +30,7 @@ export async function releaseStream(
   }
   await advanceStream(deps, run, stream);
   const decision = await transact(deps, async (tx, now) =>
-    decideRelease(await readRelease(deps, tx, request), request, now),
+    decideRelease(await readRelease(deps, tx, request), request, deps.config.model_retry, now),
   );
   if (decision.writes?.breaker?.after.status === 'failed') await updateTotals(deps, run);
   return decision;

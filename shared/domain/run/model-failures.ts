@@ -7,7 +7,7 @@ import {againCommand, pausedFor, type Run} from './run.ts';
 /** Tries without the model after which a run gives up its TPUs. */
 const MOST_MODEL_MISSES = 2;
 /** Seconds until a run without its model tries it again. Each further miss doubles them. */
-const MODEL_RETRY = {first_s: 600, longest_s: 3600};
+export type ModelRetry = {first_s: number; longest_s: number};
 
 /** True if a failure of the model comes again with every stream: no shard proves that the model works. */
 export function isCertain(run: Run, shards_of_stream: number): boolean {
@@ -24,16 +24,19 @@ export function afterCertainFailure(run: Run, failure: string, now: number): Run
  * The run after a try in which the hub did not deliver its model. Enough misses in a row pause the run until its next try. Messages of people
  * decide before and after the pause, so the pause has no publish time. A miss after the pause counts nothing: its TPU began before.
  */
-export function afterModelMiss(run: Run, total_shards: number, reason: string, now: number): Run {
+export function afterModelMiss(
+  run: Run,
+  total_shards: number,
+  reason: string,
+  {first_s, longest_s}: ModelRetry,
+  now: number,
+): Run {
   if (run.status !== 'active') return run;
   const model_misses_shards = Math.max(run.total_shards, total_shards);
   const model_misses = model_misses_shards > run.model_misses_shards ? 1 : run.model_misses + 1;
   const counted = {...run, model_misses, model_misses_shards, updated_at: iso(now)};
   if (model_misses < MOST_MODEL_MISSES) return counted;
-  const wait_s = Math.min(
-    MODEL_RETRY.longest_s,
-    MODEL_RETRY.first_s * 2 ** (model_misses - MOST_MODEL_MISSES),
-  );
+  const wait_s = Math.min(longest_s, first_s * 2 ** (model_misses - MOST_MODEL_MISSES));
   const model_next_at = iso(now + wait_s * 1000);
   const why = `its model did not arrive in ${model_misses} tries: ${reason}${nextTryText(model_next_at)}`;
   return {...counted, ...pausedFor(why, now), model_next_at};

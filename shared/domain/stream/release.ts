@@ -1,7 +1,7 @@
 /** The release of a stream: its worker gives it back complete, drained, preempted or failed. */
 
 import {afterMachineFailedStream} from '../run/machine-deaths.ts';
-import {afterCertainFailure, afterModelMiss, isCertain} from '../run/model-failures.ts';
+import {afterCertainFailure, afterModelMiss, isCertain, type ModelRetry} from '../run/model-failures.ts';
 import {isOpen, type Run} from '../run/run.ts';
 import {gaveBack} from '../worker/heartbeat.ts';
 import {advise, isCurrent, type RequestDecision, type WorkerAnswer} from '../worker/requests.ts';
@@ -38,7 +38,12 @@ export function answerWithoutLease(stream: Stream | undefined, request: Release)
 }
 
 /** Releases the lease and asks for a tick: another run may need the worker, or no run does. */
-export function decideRelease(state: ReleaseState, request: Release, now: number): RequestDecision {
+export function decideRelease(
+  state: ReleaseState,
+  request: Release,
+  retry: ModelRetry,
+  now: number,
+): RequestDecision {
   const {stream, worker, run} = state;
   const {lease, outcome, failure} = request;
   if (!isHeldBySender(state, request)) return {answer: answerWithoutLease(stream, request)};
@@ -46,7 +51,7 @@ export function decideRelease(state: ReleaseState, request: Release, now: number
   const released = stream && releaseLease(stream, claim, outcome, failure, now);
   if (!released) return {answer: lostStream(request)};
   const isHeld = holds(stream, claim);
-  const after = isHeld && run && failure ? runAfter(run, released, failure, now) : run;
+  const after = isHeld && run && failure ? runAfter(run, released, failure, retry, now) : run;
   const next: Stream = after?.certain_failure ? {...released, status: 'failed'} : released;
   return {
     answer: advise('continue', ''),
@@ -67,6 +72,7 @@ function runAfter(
   run: Run,
   {stream, status, total_shards}: Stream,
   {kind, reason}: Failure,
+  retry: ModelRetry,
   now: number,
 ): Run {
   switch (kind) {
@@ -75,7 +81,7 @@ function runAfter(
     case 'model':
       return isOpen(run) && isCertain(run, total_shards) ? afterCertainFailure(run, reason, now) : run;
     case 'hub':
-      return afterModelMiss(run, total_shards, reason, now);
+      return afterModelMiss(run, total_shards, reason, retry, now);
     case 'infrastructure':
       return status === 'failed' ? afterMachineFailedStream(run, stream, now) : run;
     default:

@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import {decideRelease, type Release, type ReleaseState} from '../../../../shared/domain/stream/release.ts';
 import type {Stream} from '../../../../shared/domain/stream/stream.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
-import {aLeasedStream, aRun, aStream, aWorker, T0} from '../../../support/builders.ts';
+import {aConfig, aLeasedStream, aRun, aStream, aWorker, T0} from '../../../support/builders.ts';
 import {HOLDER} from '../../../support/jobs.ts';
 
+const RETRY = aConfig().model_retry;
 const DRAINED: Release = {
   ...HOLDER,
   lease: {run: 'my-run', stream: '007', epoch: 3},
@@ -75,7 +76,7 @@ describe('the decision about a release', () => {
   ];
   for (const {name, request = DRAINED, given, stream, worker, text} of served)
     it(`${name}, and asks for a tick`, () => {
-      const {answer, writes, wakes} = decideRelease({...HELD, ...given}, request, T0);
+      const {answer, writes, wakes} = decideRelease({...HELD, ...given}, request, RETRY, T0);
       assert.deepEqual([answer.status, wakes], [200, true]);
       for (const [after, expected] of [
         [writes?.stream, stream],
@@ -111,7 +112,7 @@ describe('the decision about a release', () => {
   for (const {name, given, status} of refused)
     for (const outcome of ['completed', 'drained', 'preempted', 'failed'] as const)
       it(`${name} is answered with ${status} and changes nothing, with outcome ${outcome}`, () => {
-        const {answer, ...rest} = decideRelease({...HELD, ...given}, {...DRAINED, outcome}, T0);
+        const {answer, ...rest} = decideRelease({...HELD, ...given}, {...DRAINED, outcome}, RETRY, T0);
         assert.equal(answer.status, status);
         assert.deepEqual(rest, {});
       });
@@ -119,7 +120,7 @@ describe('the decision about a release', () => {
   it('counts a stream in its run that its fifth machine fails, and no stream that fails by itself', () => {
     const stream = aLeasedStream({faults: 4, failures: 2});
     const counts = [failedBy('infrastructure'), failedBy('stream')].map(request => {
-      const {writes} = decideRelease({...HELD, stream}, request, T0);
+      const {writes} = decideRelease({...HELD, stream}, request, RETRY, T0);
       assert.equal(writes?.stream?.status, 'failed');
       assert.match(writes?.events?.[0]?.text ?? '', /it broke; it has failed$/);
       return writes?.breaker?.after.machine_failed_streams;
@@ -128,7 +129,12 @@ describe('the decision about a release', () => {
   });
 
   it('keeps at most 2000 characters of a fault, and no half of a character', () => {
-    const {writes} = decideRelease(HELD, failedBy('infrastructure', `${'x'.repeat(1999)}\u{1F600}`), T0);
+    const {writes} = decideRelease(
+      HELD,
+      failedBy('infrastructure', `${'x'.repeat(1999)}\u{1F600}`),
+      RETRY,
+      T0,
+    );
     assert.equal(writes?.worker?.fault, `${'x'.repeat(1999)}\ufffd`);
   });
 });
