@@ -7,6 +7,7 @@ import {fileURLToPath} from 'node:url';
 import {gzipSync} from 'node:zlib';
 import {countRecords, writeStreams} from '../../cli/demo/input.ts';
 import * as command from '../support/command.ts';
+import {Folder} from '../support/folder.ts';
 import {gleaner, processes, texts} from './home.ts';
 
 const DATA = fileURLToPath(new URL('../../../shared/data/', import.meta.url));
@@ -143,15 +144,34 @@ describe('gleaner demo', () => {
 });
 
 describe('gleaner local up', () => {
+  const folder = new Folder();
+  afterEach(() => folder.end());
   it('names a port that is in use', async () => {
-    const dir = mkdtempSync(join(tmpdir(), 'gleaner-up-'));
     const server = createServer();
     await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve));
     const {port} = server.address() as AddressInfo;
-    const {code, stderr} = await gleaner(['local', 'up', '--port', String(port), '--dir', dir]);
+    const {code, stderr} = await command.gleaner([
+      'local',
+      'up',
+      '--port',
+      String(port),
+      '--dir',
+      folder.at('up'),
+    ]);
     server.close();
-    rmSync(dir, {recursive: true, force: true});
     assert.equal(code, 1);
     assert.match(stderr, new RegExp(`${port}: another program has the port`));
+  });
+
+  it('names a missing program in one line before it starts anything', async () => {
+    const {code, stdout, stderr} = await command.gleaner(
+      ['local', 'up', '--emulators', '--json', '--dir', folder.at('up')],
+      {env: {PATH: '/nowhere'}},
+    );
+    assert.equal(code, 1);
+    const reason =
+      "Failed to find Google's Firestore emulator: gcloud is not installed; install the Google Cloud CLI";
+    assert.deepEqual(JSON.parse(stdout), {error: reason});
+    assert.equal(stderr, `gleaner: ${reason}\n`);
   });
 });

@@ -63,6 +63,7 @@ export class TestHome {
   readonly #flags: string[];
   #connection!: Connection;
   #child: ChildProcess | undefined;
+  #store: Store | undefined;
 
   private constructor(dir: string, workers: number, env: NodeJS.ProcessEnv, flags: string[]) {
     this.dir = dir;
@@ -122,20 +123,21 @@ export class TestHome {
   }
 
   /** `kill -9` of the process that is the cloud. */
-  async killHard(): Promise<void> {
-    const child = this.#child;
-    if (!child) return;
-    const gone = new Promise(resolve => child.once('exit', resolve));
-    child.kill('SIGKILL');
-    await gone;
-    this.#child = undefined;
+  killHard(): Promise<void> {
+    return this.#end('SIGKILL');
   }
 
-  async stop(): Promise<void> {
+  stop(): Promise<void> {
+    return this.#end('SIGTERM');
+  }
+
+  async #end(how: NodeJS.Signals): Promise<void> {
+    await this.#store?.close();
+    this.#store = undefined;
     const child = this.#child;
     if (child && child.exitCode === null) {
       const gone = new Promise(resolve => child.once('exit', resolve));
-      child.kill('SIGTERM');
+      child.kill(how);
       await gone;
     }
     this.#child = undefined;
@@ -179,14 +181,10 @@ export class TestHome {
     if (!response.ok) throw new Error(await response.text());
   }
 
-  /** Reads documents in this process, because a process for each look would take a core. */
-  async read<T>(ask: (store: Store) => Promise<T>): Promise<T> {
-    const store = openStore(this.#connection);
-    try {
-      return await ask(store);
-    } finally {
-      await store.close();
-    }
+  /** Reads documents in this process, with one client of the store until the cloud ends. */
+  read<T>(ask: (store: Store) => Promise<T>): Promise<T> {
+    this.#store ??= openStore(this.#connection);
+    return ask(this.#store);
   }
 
   /** The view of `gleaner status RUN`. */

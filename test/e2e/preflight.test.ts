@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {rmSync} from 'node:fs';
+import {gleaner} from '../support/command.ts';
 import {Folder} from '../support/folder.ts';
-import {gleaner} from './home.ts';
 
 /** Small model that the kernel of TPUs takes; it has no weights and no tokenizer. */
 const CONFIG = {

@@ -4,7 +4,7 @@ import {mkdtempSync, rmdirSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {watchSpace} from '../../cli/local/space.ts';
-import {gleaner} from './home.ts';
+import {gleaner} from '../support/command.ts';
 
 describe('The folder of a local cloud on a small disk', () => {
   let dir: string;
