@@ -9,7 +9,16 @@ export async function documentsOf(world: World) {
   const shards = (await Promise.all(streams.map(({path}) => world.store.query(`${path}/shards`)))).flat();
   const still = ({path, data}: {path: string; data: object}) => {
     // The bundle of a run is that of its next lease.
-    const past = ['created_at', 'updated_at', 'changed_at', 'epoch', 'cost_usd', 'spent_usd', 'bundle'];
+    const past = [
+      'created_at',
+      'updated_at',
+      'changed_at',
+      'paused_at',
+      'epoch',
+      'cost_usd',
+      'spent_usd',
+      'bundle',
+    ];
     return [path, Object.entries(data).filter(([field]) => !past.includes(field))];
   };
   return [...runs, ...streams, ...shards].map(still);
