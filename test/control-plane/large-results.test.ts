@@ -150,10 +150,8 @@ describe('the result of a large run', () => {
       return read(name, options);
     };
     const run = (await world.run('my-run')) ?? assert.fail();
-    const registerNothing = async () => ({isAny: false, gone: new Set<string>()});
-    const how = {until_ms: Number.POSITIVE_INFINITY, register: registerNothing};
     for (let fold = await newFold(world.deps, 'my-run'); ; ) {
-      const ending = await foldPage(world.deps, run, fold, how);
+      const ending = await foldPage(world.deps, run, fold, Number.POSITIVE_INFINITY);
       if (ending.kind !== 'later') break;
       fold = ending.fold;
     }

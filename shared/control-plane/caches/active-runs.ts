@@ -5,29 +5,18 @@ import type {Indexes} from '../../domain/stream/spread.ts';
 import type {Filter, Now, Store} from '../../ports.ts';
 import {leftAlone, PENDING, runRecords} from '../documents/documents.ts';
 import type {Log} from '../log.ts';
+import {SharedReads} from './shared-reads.ts';
 
 type Reader = {store: Store; now: Now; log: Log};
 
 const ACTIVE: Filter = {field: 'status', op: '==', value: 'active'};
-/** Most pools in the cache. */
-const MOST_KNOWN = 1000;
-
 export class ActiveRuns {
-  readonly #reads = new Map<string, {at_ms: number; runs: Promise<Run[]>}>();
+  readonly #reads = new SharedReads<Run[]>();
   readonly #indexes = new Map<string, {streams: number; indexes: Promise<Indexes>}>();
 
   /** Returns the active runs of a pool as they were at `since_ms` or later. */
   readSince(pool: string, since_ms: number, {store, now, log}: Reader): Promise<Run[]> {
-    const known = this.#reads.get(pool);
-    if (known && known.at_ms >= since_ms) return known.runs;
-    if (this.#reads.size >= MOST_KNOWN) this.#reads.clear();
-    const runs = readActive({store, log}, pool);
-    const read = {at_ms: now(), runs};
-    this.#reads.set(pool, read);
-    runs.catch(() => {
-      if (this.#reads.get(pool) === read) this.#reads.delete(pool);
-    });
-    return runs;
+    return this.#reads.readSince(pool, since_ms, now, () => readActive({store, log}, pool));
   }
 
   /** Range of the indexes of pending streams. Read again when the number of streams of the run changes. */

@@ -6,6 +6,7 @@ import type {Pool} from '../../domain/fleet/pool.ts';
 import type {Now, Store} from '../../ports.ts';
 import {leftAlone, poolRecords, skipIfInvalid, withDeployed} from '../documents/documents.ts';
 import type {Log} from '../log.ts';
+import {SharedReads} from './shared-reads.ts';
 
 type Reader = {store: Store; config: Config; log: Log};
 
@@ -54,31 +55,15 @@ export async function missingPoolText(deps: Reader, name: string): Promise<strin
 
 /** Longest age of a pool that requests of workers share. */
 const SHARED_MS = 2000;
-/** Most pools in the cache. */
-const MOST_KNOWN = 1000;
 
-/** The pools as worker-api sees them: all workers that send a request at about the same time share one read of their pool. */
-export class KnownPools {
-  readonly #reads = new Map<string, {at_ms: number; pool: Promise<Pool | undefined>}>();
-
-  /** Returns the pool as it was at `since_ms` or later. */
-  readSince(name: string, since_ms: number, deps: Reader & {now: Now}): Promise<Pool | undefined> {
-    const cached = this.#reads.get(name);
-    if (cached && cached.at_ms >= since_ms) return cached.pool;
-    if (this.#reads.size >= MOST_KNOWN) this.#reads.clear();
-    const read = {at_ms: deps.now(), pool: readPool(deps, name)};
-    this.#reads.set(name, read);
-    read.pool.catch(() => {
-      if (this.#reads.get(name) === read) this.#reads.delete(name);
-    });
-    return read.pool;
-  }
-}
+/** The pools as worker-api sees them. */
+export class KnownPools extends SharedReads<Pool | undefined> {}
 
 /** The pool as it was at most two seconds ago; undefined if it has no valid document. */
 export function poolOf(
   deps: Reader & {now: Now; knownPools: KnownPools},
   name: string,
 ): Promise<Pool | undefined> {
-  return deps.knownPools.readSince(name, deps.now() - SHARED_MS, deps);
+  const {knownPools, now} = deps;
+  return knownPools.readSince(name, now() - SHARED_MS, now, () => readPool(deps, name));
 }

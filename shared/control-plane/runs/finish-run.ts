@@ -5,20 +5,15 @@ import type {Deps} from '../deps.ts';
 import {COMPLETED, FAILED, runRecords} from '../documents/documents.ts';
 import {reopenRun} from '../documents/runs.ts';
 import {totalsOf} from './count-streams.ts';
-import {type Ending, type Fold, foldedStreams, foldPage, type RegisterUnknown} from './run-result.ts';
+import {type Ending, type Fold, foldedStreams, foldPage} from './run-result.ts';
 import {FINISHING, storeRunTotals} from './summarize-run.ts';
 
 /**
  * Folds a page of the streams of a run that is over. If none is left, and the bucket has none without a document, the manifest gets the
  * result and the run ends.
  */
-export async function finishRun(
-  deps: Deps,
-  run: Run,
-  fold: Fold,
-  how: {until_ms: number; register: RegisterUnknown},
-): Promise<Ending> {
-  const ending = await foldPage(deps, run, fold, how);
+export async function finishRun(deps: Deps, run: Run, fold: Fold, until_ms: number): Promise<Ending> {
+  const ending = await foldPage(deps, run, fold, until_ms);
   if (ending.kind === 'ended') {
     if (await storeRunTotals(deps, run, ending.totals, run)) await reopenChanged(deps, run.run, ending);
     return ending;

@@ -18,6 +18,7 @@ import {
 import {isUnfinished, type Stream} from '../../domain/stream/stream.ts';
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid, streamRecords} from '../documents/documents.ts';
+import {registerUnknown} from '../streams/resync-streams.ts';
 import {type Frozen, readManifest} from './run-manifest.ts';
 import {summariesOf} from './stream-summaries.ts';
 
@@ -32,17 +33,6 @@ export type Ending =
   | {kind: 'waits'; reason: string}
   | {kind: 'later'; fold: Fold}
   | {kind: 'ended'; totals: StreamTotals};
-
-/**
- * Registers streams in the bucket without a document, behind `after` up to `last`. `isAny`: true if such a stream has a document now.
- * `gone`: known streams without an object.
- */
-export type RegisterUnknown = (
-  run: string,
-  after: string,
-  last: string | undefined,
-  known: ReadonlySet<string>,
-) => Promise<{isAny: boolean; gone: ReadonlySet<string>}>;
 
 /** Progress of a fold, as JSON keeps it. */
 export type Fold = {
@@ -68,19 +58,14 @@ export function foldedStreams({totals}: Pick<Fold, 'totals'>): number {
  * Folds a page of streams, or a part of it when time is over. After the last page it writes the result, before the run ends, so a function
  * that dies in between leaves an open run. Equal streams give equal bytes.
  */
-export async function foldPage(
-  deps: Deps,
-  run: Run,
-  fold: Fold,
-  {until_ms, register}: {until_ms: number; register: RegisterUnknown},
-): Promise<Ending> {
+export async function foldPage(deps: Deps, run: Run, fold: Fold, until_ms: number): Promise<Ending> {
   const after = fold.after === '' ? {} : {after: fold.after};
   const page = await deps.store.query(paths.streams(run.run), {...after, limit: PAGE});
   const isLast = page.length < PAGE;
   const known = new Set(page.map(({id}) => id));
   const last = isLast ? undefined : page.at(-1)?.id;
   const {isAny, gone} = isOpen(run)
-    ? await register(run.run, fold.after, last, known)
+    ? await registerUnknown(deps, run, fold.after, last, known)
     : {isAny: false, gone: new Set<string>()};
   // The next call reads the page again: it has the newly registered streams then.
   if (isAny) return {kind: 'later', fold};

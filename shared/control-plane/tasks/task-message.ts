@@ -32,7 +32,7 @@ import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {auditPage} from '../streams/audit-streams.ts';
 import {addToTally, describeTally, NOTHING_FOUND, type Tally} from '../streams/compare-streams.ts';
 import {rebuildPage} from '../streams/rebuild-streams.ts';
-import {type BucketCursor, countPage, registerPage, registerUnknown} from '../streams/resync-streams.ts';
+import {type BucketCursor, countPage, registerPage} from '../streams/resync-streams.ts';
 import {listNodes} from '../tick/list-nodes.ts';
 import {readBudgets, readSnapshot} from '../tick/read-snapshot.ts';
 import {wake} from '../wake.ts';
@@ -177,12 +177,10 @@ async function finish(deps: Deps, task: Task, until_ms: number): Promise<Step> {
   const name = task.run ?? '';
   const run = await runRecords.get(deps.store, name);
   if (!run || !isOpen(run)) return {result: `run ${name} has ended`};
-  const register = (_: string, ...where: [string, string | undefined, ReadonlySet<string>]) =>
-    registerUnknown(deps, run, ...where);
   // The cursor of an earlier release is a word.
   const stored = cursorOf<Fold | string>(task, '');
   const fold = typeof stored === 'string' ? await newFold(deps, name) : stored;
-  const ending = await finishRun(deps, run, fold, {until_ms, register});
+  const ending = await finishRun(deps, run, fold, until_ms);
   if (ending.kind === 'later') return {cursor: ending.fold};
   if (ending.kind === 'waits') return {waits: ending.reason};
   return {result: ending.kind === 'ended' ? `run ${name} has ended` : `a stream of run ${name} goes on`};
