@@ -19,6 +19,7 @@ import {readTask, taskRecords} from '../../shared/control-plane/documents/tasks.
 import type {Log} from '../../shared/control-plane/log.ts';
 import {LISTED_ON} from '../../shared/domain/billing/list-prices.ts';
 import {ageText} from '../../shared/domain/billing/prices.ts';
+import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {manifestObject, paths} from '../../shared/domain/names.ts';
 import type {RunResult} from '../../shared/domain/run/result.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
@@ -86,17 +87,20 @@ function nameOf({zone, pool}: Pick<Zone, 'zone' | 'pool'>): string {
 const NEWEST = {order_by: {field: 'updated_at', direction: 'desc'}, limit: 200} as const;
 const NEWEST_EXECS = {order_by: {field: 'created_at', direction: 'desc'}, limit: 200} as const;
 
+/** The understood documents of a deployment, and what waits for a person. */
+export type DeploymentView = {runs: Run[]; pools: Pool[]; workers: Worker[]; alerts: string[]};
+
 /**
- * Sentences about documents that are left alone, about silent workers that a zone holds, and about stopped creates. All wait for a person.
- * `jobs`: the collection of the jobs.
+ * Reads runs, pools and workers. `alerts`: sentences about documents that are left alone, about silent workers that a zone holds, and about
+ * stopped creates. `jobs`: the collection of the jobs.
  */
-export async function listAlerts(store: Store, jobs: string): Promise<string[]> {
+export async function viewDeployment(store: Store, jobs: string): Promise<DeploymentView> {
   const alone: string[] = [];
   const note = ({message}: {message: string}) => void alone.push(message.replace('Failed to read ', ''));
   const zones = zoneRecords.parseAll(await store.query('zones'), note);
   const pools = poolRecords.parseAll(await store.query('pools'), note);
-  runRecords.parseAll(await store.query('runs'), note);
-  workerRecords.parseAll(await store.query('workers'), note);
+  const runs = runRecords.parseAll(await store.query('runs'), note);
+  const workers = workerRecords.parseAll(await store.query('workers'), note);
   const ours = (await store.query(jobs, NEWEST)).filter(({data}) => data.epoch !== undefined);
   jobRecords.parseAll(ours, note);
   execRecords.parseAll(await store.query('execs', NEWEST_EXECS), note);
@@ -114,7 +118,7 @@ export async function listAlerts(store: Store, jobs: string): Promise<string[]> 
   const limited = [...zones, ...pools].flatMap(
     ({limiter}, index) => limiterText(names[index] ?? '', limiter) ?? [],
   );
-  return [...alone, ...held, ...limited, ...(await priceAlerts(store))];
+  return {runs, pools, workers, alerts: [...alone, ...held, ...limited, ...(await priceAlerts(store))]};
 }
 
 /** A sentence about a zone that refuses nodes, or about stopped creates; undefined where all wanted nodes are created. */

@@ -1,7 +1,6 @@
-import {LIVING, poolRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
 import {UNIT_PRICES_OF} from '../../shared/domain/billing/unit-prices.ts';
-import {keptBy} from '../../shared/domain/fleet/pool.ts';
+import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {parseJobWork} from '../../shared/domain/names.ts';
 import {expiresFrom, type Run} from '../../shared/domain/run/run.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
@@ -22,7 +21,7 @@ import {printJson} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
 import {usdPerHourFor, usdPerMillionTokens} from './rates.ts';
 import {resultLines} from './result-lines.ts';
-import {listAlerts, listRejected, listRuns, readResult, viewRun} from './run-view.ts';
+import {listRejected, listRuns, readResult, viewDeployment, viewRun} from './run-view.ts';
 import {countedBill} from './whole-bill.ts';
 
 /** Columns of output that is no terminal. */
@@ -38,15 +37,15 @@ export async function status(run: string | undefined, options: CloudOptions): Pr
 }
 
 async function allRuns({store, jobs}: Cloud, {json}: CloudOptions): Promise<void> {
-  const runs = await listRuns(store);
-  if (json) return printJson<'status'>(runs.map(run => withRates(run)));
+  if (json) return printJson<'status'>((await listRuns(store)).map(run => withRates(run)));
+  const {runs, pools, workers, alerts} = await viewDeployment(store, jobs);
   const known = new Set(runs.map(({run}) => run));
-  const jobsLine = await jobCounts(store, jobs);
+  const jobsLine = await jobCounts(store, jobs, workers);
   printLines([
     ...(runs.length > 0 ? runTable(runs) : [{text: await noRunText(store)}]),
     ...(jobsLine === undefined ? [] : [{text: jobsLine}]),
-    ...(await keptLines(store)),
-    ...(await listAlerts(store, jobs)).map(alertLine),
+    ...keptLines(pools, workers),
+    ...alerts.map(alertLine),
     ...rejectedLines(await listRejected(store, name => name === null || !known.has(name))),
   ]);
 }
@@ -103,7 +102,7 @@ async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise
   }
   const {run, streams, workers} = view;
   const result = run.status === 'completed' ? await readResult(objects, name) : null;
-  const alerts = await listAlerts(store, cloud.jobs);
+  const {alerts} = await viewDeployment(store, cloud.jobs);
   const reader = new EventReader(store, await EventFilter.open(store, name, undefined));
   const events = await reader.newest(MOST_EVENTS);
   if (json) return printJson<'status'>({...view, run: withRates(run, workers), events, result, alerts});
@@ -143,26 +142,25 @@ function storedText({total_samples_processed, rejected_samples, total_shards, to
 }
 
 /** Counts of waiting and running jobs, with the TPUs of the latter; undefined without such jobs. */
-async function jobCounts(store: Store, collection: string): Promise<string | undefined> {
+async function jobCounts(
+  store: Store,
+  collection: string,
+  workers: readonly Worker[],
+): Promise<string | undefined> {
   const waiting = await store.count(collection, [
     {field: 'status', op: 'in', value: ['pending', 'scheduled']},
   ]);
   const running = await store.count(collection, [{field: 'status', op: '==', value: 'running'}]);
   if (waiting + running === 0) return undefined;
-  const workers = workerRecords.parseAll(await store.query('workers', {where: [LIVING]}), () => {});
   const busy = workers.filter(({work}) => parseJobWork(work) !== undefined).map(({name}) => name);
   const where = busy.length > 0 ? ` on ${busy.slice(0, 10).join(', ')}${busy.length > 10 ? ' …' : ''}` : '';
   return `jobs  ${numberText(waiting)} waiting, ${numberText(running)} running${where}`;
 }
 
 /** A line for each pool that keeps TPUs without work. */
-async function keptLines(store: Store): Promise<StyledLine[]> {
-  const pools = poolRecords.parseAll(await store.query('pools'), () => {});
-  const now = Date.now();
-  if (!pools.some(pool => keptBy(pool, now) > 0)) return [];
-  const workers = workerRecords.parseAll(await store.query('workers', {where: [LIVING]}), () => {});
+function keptLines(pools: readonly Pool[], workers: readonly Worker[]): StyledLine[] {
   return pools.flatMap(pool => {
-    const kept = keptText(pool, workers, now);
+    const kept = keptText(pool, workers, Date.now());
     return kept === undefined ? [] : [{text: `pool ${pool.pool} ${kept}`}];
   });
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import {listAlerts} from '../../../cli/run/run-view.ts';
+import {viewDeployment} from '../../../cli/run/run-view.ts';
 import {timeText} from '../../../cli/terminal/format.ts';
 import {poolRecords, runRecords, zoneRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {startTask} from '../../../shared/control-plane/documents/tasks.ts';
@@ -35,7 +35,7 @@ describe('The alerts of gleaner status', () => {
       poolRecords.set(tx, {...aConfig().pool, limiter});
     });
     const utc = (seconds: number) => `${timeText(at(seconds))} UTC`;
-    assert.deepEqual(await listAlerts(store, 'jobs'), [
+    assert.deepEqual((await viewDeployment(store, 'jobs')).alerts, [
       'us-central1-a holds 2 silent TPUs for $2.50 an hour until a new TPU speaks',
       `us-east5-c gives no TPU since ${utc(0)}, and is asked again after ${utc(60)}: there is no capacity`,
       `creates of pool tpu are stopped since ${utc(0)}: 5 boots in a row failed, the last because its boot failed: no disk`,
@@ -62,7 +62,7 @@ describe('The alerts of gleaner status', () => {
       'system/served': {gaps: 'many'},
       'system/creates': {creates: 'many'},
     });
-    const alerts = await listAlerts(store, 'jobs');
+    const alerts = (await viewDeployment(store, 'jobs')).alerts;
     const names = ['execs/e1', 'tasks/prices', 'system/spending', 'system/served', 'system/creates'];
     for (const [index, name] of names.entries())
       assert.match(alerts[index + 2] ?? '', new RegExp(`^${name}: `));
@@ -75,14 +75,14 @@ describe('The alerts of gleaner status', () => {
   it('name a refresh of the prices that failed, with the day of the oldest price', async () => {
     const store = openSqliteStore(':memory:', () => 0);
     await startTask({store, now: () => T0, bus: {publish: async () => 'id'}}, {task: 'prices', run: null});
-    assert.deepEqual(await listAlerts(store, 'jobs'), []);
+    assert.deepEqual((await viewDeployment(store, 'jobs')).alerts, []);
     await store.transaction(async tx => {
       const task = (await tx.get('tasks/prices')) ?? assert.fail();
       tx.set('tasks/prices', {...task, status: 'done', result: 'failed: no answer'});
       const of = (as_of: string) => ({usd: 2, spot_usd: 1, source: 'catalog', as_of});
       tx.set('prices/chips', {'v6e@us-east5': of('2026-01-02'), 'v6e@us-east1': of('2025-12-01')});
     });
-    const [alert = ''] = await listAlerts(store, 'jobs');
+    const [alert = ''] = (await viewDeployment(store, 'jobs')).alerts;
     assert.match(
       alert,
       /^the prices of TPUs are of 2025-12-01, \d+ days old: the refresh of 2026-01-02 failed: no/,
