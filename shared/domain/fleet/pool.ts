@@ -60,9 +60,7 @@ export const poolDocument = stored({
       'Preparation of a host before jobs: `jax_version`, `setup_script`, `config_file`, `ramfs_dir`.',
     ),
   source_version: count.default(0).describe('Count of messages that changed the source or the environment.'),
-  limiter: limiterField.describe(
-    'Limit of creates of all zones: `state` (`open`, `probing`, `stopped`), its `cause` and `reason` since `since_at`, with the count of `refusals`; `asked_at` is the last request, `next_at` the earliest next one; `failed_boots` of `bundle` in a row, the last at `failed_boot_at`; `refuses_late` is true where a node that is still being created does not open the zone.',
-  ),
+  limiter: limiterField,
   jobs_wait: orNull(waiting).describe('Why its jobs wait, as `waits` of a run. Null while no job waits.'),
   zones_wait: z
     .record(text, waiting)

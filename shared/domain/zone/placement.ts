@@ -26,9 +26,7 @@ export type OrphansMark = z.infer<typeof orphans>;
 export const zoneDocument = stored({
   zone: text.describe('Name of the zone.'),
   pool: orNull(text).describe("Pool whose view this is. Null: the deployment's own pool."),
-  limiter: limiterField.describe(
-    'Limit of creates: `state` (`open`, `probing`, `stopped`), its `cause` and `reason` since `since_at`, with the count of `refusals`; `asked_at` is the last request, `next_at` the earliest next one; `failed_boots` of `bundle` in a row, the last at `failed_boot_at`; `refuses_late` is true where a node that is still being created does not open the zone.',
-  ),
+  limiter: limiterField,
   losses: z
     .array(stored({ended_at: instant, lived_s: count}))
     .describe(
