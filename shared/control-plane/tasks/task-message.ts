@@ -25,8 +25,6 @@ import {
 import {Failures} from '../failures.ts';
 import {ensureRun} from '../runs/ensure-run.ts';
 import {expirePage} from '../runs/expire-run.ts';
-import {finishRun} from '../runs/finish-run.ts';
-import {type Fold, newFold} from '../runs/run-result.ts';
 import {updateTotals} from '../runs/summarize-run.ts';
 import {advanceStream} from '../streams/advance-checkpoint.ts';
 import {auditPage} from '../streams/audit-streams.ts';
@@ -37,6 +35,8 @@ import {listNodes} from '../tick/list-nodes.ts';
 import {readBudgets, readSnapshot} from '../tick/read-snapshot.ts';
 import {wake} from '../wake.ts';
 import {deleteOrphans} from '../workers/delete-orphans.ts';
+import {finishRun} from './finish-run.ts';
+import {type Fold, newFold} from './run-result.ts';
 
 /** Time after which a message starts no further page. */
 const WORK_MS = 40_000;

@@ -4,9 +4,9 @@ import type {Run} from '../../domain/run/run.ts';
 import type {Deps} from '../deps.ts';
 import {COMPLETED, FAILED, runRecords} from '../documents/documents.ts';
 import {reopenRun} from '../documents/runs.ts';
-import {totalsOf} from './count-streams.ts';
+import {totalsOf} from '../runs/count-streams.ts';
+import {FINISHING, storeRunTotals} from '../runs/summarize-run.ts';
 import {type Ending, type Fold, foldedStreams, foldPage} from './run-result.ts';
-import {FINISHING, storeRunTotals} from './summarize-run.ts';
 
 /**
  * Folds a page of the streams of a run that is over. If none is left, and the bucket has none without a document, the manifest gets the

@@ -18,9 +18,9 @@ import {
 import {isUnfinished, type Stream} from '../../domain/stream/stream.ts';
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid, streamRecords} from '../documents/documents.ts';
+import {type Frozen, readManifest} from '../runs/run-manifest.ts';
+import {summariesOf} from '../runs/stream-summaries.ts';
 import {registerUnknown} from '../streams/resync-streams.ts';
-import {type Frozen, readManifest} from './run-manifest.ts';
-import {summariesOf} from './stream-summaries.ts';
 
 /** Streams of one page. */
 const PAGE = 500;
