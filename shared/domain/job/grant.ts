@@ -2,12 +2,12 @@
 import type {Pool} from '../fleet/pool.ts';
 import {jobFolder, jobWork} from '../names.ts';
 import {NO_ENVIRONMENT} from '../source/source.ts';
-import type {Holder} from '../stream/lease.ts';
+import {type Holder, isLeasedTo} from '../stream/lease.ts';
 import {beganWork} from '../worker/heartbeat.ts';
 import type {GrantDecision} from '../worker/requests.ts';
 import {isAlive, type Worker, withoutWork} from '../worker/worker.ts';
 import type {Job} from './job.ts';
-import {endAttempt, grantJob, grantProblem, isJobHeldBy, isJobOf, type JobEnd} from './lifecycle.ts';
+import {endAttempt, grantJob, grantProblem, isJobHeldBy, type JobEnd} from './lifecycle.ts';
 
 /** `job`: undefined if its document is deleted. `hasOtherWork`: the worker holds a stream, or another job. */
 export type JobGrantState = {job: Job | undefined; worker: Worker | undefined; hasOtherWork: boolean};
@@ -22,7 +22,7 @@ export function decideJobGrant(
 ): GrantDecision {
   if (!worker || worker.incarnation !== holder.incarnation || !isAlive(worker)) return {};
   const isAtWork = worker.work === jobWork(id);
-  const isOwn = job?.status === 'running' && isJobOf(job, holder);
+  const isOwn = job?.status === 'running' && isLeasedTo(job, holder);
   if (!job || !(isOwn || job.status === 'scheduled') || job.pool !== worker.pool) {
     // The job of the worker was deleted, or leased to another worker.
     const isLost = isAtWork && !(job && isJobHeldBy(job, worker));

@@ -2,7 +2,7 @@
 
 import {jobWork} from '../names.ts';
 import type {Ran} from '../source/source.ts';
-import type {Holder} from '../stream/lease.ts';
+import {type Holder, isLeasedTo} from '../stream/lease.ts';
 import type {Lease} from '../stream/stream.ts';
 import {isOlderThan, iso, msOf} from '../time.ts';
 import {type Death, isMachineDeath} from '../worker/liveness.ts';
@@ -39,18 +39,15 @@ export function isFinal({status}: Pick<Job, 'status'>): boolean {
   return status === 'completed' || status === 'failed' || status === 'cancelled';
 }
 
-/** True if this incarnation holds the lease, of any epoch. */
-export function isJobOf({lease}: Job, {worker, incarnation}: Holder): boolean {
-  return lease?.worker === worker && lease.incarnation === incarnation;
-}
-
 export function holdsJob(job: Job, claim: Holder & {epoch: number}): boolean {
-  return job.status === 'running' && isJobOf(job, claim) && job.lease?.epoch === claim.epoch;
+  return job.status === 'running' && isLeasedTo(job, claim) && job.lease?.epoch === claim.epoch;
 }
 
 /** True if the documents of job and worker agree that this worker holds the lease. */
 export function isJobHeldBy(job: Job, {name, incarnation, work, epoch}: Worker): boolean {
-  return work === jobWork(job.job) && isJobOf(job, {worker: name, incarnation}) && job.lease?.epoch === epoch;
+  return (
+    work === jobWork(job.job) && isLeasedTo(job, {worker: name, incarnation}) && job.lease?.epoch === epoch
+  );
 }
 
 /** A valid job that waits for a worker from now on. */

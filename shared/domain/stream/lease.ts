@@ -23,8 +23,8 @@ export type ReleaseOutcome = 'completed' | 'drained' | 'preempted' | 'failed';
  */
 export type Failure = {kind: 'stream' | 'model' | 'hub' | 'infrastructure'; reason: string};
 
-/** True if this incarnation holds the stream's lease, of any epoch. */
-export function isLeasedTo({lease}: Stream, holder: Holder): boolean {
+/** True if this incarnation holds the lease of the stream or the job, of any epoch. */
+export function isLeasedTo({lease}: {lease: Lease | null}, holder: Holder): boolean {
   return lease?.worker === holder.worker && lease.incarnation === holder.incarnation;
 }
 

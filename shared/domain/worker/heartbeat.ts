@@ -108,7 +108,10 @@ function workAfter({worker, run}: HeartbeatState, lease: WorkLease | null, isHel
   }
   // A deleted job leaves its worker without work.
   if (lease && 'job' in lease && saysItHas(worker, lease)) return NO_WORK;
-  const {work, epoch, claimed_at, drains, yields_to} = worker;
+  return leaseFieldsOf(worker);
+}
+
+function leaseFieldsOf({work, epoch, claimed_at, drains, yields_to}: Worker) {
   return {work, epoch, claimed_at, drains, yields_to};
 }
 
@@ -138,9 +141,8 @@ function endText(lease: WorkLease, run: Run | undefined): string {
 export function decideFailedBoot(worker: Worker, {reason}: {reason: string}, now: number): RequestDecision {
   const answer = advise('continue', '');
   if (worker.fault !== null) return {answer};
-  const {work, epoch, claimed_at, drains, yields_to, boot_step: step} = worker;
-  const held = {...NO_WORK, work, epoch, claimed_at, drains, yields_to};
-  const heard = heardFrom(worker, {...held, activity: 'setup', step: step ?? undefined}, now);
+  const held = {...NO_WORK, ...leaseFieldsOf(worker)};
+  const heard = heardFrom(worker, {...held, activity: 'setup', step: worker.boot_step ?? undefined}, now);
   return {answer, writes: {worker: {...heard, fault: faultText(reason)}}, wakes: true};
 }
 
