@@ -35,7 +35,11 @@ export async function checkRepository({repo, branch, pr}: Wanted): Promise<Findi
   if (code === NO_SUCH_REF) return [{problem: `${repo} has no commit`}];
   const cause = stderr.trim().split('\n').at(-1) ?? '';
   if (REFUSED.test(stderr))
-    return [{problem: `${repo} shows no repository without a password: ${cause}; correct --repo`}];
+    return [
+      {
+        problem: `${repo} shows no repository without a password: ${cause}; correct --repo. TPUs read a private repository with the token of git_token_secret, which this command lacks`,
+      },
+    ];
   return [{unchecked: `the repository ${repo}: ${cause || 'git did not answer'}`}];
 }
 

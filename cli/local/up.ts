@@ -10,7 +10,7 @@ type Options = Pick<CloudOptions, 'json'> & {
   port: number;
   dir: string;
   workers: number;
-  gitTokenSecret?: string;
+  git_token_secret?: string;
   built?: boolean;
   emulators?: boolean;
   quiet?: boolean;
@@ -20,7 +20,6 @@ export async function up(options: Options): Promise<void> {
   const stopped = stopSignal();
   const deployment = await deployLocally({
     ...options,
-    git_token_secret: options.gitTokenSecret,
     stopped,
     begin: say,
     say,

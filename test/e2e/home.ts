@@ -1,8 +1,8 @@
 /** A local cloud as a person runs it, `gleaner local up`, in a process of its own that a test can kill. */
 import {type ChildProcess, execFileSync, spawn} from 'node:child_process';
-import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
+import {mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
-import {join} from 'node:path';
+import {dirname, join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {setTimeout as sleep} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
@@ -11,6 +11,7 @@ import type {Connection} from '../../cli/cloud/connection.ts';
 import {type RunView, viewRun} from '../../cli/run/run-view.ts';
 import type {Report} from '../../cli/run/verify.ts';
 import {tokenFile} from '../../emulator/http/guard.ts';
+import {secretFile} from '../../emulator/secrets.ts';
 import {openStore} from '../../shared/compose.ts';
 import {openBus} from '../../shared/google/bus.ts';
 import {openObjects} from '../../shared/google/objects.ts';
@@ -72,9 +73,19 @@ export class TestHome {
     this.#env = {...process.env, ...env};
   }
 
-  /** Starts a cloud with `flags` on top of the usual options of `local up`. */
-  static async start(workers = 2, env: NodeJS.ProcessEnv = {}, flags: string[] = []): Promise<TestHome> {
+  /** Starts a cloud with `flags` on top of the usual options of `local up`, and with secrets by their names. */
+  static async start(
+    workers = 2,
+    env: NodeJS.ProcessEnv = {},
+    flags: string[] = [],
+    secrets: Record<string, string> = {},
+  ): Promise<TestHome> {
     const home = new TestHome(mkdtempSync(join(tmpdir(), 'gleaner-e2e-')), workers, env, flags);
+    for (const [name, text] of Object.entries(secrets)) {
+      const file = secretFile(home.dir, name, '1');
+      mkdirSync(dirname(file), {recursive: true, mode: 0o700});
+      writeFileSync(file, text, {mode: 0o600});
+    }
     await home.up();
     return home;
   }

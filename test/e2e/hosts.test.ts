@@ -3,6 +3,7 @@ import {GitServer} from '../support/git-server.ts';
 import {JobHome} from './job-home.ts';
 
 const JOBS = ['left', 'right'];
+const TOKEN = 'a-token-of-the-host';
 const WORKERS = ['tpu-us-central1-a-0', 'tpu-us-central1-a-1'];
 
 /** A program that says its version until it is ended. */
@@ -13,7 +14,9 @@ describe('Commands on the hosts of a local cloud', () => {
   let cloud: JobHome;
   let git: GitServer;
   before(async () => {
-    [cloud, git] = await Promise.all([JobHome.start(2), GitServer.start()]);
+    git = await GitServer.start();
+    const setting = `${new URL(git.url).host}=projects/gleaner-local/secrets/git`;
+    cloud = await JobHome.start(2, ['--git-token-secret', setting], {git: TOKEN});
   });
   after(async () => {
     await cloud?.remove();
@@ -95,9 +98,13 @@ describe('Commands on the hosts of a local cloud', () => {
     }
   });
 
-  it('update restarts the jobs with a branch, and a job records the commit that ran with each attempt', async () => {
+  it('update restarts the jobs with a branch of a private repository, and a job records the commit that ran', async () => {
     const commit = git.commit('main', 'main.py', 'print("the end")\n');
-    await cloud.succeeds('update', 'tpu', '--branch', 'main');
+    git.token = TOKEN;
+    const refused = await cloud.gleaner('update', 'tpu', '--branch', 'main');
+    assert.equal(refused.code, 1, refused.stdout);
+    assert.match(refused.stderr, /git_token_secret.*--no-check/);
+    await cloud.succeeds('update', 'tpu', '--branch', 'main', '--no-check');
     for (const id of JOBS) {
       const job = await cloud.ends(id);
       assert.deepEqual(

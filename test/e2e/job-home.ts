@@ -21,8 +21,12 @@ export class JobHome {
     this.home = home;
   }
 
-  static async start(workers: number, flags: string[] = []): Promise<JobHome> {
-    return new JobHome(await TestHome.start(workers, ISOLATION, flags));
+  static async start(
+    workers: number,
+    flags: string[] = [],
+    secrets: Record<string, string> = {},
+  ): Promise<JobHome> {
+    return new JobHome(await TestHome.start(workers, ISOLATION, flags, secrets));
   }
 
   remove(): Promise<void> {

@@ -18,6 +18,8 @@ const ENV = {
 export class GitServer {
   readonly #dir: string;
   readonly #server: Server;
+  /** The token that every request must have from now on; undefined: the repository is public. */
+  token: string | undefined;
 
   private constructor(dir: string) {
     this.#dir = dir;
@@ -59,6 +61,10 @@ export class GitServer {
   }
 
   #serve(request: IncomingMessage, response: ServerResponse): void {
+    if (this.token !== undefined && request.headers.authorization !== basic(this.token)) {
+      response.writeHead(401, {'www-authenticate': 'Basic realm="git"'}).end();
+      return;
+    }
     const {pathname, search} = new URL(request.url ?? '/', 'http://git');
     const child = spawn('git', ['http-backend'], {
       env: {
@@ -80,6 +86,11 @@ export class GitServer {
     child.stdout.on('data', part => parts.push(part));
     child.once('close', () => answer(Buffer.concat(parts), response));
   }
+}
+
+/** The header that signs in with a token, as hosts of repositories accept it. */
+function basic(token: string): string {
+  return `Basic ${Buffer.from(`x-access-token:${token}`).toString('base64')}`;
 }
 
 /** Turns the output of a CGI program, headers and content, into an answer. */
