@@ -98,4 +98,14 @@ describe('A job on a local cloud', () => {
       workers => workers.every(hasEnded),
     );
   });
+
+  it('is cleared with every other ended job, though a message deletes 200', async () => {
+    await cloud.home.read(store =>
+      store.transaction(async tx => {
+        for (let index = 0; index < 201; index++) tx.create(`jobs/old-${index}`, {status: 'completed'});
+      }),
+    );
+    assert.match(await cloud.succeeds('jobs', 'clear', '--yes'), /all ended jobs are deleted/);
+    assert.deepEqual(await cloud.jobs(), []);
+  });
 });
