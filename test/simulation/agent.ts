@@ -15,6 +15,8 @@ export type Machine = {
   fault: () => string | null;
   /** The failure of loading the model of a run. */
   modelFailure: (run: string) => Failure | undefined;
+  /** True if the extractor hangs for ever now. Its agent speaks on. */
+  hangs: () => boolean;
   /** True if the agent reports a stream as completed too early. */
   isLying: () => boolean;
   /** Stops the machine: a job has killed it, or its boot has failed. */
@@ -132,7 +134,7 @@ export class AgentLoop {
   }
 
   async #extract(): Promise<End> {
-    const [agent, {sleep, seconds, fault, modelFailure, isLying}] = [this.#agent, this.#machine];
+    const [agent, {sleep, seconds, fault, modelFailure, hangs, isLying}] = [this.#agent, this.#machine];
     const lease = agent.lease ?? undefined;
     const failure = modelFailure(lease?.run ?? '');
     if (failure) {
@@ -155,6 +157,7 @@ export class AgentLoop {
       if (isStored === true) continue;
       if (isStored !== false) return isStored;
       if (isLying()) return 'completed';
+      if (hangs()) await sleep(Number.POSITIVE_INFINITY);
       await sleep(seconds(5, 120) * 1000);
       if (this.#isLost()) return 'lost';
       if (plan.final) agent.phase = 'uploading';

@@ -6,6 +6,7 @@ import {getEnvironmentData, setEnvironmentData} from 'node:worker_threads';
 import {crc32} from 'node:zlib';
 import type {withRunMarks} from '../../shared/control-plane/documents/run-marks.ts';
 import type {TickQueue} from '../../shared/control-plane/tick-queue.ts';
+import {type Memory, newMemory} from '../support/deps.ts';
 import type {Handlers, WorkerApi} from '../support/function-calls.ts';
 import {type Edit, type Splice, spliceAll} from './anchors.ts';
 import {loadChanged} from './edits.ts';
@@ -15,12 +16,13 @@ export type Code = {
   workerApi: WorkerApi;
   newTickQueue: (...clock: ConstructorParameters<typeof TickQueue>) => TickQueue;
   withRunMarks: typeof withRunMarks;
+  newMemory: () => Memory;
 };
 /** Only worlds with a rollout have a `next` release. */
 export type Codes = {current: Code; next: Code | undefined};
 
-/** `next`: the next release. `small pages`: the current release with pages so small that a wide world needs more than one. */
-export type Release = 'current' | 'next' | 'small pages';
+/** `next`: the next release. `small pages`: the current release with pages so small that a wide world needs more than one. `tiny pages`: that any world does. */
+export type Release = 'current' | 'next' | 'small pages' | 'tiny pages';
 
 /** Counters that only the next release adds to documents. Neither release may lose or decrease them. */
 export const NEXT_RELEASE_COUNTERS = [
@@ -132,59 +134,70 @@ export const EDITS: Record<Release, Edit[]> = {
       replace: "action: $z.enum(['create', 'delete']), requested_by: $z.string().default('current')",
     },
   ],
-  'small pages': [
+  'small pages': withPages({listed: 7, named: 11, audited: 4, batch: 3}),
+  'tiny pages': withPages({listed: 2, named: 2, audited: 2, batch: 1}),
+};
+
+/** Sizes of pages: of streams, of names in the bucket, of audited workers, and of what one transaction changes. */
+function withPages({
+  listed,
+  named,
+  audited,
+  batch,
+}: Record<'listed' | 'named' | 'audited' | 'batch', number>): Edit[] {
+  return [
     {
       in: 'pagesOf',
       within: 'for (let $limit = $first; ; $limit = $next) $body',
       find: 'Math.min($most, $size)',
       constant: '$size',
-      replace: '7',
+      replace: `${listed}`,
     },
     {
       in: 'reconcileWorkers',
       find: 'const $batch = $queue.slice($first, $first + $size);',
       constant: '$size',
-      replace: '3',
+      replace: `${batch}`,
     },
     {
       in: 'foldPage',
       find: '$store.query($streams, {...$after, limit: $size})',
       constant: '$size',
-      replace: '7',
+      replace: `${listed}`,
     },
     {
       in: 'registerPage',
       find: '$listed.length < $size ? undefined : $listed.at(-1)?.name',
       constant: '$size',
-      replace: '7',
+      replace: `${listed}`,
     },
     {
       in: 'countPage',
       within: "{const $limit = $size; const $listed = await $objects.list('datasets/', $page); $$rest}",
       find: 'const $limit = 5000;',
-      replace: 'const $limit = 11;',
+      replace: `const $limit = ${named};`,
     },
     {
       in: 'rebuildPage',
       find: '$objects.list($prefix($run.run), {...$start, limit: $size})',
       constant: '$size',
-      replace: '7',
+      replace: `${listed}`,
     },
     {
       in: 'auditPage',
       find: '$page.length < $size ? undefined : $page.at(-1)?.id',
       constant: '$size',
-      replace: '4',
+      replace: `${audited}`,
     },
     {
       in: 'applyToLeases',
       within: '$notices.flatMap(({run: $run, workers: $workers}) => $batches)',
       find: '$batchesOf($workers, $size)',
       constant: '$size',
-      replace: '3',
+      replace: `${batch}`,
     },
-  ],
-};
+  ];
+}
 
 const loading = new Map<string, Promise<Code>>();
 
@@ -216,9 +229,12 @@ function changesOf(release: Release): Splice[] {
 async function load(mark: string): Promise<Code> {
   const names = ['object', 'control', 'tpu', 'tick', 'task', 'job', 'exec'].map(topic => `on-${topic}`);
   const functions = [...names, 'worker-api'].map(name => `../../functions/${name}.ts`);
-  const parts = ['tick-queue', 'documents/run-marks'].map(name => `../../shared/control-plane/${name}.ts`);
+  const caches = ['active-runs', 'open-runs', 'pool-cache'].map(name => `caches/${name}`);
+  const parts = ['tick-queue', 'documents/run-marks', ...caches].map(
+    name => `../../shared/control-plane/${name}.ts`,
+  );
   const files = [...functions, ...parts].map(file => file + mark);
-  const {workerApi, TickQueue, withRunMarks, ...on} = Object.assign(
+  const {workerApi, TickQueue, withRunMarks, ActiveRuns, newOpenRuns, KnownPools, ...on} = Object.assign(
     {},
     ...(await Promise.all(files.map(file => import(file)))),
   );
@@ -226,5 +242,9 @@ async function load(mark: string): Promise<Code> {
     ...{object: on.onObject, control: on.onControl, tpu: on.onTpu, tick: on.onTick},
     ...{tasks: on.onTask, job: on.onJob, exec: on.onExec},
   };
-  return {handlers, workerApi, newTickQueue: clock => new TickQueue(clock), withRunMarks};
+  return {
+    ...{handlers, workerApi, withRunMarks},
+    newTickQueue: clock => new TickQueue(clock),
+    newMemory: () => newMemory({ActiveRuns, newOpenRuns, KnownPools}),
+  };
 }

@@ -1,6 +1,7 @@
 /** The seed, clock, services, faults, counts and trace that all parts of a world share. */
 import type {Config} from '../../shared/contracts/config.ts';
-import type {Document} from '../../shared/ports.ts';
+import {Contention} from '../../shared/contracts/errors.ts';
+import type {Document, Transaction} from '../../shared/ports.ts';
 import {aConfig, T0} from '../support/builders.ts';
 import type {Failure} from '../support/fake-agent.ts';
 import {FakeBucket} from '../support/fake-bucket.ts';
@@ -10,14 +11,19 @@ import {Chance, Clockwork} from '../support/kernel.ts';
 import type {SharedProject} from '../support/shared-project.ts';
 import type {Splice} from './anchors.ts';
 import {FAR_REGION, isFar, PriceRise} from './bills.ts';
+import type {Release} from './code.ts';
 import {CALM, type Faults, MAX_HANG_MINUTES} from './faults.ts';
 import {Invariants} from './invariants.ts';
 import type {Submitted} from './jobs.ts';
+import {drawsOf, PART_NAMES, type PartName} from './parts.ts';
 import {SPOT_V5E_USD} from './prices.ts';
 import {hasSecondPool, SECOND_SLOTS} from './second-pool.ts';
 import {SimStore} from './store.ts';
 
 export const MINUTE_MS = 60_000;
+
+/** Time from the moment when a resync is due until it has registered the streams that it finds. */
+const RESYNC_MS = 4 * MINUTE_MS;
 
 const ZONES = ['us-central1-a', 'europe-west4-b', 'asia-east1-c'];
 /** Every 24th world is wide: 21 slots in three zones, about fifty streams, and lists of more than one page. */
@@ -44,6 +50,7 @@ export const SIMPLER = [
   'broken model',
   'keeping',
   'orders',
+  ...PART_NAMES,
 ];
 
 /** Two of eleven worlds have a run without a usable model until the calm, by their seeds: so no other draw changes. */
@@ -82,6 +89,8 @@ export class Context {
   readonly alone = new Map<string, Document>();
   /** These documents, and those that were restored: they lack the changes of this time. */
   readonly everAlone = new Set<string>();
+  /** Runs that ended longer ago than the documents of streams are kept. */
+  readonly aged = new Set<string>();
   readonly rise: PriceRise;
   readonly catalog = aCatalog(() => this.rise.skus(this.clockwork.now));
   /** True if the bucket is in another region than every zone. */
@@ -113,6 +122,8 @@ export class Context {
   /** True if worker-api answers neither workers nor ticks. */
   isApiOut = false;
   isStoreOut = false;
+  /** False if the event of the present object is lost. */
+  isNoticed = true;
   /** Zones without a network. */
   readonly cutZones = new Set<string>();
   /** The verb of a service whose permission is missing now. */
@@ -124,9 +135,11 @@ export class Context {
   readonly hasSecondPool: boolean;
   readonly hasBadImage: boolean;
   readonly isRolledBack: boolean;
+  readonly #seed: number;
 
   constructor(seed: number, options: Options) {
     this.chance = new Chance(seed);
+    this.#seed = seed;
     this.options = options;
     this.clockwork = options.clockwork ?? new Clockwork(T0);
     this.store = new SimStore(this.clockwork);
@@ -199,10 +212,21 @@ export class Context {
     return !this.options.plan && !this.options.without?.has(part);
   }
 
+  /** The draws of a part that only some worlds have; undefined in the others. */
+  drawsOf(part: PartName): Chance | undefined {
+    return this.hasPart(part) ? drawsOf(part, this.#seed) : undefined;
+  }
+
   /** Draws a count of at least one. Draws also when the second is left out, so that no other draw changes. */
   count(second: string, most: number): number {
     const count = this.chance.integer(1, most);
     return this.options.without?.has(second) ? 1 : count;
+  }
+
+  /** The release that the world begins with. */
+  get release(): Release {
+    if (this.isWide) return 'small pages';
+    return this.drawsOf('tiny pages') ? 'tiny pages' : 'current';
   }
 
   /** The failure of each load of the run's model, until the calm. */
@@ -225,6 +249,12 @@ export class Context {
     return this.isCalm && this.clockwork.now - this.#calm_since_ms > MAX_HANG_MINUTES * MINUTE_MS + longer_ms;
   }
 
+  /** True if the calm has lasted until the end of a resync, whenever the last one in the storm was. */
+  get isResynced(): boolean {
+    const within_ms = this.config.audit_s * 1000 + RESYNC_MS;
+    return this.isCalm && this.clockwork.now - this.#calm_since_ms > within_ms;
+  }
+
   see(name: string): void {
     this.seen.set(name, (this.seen.get(name) ?? 0) + 1);
   }
@@ -244,12 +274,27 @@ export class Context {
     this.clockwork.after(delay_ms, run);
   }
 
-  /** Puts a stream object into the bucket. */
-  drop(name: string, text: string): void {
+  /** Changes documents as a person does, again as long as another transaction holds them. */
+  async edit(work: (tx: Transaction) => Promise<void>): Promise<void> {
+    for (;;) {
+      try {
+        await this.store.edit(work);
+        return;
+      } catch (error) {
+        if (!(error instanceof Contention)) throw error;
+        await new Promise<void>(resolve => this.after(1000, resolve));
+      }
+    }
+  }
+
+  /** Puts a stream object into the bucket. Without `isNoticed` its event is lost. */
+  drop(name: string, text: string, isNoticed = true): void {
+    this.isNoticed = isNoticed;
     const known = this.streams.get(name) ?? [];
     this.streams.set(name, known.includes(text) ? known : [...known, text]);
     const {crc32c} = this.objects.put(name, text);
     this.contents.set(`${name}#${crc32c}`, text);
+    this.isNoticed = true;
   }
 
   /** True if the object was dropped after its run was stopped. Such a stream is ignored, because a stop is final. */

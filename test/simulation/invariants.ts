@@ -14,10 +14,12 @@ import {Money} from './invariants/money.ts';
 import {Nodes} from './invariants/nodes.ts';
 import {OperatorIntent} from './invariants/operator-intent.ts';
 import {Progress} from './invariants/progress.ts';
+import {Retention} from './invariants/retention.ts';
 import {Silence} from './invariants/silence.ts';
 import {Speakers} from './invariants/speakers.ts';
 import {Tasks} from './invariants/tasks.ts';
 import {type StartedTick, Ticks} from './invariants/ticks.ts';
+import {Turns} from './invariants/turns.ts';
 import {type Actor, Check, Violations, type WorkerRequest} from './invariants/violations.ts';
 import {Waiting} from './invariants/waiting.ts';
 import {Wakes} from './invariants/wakes.ts';
@@ -45,12 +47,14 @@ export class Invariants extends Check {
   readonly #tasks = new Tasks(...this.#of);
   readonly waiting = new Waiting(...this.#of);
   readonly #wakes = new Wakes(...this.#of);
+  readonly #turns = new Turns(...this.#of);
+  readonly #retention = new Retention(...this.#of);
   readonly #speakers = new Speakers(...this.#of);
 
   readonly #all: Check[] = [
     ...[this.#leases, this.#failureAttribution, this.progress, this.#jobs, this.silence, this.#zones],
     ...[this.#money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent, this.waiting],
-    ...[this.execs, this.#effects],
+    ...[this.execs, this.#effects, this.#retention],
     new Marks(...this.#of),
   ];
 
@@ -72,7 +76,12 @@ export class Invariants extends Check {
     const kind = [collection, ...below.filter((_, index) => index % 2 === 0)].join('/');
     // A changed run deletes the state of its fold.
     const isJob = kind === this.context.config.jobs_collection;
-    const mayEnd = kind === 'runs/system' || (isJob && this.#jobs.mayBeDeleted);
+    const mayEnd =
+      kind === 'runs/system' ||
+      (isJob && this.#jobs.mayBeDeleted) ||
+      (kind.startsWith('runs/streams') && this.#retention.mayBeDeleted(id));
+    if (after === undefined) this.context.alone.delete(path);
+    if (after === undefined && kind === 'runs/streams') this.operatorIntent.onExpired(path);
     if (after === undefined && !mayEnd) this.breach(`${path} was deleted`);
     this.#speakers.onCommit(path);
     this.violations.onCommit();
@@ -86,6 +95,7 @@ export class Invariants extends Check {
         this.context.see(`a run is: ${after.status}`);
         this.operatorIntent.onRun(id, before, after);
         this.progress.onRun(id, after);
+        if (before) this.#retention.onRun(id, before, after);
         break;
       case 'runs/streams':
         this.context.see(`a stream is: ${after.status}`);
@@ -115,6 +125,7 @@ export class Invariants extends Check {
         this.#money.onWorker(id, before, after);
         this.#caps.onWorker(id, before, after);
         this.#jobs.onWorker(id, before, after);
+        this.#turns.onWorker(id, before, after);
         break;
       case 'workers/attempts':
         if (before) break;
@@ -177,11 +188,13 @@ export class Invariants extends Check {
 
   onTickStarted(): StartedTick {
     this.#wakes.onTickStarted();
+    this.#turns.onTickStarted();
     return this.#ticks.onTickStarted();
   }
 
   onTickEnded(begun: StartedTick): void {
     this.#ticks.onTickEnded(begun);
+    this.#turns.onTickEnded();
     this.#caps.onTickEnded(begun);
   }
 

@@ -14,6 +14,9 @@ const MOST_JOBS = 8;
 /** A deadly job takes its worker about an hour: the calm of a world with one slot has time for one. */
 const MOST_DEADLY = 1;
 const MACHINES_OF_A_JOB = 5;
+const HASTY_JOBS = 8;
+/** Time between two looks of a person at a job. */
+const LOOK_MS = 15_000;
 
 /**
  * Course of a job in its agent. `works` and `fails` end after some seconds. `endless` ends at its timeout. `stuck` is never
@@ -21,6 +24,8 @@ const MACHINES_OF_A_JOB = 5;
  * `invalid` is no valid document.
  */
 export type Course = 'works' | 'fails' | 'endless' | 'stuck' | 'deadly' | 'broken' | 'invalid';
+
+type Fields = {code: string; timeout: number; max_retries: number; priority?: number};
 
 /** `isBounded`: the job has a deadline or a budget. */
 export type Submitted = {course: Course; max_retries: number; isDeleted: boolean; isBounded?: boolean};
@@ -45,6 +50,37 @@ export class Jobs {
     if (seed % JOBS_EVERY !== 1 || !context.hasPart('jobs')) return;
     const count = this.#chance.integer(1, MOST_JOBS);
     for (let number = 0; number < count; number++) this.#planJob(`job-${number}`);
+    this.#planHurry(count);
+  }
+
+  /** Hurried people delete jobs while the control plane takes them up, and cancel jobs that run. One job fails again and again. */
+  #planHurry(count: number): void {
+    const {context, chance} = {context: this.#context, chance: this.#context.drawsOf('hurried people')};
+    if (!chance) return;
+    for (let number = 0; number < HASTY_JOBS; number++) {
+      const [id, ms] = [`hasty-${number}`, chance.between(0, 20) * 60_000];
+      const seen_ms = chance.between(100, 1200);
+      context.after(ms, () => this.#submit(id, 'works', {code: 'works 30', timeout: 600, max_retries: 0}));
+      context.after(ms + seen_ms, () => this.#delete(id));
+    }
+    const fields = {code: 'fails 20', timeout: 600, max_retries: 2, priority: 1};
+    context.after(chance.between(0, 15) * 60_000, () => this.#submit('again', 'fails', fields));
+    for (let number = 0; number < count; number++)
+      if (chance.happens(0.5)) this.#cancelWhileRunning(`job-${number}`, chance.between(5, 60) * 1000);
+  }
+
+  #submit(id: string, course: Course, fields: Fields): void {
+    if (this.#context.isCalm) return;
+    this.#context.submitted.set(id, {course, max_retries: fields.max_retries, isDeleted: false});
+    this.#write(id, {...fields, status: 'pending', created_at: iso(this.#context.clockwork.now)});
+  }
+
+  #cancelWhileRunning(id: string, delay_ms: number): void {
+    const {config, isCalm, store} = this.#context;
+    if (isCalm) return;
+    const isRunning = store.peek(paths.job(config.jobs_collection, id))?.status === 'running';
+    if (isRunning) this.#context.after(delay_ms, () => this.#send({action: 'cancel', job: id}));
+    else this.#context.after(LOOK_MS, () => this.#cancelWhileRunning(id, delay_ms));
   }
 
   #planJob(id: string): void {

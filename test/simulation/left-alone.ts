@@ -2,15 +2,13 @@
  * A later release, or a person, writes a field that the releases of the world do not understand. The document is restored when the storm is
  * over. Until then no release may write it.
  */
-import {Contention} from '../../shared/contracts/errors.ts';
-import type {Document, Transaction} from '../../shared/ports.ts';
+import type {Document} from '../../shared/ports.ts';
 import {Chance} from '../support/kernel.ts';
 import type {Context} from './context.ts';
 
 /** Every fifth world has such documents. Their draws are apart, so that the other worlds stay as they are. */
 const EVERY = 5;
 const MOST = 3;
-const RETRY_MS = 1000;
 
 /** Fields of a type that no release knows. The invariants read none of them. */
 const FIELDS: Record<string, Document> = {
@@ -45,7 +43,7 @@ export class LeftAlone {
     const path = this.#chance.pick(paths);
     const fields = FIELDS[kind] ?? {};
     const before = store.peek(path) ?? {};
-    await this.#edit(async tx => {
+    await this.#context.edit(async tx => {
       const run = kind === 'streams' ? path.slice(0, path.indexOf('/streams/')) : undefined;
       const [document, parent] = [await tx.get(path), run && (await tx.get(run))];
       const at = new Date(this.#context.clockwork.now).toISOString();
@@ -63,23 +61,10 @@ export class LeftAlone {
     const {alone} = this.#context;
     for (const [path, {later: _, ...fields}] of [...alone]) {
       alone.delete(path);
-      await this.#edit(async tx => {
+      await this.#context.edit(async tx => {
         const {later: _later, ...data} = (await tx.get(path)) ?? {};
         if (Object.keys(data).length > 0) tx.set(path, {...data, ...fields});
       });
-    }
-  }
-
-  /** Writes again as long as another transaction holds the document. */
-  async #edit(work: (tx: Transaction) => Promise<void>): Promise<void> {
-    for (;;) {
-      try {
-        await this.#context.store.edit(work);
-        return;
-      } catch (error) {
-        if (!(error instanceof Contention)) throw error;
-        await new Promise<void>(resolve => this.#context.after(RETRY_MS, resolve));
-      }
     }
   }
 }

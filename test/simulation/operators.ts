@@ -157,6 +157,8 @@ export class Operators {
   /** Plans the recovery of a lost database: early, late or never, by a rebuild or by a start of each run. */
   planRecovery(): void {
     const {chance} = this.#context;
+    const soon = this.#context.drawsOf('lost database');
+    if (soon) this.#context.after(soon.between(5, 40) * 1000, () => this.#send({action: 'rebuild'}));
     if (chance.happens(0.3)) return;
     this.#context.after(this.#context.minutes(0, 20), () => {
       if (chance.happens(0.8)) this.#send({action: 'rebuild'});
@@ -173,7 +175,8 @@ export class Operators {
       const document = store.peek(paths.stream(run, stream));
       const parent = store.peek(paths.run(run));
       const isIgnored = document === undefined && this.#context.isTooLate(parent, name);
-      const isDone = document?.status === 'completed' || parent?.status === 'cancelled' || isIgnored;
+      const isDone =
+        document?.status === 'completed' || parent?.status === 'cancelled' || parent?.expired_at || isIgnored;
       return isDone ? [] : [{name, run, stream, document}];
     });
   }
@@ -201,7 +204,9 @@ export class Operators {
       const info = this.#context.objects.info(name);
       if (typeof document?.blocked_reason === 'string') this.#send({action: 'rebuild', run});
       else if (document?.status === 'failed') this.#retry(name, run, stream);
-      else if (document?.generation !== info?.generation) this.#send({action: 'start', run});
+      // A resync comes before the operators to a stream whose event was lost.
+      else if (document ? document.generation !== info?.generation : this.#context.isResynced)
+        this.#send({action: 'start', run});
     }
   }
 

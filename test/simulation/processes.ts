@@ -3,9 +3,11 @@ import type {Deps} from '../../shared/control-plane/deps.ts';
 import type {Log} from '../../shared/control-plane/log.ts';
 import type {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import type {Document} from '../../shared/ports.ts';
+import {T0} from '../support/builders.ts';
 import type {Call} from '../support/call.ts';
-import {accountOf, type Memory, newMemory} from '../support/deps.ts';
+import {accountOf, type Memory} from '../support/deps.ts';
 import {AS_CONTROL, askWorkerApi} from '../support/function-calls.ts';
+import type {Chance} from '../support/kernel.ts';
 import type {Code, Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
 import type {Actor} from './invariants/violations.ts';
@@ -38,10 +40,14 @@ export class Processes {
   /** Instances with a running tick. */
   readonly #inTick = new Set<Process>();
   calls_made = 0;
+  readonly #slow: {draws: Chance; from: number; to: number} | undefined;
 
   constructor(context: Context, codes: Codes, publish: (topic: string, message: Document) => string) {
     this.#context = context;
     this.#codes = codes;
+    const draws = context.drawsOf('slow ticks');
+    const from = T0 + (draws?.between(2, 8) ?? 0) * MINUTE_MS;
+    this.#slow = draws && {draws, from, to: from + draws.between(10, 25) * MINUTE_MS};
     this.#publish = publish;
   }
 
@@ -55,7 +61,7 @@ export class Processes {
     if (skew_ms !== 0) this.#context.see('fault: skew_s');
     const code = this.#code();
     const name = `instance ${this.#count}${code === this.#codes.current ? '' : ' (next release)'}`;
-    const process: Process = {name, isDead: false, skew_ms, memory: newMemory(), code};
+    const process: Process = {name, isDead: false, skew_ms, memory: code.newMemory(), code};
     this.#instances = [...this.#instances.slice(-2), process];
     return process;
   }
@@ -165,7 +171,7 @@ export class Processes {
     const context = this.#context;
     return (verb, effect) =>
       new Promise((resolve, reject) => {
-        context.after(this.latency(), () => {
+        context.after(this.latency() + this.#slowness(actor), () => {
           if (process.isDead) return;
           this.calls_made += 1;
           if (this.#crashes(process, this.calls_made, `before ${verb}`)) return;
@@ -202,6 +208,15 @@ export class Processes {
     context.note(() => `${process.name} crashes ${where}`);
     process.isDead = true;
     return true;
+  }
+
+  /** In some worlds the calls of ticks are so slow for some minutes that a plan gets too old before its last pool. */
+  #slowness(actor: Actor): number {
+    const isTick = actor !== undefined && 'topic' in actor && actor.topic === 'tick';
+    if (!isTick || !this.#slow || this.#context.isCalm) return 0;
+    const {draws, from, to} = this.#slow;
+    const {now} = this.#context.clockwork;
+    return now < from || now > to ? 0 : draws.between(0, 25_000);
   }
 
   latency(): number {

@@ -2,14 +2,15 @@
 import {iso} from '../../shared/domain/time.ts';
 import type {Document} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
-import {newMemory} from '../support/deps.ts';
 import {type Answer, FakeAgent} from '../support/fake-agent.ts';
 import {type FakeNode, TAKEN} from '../support/fake-tpus.ts';
 import {asHost, askWorkerApi, secretOf} from '../support/function-calls.ts';
+import type {Chance} from '../support/kernel.ts';
 import {AgentLoop, RETRY_MS} from './agent.ts';
 import type {Codes} from './code.ts';
 import {type Context, MINUTE_MS} from './context.ts';
 import {forgedBy} from './forger.ts';
+import {isUp, workersOf} from './invariants/nodes.ts';
 import type {WorkerRequest} from './invariants/violations.ts';
 import type {Speech} from './invariants.ts';
 import type {Process, Processes} from './processes.ts';
@@ -36,11 +37,17 @@ export class Vms {
   readonly #codes: Codes;
   readonly #vms = new Map<FakeNode, Machine>();
   readonly #zombies: Process[] = [];
+  readonly #repeats: Chance | undefined;
+  readonly #hangs: Chance | undefined;
+  readonly #forges: Chance | undefined;
 
   constructor(context: Context, functions: Processes, codes: Codes) {
     this.#context = context;
     this.#functions = functions;
     this.#codes = codes;
+    this.#repeats = context.drawsOf('hurried people');
+    this.#hangs = context.drawsOf('hung');
+    this.#forges = context.drawsOf('early forger');
     context.tpus.onReady = node => this.#boot(node);
     context.tpus.onGone = node => this.#end(node, 'its node is gone');
   }
@@ -60,7 +67,7 @@ export class Vms {
       name: `${node.name}#${incarnation}`,
       isDead: false,
       skew_ms: 0,
-      memory: newMemory(),
+      memory: code.newMemory(),
       code,
     };
     const drift = 1 + faults.drift * chance.between(-1, 1);
@@ -75,6 +82,7 @@ export class Vms {
     const ask = (body: object) => {
       const forged = context.strikes('forgery') ? forgedBy(context, node.name, ticket) : undefined;
       if (forged) void this.#request(process, cut, {secret, isForged: true}, forged);
+      this.#forgeHellos(process, cut, {secret, isForged: true}, {name: node.name, ticket});
       return this.#request(process, cut, {secret, isForged: false}, body);
     };
     const agent = new FakeAgent(node.name, incarnation, ticket, ask, objects);
@@ -90,6 +98,7 @@ export class Vms {
         return context.strikes('machine_fault') ? 'the disk is full' : null;
       },
       modelFailure: run => context.modelFailure(run),
+      hangs: () => !context.isCalm && (this.#hangs?.happens(0.05) ?? false),
       isLying: () => context.strikes('lie'),
       onExec: exec => context.invariants.execs.onStarted(exec, node.name, incarnation),
       die: () => {
@@ -101,6 +110,25 @@ export class Vms {
       context.see('at the same time: a second machine of a slot');
     this.#vms.set(node, {process, agent, cut});
     void loop.run();
+  }
+
+  /** In some worlds a machine says hello in the name of every worker that has not yet said it. */
+  #forgeHellos(
+    process: Process,
+    cut: Machine['cut'],
+    speech: Speech,
+    own: {name: string; ticket: string},
+  ): void {
+    if (!this.#forges?.happens(0.5) || this.#context.isCalm) return;
+    for (const {name, incarnation, host_secrets} of workersOf(this.#context.store).filter(isUp))
+      if (name !== own.name && host_secrets[0] === undefined)
+        void this.#request(process, cut, speech, {
+          action: 'hello',
+          worker: name,
+          incarnation,
+          host: 0,
+          ticket: own.ticket,
+        });
   }
 
   /** The extractor may hang or crash alone. Then its agent still sends heartbeats, but stores nothing. */
@@ -218,7 +246,16 @@ export class Vms {
         else this.#handle(speech, body, answer);
       });
       context.after(REQUEST_TIMEOUT_MS, () => answer({status: 504, body: {}}));
+      this.#repeatReport(speech, body as WorkerRequest);
     });
+  }
+
+  /** In some worlds the network repeats the report of an end, some minutes later. */
+  #repeatReport(speech: Speech, request: WorkerRequest): void {
+    const {context, draws} = {context: this.#context, draws: this.#repeats};
+    if (!draws || !['finish', 'release'].includes(request.action) || !draws.happens(0.5)) return;
+    const minutes = draws.between(0.2, 4);
+    context.after(minutes * MINUTE_MS, () => context.isCalm || this.#handle(speech, request, () => {}));
   }
 
   #handle(speech: Speech, body: object, answer: (given: Answer) => void): void {

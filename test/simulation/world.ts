@@ -12,14 +12,15 @@ import {Context, MINUTE_MS, type Options} from './context.ts';
 import {Delivery} from './delivery.ts';
 import {drawFaults} from './faults.ts';
 import {Jobs} from './jobs.ts';
-import {planKeeping} from './keeping.ts';
 import {LeftAlone} from './left-alone.ts';
+import {OldRuns} from './old-runs.ts';
 import {Operators} from './operators.ts';
 import {Orders} from './orders.ts';
 import {PERMISSIONS} from './processes.ts';
 import {SecondPool} from './second-pool.ts';
 import type {SimStore} from './store.ts';
 import {Vms} from './vms.ts';
+import {planKeeping, planPriorities, planRebuilds} from './wishes.ts';
 
 /**
  * The longest calm. All work must end in it: no rule may need the six hours after which a silent worker ends by itself. A zone
@@ -71,10 +72,13 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   await store.edit(tx => openTask(tx, {task: 'resync', run: null}, T0 - 10 * MINUTE_MS));
   await store.edit(async tx => tx.set(path, {...(await tx.get(path)), status: 'done', result: 'compared'}));
   context.storm = drawFaults(chance, options.without);
+  if (context.drawsOf('lost database')) context.storm.wipe = 1;
+  // A slow tick starts the next one late.
+  if (context.drawsOf('slow ticks')) context.storm.latency_ms = Math.max(context.storm.latency_ms, 1);
   context.faults = context.storm;
   context.note(() => `faults ${JSON.stringify(context.faults)}`);
   const codes = {
-    current: await loadCode(context.isWide ? 'small pages' : 'current', options.mistake),
+    current: await loadCode(context.release, options.mistake),
     next: context.faults.rollout > 0 ? await loadCode('next', options.mistake) : undefined,
   };
   const delivery = new Delivery(context, codes);
@@ -85,6 +89,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   const operators = new Operators(context, delivery, jobs, second, orders);
   objects.onFinalized = info => {
     invariants.progress.onObject(info);
+    if (!context.isNoticed) return;
     delivery.send('object', {bucket: 'bucket', name: info.name, generation: info.generation});
   };
   objects.onDeleted = name => invariants.progress.onDeleted(name);
@@ -93,9 +98,11 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     invariants.waiting.onNodeRequest(request);
   };
   tpus.onDeleted = node => invariants.nodes.onNodeDeleted(node);
+  const oldRuns = new OldRuns(context, delivery);
   const onCommit: SimStore['onCommit'] = (path, before, after) => {
     context.note(() => `  ${path} ${describe(after)}`);
     invariants.onCommit(path, before, after);
+    if (/^runs\/[^/]+$/.test(path) && after) oldRuns.onRun(path.slice(5), before, after);
   };
   store.onCommit = onCommit;
   store.onCommitted = paths => invariants.onCommitted(paths);
@@ -108,6 +115,8 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   operators.planStray();
   second.plan();
   planKeeping(context, delivery, seed);
+  planRebuilds(context, delivery);
+  planPriorities(context, delivery);
   changeFaults(context, vms);
   delivery.startScheduler();
   invariants.watchCaps();
@@ -122,6 +131,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     store.wipe();
     context.alone.clear();
     context.submitted.clear();
+    context.aged.clear();
     invariants.onWipe();
     // The loss of a database restarts no instance by itself. In some worlds an operator restarts all of them.
     if (chance.happens(0.25)) delivery.processes.killAll();

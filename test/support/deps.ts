@@ -17,13 +17,21 @@ export type Memory = Pick<
   runMarks: RunMarks;
 };
 
-export function newMemory(): Memory {
+/** The caches of one release of the code. */
+export type Caches = {
+  ActiveRuns: typeof ActiveRuns;
+  newOpenRuns: typeof newOpenRuns;
+  KnownPools: typeof KnownPools;
+};
+const CACHES: Caches = {ActiveRuns, newOpenRuns, KnownPools};
+
+export function newMemory(caches = CACHES): Memory {
   return {
-    activeRuns: new ActiveRuns(),
-    openRuns: newOpenRuns(),
+    activeRuns: new caches.ActiveRuns(),
+    openRuns: caches.newOpenRuns(),
     idlePools: new Map(),
     runMarks: new Map(),
-    knownPools: new KnownPools(),
+    knownPools: new caches.KnownPools(),
     specHashes: new Map(),
     slotsLeftAlone: new Map(),
   };

@@ -36,8 +36,16 @@ export const DELETE_S = {least: 5, most: 90};
 export const STALE_MS = 90_000;
 
 /** `isOmitted`: lists leave its nodes out. `isDark`: it does not answer, however often that is drawn anew. */
-type Zone = {soldOut: boolean; overQuota: boolean; unreachable: boolean; isDark: boolean; isOmitted: boolean};
-const OPEN: Zone = {soldOut: false, overQuota: false, unreachable: false, isDark: false, isOmitted: false};
+type Faults = {
+  soldOut: boolean;
+  overQuota: boolean;
+  unreachable: boolean;
+  isDark: boolean;
+  isOmitted: boolean;
+};
+/** `refusals`: why it has refused nodes. */
+type Zone = Faults & {refusals: Set<string>};
+const OPEN: Faults = {soldOut: false, overQuota: false, unreachable: false, isDark: false, isOmitted: false};
 
 export class FakeTpus {
   readonly nodes = new Map<string, FakeNode>();
@@ -60,7 +68,7 @@ export class FakeTpus {
   }
 
   zone(name: string): Zone {
-    const zone = this.zones.get(name) ?? {...OPEN};
+    const zone = this.zones.get(name) ?? {...OPEN, refusals: new Set()};
     this.zones.set(name, zone);
     return zone;
   }
@@ -156,13 +164,19 @@ export class FakeTpus {
       // A zone without capacity says so at once, or in an operation that no function watches.
       if (soldOut && this.#faults.chance.happens(0.3)) return 'started';
       if (soldOut)
-        throw new TpuError('no-capacity', zone, `Failed to create ${name}: no capacity in ${zone}`);
-      if (overQuota) throw new TpuError('quota', zone, `Failed to create ${name}: quota exceeded in ${zone}`);
+        throw this.#refusal('no-capacity', zone, `Failed to create ${name}: no capacity in ${zone}`);
+      if (overQuota)
+        throw this.#refusal('quota', zone, `Failed to create ${name}: quota exceeded in ${zone}`);
     }
     this.made.push(`${name}#${metadata['gleaner-incarnation']}`);
     if (queue) this.queue.enter(request, queue.valid_until_at);
     else this.make(request, null);
     return 'started';
+  }
+
+  #refusal(kind: 'no-capacity' | 'quota', zone: string, text: string): TpuError {
+    this.zone(zone).refusals.add(kind);
+    return new TpuError(kind, zone, text);
   }
 
   delete(name: string, zone: string): 'started' | 'absent' {

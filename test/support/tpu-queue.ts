@@ -74,6 +74,7 @@ export class TpuQueue extends Map<string, QueuedResource> {
 
   #fail(queued: QueuedResource, kind: Refusal): void {
     this.become(queued, 'FAILED');
+    this.#tpus.zone(queued.request.zone).refusals.add(kind);
     queued.error = {kind, message: `${kind} in ${queued.request.zone}`};
   }
 

@@ -9,6 +9,7 @@ import {RISE} from '../bills.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import type {Lease} from './leases.ts';
 import {usdPerHourIn} from './money.ts';
+import {workersOf} from './nodes.ts';
 import {Check, type WorkerRequest} from './violations.ts';
 
 /** The grace of a timeout, the machines that a job may end, and the least time for which an ended job is kept: repeated here. */
@@ -225,7 +226,9 @@ export class Jobs extends Check {
   #checkActor(path: string, {lease, status}: Job, job: Job): void {
     const {request} = this.violations;
     if (!request || request.action === 'lease' || status === 'scheduled') return;
-    if (lease?.worker !== request.worker || lease.incarnation !== request.incarnation)
+    const claimed = request.lease && 'job' in request.lease ? request.lease.epoch : lease?.epoch;
+    const isHolder = lease?.worker === request.worker && lease.incarnation === request.incarnation;
+    if (!isHolder || lease.epoch !== claimed)
       this.breach(
         `${path}, leased to ${JSON.stringify(lease)}, is ${job.status} by ${JSON.stringify(request)}`,
       );
@@ -267,12 +270,20 @@ export class Jobs extends Check {
       const job = path.startsWith(`${config.jobs_collection}/`) ? store.peek(path) : undefined;
       if (!job) continue;
       this.#checkMachine(path, job, changed);
+      if (!job.lease) this.#checkLetGo(path, String(job.job));
       if (!job.lease) continue;
       const {worker} = job.lease as Lease;
       if (job.pool !== config.pool.pool) this.context.see('the second pool has: a job');
       if (job.pool !== store.peek(paths.worker(worker))?.pool)
         this.breach(`${path} of the pool ${job.pool} is leased to ${worker}`);
     }
+  }
+
+  /** A job that ends or waits again has left its worker in the same commit. */
+  #checkLetGo(path: string, id: string): void {
+    const holder = workersOf(this.context.store).find(({work}) => work === jobWork(id));
+    if (holder && !this.context.everAlone.has(path))
+      this.breach(`${path} has no lease, and ${holder.name} works on it in epoch ${holder.epoch}`);
   }
 
   /** A worker that loses its job frees it in the same commit. */

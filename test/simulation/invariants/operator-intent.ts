@@ -144,8 +144,8 @@ export class OperatorIntent extends Check {
 
   /** True if the run had a shard before the oldest call that can end now. */
   #hasOldShard(run: string): boolean {
-    const {clockwork, objects} = this.context;
-    const since = clockwork.now - MAX_HANG_MINUTES * 60_000;
+    const {clockwork, objects, storm} = this.context;
+    const since = clockwork.now - (storm.hang > 0 ? MAX_HANG_MINUTES : 3) * 60_000;
     const outputs = objects.list(outputsPrefix(run));
     return outputs.some(({name, created_at}) => /shard_/.test(name) && Date.parse(created_at) < since);
   }
@@ -179,6 +179,11 @@ export class OperatorIntent extends Check {
     if (!after.held) this.#held.delete(paths.worker(name));
     if (isNewIncarnation(before, after) && before.held)
       this.breach(`${name} was deleted, and is created again`);
+  }
+
+  /** The cancellation of a stream expires with its document. */
+  onExpired(path: string): void {
+    this.#cancelled.delete(path);
   }
 
   /** An edit of a document replaces what messages set. An older message stays outdated. */

@@ -6,9 +6,6 @@ import type {Context} from '../context.ts';
 import {MAX_HANG_MINUTES} from '../faults.ts';
 import {Check} from './violations.ts';
 
-/** Shorter than the time until the first intervention of operators in the calm. */
-const REGISTERED_WITHIN_MINUTES = 14;
-
 const TOTALS = ['total_samples_processed', 'rejected_samples', 'total_tokens', 'total_shards', 'total_bytes'];
 
 /** The shards of a stream object, for the content with this checksum. */
@@ -30,7 +27,7 @@ export function isWhole(context: Context, stream: Document): boolean {
 
 export class Progress extends Check {
   readonly #written = new Set<string>();
-  #calmMinutes = 0;
+  #isRegistered = false;
 
   /** A shard is written once, and contains the samples at its place in the stream. */
   onObject({name, metadata}: ObjectInfo): void {
@@ -104,18 +101,19 @@ export class Progress extends Check {
       this.breach(`${path} is completed without its last shard`);
   }
 
-  /** In the calm, every stream gets a document soon, even if its events were lost. */
+  /** In the calm, the next resync gives every stream a document, even if its events were lost. */
   override onMinute(): void {
-    const {isCalm, objects, store, streams} = this.context;
-    this.#calmMinutes = isCalm ? this.#calmMinutes + 1 : 0;
-    if (this.#calmMinutes !== REGISTERED_WITHIN_MINUTES) return;
+    const {isResynced, objects, store, streams} = this.context;
+    if (!isResynced || this.#isRegistered) return;
+    this.#isRegistered = true;
     for (const name of streams.keys()) {
       const [, run = '', file = ''] = name.split('/');
       const parent = store.peek(paths.run(run));
       // An operator has to create the pool that its run.json names.
-      const isClosed = parent?.stopped_at != null || /there is no pool/.test(String(parent?.reason));
+      const isClosed =
+        parent?.stopped_at != null || parent?.expired_at || /there is no pool/.test(String(parent?.reason));
       if (!isClosed && objects.info(name) && store.peek(paths.stream(run, file.slice(7, 10))) === undefined)
-        this.breach(`${name} has no document after ${REGISTERED_WITHIN_MINUTES} minutes of calm`);
+        this.breach(`${name} has no document after a resync in the calm`);
     }
   }
 
@@ -127,6 +125,8 @@ export class Progress extends Check {
 
   /** The totals of a run that has ended equal those of its streams, also for shards stored after its end. */
   #checkTotals(run: string, document: Document): void {
+    // Nothing follows the late shards of a run that ended long ago.
+    if (this.context.aged.has(run) && document.status !== 'active') return;
     const streams = this.context.store.collection(paths.streams(run));
     for (const field of TOTALS) {
       const sum = streams.reduce((total, {data}) => total + Number(data[field]), 0);
@@ -141,7 +141,7 @@ export class Progress extends Check {
     const {store} = this.context;
     const [, run = '', file = ''] = object.split('/');
     const document = store.peek(paths.run(run));
-    if (document?.status === 'cancelled') return;
+    if (document?.status === 'cancelled' || document?.expired_at) return;
     const stream = store.peek(paths.stream(run, file.slice(7, 10)));
     if (stream === undefined && this.context.isTooLate(document, object)) return;
     const mixed = this.#mixedOf(run);

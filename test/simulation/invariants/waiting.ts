@@ -4,6 +4,8 @@ import {paths} from '../../../shared/domain/names.ts';
 import type {Waiting as Reason} from '../../../shared/domain/waiting/constraint.ts';
 import type {Zone} from '../../../shared/domain/zone/placement.ts';
 import type {Document, TpuRequest} from '../../../shared/ports.ts';
+import {MAX_HANG_MINUTES} from '../faults.ts';
+import {workersOf} from './nodes.ts';
 import {Check} from './violations.ts';
 
 /** Minutes of calm after which a missing or wrong reason is no delay of a tick. */
@@ -83,8 +85,21 @@ export class Waiting extends Check {
     if (kind === 'deleted' && worker?.held !== true) return `waits for ${about}, whose slot is not held`;
     if (kind === 'behind-run' && store.peek(paths.run(about))?.status !== 'active')
       return `waits behind run ${about}, which is not active`;
-    if (REFUSED.includes(kind)) return `waits because ${about} refuses nodes in the calm: ${kind}`;
+    // A create of the storm may never end: the control plane gives it up after `create_s`.
+    if (REFUSED.includes(kind) && !this.#isStuckIn(about))
+      return `waits because ${about} refuses nodes in the calm: ${kind}`;
     return undefined;
+  }
+
+  /** True if a request for a node in the zone never ends. */
+  #isStuckIn(zone: string): boolean {
+    const {storm, store, tpus} = this.context;
+    const isUnderWay = (name: string) =>
+      tpus.nodes.get(name)?.state === 'CREATING' || tpus.queue.get(name)?.state === 'PROVISIONING';
+    return (
+      storm.stuck > 0 &&
+      workersOf(store).some(each => each.zone === zone && each.phase === 'creating' && isUnderWay(each.name))
+    );
   }
 
   onNodeRequest({zone}: TpuRequest): void {
@@ -94,7 +109,9 @@ export class Waiting extends Check {
   /** A zone counts only refusals of its own requests. */
   onZone(path: string, {zone, limiter}: Zone): void {
     if (limiter.state === 'open' || limiter.since_at === null) return;
-    const since = Date.parse(limiter.since_at) - 120_000;
+    // A slow tick stores a refusal late.
+    const late_ms = this.context.drawsOf('slow ticks') ? MAX_HANG_MINUTES * 60_000 : 120_000;
+    const since = Date.parse(limiter.since_at) - late_ms;
     const asked = (this.#asked.get(zone) ?? []).filter(at => at >= since).length;
     if (limiter.refusals > asked + 1)
       this.breach(

@@ -28,6 +28,8 @@ export class Zones extends Check {
   #opened: {zone: string; since_at: string | null}[] = [];
   /** Of one commit: the creates that only an open zone gets. */
   #hasty: {zone: string; text: string}[] = [];
+  /** Of one commit: the times at which nodes were requested. */
+  #asked: {zone: string; asked_at: string}[] = [];
   /** Of one commit: the incarnations that end, and the losses that their zones count. */
   #ends: {zone: string; wasReady: boolean; isFailedBoot: boolean}[] = [];
   #counts: {zone: string; losses: number; unheard: number}[] = [];
@@ -41,6 +43,7 @@ export class Zones extends Check {
     const {store, config, clockwork} = this.context;
     const pool = after.pool === config.pool.pool ? null : String(after.pool);
     const path = paths.zone(String(after.zone), pool);
+    this.#asked.push({zone: path, asked_at: String(after.asked_at)});
     const zone = store.peek(path) as Zone | undefined;
     const key = keyOf(after.pool, after.zone);
     const last = this.#created_at.get(key) ?? Number.NEGATIVE_INFINITY;
@@ -95,7 +98,12 @@ export class Zones extends Check {
     for (const {zone, text} of this.#hasty)
       if ((this.context.store.peek(zone)?.limiter as Limiter | undefined)?.state !== 'open')
         this.breach(text);
-    [this.#given, this.#refused, this.#opened, this.#hasty] = [[], [], [], []];
+    for (const {zone, asked_at} of this.#asked) {
+      const known_at = limiterOf(zone)?.asked_at;
+      if (known_at !== undefined && String(known_at) < asked_at)
+        this.breach(`${zone} was asked for a node at ${asked_at}, and knows of a request at ${known_at}`);
+    }
+    [this.#given, this.#refused, this.#opened, this.#hasty, this.#asked] = [[], [], [], [], []];
   }
 
   #isOpen({state, cause, bundle}: Limiter, deployed: unknown): boolean {
@@ -179,6 +187,8 @@ export class Zones extends Check {
       was.state !== 'stopped'
     )
       this.breach(`${zone} is ${state} after ${failed_boots} failed boots`);
+    if (cause !== was.cause && !this.#hasRefusedFor(zone, is))
+      this.breach(`${zone} is ${state} for ${cause}, and has refused no node for it: ${is.reason}`);
     if (next_at === null || next_at === was.next_at) return;
     const from = Math.max(...[since_at, asked_at].flatMap(at => (at === null ? [] : Date.parse(at))));
     const most_ms = state === 'stopped' ? TRY_MS : LONGEST_RETRY_MS;
@@ -186,6 +196,12 @@ export class Zones extends Check {
     const isTryLost = state === 'stopped' && was.state === 'stopped';
     if (wait_ms > most_ms + 2 * MAX_SKEW_MS || (wait_ms < RETRY_MS - 2 * MAX_SKEW_MS && !isTryLost))
       this.breach(`${zone} is ${state}, and is asked again after ${wait_ms} ms`);
+  }
+
+  /** A node that vanishes while it is created is a refusal too. */
+  #hasRefusedFor(zone: string, {cause, reason}: Limiter): boolean {
+    if (cause !== 'no-capacity' && cause !== 'quota') return true;
+    return this.context.tpus.zone(zone).refusals.has(cause) || /^it vanished/.test(String(reason));
   }
 
   override onWipe(): void {

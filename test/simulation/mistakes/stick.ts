@@ -62,9 +62,9 @@ export const STICK: Mistakes = {
     {in: 'decideDeleting', within: "$enter($worker, 'gone', $now, $fields)", find: 'recreate: false'},
   ],
   'a heartbeat that counts as progress': {
-    in: 'PROGRESS',
-    find: "['activity', 'work', 'samples_done', 'tokens_done', 'shards_done']",
-    replace: "['activity', 'work', 'samples_done', 'tokens_done', 'shards_done', 'claimed_at']",
+    in: 'heardFrom',
+    find: '$list.some($field => $said[$field] !== $worker[$field]) ? $iso($now) : $worker.progress_at',
+    replace: '$iso($now)',
   },
   'a slot that asks for the stream of its neighbour': {
     in: 'streamFor',
@@ -131,11 +131,6 @@ export const STICK: Mistakes = {
     in: 'planYields',
     find: '$late === null ? undefined : ($yielding ?? $next)?.worker',
     replace: '$late === null ? undefined : $yielding?.worker',
-  },
-  'a silent idle worker that a job waits for': {
-    in: 'planYields',
-    find: '!$silent.has($name) && $fault === null',
-    replace: '$fault === null',
   },
   'a heartbeat after which the worker keeps the stream that a job waits for': {
     in: 'workAfter',

@@ -1,0 +1,41 @@
+/** Checks that only the streams of runs that ended long ago lose their documents, that all of them do, and that the run keeps its totals. */
+import {paths} from '../../../shared/domain/names.ts';
+import type {Document} from '../../../shared/ports.ts';
+import {Check} from './violations.ts';
+
+const ENDED = ['completed', 'failed', 'cancelled'];
+const TOTALS = [
+  ...['streams_pending', 'streams_in_progress', 'streams_completed', 'streams_failed', 'total_shards'],
+  ...['total_samples_processed', 'rejected_samples', 'total_tokens', 'total_bytes', 'status'],
+];
+
+export class Retention extends Check {
+  /** True if the documents of the streams of the run may be deleted now. */
+  mayBeDeleted(run: string): boolean {
+    const {aged, store} = this.context;
+    const {expired_at, status} = store.peek(paths.run(run)) ?? {};
+    return aged.has(run) && ENDED.includes(String(status)) && typeof expired_at === 'string';
+  }
+
+  /** A run whose documents expire has ended long ago, and nothing changes it but its next work. */
+  onRun(run: string, before: Document, after: Document): void {
+    if (typeof after.expired_at !== 'string') return;
+    this.context.see('a run is expired');
+    if (!this.context.aged.has(run))
+      this.breach(`run ${run} has ended, and its documents expire on the same day`);
+    const changed = TOTALS.find(field => before[field] !== after[field]);
+    if (changed !== undefined)
+      this.breach(`run ${run} is expired, and ${changed} went from ${before[changed]} to ${after[changed]}`);
+  }
+
+  /** The documents of a run that ended long ago are gone, and stay gone until the run goes on. */
+  override atTheEnd(): void {
+    const {aged, store} = this.context;
+    for (const run of aged) {
+      const {status, expired_at} = store.peek(paths.run(run)) ?? {};
+      const left = store.collection(paths.streams(run)).length;
+      if (ENDED.includes(String(status)) && typeof expired_at === 'string' && left > 0)
+        this.breach(`run ${run} is expired since ${expired_at}, and has the documents of ${left} streams`);
+    }
+  }
+}

@@ -1,0 +1,33 @@
+/** Parts that only some worlds have, by their seeds. Their draws are apart, so that the other worlds stay as they are. */
+import {Chance} from '../support/kernel.ts';
+
+type Part = {every: number; remainder: number; draws: number};
+
+const PARTS = {
+  /** Pages of two, and operators who rebuild runs. */
+  'tiny pages': {every: 8, remainder: 3, draws: 2_750_159},
+  /** People who delete jobs that the control plane takes up, and cancel jobs that run. Reports of workers come again minutes later. */
+  'hurried people': {every: 12, remainder: 7, draws: 1_299_709},
+  /** Runs of different priorities. */
+  priorities: {every: 12, remainder: 2, draws: 611_953},
+  /** Extractors that hang for ever, and agents that speak on. */
+  hung: {every: 12, remainder: 2, draws: 350_377},
+  /** A machine that greets in the name of others before they do. */
+  'early forger': {every: 12, remainder: 6, draws: 224_737},
+  /** The database is lost, and a rebuild of every run follows at once. */
+  'lost database': {every: 24, remainder: 15, draws: 15_485_867},
+  /** Runs whose retention ends. */
+  'old runs': {every: 12, remainder: 8, draws: 179_424_673},
+  /** Ticks whose plan is too old for their second pool. */
+  'slow ticks': {every: 10, remainder: 2, draws: 86_028_121},
+} satisfies Record<string, Part>;
+
+export type PartName = keyof typeof PARTS;
+
+export const PART_NAMES = Object.keys(PARTS) as PartName[];
+
+/** The draws of the part; undefined for a seed whose world lacks it. */
+export function drawsOf(name: PartName, seed: number): Chance | undefined {
+  const {every, remainder, draws} = PARTS[name];
+  return seed % every === remainder ? new Chance(seed * draws + 1) : undefined;
+}
