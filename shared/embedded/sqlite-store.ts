@@ -75,10 +75,11 @@ function layOut(database: DatabaseSync): void {
   if (mode !== 'wal' && mode !== 'memory') throw new Error('this disk cannot hold a WAL; use a local one');
   database.exec('pragma synchronous = normal');
   const version = database.prepare('pragma user_version').get()?.user_version;
-  if (version === SCHEMA) return;
-  if (version !== 0)
+  if (version !== 0 && version !== SCHEMA)
     throw new Error(`its layout is ${version} and this release reads ${SCHEMA}; use another file`);
-  database.exec(`begin immediate; ${TABLE}; ${INDEXES}; pragma user_version = ${SCHEMA}; commit`);
+  if (version === 0) database.exec(`begin immediate; ${TABLE}; pragma user_version = ${SCHEMA}; commit`);
+  // An earlier release may have made the file with fewer indexes.
+  database.exec(INDEXES);
 }
 
 type Row = {version: number; data: string};
