@@ -74,8 +74,9 @@ def test_eight_devices_compute_the_same_bits_as_one_device(on_devices, tiny_fold
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("tokens", ["mean", "all"])
 @pytest.mark.parametrize("split", [2, 4])
-def test_split_weights_compute_the_same_activations(on_devices, tiny_folder, gemma_folder, split, tokens):
-    for folder in (tiny_folder, gemma_folder) if tokens == "all" else (tiny_folder,):
+def test_split_weights_compute_the_same_activations(request, on_devices, tiny_folder, split, tokens):
+    # Only one case waits for the model of Gemma.
+    for folder in (tiny_folder, request.getfixturevalue("gemma_folder")) if tokens == "all" else (tiny_folder,):
         one = on_devices(folder, 1, tokens=tokens)
         many = on_devices(folder, 8, ways=split, tokens=tokens)
         assert many["layout"][:2].tolist() == [8 // split, split]

@@ -165,6 +165,7 @@ def a_wheel(folder):
 PYTHON_OF_UBUNTU = next(iter(glob.glob(os.path.expanduser("~/.pyenv/versions/3.10.*/bin/python3"))), None)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not PYTHON_OF_UBUNTU, reason="Python 3.10, which Ubuntu 22.04 has, is not installed")
 def test_the_pip_of_ubuntu_22_04_installs_uv(tmp_path):
     """Python 3.10 with pip 22.0.2, which knows fewer options than today's."""

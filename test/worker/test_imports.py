@@ -40,7 +40,7 @@ def module_of(path):
 def imports_of(module, path, modules):
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in statements_of(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -49,6 +49,14 @@ def imports_of(module, path, modules):
             # A name is a module itself, or belongs to the module that it comes from.
             found |= {full if (full := f"{source}.{alias.name}") in modules else source for alias in node.names}
     return found & modules.keys()
+
+
+def statements_of(node):
+    """Every statement below the node. Expressions, most of a tree, hold no import."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.expr):
+            yield child
+            yield from statements_of(child)
 
 
 def find_circle(imports):

@@ -43,7 +43,7 @@ def store(storage, extract, tmp_path, tiny_folder):
     return run
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tokens", ["mean", "all", "last", [-1, 0]])
 @pytest.mark.parametrize("spec", [CHUNK, PACK], ids=["chunk", "pack"])
 def test_a_run_that_cuts_documents_is_stored_read_and_verified(storage, store, verify, spec, tokens):

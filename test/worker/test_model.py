@@ -63,7 +63,8 @@ def test_a_sample_is_the_same_alone_and_packed_with_any_neighbours(name, dtype, 
         assert np.array_equal(among, resid_post(weights, others, config)[:, 0, at : at + 100])
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("gemma2", "fp32"), ("qwen2", "bf16")])
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(("name", "dtype"), [("qwen2", "bf16"), ("gemma2", "fp32")])
 def test_a_row_has_the_same_bits_at_each_position_of_a_step_with_any_other_rows(name, dtype):
     config, weights = golden.config(name), golden.params(name, dtype)
     row = packed(random_ids((100,)), 30, np.random.default_rng(0))
@@ -114,12 +115,12 @@ def test_attention_in_blocks_equals_full_attention_within_segments(length, windo
 @pytest.mark.parametrize(("window", "softcap"), [(512, None), (1, None), (200, 3.0), (130, None)])
 def test_the_kernel_for_tpus_equals_full_attention_within_segments(window, softcap):
     """The kernel of JAX, interpreted on the CPU."""
-    check_attention(replace(TPU, interpret=True), 512, window, softcap, head_dim=64, limit=2e-5)
+    check_attention(replace(TPU, interpret=True), 512, window, softcap, head_dim=64, limit=2e-5, heads=4)
 
 
-def check_attention(tuning, length, window, softcap, head_dim, limit):
+def check_attention(tuning, length, window, softcap, head_dim, limit, heads=6):
     rng = np.random.default_rng(length)
-    q = rng.standard_normal((2, 6, length, head_dim), dtype=np.float32) / 3
+    q = rng.standard_normal((2, heads, length, head_dim), dtype=np.float32) / 3
     k, v = rng.standard_normal((2, 2, 2, length, head_dim), dtype=np.float32)
     segments = some_segments(rng, length)
     with jax.default_matmul_precision("highest"):
@@ -158,7 +159,7 @@ def cost(name, layers, sites):
 def test_the_cost_grows_with_the_deepest_requested_layer(name):
     per_layer = cost(name, (0,), ("resid_post",))
     assert per_layer > 0
-    for layer in range(golden.config(name).num_layers):
+    for layer in (1, golden.config(name).num_layers - 1):
         assert cost(name, (layer,), ("resid_post",)) == (layer + 1) * per_layer
         assert cost(name, tuple(range(layer + 1)), SITES) == (layer + 1) * per_layer
 

@@ -87,7 +87,7 @@ FACTS = "tokens_sha256, rows, model_fingerprint"
 @pytest.mark.sample(2)  # "cut" and "program"
 @pytest.mark.parametrize("damage", DAMAGE.split(", "))
 def test_a_damaged_or_mismatched_partial_is_ignored(storage, interrupted, clean, damage):
-    resource = a_stream(storage, text_lines(300))
+    resource = a_stream(storage, text_lines(80))
     spec = {"dtype": "int8"}
     uninterrupted = interrupted(resource, **spec)
     expected = outputs(storage)

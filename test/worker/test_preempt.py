@@ -34,7 +34,7 @@ def test_a_worker_that_lost_its_lease_starts_no_upload(storage, extract):
 def test_a_drained_extraction_ends_after_the_current_windows(storage, extract):
     control = ExtractionState()
     storage.faults = lambda request: control.request("drain") if "/upload/" in request else None
-    stream = a_stream(storage, text_lines(600))
+    stream = a_stream(storage, text_lines(300))
     assert extract(stream, control, shard_size_gb=SMALL) == "drained"
     shards = [name for name in outputs(storage) if name.startswith("shard_")]
     assert "metadata.json" not in outputs(storage)
@@ -57,7 +57,7 @@ def test_a_preempted_worker_saves_the_shards_that_are_computed_but_not_encoded(
     storage, extract, interrupted, monkeypatch, clean
 ):
     """A slow codec takes longer than the notice, so its shards are saved unencoded."""
-    resource = a_stream(storage, text_lines(300))
+    resource = a_stream(storage, text_lines(150))
     extract(resource, shard_size_gb=SMALL)
     expected = outputs(storage)
     clean()
@@ -87,7 +87,7 @@ def test_a_preempted_worker_saves_the_shards_that_are_computed_but_not_encoded(
 def test_partials_are_stored_while_uploads_of_shards_hang(storage, extract, monkeypatch):
     """Uploads are far slower than the device; partials must not wait behind the uploads of shards."""
     control, held, encode, encoded = ExtractionState(), threading.Event(), extract_module.encode_shard, []
-    resource = a_stream(storage, text_lines(300))
+    resource = a_stream(storage, text_lines(150))
     storage.before_create = lambda name: held.wait(HANG_S) if name.startswith("activations/") else None
 
     def encode_four(*arguments):

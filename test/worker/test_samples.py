@@ -126,14 +126,14 @@ def test_a_record_of_10_mb_is_rejected_and_the_next_record_is_read(read_items):
 
 def test_lines_are_tokenised_in_batches_of_at_most_512(tiny_folder, tmp_path):
     path = tmp_path / "stream"
-    lines = [json.dumps({"text": f"number {n} " * (n % 50)}) if n % 7 else "bad" for n in range(2000)]
+    lines = [json.dumps({"text": f"number {n} " * (n % 50)}) if n % 7 else "bad" for n in range(1100)]
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
     settings = make_sample_settings(tiny_folder, a_spec(), 600, 1024)
     batches = list(read_documents(str(path), "x", settings))
-    assert [len(batch) for batch in batches] == [512, 512, 512, 464]
+    assert [len(batch) for batch in batches] == [512, 512, 76]
     samples = list(make_samples(batches, settings))
     assert [repr(item) for item in samples] == [repr(item) for item in read_samples(str(path), "x", settings)]
-    assert len(samples) == count_lines(str(path), "x") == 2000 and settings.samples_per_line == 1
+    assert len(samples) == count_lines(str(path), "x") == 1100 and settings.samples_per_line == 1
 
 
 def test_a_stop_ends_a_batch_at_the_next_line(tiny_folder, tmp_path):

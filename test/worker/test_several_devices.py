@@ -47,7 +47,7 @@ def steps(monkeypatch):
 def run_of_one_device(tmp_path_factory, tiny_models):
     """(the bucket with the stream, the stream, the outputs of a single device)."""
     with serving() as storage:
-        resource = a_stream(storage, text_lines(150))
+        resource = a_stream(storage, text_lines(100))
         run_extract(a_work(resource, **SMALL), tiny_models(**SMALL), str(tmp_path_factory.mktemp("one-device")))
         stored = outputs(storage)
     storage.clear("activations/", "partials/")

@@ -105,7 +105,7 @@ def test_a_killed_process_is_replaced(tmp_path, chat_folder, processes):
 def test_a_process_that_ends_twice_for_a_batch_fails_the_stream_and_names_the_lines(tmp_path, chat_folder, processes):
     path = a_file(tmp_path, [{"text": "a"}, {"text": "b"}])
     with fails("stream", "lines 1 to 2 of x: the process of the tokenizer ended twice"):
-        items(path, chat_folder, processes(folder="/nowhere").tokenize)
+        items(path, chat_folder, processes(1, folder="/nowhere").tokenize)
 
 
 def test_a_template_beyond_its_limits_fails_the_stream_and_keeps_the_process(tmp_path, chat_folder, processes):
@@ -152,7 +152,7 @@ def test_a_tokenizer_that_hangs_delays_neither_a_drain_nor_a_lost_lease(
 
 def test_an_extraction_with_processes_stores_the_same_bytes(storage, extract, tiny_folder, processes):
     spec = {"shard_size_gb": SMALL}
-    stream = a_stream(storage, text_lines(300))
+    stream = a_stream(storage, text_lines(100))
     assert extract(stream, **spec) == "completed"
     alone = outputs(storage)
     storage.clear("activations/")
