@@ -192,7 +192,7 @@ def test_the_safe_reader_refuses_a_damaged_pickle(data):
 
 def test_arrays_above_the_limit_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(pickle_shard, "_FREE_BYTES", MIB)
-    bomb = pickle.dumps([np.zeros(100_000, np.float32) for _ in range(100)], 4)
+    bomb = pickle.dumps([np.zeros(100_000, np.float32) for _ in range(10)], 4)
     with at_most(MIB), pytest.raises(Unsafe, match="its arrays are larger"):
         load_shard(gzipped(bomb), 200_000)
     path = a_file(tmp_path, gzip.compress(pickle.dumps({0: b"\x00" * (1 << 26)}, 4)), "shard_0001.pkl.gz")

@@ -40,6 +40,7 @@ def test_an_agent_reports_failed_streams_and_extracts_the_next_stream(cloud, sto
     assert any("it has no lines" in json.loads(line)["message"] for line in log.splitlines())
 
 
+@pytest.mark.long
 def test_an_agent_reads_the_weights_once_for_two_runs_of_the_same_model(cloud, storage, agent, tiny_folder):
     first, second = a_stream(storage, text_lines(5)), a_stream(storage, text_lines(5), run="other")
     cloud.leases = [
@@ -143,7 +144,7 @@ def test_an_agent_stores_its_log_after_the_lines_of_the_boot_in_the_bucket_of_lo
     assert storage.names(BUCKET, "logs/") == []
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("action", "outcome"), [("drain", "drained"), ("stop", None)])
 def test_an_agent_reports_an_unreachable_hub_and_obeys_worker_api(cloud, storage, agent, action, outcome):
     cloud.attributes["gleaner-hf-endpoint"] = "http://127.0.0.1:9"  # a closed port

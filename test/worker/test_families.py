@@ -49,6 +49,10 @@ def test_the_fixtures_cover_the_differences_between_families():
     for config in configs:
         window, length = min(config.windows), len(golden.expected(golden.NAMES[0])["token_ids"])
         assert window >= 2**30 or length >= 4 * window
+
+
+@pytest.mark.long
+def test_the_weights_of_the_fixtures_are_random():
     for name in golden.NAMES:
         for key, value in golden.params(name)["blocks"].items():
             assert value.std() > 0.05, f"{key} of {name} is not random"

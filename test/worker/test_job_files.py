@@ -110,15 +110,15 @@ def test_a_result_that_is_no_regular_file_fails_the_job(jobs, script, reason):
 
 
 def test_a_huge_result_goes_to_the_bucket_up_to_its_limit(jobs, monkeypatch):
-    ending = run(jobs, "head -c 20000000 /dev/zero > $JOB_RESULT")
+    ending = run(jobs, "head -c 2000000 /dev/zero > $JOB_RESULT")
     assert ending["result_object"] == f"{FOLDER}result.txt"
-    assert len(jobs.storage.data(BUCKET, f"{FOLDER}result.txt")) == 20_000_000
-    monkeypatch.setattr(upload, "_MAX_STORED_RESULT_BYTES", 10_000_000)
-    ending = run(jobs, "head -c 20000000 /dev/zero > $JOB_RESULT")
+    assert len(jobs.storage.data(BUCKET, f"{FOLDER}result.txt")) == 2_000_000
+    monkeypatch.setattr(upload, "_MAX_STORED_RESULT_BYTES", 1_000_000)
+    ending = run(jobs, "head -c 2000000 /dev/zero > $JOB_RESULT")
     hint = "write it as a file to JOB_ARTIFACTS"
     assert (ending["cause"], ending["error"]) == (
         "result",
-        "The result has 20000000 bytes; the limit is 10000000; " + hint,
+        "The result has 2000000 bytes; the limit is 1000000; " + hint,
     )
 
 

@@ -293,6 +293,6 @@ run_process(['bash', '-c', 'echo started; setsid sleep 1000 & sleep 1000'], user
 
 
 def test_kill_all_completes_for_several_users_at_once(jobs):
-    users = [JobUser(UID + number, UID + number) for number in range(1, 9)]
+    users = [JobUser(UID + number, UID + number) for number in range(1, 5)]
     with ThreadPoolExecutor(len(users)) as pool:
         list(pool.map(kill_all, users))  # raises the error of any call

@@ -62,13 +62,19 @@ def test_the_command_makes_a_model_of_the_requested_family(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory):
-    """The settings of the default tiny model."""
+def default_folder(tmp_path_factory):
+    """The default tiny model."""
     folder = tmp_path_factory.mktemp("default")
     make(folder, 0)
-    spec = a_spec(model=str(folder), max_seq_length=2048)
-    config, _ = read_config(spec, str(folder))
-    return make_sample_settings(str(folder), spec, config.vocab_size, config.max_positions)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def settings(default_folder):
+    """The settings of the default tiny model."""
+    spec = a_spec(model=default_folder, max_seq_length=2048)
+    config, _ = read_config(spec, default_folder)
+    return make_sample_settings(default_folder, spec, config.vocab_size, config.max_positions)
 
 
 @pytest.mark.sample(1)
@@ -84,9 +90,8 @@ def test_most_real_records_become_samples_and_the_others_are_too_long(settings, 
     assert all("tokens long; the limit is 2048" in item.reason for item in items if not hasattr(item, "token_ids"))
 
 
-def test_the_chat_template_of_the_tiny_model_writes_messages(tmp_path):
-    make_tiny_model(str(tmp_path), config=family_config("qwen2") | {"num_hidden_layers": 1, "hidden_size": 64})
-    chat = load_chat(str(tmp_path), "tiny")
+def test_the_chat_template_of_the_tiny_model_writes_messages(default_folder):
+    chat = load_chat(default_folder, "tiny")
     messages = [{"role": "user", "content": "How many apples?"}, {"role": "assistant", "content": "Two."}]
     text = chat.render(messages, add_generation_prompt=False)
     assert text == "<|user|>How many apples?<|endoftext|>\n<|assistant|>Two.<|endoftext|>\n"

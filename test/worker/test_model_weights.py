@@ -174,6 +174,7 @@ def test_a_truncated_weight_file_is_refused_by_name(tmp_path, length):
         load(tmp_path)
 
 
+@pytest.mark.long
 def test_loading_takes_the_memory_of_the_parameters_once(tmp_path, forks):
     raw = golden.raw_config("qwen2") | {"hidden_size": 256, "intermediate_size": 4096, "num_hidden_layers": 8}
     config = parse_config(raw, "m")

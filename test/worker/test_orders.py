@@ -106,6 +106,7 @@ def test_the_shared_memory_of_a_command_is_smaller_than_the_memory_of_its_host(h
     assert code == 0 and int(text.split()[-1]) < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+@pytest.mark.long
 def test_a_command_that_leaves_a_deep_folder_ends_with_its_exit_code(host, tmp_path):
     code = "import os\nfor _ in range(3000):\n os.mkdir('d')\n os.chdir('d')"
     assert host.exec("e1", sys.executable, "-c", code)[0] == ("exited", 0, None)
@@ -243,6 +244,7 @@ def test_the_end_of_a_command_is_reported_after_a_failed_clean_up_or_a_failed_wr
     assert host.end("e1") == ("exited", 4, None)
 
 
+@pytest.mark.long
 def test_the_preparation_of_a_job_ends_when_its_lease_is_lost(host):
     order = {"source": None, "environment": NOTHING | {"setup_script": "sleep 1000"}, "source_version": None}
     runner = SimpleNamespace(order=order, ended=threading.Event())

@@ -35,7 +35,7 @@ def test_memory_holds_only_a_few_shards_with_a_slow_bucket(storage, extract, mon
             counts.append((rows.now(), encoded.now()))
 
     storage.before_create = hang
-    assert extract(text_lines(300), control, **spec) == "completed"
+    assert extract(text_lines(260), control, **spec) == "completed"
     assert rows.all == encoded.all > 15
     # Plain shards are in memory until they are stored, packed shards until they are packed.
     plain, packed = counts[0]

@@ -25,7 +25,7 @@ GROWS = (
 )
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "template",
     [
@@ -99,7 +99,7 @@ def test_a_template_that_needs_too_much_time_or_memory_makes_no_prompt(monkeypat
     assert write("{{ x }}", {"x": "the next record"}).content == "the next record"
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "template",
     [

@@ -37,8 +37,12 @@ def test_the_requested_version_of_jax_replaces_the_locked_version_and_is_recorde
     assert ".uv-cache" not in os.listdir(os.path.dirname(os.path.dirname(prepared.python)))  # no downloads are left
 
 
-def test_the_newest_version_of_jax_is_installed_again_for_each_version_of_the_source(index, prepare):
+@pytest.mark.long
+def test_the_newest_version_of_jax_is_a_release(index, prepare):
     assert prepare(1, jax_version="newest").ran["jax_version"] == "98.1.0"
+
+
+def test_the_newest_version_of_jax_is_installed_again_for_each_version_of_the_source():
     digests = [environment.environment_digest({"jax_version": "newest"}, version) for version in (1, 1, 2)]
     assert digests[0] == digests[1] != digests[2]
 

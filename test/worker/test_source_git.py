@@ -52,15 +52,6 @@ def test_a_branch_is_fetched_for_the_agent_alone_and_its_commit_is_recorded(serv
         assert found.st_uid == 0 and found.st_mode & 0o022 == 0 and found.st_mode & 0o004
 
 
-def test_a_branch_after_a_forced_push_is_fetched_again_and_the_old_files_stay(server, fetch):
-    server.commit({"main.py": "one"})
-    _, _, old = fetch(branch="main")
-    server.commit({"main.py": "two"})
-    assert fetch(branch="main")[0] == "two"
-    with open(f"{old}/main.py", encoding="utf-8") as file:
-        assert file.read() == "one"
-
-
 def test_a_pull_request_is_fetched_twice_in_a_row(server, fetch):
     server.commit({"main.py": "one"})
     server.commit({"main.py": "pr"}, "refs/pull/12/head")
@@ -174,12 +165,15 @@ def test_hooks_and_attributes_of_a_repository_do_not_run(server, fetch, tmp_path
     assert sorted(ran.read_text().split()) == ["filter", "hook"]
 
 
-def test_a_file_that_a_newer_commit_lacks_is_removed(server, fetch):
+def test_a_branch_after_a_forced_push_has_its_new_files_alone_and_the_old_folder_stays(server, fetch):
     server.commit({"main.py": "one", "old.py": "x", "place": "a file"})
-    fetch(branch="main")
+    old = fetch(branch="main")[2]
     server.commit({"main.py": "two", "place/deep.py": "a folder"})
-    folder = fetch(branch="main")[2]
+    text, _, folder = fetch(branch="main")
+    assert text == "two"
     assert sorted(os.listdir(folder)) == ["main.py", "place"] and os.listdir(f"{folder}/place") == ["deep.py"]
+    with open(f"{old}/main.py", encoding="utf-8") as file:
+        assert file.read() == "one"
 
 
 def test_a_fetch_succeeds_after_a_killed_fetch(server, fetch, tmp_path):
@@ -196,11 +190,10 @@ def test_the_repository_does_not_grow_with_the_number_of_fetches(server, fetch, 
     monkeypatch.setitem(git._SETTINGS, "gc.autoPackLimit", "1")
     for number in range(3):
         server.commit({"main.py": f"{number}", "noise": os.urandom(300_000).hex()})
-        fetch(branch="main")
+        assert fetch(branch="main")[0] == f"{number}"
     (repository,) = (tmp_path / "home" / "jobs").glob("git-*/*/repository")
     size = sum(path.stat().st_size for path in repository.rglob("*") if path.is_file())
     assert size < 2 * 400_000
-    assert fetch(branch="main")[0] == "2"
 
 
 def test_a_fetch_on_a_vm_without_git_is_refused_with_the_cause(server, fetch, tmp_path, monkeypatch):

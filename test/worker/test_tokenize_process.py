@@ -78,7 +78,7 @@ def items(path, folder, tokenize=None, **spec):
         return [repr(item) for item in make_samples(read_documents(path, "x", settings, tokenize), settings)]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS)
 def test_processes_make_the_samples_that_one_process_makes(tmp_path, chat_folder, processes, spec):
     path = a_file(tmp_path, [*RECORDS, "\n"] * 2)
