@@ -198,10 +198,13 @@ export class Zones extends Check {
       this.breach(`${zone} is ${state}, and is asked again after ${wait_ms} ms`);
   }
 
-  /** A node that vanishes while it is created is a refusal too. */
+  /** A node that vanishes while it is created is a refusal too, and so is a request that expires in the queue. */
   #hasRefusedFor(zone: string, {cause, reason}: Limiter): boolean {
     if (cause !== 'no-capacity' && cause !== 'quota') return true;
-    return this.context.tpus.zone(zone).refusals.has(cause) || /^it vanished/.test(String(reason));
+    return (
+      this.context.tpus.zone(zone).refusals.has(cause) ||
+      /^(it vanished|the queue gave it nothing)/.test(String(reason))
+    );
   }
 
   override onWipe(): void {
