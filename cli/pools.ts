@@ -1,11 +1,12 @@
 import type {Pool} from '../shared/domain/fleet/pool.ts';
+import {utcText} from '../shared/domain/time.ts';
 import {checkPool, type NewPool} from './checks/pool.ts';
 import {withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import {aliveIn, type Fleet, readFleet} from './cloud/fleet.ts';
 import {sendTo} from './cloud/send-message.ts';
 import {keptText} from './screen/kept.ts';
-import {counted, dollarText, utcText} from './terminal/format.ts';
+import {counted, dollarText} from './terminal/format.ts';
 import {print} from './terminal/output.ts';
 
 /** Creates a pool, after the checks of what it asks for. */

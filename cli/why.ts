@@ -1,4 +1,5 @@
 /** `gleaner why`: the binding constraint of a run, a stream, a job or a TPU, with its evidence and the next step. */
+
 import {
   poolRecords,
   runRecords,
@@ -9,6 +10,7 @@ import {jobRecords} from '../shared/control-plane/documents/job-documents.ts';
 import {type Pool, slotsOf} from '../shared/domain/fleet/pool.ts';
 import {isRunId, parseWorkerName, paths} from '../shared/domain/names.ts';
 import type {Run} from '../shared/domain/run/run.ts';
+import {utcText} from '../shared/domain/time.ts';
 import {type Constraint, waitText} from '../shared/domain/waiting/constraint.ts';
 import {newWorker, type Worker} from '../shared/domain/worker/worker.ts';
 import {type Cloud, withCloud} from './cloud/cloud.ts';
@@ -21,7 +23,7 @@ import {type Kinds, kindOf} from './logs/target.ts';
 import {nextStep} from './next-step.ts';
 import {tpuStatus} from './screen/tpu-status.ts';
 import {CliError} from './terminal/errors.ts';
-import {durationText, utcText} from './terminal/format.ts';
+import {durationText} from './terminal/format.ts';
 import {print} from './terminal/output.ts';
 
 type Options = CloudOptions & Kinds;

@@ -4,6 +4,7 @@ import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
+import {utcText} from '../../shared/domain/time.ts';
 import type {Objects} from '../../shared/ports.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {buildEnvironment, builtEnvironment} from '../build/environment/environment.ts';
@@ -87,7 +88,7 @@ export async function chooseSettings(
       throw new CliError(`There is no ${SETTINGS_FILE}, and no deployment ${name} in gs://${bucket}`);
     const {deployed_at, account} = applied;
     say(
-      `There is no ${SETTINGS_FILE}: taking the settings of ${name} that ${account} applied at ${deployed_at}`,
+      `There is no ${SETTINGS_FILE}: taking the settings of ${name} that ${account} applied at ${utcText(deployed_at)}`,
     );
     const copy = join(folder, SETTINGS_FILE);
     await writeFile(copy, JSON.stringify(applied.settings));

@@ -1,7 +1,9 @@
 /** Artefacts of an earlier deployment, from the data bucket. */
+
 import {existsSync} from 'node:fs';
 import {mkdir, rm, writeFile} from 'node:fs/promises';
 import {join} from 'node:path';
+import {utcText} from '../../shared/domain/time.ts';
 import {openObjects, type StorageBucketOptions} from '../../shared/google/objects.ts';
 import {DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {Downloads} from '../google/downloads.ts';
@@ -30,10 +32,10 @@ export async function restoreArtifacts(
     const {file, sha256} = artifact;
     const problem = await restoreFile(bucket, NAMES[kind](sha256), {path: join(DIST, file), sha256});
     if (problem !== undefined)
-      throw new CliError(`Failed to go back to the deployment of ${deployed_at}: ${problem}`);
+      throw new CliError(`Failed to go back to the deployment of ${utcText(deployed_at)}: ${problem}`);
   }
   await writeFile(join(DIST, VARIABLES_FILE), `${JSON.stringify({artifacts}, null, 2)}\n`);
-  say(`Taking the functions and the worker bundle of the deployment of ${deployed_at}`);
+  say(`Taking the functions and the worker bundle of the deployment of ${utcText(deployed_at)}`);
 }
 
 /** Why the file does not have the bytes of the object, or undefined. A download that breaks goes on at its last byte. */

@@ -1,4 +1,5 @@
 /** Checks of the deployment: zones, network, subscriptions, database, Scheduler, bucket, functions, prices and a write. */
+
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {LIVING, runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
@@ -6,6 +7,7 @@ import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {ageText, oldestDay} from '../../shared/domain/billing/prices.ts';
 import {nameIn, tickJobOf} from '../../shared/domain/deployment.ts';
 import {regionOf} from '../../shared/domain/names.ts';
+import {utcText} from '../../shared/domain/time.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import type {Filter, Store} from '../../shared/ports.ts';
 import {lacksOf} from '../checks/offer.ts';
@@ -201,7 +203,7 @@ const digests: Check = {
         );
     }
     return ok(
-      `all run ${functions.sha256.slice(0, 12)}, applied at ${applied.deployed_at} by ${applied.account}`,
+      `all run ${functions.sha256.slice(0, 12)}, applied at ${utcText(applied.deployed_at)} by ${applied.account}`,
     );
   },
 };

@@ -24,12 +24,13 @@ import {manifestObject, paths} from '../../shared/domain/names.ts';
 import type {RunResult} from '../../shared/domain/run/result.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
+import {utcText} from '../../shared/domain/time.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Limiter} from '../../shared/domain/zone/limiter.ts';
 import type {Zone} from '../../shared/domain/zone/placement.ts';
 import type {Objects, Store} from '../../shared/ports.ts';
 import {type Entry, entriesOf} from '../events/entry.ts';
-import {counted, dollarText, utcText} from '../terminal/format.ts';
+import {counted, dollarText} from '../terminal/format.ts';
 import {complain} from '../terminal/output.ts';
 
 /** Documents of a run. */

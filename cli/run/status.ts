@@ -3,6 +3,7 @@ import {UNIT_PRICES_OF} from '../../shared/domain/billing/unit-prices.ts';
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {parseJobWork} from '../../shared/domain/names.ts';
 import {expiresFrom, type Run} from '../../shared/domain/run/run.ts';
+import {utcText} from '../../shared/domain/time.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Store} from '../../shared/ports.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
@@ -16,7 +17,7 @@ import {costLine, headLine, streamCounts, streamLines, tpuLines} from '../screen
 import {styleOf} from '../screen/story.ts';
 import {RUN_STYLES} from '../screen/styles.ts';
 import {CliError} from '../terminal/errors.ts';
-import {bytesText, counted, dollarText, numberText, table, timeText, utcText} from '../terminal/format.ts';
+import {bytesText, counted, dollarText, numberText, table, timeText} from '../terminal/format.ts';
 import {printJson} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
 import {usdPerHourFor, usdPerMillionTokens} from './rates.ts';

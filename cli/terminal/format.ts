@@ -68,11 +68,6 @@ export function timeText(at: string): string {
   return at.slice(0, 19).replace('T', ' ');
 }
 
-/** `2026-01-02 03:04:05 UTC`, for a sentence. */
-export function utcText(at: string): string {
-  return `${timeText(at)} UTC`;
-}
-
 /** First cells of a line, with `…` at the end of a cut one. A character of Chinese or an emoji takes two cells. */
 export function cut(line: string, width: number): string {
   if (widthOf(line) <= width) return line;

@@ -1,6 +1,7 @@
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {attemptRecords} from '../../shared/control-plane/documents/history-documents.ts';
 import {paths} from '../../shared/domain/names.ts';
+import {utcText} from '../../shared/domain/time.ts';
 import {symptomText} from '../../shared/domain/worker/provider-states.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Store} from '../../shared/ports.ts';
@@ -8,7 +9,7 @@ import {withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {readFleet} from '../cloud/fleet.ts';
 import {type Attempt, phases} from '../json/tpus.ts';
-import {dollarText, durationText, utcText} from '../terminal/format.ts';
+import {dollarText, durationText} from '../terminal/format.ts';
 import {print, say} from '../terminal/output.ts';
 import {ageText} from './list.ts';
 import {unknownTpu} from './named.ts';

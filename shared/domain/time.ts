@@ -4,6 +4,12 @@ export function iso(ms: number): string {
   return new Date(ms).toISOString();
 }
 
+/** `2026-01-02 03:04:05 UTC`, for a sentence. */
+export function utcText(at: string | number): string {
+  const text = typeof at === 'number' ? iso(at) : at;
+  return `${text.slice(0, 19).replace('T', ' ')} UTC`;
+}
+
 export function msOf(instant: string): number {
   return Date.parse(instant);
 }

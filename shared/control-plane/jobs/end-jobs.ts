@@ -9,7 +9,7 @@ import {
 import {parseJobWork} from '../../domain/names.ts';
 import {hasRunOut} from '../../domain/stream/lease.ts';
 import type {DeploymentSnapshot} from '../../domain/tick/snapshot.ts';
-import {isOlderThan, iso} from '../../domain/time.ts';
+import {isOlderThan, iso, utcText} from '../../domain/time.ts';
 import type {Served} from '../../domain/worker/served-time.ts';
 import {type Worker, withoutWork} from '../../domain/worker/worker.ts';
 import {forEachConcurrently} from '../concurrency.ts';
@@ -116,7 +116,7 @@ export async function reportLongJobs(deps: Deps, workers: Iterable<Worker>): Pro
       const job = worker && (await jobOf(deps, tx, worker));
       if (!job?.started_at || !isOlderThan(job.started_at, long_job_s, deps.now())) return;
       if (job.long_epoch === job.epoch) return;
-      const text = `Job ${job.job} has run for more than ${long_job_s} s on ${name}, since ${job.started_at}`;
+      const text = `Job ${job.job} has run for more than ${long_job_s} s on ${name}, since ${utcText(job.started_at)}`;
       deps.log('WARNING', text, {job: job.job, worker: name, signal: 'job-long'});
       recordEvent(tx, {kind: 'job', job: job.job, worker: name, epoch: job.epoch, text}, deps.now());
       jobRecords.set(deps, tx, {...job, long_epoch: job.epoch});

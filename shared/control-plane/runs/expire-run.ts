@@ -2,7 +2,7 @@
 import {KEPT_DAYS} from '../../contracts/config.ts';
 import {paths} from '../../domain/names.ts';
 import {isOpen, type Run} from '../../domain/run/run.ts';
-import {isOlderThan, iso} from '../../domain/time.ts';
+import {isOlderThan, iso, utcText} from '../../domain/time.ts';
 import type {Filter} from '../../ports.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
@@ -50,7 +50,7 @@ async function markExpired({store, log, now}: Deps, {run, updated_at}: Run): Pro
     const current = await runRecords.get(tx, run);
     if (!current || current.updated_at !== updated_at || isOpen(current)) return false;
     runRecords.set(tx, {...current, expired_at: iso(now())});
-    const text = `The documents of the streams of run ${run} are deleted: it ended at ${updated_at}. The bucket keeps its output`;
+    const text = `The documents of the streams of run ${run} are deleted: it ended at ${utcText(updated_at)}. The bucket keeps its output`;
     log('INFO', text, {run});
     recordEvent(tx, {kind: 'run', run, text}, now());
     return true;

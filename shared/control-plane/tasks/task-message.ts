@@ -6,7 +6,7 @@ import {paths} from '../../domain/names.ts';
 import {withMark} from '../../domain/run/marks.ts';
 import {expiresFrom, isOpen, type Run} from '../../domain/run/run.ts';
 import {snapshotsByPool} from '../../domain/tick/pools.ts';
-import {isOlderThan} from '../../domain/time.ts';
+import {isOlderThan, utcText} from '../../domain/time.ts';
 import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords, skipIfInvalid, UNFINISHED} from '../documents/documents.ts';
@@ -125,7 +125,7 @@ async function rebuildRun(deps: Deps, task: Task, run: string): Promise<Step> {
     };
   if (parent.expired_at !== null && parent.status === 'cancelled')
     return {
-      result: `refused: run ${run} was stopped, and the documents of its streams were deleted at ${parent.expired_at}. \`gleaner run verify ${run}\` reads its output in the bucket`,
+      result: `refused: run ${run} was stopped, and the documents of its streams were deleted at ${utcText(parent.expired_at)}. \`gleaner run verify ${run}\` reads its output in the bucket`,
     };
   const {found, next} = await rebuildPage(deps, parent, after);
   const all = addToTally(tally, found);

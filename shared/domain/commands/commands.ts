@@ -8,7 +8,7 @@ import {withMark} from '../run/marks.ts';
 import {NO_MODEL_FAILURES, pausedFor, type Run} from '../run/run.ts';
 import {revokeLease} from '../stream/lease.ts';
 import type {Stream} from '../stream/stream.ts';
-import {iso} from '../time.ts';
+import {iso, utcText} from '../time.ts';
 import {hasEnded, type Worker} from '../worker/worker.ts';
 import {afterPause, OPEN} from '../zone/limiter.ts';
 import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
@@ -215,7 +215,7 @@ export function decideResumePool(pool: Pool, published_at: string): Decision<Poo
   if (stopped_at !== null && published_at < stopped_at)
     return {
       kind: 'rejected',
-      reason: `outdated: the creates of pool ${pool.pool} stopped later, at ${stopped_at}`,
+      reason: `outdated: the creates of pool ${pool.pool} stopped later, at ${utcText(stopped_at)}`,
     };
   const what = cause === null ? 'was not stopped' : 'creates nodes again';
   const said = withPublishTime(pool.said, ['creates'], published_at);

@@ -3,7 +3,7 @@ import {type Ceilings, nodeNameProblem, poolProblem} from '../billing/ceilings.t
 import {acceleratorProblem, runtimeProblem} from '../fleet/accelerators.ts';
 import type {Pool} from '../fleet/pool.ts';
 import type {Run} from '../run/run.ts';
-import {iso, msOf} from '../time.ts';
+import {iso, msOf, utcText} from '../time.ts';
 import {type Decision, isOutdated, noRun, outdatedBy} from './commands.ts';
 import {outdatedText, type PublishTimes, splitByPublishTime, withPublishTime} from './publish-order.ts';
 
@@ -92,14 +92,14 @@ export function decideKeep(
     };
   const until_ms = msOf(published_at) + minutes * 60_000;
   if (until_ms <= now)
-    return {kind: 'rejected', reason: `too late: its ${minutes} minutes ended at ${iso(until_ms)}`};
+    return {kind: 'rejected', reason: `too late: its ${minutes} minutes ended at ${utcText(until_ms)}`};
   const slots = slotsIn(pool);
   if (workers > slots)
     return {
       kind: 'rejected',
       reason: `pool "${pool.pool}" has ${slots} in all, and cannot keep ${workers} TPUs: scale it first`,
     };
-  const what = `pool ${pool.pool} keeps ${workers} of its TPUs until ${iso(until_ms)}`;
+  const what = `pool ${pool.pool} keeps ${workers} of its TPUs until ${utcText(until_ms)}`;
   return {kind: 'applied', next: {...pool, said, keep: {workers, until_at: iso(until_ms)}}, what};
 }
 

@@ -4,7 +4,7 @@ import {jobWork} from '../names.ts';
 import type {Ran} from '../source/source.ts';
 import {type Holder, isLeasedTo} from '../stream/lease.ts';
 import type {Lease} from '../stream/stream.ts';
-import {isOlderThan, iso, msOf} from '../time.ts';
+import {isOlderThan, iso, msOf, utcText} from '../time.ts';
 import {type Death, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
 import type {Worker} from '../worker/worker.ts';
@@ -101,7 +101,7 @@ export function grantProblem(job: Job, usd_per_hour: number | null, now: number)
   const {budget_usd, spent_usd, deadline_at} = job;
   const failed = (cause: Cause, error: string): JobEnd => ({outcome: 'failed', cause, error});
   if (deadline_at !== null && msOf(deadline_at) <= now)
-    return failed('deadline', `its deadline passed at ${deadline_at} before a worker was free`);
+    return failed('deadline', `its deadline passed at ${utcText(deadline_at)} before a worker was free`);
   if (budget_usd === null) return undefined;
   if (usd_per_hour === null) return failed('budget', 'the price of its worker is unknown; set prices/chips');
   if (spent_usd < budget_usd) return undefined;
@@ -226,7 +226,7 @@ export function endOfDue(job: Job, usd_per_hour: number | null, now: number): Jo
   if (isFinal(job) || job.due_at === null || msOf(job.due_at) > now) return undefined;
   const {deadline_at, budget_usd, spent_usd, started_at, timeout} = job;
   if (deadline_at !== null && msOf(deadline_at) <= now)
-    return {outcome: 'failed', cause: 'deadline', error: `its deadline passed at ${deadline_at}`};
+    return {outcome: 'failed', cause: 'deadline', error: `its deadline passed at ${utcText(deadline_at)}`};
   // An edit of the document moved the time.
   if (job.status !== 'running') return undefined;
   const hours = started_at === null ? 0 : (now - msOf(started_at)) / 3_600_000;

@@ -1,4 +1,5 @@
 /** Why a TPU does no work, or a slot has no TPU, by the document of the slot. */
+import {utcText} from '../time.ts';
 import {nodeStanding, queueStanding} from '../worker/provider-states.ts';
 import {hasEnded, isBlocked, type Worker} from '../worker/worker.ts';
 import type {Brake} from '../zone/silence-brake.ts';
@@ -53,7 +54,8 @@ export function tpuConstraint(
   if (phase !== 'creating')
     return worker.work === null ? constraint('idle', name, null, {since_at}) : undefined;
   if (queueStanding(worker) === 'waiting') {
-    const until = valid_until_at === null ? queue_state : `${queue_state}, valid until ${valid_until_at}`;
+    const until =
+      valid_until_at === null ? queue_state : `${queue_state}, valid until ${utcText(valid_until_at)}`;
     return constraint('queue', name, until, {since_at});
   }
   const isUnanswered = nodeStanding(worker) === null || (worker.asked_at ?? '') > (limit?.since_at ?? '');

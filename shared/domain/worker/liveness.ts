@@ -1,5 +1,5 @@
 import {parseJobWork} from '../names.ts';
-import {isOlderThan} from '../time.ts';
+import {isOlderThan, utcText} from '../time.ts';
 import type {Limits} from './limits.ts';
 import type {FoundNode, Observation} from './observation.ts';
 import {
@@ -95,7 +95,7 @@ function notReady(worker: Worker, limits: Limits, now: number): Death | undefine
     if (!isOlderThan(valid_until_at, 0, now)) return undefined;
     return {
       kind: 'setup',
-      cause: `the queue gave it nothing until ${valid_until_at}`,
+      cause: `the queue gave it nothing until ${utcText(valid_until_at)}`,
       refusal: 'no-capacity',
     };
   }

@@ -5,6 +5,7 @@ import {paths} from '../../../domain/names.ts';
 import {withMark} from '../../../domain/run/marks.ts';
 import {isOpen, NO_MODEL_FAILURES} from '../../../domain/run/run.ts';
 import {isUnfinished, type Stream} from '../../../domain/stream/stream.ts';
+import {utcText} from '../../../domain/time.ts';
 import type {Transaction} from '../../../ports.ts';
 import type {Deps} from '../../deps.ts';
 import {FAILED, runRecords, streamRecords} from '../../documents/documents.ts';
@@ -96,7 +97,7 @@ async function onStreams(
   if (parent.expired_at !== null)
     return {
       outcome: 'rejected',
-      reason: `the documents of the streams of run "${run}" were deleted at ${parent.expired_at}: send {"action":"rebuild","run":"${run}"} first`,
+      reason: `the documents of the streams of run "${run}" were deleted at ${utcText(parent.expired_at)}: send {"action":"rebuild","run":"${run}"} first`,
     };
   const streams: Stream[] = [];
   for (const id of ids.slice(0, MOST_AT_ONCE)) {
