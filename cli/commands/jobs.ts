@@ -51,9 +51,8 @@ export function addJobCommands(program: GleanerCommand): void {
   jobs
     .about('get', 'print the result of a completed job, and nothing else')
     .argument('<id>', 'job id', jobName)
-    .port()
-    .dir('folder of a local cloud')
-    .examples('gleaner jobs get my-job > result.txt')
+    .onCloud()
+    .examples('gleaner jobs get my-job > result.txt', 'gleaner jobs get my-job --json')
     .action(async (id, options) => (await import('../jobs/result.ts')).get(id, options));
   jobs
     .about('cp', 'download the artifacts of a job; a second call goes on')

@@ -17,6 +17,7 @@ import {
   zone,
 } from '../terminal/arguments.ts';
 import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
+import {UsageError} from '../terminal/errors.ts';
 import {requireChange} from '../terminal/fields.ts';
 import {addSpecOptions} from './spec-options.ts';
 
@@ -106,9 +107,14 @@ function addChanges(about: (name: string, description: string) => GleanerCommand
     .examples('gleaner run retry my-run', 'gleaner run retry my-run --stream 007')
     .sends((run: string, {stream}: {stream?: string}) => ({action: 'retry', run, stream}));
   about('cancel', 'take a stream out of its run: no TPU works on it until a retry')
-    .requiredOption('--stream <number>', 'stream, such as 007', streamNumber)
+    .option('--stream <number>', 'stream, such as 007', streamNumber)
     .examples('gleaner run cancel my-run --stream 007')
-    .sends((run: string, {stream}: {stream: string}) => ({action: 'cancel', run, stream}));
+    .sends((run: string, {stream}: {stream?: string}) => {
+      if (stream !== undefined) return {action: 'cancel', run, stream};
+      throw new UsageError(
+        `There is no --stream, such as 007: \`gleaner run stop ${run}\` ends the whole run for good, and \`gleaner run pause ${run}\` until a resume`,
+      );
+    });
   about('configure', 'change the priority or the budget of a run')
     .option('--priority <n>', 'higher goes first, -1000 to 1000', priority)
     .option(

@@ -7,10 +7,10 @@ import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {Downloads} from '../google/downloads.ts';
 import {CliError} from '../terminal/errors.ts';
-import {printText, say} from '../terminal/output.ts';
+import {print, printText, say} from '../terminal/output.ts';
 import {isEnded, readJob, reasonOf} from './job-view.ts';
 
-/** Prints the result of a completed job, and nothing else, on standard output. */
+/** Prints the result of a completed job, and nothing else, on standard output. As JSON, a result in an object is its address. */
 export async function get(id: string, options: CloudOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const job = await readJob(cloud, id);
@@ -20,11 +20,14 @@ export async function get(id: string, options: CloudOptions): Promise<void> {
       );
     if (job.status !== 'completed')
       throw new CliError(`There is no result of job ${id}: it is ${job.status}${reasonOf(job)}`);
-    if (typeof job.result_path === 'string') return printObject(cloud, job.result_path);
-    if (typeof job.result !== 'string') return say(`job ${id} has no result`);
+    const {result, result_path} = job;
+    if (options.json)
+      return print<'jobs get'>(true, {id, result: result ?? null, result_path: result_path ?? null}, []);
+    if (typeof result_path === 'string') return printObject(cloud, result_path);
+    if (typeof result !== 'string') return say(`job ${id} has no result`);
     // A terminal obeys control characters; a file or a program gets the text as it is.
-    if (process.stdout.isTTY) printText(job.result.split('\n'));
-    else process.stdout.write(job.result.endsWith('\n') ? job.result : `${job.result}\n`);
+    if (process.stdout.isTTY) printText(result.split('\n'));
+    else process.stdout.write(result.endsWith('\n') ? result : `${result}\n`);
   });
 }
 

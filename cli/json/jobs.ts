@@ -15,6 +15,7 @@ const ended = z.strictObject({
 export const jobAnswers = {
   'jobs show': job,
   'jobs list': z.array(job),
+  'jobs get': z.strictObject({id: text, result: z.unknown(), result_path: z.unknown()}),
   'jobs cp': z.strictObject({folder: text, attempt: count, files: count, written: count, bytes: count}),
   'jobs submit': z.union([
     z.strictObject({id: text}),

@@ -84,6 +84,12 @@ describe('gleaner jobs @full', () => {
     const {stdout, code} = await gleaner(['jobs', 'get', 'whole', ...at()]);
     assert.deepEqual([code, stdout], [0, `first\n${'x'.repeat(300)}\n`]);
     assert.equal((await gleaner(['jobs', 'get', 'long', ...at()])).stdout, 'a long result');
+    const asJson = async (id: string) => {
+      const got = await gleaner(['jobs', 'get', id, '--json', ...at()]);
+      return jobAnswers['jobs get'].parse(JSON.parse(got.stdout));
+    };
+    assert.equal((await asJson('whole')).result, `first\n${'x'.repeat(300)}`);
+    assert.match(String((await asJson('long')).result_path), /^gs:\/\//);
     const failed = await gleaner(['jobs', 'get', 'bad', ...at()]);
     assert.match(failed.stderr, /There is no result of job bad: it is failed \(memory\)/);
     assert.equal(failed.code, 1);
