@@ -1,6 +1,6 @@
 /** Loads modules with changes of their text. */
 import {globSync, readFileSync} from 'node:fs';
-import {type LoadHookSync, type ResolveHookSync, registerHooks} from 'node:module';
+import {type LoadHookSync, type ResolveHookSync, registerHooks, stripTypeScriptTypes} from 'node:module';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {ROOT} from '../support/process.ts';
@@ -19,18 +19,35 @@ export function loadChanged(splices: readonly Splice[], mark: string): void {
   changes.set(mark, {splices, copied: withImporters(splices.map(({file}) => file))});
 }
 
+/** The addresses of the modules that a file imports are the same in each copy. */
+const addresses = new Map<string, ReturnType<ResolveHookSync>>();
+
 const resolve: ResolveHookSync = (specifier, context, next) => {
-  const resolved = next(specifier, context);
   const mark = markOf(context.parentURL);
-  const isCopied = !resolved.url.includes('?') && changes.get(mark)?.copied.has(fileOf(resolved.url));
-  return isCopied ? {...resolved, url: resolved.url + mark} : resolved;
+  const copied = changes.get(mark)?.copied;
+  if (!copied) return next(specifier, context);
+  const key = `${specifier} ${context.parentURL?.slice(0, -mark.length)}`;
+  const resolved = addresses.get(key) ?? next(specifier, context);
+  addresses.set(key, resolved);
+  return {
+    ...resolved,
+    url: copied.has(fileOf(resolved.url)) ? resolved.url + mark : resolved.url,
+    shortCircuit: true,
+  };
 };
 
+/** The JavaScript of the files that are copied as they are. */
+const scripts = new Map<string, string>();
+
 const load: LoadHookSync = (url, context, next) => {
-  const loaded = next(url, context);
-  const own = changes.get(markOf(url))?.splices.filter(({file}) => file === fileOf(url)) ?? [];
-  if (own.length === 0) return loaded;
-  return {...loaded, source: withChanges(Buffer.from(loaded.source as Uint8Array).toString('utf8'), own)};
+  const splices = changes.get(markOf(url))?.splices;
+  if (!splices) return next(url, context);
+  const file = fileOf(url);
+  const own = splices.filter(splice => splice.file === file);
+  const known = own.length === 0 ? scripts.get(file) : undefined;
+  const source = known ?? stripTypeScriptTypes(withChanges(readFileSync(`${ROOT}${file}`, 'utf8'), own));
+  if (own.length === 0) scripts.set(file, source);
+  return {format: 'module', source, shortCircuit: true};
 };
 
 export function withChanges(text: string, splices: readonly Splice[]): string {
