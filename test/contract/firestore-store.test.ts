@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import {Firestore, GeoPoint, Timestamp} from '@google-cloud/firestore';
 import {openFirestoreStore} from '../../shared/google/firestore-store.ts';
 import type {Store, Transaction} from '../../shared/ports.ts';
+import {VALID} from './document-cases.ts';
 import {describeOnEmulator} from './emulators.ts';
 import {startLossyProxy} from './lost-answers.ts';
 import {keepsTheContract} from './store-contract.ts';
@@ -44,6 +45,14 @@ describeOnEmulator('firestore', 'Store: Firestore', host => {
     open.push(store, {close: () => firestore.terminate()});
     return {firestore, store};
   }
+
+  for (const {name, path = 'runs/r', data} of VALID)
+    it(`Firestore accepts a document with ${name}`, async () => {
+      // Instants stay text here: another test checks their conversion.
+      const firestore = connect();
+      open.push({close: () => firestore.terminate()});
+      await firestore.doc(path).set(JSON.parse(JSON.stringify(data)));
+    });
 
   it('instants are stored as timestamps at any depth, and other text is not', async () => {
     const {firestore, store} = openBoth();
