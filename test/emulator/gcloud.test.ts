@@ -139,7 +139,8 @@ describe('gcloud on the local cloud', () => {
     await assert.rejects(gcloud(create), /no more capacity in the zone/);
   });
 
-  it('creates, lists, describes and deletes queued resources', async () => {
+  // Before a merge, test/contract/tpu-queue.test.ts makes the same requests through the client of Cloud TPU.
+  it('creates, lists, describes and deletes queued resources @long', async () => {
     const name = 'tpu-us-east5-b-0';
     const zone = '--zone=us-east5-b';
     await gcloud(
