@@ -52,6 +52,7 @@ const EFFORT: Record<Tier, Record<string, string>> = {
   full: {},
   long: {
     GLEANER_CALLS: '1',
+    GLEANER_CRASHES: '6',
     GLEANER_DELIVERIES: '1',
     GLEANER_KILLS: '60',
     GLEANER_MIXED: '4',

@@ -231,7 +231,7 @@ describe('a run under random events', () => {
         await story.endWell();
         await story.world.store.close();
       }),
-      {numRuns: Number(process.env.GLEANER_RANDOM_RUNS ?? 30)},
+      {numRuns: Number(process.env.GLEANER_RANDOM_RUNS ?? 15)},
     );
   });
 });

@@ -11,7 +11,7 @@ import {until} from '../support/until.ts';
 import {functionsModule, readLines, Scratch, triggers, writeUrl} from './a-cloud.ts';
 
 const program = fileURLToPath(new URL('./fixtures/cloud-process.ts', import.meta.url));
-const rounds = 6;
+const rounds = Number(process.env.GLEANER_CRASHES ?? 2);
 
 /** Bytes of an object, which follow from its name. A test detects a truncated object. */
 function bytesOf(name: string): Buffer<ArrayBuffer> {
