@@ -218,7 +218,7 @@ function functionEnvironment(bucket: string, workers: number, bundle: string): R
     GLEANER_DEFAULT_MODEL: tinyModel(bucket),
     GLEANER_ZONES: ZONE,
     GLEANER_WORKERS_PER_ZONE: String(workers),
-    GLEANER_MAX_WORKERS: String(Math.max(100, workers)),
+    GLEANER_MAX_WORKERS: process.env.GLEANER_MAX_WORKERS ?? String(Math.max(100, workers)),
     ...WATCHED,
     ...Object.fromEntries(given),
   };

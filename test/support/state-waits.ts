@@ -90,7 +90,12 @@ export const CEILING_WAITS: Record<keyof Ceilings, Wait> = {
       return world;
     },
     of: JOB,
-    ...{kind: 'budget', about: 'pool tpu', evidence: /of the deployment's month, .*GLEANER_MAX_BUDGET_USD/},
+    ...{
+      kind: 'budget',
+      about: 'the month',
+      next_step: /max_budget_usd/,
+      evidence: /of the deployment's month, .*GLEANER_MAX_BUDGET_USD/,
+    },
   },
   allowed_zones: {
     name: 'a zone that the deployment no longer allows',

@@ -36,8 +36,8 @@ export type Budgets = {
   pauses: Pause[];
   /** New reasons of runs that a budget paused before: its figures have changed since, or it allows more. */
   reasons: Pause[];
-  /** Why the budget of the pool or of the month allows no more: jobs and kept TPUs have no other. */
-  whole: string | undefined;
+  /** The budget of the pool or of the month that allows no more, and why: jobs and kept TPUs have no other. */
+  whole: {about: string; why: string} | undefined;
   /** Runs without money, or without a zone that they may use, each with the reason; paused or ended before. */
   over: ReadonlyMap<string, string>;
   /** Dollars left of the run's own budget. */
@@ -101,7 +101,7 @@ export function decideBudgets(
     const left_usd = (run.budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd - leaving_usd;
     left.runs.set(run.run, left_usd);
     const ofRun = {spent_usd, leaving_usd: leaving_usd || one};
-    const spent = overspent('run', run.budget_usd, ofRun, isKnown) ?? whole.why;
+    const spent = overspent('run', run.budget_usd, ofRun, isKnown) ?? whole.spent?.why;
     const remote = crossRegionProblem(run, pool.zones, region);
     const aged = age ? ` (at prices that are ${age})` : '';
     const reason = spent ? `${BY_BUDGET}${spent}${aged}, then resume` : remote && `${remote}; then resume`;
@@ -113,12 +113,12 @@ export function decideBudgets(
     over.set(run.run, reason);
     if (isRunnable(run)) pauses.push({...pause, reason});
   }
-  const dismissed = [...workers.values()].filter(worker => whole.why || over.has(runAtWork(worker) ?? ''));
+  const dismissed = [...workers.values()].filter(worker => whole.spent || over.has(runAtWork(worker) ?? ''));
   const priceIn = (slot: string) => priceOf(prices ?? {}, pool, parseWorkerName(slot)?.zone ?? '');
   return {
     pauses,
     reasons,
-    whole: whole.why,
+    whole: whole.spent,
     over,
     leftOf: run => left.runs.get(run) ?? 0,
     dismissed: new Set(dismissed.map(({name}) => name)),
@@ -137,7 +137,7 @@ function wholeBudget(
   {max_budget_usd}: Ceilings,
   {living_usd, leaving_usd, isKnown}: {living_usd: number; leaving_usd: number; isKnown: boolean},
   now: number,
-): {why: string | undefined; left_usd: number} {
+): {spent: Budgets['whole']; left_usd: number} {
   const of_pool = {spent_usd: pool.spent_usd + living_usd, leaving_usd};
   const leavingElsewhere_usd = costOfDeletingAll(others.workers).total;
   const of_month = {
@@ -149,13 +149,12 @@ function wholeBudget(
           livingInMonth(month.name, [...workers.values(), ...others.workers], now),
     leaving_usd: leaving_usd + leavingElsewhere_usd,
   };
-  const why =
-    overspent('pool', pool.budget_usd, of_pool, isKnown) ??
-    overspent('month', month ? max_budget_usd : null, of_month, isKnown);
+  const ofPool = overspent('pool', pool.budget_usd, of_pool, isKnown);
+  const why = ofPool ?? overspent('month', month ? max_budget_usd : null, of_month, isKnown);
   const left = (budget_usd: number | null, {spent_usd}: {spent_usd: number}) =>
     (budget_usd ?? Number.POSITIVE_INFINITY) - spent_usd;
   return {
-    why,
+    spent: why === undefined ? undefined : {about: ofPool ? `pool ${pool.pool}` : 'the month', why},
     left_usd: Math.min(
       left(pool.budget_usd, of_pool),
       left(month ? max_budget_usd : null, of_month) - leavingElsewhere_usd - others.reserved_usd,

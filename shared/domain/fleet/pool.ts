@@ -230,7 +230,7 @@ export function wantedSlots(
   const wanted = new Set(within);
   const ceiling = constraint(
     'ceiling',
-    `${Math.max(0, most)} TPUs of pool ${pool.pool}`,
+    `${most === 1 ? '1 TPU' : `${Math.max(0, most)} TPUs`} of pool ${pool.pool}`,
     'GLEANER_MAX_WORKERS counts the TPUs of all pools',
   );
   for (const name of inNeed) if (!wanted.has(name)) withheld.set(name, ceiling);

@@ -90,8 +90,8 @@ function ofRun(run: Run, pending: number, plan: Indexed): Constraint | undefined
   return stuckHolders(run.run, plan) ?? (pending > 0 ? plan.hole : undefined);
 }
 
-function ofWholeBudget({budgets, snapshot: {pool}}: Withheld): Constraint | undefined {
-  return budgets.whole === undefined ? undefined : constraint('budget', `pool ${pool.pool}`, budgets.whole);
+function ofWholeBudget({budgets: {whole}}: Withheld): Constraint | undefined {
+  return whole && constraint('budget', whole.about, whole.why);
 }
 
 /** The constraint of a run whose TPUs all stand still. */
