@@ -51,7 +51,7 @@ describe('gleaner demo @full', () => {
     }
     try {
       leaveDemo(folder, 'disk');
-      const {code, stderr} = await gleaner(['demo'], {cwd: disk});
+      const {code, stderr} = await command.gleaner(['demo'], {cwd: disk});
       assert.equal(code, 1);
       assert.match(stderr, /^gleaner: The folder .* is full \(\d\d MB free, a worker needs 700\)/);
       assert.ok(existsSync(join(disk, KEPT)));

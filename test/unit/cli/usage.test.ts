@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {jsonText} from '../../../shared/contracts/printable.ts';
-import {gleaner} from '../../e2e/home.ts';
+import {gleaner} from '../../support/command.ts';
 
 describe('An invalid gleaner command @full', () => {
   for (const [args, says] of [

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {spawnSync} from 'node:child_process';
 import {mkdirSync} from 'node:fs';
-import {gleaner} from '../../../e2e/home.ts';
+import {gleaner} from '../../../support/command.ts';
 import {Folder} from '../../../support/folder.ts';
 
 describe('The creation of streams on a full disk @full', () => {

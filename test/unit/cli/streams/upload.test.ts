@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import {answers} from '../../../../cli/json/index.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
-import {gleaner} from '../../../e2e/home.ts';
 import {put, Scratch} from '../../../emulator/a-cloud.ts';
+import {gleaner} from '../../../support/command.ts';
 import {Upload} from './an-upload.ts';
 
 describe('The upload of streams', () => {
