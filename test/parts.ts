@@ -1,5 +1,6 @@
 /** The parts of the tests, slowest first, and the tiers that run them: fast in a minute, full before a merge, long at night. */
 import {spawnSync} from 'node:child_process';
+import {createHash} from 'node:crypto';
 import {join} from 'node:path';
 import {cacheFolder, environmentFolder, NO_JAX_CACHE} from '../cli/python/python.ts';
 import {type Outcome, pythonOf, ROOT, type Run} from './support/process.ts';
@@ -14,6 +15,12 @@ export const isTier = (text: string): text is Tier => TIERS.some(tier => tier ==
 const SHELL_SCRIPTS = ['worker-startup/startup.sh', 'worker-startup/python-environment.sh', '.ci/run'];
 const BIN = `${ROOT}node_modules/.bin/`;
 const LOCK = `${ROOT}test/worker/requirements.lock`;
+/** The compiler checks again only what has changed since its last run in this folder, and what depends on that. */
+const KEPT_TYPES = join(
+  cacheFolder(),
+  'test',
+  `types-${createHash('sha256').update(ROOT).digest('hex').slice(0, 16)}.tsbuildinfo`,
+);
 const BEFORE_MERGE: Tier[] = ['fast', 'full'];
 const SLOW: Tier[] = ['full', 'long'];
 const atOnce = (files: number) => ['--parallel', '--jobs', String(files)];
@@ -37,7 +44,11 @@ export const PARTS: Part[] = [
   {name: 'terraform', tiers: SLOW, run: terraform},
   {name: 'tpu-program', tiers: SLOW, run: tpuProgram},
   {name: 'worlds', tiers: ['fast'], run: mocha('test/simulation/@(anchors|worlds).test.ts')},
-  {name: 'types', tiers: BEFORE_MERGE, run: check(`${BIN}tsc`, '--noEmit')},
+  {
+    name: 'types',
+    tiers: BEFORE_MERGE,
+    run: check(`${BIN}tsc`, '--noEmit', '--incremental', '--tsBuildInfoFile', KEPT_TYPES),
+  },
   {name: 'python-types', tiers: ['full'], run: pyrefly},
   {name: 'lint', tiers: BEFORE_MERGE, run: check(`${BIN}biome`, 'check', '--error-on-warnings', '.')},
   {name: 'words', tiers: BEFORE_MERGE, run: check(process.execPath, 'test/words.ts')},
