@@ -91,6 +91,8 @@ export class Context {
   readonly everAlone = new Set<string>();
   /** Runs that ended longer ago than the documents of streams are kept. */
   readonly aged = new Set<string>();
+  /** Runs that people sent a message about, or a stream, since then. */
+  readonly touched = new Set<string>();
   readonly rise: PriceRise;
   readonly catalog = aCatalog(() => this.rise.skus(this.clockwork.now));
   /** True if the bucket is in another region than every zone. */
@@ -290,6 +292,7 @@ export class Context {
   /** Puts a stream object into the bucket. Without `isNoticed` its event is lost. */
   drop(name: string, text: string, isNoticed = true): void {
     this.isNoticed = isNoticed;
+    this.touched.add(name.split('/')[1] ?? '');
     const known = this.streams.get(name) ?? [];
     this.streams.set(name, known.includes(text) ? known : [...known, text]);
     const {crc32c} = this.objects.put(name, text);

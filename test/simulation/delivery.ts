@@ -55,6 +55,9 @@ export class Delivery {
   command(message: Document, outcome?: 'rejected'): void {
     this.#context.note(() => `an operator sends ${JSON.stringify(message)}`);
     const id = this.send('control', message);
+    const {run, action} = message;
+    for (const each of action === 'rebuild' && run === undefined ? this.#context.runs() : [String(run)])
+      this.#context.touched.add(each);
     this.#context.messages.set(id, message);
     this.#context.invariants.operatorIntent.expectRecord(id, outcome);
   }

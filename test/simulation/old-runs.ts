@@ -18,6 +18,7 @@ export class OldRuns {
   readonly #context: Context;
   readonly #delivery: Delivery;
   readonly #chance: Chance | undefined;
+  #aged_ms = Number.NEGATIVE_INFINITY;
 
   constructor(context: Context, delivery: Delivery) {
     this.#context = context;
@@ -25,10 +26,15 @@ export class OldRuns {
     this.#chance = context.drawsOf('old runs');
   }
 
+  /** True if a resync has looked at the runs that are old. */
+  get isSettled(): boolean {
+    return this.#context.clockwork.now - this.#aged_ms > this.#context.config.audit_s * 1000 + 4 * 60_000;
+  }
+
   onRun(run: string, before: Document | undefined, after: Document): void {
     const {context, chance} = {context: this.#context, chance: this.#chance};
     const hasEnded = before?.status !== after.status && ENDED.includes(String(after.status));
-    if (!chance || !hasEnded || context.aged.has(run) || !chance.happens(0.8)) return;
+    if (!chance || !hasEnded || context.aged.has(run) || !chance.happens(0.5)) return;
     context.after(chance.between(1, 6) * 60_000, () => void this.#age(run, chance));
   }
 
@@ -44,6 +50,8 @@ export class OldRuns {
       const found = await tx.get(paths.run(run));
       if (!found || !isEnded(found)) return;
       aged.add(run);
+      context.touched.delete(run);
+      this.#aged_ms = now;
       await openTask(tx, {task: 'expire', run: null}, now);
       tx.set(paths.run(run), {...found, updated_at: iso(now - OLD_DAYS * 86_400_000)});
     });

@@ -165,6 +165,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   };
   const isIdle = () =>
     delivery.underway === 0 &&
+    oldRuns.isSettled &&
     tpus.names().length === 0 &&
     operators.unfinished().length === 0 &&
     jobs.unfinished().length === 0 &&

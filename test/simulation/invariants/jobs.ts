@@ -68,11 +68,13 @@ export class Jobs extends Check {
     return this.violations.isBy('control');
   }
 
-  #checkShape(path: string, {status, lease, queue, epoch, due_at}: Job): void {
+  #checkShape(path: string, {status, lease, queue, epoch, due_at, deadline_at}: Job): void {
     if ((status === 'running') !== (lease !== null) || (lease !== null && lease.epoch !== epoch))
       this.breach(`${path} is ${status} in epoch ${epoch} with lease ${JSON.stringify(lease)}`);
     if ((status === 'scheduled') !== (queue !== null))
       this.breach(`${path} is ${status} with the place ${queue}`);
+    if (status === 'scheduled' && due_at !== deadline_at)
+      this.breach(`${path} waits until ${deadline_at}, and is due at ${due_at}`);
     if (status === 'running' && due_at === null) this.breach(`${path} runs without an end`);
   }
 

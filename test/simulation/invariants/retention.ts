@@ -19,6 +19,10 @@ export class Retention extends Check {
 
   /** A run whose documents expire has ended long ago, and nothing changes it but its next work. */
   onRun(run: string, before: Document, after: Document): void {
+    const {isSettled, touched} = {isSettled: this.context.isSettled(), touched: this.context.touched};
+    const goesOn = typeof before.expired_at === 'string' && after.status === 'active';
+    if (goesOn && isSettled && !touched.has(run))
+      this.breach(`run ${run} was expired, and is active without a message or a new stream`);
     if (typeof after.expired_at !== 'string') return;
     this.context.see('a run is expired');
     if (!this.context.aged.has(run))

@@ -4,7 +4,7 @@ import {paths} from '../../../shared/domain/names.ts';
 import type {Waiting as Reason} from '../../../shared/domain/waiting/constraint.ts';
 import type {Zone} from '../../../shared/domain/zone/placement.ts';
 import type {Document, TpuRequest} from '../../../shared/ports.ts';
-import {MAX_HANG_MINUTES} from '../faults.ts';
+import {keepsWakes, MAX_HANG_MINUTES} from '../faults.ts';
 import {workersOf} from './nodes.ts';
 import {Check} from './violations.ts';
 
@@ -32,10 +32,10 @@ export class Waiting extends Check {
   readonly #events = new Map<string, string>();
 
   override onMinute(): void {
-    const {isSettled, wrong} = {isSettled: this.context.isSettled(120_000), wrong: this.#wrong()};
     const before = this.#found;
     this.#found = new Map();
-    if (!isSettled) return;
+    if (!this.context.isSettled(120_000) && !this.#areTicksSound()) return;
+    const wrong = this.#wrong();
     for (const [what, text] of wrong) {
       const last = before.get(what);
       const minutes = last?.text === text ? last.minutes + 1 : 1;
@@ -43,6 +43,13 @@ export class Waiting extends Check {
       const most = text.includes('refuses') ? MOST_MINUTES_OF_REFUSALS : MOST_MINUTES;
       if (minutes > most) this.breach(`${what} ${text}, for ${minutes} minutes`);
     }
+  }
+
+  /** True for a storm whose faults keep no tick from storing a reason. */
+  #areTicksSound(): boolean {
+    const {isCalm, storm} = this.context;
+    const others = ['partition', 'outage', 'rollout', 'stale', 'omission', 'skew_s'] as const;
+    return !isCalm && keepsWakes(storm) && others.every(kind => storm[kind] === 0);
   }
 
   /** Findings about runs and pools whose work waits. */
@@ -86,7 +93,7 @@ export class Waiting extends Check {
     if (kind === 'behind-run' && store.peek(paths.run(about))?.status !== 'active')
       return `waits behind run ${about}, which is not active`;
     // A create of the storm may never end: the control plane gives it up after `create_s`.
-    if (REFUSED.includes(kind) && !this.#isStuckIn(about))
+    if (REFUSED.includes(kind) && this.context.isCalm && !this.#isStuckIn(about))
       return `waits because ${about} refuses nodes in the calm: ${kind}`;
     return undefined;
   }

@@ -193,6 +193,9 @@ export class Zones extends Check {
     const from = Math.max(...[since_at, asked_at].flatMap(at => (at === null ? [] : Date.parse(at))));
     const most_ms = state === 'stopped' ? TRY_MS : LONGEST_RETRY_MS;
     const wait_ms = Date.parse(next_at) - from;
+    const isTried = state === 'stopped' && asked_at !== was.asked_at;
+    if (isTried && wait_ms < TRY_MS - 2 * MAX_SKEW_MS)
+      this.breach(`${zone} is stopped for ${cause}, and is tried again after ${wait_ms} ms`);
     const isTryLost = state === 'stopped' && was.state === 'stopped';
     if (wait_ms > most_ms + 2 * MAX_SKEW_MS || (wait_ms < RETRY_MS - 2 * MAX_SKEW_MS && !isTryLost))
       this.breach(`${zone} is ${state}, and is asked again after ${wait_ms} ms`);

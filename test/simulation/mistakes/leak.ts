@@ -81,4 +81,13 @@ export const LEAK: Mistakes = {
     within: "{status: 'running', $$fields}",
     find: 'queue: null',
   },
+  'a job whose lease runs out and that its worker keeps': {
+    in: 'endExpiredJobs',
+    find: '$records.set($tx, $withoutWork($worker));',
+  },
+  'a due job that its worker keeps': {in: 'endDueJob', find: '$clearWork($tx, $holder);'},
+  'an expired run that keeps the documents of its streams': {
+    in: 'deleteStream',
+    find: 'if ($shards.length < $most) $tx.delete($path);',
+  },
 };

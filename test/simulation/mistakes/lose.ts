@@ -115,4 +115,25 @@ export const LOSE: Mistakes = {
       replace: '',
     },
   ],
+  'a task that begins again at the page where it ended': {
+    in: 'open',
+    within: "{task: $task, run: $run, status: 'open', cursor: '', $$others}",
+    find: "cursor: ''",
+    replace: "cursor: stored?.cursor ?? ''",
+  },
+  'a run whose streams expire on the day of its end': {
+    in: 'expireSome',
+    find: '!$isOlderThan($run.updated_at, $days * 86_400, $now)',
+    replace: '!$isOlderThan($run.updated_at, 60, $now)',
+  },
+  'a run that goes on and loses the documents of its streams': {
+    in: 'reopenRun',
+    within: "{...$run, ...$none, status: 'active', expired_at: null}",
+    find: 'expired_at: null',
+  },
+  'an expired run whose streams a resync registers': {
+    in: 'resyncRun',
+    find: "$parent?.status === 'cancelled' || $parent?.stopped_at || $parent?.expired_at",
+    replace: "$parent?.status === 'cancelled' || $parent?.stopped_at",
+  },
 };

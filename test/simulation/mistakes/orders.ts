@@ -202,4 +202,9 @@ export const ORDERS: Mistakes = {
     find: '($labels[$label] ?? $default) === $deployment',
     replace: '($labels[$label] ?? $default).startsWith($deployment)',
   },
+  'a waiting job that forgets its deadline': {
+    in: 'scheduleJob',
+    find: 'due_at: $job.deadline_at',
+    replace: 'due_at: null',
+  },
 };
