@@ -83,9 +83,15 @@ export const LEAK: Mistakes = {
   },
   'a job whose lease runs out and that its worker keeps': {
     in: 'endExpiredJobs',
+    within: '{$$before; $records.set($tx, $withoutWork($worker)); if (!$job) return; $$after}',
     find: '$records.set($tx, $withoutWork($worker));',
   },
-  'a due job that its worker keeps': {in: 'endDueJob', find: '$clearWork($tx, $holder);'},
+  'a due job that its worker keeps': {
+    in: 'endDueJob',
+    within:
+      '{$$before; if (!$end) return false; $storeEnded($deps, $tx, $$job); $clearWork($tx, $holder); return true;}',
+    find: '$clearWork($tx, $holder);',
+  },
   'an expired run that keeps the documents of its streams': {
     in: 'deleteStream',
     find: 'if ($shards.length < $most) $tx.delete($path);',

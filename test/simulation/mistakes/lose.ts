@@ -117,9 +117,9 @@ export const LOSE: Mistakes = {
   ],
   'a task that begins again at the page where it ended': {
     in: 'open',
-    within: "{task: $task, run: $run, status: 'open', cursor: '', $$others}",
+    within: "{...$stored, ...{task: $task, run: $run, status: 'open', cursor: '', $$others}, $$times}",
     find: "cursor: ''",
-    replace: "cursor: stored?.cursor ?? ''",
+    replace: "cursor: $stored?.cursor ?? ''",
   },
   'a run whose streams expire on the day of its end': {
     in: 'expireSome',
