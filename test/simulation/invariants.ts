@@ -54,7 +54,7 @@ export class Invariants extends Check {
   readonly #all: Check[] = [
     ...[this.#leases, this.#failureAttribution, this.progress, this.#jobs, this.silence, this.#zones],
     ...[this.#money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent, this.waiting],
-    ...[this.execs, this.#effects, this.#retention],
+    ...[this.execs, this.#effects, this.#retention, this.#turns],
     new Marks(...this.#of),
   ];
 

@@ -24,6 +24,17 @@ export class Turns extends Check {
     this.#late = [];
   }
 
+  /** The pools that an event says were left out are those that the next tick serves first. */
+  override onCommitted(paths: readonly string[]): void {
+    const {store} = this.context;
+    const texts = paths.filter(path => path.startsWith('events/')).map(path => store.peek(path)?.text);
+    const left = texts.map(text => / with other pools than (.*)\. The next tick/.exec(String(text))?.[1]);
+    const names = left.find(found => found !== undefined);
+    const {late_pools = []} = store.peek('system/creates') ?? {};
+    if (names !== undefined && names !== (late_pools as string[]).join(', '))
+      this.breach(`a tick left out ${names}, and the next one serves ${JSON.stringify(late_pools)} first`);
+  }
+
   onWorker(name: string, before: Document, after: Document): void {
     if (this.#late.length === 0 || !this.violations.isBy('tick') || !isNewIncarnation(before, after)) return;
     const pool = parseWorkerName(name)?.pool ?? '';

@@ -163,4 +163,9 @@ export const STICK: Mistakes = {
     find: '$fold($worker.pool, $worker.zone, $limiter)',
     replace: 'undefined',
   },
+  'a slow tick that forgets the pools that it left out': {
+    in: 'recordLate',
+    find: '{...$creates, late_pools: $late}',
+    replace: '{...$creates, late_pools: []}',
+  },
 };
