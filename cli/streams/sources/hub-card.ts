@@ -41,6 +41,12 @@ const card = z.object({
 export function cardOf(id: string, readme: string): Card {
   const [, yaml] = /^\ufeff?---[ \t]*\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n|$)/.exec(readme) ?? [];
   const {configs = [], dataset_info = []} = yaml === undefined ? {} : parseCard(id, yaml);
+  const names = configs.map(({config_name}) => config_name);
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice !== undefined)
+    throw new CliError(
+      `README.md of ${id} describes the configuration "${twice}" twice: download the files, and name them as the source`,
+    );
   return {
     configs: configs.map(({config_name, data_files, data_dir = '', ...given}) => ({
       name: config_name,
@@ -59,9 +65,12 @@ function parseCard(id: string, yaml: string): z.infer<typeof card> {
   try {
     return card.parse(load(yaml, {schema: FAILSAFE_SCHEMA}) || {});
   } catch (error) {
-    const problem = error instanceof z.ZodError ? z.prettifyError(error) : (error as Error).message;
+    const problem =
+      error instanceof z.ZodError
+        ? `${error.issues[0]?.path.join('.')} has another form than the hub describes`
+        : (error as Error).message.split('\n')[0];
     throw new CliError(
-      `Failed to read the metadata in README.md of ${id}: ${problem.split('\n')[0]}; download the files, and name them as the source`,
+      `Failed to read the metadata in README.md of ${id}: ${problem}; download the files, and name them as the source`,
       {cause: error},
     );
   }

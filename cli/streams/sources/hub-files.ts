@@ -61,16 +61,25 @@ export function chooseNamed(
   if (splits === undefined) return {config: wanted, ...chooseByName(inFolder, split)};
   const patterns = splits.get(split);
   if (patterns === undefined) throw noSplit(split, [...splits.keys()]);
+  const rows = inFolder.filter(({path}) => !isBesideRows(path));
   const found = patterns.flatMap(pattern => {
-    const matching = inFolder.filter(({path}) =>
-      matchesGlob(path, folder ? `${folder}/${pattern}` : pattern),
-    );
+    // The hub refuses `**.parquet`, and a reader of globs takes it for `*.parquet`.
+    if (pattern.split('/').some(part => part.includes('**') && part !== '**'))
+      throw new CliError(
+        `README.md names ${pattern} as the files of the split "${split}", where ** is a part of a name and may mean files or folders: download the files, and name them as the source`,
+      );
+    const matching = rows.filter(({path}) => matchesGlob(path, folder ? `${folder}/${pattern}` : pattern));
     if (matching.length > 0) return matching;
     throw new CliError(
       `README.md names ${pattern} as the files of the split "${split}", and no file has such a name: ${LATER}`,
     );
   });
   return {config: wanted, split, files: requireWhole(split, [...new Set(found)])};
+}
+
+/** True for files that the hub never takes for rows, whatever a pattern says. */
+function isBesideRows(path: string): boolean {
+  return /(?:^|\/)(?:\.[^/]*|README\.md|config\.json|dataset_infos?\.json)$/.test(path);
 }
 
 /** Files of a split by their names, such as `data/train-00000-of-00002.parquet` or `CONFIG/train/0.parquet`. A folder is a configuration. */

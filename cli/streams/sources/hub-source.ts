@@ -57,7 +57,7 @@ export async function openDataset(
   const files = converted?.files.filter(isParquet) ?? [];
   if (!converted || files.length === 0)
     throw new CliError(
-      `There is no Parquet file in ${id}${revision === undefined ? '' : ` at ${revision}`}: download its files, and name them as the source`,
+      `The split "${split}" of ${id}${revision === undefined ? '' : ` at ${revision}`} has no Parquet files, or others beside them: download its files, and name them as the source`,
     );
   const found = chooseConverted(files, card.configs, choice);
   if (found.isPartial)

@@ -80,7 +80,10 @@ describe('A data set of Hugging Face', () => {
     assert.ok(
       hub.requests.some(({url}) => url.includes(`/resolve/${CONVERTED_COMMIT}/default/partial-train/`)),
     );
-    await assert.rejects(textsOf({revision: 'main'}), /no Parquet file in .* at main: download its files/);
+    await assert.rejects(
+      textsOf({revision: 'main'}),
+      /has no Parquet files, .* beside them: download its files/,
+    );
   });
 
   it('takes the split that its README names, and the converted files where they are not Parquet', async () => {
@@ -342,7 +345,9 @@ configs:
   - split: test
     path: data/train-*
 - config_name: folder
-  data_dir: extra`;
+  data_dir: extra
+- config_name: all
+  data_files: "*"`;
   const FILES = filesOf(
     'data/a.parquet',
     'data/b-0.parquet',
@@ -350,6 +355,9 @@ configs:
     'data/train-0.parquet',
     'extra/train.parquet',
     'extra/rows.csv',
+    'README.md',
+    '.gitattributes',
+    'top.parquet',
   );
   for (const {choose, chosen} of [
     {
@@ -358,6 +366,7 @@ configs:
     },
     {choose: {split: 'test', config: undefined}, chosen: ['data/train-0.parquet']},
     {choose: {split: 'train', config: 'no'}, chosen: ['extra/train.parquet']},
+    {choose: {split: 'train', config: 'all'}, chosen: ['top.parquet']},
     {choose: {split: 'train', config: 'folder'}, chosen: ['extra/train.parquet']},
   ])
     it(`are those of the README for ${JSON.stringify(choose)}`, () => {
@@ -379,6 +388,16 @@ configs:
       error: /README\.md names rows\/\* .* no file has such a name/,
     },
     {
+      name: 'a pattern with two meanings',
+      yaml: 'configs:\n- data_files: "**.parquet"',
+      error: /names \*\*\.parquet .* files or folders/,
+    },
+    {
+      name: 'a configuration twice',
+      yaml: 'configs:\n- config_name: a\n  data_files: data/*\n- config_name: a\n  data_files: extra/*',
+      error: /describes the configuration "a" twice/,
+    },
+    {
       name: 'metadata that is not YAML',
       yaml: 'configs: [',
       error: /Failed to read the metadata in README\.md of org\/data/,
@@ -386,7 +405,7 @@ configs:
     {
       name: 'files of an unknown form',
       yaml: 'configs:\n- data_files: {train: x}',
-      error: /Failed to read the metadata/,
+      error: /configs\.0\.data_files has another form than the hub describes/,
     },
   ])
     it(`are refused for ${name}`, () => {
