@@ -6,6 +6,7 @@ import {jobFields} from '../../shared/contracts/job-schemas.ts';
 import {parseValue} from '../../shared/contracts/schemas.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
+import {refuseProblems} from '../checks/findings.ts';
 import {checkSource} from '../checks/repository.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
@@ -54,7 +55,7 @@ export async function submit(words: string[], options: SubmitOptions): Promise<v
       const commands = [...uploadLines(cloud, code), publishLine(cloud.connection, 'control', message)];
       return print<'jobs submit'>(options.json, {id, commands}, commands);
     }
-    if (options.check ?? true) await checkJob(cloud, options.pool, code);
+    if (options.check ?? true) await checkJob(cloud, fields, code);
     await upload(cloud, code);
     await apply(cloud, message);
     if (options.test_restart) return compareAfterRestart(cloud, id, fields, options.json);
@@ -63,8 +64,10 @@ export async function submit(words: string[], options: SubmitOptions): Promise<v
   });
 }
 
-async function checkJob(cloud: Cloud, pool: string | undefined, {source}: PackedCode): Promise<void> {
-  if (pool !== undefined) requirePool(await readFleet(cloud), pool);
+async function checkJob(cloud: Cloud, {pool, deadline_at}: JobFields, {source}: PackedCode): Promise<void> {
+  if (typeof pool === 'string') requirePool(await readFleet(cloud), pool);
+  if (typeof deadline_at === 'string' && Date.parse(deadline_at) <= Date.now())
+    refuseProblems('submit the job', [{problem: `the deadline ${deadline_at} is past: give a later one`}]);
   await checkSource('submit the job', source, null);
 }
 
