@@ -27,7 +27,7 @@ export function configProblem(
   const inner =
     typeof model_type === 'string' && Object.hasOwn(FAMILIES, model_type) ? FAMILIES[model_type] : undefined;
   if (inner === undefined)
-    return `${model} has model_type ${JSON.stringify(model_type)?.slice(0, 100)}, and the supported ones are ${Object.keys(FAMILIES).join(', ')}: set \`model\` to one of these`;
+    return `${model} has ${model_type === undefined ? 'no model_type' : `model_type ${JSON.stringify(model_type).slice(0, 100)}`}, and the supported types are ${Object.keys(FAMILIES).join(', ')}: set \`model\` to a model of one of these`;
   const count = (inner === '' ? config : (config[inner] as Table | undefined))?.num_hidden_layers;
   if (!Number.isSafeInteger(count) || Number(count) < 1) return undefined;
   const absent = highestOf(layers);

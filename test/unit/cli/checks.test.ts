@@ -42,10 +42,10 @@ describe('A config.json before a run', () => {
     {
       text: '{"model_type": "mamba"}',
       layers: 'all',
-      says: /model_type "mamba", and the supported ones are gemma2, /,
+      says: /model_type "mamba", and the supported types are gemma2, /,
     },
     {text: '{"model_type": "toString"}', layers: 'all', says: /model_type "toString"/},
-    {text: '{}', layers: 'all', says: /model_type undefined/},
+    {text: '{}', layers: 'all', says: /has no model_type, and/},
     {text: '[1]', layers: 'all', says: /no JSON object/},
   ];
   for (const {text, layers, says} of cases)
