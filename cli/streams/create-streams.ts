@@ -223,7 +223,7 @@ function adviceOn(source: RowSource, row: Row, isChecked = true): string | undef
   const [taken, other] = knownFieldsOf(cells);
   if (taken === undefined && isChecked)
     throw new CliError(
-      `The first record has the fields ${listText([...cells.keys()], 10)}, and none that a run reads by itself: give --column or --template, or --no-check for a run with record.field or record.template`,
+      `The first record of ${source.name} has ${cells.size === 0 ? 'no field' : `the fields ${listText([...cells.keys()], 10)}`}, and none that a run reads by itself: give --column or --template, or --no-check for a run with record.field or record.template`,
     );
   if (other === undefined) return undefined;
   return `The first record has ${taken} and ${other}, and a run takes ${taken}: to take another field, give --column, or set record.field in run.json`;

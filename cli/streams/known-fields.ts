@@ -23,7 +23,7 @@ export function isRecord(members: ReadonlyMap<string, string>): boolean {
   return field === 'tokens' ? isTokens(value) : jsonKind(value) === 'string';
 }
 
-/** True for a list of objects with role and content. */
+/** True for a list of objects with role and content. A call of tools needs no content. */
 export function isMessages(value: string): boolean {
   return isListOf(value, isMessage);
 }
@@ -43,7 +43,7 @@ export function isListOf(value: string | undefined, isElement: (element: string)
 function isMessage(element: string): boolean {
   if (jsonKind(element) !== 'object') return false;
   const members = membersOf(element);
-  return members.has('role') && members.has('content');
+  return members.has('role') && (members.has('content') || members.has('tool_calls'));
 }
 
 function isExample(element: string): boolean {

@@ -86,17 +86,19 @@ function recordOf(cell: Cell, cells: Cells): Record | string {
       if (isTokens(source)) return new Map([['tokens', cell]]);
       return elementsOf(source).length === 0
         ? 'it is an empty list, and a record needs text, messages or token ids'
-        : 'it is a list, but neither of messages with role and content nor of token ids; give --as arc for ARC examples';
+        : 'it is a list, but neither of messages with role and content nor of token ids: rename the keys of its messages to role and content, or give --as arc for ARC examples';
     case 'object': {
       const members = membersOf(source);
       if (knownFieldsOf(members).length > 0)
         return new Map([...members].map(([name, value]) => [name, new Json(value)]));
-      return `it is an object without ${KNOWN_FIELDS.join(', ')}, or ${TASK_FIELDS.join(' and ')}`;
+      return `it is an object without ${KNOWN_FIELDS.join(', ')}, or ${TASK_FIELDS.join(' and ')}: ${AS_TEXT}`;
     }
     default:
-      return `it is ${kindOf(cell)}, and a record needs text, messages or token ids`;
+      return `it is ${kindOf(cell)}, and a record needs text, messages or token ids: ${AS_TEXT}`;
   }
 }
+
+const AS_TEXT = 'name another --column, or write the value as text with --template';
 
 /** Tables have an empty text where there are no tools. */
 const ABSENT = ['null', '""'];
@@ -142,15 +144,23 @@ function looseValue(source: string): unknown {
 
 function lineOf(source: RowSource, row: Row, record: Record, cells: Cells, keep: readonly string[]): Buffer {
   for (const name of keep) {
+    const cell = cellOf(source, row, cells, name);
+    if (isIn(record, name, cell)) continue;
     if (replaces(record, name))
       throw rowError(
         source,
         row,
         `--keep ${name} would replace a field of the record, which has ${[...record.keys()].join(', ')}: rename the column`,
       );
-    record.set(name, cellOf(source, row, cells, name));
+    record.set(name, cell);
   }
   return Buffer.from(objectOf(record));
+}
+
+/** True where the record has the same value under this name, such as tools that stay beside messages by themselves. */
+function isIn(record: Record, name: string, cell: Cell): boolean {
+  const own = record.get(name);
+  return own !== undefined && [cell, parsed(cell)].some(each => jsonOf(each) === jsonOf(own));
 }
 
 /** True for a name that the record has, or that a run takes before the fields of the record. */

@@ -14,7 +14,10 @@ export function rowsOfObject(file: string, text: string, field: string | undefin
     return field === undefined ? rowsOf(file, members) : rowsOfField(file, members, field);
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    throw new CliError(`${file} is not JSON that a run can read: ${error.message}`, {cause: error});
+    throw new CliError(
+      `${file} is not JSON that a run can read: ${error.message}; correct it, or name another --format`,
+      {cause: error},
+    );
   }
 }
 
@@ -25,7 +28,16 @@ function rowsOfField(file: string, members: Members, field: string): Row[] {
       `There is no key "${field}" in ${file}: its keys are ${listText([...members.keys()])}`,
     );
   const kind = jsonKind(value);
-  if (kind === 'object') return rowsOf(`${file}, key "${field}",`, membersOf(value));
+  if (kind === 'object') {
+    const members = membersOf(value);
+    const [list] = listsOfObjects(members);
+    // --field names a key of the file alone.
+    if (list !== undefined && !isRecord(members))
+      throw new CliError(
+        `${file} has an object with the list "${list}" as "${field}", and --field names a list of objects: write the list into a file of its own`,
+      );
+    return rowsOf(`${file}, key "${field}",`, members);
+  }
   if (kind !== 'list')
     throw new CliError(`${file} has a ${kind} as "${field}", and --field names a list of objects`);
   return elementsOf(value).map((source, index) => ({at: index + 1, line: Buffer.from(onOneLine(source))}));

@@ -122,7 +122,7 @@ describe('Datasets as records of streams', () => {
       content: bytes(
         '{"chat":[{"role":"user","content":"hi"}],"id":7,"tools":[{"name":"f"}],"chat_template_kwargs":{"x":1},"y":0}',
       ),
-      options: {column: 'chat', keep: ['id']},
+      options: {column: 'chat', keep: ['id', 'tools']},
       records: [
         {
           messages: [{role: 'user', content: 'hi'}],
@@ -131,6 +131,13 @@ describe('Datasets as records of streams', () => {
           id: 7,
         },
       ],
+    },
+    {
+      name: 'a column of messages with a call of tools and no content',
+      file: 'a.jsonl',
+      content: bytes('{"chat":[{"role":"assistant","tool_calls":[{"id":"1"}]}]}'),
+      options: {column: 'chat'},
+      records: [{messages: [{role: 'assistant', tool_calls: [{id: '1'}]}]}],
     },
     {
       name: 'a column of messages with the text of their tools in Parquet',
