@@ -51,7 +51,11 @@ export async function* bytesOf(file: string, {stop, moved}: Watch): AsyncGenerat
     yield* withoutMark(isPacked ? unpacked(raw) : raw, stop);
   } catch (error) {
     stop.throwIfAborted();
-    throw new CliError(`Failed to read ${file}: ${(error as Error).message}`, {cause: error});
+    const {code, message} = error as NodeJS.ErrnoException;
+    const problem = code?.startsWith('Z_')
+      ? `its gzip is damaged or cut off (${message}); copy it again`
+      : message;
+    throw new CliError(`Failed to read ${file}: ${problem}`, {cause: error});
   } finally {
     raw?.destroy();
   }

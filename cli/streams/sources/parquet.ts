@@ -29,6 +29,7 @@ export type ParquetFile = {name: string; file: AsyncBuffer; metadata: FileMetaDa
 
 /** Throws `CliError` for a file that is not Parquet, and for a column that is there twice. */
 export async function openParquet(name: string, file: AsyncBuffer): Promise<ParquetFile> {
+  if (file.byteLength === 0) throw new CliError(`${name} is empty: copy it again`);
   try {
     const metadata = await parquetMetadataAsync(file, {parsers: PHYSICAL, geoparquet: false});
     const {children} = parquetSchema(metadata);

@@ -70,6 +70,7 @@ describe('Datasets with an error', () => {
       error: /text follows .*; correct it/,
     },
     {name: 'a column twice', file: 'a.csv', content: 'a,a\n1,2', error: /the column "a" twice/},
+    {name: 'Parquet without a byte', file: 'a.parquet', content: '', error: /a\.parquet is empty/},
     {name: 'a file that is not Parquet', file: 'a.parquet', content: 'not at all', error: /is not Parquet/},
     {name: 'a cut array', file: 'a.json', content: '[{"a":1},{"b"', error: /after row 1: .*cut off/},
     {name: 'text after an array', file: 'a.json', content: '[{}] x', error: /text follows/},
@@ -84,7 +85,7 @@ describe('Datasets with an error', () => {
       name: 'packed rows that are cut off',
       file: 'a.jsonl',
       content: gzipSync('{"text":"a"}').subarray(0, 20),
-      error: /Failed to read .*unexpected end of file/,
+      error: /Failed to read .*gzip is damaged or cut off .*copy it again/,
     },
     {name: 'an unknown extension', file: 'a.bin', content: 'x', error: /unknown extension: give --format/},
     {
