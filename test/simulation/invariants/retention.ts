@@ -32,13 +32,18 @@ export class Retention extends Check {
       this.breach(`run ${run} is expired, and ${changed} went from ${before[changed]} to ${after[changed]}`);
   }
 
-  /** The documents of a run that ended long ago are gone, and stay gone until the run goes on. */
+  /**
+   * The documents of a run that ended long ago are gone, and stay gone until the run goes on. A stream that is dropped into a failed run
+   * since then has its document until the next day, in which no world is.
+   */
   override atTheEnd(): void {
     const {aged, store} = this.context;
     for (const run of aged) {
       const {status, expired_at} = store.peek(paths.run(run)) ?? {};
-      const left = store.collection(paths.streams(run)).length;
-      if (ENDED.includes(String(status)) && typeof expired_at === 'string' && left > 0)
+      if (!ENDED.includes(String(status)) || typeof expired_at !== 'string') continue;
+      const isOld = ({created_at}: Document) => String(created_at) < expired_at;
+      const left = store.collection(paths.streams(run)).filter(({data}) => isOld(data)).length;
+      if (left > 0)
         this.breach(`run ${run} is expired since ${expired_at}, and has the documents of ${left} streams`);
     }
   }

@@ -87,7 +87,9 @@ export class Waiting extends Check {
     const {store} = this.context;
     const worker = store.peek(paths.worker(about));
     const phases = PHASES[kind];
-    if (phases && !phases.includes(String(worker?.phase ?? 'gone')))
+    // The control plane ended the job of a TPU at its deadline, and its agent has not heard of that.
+    const hasLostItsWork = kind === 'idle' && worker?.phase === 'working' && worker.work === null;
+    if (phases && !hasLostItsWork && !phases.includes(String(worker?.phase ?? 'gone')))
       return `waits for ${about}, which is ${worker?.phase}: ${kind}`;
     if (kind === 'deleted' && worker?.held !== true) return `waits for ${about}, whose slot is not held`;
     if (kind === 'behind-run' && store.peek(paths.run(about))?.status !== 'active')
