@@ -2,6 +2,7 @@
 import {FAILSAFE_SCHEMA, load} from 'js-yaml';
 import {z} from 'zod';
 import {CliError} from '../../terminal/errors.ts';
+import {repeatedOf} from './row.ts';
 
 /** `splits`: the patterns of the files of each split. Undefined where the names of the files in `folder` show the splits. */
 export type Config = {
@@ -41,8 +42,7 @@ const card = z.object({
 export function cardOf(id: string, readme: string): Card {
   const [, yaml] = /^\ufeff?---[ \t]*\r?\n([\s\S]*?)\r?\n---[ \t]*(?:\r?\n|$)/.exec(readme) ?? [];
   const {configs = [], dataset_info = []} = yaml === undefined ? {} : parseCard(id, yaml);
-  const names = configs.map(({config_name}) => config_name);
-  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  const twice = repeatedOf(configs.map(({config_name}) => config_name));
   if (twice !== undefined)
     throw new CliError(
       `README.md of ${id} describes the configuration "${twice}" twice: download the files, and name them as the source`,

@@ -51,9 +51,14 @@ export function rowError({name, unit}: Place, {at}: Pick<Row, 'at'>, problem: st
 
 /** Throws `CliError` for a name that is there twice. `inside`: the column that the names lie in, with its point. */
 export function requireUnique(file: string, names: readonly string[], inside = ''): void {
-  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  const twice = repeatedOf(names);
   if (twice !== undefined)
     throw new CliError(`${file} has the column "${inside}${twice}" twice: rename one of them`);
+}
+
+/** The first name that is there before. */
+export function repeatedOf(names: readonly string[]): string | undefined {
+  return names.find((name, index) => names.indexOf(name) !== index);
 }
 
 /** The cells of a row. Throws `CliError` for text that is no JSON object. */
