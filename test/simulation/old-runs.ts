@@ -7,10 +7,10 @@ import type {Chance} from '../support/kernel.ts';
 import {someLines} from '../support/shard-plan.ts';
 import type {Context} from './context.ts';
 import type {Delivery} from './delivery.ts';
+import {isEnded} from './invariants/retention.ts';
 
 /** Days after its end at which a run is made old: beyond the default of `GLEANER_STREAMS_DAYS`. */
 const OLD_DAYS = 91;
-const ENDED = ['completed', 'failed', 'cancelled'];
 /** A stream that no world drops before. */
 const LATE_STREAM = streamId(50);
 
@@ -33,7 +33,7 @@ export class OldRuns {
 
   onRun(run: string, before: Document | undefined, after: Document): void {
     const {context, chance} = {context: this.#context, chance: this.#chance};
-    const hasEnded = before?.status !== after.status && ENDED.includes(String(after.status));
+    const hasEnded = before?.status !== after.status && isEnded(after);
     if (!chance || !hasEnded || context.aged.has(run) || !chance.happens(0.5)) return;
     context.after(chance.between(1, 6) * 60_000, () => void this.#age(run, chance));
   }
@@ -42,7 +42,6 @@ export class OldRuns {
   async #age(run: string, chance: Chance): Promise<void> {
     const context = this.#context;
     const {aged, clockwork, store} = context;
-    const isEnded = ({status}: Document) => ENDED.includes(String(status));
     if (aged.has(run) || !isEnded(store.peek(paths.run(run)) ?? {})) return;
     const {now} = clockwork;
     context.note(() => `${run} is old`);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import type {FaultKind} from '../../emulator/faults.ts';
 import type {World} from './control-plane-harness.ts';
-import {aRequestedNode, aWorkingWorld} from './one-worker.ts';
+import {aRequestedNode, aSilentWorker, aTakenWorker, aWorkingWorld} from './one-worker.ts';
 import {A0, ONE_SLOT, ZONE} from './places.ts';
 import {aWorldWith, soldOut, unfinished, type Wait} from './waits.ts';
 
@@ -30,14 +30,7 @@ async function afterQueue(world: World, change: (queued: {state: string}) => unk
 export const FAULT_WAITS: Record<FaultKind, Wait> = {
   preempt: {
     name: 'a TPU that was taken and is not gone yet',
-    given: async () => {
-      const world = await aWorkingWorld();
-      world.tpus.node(A0).state = 'PREEMPTED';
-      world.agent(A0).silent = true;
-      await world.tick();
-      await world.tick();
-      return world;
-    },
+    given: () => aTakenWorker(2),
     ...{kind: 'leaving', about: A0, evidence: /preempted/},
   },
   'preempt-with-notice': {
@@ -54,10 +47,7 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
   vanish: {
     name: 'a node that vanished',
     given: async () => {
-      const world = await aWorkingWorld();
-      world.tpus.nodes.delete(A0);
-      world.agent(A0).silent = true;
-      await world.until('the end', async () => (await world.worker(A0))?.phase === 'deleting', 20, 0);
+      const world = await aSilentWorker(({tpus}) => tpus.nodes.delete(A0));
       await world.tick();
       return world;
     },
@@ -65,12 +55,7 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
   },
   dead: {
     name: 'a TPU that fell silent',
-    given: async () => {
-      const world = await aWorkingWorld();
-      world.agent(A0).silent = true;
-      await world.until('the end', async () => (await world.worker(A0))?.phase === 'deleting', 20, 0);
-      return world;
-    },
+    given: () => aSilentWorker(),
     ...{kind: 'silent', about: A0},
   },
   suspend: {

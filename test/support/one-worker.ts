@@ -27,6 +27,24 @@ export async function aWorkingWorld(set: Record<string, string> = ONE_SLOT): Pro
   return world;
 }
 
+/** A world in which Cloud TPU takes the node of A0 at work, without notice, some ticks ago. */
+export async function aTakenWorker(ticks: number): Promise<World> {
+  const world = await aWorkingWorld();
+  world.tpus.node(A0).state = 'PREEMPTED';
+  world.agent(A0).silent = true;
+  for (let tick = 0; tick < ticks; tick++) await world.tick();
+  return world;
+}
+
+/** A world in which A0 has said nothing since its loss at work, and is deleted for that. */
+export async function aSilentWorker(lose: (world: World) => unknown = () => {}): Promise<World> {
+  const world = await aWorkingWorld();
+  lose(world);
+  world.agent(A0).silent = true;
+  await world.until('the end', async () => (await world.worker(A0))?.phase === 'deleting', 20, 0);
+  return world;
+}
+
 /** A world in which A0 has stored the first of ten shards. */
 export async function aWorldWithAShard(set: Record<string, string> = ONE_SLOT): Promise<World> {
   const world = aWorldWithAStream(20, set);

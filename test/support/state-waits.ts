@@ -4,7 +4,13 @@ import type {Document} from '../../shared/ports.ts';
 import {World} from './control-plane-harness.ts';
 import {wait} from './fleet.ts';
 import {aWorldAtWork} from './jobs.ts';
-import {aWorkingWorld, aWorldWithAShard, aWorldWithAStream} from './one-worker.ts';
+import {
+  aSilentWorker,
+  aTakenWorker,
+  aWorkingWorld,
+  aWorldWithAShard,
+  aWorldWithAStream,
+} from './one-worker.ts';
 import {A0, ONE_SLOT, ZONE} from './places.ts';
 import {USD_PER_MINUTE, ONE_SLOT as WITH_PRICE} from './priced-run.ts';
 import {aWorldWithFast, namePool} from './second-pool.ts';
@@ -224,24 +230,13 @@ export const STATE_WAITS: Record<string, Wait> = {
   },
   'tpu PREEMPT': {
     name: 'a TPU that was taken',
-    given: async () => {
-      const world = await aWorkingWorld();
-      world.tpus.node(A0).state = 'PREEMPTED';
-      world.agent(A0).silent = true;
-      await world.tick();
-      return world;
-    },
+    given: () => aTakenWorker(1),
     of: A0,
     ...{kind: 'leaving', about: A0, evidence: /preempted/},
   },
   'tpu MISSING': {
     name: 'a TPU that said nothing for too long',
-    given: async () => {
-      const world = await aWorkingWorld();
-      world.agent(A0).silent = true;
-      await world.until('the end', async () => (await world.worker(A0))?.phase === 'deleting', 20, 0);
-      return world;
-    },
+    given: () => aSilentWorker(),
     of: A0,
     ...{kind: 'leaving', about: A0, evidence: /said nothing/},
   },

@@ -3,18 +3,21 @@ import {paths} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
 import {Check} from './violations.ts';
 
-const ENDED = ['completed', 'failed', 'cancelled'];
 const TOTALS = [
   ...['streams_pending', 'streams_in_progress', 'streams_completed', 'streams_failed', 'total_shards'],
   ...['total_samples_processed', 'rejected_samples', 'total_tokens', 'total_bytes', 'status'],
 ];
 
+export function isEnded({status}: Document): boolean {
+  return ['completed', 'failed', 'cancelled'].includes(String(status));
+}
+
 export class Retention extends Check {
   /** True if the documents of the streams of the run may be deleted now. */
   mayBeDeleted(run: string): boolean {
     const {aged, store} = this.context;
-    const {expired_at, status} = store.peek(paths.run(run)) ?? {};
-    return aged.has(run) && ENDED.includes(String(status)) && typeof expired_at === 'string';
+    const found = store.peek(paths.run(run)) ?? {};
+    return aged.has(run) && isEnded(found) && typeof found.expired_at === 'string';
   }
 
   /** A run whose documents expire has ended long ago, and nothing changes it but its next work. */
@@ -39,8 +42,9 @@ export class Retention extends Check {
   override atTheEnd(): void {
     const {aged, store} = this.context;
     for (const run of aged) {
-      const {status, expired_at} = store.peek(paths.run(run)) ?? {};
-      if (!ENDED.includes(String(status)) || typeof expired_at !== 'string') continue;
+      const found = store.peek(paths.run(run)) ?? {};
+      const {expired_at} = found;
+      if (!isEnded(found) || typeof expired_at !== 'string') continue;
       const isOld = ({created_at}: Document) => String(created_at) < expired_at;
       const left = store.collection(paths.streams(run)).filter(({data}) => isOld(data)).length;
       if (left > 0)
