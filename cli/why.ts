@@ -17,7 +17,6 @@ import {type Cloud, withCloud} from './cloud/cloud.ts';
 import type {CloudOptions} from './cloud/connect.ts';
 import {unknownRun} from './cloud/send-message.ts';
 import {explainJob, explainRun, explainStream, explainTpu} from './explain.ts';
-import {readJob} from './jobs/job-view.ts';
 import type {Answers} from './json/index.ts';
 import {type Kinds, kindOf} from './logs/target.ts';
 import {nextStep} from './next-step.ts';
@@ -25,6 +24,7 @@ import {tpuStatus} from './screen/tpu-status.ts';
 import {CliError} from './terminal/errors.ts';
 import {durationText} from './terminal/format.ts';
 import {print} from './terminal/output.ts';
+import {readJob} from './views/jobs.ts';
 
 type Options = CloudOptions & Kinds;
 type Answer = Answers['why'];

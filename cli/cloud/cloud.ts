@@ -41,18 +41,18 @@ async function workOn<T>(
   {dir}: CloudOptions,
   work: (cloud: Cloud) => Promise<T>,
 ): Promise<T> {
-  const store = storeOf(connection);
-  const {project, bucket, storage_endpoint: endpoint, token, jobs} = connection;
+  const cloud = openCloud(connection, dir);
   try {
-    return await work({
-      connection,
-      store,
-      objects: openObjects({project, bucket, endpoint, token}),
-      jobs,
-      dir,
-    });
+    return await work(cloud);
   } finally {
-    await store.close();
+    await cloud.store.close();
     await connection.close();
   }
+}
+
+/** Opens the store and the bucket of a connection. `dir`: the folder that the command line names. */
+export function openCloud(connection: Connection, dir?: string): Cloud {
+  const {project, bucket, storage_endpoint: endpoint, token, jobs} = connection;
+  const store = storeOf(connection);
+  return {connection, store, objects: openObjects({project, bucket, endpoint, token}), jobs, dir};
 }

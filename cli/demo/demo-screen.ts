@@ -1,11 +1,11 @@
 import {randomUUID} from 'node:crypto';
 import {LiveScreen} from '../screen/live.ts';
-import type {RunState} from '../screen/read-run.ts';
 import {streamLines, tpuLines} from '../screen/run-screen.ts';
 import {storyLine} from '../screen/story.ts';
 import {type Moment, Timeline} from '../screen/timeline.ts';
 import {numberText} from '../terminal/format.ts';
 import type {StyledLine} from '../terminal/styled-lines.ts';
+import type {RunState} from '../views/run.ts';
 
 /** Intervals of the seconds of a step: on a terminal, and where the output only grows. */
 const STEP_MS = 1000;

@@ -6,11 +6,11 @@ import {complain} from '../terminal/output.ts';
 
 export type {Entry};
 
-/** An invalid document is named and left out. */
-export function entriesOf(stored: Stored[]): Entry[] {
+/** An invalid document is named by `note` and left out. */
+export function entriesOf(stored: Stored[], note = complain): Entry[] {
   const valid: {id: string; data: ReturnType<typeof eventRecords.parse>}[] = [];
   for (const {id, path, data} of stored) {
-    const [parsed] = eventRecords.parseAll([{path, id, data}], ({message}) => complain(message));
+    const [parsed] = eventRecords.parseAll([{path, id, data}], ({message}) => note(message));
     if (parsed) valid.push({id, data: parsed});
   }
   return valid.map(({id, data: {at, kind, text, ...others}}) => ({

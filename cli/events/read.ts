@@ -54,3 +54,12 @@ export class EventReader {
     for (const {at} of entries) if (at > this.#newest) this.#newest = at;
   }
 }
+
+const NEWEST_EVENTS = 200;
+
+/** Latest events about rejected objects, for run names that `isMeant` accepts. The name is null for an object of no run. */
+export async function listRejected(store: Store, isMeant: (run: string | null) => boolean): Promise<Entry[]> {
+  const newest = {order_by: {field: 'at', direction: 'desc'}, limit: NEWEST_EVENTS} as const;
+  const entries = entriesOf(await store.query('events', newest)).reverse();
+  return entries.filter(({kind, run}) => kind === 'rejected' && isMeant(run));
+}

@@ -7,8 +7,7 @@ import type {CloudOptions} from '../cloud/connect.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted} from '../terminal/format.ts';
 import {print, say} from '../terminal/output.ts';
-import {epochOf} from './follow.ts';
-import {readJob} from './job-view.ts';
+import {epochOf, readJob} from '../views/jobs.ts';
 import {downloadsOf} from './result.ts';
 
 const AT_ONCE = 4;

@@ -6,7 +6,8 @@ import type {CloudOptions} from '../cloud/connect.ts';
 import {CliError} from '../terminal/errors.ts';
 import {printText, say} from '../terminal/output.ts';
 import {Parts} from '../terminal/output-parts.ts';
-import {endLines, isEnded, readJob, reasonOf} from './job-view.ts';
+import {epochOf, readJob} from '../views/jobs.ts';
+import {endLines, isEnded, reasonOf} from './job-view.ts';
 
 const FOLLOW_MS = 500;
 
@@ -53,11 +54,6 @@ export async function followJob(
     }
     await sleep(FOLLOW_MS);
   }
-}
-
-/** Number of the newest attempt; 0 without one, and for a value that is no number. */
-export function epochOf({epoch}: Document): number {
-  return typeof epoch === 'number' && Number.isInteger(epoch) ? epoch : 0;
 }
 
 export function outputFolder(id: string, epoch: number): string {

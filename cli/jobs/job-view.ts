@@ -1,22 +1,12 @@
 /** Jobs for a person. An unchecked document may lack every field, or have other values. */
-import {paths} from '../../shared/domain/names.ts';
 import type {Document, Value} from '../../shared/ports.ts';
-import type {Cloud} from '../cloud/cloud.ts';
-import {CliError} from '../terminal/errors.ts';
 import {type Column, dollarText, durationText} from '../terminal/format.ts';
-import type {WaitOf} from './job-wait.ts';
+import type {JobView} from '../views/jobs.ts';
 
 const RESULT_CHARS = 2000;
 const RESULT_LINES = 20;
 /** Characters of a result in one line. */
 const SHORT_CHARS = 200;
-
-/** Reads the document of a job as it is: an unchecked document may lack every field. */
-export async function readJob({store, jobs}: Cloud, id: string): Promise<Document> {
-  const job = await store.get(paths.job(jobs, id));
-  if (!job) throw new CliError(`There is no job "${id}": \`gleaner jobs list\` lists the newest`);
-  return job;
-}
 
 export function isEnded({status}: Document): boolean {
   return status === 'completed' || status === 'failed' || status === 'cancelled';
@@ -41,13 +31,13 @@ export const JOB_COLUMNS: Column[] = [
 ];
 
 /** Cells of `JOB_COLUMNS`. */
-export function jobRow(id: string, job: Document, waitOf: WaitOf = () => undefined): string[] {
+export function jobRow({id, job, waits}: JobView): string[] {
   const {metadata, challenge_number} = job;
   const challenge =
     challenge_number === null || challenge_number === undefined ? '' : `challenge ${challenge_number}`;
   const name = (metadata as Document | null | undefined)?.name ?? challenge;
   const ended = isEnded(job) && job.status !== 'completed' ? reasonOf(job).trim() : '';
-  const reason = waitOf(job) ?? ended;
+  const reason = waits ?? ended;
   const cells = [id, job.status ?? 'pending', job.pool, workerOf(job), timeOf(job.created_at)];
   return [...cells, durationOf(job), costOf(job), name, reason].map(text);
 }

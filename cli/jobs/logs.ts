@@ -3,8 +3,8 @@ import type {CloudOptions} from '../cloud/connect.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
 import {Parts} from '../terminal/output-parts.ts';
-import {epochOf, outputFolder, toOutput} from './follow.ts';
-import {readJob} from './job-view.ts';
+import {epochOf, readJob} from '../views/jobs.ts';
+import {outputFolder, toOutput} from './follow.ts';
 
 /** Prints the stored output of one attempt. */
 export async function logs(

@@ -8,7 +8,8 @@ import type {CloudOptions} from '../cloud/connect.ts';
 import {Downloads} from '../google/downloads.ts';
 import {CliError} from '../terminal/errors.ts';
 import {print, printText, say} from '../terminal/output.ts';
-import {isEnded, readJob, reasonOf} from './job-view.ts';
+import {readJob} from '../views/jobs.ts';
+import {isEnded, reasonOf} from './job-view.ts';
 
 /** Prints the result of a completed job, and nothing else, on standard output. As JSON, a result in an object is its address. */
 export async function get(id: string, options: CloudOptions): Promise<void> {

@@ -10,8 +10,8 @@ import {unknownRun} from '../cloud/send-message.ts';
 import type {Answers} from '../json/index.ts';
 import {bytesText, cut, dollarText, listText, numberText, table} from '../terminal/format.ts';
 import {print} from '../terminal/output.ts';
+import {readResult} from '../views/run.ts';
 import {usdPerMillionTokens} from './rates.ts';
-import {readResult} from './run-view.ts';
 import {differencesOf} from './write-spec.ts';
 
 /** Relative difference of two statistics that another machine or order of sums may make. */

@@ -1,18 +1,14 @@
 import {capped} from '../../shared/domain/billing/network.ts';
 import {UNIT_PRICES_OF} from '../../shared/domain/billing/unit-prices.ts';
-import type {Pool} from '../../shared/domain/fleet/pool.ts';
-import {parseJobWork} from '../../shared/domain/names.ts';
 import {expiresFrom, type Run} from '../../shared/domain/run/run.ts';
 import {utcText} from '../../shared/domain/time.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
-import type {Store} from '../../shared/ports.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {unknownRun} from '../cloud/send-message.ts';
 import type {Entry} from '../events/entry.ts';
 import {EventFilter} from '../events/filter.ts';
-import {EventReader} from '../events/read.ts';
-import {keptText} from '../screen/kept.ts';
+import {EventReader, listRejected} from '../events/read.ts';
 import {costLine, headLine, streamCounts, streamLines, tpuLines} from '../screen/run-screen.ts';
 import {styleOf} from '../screen/story.ts';
 import {RUN_STYLES} from '../screen/styles.ts';
@@ -20,9 +16,11 @@ import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted, dollarText, numberText, table, timeText} from '../terminal/format.ts';
 import {printJson} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
+import {viewDeployment} from '../views/deployment.ts';
+import {type JobCounts, listRuns, type Overview, readOverview, streamsOf} from '../views/overview.ts';
+import {readResult, viewRun} from '../views/run.ts';
 import {usdPerHourFor, usdPerMillionTokens} from './rates.ts';
 import {resultLines} from './result-lines.ts';
-import {listRejected, listRuns, readResult, viewDeployment, viewRun} from './run-view.ts';
 import {countedBill} from './whole-bill.ts';
 
 /** Columns of output that is no terminal. */
@@ -37,24 +35,22 @@ export async function status(run: string | undefined, options: CloudOptions): Pr
   );
 }
 
-async function allRuns({store, jobs}: Cloud, {json}: CloudOptions): Promise<void> {
-  if (json) return printJson<'status'>((await listRuns(store)).map(run => withRates(run)));
-  const {runs, pools, workers, alerts} = await viewDeployment(store, jobs);
-  const known = new Set(runs.map(({run}) => run));
-  const jobsLine = await jobCounts(store, jobs, workers);
+async function allRuns(cloud: Cloud, {json}: CloudOptions): Promise<void> {
+  if (json) return printJson<'status'>((await listRuns(cloud.store)).map(run => withRates(run)));
+  const view = await readOverview(cloud, Date.now());
+  const runs = view.runs.map(({run}) => run);
   printLines([
-    ...(runs.length > 0 ? runTable(runs) : [{text: await noRunText(store)}]),
-    ...(jobsLine === undefined ? [] : [{text: jobsLine}]),
-    ...keptLines(pools, workers),
-    ...alerts.map(alertLine),
-    ...rejectedLines(await listRejected(store, name => name === null || !known.has(name))),
+    ...(runs.length > 0 ? runTable(runs) : [{text: noRunText(view)}]),
+    ...jobsLines(view.jobs),
+    ...view.kept.map(({pool, text}) => ({text: `pool ${pool} ${text}`})),
+    ...view.alerts.map(alertLine),
+    ...rejectedLines(view.rejected),
   ]);
 }
 
 /** A run whose document cannot be read is an alert, which follows. */
-async function noRunText(store: Store): Promise<string> {
-  const count = await store.count('runs');
-  if (count > 0) return `${counted(count, 'run')} with a document that cannot be read`;
+function noRunText({unreadable}: Overview): string {
+  if (unreadable > 0) return `${counted(unreadable, 'run')} with a document that cannot be read`;
   return 'no runs yet: `gleaner run start` starts one';
 }
 
@@ -77,7 +73,7 @@ function styleOfRun(run: Run | undefined): StyledLine['style'] {
 
 function runCells(run: Run): string[] {
   const {streams_completed, total_samples_processed, rejected_samples, total_shards, total_bytes} = run;
-  const streams = run.streams_pending + run.streams_in_progress + streams_completed + run.streams_failed;
+  const streams = streamsOf(run);
   const budget = run.budget_usd === null ? '' : ` of ${dollarText(run.budget_usd)}`;
   return [
     ...[run.run, run.status],
@@ -101,15 +97,18 @@ async function oneRun(cloud: Cloud, name: string, {json}: CloudOptions): Promise
     const {message} = await unknownRun(store, name);
     throw new CliError([message, ...rejected.map(({text}) => text)].join('\n'));
   }
-  const {run, streams, workers} = view;
+  const {run, streams, workers, rejected} = view;
   const result = run.status === 'completed' ? await readResult(objects, name) : null;
   const {alerts} = await viewDeployment(store, cloud.jobs);
   const reader = new EventReader(store, await EventFilter.open(store, name, undefined));
   const events = await reader.newest(MOST_EVENTS);
-  if (json) return printJson<'status'>({...view, run: withRates(run, workers), events, result, alerts});
-  const work = new Map(streams.flatMap(stream => (stream.lease ? [[stream.lease.worker, stream]] : [])));
+  if (json)
+    return printJson<'status'>({
+      run: withRates(run, workers),
+      ...{streams, workers, events, rejected, result, alerts},
+    });
   const tpus = workers.filter(({pool, charged_to}) => pool === run.pool || charged_to === name);
-  const state = {run, streams, tpus, work, invalid: []};
+  const state = {...view, tpus};
   const size = {width: process.stdout.columns || WIDE, height: Number.POSITIVE_INFINITY};
   printLines([
     headLine(state),
@@ -142,28 +141,11 @@ function storedText({total_samples_processed, rejected_samples, total_shards, to
   return `${counted(total_samples_processed, 'sample')}${rejected}, ${counted(total_shards, 'shard')}, ${bytesText(total_bytes)}`;
 }
 
-/** Counts of waiting and running jobs, with the TPUs of the latter; undefined without such jobs. */
-async function jobCounts(
-  store: Store,
-  collection: string,
-  workers: readonly Worker[],
-): Promise<string | undefined> {
-  const waiting = await store.count(collection, [
-    {field: 'status', op: 'in', value: ['pending', 'scheduled']},
-  ]);
-  const running = await store.count(collection, [{field: 'status', op: '==', value: 'running'}]);
-  if (waiting + running === 0) return undefined;
-  const busy = workers.filter(({work}) => parseJobWork(work) !== undefined).map(({name}) => name);
-  const where = busy.length > 0 ? ` on ${busy.slice(0, 10).join(', ')}${busy.length > 10 ? ' …' : ''}` : '';
-  return `jobs  ${numberText(waiting)} waiting, ${numberText(running)} running${where}`;
-}
-
-/** A line for each pool that keeps TPUs without work. */
-function keptLines(pools: readonly Pool[], workers: readonly Worker[]): StyledLine[] {
-  return pools.flatMap(pool => {
-    const kept = keptText(pool, workers, Date.now());
-    return kept === undefined ? [] : [{text: `pool ${pool.pool} ${kept}`}];
-  });
+/** `jobs  2 waiting, 1 running on tpu-us-central1-a-0`; nothing without such jobs. */
+function jobsLines({waiting, running, on}: JobCounts): StyledLine[] {
+  if (waiting + running === 0) return [];
+  const where = on.length > 0 ? ` on ${on.slice(0, 10).join(', ')}${on.length > 10 ? ' …' : ''}` : '';
+  return [{text: `jobs  ${numberText(waiting)} waiting, ${numberText(running)} running${where}`}];
 }
 
 function alertLine(text: string): StyledLine {

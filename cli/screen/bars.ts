@@ -1,24 +1,7 @@
-/** Progress of streams. */
+/** Progress of streams, as lines of a terminal. */
 import type {Stream} from '../../shared/domain/stream/stream.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {counted, numberText} from '../terminal/format.ts';
-
-export type Progress = {
-  /** Samples that are stored or rejected, with those that a TPU has computed since. */
-  seen: number;
-  /** Samples of the stream; null before a TPU has counted them. */
-  total: number | null;
-};
-
-/** Progress of a stream. `records`: its lines, where they are known from elsewhere. */
-export function progressOf(stream: Stream, worker: Worker | undefined, records?: number): Progress {
-  const stored = stream.last_processed_sample_idx + 1;
-  if (stream.status === 'completed') return {seen: stored, total: stored};
-  const isAtWork = worker !== undefined && stream.lease?.worker === worker.name;
-  const total = records ?? (isAtWork ? worker.samples_total : null);
-  const done = isAtWork ? Math.max(stored, worker.samples_done ?? 0) : stored;
-  return {seen: total === null ? done : Math.min(done, total), total};
-}
+import type {Progress} from '../views/pace.ts';
 
 /** `████████░░░░  62%`; empty without a known total. */
 export function barText({seen, total}: Progress, width: number): string {

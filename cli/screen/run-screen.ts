@@ -8,14 +8,13 @@ import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {usdPerMillionTokens} from '../run/rates.ts';
 import {bytesText, counted, dollarText, durationText, numberText, table} from '../terminal/format.ts';
 import type {StyledLine} from '../terminal/styled-lines.ts';
-import {barText, progressOf, storedText} from './bars.ts';
-import {type RunState, streamCount} from './read-run.ts';
+import {paceOf, progressOf, type Records} from '../views/pace.ts';
+import {type RunState, streamCount} from '../views/run.ts';
+import {barText, storedText} from './bars.ts';
 import {RUN_STYLES, STREAM_STYLES, TPU_STYLES} from './styles.ts';
 import {type TpuStatus, tpuStatus} from './tpu-status.ts';
 
 export type Size = {width: number; height: number};
-/** Lines of a run by stream number, where they are known from elsewhere. */
-export type Records = readonly number[];
 
 const WIDE = 60;
 
@@ -136,54 +135,14 @@ export function streamLine(
 
 /** `$0.02 of $1.00, $0.05 a million tokens; 1,240 tokens/s, about 3.0 min left`. */
 export function costLine(state: RunState, records: Records = []): StyledLine {
-  const {run, tpus} = state;
+  const {run} = state;
   const budget = run.budget_usd === null ? ' without a budget' : ` of ${dollarText(run.budget_usd)}`;
   const rate = usdPerMillionTokens(run);
   const each = rate === null ? '' : `, ${dollarText(rate)} a million tokens`;
-  const speed = tpus
-    .filter(({work}) => parseWork(work)?.run === run.run)
-    .reduce((sum, {tokens_per_s}) => sum + (tokens_per_s ?? 0), 0);
-  const left_s = secondsLeft(state, speed, records);
-  const pace = speed > 0 ? `; ${numberText(Math.round(speed))} tokens/s` : '';
-  const left = left_s === null ? '' : `, about ${durationText(left_s)} left`;
+  const {tokens_per_s, seconds_left} = paceOf(state, records);
+  const pace = tokens_per_s > 0 ? `; ${numberText(Math.round(tokens_per_s))} tokens/s` : '';
+  const left = seconds_left === null ? '' : `, about ${durationText(seconds_left)} left`;
   const network_usd = networkOf(run);
   const network = network_usd === 0 ? '' : `, ${dollarText(network_usd)} of it for network`;
   return {text: `${dollarText(capped(run))}${budget}${network}${each}${pace}${left}`};
-}
-
-/** Seconds for the rest at the present speed; null before the first stored shard, and while no TPU works. */
-function secondsLeft(state: RunState, tokens_per_s: number, records: Records): number | null {
-  const {run, streams, tpus, work} = state;
-  const isOpen = ({status}: Stream) => status === 'pending' || status === 'in_progress';
-  const parts = streams.map(stream => {
-    const worker = tpus.find(({name}) => work.get(name) === stream);
-    return {stream, ...progressOf(stream, worker, records[stream.worker_id])};
-  });
-  const density = tokensPerByte(parts);
-  if (tokens_per_s === 0 || density === null) return null;
-  const tokens = streams.reduce((sum, {total_tokens}) => sum + total_tokens, 0);
-  const samples = streams.reduce((sum, stream) => sum + stream.last_processed_sample_idx + 1, 0);
-  const open = parts.filter(({stream}) => isOpen(stream));
-  const seen = open.reduce(
-    (sum, {stream, seen, total}) =>
-      sum +
-      (total === null
-        ? Math.max(0, stream.size_bytes * density - stream.total_tokens)
-        : (total - seen) * (tokens / samples)),
-    0,
-  );
-  const unseen = run.streams_pending + run.streams_in_progress - open.length;
-  const mean_bytes = streams.reduce((sum, {size_bytes}) => sum + size_bytes, 0) / streams.length;
-  return (seen + Math.max(0, unseen) * mean_bytes * density) / tokens_per_s;
-}
-
-/** Tokens of a byte of the stored parts of streams whose samples are counted; null before the first stored shard. */
-function tokensPerByte(parts: readonly {stream: Stream; total: number | null}[]): number | null {
-  let [tokens, bytes] = [0, 0];
-  for (const {stream, total} of parts) {
-    if (!total) continue;
-    tokens += stream.total_tokens;
-    bytes += stream.size_bytes * Math.min(1, (stream.last_processed_sample_idx + 1) / total);
-  }
-  return bytes > 0 && tokens > 0 ? tokens / bytes : null;
 }

@@ -24,10 +24,10 @@ import type {Clock} from '../deploy/clock.ts';
 import {contextOf} from '../doctor/doctor.ts';
 import type {GoogleApi} from '../google/api.ts';
 import {isEnded} from '../jobs/job-view.ts';
-import {type RunView, viewRun} from '../run/run-view.ts';
 import {CliError} from '../terminal/errors.ts';
 import {dollarText} from '../terminal/format.ts';
 import {complain} from '../terminal/output.ts';
+import {type RunView, viewRun} from '../views/run.ts';
 import type {SmokeState} from './state.ts';
 
 const LOOK_S = 2;

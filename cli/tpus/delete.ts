@@ -4,9 +4,9 @@ import {readFleet} from '../cloud/fleet.ts';
 import {requireConsent} from '../terminal/ask.ts';
 import {counted, dollarText} from '../terminal/format.ts';
 import {print, say} from '../terminal/output.ts';
+import {rowOf, type TpuRow, totalsOf} from '../views/tpus.ts';
 import {namedTpus} from './named.ts';
 import {printCommands, sendEach} from './send-each.ts';
-import {rowOf, type TpuRow, totalsOf} from './tpu-row.ts';
 
 /** Deletes TPUs. Their slots stay empty until `recreate`. */
 export async function remove(

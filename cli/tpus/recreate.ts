@@ -4,10 +4,10 @@ import type {CloudOptions} from '../cloud/connect.ts';
 import {readFleet} from '../cloud/fleet.ts';
 import {counted} from '../terminal/format.ts';
 import {print} from '../terminal/output.ts';
+import {rowOf} from '../views/tpus.ts';
 import {announce, rowLines} from './delete.ts';
 import {namedTpus} from './named.ts';
 import {printCommands, sendEach} from './send-each.ts';
-import {rowOf} from './tpu-row.ts';
 
 const RECOVERY = 'The tick recreates lost TPUs by itself: nothing is sent.';
 

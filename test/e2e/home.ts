@@ -8,7 +8,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
 import {running, runningCloud} from '../../cli/cloud/connect.ts';
 import type {Connection} from '../../cli/cloud/connection.ts';
-import {type RunView, viewRun} from '../../cli/run/run-view.ts';
+import {type RunView, viewRun} from '../../cli/views/run.ts';
 import type {Report} from '../../cli/run/verify.ts';
 import {tokenFile} from '../../emulator/http/guard.ts';
 import {secretFile} from '../../emulator/secrets.ts';

@@ -5,7 +5,7 @@ import {join} from 'node:path';
 import {DatabaseSync} from 'node:sqlite';
 import {running} from '../../cli/cloud/connect.ts';
 import {deployLocally, type LocalDeployment} from '../../cli/local/local-deployment.ts';
-import {type RunView, viewRun} from '../../cli/run/run-view.ts';
+import {type RunView, viewRun} from '../../cli/views/run.ts';
 import {type Report, verifyRun} from '../../cli/run/verify.ts';
 import type {Deployment, LocalCloud} from '../../emulator/cloud.ts';
 import {openStore} from '../../shared/compose.ts';

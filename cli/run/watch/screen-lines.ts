@@ -1,6 +1,5 @@
 /** The state of a run for `gleaner run watch`: a screen of a width and a height, or one line. */
 import {capped} from '../../../shared/domain/billing/network.ts';
-import type {RunState} from '../../screen/read-run.ts';
 import {
   costLine,
   headLine,
@@ -12,6 +11,7 @@ import {
 import {tpuStatus} from '../../screen/tpu-status.ts';
 import {bytesText, counted, dollarText, timeText} from '../../terminal/format.ts';
 import type {StyledLine} from '../../terminal/styled-lines.ts';
+import type {RunState} from '../../views/run.ts';
 
 /** Events that the screen shows at most. */
 export const MOST_EVENTS = 6;

@@ -9,7 +9,6 @@ import {EventFilter} from '../../events/filter.ts';
 import {EventReader} from '../../events/read.ts';
 import type {Answers} from '../../json/index.ts';
 import {LiveScreen} from '../../screen/live.ts';
-import {type RunState, readRun, streamCount} from '../../screen/read-run.ts';
 import {clockText, styleOf} from '../../screen/story.ts';
 import {type Moment, Timeline} from '../../screen/timeline.ts';
 import {tpuStatus} from '../../screen/tpu-status.ts';
@@ -18,6 +17,7 @@ import {counted} from '../../terminal/format.ts';
 import {printJson, say} from '../../terminal/output.ts';
 import {abortedAtStop} from '../../terminal/stop-signal.ts';
 import type {StyledLine} from '../../terminal/styled-lines.ts';
+import {type RunState, readRun, streamCount} from '../../views/run.ts';
 import {MOST_EVENTS, plainLine, screenLines} from './screen-lines.ts';
 
 export type WatchOptions = CloudOptions & {interval: number};

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import {viewDeployment} from '../../../cli/run/run-view.ts';
 import {timeText} from '../../../cli/terminal/format.ts';
+import {viewDeployment} from '../../../cli/views/deployment.ts';
 import {poolRecords, runRecords, zoneRecords} from '../../../shared/control-plane/documents/documents.ts';
 import {startTask} from '../../../shared/control-plane/documents/tasks.ts';
 import {afterFailedBoot, afterRefusal, OPEN} from '../../../shared/domain/zone/limiter.ts';

@@ -5,8 +5,8 @@ import {stripVTControlCharacters} from 'node:util';
 import {DemoScreen} from '../../../cli/demo/demo-screen.ts';
 import {plainLine, screenLines} from '../../../cli/run/watch/screen-lines.ts';
 import {LiveScreen} from '../../../cli/screen/live.ts';
-import type {RunState} from '../../../cli/screen/read-run.ts';
 import {costLine, streamLine, summaryLine} from '../../../cli/screen/run-screen.ts';
+import type {RunState} from '../../../cli/views/run.ts';
 import {aRun, aStream, aWorker, T0} from '../../support/builders.ts';
 import {aTerminal} from '../../support/terminal.ts';
 
@@ -48,7 +48,8 @@ function aState(count: number, changes: Partial<RunState['run']> = {}): RunState
     streams_in_progress: 1,
     ...changes,
   });
-  return {run, streams: [first, ...streams.slice(1)], tpus, work: new Map([[TPU, first]]), invalid: []};
+  const work = new Map([[TPU, first]]);
+  return {run, streams: [first, ...streams.slice(1)], workers: tpus, tpus, work, invalid: []};
 }
 
 const frame = (width: number, height: number) => ({width, height, header: 'bucket b', now: T0});
