@@ -1,11 +1,12 @@
-import {positive, runId, since, tail, text} from '../terminal/arguments.ts';
+import {DASHBOARD_PORT} from '../local/address.ts';
+import {portFrom, positive, runId, since, tail, text} from '../terminal/arguments.ts';
 import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
 
 const KINDS = ['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control', 'job', 'exec'];
 const FOLLOW = ['-f, --follow', 'print new lines until the end, or Ctrl-C'] as const;
 const JSON_LINES = 'print one JSON object a line';
 
-/** Registers `gleaner logs` and `gleaner events`. */
+/** Registers `gleaner logs`, `gleaner events` and `gleaner dashboard`. */
 export function addLogCommands(program: GleanerCommand): void {
   program
     .about('logs', 'print the log of a run, a TPU or a job')
@@ -37,4 +38,11 @@ export function addLogCommands(program: GleanerCommand): void {
     .json(JSON_LINES)
     .examples('gleaner events my-run -f', 'gleaner events --kind worker --tail 20')
     .action(async (run, options) => (await import('../events/events.ts')).events(run, options));
+  program
+    .about('dashboard', 'serve pages about runs, TPUs, jobs and events on this machine, until Ctrl-C')
+    .option('--listen <port>', 'port of the pages; 0 is any free port', portFrom(0), DASHBOARD_PORT)
+    .option('--open', 'open the page in a browser')
+    .onCloud(RUNNING_OR_STOPPED)
+    .examples('gleaner dashboard', 'gleaner dashboard --listen 9000 --open')
+    .action(async options => (await import('../dashboard.ts')).dashboard(options));
 }

@@ -166,7 +166,11 @@ export const runAnswers = {
     shards_folder: text,
   }),
   'local up': z.union([
-    z.strictObject({ready: z.literal(true), url: text, project: text, bucket: text, dir: text}),
+    z.strictObject({
+      ...{ready: z.literal(true), url: text, project: text, bucket: text, dir: text},
+      /** Address of the pages, with their token. */
+      dashboard: text,
+    }),
     z.strictObject({at: text, kind: text, run: maybe, text}),
   ]),
 };

@@ -1,4 +1,4 @@
-/** Answers of `gleaner tpus …`, `gleaner logs` and `gleaner events`. */
+/** Answers of `gleaner tpus …`, `gleaner logs`, `gleaner events` and `gleaner dashboard`. */
 import {z} from 'zod';
 import {commands, count, dollars, maybe, text} from './fields.ts';
 
@@ -107,6 +107,8 @@ export const tpuAnswers = {
   'tpus delete': z.union([results, commands]),
   logs: logLine,
   events: event,
+  /** The address has the token of the pages. */
+  dashboard: z.strictObject({url: text}),
 };
 
 export type Attempt = z.infer<typeof attempt>;

@@ -1,5 +1,6 @@
-import {openStore} from '../../shared/compose.ts';
+import {openCloud} from '../cloud/cloud.ts';
 import {type CloudOptions, running} from '../cloud/connect.ts';
+import {serveBeside} from '../dashboard.ts';
 import {complain, print, say} from '../terminal/output.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
 import {DEFAULT_PORT} from './address.ts';
@@ -25,10 +26,12 @@ export async function up(options: Options): Promise<void> {
     say,
   });
   const {url, project, bucket, dir, port} = deployment.cloud;
-  const ready = {ready: true as const, url, project, bucket, dir};
-  print<'local up'>(options.json, ready, welcome(url, port, bucket, options.emulators));
+  const cloud = openCloud(running(deployment.cloud));
+  const page = await serveBeside(cloud, port);
+  const ready = {ready: true as const, url, project, bucket, dir, dashboard: page.url};
+  print<'local up'>(options.json, ready, welcome(ready, port, options.emulators));
   const news = new AbortController();
-  const store = openStore(running(deployment.cloud));
+  const {store} = cloud;
   const printed = options.quiet
     ? undefined
     : printNews(store, {json: options.json === true, stopped: news.signal}).catch((error: Error) =>
@@ -40,15 +43,19 @@ export async function up(options: Options): Promise<void> {
   } finally {
     news.abort();
     await printed;
+    await page.close();
     await store.close();
     await deployment.close();
   }
 }
 
-function welcome(url: string, port: number, bucket: string, emulators = false): string[] {
+type Ready = {url: string; bucket: string; dashboard: string};
+
+function welcome({url, bucket, dashboard}: Ready, port: number, emulators = false): string[] {
   const flag = port === DEFAULT_PORT ? '' : ` --port ${port}`;
   return [
-    `Gleaner's local cloud is up at ${url}. In another terminal:`,
+    `Gleaner's local cloud is up at ${url}. Its pages: ${dashboard}`,
+    'In another terminal:',
     '',
     `  npx gleaner streams create my.jsonl --num-streams 4 --output-dir streams`,
     `  npx gleaner run start my-run --streams streams${flag}`,

@@ -24,7 +24,7 @@ import type {Document, ObjectInfo, Stored} from '../../shared/ports.ts';
 import {aBusyWorld, everyDocument, finishBusyWorld} from '../support/busy-world.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {putDocuments} from '../support/put-documents.ts';
-import {isOfKind} from '../support/stored-schemas.ts';
+import {isOfKind} from '../../cli/build/reference/stored-schemas.ts';
 import {wholeStore} from '../support/whole-store.ts';
 
 type Earlier = {

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import type {z} from 'zod';
-import {STORED_SCHEMAS} from '../../cli/build/reference/stored-schemas.ts';
+import {STORED_SCHEMAS, schemaAt} from '../../cli/build/reference/stored-schemas.ts';
 import {readPrices, storeCatalog} from '../../shared/control-plane/documents/prices.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Document, Stored} from '../../shared/ports.ts';
@@ -12,7 +12,6 @@ import {at} from '../support/builders.ts';
 import {aBusyWorld, everyDocument, finishBusyWorld} from '../support/busy-world.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {putDocuments} from '../support/put-documents.ts';
-import {schemaAt} from '../support/stored-schemas.ts';
 
 /** The definition of a schema in zod. */
 type Def = {

@@ -35,3 +35,13 @@ export const STORED_SCHEMAS: Record<string, z.ZodType> = {
   '`system/spending`': spendingDocument,
   '`system/creates`': createsDocument,
 };
+/** The schema of the document at a path. `prices/chips` has no schema: each of its entries is a price. */
+export function schemaAt(path: string): z.ZodType | undefined {
+  const title = Object.keys(STORED_SCHEMAS).find(each => isOfKind(path, /`([^`]+)`/.exec(each)?.[1] ?? ''));
+  return title === undefined ? undefined : STORED_SCHEMAS[title];
+}
+
+/** `runs/RUN/streams/STREAM` is the kind of `runs/my-run/streams/000`. */
+export function isOfKind(path: string, kind: string): boolean {
+  return new RegExp(`^${kind.replace(/[A-Z_.]*[A-Z]/g, '[^/]+')}$`).test(path);
+}

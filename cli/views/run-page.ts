@@ -1,0 +1,121 @@
+/** A run as a whole: its state and speed, why it waits, its past, its statistics and its rejected lines. */
+import {parseJson} from '../../shared/contracts/schemas.ts';
+import {metadataObject, outputPrefix} from '../../shared/domain/names.ts';
+import {type RunResult, type Stats, streamSummary} from '../../shared/domain/run/result.ts';
+import {expiresFrom} from '../../shared/domain/run/run.ts';
+import type {Stream} from '../../shared/domain/stream/stream.ts';
+import type {Objects} from '../../shared/ports.ts';
+import type {Cloud} from '../cloud/cloud.ts';
+import type {Entry} from '../events/entry.ts';
+import {EventFilter} from '../events/filter.ts';
+import {EventReader, listRejected} from '../events/read.ts';
+import type {Answers} from '../json/index.ts';
+import {usdPerHourFor, usdPerMillionTokens} from '../run/rates.ts';
+import {type CountedBill, countedBill} from '../run/whole-bill.ts';
+import {type Line, Timeline} from '../screen/timeline.ts';
+import {explain} from '../why.ts';
+import {type Pace, paceOf} from './pace.ts';
+import {type RunState, readResult, readRun} from './run.ts';
+
+/** A page shows each stream of a run with so many. Of a larger run it shows those at work and those that failed. */
+const MOST_STREAMS = 10_000;
+const MOST_EVENTS = 40;
+const MOST_REJECTED = 10;
+/** Streams whose rejected lines are read, and lines of each that are shown. */
+const MOST_REJECTING = 3;
+const MOST_LINES = 8;
+const MAX_REJECTS_BYTES = 1_000_000;
+const MAX_SUMMARY_BYTES = 16_000_000;
+
+export type RejectedLine = {line: number; reason: string; samples: number};
+/** `more`: rejected lines that are not shown; null where the object is too large to count them. */
+export type Rejects = {stream: string; object: string; lines: RejectedLine[]; more: number | null};
+
+/** `of`: the run, or the one stream whose statistics stand for an unfinished run. */
+export type StatsView = {of: string; stats: Record<string, Stats>};
+
+export type RunPage = {
+  state: RunState;
+  pace: Pace;
+  why: Answers['why'];
+  usd_per_million_tokens: number | null;
+  bill: CountedBill;
+  expires_from: string | null;
+  result: RunResult | null;
+  stats: StatsView | null;
+  rejects: Rejects[];
+  /** Uploaded objects that the run rejected. */
+  rejected: Entry[];
+  events: Line[];
+};
+
+export async function readRunPage(
+  cloud: Cloud,
+  name: string,
+): Promise<RunPage | {state: undefined; invalid: string[]}> {
+  const {store, objects} = cloud;
+  const state = await readRun(store, name, MOST_STREAMS);
+  if (!state.run) return {state: undefined, invalid: state.invalid};
+  const {run, streams, workers} = state;
+  const result = run.status === 'completed' ? await readResult(objects, name) : null;
+  return {
+    ...{state, result, pace: paceOf(state), why: await explain(cloud, name, {run: true})},
+    usd_per_million_tokens: usdPerMillionTokens(run),
+    bill: countedBill(run, usdPerHourFor(name, workers)),
+    expires_from: expiresFrom(run),
+    stats: result ? {of: `run ${name}`, stats: result.stats} : await statsOfOne(objects, streams),
+    rejects: await readRejects(objects, streams),
+    rejected: (await listRejected(store, each => each === name)).slice(-MOST_REJECTED),
+    events: await newestLines(cloud, name),
+  };
+}
+
+async function newestLines({store}: Cloud, name: string): Promise<Line[]> {
+  const reader = new EventReader(store, await EventFilter.open(store, name, undefined));
+  return foldedLines(await reader.newest(MOST_EVENTS));
+}
+
+/** Events as lines, the newest first. Consecutive shards of a stream share a line. */
+export function foldedLines(entries: readonly Entry[]): Line[] {
+  return new Timeline().add(entries, Number.POSITIVE_INFINITY).reverse();
+}
+
+/** The statistics of the first completed stream. */
+async function statsOfOne(objects: Objects, streams: readonly Stream[]): Promise<StatsView | null> {
+  const first = streams.find(({status, total_shards}) => status === 'completed' && total_shards > 0);
+  if (!first) return null;
+  const name = metadataObject(first.run, first.stream);
+  try {
+    const bytes = await objects.read(name, {max_bytes: MAX_SUMMARY_BYTES});
+    if (!bytes) return null;
+    const {stats} = parseJson(streamSummary, Buffer.from(bytes).toString('utf8'), name);
+    return {of: `stream ${first.stream}`, stats};
+  } catch {
+    // A worker writes the object, so it may have any content. The page has statistics when the run is complete.
+    return null;
+  }
+}
+
+async function readRejects(objects: Objects, streams: readonly Stream[]): Promise<Rejects[]> {
+  const rejecting = streams.filter(({rejected_samples}) => rejected_samples > 0).slice(0, MOST_REJECTING);
+  return Promise.all(
+    rejecting.map(async ({run, stream, rejected_samples}) => {
+      const object = `${outputPrefix(run, stream)}rejects.jsonl`;
+      const bytes = await objects.read(object, {max_bytes: MAX_REJECTS_BYTES}).catch(() => undefined);
+      const all = bytes ? Buffer.from(bytes).toString('utf8').split('\n').flatMap(rejectedLine) : null;
+      const lines = (all ?? []).slice(0, MOST_LINES);
+      return {stream, object, lines, more: all ? all.length - lines.length : rejected_samples};
+    }),
+  );
+}
+
+/** A line of another form is left out: a worker has written the object. */
+function rejectedLine(text: string): RejectedLine[] {
+  try {
+    const {line, reason, samples} = JSON.parse(text) as Record<string, unknown>;
+    if (typeof line !== 'number' || typeof reason !== 'string') return [];
+    return [{line, reason, samples: typeof samples === 'number' ? samples : 1}];
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,86 @@
+/** Pools, zones and TPUs: what each TPU does, why a zone gives none, and what it met in the last day. */
+import {counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
+import type {FleetView, PoolView, ZoneView} from '../../cli/views/fleet.ts';
+import type {TpuRow} from '../../cli/views/tpus.ts';
+import {shortText} from '../../shared/domain/waiting/constraint.ts';
+import type {Counts} from '../../shared/domain/zone/weather.ts';
+import type {Section} from '../feed.ts';
+import {address, empty, figures, type Html, html, markOf, state, time, withCommands} from '../html.ts';
+import {section} from './section.ts';
+
+/** TPUs of a zone that are shown each; the others are counted by their state. */
+const MOST_CHIPS = 1000;
+
+export function fleetPage(view: FleetView, now: number): Section[] {
+  const {totals, pools, none} = view;
+  return [
+    section(
+      'head',
+      html`<h1>Fleet</h1>${figures([
+        ['TPUs', numberText(totals.tpus), `${numberText(totals.working)} at work`],
+        ['Billed', numberText(totals.billed)],
+        [
+          'Dollars an hour',
+          dollarText(totals.usd_per_hour),
+          totals.unknown_prices > 0 ? `and ${counted(totals.unknown_prices, 'unknown price')}` : '',
+        ],
+      ])}${none.length > 0 ? empty(none.join(' '), 'gleaner run start my-run --streams streams') : ''}`,
+    ),
+    ...pools.map(pool => section(`pool-${pool.name}`, poolPart(pool, now))),
+  ];
+}
+
+function poolPart({name, pool, kept, totals, zones}: PoolView, now: number): Html {
+  const kind = pool
+    ? `${pool.accelerator}, ${pool.spot ? 'spot' : 'on demand'}, ${counted(pool.workers_per_zone, 'slot')} in each zone`
+    : 'as the deployment sets it';
+  const budget = pool?.budget_usd
+    ? `, ${dollarText(pool.spent_usd)} of ${dollarText(pool.budget_usd)} spent`
+    : '';
+  const stopped =
+    pool && pool.limiter.state !== 'open'
+      ? html`<p class="note"><span class="state hold" aria-hidden="true">‖</span> Creates are stopped${pool.limiter.since_at ? html` since ${time(pool.limiter.since_at, now)}` : ''}: ${withCommands(pool.limiter.reason ?? 'no reason is stored')}. ${withCommands(`\`gleaner pool resume ${name}\``)}</p>`
+      : '';
+  const wait = pool?.jobs_wait
+    ? html`<p class="note">Jobs wait: ${withCommands(shortText(pool.jobs_wait))}</p>`
+    : '';
+  return html`<h2>Pool ${name}</h2><p class="quiet">${kind}; ${counted(totals.tpus, 'TPU')}, ${dollarText(totals.usd_per_hour)} an hour${budget}</p>${stopped}${wait}${
+    kept ? html`<p class="note">It ${kept}.</p>` : ''
+  }${zones.map(zone => zonePart(zone, now))}`;
+}
+
+function zonePart({zone, waits, day, held, tpus}: ZoneView, now: number): Html {
+  const next = waits?.next_try_at ? html`, tried again ${time(waits.next_try_at, now)}` : '';
+  const times = waits && waits.refusals > 1 ? ` Refused ${numberText(waits.refusals)} times` : '';
+  return html`<div class="zone"><h3>${zone}</h3>${chips(tpus)}${
+    waits ? html`<p class="note">${withCommands(shortText(waits))}.${times}${next}</p>` : ''
+  }${held > 0 ? html`<p class="note">Holds ${counted(held, 'silent TPU')} until a new TPU speaks.</p>` : ''}<p class="quiet">${dayText(day)}</p></div>`;
+}
+
+/** `9 requests in the last day, 3 refused; 6 TPUs came after 2.1 min; 4 lives of 3.2 h, 3 preempted`. */
+function dayText({tries, refusals, given, wait_s, lives, life_s, preemptions}: Counts): string {
+  if (tries === 0 && lives === 0) return 'No request in the last day.';
+  const came = given > 0 ? `; ${counted(given, 'TPU')} came after ${durationText(wait_s / given)}` : '';
+  const lived =
+    lives > 0
+      ? `; ${counted(lives, 'life', 'lives')} of ${durationText(life_s / lives)}, ${numberText(preemptions)} preempted`
+      : '';
+  return `${counted(tries, 'request')} in the last day, ${numberText(refusals)} refused${came}${lived}.`;
+}
+
+function chips(tpus: readonly TpuRow[]): Html {
+  if (tpus.length === 0) return html`<p class="quiet">No TPU.</p>`;
+  const left = Map.groupBy(tpus.slice(MOST_CHIPS), ({status}) => status);
+  return html`<ul class="chips">${tpus.slice(0, MOST_CHIPS).map(chip)}</ul>${
+    left.size > 0
+      ? html`<p class="quiet">${[...left].map(([status, rows]) => html`${state(status)} ${numberText(rows.length)} `)}</p>`
+      : ''
+  }`;
+}
+
+/** The slot number with the state as shape and colour; work and reason on hover, and for screen readers. */
+function chip({tpu, status, work, activity, reason, last_error}: TpuRow): Html {
+  const slot = tpu.slice(tpu.lastIndexOf('-') + 1);
+  const doing = work ?? reason ?? last_error ?? activity ?? 'no work';
+  return html`<li><a class="chip ${markOf(status)}" href="${address('tpus', tpu)}" title="${status.toLowerCase()}: ${doing.slice(0, 160)}">${slot}<span class="visually-hidden"> ${status.toLowerCase()}</span></a></li>`;
+}

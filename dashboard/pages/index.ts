@@ -1,0 +1,131 @@
+/** The pages by their addresses: each reads a view of the cloud and draws it. */
+import type {Cloud} from '../../cli/cloud/cloud.ts';
+import {collectionsOf, isKnownPath, readCollection, readDocument} from '../../cli/views/documents.ts';
+import {readExec, readExecs} from '../../cli/views/execs.ts';
+import {readFleetView} from '../../cli/views/fleet.ts';
+import {readJobPage, readJobs} from '../../cli/views/jobs.ts';
+import {readOverview} from '../../cli/views/overview.ts';
+import {readRunPage} from '../../cli/views/run-page.ts';
+import {readStreamPage} from '../../cli/views/stream.ts';
+import {readTimeline} from '../../cli/views/timeline.ts';
+import {readTpuPage} from '../../cli/views/tpu-page.ts';
+import {isRunId, JOB, parseWorkerName} from '../../shared/domain/names.ts';
+import type {Objects} from '../../shared/ports.ts';
+import {PageError, type Section} from '../feed.ts';
+import {collectionPage, collectionsPage, documentPage} from './documents.ts';
+import {eventsPage} from './events.ts';
+import {fleetPage} from './fleet.ts';
+import {execPage, jobPage, jobsPage} from './jobs.ts';
+import {overviewPage} from './overview.ts';
+import {runPage} from './run.ts';
+import {streamPage} from './stream.ts';
+import {tpuPage} from './tpu.ts';
+
+const NEWEST_JOBS = 50;
+const NEWEST_EXECS = 30;
+
+/** `logs`: the bucket of the logs of TPUs. */
+export type Source = {cloud: Cloud; logs: Objects; now: () => number};
+type Asked = {params: Record<string, string>; query: URLSearchParams};
+type Page = {
+  path: string;
+  title: (params: Record<string, string>) => string;
+  read: (source: Source, asked: Asked) => Promise<Section[]>;
+};
+
+export const PAGES: Page[] = [
+  {
+    path: '/',
+    title: () => 'Overview',
+    read: async ({cloud, now}) => overviewPage(await readOverview(cloud, now()), now()),
+  },
+  {
+    path: '/fleet',
+    title: () => 'Fleet',
+    read: async ({cloud, now}) => fleetPage(await readFleetView(cloud, now()), now()),
+  },
+  {
+    path: '/runs/:run',
+    title: ({run}) => `Run ${run}`,
+    read: async ({cloud, now}, {params: {run = ''}}) => {
+      const page = await readRunPage(cloud, isRunId(run) ? run : missing('run', run));
+      if (!page.state) throw new PageError(page.invalid[0] ?? `There is no run "${run}"`, 404);
+      return runPage(page, now());
+    },
+  },
+  {
+    path: '/runs/:run/streams/:stream',
+    title: ({run, stream}) => `Stream ${run}/${stream}`,
+    read: async ({cloud, now}, {params: {run = '', stream = ''}}) => {
+      const isId = isRunId(run) && /^\d{3,9}$/.test(stream);
+      const page = isId ? await readStreamPage(cloud, run, stream) : undefined;
+      return streamPage(page ?? missing('stream', `${run}/${stream}`), now());
+    },
+  },
+  tpu('/tpus/:tpu'),
+  tpu('/tpus/:tpu/:life{[0-9]+}'),
+  {
+    path: '/jobs',
+    title: () => 'Jobs',
+    read: async ({cloud, now}) => {
+      const jobs = await readJobs(cloud, {limit: NEWEST_JOBS});
+      return jobsPage({jobs, execs: await readExecs(cloud, NEWEST_EXECS)}, now());
+    },
+  },
+  {
+    path: '/jobs/:job',
+    title: ({job}) => `Job ${job}`,
+    read: async ({cloud, now}, {params: {job = ''}}) =>
+      jobPage(
+        (await readJobPage(cloud, JOB.test(job) ? job : missing('job', job))) ?? missing('job', job),
+        now(),
+      ),
+  },
+  {
+    path: '/execs/:exec',
+    title: () => 'Command',
+    read: async ({cloud, now}, {params: {exec = ''}}) =>
+      execPage((JOB.test(exec) ? await readExec(cloud, exec) : undefined) ?? missing('command', exec), now()),
+  },
+  {
+    path: '/events',
+    title: () => 'Events',
+    read: async ({cloud, now}, {query}) => {
+      const of = (name: string) => query.get(name) || undefined;
+      const filter = {run: of('run'), kind: of('kind'), text: of('text')};
+      if (filter.run !== undefined && !isRunId(filter.run)) missing('run', filter.run);
+      return eventsPage(await readTimeline(cloud, filter), filter, now());
+    },
+  },
+  {
+    path: '/documents',
+    title: () => 'Documents',
+    read: async ({cloud}) => collectionsPage(collectionsOf(cloud)),
+  },
+  {
+    path: '/documents/:path{.+}',
+    title: ({path}) => path ?? '',
+    read: async ({cloud}, {params: {path = ''}, query}) => {
+      if (!isKnownPath(cloud, path)) missing('document', path);
+      if (path.split('/').length % 2 === 0) return documentPage(await readDocument(cloud, path));
+      return collectionPage(await readCollection(cloud, path, query.get('after') ?? undefined));
+    },
+  },
+];
+
+function tpu(path: string): Page {
+  return {
+    path,
+    title: ({tpu}) => tpu ?? '',
+    read: async ({cloud, logs, now}, {params: {tpu: name = '', life}}) => {
+      const incarnation = life === undefined ? undefined : Number(life);
+      const isName = parseWorkerName(name) !== undefined;
+      const page = isName ? await readTpuPage(cloud, logs, {name, incarnation}, now()) : undefined;
+      return tpuPage(page ?? missing('TPU', life === undefined ? name : `${name}, life ${life}`), now());
+    },
+  };
+}
+
+function missing(kind: string, name: string): never {
+  throw new PageError(`There is no ${kind} "${name}"`, 404);
+}

@@ -1,0 +1,119 @@
+/** Every run, what costs money now, and what waits for a person. */
+import {bytesText, counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
+import type {Overview, RunLine} from '../../cli/views/overview.ts';
+import {capped} from '../../shared/domain/billing/network.ts';
+import type {Section} from '../feed.ts';
+import {
+  address,
+  bar,
+  empty,
+  figures,
+  further,
+  type Html,
+  html,
+  link,
+  state,
+  table,
+  time,
+  withCommands,
+} from '../html.ts';
+import {section} from './section.ts';
+
+const MOST_RUNS = 100;
+const MOST_REJECTED = 10;
+
+export function overviewPage(view: Overview, now: number): Section[] {
+  return [
+    section('head', html`<h1>Overview</h1>${moneyFigures(view, now)}`),
+    section('alerts', alerts(view.alerts)),
+    section('runs', runs(view, now)),
+    section('beside', beside(view)),
+  ];
+}
+
+function moneyFigures({totals, month, proven_at, runs}: Overview, now: number): Html {
+  const active = runs.filter(({run}) => run.status === 'active').length;
+  const unknown = totals.unknown_prices > 0 ? `and ${counted(totals.unknown_prices, 'unknown price')}` : '';
+  return figures([
+    ['Dollars an hour now', dollarText(totals.usd_per_hour), unknown],
+    ['TPUs', numberText(totals.tpus), `${numberText(totals.working)} at work`],
+    ['Active runs', numberText(active)],
+    [`Dollars in ${month.month}`, dollarText(month.usd)],
+    ['Last proof of a tick', time(proven_at, now)],
+  ]);
+}
+
+function alerts(texts: readonly string[]): Html {
+  if (texts.length === 0) return html``;
+  return html`<h2>Waits for a person</h2><ul class="alerts">${texts.map(
+    text => html`<li><span class="state bad" aria-hidden="true">▲</span> ${withCommands(text)}</li>`,
+  )}</ul>`;
+}
+
+function runs({runs, unreadable}: Overview, now: number): Html {
+  const rank = {active: 0, paused: 1, failed: 2, completed: 3, cancelled: 3};
+  const sorted = runs.toSorted(
+    (a, b) => rank[a.run.status] - rank[b.run.status] || b.run.updated_at.localeCompare(a.run.updated_at),
+  );
+  if (runs.length === 0)
+    return html`<h2>Runs</h2>${
+      unreadable > 0
+        ? empty(
+            `${counted(unreadable, 'run')} with a document that cannot be read: the alert names its field.`,
+          )
+        : empty(
+            'No runs yet. Make streams of a file, then start a run:',
+            'gleaner run start my-run --streams streams',
+          )
+    }`;
+  const columns = [
+    ...[{title: 'Run'}, {title: 'State'}, {title: 'Streams'}, {title: 'Left', number: true}],
+    ...[
+      {title: 'Samples', number: true},
+      {title: 'Size', number: true},
+      {title: 'Cost', number: true},
+    ],
+    {title: 'Changed', number: true},
+  ];
+  return html`<h2>Runs</h2>${table(
+    'Runs',
+    columns,
+    sorted.slice(0, MOST_RUNS).map(each => row(each, now)),
+  )}${further(sorted.length - MOST_RUNS, 'runs')}`;
+}
+
+function row({run, streams, share, seconds_left}: RunLine, now: number) {
+  const budget = run.budget_usd === null ? '' : html` <small>of ${dollarText(run.budget_usd)}</small>`;
+  const reason = run.reason === null ? '' : html`<small class="reason">${withCommands(run.reason)}</small>`;
+  const done = `${numberText(run.streams_completed)} of ${numberText(streams)}`;
+  const failed = run.streams_failed > 0 ? `, ${numberText(run.streams_failed)} failed` : '';
+  return [
+    html`<strong>${link(address('runs', run.run), run.run)}</strong>${reason}`,
+    state(run.status),
+    bar(share, streams === 0 ? 'not counted' : `${done}${failed}`),
+    seconds_left === null || run.status !== 'active' ? '' : durationText(seconds_left),
+    numberText(run.total_samples_processed),
+    bytesText(run.total_bytes),
+    html`${dollarText(capped(run))}${budget}`,
+    time(run.updated_at, now),
+  ];
+}
+
+function beside({jobs, kept, rejected}: Overview): Html {
+  const lines: Html[] = [];
+  if (jobs.waiting + jobs.running > 0)
+    lines.push(
+      html`<p>${link('/jobs', 'Jobs')}: ${numberText(jobs.waiting)} waiting, ${numberText(jobs.running)} running${
+        jobs.on.length > 0
+          ? html` on ${jobs.on.slice(0, 5).map((tpu, n) => html`${n > 0 ? ', ' : ''}${link(address('tpus', tpu), tpu)}`)}`
+          : ''
+      }</p>`,
+    );
+  for (const {pool, text} of kept) lines.push(html`<p>Pool ${pool} ${text}.</p>`);
+  const texts = [...new Set(rejected.map(({text}) => text))];
+  if (texts.length > 0)
+    lines.push(
+      html`<h2>Rejected objects</h2><ul class="plain">${texts.slice(-MOST_REJECTED).map(text => html`<li>${withCommands(text)}</li>`)}</ul>${further(texts.length - MOST_REJECTED, 'objects')}`,
+    );
+  return html`${lines}`;
+}

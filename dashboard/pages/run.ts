@@ -1,0 +1,214 @@
+/** A run: how far it is and why it waits, its streams, its past, its statistics and its rejected lines. */
+
+import {tpuStatus} from '../../cli/screen/tpu-status.ts';
+import {bytesText, counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
+import {progressOf} from '../../cli/views/pace.ts';
+import {streamCount} from '../../cli/views/run.ts';
+import type {Rejects, RunPage, StatsView} from '../../cli/views/run-page.ts';
+import {capped, networkOf} from '../../shared/domain/billing/network.ts';
+import type {Stats} from '../../shared/domain/run/result.ts';
+import type {Run} from '../../shared/domain/run/run.ts';
+import type {Stream} from '../../shared/domain/stream/stream.ts';
+import {type Cell, heatMap} from '../charts.ts';
+import type {Section} from '../feed.ts';
+import {legend, streamGrid} from '../grid.ts';
+import {address, bar, empty, figures, further, type Html, html, link, state, table, time} from '../html.ts';
+import {eventList} from './events.ts';
+import {historyCharts} from './history.ts';
+import {section} from './section.ts';
+import {sentence} from './why.ts';
+
+const MOST_ROWS = 50;
+
+export function runPage(page: RunPage, now: number): Section[] {
+  const {run} = page.state;
+  return [
+    section('head', head(page, now)),
+    section('streams', streams(page)),
+    section('history', historyCharts(run, page.events, now)),
+    section('tpus', tpus(page, now)),
+    section('stats', page.stats ? statistics(page.stats) : html``),
+    section('rejects', rejects(page)),
+    section(
+      'events',
+      html`<h2>Events</h2>${eventList(page.events, now)}<p>${link(`/events?run=${encodeURIComponent(run.run)}`, 'All events of the run')}</p>`,
+    ),
+    section('spec', spec(page)),
+  ];
+}
+
+function head(
+  {state: {run, invalid}, pace, why, usd_per_million_tokens, expires_from}: RunPage,
+  now: number,
+): Html {
+  const budget = run.budget_usd === null ? 'no budget' : `of ${dollarText(run.budget_usd)}`;
+  const each =
+    usd_per_million_tokens === null ? '' : `${dollarText(usd_per_million_tokens)} a million tokens`;
+  const left = run.status === 'active' && pace.seconds_left !== null ? durationText(pace.seconds_left) : '–';
+  return html`<h1>${run.run} ${state(run.status)}</h1>${sentence(why)}${figures([
+    ['Time left', left, pace.tokens_per_s > 0 ? `${numberText(Math.round(pace.tokens_per_s))} tokens/s` : ''],
+    ['Cost', dollarText(capped(run)), budget],
+    [
+      'Samples',
+      numberText(run.total_samples_processed),
+      run.rejected_samples > 0 ? `${numberText(run.rejected_samples)} rejected` : '',
+    ],
+    ['Tokens', numberText(run.total_tokens), each],
+    ['Shards', numberText(run.total_shards), bytesText(run.total_bytes)],
+    ['Started', time(run.created_at, now)],
+  ])}${invalid.map(text => html`<p class="note">Not shown: ${text}</p>`)}${
+    expires_from === null ? '' : html`<p class="quiet">Shards expire from ${time(expires_from, now)} on.</p>`
+  }`;
+}
+
+function streams({state}: RunPage): Html {
+  const {run, streams} = state;
+  const total = streamCount(state);
+  const counts = {
+    ...{completed: run.streams_completed, in_progress: run.streams_in_progress},
+    ...{pending: run.streams_pending, failed: run.streams_failed},
+  };
+  if (total === 0)
+    return html`<h2>Streams</h2>${empty('No stream yet. Upload streams into the folder of the run:', `gleaner streams upload streams ${run.run}`)}`;
+  const isWhole = streams.length >= total;
+  const share = (run.streams_completed + run.streams_failed) / total;
+  return html`<h2>${counted(total, 'stream')}</h2>${legend(counts)}${
+    isWhole ? streamGrid(streams) : html`<p>${bar(share, `${Math.floor(share * 100)} % have ended`)}</p>`
+  }${goTo(run)}${streamTable(state)}`;
+}
+
+/** A stream by its number, because no page has a hundred thousand rows. */
+function goTo({run}: Run): Html {
+  return html`<form class="inline" action="${address('runs', run, 'stream')}" method="get"><label>Stream <input name="number" inputmode="numeric" pattern="[0-9]{1,9}" size="8" required></label> <button>Show</button></form>`;
+}
+
+function streamTable(state: RunPage['state']): Html {
+  const rank = {failed: 0, in_progress: 1, pending: 2, completed: 3};
+  const isSmall = state.streams.length <= MOST_ROWS;
+  const rows = state.streams
+    .filter(({status}) => isSmall || status === 'failed' || status === 'in_progress')
+    .toSorted((a, b) => (isSmall ? 0 : rank[a.status] - rank[b.status]) || a.worker_id - b.worker_id);
+  if (rows.length === 0) return html``;
+  const columns = [
+    ...[{title: 'Stream'}, {title: 'State'}, {title: 'Samples'}, {title: 'Shards', number: true}],
+    ...[{title: 'Tokens', number: true}, {title: 'On'}],
+  ];
+  const caption = isSmall ? 'Streams' : 'Streams that failed, and streams at work';
+  return html`${table(
+    caption,
+    columns,
+    rows.slice(0, MOST_ROWS).map(stream => streamRow(stream, state)),
+  )}${further(rows.length - MOST_ROWS, 'such streams')}`;
+}
+
+function streamRow(stream: Stream, {run, tpus}: RunPage['state']) {
+  const worker = tpus.find(({name}) => name === stream.lease?.worker);
+  const {seen, total} = progressOf(stream, worker);
+  const share = total === null ? null : total === 0 ? 1 : seen / total;
+  const error = stream.last_error ? html`<small class="reason">${stream.last_error}</small>` : '';
+  const on = stream.lease
+    ? html`${link(address('tpus', stream.lease.worker), stream.lease.worker)}${worker?.activity ? ` ${worker.activity}` : ''}`
+    : '';
+  const rejected = stream.rejected_samples > 0 ? `, ${numberText(stream.rejected_samples)} rejected` : '';
+  return [
+    html`${link(address('runs', run.run, 'streams', stream.stream), stream.stream)}${error}`,
+    state(stream.status),
+    bar(share, `${numberText(seen)}${total === null ? '' : ` of ${numberText(total)}`}${rejected}`),
+    numberText(stream.total_shards),
+    numberText(stream.total_tokens),
+    on,
+  ];
+}
+
+function tpus({state: {run, tpus, work}}: RunPage, now: number): Html {
+  if (tpus.length === 0) {
+    const text =
+      run.status === 'active'
+        ? 'No TPU now. The reason stands at the top.'
+        : 'No TPU: the run is over, or paused.';
+    return html`<h2>TPUs</h2><p class="quiet">${text}</p>`;
+  }
+  const columns = [
+    ...[{title: 'TPU'}, {title: 'State'}, {title: 'Works on'}, {title: 'Since', number: true}],
+    ...[
+      {title: 'Tokens/s', number: true},
+      {title: '$/h', number: true},
+    ],
+  ];
+  const rows = tpus
+    .slice(0, MOST_ROWS)
+    .map(worker => [
+      link(address('tpus', worker.name), worker.name),
+      state(tpuStatus(worker)),
+      `${work.get(worker.name)?.stream ?? worker.work ?? ''} ${worker.activity ?? ''}`,
+      time(worker.phase_since_at, now),
+      worker.tokens_per_s === null ? '' : numberText(Math.round(worker.tokens_per_s)),
+      worker.usd_per_hour === null ? '?' : dollarText(worker.usd_per_hour),
+    ]);
+  return html`<h2>${counted(tpus.length, 'TPU')}</h2>${table('TPUs of the run', columns, rows)}${further(tpus.length - MOST_ROWS, 'TPUs')}`;
+}
+
+/** Activations whose largest value is so many times their mean norm are massive. */
+const MASSIVE = 10;
+
+function statistics({of, stats}: StatsView): Html {
+  const names = Object.keys(stats).map(name => name.split('.') as [string, string]);
+  const sites = [...new Set(names.map(([site]) => site))];
+  const layers = [...new Set(names.map(([, layer]) => Number(layer)))].sort((a, b) => a - b);
+  const rowsOf = (cellOf: (found: Stats) => Cell) =>
+    sites.map(name => ({
+      name,
+      cells: layers.map(layer =>
+        stats[`${name}.${layer}`] ? cellOf(stats[`${name}.${layer}`] as Stats) : null,
+      ),
+    }));
+  const most = Math.max(...Object.values(stats).map(({norm}) => norm), Number.MIN_VALUE);
+  const columns = layers.map(String);
+  const norms = rowsOf(({norm}) => ({shade: norm / most, text: short(norm)}));
+  const massive = rowsOf(({max_abs, norm}) => {
+    const ratio = norm > 0 ? max_abs / norm : 0;
+    return {shade: Math.min(1, ratio / MASSIVE), text: short(ratio), warns: ratio >= MASSIVE};
+  });
+  const broken = Object.entries(stats).filter(([, {non_finite}]) => non_finite > 0);
+  return html`<h2>Statistics of ${of}</h2>${heatMap('Mean norm, by layer', {columns, rows: norms})}${heatMap('Largest value by mean norm, by layer', {columns, rows: massive})}<p class="quiet">${
+    broken.length === 0
+      ? 'Every value is finite.'
+      : `Values that are not finite: ${broken.map(([name, {non_finite}]) => `${name} ${numberText(non_finite)}`).join(', ')}`
+  }</p>`;
+}
+
+function short(value: number): string {
+  return Math.abs(value) >= 1000 ? value.toExponential(1) : value.toPrecision(2);
+}
+
+function rejects({rejects, rejected, state: {run}}: RunPage): Html {
+  if (rejects.length === 0 && rejected.length === 0) return html``;
+  return html`<h2>Rejected</h2>${rejected.length > 0 ? html`<ul class="plain">${rejected.map(({text}) => html`<li>${text}</li>`)}</ul>` : ''}${rejects.map(each => rejectedLines(run.run, each))}`;
+}
+
+function rejectedLines(run: string, {stream, object, lines, more}: Rejects): Html {
+  const title = html`<h3>Stream ${link(address('runs', run, 'streams', stream), stream)}</h3>`;
+  if (lines.length === 0)
+    return html`${title}<p class="quiet">${counted(more ?? 0, 'rejected sample')}; <code>${object}</code> says why.</p>`;
+  const rows = lines.map(({line, reason, samples}) => [
+    numberText(line),
+    samples > 1 ? numberText(samples) : '',
+    reason,
+  ]);
+  return html`${title}${table(`Rejected lines of stream ${stream}`, [{title: 'Line', number: true}, {title: 'Samples', number: true}, {title: 'Reason'}], rows)}${further(more ?? 0, 'lines')}`;
+}
+
+function spec({state: {run}, bill}: RunPage): Html {
+  const more = [
+    ['Network', dollarText(networkOf(run))],
+    ['Operations', dollarText(bill.operations_usd)],
+    ['Functions and Firestore', dollarText(bill.control_usd)],
+    ['Storage a month', dollarText(bill.storage_usd_per_month)],
+  ] as [string, string][];
+  const text = run.spec === null ? null : JSON.stringify(run.spec, null, 2);
+  return html`<h2>Spec and bill</h2>${figures(more)}${
+    text === null
+      ? html`<p class="quiet">The spec is frozen with the first stream.</p>`
+      : html`<details><summary>Frozen spec ${run.spec_hash?.slice(0, 12) ?? ''}</summary><pre>${text}</pre></details>`
+  }<p>${link(address('documents', 'runs', run.run), 'The document of the run')}</p>`;
+}

@@ -1,0 +1,144 @@
+/** The router of the page. Every address is read with GET, and changes nothing. */
+import {type Context, Hono, type MiddlewareHandler} from 'hono';
+import {streamSSE} from 'hono/streaming';
+import type {Cloud} from '../cli/cloud/cloud.ts';
+import {epochOf, MAX_ARTIFACT_BYTES} from '../cli/views/jobs.ts';
+import {isRunId, JOB, jobFolder, paths, streamId} from '../shared/domain/names.ts';
+import {Feed, type FeedOptions, type LivePage, PageError, type Section, type Shown} from './feed.ts';
+import {strict} from './guard.ts';
+import {address, command, html} from './html.ts';
+import {document, freshness} from './layout.ts';
+import {PAGES, type Source} from './pages/index.ts';
+import {section} from './pages/section.ts';
+import {readStaticFiles} from './static-files.ts';
+
+/** `guard`: who may read. `name`: the name of the cloud on every page. */
+export type RouterOptions = {source: Source; feed: FeedOptions; guard: MiddlewareHandler; name: string};
+
+const NAME_CHARS = 400;
+/** A comment keeps a silent connection open. */
+const ALIVE_MS = 25_000;
+
+export function dashboardRouter({source, feed: feedOptions, guard, name}: RouterOptions): {
+  app: Hono;
+  feed: Feed;
+} {
+  const app = new Hono();
+  const feed = new Feed(feedOptions);
+  const {files, version} = readStaticFiles();
+  const frame = (c: Context, title: string) => ({title, path: c.req.path, cloud: name, version});
+
+  app.use(strict());
+  app.get('/robots.txt', c => c.text('User-agent: *\nDisallow: /\n'));
+  app.get('/static/:name', c => {
+    const file = files.get(c.req.param('name'));
+    if (!file) return c.text('There is no such file\n', 404);
+    return c.body(file.body, 200, {
+      'content-type': file.type,
+      'cache-control': 'max-age=31536000, immutable',
+    });
+  });
+  app.use(guard);
+
+  for (const {path, title, read} of PAGES) {
+    const liveOf = (c: Context, prefix: string): LivePage => {
+      const url = new URL(c.req.url);
+      const query = url.searchParams;
+      const params = c.req.param() as Record<string, string>;
+      return {
+        key: `${url.pathname.slice(prefix.length)}?${query}`,
+        read: () => read(source, {params, query}),
+      };
+    };
+    app.get(path, async c => {
+      const page = liveOf(c, '');
+      const shown = await feed.show(page);
+      return c.html(
+        document(frame(c, title(c.req.param())), sectionsOf(shown, feedOptions.now()), `/live${page.key}`),
+      );
+    });
+    app.get(path === '/' ? '/live/' : `/live${path}`, c =>
+      streamPage(c, feed, liveOf(c, '/live'), feedOptions.now),
+    );
+  }
+
+  app.get('/runs/:run/stream', c => {
+    const run = c.req.param('run');
+    const number = c.req.query('number') ?? '';
+    if (!isRunId(run) || !/^\d{1,9}$/.test(number))
+      throw new PageError(`There is no stream "${number}"`, 404);
+    return c.redirect(address('runs', run, 'streams', streamId(Number(number))), 302);
+  });
+  app.get('/jobs/:job/artifacts/:name{.+}', c => artifact(c, source.cloud));
+
+  app.notFound(c =>
+    c.html(problem(frame(c, 'Not found'), `Nothing is at ${c.req.path.slice(0, NAME_CHARS)}`), 404),
+  );
+  app.onError((error, c) => {
+    const [text, status] =
+      error instanceof PageError ? [error.message, error.status] : [String(error.message), 503 as const];
+    return c.html(
+      problem(frame(c, status === 404 ? 'Not found' : 'Away'), text.slice(0, NAME_CHARS), status),
+      status,
+    );
+  });
+  return {app, feed};
+}
+
+function sectionsOf(shown: Shown, now: number): Section[] {
+  return [freshness(shown, now), ...shown.sections];
+}
+
+/** A page that only says something. */
+function problem(frame: Parameters<typeof document>[0], text: string, status: number = 404): string {
+  const title = status === 404 ? 'Not found' : 'The database does not answer';
+  const more =
+    status === 404
+      ? html`<p><a href="/">Overview</a></p>`
+      : html`<p class="quiet">No state is known yet. The page tries again when you load it. ${command('gleaner doctor')} checks a deployment.</p>`;
+  return document(frame, [section('head', html`<h1>${title}</h1><p class="lead">${text}</p>${more}`)], null);
+}
+
+/** Sends the sections of a page that have changed, until the browser leaves. */
+function streamPage(c: Context, feed: Feed, page: LivePage, now: () => number): Response {
+  return streamSSE(c, async stream => {
+    const sent = new Map<string, string>();
+    let queue = Promise.resolve();
+    const send = (shown: Shown) => {
+      const changed = sectionsOf(shown, now()).filter(({id, html}) => sent.get(id) !== unaged(html));
+      const all = shown.sections.map(({id}) => id);
+      for (const {id, html} of changed) sent.set(id, unaged(html));
+      const data = JSON.stringify({at: new Date(shown.at_ms).toISOString(), all, changed});
+      queue = queue.then(() => stream.writeSSE({event: 'sections', data})).catch(() => {});
+    };
+    const unsubscribe = feed.subscribe(page, send);
+    const alive = setInterval(() => {
+      queue = queue
+        .then(() => stream.writeln(':'))
+        .then(() => {})
+        .catch(() => {});
+    }, ALIVE_MS);
+    await new Promise<void>(resolve => stream.onAbort(resolve));
+    clearInterval(alive);
+    unsubscribe();
+  });
+}
+
+/** HTML without the words of ages, which the browser counts on by itself. */
+function unaged(text: string): string {
+  return text.replace(/(<time [^>]*>)[^<]*(?=<\/time>)/g, '$1');
+}
+
+/** A file of the newest attempt of a job, as a download: a browser shows none of it. */
+async function artifact(c: Context, {store, objects, jobs}: Cloud): Promise<Response> {
+  const {job = '', name = ''} = c.req.param();
+  const found = JOB.test(job) ? await store.get(paths.job(jobs, job)) : undefined;
+  const object = `${jobFolder(job, epochOf(found ?? {}))}artifacts/${name}`;
+  const bytes = found ? await objects.read(object, {max_bytes: MAX_ARTIFACT_BYTES}) : undefined;
+  if (!bytes) throw new PageError(`There is no file ${name} of job ${job}`, 404);
+  const file = name.slice(name.lastIndexOf('/') + 1);
+  return c.body(Buffer.from(bytes), 200, {
+    'content-type': 'application/octet-stream',
+    'content-disposition': `attachment; filename*=UTF-8''${encodeURIComponent(file)}`,
+  });
+}
