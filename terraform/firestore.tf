@@ -12,6 +12,7 @@ locals {
     execs                 = ["argv", "reason"]
     hosts                 = ["error"]
     pools                 = ["environment"]
+    runs                  = ["history"]
   }
   text_fields = merge([
     for collection, fields in local.texts : { for field in fields : "${collection}/${field}" => { collection = collection, field = field } }

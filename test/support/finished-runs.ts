@@ -14,6 +14,8 @@ export async function documentsOf(world: World) {
       'updated_at',
       'changed_at',
       'paused_at',
+      // Points of the life before.
+      'history',
       'epoch',
       'cost_usd',
       'spent_usd',

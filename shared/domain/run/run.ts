@@ -4,6 +4,7 @@ import {nextRunName} from '../names.ts';
 import type {Stream} from '../stream/stream.ts';
 import {iso, msOf} from '../time.ts';
 import {type Constraint, goesOn, isMoving, waiting, waitText} from '../waiting/constraint.ts';
+import {runHistory, withPoint} from './history.ts';
 import {machineDeaths} from './machine-deaths.ts';
 
 /** Failures of the model. */
@@ -58,6 +59,9 @@ const history = {
   ),
   paused_at: orNull(instant).describe('Since when the run is paused, or was last. Null: it never was.'),
   stopped_at: orNull(instant).describe('Time of a final `stop`; else null.'),
+  history: orNull(runHistory).describe(
+    'The past of the run in at most 288 points over its life, for curves: `at_s`, `tokens`, `usd` and `leases`, in steps of `step_s` seconds or more. Null before the first summary.',
+  ),
   said,
   ...machineDeaths,
   ...modelFailures,
@@ -274,7 +278,7 @@ export function summarizeRun(
     else if (!isHeld) next.reason = wait ?? ((unfinished === 0 && ending) || warningOf(next, gone));
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
-  return changed ? {...next, updated_at: iso(now)} : run;
+  return changed ? {...next, history: withPoint(run.history, next, now), updated_at: iso(now)} : run;
 }
 
 /** Instant from which the bucket may have deleted shards of the run; null for a run that keeps them. */

@@ -1,0 +1,25 @@
+import assert from 'node:assert/strict';
+import {type RunHistory, withPoint} from '../../../../shared/domain/run/history.ts';
+import {aRun, T0} from '../../../support/builders.ts';
+
+describe('The history of a run', () => {
+  it('has few points that span the whole life, at about equal distances', () => {
+    let history: RunHistory | null = null;
+    const days_s = 30 * 86_400;
+    for (let s = 0; s <= days_s; s += 60)
+      history = withPoint(history, aRun({total_tokens: s, cost_usd: s / 1000}), T0 + s * 1000);
+    const {at_s, tokens, usd, leases, step_s} = history ?? assert.fail();
+    assert.ok(at_s.length > 120 && at_s.length <= 288, `${at_s.length} points`);
+    assert.deepEqual([usd.length, leases.length], [at_s.length, at_s.length]);
+    assert.deepEqual(tokens, at_s);
+    assert.equal(at_s[0], 0);
+    const gaps = at_s.slice(1).map((value, index) => value - (at_s[index] ?? 0));
+    assert.ok(Math.max(...gaps) <= 2 * Math.min(...gaps), `${step_s}: ${gaps}`);
+    assert.ok(days_s - (at_s.at(-1) ?? 0) <= step_s);
+  });
+
+  it('stays the same object while its last point is young', () => {
+    const first = withPoint(null, aRun(), T0);
+    assert.equal(withPoint(first, aRun({total_tokens: 9}), T0 + 1000), first);
+  });
+});
