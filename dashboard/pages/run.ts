@@ -25,7 +25,7 @@ export function runPage(page: RunPage, now: number): Section[] {
   return [
     section('head', head(page, now)),
     section('streams', streams(page)),
-    section('history', historyCharts(run, page.events, now)),
+    section('history', historyCharts(run, page.events)),
     section('tpus', tpus(page, now)),
     section('stats', page.stats ? statistics(page.stats) : html``),
     section('rejects', rejects(page)),
