@@ -15,6 +15,8 @@ type Watched = {
   shown: Shown | undefined;
   polling: Promise<void> | undefined;
   timer: NodeJS.Timeout | undefined;
+  /** Duration of the last poll. */
+  took_ms: number;
   listeners: Set<Listener>;
 };
 
@@ -27,6 +29,8 @@ export type FeedOptions = {
 
 /** A database without an answer for so long is away. The late answer counts when it comes. */
 const LATE_MS = 8000;
+/** A page that is slow to read rests for so many times as long. */
+const REST = 4;
 /** Pages without a browser that are kept, because a browser may come back to them. */
 const MOST_KEPT = 50;
 
@@ -69,7 +73,7 @@ export class Feed {
   #watch(page: LivePage): Watched {
     const known = this.#watched.get(page.key);
     const watched = known ?? {
-      ...{page, shown: undefined, polling: undefined, timer: undefined},
+      ...{page, shown: undefined, polling: undefined, timer: undefined, took_ms: 0},
       listeners: new Set<Listener>(),
     };
     this.#watched.delete(page.key);
@@ -81,7 +85,8 @@ export class Feed {
 
   #schedule(watched: Watched): void {
     if (watched.timer || watched.listeners.size === 0) return;
-    const wait_ms = Math.max(this.#options.interval_ms, this.#options.waitMs());
+    const {interval_ms, waitMs} = this.#options;
+    const wait_ms = Math.max(interval_ms, watched.took_ms * REST, waitMs());
     watched.timer = setTimeout(() => {
       watched.timer = undefined;
       this.#poll(watched)
@@ -107,8 +112,10 @@ export class Feed {
   }
 
   async #read(watched: Watched): Promise<void> {
+    const begun_ms = this.#options.now();
     try {
       const sections = await watched.page.read();
+      watched.took_ms = this.#options.now() - begun_ms;
       watched.shown = {sections, at_ms: this.#options.now(), problem: null};
     } catch (error) {
       if (error instanceof PageError && !watched.shown) throw error;

@@ -67,7 +67,7 @@ export function state(status: string, mark = markOf(status)): Html {
 
 /** A bar with its share in words. */
 export function bar(share: number | null, text: string): Html {
-  if (share === null) return html`<span class="quiet">${text}</span>`;
+  if (share === null) return html`<span class="seen">${text}</span>`;
   const width = Math.max(0, Math.min(100, share * 100)).toFixed(1);
   return html`<span class="bar"><svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect class="track" width="100" height="4"/><rect class="fill" width="${width}" height="4"/></svg><span>${text}</span></span>`;
 }

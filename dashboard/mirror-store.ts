@@ -17,17 +17,27 @@ const MIRRORED: [collection: RegExp, changed: string[]][] = [
   [/^workers$/, ['updated_at', 'phase_since_at']],
   [/^zones$/, ['updated_at']],
   [/^runs\/[^/]+\/streams$/, ['updated_at']],
+  [/^events$/, ['at']],
 ];
+/** Documents that change seldom, or that no page has to show at once. */
+const SELDOM = /^(execs|prices|system|tasks)(\/|$)/;
+/** Time for which a page of the past is given again. */
+const PAST_MS = 300_000;
 
-/** `clocks`: the clock of the cloud by each field that grows. */
+/** The answer to a query, kept up to date. `applied`: changes of its collection that it has. */
 type Mirror = {
   documents: Map<string, Stored>;
   sorted: Stored[];
   read_ms: number;
   whole_ms: number;
-  clocks: CloudClock[];
+  applied: number;
 };
-type Answer = {at_ms: number; value: Promise<unknown>};
+/** Changes of a collection since it is mirrored, the oldest first. `dropped`: those that are too old to keep. */
+type Changes = {clocks: CloudClock[]; news: Stored[]; dropped: number};
+type Answer = {until_ms: number; value: Promise<unknown>};
+
+/** Changes of a collection that are kept: a mirror that lacks older ones is read as a whole. */
+const MOST_NEWS = 5000;
 
 /**
  * Time of the cloud by the newest value of a field, whatever the clock of this machine says: that value, and the time since it was seen
@@ -63,6 +73,10 @@ export type MirrorOptions = {
   now: () => number;
   /** Called with the number of documents that a call has read. */
   spend: (documents: number) => void;
+  /** Collection of the jobs, which is mirrored too. */
+  jobs: CollectionPath;
+  /** Milliseconds for which documents that change seldom are not read again. */
+  seldom_ms: number;
   /** Milliseconds for each document between two reads of a whole collection. */
   whole_ms_each: number;
 };
@@ -73,7 +87,8 @@ const MOST_ANSWERS = 500;
 export class MirrorStore implements Store {
   readonly #store: Store;
   readonly #options: MirrorOptions;
-  readonly #mirrors = new Map<CollectionPath, Mirror>();
+  readonly #mirrors = new Map<string, Mirror>();
+  readonly #changes = new Map<CollectionPath, Changes>();
   readonly #answers = new Map<string, Answer>();
 
   constructor(store: Store, options: MirrorOptions) {
@@ -82,8 +97,8 @@ export class MirrorStore implements Store {
   }
 
   get(path: DocumentPath): Promise<Document | undefined> {
-    return this.#once(`get ${path}`, async () => {
-      const mirror = this.#mirrors.get(path.slice(0, path.lastIndexOf('/')));
+    return this.#once(path, async () => {
+      const mirror = this.#mirrors.get(`${path.slice(0, path.lastIndexOf('/'))} {}`);
       if (mirror && this.#isFresh(mirror.read_ms))
         return mirror.documents.get(path.slice(path.lastIndexOf('/') + 1))?.data;
       this.#options.spend(1);
@@ -92,24 +107,23 @@ export class MirrorStore implements Store {
   }
 
   query(collection: CollectionPath, query: Query = {}): Promise<Stored[]> {
-    const {where = [], after, order_by, limit} = query;
-    const changed = MIRRORED.find(([pattern]) => pattern.test(collection))?.[1];
-    const isPlain = after === undefined && order_by === undefined && where.every(isSimple);
-    if (!changed || !isPlain || (where.length > 0 && !this.#mirrors.has(collection)))
-      return this.#once(`query ${collection} ${JSON.stringify(query)}`, () => this.#read(collection, query));
-    return this.#once(`mirror ${collection}`, () => this.#mirrored(collection, changed)).then(documents =>
-      where.length === 0 && limit === undefined
-        ? documents
-        : documents.filter(({data}) => where.every(filter => matches(filter, data))).slice(0, limit),
-    );
+    const {where = [], after, order_by} = query;
+    const changed = this.#changedFields(collection);
+    const isOrdered = order_by === undefined || order_by.direction === 'desc';
+    const isMirrored = after === undefined && isOrdered && where.every(isSimple);
+    const key = `${collection} ${JSON.stringify(query)}`;
+    if (changed && isMirrored) return this.#once(key, () => this.#mirrored(key, collection, query, changed));
+    const isPast = where.some(({op}) => op === '<=');
+    return this.#once(key, () => this.#read(collection, query), isPast ? PAST_MS : undefined);
   }
 
   count(collection: CollectionPath, where: Filter[] = []): Promise<number> {
-    return this.#once(`count ${collection} ${JSON.stringify(where)}`, async () => {
+    const ask = async () => {
       const count = await this.#store.count(collection, where);
       this.#options.spend(Math.max(1, Math.ceil(count / 1000)));
       return count;
-    });
+    };
+    return this.#once(`${collection} count ${JSON.stringify(where)}`, ask, this.#options.seldom_ms);
   }
 
   sum<Field extends string>(
@@ -134,47 +148,90 @@ export class MirrorStore implements Store {
     return found;
   }
 
-  async #mirrored(collection: CollectionPath, changed: readonly string[]): Promise<Stored[]> {
+  async #mirrored(
+    key: string,
+    collection: CollectionPath,
+    query: Query,
+    changed: readonly string[],
+  ): Promise<Stored[]> {
     const now = this.#options.now();
-    const mirror = this.#mirrors.get(collection);
+    const changes = await this.#once(`${collection} changes`, () => this.#readChanges(collection, changed));
+    const mirror = this.#mirrors.get(key);
     const count = mirror?.documents.size ?? 0;
     const isDue = !mirror || now - mirror.whole_ms >= Math.max(0, count - FEW) * this.#options.whole_ms_each;
-    if (isDue) {
-      const sorted = reused(await this.#read(collection, {}), mirror?.documents);
+    const applied = changes.dropped + changes.news.length;
+    if (isDue || mirror.applied < changes.dropped) {
+      const sorted = reused(await this.#read(collection, query), mirror?.documents);
       const documents = new Map(sorted.map(each => [each.id, each]));
-      const clocks = mirror?.clocks ?? changed.map(field => new CloudClock(field));
-      for (const clock of clocks) clock.see(sorted, now);
-      this.#mirrors.set(collection, {documents, sorted, clocks, read_ms: now, whole_ms: now});
+      this.#mirrors.set(key, {documents, sorted, applied, read_ms: now, whole_ms: now});
       return sorted;
     }
-    const found: Stored[] = [];
-    for (const clock of mirror.clocks) {
-      const {field, since: value} = clock;
-      const news = await this.#read(collection, {where: [{field, op: '>=', value}]});
-      clock.see(news, now);
-      found.push(...news);
+    const news = reused(changes.news.slice(mirror.applied - changes.dropped), mirror.documents);
+    const {order_by, limit} = query;
+    for (const each of news)
+      if (isIn(query, each.data)) mirror.documents.set(each.id, each);
+      else mirror.documents.delete(each.id);
+    if (news.length > 0) {
+      mirror.sorted = [...mirror.documents.values()].sort(orderOf(order_by?.field)).slice(0, limit);
+      mirror.documents = new Map(mirror.sorted.map(each => [each.id, each]));
     }
-    const fresh = reused(found, mirror.documents).filter(each => mirror.documents.get(each.id) !== each);
-    for (const each of fresh) mirror.documents.set(each.id, each);
-    if (fresh.length > 0)
-      mirror.sorted = [...mirror.documents.values()].sort((a, b) => (a.id < b.id ? -1 : 1));
-    mirror.read_ms = now;
+    Object.assign(mirror, {applied, read_ms: now});
     return mirror.sorted;
   }
 
-  /** Gives the answer of the last moment again, also while it is on its way. A failed call is made again. */
-  #once<T>(key: string, ask: () => Promise<T>): Promise<T> {
+  /** Reads the documents of a collection that have changed. The first read only finds the time of the cloud. */
+  async #readChanges(collection: CollectionPath, changed: readonly string[]): Promise<Changes> {
+    const now = this.#options.now();
+    const known = this.#changes.get(collection);
+    const changes = known ?? {clocks: changed.map(field => new CloudClock(field)), news: [], dropped: 0};
+    for (const clock of changes.clocks) {
+      const {field, since: value} = clock;
+      const found = await this.#read(
+        collection,
+        known ? {where: [{field, op: '>=', value}]} : {order_by: {field, direction: 'desc'}, limit: 1},
+      );
+      clock.see(found, now);
+      if (known) changes.news.push(...this.#unseen(found, changes.news));
+    }
+    const excess = Math.max(0, changes.news.length - MOST_NEWS);
+    changes.news.splice(0, excess);
+    changes.dropped += excess;
+    this.#changes.set(collection, changes);
+    return changes;
+  }
+
+  /** The documents without those that the last changes have in the same version. */
+  #unseen(found: readonly Stored[], news: readonly Stored[]): Stored[] {
+    const last = new Map(news.map(each => [each.id, each]));
+    return reused(found, last).filter(each => last.get(each.id) !== each);
+  }
+
+  #changedFields(collection: CollectionPath): string[] | undefined {
+    if (collection === this.#options.jobs) return ['updated_at'];
+    return MIRRORED.find(([pattern]) => pattern.test(collection))?.[1];
+  }
+
+  /**
+   * Gives the answer of the last moment again, also while it is on its way. A failed call is made again. `key` begins with the path of the
+   * collection or document.
+   */
+  #once<T>(key: string, ask: () => Promise<T>, fresh_ms = this.#freshMs(key)): Promise<T> {
+    const now = this.#options.now();
     const known = this.#answers.get(key);
-    if (known && this.#isFresh(known.at_ms)) return known.value as Promise<T>;
+    if (known && now < known.until_ms) return known.value as Promise<T>;
     const value = ask();
     this.#answers.delete(key);
-    this.#answers.set(key, {at_ms: this.#options.now(), value});
+    this.#answers.set(key, {until_ms: now + fresh_ms, value});
     value.catch(() => {
       if (this.#answers.get(key)?.value === value) this.#answers.delete(key);
     });
     const [oldest] = this.#answers.keys();
     if (this.#answers.size > MOST_ANSWERS && oldest !== undefined) this.#answers.delete(oldest);
     return value;
+  }
+
+  #freshMs(key: string): number {
+    return SELDOM.test(key.split(' ')[0] ?? '') ? this.#options.seldom_ms : FRESH_MS;
   }
 
   #isFresh(at_ms: number): boolean {
@@ -198,4 +255,17 @@ function matches({field, op, value}: Filter, data: Document): boolean {
   const found = data[field];
   if (op === 'in') return Array.isArray(value) && value.some(each => each === found);
   return found === value;
+}
+
+/** By id, or by a field with the largest value first. */
+function orderOf(field: string | undefined): (one: Stored, other: Stored) => number {
+  if (field === undefined) return (one, other) => (one.id < other.id ? -1 : 1);
+  const keyOf = ({data}: Stored) => String(data[field] ?? '');
+  return (one, other) => (keyOf(one) > keyOf(other) ? -1 : 1);
+}
+
+/** A query never has a document that lacks the field that it orders by. */
+function isIn({where = [], order_by}: Query, data: Document): boolean {
+  if (order_by && data[order_by.field] === undefined) return false;
+  return where.every(filter => matches(filter, data));
 }

@@ -18,6 +18,7 @@ export type Dashboard = {url: string; port: number; close(): Promise<void>};
 const [LOCAL_MS, GOOGLE_MS] = [1000, 5000];
 /** Milliseconds for each document between two reads of a whole collection: a local cloud reads for nothing. */
 const [LOCAL_WHOLE_MS, GOOGLE_WHOLE_MS] = [5, 800];
+const [LOCAL_SELDOM_MS, GOOGLE_SELDOM_MS] = [900, 30_000];
 
 /** `port`: 0 is any free port. Closing leaves the cloud open. */
 export async function serveDashboard(cloud: Cloud, port: number): Promise<Dashboard> {
@@ -27,7 +28,9 @@ export async function serveDashboard(cloud: Cloud, port: number): Promise<Dashbo
   const spend: Allowance['spend'] = is_google ? (...spent) => allowance.spend(...spent) : () => {};
   const store = new MirrorStore(cloud.store, {
     now,
+    jobs: cloud.jobs,
     spend: documents => spend('firestore_read', documents),
+    seldom_ms: is_google ? GOOGLE_SELDOM_MS : LOCAL_SELDOM_MS,
     whole_ms_each: is_google ? GOOGLE_WHOLE_MS : LOCAL_WHOLE_MS,
   });
   const token = tokenOf(cloudToken);

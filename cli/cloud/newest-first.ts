@@ -12,10 +12,11 @@ export async function* newestFirst(
   store: Store,
   collection: string,
   field: string,
+  most_read = MOST_READ,
 ): AsyncGenerator<Stored[]> {
   const seen = new Set<string>();
   let where: Filter[] = [];
-  while (seen.size < MOST_READ) {
+  while (seen.size < most_read) {
     const page = await store.query(collection, {where, order_by: {field, direction: 'desc'}, limit: PAGE});
     const fresh = page.filter(({id}) => !seen.has(id));
     for (const {id} of fresh) seen.add(id);

@@ -5,14 +5,15 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {z} from 'zod';
 import {lockFolder} from '../../emulator/database.ts';
 import {checkPort} from '../../emulator/http/http.ts';
-import {openStore} from '../../shared/compose.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
 import type {RunSpecInput} from '../../shared/contracts/spec.ts';
 import {LEAST_SHARD_GB} from '../../shared/contracts/spec-keys.ts';
 import {outputPrefix, specObject, streamId, streamObject} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Store} from '../../shared/ports.ts';
+import {openCloud} from '../cloud/cloud.ts';
 import {running} from '../cloud/connect.ts';
+import {openBrowser, serveBeside} from '../dashboard.ts';
 import {EventFilter} from '../events/filter.ts';
 import {EventReader} from '../events/read.ts';
 import {deployLocally, type LocalDeployment} from '../local/local-deployment.ts';
@@ -36,6 +37,7 @@ export type DemoOptions = {
   dir?: string;
   port: number;
   keep?: boolean;
+  open?: boolean;
   json?: boolean;
 };
 
@@ -61,11 +63,15 @@ export async function demo(options: DemoOptions): Promise<void> {
   const {begin, say} = screen;
   const deployment = await deployLocally({dir, port, workers, fresh, stopped: interrupted, begin, say});
   const connection = running(deployment.cloud);
-  const store = openStore(connection);
+  const cloud = openCloud(connection);
+  const {store} = cloud;
+  const page = await serveBeside(cloud, deployment.cloud.port);
   try {
     const run = await freeRunId(store);
     const streams = await writeStreams(join(dir, 'input', run), input, options.streams, records);
     const preemptions = injectPreemptions(deployment, store, run, options, screen.tell);
+    screen.say(`Its pages: ${page.url}`, 'dim');
+    if (options.open) openBrowser(page.url);
     await drop(deployment, run, streams, options);
     const lengths = streams.map(stream => stream.records);
     const outcome = await Promise.race([
@@ -85,11 +91,14 @@ export async function demo(options: DemoOptions): Promise<void> {
     const seconds = Math.round((Date.now() - started) / 1000);
     printResult(deployment, outcome, report, preemptions(), seconds, options);
     process.exitCode = report.ok ? 0 : 1;
-    if (options.keep) {
-      screen.say(`The local cloud stays up at ${deployment.cloud.url} until Ctrl-C`);
+    if (options.keep || options.open) {
+      screen.say(
+        `The local cloud stays up at ${deployment.cloud.url}, and its pages at ${page.url}, until Ctrl-C`,
+      );
       await interrupted;
     }
   } finally {
+    await page.close();
     await store.close();
     await deployment.close();
   }

@@ -1,5 +1,6 @@
 /** Events that a person asks for. No query has two filters, because that needs a composite index. */
 import {paths} from '../../shared/domain/names.ts';
+import type {Run} from '../../shared/domain/run/run.ts';
 import type {Store} from '../../shared/ports.ts';
 import {unknownRun} from '../cloud/send-message.ts';
 import {tpusOfRun} from '../logs/run-tpus.ts';
@@ -27,6 +28,15 @@ export class EventFilter {
     const tpus = (await tpusOfRun(store, run)).map(({tpu}) => tpu);
     const {created_at} = found;
     return new EventFilter(run, kind, new Set(tpus), typeof created_at === 'string' ? created_at : undefined);
+  }
+
+  /** Events of a run and of TPUs that are known: no document is read. */
+  static ofRun(
+    {run, created_at}: Pick<Run, 'run' | 'created_at'>,
+    tpus: Iterable<string>,
+    kind?: string,
+  ): EventFilter {
+    return new EventFilter(run, kind, new Set(tpus), created_at);
   }
 
   /** Events of these TPUs are meant from now on. */

@@ -23,10 +23,10 @@ export class EventReader {
     this.#filter = filter;
   }
 
-  /** The newest events, the oldest first. */
-  async newest(most: number): Promise<Entry[]> {
+  /** The newest events, the oldest first, among the newest `most_read` of all. */
+  async newest(most: number, most_read?: number): Promise<Entry[]> {
     const found: Entry[] = [];
-    for await (const page of newestFirst(this.#store, 'events', 'at')) {
+    for await (const page of newestFirst(this.#store, 'events', 'at', most_read)) {
       const entries = entriesOf(page);
       this.#advance(entries);
       found.push(...entries.filter(entry => this.#filter.isMeant(entry)));

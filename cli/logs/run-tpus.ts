@@ -31,7 +31,8 @@ export async function tpusOfRun(store: Store, run: string): Promise<Incarnation[
     .sort((a, b) => a.tpu.localeCompare(b.tpu));
 }
 
-function isFor(
+/** True for a TPU that works for the run, or has in this life. */
+export function isFor(
   run: string,
   {work, costs, charged_to}: Pick<Worker, 'work' | 'costs' | 'charged_to'>,
 ): boolean {

@@ -10,12 +10,14 @@ import type {Entry} from '../events/entry.ts';
 import {EventFilter} from '../events/filter.ts';
 import {EventReader, listRejected} from '../events/read.ts';
 import type {Answers} from '../json/index.ts';
+import {isFor} from '../logs/run-tpus.ts';
 import {usdPerHourFor, usdPerMillionTokens} from '../run/rates.ts';
 import {type CountedBill, countedBill} from '../run/whole-bill.ts';
 import {type Line, Timeline} from '../screen/timeline.ts';
 import {explain} from '../why.ts';
 import {type Pace, paceOf} from './pace.ts';
 import {type RunState, readResult, readRun} from './run.ts';
+import {MOST_READ} from './timeline.ts';
 
 /** A page shows each stream of a run with so many. Of a larger run it shows those at work and those that failed. */
 const MOST_STREAMS = 10_000;
@@ -66,13 +68,15 @@ export async function readRunPage(
     stats: result ? {of: `run ${name}`, stats: result.stats} : await statsOfOne(objects, streams),
     rejects: await readRejects(objects, streams),
     rejected: (await listRejected(store, each => each === name)).slice(-MOST_REJECTED),
-    events: await newestLines(cloud, name),
+    events: await newestLines(cloud, state),
   };
 }
 
-async function newestLines({store}: Cloud, name: string): Promise<Line[]> {
-  const reader = new EventReader(store, await EventFilter.open(store, name, undefined));
-  return foldedLines(await reader.newest(MOST_EVENTS));
+/** Events of the run, and of the TPUs that work for it or have in their present life. */
+async function newestLines({store}: Cloud, {run, workers}: RunState): Promise<Line[]> {
+  const tpus = workers.filter(worker => isFor(run.run, worker)).map(({name}) => name);
+  const reader = new EventReader(store, EventFilter.ofRun(run, tpus));
+  return foldedLines(await reader.newest(MOST_EVENTS, MOST_READ));
 }
 
 /** Events as lines, the newest first. Consecutive shards of a stream share a line. */

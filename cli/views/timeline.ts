@@ -1,22 +1,41 @@
 /** The timeline with filters. */
+import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import type {Store} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
+import {unknownRun} from '../cloud/send-message.ts';
 import type {Entry} from '../events/entry.ts';
 import {EventFilter} from '../events/filter.ts';
 import {EventReader} from '../events/read.ts';
+import {isFor} from '../logs/run-tpus.ts';
 
 export type TimelineFilter = {run?: string | undefined; kind?: string | undefined; text?: string | undefined};
 
 const MOST = 200;
+/** Events that a search for those of a filter reads. */
+export const MOST_READ = 1200;
 
 /** The newest events that the filter means, the newest first. `runs`: every run, for the choice of one. */
 export async function readTimeline(
   {store}: Cloud,
   {run, kind, text}: TimelineFilter,
 ): Promise<{entries: Entry[]; runs: string[]}> {
-  const reader = new EventReader(store, await EventFilter.open(store, run, kind));
+  const reader = new EventReader(store, await filterOf(store, run, kind));
   const wanted = text?.toLowerCase();
-  const found = await reader.newest(MOST);
+  const found = await reader.newest(MOST, MOST_READ);
   const entries = wanted ? found.filter(entry => entry.text.toLowerCase().includes(wanted)) : found;
   const runs = (await store.query('runs')).map(({id}) => id);
   return {entries: entries.reverse(), runs};
+}
+
+async function filterOf(
+  store: Store,
+  run: string | undefined,
+  kind: string | undefined,
+): Promise<EventFilter> {
+  if (run === undefined) return EventFilter.open(store, undefined, kind);
+  const found = await runRecords.get(store, run);
+  if (!found) throw await unknownRun(store, run);
+  const workers = workerRecords.parseAll(await store.query('workers'), () => {});
+  const tpus = workers.filter(worker => isFor(run, worker)).map(({name}) => name);
+  return EventFilter.ofRun(found, tpus, kind);
 }

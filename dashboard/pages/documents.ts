@@ -40,7 +40,7 @@ export function documentPage({path, fields, below}: DocumentView): Section[] {
   const rows: Part[][] = (fields ?? []).map(({name, value, type, meaning}) => [
     html`<code>${name}</code>`,
     valueText(value),
-    html`${meaning ?? html`<span class="quiet">no meaning is known</span>`} ${type === null ? '' : html`<small>${type.replaceAll('`', '')}</small>`}`,
+    html`${meaning === null ? html`<span class="quiet">no meaning is known</span>` : sentenceOf(meaning)} ${type === null ? '' : html`<small>${type.replaceAll('`', '')}</small>`}`,
   ]);
   const body =
     fields === null
@@ -63,4 +63,10 @@ function valueText(value: Value): Html {
   const text = JSON.stringify(value, null, 2);
   if (text.length <= 60) return html`<span class="value">${JSON.stringify(value)}</span>`;
   return html`<details><summary>${Array.isArray(value) ? `${value.length} entries` : `${Object.keys(value).length} fields`}</summary><pre>${text.slice(0, MOST_CHARS)}</pre></details>`;
+}
+
+/** The words of a meaning in Markdown: code between backticks, and the text of a link. */
+function sentenceOf(meaning: string): Html {
+  const plain = meaning.replaceAll(/\[([^\]]+)\]\([^)]*\)/g, '$1');
+  return html`${plain.split('`').map((part, index) => (index % 2 === 1 ? html`<code>${part}</code>` : part))}`;
 }

@@ -14,7 +14,6 @@ const KINDS = ['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control'
 export function eventsPage(
   {entries, runs}: Awaited<ReturnType<typeof readTimeline>>,
   filter: TimelineFilter,
-  now: number,
 ): Section[] {
   const isFiltered = Object.values(filter).some(value => value !== undefined);
   const none = isFiltered
@@ -22,7 +21,7 @@ export function eventsPage(
     : empty('No event yet. Events come with the first stream:', 'gleaner run start my-run --streams streams');
   return [
     section('head', html`<h1>Events</h1>${filters(filter, runs)}`),
-    section('list', entries.length > 0 ? eventList(foldedLines(entries), now) : none),
+    section('list', entries.length > 0 ? eventList(foldedLines(entries)) : none),
   ];
 }
 
@@ -37,13 +36,16 @@ const MARKS: Record<string, Mark> = {
   ...{resumed: 'busy', stored: 'off', completed: 'good', deleted: 'off', back: 'good'},
 };
 
-export function eventList(lines: readonly Line[], _now: number): Html {
+/** Shapes of events that end or change work. */
+const GLYPHS: Partial<Record<Mark, string>> = {bad: '✕', good: '✓', busy: '◐'};
+
+export function eventList(lines: readonly Line[]): Html {
   if (lines.length === 0) return html`<p class="quiet">No event yet.</p>`;
   let day = '';
   return html`<ol class="events">${lines.map(({at, text}) => {
     const mark = MARKS[verbOf(text)?.verb ?? ''] ?? 'off';
     const isNew = at.slice(0, 10) !== day;
     day = at.slice(0, 10);
-    return html`${isNew ? html`<li class="day">${day}</li>` : ''}<li class="${mark}"><time datetime="${at}" title="${timeText(at)} UTC" data-exact>${at.slice(11, 19)}</time><span>${withCommands(text)}</span></li>`;
+    return html`${isNew ? html`<li class="day">${day}</li>` : ''}<li class="${mark}"><time datetime="${at}" title="${timeText(at)} UTC" data-exact>${at.slice(11, 19)}</time><span class="mark" aria-hidden="true">${GLYPHS[mark] ?? ''}</span><span>${withCommands(text)}</span></li>`;
   })}</ol>`;
 }

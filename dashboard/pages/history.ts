@@ -11,7 +11,7 @@ export function historyCharts({history, created_at, total_tokens}: Run, events: 
   const pointsOf = (values: readonly number[]): Point[] =>
     values.map((value, index) => ({at_ms: start_ms + (history.at_s[index] ?? 0) * 1000, value}));
   const marks = events
-    .filter(({text}) => text.startsWith('preempted '))
+    .filter(({text}) => text.includes('preempted'))
     .map(({at, text}) => ({at_ms: Date.parse(at), text}));
   const rate = (value: number) => `${numberText(Math.round(value))} tokens/s`;
   const charts = [

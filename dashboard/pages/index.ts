@@ -90,11 +90,11 @@ export const PAGES: Page[] = [
   {
     path: '/events',
     title: () => 'Events',
-    read: async ({cloud, now}, {query}) => {
+    read: async ({cloud}, {query}) => {
       const of = (name: string) => query.get(name) || undefined;
       const filter = {run: of('run'), kind: of('kind'), text: of('text')};
       if (filter.run !== undefined && !isRunId(filter.run)) missing('run', filter.run);
-      return eventsPage(await readTimeline(cloud, filter), filter, now());
+      return eventsPage(await readTimeline(cloud, filter), filter);
     },
   },
   {

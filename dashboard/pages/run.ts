@@ -1,5 +1,6 @@
 /** A run: how far it is and why it waits, its streams, its past, its statistics and its rejected lines. */
 
+import {resultLines} from '../../cli/run/result-lines.ts';
 import {tpuStatus} from '../../cli/screen/tpu-status.ts';
 import {bytesText, counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
 import {progressOf} from '../../cli/views/pace.ts';
@@ -31,21 +32,21 @@ export function runPage(page: RunPage, now: number): Section[] {
     section('rejects', rejects(page)),
     section(
       'events',
-      html`<h2>Events</h2>${eventList(page.events, now)}<p>${link(`/events?run=${encodeURIComponent(run.run)}`, 'All events of the run')}</p>`,
+      html`<h2>Events</h2>${eventList(page.events)}<p>${link(`/events?run=${encodeURIComponent(run.run)}`, 'All events of the run')}</p>`,
     ),
     section('spec', spec(page)),
   ];
 }
 
 function head(
-  {state: {run, invalid}, pace, why, usd_per_million_tokens, expires_from}: RunPage,
+  {state: {run, invalid}, pace, why, result, usd_per_million_tokens, expires_from}: RunPage,
   now: number,
 ): Html {
   const budget = run.budget_usd === null ? 'no budget' : `of ${dollarText(run.budget_usd)}`;
   const each =
     usd_per_million_tokens === null ? '' : `${dollarText(usd_per_million_tokens)} a million tokens`;
   const left = run.status === 'active' && pace.seconds_left !== null ? durationText(pace.seconds_left) : '–';
-  return html`<h1>${run.run} ${state(run.status)}</h1>${sentence(why)}${figures([
+  return html`<h1>${run.run} ${state(run.status)}</h1>${lead(why, result)}${figures([
     ['Time left', left, pace.tokens_per_s > 0 ? `${numberText(Math.round(pace.tokens_per_s))} tokens/s` : ''],
     ['Cost', dollarText(capped(run)), budget],
     [
@@ -61,6 +62,13 @@ function head(
   }`;
 }
 
+/** Why it waits, or what a completed run has. */
+function lead(why: RunPage['why'], result: RunPage['result']): Html {
+  const [first, ...others] = result ? resultLines(result) : [];
+  if (first === undefined) return sentence(why);
+  return html`<p class="lead">${first}</p>${others.map(line => html`<p class="note">${line}</p>`)}`;
+}
+
 function streams({state}: RunPage): Html {
   const {run, streams} = state;
   const total = streamCount(state);
@@ -74,7 +82,7 @@ function streams({state}: RunPage): Html {
   const share = (run.streams_completed + run.streams_failed) / total;
   return html`<h2>${counted(total, 'stream')}</h2>${legend(counts)}${
     isWhole ? streamGrid(streams) : html`<p>${bar(share, `${Math.floor(share * 100)} % have ended`)}</p>`
-  }${goTo(run)}${streamTable(state)}`;
+  }${total > MOST_ROWS ? goTo(run) : ''}${streamTable(state)}`;
 }
 
 /** A stream by its number, because no page has a hundred thousand rows. */
@@ -104,7 +112,7 @@ function streamTable(state: RunPage['state']): Html {
 function streamRow(stream: Stream, {run, tpus}: RunPage['state']) {
   const worker = tpus.find(({name}) => name === stream.lease?.worker);
   const {seen, total} = progressOf(stream, worker);
-  const share = total === null ? null : total === 0 ? 1 : seen / total;
+  const share = total === null || stream.status === 'completed' ? null : total === 0 ? 1 : seen / total;
   const error = stream.last_error ? html`<small class="reason">${stream.last_error}</small>` : '';
   const on = stream.lease
     ? html`${link(address('tpus', stream.lease.worker), stream.lease.worker)}${worker?.activity ? ` ${worker.activity}` : ''}`
@@ -120,7 +128,9 @@ function streamRow(stream: Stream, {run, tpus}: RunPage['state']) {
   ];
 }
 
-function tpus({state: {run, tpus, work}}: RunPage, now: number): Html {
+function tpus({state: {run, tpus: all, work}}: RunPage, now: number): Html {
+  const isOpen = run.status === 'active' || run.status === 'paused';
+  const tpus = isOpen ? all : all.filter(({charged_to}) => charged_to === run.run);
   if (tpus.length === 0) {
     const text =
       run.status === 'active'

@@ -11,7 +11,7 @@ import {waterfall} from '../charts.ts';
 import type {Section} from '../feed.ts';
 import {address, figures, type Html, html, link, type Part, state, table, time} from '../html.ts';
 import {section} from './section.ts';
-import {sentence} from './why.ts';
+import {capitalised, sentence} from './why.ts';
 
 export function tpuPage(page: TpuPage, now: number): Section[] {
   const {row, worker, attempts, attempt, incarnation} = page;
@@ -59,7 +59,7 @@ function endedHead({row}: TpuPage, attempt: Attempt, now: number): Html {
     ready_at === null
       ? 'never'
       : durationText(Math.max(0, Date.parse(ended_at) - Date.parse(ready_at)) / 1000);
-  return html`<h1>${row.tpu}, life ${numberText(attempt.incarnation)} ${state('ended', 'off')}</h1><p class="lead">${cause.charAt(0).toUpperCase()}${cause.slice(1)}</p><p class="quiet">${evidence}</p>${figures(
+  return html`<h1>${row.tpu}, life ${numberText(attempt.incarnation)} ${state('ended', 'off')}</h1><p class="lead">${capitalised(cause)}</p><p class="quiet">${evidence}</p>${figures(
     [
       ['Ended', time(ended_at, now)],
       ['READY for', lived],

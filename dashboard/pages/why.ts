@@ -3,8 +3,8 @@ import type {Answers} from '../../cli/json/index.ts';
 import {command, type Html, html, withCommands} from '../html.ts';
 
 export function sentence({reason, moves, next_step, behind}: Answers['why']): Html {
-  if (reason === null) return html`<p class="lead">${moves.charAt(0).toUpperCase()}${moves.slice(1)}.</p>`;
-  return html`<p class="lead">${withCommands(`${reason.charAt(0).toUpperCase()}${reason.slice(1)}`)}</p>${
+  if (reason === null) return html`<p class="lead">${capitalised(moves)}.</p>`;
+  return html`<p class="lead">${withCommands(capitalised(reason))}</p>${
     behind ? html`<p class="quiet">Behind ${withCommands(behind)}</p>` : ''
   }${next_step && !next_step.startsWith('nothing') ? html`<p class="quiet">Next step: ${stepOf(next_step)}</p>` : ''}`;
 }
@@ -14,4 +14,9 @@ function stepOf(text: string): Html {
   const at = text.search(/gleaner [a-z]/);
   if (text.includes('`') || at < 0) return withCommands(text);
   return html`${text.slice(0, at)}${command(text.slice(at))}`;
+}
+
+/** A sentence begins with a capital letter, unless it begins with a name. */
+export function capitalised(text: string): string {
+  return /^[a-z]+ /.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text;
 }

@@ -1,0 +1,123 @@
+/** Pages of documents: what is escaped, what an empty place says, and what a page weighs. */
+import assert from 'node:assert/strict';
+import {streamGrid} from '../../../dashboard/grid.ts';
+import type {Store} from '../../../shared/ports.ts';
+import {aConfig, aRun, aStream, at, aWorker, T0} from '../../support/builders.ts';
+import {someObjects, somePages} from '../../support/dashboard.ts';
+import {aStore} from '../../support/put-documents.ts';
+
+const HOSTILE = `<img src=x onerror=alert(1)>"'\u202e&`;
+const TPU = 'tpu-us-central1-a-0';
+const now = () => T0 + 60_000;
+
+/** Every text that people, workers and Google write is hostile. */
+async function hostileStore(): Promise<Store> {
+  const lease = {worker: TPU, incarnation: 2, epoch: 1};
+  const job = {
+    ...{pool: HOSTILE, status: 'failed', epoch: 1, created_at: at(0), updated_at: at(0)},
+    ...{error: HOSTILE, code: HOSTILE, metadata: {name: HOSTILE}, result: HOSTILE},
+    attempts: [{epoch: 1, worker: HOSTILE, outcome: HOSTILE, error: HOSTILE}],
+  };
+  return aStore({
+    'runs/my-run': aRun({reason: HOSTILE, streams_in_progress: 1, spec: {model: HOSTILE}}),
+    'runs/my-run/streams/007': aStream({
+      status: 'in_progress',
+      lease,
+      last_error: HOSTILE,
+      rejected_samples: 1,
+    }),
+    'pools/tpu': aConfig().pool,
+    [`workers/${TPU}`]: aWorker({
+      name: TPU,
+      phase: 'working',
+      activity: HOSTILE,
+      last_error: HOSTILE,
+      work: HOSTILE,
+    }),
+    'jobs/bad': job,
+    'events/x': {kind: HOSTILE, text: HOSTILE, at: at(1), expire_at: at(2), run: 'my-run'},
+    [`control/${encodeURIComponent('m')}`]: {message: HOSTILE, outcome: 'applied', at: at(0)},
+  });
+}
+
+const ADDRESSES = [
+  ...['/', '/fleet', '/runs/my-run', '/runs/my-run/streams/007', `/tpus/${TPU}`, '/jobs', '/jobs/bad'],
+  ...['/events', '/events?run=my-run', '/documents', '/documents/control/m', '/documents/jobs/bad'],
+  `/events?text=${encodeURIComponent(HOSTILE)}`,
+];
+
+describe('The pages', () => {
+  it('escape every text, and turn none around', async () => {
+    const objects = someObjects({
+      'activations/my-run/tpu_7/rejects.jsonl': `${JSON.stringify({line: 1, reason: HOSTILE})}\n`,
+      [`logs/${TPU}/2.log`]: HOSTILE,
+      'jobs/bad/epoch_1/output/000001.txt': HOSTILE,
+      [`jobs/bad/epoch_1/artifacts/${HOSTILE}`]: 'x',
+    });
+    const {get} = somePages(await hostileStore(), now, objects);
+    let shown = 0;
+    for (const address of [...ADDRESSES, `/${HOSTILE}`, `/runs/${encodeURIComponent(HOSTILE)}`]) {
+      const {text, status} = await get(address);
+      assert.ok(status < 500, `${address}: ${status} ${text}`);
+      assert.doesNotMatch(text, /<img|\u202e/, address);
+      shown += text.split('&lt;img src=x').length - 1;
+    }
+    assert.ok(shown > 15, `${shown} hostile texts are shown`);
+  });
+
+  it('say in an empty deployment what to do next, with the command', async () => {
+    const {get} = somePages(await aStore({}), now);
+    for (const [address, command] of [
+      ['/', 'gleaner run start'],
+      ['/fleet', 'gleaner run start'],
+      ['/jobs', 'gleaner jobs submit'],
+      ['/events', 'gleaner run start'],
+    ] as const) {
+      const {status, text} = await get(address);
+      assert.equal(status, 200);
+      assert.match(text, new RegExp(`<code class="command">[^<]*${command}`), address);
+    }
+    for (const address of ['/runs/none', '/tpus/tpu-us-central1-a-7', '/jobs/none', '/documents/secrets/x'])
+      assert.equal((await get(address)).status, 404, address);
+  });
+
+  it('refuse every method but GET, and robots', async () => {
+    const {app} = somePages(await aStore({}), now);
+    for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'])
+      assert.equal((await app.request('/', {method})).status, 405, method);
+    const {headers} = await app.request('/');
+    assert.match(headers.get('content-security-policy') ?? '', /default-src 'none'/);
+    assert.doesNotMatch(headers.get('content-security-policy') ?? '', /unsafe|http|\*/);
+    assert.match(headers.get('x-robots-tag') ?? '', /noindex/);
+    assert.match(await (await app.request('/robots.txt')).text(), /Disallow: \//);
+  });
+
+  it('never show the secrets of hosts', async () => {
+    const worker = aWorker({name: TPU});
+    const {get} = somePages(await aStore({[`workers/${TPU}`]: worker}), now);
+    const {text} = await get(`/documents/workers/${TPU}`);
+    assert.match(text, /host_secrets/);
+    for (const secret of Object.values(worker.host_secrets)) assert.ok(!text.includes(secret));
+  });
+});
+
+describe('The grid of streams', () => {
+  const statuses = ['completed', 'in_progress', 'pending', 'failed'] as const;
+  for (const [name, statusOf] of [
+    ['of one status', () => 'completed' as const],
+    ['of random statuses', (index: number) => statuses[(index * 7919) % 4] ?? 'pending'],
+  ] as const)
+    it(`takes at most 250 kB for 10,000 streams ${name}`, () => {
+      const streams = Array.from({length: 10_000}, (_, worker_id) => ({
+        worker_id,
+        status: statusOf(worker_id),
+      }));
+      assert.ok(String(streamGrid(streams)).length < 250_000);
+    });
+
+  it('has a place for each stream, also where numbers are far apart', () => {
+    const streams = [3, 999_999_999].map(worker_id => ({worker_id, status: 'pending' as const}));
+    const text = String(streamGrid(streams));
+    assert.ok(text.length < 2000 && !text.includes('data-streams'), text);
+  });
+});
