@@ -64,17 +64,17 @@ function clock(at_ms: number): string {
 }
 
 /** A part of a waterfall, in the order of time. */
-export type Bar = {name: string; amount: number; text: string};
+export type Bar = {name: string; amount: number; texts: readonly string[]};
 
 /** Parts one after another, each where the one before ends. */
 export function waterfall(caption: string, bars: readonly Bar[]): Html {
   const total = bars.reduce((sum, {amount}) => sum + amount, 0) || 1;
   let before = 0;
   return html`<table class="waterfall"><caption>${caption}</caption><tbody>${bars.map(
-    ({name, amount, text}) => {
+    ({name, amount, texts}) => {
       const [x, width] = [(before / total) * 100, Math.max(0.4, (amount / total) * 100)];
       before += amount;
-      return html`<tr><th scope="row">${name.replaceAll('_', ' ')}</th><td class="lane"><svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><rect class="phase ${name}" x="${x.toFixed(2)}" width="${width.toFixed(2)}" height="8"/></svg></td><td class="number">${text}</td></tr>`;
+      return html`<tr><th scope="row">${name.replaceAll('_', ' ')}</th><td class="lane"><svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><rect class="phase ${name}" x="${x.toFixed(2)}" width="${width.toFixed(2)}" height="8"/></svg></td>${texts.map(text => html`<td class="number">${text}</td>`)}</tr>`;
     },
   )}</tbody></table>`;
 }

@@ -107,7 +107,7 @@ export function table(caption: string, columns: readonly Column[], rows: readonl
     row =>
       html`<tr>${row.map(
         (cell, index) =>
-          html`<td class="${kind(columns[index])}" data-title="${columns[index]?.title ?? ''}">${cell}</td>`,
+          html`<td class="${kind(columns[index])}" data-title="${columns[index]?.title ?? ''}"><div>${cell}</div></td>`,
       )}</tr>`,
   )}</tbody></table>`;
 }

@@ -155,10 +155,12 @@ export class MirrorStore implements Store {
     changed: readonly string[],
   ): Promise<Stored[]> {
     const now = this.#options.now();
-    const changes = await this.#once(`${collection} changes`, () => this.#readChanges(collection, changed));
     const mirror = this.#mirrors.get(key);
     const count = mirror?.documents.size ?? 0;
     const isDue = !mirror || now - mirror.whole_ms >= Math.max(0, count - FEW) * this.#options.whole_ms_each;
+    const known = this.#changes.get(collection);
+    // Changes are noted from before the first read on.
+    const changes = isDue && known ? known : await this.#changesOf(collection, changed);
     const applied = changes.dropped + changes.news.length;
     if (isDue || mirror.applied < changes.dropped) {
       const sorted = reused(await this.#read(collection, query), mirror?.documents);
@@ -177,6 +179,10 @@ export class MirrorStore implements Store {
     }
     Object.assign(mirror, {applied, read_ms: now});
     return mirror.sorted;
+  }
+
+  #changesOf(collection: CollectionPath, changed: readonly string[]): Promise<Changes> {
+    return this.#once(`${collection} changes`, () => this.#readChanges(collection, changed));
   }
 
   /** Reads the documents of a collection that have changed. The first read only finds the time of the cloud. */

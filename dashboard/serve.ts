@@ -21,7 +21,11 @@ const [LOCAL_WHOLE_MS, GOOGLE_WHOLE_MS] = [5, 800];
 const [LOCAL_SELDOM_MS, GOOGLE_SELDOM_MS] = [900, 30_000];
 
 /** `port`: 0 is any free port. Closing leaves the cloud open. */
-export async function serveDashboard(cloud: Cloud, port: number): Promise<Dashboard> {
+export async function serveDashboard(
+  cloud: Cloud,
+  port: number,
+  logs = openLogs(cloud.connection),
+): Promise<Dashboard> {
   const {is_google, token: cloudToken, project, deployment} = cloud.connection;
   const now = Date.now;
   const allowance = new Allowance(now);
@@ -38,7 +42,7 @@ export async function serveDashboard(cloud: Cloud, port: number): Promise<Dashbo
   const {app, feed} = dashboardRouter({
     source: {
       cloud: {...cloud, store, objects: billedObjects(cloud.objects, spend)},
-      logs: billedObjects(openLogs(cloud.connection), spend),
+      logs: billedObjects(logs, spend),
       now,
     },
     feed: {

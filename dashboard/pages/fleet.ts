@@ -1,14 +1,25 @@
 /** Pools, zones and TPUs: what each TPU does, why a zone gives none, and what it met in the last day. */
 import {counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
 import type {FleetView, PoolView, ZoneView} from '../../cli/views/fleet.ts';
-import type {TpuRow} from '../../cli/views/tpus.ts';
+import {type TpuRow, totalsOf} from '../../cli/views/tpus.ts';
 import {shortText} from '../../shared/domain/waiting/constraint.ts';
 import type {Counts} from '../../shared/domain/zone/weather.ts';
 import type {Section} from '../feed.ts';
-import {address, empty, figures, type Html, html, markOf, state, time, withCommands} from '../html.ts';
+import {
+  address,
+  empty,
+  figures,
+  further,
+  type Html,
+  html,
+  markOf,
+  state,
+  time,
+  withCommands,
+} from '../html.ts';
 import {section} from './section.ts';
 
-/** TPUs of a zone that are shown each; the others are counted by their state. */
+/** TPUs of a zone that are shown each. */
 const MOST_CHIPS = 1000;
 
 export function fleetPage(view: FleetView, now: number): Section[] {
@@ -68,14 +79,16 @@ function dayText({tries, refusals, given, wait_s, lives, life_s, preemptions}: C
   return `${counted(tries, 'request')} in the last day, ${numberText(refusals)} refused${came}${lived}.`;
 }
 
+/** Each TPU by its slot, and the number and the dollars of each state. */
 function chips(tpus: readonly TpuRow[]): Html {
   if (tpus.length === 0) return html`<p class="quiet">No TPU.</p>`;
-  const left = Map.groupBy(tpus.slice(MOST_CHIPS), ({status}) => status);
-  return html`<ul class="chips">${tpus.slice(0, MOST_CHIPS).map(chip)}</ul>${
-    left.size > 0
-      ? html`<p class="quiet">${[...left].map(([status, rows]) => html`${state(status)} ${numberText(rows.length)} `)}</p>`
-      : ''
-  }`;
+  const states = Map.groupBy(tpus, ({status}) => status);
+  const usd = totalsOf(tpus).usd_per_hour;
+  return html`<ul class="chips">${tpus.slice(0, MOST_CHIPS).map(chip)}</ul>${further(tpus.length - MOST_CHIPS, 'TPUs')}<p class="counts">${[
+    ...states,
+  ].map(
+    ([status, rows]) => html`<span>${state(status)} ${numberText(rows.length)}</span>`,
+  )}${usd > 0 ? html`<span class="quiet">${dollarText(usd)} an hour</span>` : ''}</p>`;
 }
 
 /** The slot number with the state as shape and colour; work and reason on hover, and for screen readers. */

@@ -38,7 +38,7 @@ function moneyFigures({totals, month, proven_at, runs}: Overview, now: number): 
     ['Dollars an hour now', dollarText(totals.usd_per_hour), unknown],
     ['TPUs', numberText(totals.tpus), `${numberText(totals.working)} at work`],
     ['Active runs', numberText(active)],
-    [`Dollars in ${month.month}`, dollarText(month.usd)],
+    ['Dollars this month', dollarText(month.usd), month.month],
     ['Last proof of a tick', time(proven_at, now)],
   ]);
 }

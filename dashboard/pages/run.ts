@@ -20,6 +20,7 @@ import {section} from './section.ts';
 import {sentence} from './why.ts';
 
 const MOST_ROWS = 50;
+const MOST_TPUS = 20;
 
 export function runPage(page: RunPage, now: number): Section[] {
   const {run} = page.state;
@@ -46,18 +47,23 @@ function head(
   const each =
     usd_per_million_tokens === null ? '' : `${dollarText(usd_per_million_tokens)} a million tokens`;
   const left = run.status === 'active' && pace.seconds_left !== null ? durationText(pace.seconds_left) : '–';
-  return html`<h1>${run.run} ${state(run.status)}</h1>${lead(why, result)}${figures([
-    ['Time left', left, pace.tokens_per_s > 0 ? `${numberText(Math.round(pace.tokens_per_s))} tokens/s` : ''],
-    ['Cost', dollarText(capped(run)), budget],
+  return html`<h1>${run.run} ${state(run.status)}</h1>${lead(why, result)}<p class="quiet">Started ${time(run.created_at, now)}, on pool ${run.pool}</p>${figures(
     [
-      'Samples',
-      numberText(run.total_samples_processed),
-      run.rejected_samples > 0 ? `${numberText(run.rejected_samples)} rejected` : '',
+      [
+        'Time left',
+        left,
+        pace.tokens_per_s > 0 ? `${numberText(Math.round(pace.tokens_per_s))} tokens/s` : '',
+      ],
+      ['Cost', dollarText(capped(run)), budget],
+      [
+        'Samples',
+        numberText(run.total_samples_processed),
+        run.rejected_samples > 0 ? `${numberText(run.rejected_samples)} rejected` : '',
+      ],
+      ['Tokens', numberText(run.total_tokens), each],
+      ['Shards', numberText(run.total_shards), bytesText(run.total_bytes)],
     ],
-    ['Tokens', numberText(run.total_tokens), each],
-    ['Shards', numberText(run.total_shards), bytesText(run.total_bytes)],
-    ['Started', time(run.created_at, now)],
-  ])}${invalid.map(text => html`<p class="note">Not shown: ${text}</p>`)}${
+  )}${invalid.map(text => html`<p class="note">Not shown: ${text}</p>`)}${
     expires_from === null ? '' : html`<p class="quiet">Shards expire from ${time(expires_from, now)} on.</p>`
   }`;
 }
@@ -146,7 +152,7 @@ function tpus({state: {run, tpus: all, work}}: RunPage, now: number): Html {
     ],
   ];
   const rows = tpus
-    .slice(0, MOST_ROWS)
+    .slice(0, MOST_TPUS)
     .map(worker => [
       link(address('tpus', worker.name), worker.name),
       state(tpuStatus(worker)),
@@ -155,7 +161,7 @@ function tpus({state: {run, tpus: all, work}}: RunPage, now: number): Html {
       worker.tokens_per_s === null ? '' : numberText(Math.round(worker.tokens_per_s)),
       worker.usd_per_hour === null ? '?' : dollarText(worker.usd_per_hour),
     ]);
-  return html`<h2>${counted(tpus.length, 'TPU')}</h2>${table('TPUs of the run', columns, rows)}${further(tpus.length - MOST_ROWS, 'TPUs')}`;
+  return html`<h2>${counted(tpus.length, 'TPU')}</h2>${table('TPUs of the run', columns, rows)}${further(tpus.length - MOST_TPUS, 'TPUs')}`;
 }
 
 /** Activations whose largest value is so many times their mean norm are massive. */

@@ -87,7 +87,7 @@ function phases({phases, attempt}: TpuPage): Html {
   const bars = Object.entries(phases).map(([name, {seconds, usd}]) => ({
     name,
     amount: seconds,
-    text: `${durationText(seconds)}${usd ? `  ${dollarText(usd)}` : ''}`,
+    texts: [durationText(seconds), usd ? dollarText(usd) : ''],
   }));
   if (bars.length === 0)
     return html`<h2>Phases</h2><p class="quiet">No phase of this life has ended yet.</p>`;

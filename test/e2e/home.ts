@@ -8,8 +8,8 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {fileURLToPath} from 'node:url';
 import {running, runningCloud} from '../../cli/cloud/connect.ts';
 import type {Connection} from '../../cli/cloud/connection.ts';
-import {type RunView, viewRun} from '../../cli/views/run.ts';
 import type {Report} from '../../cli/run/verify.ts';
+import {type RunView, viewRun} from '../../cli/views/run.ts';
 import {tokenFile} from '../../emulator/http/guard.ts';
 import {secretFile} from '../../emulator/secrets.ts';
 import {openStore} from '../../shared/compose.ts';
@@ -24,7 +24,14 @@ export const FAST = {GLEANER_LEASE_S: '8', GLEANER_SILENT_S: '12'};
 
 const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
 
-export type Ready = {ready: true; url: string; project: string; bucket: string; dir: string};
+export type Ready = {
+  ready: true;
+  url: string;
+  project: string;
+  bucket: string;
+  dir: string;
+  dashboard: string;
+};
 export type LocalState = {
   tpus: {name: string; state: string}[];
   queued_resources: {name: string; state: string}[];
