@@ -23,9 +23,10 @@ export async function dashboard(options: DashboardOptions): Promise<void> {
   });
 }
 
-/** The page of a local cloud, beside it: on the next port, or on any free one. */
+/** The pages of a local cloud: on the port behind the one that a person has chosen, or on any free one. */
 export async function serveBeside(cloud: Cloud, port: number): Promise<Dashboard> {
   const {serveDashboard} = await import('../dashboard/serve.ts');
+  if (port === 0) return serveDashboard(cloud, 0);
   return serveDashboard(cloud, port + 1).catch(() => serveDashboard(cloud, 0));
 }
 

@@ -1,8 +1,9 @@
 /** Pieces of pages. Every value is escaped, and characters that hide or turn text are replaced. */
 import {html as escaped} from 'hono/html';
 import type {HtmlEscapedString} from 'hono/utils/html';
-import {durationText, numberText, utcText} from '../cli/terminal/format.ts';
+import {durationText, numberText} from '../cli/terminal/format.ts';
 import {withHints} from '../cli/terminal/hints.ts';
+import {utcText} from '../shared/domain/time.ts';
 
 export type Html = HtmlEscapedString;
 /** Values of a template. Booleans, null and undefined show nothing. */

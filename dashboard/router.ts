@@ -2,6 +2,7 @@
 import {type Context, Hono, type MiddlewareHandler} from 'hono';
 import {streamSSE} from 'hono/streaming';
 import type {Cloud} from '../cli/cloud/cloud.ts';
+import {CliError} from '../cli/terminal/errors.ts';
 import {epochOf, MAX_ARTIFACT_BYTES} from '../cli/views/jobs.ts';
 import {isRunId, JOB, jobFolder, paths, streamId} from '../shared/domain/names.ts';
 import {Feed, type FeedOptions, type LivePage, PageError, type Section, type Shown} from './feed.ts';
@@ -47,7 +48,7 @@ export function dashboardRouter({source, feed: feedOptions, guard, name}: Router
       const params = c.req.param() as Record<string, string>;
       return {
         key: `${url.pathname.slice(prefix.length)}?${query}`,
-        read: () => read(source, {params, query}),
+        read: () => read(source, {params, query}).catch(asPageError),
       };
     };
     app.get(path, async c => {
@@ -85,6 +86,11 @@ export function dashboardRouter({source, feed: feedOptions, guard, name}: Router
   return {app, feed};
 }
 
+/** A view throws `CliError` for a name that does not exist. */
+function asPageError(error: Error): never {
+  throw error instanceof CliError ? new PageError(error.message, 404) : error;
+}
+
 function sectionsOf(shown: Shown, now: number): Section[] {
   return [freshness(shown, now), ...shown.sections];
 }
@@ -105,6 +111,8 @@ function streamPage(c: Context, feed: Feed, page: LivePage, now: () => number): 
     const sent = new Map<string, string>();
     let queue = Promise.resolve();
     const send = (shown: Shown) => {
+      // A page that was never read leaves an open browser as it is.
+      if (shown.sections.length === 0) return;
       const changed = sectionsOf(shown, now()).filter(({id, html}) => sent.get(id) !== unaged(html));
       const all = shown.sections.map(({id}) => id);
       for (const {id, html} of changed) sent.set(id, unaged(html));

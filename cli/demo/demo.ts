@@ -65,7 +65,7 @@ export async function demo(options: DemoOptions): Promise<void> {
   const connection = running(deployment.cloud);
   const cloud = openCloud(connection);
   const {store} = cloud;
-  const page = await serveBeside(cloud, deployment.cloud.port);
+  const page = await serveBeside(cloud, port);
   try {
     const run = await freeRunId(store);
     const streams = await writeStreams(join(dir, 'input', run), input, options.streams, records);

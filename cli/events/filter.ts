@@ -44,10 +44,15 @@ export class EventFilter {
     for (const tpu of tpus) this.#tpus.add(tpu);
   }
 
-  /** True for an event that is meant. The TPU of a stream of the run is from then on a TPU of the run. */
+  /** Learns the TPUs of the streams of the run, whose other events are meant too, also those before. */
+  learn(entries: readonly Entry[]): void {
+    for (const {run, worker} of entries)
+      if (run !== null && run === this.#run && worker !== null) this.#tpus.add(worker);
+  }
+
+  /** True for an event that is meant. */
   isMeant({run, kind, worker, at}: Entry): boolean {
     const isOwn = run !== null && run === this.#run;
-    if (isOwn && worker !== null) this.#tpus.add(worker);
     if (this.#kind !== undefined && kind !== this.#kind) return false;
     if (this.#run === undefined || isOwn) return true;
     return run === null && worker !== null && this.#tpus.has(worker) && at >= (this.since ?? '');

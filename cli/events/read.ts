@@ -29,6 +29,7 @@ export class EventReader {
     for await (const page of newestFirst(this.#store, 'events', 'at', most_read)) {
       const entries = entriesOf(page);
       this.#advance(entries);
+      this.#filter.learn(entries);
       found.push(...entries.filter(entry => this.#filter.isMeant(entry)));
       const oldest = entries.at(-1)?.at ?? '';
       if (found.length >= most || (this.#filter.since !== undefined && oldest < this.#filter.since)) break;
@@ -47,6 +48,7 @@ export class EventReader {
     const fresh = entriesOf(stored.filter(({id}) => !this.#seen.has(id)));
     this.#seen = new Set(stored.map(({id}) => id));
     this.#advance(fresh);
+    this.#filter.learn(fresh);
     return inOrder(fresh.filter(entry => entry.at > this.#floor && this.#filter.isMeant(entry)));
   }
 

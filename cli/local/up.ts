@@ -27,7 +27,7 @@ export async function up(options: Options): Promise<void> {
   });
   const {url, project, bucket, dir, port} = deployment.cloud;
   const cloud = openCloud(running(deployment.cloud));
-  const page = await serveBeside(cloud, port);
+  const page = await serveBeside(cloud, options.port);
   const ready = {ready: true as const, url, project, bucket, dir, dashboard: page.url};
   print<'local up'>(options.json, ready, welcome(ready, port, options.emulators));
   const news = new AbortController();

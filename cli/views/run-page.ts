@@ -21,7 +21,7 @@ import {MOST_READ} from './timeline.ts';
 
 /** A page shows each stream of a run with so many. Of a larger run it shows those at work and those that failed. */
 const MOST_STREAMS = 10_000;
-const MOST_EVENTS = 40;
+const MOST_EVENTS = 300;
 const MOST_REJECTED = 10;
 /** Streams whose rejected lines are read, and lines of each that are shown. */
 const MOST_REJECTING = 3;

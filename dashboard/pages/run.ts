@@ -19,21 +19,24 @@ import {historyCharts} from './history.ts';
 import {section} from './section.ts';
 import {sentence} from './why.ts';
 
+/** A run with so few streams has a row for each; a larger one for those at work and those that failed. */
+const FEW_STREAMS = 12;
 const MOST_ROWS = 50;
 const MOST_TPUS = 20;
+const MOST_EVENTS = 40;
 
 export function runPage(page: RunPage, now: number): Section[] {
   const {run} = page.state;
   return [
     section('head', head(page, now)),
-    section('streams', streams(page)),
     section('history', historyCharts(run, page.events)),
+    section('streams', streams(page)),
     section('tpus', tpus(page, now)),
     section('stats', page.stats ? statistics(page.stats) : html``),
     section('rejects', rejects(page)),
     section(
       'events',
-      html`<h2>Events</h2>${eventList(page.events)}<p>${link(`/events?run=${encodeURIComponent(run.run)}`, 'All events of the run')}</p>`,
+      html`<h2>Events</h2>${eventList(page.events.slice(0, MOST_EVENTS))}<p>${link(`/events?run=${encodeURIComponent(run.run)}`, 'All events of the run')}</p>`,
     ),
     section('spec', spec(page)),
   ];
@@ -88,7 +91,7 @@ function streams({state}: RunPage): Html {
   const share = (run.streams_completed + run.streams_failed) / total;
   return html`<h2>${counted(total, 'stream')}</h2>${legend(counts)}${
     isWhole ? streamGrid(streams) : html`<p>${bar(share, `${Math.floor(share * 100)} % have ended`)}</p>`
-  }${total > MOST_ROWS ? goTo(run) : ''}${streamTable(state)}`;
+  }${total > FEW_STREAMS ? goTo(run) : ''}${streamTable(state)}`;
 }
 
 /** A stream by its number, because no page has a hundred thousand rows. */
@@ -98,7 +101,7 @@ function goTo({run}: Run): Html {
 
 function streamTable(state: RunPage['state']): Html {
   const rank = {failed: 0, in_progress: 1, pending: 2, completed: 3};
-  const isSmall = state.streams.length <= MOST_ROWS;
+  const isSmall = state.streams.length <= FEW_STREAMS;
   const rows = state.streams
     .filter(({status}) => isSmall || status === 'failed' || status === 'in_progress')
     .toSorted((a, b) => (isSmall ? 0 : rank[a.status] - rank[b.status]) || a.worker_id - b.worker_id);
