@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {z} from 'zod';
+import {isOfKind} from '../../cli/build/reference/stored-schemas.ts';
 import {
   poolRecords,
   runRecords,
@@ -24,7 +25,6 @@ import type {Document, ObjectInfo, Stored} from '../../shared/ports.ts';
 import {aBusyWorld, everyDocument, finishBusyWorld} from '../support/busy-world.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {putDocuments} from '../support/put-documents.ts';
-import {isOfKind} from '../../cli/build/reference/stored-schemas.ts';
 import {wholeStore} from '../support/whole-store.ts';
 
 type Earlier = {
