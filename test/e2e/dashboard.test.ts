@@ -172,8 +172,9 @@ describe('The pages in a browser', () => {
     const response = await page.goto(at('/runs/large'));
     const size = (await response?.body())?.length ?? 0;
     assert.ok(size < 500_000, `${size} bytes`);
-    const box = (await page.locator('svg.grid[data-streams]').boundingBox()) ?? assert.fail('no grid');
-    await page.mouse.click(box.x + box.width - 2, box.y + box.height - 2);
+    const grid = page.locator('svg.grid[data-streams]');
+    const {width, height} = (await grid.boundingBox()) ?? assert.fail('no grid');
+    await grid.click({position: {x: width - 2, y: height - 2}});
     await page.waitForURL('**/runs/large/streams/9999');
     await page.getByText('window.hacked=1').first().waitFor(wait);
     await context.close();
