@@ -99,16 +99,16 @@ export function figures(values: readonly [name: string, value: Part, more?: Part
 
 export type Column = {title: string; number?: boolean};
 
-/** A table. On a narrow screen each row is a list with the titles. */
+/** A table. On a narrow screen each row is a list with the titles: roles keep the table for a screen reader. */
 export function table(caption: string, columns: readonly Column[], rows: readonly Part[][]): Html {
   const kind = (column: Column | undefined) => (column?.number ? 'number' : '');
-  return html`<table><caption>${caption}</caption><thead><tr>${columns.map(
+  return html`<table role="table"><caption>${caption}</caption><thead><tr>${columns.map(
     column => html`<th scope="col" class="${kind(column)}">${column.title}</th>`,
-  )}</tr></thead><tbody>${rows.map(
+  )}</tr></thead><tbody role="rowgroup">${rows.map(
     row =>
-      html`<tr>${row.map(
+      html`<tr role="row">${row.map(
         (cell, index) =>
-          html`<td class="${kind(columns[index])}" data-title="${columns[index]?.title ?? ''}"><div>${cell}</div></td>`,
+          html`<td role="cell" class="${kind(columns[index])}" data-title="${columns[index]?.title ?? ''}"><div>${cell}</div></td>`,
       )}</tr>`,
   )}</tbody></table>`;
 }
