@@ -9,7 +9,7 @@ import {CliError} from '../terminal/errors.ts';
 /** Stream of a demo as a local file. `tokens` is an estimate. */
 export type InputStream = {file: string; records: number; tokens: number};
 
-const SAMPLE_TASKS = 128;
+const SAMPLE_TASKS = 64;
 const TASK_PROMPT_TOKENS = 250;
 
 /** Sample tasks in the format of ARC tasks, as JSON lines. Every call yields the same tasks. */

@@ -4,8 +4,8 @@ import type {Store} from '../../shared/ports.ts';
 import type {LocalDeployment} from '../local/local-deployment.ts';
 
 /**
- * Preempts the worker of a stream without notice when the stream stores its second shard. Continues with the next stream, and
- * after the last stream with later shards. Returns a function that counts the preemptions.
+ * Preempts the worker of a stream without notice when the stream stores its second shard, and where more preemptions than
+ * streams are asked for also its fourth and later ones. Returns a function that counts the preemptions.
  */
 export function injectPreemptions(
   deployment: LocalDeployment,
@@ -15,6 +15,7 @@ export function injectPreemptions(
   tell: (text: string) => void,
 ): () => number {
   let done = 0;
+  const times = new Map<string, number>();
   const preempt = async (stream: string): Promise<void> => {
     const found = await streamRecords.get(store, run, stream);
     const tpu = found?.lease?.worker ?? '';
@@ -24,12 +25,13 @@ export function injectPreemptions(
   deployment.cloud.onObject(object => {
     const shard = parseOutputObject(object.name);
     if (shard?.run !== run || done >= options.preempt || object.metadata.final === 'true') return;
-    const target = done % options.streams;
-    const from = 2 + 2 * Math.floor(done / options.streams);
-    if (Number(shard.stream) !== target || shard.shard < from) return;
+    const earlier = times.get(shard.stream) ?? 0;
+    if (earlier >= options.preempt / options.streams || shard.shard < 2 + 2 * earlier) return;
+    times.set(shard.stream, earlier + 1);
     done++;
     preempt(shard.stream).catch((error: Error) => {
       done--;
+      times.set(shard.stream, earlier);
       tell(`a preemption failed: ${error.message}`);
     });
   });
