@@ -5,6 +5,7 @@ import {ActiveRuns} from './control-plane/caches/active-runs.ts';
 import {newOpenRuns} from './control-plane/caches/open-runs.ts';
 import {KnownPools} from './control-plane/caches/pool-cache.ts';
 import type {Deps} from './control-plane/deps.ts';
+import {withNotices} from './control-plane/documents/notices.ts';
 import {withRunMarks} from './control-plane/documents/run-marks.ts';
 import {jsonLog} from './control-plane/log.ts';
 import {TickQueue} from './control-plane/tick-queue.ts';
@@ -16,14 +17,17 @@ import {openFirestoreStore} from './google/firestore-store.ts';
 import {openObjects} from './google/objects.ts';
 import {sendPing} from './google/ping.ts';
 import {openTpus} from './google/tpus.ts';
-import type {Store} from './ports.ts';
+import {openWebhook} from './google/webhook.ts';
+import type {Store, Webhook} from './ports.ts';
 
 /** Composition root: chooses the adapter of each port. Each adapter loads its client at its first call. */
 export function composeDeps(config: Config): Deps {
   const {project, deployment, bucket, endpoints, local_token: token} = config;
   const log = jsonLog(line => process.stdout.write(line), Date.now, project);
+  const marking = withRunMarks({store: openStore(config), runMarks: new Map(), now: Date.now, log});
   return {
-    store: withRunMarks({store: openStore(config), runMarks: new Map(), now: Date.now, log}),
+    store: config.notify ? withNotices(marking, Date.now) : marking,
+    webhook: webhookOf(config),
     objects: openObjects({project, bucket, endpoint: endpoints.storage, token}),
     bus: openBus({project, deployment, token}),
     tpus: openTpus({
@@ -51,6 +55,13 @@ export function composeDeps(config: Config): Deps {
     slotsLeftAlone: new Map(),
     startupScript,
   };
+}
+
+/** Only on-task knows the address and the key. */
+function webhookOf({notify}: Config): Webhook | undefined {
+  return notify?.url === undefined
+    ? undefined
+    : openWebhook({url: notify.url, key: notify.key, now: Date.now});
 }
 
 /** Opens the store of the setting: `sqlite:FILE`, `firestore` or `firestore:DATABASE`. */

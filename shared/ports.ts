@@ -146,5 +146,13 @@ export interface Catalog {
   page(token: string): Promise<{skus: Sku[]; next: string}>;
 }
 
+/**
+ * The receiver of notifications, whose address the operator has set. Resolves when the receiver has accepted the notification. Throws
+ * `Undelivered` otherwise. The receiver knows a repeated notification by its id.
+ */
+export interface Webhook {
+  post(id: string, body: string): Promise<void>;
+}
+
 /** Milliseconds since 1970. */
 export type Now = () => number;

@@ -76,6 +76,10 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       poll_s: v.GLEANER_POLL_S,
       job_wait_s: v.GLEANER_JOB_WAIT_S,
     } as Pool,
+    /** The format of notifications; null: the deployment sends none. Only on-task has the address and the key. */
+    notify: v.GLEANER_NOTIFY
+      ? {format: v.GLEANER_NOTIFY, url: v.GLEANER_NOTIFY_URL, key: v.GLEANER_NOTIFY_KEY}
+      : null,
     /** Collection of the documents of jobs. */
     jobs_collection: v.GLEANER_JOBS_COLLECTION,
     /** True if workers reach the internet: sources of git, other JAX versions and setup scripts need it. */

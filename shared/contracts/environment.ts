@@ -5,6 +5,7 @@ import {JOB_WAIT_S, POLL_S} from '../domain/fleet/pool.ts';
 import {isZone} from '../domain/names.ts';
 import {provisioning} from '../domain/zone/placement.ts';
 import {identityEnvironment} from './identity-settings.ts';
+import {LEAST_KEY_CHARS, receiverProblem} from './webhook.ts';
 
 const days = (fallback: number) => z.coerce.number().int().min(1).max(3650).default(fallback);
 const seconds = (fallback: number) => z.coerce.number().positive().max(86_400).default(fallback);
@@ -38,7 +39,9 @@ const MODEL_SOURCE = /^(hub|hub:[\w.-]+(\/[\w.-]*)?|gs:\/\/|gs:\/\/[a-z0-9][\w.-
 const bucket = z.string().regex(/^[a-z0-9][a-z0-9._-]{1,221}$/, 'the name of a bucket, without gs://');
 
 /** Collections of the control plane. */
-const STATE_COLLECTIONS = 'runs pools workers zones prices system tasks control events execs'.split(' ');
+const STATE_COLLECTIONS = 'runs pools workers zones prices system tasks control events execs notices'.split(
+  ' ',
+);
 
 const variables = z.object({
   ...identityEnvironment,
@@ -88,6 +91,16 @@ const variables = z.object({
       new RegExp(`^[a-z0-9][a-z0-9.-]{0,252}(:[0-9]{1,5})?=${SECRET}$`),
       'a host and the name of a secret, such as github.com=projects/P/secrets/S',
     )
+    .optional(),
+  /** Format of notifications. Without it the deployment sends none. */
+  GLEANER_NOTIFY: z.enum(['json', 'slack']).optional(),
+  /** Address of the receiver, for on-task. It may be a secret itself. */
+  GLEANER_NOTIFY_URL: z.string().trim().optional(),
+  /** Key of the signatures of notifications, for on-task: see webhook.ts. */
+  GLEANER_NOTIFY_KEY: z
+    .string()
+    .trim()
+    .min(LEAST_KEY_CHARS, `${LEAST_KEY_CHARS} characters or more, such as \`openssl rand -hex 32\` prints`)
     .optional(),
   /** Network of the nodes; by default the project's network `default`. A name of a subnetwork holds in every region. */
   GLEANER_NETWORK: z.string().regex(NETWORK, 'the name of a network, or its path').optional(),
@@ -244,6 +257,9 @@ export const environment = variables.superRefine((given, {addIssue}) => {
     );
   if (given.GLEANER_STORE === 'firestore' && given.GLEANER_DEPLOYMENT !== DEFAULT_DEPLOYMENT)
     refuse('GLEANER_STORE', 'name a database, such as firestore:NAME: the default one is for one deployment');
+  const {GLEANER_NOTIFY_URL: receiver} = given;
+  const whyReceiver = receiver && receiverProblem(receiver, given.GLEANER_LOCAL_TOKEN !== undefined);
+  if (whyReceiver) refuse('GLEANER_NOTIFY_URL', whyReceiver);
   const ceilings = ceilingsOf(given);
   const {GLEANER_ZONES: zones, GLEANER_WORKERS_PER_ZONE: workers_per_zone} = given;
   const whyPool = poolProblem({zones, workers_per_zone}, ceilings);

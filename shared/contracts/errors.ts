@@ -42,6 +42,19 @@ export class ConfigError extends Error {
   override name = 'ConfigError';
 }
 
+/**
+ * A notification that its receiver did not accept. `refused`: the receiver refuses this notification, and maybe no other. Otherwise it
+ * accepts none now. The message names the host of the receiver alone, because the rest of its address may be a secret.
+ */
+export class Undelivered extends Error {
+  override name = 'Undelivered';
+  readonly refused: boolean;
+  constructor(refused: boolean, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.refused = refused;
+  }
+}
+
 /** A caller that proves no account of worker-api (401), or an account that may not make this request (403). */
 export class CallerRefused extends Error {
   override name = 'CallerRefused';

@@ -67,7 +67,7 @@ export const tpuMessage = z.object({
 
 /** Messages on topic `tasks`: long work that `tasks/{id}` describes. */
 export const taskMessage = z.object({
-  task: z.enum(['register', 'rebuild', 'resync', 'finish', 'prices', 'expire']),
+  task: z.enum(['register', 'rebuild', 'resync', 'finish', 'prices', 'expire', 'notify']),
   run: runId.optional(),
 });
 

@@ -1,6 +1,6 @@
 import type {Config} from '../contracts/config.ts';
 import type {NotUnderstood} from '../contracts/errors.ts';
-import type {Bus, Catalog, Now, Objects, Store, Tpus} from '../ports.ts';
+import type {Bus, Catalog, Now, Objects, Store, Tpus, Webhook} from '../ports.ts';
 import type {ActiveRuns} from './caches/active-runs.ts';
 import type {OpenRuns} from './caches/open-runs.ts';
 import type {KnownPools} from './caches/pool-cache.ts';
@@ -12,12 +12,14 @@ export type Account = 'worker' | 'control';
 
 /** Ports and settings of one instance, built by the composition root. */
 export type Deps = {
-  /** Its transactions mark the run of each changed stream: see documents/run-marks.ts. */
+  /** Its transactions mark the run of each changed stream, and write notifications: see documents/run-marks.ts and documents/notices.ts. */
   store: Store;
   bus: Bus;
   objects: Objects;
   tpus: Tpus;
   catalog: Catalog;
+  /** Undefined where the deployment has no receiver of notifications, and in functions that send none. */
+  webhook?: Webhook | undefined;
   /** Calls worker-api at the address that workers use. Resolves when worker-api has stored the call. */
   ping: () => Promise<void>;
   /** Account that the header `authorization` of a request proves. Throws `CallerRefused`, or another error without an answer of Google. */

@@ -9,6 +9,7 @@ export const SIGNALS = [
   'document-left-alone',
   'job-failed',
   'job-long',
+  'notices-failing',
   'orphans',
   'ping-failed',
   'run-failed',

@@ -249,6 +249,8 @@ export const paths = {
   creates: () => 'system/creates',
   task: (id: string) => `tasks/${id}`,
   served: () => 'system/served',
+  receiver: () => 'system/receiver',
+  notice: (id: string) => `notices/${id}`,
   worker: (name: string) => `workers/${name}`,
   attempt: (name: string, incarnation: number) =>
     `workers/${name}/attempts/${String(incarnation).padStart(6, '0')}`,

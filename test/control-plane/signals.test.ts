@@ -1,5 +1,6 @@
 /** Signals of log entries, which the alerts of a deployment count. */
 import assert from 'node:assert/strict';
+import {Undelivered} from '../../shared/contracts/errors.ts';
 import {SIGNALS} from '../../shared/control-plane/log.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {aFleet, silence, wait} from '../support/fleet.ts';
@@ -56,6 +57,14 @@ const WORLDS: Record<Signal, () => Promise<World>> = {
       agent.jobEnd = null;
     };
     await world.writeJob('long', {code: 'result = 1', timeout: 3600});
+    await world.minutes(10);
+    return world;
+  },
+  'notices-failing': async () => {
+    const world = new World({GLEANER_NOTIFY: 'json'});
+    world.receiver.refusal = () => new Undelivered(false, 'the receiver is away');
+    world.drop('my-run', 0, someLines(1));
+    await world.untilAsleep(60);
     await world.minutes(10);
     return world;
   },

@@ -5,6 +5,7 @@ import {ActiveRuns} from '../../shared/control-plane/caches/active-runs.ts';
 import {newOpenRuns} from '../../shared/control-plane/caches/open-runs.ts';
 import {KnownPools} from '../../shared/control-plane/caches/pool-cache.ts';
 import type {Deps} from '../../shared/control-plane/deps.ts';
+import {withNotices} from '../../shared/control-plane/documents/notices.ts';
 import {type RunMarks, withRunMarks} from '../../shared/control-plane/documents/run-marks.ts';
 import {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import {aCatalog} from './fake-catalog.ts';
@@ -61,5 +62,6 @@ export function depsOf(
     runMarks,
     ...given,
   };
-  return {...deps, store: withRunMarks(deps)};
+  const store = withRunMarks(deps);
+  return {...deps, store: given.config.notify ? withNotices(store, given.now) : store};
 }

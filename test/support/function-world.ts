@@ -20,6 +20,7 @@ import type {Call} from './call.ts';
 import {depsOf, newMemory} from './deps.ts';
 import type {Answer} from './fake-agent.ts';
 import {FakeBucket} from './fake-bucket.ts';
+import {FakeReceiver} from './fake-receiver.ts';
 import {FakeTpus} from './fake-tpus.ts';
 import {
   AS_CONTROL,
@@ -74,6 +75,8 @@ export class FunctionWorld {
   readonly tpus = new FakeTpus(this.tpuFaults);
   readonly interleaver = new Interleaver();
   readonly outage = new Outage();
+  /** Gets the notifications of a world with `GLEANER_NOTIFY`. */
+  readonly receiver = new FakeReceiver();
   /** worker-api answers neither agents nor pings. */
   isApiOut = false;
   /** worker-api answers agents and refuses the pings of the tick. */
@@ -118,6 +121,7 @@ export class FunctionWorld {
         const {status, body} = await this.api({action: 'ping'}, AS_CONTROL);
         if (status !== 200) throw new Error(`worker-api answered ${status}: ${JSON.stringify(body)}`);
       },
+      webhook: this.receiver,
       // Two readings of a clock differ, as in the real world.
       now: () => ++this.now,
       log: (severity, message, {signal} = {}) => void this.logs.push({severity, message, signal}),

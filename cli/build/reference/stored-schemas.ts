@@ -1,6 +1,6 @@
 /** The schema of each kind of stored document, by its title in docs/firestore.md. */
 import type {z} from 'zod';
-import {createsDocument, spendingDocument} from '../../../shared/control-plane/documents/documents.ts';
+import {createsDocument} from '../../../shared/control-plane/documents/documents.ts';
 import {execHostRecords, execRecords} from '../../../shared/control-plane/documents/exec-documents.ts';
 import {
   attemptRecords,
@@ -9,8 +9,10 @@ import {
   shardRecords,
 } from '../../../shared/control-plane/documents/history-documents.ts';
 import {task} from '../../../shared/control-plane/documents/tasks.ts';
+import {spendingDocument} from '../../../shared/domain/billing/monthly-spending.ts';
 import {poolDocument} from '../../../shared/domain/fleet/pool.ts';
 import {jobDocument} from '../../../shared/domain/job/job.ts';
+import {noticeDocument, receiverDocument} from '../../../shared/domain/notices/notice.ts';
 import {runDocument} from '../../../shared/domain/run/run.ts';
 import {streamDocument} from '../../../shared/domain/stream/stream.ts';
 import {servedDocument} from '../../../shared/domain/worker/served-time.ts';
@@ -31,6 +33,8 @@ export const STORED_SCHEMAS: Record<string, z.ZodType> = {
   '`events/ID`': eventRecords.schema,
   '`control/MESSAGE_ID`': controlRecords.schema,
   '`tasks/TASK` or `tasks/TASK-RUN`': task,
+  '`notices/ID`': noticeDocument,
+  '`system/receiver`': receiverDocument,
   '`system/served`': servedDocument,
   '`system/spending`': spendingDocument,
   '`system/creates`': createsDocument,

@@ -1,6 +1,7 @@
 /** Reads and writes of the documents of runs, streams, workers, zones and the pool, and the filters of their queries. */
 import {z} from 'zod';
-import {count, dollars, stored, text} from '../../domain/fields.ts';
+import {NO_SPENDING, spendingDocument} from '../../domain/billing/monthly-spending.ts';
+import {count, stored, text} from '../../domain/fields.ts';
 import {type Pool, poolDocument} from '../../domain/fleet/pool.ts';
 import {paths} from '../../domain/names.ts';
 import {runDocument} from '../../domain/run/run.ts';
@@ -13,13 +14,6 @@ import type {Log} from '../log.ts';
 import {recordsAt} from './document-kind.ts';
 
 export {LEFT_ALONE, leftAlone, skipIfInvalid} from './document-kind.ts';
-
-/** Cost of ended incarnations by month. */
-export const spendingDocument = stored({
-  months: z
-    .record(text, dollars)
-    .describe('Dollars of ended incarnations and of network by UTC month, such as `{"2026-11": 12.5}`.'),
-});
 
 export const createsDocument = stored({
   creates: count.describe('Creates that were ever requested. A plan sees by it what other ticks requested.'),
@@ -65,7 +59,7 @@ export const servedRecord = {
 };
 
 export const spendingRecords = {
-  get: async (from: Store | Transaction) => (await spending.get(from)) ?? {months: {}},
+  get: async (from: Store | Transaction) => (await spending.get(from)) ?? NO_SPENDING,
   set: spending.set,
 };
 
@@ -85,10 +79,10 @@ async function findDeployed(from: Store | Transaction, deployed: Pool): Promise<
 /** The document of the deployment's own pool, with the settings of the deployment. */
 export function withDeployed(found: Pool, deployed: Pool): Pool {
   if (found.version === 0) {
-    const {spent_usd, said, limiter, keep, source, environment, source_version, jobs_wait, zones_wait} =
-      found;
-    const own = {spent_usd, said, limiter, keep, source, environment, source_version, jobs_wait, zones_wait};
-    return {...found, ...deployed, ...own};
+    const {spent_usd, said, limiter, keep, source, environment, source_version} = found;
+    const {budget_mark, jobs_wait, zones_wait} = found;
+    const own = {spent_usd, said, limiter, keep, source, environment, source_version};
+    return {...found, ...deployed, ...own, budget_mark, jobs_wait, zones_wait};
   }
   const {pool, accelerator, runtime_version, spot} = deployed;
   const poll_s = found.said.poll_s_at === undefined ? deployed.poll_s : found.poll_s;

@@ -12,13 +12,14 @@ import {forEachConcurrently} from '../concurrency.ts';
 import type {Deps} from '../deps.ts';
 import {recordsOf} from './document-kind.ts';
 import {leftAlone} from './documents.ts';
+import {dueNotices} from './notices.ts';
 
 /** Kinds of tasks. A task of another kind is left to the release that opened it. */
-const KINDS = ['register', 'rebuild', 'resync', 'finish', 'prices', 'expire'] as const;
+const KINDS = ['register', 'rebuild', 'resync', 'finish', 'prices', 'expire', 'notify'] as const;
 
 export const task = stored({
   task: describing(KINDS).describe(
-    'Kind of the task; `prices` is the daily refresh of prices, `expire` the daily deletion of the documents of old runs.',
+    'Kind of the task; `prices` is the daily refresh of prices, `expire` the daily deletion of the documents of old runs, `notify` sends notifications.',
   ),
   run: text.nullable().describe('Run of the task; null for all runs.'),
   status: z.enum(['open', 'done']).describe('`open` while pages are left, then `done`.'),
@@ -127,7 +128,7 @@ export async function saveTask(
 }
 
 /**
- * Publishes the open tasks that no delivery works on, and starts a resync `audit_s` after the start of the last resync. The first resync of
+ * Publishes the open tasks that no delivery works on, sends notifications, and starts a resync `audit_s` after the start of the last resync. The first resync of
  * a UTC day comes with the refresh of prices and the deletion of old documents, so no tick looks for the time of the last ones.
  */
 export async function publishOpenTasks(deps: Deps): Promise<void> {
@@ -136,6 +137,7 @@ export async function publishOpenTasks(deps: Deps): Promise<void> {
   const open = taskRecords.parseAll(stored, leftAlone(log)).filter(({task}) => KINDS.includes(task));
   const isIdle = ({busy_until_at}: Task) => busy_until_at === null || isOlderThan(busy_until_at, 0, now());
   await forEachConcurrently(open.filter(isIdle), found => publishTask(bus, found));
+  if (await hasDueNotice(deps)) await startTask(deps, {task: 'notify', run: null}, isOpenTask);
   if (open.some(({task}) => task === 'resync')) return;
   const last = await readTask(store, {task: 'resync', run: null});
   if (!last || isOlderThan(last.created_at, config.audit_s - 30, now())) {
@@ -143,6 +145,13 @@ export async function publishOpenTasks(deps: Deps): Promise<void> {
     if (last?.created_at.slice(0, 10) === iso(now()).slice(0, 10)) return;
     for (const task of ['prices', 'expire'] as const) await startTask(deps, {task, run: null}, isOpenTask);
   }
+}
+
+/** True if a notification waits for its delivery. Without a receiver this reads nothing. */
+async function hasDueNotice({store, now, config}: Deps): Promise<boolean> {
+  if (config.notify === null) return false;
+  const where = [dueNotices(now())];
+  return (await store.query('notices', {where, order_by: {field: 'next_at'}, limit: 1})).length > 0;
 }
 
 export function readTask(store: Store, name: TaskName): Promise<Task | undefined> {

@@ -1,16 +1,16 @@
 /** Stores and transactions that do one thing more, and pass everything on. */
-import type {Store, Transaction} from '../../ports.ts';
+import type {Document, Store, Transaction} from '../../ports.ts';
 
-/** The transaction that calls `onWrite` before each of its writes. */
-export function watchWrites(tx: Transaction, onWrite: (path: string) => void): Transaction {
+/** The transaction that calls `onWrite` before each of its writes. A delete has no data. */
+export function watchWrites(tx: Transaction, onWrite: (path: string, data?: Document) => void): Transaction {
   return {
     get: path => tx.get(path),
     create: (path, data) => {
-      onWrite(path);
+      onWrite(path, data);
       tx.create(path, data);
     },
     set: (path, data) => {
-      onWrite(path);
+      onWrite(path, data);
       tx.set(path, data);
     },
     delete: path => {

@@ -37,6 +37,7 @@ import {wake} from '../wake.ts';
 import {deleteOrphans} from '../workers/delete-orphans.ts';
 import {finishRun} from './finish-run.ts';
 import {type Fold, newFold} from './run-result.ts';
+import {sendNotices} from './send-notices.ts';
 
 /** Time after which a message starts no further page. */
 const WORK_MS = 40_000;
@@ -57,7 +58,7 @@ async function workOn(deps: Deps, name: TaskName): Promise<void> {
       await saveTask(deps, task, {status: 'done', result: step.result, busy_until_at: null});
       deps.log('INFO', `Task ${taskId(name)}: ${step.result}`, {run: task.run});
       // A resync registers nothing itself, and the next tick reads new prices.
-      if (!['resync', 'prices', 'expire'].includes(task.task)) await wake(deps.bus);
+      if (!['resync', 'prices', 'expire', 'notify'].includes(task.task)) await wake(deps.bus);
       return;
     }
     if ('waits' in step) {
@@ -98,6 +99,8 @@ function stepOf(deps: Deps, task: Task, until_ms: number): Promise<Step> {
       return prices(deps, task);
     case 'expire':
       return expire(deps, task);
+    case 'notify':
+      return sendNotices(deps, until_ms);
     default:
       return task.task satisfies never;
   }

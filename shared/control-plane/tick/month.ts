@@ -1,6 +1,6 @@
 /** Dollars of the month: in the database, and as a copy in the bucket, so that a lost or restored database does not spend a month twice. */
 import {z} from 'zod';
-import {livingInMonth, type Months, monthOf} from '../../domain/billing/monthly-spending.ts';
+import {livingInMonth, monthOf, type Spending} from '../../domain/billing/monthly-spending.ts';
 import {monthObject, paths} from '../../domain/names.ts';
 import type {DeploymentBudgets, Month} from '../../domain/tick/snapshot.ts';
 import type {Store, Transaction} from '../../ports.ts';
@@ -35,11 +35,7 @@ function copyOf(object: {metadata: Record<string, string>} | undefined): Copy {
  * Reads the document. It begins with the copy where it was lost, or comes from a backup: then it has fewer dollars of ended TPUs. Without a
  * copy a lost document begins empty: a later copy must not count as lost.
  */
-async function readSpending(
-  {store, log}: Deps,
-  name: string,
-  {usd, ended_usd}: Copy,
-): Promise<{months: Months}> {
+async function readSpending({store, log}: Deps, name: string, {usd, ended_usd}: Copy): Promise<Spending> {
   const readFrom = async (from: Store | Transaction) => {
     const spending = await spendingRecords.get(from);
     const isThere = (await from.get(paths.spending())) !== undefined;

@@ -6,6 +6,7 @@ import {schedulePending} from '../jobs/schedule-jobs.ts';
 import type {Reconciled} from '../workers/reconcile-workers.ts';
 import {applyBudgets, applyPlans} from './apply-plan.ts';
 import {listNodes} from './list-nodes.ts';
+import {markBudgets} from './mark-budgets.ts';
 import {copyMonth} from './month.ts';
 import {readBudgets, readSnapshot} from './read-snapshot.ts';
 
@@ -20,6 +21,7 @@ export async function tick(deps: Deps): Promise<void> {
   await failures.isolate('end due jobs', () => endDueJobs(deps));
   const budgets = await readBudgets(deps, failures);
   await failures.isolate('copy the spending of the month', () => copyMonth(deps, budgets));
+  await markBudgets(deps, budgets, failures);
   const spent: Reconciled[] = [];
   for (const plan of planAllBudgets(budgets, deps.config, deps.now()))
     spent.push(await applyBudgets(deps, plan, failures));

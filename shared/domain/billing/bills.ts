@@ -4,13 +4,13 @@ import type {Run} from '../run/run.ts';
 import {iso} from '../time.ts';
 import type {Worker} from '../worker/worker.ts';
 import {downloadsOf, runsAmong, totalOf} from './cost.ts';
-import {addLives, type Months} from './monthly-spending.ts';
+import {addLives, type Spending} from './monthly-spending.ts';
 
 /** Documents that pay for ended incarnations. An undefined or missing document is left alone. */
 export type Payers = {
   runs: ReadonlyMap<string, Run>;
   pool: Pool | undefined;
-  spending: {months: Months} | undefined;
+  spending: Spending | undefined;
 };
 
 /** Dollars of a run: for the time of TPUs, and for their downloads. */

@@ -1,10 +1,25 @@
 /** Cost of the deployment in each UTC month. A month is named as in `2026-11`. */
 
+import {z} from 'zod';
+import {dollars, orNull, stored, text} from '../fields.ts';
 import {iso, msOf} from '../time.ts';
 import type {Worker} from '../worker/worker.ts';
+import {budgetMark} from './budget-marks.ts';
 import {accrue, totalOf} from './cost.ts';
 
 export type Months = Record<string, number>;
+
+export const spendingDocument = stored({
+  months: z
+    .record(text, dollars)
+    .describe('Dollars of ended incarnations and of network by UTC month, such as `{"2026-11": 12.5}`.'),
+  budget_mark: orNull(budgetMark).describe(
+    'The notified mark of the ceiling of a month: `of`, `budget_usd`, `spent_usd`, `percent`. Null before half of it is spent, and without notifications.',
+  ),
+});
+export type Spending = z.infer<typeof spendingDocument>;
+
+export const NO_SPENDING: Spending = {months: {}, budget_mark: null};
 
 export function monthOf(now: number): string {
   return iso(now).slice(0, 7);

@@ -1,4 +1,5 @@
 import {z} from 'zod';
+import {budgetMark} from '../billing/budget-marks.ts';
 import {amount, count, dollars, instant, kept, orNull, said, stored, text} from '../fields.ts';
 import {workerName} from '../names.ts';
 import {type Environment, NO_ENVIRONMENT, type Source} from '../source/source.ts';
@@ -61,6 +62,9 @@ export const poolDocument = stored({
     ),
   source_version: count.default(0).describe('Count of messages that changed the source or the environment.'),
   limiter: limiterField,
+  budget_mark: orNull(budgetMark).describe(
+    'The notified mark of the budget: `of`, `budget_usd`, `spent_usd`, `percent`. Null before half of it is spent, and without notifications.',
+  ),
   jobs_wait: orNull(waiting).describe('Why its jobs wait, as `waits` of a run. Null while no job waits.'),
   zones_wait: z
     .record(text, waiting)
@@ -73,7 +77,7 @@ export type Pool = z.infer<typeof poolDocument>;
 export const NEW_POOL = {
   ...{version: 0, said: {}, budget_usd: null, spent_usd: 0, limiter: OPEN},
   ...{source: null, environment: NO_ENVIRONMENT, source_version: 0},
-  ...{keep: null, jobs_wait: null, zones_wait: {}},
+  ...{keep: null, budget_mark: null, jobs_wait: null, zones_wait: {}},
 };
 
 /** TPUs that the pool keeps now, with work or without. */

@@ -49,6 +49,11 @@ export function afterModelPause(run: Run, now: number): Run | undefined {
   return {...withMark(run, now), status: 'active', reason: null, model_next_at: null};
 }
 
+/** True for a pause in a row of tries without the model: the first pause of the row was told. */
+export function isFurtherMiss({status, model_next_at, model_misses}: Run): boolean {
+  return status === 'paused' && model_next_at !== null && model_misses > MOST_MODEL_MISSES;
+}
+
 /** The constraint of a run that is paused until the next try of its model. */
 export function modelConstraint({
   run,

@@ -26,6 +26,7 @@ const POOL: Pool = {
   budget_usd: null,
   spent_usd: 0,
   limiter: OPEN,
+  budget_mark: null,
   jobs_wait: null,
   zones_wait: {},
 };

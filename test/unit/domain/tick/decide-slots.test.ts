@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {NO_SPENDING} from '../../../../shared/domain/billing/monthly-spending.ts';
 import type {Run} from '../../../../shared/domain/run/run.ts';
 import type {Stream} from '../../../../shared/domain/stream/stream.ts';
 import {
@@ -92,7 +93,7 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
       zones: new Map([[ZONE, {...newZone(ZONE, T0), ...given.zone}]]),
       runs: new Map([[run.run, run]]),
       pool: given.pool === 'invalid' ? undefined : {...POOL, ...given.pool},
-      spending: {months: {}},
+      spending: NO_SPENDING,
       creates: {creates: given.creates ?? 0, late_pools: []},
     },
     works:

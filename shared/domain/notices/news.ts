@@ -1,0 +1,91 @@
+/** The facts of a change that people are told: the end or the pause of a run, a budget that is half or nearly spent, silent workers. */
+import {type BudgetMark, reachedPercent} from '../billing/budget-marks.ts';
+import {capped} from '../billing/network.ts';
+import type {Pool} from '../fleet/pool.ts';
+import {isFurtherMiss} from '../run/model-failures.ts';
+import type {Run} from '../run/run.ts';
+import type {Zone} from '../zone/placement.ts';
+import type {News, NoticeType} from './notice.ts';
+
+const TOLD: Partial<Record<Run['status'], NoticeType>> = {
+  completed: 'run.completed',
+  failed: 'run.failed',
+  paused: 'run.paused',
+};
+
+/** A run without a document before has no past: a paused one still waits for a person. */
+export function newsOfRun(before: Run | undefined, run: Run): News[] {
+  const news: News[] = [];
+  const type = TOLD[run.status];
+  const isNew = run.status !== before?.status && !isFurtherMiss(run);
+  if (type && isNew) {
+    const text = `Run ${run.run} is ${run.status}`;
+    news.push({type, key: `${type} ${run.run}`, text, reason: run.reason, facts: factsOf(run)});
+  }
+  const percent = reachedPercent(run.budget_usd, capped(run));
+  if (percent > (before ? reachedPercent(before.budget_usd, capped(before)) : 0)) {
+    const spent_usd = capped(run);
+    const text = budgetText(`Run ${run.run}`, percent, spent_usd, run.budget_usd);
+    const facts = {...factsOf(run), percent};
+    news.push({type: 'run.budget', key: `run.budget ${run.run} ${percent}`, text, reason: null, facts});
+  }
+  return news;
+}
+
+function factsOf(run: Run): News['facts'] {
+  const {streams_completed, streams_failed, total_samples_processed, rejected_samples, total_tokens} = run;
+  return {
+    ...{run: run.run, pool: run.pool, status: run.status},
+    ...{spent_usd: capped(run), budget_usd: run.budget_usd},
+    streams: streams_completed + streams_failed + run.streams_pending + run.streams_in_progress,
+    ...{streams_completed, streams_failed, total_samples_processed, rejected_samples, total_tokens},
+  };
+}
+
+export function newsOfPool(before: Pool | undefined, {pool, budget_mark}: Pool): News[] {
+  return newsOfMark('pool.budget', {pool}, before?.budget_mark ?? null, budget_mark);
+}
+
+export function newsOfMonth(before: BudgetMark | null, mark: BudgetMark | null): News[] {
+  return newsOfMark('month.budget', {}, before, mark);
+}
+
+/** `about`: the subject of the budget; a budget without a subject is that of the deployment. */
+function newsOfMark(
+  type: 'pool.budget' | 'month.budget',
+  about: {pool?: string},
+  before: BudgetMark | null,
+  mark: BudgetMark | null,
+): News[] {
+  if (!mark || mark.percent === 0) return [];
+  const isSame = before?.of === mark.of && before.budget_usd === mark.budget_usd;
+  if (mark.percent <= (isSame ? before.percent : 0)) return [];
+  const {percent, spent_usd, budget_usd} = mark;
+  const subject = about.pool === undefined ? `Month ${mark.of}` : `Pool ${about.pool}`;
+  const facts = {
+    ...about,
+    ...(about.pool === undefined ? {month: mark.of} : {}),
+    percent,
+    spent_usd,
+    budget_usd,
+  };
+  const text = budgetText(subject, percent, spent_usd, budget_usd);
+  return [{type, key: `${type} ${mark.of} ${percent}`, text, reason: null, facts}];
+}
+
+function budgetText(subject: string, percent: number, spent_usd: number, budget_usd: number | null): string {
+  const dollars = `$${spent_usd.toFixed(2)} of its budget of $${(budget_usd ?? 0).toFixed(2)}`;
+  return `${subject} has spent ${dollars}, which is ${percent} % or more`;
+}
+
+/** The first silent worker that the zone holds. */
+export function newsOfZone(before: Zone | undefined, {zone, pool, brake}: Zone): News[] {
+  if (!brake || brake.held === 0 || (before?.brake?.held ?? 0) > 0) return [];
+  const {held, held_usd_per_hour} = brake;
+  const cost =
+    held_usd_per_hour === null ? 'at an unknown price' : `for $${held_usd_per_hour.toFixed(2)} an hour`;
+  const text = `${zone} holds ${held} silent workers ${cost}`;
+  const reason = 'They stay until a new worker speaks: check worker-api and the network';
+  const facts = {zone, pool, held, held_usd_per_hour};
+  return [{type: 'zone.silent', key: `zone.silent ${pool ?? ''} ${zone}`, text, reason, facts}];
+}

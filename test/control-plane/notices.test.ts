@@ -1,0 +1,142 @@
+/** Notifications: written with the change that they tell, and sent until the receiver has accepted them. */
+import assert from 'node:assert/strict';
+import {Undelivered} from '../../shared/contracts/errors.ts';
+import {noticeRecords} from '../../shared/control-plane/documents/notices.ts';
+import {World} from '../support/control-plane-harness.ts';
+import {aFleet, silence, wait} from '../support/fleet.ts';
+import {aPricedRun, ONE_SLOT, USD_PER_HOUR, USD_PER_MINUTE} from '../support/priced-run.ts';
+import {someLines} from '../support/shard-plan.ts';
+
+const NOTIFY = {GLEANER_NOTIFY: 'json'};
+
+async function aRun(): Promise<World> {
+  const world = new World({...ONE_SLOT, ...NOTIFY});
+  world.drop('my-run', 0, someLines(4));
+  await world.deliverAll();
+  return world;
+}
+
+const outcomes = async (world: World) =>
+  (await world.store.query('notices')).map(({path, data}) => noticeRecords.parse(path, data).outcome);
+
+describe('notifications', () => {
+  it('of a run that a person pauses and resumes, and of its end, are sent once', async () => {
+    const world = await aRun();
+    world.control({action: 'pause', run: 'my-run'});
+    await world.minutes(3);
+    await world.resume('my-run');
+    await world.untilAsleep();
+    assert.deepEqual(world.receiver.types, ['run.paused', 'run.completed']);
+    const [paused, completed] = world.receiver.accepted;
+    assert.equal(paused?.data.reason, 'a person paused it');
+    const {timestamp, data, ...body} = JSON.parse(completed?.body ?? '{}');
+    assert.match(timestamp, /^2026-01-02T/);
+    assert.ok(data.spent_usd > 0);
+    assert.deepEqual(
+      {...body, ...data, spent_usd: 0},
+      {
+        ...{type: 'run.completed', id: completed?.id},
+        ...{project: 'project', deployment: 'gleaner', pool: 'tpu', run: 'my-run', status: 'completed'},
+        ...{text: 'Run my-run is completed', reason: null, spent_usd: 0, budget_usd: null},
+        ...{streams: 1, streams_completed: 1, streams_failed: 0},
+        ...{total_samples_processed: 4, rejected_samples: 0, total_tokens: 68},
+      },
+    );
+  });
+
+  it('of a run that fails has its reason', async () => {
+    const world = await aRun();
+    for (let minute = 0; minute < 40 && world.receiver.tries === 0; minute++) {
+      for (const agent of world.agents.values())
+        agent.failure = {kind: 'stream', reason: 'line 3 is too odd'};
+      await world.minute(1);
+    }
+    const [{type, data} = {}] = world.receiver.accepted;
+    assert.equal(type, 'run.failed');
+    assert.match(String(data?.reason), /line 3 is too odd/);
+  });
+
+  it('of half and of nearly all of a budget are sent once, before that of its pause', async () => {
+    const slow = {GLEANER_STALL_S: '86400', GLEANER_LOAD_S: '86400'};
+    const world = await aPricedRun({budget_usd: 40 * USD_PER_MINUTE}, {...NOTIFY, ...slow});
+    await world.minutes(60, 0);
+    const told = world.receiver.accepted.map(({type, data}) => `${type} ${data.percent ?? ''}`);
+    assert.deepEqual(told, ['run.budget 50', 'run.budget 90', 'run.paused ']);
+  });
+
+  it('of the budgets of the pool and of the month are sent once, and again in the next month', async () => {
+    const slow = {GLEANER_STALL_S: '86400', GLEANER_LOAD_S: '86400'};
+    const cap = {GLEANER_BUDGET_USD: String(USD_PER_HOUR), GLEANER_MAX_BUDGET_USD: String(USD_PER_HOUR)};
+    const world = await aPricedRun({}, {...NOTIFY, ...slow, ...cap});
+    await world.minutes(45, 0);
+    const told = () => world.receiver.accepted.map(({data, type}) => `${type} ${data.month ?? data.pool}`);
+    assert.deepEqual(told(), ['pool.budget tpu', 'month.budget 2026-01']);
+    world.now += 31 * 86_400_000;
+    world.redeploy({GLEANER_BUDGET_USD: String(10_000 * USD_PER_HOUR)});
+    await world.tick();
+    await world.deliverAll();
+    assert.deepEqual(told().slice(2), ['month.budget 2026-02', 'run.paused tpu']);
+  });
+
+  it('of workers that a brake holds is sent once for the silence', async () => {
+    const world = await aFleet(10, NOTIFY);
+    silence(world);
+    world.isStillborn = () => true;
+    await wait(world, 30);
+    assert.deepEqual(world.receiver.types, ['zone.silent']);
+    assert.match(String(world.receiver.accepted[0]?.data.text), /holds \d silent workers for \$/);
+  });
+
+  it('of a state that flaps within ten minutes are folded into the last', async () => {
+    const world = await aRun();
+    for (let flap = 0; flap < 4; flap++) {
+      world.control({action: 'pause', run: 'my-run'});
+      await world.minute(0);
+      await world.resume('my-run');
+    }
+    world.control({action: 'pause', run: 'my-run'});
+    await world.minutes(5, 0);
+    assert.deepEqual(world.receiver.types, ['run.paused']);
+    await world.minutes(10, 0);
+    assert.deepEqual(world.receiver.types, ['run.paused', 'run.paused']);
+    assert.deepEqual((await outcomes(world)).sort(), ['folded', 'folded', 'folded', 'sent', 'sent']);
+  });
+
+  it('wait for a receiver that is away, with an id that stays', async () => {
+    const world = await aRun();
+    world.receiver.refusal = tries =>
+      tries < 4 ? new Undelivered(false, 'example.com answered 503') : undefined;
+    await world.untilAsleep();
+    await world.minutes(1);
+    const [notice] = await world.store.query('notices');
+    assert.deepEqual([notice?.data.outcome, notice?.data.error], ['waits', 'example.com answered 503']);
+    await world.minutes(30);
+    assert.deepEqual([world.receiver.tries, world.receiver.types], [4, ['run.completed']]);
+    assert.equal(world.receiver.accepted[0]?.id, notice?.id);
+  });
+
+  it('that a receiver refuses for a day are lost, and no other is', async () => {
+    const world = await aRun();
+    await world.untilAsleep();
+    world.receiver.refusal = () => new Undelivered(true, 'example.com answered 404');
+    world.drop('other-run', 0, someLines(1));
+    await world.untilAsleep();
+    for (let hour = 0; hour < 30; hour++) {
+      world.now += 3_600_000;
+      await world.minute();
+    }
+    const {tries} = world.receiver;
+    world.receiver.refusal = () => undefined;
+    world.now += 3_600_000;
+    await world.minutes(3);
+    assert.equal(world.receiver.tries, tries);
+    assert.deepEqual(await outcomes(world), ['sent', 'lost']);
+  });
+
+  it('are not written without the setting', async () => {
+    const world = new World(ONE_SLOT);
+    world.drop('my-run', 0, someLines(4));
+    await world.untilAsleep();
+    assert.deepEqual([await outcomes(world), world.receiver.tries], [[], 0]);
+  });
+});
