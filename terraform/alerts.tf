@@ -14,6 +14,7 @@ locals {
     samples-rejected    = { text = "A run rejects more than half of its samples. rejects.jsonl beside its shards says why.", above = 0 }
     job-failed          = { text = "A job has failed. `gleaner jobs logs JOB` shows its output, and its document says why.", above = 0 }
     job-long            = { text = "A job has run for a long time. `gleaner status` shows it, and a message cancels it.", above = 0 }
+    notices-failing     = { text = "The receiver of notifications does not accept them. `gleaner doctor` says why.", above = 0 }
     document-left-alone = { text = "A document has a field that this release does not understand. `gleaner status` names it.", above = 0 }
     orphans             = { text = "Nodes have no document: the database was lost. Run `gleaner rebuild`.", above = 0 }
   }

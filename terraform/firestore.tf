@@ -1,6 +1,6 @@
 locals {
   # Kinds of documents that expire. Firestore deletes a document within a day after this time.
-  expiring = toset(["attempts", "control", "events", "execs", "hosts", "tasks", var.jobs_collection])
+  expiring = toset(["attempts", "control", "events", "execs", "hosts", "notices", "tasks", var.jobs_collection])
   # A heartbeat changes these fields of its worker, and no query filters, orders or sums by them.
   unqueried = toset([
     "activity", "claimed_at", "computed_tokens", "costs", "costs_at", "heartbeat_at", "phase_seconds", "progress_at", "received",
@@ -11,6 +11,7 @@ locals {
     (var.jobs_collection) = ["attempts", "code", "command", "environment", "error", "metadata", "ran", "result"]
     execs                 = ["argv", "reason"]
     hosts                 = ["error"]
+    notices               = ["error", "facts", "reason", "text"]
     pools                 = ["environment"]
     runs                  = ["history"]
   }

@@ -50,6 +50,8 @@ locals {
     { for name, days in var.kept_days : "GLEANER_${upper(name)}_DAYS" => tostring(days) },
     var.hf_token_secret == null ? {} : { GLEANER_HF_TOKEN_SECRET = var.hf_token_secret },
     var.git_token_secret == null ? {} : { GLEANER_GIT_TOKEN_SECRET = var.git_token_secret },
+    var.notify == null ? {} : { GLEANER_NOTIFY = var.notify.format },
+    try(var.notify.url, null) == null ? {} : { GLEANER_NOTIFY_URL = var.notify.url },
   )
   # on-tpu signs the ticket of a new node, and worker-api checks it.
   with_ticket_key = ["on-tpu", "worker-api"]
@@ -122,11 +124,23 @@ resource "google_cloudfunctions2_function" "function" {
         version    = secret_environment_variables.value.version
       }
     }
+
+    # on-task sends notifications.
+    dynamic "secret_environment_variables" {
+      for_each = each.key == "on-task" ? local.notify_secrets : {}
+      content {
+        key        = secret_environment_variables.key
+        project_id = secret_environment_variables.value.project
+        secret     = secret_environment_variables.value.secret
+        version    = secret_environment_variables.value.version
+      }
+    }
   }
   depends_on = [
     google_artifact_registry_repository_iam_member.build_writes_images,
     google_project_iam_member.build_reads_sources,
     google_project_iam_member.build_writes_logs,
+    google_secret_manager_secret_iam_member.notify,
     google_secret_manager_secret_iam_member.ticket_key,
   ]
 }

@@ -1,6 +1,14 @@
 locals {
   hf_token  = try(regex("^projects/(?P<project>[^/]+)/secrets/(?P<secret>[^/]+)", var.hf_token_secret), null)
   git_token = try(regex("^[^=]+=projects/(?P<project>[^/]+)/secrets/(?P<secret>[^/]+)", var.git_token_secret), null)
+  # Variable of on-task => its secret.
+  notify_secrets = { for variable, name in { GLEANER_NOTIFY_URL = try(var.notify.url_secret, null), GLEANER_NOTIFY_KEY = try(var.notify.key_secret, null) } :
+    variable => {
+      project = split("/", name)[1]
+      secret  = split("/", name)[3]
+      version = try(split("/", name)[5], "latest")
+    } if name != null
+  }
 }
 
 resource "google_secret_manager_secret" "ticket_key" {
@@ -41,4 +49,12 @@ resource "google_secret_manager_secret_iam_member" "git_token" {
   secret_id = local.git_token.secret
   role      = "roles/secretmanager.secretAccessor"
   member    = google_service_account.account["worker"].member
+}
+
+resource "google_secret_manager_secret_iam_member" "notify" {
+  for_each  = local.notify_secrets
+  project   = each.value.project
+  secret_id = each.value.secret
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.account["control"].member
 }

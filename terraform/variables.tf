@@ -297,6 +297,35 @@ variable "git_token_secret" {
   }
 }
 
+variable "notify" {
+  description = "Receiver of notifications: format json or slack; its address, or an existing secret with it; and for json an existing secret with the key of the signatures."
+  type = object({
+    format     = string
+    url        = optional(string)
+    url_secret = optional(string)
+    key_secret = optional(string)
+  })
+  default = null
+
+  validation {
+    condition     = var.notify == null ? true : contains(["json", "slack"], var.notify.format) && (var.notify.url == null) != (var.notify.url_secret == null)
+    error_message = "notify needs the format json or slack, and either url or url_secret."
+  }
+  validation {
+    condition     = var.notify == null ? true : var.notify.format == "json" ? var.notify.key_secret != null : var.notify.url == null
+    error_message = "notify in the format json needs key_secret. An address of Slack is a secret: store it, and name the secret as url_secret."
+  }
+  validation {
+    condition     = try(var.notify.url, null) == null ? true : can(regex("^https://[a-z0-9-]+([.][a-z0-9-]+)+(:[0-9]{1,5})?(/[^#\\s]*)?$", var.notify.url))
+    error_message = "url of notify must be an https address with a public name, such as https://hooks.example.com/gleaner."
+  }
+  validation {
+    condition = alltrue([for name in [try(var.notify.url_secret, null), try(var.notify.key_secret, null)] :
+    name == null ? true : can(regex("^projects/[a-z0-9][a-z0-9.:-]{0,62}/secrets/[A-Za-z0-9_-]{1,255}(/versions/[A-Za-z0-9_-]{1,63})?$", name))])
+    error_message = "url_secret and key_secret of notify must be names of secrets, projects/P/secrets/S, not the secrets themselves."
+  }
+}
+
 variable "firestore_location" {
   description = "Location of the database, for ever. Default: region."
   type        = string

@@ -99,6 +99,7 @@ function addLocal(program: GleanerCommand): void {
       '--git-token-secret <setting>',
       'host of private repositories, and the secret with a token for it',
     )
+    .option('--notify <setting>', 'receiver of notifications: URL or slack=URL')
     .option('--built', 'run the functions of `gleaner build` instead of their sources')
     .option('--emulators', "use Google's emulators of Firestore and Pub/Sub; needs gcloud and Java")
     .json()

@@ -155,6 +155,7 @@ export function staysOf(
   const at = `--project=${quoted(project)}`;
   const remove = (name: string) => `gcloud storage rm --recursive gs://${name}`;
   const {daily_days = 7} = (settings.backups ?? {}) as {daily_days?: number};
+  const notify = (settings.notify ?? {}) as {url_secret?: string; key_secret?: string};
   const database = `--database=${deployment} ${at}`;
   return [
     {what: `the data bucket: datasets, activations, models`, command: remove(bucket)},
@@ -170,8 +171,10 @@ export function staysOf(
           },
         ]
       : []),
-    ...secretStays('the hub', settings.hf_token_secret),
-    ...secretStays('private repositories', settings.git_token_secret),
+    ...secretStays('the token of the hub', settings.hf_token_secret),
+    ...secretStays('the token of private repositories', settings.git_token_secret),
+    ...secretStays('the address of notifications', notify.url_secret),
+    ...secretStays('the key of notifications', notify.key_secret),
     {
       what: 'the bucket of Cloud Functions with the sources of every function of the region',
       command: `gcloud storage ls ${at} | grep gcf-v2-sources, then gcloud storage rm --recursive BUCKET`,
@@ -188,7 +191,7 @@ function secretStays(of: string, name: unknown): Staying[] {
   const [, owner = '', , secret] = String(name ?? '').split('/');
   if (secret === undefined) return [];
   const command = `gcloud secrets delete ${quoted(secret)} --project=${quoted(owner)}`;
-  return [{what: `the secret with the token of ${of}, which other deployments may use`, command}];
+  return [{what: `the secret with ${of}, which other deployments may use`, command}];
 }
 
 function linesOf(stays: readonly Staying[]): string[] {

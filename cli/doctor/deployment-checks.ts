@@ -3,11 +3,12 @@
 import {readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import {LIVING, runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
+import {receiverRecords} from '../../shared/control-plane/documents/notices.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {ageText, oldestDay} from '../../shared/domain/billing/prices.ts';
 import {nameIn, tickJobOf} from '../../shared/domain/deployment.ts';
-import {regionOf} from '../../shared/domain/names.ts';
-import {utcText} from '../../shared/domain/time.ts';
+import {paths, regionOf} from '../../shared/domain/names.ts';
+import {iso, utcText} from '../../shared/domain/time.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import type {Filter, Store} from '../../shared/ports.ts';
 import {lacksOf} from '../checks/offer.ts';
@@ -221,6 +222,25 @@ const prices: Check = {
   },
 };
 
+const notifications: Check = {
+  name: 'notifications',
+  is_local: true,
+  async check({store, settings, is_google}) {
+    const receiver = await receiverRecords.get(store, paths.receiver());
+    if (is_google && !settings.notify) return ok('no receiver is set');
+    if (!receiver) return ok('none was sent yet');
+    const {error, failures, failing_since_at, sent_at} = receiver;
+    if (error === null) return ok(`the last one was accepted at ${utcText(sent_at ?? 0)}`);
+    const waiting = await store.count('notices', [{field: 'next_at', op: '>', value: iso(0)}]);
+    return broken(
+      `${error}; ${counted(failures, 'try', 'tries')} in a row failed since ${utcText(failing_since_at ?? 0)}, and ${waiting} wait`,
+      is_google
+        ? 'correct the address of `notify`, or its secret, then: gleaner deploy'
+        : 'start the receiver, or give another address: gleaner local up --notify URL',
+    );
+  },
+};
+
 /** Deployments to which `gleaner deploy --artifacts` can go back without a new build of their environment. */
 const KEPT_DEPLOYMENTS = 5;
 
@@ -309,7 +329,19 @@ const write: Check = {
 };
 
 export const DEPLOYMENT_CHECKS: Check[] = [
-  ...[zones, network, subscriptions, database, schedule, bucket, digests, environments, prices, write],
+  ...[
+    zones,
+    network,
+    subscriptions,
+    database,
+    schedule,
+    bucket,
+    digests,
+    environments,
+    prices,
+    notifications,
+  ],
+  write,
 ];
 
 async function absentAsNull(call: Promise<Json>): Promise<Json | null> {

@@ -1,3 +1,4 @@
+import {randomBytes} from 'node:crypto';
 import {createWriteStream, mkdirSync, type WriteStream} from 'node:fs';
 import {readFile, rm, writeFile} from 'node:fs/promises';
 import {dirname, join, resolve} from 'node:path';
@@ -12,9 +13,10 @@ import {
 import {lockFolder} from '../../emulator/database.ts';
 import {requireEmulators} from '../../emulator/google/process.ts';
 import {accountsOf} from '../../emulator/http/identity.ts';
-import {readPrivate} from '../../emulator/http/private-file.ts';
+import {privateFile, readPrivate} from '../../emulator/http/private-file.ts';
 import {secretFile} from '../../emulator/secrets.ts';
 import {timingDefaults} from '../../shared/contracts/environment.ts';
+import {receiverProblem} from '../../shared/contracts/webhook.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects} from '../../shared/ports.ts';
 import {buildArtifacts} from '../build/artifacts.ts';
@@ -49,6 +51,8 @@ export async function deployLocally(options: {
   function_env?: (where: CloudAddress, deployment: Deployment) => Record<string, string>;
   /** HOST=projects/P/secrets/S: the host of private repositories, and the secret with a token for it. */
   git_token_secret?: string | undefined;
+  /** URL or FORMAT=URL of the receiver of notifications. */
+  notify?: string | undefined;
   /** Runs the functions of `gleaner build` and boots from an environment in the bucket, as Google Cloud does. */
   built?: boolean;
   /** Runs Google's emulators of Firestore and Pub/Sub, and the functions of `gleaner build`. */
@@ -87,6 +91,7 @@ async function start({
   emulators,
   function_env,
   git_token_secret,
+  notify,
   ...options
 }: Start): Promise<LocalDeployment> {
   const dir = resolve(options.dir);
@@ -95,6 +100,7 @@ async function start({
   process.umask(0o077);
   requireSpace(dir);
   const secret = git_token_secret === undefined ? undefined : localSecret(dir, git_token_secret);
+  const receiver = notify === undefined ? undefined : receiverOf(notify);
   begin('Preparing the Python environment of the workers (the first time downloads it)');
   await workerPython(say);
   const isBuilt = built || emulators;
@@ -114,6 +120,7 @@ async function start({
       env: (where, deployment) => ({
         ...functionEnvironment(deployment.bucket, workers, worker.sha256),
         ...(git_token_secret === undefined ? {} : {GLEANER_GIT_TOKEN_SECRET: git_token_secret}),
+        ...(receiver && {...receiver, GLEANER_NOTIFY_KEY: notifyKey(dir)}),
         ...function_env?.(where, deployment),
       }),
     },
@@ -171,6 +178,24 @@ function localSecret(dir: string, setting: string): string {
   if (readPrivate(file) === undefined)
     throw new CliError(`There is no secret in ${file}: write the token into this file, with the mode 600`);
   return secret;
+}
+
+/** The variables of a receiver of notifications, `URL` or `slack=URL`. */
+function receiverOf(setting: string): Record<string, string> {
+  const [, format = 'json', url = ''] = /^(?:(json|slack)=)?(.*)$/s.exec(setting) ?? [];
+  const problem = receiverProblem(url, true);
+  if (problem) throw new CliError(`--notify needs ${problem}`);
+  return {GLEANER_NOTIFY: format, GLEANER_NOTIFY_URL: url};
+}
+
+/** File of the key that signs the notifications of a local cloud. */
+export function notifyKeyFile(dir: string): string {
+  return join(dir, 'notify-key');
+}
+
+function notifyKey(dir: string): string {
+  const make = () => `whsec_${randomBytes(32).toString('base64')}`;
+  return privateFile(notifyKeyFile(dir), /^whsec_[A-Za-z0-9+/]{43}=$/, make);
 }
 
 /** Empties a folder. Fails where another local cloud runs in the folder. */

@@ -4,7 +4,7 @@ import {serveBeside} from '../dashboard.ts';
 import {complain, print, say} from '../terminal/output.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
 import {DEFAULT_PORT} from './address.ts';
-import {deployLocally} from './local-deployment.ts';
+import {deployLocally, notifyKeyFile} from './local-deployment.ts';
 import {printNews} from './local-event-lines.ts';
 
 type Options = Pick<CloudOptions, 'json'> & {
@@ -12,6 +12,7 @@ type Options = Pick<CloudOptions, 'json'> & {
   dir: string;
   workers: number;
   git_token_secret?: string;
+  notify?: string;
   built?: boolean;
   emulators?: boolean;
   quiet?: boolean;
@@ -29,7 +30,10 @@ export async function up(options: Options): Promise<void> {
   const cloud = openCloud(running(deployment.cloud));
   const page = await serveBeside(cloud, options.port);
   const ready = {ready: true as const, url, project, bucket, dir, dashboard: page.url};
-  print<'local up'>(options.json, ready, welcome(ready, port, options.emulators));
+  print<'local up'>(options.json, ready, [
+    ...welcome(ready, port, options.emulators),
+    ...(options.notify ? ['', `Notifications are signed with the key in ${notifyKeyFile(dir)}.`] : []),
+  ]);
   const news = new AbortController();
   const {store} = cloud;
   const printed = options.quiet

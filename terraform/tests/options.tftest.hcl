@@ -23,6 +23,7 @@ run "settings_of_places_people_and_documents" {
     allowed_zones      = ["us-east5-b", "us-east5-c", "us-west4-a"]
     hf_token_secret    = "projects/other-project/secrets/hub/versions/3"
     git_token_secret   = "github.com=projects/other-project/secrets/git"
+    notify             = { format = "slack", url_secret = "projects/other-project/secrets/slack/versions/2" }
     alert_email        = "someone@example.com"
     jobs_collection    = "work"
     firestore_location = "nam5"
@@ -59,6 +60,21 @@ run "settings_of_places_people_and_documents" {
   assert {
     condition     = google_secret_manager_secret_iam_member.hf_token[0].member == "serviceAccount:gleaner-worker@my-project-123.iam.gserviceaccount.com"
     error_message = "Only the worker may read the token."
+  }
+
+  # Only on-task knows the address of notifications.
+  assert {
+    condition     = google_secret_manager_secret_iam_member.notify["GLEANER_NOTIFY_URL"].member == "serviceAccount:gleaner-control@my-project-123.iam.gserviceaccount.com"
+    error_message = "The event functions must read the address."
+  }
+  assert {
+    condition = [for name, function in google_cloudfunctions2_function.function : name if anytrue([for variable in function.service_config[0].secret_environment_variables :
+    variable.key == "GLEANER_NOTIFY_URL" && variable.project_id == "other-project" && variable.secret == "slack" && variable.version == "2"])] == ["on-task"]
+    error_message = "on-task alone needs the secret."
+  }
+  assert {
+    condition     = alltrue([for function in google_cloudfunctions2_function.function : function.service_config[0].environment_variables.GLEANER_NOTIFY == "slack"])
+    error_message = "Each function writes notifications."
   }
 
   # Alerts go to the address.

@@ -32,6 +32,7 @@ run "a_wrong_value_of_each_variable_is_refused" {
     var.alert_email,
     var.hf_token_secret,
     var.git_token_secret,
+    var.notify,
     var.firestore_location,
     var.artifacts,
     var.ticket_key,
@@ -68,6 +69,8 @@ run "a_wrong_value_of_each_variable_is_refused" {
     hf_token_secret = "hf_abcdef"
     # a token in place of a host and its secret
     git_token_secret = "ghp_abcdef"
+    # an address of Slack in place of its secret
+    notify = { format = "slack", url = "https://hooks.slack.com/services/T0/B0/x" }
     # an unknown location
     firestore_location = "us"
     # a digest of another kind

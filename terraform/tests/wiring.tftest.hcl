@@ -172,8 +172,8 @@ run "a_deployment" {
     error_message = "The database needs delete protection, Native mode and the Standard edition."
   }
   assert {
-    condition     = keys(google_firestore_field.expire_at) == ["attempts", "control", "events", "execs", "hosts", "jobs", "tasks"] && alltrue([for field in google_firestore_field.expire_at : length(field.ttl_config) == 1 && length(field.index_config) == 1 && length(field.index_config[0].indexes) == 0])
-    error_message = "Seven kinds of documents expire, without an index of expire_at."
+    condition     = keys(google_firestore_field.expire_at) == ["attempts", "control", "events", "execs", "hosts", "jobs", "notices", "tasks"] && alltrue([for field in google_firestore_field.expire_at : length(field.ttl_config) == 1 && length(field.index_config) == 1 && length(field.index_config[0].indexes) == 0])
+    error_message = "Eight kinds of documents expire, without an index of expire_at."
   }
 
   # The database has backups.

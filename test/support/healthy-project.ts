@@ -55,7 +55,7 @@ export const quotaOf = (value: string, place: string) => ({
   dimensionsInfos: [{applicableLocations: [place], details: {value}}],
 });
 
-const EXPIRING = ['attempts', 'control', 'events', 'execs', 'hosts', 'jobs', 'tasks'];
+const EXPIRING = ['attempts', 'control', 'events', 'execs', 'hosts', 'jobs', 'notices', 'tasks'];
 const UNINDEXED = [
   ...[
     'activity',

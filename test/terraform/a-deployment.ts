@@ -14,6 +14,11 @@ export const VARIABLES: Variables = {
   users: ['group:users@example.com'],
   hf_token_secret: `projects/${PROJECT}/secrets/hub`,
   git_token_secret: `github.com=projects/${PROJECT}/secrets/git`,
+  notify: {
+    format: 'json',
+    url: 'https://hooks.example.com/gleaner',
+    key_secret: `projects/${PROJECT}/secrets/notify`,
+  },
   artifacts: {
     functions: {file: 'functions.zip', sha256: '0'.repeat(64)},
     bundle: {file: 'bundle.tar.gz', sha256: '1'.repeat(64)},

@@ -119,10 +119,12 @@ describe('What stays after a destroy', () => {
     return all.map(({command}) => command).join('\n');
   };
 
-  it('has the backups and the secrets of the hub and of repositories, where the deployment has them', () => {
+  it('has the backups, and the secrets that the settings name, where the deployment has them', () => {
     const secret = 'projects/secrets-1/secrets/hub/versions/latest';
     const git_token_secret = 'github.com=projects/secrets-2/secrets/git';
-    const some = stays({hf_token_secret: secret, git_token_secret});
+    const notify = {format: 'slack', url_secret: 'projects/secrets-3/secrets/slack'};
+    const some = stays({hf_token_secret: secret, git_token_secret, notify});
+    assert.match(some, /secrets delete slack --project=secrets-3/);
     assert.match(some, /secrets delete git --project=secrets-2/);
     assert.match(some, /firestore backups list --project=my-project-123 && /);
     assert.match(some, /secrets delete hub --project=secrets-1/);

@@ -7,6 +7,9 @@ import {openGoogle} from '../../../cli/google/api.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {ApiError} from '../../../emulator/http/errors.ts';
 import {runRecords} from '../../../shared/control-plane/documents/documents.ts';
+import {noticeRecords, receiverRecords} from '../../../shared/control-plane/documents/notices.ts';
+import {paths} from '../../../shared/domain/names.ts';
+import {afterFailure, newNotice, receiverDocument} from '../../../shared/domain/notices/notice.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
 import {openObjects} from '../../../shared/google/objects.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
@@ -429,6 +432,27 @@ const FAULTS: Fault[] = [
     inject: (_, {now_ms}) => ({now_ms: now_ms + 40 * DAY_MS}),
   },
   {
+    ...{check: 'notifications', name: 'a receiver that refuses'},
+    ...{
+      says: /^hooks\.example\.com answered 404: no_service; 1 try in a row failed since \d{4}-\S+ \S+ UTC, and 1 wait$/,
+      cure: /correct the address of `notify`/,
+    },
+    inject: async (_, {store, settings, now_ms}) => {
+      const news = {type: 'run.failed', key: 'k', text: 't', reason: null, facts: {}} as const;
+      const failed = afterFailure(
+        newNotice(news, now_ms, DAY_MS),
+        receiverDocument.parse({}),
+        now_ms,
+        'hooks.example.com answered 404: no_service',
+      );
+      await store.transaction(async tx => {
+        noticeRecords.set(tx, paths.notice('1'), failed.notice);
+        receiverRecords.set(tx, paths.receiver(), failed.receiver);
+      });
+      return {settings: {...settings, notify: {format: 'slack', url_secret: 'projects/p/secrets/s'}}};
+    },
+  },
+  {
     ...{
       check: 'a write',
       name: 'a person who may not write',
@@ -590,6 +614,7 @@ describe('gleaner doctor', () => {
         ['your permissions', 'error'],
         ['old environments', 'error'],
         ['prices', 'error'],
+        ['notifications', 'error'],
       ],
     );
   });
@@ -625,7 +650,7 @@ describe('gleaner doctor on a local cloud @full', () => {
     assert.equal(healthy.code, 0, healthy.stderr);
     const {findings} = JSON.parse(healthy.stdout) as {findings: {check: string; severity: string}[]};
     const run = findings.filter(({severity}) => severity !== 'skipped').map(({check}) => check);
-    assert.deepEqual(run, ['TPUs of the zones', 'Scheduler', 'prices', 'a write']);
+    assert.deepEqual(run, ['TPUs of the zones', 'Scheduler', 'prices', 'notifications', 'a write']);
     await gleaner(['tick', 'pause', ...port]);
     const paused = await gleaner(['doctor', ...port]);
     assert.equal(paused.code, 1, paused.stderr);
