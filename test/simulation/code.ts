@@ -4,6 +4,7 @@
  */
 import {getEnvironmentData, setEnvironmentData} from 'node:worker_threads';
 import {crc32} from 'node:zlib';
+import type {withNotices} from '../../shared/control-plane/documents/notices.ts';
 import type {withRunMarks} from '../../shared/control-plane/documents/run-marks.ts';
 import type {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import {type Memory, newMemory} from '../support/deps.ts';
@@ -16,6 +17,7 @@ export type Code = {
   workerApi: WorkerApi;
   newTickQueue: (...clock: ConstructorParameters<typeof TickQueue>) => TickQueue;
   withRunMarks: typeof withRunMarks;
+  withNotices: typeof withNotices;
   newMemory: () => Memory;
 };
 /** Only worlds with a rollout have a `next` release. */
@@ -230,11 +232,10 @@ async function load(mark: string): Promise<Code> {
   const names = ['object', 'control', 'tpu', 'tick', 'task', 'job', 'exec'].map(topic => `on-${topic}`);
   const functions = [...names, 'worker-api'].map(name => `../../functions/${name}.ts`);
   const caches = ['active-runs', 'open-runs', 'pool-cache'].map(name => `caches/${name}`);
-  const parts = ['tick-queue', 'documents/run-marks', ...caches].map(
-    name => `../../shared/control-plane/${name}.ts`,
-  );
+  const documents = ['run-marks', 'notices'].map(name => `documents/${name}`);
+  const parts = ['tick-queue', ...documents, ...caches].map(name => `../../shared/control-plane/${name}.ts`);
   const files = [...functions, ...parts].map(file => file + mark);
-  const {workerApi, TickQueue, withRunMarks, ActiveRuns, newOpenRuns, KnownPools, ...on} = Object.assign(
+  const {workerApi, TickQueue, ActiveRuns, newOpenRuns, KnownPools, ...on} = Object.assign(
     {},
     ...(await Promise.all(files.map(file => import(file)))),
   );
@@ -243,7 +244,7 @@ async function load(mark: string): Promise<Code> {
     ...{tasks: on.onTask, job: on.onJob, exec: on.onExec},
   };
   return {
-    ...{handlers, workerApi, withRunMarks},
+    ...{handlers, workerApi, withRunMarks: on.withRunMarks, withNotices: on.withNotices},
     newTickQueue: clock => new TickQueue(clock),
     newMemory: () => newMemory({ActiveRuns, newOpenRuns, KnownPools}),
   };

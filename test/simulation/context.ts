@@ -17,6 +17,7 @@ import {Invariants} from './invariants.ts';
 import type {Submitted} from './jobs.ts';
 import {drawsOf, PART_NAMES, type PartName} from './parts.ts';
 import {SPOT_V5E_USD} from './prices.ts';
+import {Receiver} from './receiver.ts';
 import {hasSecondPool, SECOND_SLOTS} from './second-pool.ts';
 import {SimStore} from './store.ts';
 
@@ -94,6 +95,8 @@ export class Context {
   /** Runs that people sent a message about, or a stream, since then. */
   readonly touched = new Set<string>();
   readonly rise: PriceRise;
+  /** Gets notifications; undefined in most worlds. */
+  readonly receiver: Receiver | undefined;
   readonly catalog = aCatalog(() => this.rise.skus(this.clockwork.now));
   /** True if the bucket is in another region than every zone. */
   readonly isFar: boolean;
@@ -150,6 +153,8 @@ export class Context {
     this.isWide = options.plan === undefined && seed % WIDE_EVERY === WIDE_EVERY - 1;
     this.rise = new PriceRise(options.plan ? 0 : seed);
     this.isFar = isFar(seed) && !options.plan;
+    const receiver = this.drawsOf('receiver');
+    this.receiver = receiver && new Receiver(this, receiver);
     this.#brokenModel = this.hasPart('broken model') ? BROKEN_MODELS[seed % MODELS_EVERY] : undefined;
     this.hasSecondPool = hasSecondPool(seed) && this.hasPart('second pool');
     this.hasBadImage =
@@ -168,6 +173,7 @@ export class Context {
       GLEANER_ZONES: zones.join(','),
       GLEANER_WORKERS_PER_ZONE: String(options.plan?.slots ?? slots),
       ...(this.isFar ? {GLEANER_REGION: FAR_REGION} : {}),
+      ...(this.receiver ? {GLEANER_NOTIFY: 'json'} : {}),
       ...this.#budget(),
       ...this.#ceilings(zones.length * (options.plan?.slots ?? slots)),
       GLEANER_PROVISIONING: this.#provisioning(),

@@ -1,6 +1,7 @@
 /** Lists the states, faults and messages that the worlds must show. A state that no world reaches is not tested. */
 import type {ControlMessage} from '../../shared/control-plane/events/commands/table.ts';
 import type {JobStatus} from '../../shared/domain/job/job.ts';
+import {NOTICE_TYPES} from '../../shared/domain/notices/notice.ts';
 import type {RunStatus} from '../../shared/domain/run/run.ts';
 import type {ReleaseOutcome} from '../../shared/domain/stream/lease.ts';
 import type {StreamStatus} from '../../shared/domain/stream/stream.ts';
@@ -78,6 +79,7 @@ export const EXPECTED: Record<string, readonly string[]> = {
   'the second pool has': ['a worker', 'a stream', 'a job'],
   'at the same time': ['a handler and its redelivery', 'a second machine of a slot', 'two ticks'],
   'the next release counts': NEXT_RELEASE_COUNTERS,
+  'a notification is accepted': NOTICE_TYPES,
   'a document is left alone': ['streams', 'jobs', 'zones'],
 };
 

@@ -12,6 +12,7 @@ import {Leases} from './invariants/leases.ts';
 import {Marks} from './invariants/marks.ts';
 import {Money} from './invariants/money.ts';
 import {Nodes} from './invariants/nodes.ts';
+import {Notices} from './invariants/notices.ts';
 import {OperatorIntent} from './invariants/operator-intent.ts';
 import {Progress} from './invariants/progress.ts';
 import {Retention} from './invariants/retention.ts';
@@ -46,6 +47,7 @@ export class Invariants extends Check {
   readonly #ticks = new Ticks(...this.#of, this.#money);
   readonly #tasks = new Tasks(...this.#of);
   readonly waiting = new Waiting(...this.#of);
+  readonly notices = new Notices(...this.#of);
   readonly #wakes = new Wakes(...this.#of);
   readonly #turns = new Turns(...this.#of);
   readonly #retention = new Retention(...this.#of);
@@ -54,7 +56,7 @@ export class Invariants extends Check {
   readonly #all: Check[] = [
     ...[this.#leases, this.#failureAttribution, this.progress, this.#jobs, this.silence, this.#zones],
     ...[this.#money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent, this.waiting],
-    ...[this.execs, this.#effects, this.#retention, this.#turns],
+    ...[this.execs, this.#effects, this.notices, this.#retention, this.#turns],
     new Marks(...this.#of),
   ];
 
@@ -94,6 +96,7 @@ export class Invariants extends Check {
       case 'runs':
         this.context.see(`a run is: ${after.status}`);
         this.operatorIntent.onRun(id, before, after);
+        this.notices.onRun(id, before, after);
         this.progress.onRun(id, after);
         if (before) this.#retention.onRun(id, before, after);
         break;

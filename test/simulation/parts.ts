@@ -20,6 +20,8 @@ const PARTS = {
   'old runs': {every: 12, remainder: 8, draws: 179_424_673},
   /** Ticks whose plan is too old for their second pool. */
   'slow ticks': {every: 10, remainder: 2, draws: 86_028_121},
+  /** Notifications go to a receiver, which refuses some in the storm, or is away. */
+  receiver: {every: 16, remainder: 12, draws: 49_979_687},
 } satisfies Record<string, Part>;
 
 export type PartName = keyof typeof PARTS;

@@ -101,9 +101,10 @@ export class Processes {
     const now = () => context.clockwork.now + process.skew_ms;
     const log: Log = (severity, message) => context.note(() => `${process.name} ${severity} ${message}`);
     const {runMarks, ...memory} = process.memory;
-    const store = context.store.through(call);
+    const store = process.code.withRunMarks({store: context.store.through(call), runMarks, now, log});
     return {
-      store: process.code.withRunMarks({store, runMarks, now, log}),
+      store: context.receiver ? process.code.withNotices(store, now) : store,
+      webhook: context.receiver?.through(call),
       objects: context.objects.through(call),
       tpus: (context.project ?? context.tpus).through(call),
       bus: {publish: (topic, message) => call('publish', () => this.#publish(topic, message))},

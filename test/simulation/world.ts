@@ -170,6 +170,7 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
     operators.unfinished().length === 0 &&
     jobs.unfinished().length === 0 &&
     orders.unfinished().length === 0 &&
+    store.collection('notices').every(({data}) => data.next_at === null) &&
     store.collection('runs').every(({data}) => data.status !== 'active');
   let idleSince = Number.POSITIVE_INFINITY;
   let looked_at = 0;

@@ -14,7 +14,9 @@ const fact = z.string().or(z.number()).or(z.null());
 
 export const noticeDocument = stored({
   type: describing(NOTICE_TYPES).describe('Kind of the change.'),
-  key: text.describe('Type and subject. Of the notifications of one key within ten minutes the last is sent.'),
+  key: text.describe(
+    'Type and subject. Of the notifications of one key within ten minutes the last is sent.',
+  ),
   text: text.describe('The change as a sentence.'),
   reason: text.nullable().describe('Its reason; null without one.'),
   facts: z.record(text, fact).describe('Names, counts and dollars for the receiver.'),
@@ -90,11 +92,9 @@ export function afterFailure(notice: Notice, receiver: Receiver, now: number, er
   const tries = notice.tries + 1;
   const wait_s = Math.min(RETRY.longest_s, RETRY.first_s * 2 ** Math.min(notice.tries, 10));
   const isLost = now - msOf(notice.at) > MOST_S * 1000;
-  const next = isLost
-    ? {outcome: 'lost' as const, next_at: null}
-    : {outcome: 'waits' as const, next_at: iso(now + wait_s * 1000)};
+  const next_at = isLost ? null : iso(now + wait_s * 1000);
   return {
-    notice: {...notice, ...next, tries, error},
+    notice: {...notice, outcome: isLost ? 'lost' : 'waits', next_at, tries, error},
     receiver: {
       ...receiver,
       failures: receiver.failures + 1,

@@ -7,7 +7,7 @@ import {Check} from './violations.ts';
 const WEEK_MS = 7 * 86_400_000;
 
 /** Kinds of documents whose number only grows, so each document must have an expiry. */
-const EXPIRING = ['events', 'control', 'workers/attempts', 'execs', 'execs/hosts'];
+const EXPIRING = ['events', 'control', 'workers/attempts', 'execs', 'execs/hosts', 'notices'];
 
 export class Documents extends Check {
   onCommit(kind: string, path: string, before: Document | undefined, after: Document): void {

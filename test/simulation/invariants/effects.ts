@@ -27,7 +27,7 @@ export class Effects extends Check {
     const message = this.context.messages.get(id);
     if (!message) return;
     const text = JSON.stringify(message);
-    const others = changes.filter(({path}) => !/^(control|events|tasks)\//.test(path));
+    const others = changes.filter(({path}) => !/^(control|events|notices|tasks)\//.test(path));
     const stray = others.find(change => !this.#names(message, change));
     if (stray) this.breach(`${text} changed ${stray.path}`);
     const record = changes.find(({path}) => path === paths.control(id))?.after;

@@ -115,4 +115,10 @@ export const DOUBLE: Mistakes = {
       replace: "!$job || !($isOwn || $job.status === 'scheduled')",
     },
   ],
+  'a notification for every write of a run that has ended': {
+    in: 'withNotices',
+    within: '$kind.newsOf($path, $seen.get($path), $data)',
+    find: '$seen.get($path)',
+    replace: 'undefined',
+  },
 };

@@ -136,4 +136,14 @@ export const LOSE: Mistakes = {
     find: "$parent?.status === 'cancelled' || $parent?.stopped_at || $parent?.expired_at",
     replace: "$parent?.status === 'cancelled' || $parent?.stopped_at",
   },
+  'a notification that its receiver refuses once and that is not sent again': {
+    in: 'afterFailure',
+    find: '$isLost ? null : $iso($now + $wait_s * 1000)',
+    replace: 'null',
+  },
+  'a notification that is folded into an earlier one of its key': {
+    in: 'decideDue',
+    find: '$other.at > $notice.at',
+    replace: '$other.at < $notice.at',
+  },
 };

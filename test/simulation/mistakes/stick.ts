@@ -168,4 +168,10 @@ export const STICK: Mistakes = {
     find: '{...$creates, late_pools: $late}',
     replace: '{...$creates, late_pools: []}',
   },
+  'a notification that waits for an earlier one of its key for ever': {
+    in: 'decideDue',
+    within: '$sent_at === undefined ? $now : $msOf($sent_at) + $quiet * 1000',
+    find: '$msOf($sent_at) + $quiet * 1000',
+    replace: '$now + $quiet * 1000',
+  },
 };
