@@ -1,13 +1,17 @@
 import assert from 'node:assert/strict';
 import {execFileSync, spawn} from 'node:child_process';
 import {once} from 'node:events';
-import {mkdirSync, mkdtempSync, rmSync, writeFileSync} from 'node:fs';
+import {mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {answers} from '../../cli/json/index.ts';
+import {notifyKeyFile} from '../../cli/local/local-deployment.ts';
 import type {Comparison} from '../../cli/run/compare.ts';
+import {signedHeaders} from '../../shared/contracts/webhook.ts';
 import {gleaner} from '../support/command.ts';
+import {until} from '../support/until.ts';
+import {WebhookServer} from '../support/webhook-server.ts';
 import {TestHome, texts} from './home.ts';
 
 const MAIN = fileURLToPath(new URL('../../cli/main.ts', import.meta.url));
@@ -27,6 +31,7 @@ const STALE = {
 describe('The commands about runs, in a shell that points at another local cloud', () => {
   let home: TestHome;
   let streams: string;
+  let receiver: WebhookServer;
   const run = (verb: string, ...args: string[]) => gleaner(['run', verb, ...args, '--dir', home.dir]);
   /** The answer of --json of a command with this exit code, checked with the schema of the command. */
   const answerOf = async <T>(verb: string, args: string[], code = 0): Promise<T> => {
@@ -43,13 +48,15 @@ describe('The commands about runs, in a shell that points at another local cloud
   const document = (name: string) => home.read(store => store.get(`runs/${name}`));
 
   before(async () => {
-    home = await TestHome.start(1, STALE);
+    receiver = await WebhookServer.start();
+    home = await TestHome.start(1, STALE, ['--notify', `${receiver.origin}/hook`]);
     streams = mkdtempSync(join(tmpdir(), 'gleaner-runs-'));
     for (const stream of ['000', '001'])
       writeFileSync(join(streams, `stream_${stream}.jsonl`), texts(6, `s${stream}`));
   });
   after(async () => {
     await home?.remove();
+    await receiver?.close();
     rmSync(streams, {recursive: true, force: true});
   });
 
@@ -204,5 +211,21 @@ describe('The commands about runs, in a shell that points at another local cloud
     assert.ok(other.shards.only_a > 0);
     const unended = await answerOf<Comparison>('compare', ['ka', 'kc'], 1);
     assert.match(unended.notes[0] ?? '', /kc is cancelled: only what is stored/);
+  });
+
+  it('tell a receiver of the pause and of each end, signed with the key of the cloud', async () => {
+    const ends = ['ka', 'kb', 'kd'].map(name => `Run ${name} is completed`);
+    const texts = () => receiver.asked.map(({body}) => JSON.parse(body).data.text);
+    await until('the notifications', () => ends.every(text => texts().includes(text)));
+    const told = texts().filter(text => !text.includes('hostile'));
+    assert.deepEqual(told.sort(), [...ends, 'Run ka is paused'].sort());
+    const key = readFileSync(notifyKeyFile(home.dir), 'utf8');
+    for (const {headers, body} of receiver.asked) {
+      const now = Number(headers['webhook-timestamp']) * 1000;
+      const signed = signedHeaders(JSON.parse(body).id, body, key, now);
+      for (const [name, value] of Object.entries(signed)) assert.equal(headers[name], value);
+    }
+    const {stdout} = await gleaner(['doctor', '--dir', home.dir]);
+    assert.match(stdout, /ok +notifications +the last one was accepted at/);
   });
 });

@@ -1,0 +1,35 @@
+/** A receiver of notifications on this machine, with a port of its own. */
+import {once} from 'node:events';
+import {createServer, type IncomingHttpHeaders, type ServerResponse} from 'node:http';
+import type {AddressInfo} from 'node:net';
+
+export type Asked = {method: string | undefined; headers: IncomingHttpHeaders; body: string};
+
+export class WebhookServer {
+  readonly asked: Asked[] = [];
+  /** Answers each request. */
+  answer: (response: ServerResponse) => void = response => response.writeHead(204).end();
+  readonly #server = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const {method, headers} = request;
+    this.asked.push({method, headers, body: Buffer.concat(chunks).toString()});
+    this.answer(response);
+  });
+
+  static async start(): Promise<WebhookServer> {
+    const receiver = new WebhookServer();
+    receiver.#server.listen(0, '127.0.0.1');
+    await once(receiver.#server, 'listening');
+    return receiver;
+  }
+
+  get origin(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  async close(): Promise<void> {
+    this.#server.closeAllConnections();
+    await new Promise(closed => this.#server.close(closed));
+  }
+}
