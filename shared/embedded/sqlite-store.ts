@@ -90,7 +90,7 @@ type Changes = {
 };
 
 /** Collections whose documents expire, by the last name of their path, as in terraform/firestore.tf. Collections of jobs have any name. */
-const EXPIRING = ['attempts', 'control', 'events', 'execs', 'hosts', 'tasks'];
+const EXPIRING = ['attempts', 'control', 'events', 'execs', 'hosts', 'notices', 'tasks'];
 
 export class SqliteStore implements Store {
   readonly #file: string;

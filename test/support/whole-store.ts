@@ -4,8 +4,8 @@ import type {Stored} from '../../shared/ports.ts';
 import type {FunctionWorld} from './function-world.ts';
 
 const COLLECTIONS = [
-  ...['control', 'events', 'execs', 'pools', 'prices', 'runs', 'system', 'tasks', 'workers', 'zones'],
-  ...['runs/my-run/system', paths.streams('my-run')],
+  ...['control', 'events', 'execs', 'notices', 'pools', 'prices', 'runs', 'system', 'tasks', 'workers'],
+  ...['zones', 'runs/my-run/system', paths.streams('my-run')],
 ];
 
 /** Reads each collection, and those below streams and workers. */
