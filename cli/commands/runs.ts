@@ -58,10 +58,22 @@ export function addRunGroup(program: GleanerCommand): void {
     .about('compare', 'compare two runs: specs, totals, costs, statistics and shards; exit 1 if they differ')
     .argument('<a>', 'run id', runId)
     .argument('<b>', 'run id', runId)
+    .option('--html <file>', 'also write the comparison as one HTML file to mail', text)
     .onCloud(RUNNING_OR_STOPPED)
     .addHelpText('after', COMPARED)
-    .examples('gleaner run compare my-run my-other-run')
+    .examples(
+      'gleaner run compare my-run my-other-run',
+      'gleaner run compare my-run my-other-run --html compared.html',
+    )
     .action(async (a, b, options) => (await import('../run/compare.ts')).compareRuns(a, b, options));
+  run
+    .about('report', 'write a run as one HTML file to mail: its origin, course, content and checks')
+    .argument('<run>', 'run id', runId)
+    .option('-o, --output <file>', 'file to write (default: RUN-report.html)', text)
+    .option('--verify', 'first read every stream and shard again, and write the verdict into the file')
+    .onCloud(RUNNING_OR_STOPPED)
+    .examples('gleaner run report my-run', 'gleaner run report my-run --verify -o report.html')
+    .action(async (id, options) => (await import('../run/report.ts')).report(id, options));
   about('export', 'write one layer of a run to files; a second call goes on')
     .choice('--to <kind>', 'files for', EXPORTS, 'numpy')
     .requiredOption('--layer <n>', 'layer', natural)

@@ -151,6 +151,7 @@ export const runAnswers = {
     z.strictObject({run: text, status: maybe, streams: count, rejected: z.array(text)}),
     commands,
   ]),
+  'run report': z.strictObject({file: text, size_bytes: count}),
   'run compare': compared,
   'run export': exported,
   verify: z.strictObject(report),

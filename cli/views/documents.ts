@@ -31,6 +31,7 @@ export function collectionsOf({jobs}: Pick<Cloud, 'jobs'>): string[] {
     'execs',
     'events',
     'control',
+    'notices',
     'tasks',
     'prices',
     'system',

@@ -1,4 +1,5 @@
 /** A run as a whole: its state and speed, why it waits, its past, its statistics and its rejected lines. */
+import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
 import {metadataObject, outputPrefix} from '../../shared/domain/names.ts';
 import {type RunResult, type Stats, streamSummary} from '../../shared/domain/run/result.ts';
@@ -24,8 +25,7 @@ const MOST_STREAMS = 10_000;
 const MOST_EVENTS = 300;
 const MOST_REJECTED = 10;
 /** Streams whose rejected lines are read, and lines of each that are shown. */
-const MOST_REJECTING = 3;
-const MOST_LINES = 8;
+const REJECTING = {streams: 3, lines: 8};
 const MAX_REJECTS_BYTES = 1_000_000;
 const MAX_SUMMARY_BYTES = 16_000_000;
 
@@ -66,7 +66,7 @@ export async function readRunPage(
     bill: countedBill(run, usdPerHourFor(name, workers)),
     expires_from: expiresFrom(run),
     stats: result ? {of: `run ${name}`, stats: result.stats} : await statsOfOne(objects, streams),
-    rejects: await readRejects(objects, streams),
+    rejects: await readRejects(objects, streams, REJECTING),
     rejected: (await listRejected(store, each => each === name)).slice(-MOST_REJECTED),
     events: await newestLines(cloud, state),
   };
@@ -100,17 +100,26 @@ async function statsOfOne(objects: Objects, streams: readonly Stream[]): Promise
   }
 }
 
-async function readRejects(objects: Objects, streams: readonly Stream[]): Promise<Rejects[]> {
-  const rejecting = streams.filter(({rejected_samples}) => rejected_samples > 0).slice(0, MOST_REJECTING);
+export async function readRejects(
+  objects: Objects,
+  streams: readonly Stream[],
+  most: {streams: number; lines: number},
+): Promise<Rejects[]> {
+  const rejecting = streams.filter(({rejected_samples}) => rejected_samples > 0).slice(0, most.streams);
   return Promise.all(
     rejecting.map(async ({run, stream, rejected_samples}) => {
       const object = `${outputPrefix(run, stream)}rejects.jsonl`;
-      const bytes = await objects.read(object, {max_bytes: MAX_REJECTS_BYTES}).catch(() => undefined);
+      const bytes = await objects.read(object, {max_bytes: MAX_REJECTS_BYTES}).catch(tooLarge);
       const all = bytes ? Buffer.from(bytes).toString('utf8').split('\n').flatMap(rejectedLine) : null;
-      const lines = (all ?? []).slice(0, MOST_LINES);
+      const lines = (all ?? []).slice(0, most.lines);
       return {stream, object, lines, more: all ? all.length - lines.length : rejected_samples};
     }),
   );
+}
+
+/** An object that is too large to read has no lines here. Every other error is none of the object. */
+function tooLarge(error: Error): undefined {
+  if (!(error instanceof ObjectTooLarge)) throw error;
 }
 
 /** A line of another form is left out: a worker has written the object. */

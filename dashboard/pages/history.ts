@@ -2,17 +2,26 @@
 import type {Line} from '../../cli/screen/timeline.ts';
 import {dollarText, numberText} from '../../cli/terminal/format.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
-import {lineChart, type Point} from '../charts.ts';
+import {type Chart, lineChart, type Point} from '../charts.ts';
 import {type Html, html} from '../html.ts';
 
-export function historyCharts({history, created_at, total_tokens}: Run, events: readonly Line[]): Html {
-  if (!history || history.at_s.length < 2) return html``;
-  const start_ms = Date.parse(created_at);
-  const pointsOf = (values: readonly number[]): Point[] =>
-    values.map((value, index) => ({at_ms: start_ms + (history.at_s[index] ?? 0) * 1000, value}));
+export function historyCharts(run: Run, events: readonly Line[]): Html {
   const marks = events
     .filter(({text}) => text.includes('preempted'))
     .map(({at, text}) => ({at_ms: Date.parse(at), text}));
+  const charts = runCharts(run, marks);
+  return charts === null ? html`` : html`<h2>History</h2>${charts}`;
+}
+
+/** Null for a run without a past. `marks`: preemptions. */
+export function runCharts(
+  {history, created_at, total_tokens}: Run,
+  marks: NonNullable<Chart['marks']>,
+): Html | null {
+  if (!history || history.at_s.length < 2) return null;
+  const start_ms = Date.parse(created_at);
+  const pointsOf = (values: readonly number[]): Point[] =>
+    values.map((value, index) => ({at_ms: start_ms + (history.at_s[index] ?? 0) * 1000, value}));
   const rate = (value: number) => `${numberText(Math.round(value))} tokens/s`;
   const charts = [
     lineChart({
@@ -29,8 +38,8 @@ export function historyCharts({history, created_at, total_tokens}: Run, events: 
   ];
   const note = marks.length > 0 ? html`<p class="quiet">A dashed line is a preemption.</p>` : '';
   return total_tokens === 0 && history.usd.every(usd => usd === 0)
-    ? html``
-    : html`<h2>History</h2><div class="charts">${charts}</div>${note}`;
+    ? null
+    : html`<div class="charts">${charts}</div>${note}`;
 }
 
 /** Points over which a rate is taken: a shard brings its tokens at once. */

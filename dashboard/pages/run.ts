@@ -170,7 +170,12 @@ function tpus({state: {run, tpus: all, work}}: RunPage, now: number): Html {
 /** Activations whose largest value is so many times their mean norm are massive. */
 const MASSIVE = 10;
 
-function statistics({of, stats}: StatsView): Html {
+function statistics(view: StatsView): Html {
+  return html`<h2>Statistics of ${view.of}</h2>${statisticMaps(view)}`;
+}
+
+/** Heat maps by layer and site. */
+export function statisticMaps({stats}: Pick<StatsView, 'stats'>): Html {
   const names = Object.keys(stats).map(name => name.split('.') as [string, string]);
   const sites = [...new Set(names.map(([site]) => site))];
   const layers = [...new Set(names.map(([, layer]) => Number(layer)))].sort((a, b) => a - b);
@@ -189,7 +194,7 @@ function statistics({of, stats}: StatsView): Html {
     return {shade: Math.min(1, ratio / MASSIVE), text: short(ratio), warns: ratio >= MASSIVE};
   });
   const broken = Object.entries(stats).filter(([, {non_finite}]) => non_finite > 0);
-  return html`<h2>Statistics of ${of}</h2>${heatMap('Mean norm, by layer', {columns, rows: norms})}${heatMap('Largest value by mean norm, by layer', {columns, rows: massive})}<p class="quiet">${
+  return html`${heatMap('Mean norm, by layer', {columns, rows: norms})}${heatMap('Largest value by mean norm, by layer', {columns, rows: massive})}<p class="quiet">${
     broken.length === 0
       ? 'Every value is finite.'
       : `Values that are not finite: ${broken.map(([name, {non_finite}]) => `${name} ${numberText(non_finite)}`).join(', ')}`

@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import {execFileSync, spawn} from 'node:child_process';
 import {once} from 'node:events';
-import {mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs';
+import {mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {answers} from '../../cli/json/index.ts';
 import {notifyKeyFile} from '../../cli/local/local-deployment.ts';
-import type {Comparison} from '../../cli/run/compare.ts';
+import type {Comparison} from '../../cli/views/comparison.ts';
 import {signedHeaders} from '../../shared/contracts/webhook.ts';
 import {gleaner} from '../support/command.ts';
 import {until} from '../support/until.ts';
@@ -227,5 +227,13 @@ describe('The commands about runs, in a shell that points at another local cloud
     }
     const {stdout} = await gleaner(['doctor', '--dir', home.dir]);
     assert.match(stdout, /ok +notifications +the last one was accepted at/);
+  });
+
+  it('write a run, and two runs beside each other, as files that load nothing', async () => {
+    const [report, compared] = [join(streams, 'ka.html'), join(streams, 'ka-kb.html')];
+    const written = await answerOf<{file: string; size_bytes: number}>('report', ['ka', '-o', report]);
+    assert.deepEqual(written, {file: report, size_bytes: statSync(report).size});
+    await answerOf('compare', ['ka', 'kb', '--html', compared]);
+    for (const file of [report, compared]) assert.match(readFileSync(file, 'utf8'), /default-src 'none'/);
   });
 });

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import {answers} from '../../../cli/json/index.ts';
-import {compareSides, type Side} from '../../../cli/run/compare.ts';
 import {type SpecOptions, specOf} from '../../../cli/run/spec.ts';
 import {planText} from '../../../cli/run/start.ts';
 import {differencesOf} from '../../../cli/run/write-spec.ts';
+import {compareSides, type Side} from '../../../cli/views/comparison.ts';
 import type {Stats} from '../../../shared/domain/run/result.ts';
 import {aRun} from '../../support/builders.ts';
 

@@ -1,0 +1,91 @@
+/** Two runs beside each other, as a file to mail. */
+
+import {numberText} from '../../cli/terminal/format.ts';
+import {type Comparison, type Side, shownWhole} from '../../cli/views/comparison.ts';
+import type {Stats} from '../../shared/domain/run/result.ts';
+import {type Cell, heatMap} from '../charts.ts';
+import {figures, further, type Html, html, type Part, state, table} from '../html.ts';
+import {exact, file, part} from './frame.ts';
+
+const MOST_STATISTICS = 100;
+/** A relative difference of the mean norm that has the darkest shade. */
+const DARKEST = 0.1;
+
+export function comparisonReport(comparison: Comparison, sides: readonly [Side, Side], at: string): string {
+  const {a, b, spec, statistics} = comparison;
+  return file({title: `${a} and ${b}`, at, made_by: `gleaner run compare ${a} ${b}`}, [
+    head(comparison),
+    part('Totals', pairs(comparison, comparison.totals)),
+    part('Spec', spec.length === 0 ? html`<p>The specs are equal.</p>` : pairs(comparison, spec)),
+    part('Statistics', statisticsOf(comparison, sides)),
+    ...(statistics.length > 0 ? [part('Largest differences', largest(comparison))] : []),
+  ]);
+}
+
+function head({a, b, same, shards, notes}: Comparison): Html {
+  const verdict = same
+    ? 'Both hold the same samples, tokens and statistics, within 0.1 %.'
+    : 'They differ in samples, tokens or statistics.';
+  return html`<header class="cover">
+<p class="eyebrow">Two runs beside each other</p>
+<h1>${a} and ${b} ${state(same ? 'the same' : 'different', same ? 'good' : 'bad')}</h1>
+<p class="lead">${verdict}</p>
+${notes.map(note => html`<p class="note">${note}</p>`)}
+</header>
+${figures([
+  ['Shards with equal bytes', numberText(shards.same_bytes)],
+  ['With other bytes', numberText(shards.other_bytes)],
+  [`Only in ${a}`, numberText(shards.only_a)],
+  [`Only in ${b}`, numberText(shards.only_b)],
+])}`;
+}
+
+function pairs({a, b}: Comparison, of: Comparison['totals']): Html {
+  const number = (title: string) => ({title, number: true});
+  const rows = of.map(pair => {
+    const [of_a, of_b] = [shownWhole(pair.name, pair.a), shownWhole(pair.name, pair.b)];
+    const mark: Part = of_a === of_b ? '' : html`<span class="differs">differs</span>`;
+    const shown = (value: unknown, text: string) => (typeof value === 'number' ? text : exact(text));
+    return [pair.name.replaceAll('_', ' '), shown(pair.a, of_a), shown(pair.b, of_b), mark];
+  });
+  return table('Values of both runs', [{title: 'Value'}, number(a), number(b), {title: 'Note'}], rows);
+}
+
+/** The relative difference of the mean norm, by layer and site. */
+function statisticsOf({a, b}: Comparison, [{result: of_a}, {result: of_b}]: readonly [Side, Side]): Html {
+  const [in_a, in_b] = [of_a?.stats ?? {}, of_b?.stats ?? {}];
+  const names = Object.keys(in_a).filter(name => name in in_b);
+  if (names.length === 0) return html`<p>${a} and ${b} have no statistics of one layer in common.</p>`;
+  const sites = [...new Set(names.map(name => name.split('.')[0] ?? ''))];
+  const layers = [...new Set(names.map(name => Number(name.split('.')[1])))].sort(
+    (one, other) => one - other,
+  );
+  const cellOf = (name: string): Cell => {
+    const [one, other] = [in_a[name], in_b[name]];
+    return one && other ? cell(one, other) : null;
+  };
+  const rows = sites.map(site => ({name: site, cells: layers.map(layer => cellOf(`${site}.${layer}`))}));
+  return html`${heatMap('Relative difference of the mean norm, in %, by layer', {columns: layers.map(String), rows})}`;
+}
+
+function cell({norm: one}: Stats, {norm: other}: Stats): Cell {
+  const most = Math.max(one, other);
+  const relative = most === 0 ? 0 : Math.abs(one - other) / most;
+  return {
+    shade: Math.min(1, relative / DARKEST),
+    text: relative === 0 ? '0' : (100 * relative).toPrecision(2),
+  };
+}
+
+function largest({a, b, statistics}: Comparison): Html {
+  const number = (title: string) => ({title, number: true});
+  const rows = statistics
+    .slice(0, MOST_STATISTICS)
+    .map(({name, a: one, b: other, relative}) => [
+      name,
+      shownWhole('', one),
+      shownWhole('', other),
+      relative === null || !Number.isFinite(relative) ? '–' : `${(100 * relative).toPrecision(2)} %`,
+    ]);
+  return html`${table('Statistics that differ', [{title: 'Statistic'}, number(a), number(b), number('Difference')], rows)}${further(statistics.length - MOST_STATISTICS, 'statistics')}`;
+}
