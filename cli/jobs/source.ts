@@ -4,6 +4,7 @@ import {basename} from 'node:path';
 import {codeObject} from '../../shared/domain/names.ts';
 import type {Environment, SourceChange} from '../../shared/domain/source/source.ts';
 import type {Cloud} from '../cloud/cloud.ts';
+import {createOnce} from '../google/create-once.ts';
 import {packFolder} from '../python/bundle.ts';
 import {CliError, UsageError} from '../terminal/errors.ts';
 import {given} from '../terminal/fields.ts';
@@ -51,9 +52,9 @@ export async function sourceOf(options: SourceOptions): Promise<PackedCode> {
   return {source: source as SourceChange};
 }
 
-/** Stores the packed folder. The name is its digest, so an object that exists is the same. */
+/** Stores the packed folder. */
 export async function upload({objects}: Cloud, {object, bytes}: PackedCode): Promise<void> {
-  if (object && bytes) await objects.create(object, bytes, {content_type: 'application/gzip'});
+  if (object && bytes) await createOnce(objects, object, bytes, 'application/gzip');
 }
 
 /** Commands that store a packed folder: none without one. */

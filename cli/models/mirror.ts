@@ -6,6 +6,7 @@ import {z} from 'zod';
 import {jsonText} from '../../shared/contracts/printable.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {requireRunning} from '../cloud/connection.ts';
+import {createOnce} from '../google/create-once.ts';
 import {ResumableUploads} from '../google/resumable.ts';
 import type {Answers} from '../json/index.ts';
 import {cacheFolder} from '../python/python.ts';
@@ -103,7 +104,7 @@ export async function mirrorModel(
       : error;
   });
   const content = Buffer.from(`${jsonText({model, commit, files: stored})}\n`);
-  await cloud.objects.create(`${prefix}${COMPLETE}`, content, {content_type: 'application/json'});
+  await createOnce(cloud.objects, `${prefix}${COMPLETE}`, content, 'application/json');
   return {...report, copied_bytes: copier.copied};
 }
 

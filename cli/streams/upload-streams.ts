@@ -121,7 +121,7 @@ async function uploadOne(
   if (!isNew) {
     const there = known ?? (await to.objects.head(content.name));
     if (there?.crc32c !== content.crc32c || there.size_bytes !== content.size_bytes)
-      throw conflict(stream, content.name, bucket);
+      throw conflict(stream, content.name, bucket, `: crc32c ${there?.crc32c} there, ${content.crc32c} here`);
     await to.sessions.forget(stream.file);
     if (known) to.moved(stream.bytes);
   }
@@ -142,8 +142,8 @@ function requireFree(stream: StreamFile, run: string, bucket: string, stored: Ma
   if (isOther || (stream.known && stream.known.crc32c !== there.crc32c)) throw conflict(stream, name, bucket);
 }
 
-function conflict({path}: StreamFile, name: string, bucket: string): CliError {
+function conflict({path}: StreamFile, name: string, bucket: string, digests = ''): CliError {
   return new CliError(
-    `gs://${bucket}/${name} exists with other content than ${path}, and was not replaced: choose another --run, or another number for the stream`,
+    `gs://${bucket}/${name} exists with other content than ${path}${digests}, and was not replaced: choose another --run, or another number for the stream`,
   );
 }

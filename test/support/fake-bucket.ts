@@ -1,5 +1,5 @@
 /** A bucket in memory, as `shared/ports.ts` promises it. */
-import {crc32} from 'node:zlib';
+import {Crc32c} from '../../shared/contracts/crc32c.ts';
 import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Now, ObjectInfo, Objects} from '../../shared/ports.ts';
@@ -33,8 +33,7 @@ export class FakeBucket {
       name,
       generation: String(this.#generation),
       size_bytes: bytes.length,
-      // Another checksum than CRC-32C: equal content has equal sums, and other content has others.
-      crc32c: crc32(bytes).toString(36),
+      crc32c: crc32cOf(bytes),
       created_at: iso(this.#now()),
       metadata: {...metadata},
       ...facts,
@@ -109,4 +108,10 @@ export class FakeBucket {
       delete: name => call('delete', () => this.delete(name)),
     };
   }
+}
+
+function crc32cOf(bytes: Uint8Array): string {
+  const crc = new Crc32c();
+  crc.update(bytes);
+  return crc.digest();
 }

@@ -94,6 +94,22 @@ def test_a_job_with_output_beyond_the_limit_completes_with_limited_output(jobs, 
     assert "bytes of output are left out here" in jobs.output and jobs.output.endswith("the end\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("output/000001.txt", "echo honest"),
+        ("artifacts/a", "echo honest > $JOB_ARTIFACTS/a"),
+        ("result.txt", "head -c 300000 /dev/zero > $JOB_RESULT"),
+    ],
+)
+def test_a_job_fails_where_another_writer_stored_its_output_artifact_or_result(jobs, storage, name, command):
+    runner = jobs.runner(command=command)
+    forged = storage.put(BUCKET, FOLDER + name, b"forged")
+    ending = runner.run()
+    assert (ending["outcome"], ending["cause"], ending["has_artifacts"]) == ("failed", "machine", False)
+    assert re.search(f"exists with 6 bytes of crc32c {re.escape(forged['crc32c'])}, .* crc32c", ending["error"])
+
+
 def test_a_job_whose_source_cannot_be_fetched_fails_before_its_process_starts(jobs):
     def fail(_):
         raise SourceFailed("source", "Failed to fetch: no such branch")

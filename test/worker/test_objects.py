@@ -2,6 +2,7 @@ import base64
 import http.client
 import io
 import random
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -15,6 +16,7 @@ from build import BUCKET, a_stream, a_work, bucket, fails
 from gleaner_worker.failures import Damaged, Failure, LeaseLost
 from gleaner_worker.shards.shard_bytes import ShardBytes
 from gleaner_worker.storage import objects
+from gleaner_worker.storage.objects import Contradicts
 from gleaner_worker.storage.upload_content import CheckedContent, FileContent, Views
 
 
@@ -139,9 +141,11 @@ def test_a_large_shard_is_sent_without_a_copy_and_again_after_a_failure(storage,
 
 
 def test_an_existing_object_is_never_overwritten(storage, tmp_path):
-    storage.put(BUCKET, "a", b"first", {"k": "1"})
-    found = bucket().create("a", Content(), {"k": "2"}, "text/plain")
-    assert found.metadata == {"k": "1"}
+    storage.put(BUCKET, "a", b"content", {"k": "1"})
+    assert bucket().create("a", Content(), {"k": "2"}, "text/plain").metadata == {"k": "1"}
+    storage.put(BUCKET, "a", b"first")
+    with pytest.raises(Contradicts, match=f"5 bytes of crc32c .* 7 bytes of crc32c {re.escape(Content().crc32c)}"):
+        bucket().create("a", Content(), {"k": "2"}, "text/plain")
     assert storage.data(BUCKET, "a") == b"first"
 
 

@@ -1,11 +1,29 @@
 import assert from 'node:assert/strict';
-import {environmentOf, sourceOf} from '../../../cli/jobs/source.ts';
+import type {Cloud} from '../../../cli/cloud/cloud.ts';
+import {environmentOf, sourceOf, upload} from '../../../cli/jobs/source.ts';
+import {callAtOnce} from '../../support/call.ts';
+import {FakeBucket} from '../../support/fake-bucket.ts';
 
 describe('the options of a source', () => {
   it('remove the source with null, which goes with no version', async () => {
     assert.deepEqual(await sourceOf({repo: null}), {source: null});
     assert.deepEqual(await sourceOf({}), {source: undefined});
     await assert.rejects(sourceOf({repo: null, branch: 'main'}), /There is no version without a repository/);
+  });
+});
+
+describe('a packed folder whose name in the bucket is taken', () => {
+  it('is not taken for stored: the error has both checksums', async () => {
+    const bucket = new FakeBucket(Date.now);
+    const cloud = {objects: bucket.through(callAtOnce)} as unknown as Cloud;
+    const code = {source: undefined, object: 'code/a.tar.gz', bytes: Buffer.from('mine')};
+    await upload(cloud, code);
+    await upload(cloud, code);
+    const there = bucket.put('code/a.tar.gz', 'planted');
+    await assert.rejects(upload(cloud, code), (error: Error) => {
+      assert.ok(error.message.includes(`7 bytes of crc32c ${there.crc32c}`), error.message);
+      return /these are 4 bytes of crc32c/.test(error.message);
+    });
   });
 });
 

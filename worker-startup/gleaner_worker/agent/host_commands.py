@@ -15,7 +15,7 @@ from ..jobs.prepared import Prepared, SourceFailed
 from ..jobs.process import Ended, run_process
 from ..jobs.runner import job_limits
 from ..jobs.user import JobUser, NotIsolated, make_folder, remove
-from ..storage.objects import Bucket
+from ..storage.objects import Bucket, Contradicts
 from .api import Refused
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,10 @@ class HostCommands:
             reason = error.reason if isinstance(error, Failure) else f"{type(error).__name__}: {error}"
             end = "refused", None, f"Failed to run the command: {reason}"[:_REASON_CHARS]
         self._ends[order["id"]] = end  # the clean-up, or the file of the end, may fail
-        output.close()
+        try:
+            output.close()
+        except Contradicts as error:
+            end = self._ends[order["id"]] = "refused", None, f"Failed to store the output: {error.reason}"
         if folder is not None:
             remove(folder)
         return end

@@ -20,7 +20,7 @@ from ..shards.rejects import RejectsFile, same_rejects
 from ..shards.shard_bytes import ShardBytes
 from ..shards.shard_identity import OTHER_SUMMARY, shard_identity, shard_metadata
 from ..shards.summary import has_final_entry, same_summary, shard_entry, stream_summary
-from ..storage.objects import Bucket, ObjectInfo
+from ..storage.objects import Bucket, Contradicts, ObjectInfo
 from ..storage.upload_content import BytesContent, Content, FileContent
 from ..work import Work
 from .pipeline import Pipeline
@@ -61,7 +61,7 @@ class Uploader:
         self._add(plan, shard_entry(self._work, self._model, plan, info.size_bytes, info.crc32c))
 
     def store(self, shard: EncodedShard, pipeline: Pipeline) -> None:
-        """Returns when the bucket has the shard. Raises Failure when an object of its name has another identity."""
+        """Returns when the bucket has the shard. Raises Contradicts where another attempt stored other bytes first."""
         plan, work, data = shard.plan, self._work, shard.data
         entry = shard_entry(work, self._model, plan, data.size, data.crc32c) | {"stats": shard.stats}
         metadata = shard_metadata(work, shard_identity(work, plan, self._model.fingerprint), data.crc32c)
@@ -70,13 +70,16 @@ class Uploader:
             if not self._store_summary(entry):
                 metadata |= OTHER_SUMMARY
         name = shard_name(work.output_prefix, plan.number, work.spec.format)
-        stored = self._bucket.create(name, data, metadata, CONTENT_TYPES[work.spec.format], self._custom_time())
+        try:
+            stored = self._bucket.create(name, data, metadata, CONTENT_TYPES[work.spec.format], self._custom_time())
+        except Contradicts as error:
+            self._existing.accept(
+                plan, error.stored
+            )  # another plan is the fault of the stream, other bytes of a machine
+            raise
         if stored:
-            # Another worker of the stream stored the shard, or an earlier request of this worker without an answer. The
-            # same plan makes the same bytes.
+            # Another worker of the stream stored the shard, or an earlier request of this worker without an answer.
             self._existing.accept(plan, stored)
-            if stored.crc32c != data.crc32c:  # made on other hardware: the summary states the stored bytes
-                entry = shard_entry(work, self._model, plan, stored.size_bytes, stored.crc32c)
         log.info("%s %s", "Found" if stored else "Stored", name)
         self._add(plan, entry)
         pipeline.notify()
@@ -117,9 +120,11 @@ class Uploader:
     def _create(self, name: str, data: Content, content_type: str) -> ObjectInfo | None:
         """Creates the object, or returns a stored object whose bytes differ."""
         facts = {"spec_hash": self._work.spec_hash, "stream_crc32c": self._work.crc32c}
-        name = self._work.output_prefix + name
-        stored = self._bucket.create(name, data, facts, content_type, self._custom_time())
-        return stored if stored and stored.crc32c != data.crc32c else None
+        try:
+            self._bucket.create(self._work.output_prefix + name, data, facts, content_type, self._custom_time())
+        except Contradicts as error:
+            return error.stored
+        return None
 
     def _custom_time(self) -> datetime | None:
         return self._work.custom_time(datetime.now(UTC))

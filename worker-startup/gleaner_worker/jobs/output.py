@@ -5,7 +5,7 @@ import threading
 import time
 
 from ..failures import Failure, LeaseLost
-from ..storage.objects import Bucket
+from ..storage.objects import Bucket, Contradicts
 from ..storage.upload_content import BytesContent
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ class OutputParts:
         self._last = bytearray()  # the newest bytes after the head
         self._after_head = self._parts = 0
         self._closing = self._ended = False
+        self._contradiction: Contradicts | None = None
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
         self._thread.start()
 
@@ -45,7 +46,10 @@ class OutputParts:
             self._add(data)
 
     def close(self, give_up_after_s: float = 600, end: bytes = b"") -> None:
-        """Uploads the rest, and `end` after it. Returns when the last part is stored, or after `give_up_after_s`."""
+        """Uploads the rest, and `end` after it. Returns when the last part is stored, or after `give_up_after_s`.
+
+        Raises Contradicts where another writer stored a part.
+        """
         with self._changed:
             if not self._closing:
                 self._closing = True
@@ -53,6 +57,8 @@ class OutputParts:
                 self._waiting += self._last_part()
             self._changed.notify_all()
         self._thread.join(give_up_after_s)
+        if self._contradiction:
+            raise self._contradiction
 
     def _add(self, data: bytes) -> None:
         head = data[: self._left_bytes]
@@ -81,6 +87,9 @@ class OutputParts:
                 try:
                     self._store(part)
                 except LeaseLost:
+                    return
+                except Contradicts as error:
+                    self._contradiction = error
                     return
                 except Failure as error:
                     log.warning("%s; the output of this part is lost", error.reason)

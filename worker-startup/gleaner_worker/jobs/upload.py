@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ..failures import Failure
-from ..storage.objects import Bucket
+from ..storage.objects import Bucket, Contradicts
 from ..storage.upload_content import FileContent
 from .left_files import open_left, walk
 
@@ -56,7 +56,8 @@ def store_result(path: str, uid: int, bucket: Bucket, folder: str) -> Result:
 def store_artifacts(path: str, uid: int, bucket: Bucket, folder: str) -> tuple[int, list[str]]:
     """Uploads each regular file below `path`. Returns their count, and a line for each file left out.
 
-    A Failure of the bucket's check, for example at the deadline of a preemption, leaves out the other files.
+    A Failure of the bucket's check, for example at the deadline of a preemption, leaves out the other files. Raises
+    Contradicts where another writer stored an artifact of that name.
     """
     stored, left_bytes, problems = 0, _MAX_ARTIFACT_BYTES, []
     try:
@@ -78,10 +79,14 @@ def store_artifacts(path: str, uid: int, bucket: Bucket, folder: str) -> tuple[i
                 break
             except (ValueError, OSError) as error:
                 problems.append(f"{name!r}: {error}")
+            except Contradicts:
+                raise
             except Failure as error:
                 problems.append(f"{name!r}: {error.reason}")
     except (ValueError, OSError) as error:
         problems.append(str(error))
+    except Contradicts:
+        raise
     except Failure as error:
         problems.append(f"the other files: {error.reason}")
     return stored, problems

@@ -1,5 +1,6 @@
 """One model for a whole run: the first worker records the hashes of the model's files, and all workers use these."""
 
+import contextlib
 import json
 import logging
 import shutil
@@ -9,7 +10,7 @@ from typing import Any
 from ..failures import Failure
 from ..names import model_name
 from ..spec import Spec
-from ..storage.objects import Bucket
+from ..storage.objects import Bucket, Contradicts
 from ..storage.upload_content import BytesContent
 from .download import COMMIT
 from .hub import Hub
@@ -89,7 +90,8 @@ def write_model_lock(bucket: Bucket, run: str, local: ModelFiles) -> ModelLock:
     """Writes the lock of the run unless it exists; returns the lock that exists then."""
     record = {"schema": SCHEMA} | {key: getattr(local, key) for key in MODEL_FACTS}
     data = json.dumps(record, indent=2, sort_keys=True).encode() + b"\n"
-    bucket.create(model_name(run), BytesContent(data), {"schema": SCHEMA, "run": run}, "application/json")
+    with contextlib.suppress(Contradicts):  # the first lock counts
+        bucket.create(model_name(run), BytesContent(data), {"schema": SCHEMA, "run": run}, "application/json")
     lock = read_model_lock(bucket, run)
     if lock is None:
         raise Failure(

@@ -60,6 +60,18 @@ class ObjectInfo:
     metadata: dict[str, str]
 
 
+class Contradicts(Failure):
+    """An object of the name exists with other bytes. `stored` describes it."""
+
+    def __init__(self, name: str, stored: ObjectInfo, content: Content):
+        self.stored = stored
+        super().__init__(
+            "infrastructure",
+            f"Failed to create {name}: it exists with {stored.size_bytes} bytes of crc32c {stored.crc32c}, and these "
+            f"are {content.size} bytes of crc32c {content.crc32c}; find out who wrote it",
+        )
+
+
 class Bucket:
     """A client of one bucket that retries. Every method but `overwrite` raises the errors of `_retry`.
 
@@ -179,7 +191,9 @@ class Bucket:
         content_type: str,
         custom_time: datetime | None = None,
     ) -> ObjectInfo | None:
-        """Uploads a new object and returns None. An object of that name is never overwritten, but returned.
+        """Uploads a new object and returns None. An object of that name is never overwritten.
+
+        Returns an object that has the same bytes already. Raises Contradicts where it has others.
 
         The server compares the crc32c of the bytes that it receives with the content's before the object exists.
         """
@@ -217,7 +231,10 @@ class Bucket:
                 raise ConnectionError(f"{name} was damaged in transit: {_brief(error)}") from error
             return None
 
-        return self._retry(f"create gs://{self.name}/{name}", upload)
+        stored = self._retry(f"create gs://{self.name}/{name}", upload)
+        if stored and (stored.size_bytes, stored.crc32c) != (content.size, content.crc32c):
+            raise Contradicts(f"gs://{self.name}/{name}", stored, content)
+        return stored
 
     def overwrite(self, name: str, data: bytes, content_type: str) -> None:
         """Writes the agent's log: one attempt, because the next write repeats it."""
