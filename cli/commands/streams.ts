@@ -1,5 +1,6 @@
+import {LIMITS, MOST_ROW_MIB} from '../../shared/contracts/limits.ts';
 import {FORMATS} from '../streams/sources/formats.ts';
-import {count, delimiter, folder, index, positive, runId, text, words} from '../terminal/arguments.ts';
+import {count, delimiter, folder, index, positive, runId, text, whole, words} from '../terminal/arguments.ts';
 import type {GleanerCommand} from '../terminal/command.ts';
 
 /** Template of the command line, where `\\n` and `\\t` stand for a newline and a tab. */
@@ -43,6 +44,11 @@ export function addStreamCommands(program: GleanerCommand): void {
       delimiter,
     )
     .option('--field <key>', 'key of the rows, in a JSON file of one object', text)
+    .option(
+      '--max-row-mib <n>',
+      `most MiB of one row (default: ${LIMITS.row_bytes >> 20})`,
+      whole(1, MOST_ROW_MIB),
+    )
     .option('--recursive', 'read the folders inside of a folder')
     .option('--revision <revision>', 'branch, tag or commit of a data set (default: main)', text)
     .option('--split <split>', 'split of a data set', text, 'train')

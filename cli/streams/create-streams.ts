@@ -104,7 +104,7 @@ async function refuseOwnSources(sources: RowSource[], folder: string): Promise<v
 async function wantedOf(sources: RowSource[], options: CreateOptions, watch: Watch): Promise<Wanted> {
   const identities = [];
   for (const source of sources) identities.push(await source.identity(watch));
-  const {output_dir, force, dry_run, check, ...decisive} = options;
+  const {output_dir, force, dry_run, check, max_row_mib, ...decisive} = options;
   const given = Object.entries(decisive).filter(([, value]) => value !== undefined);
   return {sources: identities, options: Object.fromEntries(given) as Wanted['options']};
 }

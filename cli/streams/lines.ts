@@ -2,16 +2,34 @@
 import {createReadStream} from 'node:fs';
 import {pipeline} from 'node:stream';
 import {createGunzip} from 'node:zlib';
+import {LIMITS} from '../../shared/contracts/limits.ts';
 import {isGzip} from './gzip.ts';
 
 const NEWLINE = 10;
 
-/** Lines without their newline, in batches. No other byte changes. */
-export async function* lineBatches(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer[]> {
+/** A line with more bytes than the limit, after this number of lines. */
+export class LongLine extends Error {
+  readonly after: number;
+
+  constructor(after: number) {
+    super(`line ${after + 1} is too long`);
+    this.after = after;
+  }
+}
+
+/** Lines without their newline, in batches. No other byte changes. Throws `LongLine`. */
+export async function* lineBatches(
+  chunks: AsyncIterable<Buffer>,
+  most_bytes: number = LIMITS.row_bytes,
+): AsyncGenerator<Buffer[]> {
   let pending: Buffer[] = [];
+  let pending_bytes = 0;
+  let count = 0;
   const take = (last: Buffer) => {
     const line = pending.length === 0 ? last : Buffer.concat([...pending, last]);
     pending = [];
+    pending_bytes = 0;
+    count++;
     return line;
   };
   for await (const chunk of chunks) {
@@ -21,8 +39,10 @@ export async function* lineBatches(chunks: AsyncIterable<Buffer>): AsyncGenerato
       lines.push(take(chunk.subarray(start, end)));
       start = end + 1;
     }
-    if (start < chunk.length) pending.push(chunk.subarray(start));
     if (lines.length > 0) yield lines;
+    if (start < chunk.length) pending.push(chunk.subarray(start));
+    pending_bytes += chunk.length - start;
+    if (pending_bytes > most_bytes) throw new LongLine(count);
   }
   if (pending.length > 0) yield [take(Buffer.alloc(0))];
 }

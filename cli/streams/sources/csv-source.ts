@@ -1,10 +1,11 @@
 /** CSV files with a header line, and files of tabs. */
 import {Readable} from 'node:stream';
 import {parse} from 'csv-parse';
+import {LIMITS} from '../../../shared/contracts/limits.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {counted} from '../../terminal/format.ts';
 import {findLayout, type Layout, LINE_ENDS, nameOf} from './csv-layout.ts';
-import {bytesOf, FileSource} from './file-source.ts';
+import {bytesOf, FileSource, tooLong} from './file-source.ts';
 import {type Row, requireUnique, type Watch} from './row.ts';
 
 const BATCH_ROWS = 1000;
@@ -16,8 +17,13 @@ export class CsvFile extends FileSource {
   readonly #say: (line: string) => void;
 
   /** `delimiter`: the character between two columns. It is found where it is undefined. */
-  constructor(name: string, delimiter: string | undefined, say: (line: string) => void) {
-    super(name);
+  constructor(
+    name: string,
+    delimiter: string | undefined,
+    say: (line: string) => void,
+    most_row_bytes?: number,
+  ) {
+    super(name, most_row_bytes);
     this.#delimiter = delimiter;
     this.#say = say;
   }
@@ -32,7 +38,13 @@ export class CsvFile extends FileSource {
 
   async *rows(watch: Watch): AsyncGenerator<Row[]> {
     const {delimiter, from_line} = await this.#layout();
-    const parser = parse({delimiter, from_line, record_delimiter: LINE_ENDS, skip_empty_lines: true});
+    const parser = parse({
+      delimiter,
+      from_line,
+      record_delimiter: LINE_ENDS,
+      skip_empty_lines: true,
+      max_record_size: this.most_row_bytes,
+    });
     const input = Readable.from(this.#text(watch));
     input.on('error', error => parser.destroy(error));
     input.pipe(parser);
@@ -55,6 +67,8 @@ export class CsvFile extends FileSource {
     } catch (error) {
       watch.stop.throwIfAborted();
       if (error instanceof CliError) throw error;
+      if ((error as ParserError).code === 'CSV_MAX_RECORD_SIZE')
+        throw tooLong(this.name, this.unit, at, this.most_row_bytes);
       throw new CliError(
         `${this.name} is not CSV with ${nameOf(delimiter)} between columns: ${problemOf(error as ParserError)}, or name another --delimiter or --format`,
         {cause: error},
@@ -75,6 +89,10 @@ export class CsvFile extends FileSource {
   #columns(header: string[]): string[] {
     // UTF-16 without a mark is valid UTF-8 with zeros between its characters.
     if (header.some(name => name.includes('\0'))) throw this.#notUtf8();
+    if (header.length > LIMITS.columns)
+      throw new CliError(
+        `${this.name} has ${header.length} columns, and the most is ${LIMITS.columns}: check --delimiter, or write it again with fewer columns`,
+      );
     requireUnique(this.name, header);
     return header;
   }

@@ -1,6 +1,7 @@
 import {createReadStream, type ReadStream} from 'node:fs';
 import {stat} from 'node:fs/promises';
 import {createGunzip} from 'node:zlib';
+import {LIMITS, MOST_ROW_MIB} from '../../../shared/contracts/limits.ts';
 import {CliError} from '../../terminal/errors.ts';
 import {isGzip} from '../gzip.ts';
 import {sha256Of} from '../hash-file.ts';
@@ -11,8 +12,12 @@ export abstract class FileSource implements RowSource {
   readonly name: string;
   abstract readonly unit: 'line' | 'row';
 
-  constructor(name: string) {
+  /** The most bytes of one row. */
+  protected readonly most_row_bytes: number;
+
+  constructor(name: string, most_row_bytes: number = LIMITS.row_bytes) {
     this.name = name;
+    this.most_row_bytes = most_row_bytes;
   }
 
   abstract rows(watch: Watch, columns: Columns | undefined): AsyncIterable<Row[]>;
@@ -34,6 +39,13 @@ export abstract class FileSource implements RowSource {
     }
     return found;
   }
+}
+
+/** Refuses the row after these rows. */
+export function tooLong(file: string, unit: 'line' | 'row', after: number, most_row_bytes: number): CliError {
+  return new CliError(
+    `${file}, ${unit} ${after + 1}: it has more than ${most_row_bytes >> 20} MiB, the most of one row; correct the file, or raise --max-row-mib (up to ${MOST_ROW_MIB})`,
+  );
 }
 
 const CHUNK_BYTES = 1 << 20;

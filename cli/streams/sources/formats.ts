@@ -38,5 +38,7 @@ export type SourceOptions = {
   revision?: string | undefined;
   split?: string | undefined;
   config?: string | undefined;
+  /** The most MiB of one row. */
+  max_row_mib?: number | undefined;
   stop?: AbortSignal | undefined;
 };

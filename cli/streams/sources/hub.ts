@@ -1,5 +1,6 @@
 /** Requests to a hub such as huggingface.co, with retries. HF_ENDPOINT names another hub, and HF_TOKEN signs in. */
 import type {z} from 'zod';
+import {LIMITS} from '../../../shared/contracts/limits.ts';
 import {BrokenAnswer, type RetryPolicy, STORAGE_RETRIES, withRetries} from '../../../shared/google/retry.ts';
 import {requireProxies} from '../../proxies.ts';
 import {CliError} from '../../terminal/errors.ts';
@@ -45,7 +46,7 @@ export class Hub {
     const read = async (answer: Response) => {
       if (answer.status === 404) return undefined;
       requireOk(answer, await errorOf(answer));
-      const text = await answer.text();
+      const text = await textOf(answer, what, LIMITS.answer_bytes);
       try {
         return JSON.parse(text) as unknown;
       } catch (cause) {
@@ -93,14 +94,14 @@ export class Hub {
         requireOk(answer, await errorOf(answer));
         // A hub sends a small file whole.
         if (start === 0 && answer.status === 200 && Number(answer.headers.get('content-length')) === end)
-          return {bytes: await answer.arrayBuffer(), size: end};
+          return {bytes: await contentOf(answer, what, end), size: end};
         const [, from, size] =
           /^bytes (\d+)-\d+\/(\d+)$/.exec(answer.headers.get('content-range') ?? '') ?? [];
         if (answer.status !== 206 || Number(from) !== start)
           throw new CliError(
             `Failed to read ${what}: the hub sends no parts of files; download the file first`,
           );
-        const bytes = await answer.arrayBuffer();
+        const bytes = await contentOf(answer, what, end - start);
         if (bytes.byteLength !== end - start)
           throw new BrokenAnswer(`${bytes.byteLength} of ${end - start} bytes came`);
         return {bytes, size: Number(size)};
@@ -113,14 +114,7 @@ export class Hub {
   async text(path: string, what: string, most: number, stop?: AbortSignal): Promise<string> {
     const read = async (answer: Response) => {
       requireOk(answer, await errorOf(answer));
-      const parts: Uint8Array[] = [];
-      let bytes = 0;
-      for await (const part of answer.body ?? []) {
-        bytes += part.length;
-        if (bytes > most) throw new CliError(`Failed to read ${what}: it has more than ${bytesText(most)}`);
-        parts.push(part);
-      }
-      return Buffer.concat(parts).toString('utf8');
+      return textOf(answer, what, most);
     };
     return this.#get(`${this.endpoint}${path}`, what, {}, most, read, stop);
   }
@@ -171,9 +165,32 @@ export class Hub {
   }
 }
 
+async function textOf(answer: Response, what: string, most: number): Promise<string> {
+  return Buffer.from(await contentOf(answer, what, most)).toString('utf8');
+}
+
+/** The content of an answer. Ends the answer with `CliError` where it has more than `most` bytes. */
+async function contentOf(answer: Response, what: string, most: number): Promise<ArrayBuffer> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of answer.body ?? []) {
+    bytes += part.length;
+    if (bytes > most)
+      throw new CliError(`Failed to read ${what}: the hub sends more than ${bytesText(most)}`);
+    parts.push(part);
+  }
+  const whole = new Uint8Array(bytes);
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole.buffer;
+}
+
 async function errorOf(answer: Response): Promise<string> {
   if (answer.ok) return '';
-  const text = await answer.text().catch(() => '');
+  const text = await textOf(answer, 'the error', LIMITS.error_bytes).catch(() => '');
   const said = answer.headers.get('x-error-message') ?? /"error"\s*:\s*"([^"]{1,300})"/.exec(text)?.[1];
   return `${answer.status} ${said ?? answer.statusText}`.trim();
 }

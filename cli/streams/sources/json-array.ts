@@ -5,17 +5,24 @@ const QUOTE = 34;
 const BACKSLASH = 92;
 const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT, COMMA] = [91, 93, 123, 125, 44];
 
+/** An element with more bytes than the limit. */
+export class LongElement extends Error {}
+
 /** The text after the array, or before its end, is not what it must be. */
 export class BrokenArray extends Error {}
 
 /**
- * Yields the text of each element on one line. The caller parses the elements. Throws `BrokenArray` where brackets do not match.
+ * Yields the text of each element on one line. The caller parses the elements. Throws `BrokenArray` where brackets do not match, and `LongElement`.
  */
-export async function* arrayElements(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer[]> {
+export async function* arrayElements(
+  chunks: AsyncIterable<Buffer>,
+  most_bytes: number,
+): AsyncGenerator<Buffer[]> {
   const splitter = new Splitter();
   for await (const chunk of chunks) {
     const elements = splitter.split(chunk);
     if (elements.length > 0) yield elements;
+    if (splitter.pending_bytes > most_bytes) throw new LongElement();
   }
   if (!splitter.isClosed) throw new BrokenArray('the array does not end: the file is cut off');
 }
@@ -28,6 +35,11 @@ class Splitter {
   #hasComma = false;
   #hasNewline = false;
   #parts: Buffer[] = [];
+
+  /** Bytes of the element that has no end yet. */
+  get pending_bytes(): number {
+    return this.#parts.reduce((sum, part) => sum + part.length, 0);
+  }
 
   split(chunk: Buffer): Buffer[] {
     const found: Buffer[] = [];

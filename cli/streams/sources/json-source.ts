@@ -1,44 +1,42 @@
 /** JSON files: an array of objects, one object, or JSON lines under the name `.json`. */
-import {stat} from 'node:fs/promises';
+import {MOST_ROW_MIB} from '../../../shared/contracts/limits.ts';
 import {CliError} from '../../terminal/errors.ts';
-import {bytesText} from '../../terminal/format.ts';
-import {bytesOf, FileSource, headOf} from './file-source.ts';
-import {arrayElements, BrokenArray} from './json-array.ts';
+import {bytesOf, FileSource, headOf, tooLong} from './file-source.ts';
+import {arrayElements, BrokenArray, LongElement} from './json-array.ts';
 import {rowsOfObject} from './json-object.ts';
 import {JsonError, jsonKind, jsonValue} from './json-text.ts';
 import {JsonLines} from './line-source.ts';
 import type {Row, Watch} from './row.ts';
-
-/** One object is read as a whole. */
-const MOST_OBJECT_BYTES = 256 << 20;
 
 export class JsonFile extends FileSource {
   readonly unit = 'row';
   readonly #field: string | undefined;
 
   /** `field`: the key of the list of rows, in a file of one object. */
-  constructor(name: string, field?: string) {
-    super(name);
+  constructor(name: string, field?: string, most_row_bytes?: number) {
+    super(name, most_row_bytes);
     this.#field = field;
   }
 
   async *rows(watch: Watch): AsyncGenerator<Row[]> {
     const kind = await kindOfFile(this.name);
-    if (kind === 'object') yield rowsOfObject(this.name, await wholeText(this.name), this.#field);
+    if (kind === 'object')
+      yield rowsOfObject(this.name, await wholeText(this.name, this.most_row_bytes), this.#field);
     else if (this.#field !== undefined)
       throw new CliError(
         `${this.name} is ${kind === 'array' ? 'an array' : 'JSON lines'}, and --field is a key of one object: leave --field out`,
       );
     else if (kind === 'array') yield* this.#elements(watch);
-    else yield* new JsonLines(this.name).rows(watch);
+    else yield* new JsonLines(this.name, this.most_row_bytes).rows(watch);
   }
 
   async *#elements(watch: Watch): AsyncGenerator<Row[]> {
     let at = 0;
     try {
-      for await (const elements of arrayElements(bytesOf(this.name, watch)))
+      for await (const elements of arrayElements(bytesOf(this.name, watch), this.most_row_bytes))
         yield elements.map(line => ({at: ++at, line}));
     } catch (error) {
+      if (error instanceof LongElement) throw tooLong(this.name, this.unit, at, this.most_row_bytes);
       if (!(error instanceof BrokenArray)) throw error;
       throw new CliError(`${this.name}, after row ${at}: ${error.message}`, {cause: error});
     }
@@ -70,11 +68,11 @@ function isObject(text: string): boolean {
   }
 }
 
-async function wholeText(file: string): Promise<string> {
-  const {size} = await stat(file);
-  if (size > MOST_OBJECT_BYTES)
-    throw new CliError(
-      `${file} is one object of ${bytesText(size)}, which needs memory for all of it: write it as JSON lines or as an array of objects`,
-    );
-  return (await headOf(file, Number.POSITIVE_INFINITY)).text;
+/** The unpacked text of a file. */
+async function wholeText(file: string, most_bytes: number): Promise<string> {
+  const {text, isWhole} = await headOf(file, most_bytes + 1);
+  if (isWhole) return text;
+  throw new CliError(
+    `${file} is one object of more than ${most_bytes >> 20} MiB, which needs memory for all of it: write it as JSON lines or as an array of objects, or raise --max-row-mib (up to ${MOST_ROW_MIB})`,
+  );
 }

@@ -3,8 +3,10 @@
  * which reads with Python's `json`: NaN and Infinity are values, and no object may have a key twice.
  */
 
+import {LIMITS} from '../../../shared/contracts/limits.ts';
+
 /** Objects and lists inside of each other; Python's `json` fails somewhat above. */
-const MOST_DEPTH = 900;
+const MOST_DEPTH = LIMITS.json_depth;
 /** Python reads no longer integer. */
 const MOST_DIGITS = 4300;
 

@@ -1,7 +1,7 @@
 /** Files whose rows are lines: JSON Lines, and plain text with one sample a line. Blank lines are no rows. */
 import {isUtf8} from 'node:buffer';
-import {isBlank, lineBatches} from '../lines.ts';
-import {bytesOf, FileSource} from './file-source.ts';
+import {isBlank, LongLine, lineBatches} from '../lines.ts';
+import {bytesOf, FileSource, tooLong} from './file-source.ts';
 import {type Row, rowError, type Watch} from './row.ts';
 
 abstract class LineFile extends FileSource {
@@ -11,11 +11,16 @@ abstract class LineFile extends FileSource {
 
   async *rows(watch: Watch): AsyncGenerator<Row[]> {
     let at = 0;
-    for await (const lines of lineBatches(bytesOf(this.name, watch)))
-      yield lines.flatMap(line => {
-        at++;
-        return isBlank(line) ? [] : this.rowOf(at, line);
-      });
+    try {
+      for await (const lines of lineBatches(bytesOf(this.name, watch), this.most_row_bytes))
+        yield lines.flatMap(line => {
+          at++;
+          return isBlank(line) ? [] : this.rowOf(at, line);
+        });
+    } catch (error) {
+      if (!(error instanceof LongLine)) throw error;
+      throw tooLong(this.name, this.unit, error.after, this.most_row_bytes);
+    }
   }
 }
 

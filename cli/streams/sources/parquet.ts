@@ -1,20 +1,29 @@
 /** Rows of a Parquet file, one row group in memory at a time. */
+import {setImmediate} from 'node:timers/promises';
 import {
   type AsyncBuffer,
   asyncBufferFromFile,
+  type ColumnMetaData,
   type Compressors,
   type FileMetaData,
   parquetMetadataAsync,
   parquetRead,
   parquetSchema,
+  type RowGroup,
+  type SchemaElement,
   type SchemaTree,
 } from 'hyparquet';
 import {compressors as decompressors} from 'hyparquet-compressors';
+import {isInflated, LIMITS} from '../../../shared/contracts/limits.ts';
 import {CliError} from '../../terminal/errors.ts';
-import {listText} from '../../terminal/format.ts';
+import {bytesText, listText} from '../../terminal/format.ts';
 import {FileSource} from './file-source.ts';
+import {type ChunkSize, Inflated, sizeOfChunk} from './parquet-pages.ts';
 import {columnMaker, NoText, PHYSICAL, physicalSchema} from './parquet-values.ts';
 import {type Cell, type Cells, type Columns, type Row, requireUnique, rowError, type Watch} from './row.ts';
+
+/** Columns that the library reads without a pause. */
+const COLUMNS_AT_ONCE = 16;
 
 /** A page of nulls alone is empty, and LZ4 of the library fails for it. */
 const compressors: Compressors = Object.fromEntries(
@@ -31,17 +40,65 @@ export type ParquetFile = {name: string; file: AsyncBuffer; metadata: FileMetaDa
 export async function openParquet(name: string, file: AsyncBuffer): Promise<ParquetFile> {
   if (file.byteLength === 0) throw new CliError(`${name} is empty: copy it again`);
   try {
+    await requireFooter(file);
     const metadata = await parquetMetadataAsync(file, {parsers: PHYSICAL, geoparquet: false});
+    requireSchema(metadata.schema);
     const {children} = parquetSchema(metadata);
     requireOnce(name, children, '');
+    requireRows(metadata, file.byteLength);
     return {name, file, metadata: {...metadata, schema: physicalSchema(metadata.schema)}, columns: children};
   } catch (error) {
     if (error instanceof CliError) throw error;
+    if (error instanceof Inflated) throw new CliError(`${name} ${error.message}`, {cause: error});
     throw new CliError(
       `${name} is not Parquet (${(error as Error).message}): check the file, or name its --format`,
       {cause: error},
     );
   }
+}
+
+async function requireFooter(file: AsyncBuffer): Promise<void> {
+  if (file.byteLength < 8) return;
+  const end = new DataView(await file.slice(file.byteLength - 8, file.byteLength));
+  const bytes = end.getUint32(0, true);
+  if (bytes > LIMITS.footer_bytes && bytes < file.byteLength)
+    throw new Inflated(
+      `has a footer of ${bytesText(bytes)}, and the most is ${bytesText(LIMITS.footer_bytes)}: write it again with fewer columns or row groups in each file`,
+    );
+}
+
+/** The library builds a tree of the schema for each row group, and goes down its levels by calls of itself. */
+function requireSchema(schema: readonly SchemaElement[]): void {
+  if (schema.length > LIMITS.columns)
+    throw new Inflated(
+      `has ${schema.length} columns, and the most is ${LIMITS.columns}: write it again with fewer columns`,
+    );
+  /** Children that are missing at each level. */
+  const open: number[] = [];
+  for (const {num_children = 0} of schema) {
+    if (num_children < 0 || num_children >= schema.length)
+      throw new Inflated(`claims a column with ${num_children} columns inside: copy it again`);
+    if (num_children > 0) open.push(num_children);
+    else {
+      while (open.at(-1) === 1) open.pop();
+      if (open.length > 0) open[open.length - 1] = (open.at(-1) as number) - 1;
+    }
+    if (open.length > LIMITS.schema_depth)
+      throw new Inflated(
+        `has columns that are nested deeper than ${LIMITS.schema_depth} levels: write it again with flat columns`,
+      );
+  }
+}
+
+function requireRows({num_rows, row_groups}: FileMetaData, file_bytes: number): void {
+  const counts = row_groups.map(group => Number(group.num_rows));
+  const sum = counts.reduce((all, count) => all + count, 0);
+  if (counts.some(count => count < 0) || sum !== Number(num_rows))
+    throw new Inflated(`claims ${num_rows} rows, and its row groups have ${sum}: copy it again`);
+  if (isInflated(sum, file_bytes))
+    throw new Inflated(
+      `claims ${num_rows} rows in ${bytesText(file_bytes)}, which is more than ${LIMITS.ratio} for each byte: copy it again`,
+    );
 }
 
 export function rowsIn({metadata}: ParquetFile): number {
@@ -68,34 +125,98 @@ export async function* parquetRows(
   for (const group of metadata.row_groups) {
     stop.throwIfAborted();
     const [rowStart, rowEnd] = [at, at + Number(group.num_rows)];
-    let rows: unknown[][] = [];
+    let rows: unknown[][] | undefined;
     try {
-      await parquetRead({
-        file,
-        metadata,
-        rowStart,
-        rowEnd,
-        columns: columns.map(({name}) => name),
-        compressors,
-        utf8: false,
-        parsers: PHYSICAL,
-        geoparquet: false,
-        onComplete: read => {
-          rows = read;
-        },
-      });
+      const bounded = new BoundedGroup(file, group);
+      for (let first = 0; first < columns.length; first += COLUMNS_AT_ONCE) {
+        const names = columns.slice(first, first + COLUMNS_AT_ONCE).map(({name}) => name);
+        await parquetRead({
+          file: bounded.only(names),
+          metadata,
+          rowStart,
+          rowEnd,
+          columns: names,
+          compressors,
+          utf8: false,
+          parsers: PHYSICAL,
+          geoparquet: false,
+          onComplete: (read: unknown[][]) => {
+            rows = rows ? rows.map((values, index) => [...values, ...(read[index] ?? [])]) : read;
+          },
+        });
+        // The library does not wait between pages: signals and progress come now.
+        await setImmediate();
+        stop.throwIfAborted();
+      }
     } catch (error) {
       stop.throwIfAborted();
       if (error instanceof CliError) throw error;
+      if (error instanceof Inflated)
+        throw new CliError(`${name}, rows ${rowStart + 1} to ${rowEnd}, ${error.message}`, {cause: error});
       throw new CliError(
         `Failed to read rows ${rowStart + 1} to ${rowEnd} of ${name}: ${(error as Error).message}`,
         {cause: error},
       );
     }
     moved(Number(group.total_compressed_size ?? group.total_byte_size));
-    yield rows.map((values, index) => new ParquetRow(name, rowStart + index + 1, columns, values));
+    yield (rows ?? []).map((values, index) => new ParquetRow(name, rowStart + index + 1, columns, values));
     at = rowEnd;
   }
+}
+
+/** The bytes of a row group, which the library gets only after their pages are checked. */
+class BoundedGroup {
+  readonly #file: AsyncBuffer;
+  readonly #group: RowGroup;
+  readonly #sizes = {values: 0, unpacked_bytes: 0};
+
+  constructor(file: AsyncBuffer, group: RowGroup) {
+    this.#file = file;
+    this.#group = group;
+  }
+
+  /** The file for a read of these columns. The library reads whole chunks. Throws `Inflated`. */
+  only(names: readonly string[]): AsyncBuffer {
+    const wanted = new Set(names);
+    const chunks = this.#group.columns.flatMap(({meta_data}) =>
+      meta_data && wanted.has(meta_data.path_in_schema[0] ?? '') ? [meta_data] : [],
+    );
+    const {byteLength} = this.#file;
+    const slice = async (start: number, end = byteLength) => {
+      const bytes = await this.#file.slice(start, end);
+      const inside = chunks.filter(chunk => {
+        const [from, to] = rangeOf(chunk);
+        return start <= from && to <= end && from <= to;
+      });
+      if (inside.length === 0) throw new Error('a column lies outside of the file');
+      for (const chunk of inside) {
+        const [from, to] = rangeOf(chunk);
+        this.#add(chunk, sizeOfChunk(new Uint8Array(bytes, from - start, to - from)));
+      }
+      return bytes;
+    };
+    return {byteLength, slice};
+  }
+
+  #add({path_in_schema}: ColumnMetaData, {values, unpacked_bytes}: ChunkSize): void {
+    if (values < Number(this.#group.num_rows))
+      throw new Inflated(
+        `claims ${this.#group.num_rows} rows, and column "${path_in_schema.join('.')}" has ${values} values: copy it again`,
+      );
+    const sizes = this.#sizes;
+    sizes.values += values * path_in_schema.length;
+    sizes.unpacked_bytes += unpacked_bytes;
+    if (sizes.values > LIMITS.group_values || sizes.unpacked_bytes > LIMITS.group_bytes)
+      throw new Inflated(
+        `needs memory for more than ${LIMITS.group_values} values or ${bytesText(LIMITS.group_bytes)} at once: choose fewer columns, or write the file again with smaller row groups`,
+      );
+  }
+}
+
+/** First byte of a chunk, and the byte after its last one. */
+function rangeOf({dictionary_page_offset, data_page_offset, total_compressed_size}: ColumnMetaData) {
+  const start = dictionary_page_offset || data_page_offset;
+  return [Number(start), Number(start + total_compressed_size)] as const;
 }
 
 type Column = {name: string; make: (value: unknown) => Cell};

@@ -51,21 +51,22 @@ async function openSource(source: string, options: SourceOptions, say: Say): Pro
 
 async function openFile(
   file: string,
-  {format: given, delimiter, field}: SourceOptions,
+  {format: given, delimiter, field, max_row_mib}: SourceOptions,
   say: Say,
 ): Promise<RowSource> {
   const format = given ?? formatOf(file);
   if (format === undefined)
     throw new CliError(`${file} has an unknown extension: give --format, or a name with ${KNOWN_NAMES}`);
+  const most_row_bytes = max_row_mib === undefined ? undefined : max_row_mib << 20;
   switch (format) {
     case 'jsonl':
-      return new JsonLines(file);
+      return new JsonLines(file, most_row_bytes);
     case 'text':
-      return new TextLines(file);
+      return new TextLines(file, most_row_bytes);
     case 'json':
-      return new JsonFile(file, field);
+      return new JsonFile(file, field, most_row_bytes);
     case 'csv':
-      return new CsvFile(file, delimiter, say);
+      return new CsvFile(file, delimiter, say, most_row_bytes);
     case 'parquet':
       return new (await import('./parquet.ts')).ParquetFileSource(file);
     default:

@@ -58,7 +58,8 @@ export function requireUnique(file: string, names: readonly string[], inside = '
 
 /** The first name that is there before. */
 export function repeatedOf(names: readonly string[]): string | undefined {
-  return names.find((name, index) => names.indexOf(name) !== index);
+  const known = new Set<string>();
+  return names.find(name => known.size === known.add(name).size);
 }
 
 /** The cells of a row. Throws `CliError` for text that is no JSON object. */

@@ -1,6 +1,7 @@
 import {createHash} from 'node:crypto';
 import {createServer, type IncomingMessage, type Server, type ServerResponse} from 'node:http';
 import type {AddressInfo} from 'node:net';
+import {pipeline, Readable} from 'node:stream';
 import {Hub} from '../../../../cli/streams/sources/hub.ts';
 
 export const COMMIT = 'a'.repeat(40);
@@ -10,7 +11,7 @@ export const CONVERTED_COMMIT = 'b'.repeat(40);
 const WHOLE_BYTES = 64;
 
 type Files = Record<string, Uint8Array>;
-type Refusal = {status: number; headers?: Record<string, string>; body?: string};
+type Refusal = {status: number; headers?: Record<string, string>; body?: string; isEndless?: boolean};
 
 /** Loopback server with the API of a hub, for one data set `org/data` and one model `org/model`. Each has every revision. */
 export class FakeHub {
@@ -60,7 +61,10 @@ export class FakeHub {
       /^\/(?:datasets\/org\/data|org\/model)\/resolve\/([0-9a-f]{40})\/(.+)$/.exec(url) ?? [];
     const found = Object.values(this.revisions).find(revision => revision.commit === commit);
     const bytes = found?.files[decodeURIComponent(path)];
-    if (refusal) response.writeHead(refusal.status, refusal.headers).end(refusal.body);
+    if (refusal?.isEndless) {
+      response.writeHead(refusal.status, refusal.headers);
+      pipeline(Readable.from(mebibytes(), {objectMode: false}), response, () => {});
+    } else if (refusal) response.writeHead(refusal.status, refusal.headers).end(refusal.body);
     else if (listing) this.#list(decodeURIComponent(listing), response);
     else if (bytes && !this.missing.has(path))
       this.#send(this.damaged.has(path) ? bytes.map(byte => byte ^ 1) : bytes, headers.range, response);
@@ -88,6 +92,10 @@ export class FakeHub {
     const stated = `bytes ${start}-${Number(start) + part.length - 1}/${bytes.length}`;
     response.writeHead(206, {'content-range': stated}).end(part);
   }
+}
+
+function* mebibytes(): Generator<Buffer> {
+  for (;;) yield Buffer.alloc(1 << 20, ' ');
 }
 
 /** The digest that a hub states: of git, or of its storage of large files. */

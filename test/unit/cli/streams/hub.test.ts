@@ -171,6 +171,24 @@ describe('A data set of Hugging Face', () => {
       );
     });
 
+  for (const {name, status, headers, error} of [
+    {name: 'a listing', status: 200, headers: {}, error: /org\/data: the hub sends more than 67 MB/},
+    {name: 'an error', status: 500, headers: {}, error: /500 Internal Server Error.*after 3 attempts/},
+  ])
+    it(`ends an answer that is longer than it may be: ${name}`, async () => {
+      for (let times = 0; times < 3; times++) hub.refusals.push({status, headers, isEndless: true});
+      await assert.rejects(
+        openDataset('org/data', {}, () => {}, hub.client()),
+        error,
+      );
+    });
+
+  it('ends an answer that is longer than it may be: a part of a file', async () => {
+    const [source] = await openDataset('org/data', {split: 'test'}, () => {}, hub.client());
+    hub.refusals.push({status: 206, headers: {'content-range': 'bytes 0-0/1'}, isEndless: true});
+    await assert.rejects(source?.count(watch(), 1) ?? assert.fail(), /the hub sends (more than|no parts)/);
+  });
+
   it('ends with advice where no hub answers', async () => {
     const client = hub.client();
     await hub.end();
