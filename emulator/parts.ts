@@ -17,6 +17,7 @@ import {Topics} from './pubsub/topics.ts';
 import {Scheduler} from './scheduler.ts';
 import {startSweeps} from './storage/lifecycle.ts';
 import {infoOf, resourceOf} from './storage/resource.ts';
+import {type RequireRight, rightsOf} from './storage/rights.ts';
 import {openStorage} from './storage/routes.ts';
 import {startExpiry} from './store-expiry.ts';
 import {Nodes} from './tpu/nodes.ts';
@@ -91,7 +92,7 @@ export async function openParts(context: CloudContext) {
     forward: google && ((topic, message) => google.pubsub.publish(topic, message)),
   });
   const listeners = new Set<(object: StoredInfo) => void>();
-  const storage = openBuckets(context, database, events, listeners);
+  const storage = openBuckets(context, database, events, listeners, rightsOf(project, token, deployments));
 
   const fleet = new Fleet({
     ...{dir, project, database, token, identities, log, trouble},
@@ -159,23 +160,29 @@ function openBuckets(
   database: CloudDatabase,
   events: Events,
   listeners: Set<(object: StoredInfo) => void>,
+  requireRight: RequireRight,
 ) {
-  const storage = openStorage(where.dir, database, {
-    recorded: (kind, object) => {
-      if (kind === 'finalized') events.objectFinalized(object.bucket, resourceOf(object, where.url));
-    },
-    committed: (kind, object) => {
-      if (kind !== 'finalized') return;
-      for (const listener of listeners) {
-        // The object stays stored when a listener throws.
-        try {
-          listener(infoOf(object));
-        } catch (error) {
-          trouble(error, 'onObject');
+  const storage = openStorage(
+    where.dir,
+    database,
+    {
+      recorded: (kind, object) => {
+        if (kind === 'finalized') events.objectFinalized(object.bucket, resourceOf(object, where.url));
+      },
+      committed: (kind, object) => {
+        if (kind !== 'finalized') return;
+        for (const listener of listeners) {
+          // The object stays stored when a listener throws.
+          try {
+            listener(infoOf(object));
+          } catch (error) {
+            trouble(error, 'onObject');
+          }
         }
-      }
+      },
     },
-  });
+    requireRight,
+  );
   const swept = storage.recover();
   if (swept > 0) log('cloud', `swept ${swept} file${swept === 1 ? '' : 's'} that an interrupted upload left`);
   for (const {bucket} of deployments)

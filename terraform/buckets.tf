@@ -5,14 +5,15 @@ locals {
   # Folder of the data bucket => accounts and their role. A role on a folder covers lists below the folder.
   folders = {
     datasets     = { control = "read", worker-api = "read", worker = "read" }
-    activations  = { control = "replace", worker-api = "read", worker = "create" }
+    activations  = { control = "replace", worker-api = "read" }
     partials     = { control = "clear", worker-api = "clear", worker = "create" }
-    models       = { worker = "read" }
+    models       = { control = "read", worker = "read" }
     bundles      = { worker = "read" }
     environments = { worker = "read" }
     code         = { worker = "read" }
-    jobs         = { worker = "create" }
+    jobs         = { control = "read", worker = "create" }
     execs        = { worker = "create" }
+    system       = { control = "replace" }
   }
   folder_roles = merge([
     for folder, roles in local.folders : { for account, role in roles : "${folder}/${account}" => { folder = folder, account = account, role = role } }
@@ -113,6 +114,19 @@ resource "google_storage_managed_folder_iam_member" "data" {
   managed_folder = google_storage_managed_folder.data[each.value.folder].name
   role           = google_project_iam_custom_role.storage[each.value.role].id
   member         = google_service_account.account[each.value.account].member
+}
+
+# The manifest of a run decides its model and its budget: the control plane alone creates it.
+resource "google_storage_managed_folder_iam_member" "worker_stores_shards" {
+  bucket         = google_storage_bucket.data.name
+  managed_folder = google_storage_managed_folder.data["activations"].name
+  role           = google_project_iam_custom_role.storage["create"].id
+  member         = google_service_account.account["worker"].member
+
+  condition {
+    title      = "no manifests"
+    expression = "!resource.name.endsWith(\"/manifest.json\")"
+  }
 }
 
 resource "google_storage_managed_folder" "logs" {

@@ -6,7 +6,7 @@ import {pathToFileURL} from 'node:url';
 import {getTestServer} from '@google-cloud/functions-framework/testing';
 import {isSameText} from '../../shared/contracts/constant-time.ts';
 import {ApiError} from '../http/errors.ts';
-import {HOST_HEADER, pushTokenOf, unauthenticated} from '../http/guard.ts';
+import {accessTokenOf, HOST_HEADER, pushTokenOf, unauthenticated} from '../http/guard.ts';
 import {refusePages} from '../http/web-pages.ts';
 
 const FLUSH_MS = 5000;
@@ -21,6 +21,9 @@ async function main([module, ...names]: string[]): Promise<void> {
   if (module === undefined || !token || !process.send) {
     throw new Error('Failed to host functions: fork this file with a module and the names of its functions');
   }
+  // The functions speak as their account, which has the rights of the deployment's account.
+  const account = process.env.GLEANER_CONTROL_SERVICE_ACCOUNT;
+  if (account) process.env.GLEANER_LOCAL_TOKEN = accessTokenOf(token, account);
   await import(pathToFileURL(resolve(module)).href);
   const ports: Record<string, number> = {};
   for (const name of names) {

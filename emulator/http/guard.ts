@@ -97,7 +97,10 @@ export function accessTokenOf(token: string, email: string): string {
 
 /** E-mail address of the service account whose access token a request has; undefined for another token. */
 export function accountWith(headers: IncomingHttpHeaders, token: string): string | undefined {
-  const given = bearer(headers);
+  return accountOf(bearer(headers), token);
+}
+
+function accountOf(given: string, token: string): string | undefined {
   const email = Buffer.from(given.split('.')[0] ?? '', 'base64url').toString();
   return isSameText(given, accessTokenOf(token, email)) ? email : undefined;
 }
@@ -105,10 +108,8 @@ export function accountWith(headers: IncomingHttpHeaders, token: string): string
 /** True with the token of the cloud, or the access token of an account. */
 export function hasToken(headers: IncomingHttpHeaders, token: string): boolean {
   const key = headers['x-goog-api-key'];
-  return (
-    isSameText(bearer(headers), token) ||
-    isSameText(typeof key === 'string' ? key : '', token) ||
-    accountWith(headers, token) !== undefined
+  return [bearer(headers), typeof key === 'string' ? key : ''].some(
+    given => isSameText(given, token) || accountOf(given, token) !== undefined,
   );
 }
 

@@ -46,7 +46,7 @@ async function answerPart(
       method,
       path: pathname,
       query: searchParams,
-      headers: {host: outer.headers.host},
+      headers: {host: outer.headers.host, authorization: outer.headers.authorization},
       body: Readable.from([Buffer.from(rest.join('\n\n'))]),
     });
   } catch (error) {

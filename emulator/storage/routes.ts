@@ -11,7 +11,8 @@ import {listObjects} from './list.ts';
 import {type ObjectEvents, ObjectTable} from './objects.ts';
 import {bucketResource, patched, resourceOf} from './resource.ts';
 import {ResumableUploads} from './resumable.ts';
-import {insert} from './upload.ts';
+import type {RequireRight, Right} from './rights.ts';
+import {insert, type Upload} from './upload.ts';
 import {BucketView} from './view.ts';
 
 export type Storage = {
@@ -23,16 +24,26 @@ export type Storage = {
 };
 
 /** JSON API of Cloud Storage on a folder and a database. */
-export function openStorage(dir: string, database: CloudDatabase, events: ObjectEvents): Storage {
+export function openStorage(
+  dir: string,
+  database: CloudDatabase,
+  events: ObjectEvents,
+  requireRight: RequireRight = () => {},
+): Storage {
   const blobs = new Blobs(dir);
   const objects = new ObjectTable(database, blobs, new BucketView(dir), events);
   const resumable = new ResumableUploads(database, blobs, objects);
-  const stores = {objects, blobs, resumable};
+  const stores = {objects, blobs, resumable, requireRight};
+  const permitted = withRight(requireRight);
   const routes = [...objectRoutes(stores), ...bucketRoutes(objects)];
   return {
     objects,
     routes: [...routes, ...routes.flatMap(withoutPrefix), batchRoute(routes)],
-    lastRoute: ['GET', '/{bucket}/{object...}', request => plainDownload(objects, blobs, request)],
+    lastRoute: [
+      'GET',
+      '/{bucket}/{object...}',
+      permitted('get', request => plainDownload(objects, blobs, request)),
+    ],
     recover: () => {
       resumable.prune();
       return objects.recover(id => resumable.isOpen(id));
@@ -50,8 +61,18 @@ function withoutPrefix([method, path, handle]: Route): Route[] {
 
 const urlOf = (request: Request) => `http://${request.headers.host}`;
 
-function objectRoutes(stores: {objects: ObjectTable; blobs: Blobs; resumable: ResumableUploads}): Route[] {
-  const {objects, blobs, resumable} = stores;
+/** Handler of requests on one object, for accounts that have the right on the object. */
+function withRight(requireRight: RequireRight) {
+  return (right: Right, handle: Handler): Handler =>
+    request => {
+      requireRight(request, right, request.params.bucket ?? '', request.params.object ?? '');
+      return handle(request);
+    };
+}
+
+function objectRoutes(stores: Upload): Route[] {
+  const {objects, blobs, resumable, requireRight} = stores;
+  const permitted = withRight(requireRight);
 
   const get: Handler = request => {
     if (request.query.get('alt') === 'media') return download(objects, blobs, request);
@@ -96,19 +117,28 @@ function objectRoutes(stores: {objects: ObjectTable; blobs: Blobs; resumable: Re
     ['POST', '/resumable/upload/storage/v1/b/{bucket}/o', upload],
     ['PUT', '/resumable/upload/storage/v1/b/{bucket}/o', resume],
     ['DELETE', '/resumable/upload/storage/v1/b/{bucket}/o', cancel],
-    ['GET', '/download/storage/v1/b/{bucket}/o/{object}', request => download(objects, blobs, request)],
+    [
+      'GET',
+      '/download/storage/v1/b/{bucket}/o/{object}',
+      permitted('get', request => download(objects, blobs, request)),
+    ],
     [
       'GET',
       '/storage/v1/b/{bucket}/o',
-      request => ({json: listObjects(objects, request.params.bucket ?? '', request.query, urlOf(request))}),
+      request => {
+        const {bucket = ''} = request.params;
+        requireRight(request, 'list', bucket, request.query.get('prefix') ?? '');
+        return {json: listObjects(objects, bucket, request.query, urlOf(request))};
+      },
     ],
-    ['POST', `${object}/copyTo/${target}`, request => copy(stores, request)],
-    ['POST', `${object}/rewriteTo/${target}`, request => rewrite(stores, request)],
-    ['POST', `${object}/compose`, request => compose(stores, request)],
-    ['GET', object, get],
-    ['PATCH', object, patch],
-    ['PUT', object, update],
-    ['DELETE', object, remove],
+    // No account copies: a copy by an account needs a right that none has.
+    ['POST', `${object}/copyTo/${target}`, permitted('update', request => copy(stores, request))],
+    ['POST', `${object}/rewriteTo/${target}`, permitted('update', request => rewrite(stores, request))],
+    ['POST', `${object}/compose`, permitted('update', request => compose(stores, request))],
+    ['GET', object, permitted('get', get)],
+    ['PATCH', object, permitted('update', patch)],
+    ['PUT', object, permitted('update', update)],
+    ['DELETE', object, permitted('delete', remove)],
     [
       'GET',
       '/storage/v1/b/{bucket}/o/{object...}',

@@ -15,8 +15,14 @@ import {readRelated} from './multipart.ts';
 import type {ObjectTable} from './objects.ts';
 import {checkObjectName, type Fields, fieldsOf, resourceOf} from './resource.ts';
 import type {ResumableUploads} from './resumable.ts';
+import type {RequireRight} from './rights.ts';
 
-export type Upload = {objects: ObjectTable; blobs: Blobs; resumable: ResumableUploads};
+export type Upload = {
+  objects: ObjectTable;
+  blobs: Blobs;
+  resumable: ResumableUploads;
+  requireRight: RequireRight;
+};
 
 /** `POST …/o?uploadType=`: an upload in one request, or the start of a resumable upload. */
 export async function insert(upload: Upload, request: Request): Promise<Reply> {
@@ -65,6 +71,7 @@ async function insertResumable(upload: Upload, request: Request): Promise<Reply>
   const conditions = conditionsFrom(query);
   checkObjectName(name);
   upload.objects.bucket(bucket);
+  requireRights(upload, request, bucket, name);
   requireConditions(conditions, upload.objects.find(bucket, name));
   const length = headers['x-upload-content-length'];
   const total_bytes = typeof length === 'string' && /^\d+$/.test(length) ? Number(length) : null;
@@ -80,18 +87,32 @@ async function insertResumable(upload: Upload, request: Request): Promise<Reply>
   return {headers: {location, 'x-guploader-uploadid': id}, body: ''};
 }
 
+/** A new object needs the right to create; an overwrite needs the right to delete too. */
+function requireRights(
+  {objects, requireRight}: Upload,
+  request: Request,
+  bucket: string,
+  name: string,
+): void {
+  requireRight(request, 'create', bucket, name);
+  const isCreate = request.query.get('ifGenerationMatch') === '0';
+  if (!isCreate && objects.find(bucket, name)) requireRight(request, 'delete', bucket, name);
+}
+
 async function store(
-  {objects, blobs}: Upload,
+  upload: Upload,
   request: Request,
   name: string,
   fields: Fields,
   expected: ExpectedChecksums,
   bytes: AsyncIterable<Buffer>,
 ): Promise<Reply> {
+  const {objects, blobs} = upload;
   const bucket = request.params.bucket ?? '';
   const conditions = conditionsFrom(request.query);
   checkObjectName(name);
   objects.bucket(bucket);
+  requireRights(upload, request, bucket, name);
   // Checked before the bytes arrive, and again in the transaction of the row.
   requireConditions(conditions, objects.find(bucket, name));
   const draft = await blobs.draft(bytes);

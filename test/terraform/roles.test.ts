@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import type {Resource} from '../../cli/terraform/mocked-apply.ts';
+import {ACCOUNT_RIGHTS, NOT_OF_WORKERS} from '../../emulator/storage/rights.ts';
 import {ROOT} from '../support/process.ts';
 import {PROJECT, resourcesOf} from './a-deployment.ts';
 
@@ -20,14 +21,18 @@ const PLACES: Record<string, (values: Values) => string> = {
   google_secret_manager_secret_iam_member: ({secret_id}) => `secret ${without('gleaner-', secret_id)}`,
   google_service_account_iam_member: ({service_account_id}) =>
     `account ${/serviceAccounts\/gleaner-([a-z-]+)@/.exec(String(service_account_id))?.[1]}`,
-  google_storage_managed_folder_iam_member: ({bucket, managed_folder}) =>
-    `${bucket === `${PROJECT}-gleaner-logs` ? 'logs folder' : 'folder'} ${managed_folder}`,
+  google_storage_managed_folder_iam_member: ({bucket, managed_folder, condition}) =>
+    `${bucket === `${PROJECT}-gleaner-logs` ? 'logs folder' : 'folder'} ${managed_folder}${exceptIn(condition)}`,
 };
 
 const CONDITIONS: Record<string, string> = {
   [`resource.name == "projects/${PROJECT}/databases/gleaner"`]: 'database',
   'resource.name.startsWith("projects/_/buckets/gcf-v2-sources-123456789012-us-central1/objects/")':
     'sources of functions',
+};
+
+const EXCEPTIONS: Record<string, string> = {
+  '!resource.name.endsWith("/manifest.json")': ' except */manifest.json',
 };
 
 const PEOPLE: Record<string, string> = {
@@ -42,6 +47,12 @@ const AGENTS: Record<string, string> = {
 
 function without(prefix: string, value: unknown): string {
   return String(value).replace(prefix, '');
+}
+
+/** Names in a folder that a condition leaves out. */
+function exceptIn(condition: unknown): string {
+  const [found] = condition as {expression: string}[];
+  return found ? (EXCEPTIONS[found.expression] ?? found.expression) : '';
 }
 
 function placeOf(condition: unknown): string {
@@ -96,6 +107,28 @@ function rightsIn([principals = '', places = '', role = '']: string[]): Rights {
   const who = codes(principals).length > 0 ? codes(principals) : [principals];
   return who.flatMap(each => resources.map(place => `${each} | ${place} | ${codes(role).join()}`));
 }
+
+describe('the rights of accounts on the local cloud', () => {
+  it('are those that Terraform gives', async () => {
+    const resources = await resourcesOf();
+    const rightsOfRole = new Map(
+      customRoles(resources).map(({values}) => [
+        without('gleaner_', values.role_id),
+        (values.permissions as string[]).map(each => without('storage.objects.', each)).toSorted(),
+      ]),
+    );
+    const given = rightsOf(resources).flatMap(line => {
+      const [who = '', place = '', role = ''] = line.split(' | ');
+      const [, folder] = /^(?:logs )?folder (\S+)/.exec(place) ?? [];
+      return folder && who in ACCOUNT_RIGHTS ? [[`${who} ${folder}`, rightsOfRole.get(role)]] : [];
+    });
+    const local = Object.entries(ACCOUNT_RIGHTS).flatMap(([who, folders]) =>
+      Object.entries(folders).map(([folder, rights]) => [`${who} ${folder}`, rights.toSorted()]),
+    );
+    assert.deepEqual(Object.fromEntries(local), Object.fromEntries(given));
+    assert.ok(Object.keys(EXCEPTIONS).some(each => each.includes(`"${NOT_OF_WORKERS}"`)));
+  });
+});
 
 describe('the table of roles in docs/security.md', () => {
   let resources: Resource[];
