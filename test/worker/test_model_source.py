@@ -10,7 +10,8 @@ import pytest
 
 from build import BUCKET, bucket, fails
 from gleaner_worker.failures import Failure, LeaseLost
-from gleaner_worker.model import model_cache
+from gleaner_worker.model import model_cache, model_source
+from gleaner_worker.model.hub import Hub
 from gleaner_worker.model.identity import CONFIG, INDEX, TOKENIZER
 from gleaner_worker.model.model_cache import kept_copy, make_room
 from gleaner_worker.model.model_source import find_model
@@ -44,6 +45,19 @@ def test_a_missing_model_is_reported_with_its_name(storage, tmp_path, model, rev
 def test_a_folder_has_no_revision(model_folder):
     with pytest.raises(Failure, match="Failed to use revision v1 of .*a model: only models of a hub have revisions"):
         find_model(str(model_folder), "", None, revision="v1")
+
+
+def test_a_folder_with_the_name_of_a_model_on_a_hub_is_not_that_model(tmp_path, model_folder, monkeypatch):
+    def refuse(hub, model, *_):
+        raise Failure("hub", f"asked for {model}")
+
+    monkeypatch.setattr(model_source, "fetch_model", refuse)
+    monkeypatch.chdir(tmp_path)
+    for name in ("meta-llama/Llama-3.1-8B", "gpt2"):
+        shutil.copytree(model_folder, name)
+        with fails("hub", f"asked for {name}"):
+            find_model(name, str(tmp_path), None, hub=Hub("https://hub", None))
+        assert find_model(f"./{name}", str(tmp_path), None).revision is None
 
 
 def test_the_small_files_of_a_model_in_a_bucket_are_copied_once_and_its_weights_stay_there(

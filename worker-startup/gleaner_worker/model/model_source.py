@@ -44,7 +44,8 @@ def find_model(
     kind of name, a model that does not exist, and a model that lacks a file.
     """
     check = bucket.check if bucket else lambda: None
-    is_folder, in_bucket = os.path.isdir(model), _GS.fullmatch(model)
+    # A name that a hub may have is never a folder: a job could make one below the folder of the process.
+    is_folder, in_bucket = model.startswith((".", "/")) and os.path.isdir(model), _GS.fullmatch(model)
     commit, known = None, {}
     if revision is not None and (is_folder or in_bucket):
         raise Failure(
