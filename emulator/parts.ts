@@ -97,7 +97,6 @@ export async function openParts(context: CloudContext) {
   const fleet = new Fleet({
     ...{dir, project, database, token, identities, log, trouble},
     network: () => ({...vmNetwork(where), ...options.vm_env}),
-    port: () => Number(new URL(where.url).port),
   });
   const nodes = new Nodes({
     ...{database, faults, fleet, project, trouble},

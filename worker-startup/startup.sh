@@ -405,6 +405,7 @@ start_agent() {
     if systemd-run --quiet --collect --unit=gleaner-agent --service-type=exec "${settings[@]}" \
       --property=KillMode=mixed --property=TimeoutStopSec=90 --property=OOMPolicy=continue --property=TasksMax=infinity \
       --property=LimitNOFILE=1048576 --property=LimitMEMLOCK=infinity --property=After=network-online.target \
+      --property=Delegate=yes --setenv=GLEANER_CGROUP_DELEGATED=1 \
       --property="CapabilityBoundingSet=~$DROPPED" "$1" -m gleaner_worker.agent; then
       exit 0
     fi

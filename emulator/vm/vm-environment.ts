@@ -15,28 +15,13 @@ const passed = [
   /^GLEANER_JOB_ISOLATION$/,
 ];
 
-/** Smallest number of a user of jobs. Real users and services of a machine have smaller numbers. */
-const FIRST_JOB_UID = 1_000_000;
-const VMS_OF_A_CLOUD = 1000;
-
-/**
- * The number of the user of a VM's jobs; undefined where the cloud may not start processes of other users. One cloud at a time
- * listens on a port, so two clouds on a machine never share a number.
- */
-export function jobUid(port: number, vm_number: number): number | undefined {
-  if (process.platform !== 'linux' || process.getuid?.() !== 0) return undefined;
-  return FIRST_JOB_UID + port * VMS_OF_A_CLOUD + (vm_number % VMS_OF_A_CLOUD);
-}
-
 export function vmEnvironment({
   disk,
   metadata_host,
-  job_uid,
   network,
 }: {
   disk: string;
   metadata_host: string;
-  job_uid: number | undefined;
   network: Environment;
 }): Environment {
   return {
@@ -50,7 +35,6 @@ export function vmEnvironment({
     GCE_METADATA_HOST: metadata_host,
     // Google's Python library sends its first request to this address.
     GCE_METADATA_IP: metadata_host,
-    ...(job_uid === undefined ? {} : {GLEANER_JOB_UID: String(job_uid)}),
     ...network,
   };
 }

@@ -5,7 +5,7 @@ import type {CloudDatabase} from '../database.ts';
 import type {Identities} from '../http/identity.ts';
 import {Machine} from './machine.ts';
 import {MetadataServer} from './metadata.ts';
-import {jobUid, vmEnvironment} from './vm-environment.ts';
+import {vmEnvironment} from './vm-environment.ts';
 import type {VmSpec} from './vm-spec.ts';
 
 export type FleetOptions = {
@@ -17,13 +17,11 @@ export type FleetOptions = {
   identities: Identities;
   /** Variables with the addresses of the cloud. */
   network: () => Record<string, string>;
-  /** Port of the cloud. */
-  port: () => number;
   log: (node: string, text: string) => void;
   trouble: (error: unknown) => void;
 };
 
-type Vm = {number: number; machine: Machine; metadata: MetadataServer};
+type Vm = {machine: Machine; metadata: MetadataServer};
 
 /** VMs by id. Each VM has a disk and a log for each boot; a running VM has a metadata server and a process group. */
 export class Fleet {
@@ -61,26 +59,16 @@ export class Fleet {
     const metadata = new MetadataServer(vm, this.#options);
     await metadata.start(this.#options.trouble);
     const log_file = join(this.#logs, `${name}-${this.#countBoot(name)}.log`);
-    const number = this.#freeNumber();
-    const job_uid = jobUid(this.#options.port(), number);
     const network = this.#options.network();
-    const env = vmEnvironment({disk, metadata_host: metadata.host, job_uid, network});
-    const machine = new Machine({script, cwd: disk, env, job_uid, log_file});
-    this.#vms.set(id, {number, machine, metadata});
+    const env = vmEnvironment({disk, metadata_host: metadata.host, network});
+    const machine = new Machine({script, cwd: disk, env, log_file});
+    this.#vms.set(id, {machine, metadata});
     this.#options.log(name, `booted; its console is ${log_file}`);
     void machine.scriptEnd.then(end => this.#options.log(name, `the startup script ended (${end})`));
     void machine.off.then(() => {
       this.#options.log(name, 'switched off');
       return metadata.stop();
     });
-  }
-
-  /** The smallest number that no other VM has. */
-  #freeNumber(): number {
-    const taken = new Set([...this.#vms.values()].map(({number}) => number));
-    let number = 0;
-    while (taken.has(number)) number += 1;
-    return number;
   }
 
   isOn(id: string): boolean {

@@ -19,7 +19,7 @@ from git_server import server  # noqa: F401
 from hub_models import files, hub  # noqa: F401
 from hub_secret import secrets  # noqa: F401
 from interruption import clean, interrupted  # noqa: F401
-from job_attempts import compiled, jobs  # noqa: F401
+from job_attempts import jobs  # noqa: F401
 from model_folders import model_folder  # noqa: F401
 from pipeline_probes import no_thread_is_left  # noqa: F401
 from source_preparation import prepare  # noqa: F401

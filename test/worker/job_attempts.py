@@ -1,7 +1,6 @@
 """Attempts of jobs with real processes, against a fake bucket."""
 
 import os
-import subprocess
 import sys
 import threading
 import uuid
@@ -10,19 +9,17 @@ from pathlib import Path
 import pytest
 
 from build import BUCKET, bucket
-from environment import CACHE
 from gleaner_worker.jobs import output
 from gleaner_worker.jobs.prepared import Prepared
 from gleaner_worker.jobs.process import Limits, run_process
 from gleaner_worker.jobs.runner import JobRunner
-from gleaner_worker.jobs.user import find_job_user, make_folder
+from gleaner_worker.jobs.user import FIRST_UID, find_job_user, make_folder
 from waiting import HANG_S
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a job user needs root")
 FOLDER = "jobs/j1/epoch_2/"
 # The cache of uv that the commands keep. A VM has this cache from its start.
 UV_CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "gleaner", "uv")
-UID = 100_000 + 16 * os.getpid()  # tests run at the same time
 RAN = dict.fromkeys(("bundle", "worker_bundle", "repo", "commit", "jax_version", "environment")) | {"jax_version": "1"}
 
 
@@ -47,7 +44,7 @@ def a_host(home: Path) -> dict[str, str]:
     home.mkdir()
     (home / "host-secret").write_text("5e" * 32)
     (home / "host-secret").chmod(0o600)
-    return {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home), "GLEANER_JOB_UID": str(UID)}
+    return {"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(home)}
 
 
 class Jobs:
@@ -87,9 +84,11 @@ class Jobs:
         names = self.storage.names(BUCKET, f"{FOLDER}output/")
         return b"".join(self.storage.data(BUCKET, name) for name in names).decode()
 
-    def process(self, *argv, stop=None, write=lambda data: None, environment=None, **limits):
-        """Runs one process of the job user in a folder of its own."""
-        user, folder = self.user(), str(self.home / "jobs" / uuid.uuid4().hex)
+    def process(
+        self, *argv, stop=None, write=lambda data: None, environment=None, ramfs=None, has_network=True, **limits
+    ):
+        """Runs one process of a new user in a folder of its own."""
+        user, folder = find_job_user(self.env, has_network=has_network), str(self.home / "jobs" / uuid.uuid4().hex)
         make_folder(folder, user)
         tmp = make_folder(f"{folder}/tmp", user)
         wanted = {"wall_s": HANG_S, "memory_bytes": 1 << 30, "processes": 500, "open_files": 256, "file_bytes": 1 << 24}
@@ -102,6 +101,7 @@ class Jobs:
             write=write,
             stop=stop or threading.Event(),
             tmp=tmp,
+            ramfs=ramfs,
         )
 
 
@@ -109,10 +109,10 @@ def with_jax(order):
     return Prepared(sys.executable, None, RAN)
 
 
-def commands_of(uid):
-    """The programs and arguments of the user's processes."""
+def commands_of(home: Path) -> list[str]:
+    """The programs and arguments of the processes of jobs on the host with this home."""
     found = []
-    for pid in processes_of(uid):
+    for pid in processes_of(home):
         try:
             found.append(Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip())
         except (FileNotFoundError, ProcessLookupError):
@@ -120,36 +120,21 @@ def commands_of(uid):
     return found
 
 
-def processes_of(uid):
+def processes_of(home: Path) -> list[int]:
+    """Processes of users of jobs that work in a folder of this home. A zombie has no folder."""
     found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
-            if os.stat(f"/proc/{pid}").st_uid == uid:
-                found.append(int(pid))
-        except FileNotFoundError:
+            if os.stat(f"/proc/{pid}").st_uid >= FIRST_UID and os.readlink(f"/proc/{pid}/cwd").startswith(f"{home}/"):
+                found.append(pid)
+        except (FileNotFoundError, ProcessLookupError):
             pass
     return found
 
 
-@pytest.fixture(scope="session")
-def compiled():
-    """The folder of the programs and the bytecode that jobs compile. test/run.ts keeps it for the next run."""
-    folder = os.path.join(CACHE, f"jobs-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
-    os.makedirs(folder, exist_ok=True)
-    subprocess.run(["chown", "-R", f"{UID}:{UID}", folder], check=True)
-    return folder
-
-
-def keep_compiled(home: Path, compiled: str) -> None:
-    """Jobs of the host with this home use the folder of compiled programs."""
-    (home / "jobs").mkdir()
-    (home / "jobs" / f"cache-{UID}").symlink_to(compiled)
-
-
 @pytest.fixture
-def jobs(storage, tmp_path, compiled, monkeypatch):
+def jobs(storage, tmp_path, monkeypatch):
     monkeypatch.setattr(output, "EVERY_S", 0.1)
     host = Jobs(storage, tmp_path / "agent")
-    keep_compiled(host.home, compiled)
     yield host
-    assert processes_of(UID) == []
+    assert processes_of(host.home) == []

@@ -160,6 +160,16 @@ def test_an_address_of_worker_api_that_would_show_the_token_is_refused(cloud, mo
         metadata.load_identity()
 
 
+def test_the_network_of_jobs_is_a_setting_of_the_deployment(cloud, monkeypatch):
+    monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
+    assert metadata.load_identity().jobs_have_network
+    cloud.attributes["gleaner-job-egress"] = "none"
+    assert not metadata.load_identity().jobs_have_network
+    cloud.attributes["gleaner-job-egress"] = "some"
+    with pytest.raises(SystemExit, match="metadata attribute gleaner-job-egress is 'some', not nat or none"):
+        metadata.load_identity()
+
+
 @pytest.fixture
 def elsewhere():
     """A server other than worker-api; `elsewhere.requests` holds the headers of its requests."""

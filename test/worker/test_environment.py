@@ -18,7 +18,7 @@ from environment import CACHE, WORKER
 from gleaner_worker.jobs.prepared import visible_of
 from gleaner_worker.jobs.user import find_job_user
 from gleaner_worker.source.commands import Commands
-from job_attempts import UID, UV_CACHE, needs_root
+from job_attempts import UV_CACHE, needs_root
 from package_index import PackageIndex
 from startup_script import ENVIRONMENT, SOURCE, a_lock, bash, begin_make, calls_of_uv, make
 from waiting import until
@@ -94,9 +94,9 @@ def test_the_user_of_jobs_runs_uv_and_python_in_a_private_home_and_changes_neith
     private, lock = tmp_path / "private", a_lock(tmp_path)
     environment, cache, agent = private / "env", private / "uv", private / "agent"
     (agent / "job").mkdir(parents=True)
-    os.chown(agent / "job", UID, UID)
     private.chmod(0o700)
-    user = find_job_user({"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(agent), "GLEANER_JOB_UID": str(UID)})
+    user = find_job_user({"GCE_METADATA_HOST": "127.0.0.1:1", "GLEANER_HOME": str(agent)})
+    os.chown(agent / "job", user.uid, user.gid)
 
     def make_and_run():
         command = f'umask {umask:o}; {SOURCE}; make_environment "$@"'

@@ -8,7 +8,7 @@ import pytest
 
 from agent_process import ended, preempt, release_of
 from build import BUCKET, a_stream, a_work_answer, text_lines
-from job_attempts import UID, an_order, keep_compiled, needs_root, processes_of
+from job_attempts import an_order, needs_root, processes_of
 
 pytestmark = [needs_root, pytest.mark.slow]
 
@@ -20,10 +20,9 @@ def a_job_answer(job="j1", epoch=2, **changes):
 
 
 @pytest.fixture
-def job_agent(agent, tmp_path, compiled):
-    keep_compiled(tmp_path / "home", compiled)
-    yield lambda **more: agent(GLEANER_JOB_UID=str(UID), **more)
-    assert processes_of(UID) == []
+def job_agent(agent, tmp_path):
+    yield agent
+    assert processes_of(tmp_path / "home") == []
 
 
 @pytest.fixture
@@ -129,12 +128,12 @@ def test_a_preempted_vm_stores_the_artifacts_of_its_job(cloud, storage, job_agen
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("notice", ["SIGTERM", "metadata"])
-def test_a_job_ended_by_the_shutdown_of_its_vm_is_preempted(cloud, storage, job_agent, notice):
+def test_a_job_ended_by_the_shutdown_of_its_vm_is_preempted(cloud, storage, job_agent, tmp_path, notice):
     """The system ends all processes at once, so the job may end before the agent has the notice."""
     cloud.leases = [a_job_answer(command="echo begun; sleep 1000")]
     process = job_agent()
     cloud.wait(lambda asked: storage.names(BUCKET, "jobs/j1/epoch_2/output/"))
-    for pid in processes_of(UID):
+    for pid in processes_of(tmp_path / "home"):
         os.kill(pid, signal.SIGTERM)
     preempt(cloud, process, notice)
     ended(process)

@@ -151,4 +151,4 @@ def test_a_job_reads_the_config_file_of_its_preparation_and_has_no_copy_of_it(jo
     environment = {"config_file": {"name": "run.yaml", "text": "steps: 3\n"}}
     command = ["bash", "-c", 'cat "$JOB_CONFIG"; ls']
     ending = jobs.runner(prepare=lambda order: prepared, command=command, environment=environment).run()
-    assert (ending["outcome"], jobs.output) == ("completed", "steps: 3\nartifacts\nhome\ntmp\n")
+    assert (ending["outcome"], jobs.output) == ("completed", "steps: 3\nartifacts\nhome\nprograms\ntmp\n")

@@ -8,12 +8,13 @@ import sys
 
 import pytest
 
-from gleaner_worker.jobs.user import DEFAULT_UID, NotIsolated, find_job_user, make_folder
+from gleaner_worker.jobs import user as users
+from gleaner_worker.jobs.user import FIRST_UID, NotIsolated, find_job_user, make_folder
 from job_attempts import needs_root
 
 LOCAL = {"GCE_METADATA_HOST": "127.0.0.1:1"}
-V4 = "-d 169.254.0.0/16 -p tcp ! --dport 53 -m owner --uid-owner 61000 -j REJECT"
-V6 = "-d fd20:ce::254/128 -p tcp ! --dport 53 -m owner --uid-owner 61000 -j REJECT"
+V4 = "-d 169.254.0.0/16 -p tcp ! --dport 53 -m owner --uid-owner 1-4294967294 -j REJECT"
+V6 = "-d fd20:ce::254/128 -p tcp ! --dport 53 -m owner --uid-owner 1-4294967294 -j REJECT"
 
 # Keeps the rules in a file, as the kernel does. Exits as iptables does for a rule that is absent.
 PROGRAM = """#!/usr/bin/env bash
@@ -44,17 +45,28 @@ def programs(tmp_path, monkeypatch):
 
 
 @needs_root
-def test_the_local_cloud_gives_each_vm_a_uid():
-    assert find_job_user(LOCAL).uid == DEFAULT_UID
-    user = find_job_user(LOCAL | {"GLEANER_JOB_UID": "61007", "GLEANER_HOME": "/tmp/x"})
-    assert (user.uid, user.gid, user.is_isolated, user.home) == (61_007, 61_007, True, "/tmp/x")
+def test_no_two_users_of_a_boot_have_the_same_uid(tmp_path, monkeypatch):
+    monkeypatch.setattr(users, "_NEXT_UID", str(tmp_path / "next"))
+    found = [find_job_user(LOCAL | {"GLEANER_HOME": "/tmp/x"}) for _ in range(2)]
+    assert [(user.uid, user.gid, user.is_isolated, user.home) for user in found] == [
+        (uid, uid, True, "/tmp/x") for uid in (FIRST_UID, FIRST_UID + 1)
+    ]
+    (tmp_path / "next").write_text(f"{users._LAST_UID + 1}\n")
+    with pytest.raises(NotIsolated, match="restart this machine"):
+        find_job_user(LOCAL)
 
 
 @needs_root
-@pytest.mark.parametrize("uid", ["0", "999", "-1", "6e4", "61000 ", "4294967296", "\u0661"])
-def test_an_invalid_or_reserved_uid_of_jobs_is_refused(uid):
-    with pytest.raises(NotIsolated, match="GLEANER_JOB_UID is '.*'; set a number from 10000"):
-        find_job_user(LOCAL | {"GLEANER_JOB_UID": uid})
+@pytest.mark.parametrize("env", [LOCAL, {}], ids=["the local cloud", "a VM"])
+def test_a_host_without_namespaces_runs_no_job(programs, monkeypatch, env):
+    programs("#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2\nexit 1\n", ["unshare"])
+    monkeypatch.setattr(users, "_require_namespaces", users._require_namespaces.__wrapped__)
+    with pytest.raises(NotIsolated) as refused:
+        find_job_user(env)
+    assert str(refused.value) == (
+        "Failed to isolate jobs: unshare exited with 1: unshare: unshare failed: Operation not permitted; "
+        "use a Linux image whose root makes namespaces, or set GLEANER_JOB_ISOLATION=none on the local cloud"
+    )
 
 
 def test_jobs_without_root_are_refused_with_one_line(monkeypatch):
@@ -79,7 +91,7 @@ def test_the_local_cloud_alone_may_run_jobs_as_the_user_of_the_agent():
 @needs_root
 def test_a_vm_blocks_the_metadata_server_once(programs):
     folder = programs()
-    assert find_job_user({}).uid == DEFAULT_UID
+    find_job_user({})
     rules = [f"iptables OUTPUT {V4}", f"ip6tables OUTPUT {V6}"]
     assert (folder / "rules").read_text().splitlines() == rules
     assert (folder / "calls").read_text().splitlines() == [
@@ -94,16 +106,25 @@ def test_a_vm_blocks_the_metadata_server_once(programs):
 
 @needs_root
 @pytest.mark.parametrize(
-    "names", [("iptables", "ip6tables"), ("ip6tables",)], ids=["iptables refuses", "iptables is missing"]
+    ("refusing", "accepting", "missing"),
+    [
+        (["iptables"], ["ip6tables"], "iptables"),
+        ([], ["ip6tables"], "iptables"),
+        ([], ["iptables"], "ip6tables"),
+    ],
+    ids=["iptables refuses", "iptables is missing", "ip6tables is missing"],
 )
-def test_a_vm_whose_metadata_server_stays_open_runs_no_job(programs, names):
-    programs("#!/bin/sh\necho 'Permission denied (you must be root)' >&2\nexit 4\n", names)
-    with pytest.raises(NotIsolated, match="Failed to block the metadata server for jobs: iptables.*install iptables"):
+def test_a_vm_whose_metadata_server_stays_open_runs_no_job(programs, refusing, accepting, missing):
+    programs(names=accepting)
+    programs("#!/bin/sh\necho 'Permission denied (you must be root)' >&2\nexit 4\n", refusing)
+    with pytest.raises(
+        NotIsolated, match=f"Failed to block the metadata server for jobs: {missing}.*install {missing}"
+    ):
         find_job_user({})
 
 
 @needs_root
-def test_chips_of_root_are_opened_to_the_group_of_the_user(programs, monkeypatch):
+def test_chips_of_root_are_opened_to_the_group_of_all_users_of_jobs(programs, monkeypatch):
     folder = programs()
     for name, mode in (("accel0", 0o600), ("accel1", 0o666)):
         (folder / name).touch()
@@ -111,7 +132,10 @@ def test_chips_of_root_are_opened_to_the_group_of_the_user(programs, monkeypatch
     monkeypatch.setattr("gleaner_worker.jobs.user._CHIPS", (f"{folder}/accel*",))
     user = find_job_user({})
     chips = [os.stat(folder / name) for name in ("accel0", "accel1")]
-    assert [(chip.st_uid, chip.st_gid, chip.st_mode & 0o777) for chip in chips] == [(0, user.gid, 0o660), (0, 0, 0o666)]
+    assert [(chip.st_uid, chip.st_gid, chip.st_mode & 0o777) for chip in chips] == [
+        (0, user.groups[0], 0o660),
+        (0, 0, 0o666),
+    ]
 
 
 @needs_root
@@ -132,11 +156,12 @@ subprocess.run('ip link set lo up; ip address add 169.254.169.254/32 dev lo', sh
 servers = [socket.create_server(('169.254.169.254', port)) for port in (80, 53)]
 for _ in range(2):
     uid = find_job_user({}).uid
+users = {'root': 0, 'service': 101, 'job': uid}
 rules = subprocess.run(['iptables', '-S', 'OUTPUT'], capture_output=True, text=True, check=True).stdout
-found = {'rules': rules.count(f'--uid-owner {uid}')}
-for user in (0, uid + 1, uid):
+found = {'rules': rules.count('--uid-owner')}
+for user, uid in users.items():
     os.seteuid(0)
-    os.seteuid(user)
+    os.seteuid(uid)
     for port in (80, 53):
         try:
             socket.create_connection(('169.254.169.254', port), timeout=60).close()
@@ -149,15 +174,15 @@ print(json.dumps(found))
 
 @needs_root
 @pytest.mark.skipif(not shutil.which("iptables"), reason="iptables is not installed")
-def test_the_kernel_blocks_the_metadata_server_for_the_job_user_alone():
+def test_the_kernel_blocks_the_metadata_server_for_all_users_but_root():
     done = subprocess.run(["unshare", "-n", sys.executable, "-c", CONNECT], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "rules": 1,
-        "0:80": True,
-        "0:53": True,
-        "61001:80": True,
-        "61001:53": True,
-        "61000:80": False,
-        "61000:53": True,
+        "root:80": True,
+        "root:53": True,
+        "service:80": False,
+        "service:53": True,
+        "job:80": False,
+        "job:53": True,
     }

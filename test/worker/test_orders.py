@@ -13,9 +13,8 @@ from build import BUCKET, bucket
 from gleaner_worker.agent.metadata import Credentials
 from gleaner_worker.agent.orders import Orders
 from gleaner_worker.jobs.prepared import SourceFailed
-from gleaner_worker.jobs.process import kill_all
-from gleaner_worker.jobs.user import JobUser, NotIsolated, find_job_user
-from job_attempts import UID, UV_CACHE, a_host, commands_of, needs_root, processes_of
+from gleaner_worker.jobs.user import FIRST_UID, NotIsolated, find_job_user
+from job_attempts import UV_CACHE, a_host, commands_of, needs_root, processes_of
 from source_preparation import NOTHING
 from waiting import HANG_S, until
 
@@ -88,13 +87,14 @@ class Host:
 def host(storage, tmp_path, monkeypatch):
     monkeypatch.setenv("UV_CACHE_DIR", UV_CACHE)
     yield Host(storage, tmp_path / "home")
-    kill_all(JobUser(UID, UID))  # a preparation that a test left
+    for pid in processes_of(tmp_path / "home"):  # of a preparation that a test left
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_command_runs_once_as_the_job_user_and_its_output_is_stored(host):
-    end, output = host.exec("e1", "sh", "-c", 'id -u; echo "$@"; echo err >&2; exit 3', "$HOME; id", "a", "*")
-    assert end == ("exited", 3, None)
-    assert sorted(output.splitlines()) == sorted([str(UID), "a *", "err"])
+    end, output = host.exec("e1", "sh", "-c", 'echo "$@"; echo err >&2; id -u; exit 3', "$HOME; id", "a", "*")
+    *lines, uid = sorted(output.splitlines(), key=str.isdigit)
+    assert (end, sorted(lines)) == (("exited", 3, None), ["a *", "err"]) and int(uid) >= FIRST_UID
 
 
 def test_a_shell_command_runs_in_a_shell(host):
@@ -220,10 +220,10 @@ def test_a_command_that_runs_is_known_after_many_other_commands(host):
     commands._ended = deque(maxlen=2)
     host.add("e1", "sleep", "1000")
     host.follow("e1", *(f"gone-{number}" for number in range(5)))
-    until(lambda: commands._running == {"e1"} and "sleep 1000" in commands_of(UID))
+    until(lambda: commands._running == {"e1"} and "sleep 1000" in commands_of(host.identity.home))
     assert len(commands._ended) == 2
     host.follow("e1")
-    for pid in processes_of(UID):
+    for pid in processes_of(host.identity.home):
         os.kill(pid, signal.SIGTERM)
     assert host.end("e1") == ("exited", 128 + signal.SIGTERM, None)
 
@@ -249,7 +249,9 @@ def test_the_preparation_of_a_job_ends_when_its_lease_is_lost(host):
     order = {"source": None, "environment": NOTHING | {"setup_script": "sleep 1000"}, "source_version": None}
     runner = SimpleNamespace(order=order, ended=threading.Event())
     host.orders.attach(runner)
-    threading.Thread(target=lambda: (until(lambda: "sleep 1000" in commands_of(UID)), runner.ended.set())).start()
+    threading.Thread(
+        target=lambda: (until(lambda: "sleep 1000" in commands_of(host.identity.home)), runner.ended.set())
+    ).start()
     with pytest.raises(SourceFailed) as failed:
         host.orders.prepare(order)
     assert failed.value.cause == "machine"

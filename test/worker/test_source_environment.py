@@ -8,7 +8,7 @@ import pytest
 
 from gleaner_worker.jobs.prepared import SourceFailed
 from gleaner_worker.source import environment, sealed
-from job_attempts import UID, commands_of, needs_root
+from job_attempts import commands_of, needs_root
 from package_index import PackageIndex
 from waiting import until
 
@@ -71,7 +71,7 @@ def test_the_agent_writes_no_file_through_the_links_of_a_setup_script(prepare, t
     assert os.stat("/").st_uid == 0
 
 
-def test_a_slow_preparation_delays_no_job_without_a_setup_script(prepare):
+def test_a_slow_preparation_delays_no_job_without_a_setup_script(prepare, tmp_path):
     stop = threading.Event()
     failed = []
 
@@ -83,7 +83,7 @@ def test_a_slow_preparation_delays_no_job_without_a_setup_script(prepare):
 
     thread = threading.Thread(target=prepare_slowly)
     thread.start()
-    until(lambda: "sleep 1000" in commands_of(UID))
+    until(lambda: "sleep 1000" in commands_of(tmp_path / "home"))
     assert prepare(config_file={"name": "a", "text": "b"}).environment["JOB_CONFIG"]
     assert thread.is_alive()
     stop.set()

@@ -19,14 +19,10 @@ pytestmark = [needs_root, pytest.mark.slow]
 
 
 @pytest.fixture
-def commands(tmp_path):
-    return Commands(find_job_user(a_host(tmp_path / "home")), threading.Event())
-
-
-@pytest.fixture
-def fetch(tmp_path, server, commands):
+def fetch(tmp_path, server):
     """fetch(branch=…) returns (the text of main.py, the commit, the folder)."""
     home = tmp_path / "home"
+    env = a_host(home)
 
     def get(repo=None, **reference):
         jobs = str(home / "jobs")
@@ -34,7 +30,7 @@ def fetch(tmp_path, server, commands):
         folder, commit = check_out(
             {"repo": repo or server.repo, **reference},
             jobs,
-            Commands(commands.user, threading.Event()),
+            Commands(find_job_user(env), threading.Event()),
             Repositories(),
         )
         with open(os.path.join(folder, "main.py"), encoding="utf-8") as file:
@@ -110,59 +106,34 @@ def test_a_link_in_a_repository_leads_no_job_to_the_secret(server, fetch, tmp_pa
     assert os.stat(tmp_path / "home" / "host-secret").st_mode & 0o077 == 0
 
 
-class Meddling(Commands):
-    """A job beside the fetch: `meddle` changes the fetched tree as soon as git has ended."""
-
-    def __init__(self, commands, meddle):
-        super().__init__(commands.user, threading.Event())
-        self._meddle = meddle
-
-    def run(self, argv, folder, *rest, **more):
-        said = super().run(argv, folder, *rest, **more)
-        self._meddle(os.path.join(folder, "tree"))
-        return said
-
-
-def test_a_link_that_a_job_puts_in_the_place_of_the_fetched_tree_is_refused(server, commands, tmp_path):
-    secrets = tmp_path / "home" / "secrets"
-    secrets.mkdir(mode=0o700)
-    (secrets / "key").write_text("x")
-    (secrets / "key").chmod(0o600)
-
-    def meddle(tree):
-        os.rename(tree, f"{tree}.old")
-        os.symlink(secrets, tree)
-
-    server.commit({"main.py": "one"})
-    jobs = str(tmp_path / "home" / "jobs")
-    os.makedirs(jobs)
-    with pytest.raises(SourceFailed, match="replaced the folder of its files"):
-        check_out({"repo": server.repo, "branch": "main"}, jobs, Meddling(commands, meddle), Repositories())
-    assert [os.stat(path).st_mode & 0o777 for path in (secrets, secrets / "key")] == [0o700, 0o600]
-    folder, _ = check_out({"repo": server.repo, "branch": "main"}, jobs, commands, Repositories())
-    assert not os.path.islink(folder) and os.listdir(folder) == ["main.py"]
+def test_filters_and_submodules_of_a_repository_do_nothing_and_no_fetch_finds_an_earlier_one(
+    server, fetch, tmp_path, monkeypatch
+):
+    """The repository names a filter, whose configuration a person of the machine has, and a submodule."""
+    config = tmp_path / "config"
+    config.write_text(f'[filter "planted"]\n  smudge = "echo filter > {tmp_path}/ran; cat"\n')
+    files = {
+        ".gitattributes": "*.py filter=planted",
+        ".gitmodules": f'[submodule "a"]\n  path=a\n  url={server.repo}\n',
+    }
+    server.commit({"main.py": "one", **files})
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    users, fetched = [], git._fetch
+    monkeypatch.setattr(git, "_fetch", lambda *given: (users.append(given[3].user.uid), fetched(*given))[1])
+    assert [fetch(branch="main")[0] for _ in range(2)] == ["one", "one"]
+    assert users[0] != users[1] and not (tmp_path / "ran").exists()
+    assert os.listdir(tmp_path / "home" / "jobs") == ["trees"]
 
 
-def test_hooks_and_attributes_of_a_repository_do_not_run(server, fetch, tmp_path, monkeypatch):
-    """A job left a hook in the repository, and a filter in the configuration of its user."""
-
-    def fetched(text):
-        server.commit({"main.py": text, ".gitattributes": "*.py filter=planted"})
-        assert fetch(branch="main")[0] == text
-
-    fetched("one")
-    (folder,) = (tmp_path / "home" / "jobs").glob("git-*/*")
-    ran = folder / "ran"
-    hook = folder / "repository" / "hooks" / "post-checkout"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\necho hook >> {ran}\n")
-    hook.chmod(0o755)
-    (folder / ".gitconfig").write_text(f'[filter "planted"]\n  smudge = "echo filter >> {ran}; cat"\n')
-    fetched("two")
-    assert not ran.exists()
-    monkeypatch.setattr(git, "_environment", lambda repo: {})  # both run without the settings of the fetch
-    fetched("three")
-    assert sorted(ran.read_text().split()) == ["filter", "hook"]
+@pytest.mark.parametrize("limit", ["_MAX_FILES", "_MAX_BYTES"])
+def test_a_repository_over_a_limit_is_refused_before_its_files_are_written(server, fetch, tmp_path, monkeypatch, limit):
+    monkeypatch.setattr(git, limit, 2)
+    server.commit({"main.py": "one", "a/b.py": "two", "c": "three"})
+    with pytest.raises(
+        SourceFailed, match="Failed to fetch refs/heads/main of .*: it has more than .* files or .* bytes"
+    ):
+        fetch(branch="main")
+    assert os.listdir(tmp_path / "home" / "jobs") == []
 
 
 def test_a_branch_after_a_forced_push_has_its_new_files_alone_and_the_old_folder_stays(server, fetch):
@@ -176,31 +147,11 @@ def test_a_branch_after_a_forced_push_has_its_new_files_alone_and_the_old_folder
         assert file.read() == "one"
 
 
-def test_a_fetch_succeeds_after_a_killed_fetch(server, fetch, tmp_path):
-    server.commit({"main.py": "one"})
-    fetch(branch="main")
-    (repository,) = (tmp_path / "home" / "jobs").glob("git-*/*/repository")
-    for name in ("shallow.lock", "index.lock", "FETCH_HEAD.lock", "config.lock"):
-        (repository / name).touch()
-    server.commit({"main.py": "two"})
-    assert fetch(branch="main")[0] == "two"
-
-
-def test_the_repository_does_not_grow_with_the_number_of_fetches(server, fetch, tmp_path, monkeypatch):
-    monkeypatch.setitem(git._SETTINGS, "gc.autoPackLimit", "1")
-    for number in range(3):
-        server.commit({"main.py": f"{number}", "noise": os.urandom(300_000).hex()})
-        assert fetch(branch="main")[0] == f"{number}"
-    (repository,) = (tmp_path / "home" / "jobs").glob("git-*/*/repository")
-    size = sum(path.stat().st_size for path in repository.rglob("*") if path.is_file())
-    assert size < 2 * 400_000
-
-
 def test_a_fetch_on_a_vm_without_git_is_refused_with_the_cause(server, fetch, tmp_path, monkeypatch):
     server.commit({"main.py": "one"})
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("bash", "rm", "mkdir", "find"):
+    for name in ("bash", "awk", "mkdir", "rm"):
         (tools / name).symlink_to(shutil.which(name))
     tmp_path.chmod(0o755)
     monkeypatch.setattr(programs, "SYSTEM_PATH", str(tools))

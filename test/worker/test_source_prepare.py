@@ -1,7 +1,6 @@
 """The preparation of a job: environments, setup scripts, config files and folders in memory."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from gleaner_worker.jobs.prepared import SourceFailed
-from gleaner_worker.source.commands import Commands
 from gleaner_worker.source.environment import environment_digest
-from gleaner_worker.source.ramfs import mount_ramfs
 from job_attempts import needs_root
 
 pytestmark = [needs_root, pytest.mark.slow]
@@ -74,59 +71,9 @@ def test_a_config_file_is_readable_for_the_job_and_its_path_is_in_job_config(pre
     assert again.environment["JOB_CONFIG"] != path
 
 
-@pytest.fixture
-def place():
-    """A folder outside of /tmp, which jobs see as a folder of their own."""
-    path = Path(f"/mnt/gleaner-test-{os.getpid()}")
-    path.mkdir(parents=True)
-    yield path
-    subprocess.run(["umount", "--quiet", str(path)], check=False)
-    shutil.rmtree(path)
-
-
-def test_a_folder_in_memory_is_mounted_once_for_every_user(place, tmp_path):
-    try:
-        mount_ramfs(str(place), str(tmp_path / "home"))
-    except SourceFailed as error:
-        if "permission denied" not in str(error):
-            raise
-        pytest.skip("this machine refuses mounts")
-    (place / "kept").write_text("x")
-    mount_ramfs(str(place), str(tmp_path / "home"))
-    assert (place / "kept").read_text() == "x"
-    assert os.stat(place).st_mode & 0o7777 == 0o1777
-
-
-def test_a_folder_in_memory_over_existing_files_is_refused(place, tmp_path):
-    (place / "file").write_text("x")
-    with pytest.raises(SourceFailed, match="it is not empty; name an empty folder"):
-        mount_ramfs(str(place), str(tmp_path / "home"))
-
-
-def test_a_folder_in_memory_inside_a_folder_that_a_job_may_change_is_refused(place, tmp_path):
-    """A job could put a link to a folder of the system in its place between the check and the mount."""
-    place.chmod(0o1777)
-    with pytest.raises(SourceFailed, match=f"other users may change {place}; name a folder outside it"):
-        mount_ramfs(str(place / "mine"), str(tmp_path / "home"))
-    assert os.listdir(place) == []
-
-
-def test_the_agent_writes_no_file_through_the_links_of_another_process(prepare, tmp_path, monkeypatch):
-    """A job beside the preparation reaches the folder of the environment through /proc."""
-    victim = tmp_path / "victim"
-    victim.write_text("kept")
-    victim.chmod(0o600)
-    run = Commands.run
-
-    def meddling(commands, argv, folder, *rest):
-        said = run(commands, argv, folder, *rest)
-        if "venv" in argv:
-            os.symlink(victim, f"{folder}/setup.sh")
-            (packages,) = Path(folder).glob("lib/python3*/site-packages")
-            os.symlink(victim, packages / "locked-packages.pth")
-        return said
-
-    monkeypatch.setattr(Commands, "run", meddling)
-    with pytest.raises(SourceFailed):
-        prepare(setup_script="echo owned")
-    assert victim.read_text() == "kept" and victim.stat().st_mode & 0o777 == 0o600
+def test_a_folder_in_memory_is_one_of_the_attempt(prepare):
+    assert (prepared := prepare(ramfs_dir="/mnt/ramfs")).ramfs == "/mnt/ramfs"
+    assert prepared.environment["RAMFS_DIR"] == "/mnt/ramfs" and not os.path.exists("/mnt/ramfs")
+    for path in ("/meta-llama/Llama-3.1-8B", "/mnt", "/mnt/../etc", "/mnt2/x"):
+        with pytest.raises(SourceFailed, match=f"Failed to mount ramfs_dir {path}: name a folder below /mnt"):
+            prepare(ramfs_dir=path)

@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..extract.state import ExtractionState
@@ -48,8 +49,9 @@ class Agent:
         self.preempted = threading.Event()
         self.exiting = threading.Event()
         self.streams: StreamWork | None = None
-        self.orders = Orders(identity, self.api, self.bucket, self.credentials, find_job_user)
-        self.jobs = JobWork(identity, self.bucket, self.orders)
+        find_user = partial(find_job_user, has_network=identity.jobs_have_network)
+        self.orders = Orders(identity, self.api, self.bucket, self.credentials, find_user)
+        self.jobs = JobWork(identity, self.bucket, self.orders, find_user)
         # The lease and the state of its work, for the heartbeat.
         self.current: tuple[dict, ExtractionState | JobRunner] | None = None
         self.heartbeat_s = 2.0

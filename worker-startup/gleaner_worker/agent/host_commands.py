@@ -122,7 +122,9 @@ class HostCommands:
                 limits=job_limits({}, float(order["timeout_s"])),
                 write=output.write,
                 stop=threading.Event(),
-                visible=[folder, *prepared.all_visible()],
+                own=folder,
+                visible=prepared.all_visible(),
+                ramfs=prepared.ramfs,
             )
             end = _end_of(ended, order)
         except (NotIsolated, SourceFailed) as error:
@@ -154,6 +156,5 @@ def _environment(prepared: Prepared, folder: str, order: dict) -> dict[str, str]
         **prepared.base_environment(),
         "HOME": folder,
         "EXEC_ID": order["id"],
-        "PYTHONDONTWRITEBYTECODE": "1",
         **prepared.environment,
     }

@@ -5,10 +5,11 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from ..jobs.runner import JobRunner
-from ..jobs.user import find_job_user
+from ..jobs.user import JobUser
 from ..storage.objects import Bucket
 from .metadata import Identity, get
 from .orders import Orders
@@ -44,8 +45,8 @@ class JobOrder:
 class JobWork:
     """The orders and runners of jobs."""
 
-    def __init__(self, identity: Identity, bucket: Bucket, orders: Orders):
-        self._identity, self._bucket, self._orders = identity, bucket, orders
+    def __init__(self, identity: Identity, bucket: Bucket, orders: Orders, find_user: Callable[[], JobUser]):
+        self._identity, self._bucket, self._orders, self._find_user = identity, bucket, orders, find_user
         self._path = os.path.join(identity.home, "order")
 
     def new_order(self, answer: dict) -> JobOrder:
@@ -72,7 +73,7 @@ class JobWork:
     def runner(self, order: JobOrder) -> JobRunner:
         bucket = Bucket(self._bucket.client, order.job["bucket"])
         epoch, home = int(order.lease["epoch"]), self._identity.home
-        return JobRunner(order.job, epoch, home, bucket, self._orders.prepare, find_job_user, _machine_settings)
+        return JobRunner(order.job, epoch, home, bucket, self._orders.prepare, self._find_user, _machine_settings)
 
     def _restart(self, order: JobOrder) -> None:
         """The lease stays valid: the new process sends heartbeats within seconds."""

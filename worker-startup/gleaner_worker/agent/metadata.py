@@ -33,6 +33,7 @@ _LOGS_BUCKET = "gleaner-logs-bucket"
 _SECRET = "gleaner-hf-token-secret"
 _ENDPOINT = "gleaner-hf-endpoint"
 _GIT = "gleaner-git-token-secret"
+_EGRESS = "gleaner-job-egress"
 # A maintenance is announced hours before as PENDING. A VM that moves to another host keeps its work.
 _ONGOING = re.compile(r"maintenance[_-]?status\W{1,6}ONGOING", re.IGNORECASE)
 _MAINTENANCE = "stops for a maintenance of its host"
@@ -57,6 +58,7 @@ class Identity:
     hf_endpoint: str | None = None  # the hub of the models; None for the default hub
     hf_token_secret: str | None = None  # the name of the secret with a token for the hub; never the token itself
     git_host: PrivateHost | None = None  # the host of private repositories, with the name of its secret
+    jobs_have_network: bool = True
 
 
 def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
@@ -69,7 +71,7 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
         elif name in ("gleaner-incarnation", "agent-worker-number") and not values[name].isdigit():
             problems.append(f"metadata attribute {name} is {values[name]!r}, not a number")
     endpoint, secret, git = _attribute(_ENDPOINT), _attribute(_SECRET), _attribute(_GIT)
-    git_host = private_host(git)
+    git_host, egress = private_host(git), _attribute(_EGRESS) or "nat"  # an earlier release made nodes without it
     if endpoint and not is_endpoint(endpoint):
         problems.append(f"metadata attribute {_ENDPOINT} is {endpoint!r:.200}, not an https:// address")
     if secret and not is_secret_name(secret):
@@ -77,6 +79,8 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
         problems.append(f"metadata attribute {_SECRET} is not named projects/P/secrets/S[/versions/V]")
     if git and git_host is None:
         problems.append(f"metadata attribute {_GIT} is not HOST=projects/P/secrets/S[/versions/V]")
+    if egress not in ("nat", "none"):
+        problems.append(f"metadata attribute {_EGRESS} is {egress!r:.200}, not nat or none")
     if values["gleaner-api"] and not is_endpoint(values["gleaner-api"]):
         problems.append(f"metadata attribute gleaner-api is {values['gleaner-api']!r:.200}, not an https:// address")
     if problems:
@@ -96,6 +100,7 @@ def load_identity(env: Mapping[str, str] = os.environ) -> Identity:
         hf_endpoint=endpoint or None,
         hf_token_secret=secret or None,
         git_host=git_host,
+        jobs_have_network=egress == "nat",
     )
 
 

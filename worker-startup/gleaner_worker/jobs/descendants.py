@@ -1,7 +1,8 @@
-"""The descendants of a process and their memory, and whether a user has processes, as /proc shows them."""
+"""The descendants of a process, and the memory that they hold, as /proc shows them."""
 
 import os
 import time
+from collections.abc import Iterable
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -30,29 +31,15 @@ def descendants(root: int) -> list[int]:
     return [pid for pid in pids if pid not in dead]
 
 
-def has_processes(uid: int) -> bool:
-    """Whether a living process runs as this user. A zombie counts as dead."""
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{entry}/status", "rb") as file:
-                fields = dict(line.split(b":", 1) for line in file if line.startswith((b"State:", b"Uid:")))
-        except (OSError, ValueError):
-            continue
-        real, _, saved, _ = map(int, fields[b"Uid"].split())
-        if uid in (real, saved) and fields[b"State"].split()[0] not in (b"Z", b"X"):
-            return True
-    return False
-
-
-def memory_bytes(root: int, max_bytes: int, until: float = float("inf")) -> int:
-    """Memory of all descendants of `root`, and of their private /dev/shm.
+def memory_bytes(root: int, max_bytes: int, until: float = float("inf"), shared_bytes: int = 0) -> int:
+    """Memory of all descendants of `root`, with `shared_bytes` and the files in memory that they hold open.
 
     Resident sizes count a shared page once for each process. A sum above `max_bytes` is therefore measured again by
     proportional sizes, the largest process first. This takes milliseconds for each process, and a fork bomb has
     thousands. So the measurement stops above `max_bytes`, or at the monotonic time `until`, with the sum so far.
     """
-    total = _shared_memory_bytes(root)
     sizes = {pid: _resident_bytes(pid) for pid in descendants(root)}
+    total = shared_bytes + _open_memory_bytes(sizes, until)
     if total + sum(sizes.values()) <= max_bytes:
         return total + sum(sizes.values())
     for pid in sorted(sizes, key=sizes.__getitem__, reverse=True):
@@ -60,6 +47,41 @@ def memory_bytes(root: int, max_bytes: int, until: float = float("inf")) -> int:
             break
         total += _proportional_bytes(pid)
     return total
+
+
+def shared_memory_bytes(folders: Iterable[str]) -> int:
+    """Size of these file systems in memory, and of the System V shared memory, in the namespaces of this process."""
+    usages = [os.statvfs(folder) for folder in folders if os.path.isdir(folder)]
+    total = sum((usage.f_blocks - usage.f_bfree) * usage.f_frsize for usage in usages)
+    try:
+        with open("/proc/sysvipc/shm", encoding="ascii") as file:
+            names, *rows = (line.split() for line in file)
+    except OSError:  # a kernel without System V
+        return total
+    return total + sum(int(row[names.index(column)]) for row in rows for column in ("rss", "swap"))
+
+
+def _open_memory_bytes(pids: Iterable[int], until: float) -> int:
+    """Size of the files of memfd_create that these processes hold open: unmapped, they belong to no process."""
+    sizes: dict[int, int] = {}
+    for pid in pids:
+        for path in _open_files(pid):
+            if time.monotonic() >= until:
+                return sum(sizes.values())
+            try:
+                if os.readlink(path).startswith("/memfd:"):
+                    found = os.stat(path)
+                    sizes[found.st_ino] = found.st_blocks * 512
+            except OSError:  # closed since
+                continue
+    return sum(sizes.values())
+
+
+def _open_files(pid: int) -> list[str]:
+    try:
+        return [f"/proc/{pid}/fd/{fd}" for fd in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return []
 
 
 def _resident_bytes(pid: int) -> int:
@@ -79,14 +101,3 @@ def _proportional_bytes(pid: int) -> int:
     except (OSError, ValueError, IndexError):
         pass
     return _resident_bytes(pid)
-
-
-def _shared_memory_bytes(guard: int) -> int:
-    """Size of /dev/shm in the guard's mount namespace. Zero if the guard shares the namespace of this process."""
-    try:
-        if os.readlink(f"/proc/{guard}/ns/mnt") == os.readlink("/proc/self/ns/mnt"):
-            return 0
-        usage = os.statvfs(f"/proc/{guard}/root/dev/shm")
-        return (usage.f_blocks - usage.f_bfree) * usage.f_frsize
-    except OSError:
-        return 0

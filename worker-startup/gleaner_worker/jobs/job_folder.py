@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable, Mapping
 
 from .prepared import Prepared
-from .user import JobUser, make_folder, remove
+from .programs import Programs
+from .user import JobUser, remove
 
 _RUN_JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_job.py")
 
@@ -17,7 +18,11 @@ class JobFolder:
     home: the agent's folder. order: the job, as worker-api sends it. machine: variables for libtpu. Raises OSError.
     """
 
-    def __init__(self, home: str, order: dict, epoch: int, user: JobUser, machine: Mapping[str, str]):
+    is_restarted = False  # with another source; then its programs are not those of the first one
+
+    def __init__(
+        self, home: str, order: dict, epoch: int, user: JobUser, machine: Mapping[str, str], prepared: Prepared
+    ):
         self.order, self.user, self._machine = order, user, machine
         self.path = os.path.realpath(os.path.join(home, "jobs", f"{order['id']}-e{epoch}"))
         self.remove()
@@ -26,9 +31,11 @@ class JobFolder:
         self.result, self.report = os.path.join(self.path, "result"), os.path.join(self.path, "report")
         self._started = os.path.join(self.path, "started")
         self.tmp, self.artifacts, self._home = (self._make(name) for name in ("tmp", "artifacts", "home"))
+        self._programs = self._make("programs")
+        self._kept = Programs(os.path.join(os.path.dirname(self.path), "programs"), order, prepared)
+        self._kept.lend(self._programs)
         self._code = self._write("job.py", order["code"]) if order["code"] is not None else None
         self._give(self.path)
-        self._cache = _shared_cache(home, user)
 
     def argv(self, prepared: Prepared) -> list[str]:
         """The program of the process and its arguments."""
@@ -52,15 +59,10 @@ class JobFolder:
             "JOB_CONFIG": "",  # Prepared names the file of an environment with a config file
             "CHALLENGE_NUMBER": "" if number is None else str(number),
             **_libtpu(prepared.python),
-            "JAX_COMPILATION_CACHE_DIR": os.path.join(self._cache, "jax"),
+            "JAX_COMPILATION_CACHE_DIR": self._programs,
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "PYTHONPYCACHEPREFIX": os.path.join(self._cache, "bytecode"),
             **prepared.environment,
         }
-
-    def visible(self, prepared: Prepared) -> list[str]:
-        """Paths that the process reads."""
-        return [self.path, self._cache, *prepared.all_visible()]
 
     @property
     def has_started(self) -> Callable[[], bool] | None:
@@ -70,6 +72,11 @@ class JobFolder:
     def clear_result(self) -> None:
         """Deletes the result and the reports of a process that was stopped for a new source."""
         remove(self.result, self.report, self._started)
+
+    def keep_programs(self) -> None:
+        """Keeps what an ended attempt has compiled for the next attempt of the same code."""
+        if self.user.is_isolated and not self.is_restarted:
+            self._kept.keep(self._programs, self.user.uid)
 
     def remove(self) -> None:
         remove(self.path)
@@ -90,12 +97,6 @@ class JobFolder:
     def _give(self, path: str) -> None:
         if self.user.is_isolated:
             os.chown(path, self.user.uid, self.user.gid, follow_symlinks=False)
-
-
-def _shared_cache(home: str, user: JobUser) -> str:
-    """The folder of compiled programs, which all jobs of this host share. Jobs cannot reach the agent's caches."""
-    path = os.path.realpath(os.path.join(home, "jobs", f"cache-{user.uid}"))
-    return path if os.path.isdir(path) else make_folder(path, user)
 
 
 def _libtpu(python: str) -> dict[str, str]:

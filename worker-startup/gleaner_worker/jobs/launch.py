@@ -1,25 +1,32 @@
 """The guard of one job process: sets limits, drops root, waits, and kills the remaining descendants.
 
-The guard is a separate program, because a process with threads cannot run Python between fork and exec. It reads its
-order as one line of JSON from standard input, which stays open as a control pipe. `T` sends TERM to the process. `K`
-kills the process and all its descendants, and so does the end of the pipe when the agent ends. The guard reports lines
-of JSON: {"pid"}, then {"exit", "signal"}, or {"error"}.
+The guard is a separate program, because a process with threads cannot run Python between fork and exec. It is process
+1 of the namespaces of its attempt, so all their processes end with it. Without isolation it is a plain process.
+
+It reads its order as one line of JSON from standard input, which stays open as a control pipe. `T` sends TERM to the
+process. `K` kills the process and all its descendants, and so does the end of the pipe when the agent ends. The guard
+reports lines of JSON: {"pid"}, {"memory"} above the limit, then {"exit", "signal"}, or {"error"}.
 """
 
 import ctypes
+import fcntl
 import json
 import os
 import resource
 import select
 import signal
+import socket
+import struct
 import sys
 import time
 
-from .descendants import descendants
-from .kill_user import kill_user
+from .descendants import descendants, memory_bytes, shared_memory_bytes
 from .mounts import show_only
 
 _SET_NO_NEW_PRIVS, _SET_CHILD_SUBREAPER = 38, 36
+_GET_FLAGS, _SET_FLAGS, _IS_UP = 0x8913, 0x8914, 1  # of a network interface
+_MEASURE_EVERY_S = 0.2
+_MEASURE_S = 2.0  # limit for measuring the memory of many processes
 _IS_LINUX = sys.platform == "linux"
 
 
@@ -34,11 +41,9 @@ def main() -> None:
         os._exit(1)
     _report(report, {"pid": pid})
     _close_output()
-    status, has_agent = _wait(pid)
-    _kill_descendants()
+    status = _wait(pid, order, report)
+    _kill_others(order)
     _reap_descendants()
-    if not has_agent and order["uid"] is not None:
-        kill_user(order["uid"])
     code = os.waitstatus_to_exitcode(status)
     _report(report, {"exit": code if code >= 0 else None, "signal": -code if code < 0 else None})
     os._exit(0)
@@ -48,15 +53,19 @@ def _start(order: dict, report: int) -> int:
     """Starts the process and returns its pid. Raises OSError if it cannot be isolated."""
     if _IS_LINUX and _prctl(_SET_CHILD_SUBREAPER, 1) != 0:
         raise OSError("prctl refuses a subreaper; use a Linux image that allows prctl")
+    group = None
     if order["uid"] is not None:
-        memory = order["limits"]["memory_bytes"]
-        show_only(order["visible"], order["hidden"], order["tmp"], memory, order["uid"], order["gid"])
+        if order["group"] is not None:
+            group = os.open(os.path.join(order["group"], "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
+        _enter_world(order)
     problem, problem_end = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(problem)
         try:
             os.setsid()
+            if group is not None:
+                os.write(group, b"0")
             _limit(order["limits"], order["uid"] is not None)
             if order["uid"] is not None:
                 _drop_user(order)
@@ -75,6 +84,33 @@ def _start(order: dict, report: int) -> int:
         os.waitpid(pid, 0)
         raise OSError(text)
     return pid
+
+
+def _enter_world(order: dict) -> None:
+    """Completes the namespaces that this process has: System V memory, the network and the files."""
+    memory = order["limits"]["memory_bytes"]
+    with open("/proc/sys/kernel/shmall", "w", encoding="ascii") as file:
+        file.write(str(memory // resource.getpagesize()))
+    if not order["has_network"]:
+        _raise_loopback()
+    show_only(
+        order["visible"],
+        order["own"],
+        order["hidden"],
+        order["tmp"],
+        order["ramfs"],
+        memory,
+        order["uid"],
+        order["gid"],
+    )
+
+
+def _raise_loopback() -> None:
+    """JAX and libtpu of one host connect to themselves."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        found = fcntl.ioctl(any_socket, _GET_FLAGS, struct.pack("16sH14x", b"lo", 0))
+        flags = struct.unpack_from("H", found, 16)[0] | _IS_UP
+        fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sH14x", b"lo", flags))
 
 
 def _limit(limits: dict, is_isolated: bool) -> None:
@@ -100,7 +136,7 @@ def _set_limit(kind: int, limit: int) -> None:
 
 
 def _drop_user(order: dict) -> None:
-    os.setgroups([])
+    os.setgroups(order["groups"])
     os.setresgid(order["gid"], order["gid"], order["gid"])
     os.setresuid(order["uid"], order["uid"], order["uid"])
     if _prctl(_SET_NO_NEW_PRIVS, 1) != 0:
@@ -123,19 +159,24 @@ def _execute(argv: list[str], environment: dict[str, str]) -> None:
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def _wait(pid: int) -> tuple[int, bool]:
-    """Returns the status of the process and whether the agent is alive. Obeys the control pipe and reaps orphans."""
+def _wait(pid: int, order: dict, report: int) -> int:
+    """Returns the status of the process. Obeys the control pipe, reaps orphans and measures memory."""
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     control = [0]
+    # A control group has a limit of its own.
+    measure_at = 0.0 if order["group"] is None else float("inf")
     while True:
         while (ended := _reap()) is not None:
             if ended[0] == pid:
-                return ended[1], bool(control)
-        readable, _, _ = select.select([woken, *control], [], [], 1)
+                return ended[1]
+        if time.monotonic() >= measure_at:
+            measure_at = _measure(order, report)
+        pause_s = max(0.01, min(1.0, measure_at - time.monotonic()))
+        readable, _, _ = select.select([woken, *control], [], [], pause_s)
         if woken in readable:
             os.read(woken, 4096)
         if 0 in readable:
@@ -143,10 +184,23 @@ def _wait(pid: int) -> tuple[int, bool]:
             if b"T" in commands:
                 _signal_group(pid, signal.SIGTERM)
             if b"K" in commands or not commands:
-                _kill_descendants()
+                _kill_others(order)
                 _signal_group(pid, signal.SIGKILL)
             if not commands:
                 control = []
+
+
+def _measure(order: dict, report: int) -> float:
+    """Reports memory above the limit. Returns the time of the next measurement."""
+    began, limit = time.monotonic(), order["limits"]["memory_bytes"]
+    in_memory = [folder for folder in ("/dev/shm", order["ramfs"]) if folder]
+    shared = shared_memory_bytes(in_memory) if order["uid"] is not None else 0
+    if memory_bytes(os.getpid(), limit, began + _MEASURE_S, shared) > limit:
+        _report(report, {"memory": True})
+        return float("inf")
+    now = time.monotonic()
+    # Measuring many processes is slow; this pause limits it to a tenth of one core.
+    return now + max(_MEASURE_EVERY_S, 10 * (now - began))
 
 
 def _reap() -> tuple[int, int] | None:
@@ -160,6 +214,16 @@ def _reap() -> tuple[int, int] | None:
 def _signal_group(pid: int, number: int) -> None:
     try:
         os.killpg(pid, number)
+    except ProcessLookupError:
+        pass
+
+
+def _kill_others(order: dict) -> None:
+    """Kills every process of the namespace, or without one every descendant of the guard."""
+    if order["uid"] is None:
+        return _kill_descendants()
+    try:
+        os.kill(-1, signal.SIGKILL)
     except ProcessLookupError:
         pass
 

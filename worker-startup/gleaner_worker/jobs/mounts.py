@@ -1,51 +1,69 @@
-"""A mount namespace for one process: the agent's folder is hidden, and the temporary folders are private."""
+"""The files that one attempt sees: all of the machine is read-only, the agent's folder is hidden, and the temporary
+folders are private. The process that calls has a mount namespace of its own already."""
 
 import ctypes
 import os
 import stat
 
-_CLONE_NEWNS = 0x00020000
-_RDONLY, _NOSUID, _NODEV, _REMOUNT, _BIND, _REC, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+_RDONLY, _NOSUID, _NODEV, _BIND, _REC = 1, 2, 4, 4096, 16384
 _TEMPORARY = ("/tmp", "/var/tmp")
 _SHARED_MEMORY = "/dev/shm"
+# A folder in memory is below this one, which every Linux has and no program needs.
+RAMFS_PARENT = "/mnt"
+_MAX_RAMFS_BYTES = 32 << 30
+_SYS_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000  # the number is that of every architecture
 
 
-def show_only(visible: list[str], hidden: list[str], tmp: str | None, shm_bytes: int, uid: int, gid: int) -> bool:
-    """Gives this process a mount namespace in which the user reaches each visible path.
+def show_only(
+    visible: list[str],
+    own: str,
+    hidden: list[str],
+    tmp: str,
+    ramfs: str | None,
+    memory_bytes: int,
+    uid: int,
+    gid: int,
+) -> None:
+    """Lets the user reach each visible path, and change the folder `own` and the temporary folders alone.
 
     Covers every hidden folder, and every folder above a visible path that the user cannot enter. The visible paths
-    appear again in the covers. tmp: folder that replaces /tmp and /var/tmp. shm_bytes: size of /dev/shm.
-    Returns False, and changes nothing, if the kernel refuses a namespace. Raises OSError if a mount fails.
+    appear again in the covers. tmp: folder that replaces /tmp and /var/tmp. ramfs: path of a folder in memory.
+    memory_bytes: size of /dev/shm, and at most twice the size of ramfs. Raises OSError if a mount fails.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNS) != 0:
-        return False
-    _mount(libc, "none", "/", None, _REC | _PRIVATE)
-    visible = sorted({os.path.realpath(path) for path in visible})
-    opened = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in visible]
-    temporary = [] if tmp is None else [folder for folder in _TEMPORARY if os.path.realpath(folder) == folder]
+    own = os.path.realpath(own)
+    shown = sorted({own, *(os.path.realpath(path) for path in visible)})
+    opened = [(path, os.open(path, os.O_PATH | os.O_CLOEXEC)) for path in shown]
+    private = os.open(tmp, os.O_PATH | os.O_CLOEXEC)
+    temporary = [folder for folder in _TEMPORARY if os.path.realpath(folder) == folder]
     covers = _outermost(
         [os.path.realpath(path) for path in hidden if os.path.isdir(path)]
-        + [closed for path in visible if (closed := _closed_parent(path, uid, gid))],
+        + [closed for path in shown if (closed := _closed_parent(path, uid, gid))]
+        + ([RAMFS_PARENT] if ramfs else []),
         temporary,
     )
-    private = os.open(tmp, os.O_PATH | os.O_CLOEXEC) if tmp is not None else -1
     for folder in covers:
-        _mount(libc, "tmpfs", folder, "tmpfs", _NOSUID | _NODEV, "size=4m,mode=0755")
+        _mount("tmpfs", folder, "tmpfs", _NOSUID | _NODEV, "size=4m,mode=0755")
     for folder in temporary:
-        _mount(libc, f"/proc/self/fd/{private}", folder, None, _BIND)
+        _mount(f"/proc/self/fd/{private}", folder, None, _BIND)
     for path, fd in opened:
-        if any(is_inside(path, folder) for folder in [*covers, *temporary]):
+        if path == own or any(is_inside(path, folder) for folder in [*covers, *temporary]):
             _make_place(path, fd)
-            _mount(libc, f"/proc/self/fd/{fd}", path, None, _BIND | _REC)
-    for folder in covers:
-        _mount(libc, "none", folder, None, _REMOUNT | _BIND | _RDONLY | _NOSUID | _NODEV)
+            _mount(f"/proc/self/fd/{fd}", path, None, _BIND | _REC)
+    writable = ["/proc", own, *temporary]
+    if ramfs is not None:
+        os.makedirs(ramfs, mode=0o755, exist_ok=True)
+        size = min(_MAX_RAMFS_BYTES, memory_bytes // 2)
+        _mount("tmpfs", ramfs, "tmpfs", _NOSUID | _NODEV, f"size={size},mode=0700,uid={uid},gid={gid}")
+        writable.append(ramfs)
     if os.path.isdir(_SHARED_MEMORY):
-        _mount(libc, "tmpfs", _SHARED_MEMORY, "tmpfs", _NOSUID | _NODEV, f"size={shm_bytes},mode=1777")
+        _mount("tmpfs", _SHARED_MEMORY, "tmpfs", _NOSUID | _NODEV, f"size={memory_bytes},mode=1777")
+        writable.append(_SHARED_MEMORY)
+    # A folder that every user may change, such as /run/lock, would carry files from one attempt to the next.
+    _set_attributes("/", _AT_RECURSIVE, add=_RDONLY | _NOSUID)
+    for path in writable:
+        _set_attributes(path, 0, clear=_RDONLY)
     for fd in [private, *(fd for _, fd in opened)]:
-        if fd >= 0:
-            os.close(fd)
-    return True
+        os.close(fd)
 
 
 def _make_place(path: str, fd: int) -> None:
@@ -84,8 +102,26 @@ def is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder + "/")
 
 
-def _mount(libc, source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    arguments = [text and os.fsencode(text) for text in (source, target, kind, options)]
-    if libc.mount(arguments[0], arguments[1], arguments[2], ctypes.c_ulong(flags), arguments[3]) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"mount {target}: {os.strerror(number)}; use a Linux image that lets root mount")
+def _mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
+    texts = [text and os.fsencode(text) for text in (source, target, kind, options)]
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3]) != 0:
+        raise _refusal("mount", target)
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("attr_set", "attr_clr", "propagation", "userns_fd")]
+
+
+def _set_attributes(path: str, flags: int, add: int = 0, clear: int = 0) -> None:
+    attributes = _Attributes(add, clear, 0, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    numbers = (ctypes.c_long(_SYS_MOUNT_SETATTR), ctypes.c_long(_AT_FDCWD))
+    size = ctypes.c_size_t(ctypes.sizeof(attributes))
+    if libc.syscall(*numbers, os.fsencode(path), ctypes.c_long(flags), ctypes.byref(attributes), size) != 0:
+        raise _refusal("mount_setattr", path)
+
+
+def _refusal(call: str, path: str) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, f"{call} {path}: {os.strerror(number)}; use an image with Linux 5.12 that lets root mount")

@@ -1,6 +1,7 @@
 """The prepared code and Python of a job, and the error of a failed preparation."""
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ class Prepared:
     ran: dict  # the versions that run, as worker-api accepts them
     environment: Mapping[str, str] = field(default_factory=dict)  # further variables of the job
     visible: tuple[str, ...] = ()  # further paths that the job reads
+    ramfs: str | None = None  # folder in memory, below /mnt, that each process gets for itself
 
     def base_environment(self) -> dict[str, str]:
         """Variables of every process that runs this code, besides `environment`."""
@@ -27,12 +29,16 @@ class Prepared:
             "JOB_SOURCE": self.source_folder or "",
             "PYTHONPATH": self.source_folder or "",
             "PYTHONUNBUFFERED": "1",
+            # Bytecode is code: a job reads that of the agent, and writes none.
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **({"PYTHONPYCACHEPREFIX": sys.pycache_prefix} if sys.pycache_prefix else {}),
         }
 
     def all_visible(self) -> list[str]:
         """Paths that every process with this code reads."""
         source = [self.source_folder] if self.source_folder else []
-        return [*visible_of(self.python), *source, *self.visible]
+        bytecode = [sys.pycache_prefix] if sys.pycache_prefix else []
+        return [*visible_of(self.python), *source, *bytecode, *self.visible]
 
 
 def visible_of(python: str) -> list[str]:

@@ -6,25 +6,23 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from .descendants import memory_bytes
-from .user import JobUser, NotIsolated
+from .control_group import ControlGroup, make_group
+from .user import NAMESPACES, NO_NETWORK, JobUser, NotIsolated, make_folder, remove
 
 _PACKAGE_PARENT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # -I: the guard ignores the agent's variables and current folder. -S: it needs no installed package.
 _IMPORT = f"import sys; sys.path.insert(0, {_PACKAGE_PARENT!r}); from gleaner_worker.jobs."
 _CHECK_EVERY_S = 0.2
-_MEASURE_S = 2.0  # limit for measuring the memory of many processes
 _TERM_S = 10.0  # from TERM to KILL
 _END_S = 20.0  # from KILL to the end of the guard
 _PIECE_BYTES = 1 << 18
-
-_running: dict[int, int] = {}  # uid -> number of processes
-_running_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -61,48 +59,71 @@ def run_process(
     limits: Limits,
     write: Callable[[bytes], None],
     stop: threading.Event,
+    own: str | None = None,
     visible: Sequence[str] = (),
     tmp: str | None = None,
+    ramfs: str | None = None,
     has_started: Callable[[], bool] | None = None,
 ) -> Ended:
     """Runs a program in `folder` as the job user, and returns when all its descendants are dead.
 
     environment: all variables of the process. write: receives stdout and stderr as they come, on another thread.
-    stop: ends the process with TERM, and 10 s later with KILL. visible: files and folders that the user reads, besides
-    this Python, the worker bundle and `folder`; the rest of the agent's folder is hidden. tmp: folder that replaces
-    /tmp. has_started: whether the user's code runs; without it, the process is the user's code. Raises NotIsolated
-    with one line.
+    stop: ends the process with TERM, and 10 s later with KILL. own: the folder that the process may change; `folder`
+    if absent. visible: files and folders that the user reads, besides this Python, the worker bundle and `folder`; the
+    rest of the agent's folder is hidden. tmp: folder that replaces /tmp; a new one if absent. ramfs: path of a folder
+    in memory below /mnt. has_started: whether the user's code runs; without it, the process is the user's code. Raises
+    NotIsolated with one line.
     """
-    order = {
+    group = None
+    with contextlib.ExitStack() as end:
+        if user.is_isolated:
+            tmp = tmp or end.enter_context(_temporary_folder(user))
+            group = make_group(user.uid, limits.memory_bytes, limits.processes)
+        if group is not None:
+            end.callback(group.remove)
+        order = _order(argv, user, folder, environment, limits, group, own or folder, visible, tmp, ramfs)
+        return _Guarded(order, limits, group, write, has_started).run(stop)
+
+
+@contextlib.contextmanager
+def _temporary_folder(user: JobUser) -> Iterator[str]:
+    path = make_folder(os.path.join(user.home or tempfile.gettempdir(), "jobs", f"tmp-{uuid.uuid4().hex}"), user)
+    try:
+        yield path
+    finally:
+        remove(path)
+
+
+def _order(
+    argv: Sequence[str],
+    user: JobUser,
+    folder: str,
+    environment: Mapping[str, str],
+    limits: Limits,
+    group: ControlGroup | None,
+    own: str,
+    visible: Sequence[str],
+    tmp: str | None,
+    ramfs: str | None,
+) -> dict:
+    """What the guard reads: see launch.py."""
+    return {
         "argv": list(argv),
         "environment": dict(environment),
         "folder": os.path.realpath(folder),
         "uid": user.uid if user.is_isolated else None,
         "gid": user.gid,
+        "groups": user.groups,
+        "has_network": user.has_network,
+        "group": group.path if group is not None else None,
         "limits": asdict(limits),
         "visible": sorted({*_own_paths(), os.path.realpath(folder), *map(os.path.realpath, visible)}),
         "hidden": [user.home] if user.home else [],
         "secret": [os.path.join(user.home, name) for name in ("host-secret", "work", "order")] if user.home else [],
+        "own": own,
         "tmp": tmp,
+        "ramfs": ramfs,
     }
-    with _running_lock:
-        _running[user.uid] = _running.get(user.uid, 0) + 1
-    try:
-        return _Guarded(order, limits, write, has_started).run(stop)
-    finally:
-        with _running_lock:
-            _running[user.uid] -= 1
-            is_alone = _running[user.uid] == 0
-            if is_alone and user.is_isolated:
-                kill_all(user)
-
-
-def kill_all(user: JobUser) -> None:
-    """Kills every process of the job user, in any session. Only for an isolated user."""
-    assert user.is_isolated and user.uid != 0
-    command = [sys.executable, "-I", "-S", "-c", f"{_IMPORT}kill_user import kill_user; kill_user({user.uid})"]
-    # A new session: the TERM of a preemption goes to the whole process group of the agent.
-    subprocess.run(command, stdin=subprocess.DEVNULL, env={}, timeout=60, check=True, start_new_session=True)
 
 
 def _own_paths() -> set[str]:
@@ -114,14 +135,21 @@ class _Guarded:
     """A guard (launch.py) with its process: the control pipe, the reports and the output."""
 
     def __init__(
-        self, order: dict, limits: Limits, write: Callable[[bytes], None], has_started: Callable[[], bool] | None
+        self,
+        order: dict,
+        limits: Limits,
+        group: ControlGroup | None,
+        write: Callable[[bytes], None],
+        has_started: Callable[[], bool] | None,
     ):
-        self._limits, self._has_started, self._start_s = limits, has_started, 0.0
+        self._limits, self._group, self._has_started, self._start_s = limits, group, has_started, 0.0
         self._cause: str | None = None
         self._reports: list[dict] = []
         read_end, write_end = os.pipe()
+        network = [] if order["has_network"] else [NO_NETWORK]
+        world = [] if order["uid"] is None else [*NAMESPACES, *network]
         self._guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", f"{_IMPORT}launch import main; main()", str(write_end)],
+            [*world, sys.executable, "-I", "-S", "-c", f"{_IMPORT}launch import main; main()", str(write_end)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -152,7 +180,7 @@ class _Guarded:
             raise NotIsolated(f"Failed to isolate a job: {last['error']}")
         if "exit" not in last:  # a guard without isolation, killed by its process
             return Ended(None, signal.SIGKILL, self._cause, self._start_s)
-        if last["signal"] == signal.SIGKILL and self._cause is None and _oom_kills() > self._oom_kills:
+        if last["signal"] == signal.SIGKILL and self._cause is None and self._is_out_of_memory():
             self._cause = "memory"
         return Ended(last["exit"], last["signal"], self._cause, self._start_s)
 
@@ -173,7 +201,7 @@ class _Guarded:
                     self._end("stopped", began)
                 elif began >= deadline:
                     self._end("timeout", began)
-                elif self._memory_bytes(min(deadline, began + _MEASURE_S)) > self._limits.memory_bytes:
+                elif any("memory" in report for report in self._reports):
                     self._end("memory", began - _TERM_S)
             elif not killed and began >= self._kill_at:
                 killed = True
@@ -181,12 +209,12 @@ class _Guarded:
             elif killed and began >= self._kill_at + _END_S:
                 self._guard.kill()
                 return
-            # Measuring many processes is slow; this pause limits it to a tenth of one core.
-            wait_s = max(_CHECK_EVERY_S, 10 * (time.monotonic() - began))
-            self._report.join(min(wait_s, max(0.01, deadline - time.monotonic())) if self._cause is None else 0.05)
+            wait_s = min(_CHECK_EVERY_S, max(0.01, deadline - time.monotonic()))
+            self._report.join(wait_s if self._cause is None else 0.05)
 
-    def _memory_bytes(self, until: float) -> int:
-        return memory_bytes(self._guard.pid, self._limits.memory_bytes, until)
+    def _is_out_of_memory(self) -> bool:
+        """Whether the kernel has killed for lack of memory: in the group of the process, or without one anywhere."""
+        return self._group.oom_kills() > 0 if self._group is not None else _oom_kills() > self._oom_kills
 
     def _end(self, cause: str, now: float) -> None:
         self._cause, self._kill_at = cause, now + _TERM_S

@@ -90,7 +90,7 @@ class JobRunner:
             user = self._find_user()
             prepared = self._prepare(self.order)
             self._check()
-            folder = JobFolder(self._home, self.order, self._epoch, user, self._machine_settings())
+            folder = JobFolder(self._home, self.order, self._epoch, user, self._machine_settings(), prepared)
             return self._attempt(folder, prepared, began)
         except LeaseLost:
             raise
@@ -129,6 +129,8 @@ class JobRunner:
         if self._ended_as == "stop":
             raise LeaseLost
         finish = self._conclude(folder, ended)
+        if ended.cause != "stopped":
+            folder.keep_programs()
         stored, problems = store_artifacts(folder.artifacts, folder.user.uid, self._bucket, self.order["folder"])
         output.close(max(1.0, min(600.0, self._give_up_at - time.monotonic())), note_left_out(problems))
         if self._ended_as == "stop":
@@ -157,8 +159,10 @@ class JobRunner:
                 limits=replace(limits, wall_s=max(0.0, deadline - time.monotonic()), start_s=start_s),
                 write=write,
                 stop=self._stop,
-                visible=folder.visible(prepared),
+                own=folder.path,
+                visible=prepared.all_visible(),
                 tmp=folder.tmp,
+                ramfs=prepared.ramfs,
                 has_started=folder.has_started,
             )
             start_s, deadline = start_s - ended.start_s, deadline + ended.start_s
@@ -167,6 +171,7 @@ class JobRunner:
                     return ended, prepared
                 prepared, self._next = self._next, None
                 self._stop.clear()
+                folder.is_restarted = True
             output.write(b"[gleaner] restarted with a new version of the source\n")
             folder.clear_result()
 

@@ -1,19 +1,25 @@
-"""The user that jobs run as: a numeric uid without rights, kept away from the agent's files and credentials."""
+"""The users that jobs run as: a new numeric uid for each attempt, kept away from the agent's files and credentials."""
 
+import fcntl
+import functools
 import glob
 import os
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-DEFAULT_UID = 61_000
-# A smaller uid may belong to a service or a person of the VM image.
-_MIN_UID, _MAX_UID = 10_000, 2_000_000_000
+# No system, person or container of a Linux distribution has a uid of this range.
+FIRST_UID, _LAST_UID = 1_900_000_000, 2_100_000_000
+_CHIPS_GID = FIRST_UID - 1  # the group that opens the chips
+_NEXT_UID = "/run/gleaner-next-uid"  # in memory, so a count lasts until the next boot
 # Link-local addresses: the metadata server is 169.254.169.254. Its port 53 is the DNS server of a VM.
 _METADATA = (("iptables", "169.254.0.0/16"), ("ip6tables", "fd20:ce::254/128"))
+_OTHERS = "1-4294967294"  # every user except root
 _CHIPS = ("/dev/accel*", "/dev/vfio/*")
-_ADVICE = "start the agent as root, or set GLEANER_JOB_ISOLATION=none on the local cloud"
+_LOCAL = "set GLEANER_JOB_ISOLATION=none on the local cloud"
+# The child of `unshare` is process 1 of its namespace: all other processes of the namespace end with it.
+NAMESPACES = ("unshare", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc")
+NO_NETWORK = "--net"
 
 
 class NotIsolated(Exception):
@@ -22,16 +28,18 @@ class NotIsolated(Exception):
 
 @dataclass(frozen=True)
 class JobUser:
-    """The user and group of job processes."""
+    """The user and group of the processes of one attempt."""
 
     uid: int
     gid: int
     is_isolated: bool = True  # False: the user of the agent itself, on the local cloud alone
     home: str | None = None  # the agent's folder, hidden from the user
+    has_network: bool = True  # False: the processes reach no address but their own loopback
+    groups: tuple[int, ...] = ()
 
 
-def find_job_user(env: Mapping[str, str] = os.environ) -> JobUser:
-    """Returns the job user of this host. On a VM, first blocks the metadata server for this user.
+def find_job_user(env: Mapping[str, str] = os.environ, *, has_network: bool = True) -> JobUser:
+    """Returns a user that no process of this boot has had. On a VM, first blocks the metadata server for all users.
 
     Raises NotIsolated if jobs could reach the agent's files or credentials.
     """
@@ -46,12 +54,15 @@ def find_job_user(env: Mapping[str, str] = os.environ) -> JobUser:
     if isolation != "user":
         raise NotIsolated(f"Failed to isolate jobs: GLEANER_JOB_ISOLATION is '{isolation}'; set user or none")
     if os.geteuid() != 0:
-        raise NotIsolated(f"Failed to isolate jobs: the agent runs without root; {_ADVICE}")
-    uid = _parse_uid(env.get("GLEANER_JOB_UID") or str(DEFAULT_UID))
-    if not is_local:
-        block_metadata(uid)
-        _grant_chips(uid)
-    return JobUser(uid, uid, home=home)
+        raise NotIsolated(f"Failed to isolate jobs: the agent runs without root; start the agent as root, or {_LOCAL}")
+    _require_namespaces()
+    if is_local:
+        uid = _next_uid()
+        return JobUser(uid, uid, home=home, has_network=has_network)
+    block_metadata()
+    _grant_chips()
+    uid = _next_uid()
+    return JobUser(uid, uid, home=home, has_network=has_network, groups=(_CHIPS_GID,))
 
 
 def make_folder(path: str, user: JobUser) -> str:
@@ -71,35 +82,57 @@ def remove(*paths: str) -> None:
     subprocess.run(["rm", "-rf", "--", *paths], stdin=subprocess.DEVNULL, check=False)
 
 
-def block_metadata(uid: int) -> None:
-    """Rejects connections of the user to the metadata server, which gives tokens of the worker's account.
+def block_metadata() -> None:
+    """Rejects connections to the metadata server, which gives tokens of the worker's account, of all users but root.
 
     The DNS server of a VM may have the same address, so port 53 stays open. An existing rule is kept. Raises
     NotIsolated.
     """
     for program, address in _METADATA:
-        if program == "ip6tables" and not (shutil.which(program) and _has_ipv6()):
+        if program == "ip6tables" and not _has_ipv6():
             continue
         rule = ["OUTPUT", "-d", address, "-p", "tcp", "!", "--dport", "53"]
-        rule += ["-m", "owner", "--uid-owner", str(uid), "-j", "REJECT"]
-        if _call(program, ["-C", *rule]) is not None and (problem := _call(program, ["-I", *rule])) is not None:
+        rule += ["-m", "owner", "--uid-owner", _OTHERS, "-j", "REJECT"]
+        if _call(program, "-w", "10", "-C", *rule) is not None and (problem := _call(program, "-w", "10", "-I", *rule)):
             raise NotIsolated(f"Failed to block the metadata server for jobs: {problem}; install {program} on the VM")
 
 
-def _grant_chips(gid: int) -> None:
-    """Lets the group of the user open the chips, on an image that leaves them to root."""
+@functools.cache
+def _require_namespaces() -> None:
+    """Raises NotIsolated on a host that refuses a namespace."""
+    if problem := _call(*NAMESPACES, NO_NETWORK, "true"):
+        raise NotIsolated(
+            f"Failed to isolate jobs: {problem}; use a Linux image whose root makes namespaces, or {_LOCAL}"
+        )
+
+
+def _next_uid() -> int:
+    """Counts up in a file that all agents of this machine share."""
+    fd = os.open(_NEXT_UID, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "r+", encoding="ascii") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        uid = int(file.read() or FIRST_UID)
+        if uid > _LAST_UID:
+            raise NotIsolated("Failed to isolate jobs: each uid of jobs was used since the boot; restart this machine")
+        file.seek(0)
+        file.write(f"{uid + 1}\n")
+    return uid
+
+
+def _grant_chips() -> None:
+    """Lets the group of jobs open the chips, on an image that leaves them to root."""
     for path in (path for pattern in _CHIPS for path in glob.glob(pattern)):
         mode = os.stat(path).st_mode
         if mode & 0o006 != 0o006:
-            os.chown(path, -1, gid)
+            os.chown(path, -1, _CHIPS_GID)
             os.chmod(path, (mode & 0o7777) | 0o060)
 
 
-def _call(program: str, arguments: list[str]) -> str | None:
-    """Returns the problem, or None. `-w` waits while another process changes rules."""
+def _call(program: str, *arguments: str) -> str | None:
+    """Returns the problem, or None."""
     try:
         done = subprocess.run(
-            [program, "-w", "10", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
+            [program, *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{program}: {type(error).__name__}: {error}"
@@ -114,11 +147,3 @@ def _has_ipv6() -> bool:
             return bool(file.read(1))
     except OSError:
         return False
-
-
-def _parse_uid(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and _MIN_UID <= int(text) <= _MAX_UID):
-        raise NotIsolated(
-            f"Failed to isolate jobs: GLEANER_JOB_UID is '{text}'; set a number from {_MIN_UID} to {_MAX_UID}"
-        )
-    return int(text)

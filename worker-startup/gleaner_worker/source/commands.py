@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..jobs.prepared import SYSTEM_PATH, SourceFailed
 from ..jobs.process import Ended, Limits, run_process
@@ -58,11 +58,14 @@ class Commands:
         environment: Mapping[str, str] | None = None,
         visible: Sequence[str] = (),
         file_bytes: int = 50 << 30,
+        memory_bytes: int = 16 << 30,
+        has_network: bool = True,
     ) -> CommandResult:
         """Runs a program for at most `limit_s` seconds.
 
         environment: variables besides PATH, HOME, LANG and TMPDIR. visible: paths that the program reads besides
-        `folder`. Raises SourceFailed when `stop` is set, and NotIsolated.
+        `folder`. has_network: False for a program that people wrote, unless jobs have the network. Raises SourceFailed
+        when `stop` is set, and NotIsolated.
         """
         output = bytearray()
 
@@ -73,10 +76,10 @@ class Commands:
         own = {"PATH": SYSTEM_PATH, "HOME": folder, "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
         ended = run_process(
             argv,
-            user=self.user,
+            user=replace(self.user, has_network=has_network or self.user.has_network),
             folder=folder,
             environment=own | dict(environment or {}),
-            limits=Limits(limit_s, 16 << 30, 4096, 65_536, file_bytes),
+            limits=Limits(limit_s, memory_bytes, 4096, 65_536, file_bytes),
             write=write,
             stop=self._stop,
             visible=visible,

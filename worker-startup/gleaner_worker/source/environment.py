@@ -1,11 +1,14 @@
 """The Python environment of a job: the agent's locked environment, or a separate environment on top of it."""
 
+import functools
 import glob
 import hashlib
+import importlib.util
 import json
 import logging
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -14,7 +17,7 @@ from ..code_identity import locked_digest
 from ..jobs.prepared import SYSTEM_PATH, SourceFailed, visible_of
 from ..jobs.user import make_folder, remove
 from .commands import Commands
-from .sealed import NotSealed, seal, use
+from .sealed import seal, use
 
 log = logging.getLogger(__name__)
 
@@ -45,11 +48,12 @@ class Environments:
     """Makes one environment for each digest; no job can change it later. jobs: the agent's folder of jobs."""
 
     def __init__(self, jobs: str, commands: Commands):
-        self._jobs, self._commands = jobs, commands
+        self._jobs, self._commands, self.is_isolated = jobs, commands, commands.user.is_isolated
 
     def prepare(self, wanted: dict, digest: str) -> str:
         """Returns the path of the Python. digest: of environment_digest. Raises SourceFailed."""
         if digest == locked_digest():
+            _compile_locked()
             return sys.executable
         folder = os.path.join(self._jobs, "environments", digest)
         if not _is_complete(folder):
@@ -78,8 +82,6 @@ class Environments:
             seal(folder, self._commands.user)
             remove(os.path.join(folder, ".uv-cache"))
             _mark_complete(folder)
-        except NotSealed as error:
-            raise SourceFailed("setup", f"Failed to make the environment: {error}") from error
         except BaseException:
             remove(folder)
             raise
@@ -112,7 +114,7 @@ class Environments:
             with open(path, "w", encoding="utf-8", errors="replace") as file:
                 file.write(script)
             os.chmod(path, 0o644)
-            self._call(["bash", path], folder, uv, "The setup script failed", _SETUP_S, [path])
+            self._call(["bash", path], folder, uv, "The setup script failed", _SETUP_S, [path], has_network=False)
         finally:
             os.unlink(path)
 
@@ -124,6 +126,7 @@ class Environments:
         what: str = "Failed to make the environment",
         limit_s: float = _INSTALL_S,
         visible: Sequence[str] = (),
+        has_network: bool = True,
     ) -> None:
         tools = os.path.dirname(uv)
         environment = {
@@ -131,15 +134,30 @@ class Environments:
             "PATH": f"{folder}/bin:{tools}:{SYSTEM_PATH}",
             "UV_CACHE_DIR": f"{folder}/.uv-cache",
             "UV_NO_CONFIG": "1",
+            "UV_COMPILE_BYTECODE": "1",  # because jobs write none
             "UV_PYTHON_DOWNLOADS": "never",
             **{name: os.environ[name] for name in ("UV_DEFAULT_INDEX", "PIP_INDEX_URL") if name in os.environ},
         }
         seen = [*visible_of(sys.executable), tools, *visible]
-        result = self._commands.run(command, folder, limit_s, environment, seen)
+        result = self._commands.run(command, folder, limit_s, environment, seen, has_network=has_network)
         if output := result.output.strip():
             log.info("Output of the preparation of an environment:\n%s", output[-_LOGGED_CHARS:])
         if not result.is_success:
             raise SourceFailed("setup", f"{what}: {result.why}")
+
+
+@functools.cache
+def _compile_locked() -> None:
+    """Makes the bytecode of JAX in the environment of the agent, where it is missing: jobs read it, and write none."""
+    jax = importlib.util.find_spec("jax")
+    if jax is None or jax.origin is None:
+        return
+    source = os.path.join(os.path.dirname(jax.origin), "numpy", "__init__.py")
+    if not os.path.exists(importlib.util.cache_from_source(source)):
+        variables = {**os.environ, "JAX_PLATFORMS": "cpu"}
+        subprocess.run(
+            [sys.executable, "-c", "import jax, jax.numpy"], env=variables, stdin=subprocess.DEVNULL, check=False
+        )
 
 
 def _is_complete(folder: str) -> bool:

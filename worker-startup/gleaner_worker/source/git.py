@@ -3,35 +3,34 @@
 import hashlib
 import os
 import re
+import uuid
 
 from ..jobs.prepared import SourceFailed
 from ..jobs.user import make_folder, remove
 from .commands import Commands
 from .private import Repositories
-from .sealed import NotSealed, seal, use
+from .sealed import seal, use
 
 _FETCH_S = 120.0
-_MAX_FILE_BYTES = 10 << 30
+_MAX_FILES = 100_000
+_MAX_BYTES = 20 << 30  # of all files
+_MAX_PACK_BYTES = 10 << 30
+_MEMORY_BYTES = 8 << 30
 _COMMIT = re.compile(r"^commit ([0-9a-f]{40})$")
-# Arguments: the address and the reference. FETCH_HEAD works for branches, pull requests and commits, also in a second
-# fetch. A killed fetch leaves locks. refs/kept/newest keeps the newest objects for the next fetch; gc removes others.
+# Arguments: the most files and bytes, the address and the reference. FETCH_HEAD works for branches, pull requests and
+# commits. A tree of some kilobytes may name billions of files, so the list ends at the limit.
 _SCRIPT = """
-set -eu
+set -eu -o pipefail
 export GIT_DIR=repository
-rm -rf tree
-if [ -d repository ]; then
-  find repository -name '*.lock' -delete
-  find repository -name 'tmp_*' -delete
-else
-  git init --quiet --bare repository
-fi
-git fetch --quiet --depth=1 --no-tags --no-auto-gc --no-recurse-submodules --force -- "$1" "$2"
+git init --quiet --bare --template= repository
+git fetch --quiet --depth=1 --no-tags --no-auto-gc --no-recurse-submodules -- "$3" "$4"
 commit=$(git rev-parse --verify --quiet 'FETCH_HEAD^{commit}')
+git ls-tree -r -l "$commit" | awk -v files="$1" -v bytes="$2" '
+  { count += 1; size += $4 }
+  count > files || size > bytes { print "it has more than " files " files or " bytes " bytes"; exit over = 1 }
+  END { exit over }'
 mkdir tree
-rm -f repository/index
-git --work-tree=tree checkout --quiet --force FETCH_HEAD -- .
-git update-ref refs/kept/newest "$commit"
-git gc --quiet --auto || true
+git --work-tree=tree checkout --quiet --force "$commit" -- .
 printf '\\ncommit %s\\n' "$commit"
 """
 _SETTINGS = {
@@ -39,11 +38,9 @@ _SETTINGS = {
     "credential.helper": "",
     "protocol.allow": "never",
     "http.followRedirects": "initial",
-    "fetch.unpackLimit": "1",  # one pack for each fetch, so that the number of packs starts gc
-    "gc.autoPackLimit": "10",
-    "gc.autoDetach": "false",
-    "gc.pruneExpire": "now",
+    "core.attributesFile": "/dev/null",
     "core.fsmonitor": "false",
+    "submodule.recurse": "false",
     "core.symlinks": "true",
     "advice.detachedHead": "false",
 }
@@ -57,39 +54,42 @@ def reference_of(source: dict) -> str:
 
 
 def check_out(source: dict, jobs: str, commands: Commands, repositories: Repositories) -> tuple[str, str]:
-    """Fetches the source. Returns the folder of its files and the commit.
+    """Fetches the source into a new repository. Returns the folder of its files and the commit.
 
     jobs: the agent's folder of jobs. Files of an earlier commit stay, so its jobs can continue.
     Raises SourceFailed with one line that names the repository and the reference.
     """
     repo, reference = source["repo"], reference_of(source)
-    name = hashlib.sha256(repo.encode()).hexdigest()[:16]
-    folder = os.path.join(jobs, f"git-{commands.user.uid}", name)
-    if not os.path.isdir(folder):
-        make_folder(folder, commands.user)
-    use(folder)
+    folder = make_folder(os.path.join(jobs, f"fetch-{uuid.uuid4().hex}"), commands.user)
+    try:
+        commit = _fetch(repo, reference, folder, commands, repositories)
+        trees = os.path.join(jobs, "trees")
+        os.makedirs(trees, mode=0o755, exist_ok=True)
+        tree = os.path.join(trees, f"{hashlib.sha256(repo.encode()).hexdigest()[:16]}-{commit}")
+        if not os.path.isdir(tree):
+            files = os.path.join(folder, "tree")
+            seal(files, commands.user)
+            os.rename(files, tree)
+        return use(tree), commit
+    finally:
+        remove(folder)
+
+
+def _fetch(repo: str, reference: str, folder: str, commands: Commands, repositories: Repositories) -> str:
+    """Checks out into `tree` below the folder, and returns the commit."""
     with repositories.reach(repo, commands.check) as reached:
-        argv = ["bash", "-c", _SCRIPT, "git", reached.address, reference]
-        result = commands.run(argv, folder, _FETCH_S, _environment(reached.address), file_bytes=_MAX_FILE_BYTES)
+        argv = ["bash", "-c", _SCRIPT, "git", str(_MAX_FILES), str(_MAX_BYTES), reached.address, reference]
+        environment = _environment(reached.address)
+        result = commands.run(
+            argv, folder, _FETCH_S, environment, file_bytes=_MAX_PACK_BYTES, memory_bytes=_MEMORY_BYTES
+        )
     match = _COMMIT.match(result.last_line)
-    if not result.is_success or not match:
-        what = reached.refusals[-1] if reached.refusals else result.why.replace(reached.address, repo)
-        if result.ended.exit_code == 127:
-            what = "git is not installed on this VM; use an image with git"
-        raise SourceFailed("source", f"Failed to fetch {reference} of {repo}: {what}")
-    trees = os.path.join(jobs, "trees")
-    os.makedirs(trees, mode=0o755, exist_ok=True)
-    tree = os.path.join(trees, f"{name}-{match[1]}")
-    if not os.path.isdir(tree):
-        unfinished = os.path.join(trees, f".{name}-{match[1]}")
-        remove(unfinished)
-        os.rename(os.path.join(folder, "tree"), unfinished)
-        try:
-            seal(unfinished, commands.user)
-        except NotSealed as error:
-            raise SourceFailed("source", f"Failed to fetch {reference} of {repo}: {error}") from error
-        os.rename(unfinished, tree)
-    return use(tree), match[1]
+    if result.is_success and match:
+        return match[1]
+    what = reached.refusals[-1] if reached.refusals else result.why.replace(reached.address, repo)
+    if result.ended.exit_code == 127:
+        what = "git is not installed on this VM; use an image with git"
+    raise SourceFailed("source", f"Failed to fetch {reference} of {repo}: {what}")
 
 
 def _environment(repo: str) -> dict[str, str]:
@@ -99,6 +99,7 @@ def _environment(repo: str) -> dict[str, str]:
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_ATTR_NOSYSTEM": "1",
         "GIT_ASKPASS": "/bin/false",
         "GIT_LFS_SKIP_SMUDGE": "1",
         "GIT_CONFIG_COUNT": str(len(_SETTINGS) + 1),

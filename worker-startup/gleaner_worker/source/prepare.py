@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ..code_identity import locked_digest, worker_bundle
+from ..jobs.mounts import RAMFS_PARENT, is_inside
 from ..jobs.prepared import Prepared, SourceFailed
 from ..jobs.user import JobUser, NotIsolated
 from ..storage.objects import Bucket
@@ -18,7 +19,6 @@ from .commands import Commands, stopped
 from .environment import Environments, environment_digest
 from .git import check_out
 from .private import Repositories
-from .ramfs import mount_ramfs
 from .sealed import trim
 
 _CHECK_EVERY_S = 0.1
@@ -45,24 +45,22 @@ class Preparation:
         os.makedirs(self._jobs, mode=0o755, exist_ok=True)
         stop = stop or threading.Event()
         try:
-            prepared = self._prepare(source, environment, version, Commands(self._find_user(), stop), stop)
+            prepared = self._prepare(source, environment, version, stop)
         except NotIsolated as error:
             raise SourceFailed("isolation", str(error)) from error
         self._clean_up(prepared)
         return prepared
 
-    def _prepare(
-        self, source: dict | None, wanted: dict, version: int, commands: Commands, stop: threading.Event
-    ) -> Prepared:
+    def _prepare(self, source: dict | None, wanted: dict, version: int, stop: threading.Event) -> Prepared:
         folder, commit = None, None
         if source is not None and "bundle" in source:
             with self._alone(source["bundle"], stop):
                 folder = unpack_bundle(source["bundle"], self._jobs, self._bucket)
         elif source is not None:
             with self._alone(source["repo"], stop):
-                folder, commit = check_out(source, self._jobs, commands, self._repositories)
+                folder, commit = check_out(source, self._jobs, Commands(self._find_user(), stop), self._repositories)
         digest = environment_digest(wanted, version)
-        environments = Environments(self._jobs, commands)
+        environments = Environments(self._jobs, Commands(self._find_user(), stop))
         with self._alone(digest, stop):
             python = environments.prepare(wanted, digest)
         variables, visible = {}, []
@@ -70,9 +68,7 @@ class Preparation:
             visible.append(self._write_config(config))
             variables["JOB_CONFIG"] = visible[0]
         if ramfs_dir := wanted.get("ramfs_dir"):
-            with self._alone("ramfs", stop):
-                mount_ramfs(ramfs_dir, self._home)
-            visible.append(ramfs_dir)
+            _check_ramfs(ramfs_dir, is_isolated=environments.is_isolated)
             variables["RAMFS_DIR"] = ramfs_dir
         ran = {
             "bundle": source.get("bundle") if source else None,
@@ -82,7 +78,7 @@ class Preparation:
             "jax_version": self._jax_version(environments, python, digest),
             "environment": digest,
         }
-        return Prepared(python, folder, ran, variables, tuple(visible))
+        return Prepared(python, folder, ran, variables, tuple(visible), ramfs_dir)
 
     @contextmanager
     def _alone(self, key: str, stop: threading.Event) -> Iterator[None]:
@@ -109,8 +105,7 @@ class Preparation:
             held = set()
             for given in filter(None, (ref() for ref in self._given)):
                 held |= {given.source_folder, os.path.dirname(os.path.dirname(given.python))}
-            names = os.listdir(self._jobs)
-            for name in ("bundles", "trees", "environments", *(name for name in names if name.startswith("git-"))):
+            for name in ("bundles", "trees", "environments"):
                 trim(os.path.join(self._jobs, name), held)
 
     def _write_config(self, config: dict) -> str:
@@ -131,3 +126,15 @@ class Preparation:
         if digest == locked_digest():
             return importlib.metadata.version("jax")
         return environments.jax_version(python, os.path.dirname(os.path.dirname(python)))
+
+
+def _check_ramfs(path: str, is_isolated: bool) -> None:
+    """Raises SourceFailed for a folder in memory that an attempt cannot have."""
+    if not is_inside(path, RAMFS_PARENT) or os.path.normpath(path) != path or path == RAMFS_PARENT:
+        raise SourceFailed(
+            "setup", f"Failed to mount ramfs_dir {path}: name a folder below {RAMFS_PARENT}, such as /mnt/ramfs"
+        )
+    if not is_isolated:
+        raise SourceFailed(
+            "setup", f"Failed to mount ramfs_dir {path}: the agent runs without root; start the agent as root"
+        )

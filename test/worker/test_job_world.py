@@ -1,0 +1,120 @@
+"""The world of an attempt: nothing that it leaves reaches another attempt or the agent, and it reaches no other one."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from gleaner_worker.jobs.prepared import Prepared
+from job_attempts import RAN, needs_root
+
+pytestmark = [needs_root, pytest.mark.slow]
+
+PYTHON = (sys.executable, "-c")
+RAMFS = "/mnt/gleaner/a-world"
+
+# Leaves what a process of the machine can leave: files in every folder that it may change, and memory of System V.
+LEAVE = f"""
+import ctypes, os
+left = [os.getcwd(), {RAMFS!r}]
+for top in ('/tmp', '/var', '/run', '/dev', '/opt', '/srv', '/mnt'):
+    for folder, folders, _ in os.walk(top):
+        if os.access(folder, os.W_OK):
+            left.append(folder)
+for folder in set(left):
+    open(folder + '/left', 'w').close()
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.shmget(0x61, ctypes.c_size_t(1 << 20), 0o1666) >= 0, libc.shmget(0x62, ctypes.c_size_t(2 << 30), 0o1666))
+if os.fork() == 0:
+    os.setsid()
+    os.execlp('sleep', 'sleep', '1000')
+print(os.getuid())
+"""
+FIND = f"""
+import ctypes, os
+print([folder for folder in ('/tmp', '/var/tmp', '/dev/shm', '/run/lock', '/dev/mqueue', {RAMFS!r})
+    if os.path.exists(folder + '/left')])
+print(ctypes.CDLL(None).shmget(0x61, ctypes.c_size_t(1), 0))
+print(sorted(open(f'/proc/{{pid}}/comm').read().strip() for pid in os.listdir('/proc') if pid.isdigit()))
+print(os.getuid())
+"""
+
+
+def test_an_attempt_finds_nothing_of_an_earlier_one_and_leaves_nothing_on_the_host(jobs):
+    pieces = []
+    for code in (LEAVE, FIND):
+        ended = jobs.process(*PYTHON, code, write=pieces.append, ramfs=RAMFS)
+        assert ended.exit_code == 0, pieces
+    made, first_uid, *found, second_uid = b"".join(pieces).decode().splitlines()
+    assert made == "True -1"  # more System V memory than the limit of the attempt is refused
+    assert found == ["[]", "-1", "['python', 'python']"]
+    assert first_uid != second_uid
+    folders = ["/tmp", "/var/tmp", "/dev/shm", "/run/lock", "/dev/mqueue", RAMFS, *sys.path]
+    assert [folder for folder in folders if os.path.exists(f"{folder}/left")] == []
+    assert not os.path.exists(RAMFS)
+
+
+def test_an_attempt_without_a_network_reaches_itself_alone(jobs):
+    code = """
+import socket, sys
+own = socket.create_server(('127.0.0.1', 0))
+for port in (own.getsockname()[1], int(sys.argv[1])):
+    try:
+        socket.create_connection(('127.0.0.1', port), timeout=60).close()
+        print('reached', flush=True)
+    except ConnectionRefusedError:
+        print('refused', flush=True)
+try:
+    socket.socket(socket.AF_UNIX).connect('\\0gleaner-' + sys.argv[1])
+except ConnectionRefusedError:
+    print('refused', flush=True)
+"""
+    pieces = []
+    with socket.create_server(("127.0.0.1", 0)) as host, socket.socket(socket.AF_UNIX) as abstract:
+        port = host.getsockname()[1]
+        abstract.bind(f"\0gleaner-{port}")
+        abstract.listen()
+        ended = jobs.process(*PYTHON, code, str(port), write=pieces.append, has_network=False)
+    assert (ended.exit_code, b"".join(pieces)) == (0, b"reached\nrefused\nrefused\n")
+
+
+# Writes bytecode for another module, with the time and the size of its source, and a compiled program.
+POISON = """
+import importlib.util, marshal, os, struct
+source = importlib.util.find_spec('victim').origin
+found = os.stat(source)
+code = marshal.dumps(compile("NAME = 'poison'", source, 'exec'))
+header = importlib.util.MAGIC_NUMBER + struct.pack('<LLL', 0, int(found.st_mtime), found.st_size)
+path = importlib.util.cache_from_source(source)
+try:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    open(path, 'wb').write(header + code)
+except OSError:
+    pass
+cache = os.environ['JAX_COMPILATION_CACHE_DIR']
+print(sorted(os.listdir(cache)), [os.access(f'{cache}/{name}', os.W_OK) for name in os.listdir(cache)])
+for name in ('jit_f-1-cache', 'not a program', 'link-cache'):
+    if name == 'link-cache' and not os.path.lexists(f'{cache}/{name}'):
+        os.symlink('/etc/passwd', f'{cache}/{name}')
+    elif not os.path.lexists(f'{cache}/{name}'):
+        open(f'{cache}/{name}', 'w').close() if name == 'not a program' else open(f'{cache}/{name}', 'w').write('x')
+"""
+USE = "import os, victim; print(victim.NAME, os.listdir(os.environ['JAX_COMPILATION_CACHE_DIR']))"
+
+
+def test_bytecode_and_programs_of_an_attempt_reach_the_same_code_alone(jobs, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "victim.py").write_text("NAME = 'intact'\n")
+    prepared = Prepared(sys.executable, str(source), RAN)
+    outputs = []
+    for code in (POISON, USE, POISON):
+        ending = jobs.runner(prepare=lambda order: prepared, command=[*PYTHON, code]).run()
+        assert ending["outcome"] == "completed", jobs.output
+        outputs.append(jobs.output)
+    assert outputs == ["[] []\n", "intact []\n", "['jit_f-1-cache'] [False]\n"]
+    (kept,) = (jobs.home / "jobs" / "programs").glob("*/*")
+    assert kept.read_text() == "x" and (kept.stat().st_uid, kept.stat().st_mode & 0o777) == (0, 0o644)
+    assert not list(Path(source).glob("__pycache__"))
