@@ -33,6 +33,7 @@ locals {
       GLEANER_SUBNETWORK              = local.subnetwork
       GLEANER_EXTERNAL_IPS            = tostring(var.network.external_ips)
       GLEANER_INTERNET                = tostring(var.network.external_ips || var.network.nat)
+      GLEANER_JOB_EGRESS              = var.job_egress
       GLEANER_JOBS_COLLECTION         = var.jobs_collection
       GLEANER_ZONES                   = join(",", var.zones)
       GLEANER_ALLOWED_ZONES           = join(",", local.allowed_zones)

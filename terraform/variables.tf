@@ -326,6 +326,17 @@ variable "notify" {
   }
 }
 
+variable "job_egress" {
+  description = "Network of jobs, commands and setup scripts: nat, as the worker has it, or none."
+  type        = string
+  default     = "nat"
+
+  validation {
+    condition     = contains(["nat", "none"], var.job_egress)
+    error_message = "job_egress must be nat or none."
+  }
+}
+
 variable "firestore_location" {
   description = "Location of the database, for ever. Default: region."
   type        = string

@@ -57,6 +57,7 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
       ...(v.GLEANER_HF_ENDPOINT ? {'gleaner-hf-endpoint': v.GLEANER_HF_ENDPOINT} : {}),
       ...(v.GLEANER_HF_TOKEN_SECRET ? {'gleaner-hf-token-secret': v.GLEANER_HF_TOKEN_SECRET} : {}),
       ...(v.GLEANER_GIT_TOKEN_SECRET ? {'gleaner-git-token-secret': v.GLEANER_GIT_TOKEN_SECRET} : {}),
+      ...(v.GLEANER_JOB_EGRESS === 'none' ? {'gleaner-job-egress': 'none'} : {}),
     },
     endpoints: {
       storage: v.GLEANER_STORAGE_ENDPOINT,

@@ -109,6 +109,8 @@ const variables = z.object({
   GLEANER_EXTERNAL_IPS: z.enum(['true', 'false']).default('false'),
   /** Whether workers reach the internet, through external addresses or Cloud NAT. */
   GLEANER_INTERNET: z.enum(['true', 'false']).default('true'),
+  /** Network of jobs, commands and setup scripts: `nat` as the worker has it, or `none`. */
+  GLEANER_JOB_EGRESS: z.enum(['nat', 'none']).default('nat'),
   /** Collection of the documents of jobs. */
   GLEANER_JOBS_COLLECTION: z
     .string()

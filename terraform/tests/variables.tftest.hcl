@@ -33,6 +33,7 @@ run "a_wrong_value_of_each_variable_is_refused" {
     var.hf_token_secret,
     var.git_token_secret,
     var.notify,
+    var.job_egress,
     var.firestore_location,
     var.artifacts,
     var.ticket_key,
@@ -71,6 +72,8 @@ run "a_wrong_value_of_each_variable_is_refused" {
     git_token_secret = "ghp_abcdef"
     # an address of Slack in place of its secret
     notify = { format = "slack", url = "https://hooks.slack.com/services/T0/B0/x" }
+    # a way out that Google does not know
+    job_egress = "all"
     # an unknown location
     firestore_location = "us"
     # a digest of another kind

@@ -54,6 +54,7 @@ const bad: {name: string; set: Record<string, string | undefined>}[] = [
   {name: 'GLEANER_NOTIFY', set: {GLEANER_NOTIFY: 'xml'}},
   {name: 'GLEANER_NOTIFY_URL', set: {GLEANER_NOTIFY_URL: 'http://127.0.0.1:9000/'}},
   {name: 'GLEANER_NOTIFY_KEY', set: {GLEANER_NOTIFY_KEY: 'k'.repeat(23)}},
+  {name: 'GLEANER_JOB_EGRESS', set: {GLEANER_JOB_EGRESS: 'all'}},
   {name: 'GLEANER_WORKER_SERVICE_ACCOUNT', set: {GLEANER_WORKER_SERVICE_ACCOUNT: 'worker'}},
   {name: 'GLEANER_WORKER_SERVICE_ACCOUNT', set: {GLEANER_WORKER_SERVICE_ACCOUNT: 'me@example.com'}},
   {name: 'GLEANER_NETWORK', set: {GLEANER_NETWORK: 'My network'}},
@@ -111,7 +112,7 @@ describe('configuration', () => {
     );
   });
 
-  it('puts the hub and the names of secrets into the metadata of workers, where they are set', () => {
+  it('puts the hub, the names of secrets and the network of jobs into the metadata of workers, where they are set', () => {
     const bare = loadConfig(ENVIRONMENT);
     assert.deepEqual(bare.worker_metadata, {});
     assert.equal(bare.identity.metadata_host, 'metadata.google.internal');
@@ -120,12 +121,14 @@ describe('configuration', () => {
       GLEANER_HF_ENDPOINT: 'http://127.0.0.1:8080',
       GLEANER_HF_TOKEN_SECRET: 'projects/a-project/secrets/hub-token/versions/7',
       GLEANER_GIT_TOKEN_SECRET: 'github.com=projects/a-project/secrets/git',
+      GLEANER_JOB_EGRESS: 'none',
       GLEANER_WORKER_SERVICE_ACCOUNT: 'worker@a-project.iam.gserviceaccount.com',
     });
     assert.deepEqual(config.worker_metadata, {
       'gleaner-hf-endpoint': 'http://127.0.0.1:8080',
       'gleaner-hf-token-secret': 'projects/a-project/secrets/hub-token/versions/7',
       'gleaner-git-token-secret': 'github.com=projects/a-project/secrets/git',
+      'gleaner-job-egress': 'none',
     });
     assert.equal(config.identity.worker_account, 'worker@a-project.iam.gserviceaccount.com');
   });
