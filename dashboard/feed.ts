@@ -85,8 +85,10 @@ export class Feed {
 
   #schedule(watched: Watched): void {
     if (watched.timer || watched.listeners.size === 0) return;
-    const {interval_ms, waitMs} = this.#options;
-    const wait_ms = Math.max(interval_ms, watched.took_ms * REST, waitMs());
+    const {now, interval_ms, waitMs} = this.#options;
+    const least_ms = now() + Math.max(interval_ms, watched.took_ms * REST, waitMs());
+    // The polls of all pages start together, so one reads for all.
+    const wait_ms = least_ms - (least_ms % interval_ms) - now();
     watched.timer = setTimeout(() => {
       watched.timer = undefined;
       this.#poll(watched)

@@ -1,5 +1,6 @@
 /** Reads of the pages: documents once, then their changes, within the allowance, and the last known state. */
 import assert from 'node:assert/strict';
+import {mock} from 'node:test';
 import {Allowance} from '../../../dashboard/allowance.ts';
 import {Feed} from '../../../dashboard/feed.ts';
 import {MirrorStore} from '../../../dashboard/mirror-store.ts';
@@ -112,6 +113,30 @@ describe('A page that is polled', () => {
     now += 5000;
     assert.equal((await feed.show(page)).problem, null);
     feed.close();
+  });
+
+  it('is polled together with every other open page', async () => {
+    mock.timers.enable({apis: ['setTimeout', 'Date'], now: T0});
+    try {
+      const reads: string[] = [];
+      const feed = new Feed({now: Date.now, interval_ms: 1000, waitMs: () => 0});
+      const open = (key: string) =>
+        feed.subscribe(
+          {key, read: async () => [{id: 'a', html: String(reads.push(`${key} ${Date.now() - T0}`))}]},
+          () => {},
+        );
+      open('a');
+      mock.timers.tick(300);
+      open('b');
+      for (let step = 0; step < 20; step++) {
+        mock.timers.tick(100);
+        await new Promise(setImmediate);
+      }
+      assert.deepEqual(reads, ['a 1000', 'b 1000', 'a 2000', 'b 2000']);
+      feed.close();
+    } finally {
+      mock.timers.reset();
+    }
   });
 
   it('is an error and no empty fleet where the database was away from the start', async () => {
