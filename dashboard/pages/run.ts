@@ -193,12 +193,17 @@ export function statisticMaps({stats}: Pick<StatsView, 'stats'>): Html {
     const ratio = norm > 0 ? max_abs / norm : 0;
     return {shade: Math.min(1, ratio / MASSIVE), text: short(ratio), warns: ratio >= MASSIVE};
   });
-  const broken = Object.entries(stats).filter(([, {non_finite}]) => non_finite > 0);
-  return html`${heatMap('Mean norm, by layer', {columns, rows: norms})}${heatMap('Largest value by mean norm, by layer', {columns, rows: massive})}<p class="quiet">${
-    broken.length === 0
-      ? 'Every value is finite.'
-      : `Values that are not finite: ${broken.map(([name, {non_finite}]) => `${name} ${numberText(non_finite)}`).join(', ')}`
-  }</p>`;
+  const most_broken = Math.max(...Object.values(stats).map(({non_finite}) => non_finite));
+  const broken = rowsOf(({non_finite}) => ({
+    shade: non_finite / most_broken,
+    text: numberText(non_finite),
+    warns: non_finite > 0,
+  }));
+  return html`${heatMap('Mean norm, by layer', {columns, rows: norms})}${heatMap('Largest value by mean norm, by layer', {columns, rows: massive})}${
+    most_broken > 0
+      ? heatMap('Values that are not finite, by layer', {columns, rows: broken})
+      : html`<p class="quiet">Every value is finite.</p>`
+  }`;
 }
 
 function short(value: number): string {
