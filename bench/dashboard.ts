@@ -1,8 +1,9 @@
 /**
  * Weighs the pages of a large deployment: `npm run bench:dashboard`. Prints for each page the bytes and the milliseconds of a core of its first view, the
- * documents that it reads, and those that a minute of an open page reads at a poll every 5 s.
+ * documents that it reads, and the documents and bytes of a minute of an open page at a poll every 5 s.
  */
 import {Command} from 'commander';
+import {unaged} from '../dashboard/router.ts';
 import {UNIT_PRICES} from '../shared/domain/billing/unit-prices.ts';
 import {streamId} from '../shared/domain/names.ts';
 import {openSqliteStore} from '../shared/embedded/sqlite-store.ts';
@@ -56,7 +57,7 @@ function workerOf(index: number, changed_s: number): [string, object] {
     work: `huge/${streamId(50_000 + index)}`,
     activity: 'running',
     tokens_per_s: 1234.5,
-    samples_done: 40,
+    samples_done: 40 + (Math.max(0, changed_s) % 59),
     samples_total: 100,
   };
   return [`workers/${name}`, aWorker({name, phase: 'working', usd_per_hour: 1.2, ...times, ...work})];
@@ -125,16 +126,27 @@ await put(store, [
   ]),
 ]);
 
-console.log('page                          kB    ms   reads   ms a poll   reads a minute   $ a month');
+/** Bytes of the sections that differ, as an open page gets them. */
+function changedBytes(before: string, text: string): number {
+  const sections = (page: string) => [...page.matchAll(/<section id="([^"]+)">([\s\S]*?)<\/section>\n/g)];
+  const known = new Map(sections(before).map(([, id, html = '']) => [id, unaged(html)]));
+  return sections(text)
+    .filter(([, id, html = '']) => known.get(id) !== unaged(html))
+    .reduce((sum, [, id, html]) => sum + Buffer.byteLength(JSON.stringify({id, html})), 0);
+}
+
+console.log(
+  'page                          kB    ms   reads   ms a poll   kB a minute   reads a minute   $ a month',
+);
+let now = START_MS + 60_000;
 for (const path of PAGES) {
-  let now = START_MS + 60_000;
   const pages = somePages(store, () => now);
   const begun = cpuMs();
   const {status, text} = await pages.get(path);
   const first_ms = cpuMs() - begun;
   if (status !== 200) throw new Error(`${path} answered ${status}: ${text}`);
   const first_reads = pages.reads();
-  let poll_ms = 0;
+  let [poll_ms, bytes, last] = [0, 0, text];
   for (let poll = 1; poll <= POLLS; poll++) {
     now += 5000;
     const second = (now - START_MS) / 1000;
@@ -150,8 +162,10 @@ for (const path of PAGES) {
       ),
     );
     const from = cpuMs();
-    await pages.get(path);
+    const shown = await pages.get(path);
     poll_ms += cpuMs() - from;
+    bytes += changedBytes(last, shown.text);
+    last = shown.text;
   }
   const reads = pages.reads() - first_reads;
   const usd = reads * MONTH_MINUTES * UNIT_PRICES.firestore_read;
@@ -164,6 +178,7 @@ for (const path of PAGES) {
     path.padEnd(26),
     ...cells,
     (poll_ms / POLLS).toFixed(0).padStart(11),
+    (bytes / 1000).toFixed(0).padStart(13),
     String(reads).padStart(16),
     usd.toFixed(2).padStart(11),
   );

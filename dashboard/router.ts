@@ -133,7 +133,7 @@ function streamPage(c: Context, feed: Feed, page: LivePage, now: () => number): 
 }
 
 /** HTML without the words of ages, which the browser counts on by itself. */
-function unaged(text: string): string {
+export function unaged(text: string): string {
   return text.replace(/(<time [^>]*>)[^<]*(?=<\/time>)/g, '$1');
 }
 
