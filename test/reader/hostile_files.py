@@ -1,25 +1,10 @@
-"""Hostile files: small headers and tensors to build them from, and a bound on the memory that reading takes."""
+"""Hostile files: small headers and tensors to build them from."""
 
 import json
 import struct
-import tracemalloc
-from contextlib import contextmanager
 
 import gleaner_reader
 from stored_run import a_plan, encode, some_rows
-
-MIB = 1 << 20
-
-
-@contextmanager
-def at_most(size_bytes):
-    """Fails if the block ever uses `size_bytes` or more."""
-    tracemalloc.start()
-    try:
-        yield
-        assert tracemalloc.get_traced_memory()[1] < size_bytes
-    finally:
-        tracemalloc.stop()
 
 
 def read_everything(path):

@@ -11,7 +11,9 @@ import gleaner_reader
 from encoded_shards import parse_tensors
 from gleaner_reader import ShardError
 from gleaner_reader.header import read_metadata
-from hostile_files import MIB, a_file, a_header, a_shard, a_tensor, at_most, read_everything
+from gleaner_worker.shards.zstd_seekable import compress
+from hostile_files import a_file, a_header, a_shard, a_tensor, read_everything
+from memory import MIB, at_most
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +82,30 @@ def test_a_header_of_too_many_tensors_is_refused(tmp_path):
     path = a_file(tmp_path, a_header({str(number): 0 for number in range(100_001)}))
     with at_most(64 * MIB), pytest.raises(ShardError, match="describes 100001 tensors, at most 100000 are read"):
         read_everything(path)
+
+
+def test_an_index_that_unpacks_to_more_than_its_file_describes_is_refused(tmp_path):
+    """200 MiB of token ids, in 2 kB of frames that hold zeros."""
+    count = 50 * MIB
+    tensors = {
+        "resid_post.0": a_tensor(offsets=(0, 4)),
+        "sample_idx": a_tensor("I64", (1,), (4, 12)),
+        "sample_offsets": a_tensor("I64", (2,), (12, 28)),
+        "token_ids": a_tensor("I32", (count,), (28, 28 + 4 * count)),
+    }
+    first = np.frombuffer(a_header(tensors, bytes(28)), np.uint8)
+    path = a_file(
+        tmp_path, b"".join(compress([first, *[np.zeros(4 * MIB, np.uint8)] * 50], 1)), "shard_0001.safetensors.zst"
+    )
+    with at_most(32 * MIB), pytest.raises(ShardError, match="its index would have 209715224 bytes in a file of"):
+        gleaner_reader.open(path).index()
+
+
+def test_names_of_a_shard_drive_no_terminal(tmp_path):
+    path = a_file(tmp_path, a_header({"\x1b[2J\u202e": 1}))
+    with pytest.raises(ShardError) as refused:
+        read_everything(path)
+    assert "\\x1b[2J\\u202e" in str(refused.value) and str(refused.value).isprintable()
 
 
 def wrap(values):

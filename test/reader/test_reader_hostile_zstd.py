@@ -6,7 +6,8 @@ import pytest
 import zstandard
 
 from gleaner_reader import ShardError
-from hostile_files import MIB, a_file, a_header, a_tensor, at_most, read_everything
+from hostile_files import a_file, a_header, a_tensor, read_everything
+from memory import MIB, at_most
 
 
 def a_table(frames, flags=0, count=None, magic=0x8F92EAB1):

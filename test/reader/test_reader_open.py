@@ -10,7 +10,7 @@ import pytest
 import gleaner_reader
 from gleaner_reader import ShardError
 from gleaner_reader.files import CloudFile, LocalFile
-from hostile_files import MIB, at_most
+from memory import MIB, at_most
 from stored_run import put_in_bucket, store_run
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,8 @@ import gleaner_reader
 from gleaner_reader import ShardError, pickle_shard
 from gleaner_reader.gzip_header import gzip_header
 from gleaner_worker.shards.plan import ShardPlan
-from hostile_files import MIB, a_file, at_most, read_everything
+from hostile_files import a_file, read_everything
+from memory import MIB, at_most
 from stored_run import a_plan, a_sample, encode, store_run
 
 pytestmark = pytest.mark.slow
@@ -202,7 +203,7 @@ def test_a_shard_of_zeros_is_read(tmp_path):
     ids=["none", "text that is not ASCII", "64 KiB", "a large number", "numbers", "labels"],
 )
 def test_a_shard_of_equal_samples_is_read(tmp_path, monkeypatch, kept, count):
-    monkeypatch.setattr(pickle_shard, "_FREE_BYTES", 4 * MIB)
+    monkeypatch.setattr(pickle_shard, "FREE_BYTES", 4 * MIB)
     text = json.dumps(kept) if kept else ""
     plan = ShardPlan(1, 0, count - 1, tuple(a_sample(index, 4, [0], text) for index in range(count)), True)
     equal = np.random.default_rng(0).standard_normal(1024).astype(np.float16)
@@ -238,7 +239,7 @@ FLOODS = {
 @pytest.mark.sample(2)  # many lists, and many texts
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
 def test_counts_in_a_header_lift_no_limit(tmp_path, monkeypatch, flood):
-    monkeypatch.setattr(pickle_shard, "_FREE_BYTES", MIB)
+    monkeypatch.setattr(pickle_shard, "FREE_BYTES", MIB)
     pad = os.urandom(8_000)  # a larger file may have more values
     body = gzip.compress(b"\x80\x04C\x00B" + struct.pack("<I", len(pad)) + pad + flood + b".", 6)
     for rows, samples in (("1", str(10**17)), ("1000000", "1000000")):

@@ -12,7 +12,8 @@ import pytest
 from gleaner_reader import ShardError, pickle_shard
 from gleaner_reader.safe_pickle import Unsafe, load_shard
 from gleaner_worker.records.sample import Sample
-from hostile_files import MIB, a_file, at_most, read_everything
+from hostile_files import a_file, read_everything
+from memory import MIB, at_most
 
 pytestmark = pytest.mark.slow
 
@@ -191,7 +192,7 @@ def test_the_safe_reader_refuses_a_damaged_pickle(data):
 
 
 def test_arrays_above_the_limit_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(pickle_shard, "_FREE_BYTES", MIB)
+    monkeypatch.setattr(pickle_shard, "FREE_BYTES", MIB)
     bomb = pickle.dumps([np.zeros(100_000, np.float32) for _ in range(10)], 4)
     with at_most(MIB), pytest.raises(Unsafe, match="its arrays are larger"):
         load_shard(gzipped(bomb), 200_000)

@@ -12,6 +12,7 @@ import pytest
 from build import BUCKET, bucket
 from gleaner_worker.jobs.prepared import SourceFailed
 from gleaner_worker.source.bundle import unpack_bundle
+from memory import MIB, at_most
 
 
 def archive_of(*members):
@@ -106,3 +107,34 @@ def test_a_bundle_with_damage_after_its_first_file_is_refused_by_name(unpack):
 def test_a_missing_bundle_is_reported_by_name(storage, tmp_path):
     with pytest.raises(SourceFailed, match=r"code/1{64}.tar.gz"):
         unpack_bundle("1" * 64, str(tmp_path / "jobs"), bucket())
+
+
+def a_header(kind, size):
+    """A member of 512 bytes that states a content of `size` bytes, and as much content."""
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT) + bytes(size)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE])
+def test_a_bundle_with_a_long_name_or_many_facts_is_refused_in_little_memory(unpack, kind):
+    data = gzip.compress(a_header(kind, 64 * MIB))
+    with (
+        at_most(8 * MIB),
+        pytest.raises(SourceFailed, match="a name or extended facts of 67108864 bytes, and the most"),
+    ):
+        unpack(data)
+
+
+def test_a_bundle_of_headers_inside_of_headers_is_the_fault_of_its_source(unpack):
+    with pytest.raises(SourceFailed, match=r"Failed to use gs://.*recursion"):
+        unpack(gzip.compress(a_header(tarfile.GNUTYPE_LONGNAME, 512) * 3000))
+
+
+def test_a_bundle_with_facts_for_every_member_is_refused(unpack):
+    data = io.BytesIO()
+    facts = {f"fact{number}": "x" for number in range(200)}
+    with tarfile.open(fileobj=data, mode="w:gz", format=tarfile.PAX_FORMAT, pax_headers=facts) as tar:
+        tar.addfile(tarfile.TarInfo("main.py"), io.BytesIO())
+    with pytest.raises(SourceFailed, match="'main.py' has more than 100 extended facts"):
+        unpack(data.getvalue())

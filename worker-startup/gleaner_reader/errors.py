@@ -1,8 +1,18 @@
 """Errors of stored activations."""
 
 
+def printable(text: str) -> str:
+    """The text with escapes for what a terminal obeys: control and format characters, and lines of their own."""
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "backslashreplace").decode() for char in text
+    )
+
+
 class ShardError(ValueError):
-    """A file is damaged, cut short, or not a shard; the message begins with its name."""
+    """A file is damaged, cut short, or not a shard; the message begins with its name, and drives no terminal."""
+
+    def __init__(self, message: str):
+        super().__init__(printable(message))
 
 
 class Unsafe(Exception):

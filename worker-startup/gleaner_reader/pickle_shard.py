@@ -14,6 +14,7 @@ from .errors import ShardError, Unsafe
 from .forks import cached_property
 from .gzip_header import read_gzip_header
 from .index import Index
+from .limits import BYTES_PER_BYTE, FREE_BYTES
 from .pickle_entries import problem_of
 from .safe_pickle import Take, load_shard
 from .seekable import File
@@ -22,11 +23,6 @@ from .shard import Shard
 _ROWS = re.compile(r"(.+)\.([0-9]{1,6})")
 _DTYPES = {"float32": "fp32", "float16": "fp16"}
 _DEFAULT_SITE = "resid_post"
-# The limits follow from the size of the file alone: a header of a few bytes can state any number.
-# A worker's gzip stores at most 229 bytes in one, where all values of a shard are equal.
-# Values beside the arrays need less, even in samples with equal rows, or with thousands of equal numbers as fields.
-_BYTES_PER_BYTE = 256
-_FREE_BYTES = 1 << 27
 # A worker's shard has at most 1 << 20. A row has at least two bytes in an array, and needs 20 in an index.
 _MAX_ROWS = 1 << 22
 _READ_BYTES = 1 << 24
@@ -173,7 +169,7 @@ class PickleShard(Shard):
     @property
     def _max_bytes(self) -> int:
         """Of all arrays, and of the memory of all other values."""
-        return _BYTES_PER_BYTE * self._file.size + _FREE_BYTES
+        return BYTES_PER_BYTE * self._file.size + FREE_BYTES
 
     def _read_layer(self, layer: int) -> np.ndarray:
         data = self.load(lambda key, array: array if key == layer else None)

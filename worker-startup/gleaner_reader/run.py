@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .convert import check_kind, finish
-from .errors import ShardError
+from .errors import ShardError, printable
 from .files import Folder
 from .forks import cached_property
 from .formats import open_shard
@@ -76,7 +76,7 @@ class Run(Shards[Shard]):
 
     def __repr__(self) -> str:
         """Reads no shard. Leaves out the values that the manifest lacks."""
-        return f"<Run {self.url}: {', '.join(self._facts())}>"
+        return printable(f"<Run {self.url}: {', '.join(self._facts())}>")
 
     def _repr_html_(self) -> str:
         return table_html({"run": self.url, "has": ", ".join(self._facts()), "state": state_of(self.problems)})
@@ -211,7 +211,7 @@ def open_run(folder: Folder) -> Run:
     """Opens a run. Warns when the run is not complete. Raises FileNotFoundError and ShardError."""
     run = Run(folder)
     if run.problems:
-        warnings.warn(f"{run.url} is not complete: {'; '.join(run.problems)}", stacklevel=3)
+        warnings.warn(printable(f"{run.url} is not complete: {'; '.join(run.problems)}"), stacklevel=3)
     return run
 
 
@@ -224,7 +224,11 @@ def _stream_of(url: str) -> str:
 def _contents(names: list[str]) -> str:
     """Describes a folder without shards by its first five entries."""
     folders = sorted({name.partition("/")[0] + ("/" if "/" in name else "") for name in names})
-    return f"it has {', '.join(folders[:5])}{' and more' if len(folders) > 5 else ''}" if folders else "it is empty"
+    return (
+        f"it has {printable(', '.join(folders[:5]))}{' and more' if len(folders) > 5 else ''}"
+        if folders
+        else "it is empty"
+    )
 
 
 def _and_more(count: int) -> str:

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .errors import ShardError
+from .limits import MAX_HEADER_BYTES, MAX_TENSORS
 
-MAX_HEADER_BYTES = 1 << 24
-MAX_TENSORS = 100_000
 ITEM_BYTES = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8, "F8_E4M3": 1, "F8_E5M2": 1, "BOOL": 1}
 ITEM_BYTES |= {f"{kind}{8 * size}": size for size in (1, 2, 4, 8) for kind in "IU"}
 # Most headers are smaller, so one read is enough.

@@ -12,6 +12,7 @@ import numpy as np
 
 from .errors import MissingPackage, ShardError
 from .forks import cached_property
+from .limits import MAX_FRAME_BYTES, MAX_FRAMES
 
 SKIPPABLE_MAGIC = 0x184D2A5E
 TABLE_MAGIC = 0x8F92EAB1
@@ -19,10 +20,7 @@ _FOOTER = struct.Struct("<IBI")
 _SKIPPABLE_HEADER = struct.Struct("<II")
 _HAS_CHECKSUMS, _RESERVED = 0x80, 0x7C
 _FIRST_READ = 1 << 12  # enough for the table of a shard of 2 GB
-_MAX_FRAMES = 1 << 24
 FRAME_BYTES = 1 << 22  # of the largest frame of the writer
-# A reader allocates no more than this for any frame.
-_MAX_FRAME_BYTES = 1 << 26
 
 
 class File(Protocol):
@@ -104,7 +102,7 @@ class Plain:
         count, flags, _ = _FOOTER.unpack(tail[-_FOOTER.size :])
         entry = 12 if flags & _HAS_CHECKSUMS else 8
         table = _SKIPPABLE_HEADER.size + count * entry + _FOOTER.size
-        if flags & _RESERVED or count > _MAX_FRAMES or table > size:
+        if flags & _RESERVED or count > MAX_FRAMES or table > size:
             raise ShardError(f"{self.url} cannot be read: its table would have {count} frames; it is damaged")
         if table > len(tail):
             tail = bytes(file.read(size - table, size))
@@ -116,6 +114,6 @@ class Plain:
         sizes = np.zeros((2, count + 1), np.int64)
         sizes[:, 1:] = entries[:, :2].T
         packed, plain = np.cumsum(sizes, axis=1)
-        if packed[-1] != size - table or count == 0 or (sizes[:, 1:] == 0).any() or sizes[1].max() > _MAX_FRAME_BYTES:
+        if packed[-1] != size - table or count == 0 or (sizes[:, 1:] == 0).any() or sizes[1].max() > MAX_FRAME_BYTES:
             raise ShardError(f"{self.url} cannot be read: its table of frames does not match the file; it is damaged")
         return packed, plain

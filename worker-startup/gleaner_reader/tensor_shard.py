@@ -8,7 +8,8 @@ from .checksums import as_text, crc32c
 from .convert import NAMES, STORED, Rows, as_stored
 from .errors import ShardError
 from .forks import cached_property
-from .index import Index, read_index
+from .index import INDEX, Index, read_index
+from .limits import is_inflated
 from .safetensors_header import SafetensorsHeader, read_safetensors_header
 from .seekable import FRAME_BYTES, File, Plain
 from .shard import Shard
@@ -109,6 +110,14 @@ class SafetensorsShard(Shard):
         return array
 
     def _load_index(self) -> Index:
+        tensors = self.header.tensors
+        stated = sum(tensors[name].end - tensors[name].begin for name in INDEX if name in tensors)
+        # An array of 64-bit numbers for each 32-bit number of the file, twice.
+        if is_inflated(4 * stated, self._file.size):
+            raise ShardError(
+                f"{self.url} cannot be read: its index would have {stated} bytes in a file of {self._file.size}; "
+                "it is damaged"
+            )
         return read_index(self.header.tensors, self.tensor, self.num_rows, self.url)
 
     def _length(self, name: str) -> int:

@@ -11,6 +11,7 @@ import time
 from dataclasses import asdict
 
 import gleaner_reader
+from gleaner_reader.errors import printable
 
 from . import npy, parts, saelens
 
@@ -51,7 +52,7 @@ def main() -> int:
         write, more = _KINDS[args.to](args)
         export = write(run, args.output, args.layer, args.site, dtype=args.dtype, progress=progress, **more)
     except (OSError, ValueError, LookupError, ImportError) as error:
-        print(f"Failed to export {args.run}: {error}", file=sys.stderr)
+        print(printable(f"Failed to export {args.run}: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"Interrupted: run the command again to go on with the export of {args.run}", file=sys.stderr)

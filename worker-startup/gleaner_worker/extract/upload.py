@@ -10,6 +10,8 @@ import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from gleaner_reader.limits import MAX_SMALL_OBJECT_BYTES
+
 from ..failures import Failure
 from ..model.model import Model
 from ..names import shard_name
@@ -101,7 +103,7 @@ class Uploader:
         other = self._create("metadata.json", data, "application/json")
         if other is None:
             return True
-        theirs = self._bucket.read(other.name) or b""
+        theirs = b"" if other.size_bytes > MAX_SMALL_OBJECT_BYTES else self._bucket.read(other.name) or b""
         if not same_summary(data.getvalue(), theirs):
             raise self._contradiction(other.name)
         return has_final_entry(theirs, final)

@@ -1,21 +1,22 @@
 """A code bundle of the bucket: fetched by its sha256, and unpacked where no job can change it."""
 
+import gzip
 import hashlib
 import os
 import shutil
 import tarfile
 import zlib
 
+from gleaner_reader.limits import MAX_TAR_BYTES, MAX_TAR_FACTS, MAX_TAR_FILES, MAX_TAR_HEADER_BYTES
+
 from ..failures import Failure
 from ..jobs.prepared import SourceFailed
 from ..storage.objects import Bucket
 from .sealed import use
 
-_MAX_FILES = 100_000
-_MAX_BYTES = 20 << 30
-_PIECE_BYTES = 1 << 20
-# tarfile also raises the errors of number parsing and of zlib.
-_DAMAGED = (OSError, EOFError, ValueError, OverflowError, tarfile.TarError, zlib.error)
+_PIECE_BYTES = 1 << 15
+# tarfile also raises the errors of number parsing and of zlib. It reads a header of a header by a call of itself.
+_DAMAGED = (OSError, EOFError, ValueError, OverflowError, RecursionError, tarfile.TarError, zlib.error)
 
 
 def unpack_bundle(sha256: str, jobs: str, bucket: Bucket) -> str:
@@ -52,12 +53,17 @@ def unpack_bundle(sha256: str, jobs: str, bucket: Bucket) -> str:
 
 def _unpack(archive: str, folder: str) -> None:
     """Writes only files and folders, because every other kind of member may point outside the folder."""
-    size = 0
-    with tarfile.open(archive, "r:gz") as tar:
-        for number, member in enumerate(tar, 1):
-            size += member.size
-            if number > _MAX_FILES or size > _MAX_BYTES:
-                raise tarfile.TarError(f"it has more than {_MAX_FILES} files or {_MAX_BYTES} bytes; leave files out")
+    size = number = 0
+    with gzip.open(archive) as content, tarfile.open(fileobj=_SmallReads(content), mode="r:") as tar:  # type: ignore[arg-type]
+        while member := tar.next():
+            tar.members.clear()  # each member holds its extended facts
+            number, size = number + 1, size + member.size
+            if len(member.pax_headers) > MAX_TAR_FACTS:
+                raise tarfile.TarError(f"{_shown(member.name)} has more than {MAX_TAR_FACTS} extended facts")
+            if number > MAX_TAR_FILES or size > MAX_TAR_BYTES:
+                raise tarfile.TarError(
+                    f"it has more than {MAX_TAR_FILES} files or {MAX_TAR_BYTES} bytes; leave files out"
+                )
             path = os.path.join(folder, *_parts_of(member.name))
             if member.isdir():
                 _make_folders(path, folder)
@@ -68,6 +74,22 @@ def _unpack(archive: str, folder: str) -> None:
                 os.chmod(path, 0o755 if member.mode & 0o100 else 0o644)
             else:
                 raise tarfile.TarError(f"{_shown(member.name)} is neither a file nor a folder; leave it out")
+
+
+class _SmallReads:
+    """The content of an archive for tarfile, which reads a name or extended facts of any stated size at once."""
+
+    def __init__(self, file: gzip.GzipFile):
+        self._file = file
+        self.tell, self.seek = file.tell, file.seek
+
+    def read(self, size: int) -> bytes:
+        if size > MAX_TAR_HEADER_BYTES:
+            raise tarfile.TarError(
+                f"it has a name or extended facts of {size} bytes, and the most is {MAX_TAR_HEADER_BYTES}; "
+                "pack it again"
+            )
+        return self._file.read(size)
 
 
 def _parts_of(name: str) -> list[str]:

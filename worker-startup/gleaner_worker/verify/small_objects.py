@@ -1,5 +1,7 @@
 """Reads the small objects beside the shards; an object that cannot be read becomes a problem of the report."""
 
+from gleaner_reader.limits import MAX_SMALL_OBJECT_BYTES
+
 from ..failures import Damaged, Failure, Unreachable
 from ..storage.objects import Bucket, ObjectInfo
 
@@ -13,6 +15,9 @@ def unread(error: Exception) -> str:
 
 def read_object(bucket: Bucket, info: ObjectInfo, problems: list[str]) -> bytes | None:
     """The bytes of the object; None where it cannot be downloaded, with the reason added to `problems`."""
+    if info.size_bytes > MAX_SMALL_OBJECT_BYTES:
+        problems.append(f"{info.name} has {info.size_bytes} bytes, and the most is {MAX_SMALL_OBJECT_BYTES}")
+        return None
     try:
         return bucket.read(info.name) or b""
     except Unreachable:
