@@ -6,10 +6,15 @@ export const FAMILIES: Readonly<Record<string, string>> = {
   gemma2: '',
   gemma3: 'text_config',
   gemma3_text: '',
+  granite: '',
   llama: '',
   mistral: '',
+  olmo2: '',
+  olmo3: '',
+  phi3: '',
   qwen2: '',
   qwen3: '',
+  smollm3: '',
 };
 
 export const MAX_CONFIG_BYTES = 16 * 1024 * 1024;

@@ -1,6 +1,6 @@
 """Compares the decoder with transformers: both run random models of every family and of random shapes.
 
-    PYTHON test/reference/compare.py [--seed N] [--rounds N]
+    PYTHON test/reference/compare.py [--seed N] [--rounds N] [--only FAMILY] [--fp32]
 
 Prints for each site the largest relative L2 error over all layers in fp32, and in bf16 beside the distance of
 transformers' own bf16 from its fp32. Exits with 1 for an fp32 error above 1e-5.
@@ -43,6 +43,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--only", help="families whose names begin so")
+    parser.add_argument("--fp32", action="store_true", help="leave bf16 out, which takes most of the time")
     args = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -53,12 +55,14 @@ def main() -> None:
     worst = 0.0
     for turn in range(args.rounds):
         for name in VARIANTS:
-            worst = max(worst, compare(name, random.Random(f"{args.seed} {turn} {name}")))
+            if args.only and not name.startswith(args.only):
+                continue
+            worst = max(worst, compare(name, random.Random(f"{args.seed} {turn} {name}"), args.fp32))
     print(f"largest error in fp32: {worst:.1e}; the limit is {LIMIT:.0e}")
     sys.exit(0 if worst <= LIMIT else 1)
 
 
-def compare(name: str, rng: random.Random) -> float:
+def compare(name: str, rng: random.Random, only_fp32: bool = False) -> float:
     raw, special = VARIANTS[name](rng, shape(rng))
     text = raw.get("text_config", raw)
     length = rng.randint(4 * 32 + 1, 520)
@@ -67,14 +71,18 @@ def compare(name: str, rng: random.Random) -> float:
         # Both compute in bf16 and in fp32 with the same numbers, because the files hold bf16.
         reference.make_folder(folder, raw, rng.randrange(2**32), dtype=torch.bfloat16, **special)
         wanted = reference.run(reference.load(folder), token_ids)
-        in_bf16 = reference.run(reference.load(folder, dtype=torch.bfloat16), token_ids)
         config = parse_config(raw, name)
         errors = distances(ours(folder, config, "fp32", token_ids), wanted)
-        rounded = max(distances(ours(folder, config, "bf16", token_ids), wanted).values())
-    theirs = max(distances(in_bf16, wanted).values())
+        if not only_fp32:
+            rounded = max(distances(ours(folder, config, "bf16", token_ids), wanted).values())
+            in_bf16 = reference.run(reference.load(folder, dtype=torch.bfloat16), token_ids)
+            theirs = max(distances(in_bf16, wanted).values())
     shown = f"{config.num_layers}x{config.d_model}, {config.num_heads}/{config.num_kv_heads} heads of {config.head_dim}"
     columns = " ".join(f"{errors[site]:10.1e}" for site in SITES)
-    print(f"{name:18}  {columns}  {rounded:.1e} / {theirs:.1e}    {shown}, {length} tokens", flush=True)
+    bf16 = "not computed     " if only_fp32 else f"{rounded:.1e} / {theirs:.1e}"
+    print(f"{name:18}  {columns}  {bf16}    {shown}, {length} tokens", flush=True)
+    if max(errors.values()) > LIMIT:
+        print(f"  {raw}")
     return max(float("inf") if np.isnan(error) else error for error in errors.values())
 
 
@@ -181,6 +189,105 @@ def gemma3_multimodal(rng, shape):
     return raw | {"image_token_index": text["vocab_size"] - 1}, {}
 
 
+def some(rng, *values):
+    """One of the values, or that of a function."""
+    value = rng.choice(values)
+    return value() if callable(value) else value
+
+
+def a_rope(rng, shape, *kinds):
+    """A rope of one of these kinds, in an old or a new file."""
+    kind = rng.choice(kinds)
+    own = {
+        "default": {},
+        "linear": {"factor": rng.choice([2.0, 8.0])},
+        "dynamic": {"factor": 3.0},
+        "llama3": _LLAMA3 | {"factor": rng.choice([8.0, 32.0]), "original_max_position_embeddings": 64},
+        "yarn": {"factor": rng.choice([4.0, 32.0]), "original_max_position_embeddings": rng.choice([32, 64])}
+        | some(rng, {}, {"truncate": False}, {"attention_factor": 1.3}, {"beta_fast": 16.0, "beta_slow": 2.0}),
+    }[kind]
+    theta = rng.choice([1e4, 5e5])
+    if rng.random() < 0.5:
+        return {"rope_parameters": {"rope_type": kind, "rope_theta": theta} | own}
+    return {"rope_theta": theta} | ({"rope_scaling": {rng.choice(["type", "rope_type"]): kind} | own} if own else {})
+
+
+KINDS = ("default", "linear", "dynamic", "llama3", "yarn")
+ACTIVATIONS = ("silu", "gelu", "gelu_pytorch_tanh", "gelu_new", "relu")
+
+
+def common(rng, shape, model_type):
+    own = {"model_type": model_type, "hidden_act": rng.choice(ACTIVATIONS), "tie_word_embeddings": rng.random() < 0.5}
+    own["head_dim"] = rng.choice([None, 2 * rng.randint(2, 12)])
+    # transformers reads a null as a size.
+    return shape | {key: value for key, value in own.items() if value is not None} | {"pad_token_id": None}
+
+
+def biases(rng, *names):
+    return {name: rng.random() < 0.5 for name in names}
+
+
+def window(rng):
+    return some(rng, None, lambda: rng.randint(2, 40))
+
+
+def types(rng, shape):
+    kinds = ("full_attention", "sliding_attention")
+    return some(rng, {}, lambda: {"layer_types": [rng.choice(kinds) for _ in range(shape["num_hidden_layers"])]})
+
+
+def olmo2(rng, shape):
+    return common(rng, shape, "olmo2") | biases(rng, "attention_bias") | a_rope(rng, shape, *KINDS), {}
+
+
+def olmo3(rng, shape):
+    own = common(rng, shape, "olmo3") | biases(rng, "attention_bias") | types(rng, shape)
+    yarn = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 32, "attention_factor": 1.2}
+    rope = some(
+        rng,
+        {},
+        {"rope_theta": 1e4, "rope_scaling": yarn},
+        {"rope_parameters": {"full_attention": yarn | {"rope_theta": 1e5}, "sliding_attention": None}},
+        {"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e3}}},
+    )
+    return own | rope | {"sliding_window": rng.randint(2, 40)}, {}
+
+
+def phi3(rng, shape):
+    own = common(rng, shape, "phi3") | {"sliding_window": window(rng)}
+    own.pop("head_dim", None)
+    own["hidden_size"] = shape["num_attention_heads"] * 4 * rng.randint(2, 6)
+    head_dim = own["hidden_size"] // shape["num_attention_heads"]
+    factor = rng.choice([1.0, 0.5, 0.75])
+    pairs = int(head_dim * factor) // 2
+    own |= some(rng, {}, {"original_max_position_embeddings": rng.choice([64, 300])})
+    if rng.random() < 0.7 and int(head_dim * factor) % 2 == 0:
+        scaling = {"type": rng.choice(["longrope", "yarn"])}
+        scaling |= {key: [rng.uniform(1, 4) for _ in range(pairs)] for key in ("short_factor", "long_factor")}
+        scaling |= some(rng, {}, {"factor": 4.0}, {"attention_factor": 1.1})
+        own |= {"rope_scaling": scaling}
+    return own | {"partial_rotary_factor": factor, "rope_theta": 1e4}, {}
+
+
+def granite(rng, shape):
+    # A softmax of large scores multiplies the errors of both sides.
+    multipliers = {
+        "attention": rng.uniform(0.02, 0.5),
+        "embedding": rng.uniform(0.1, 12),
+        "residual": rng.uniform(0.1, 1),
+    }
+    own = common(rng, shape, "granite") | biases(rng, "attention_bias", "mlp_bias")
+    return own | {f"{name}_multiplier": value for name, value in multipliers.items()} | a_rope(rng, shape, *KINDS), {}
+
+
+def smollm3(rng, shape):
+    own = common(rng, shape, "smollm3") | biases(rng, "attention_bias", "mlp_bias", "use_sliding_window")
+    own |= {"sliding_window": rng.randint(2, 40), "no_rope_layer_interval": rng.randint(1, 4)}
+    listed = [rng.randint(0, 1) for _ in range(shape["num_hidden_layers"] + 1)]
+    own |= some(rng, {}, {"no_rope_layers": listed}) | types(rng, shape)
+    return own | a_rope(rng, shape, *KINDS), {}
+
+
 VARIANTS = {
     "qwen2": qwen2,
     "qwen2, yarn": qwen2_yarn,
@@ -191,6 +298,11 @@ VARIANTS = {
     "gemma2": gemma2,
     "gemma3": gemma3,
     "gemma3, multimodal": gemma3_multimodal,
+    "olmo2": olmo2,
+    "olmo3": olmo3,
+    "phi3": phi3,
+    "granite": granite,
+    "smollm3": smollm3,
 }
 
 

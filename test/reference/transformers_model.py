@@ -5,10 +5,11 @@ Needs torch and transformers; see requirements.in.
 
 import json
 import os
+import tempfile
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 SITES = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
@@ -22,9 +23,10 @@ def make_folder(folder, raw_config, seed, dtype=torch.float32, rename=lambda nam
         file.write("\n")
     model = _class_of(folder).from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
     fill(model, seed)
-    tensors = {name: tensor.to(dtype).contiguous() for name, tensor in model.state_dict().items()}
-    if model.get_output_embeddings().weight is model.get_input_embeddings().weight:
-        del tensors["lm_head.weight"]
+    with tempfile.TemporaryDirectory() as saved:
+        model.save_pretrained(saved)  # with the names of the Hub, which may not be those of the modules
+        tensors = load_file(os.path.join(saved, "model.safetensors"))
+    tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
     save(folder, {rename(name): tensor for name, tensor in tensors.items()} | (extra or {}), shards)
 
 
@@ -39,12 +41,12 @@ def fill(model, seed):
     with torch.no_grad():
         for name, tensor in model.named_parameters():
             noise = torch.randn(tensor.shape, generator=generator)
-            if "norm" in name:
+            if "norm" in name or ".ln_" in name:
                 # Gemma's norms weigh by 1 + w; the weight of both kinds starts at 1.
                 tensor.copy_(tensor.mean().round() + 0.2 * noise)
             elif name.endswith("bias"):
                 tensor.copy_(0.2 * noise)
-            elif "embed" in name:
+            elif "embed" in name or ".wte." in name or ".wpe." in name:
                 tensor.copy_(0.05 * noise)  # small, so that a wrong epsilon has an effect
             else:
                 tensor.copy_(1.2 / tensor.shape[-1] ** 0.5 * noise)
@@ -85,30 +87,39 @@ def run(model, token_ids):
     text = model.get_decoder()
     seen = {site: [] for site in SITES}
 
-    def keep(site, value):
-        seen[site].append((value[0] if isinstance(value, tuple) else value)[0].float().numpy())
+    def keep(site, value, scale=1.0):
+        seen[site].append((value[0] if isinstance(value, tuple) else value)[0].float().numpy() * np.float32(scale))
 
     def on_input(site):
         return lambda _module, args, kwargs: keep(site, args[0] if args else kwargs["hidden_states"])
 
-    def on_output(site):
-        return lambda _module, _args, value: keep(site, value)
+    def on_output(site, scale=1.0):
+        return lambda _module, _args, value: keep(site, value, scale)
 
     hooks = []
-    for layer in text.layers:
-        sandwich = hasattr(layer, "pre_feedforward_layernorm")
-        adds_attention = layer.post_attention_layernorm if sandwich else layer.self_attn
-        adds_mlp = layer.post_feedforward_layernorm if sandwich else layer.mlp
-        before_mlp = layer.pre_feedforward_layernorm if sandwich else layer.post_attention_layernorm
+    for layer in text.layers if hasattr(text, "layers") else text.h:
+        modules = dict(layer.named_children())
+        scale = getattr(layer, "residual_multiplier", 1.0)
+        has_post_norms = "post_feedforward_layernorm" in modules
+
+        def first(*names, modules=modules):
+            return next(modules[name] for name in names if name in modules)
+
+        adds_attention = first(*["post_attention_layernorm"] * has_post_norms, "self_attn", "attn", "attention")
+        adds_mlp = first("post_feedforward_layernorm", "mlp")
+        before_mlp = first("pre_feedforward_layernorm", *["mlp"] * has_post_norms, "post_attention_layernorm", "ln_2")
         hooks += [
             layer.register_forward_pre_hook(on_input("resid_pre"), with_kwargs=True),
             before_mlp.register_forward_pre_hook(on_input("resid_mid"), with_kwargs=True),
             layer.register_forward_hook(on_output("resid_post")),
-            adds_attention.register_forward_hook(on_output("attn_out")),
-            adds_mlp.register_forward_hook(on_output("mlp_out")),
+            adds_attention.register_forward_hook(on_output("attn_out", scale)),
+            adds_mlp.register_forward_hook(on_output("mlp_out", scale)),
         ]
     with torch.no_grad():
         text(torch.as_tensor(np.asarray(token_ids))[None], use_cache=False)
     for hook in hooks:
         hook.remove()
-    return {site: np.stack(values) for site, values in seen.items()}
+    sites = {site: np.stack(values) for site, values in seen.items()}
+    if getattr(model.config, "use_parallel_residual", False):
+        sites["resid_mid"] = sites["resid_pre"] + sites["attn_out"]  # which no module of a parallel block receives
+    return sites

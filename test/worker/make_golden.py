@@ -1,7 +1,7 @@
 """Makes golden/: tiny random models of every family, and the results of transformers. A person runs this script.
 
     uv venv /tmp/golden && uv pip install --python /tmp/golden/bin/python -r test/worker/golden-requirements.txt
-    /tmp/golden/bin/python test/worker/make_golden.py
+    /tmp/golden/bin/python test/worker/make_golden.py [NAME ...]
 
 A folder is one model as the Hub has it. Some have the keys of old config.json files, and some the keys of transformers
 5. expected.npz beside it holds the token ids, and each site of each layer, in fp32. transformers reads the folder
@@ -48,6 +48,9 @@ def old_names(name: str) -> str:
     name = re.sub(r"^lm_head\.", "language_model.lm_head.", name)
     return re.sub(r"^model\.(vision_tower|multi_modal_projector)\.", r"\1.", name)
 
+
+SMALL = COMMON | {"num_hidden_layers": 2, "hidden_act": "silu", "pad_token_id": None}
+YARN = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 32, "attention_factor": 1.2}
 
 # folder -> (config.json, further properties)
 MODELS = {
@@ -182,13 +185,67 @@ MODELS = {
         },
         {"rename": old_names},
     ),
+    "olmo2": (
+        SMALL | {"model_type": "olmo2", "attention_bias": True, "rope_theta": 500000.0},
+        {"dtype": torch.bfloat16},
+    ),
+    "olmo3": (
+        SMALL
+        | {
+            "model_type": "olmo3",
+            "rope_theta": 10000.0,
+            "rope_scaling": YARN,
+            "sliding_window": WINDOW,
+            "layer_types": ["sliding_attention", "full_attention"],
+        },
+        {"dtype": torch.bfloat16},
+    ),
+    "phi3": (
+        # Longer than the length before scaling, with a part of each head turned.
+        SMALL
+        | {
+            "model_type": "phi3",
+            "hidden_size": 32,
+            "partial_rotary_factor": 0.75,
+            "sliding_window": WINDOW,
+            "original_max_position_embeddings": 64,
+            "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.5, 2.0], "long_factor": [1.0, 3.0, 9.0]},
+        },
+        {"dtype": torch.bfloat16},
+    ),
+    "granite": (
+        SMALL
+        | {
+            "model_type": "granite",
+            "attention_bias": True,
+            "mlp_bias": True,
+            "attention_multiplier": 0.8,
+            "embedding_multiplier": 12.0,
+            "residual_multiplier": 0.22,
+        },
+        {"dtype": torch.bfloat16},
+    ),
+    "smollm3": (
+        # The layer without rope has a window.
+        SMALL
+        | {
+            "model_type": "smollm3",
+            "num_hidden_layers": 3,
+            "no_rope_layers": [1, 0, 1],
+            "use_sliding_window": True,
+            "sliding_window": WINDOW,
+        },
+        {"dtype": torch.bfloat16},
+    ),
 }
 
 
 def main() -> None:
-    shutil.rmtree(FOLDER, ignore_errors=True)
     for seed, (name, (config, special)) in enumerate(MODELS.items()):
+        if name not in (sys.argv[1:] or MODELS):
+            continue
         folder = os.path.join(FOLDER, name)
+        shutil.rmtree(folder, ignore_errors=True)
         reference.make_folder(folder, config, seed, **special)
         text = config.get("text_config", config)
         token_ids = np.random.default_rng(seed).integers(0, text["vocab_size"] - 1, LENGTH).astype(np.int32)

@@ -11,21 +11,26 @@ from build import fails
 from gleaner_worker.failures import Failure
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.families import FAMILIES
-from gleaner_worker.model.rope import inverse_frequencies
+from gleaner_worker.model.rope import Rope, inverse_frequencies
 
 QWEN2, LLAMA, MISTRAL = golden.raw_config("qwen2"), golden.raw_config("llama3.1"), golden.raw_config("mistral")
 GEMMA2, GEMMA3 = golden.raw_config("gemma2"), golden.raw_config("gemma3-text")
-SCALED = LLAMA["rope_scaling"]
+PHI3, GRANITE, SMOLLM3, OLMO3 = (golden.raw_config(name) for name in ("phi3", "granite", "smollm3", "olmo3"))
+SCALED, LONG = LLAMA["rope_scaling"], PHI3["rope_scaling"]
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
 
 REFUSED = [
     # Features that the decoder lacks.
-    (QWEN2, {"model_type": "mixtral"}, "model_type is 'mixtral', the supported families are gemma2, gemma3, .*qwen3"),
+    (QWEN2, {"model_type": "bert"}, "model_type is 'bert', the supported families are gemma2, gemma3, .*qwen3"),
     (QWEN2, {"model_type": None}, "model_type is None, the supported families are"),
     (QWEN2, {"model_type": ["qwen2"]}, r"model_type is \['qwen2'\]"),
-    (QWEN2, {"hidden_act": "gelu"}, "hidden_act is 'gelu', supported is 'silu' or 'gelu_pytorch_tanh'"),
-    (QWEN2, {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "rope_scaling.rope_type is 'dynamic', supported is"),
-    (QWEN2, {"rope_scaling": {"rope_type": "longrope"}}, "rope_scaling.rope_type is 'longrope'"),
+    (QWEN2, {"hidden_act": "mish"}, "hidden_act is 'mish', supported is 'silu' or .*'gelu_pytorch_tanh'"),
+    (QWEN2, {"rope_scaling": {"rope_type": "proportional"}}, "rope_scaling.rope_type is 'proportional', supported is"),
+    (
+        QWEN2,
+        {"rope_scaling": {"rope_type": "longrope"}},
+        "scaling.short_factor is None, it must list a positive number",
+    ),
     (QWEN2, {"rope_parameters": {"rope_type": 3}}, "rope_parameters.rope_type is 3"),
     (QWEN2, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
     (QWEN2, {"rope_parameters": {"partial_rotary_factor": 0.25}}, "rope_parameters.partial_rotary_factor is 0.25"),
@@ -40,7 +45,7 @@ REFUSED = [
     (LLAMA, {"layer_types": ["sliding_attention"] * 3}, "layer_types is .* has full_attention nowhere"),
     (GEMMA2, {"use_bidirectional_attention": True}, "use_bidirectional_attention is True"),
     (QWEN2, {"is_causal": False}, "is_causal is False"),
-    (GEMMA2, {"hidden_activation": "relu"}, "hidden_activation is 'relu'"),
+    (GEMMA2, {"hidden_activation": "tanh"}, "hidden_activation is 'tanh'"),
     (QWEN2, {"hidden_act": None, "hidden_activation": "gelu"}, "hidden_act is None"),
     (GEMMA3, {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping is 50.0"),
     (GEMMA3, {"layer_types": ["chunked_attention"] * 7}, "layer_types is .* for each of 7 layers"),
@@ -54,6 +59,19 @@ REFUSED = [
     (GEMMA2, {"sliding_window": None}, "sliding_window is null, but some layers are sliding_attention"),
     ({"model_type": "gemma3"}, {}, "text_config is missing"),
     ({"model_type": "gemma3", "text_config": 3}, {}, "text_config is 3, it must be an object"),
+    (
+        PHI3,
+        {"rope_scaling": {"type": "linear", "factor": 2.0}},
+        "rope_type is 'linear', supported is default, longrope",
+    ),
+    (PHI3, {"rope_scaling": LONG | {"long_factor": [1.0, 2.0]}}, "scaling.long_factor is .* for each of 3 pairs"),
+    (PHI3, {"rope_scaling": LONG | {"long_factor": [1.0, "x", 2.0]}}, "scaling.long_factor is .*positive number"),
+    (PHI3, {"partial_rotary_factor": 1.5}, "partial_rotary_factor is 1.5, it must be a number from 0 to 1"),
+    (SMOLLM3, {"no_rope_layers": [1, 0]}, "no_rope_layers is .* for each of 3 layers"),
+    (SMOLLM3, {"no_rope_layers": None, "no_rope_layer_interval": 0}, "no_rope_layer_interval is 0"),
+    (GRANITE, {"residual_multiplier": "x"}, "residual_multiplier is 'x'"),
+    (OLMO3, {"rope_scaling": OLMO3["rope_scaling"] | {"truncate": False}}, "rope_scaling.truncate is False"),
+    (OLMO3, {"clip_qkv": 8.0}, "clip_qkv is 8.0"),
     # Values of the wrong kind.
     (QWEN2, {"vocab_size": None}, "vocab_size is missing"),
     (QWEN2, {"hidden_size": "896"}, "hidden_size is '896', it must be a whole number from 1"),
@@ -104,6 +122,12 @@ ACCEPTED = [
     (MISTRAL, {"layer_types": ["sliding_attention"] * 3}, "windows", (24,) * 3),
     (QWEN2, {"sliding_window": "nothing reads this"}, "windows", (2**30,) * 3),
     (GEMMA2, {"hidden_act": "gelu"}, "activation", "gelu_pytorch_tanh"),
+    (QWEN2, {"hidden_act": "gelu"}, "activation", "gelu"),
+    (QWEN2, {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "ropes", (Rope("default", 1e6),)),
+    (QWEN2, {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "max_positions", 512),
+    (PHI3, {"original_max_position_embeddings": None}, "max_positions", 512),
+    (OLMO3, {"rope_scaling": None, "rope_theta": 3e4}, "ropes", (Rope("default", 5e5), Rope("default", 3e4))),
+    (SMOLLM3, {"no_rope_layers": None, "no_rope_layer_interval": 2}, "layer_ropes", (0, 1, 0)),
     (GEMMA2, {"attn_logit_softcapping": None}, "attention_softcap", None),
     (GEMMA2, {"query_pre_attn_scalar": 4}, "attention_scale", 0.5),
     (QWEN2, {"max_position_embeddings": 131072}, "max_positions", 131072),
@@ -133,11 +157,11 @@ json_values = st.recursive(
 
 @given(data=st.data())
 def test_any_config_is_parsed_or_refused_with_a_failure(data):
-    raw = data.draw(st.sampled_from([QWEN2, LLAMA, MISTRAL, GEMMA2, GEMMA3, golden.raw_config("qwen2-yarn")]))
+    raw = data.draw(st.sampled_from([golden.raw_config(name) for name in golden.NAMES]))
     keys = sorted(raw) + ["layer_types", "rope_scaling", "rope_parameters", "head_dim", "sliding_window_pattern"]
     raw = raw | data.draw(st.dictionaries(st.sampled_from(keys), json_values, min_size=1, max_size=3))
     scaling = st.fixed_dictionaries(
-        {"rope_type": st.sampled_from(["yarn", "llama3", "linear"])},
+        {"rope_type": st.sampled_from(["yarn", "llama3", "linear", "longrope"])},
         optional={
             key: json_values | st.floats(0.01, 100)
             for key in (
@@ -147,6 +171,8 @@ def test_any_config_is_parsed_or_refused_with_a_failure(data):
                 "mscale",
                 "attention_factor",
                 "truncate",
+                "short_factor",
+                "partial_rotary_factor",
             )
         },
     )
@@ -160,11 +186,11 @@ def test_any_config_is_parsed_or_refused_with_a_failure(data):
     else:
         hash(config)
         for rope in config.ropes:
-            assert inverse_frequencies(rope, config.head_dim).shape == (config.head_dim // 2,)
+            assert inverse_frequencies(rope, config.rotary_dim).shape == (-(-config.rotary_dim // 2),)
 
 
 def test_an_unknown_family_is_refused_with_the_known_families():
     with pytest.raises(Failure) as failure:
-        parse_config({"model_type": "gpt2"}, "m")
+        parse_config({"model_type": "bert"}, "m")
     assert all(name in failure.value.reason for name in FAMILIES)
     assert json.dumps(list(FAMILIES)) == json.dumps(sorted(FAMILIES))

@@ -16,7 +16,7 @@ from build import fails
 from gleaner_worker.failures import Failure
 from gleaner_worker.model import weights
 from gleaner_worker.model.config import parse_config
-from gleaner_worker.model.tensors import EMBEDDING, layer_table
+from gleaner_worker.model.tensors import block_table, names_of
 from host_params import load_params
 
 pytestmark = pytest.mark.slow
@@ -67,17 +67,19 @@ def test_a_model_that_lacks_every_tensor_is_an_error_of_readable_length(tmp_path
     save_file({"wte.weight": np.zeros((2, 2), np.float32)}, tmp_path / "model.safetensors")
     with pytest.raises(Failure, match="wte.weight is not part") as failure:
         load(tmp_path)
-    for name in [EMBEDDING, *(f"layers.{i}.{name}" for i in range(CONFIG.num_layers) for name in layer_table(CONFIG))]:
+    layers = [f"layers.{i}.{name}" for i in range(CONFIG.num_layers) for name in block_table(CONFIG).tensors]
+    for name in [names_of(CONFIG).embedding, *layers]:
         assert f"model.{name} is missing" in failure.value.reason
     with pytest.raises(Failure, match=r"layers.7.mlp.down_proj.weight is missing.*; and 862 more") as failure:
         load(tmp_path, replace(CONFIG, num_layers=80))
     assert len(failure.value.reason) < 8000
 
 
-def test_the_head_the_final_norm_and_old_buffers_are_ignored(tmp_path):
+def test_heads_the_final_norm_and_old_buffers_are_ignored(tmp_path):
     def change(tensors):
         del tensors["model.norm.weight"]
         tensors["lm_head.weight"] = np.zeros((64, 16), np.int8)
+        tensors["score.weight"] = np.zeros((1, 16), np.float32)  # of a reward model
         tensors["model.layers.0.self_attn.rotary_emb.inv_freq"] = np.zeros(2, np.float32)
         tensors["model.rotary_emb.inv_freq"] = np.zeros(2, np.float32)
 
@@ -178,9 +180,9 @@ def test_a_truncated_weight_file_is_refused_by_name(tmp_path, length):
 def test_loading_takes_the_memory_of_the_parameters_once(tmp_path, forks):
     raw = golden.raw_config("qwen2") | {"hidden_size": 256, "intermediate_size": 4096, "num_hidden_layers": 8}
     config = parse_config(raw, "m")
-    tensors = {f"model.{EMBEDDING}": np.zeros((64, 256), np.float32)}
+    tensors = {"model.embed_tokens.weight": np.zeros((64, 256), np.float32)}
     for layer in range(8):
-        for name, (_, shape) in layer_table(config).items():
+        for name, (shape, _) in block_table(config).tensors.items():
             tensors[f"model.layers.{layer}.{name}"] = np.ones(shape, np.float32)
     save_file(tensors, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(raw))

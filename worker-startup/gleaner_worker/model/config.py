@@ -3,14 +3,24 @@
 from dataclasses import dataclass
 
 from ..failures import Failure
-from .config_parser import Fields
+from .config_parser import Fields, shown
 from .families import DEFAULTS, FAMILIES, FULL, NEUTRAL, SLIDING, Family
-from .rope import Rope, parse_ropes
+from .rope import Rope, parse_ropes, rope_layers
 
 UNLIMITED = 2**30  # a window longer than any sequence: full attention
-ACTIVATIONS = ("silu", "gelu_pytorch_tanh")
+# The names of transformers, with the function of each; those of one function differ in rounding alone.
+ACTIVATIONS = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_pytorch_tanh": "gelu_pytorch_tanh",
+    "gelu_python_tanh": "gelu_pytorch_tanh",
+    "gelu_new": "gelu_pytorch_tanh",
+    "gelu_fast": "gelu_pytorch_tanh",
+    "relu": "relu",
+}
 _MAX_LAYERS, _MAX_POSITIONS = 4096, 2**31 - 1
-_OTHER_KEY = {"hidden_act": "hidden_activation", "hidden_activation": "hidden_act"}
 
 
 @dataclass(frozen=True)
@@ -30,17 +40,20 @@ class DecoderConfig:
     windows: tuple[int, ...]  # per layer: the number of positions that a token sees, itself included
     ropes: tuple[Rope, ...]
     layer_ropes: tuple[int, ...]  # per layer: the index in `ropes`
+    rotary_dim: int  # the first dimensions of a head, which the rotary embedding turns; an odd number turns one more
     attention_scale: float  # of the dot products, before the soft cap and the softmax
     attention_softcap: float | None
     embed_scale: float | None  # rounded to the weights' dtype, as transformers does
-    activation: str  # one of ACTIVATIONS
+    residual_scale: float  # of what attention and MLP add to the stream
+    activation: str  # a value of ACTIVATIONS
     qkv_bias: bool
     o_bias: bool
     mlp_bias: bool
-    qk_norm: bool  # over each head's dimensions, before the rotary embedding
+    qk_norm: str | None  # before the rotary embedding: see Family
     norm_offset: float  # added to a norm's weights
     norm_rounds_last: bool  # norms apply their weights in fp32 and then round; otherwise they round before the weights
-    sandwich_norms: bool  # norms after attention and MLP too
+    pre_norms: bool  # norms before attention and MLP
+    post_norms: bool  # norms after attention and MLP
     multimodal: bool  # the weight files hold other towers too
 
 
@@ -76,21 +89,25 @@ def _failure(where: str, fields: Fields) -> Failure:
 
 
 def _decoder_config(name: str, family: Family, decoder: Fields) -> DecoderConfig:
-    fields = Fields(DEFAULTS | family.defaults | decoder.raw, decoder.prefix, decoder.problems)
+    fields = Fields(DEFAULTS | family.defaults | decoder.raw, decoder.prefix, decoder.problems, family.names)
     layers = fields.size("num_hidden_layers", _MAX_LAYERS)
     d_model, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
     kv_heads = fields.size("num_key_value_heads") if fields.has("num_key_value_heads") else heads
     head_dim = fields.size("head_dim") if fields.has("head_dim") else max(1, d_model // heads)
     max_positions = fields.size("max_position_embeddings", _MAX_POSITIONS)
     types, windows = _windows(fields, family, layers)
-    ropes, layer_ropes = parse_ropes(fields, family, types, max_positions)
-    fits = heads % kv_heads == 0 and head_dim % 2 == 0 and (fields.has("head_dim") or d_model % heads == 0)
-    if not fields.problems and not fits:
+    ropes, layer_ropes, rotary = parse_ropes(fields, family, types, max_positions, head_dim)
+    fits = heads % kv_heads == 0 and (fields.has("head_dim") or d_model % heads == 0)
+    if not fields.problems and not (fits and rotary + rotary % 2 <= head_dim):
         fields.problems.append(
             f"{heads} heads, {kv_heads} key/value heads, hidden size {d_model} and head size {head_dim} do not fit"
         )
     biases = "attention_bias" in family.reads and not family.qkv_bias and fields.flag("attention_bias")
     softcap = "attn_logit_softcapping" in family.reads and fields.has("attn_logit_softcapping")
+    scale = fields.number("query_pre_attn_scalar", 1e-6, 1e6) ** -0.5 if family.gemma else head_dim**-0.5
+    if "attention_multiplier" in family.reads:
+        scale = fields.number("attention_multiplier", -1e6, 1e6)
+    multiplier = fields.number("embedding_multiplier", -1e6, 1e6) if "embedding_multiplier" in family.reads else None
     return DecoderConfig(
         family=name,
         num_layers=layers,
@@ -105,24 +122,27 @@ def _decoder_config(name: str, family: Family, decoder: Fields) -> DecoderConfig
         windows=windows,
         ropes=ropes,
         layer_ropes=layer_ropes,
-        attention_scale=(fields.number("query_pre_attn_scalar", 1e-6, 1e6) if family.gemma else head_dim) ** -0.5,
+        rotary_dim=rotary,
+        attention_scale=scale,
         attention_softcap=fields.number("attn_logit_softcapping", 1e-3, 1e6) if softcap else None,
-        embed_scale=d_model**0.5 if family.gemma else None,
-        activation=fields.choice(family.activation_key, ACTIVATIONS),
+        embed_scale=d_model**0.5 if family.gemma else multiplier,
+        residual_scale=fields.number("residual_multiplier", -1e6, 1e6),
+        activation=ACTIVATIONS[fields.choice("hidden_act", tuple(ACTIVATIONS))],
         qkv_bias=family.qkv_bias or biases,
         o_bias=biases,
         mlp_bias="mlp_bias" in family.reads and fields.flag("mlp_bias"),
         qk_norm=family.qk_norm,
         norm_offset=1.0 if family.gemma else 0.0,
-        norm_rounds_last=family.gemma,
-        sandwich_norms=family.gemma,
+        norm_rounds_last=family.norm_rounds_last,
+        pre_norms=family.pre_norms,
+        post_norms=family.post_norms,
         multimodal=family.inner is not None,
     )
 
 
 def _scaled_positions(ropes: tuple[Rope, ...], family: Family, max_positions: int) -> int:
-    """The positions after scaling. Files with yarn or linear scaling (Qwen) state the positions before scaling; llama3
-    and Gemma 3 files state the positions after scaling."""
+    """The positions after scaling. Files with yarn or linear scaling (Qwen) state the positions before scaling; llama3,
+    longrope, Gemma 3 and OLMo 3 files state the positions after scaling."""
     if family.local_rope:
         return max_positions
     scaled = [int(rope.factor * rope.original_positions) for rope in ropes if rope.kind in ("yarn", "linear")]
@@ -132,10 +152,12 @@ def _scaled_positions(ropes: tuple[Rope, ...], family: Family, max_positions: in
 def _windows(fields: Fields, family: Family, layers: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """The attention type of each layer, and its window in positions."""
     has_windows = fields.flag("use_sliding_window") if "use_sliding_window" in family.defaults else True
+    if family.windows == "without rope" and fields.has("layer_types"):
+        has_windows = True  # the key decides about the layers alone
     window = fields.size("sliding_window", UNLIMITED) if has_windows and fields.has("sliding_window") else None
     types = _derived_types(fields, family, layers, window is not None)
     if fields.has("layer_types"):
-        kinds = fields.raw["layer_types"]
+        kinds = fields.get("layer_types")
         if not isinstance(kinds, list) or len(kinds) != layers or not all(kind in (FULL, SLIDING) for kind in kinds):
             fields.refuse("layer_types", f"it must list {FULL} or {SLIDING} for each of {layers} layers")
         elif family.windows in ("nowhere", "everywhere") and tuple(kinds) != types:
@@ -156,6 +178,10 @@ def _derived_types(fields: Fields, family: Family, layers: int, window: bool) ->
     elif family.windows == "all but every sliding_window_pattern-th":
         pattern = fields.size("sliding_window_pattern")
         slides = [(layer + 1) % pattern != 0 for layer in range(layers)]
+    elif family.windows == "all but every 4th":
+        slides = [(layer + 1) % 4 != 0 for layer in range(layers)]
+    elif family.windows == "without rope":
+        slides = [window and not has_rope for has_rope in rope_layers(fields, family, layers)]
     else:
         slides = [window and family.windows == "everywhere"] * layers
     return tuple(SLIDING if slide else FULL for slide in slides)
@@ -165,8 +191,12 @@ def _refuse_unsupported_keys(fields: Fields, family: Family) -> None:
     for key, neutral in NEUTRAL.items():
         if key not in family.reads and fields.raw.get(key) not in neutral:
             fields.refuse(key, "which this decoder does not support for this family")
-    # transformers reads one of these two keys. A file with only the other key would be misread.
-    own, other = family.activation_key, _OTHER_KEY[family.activation_key]
-    default = (DEFAULTS | family.defaults)[own]
-    if own not in fields.raw and fields.raw.get(other, default) != default:
-        fields.refuse(other, f"models of this family use {own}")
+    # transformers reads one of two names. A file with only the other name would be misread.
+    defaults = DEFAULTS | family.defaults
+    others = family.names or {"hidden_activation": "hidden_act"}
+    for other, own in others.items():
+        default = defaults.get(own)
+        if own not in fields.raw and fields.raw.get(other, default) != default:
+            fields.problems.append(
+                f"{fields.prefix}{other} is {shown(fields.raw[other])}, models of this family use {own}"
+            )

@@ -19,12 +19,17 @@ import numpy as np
 from .attention import attend
 from .config import DecoderConfig
 from .cpu import from_bits
-from .rotate import rope_tables, rotate
+from .rotate import angles, rotate
 from .tuning import Tuning
 
 _WHOLE_BLOCK = {"resid_post", "mlp_out"}  # the sites that need the second half of a block
 _MAX_RANGES = 4  # of kept layers and of other layers; each range is compiled by itself
-_ACTIVATIONS = {"silu": jax.nn.silu, "gelu_pytorch_tanh": partial(jax.nn.gelu, approximate=True)}
+_ACTIVATIONS = {
+    "silu": jax.nn.silu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "gelu_pytorch_tanh": partial(jax.nn.gelu, approximate=True),
+    "relu": jax.nn.relu,
+}
 
 
 class Rows(NamedTuple):
@@ -121,11 +126,8 @@ def _embed(table: jax.Array, token_ids: jax.Array, config: DecoderConfig, split:
 def _block_runner(blocks: dict, rows: Rows, config: DecoderConfig, tuning: Tuning, split: Split) -> Callable:
     """A function (x [R, T, D], layer) -> the sites of that block, for a layer number that is known only in the scan."""
     length = rows.token_ids.shape[1]
-    # [ropes, R, 1, T, H / 2]: gathered once, for all layers and heads.
-    cos, sin = (
-        jnp.asarray(table)[:, rows.positions][:, :, None]
-        for table in rope_tables(config.ropes, config.head_dim, length)
-    )
+    # Gathered once, for all layers and heads.
+    cos, sin = angles(config.ropes, config.rotary_dim, rows.segments, rows.positions)
     layer_ropes = jnp.asarray(config.layer_ropes)
     windows = [min(window, length) for window in config.windows]  # longer windows are full attention
     different = sorted(set(windows))
@@ -151,25 +153,29 @@ def _block_runner(blocks: dict, rows: Rows, config: DecoderConfig, tuning: Tunin
 def _block(x, p, cos, sin, attention, config: DecoderConfig, split: Split):
     """Values stay in fp32 between two products, and are rounded to the weights' dtype once."""
     norm = partial(_rms_norm, config=config)
-    h = norm(x, p["norm1"])
+
+    def adds(y, post_norm: str):
+        """What attention or MLP adds to the stream."""
+        y = norm(y, p[post_norm]) if config.post_norms else y
+        return (y if config.residual_scale == 1 else y * config.residual_scale).astype(x.dtype)
+
+    h = norm(x, p["norm1"]) if config.pre_norms else x
     kv_heads = max(1, config.num_kv_heads // split.ways)
     q = _heads(h, p["wq"], p.get("bq"), config)  # [R, N, T, H]
     k, v = (_heads(h, *_own_heads(p, name, kv_heads, config, split), config) for name in ("k", "v"))
-    if config.qk_norm:
+    if config.qk_norm == "head":
         q, k = norm(q, p["q_norm"]), norm(k, p["k_norm"])
+    elif config.qk_norm:
+        own_norm = split.own(p["k_norm"], 0, kv_heads * config.head_dim)
+        q, k = (_norm_together(y, weight, config, split) for y, weight in ((q, p["q_norm"]), (k, own_norm)))
     q, k = rotate(q, cos, sin, x.dtype, config.attention_scale), rotate(k, cos, sin, x.dtype)
     rows = attention(q, k, v.astype(x.dtype))
     wo = p["wo"].reshape(config.d_model, -1, config.head_dim)
     attn_out = jnp.einsum("rnth,dnh->rtd", rows, wo, preferred_element_type=jnp.float32)
     attn_out = _plus(split.total(attn_out, wo.shape[1], config.num_heads, x.dtype), p.get("bo"))
-    if config.sandwich_norms:
-        attn_out = norm(attn_out, p["post1"])
-    attn_out = attn_out.astype(x.dtype)
+    attn_out = adds(attn_out, "post1")
     mid = x + attn_out
-    mlp_out = _mlp(norm(mid, p["norm2"]), p, config, split)
-    if config.sandwich_norms:
-        mlp_out = norm(mlp_out, p["post2"])
-    mlp_out = mlp_out.astype(x.dtype)
+    mlp_out = adds(_mlp(norm(mid, p["norm2"]) if config.pre_norms else mid, p, config, split), "post2")
     return {"resid_pre": x, "resid_mid": mid, "resid_post": mid + mlp_out, "attn_out": attn_out, "mlp_out": mlp_out}
 
 
@@ -202,10 +208,26 @@ def _plus(y, bias):
     return y if bias is None else y + bias
 
 
-def _rms_norm(x, weight, config: DecoderConfig):
-    """x [..., D] -> the same, in x's dtype. Most families round before they apply the weights; Gemma rounds after."""
+def _rms_norm(x, weight, config: DecoderConfig, mean=None):
+    """x [..., D] -> the same, in x's dtype. Some families round before they apply the weights; others round after.
+
+    mean: of the squares; None for the mean over the last axis.
+    """
     x32 = x.astype(jnp.float32)
-    x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + config.norm_eps)
+    squares = x32 * x32
+    squares = mean(squares) if mean else jnp.mean(squares, axis=-1, keepdims=True)
+    x32 = x32 * jax.lax.rsqrt(squares + config.norm_eps)
     if config.norm_rounds_last:
         return (x32 * (weight.astype(jnp.float32) + config.norm_offset)).astype(x.dtype)
     return x32.astype(x.dtype) * (weight + jnp.asarray(config.norm_offset, weight.dtype)).astype(x.dtype)
+
+
+def _norm_together(x, weight, config: DecoderConfig, split: Split):
+    """The norm of x [R, N, T, H] over all heads of a token, on all devices; weight [N * H]."""
+
+    def mean(squares):
+        own = squares.mean(axis=(1, 3), keepdims=True)
+        # Where devices share heads, every head counts equally often.
+        return jax.lax.pmean(own, "model") if split.ways > 1 else own
+
+    return _rms_norm(x, weight.reshape(-1, 1, config.head_dim), config, mean)

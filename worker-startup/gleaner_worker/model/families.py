@@ -1,14 +1,17 @@
 """The model families as data: the properties that the code of transformers fixes, and those that config.json decides.
 
-Source: transformers 5.23, models/{qwen2,qwen3,llama,mistral,gemma2,gemma3}. test/worker/golden holds the results of
-that code for each family.
+Source: transformers 5.23, models/{gemma2,gemma3,granite,llama,mistral,olmo2,olmo3,phi3,qwen2,qwen3,smollm3}.
+test/worker/golden holds the results of that code for each family.
 """
 
 from dataclasses import dataclass, field, replace
 
+from .tensor_names import LLAMA_NAMES, PHI3_NAMES, SANDWICH_NAMES, TensorNames
+
 # The types of layers in config.json.
 FULL: str = "full_attention"
 SLIDING: str = "sliding_attention"
+ROPES = ("default", "linear", "dynamic", "llama3", "yarn", "longrope")
 
 
 @dataclass(frozen=True)
@@ -21,16 +24,31 @@ class Family:
     defaults: dict = field(default_factory=dict)
     # The keys of NEUTRAL that this family supports.
     reads: frozenset[str] = frozenset()
-    activation_key: str = "hidden_act"
+    # The keys that have another name in this family's files: {name here: name in the file}.
+    names: dict[str, str] = field(default_factory=dict)
+    tensors: TensorNames = LLAMA_NAMES
+    ropes: tuple[str, ...] = ROPES  # the supported kinds
     qkv_bias: bool = False  # always; with attention_bias in `reads`, the file decides about these biases and o_proj's
-    qk_norm: bool = False
-    gemma: bool = False  # norms of 1 + w, also after attention and MLP; scaled embeddings; its own attention scale
+    qk_norm: str | None = None  # over each "head", or over the heads of a token "together"
+    pre_norms: bool = True  # before attention and MLP
+    post_norms: bool = False  # after attention and MLP
+    norm_rounds_last: bool = False  # norms apply their weights in fp32 and then round
+    gemma: bool = False  # norms of 1 + w; scaled embeddings; its own attention scale
     local_rope: bool = False  # layers with a window have frequencies of their own
     inner: str | None = None  # the key of the text model's config in files of several modalities
 
 
 # The defaults of every family, unless the family has its own.
-DEFAULTS = {"rms_norm_eps": 1e-6, "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
+DEFAULTS = {
+    "rms_norm_eps": 1e-6,
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "mlp_bias": False,
+    "rope_theta": 1e4,
+    "partial_rotary_factor": 1.0,
+    "embedding_multiplier": 1.0,
+    "residual_multiplier": 1.0,
+}
 _QWEN = {"num_key_value_heads": 32, "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
 _GEMMA = {
     "num_key_value_heads": 4,
@@ -45,6 +63,8 @@ _GEMMA3 = _GEMMA | {
     "vocab_size": 262_208,
     "max_position_embeddings": 131_072,
     "sliding_window_pattern": 6,
+    "rope_theta": 1e6,
+    "rope_local_base_freq": 1e4,
 }
 
 QWEN2 = Family("above max_window_layers", _QWEN, frozenset({"sliding_window", "attention_bias"}), qkv_bias=True)
@@ -52,7 +72,7 @@ QWEN3 = Family(
     "above max_window_layers",
     _QWEN | {"head_dim": 128},
     frozenset({"sliding_window", "attention_bias"}),
-    qk_norm=True,
+    qk_norm="head",
 )
 LLAMA = Family("nowhere", reads=frozenset({"attention_bias", "mlp_bias"}))
 MISTRAL = Family("everywhere", {"num_key_value_heads": 8, "sliding_window": 4096}, frozenset({"sliding_window"}))
@@ -60,28 +80,70 @@ GEMMA2 = Family(
     "every other layer",
     _GEMMA | {"attn_logit_softcapping": 50.0},
     frozenset({"sliding_window", "attention_bias", "attn_logit_softcapping"}),
-    activation_key="hidden_activation",
+    {"hidden_act": "hidden_activation"},
+    SANDWICH_NAMES,
+    post_norms=True,
+    norm_rounds_last=True,
     gemma=True,
 )
-GEMMA3_TEXT = Family(
-    "all but every sliding_window_pattern-th",
-    _GEMMA3,
-    frozenset({"sliding_window", "attention_bias"}),
-    activation_key="hidden_activation",
-    qk_norm=True,
-    gemma=True,
+GEMMA3_TEXT = replace(
+    GEMMA2,
+    windows="all but every sliding_window_pattern-th",
+    defaults=_GEMMA3,
+    reads=frozenset({"sliding_window", "attention_bias"}),
+    qk_norm="head",
     local_rope=True,
 )
 GEMMA3 = replace(GEMMA3_TEXT, inner="text_config")
+OLMO2 = Family(
+    "nowhere",
+    {"rms_norm_eps": 1e-5},
+    frozenset({"attention_bias"}),
+    tensors=SANDWICH_NAMES,
+    qk_norm="together",
+    pre_norms=False,
+    post_norms=True,
+    norm_rounds_last=True,
+)
+OLMO3 = replace(
+    OLMO2,
+    windows="all but every 4th",
+    # rope_theta of an old file is that of the layers with full attention.
+    defaults={"rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 5e5, "rope_local_base_freq": 5e5},
+    reads=frozenset({"sliding_window", "attention_bias"}),
+    local_rope=True,
+)
+PHI3 = Family(
+    "everywhere",
+    {"rms_norm_eps": 1e-5, "original_max_position_embeddings": 4096},
+    frozenset({"sliding_window", "partial_rotary_factor"}),
+    tensors=PHI3_NAMES,
+    ropes=("default", "longrope"),
+)
+GRANITE = Family(
+    "nowhere",
+    {"attention_multiplier": 1.0},
+    frozenset({"attention_bias", "mlp_bias", "attention_multiplier", "embedding_multiplier", "residual_multiplier"}),
+)
+SMOLLM3 = Family(
+    "without rope",
+    {"num_key_value_heads": 4, "rope_theta": 2e6, "use_sliding_window": False, "no_rope_layer_interval": 4},
+    frozenset({"sliding_window", "attention_bias", "mlp_bias", "no_rope_layers"}),
+)
 
 FAMILIES = {
     "gemma2": GEMMA2,
     "gemma3": GEMMA3,
     "gemma3_text": GEMMA3_TEXT,
+    "granite": GRANITE,
     "llama": LLAMA,
     "mistral": MISTRAL,
+    "olmo2": OLMO2,
+    "olmo3": OLMO3,
+    "phi3": PHI3,
     "qwen2": QWEN2,
     "qwen3": QWEN3,
+    "smollm3": SMOLLM3,
 }
 
 # Keys that change the results, with the values that do not. Any other value of a key that a family does not read is
@@ -91,6 +153,7 @@ NEUTRAL = {
     "attention_chunk_size": (None,),
     "attention_multiplier": (None, 1),
     "attn_logit_softcapping": (None,),
+    "clip_qkv": (None,),
     "embedding_multiplier": (None, 1),
     "is_causal": (None, True),
     "mlp_bias": (None, False),

@@ -16,7 +16,7 @@ from .config import DecoderConfig
 # The share of a device's memory for weights; a step, the runtime and fragmentation need the rest.
 _USABLE = 0.92
 _OUTPUT_PARAMETERS = {"wq", "bq", "wk", "bk", "wv", "bv", "gate", "b_gate", "up", "b_up"}  # [L, out, ...]
-_KV_PARAMETERS = {"wk", "bk", "wv", "bv"}
+_KV_PARAMETERS = {"wk", "bk", "wv", "bv", "k_norm"}
 _INPUT_PARAMETERS = {"wo", "down"}  # [L, out, in]: their biases are added once, after the sum over devices
 
 
@@ -75,9 +75,10 @@ def can_split(config: DecoderConfig, ways: int) -> bool:
 
 def parameter_axes(name: str, shape: tuple[int, ...], config: DecoderConfig, ways: int) -> tuple[str | None, ...]:
     """The axis of a parameter that is split over `model`; none where the axis does not divide."""
+    outputs = _OUTPUT_PARAMETERS | ({"q_norm", "k_norm"} if config.qk_norm == "together" else set())
     if name == "embed":  # [V, D]
         axis = 1
-    elif name in _OUTPUT_PARAMETERS and not (name in _KV_PARAMETERS and config.num_kv_heads % ways):
+    elif name in outputs and not (name in _KV_PARAMETERS and config.num_kv_heads % ways):
         axis = 1
     elif name in _INPUT_PARAMETERS:
         axis = 2
@@ -100,12 +101,14 @@ def parameter_specs(params: dict, config: DecoderConfig, ways: int) -> dict:
     def spec(name: str, array) -> PartitionSpec:
         return PartitionSpec(*parameter_axes(name, array.shape, config, ways))
 
-    blocks = {name: spec(name, array) for name, array in params["blocks"].items()}
-    return {"embed": spec("embed", params["embed"]), "blocks": blocks}
+    return {
+        name: {inner: spec(inner, array) for inner, array in value.items()} if name == "blocks" else spec(name, value)
+        for name, value in params.items()
+    }
 
 
 def _named(params: dict) -> list[tuple[str, Any]]:
-    return [("embed", params["embed"]), *params["blocks"].items()]
+    return [*((name, array) for name, array in params.items() if name != "blocks"), *params["blocks"].items()]
 
 
 def _nbytes(array) -> int:

@@ -176,7 +176,7 @@ def load_model(
         _delete_weights(previous)
         previous = None
     elif previous:  # `previous` may hold deeper layers
-        weights = {"embed": previous.params["embed"], "blocks": previous.params["blocks"]}
+        weights = previous.params
 
     def open_stored() -> Weights:
         return open_weights(files.weights, config, layers[-1] + 1, spec.compute_dtype, spec.model)

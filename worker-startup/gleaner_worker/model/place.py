@@ -13,12 +13,15 @@ from .weights import Weights, parameter_shapes
 def place(weights: Weights, layout: Layout, as_bits: bool) -> dict:
     """The parameters on the devices, as parameter_shapes describes them; as_bits: blocks of bf16 as uint16 (cpu.py).
 
-    The host holds two layers at most, or the embedding: while one moves to the devices, a thread reads the next. A
-    device holds its weights and one layer more. Raises Failure("model") when a file cannot be read.
+    The host holds two layers at most, or what is outside of the layers: while one moves to the devices, a thread reads
+    the next. A device holds its weights and one layer more. Raises Failure("model") when a file cannot be read.
     """
     shapes = parameter_shapes(weights.config, weights.num_layers, weights.dtype)
     specs = parameter_specs(shapes, weights.config, layout.model)
-    embed = jax.device_put(weights.embedding(), layout.sharding(*specs["embed"])).block_until_ready()
+    outer = {
+        name: jax.device_put(array, layout.sharding(*specs[name])).block_until_ready()
+        for name, array in weights.outer().items()
+    }
     stacked = {name: layout.sharding(*spec) for name, spec in specs["blocks"].items()}
     single = {name: layout.sharding(*spec[1:]) for name, spec in specs["blocks"].items()}
 
@@ -43,4 +46,4 @@ def place(weights: Weights, layout: Layout, as_bits: bool) -> dict:
             blocks = put(blocks, jax.device_put(layer, single), number)
             del host, layer
             jax.block_until_ready(blocks)  # before the layer after the next is read
-    return {"embed": embed, "blocks": blocks}
+    return outer | {"blocks": blocks}

@@ -71,16 +71,13 @@ def lower_rows(capture: Capture, layout: Layout, params: dict, shape: StepShape,
     """The program before its compilation."""
     specs = parameter_specs(params, capture.config, layout.model)
 
-    def placed(array, spec):
-        dtype = jnp.uint16 if tuning.bf16_as_bits and array.dtype == jnp.bfloat16 else array.dtype
-        return jax.ShapeDtypeStruct(array.shape, dtype, sharding=NamedSharding(layout.mesh, spec))
+    def placed(path, array, spec):
+        as_bits = tuning.bf16_as_bits and path[0].key == "blocks" and array.dtype == jnp.bfloat16
+        return jax.ShapeDtypeStruct(
+            array.shape, jnp.uint16 if as_bits else array.dtype, sharding=NamedSharding(layout.mesh, spec)
+        )
 
-    weights = {
-        "embed": jax.ShapeDtypeStruct(
-            params["embed"].shape, params["embed"].dtype, sharding=NamedSharding(layout.mesh, specs["embed"])
-        ),
-        "blocks": {name: placed(array, specs["blocks"][name]) for name, array in params["blocks"].items()},
-    }
+    weights = jax.tree.map_with_path(placed, params, specs)
     height = shape.rows * layout.data
     row, by_row = (height, shape.row_tokens), layout.sharding("data")
     picks = {"all": ((height, 0), jnp.int32), "rows": ((height, shape.width), jnp.int32), "mean": (row, bool)}

@@ -12,71 +12,101 @@ import numpy as np
 from .config_parser import Fields, shown
 from .families import FULL, SLIDING, Family
 
-KINDS = ("default", "linear", "llama3", "yarn")
-
 
 @dataclass(frozen=True)
 class Rope:
     """The parameters of one rotary embedding. Hashable, as a part of DecoderConfig."""
 
-    kind: str
-    theta: float
+    kind: str  # "none" turns nothing
+    theta: float = 1.0
     factor: float = 1.0
-    original_positions: int = 0  # of all kinds but default: the context length before scaling
+    original_positions: int = 0  # of scaled kinds: the context length before scaling
     low_freq_factor: float = 1.0  # llama3
     high_freq_factor: float = 1.0  # llama3
     beta_fast: float = 32.0  # yarn
     beta_slow: float = 1.0  # yarn
-    attention_factor: float = 1.0  # yarn: factor of cosines and sines
+    attention_factor: float = 1.0  # yarn, longrope: factor of cosines and sines
     truncate: bool = True  # yarn: whether the ramp begins and ends at whole dimensions
+    short_factors: tuple[float, ...] = ()  # longrope: of each pair, for samples of at most original_positions tokens
+    long_factors: tuple[float, ...] = ()  # longrope: of each pair, for longer samples
 
 
 def parse_ropes(
-    fields: Fields, family: Family, types: tuple[str, ...], max_positions: int
-) -> tuple[tuple[Rope, ...], tuple[int, ...]]:
-    """The different embeddings of a model, and the index of each layer's embedding.
+    fields: Fields, family: Family, types: tuple[str, ...], max_positions: int, head_dim: int
+) -> tuple[tuple[Rope, ...], tuple[int, ...], int]:
+    """The different embeddings of a model, the index of each layer's embedding, and the dimensions that they turn.
 
     Hub files have rope_theta, rope_scaling and rope_local_base_freq; transformers 5 writes rope_parameters, one object
     or one for each type of layer. As in transformers, rope_scaling has precedence.
     """
     parameters, scaling = fields.table("rope_parameters"), fields.table("rope_scaling")
+    theta = dict.fromkeys((FULL, SLIDING), _theta(fields, "rope_theta"))
     if family.local_rope:
-        theta = {FULL: _theta(fields, "rope_theta", 1e6), SLIDING: _theta(fields, "rope_local_base_freq", 1e4)}
+        theta[SLIDING] = _theta(fields, "rope_local_base_freq")
         if flat := sorted(set(parameters.raw) - set(theta)):
             parameters.refuse(flat[0], f"supported are the keys {FULL} and {SLIDING}")
         objects = {kind: parameters.table(kind) for kind in theta}
         if scaling.raw:
             objects[FULL] = Fields(objects[FULL].raw | scaling.raw, scaling.prefix, fields.problems)
     else:
-        theta = dict.fromkeys((FULL, SLIDING), _theta(fields, "rope_theta", 1e4))
         chosen = scaling if scaling.raw else parameters
         if nested := sorted(chosen.raw.keys() & theta.keys()):
             chosen.refuse(nested[0], "this family has one embedding for all layers")
         objects = dict.fromkeys(theta, chosen)
-    ropes = {kind: _parse(objects[kind], fields, theta[kind], max_positions) for kind in dict.fromkeys(types)}
-    different = tuple(dict.fromkeys(ropes.values()))
-    return different, tuple(different.index(ropes[kind]) for kind in types)
+    rotary = _rotary_dim(objects[FULL], fields, family, head_dim)
+    ropes = {
+        kind: _parse(objects[kind], fields, family, theta[kind], max_positions, rotary) for kind in dict.fromkeys(types)
+    }
+    turned = rope_layers(fields, family, len(types))
+    layers = [ropes[kind] if turns else Rope("none") for kind, turns in zip(types, turned, strict=True)]
+    different = tuple(dict.fromkeys(layers))
+    return different, tuple(different.index(rope) for rope in layers), rotary
 
 
-def _theta(fields: Fields, key: str, default: float) -> float:
-    return fields.number(key, 2, 1e15) if key in fields.raw else default
+def rope_layers(fields: Fields, family: Family, layers: int) -> tuple[bool, ...]:
+    """Whether each layer has a rotary embedding."""
+    if "no_rope_layers" not in family.reads:
+        return (True,) * layers
+    listed = fields.get("no_rope_layers")  # of a model whose layers 0 and 2 have none: [0, 1, 0]
+    if listed is None:
+        interval = fields.size("no_rope_layer_interval")
+        return tuple((layer + 1) % interval != 0 for layer in range(layers))
+    if not isinstance(listed, list) or len(listed) < layers or not all(value in (0, 1) for value in listed):
+        fields.refuse("no_rope_layers", f"it must list 0 or 1 for each of {layers} layers")
+        return (True,) * layers
+    return tuple(value == 1 for value in listed[:layers])
 
 
-def _parse(table: Fields, config: Fields, theta: float, max_positions: int) -> Rope:
+def _rotary_dim(table: Fields, config: Fields, family: Family, head_dim: int) -> int:
+    if "partial_rotary_factor" in family.reads:
+        source = table if "partial_rotary_factor" in table.raw else config
+        return int(head_dim * source.number("partial_rotary_factor", 0, 1))
+    return head_dim
+
+
+def _theta(fields: Fields, key: str) -> float:
+    return fields.number(key, 2, 1e15)
+
+
+def _parse(table: Fields, config: Fields, family: Family, theta: float, max_positions: int, rotary: int) -> Rope:
     kind = table.raw.get("rope_type", table.raw.get("type", "default"))
-    if not isinstance(kind, str) or kind not in KINDS:
-        table.problems.append(f"{table.prefix}rope_type is {shown(kind)}, supported is {', '.join(KINDS)}")
+    if "longrope" in family.ropes and kind in ("su", "yarn") and "yarn" not in family.ropes:
+        kind = "longrope"  # as the first files of Phi-3 name it
+    if not isinstance(kind, str) or kind not in family.ropes:
+        table.problems.append(f"{table.prefix}rope_type is {shown(kind)}, supported is {', '.join(family.ropes)}")
         kind = "default"
-    if table.raw.get("partial_rotary_factor") not in (None, 1):
+    if "partial_rotary_factor" not in family.reads and table.raw.get("partial_rotary_factor") not in (None, 1):
         table.refuse("partial_rotary_factor", "only a full rotation is supported")
-    theta = _theta(table, "rope_theta", theta)
-    if kind == "default":
-        return Rope(kind, theta)
-    factor = table.number("factor", 1e-3, 1e6)
+    theta = _theta(table, "rope_theta") if "rope_theta" in table.raw else theta
+    if kind in ("default", "dynamic"):  # dynamic scaling begins after max_position_embeddings, where no sample gets
+        return Rope("default", theta)
     # A few files have the key beside the rope's object, where the key takes precedence. Without either key, the
     # model's own length counts.
-    source = next((fields for fields in (config, table) if fields.has("original_max_position_embeddings")), None)
+    sources = (table,) if family.local_rope else (config, table)
+    source = next((fields for fields in sources if fields.has("original_max_position_embeddings")), None)
     original = source.size("original_max_position_embeddings", 2**31 - 1) if source else max_positions
+    has_factor = table.has("factor") or kind not in ("yarn", "longrope")
+    factor = table.number("factor", 1e-3, 1e6) if has_factor else max_positions / original
     if kind == "linear":
         return Rope(kind, theta, factor, original)
     if kind == "llama3":
@@ -84,10 +114,43 @@ def _parse(table: Fields, config: Fields, theta: float, max_positions: int) -> R
         if low >= high:
             table.refuse("low_freq_factor", "it must be smaller than high_freq_factor")
         return Rope(kind, theta, factor, original, low, high)
-    return _parse_yarn(table, theta, factor, original)
+    if kind == "longrope":
+        return _parse_longrope(table, theta, factor, original, rotary)
+    if rotary % 2:
+        table.refuse("rope_type", f"which turns an even number of dimensions, and here {rotary}")
+    return _parse_yarn(table, theta, factor, original, family)
 
 
-def _parse_yarn(table: Fields, theta: float, factor: float, original: int) -> Rope:
+def _parse_longrope(table: Fields, theta: float, factor: float, original: int, rotary: int) -> Rope:
+    """Ding et al. 2024, as modeling_rope_utils.py has it."""
+    if table.has("attention_factor"):
+        attention = table.number("attention_factor", 1e-6, 1e6)
+    elif factor <= 1 or original == 1:
+        attention = 1.0
+    else:
+        attention = math.sqrt(1 + math.log(factor) / math.log(original))
+    factors = [_pair_factors(table, key, rotary) for key in ("short_factor", "long_factor")]
+    return Rope(
+        "longrope",
+        theta,
+        factor,
+        original,
+        attention_factor=attention,
+        short_factors=factors[0],
+        long_factors=factors[1],
+    )
+
+
+def _pair_factors(table: Fields, key: str, rotary: int) -> tuple[float, ...]:
+    values = table.raw.get(key)
+    is_list = isinstance(values, list) and 2 * len(values) == rotary
+    if not is_list or not all(type(value) in (int, float) and 1e-6 <= value <= 1e6 for value in values):
+        table.refuse(key, f"it must list a positive number for each of {rotary // 2} pairs of dimensions")
+        return (1.0,) * (-(-rotary // 2))
+    return tuple(map(float, values))
+
+
+def _parse_yarn(table: Fields, theta: float, factor: float, original: int, family: Family) -> Rope:
     optional = {
         key: table.number(key, 1e-6, 1e6)
         for key in ("attention_factor", "mscale", "mscale_all_dim", "beta_fast", "beta_slow")
@@ -98,6 +161,9 @@ def _parse_yarn(table: Fields, theta: float, factor: float, original: int) -> Ro
         both = "mscale" in optional and "mscale_all_dim" in optional
         above, below = (optional["mscale"], optional["mscale_all_dim"]) if both else (1.0, 0.0)
         attention = _yarn_scale(factor, above) / _yarn_scale(factor, below)
+    truncate = table.flag("truncate") if "truncate" in table.raw else True
+    if family.local_rope and not truncate:
+        table.refuse("truncate", "transformers reads it in families with one embedding alone")
     return Rope(
         "yarn",
         theta,
@@ -106,7 +172,7 @@ def _parse_yarn(table: Fields, theta: float, factor: float, original: int) -> Ro
         beta_fast=optional.get("beta_fast", 32.0),
         beta_slow=optional.get("beta_slow", 1.0),
         attention_factor=attention,
-        truncate=table.flag("truncate") if "truncate" in table.raw else True,
+        truncate=truncate,
     )
 
 
@@ -114,15 +180,23 @@ def _yarn_scale(factor: float, mscale: float) -> float:
     return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
 
 
-def inverse_frequencies(rope: Rope, head_dim: int) -> np.ndarray:
-    """Radians per position of each pair of dimensions: fp32 [head_dim / 2]."""
-    exponent = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
+def inverse_frequencies(rope: Rope, rotary_dim: int, is_long: bool = False) -> np.ndarray:
+    """Radians per position of each pair of dimensions: fp32 [rotary_dim / 2], rounded up.
+
+    is_long: of samples that are longer than rope.original_positions, for which longrope has other frequencies.
+    """
+    exponent = np.arange(0, rotary_dim, 2, dtype=np.float32) / np.float32(rotary_dim)
     wavelength = (rope.theta ** exponent.astype(np.float64)).astype(np.float32)  # over 2 pi
     plain = np.float32(1) / wavelength
+    if rope.kind == "none":
+        return np.zeros_like(plain)
     if rope.kind == "default":
         return plain
     if rope.kind == "linear":
         return plain / np.float32(rope.factor)
+    if rope.kind == "longrope":
+        factors = rope.long_factors if is_long else rope.short_factors
+        return np.float32(1) / (np.asarray(factors, np.float32) * wavelength)
     return _llama3(rope, plain) if rope.kind == "llama3" else _yarn(rope, wavelength)
 
 

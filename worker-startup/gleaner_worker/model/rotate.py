@@ -7,23 +7,45 @@ import numpy as np
 from .rope import Rope, inverse_frequencies
 
 
-def rope_tables(ropes: tuple[Rope, ...], head_dim: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cosines and sines, fp32 [ropes, length, head_dim / 2]: bf16 would round position 257 to 256.
+def rope_tables(
+    ropes: tuple[Rope, ...], rotary_dim: int, length: int, is_long: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and sines, fp32 [ropes, length, rotary_dim / 2]: bf16 would round position 257 to 256.
 
-    numpy makes them, so every backend has the same tables.
+    numpy makes them, so every backend has the same tables. is_long: see inverse_frequencies.
     """
-    frequency = np.stack([inverse_frequencies(rope, head_dim) for rope in ropes])
+    frequency = np.stack([inverse_frequencies(rope, rotary_dim, is_long) for rope in ropes])
     scale = np.asarray([rope.attention_factor for rope in ropes], np.float32)[:, None, None]
     angle = np.arange(length, dtype=np.float32)[:, None] * frequency[:, None, :]
     return np.cos(angle) * scale, np.sin(angle) * scale
 
 
-def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, dtype, scale: float = 1.0) -> jax.Array:
-    """Turns the pairs (i, i + head_dim / 2) of fp32 x [..., head_dim], times `scale`; rounds to `dtype` once.
+def angles(ropes: tuple[Rope, ...], rotary_dim: int, segments: jax.Array, positions: jax.Array) -> list[jax.Array]:
+    """Cosines and sines of every token: fp32 [ropes, R, 1, T, rotary_dim / 2]; segments, positions int32 [R, T]."""
+    length = segments.shape[1]
 
-    cos, sin: fp32 [..., head_dim / 2], as rope_tables gives them for the positions of x.
+    def of(is_long: bool) -> list[jax.Array]:
+        tables = rope_tables(ropes, rotary_dim, length, is_long)
+        return [jnp.asarray(table)[:, positions][:, :, None] for table in tables]
+
+    limits = [rope.original_positions if rope.kind == "longrope" else length for rope in ropes]
+    if min(limits) >= length:
+        return of(False)
+    ends = (segments != jnp.roll(segments, -1, axis=1)).at[:, -1].set(True)
+    last = jax.lax.cummin(jnp.where(ends, jnp.arange(length), length), axis=1, reverse=True)
+    lengths = jnp.take_along_axis(positions, last, axis=1) + 1  # of each token's sample
+    is_long = (lengths > jnp.asarray(limits)[:, None, None])[:, :, None, :, None]
+    return [jnp.where(is_long, long, short) for long, short in zip(of(True), of(False), strict=True)]
+
+
+def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array, dtype, scale: float = 1.0) -> jax.Array:
+    """Turns the pairs (i, i + D) of the first 2 D dimensions of fp32 x [..., head_dim], times `scale`; rounds to
+    `dtype` once.
+
+    cos, sin: fp32 [..., D], as `angles` gives them for the positions of x.
     """
-    first, second = jnp.split(x, 2, axis=-1)
-    turned = first * cos - second * sin, second * cos + first * sin
+    turned = 2 * cos.shape[-1]
+    first, second = jnp.split(x[..., :turned], 2, axis=-1)
+    parts = [first * cos - second * sin, second * cos + first * sin, x[..., turned:]]
     # Rounding before the concatenation halves the bytes of the copy.
-    return jnp.concatenate([(half * scale).astype(dtype) for half in turned], axis=-1)
+    return jnp.concatenate([(part * scale).astype(dtype) for part in parts if part.shape[-1]], axis=-1)

@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from .config import parse_config
-from .tensors import EMBEDDING, layer_table
+from .tensors import block_table, names_of, outer_table
 
 CONFIG = {
     "architectures": ["Qwen2ForCausalLM"],
@@ -44,10 +44,20 @@ _LLAMA3 = {
 FAMILY_CONFIGS = {
     "gemma2": {"architectures": ["Gemma2ForCausalLM"], "attn_logit_softcapping": 50.0, "rope_theta": 10000.0} | _GEMMA,
     "gemma3_text": {"architectures": ["Gemma3ForCausalLM"], "sliding_window_pattern": 6} | _GEMMA3,
+    "granite": {
+        "architectures": ["GraniteForCausalLM"],
+        "attention_multiplier": 0.2,
+        "embedding_multiplier": 2.0,
+        "residual_multiplier": 0.5,
+    },
     "llama": {"architectures": ["LlamaForCausalLM"], "rope_theta": 500000.0, "rope_scaling": _LLAMA3},
     "mistral": {"architectures": ["MistralForCausalLM"], "rope_theta": 10000.0, "sliding_window": 256},
+    "olmo2": {"architectures": ["Olmo2ForCausalLM"]},
+    "olmo3": {"architectures": ["Olmo3ForCausalLM"], "sliding_window": 256},
+    "phi3": {"architectures": ["Phi3ForCausalLM"], "partial_rotary_factor": 0.75, "sliding_window": 256},
     "qwen2": {},
     "qwen3": {"architectures": ["Qwen3ForCausalLM"], "head_dim": 64},
+    "smollm3": {"architectures": ["SmolLM3ForCausalLM"]},
 }
 # One line per turn. Names of roles have no tokens of their own, because the model is untrained.
 _CHAT_TEMPLATE = (
@@ -112,20 +122,20 @@ def _write_json(folder: str, name: str, value: dict) -> None:
 def _weights(rng: np.random.Generator, dtype: np.dtype, raw_config: dict) -> dict[str, np.ndarray]:
     """Norms and biases are random too: with ones and zeros, a decoder without norms and biases would seem right."""
     config = parse_config(raw_config, "the tiny model")
-    embedding = f"model.{EMBEDDING}"
-    shapes = {embedding: (config.vocab_size, config.d_model), "model.norm.weight": (config.d_model,)}
+    names, tensors = names_of(config), {}
+    shapes = {name: shape for name, (_, shape) in outer_table(config).items()}
+    shapes[f"{names.final_norm}.weight"] = (config.d_model,)
     for layer in range(config.num_layers):
-        shapes |= {f"model.layers.{layer}.{name}": shape for name, (_, shape) in layer_table(config).items()}
-    tensors = {}
+        shapes |= {f"{names.layers}{layer}.{name}": shape for name, (shape, _) in block_table(config).tensors.items()}
     for name, shape in shapes.items():
         values = rng.standard_normal(shape, dtype=np.float32)
         if "norm" in name:
             values = 1 - config.norm_offset + 0.1 * values
         elif name.endswith(".bias"):
             values *= 0.1
-        elif name != embedding:
+        elif name != names.embedding:
             values /= np.sqrt(shape[-1])
-        tensors[name] = values.astype(dtype)
+        tensors[names.prefixes[0] + name] = values.astype(dtype)
     return tensors
 
 

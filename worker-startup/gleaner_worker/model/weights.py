@@ -15,7 +15,8 @@ from gleaner_reader.safetensors_header import read_header
 from ..failures import Failure
 from .config import DecoderConfig
 from .config_parser import shown
-from .tensors import EMBEDDING, FINAL_NORM, HEADS, OLD_BUFFERS, OTHER_TOWERS, PREFIXES, layer_table
+from .tensor_names import HEADS, OTHER_TOWERS
+from .tensors import block_table, names_of, outer_table
 from .weight_files import WeightFile
 
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}
@@ -25,7 +26,6 @@ _STORED = {"BF16": np.dtype(ml_dtypes.bfloat16), "F16": np.dtype(np.float16), "F
 _THREADS = 32
 _READ_BYTES = 16 << 20
 _LISTED = 100  # problems in one error; a model of another family has hundreds
-_LAYER = re.compile(r"layers\.(0|[1-9]\d{0,4})\.(.+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -72,17 +72,26 @@ class Weights:
     where: str  # the model's name in the spec
     tensors: dict[str, StoredTensor]  # by their names without the prefix of the file
 
-    def embedding(self) -> np.ndarray:
-        """[V, D]. Raises Failure("model") for a file that cannot be read, and the errors of its bucket."""
-        array = np.empty((self.config.vocab_size, self.config.d_model), DTYPES[self.dtype])
-        self._read([(self.tensors[EMBEDDING], array)])
-        return array
+    def outer(self) -> dict[str, np.ndarray]:
+        """The parameters outside of the blocks. Raises Failure("model") for a file that cannot be read, and the errors
+        of its bucket."""
+        table = outer_table(self.config)
+        arrays = {parameter: np.empty(shape, DTYPES[self.dtype]) for parameter, shape in table.values()}
+        self._read([(self.tensors[name], arrays[parameter]) for name, (parameter, _) in table.items()])
+        return arrays
 
     def layer(self, number: int) -> dict[str, np.ndarray]:
-        """The parameters of one block, by several reads at once. Raises the errors of `embedding`."""
-        table = layer_table(self.config)
-        arrays = {parameter: np.empty(shape, DTYPES[self.dtype]) for parameter, shape in table.values()}
-        self._read([(self.tensors[f"layers.{number}.{name}"], arrays[table[name][0]]) for name in table])
+        """The parameters of one block, by several reads at once. Raises the errors of `outer`."""
+        table, dtype = block_table(self.config), DTYPES[self.dtype]
+        arrays = {parameter: np.empty(shape, dtype) for parameter, shape in table.parameters.items()}
+        reads, cuts = [], []
+        for name, (shape, parts) in table.tensors.items():
+            whole = arrays[parts[0].parameter] if parts[0].of is None else np.empty(shape, dtype)
+            reads.append((self.tensors[f"{names_of(self.config).layers}{number}.{name}"], whole))
+            cuts += [(part, whole) for part in parts if part.of]
+        self._read(reads)
+        for part, whole in cuts:
+            arrays[part.parameter][...] = part.of(whole)
         return arrays
 
     def _read(self, parts: list[tuple[StoredTensor, np.ndarray]]) -> None:
@@ -110,8 +119,8 @@ def open_weights(
 
 def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str) -> dict:
     """The shapes of the parameters on the devices: {"embed": [V, D], "blocks": {name: [num_layers, ...]}}."""
-    blocks = {parameter: (num_layers, *shape) for parameter, shape in layer_table(config).values()}
-    shapes = {"embed": (config.vocab_size, config.d_model), "blocks": blocks}
+    blocks = {parameter: (num_layers, *shape) for parameter, shape in block_table(config).parameters.items()}
+    shapes = dict(outer_table(config).values()) | {"blocks": blocks}
     return jax.tree.map(
         lambda shape: jax.ShapeDtypeStruct(shape, DTYPES[dtype]), shapes, is_leaf=lambda x: isinstance(x, tuple)
     )
@@ -134,13 +143,13 @@ def _read_tensors(file: WeightFile, where: str) -> list[StoredTensor]:
 
 def _match(stored: list[StoredTensor], config: DecoderConfig, where: str) -> dict[str, StoredTensor]:
     """The tensors that the decoder needs, by their names without the prefix of the file."""
-    names = {tensor.name for tensor in stored}
-    prefix = next((prefix for prefix in PREFIXES if prefix + EMBEDDING in names), PREFIXES[0])
-    shapes = {EMBEDDING: (config.vocab_size, config.d_model)}
+    names, found = names_of(config), {tensor.name for tensor in stored}
+    prefix = next((prefix for prefix in names.prefixes if prefix + names.embedding in found), names.prefixes[0])
+    shapes = {name: shape for name, (_, shape) in outer_table(config).items()}
     shapes |= {
-        f"layers.{i}.{name}": shape
+        f"{names.layers}{i}.{name}": tensor.shape
         for i in range(config.num_layers)
-        for name, (_, shape) in layer_table(config).items()
+        for name, tensor in block_table(config).tensors.items()
     }
     matched: dict[str, StoredTensor] = {}
     problems = []
@@ -171,11 +180,12 @@ def _match(stored: list[StoredTensor], config: DecoderConfig, where: str) -> dic
 
 
 def _is_ignored(full_name: str, name: str, config: DecoderConfig) -> bool:
-    layer = _LAYER.fullmatch(name)
+    names = names_of(config)
+    layer = re.fullmatch(rf"{re.escape(names.layers)}(0|[1-9]\d{{0,4}})\.(.+)", name, re.DOTALL)
     return (
-        name == FINAL_NORM
+        name in (f"{names.final_norm}.weight", f"{names.final_norm}.bias")
         or full_name in HEADS
-        or (layer[2] if layer else name) in OLD_BUFFERS
+        or (layer[2] if layer else name) in names.buffers
         or (config.multimodal and full_name.startswith(OTHER_TOWERS))
     )
 
