@@ -1,20 +1,27 @@
 /** Keys of a model's config.json that decide whether a run can use it. The worker reads the whole file; commands and functions read these keys first. */
 import type {RunSpec} from './spec.ts';
 
-/** Supported values of `model_type`, each with the key of its decoder's table: empty where the file is the table. As families.py has them. */
+/**
+ * Supported values of `model_type`, each with the path of its number of layers. As families.py has them.
+ */
 export const FAMILIES: Readonly<Record<string, string>> = {
-  gemma2: '',
-  gemma3: 'text_config',
-  gemma3_text: '',
-  granite: '',
-  llama: '',
-  mistral: '',
-  olmo2: '',
-  olmo3: '',
-  phi3: '',
-  qwen2: '',
-  qwen3: '',
-  smollm3: '',
+  gemma2: 'num_hidden_layers',
+  gemma3: 'text_config.num_hidden_layers',
+  gemma3_text: 'num_hidden_layers',
+  gpt2: 'n_layer',
+  gpt_neox: 'num_hidden_layers',
+  gpt_oss: 'num_hidden_layers',
+  granite: 'num_hidden_layers',
+  llama: 'num_hidden_layers',
+  mistral: 'num_hidden_layers',
+  mixtral: 'num_hidden_layers',
+  olmo2: 'num_hidden_layers',
+  olmo3: 'num_hidden_layers',
+  phi3: 'num_hidden_layers',
+  qwen2: 'num_hidden_layers',
+  qwen3: 'num_hidden_layers',
+  qwen3_moe: 'num_hidden_layers',
+  smollm3: 'num_hidden_layers',
 };
 
 export const MAX_CONFIG_BYTES = 16 * 1024 * 1024;
@@ -29,11 +36,13 @@ export function configProblem(
   const config = tableOf(text);
   if (!config) return `config.json of ${model} is no JSON object: copy the model again`;
   const {model_type} = config;
-  const inner =
+  const path =
     typeof model_type === 'string' && Object.hasOwn(FAMILIES, model_type) ? FAMILIES[model_type] : undefined;
-  if (inner === undefined)
+  if (path === undefined)
     return `${model} has ${model_type === undefined ? 'no model_type' : `model_type ${JSON.stringify(model_type).slice(0, 100)}`}, and the supported types are ${Object.keys(FAMILIES).join(', ')}: set \`model\` to a model of one of these`;
-  const count = (inner === '' ? config : (config[inner] as Table | undefined))?.num_hidden_layers;
+  const count = path
+    .split('.')
+    .reduce<unknown>((value, key) => (value as Table | undefined)?.[key], config);
   if (!Number.isSafeInteger(count) || Number(count) < 1) return undefined;
   const absent = highestOf(layers);
   if (absent < Number(count)) return undefined;

@@ -1,6 +1,6 @@
 """Compares the decoder with transformers: both run random models of every family and of random shapes.
 
-    PYTHON test/reference/compare.py [--seed N] [--rounds N] [--only FAMILY] [--fp32]
+    PYTHON test/reference/compare.py [--seed N] [--rounds N] [--only FAMILY,…] [--fp32]
 
 Prints for each site the largest relative L2 error over all layers in fp32, and in bf16 beside the distance of
 transformers' own bf16 from its fp32. Exits with 1 for an fp32 error above 1e-5.
@@ -43,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6))
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--only", help="families whose names begin so")
+    parser.add_argument("--only", help="families whose names begin so, with commas between them")
     parser.add_argument("--fp32", action="store_true", help="leave bf16 out, which takes most of the time")
     args = parser.parse_args()
     transformers.logging.set_verbosity_error()
@@ -55,7 +55,7 @@ def main() -> None:
     worst = 0.0
     for turn in range(args.rounds):
         for name in VARIANTS:
-            if args.only and not name.startswith(args.only):
+            if args.only and not name.startswith(tuple(args.only.split(","))):
                 continue
             worst = max(worst, compare(name, random.Random(f"{args.seed} {turn} {name}"), args.fp32))
     print(f"largest error in fp32: {worst:.1e}; the limit is {LIMIT:.0e}")
@@ -288,6 +288,51 @@ def smollm3(rng, shape):
     return own | a_rope(rng, shape, *KINDS), {}
 
 
+def gpt2(rng, shape):
+    heads = shape["num_attention_heads"]
+    own = {"n_embd": heads * rng.randint(3, 20), "n_head": heads, "n_layer": shape["num_hidden_layers"]}
+    own |= {"n_positions": 1024, "n_inner": rng.choice([None, 50]), "layer_norm_epsilon": rng.choice([1e-5, 1e-3])}
+    flags = biases(rng, "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn")
+    own |= {"activation_function": rng.choice(ACTIVATIONS), "vocab_size": shape["vocab_size"]}
+    return {"model_type": "gpt2", "tie_word_embeddings": rng.random() < 0.5} | own | flags, {}
+
+
+def gpt_neox(rng, shape):
+    own = common(rng, shape, "gpt_neox") | biases(rng, "attention_bias", "use_parallel_residual")
+    for key in ("head_dim", "num_key_value_heads", "rms_norm_eps"):
+        own.pop(key, None)
+    own |= {
+        "hidden_size": shape["num_attention_heads"] * rng.randint(4, 20),
+        "layer_norm_eps": rng.choice([1e-5, 1e-3]),
+    }
+    parts = {"rotary_pct": rng.choice([0.25, 0.5, 0.4]), "rotary_emb_base": 1e4}
+    return own | some(rng, parts, {"rope_parameters": {"partial_rotary_factor": 0.5, "rope_type": "default"}}), {}
+
+
+def mixture(rng, shape, model_type):
+    experts = rng.randint(2, 9)
+    own = common(rng, shape, model_type) | {"num_experts_per_tok": rng.randint(1, experts)}
+    return own | {rng.choice(["num_experts", "num_local_experts"]): experts, "sliding_window": window(rng)}
+
+
+def mixtral(rng, shape):
+    return mixture(rng, shape, "mixtral") | a_rope(rng, shape, *KINDS), {}
+
+
+def qwen3_moe(rng, shape):
+    own = mixture(rng, shape, "qwen3_moe") | biases(rng, "attention_bias", "norm_topk_prob", "use_sliding_window")
+    dense = {"decoder_sparse_step": rng.randint(1, 3), "mlp_only_layers": [rng.randint(0, 2)]}
+    own |= some(rng, {}, {}, dense) | {"moe_intermediate_size": rng.randint(4, 60)}
+    return own | a_rope(rng, shape, *KINDS), {}
+
+
+def gpt_oss(rng, shape):
+    own = mixture(rng, shape, "gpt_oss") | biases(rng, "attention_bias") | types(rng, shape)
+    own |= {"sliding_window": rng.randint(2, 40), "head_dim": 2 * rng.randint(2, 12)}
+    own |= some(rng, {}, {"swiglu_alpha": 1.2, "swiglu_limit": 0.8})
+    return own | some(rng, {}, lambda: a_rope(rng, shape, *KINDS)), {}
+
+
 VARIANTS = {
     "qwen2": qwen2,
     "qwen2, yarn": qwen2_yarn,
@@ -303,6 +348,11 @@ VARIANTS = {
     "phi3": phi3,
     "granite": granite,
     "smollm3": smollm3,
+    "gpt2": gpt2,
+    "gpt_neox": gpt_neox,
+    "mixtral": mixtral,
+    "qwen3_moe": qwen3_moe,
+    "gpt_oss": gpt_oss,
 }
 
 

@@ -10,7 +10,8 @@ import tempfile
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, Mxfp4Config
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 SITES = ("resid_pre", "resid_mid", "resid_post", "attn_out", "mlp_out")
 
@@ -21,12 +22,16 @@ def make_folder(folder, raw_config, seed, dtype=torch.float32, rename=lambda nam
     with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
         json.dump(raw_config, file, indent=2)
         file.write("\n")
-    model = _class_of(folder).from_config(AutoConfig.from_pretrained(folder), dtype=torch.float32)
+    config = AutoConfig.from_pretrained(folder)
+    config.__dict__.pop("quantization_config", None)
+    model = _class_of(folder).from_config(config, dtype=torch.float32)
     fill(model, seed)
+    packed = pack_experts(model, seed) if raw_config.get("quantization_config") else {}
     with tempfile.TemporaryDirectory() as saved:
         model.save_pretrained(saved)  # with the names of the Hub, which may not be those of the modules
         tensors = load_file(os.path.join(saved, "model.safetensors"))
-    tensors = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+    replaced = {name.rpartition("_")[0] for name in packed}
+    tensors = {name: tensor.to(dtype) for name, tensor in tensors.items() if name not in replaced} | packed
     save(folder, {rename(name): tensor for name, tensor in tensors.items()} | (extra or {}), shards)
 
 
@@ -52,6 +57,21 @@ def fill(model, seed):
                 tensor.copy_(1.2 / tensor.shape[-1] ** 0.5 * noise)
 
 
+def pack_experts(model, seed):
+    """Random MXFP4 tensors, by their names in the file; the model gets the values that transformers reads from them."""
+    generator = torch.Generator().manual_seed(seed)
+    packed = {}
+    for name, tensor in model.named_parameters():
+        if name.endswith(("gate_up_proj", "down_proj")):
+            experts, into, out = tensor.shape
+            blocks = torch.randint(0, 256, (experts, out, into // 32, 16), dtype=torch.uint8, generator=generator)
+            scales = torch.randint(122, 126, blocks.shape[:3], dtype=torch.uint8, generator=generator)
+            with torch.no_grad():
+                tensor.copy_(convert_moe_packed_tensors(blocks, scales, dtype=torch.float32))
+            packed |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+    return packed
+
+
 def save(folder, tensors, shards):
     if shards == 1:
         save_file(tensors, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
@@ -70,8 +90,15 @@ def save(folder, tensors, shards):
 
 def load(folder, dtype=torch.float32, attention="eager"):
     """transformers' own reading of the folder; missing and unknown tensors are errors."""
+    is_packed = getattr(AutoConfig.from_pretrained(folder), "quantization_config", None) is not None
+    unpack = {"quantization_config": Mxfp4Config(dequantize=True)} if is_packed else {}
     model, info = _class_of(folder).from_pretrained(
-        folder, dtype=dtype, attn_implementation=attention, output_loading_info=True
+        folder,
+        **unpack,
+        dtype=dtype,
+        attn_implementation=attention,
+        experts_implementation="eager",
+        output_loading_info=True,
     )
     strange = [name for name in info["unexpected_keys"] if not name.endswith("rotary_emb.inv_freq")]
     if info["missing_keys"] or info["mismatched_keys"] or strange:

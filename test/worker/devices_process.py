@@ -50,3 +50,36 @@ def run(out, raw_spec, ways):
     held = sum(shard.data.nbytes for weight in weights for shard in weight.addressable_shards)
     layout = [model.layout.data, model.layout.model, held, len(running)]
     np.savez(out, **rows, layout=layout, sums=np.stack(sums)[..., [0, 1, 3]].sum(axis=0))
+
+
+def check_golden(names, ways):
+    """Asserts that golden models, split over the devices, equal the results of transformers."""
+    import jax
+    from jax.sharding import Mesh, PartitionSpec
+
+    import golden_models as golden
+    from gleaner_worker.model.decoder import Split, run_blocks
+    from gleaner_worker.model.mesh import Layout, parameter_specs
+    from gleaner_worker.model.tuning import CPU
+    from gleaner_worker.spec import SITES
+
+    layout = Layout(Mesh(np.array(jax.devices()).reshape(1, ways), ("data", "model")))
+    for name in names:
+        config, params = golden.config(name), golden.params(name)
+        specs = parameter_specs(params, config, ways)
+        assert any("model" in spec for spec in jax.tree.leaves(specs["blocks"])), name
+        rows = golden.one_sample_a_row(golden.expected(name)["token_ids"][None])
+        layers = tuple(range(config.num_layers))
+
+        def run(params, rows, config=config, layers=layers):
+            return run_blocks(params, rows, config, layers, SITES, dict, CPU, Split(ways))[0]
+
+        split = jax.shard_map(
+            run, mesh=layout.mesh, in_specs=(specs, PartitionSpec()), out_specs=PartitionSpec(), check_vma=False
+        )
+        with jax.default_matmul_precision("highest"):
+            found = jax.jit(split)(params, rows)
+        for site in SITES:
+            wanted = golden.expected(name)[site]
+            error = np.linalg.norm(np.asarray(found[site])[:, 0] - wanted) / np.linalg.norm(wanted)
+            assert error <= 1e-5, (name, site, float(error))

@@ -237,6 +237,67 @@ MODELS = {
         },
         {"dtype": torch.bfloat16},
     ),
+    "gpt2": (
+        {
+            "model_type": "gpt2",
+            "n_embd": 20,
+            "n_head": 4,
+            "n_layer": 2,
+            "n_positions": 128,
+            "vocab_size": 64,
+            "scale_attn_by_inverse_layer_idx": True,
+        },
+        {"dtype": torch.bfloat16, "extra": {"transformer.h.0.attn.bias": torch.ones(1, 1, 2, 2)}},
+    ),
+    "gpt-neox": (
+        SMALL
+        | {
+            "model_type": "gpt_neox",
+            "hidden_size": 40,
+            "num_key_value_heads": None,
+            "hidden_act": "gelu",
+            "rotary_pct": 0.4,
+            "layer_norm_eps": 1e-5,
+            "use_parallel_residual": True,
+        },
+        {"dtype": torch.bfloat16},
+    ),
+    "mixtral": (
+        SMALL | {"model_type": "mixtral", "num_local_experts": 3, "num_experts_per_tok": 2, "rms_norm_eps": 1e-5},
+        {"dtype": torch.bfloat16},
+    ),
+    "qwen3-moe": (
+        # A dense layer between mixtures.
+        SMALL
+        | {
+            "model_type": "qwen3_moe",
+            "num_hidden_layers": 3,
+            "head_dim": 6,
+            "moe_intermediate_size": 12,
+            "num_experts": 5,
+            "num_experts_per_tok": 3,
+            "norm_topk_prob": False,
+            "mlp_only_layers": [1],
+        },
+        {"dtype": torch.bfloat16},
+    ),
+    "gpt-oss": (
+        SMALL
+        | {
+            "model_type": "gpt_oss",
+            "hidden_size": 32,
+            "intermediate_size": 32,
+            "head_dim": 8,
+            "num_local_experts": 3,
+            "num_experts_per_tok": 2,
+            "sliding_window": WINDOW,
+            "swiglu_limit": 1.0,
+            "max_position_embeddings": 4096,
+            "rope_scaling": YARN | {"truncate": False},
+            "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]},
+        },
+        {"dtype": torch.bfloat16},
+    ),
 }
 
 

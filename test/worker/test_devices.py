@@ -88,6 +88,21 @@ def test_split_weights_compute_the_same_activations(request, on_devices, tiny_fo
         assert not all(np.array_equal(rows, many[name]) for name, rows in rows_of(one).items())  # it was split
 
 
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    ("ways", "names"),
+    [
+        (4, ["olmo2", "gpt-oss", "qwen3-moe"]),
+        (2, ["olmo3", "gpt2", "mixtral"]),
+        (4, ["gpt-neox", "granite", "phi3", "smollm3"]),
+    ],
+)
+def test_split_weights_of_each_kind_of_block_equal_transformers(forks, ways, names):
+    variables = os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={ways}"}
+    ended = forks.run("devices_process:check_golden", names, ways, environment=variables)
+    assert ended.returncode == 0, ended.stderr
+
+
 def a_big_config(**changes):
     heads = {"num_attention_heads": 8, "num_key_value_heads": 2, "hidden_size": 64}
     return parse_config(TINY_CONFIG | heads | changes, "a model")

@@ -16,6 +16,8 @@ from gleaner_worker.model.rope import Rope, inverse_frequencies
 QWEN2, LLAMA, MISTRAL = golden.raw_config("qwen2"), golden.raw_config("llama3.1"), golden.raw_config("mistral")
 GEMMA2, GEMMA3 = golden.raw_config("gemma2"), golden.raw_config("gemma3-text")
 PHI3, GRANITE, SMOLLM3, OLMO3 = (golden.raw_config(name) for name in ("phi3", "granite", "smollm3", "olmo3"))
+GPT2, NEOX, MIXTRAL = (golden.raw_config(name) for name in ("gpt2", "gpt-neox", "mixtral"))
+QWEN3_MOE, GPT_OSS = golden.raw_config("qwen3-moe"), golden.raw_config("gpt-oss")
 SCALED, LONG = LLAMA["rope_scaling"], PHI3["rope_scaling"]
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
 
@@ -72,6 +74,25 @@ REFUSED = [
     (GRANITE, {"residual_multiplier": "x"}, "residual_multiplier is 'x'"),
     (OLMO3, {"rope_scaling": OLMO3["rope_scaling"] | {"truncate": False}}, "rope_scaling.truncate is False"),
     (OLMO3, {"clip_qkv": 8.0}, "clip_qkv is 8.0"),
+    (GPT2, {"add_cross_attention": True}, "add_cross_attention is True"),
+    (GPT2, {"head_dim": 8}, "head_dim is 8, which models of this family do not use"),
+    (GPT2, {"n_layer": None}, "n_layer is missing"),
+    (GPT2, {"hidden_size": 32}, "hidden_size is 32, but n_embd is 20"),
+    (GPT2, {"intermediate_size": 50}, "intermediate_size is 50, models of this family use n_inner"),
+    (GPT2, {"layer_norm_epsilon": "x"}, "layer_norm_epsilon is 'x', it must be a number"),
+    (NEOX, {"num_key_value_heads": 2}, "num_key_value_heads is 2, which models of this family do not use"),
+    (NEOX, {"rotary_pct": 2}, "rotary_pct is 2, it must be a number from 0 to 1"),
+    (LLAMA, {"use_parallel_residual": True}, "use_parallel_residual is True"),
+    (MIXTRAL, {"num_experts": 9}, "num_experts is 9, but num_local_experts is 3"),
+    (MIXTRAL, {"num_experts_per_tok": 4}, "num_experts_per_tok is 4, but the model has 3 experts"),
+    (MIXTRAL, {"moe_intermediate_size": 8}, "moe_intermediate_size is 8, which this decoder"),
+    (MIXTRAL, {"quantization_config": {"quant_method": "mxfp4"}}, "quantization_config is"),
+    (QWEN3_MOE, {"mlp_only_layers": ["1"]}, "mlp_only_layers is .*, it must list layers"),
+    (QWEN3_MOE, {"decoder_sparse_step": 0}, "decoder_sparse_step is 0"),
+    (QWEN3_MOE, {"norm_topk_prob": 1}, "norm_topk_prob is 1, it must be true or false"),
+    (GPT_OSS, {"quantization_config": {"quant_method": "awq"}}, "quant_method is 'awq', supported is 'mxfp4'"),
+    (GPT_OSS, {"intermediate_size": 40}, "quantization_config is .*, which needs sizes that 32 divides"),
+    (GPT_OSS, {"swiglu_limit": -1}, "swiglu_limit is -1"),
     # Values of the wrong kind.
     (QWEN2, {"vocab_size": None}, "vocab_size is missing"),
     (QWEN2, {"hidden_size": "896"}, "hidden_size is '896', it must be a whole number from 1"),
@@ -127,6 +148,11 @@ ACCEPTED = [
     (QWEN2, {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "max_positions", 512),
     (PHI3, {"original_max_position_embeddings": None}, "max_positions", 512),
     (OLMO3, {"rope_scaling": None, "rope_theta": 3e4}, "ropes", (Rope("default", 5e5), Rope("default", 3e4))),
+    (GPT2, {"n_inner": 50}, "d_ff", 50),
+    (GPT2, {"n_inner": None}, "d_ff", 80),
+    (GPT2, {"hidden_size": 20}, "d_model", 20),
+    (GPT2, {"scale_attn_weights": False}, "attention_scale", 1.0),
+    (NEOX, {"rotary_pct": 0}, "rotary_dim", 0),
     (SMOLLM3, {"no_rope_layers": None, "no_rope_layer_interval": 2}, "layer_ropes", (0, 1, 0)),
     (GEMMA2, {"attn_logit_softcapping": None}, "attention_softcap", None),
     (GEMMA2, {"query_pre_attn_scalar": 4}, "attention_scale", 0.5),
@@ -159,6 +185,7 @@ json_values = st.recursive(
 def test_any_config_is_parsed_or_refused_with_a_failure(data):
     raw = data.draw(st.sampled_from([golden.raw_config(name) for name in golden.NAMES]))
     keys = sorted(raw) + ["layer_types", "rope_scaling", "rope_parameters", "head_dim", "sliding_window_pattern"]
+    keys += ["mlp_only_layers", "quantization_config", "num_local_experts", "hidden_size"]
     raw = raw | data.draw(st.dictionaries(st.sampled_from(keys), json_values, min_size=1, max_size=3))
     scaling = st.fixed_dictionaries(
         {"rope_type": st.sampled_from(["yarn", "llama3", "linear", "longrope"])},

@@ -45,7 +45,7 @@ def test_the_same_seed_makes_the_same_model_and_another_seed_makes_another_model
 def test_every_family_has_a_tiny_model(tmp_path):
     assert set(FAMILY_CONFIGS) == set(FAMILIES) - {"gemma3"}  # gemma3_text is the text part of gemma3
     for family in FAMILY_CONFIGS:
-        raw = family_config(family) | {"vocab_size": 400, "hidden_size": 64, "num_hidden_layers": 2}
+        raw = family_config(family, vocab_size=400, hidden_size=64, num_hidden_layers=2)
         make_tiny_model(str(tmp_path / family), config=raw, dtype="fp32")
         config = parse_config(raw, family)
         weights = load_params(str(tmp_path / family), config, 2, "fp32", family)

@@ -182,7 +182,7 @@ def test_loading_takes_the_memory_of_the_parameters_once(tmp_path, forks):
     config = parse_config(raw, "m")
     tensors = {"model.embed_tokens.weight": np.zeros((64, 256), np.float32)}
     for layer in range(8):
-        for name, (shape, _) in block_table(config).tensors.items():
+        for name, (shape, *_) in block_table(config).tensors.items():
             tensors[f"model.layers.{layer}.{name}"] = np.ones(shape, np.float32)
     save_file(tensors, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(raw))

@@ -29,6 +29,10 @@ def setting(**changes):
     return lambda config: replace(config, **changes)
 
 
+def experts(**changes):
+    return lambda config: replace(config, experts=replace(config.experts, **changes))
+
+
 def windows(change):
     """Changes the window of the layers with sliding attention."""
     return lambda config: replace(config, windows=tuple(change(w) if w < 2**30 else w for w in config.windows))
@@ -67,9 +71,12 @@ def pairs_interleaved(config):
     return blocks(wq=change, wk=change)
 
 
-def swapped_gate(params):
-    stacks = params["blocks"]
-    return params | {"blocks": stacks | {"gate": stacks["up"], "up": stacks["gate"]}}
+def swapped(one, other):
+    def change(params):
+        stacks = params["blocks"]
+        return params | {"blocks": stacks | {one: stacks[other], other: stacks[one]}}
+
+    return change
 
 
 def layers_reversed(params):
@@ -133,6 +140,17 @@ OF_CONFIG = [
     ("scale by head size", "granite", lambda c: replace(c, attention_scale=c.head_dim**-0.5)),
     ("rope in every layer", "smollm3", lambda c: replace(c, layer_ropes=(0, 0, 0))),
     ("window in other layers", "smollm3", shifted("windows")),
+    ("layers scaled alike", "gpt2", setting(scale_by_layer=False)),
+    ("learned positions left out", "gpt2", setting(learned_positions=False)),
+    ("RMS norm", "gpt2", setting(layer_norm=False)),
+    ("MLP after attention", "gpt-neox", setting(is_parallel=False)),
+    ("tanh in place of erf", "gpt-neox", setting(activation="gelu_pytorch_tanh")),
+    ("weights of experts as they are", "mixtral", experts(weights_add_up=False)),
+    ("one expert less", "mixtral", experts(per_token=1)),
+    ("weights of experts that add up", "qwen3-moe", experts(weights_add_up=True)),
+    ("sinks left out", "gpt-oss", setting(sinks=False)),
+    ("limit of experts", "gpt-oss", experts(clamp=(1.702, 7.0))),
+    ("alpha of experts", "gpt-oss", experts(clamp=(1.0, 1.0))),
     ("activation", "qwen3", setting(activation="gelu_pytorch_tanh")),
     ("activation", "gemma2", setting(activation="silu")),
 ]
@@ -153,8 +171,17 @@ OF_PARAMS = [
     ("weights of the key norm", "gemma3-multimodal", blocks(k_norm=zeros)),
     ("weights of a post norm", "gemma2", blocks(post1=zeros)),
     ("weights of the other post norm", "gemma3-text", blocks(post2=zeros)),
-    ("gate and up exchanged", "llama2", swapped_gate),
-    ("gate and up exchanged", "phi3", swapped_gate),
+    ("gate and up exchanged", "llama2", swapped("gate", "up")),
+    ("gate and up exchanged", "phi3", swapped("gate", "up")),
+    ("bias of a norm left out", "gpt2", blocks(norm1_bias=zeros)),
+    ("bias of the other norm left out", "gpt-neox", blocks(norm2_bias=zeros)),
+    ("output bias left out", "gpt-neox", blocks(bo=zeros)),
+    ("up bias left out", "gpt2", blocks(b_up=zeros)),
+    ("router's bias left out", "gpt-oss", blocks(b_router=zeros)),
+    ("bias of experts left out", "gpt-oss", blocks(b_experts_down=zeros)),
+    ("gate and up of experts exchanged", "mixtral", swapped("experts_gate", "experts_up")),
+    ("experts exchanged", "qwen3-moe", blocks(experts_down=lambda w: w[:, ::-1])),
+    ("experts of the next layer", "qwen3-moe", blocks(experts_down=lambda w: w[::-1])),
     ("weights of the query norm", "olmo2", blocks(q_norm=ones)),
     ("weights of a post norm", "olmo3", blocks(post1=ones)),
     ("order of layers", "mistral", layers_reversed),

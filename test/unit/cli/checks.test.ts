@@ -34,6 +34,7 @@ describe('A config.json before a run', () => {
     {text: LLAMA, layers: '0-23', says: undefined},
     {text: LLAMA, layers: '0-24', says: /layers 0 to 23, and none with number 24: set `layers`/},
     {text: LLAMA, layers: [3, 99], says: /none with number 99/},
+    {text: '{"model_type": "gpt2", "n_layer": 12}', layers: [12], says: /layers 0 to 11/},
     {
       text: '{"model_type": "gemma3", "text_config": {"num_hidden_layers": 4}}',
       layers: [4],

@@ -20,6 +20,7 @@ def attend(
     k: jax.Array,
     v: jax.Array,
     segments: jax.Array,
+    sinks: jax.Array | None = None,
     *,
     window: int,
     softcap: float | None,
@@ -30,12 +31,13 @@ def attend(
     A token sees itself and the tokens of its own segment among the `window` - 1 tokens before it. Segment 0 is the
     padding behind the samples, whose results are arbitrary and finite.
     softcap: scores become tanh(scores / softcap) * softcap, as in Gemma 2.
+    sinks: a score [N] of each head, which takes a part of the softmax and adds nothing.
     """
     form: Callable[..., jax.Array] = _splash if tuning.attention == "splash" else _blocks
-    return form(q, k, v, segments, window, softcap, tuning)
+    return form(q, k, v, segments, sinks, window, softcap, tuning)
 
 
-def _splash(q, k, v, segments, window: int, softcap: float | None, tuning: Tuning) -> Any:
+def _splash(q, k, v, segments, sinks, window: int, softcap: float | None, tuning: Tuning) -> Any:
     # This import takes a quarter of a second of CPU time, and blocks need none of it.
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
@@ -50,10 +52,14 @@ def _splash(q, k, v, segments, window: int, softcap: float | None, tuning: Tunin
     kernel = splash.make_splash_mha_single_device(
         mask, block_sizes=sizes, attn_logits_soft_cap=softcap, interpret=tuning.interpret
     )
-    return jax.vmap(lambda q, k, v, ids: kernel(q, k, v, segment_ids=splash.SegmentIds(ids, ids)))(q, k, v, segments)
+
+    def row(q, k, v, ids):
+        return kernel(q, k, v, segment_ids=splash.SegmentIds(ids, ids), sinks=sinks)
+
+    return jax.vmap(row)(q, k, v, segments)
 
 
-def _blocks(q, k, v, segments, window: int, softcap: float | None, tuning: Tuning):
+def _blocks(q, k, v, segments, sinks, window: int, softcap: float | None, tuning: Tuning):
     """The softmax is a running sum over blocks of keys, from the first block that a query of the block can see.
 
     Where a query sees no key of a block, the block changes no bit of its sum. So other rows change no bit of a row.
@@ -90,7 +96,11 @@ def _blocks(q, k, v, segments, window: int, softcap: float | None, tuning: Tunin
             return other + 1, new_top, total, sums * scale + new
 
         top = jnp.full((*queries.shape[:-1], 1), jnp.finfo(jnp.float32).min)
-        state = first_blocks[block], top, jnp.zeros_like(top), jnp.zeros(queries.shape, jnp.float32)
+        total = jnp.zeros_like(top)
+        if sinks is not None:
+            sink = sinks.astype(jnp.float32).reshape(k.shape[1], -1)[:, :, None, None]
+            top, total = jnp.broadcast_to(sink, top.shape), jnp.ones_like(top)
+        state = first_blocks[block], top, total, jnp.zeros(queries.shape, jnp.float32)
         # The second condition always holds. It tells the cost model the most trips.
         _, _, total, sums = jax.lax.while_loop(lambda s: (s[0] <= block) & (s[0] < blocks), add, state)
         return (sums / total).astype(v.dtype)

@@ -24,6 +24,20 @@ _MAX_LAYERS, _MAX_POSITIONS = 4096, 2**31 - 1
 
 
 @dataclass(frozen=True)
+class Experts:
+    """The MLP of a mixture: the sum of a token's chosen experts, weighted by the router. Every expert has a gate."""
+
+    count: int
+    per_token: int
+    d_ff: int
+    weights_add_up: bool  # the softmax is over the chosen experts alone
+    layers: tuple[bool, ...]  # whether the layer is a mixture
+    biases: bool  # of the router and of the experts
+    clamp: tuple[float, float] | None  # gpt-oss: swiglu_alpha and swiglu_limit, in place of the activation
+    is_mxfp4: bool  # the files hold packed 4-bit floats
+
+
+@dataclass(frozen=True)
 class DecoderConfig:
     """The computation of one model. Hashable, so that it can be static under jit."""
 
@@ -40,15 +54,22 @@ class DecoderConfig:
     windows: tuple[int, ...]  # per layer: the number of positions that a token sees, itself included
     ropes: tuple[Rope, ...]
     layer_ropes: tuple[int, ...]  # per layer: the index in `ropes`
+    learned_positions: bool  # each position has a row that is added to the embeddings
     rotary_dim: int  # the first dimensions of a head, which the rotary embedding turns; an odd number turns one more
     attention_scale: float  # of the dot products, before the soft cap and the softmax
+    scale_by_layer: bool  # layer i divides its dot products by i + 1
     attention_softcap: float | None
     embed_scale: float | None  # rounded to the weights' dtype, as transformers does
     residual_scale: float  # of what attention and MLP add to the stream
+    sinks: bool  # each head has a score that takes a part of the softmax and adds nothing
+    is_parallel: bool  # the MLP reads the stream before attention
+    gated: bool  # the MLP has a gate
     activation: str  # a value of ACTIVATIONS
+    experts: Experts | None  # of a mixture
     qkv_bias: bool
     o_bias: bool
     mlp_bias: bool
+    layer_norm: bool  # norms subtract the mean and have biases
     qk_norm: str | None  # before the rotary embedding: see Family
     norm_offset: float  # added to a norm's weights
     norm_rounds_last: bool  # norms apply their weights in fp32 and then round; otherwise they round before the weights
@@ -89,7 +110,8 @@ def _failure(where: str, fields: Fields) -> Failure:
 
 
 def _decoder_config(name: str, family: Family, decoder: Fields) -> DecoderConfig:
-    fields = Fields(DEFAULTS | family.defaults | decoder.raw, decoder.prefix, decoder.problems, family.names)
+    defaults = DEFAULTS | family.defaults | _under_own_names(decoder, family)
+    fields = Fields(defaults, decoder.prefix, decoder.problems, family.renamed)
     layers = fields.size("num_hidden_layers", _MAX_LAYERS)
     d_model, heads = fields.size("hidden_size"), fields.size("num_attention_heads")
     kv_heads = fields.size("num_key_value_heads") if fields.has("num_key_value_heads") else heads
@@ -102,17 +124,20 @@ def _decoder_config(name: str, family: Family, decoder: Fields) -> DecoderConfig
         fields.problems.append(
             f"{heads} heads, {kv_heads} key/value heads, hidden size {d_model} and head size {head_dim} do not fit"
         )
-    biases = "attention_bias" in family.reads and not family.qkv_bias and fields.flag("attention_bias")
+    biases = "attention_bias" in family.reads and "qkv" not in family.biases and fields.flag("attention_bias")
     softcap = "attn_logit_softcapping" in family.reads and fields.has("attn_logit_softcapping")
     scale = fields.number("query_pre_attn_scalar", 1e-6, 1e6) ** -0.5 if family.gemma else head_dim**-0.5
     if "attention_multiplier" in family.reads:
         scale = fields.number("attention_multiplier", -1e6, 1e6)
+    elif "scale_attn_weights" in family.reads and not fields.flag("scale_attn_weights"):
+        scale = 1.0
     multiplier = fields.number("embedding_multiplier", -1e6, 1e6) if "embedding_multiplier" in family.reads else None
+    has_d_ff = fields.has("intermediate_size") or family.ropes != ()  # GPT-2 has a default
     return DecoderConfig(
         family=name,
         num_layers=layers,
         d_model=d_model,
-        d_ff=fields.size("intermediate_size"),
+        d_ff=fields.size("intermediate_size") if has_d_ff else 4 * d_model,
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_dim=head_dim,
@@ -122,15 +147,23 @@ def _decoder_config(name: str, family: Family, decoder: Fields) -> DecoderConfig
         windows=windows,
         ropes=ropes,
         layer_ropes=layer_ropes,
+        learned_positions=not family.ropes,
         rotary_dim=rotary,
         attention_scale=scale,
+        scale_by_layer="scale_attn_by_inverse_layer_idx" in family.reads
+        and fields.flag("scale_attn_by_inverse_layer_idx"),
         attention_softcap=fields.number("attn_logit_softcapping", 1e-3, 1e6) if softcap else None,
         embed_scale=d_model**0.5 if family.gemma else multiplier,
         residual_scale=fields.number("residual_multiplier", -1e6, 1e6),
+        sinks=family.sinks,
+        is_parallel="use_parallel_residual" in family.reads and fields.flag("use_parallel_residual"),
+        gated=family.gated,
         activation=ACTIVATIONS[fields.choice("hidden_act", tuple(ACTIVATIONS))],
-        qkv_bias=family.qkv_bias or biases,
-        o_bias=biases,
-        mlp_bias="mlp_bias" in family.reads and fields.flag("mlp_bias"),
+        experts=_experts(fields, family, layers, d_model) if family.experts else None,
+        qkv_bias="qkv" in family.biases or biases,
+        o_bias="o" in family.biases or biases,
+        mlp_bias="mlp" in family.biases or ("mlp_bias" in family.reads and fields.flag("mlp_bias")),
+        layer_norm=family.layer_norm,
         qk_norm=family.qk_norm,
         norm_offset=1.0 if family.gemma else 0.0,
         norm_rounds_last=family.norm_rounds_last,
@@ -138,6 +171,52 @@ def _decoder_config(name: str, family: Family, decoder: Fields) -> DecoderConfig
         post_norms=family.post_norms,
         multimodal=family.inner is not None,
     )
+
+
+def _under_own_names(decoder: Fields, family: Family) -> dict:
+    """The file, in which a key that has two names has the name of the family."""
+    raw = decoder.raw
+    for key in sorted(family.aliases & raw.keys()):
+        own = family.renamed[key]
+        if own in raw and raw[own] != raw[key]:
+            decoder.refuse(key, f"but {own} is {shown(raw[own])}")
+        raw = raw | {own: raw[key]}
+    return raw
+
+
+def _experts(fields: Fields, family: Family, layers: int, d_model: int) -> Experts:
+    count, per_token = fields.size("num_experts"), fields.size("num_experts_per_tok")
+    if per_token > count:
+        fields.refuse("num_experts_per_tok", f"but the model has {count} experts")
+    d_ff = fields.size("moe_intermediate_size")
+    clamp = None
+    if "swiglu_limit" in family.defaults:
+        clamp = fields.number("swiglu_alpha", 1e-3, 1e3), fields.number("swiglu_limit", 1e-3, 1e6)
+    quantization = fields.table("quantization_config") if "quantization_config" in family.reads else Fields({})
+    if quantization.raw:
+        quantization.choice("quant_method", ("mxfp4",))
+        if d_model % 32 or d_ff % 32:
+            fields.refuse("quantization_config", "which needs sizes that 32 divides")
+    return Experts(
+        count,
+        per_token,
+        d_ff,
+        family.experts == "always" or fields.flag("norm_topk_prob"),
+        _mixture_layers(fields, family, layers),
+        biases=clamp is not None,
+        clamp=clamp,
+        is_mxfp4=bool(quantization.raw),
+    )
+
+
+def _mixture_layers(fields: Fields, family: Family, layers: int) -> tuple[bool, ...]:
+    if "decoder_sparse_step" not in family.reads:
+        return (True,) * layers
+    step, dense = fields.size("decoder_sparse_step"), fields.get("mlp_only_layers") or []
+    if not isinstance(dense, list) or not all(type(layer) is int for layer in dense):
+        fields.refuse("mlp_only_layers", "it must list layers")
+        dense = []
+    return tuple((layer + 1) % step == 0 and layer not in dense for layer in range(layers))
 
 
 def _scaled_positions(ropes: tuple[Rope, ...], family: Family, max_positions: int) -> int:
@@ -193,10 +272,9 @@ def _refuse_unsupported_keys(fields: Fields, family: Family) -> None:
             fields.refuse(key, "which this decoder does not support for this family")
     # transformers reads one of two names. A file with only the other name would be misread.
     defaults = DEFAULTS | family.defaults
-    others = family.names or {"hidden_activation": "hidden_act"}
-    for other, own in others.items():
+    renamed = family.renamed if "hidden_act" in family.renamed else {"hidden_activation": "hidden_act"} | family.renamed
+    for key, own in renamed.items():
         default = defaults.get(own)
-        if own not in fields.raw and fields.raw.get(other, default) != default:
-            fields.problems.append(
-                f"{fields.prefix}{other} is {shown(fields.raw[other])}, models of this family use {own}"
-            )
+        if key not in family.aliases and own not in fields.raw and fields.raw.get(key, default) != default:
+            instead = f"models of this family use {own}" if own else "which models of this family do not use"
+            fields.problems.append(f"{fields.prefix}{key} is {shown(fields.raw[key])}, {instead}")

@@ -10,20 +10,22 @@ add their parts of a sum in the dtype of the weights.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .attention import attend
-from .config import DecoderConfig
+from .config import DecoderConfig, Experts
 from .cpu import from_bits
 from .rotate import angles, rotate
+from .tensors import OF_DENSE, OF_MIXTURE, OF_MLP, layers_with
 from .tuning import Tuning
 
 _WHOLE_BLOCK = {"resid_post", "mlp_out"}  # the sites that need the second half of a block
 _MAX_RANGES = 4  # of kept layers and of other layers; each range is compiled by itself
+_RAGGED = jax.lax.RaggedDotDimensionNumbers((([1], [2]), ([], [])), lhs_ragged_dimensions=[0], rhs_group_dimensions=[0])
 _ACTIVATIONS = {
     "silu": jax.nn.silu,
     "gelu": partial(jax.nn.gelu, approximate=False),
@@ -80,7 +82,7 @@ def run_blocks(
     emit: receives {site: [R, T, D]} for each of spec.SITES, inside the scan. sites: the sites that `emit` uses; other
     sites are never computed.
     """
-    x = _embed(params["embed"], rows.token_ids, config, split)
+    x = _embed(params, rows, config, split)
     block = _block_runner(params["blocks"], rows, config, tuning, split)
 
     def keeping(x, layer):
@@ -118,8 +120,11 @@ def layer_ranges(layers: tuple[int, ...], end: int) -> list[tuple[int, int, tupl
     return ranges if len(ranges) <= _MAX_RANGES else [(0, end, tuple(layer for layer in layers if layer < end))]
 
 
-def _embed(table: jax.Array, token_ids: jax.Array, config: DecoderConfig, split: Split) -> jax.Array:
-    x = split.gather(jnp.asarray(table)[token_ids], config.d_model)  # [R, T, D]
+def _embed(params: dict, rows: Rows, config: DecoderConfig, split: Split) -> jax.Array:
+    x = jnp.asarray(params["embed"])[rows.token_ids]
+    if config.learned_positions:
+        x = x + jnp.asarray(params["positions"])[rows.positions]
+    x = split.gather(x, config.d_model)  # [R, T, D]
     return x if config.embed_scale is None else x * jnp.asarray(config.embed_scale, x.dtype)
 
 
@@ -133,50 +138,79 @@ def _block_runner(blocks: dict, rows: Rows, config: DecoderConfig, tuning: Tunin
     different = sorted(set(windows))
     kinds = jnp.asarray([different.index(window) for window in windows])
     attentions = [
-        partial(attend, segments=rows.segments, window=window, softcap=config.attention_softcap, tuning=tuning)
+        lambda q, k, v, sinks, window=window: attend(
+            q, k, v, rows.segments, sinks, window=window, softcap=config.attention_softcap, tuning=tuning
+        )
         for window in different
     ]
 
-    def run(x, layer):
+    own_places = {name: _places(config, name) for name in blocks if name in OF_MLP} if config.experts else {}
+
+    def at(layer, is_used: Callable[[str], bool]) -> dict[str, jax.Array]:
         # Indexed here instead of sliced before the scan, because a slice copies the weights of a whole range of layers.
-        p = {
-            name: from_bits(jax.lax.dynamic_index_in_dim(stack, layer, keepdims=False))
+        return {
+            name: from_bits(
+                jax.lax.dynamic_index_in_dim(
+                    stack, own_places[name][layer] if name in own_places else layer, keepdims=False
+                )
+            )
             for name, stack in blocks.items()
+            if is_used(name)
         }
+
+    def dense(h, layer):
+        return _mlp(h, at(layer, lambda name: name in OF_DENSE), config, split)
+
+    def mixture(h, layer):
+        return _mixture(h, at(layer, lambda name: name in OF_MIXTURE), config, split)
+
+    is_mixture = jnp.asarray(config.experts.layers if config.experts else (), jnp.int32)
+    mlps = [form for form, name in ((dense, "down"), (mixture, "experts_down")) if name in blocks]
+
+    def run(x, layer):
+        p = at(layer, lambda name: name not in OF_MLP)
         rope = layer_ropes[layer]
         attention = attentions[0] if len(attentions) == 1 else partial(jax.lax.switch, kinds[layer], attentions)
-        return _block(x, p, cos[rope], sin[rope], attention, config, split)
+        mlp = mlps[0] if len(mlps) == 1 else partial(jax.lax.switch, is_mixture[layer], mlps)
+        return _block(x, p, cos[rope], sin[rope], attention, lambda h: mlp(h, layer), layer, config, split)
 
     return run
 
 
-def _block(x, p, cos, sin, attention, config: DecoderConfig, split: Split):
+def _block(x, p, cos, sin, attention, mlp, layer, config: DecoderConfig, split: Split):
     """Values stay in fp32 between two products, and are rounded to the weights' dtype once."""
-    norm = partial(_rms_norm, config=config)
+    norm = partial(_norm, p=p, config=config)
 
     def adds(y, post_norm: str):
         """What attention or MLP adds to the stream."""
-        y = norm(y, p[post_norm]) if config.post_norms else y
+        y = norm(y, post_norm) if config.post_norms else y
         return (y if config.residual_scale == 1 else y * config.residual_scale).astype(x.dtype)
 
-    h = norm(x, p["norm1"]) if config.pre_norms else x
+    h = norm(x, "norm1") if config.pre_norms else x
     kv_heads = max(1, config.num_kv_heads // split.ways)
     q = _heads(h, p["wq"], p.get("bq"), config)  # [R, N, T, H]
     k, v = (_heads(h, *_own_heads(p, name, kv_heads, config, split), config) for name in ("k", "v"))
     if config.qk_norm == "head":
-        q, k = norm(q, p["q_norm"]), norm(k, p["k_norm"])
+        q, k = norm(q, "q_norm"), norm(k, "k_norm")
     elif config.qk_norm:
         own_norm = split.own(p["k_norm"], 0, kv_heads * config.head_dim)
         q, k = (_norm_together(y, weight, config, split) for y, weight in ((q, p["q_norm"]), (k, own_norm)))
-    q, k = rotate(q, cos, sin, x.dtype, config.attention_scale), rotate(k, cos, sin, x.dtype)
-    rows = attention(q, k, v.astype(x.dtype))
+    scale = config.attention_scale / (layer + 1) if config.scale_by_layer else config.attention_scale
+    q, k = rotate(q, cos, sin, x.dtype, scale), rotate(k, cos, sin, x.dtype)
+    rows = attention(q, k, v.astype(x.dtype), p.get("sinks"))
     wo = p["wo"].reshape(config.d_model, -1, config.head_dim)
     attn_out = jnp.einsum("rnth,dnh->rtd", rows, wo, preferred_element_type=jnp.float32)
     attn_out = _plus(split.total(attn_out, wo.shape[1], config.num_heads, x.dtype), p.get("bo"))
     attn_out = adds(attn_out, "post1")
     mid = x + attn_out
-    mlp_out = adds(_mlp(norm(mid, p["norm2"]) if config.pre_norms else mid, p, config, split), "post2")
+    into = x if config.is_parallel else mid
+    mlp_out = adds(mlp(norm(into, "norm2") if config.pre_norms else into), "post2")
     return {"resid_pre": x, "resid_mid": mid, "resid_post": mid + mlp_out, "attn_out": attn_out, "mlp_out": mlp_out}
+
+
+def _places(config: DecoderConfig, name: str) -> jax.Array:
+    """int32 [layers]: the place of each layer in the stack of a parameter that not all layers have."""
+    return jnp.asarray([len(layers_with(config, name, layer)) for layer in range(config.num_layers)])
 
 
 def _own_heads(p: dict, name: str, heads: int, config: DecoderConfig, split: Split):
@@ -194,9 +228,45 @@ def _heads(x, w, bias, config: DecoderConfig):
 
 def _mlp(x, p, config: DecoderConfig, split: Split):
     activation = _ACTIVATIONS[config.activation]
-    gated = activation(_linear(x, p["gate"], p.get("b_gate"))) * _linear(x, p["up"], p.get("b_up"))
-    out = split.total(_linear(gated.astype(x.dtype), p["down"], None), p["down"].shape[1], config.d_ff, x.dtype)
+    inner = _linear(x, p["up"], p.get("b_up"))
+    inner = activation(_linear(x, p["gate"], p.get("b_gate"))) * inner if config.gated else activation(inner)
+    out = split.total(_linear(inner.astype(x.dtype), p["down"], None), p["down"].shape[1], config.d_ff, x.dtype)
     return _plus(out, p.get("b_down"))
+
+
+def _mixture(x, p, config: DecoderConfig, split: Split):
+    """fp32 [R, T, D]: every token's chosen experts. The tokens of an expert are rows of one ragged product, however
+    many they are; the order of a token's experts is that of their weights, so its sum has the same bits in any row."""
+    experts = cast(Experts, config.experts)
+    tokens = x.reshape(-1, x.shape[-1])
+    logits = _plus(jnp.einsum("md,ed->me", tokens, p["router"], preferred_element_type=jnp.float32), p.get("b_router"))
+    weights, chosen = jax.lax.top_k(jax.nn.softmax(logits), experts.per_token)  # fp32, int32 [tokens, per token]
+    if experts.weights_add_up:
+        weights = weights / weights.sum(axis=-1, keepdims=True)
+    expert = chosen.reshape(-1)
+    order = jnp.argsort(expert)
+    sizes = jnp.bincount(expert, length=experts.count).astype(jnp.int32)
+
+    def linear(rows, name):
+        y = jax.lax.ragged_dot_general(rows, p[name], sizes, _RAGGED, preferred_element_type=jnp.float32)
+        bias = p.get(f"b_{name}")
+        return y if bias is None or name == "experts_down" else y + bias[expert[order]]
+
+    rows = tokens[order // experts.per_token]
+    inner = _gated(linear(rows, "experts_gate"), linear(rows, "experts_up"), config, experts).astype(x.dtype)
+    out = linear(inner, "experts_down")[jnp.argsort(order)].reshape(*chosen.shape, -1)
+    out = split.total((out * weights[..., None]).sum(axis=1), inner.shape[-1], experts.d_ff, x.dtype)
+    if experts.biases:
+        out = out + (p["b_experts_down"][chosen] * weights[..., None]).sum(axis=1)
+    return out.reshape(x.shape)
+
+
+def _gated(gate, up, config: DecoderConfig, experts: Experts):
+    if experts.clamp is None:
+        return _ACTIVATIONS[config.activation](gate) * up
+    alpha, limit = experts.clamp
+    gate, up = jnp.minimum(gate, limit), jnp.clip(up, -limit, limit)
+    return (up + 1) * gate * jax.nn.sigmoid(gate * alpha)
 
 
 def _linear(x, w, bias):
@@ -206,6 +276,16 @@ def _linear(x, w, bias):
 
 def _plus(y, bias):
     return y if bias is None else y + bias
+
+
+def _norm(x, name: str, p, config: DecoderConfig):
+    """x [..., D] -> the same, in x's dtype."""
+    if not config.layer_norm:
+        return _rms_norm(x, p[name], config)
+    x32 = x.astype(jnp.float32)
+    x32 = x32 - jnp.mean(x32, axis=-1, keepdims=True)
+    x32 = x32 * jax.lax.rsqrt(jnp.mean(x32 * x32, axis=-1, keepdims=True) + config.norm_eps)
+    return (x32 * p[name] + p[f"{name}_bias"]).astype(x.dtype)
 
 
 def _rms_norm(x, weight, config: DecoderConfig, mean=None):

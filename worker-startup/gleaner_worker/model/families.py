@@ -1,12 +1,13 @@
 """The model families as data: the properties that the code of transformers fixes, and those that config.json decides.
 
-Source: transformers 5.23, models/{gemma2,gemma3,granite,llama,mistral,olmo2,olmo3,phi3,qwen2,qwen3,smollm3}.
-test/worker/golden holds the results of that code for each family.
+Source: transformers 5.23, models/{gemma2,gemma3,gpt2,gpt_neox,gpt_oss,granite,llama,mistral,mixtral,olmo2,olmo3,phi3,
+qwen2,qwen3,qwen3_moe,smollm3}. test/worker/golden holds the results of that code for each family.
 """
 
 from dataclasses import dataclass, field, replace
 
-from .tensor_names import LLAMA_NAMES, PHI3_NAMES, SANDWICH_NAMES, TensorNames
+from . import tensor_names as names
+from .tensor_names import TensorNames
 
 # The types of layers in config.json.
 FULL: str = "full_attention"
@@ -24,15 +25,22 @@ class Family:
     defaults: dict = field(default_factory=dict)
     # The keys of NEUTRAL that this family supports.
     reads: frozenset[str] = frozenset()
-    # The keys that have another name in this family's files: {name here: name in the file}.
-    names: dict[str, str] = field(default_factory=dict)
-    tensors: TensorNames = LLAMA_NAMES
-    ropes: tuple[str, ...] = ROPES  # the supported kinds
-    qkv_bias: bool = False  # always; with attention_bias in `reads`, the file decides about these biases and o_proj's
+    # The keys that have another name in this family's files: {name here: name in the file, empty for no such key}.
+    renamed: dict[str, str] = field(default_factory=dict)
+    aliases: frozenset[str] = frozenset()  # keys of `renamed` that files may have under both names
+    tensors: TensorNames = names.LLAMA
+    ropes: tuple[str, ...] = ROPES  # the supported kinds; none: learned positions
+    biases: frozenset[str] = (
+        frozenset()
+    )  # of "qkv", "o" and "mlp": always. `reads` decides whether the file may add some
+    layer_norm: bool = False  # norms subtract the mean and have biases
     qk_norm: str | None = None  # over each "head", or over the heads of a token "together"
     pre_norms: bool = True  # before attention and MLP
     post_norms: bool = False  # after attention and MLP
     norm_rounds_last: bool = False  # norms apply their weights in fp32 and then round
+    gated: bool = True  # the MLP has a gate
+    experts: str | None = None  # mixtures: the weights of chosen experts add up to 1 "always", or if the file says so
+    sinks: bool = False  # a score of each head that no token has
     gemma: bool = False  # norms of 1 + w; scaled embeddings; its own attention scale
     local_rope: bool = False  # layers with a window have frequencies of their own
     inner: str | None = None  # the key of the text model's config in files of several modalities
@@ -67,7 +75,9 @@ _GEMMA3 = _GEMMA | {
     "rope_local_base_freq": 1e4,
 }
 
-QWEN2 = Family("above max_window_layers", _QWEN, frozenset({"sliding_window", "attention_bias"}), qkv_bias=True)
+QWEN2 = Family(
+    "above max_window_layers", _QWEN, frozenset({"sliding_window", "attention_bias"}), biases=frozenset({"qkv"})
+)
 QWEN3 = Family(
     "above max_window_layers",
     _QWEN | {"head_dim": 128},
@@ -81,7 +91,7 @@ GEMMA2 = Family(
     _GEMMA | {"attn_logit_softcapping": 50.0},
     frozenset({"sliding_window", "attention_bias", "attn_logit_softcapping"}),
     {"hidden_act": "hidden_activation"},
-    SANDWICH_NAMES,
+    tensors=names.SANDWICH,
     post_norms=True,
     norm_rounds_last=True,
     gemma=True,
@@ -99,7 +109,7 @@ OLMO2 = Family(
     "nowhere",
     {"rms_norm_eps": 1e-5},
     frozenset({"attention_bias"}),
-    tensors=SANDWICH_NAMES,
+    tensors=names.SANDWICH,
     qk_norm="together",
     pre_norms=False,
     post_norms=True,
@@ -117,7 +127,7 @@ PHI3 = Family(
     "everywhere",
     {"rms_norm_eps": 1e-5, "original_max_position_embeddings": 4096},
     frozenset({"sliding_window", "partial_rotary_factor"}),
-    tensors=PHI3_NAMES,
+    tensors=names.PHI3,
     ropes=("default", "longrope"),
 )
 GRANITE = Family(
@@ -130,33 +140,148 @@ SMOLLM3 = Family(
     {"num_key_value_heads": 4, "rope_theta": 2e6, "use_sliding_window": False, "no_rope_layer_interval": 4},
     frozenset({"sliding_window", "attention_bias", "mlp_bias", "no_rope_layers"}),
 )
+GPT2 = Family(
+    "nowhere",
+    {"activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "scale_attn_weights": True},
+    frozenset({"scale_attn_weights", "scale_attn_by_inverse_layer_idx"}),
+    {
+        "hidden_size": "n_embd",
+        "num_hidden_layers": "n_layer",
+        "num_attention_heads": "n_head",
+        "max_position_embeddings": "n_positions",
+        "intermediate_size": "n_inner",
+        "hidden_act": "activation_function",
+        "rms_norm_eps": "layer_norm_epsilon",
+        "head_dim": "",
+        "num_key_value_heads": "",
+    },
+    frozenset({"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"}),
+    names.GPT2,
+    ropes=(),
+    biases=frozenset({"qkv", "o", "mlp"}),
+    layer_norm=True,
+    gated=False,
+)
+GPT_NEOX = Family(
+    "nowhere",
+    {
+        "hidden_act": "gelu",
+        "layer_norm_eps": 1e-5,
+        "rotary_emb_base": 1e4,
+        "rotary_pct": 0.25,
+        "attention_bias": True,
+        "use_parallel_residual": True,
+    },
+    frozenset({"attention_bias", "partial_rotary_factor", "use_parallel_residual"}),
+    {
+        "rms_norm_eps": "layer_norm_eps",
+        "rope_theta": "rotary_emb_base",
+        "partial_rotary_factor": "rotary_pct",
+        "head_dim": "",
+        "num_key_value_heads": "",
+    },
+    tensors=names.GPT_NEOX,
+    biases=frozenset({"mlp"}),
+    layer_norm=True,
+    gated=False,
+)
+MIXTRAL = Family(
+    "everywhere",
+    {
+        "rms_norm_eps": 1e-5,
+        "num_key_value_heads": 8,
+        "rope_theta": 1e6,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+    frozenset({"sliding_window", "num_local_experts", "num_experts"}),
+    {"num_experts": "num_local_experts", "moe_intermediate_size": "intermediate_size"},
+    frozenset({"num_experts"}),
+    names.MIXTRAL,
+    experts="always",
+)
+QWEN3_MOE = Family(
+    "everywhere",
+    {
+        "num_key_value_heads": 4,
+        "use_sliding_window": False,
+        "sliding_window": 4096,
+        "num_local_experts": 128,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 768,
+        "decoder_sparse_step": 1,
+    },
+    frozenset({"sliding_window", "attention_bias", "num_local_experts", "num_experts", "moe_intermediate_size"})
+    | {"decoder_sparse_step", "mlp_only_layers"},
+    {"num_experts": "num_local_experts"},
+    frozenset({"num_experts"}),
+    names.QWEN3_MOE,
+    qk_norm="head",
+    experts="norm_topk_prob",
+)
+GPT_OSS = Family(
+    "every other layer",
+    {
+        "rms_norm_eps": 1e-5,
+        "num_key_value_heads": 8,
+        "head_dim": 64,
+        "attention_bias": True,
+        "sliding_window": 128,
+        "num_local_experts": 128,
+        "num_experts_per_tok": 4,
+        "swiglu_alpha": 1.702,
+        "swiglu_limit": 7.0,
+        "rope_theta": 150_000.0,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "factor": 32.0,
+            "truncate": False,
+            "original_max_position_embeddings": 4096,
+        },
+    },
+    frozenset({"sliding_window", "attention_bias", "num_local_experts", "num_experts", "quantization_config"}),
+    {"num_experts": "num_local_experts", "moe_intermediate_size": "intermediate_size"},
+    frozenset({"num_experts"}),
+    names.GPT_OSS,
+    norm_rounds_last=True,
+    experts="always",
+    sinks=True,
+)
 
 FAMILIES = {
     "gemma2": GEMMA2,
     "gemma3": GEMMA3,
     "gemma3_text": GEMMA3_TEXT,
+    "gpt2": GPT2,
+    "gpt_neox": GPT_NEOX,
+    "gpt_oss": GPT_OSS,
     "granite": GRANITE,
     "llama": LLAMA,
     "mistral": MISTRAL,
+    "mixtral": MIXTRAL,
     "olmo2": OLMO2,
     "olmo3": OLMO3,
     "phi3": PHI3,
     "qwen2": QWEN2,
     "qwen3": QWEN3,
+    "qwen3_moe": QWEN3_MOE,
     "smollm3": SMOLLM3,
 }
 
 # Keys that change the results, with the values that do not. Any other value of a key that a family does not read is
 # refused, because the decoder would ignore it.
 NEUTRAL = {
+    "add_cross_attention": (None, False),
     "attention_bias": (None, False),
     "attention_chunk_size": (None,),
     "attention_multiplier": (None, 1),
     "attn_logit_softcapping": (None,),
     "clip_qkv": (None,),
+    "decoder_sparse_step": (None, 1),
     "embedding_multiplier": (None, 1),
     "is_causal": (None, True),
     "mlp_bias": (None, False),
+    "mlp_only_layers": (None, []),
     "moe_intermediate_size": (None,),
     "n_routed_experts": (None, 0),
     "no_rope_layers": (None,),
@@ -165,7 +290,10 @@ NEUTRAL = {
     "partial_rotary_factor": (None, 1),
     "quantization_config": (None,),
     "residual_multiplier": (None, 1),
+    "scale_attn_by_inverse_layer_idx": (None, False),
+    "scale_attn_weights": (None, True),
     "sliding_window": (None,),
     "use_bidirectional_attention": (None, False),
+    "use_parallel_residual": (None, False),
     "use_qk_norm": (None, False),
 }

@@ -15,8 +15,9 @@ from .config import DecoderConfig
 
 # The share of a device's memory for weights; a step, the runtime and fragmentation need the rest.
 _USABLE = 0.92
-_OUTPUT_PARAMETERS = {"wq", "bq", "wk", "bk", "wv", "bv", "gate", "b_gate", "up", "b_up"}  # [L, out, ...]
+_OUTPUT_PARAMETERS = {"wq", "bq", "wk", "bk", "wv", "bv", "gate", "b_gate", "up", "b_up", "sinks"}  # [L, out, ...]
 _KV_PARAMETERS = {"wk", "bk", "wv", "bv", "k_norm"}
+_EXPERT_OUTPUTS = {"experts_gate", "b_experts_gate", "experts_up", "b_experts_up"}  # [L, experts, out, ...]
 _INPUT_PARAMETERS = {"wo", "down"}  # [L, out, in]: their biases are added once, after the sum over devices
 
 
@@ -76,12 +77,14 @@ def can_split(config: DecoderConfig, ways: int) -> bool:
 def parameter_axes(name: str, shape: tuple[int, ...], config: DecoderConfig, ways: int) -> tuple[str | None, ...]:
     """The axis of a parameter that is split over `model`; none where the axis does not divide."""
     outputs = _OUTPUT_PARAMETERS | ({"q_norm", "k_norm"} if config.qk_norm == "together" else set())
-    if name == "embed":  # [V, D]
+    if name in ("embed", "positions"):  # [V, D]
         axis = 1
     elif name in outputs and not (name in _KV_PARAMETERS and config.num_kv_heads % ways):
         axis = 1
-    elif name in _INPUT_PARAMETERS:
+    elif name in _INPUT_PARAMETERS | _EXPERT_OUTPUTS:
         axis = 2
+    elif name == "experts_down":  # [L, experts, out, in]
+        axis = 3
     else:
         return ()
     return () if shape[axis] % ways else (*(None,) * axis, "model")

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from .cpu import host_bits
 from .mesh import Layout, parameter_specs
+from .tensors import layers_with
 from .weights import Weights, parameter_shapes
 
 
@@ -31,8 +32,9 @@ def place(weights: Weights, layout: Layout, as_bits: bool) -> dict:
             for name, shape in shapes["blocks"].items()
         }
 
-    def put(blocks: dict, layer: dict, number: jax.Array) -> dict:
-        return {name: jax.lax.dynamic_update_index_in_dim(blocks[name], layer[name], number, 0) for name in blocks}
+    def put(blocks: dict, layer: dict, places: dict) -> dict:
+        update = jax.lax.dynamic_update_index_in_dim
+        return blocks | {name: update(blocks[name], array, places[name], 0) for name, array in layer.items()}
 
     blocks = jax.jit(empty, out_shardings=stacked)()
     put = jax.jit(put, out_shardings=stacked, donate_argnums=0)
@@ -43,7 +45,8 @@ def place(weights: Weights, layout: Layout, as_bits: bool) -> dict:
             if number + 1 < weights.num_layers:
                 next_layer = pool.submit(weights.layer, number + 1)
             layer = {name: host_bits(array) if as_bits else array for name, array in host.items()}
-            blocks = put(blocks, jax.device_put(layer, single), number)
+            places = {name: len(layers_with(weights.config, name, number)) for name in layer}
+            blocks = put(blocks, jax.device_put(layer, {name: single[name] for name in layer}), places)
             del host, layer
             jax.block_until_ready(blocks)  # before the layer after the next is read
     return outer | {"blocks": blocks}

@@ -39,6 +39,8 @@ def parse_ropes(
     Hub files have rope_theta, rope_scaling and rope_local_base_freq; transformers 5 writes rope_parameters, one object
     or one for each type of layer. As in transformers, rope_scaling has precedence.
     """
+    if not family.ropes:
+        return (Rope("none"),), (0,) * len(types), 0
     parameters, scaling = fields.table("rope_parameters"), fields.table("rope_scaling")
     theta = dict.fromkeys((FULL, SLIDING), _theta(fields, "rope_theta"))
     if family.local_rope:

@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from .config import parse_config
+from .families import FAMILIES
 from .tensors import block_table, names_of, outer_table
 
 CONFIG = {
@@ -40,10 +41,14 @@ _LLAMA3 = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 8192,
 }
+_EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 # The keys in which a family's config.json differs from the config above.
 FAMILY_CONFIGS = {
     "gemma2": {"architectures": ["Gemma2ForCausalLM"], "attn_logit_softcapping": 50.0, "rope_theta": 10000.0} | _GEMMA,
     "gemma3_text": {"architectures": ["Gemma3ForCausalLM"], "sliding_window_pattern": 6} | _GEMMA3,
+    "gpt2": {"architectures": ["GPT2LMHeadModel"], "hidden_act": "gelu_new", "max_position_embeddings": 2048},
+    "gpt_neox": {"architectures": ["GPTNeoXForCausalLM"], "hidden_act": "gelu", "rotary_pct": 0.25},
+    "gpt_oss": {"architectures": ["GptOssForCausalLM"], "head_dim": 32, "sliding_window": 128} | _EXPERTS,
     "granite": {
         "architectures": ["GraniteForCausalLM"],
         "attention_multiplier": 0.2,
@@ -52,11 +57,14 @@ FAMILY_CONFIGS = {
     },
     "llama": {"architectures": ["LlamaForCausalLM"], "rope_theta": 500000.0, "rope_scaling": _LLAMA3},
     "mistral": {"architectures": ["MistralForCausalLM"], "rope_theta": 10000.0, "sliding_window": 256},
+    "mixtral": {"architectures": ["MixtralForCausalLM"]} | _EXPERTS,
     "olmo2": {"architectures": ["Olmo2ForCausalLM"]},
     "olmo3": {"architectures": ["Olmo3ForCausalLM"], "sliding_window": 256},
     "phi3": {"architectures": ["Phi3ForCausalLM"], "partial_rotary_factor": 0.75, "sliding_window": 256},
     "qwen2": {},
     "qwen3": {"architectures": ["Qwen3ForCausalLM"], "head_dim": 64},
+    "qwen3_moe": {"architectures": ["Qwen3MoeForCausalLM"], "moe_intermediate_size": 64, "norm_topk_prob": True}
+    | _EXPERTS,
     "smollm3": {"architectures": ["SmolLM3ForCausalLM"]},
 }
 # One line per turn. Names of roles have no tokens of their own, because the model is untrained.
@@ -85,9 +93,11 @@ def main(options: list[str] | None = None) -> None:
     make_tiny_model(args.dir, args.seed, args.dtype, family_config(args.family))
 
 
-def family_config(family: str) -> dict:
-    """The config.json of a tiny model of this family."""
-    return CONFIG | {"model_type": family} | FAMILY_CONFIGS[family]
+def family_config(family: str, **changes) -> dict:
+    """The config.json of a tiny model of this family, with changes to keys of CONFIG."""
+    shared = CONFIG | {"model_type": family} | FAMILY_CONFIGS[family] | changes
+    names = FAMILIES[family].renamed
+    return {names.get(key, key): value for key, value in shared.items() if names.get(key, key)}
 
 
 def make_tiny_model(folder: str, seed: int = 0, dtype: str = "bf16", config: dict = CONFIG) -> None:
@@ -106,7 +116,7 @@ def make_tiny_model(folder: str, seed: int = 0, dtype: str = "bf16", config: dic
         "tokenizer_config.json",
         {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "model_max_length": config["max_position_embeddings"],
+            "model_max_length": parse_config(config, folder).max_positions,
             "eos_token": "<|endoftext|>",
             "chat_template": _CHAT_TEMPLATE,
         },
@@ -126,13 +136,15 @@ def _weights(rng: np.random.Generator, dtype: np.dtype, raw_config: dict) -> dic
     shapes = {name: shape for name, (_, shape) in outer_table(config).items()}
     shapes[f"{names.final_norm}.weight"] = (config.d_model,)
     for layer in range(config.num_layers):
-        shapes |= {f"{names.layers}{layer}.{name}": shape for name, (shape, _) in block_table(config).tensors.items()}
+        shapes |= {
+            f"{names.layers}{layer}.{name}": tensor.shape for name, tensor in block_table(config, layer).tensors.items()
+        }
     for name, shape in shapes.items():
         values = rng.standard_normal(shape, dtype=np.float32)
-        if "norm" in name:
-            values = 1 - config.norm_offset + 0.1 * values
-        elif name.endswith(".bias"):
+        if name.endswith("bias"):
             values *= 0.1
+        elif "norm" in name or "ln_" in name:
+            values = 1 - config.norm_offset + 0.1 * values
         elif name != names.embedding:
             values /= np.sqrt(shape[-1])
         tensors[names.prefixes[0] + name] = values.astype(dtype)

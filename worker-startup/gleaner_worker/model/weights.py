@@ -16,12 +16,13 @@ from ..failures import Failure
 from .config import DecoderConfig
 from .config_parser import shown
 from .tensor_names import HEADS, OTHER_TOWERS
-from .tensors import block_table, names_of, outer_table
+from .tensors import Part, block_table, layers_with, names_of, outer_table
 from .weight_files import WeightFile
 
 DTYPES = {"bf16": np.dtype(ml_dtypes.bfloat16), "fp32": np.dtype(np.float32)}
 
-_STORED = {"BF16": np.dtype(ml_dtypes.bfloat16), "F16": np.dtype(np.float16), "F32": np.dtype(np.float32)}
+_FLOATS = {"BF16": np.dtype(ml_dtypes.bfloat16), "F16": np.dtype(np.float16), "F32": np.dtype(np.float32)}
+_PACKED = {"U8": np.dtype(np.uint8)}
 # Enough requests at once for the network of a large host. A thread that converts holds one read more.
 _THREADS = 32
 _READ_BYTES = 16 << 20
@@ -40,7 +41,7 @@ class StoredTensor:
 
     def reads(self, target: np.ndarray) -> "Iterator[_Read]":
         """The reads that fill `target`, a contiguous array of this shape."""
-        values, stored = target.reshape(-1), _STORED[self.dtype]
+        values, stored = target.reshape(-1), (_FLOATS | _PACKED)[self.dtype]
         count = _READ_BYTES // stored.itemsize
         for first in range(0, len(values), count):
             yield _Read(self.file, self.begin + first * stored.itemsize, stored, values[first : first + count])
@@ -82,16 +83,25 @@ class Weights:
 
     def layer(self, number: int) -> dict[str, np.ndarray]:
         """The parameters of one block, by several reads at once. Raises the errors of `outer`."""
-        table, dtype = block_table(self.config), DTYPES[self.dtype]
+        table, dtype = block_table(self.config, number), DTYPES[self.dtype]
         arrays = {parameter: np.empty(shape, dtype) for parameter, shape in table.parameters.items()}
-        reads, cuts = [], []
-        for name, (shape, parts) in table.tensors.items():
-            whole = arrays[parts[0].parameter] if parts[0].of is None else np.empty(shape, dtype)
-            reads.append((self.tensors[f"{names_of(self.config).layers}{number}.{name}"], whole))
-            cuts += [(part, whole) for part in parts if part.of]
-        self._read(reads)
-        for part, whole in cuts:
-            arrays[part.parameter][...] = part.of(whole)
+        whole = {}
+        for name, (shape, parts, _, is_packed) in table.tensors.items():
+            if parts and parts[0].of is None:
+                whole[name] = _target(arrays, parts[0])
+            else:
+                whole[name] = np.empty(shape, np.uint8 if is_packed else dtype)
+        prefix = f"{names_of(self.config).layers}{number}."
+        self._read([(self.tensors[prefix + name], array) for name, array in whole.items()])
+
+        def cut(part: Part, tensors: list[np.ndarray]) -> None:
+            if part.of:
+                _target(arrays, part)[...] = part.of(*tensors)
+
+        with ThreadPoolExecutor(_THREADS, "weights") as pool:
+            for name, (_, parts, scales, _) in table.tensors.items():
+                tensors = [whole[name], *([whole[scales]] if scales else [])]
+                list(pool.map(cut, parts, [tensors] * len(parts)))
         return arrays
 
     def _read(self, parts: list[tuple[StoredTensor, np.ndarray]]) -> None:
@@ -103,6 +113,11 @@ class Weights:
             raise Failure(
                 "model", f"Failed to read the weights of {self.where}: {error}; copy the model again"
             ) from error
+
+
+def _target(arrays: dict[str, np.ndarray], part: Part) -> np.ndarray:
+    array = arrays[part.parameter]
+    return array if part.expert is None else array[part.expert]
 
 
 def open_weights(
@@ -118,8 +133,14 @@ def open_weights(
 
 
 def parameter_shapes(config: DecoderConfig, num_layers: int, dtype: str) -> dict:
-    """The shapes of the parameters on the devices: {"embed": [V, D], "blocks": {name: [num_layers, ...]}}."""
-    blocks = {parameter: (num_layers, *shape) for parameter, shape in block_table(config).parameters.items()}
+    """The shapes of the parameters on the devices: {"embed": [V, D], "blocks": {name: [layers, ...]}}, with the layers
+    that have the parameter."""
+    parameters: dict[str, tuple[int, ...]] = {}
+    for layer in range(num_layers):
+        parameters |= block_table(config, layer).parameters
+    blocks = {
+        parameter: (len(layers_with(config, parameter, num_layers)), *shape) for parameter, shape in parameters.items()
+    }
     shapes = dict(outer_table(config).values()) | {"blocks": blocks}
     return jax.tree.map(
         lambda shape: jax.ShapeDtypeStruct(shape, DTYPES[dtype]), shapes, is_leaf=lambda x: isinstance(x, tuple)
@@ -145,11 +166,11 @@ def _match(stored: list[StoredTensor], config: DecoderConfig, where: str) -> dic
     """The tensors that the decoder needs, by their names without the prefix of the file."""
     names, found = names_of(config), {tensor.name for tensor in stored}
     prefix = next((prefix for prefix in names.prefixes if prefix + names.embedding in found), names.prefixes[0])
-    shapes = {name: shape for name, (_, shape) in outer_table(config).items()}
-    shapes |= {
-        f"{names.layers}{i}.{name}": tensor.shape
-        for i in range(config.num_layers)
-        for name, tensor in block_table(config).tensors.items()
+    wanted = {name: (shape, _FLOATS) for name, (_, shape) in outer_table(config).items()}
+    wanted |= {
+        f"{names.layers}{layer}.{name}": (tensor.shape, _PACKED if tensor.is_packed else _FLOATS)
+        for layer in range(config.num_layers)
+        for name, tensor in block_table(config, layer).tensors.items()
     }
     matched: dict[str, StoredTensor] = {}
     problems = []
@@ -157,17 +178,18 @@ def _match(stored: list[StoredTensor], config: DecoderConfig, where: str) -> dic
         name = tensor.name.removeprefix(prefix)
         if _is_ignored(tensor.name, name, config):
             continue
-        if name not in shapes or not tensor.name.startswith(prefix):
+        shape, dtypes = wanted.get(name, ((), {}))
+        if name not in wanted or not tensor.name.startswith(prefix):
             problems.append(f"{shown_name(tensor.name)} is not part of this architecture")
         elif name in matched:
             problems.append(f"{tensor.name} is stored twice")
-        elif tensor.shape != shapes[name]:
-            problems.append(f"{tensor.name} is {list(tensor.shape)}, config.json says {list(shapes[name])}")
-        elif tensor.dtype not in _STORED:
-            problems.append(f"{tensor.name} is {tensor.dtype}, only {', '.join(_STORED)} are supported")
-        if name in shapes:
+        elif tensor.shape != shape:
+            problems.append(f"{tensor.name} is {list(tensor.shape)}, config.json says {list(shape)}")
+        elif tensor.dtype not in dtypes:
+            problems.append(f"{tensor.name} is {tensor.dtype}, only {', '.join(dtypes)} are supported")
+        if name in wanted:
             matched[name] = tensor
-    problems += [f"{prefix}{name} is missing" for name in shapes if name not in matched]
+    problems += [f"{prefix}{name} is missing" for name in wanted if name not in matched]
     if problems:
         listed = "; ".join(problems[:_LISTED])
         if len(problems) > _LISTED:

@@ -11,8 +11,12 @@ def operations_of(config: DecoderConfig, depth: int, width: int) -> float:
     half of the row on average. Embeddings are looked up; logits are never computed.
     """
     heads, keys = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    weights = config.d_model * (2 * heads + 2 * keys + 3 * config.d_ff)
-    return depth * width * (2 * weights + 2 * heads * width)
+    attention, experts = config.d_model * (2 * heads + 2 * keys), config.experts
+    dense = config.d_model * config.d_ff * (3 if config.gated else 2)
+    mixtures = sum(experts.layers[:depth]) if experts else 0
+    mixture = config.d_model * (3 * experts.per_token * experts.d_ff + experts.count) if experts else 0
+    weights = depth * attention + (depth - mixtures) * dense + mixtures * mixture
+    return width * (2 * weights + depth * 2 * heads * width)
 
 
 def speed_of(
