@@ -3,7 +3,7 @@
     python -m tpu [--json] [--model M] [--accelerator A] [--shape RxT]
 
 Figures come from the TPU compiler and the frozen cost model of gleaner_worker/preflight/cost_model.py; no TPU runs.
-Exit status 1: a time is larger than its limit, a collective is fp32, a buffer holds the scores of all tokens, or a
+Exit status 1: a time is larger than its limit, a large collective is fp32, a buffer holds the scores of all tokens, or a
 program does not fit.
 """
 
@@ -22,6 +22,7 @@ from gleaner_worker.preflight.operations import speed_of
 
 from .models import CONFIGS, LIMITS_MS, MESHES, shapes_of
 
+LARGE_BYTES = 64 << 10  # of a collective; OLMo's norms add up a number for each token in fp32
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 
@@ -97,7 +98,7 @@ def measure(model: str, accelerator: str, shape: str) -> dict:
             for each in cost.collectives
         ],
         # null: heads, or a stored part of D, are as wide as the row is long, so a square shape proves nothing.
-        "square_buffers": None if tokens in (config.head_dim, config.d_model // ways) else square_buffers(text, tokens),
+        "square_buffers": None if tokens in (config.head_dim, config.d_model, config.d_model // ways) else square_buffers(text, tokens),
     }
 
 
@@ -106,7 +107,7 @@ def problems_of(case: tuple[str, str, str], found: dict) -> list[str]:
     limit_ms = LIMITS_MS.get(case)
     if limit_ms and found["estimated_ms"] > limit_ms:
         problems.append(f"{name}: {found['estimated_ms']} ms, the limit is {limit_ms} ms")
-    if any("f32" in each["dtypes"] for each in found["collectives"]):
+    if any("f32" in each["dtypes"] and each["bytes"] > LARGE_BYTES for each in found["collectives"]):
         problems.append(f"{name}: a collective moves fp32")
     if found["square_buffers"]:
         problems.append(f"{name}: buffers of all tokens by all tokens: {', '.join(found['square_buffers'])}")

@@ -42,11 +42,62 @@ _GEMMA_27B = _GEMMA | {
     "head_dim": 128,
     "query_pre_attn_scalar": 144,
 }
+# One model of each further kind of block.
+_PYTHIA = {
+    "model_type": "gpt_neox",
+    "hidden_size": 4096,
+    "intermediate_size": 16_384,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 50_432,
+    "max_position_embeddings": 2048,
+    "rotary_pct": 0.25,
+}
+_OLMO = {
+    "model_type": "olmo2",
+    "hidden_size": 4096,
+    "intermediate_size": 11_008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "vocab_size": 100_352,
+    "max_position_embeddings": 4096,
+    "rope_theta": 5e5,
+}
+_QWEN_MOE = {
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "norm_topk_prob": True,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "vocab_size": 151_936,
+    "max_position_embeddings": 40_960,
+    "rope_theta": 1e6,
+}
+_GPT_OSS = {
+    "model_type": "gpt_oss",
+    "hidden_size": 2880,
+    "intermediate_size": 2880,
+    "num_local_experts": 32,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 64,
+    "vocab_size": 201_088,
+    "max_position_embeddings": 131_072,
+}
 CONFIGS = {
     "Qwen2.5-0.5B": _QWEN,
     "gemma-2-2b": _GEMMA_2B,
     "Llama-3.1-8B": _LLAMA,
     "gemma-2-27b": _GEMMA_27B,
+    "pythia-6.9b": _PYTHIA,
+    "OLMo-2-7B": _OLMO,
+    "Qwen3-30B-A3B": _QWEN_MOE,
+    "gpt-oss-20b": _GPT_OSS,
 }
 _DATA_ONLY = {
     "v5litepod-1": (1, 1),
@@ -76,6 +127,10 @@ MESHES: dict[str, dict[str, tuple[int, int]]] = {
         "v6e-8": (4, 2),
         "v5p-8": (4, 1),
     },
+    "pythia-6.9b": {"v6e-1": (1, 1)},
+    "OLMo-2-7B": {"v5litepod-4": (2, 2), "v6e-1": (1, 1)},
+    "Qwen3-30B-A3B": {"v6e-8": (2, 4)},
+    "gpt-oss-20b": {"v6e-4": (2, 2)},
 }
 # Rows of one device, and tokens of a row. Gemma 2 has 8,192 positions, so its longest row is shorter.
 SHAPES = ((8, 256), (1, 2048), (1, 8192), (1, 32_768))

@@ -40,9 +40,7 @@ export function configProblem(
     typeof model_type === 'string' && Object.hasOwn(FAMILIES, model_type) ? FAMILIES[model_type] : undefined;
   if (path === undefined)
     return `${model} has ${model_type === undefined ? 'no model_type' : `model_type ${JSON.stringify(model_type).slice(0, 100)}`}, and the supported types are ${Object.keys(FAMILIES).join(', ')}: set \`model\` to a model of one of these`;
-  const count = path
-    .split('.')
-    .reduce<unknown>((value, key) => (value as Table | undefined)?.[key], config);
+  const count = path.split('.').reduce<unknown>((value, key) => (value as Table | undefined)?.[key], config);
   if (!Number.isSafeInteger(count) || Number(count) < 1) return undefined;
   const absent = highestOf(layers);
   if (absent < Number(count)) return undefined;

@@ -63,8 +63,25 @@ def test_a_sample_is_the_same_alone_and_packed_with_any_neighbours(name, dtype, 
         assert np.array_equal(among, resid_post(weights, others, config)[:, 0, at : at + 100])
 
 
+def test_each_sample_of_a_row_has_the_longrope_factors_of_its_own_length():
+    config, weights = golden.config("phi3"), golden.params("phi3")
+    long, short = golden.expected("phi3")["token_ids"], random_ids((40,))
+    assert len(short) < config.ropes[0].original_positions < len(long)
+    both = Rows(
+        np.concatenate([short, long])[None],
+        np.repeat([1, 2], [len(short), len(long)]).astype(np.int32)[None],
+        np.concatenate([np.arange(len(short)), np.arange(len(long))]).astype(np.int32)[None],
+    )
+    found = resid_post(weights, both, config)[:, 0]
+    assert difference(found[:, len(short) :], golden.expected("phi3")["resid_post"]) <= 1e-5
+    assert (
+        difference(found[:, : len(short)], resid_post(weights, golden.one_sample_a_row(short[None]), config)[:, 0])
+        <= 1e-5
+    )
+
+
 @pytest.mark.sample(1)
-@pytest.mark.parametrize(("name", "dtype"), [("qwen2", "bf16"), ("gemma2", "fp32")])
+@pytest.mark.parametrize(("name", "dtype"), [("qwen2", "bf16"), ("gemma2", "fp32"), ("qwen3-moe", "bf16")])
 def test_a_row_has_the_same_bits_at_each_position_of_a_step_with_any_other_rows(name, dtype):
     config, weights = golden.config(name), golden.params(name, dtype)
     row = packed(random_ids((100,)), 30, np.random.default_rng(0))
@@ -82,7 +99,7 @@ SMALL_BLOCKS = replace(CPU, query_block=32)  # other rows begin their segments i
 EMPTY = Rows(*(np.zeros((1, 256), np.int32) for _ in range(3)))
 
 
-def plain_attention(q, k, v, segments, window, softcap):
+def plain_attention(q, k, v, segments, window, softcap, sinks=None):
     """All T x T scores at once, in numpy and fp64."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     k, v = (np.repeat(x, q.shape[1] // x.shape[1], axis=1) for x in (k, v))
@@ -92,7 +109,8 @@ def plain_attention(q, k, v, segments, window, softcap):
     distance = np.arange(q.shape[2])[:, None] - np.arange(q.shape[2])[None, :]
     seen = (distance >= 0) & (distance < window) & (segments[:, None, :, None] == segments[:, None, None, :])
     weights = np.where(seen, np.exp(scores), 0)
-    return np.einsum("rnqs,rnsh->rnqh", weights / weights.sum(axis=-1, keepdims=True), v)
+    sink = 0 if sinks is None else np.exp(sinks.astype(np.float64))[:, None, None]
+    return np.einsum("rnqs,rnsh->rnqh", weights / (weights.sum(axis=-1, keepdims=True) + sink), v)
 
 
 def some_segments(rng, length):
@@ -118,14 +136,23 @@ def test_the_kernel_for_tpus_equals_full_attention_within_segments(window, softc
     check_attention(replace(TPU, interpret=True), 512, window, softcap, head_dim=64, limit=2e-5, heads=4)
 
 
-def check_attention(tuning, length, window, softcap, head_dim, limit, heads=6):
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    "tuning", [replace(CPU, query_block=48), replace(TPU, interpret=True)], ids=["blocks", "splash"]
+)
+def test_a_sink_takes_its_part_of_the_softmax(tuning):
+    sinks = np.asarray([-30, 0, 3, 30], np.float32)
+    check_attention(tuning, 512, 200, None, head_dim=64, limit=2e-5, heads=4, sinks=sinks)
+
+
+def check_attention(tuning, length, window, softcap, head_dim, limit, heads=6, sinks=None):
     rng = np.random.default_rng(length)
     q = rng.standard_normal((2, heads, length, head_dim), dtype=np.float32) / 3
     k, v = rng.standard_normal((2, 2, 2, length, head_dim), dtype=np.float32)
     segments = some_segments(rng, length)
     with jax.default_matmul_precision("highest"):
-        got = attend(q, k, v, segments, window=window, softcap=softcap, tuning=tuning)
-    full = plain_attention(q, k, v, segments, window, softcap)
+        got = attend(q, k, v, segments, sinks, window=window, softcap=softcap, tuning=tuning)
+    full = plain_attention(q, k, v, segments, window, softcap, sinks)
     assert np.isfinite(got).all()
     is_sample = segments[:, None, :, None] > 0
     assert difference(got * is_sample, full * is_sample) < limit

@@ -25,7 +25,6 @@ from .tuning import Tuning
 
 _WHOLE_BLOCK = {"resid_post", "mlp_out"}  # the sites that need the second half of a block
 _MAX_RANGES = 4  # of kept layers and of other layers; each range is compiled by itself
-_RAGGED = jax.lax.RaggedDotDimensionNumbers((([1], [2]), ([], [])), lhs_ragged_dimensions=[0], rhs_group_dimensions=[0])
 _ACTIVATIONS = {
     "silu": jax.nn.silu,
     "gelu": partial(jax.nn.gelu, approximate=False),
@@ -248,7 +247,7 @@ def _mixture(x, p, config: DecoderConfig, split: Split):
     sizes = jnp.bincount(expert, length=experts.count).astype(jnp.int32)
 
     def linear(rows, name):
-        y = jax.lax.ragged_dot_general(rows, p[name], sizes, _RAGGED, preferred_element_type=jnp.float32)
+        y = jax.lax.ragged_dot(rows, p[name], sizes, preferred_element_type=jnp.float32)
         bias = p.get(f"b_{name}")
         return y if bias is None or name == "experts_down" else y + bias[expert[order]]
 

@@ -77,7 +77,7 @@ def layers_with(config: DecoderConfig, parameter: str, end: int) -> list[int]:
 
 
 def block_table(config: DecoderConfig, layer: int = 0) -> BlockTable:
-    """Linear weights become [out, in], those of experts [experts, out, in]."""
+    """Linear weights become [out, in], those of experts [experts, in, out], as ragged products take them."""
     table = BlockTable({}, {})
     d, f, h = config.d_model, config.d_ff, config.head_dim
     q, kv = config.num_heads * h, config.num_kv_heads * h
@@ -158,14 +158,14 @@ def _add_experts(table: BlockTable, config: DecoderConfig) -> None:
     experts, modules = config.experts, names_of(config).modules
     assert experts
     n, d, f = experts.count, config.d_model, experts.d_ff
-    shapes = {"experts_gate": (f, d), "experts_up": (f, d), "experts_down": (d, f)}
+    shapes = {"experts_gate": (d, f), "experts_up": (d, f), "experts_down": (f, d)}
     table.parameters.update({name: (n, *shape) for name, shape in shapes.items()})
     if "experts" in modules:
         _add_stacked_experts(table, config, modules["experts"])
         return
     for number in range(n):
         for name, shape in shapes.items():
-            table.tensors[f"{modules[name].format(number)}.weight"] = StoredAs(shape, (Part(name, None, number),))
+            table.tensors[f"{modules[name].format(number)}.weight"] = StoredAs(shape[::-1], (Part(name, np.transpose, number),))
 
 
 def _add_stacked_experts(table: BlockTable, config: DecoderConfig, module: str) -> None:
@@ -189,13 +189,9 @@ def _add_stacked_experts(table: BlockTable, config: DecoderConfig, module: str) 
             )
             table.tensors[scales] = StoredAs((n, out, into // GROUP), (), is_packed=True)
         else:
-            parts = tuple(Part(parameter, partial(_columns, step)) for parameter, step in steps)
+            parts = tuple(Part(parameter, partial(_outputs, step)) for parameter, step in steps)
             table.tensors[f"{module}.{name}"] = StoredAs((n, into, out), parts)
 
 
 def _outputs(step: slice, array: np.ndarray) -> np.ndarray:
-    return array[:, step]
-
-
-def _columns(step: slice, array: np.ndarray) -> np.ndarray:
-    return array[..., step].swapaxes(1, 2)
+    return array[..., step]

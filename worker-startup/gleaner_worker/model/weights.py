@@ -95,13 +95,16 @@ class Weights:
         self._read([(self.tensors[prefix + name], array) for name, array in whole.items()])
 
         def cut(part: Part, tensors: list[np.ndarray]) -> None:
-            if part.of:
-                _target(arrays, part)[...] = part.of(*tensors)
+            _target(arrays, part)[...] = part.of(*tensors)
 
+        cuts = [
+            (part, [whole[name], *([whole[scales]] if scales else [])])
+            for name, (_, parts, scales, _) in table.tensors.items()
+            for part in parts
+            if part.of
+        ]
         with ThreadPoolExecutor(_THREADS, "weights") as pool:
-            for name, (_, parts, scales, _) in table.tensors.items():
-                tensors = [whole[name], *([whole[scales]] if scales else [])]
-                list(pool.map(cut, parts, [tensors] * len(parts)))
+            list(pool.map(cut, *zip(*cuts, strict=True)) if cuts else [])
         return arrays
 
     def _read(self, parts: list[tuple[StoredTensor, np.ndarray]]) -> None:

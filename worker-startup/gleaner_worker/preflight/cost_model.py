@@ -4,8 +4,8 @@ The estimate adds three parts, without any overlap between them:
 
 1. The compiler's own `estimated_cycles` of every instruction, times the trips of the loops around it, over the clock.
 2. For each Pallas call, the larger of two times: FLOPs over 0.3 of the peak, and the bytes of its operands and results
-   over the HBM rate. The compiler has no estimate of such a call. The FLOPs are those of causal attention: the calls of
-   this project are attention, with queries [..., heads, T, H] as the first floating-point operand.
+   over the HBM rate. The compiler has no estimate of such a call. The first floating-point operand tells the calls
+   apart: queries [..., heads, T, H] of causal attention, or rows [M, K] of a ragged product with [experts, K, N].
 3. The bytes of each collective over 45 GB/s: the larger of its operands and its result.
 
 A conditional costs as much as its most expensive branch.
@@ -152,10 +152,14 @@ def _collective(operation: str, result: str, rest: str, types: dict[str, str]) -
 
 
 def _kernel(line: str, result: str) -> tuple[float, int]:
-    """FLOPs and bytes of a causal attention call."""
+    """FLOPs and bytes of a call: of causal attention, of a ragged product, or of integers alone."""
     operands = _LAYOUTS.search(line)[1]  # type: ignore[index]
-    queries = next(axes for dtype, axes in _shapes(operands) if dtype in ("bf16", "f32") and len(axes) >= 3)
-    return 4 * prod(queries) * queries[-2] / 2, _bytes(operands) + _bytes(result)
+    floats = [axes for dtype, axes in _shapes(operands) if dtype in ("bf16", "f32") and len(axes) >= 2]
+    flops = 0.0
+    if floats:
+        first, second, *_ = floats
+        flops = 2 * prod(first) * second[-1] if len(first) == 2 else 4 * prod(first) * first[-2] / 2
+    return flops, _bytes(operands) + _bytes(result)
 
 
 def _shapes(text: str) -> Iterator[tuple[str, list[int]]]:
