@@ -3,8 +3,8 @@
     python -m tpu [--json] [--model M] [--accelerator A] [--shape RxT]
 
 Figures come from the TPU compiler and the frozen cost model of gleaner_worker/preflight/cost_model.py; no TPU runs.
-Exit status 1: a time is larger than its limit, a large collective is fp32, a buffer holds the scores of all tokens, or a
-program does not fit.
+Exit status 1: a time is larger than its limit, a large collective is fp32, a buffer holds the scores of all tokens, or
+a program does not fit.
 """
 
 import argparse
@@ -98,7 +98,9 @@ def measure(model: str, accelerator: str, shape: str) -> dict:
             for each in cost.collectives
         ],
         # null: heads, or a stored part of D, are as wide as the row is long, so a square shape proves nothing.
-        "square_buffers": None if tokens in (config.head_dim, config.d_model, config.d_model // ways) else square_buffers(text, tokens),
+        "square_buffers": None
+        if tokens in (config.head_dim, config.d_model, config.d_model // ways)
+        else square_buffers(text, tokens),
     }
 
 

@@ -1,7 +1,8 @@
 """Compiles the program of a small model with the TPU compiler, so that no program that the compiler refuses is merged.
 
-For a mesh of 4 x 2 v5e chips, and with the argument `long` for one chip and for each further kind of block: each fits, no collective moves fp32, and no
-buffer holds the scores of all tokens. Prints every problem, and exits with 1 for any.
+For a mesh of 4 x 2 v5e chips, and with the argument `long` for one chip and for each further kind of block: each fits,
+no large collective moves fp32, and no buffer holds the scores of all tokens. Prints every problem, and exits with 1 for
+any.
 """
 
 import os
@@ -59,7 +60,11 @@ def problems_of(accelerator: str, data: int, ways: int, dtype: str, mode: str, r
     limit = chip_of(accelerator).hbm_bytes
     text = compile_rows(capture, Layout(mesh), params, shape, tuning, limit, name).run.as_text()
     cost = cost_of(text)
-    problems = [f"{name}: {each.kind} moves fp32" for each in cost.collectives if "f32" in each.dtypes and each.size_bytes > _LARGE_BYTES]
+    problems = [
+        f"{name}: {each.kind} moves fp32"
+        for each in cost.collectives
+        if "f32" in each.dtypes and each.size_bytes > _LARGE_BYTES
+    ]
     problems += [f"{name}: {buffer} holds all scores" for buffer in square_buffers(text, ROW_TOKENS)]
     if not cost.kernels:
         problems.append(f"{name}: the attention kernel is missing")

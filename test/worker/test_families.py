@@ -29,6 +29,8 @@ BEFORE_MERGE = {("qwen2", "bf16")} | {
         pytest.param(name, dtype, marks=[] if (name, dtype) in BEFORE_MERGE else pytest.mark.long)
         for name in golden.NAMES
         for dtype in ("fp32", "bf16")
+        # bf16 chooses other experts for a few tokens, here and in transformers.
+        if dtype == "fp32" or not golden.config(name).experts
     ],
 )
 def test_every_site_of_every_layer_equals_transformers(name, dtype):

@@ -165,7 +165,9 @@ def _add_experts(table: BlockTable, config: DecoderConfig) -> None:
         return
     for number in range(n):
         for name, shape in shapes.items():
-            table.tensors[f"{modules[name].format(number)}.weight"] = StoredAs(shape[::-1], (Part(name, np.transpose, number),))
+            table.tensors[f"{modules[name].format(number)}.weight"] = StoredAs(
+                shape[::-1], (Part(name, np.transpose, number),)
+            )
 
 
 def _add_stacked_experts(table: BlockTable, config: DecoderConfig, module: str) -> None:
