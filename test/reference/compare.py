@@ -316,7 +316,9 @@ def mixture(rng, shape, model_type):
 
 
 def mixtral(rng, shape):
-    return mixture(rng, shape, "mixtral") | a_rope(rng, shape, *KINDS), {}
+    own = mixture(rng, shape, "mixtral")
+    own.setdefault("head_dim", 8)  # without it, transformers fails for some ropes
+    return own | a_rope(rng, shape, *KINDS), {}
 
 
 def qwen3_moe(rng, shape):

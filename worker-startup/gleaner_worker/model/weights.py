@@ -1,7 +1,7 @@
 """Hugging Face safetensors as the decoder's parameters, by one table, with every mismatch in one error."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -94,15 +94,16 @@ class Weights:
         prefix = f"{names_of(self.config).layers}{number}."
         self._read([(self.tensors[prefix + name], array) for name, array in whole.items()])
 
-        def cut(part: Part, tensors: list[np.ndarray]) -> None:
-            _target(arrays, part)[...] = part.of(*tensors)
-
         cuts = [
-            (part, [whole[name], *([whole[scales]] if scales else [])])
+            (_target(arrays, part), part.of, [whole[name], *([whole[scales]] if scales else [])])
             for name, (_, parts, scales, _) in table.tensors.items()
             for part in parts
             if part.of
         ]
+
+        def cut(target: np.ndarray, of: Callable[..., np.ndarray], tensors: list[np.ndarray]) -> None:
+            target[...] = of(*tensors)
+
         with ThreadPoolExecutor(_THREADS, "weights") as pool:
             list(pool.map(cut, *zip(*cuts, strict=True)) if cuts else [])
         return arrays
