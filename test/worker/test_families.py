@@ -16,11 +16,10 @@ from host_params import load_params
 pytestmark = pytest.mark.slow
 
 
-# Each kind of block; the other models differ from these in numbers alone.
+# Other tests of the tier full compare olmo2, gpt-oss and qwen3-moe (split), phi3 (packed) and qwen2 (in several files);
+# the remaining models differ from these in numbers alone.
 BEFORE_MERGE = {("qwen2", "bf16")} | {
-    (name, "fp32")
-    for name in ("gemma2", "gemma3-text", "gpt-neox", "gpt-oss", "gpt2", "llama2", "mistral", "olmo2", "phi3", "qwen2")
-    + ("qwen3", "qwen3-moe", "smollm3")
+    (name, "fp32") for name in ("gemma2", "gemma3-text", "gpt-neox", "gpt2", "qwen3", "smollm3")
 }
 
 

@@ -81,7 +81,7 @@ def test_each_sample_of_a_row_has_the_longrope_factors_of_its_own_length():
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize(("name", "dtype"), [("qwen2", "bf16"), ("gemma2", "fp32"), ("qwen3-moe", "bf16")])
+@pytest.mark.parametrize(("name", "dtype"), [("qwen3-moe", "bf16"), ("gemma2", "fp32"), ("qwen2", "bf16")])
 def test_a_row_has_the_same_bits_at_each_position_of_a_step_with_any_other_rows(name, dtype):
     config, weights = golden.config(name), golden.params(name, dtype)
     row = packed(random_ids((100,)), 30, np.random.default_rng(0))
@@ -136,16 +136,9 @@ def test_the_kernel_for_tpus_equals_full_attention_within_segments(window, softc
     check_attention(replace(TPU, interpret=True), 512, window, softcap, head_dim=64, limit=2e-5, heads=4)
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize(
-    "tuning", [replace(CPU, query_block=48), replace(TPU, interpret=True)], ids=["blocks", "splash"]
-)
-def test_a_sink_takes_its_part_of_the_softmax(tuning):
-    sinks = np.asarray([-30, 0, 3, 30], np.float32)
-    check_attention(tuning, 512, 200, None, head_dim=64, limit=2e-5, heads=4, sinks=sinks)
-
-
-def check_attention(tuning, length, window, softcap, head_dim, limit, heads=6, sinks=None):
+def check_attention(tuning, length, window, softcap, head_dim, limit, heads=6):
+    """Rows of a window have sinks too."""
+    sinks = np.resize(np.float32([-30, 0, 3, 30]), heads) if window < length else None
     rng = np.random.default_rng(length)
     q = rng.standard_normal((2, heads, length, head_dim), dtype=np.float32) / 3
     k, v = rng.standard_normal((2, 2, 2, length, head_dim), dtype=np.float32)

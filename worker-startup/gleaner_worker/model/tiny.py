@@ -64,6 +64,7 @@ FAMILY_CONFIGS = {
     "qwen2": {},
     "qwen3": {"architectures": ["Qwen3ForCausalLM"], "head_dim": 64},
     "qwen3_moe": {"architectures": ["Qwen3MoeForCausalLM"], "moe_intermediate_size": 64, "norm_topk_prob": True}
+    | {"mlp_only_layers": [1]}  # a dense layer among mixtures
     | _EXPERTS,
     "smollm3": {"architectures": ["SmolLM3ForCausalLM"]},
 }
