@@ -17,7 +17,9 @@ import {
   time,
   withCommands,
 } from '../html.ts';
+import {poolCommands} from './commands.ts';
 import {section} from './section.ts';
+import {capitalised} from './why.ts';
 
 /** TPUs of a zone that are shown each. */
 const MOST_CHIPS = 1000;
@@ -35,7 +37,7 @@ export function fleetPage(view: FleetView, now: number): Section[] {
           dollarText(totals.usd_per_hour),
           totals.unknown_prices > 0 ? `and ${counted(totals.unknown_prices, 'unknown price')}` : '',
         ],
-      ])}${none.length > 0 ? empty(none.join(' '), 'gleaner run start my-run --streams streams') : ''}`,
+      ])}${none.length > 0 ? empty(none.map(text => `${capitalised(text)}.`).join(' '), 'gleaner run start my-run --streams streams') : ''}`,
     ),
     ...pools.map(pool => section(`pool-${pool.name}`, poolPart(pool, now))),
   ];
@@ -57,7 +59,7 @@ function poolPart({name, pool, kept, totals, zones}: PoolView, now: number): Htm
     : '';
   return html`<h2>Pool ${name}</h2><p class="quiet">${kind}; ${counted(totals.tpus, 'TPU')}, ${dollarText(totals.usd_per_hour)} an hour${budget}</p>${stopped}${wait}${
     kept ? html`<p class="note">It ${kept}.</p>` : ''
-  }${zones.map(zone => zonePart(zone, now))}`;
+  }${zones.map(zone => zonePart(zone, now))}${poolCommands(name, pool?.limiter)}`;
 }
 
 function zonePart({zone, waits, day, held, tpus}: ZoneView, now: number): Html {

@@ -21,6 +21,7 @@ import {
   table,
   time,
 } from '../html.ts';
+import {jobCommands} from './commands.ts';
 import {section} from './section.ts';
 
 export function jobsPage({jobs, execs}: {jobs: JobView[]; execs: Exec[]}, now: number): Section[] {
@@ -101,6 +102,7 @@ export function jobPage({id, job, waits, output, artifacts}: JobPage, now: numbe
     section('artifacts', files(id, artifacts)),
     section('attempts', attempts.length > 0 ? html`<h2>Attempts</h2>${attemptTable(attempts, now)}` : html``),
     section('code', code(job)),
+    jobCommands(id, status),
     section('document', html`<p>${link(address('documents', 'jobs', id), 'The document of the job')}</p>`),
   ];
 }

@@ -14,6 +14,7 @@ import {type Cell, heatMap} from '../charts.ts';
 import type {Section} from '../feed.ts';
 import {legend, streamGrid} from '../grid.ts';
 import {address, bar, empty, figures, further, type Html, html, link, state, table, time} from '../html.ts';
+import {runCommands} from './commands.ts';
 import {eventList} from './events.ts';
 import {historyCharts} from './history.ts';
 import {section} from './section.ts';
@@ -39,6 +40,7 @@ export function runPage(page: RunPage, now: number): Section[] {
       html`<h2>Events</h2>${eventList(page.events.slice(0, MOST_EVENTS))}<p>${link(`/events?run=${encodeURIComponent(run.run)}`, 'All events of the run')}</p>`,
     ),
     section('spec', spec(page)),
+    runCommands(run),
   ];
 }
 

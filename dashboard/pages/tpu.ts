@@ -10,6 +10,7 @@ import {symptomText} from '../../shared/domain/worker/provider-states.ts';
 import {waterfall} from '../charts.ts';
 import type {Section} from '../feed.ts';
 import {address, figures, type Html, html, link, type Part, state, table, time} from '../html.ts';
+import {tpuCommands} from './commands.ts';
 import {section} from './section.ts';
 import {capitalised, sentence} from './why.ts';
 
@@ -21,6 +22,7 @@ export function tpuPage(page: TpuPage, now: number): Section[] {
     section('phases', phases(page)),
     section('log', logTail(page.log)),
     section('lives', earlier.length > 0 ? html`<h2>Other lives</h2>${lives(row.tpu, earlier, now)}` : html``),
+    tpuCommands(worker),
     section(
       'document',
       html`<p>${link(address('documents', 'workers', worker.name), 'The document of the TPU')}</p>`,

@@ -4,6 +4,7 @@ import {streamGrid} from '../../../dashboard/grid.ts';
 import type {Store} from '../../../shared/ports.ts';
 import {aConfig, aRun, aStream, at, aWorker, T0} from '../../support/builders.ts';
 import {someObjects, somePages} from '../../support/dashboard.ts';
+import {whyWrong} from '../../support/known-commands.ts';
 import {aStore} from '../../support/put-documents.ts';
 
 const HOSTILE = `<img src=x onerror=alert(1)>"'\u202e&`;
@@ -79,6 +80,31 @@ describe('The pages', () => {
     }
     for (const address of ['/runs/none', '/tpus/tpu-us-central1-a-7', '/jobs/none', '/documents/secrets/x'])
       assert.equal((await get(address)).status, 404, address);
+  });
+
+  it('have commands to copy that exist', async () => {
+    const counts = {streams_pending: 0, streams_failed: 1, total_shards: 1};
+    const store = await aStore({
+      ...Object.fromEntries(
+        (['active', 'paused', 'completed'] as const).map(status => [
+          `runs/${status}`,
+          aRun({run: status, status, ...counts}),
+        ]),
+      ),
+      'pools/tpu': aConfig().pool,
+      [`workers/${TPU}`]: aWorker({name: TPU, phase: 'idle'}),
+      'jobs/waiting': {pool: 'tpu', status: 'scheduled', created_at: at(0), updated_at: at(0)},
+      'jobs/over': {pool: 'tpu', status: 'failed', created_at: at(0), updated_at: at(0)},
+    });
+    const {get} = somePages(store, now);
+    const found = new Set<string>();
+    const runs = ['/runs/active', '/runs/paused', '/runs/completed'];
+    for (const path of ['/fleet', ...runs, `/tpus/${TPU}`, '/jobs/waiting', '/jobs/over']) {
+      const {text} = await get(path);
+      for (const [, line = ''] of text.matchAll(/<code class="command">([^<]+)</g)) found.add(line);
+    }
+    for (const line of found) assert.equal(await whyWrong(line), undefined, line);
+    assert.ok(found.size >= 20, [...found].join('\n'));
   });
 
   it('refuse every method but GET, and robots', async () => {
