@@ -3,12 +3,14 @@ import assert from 'node:assert/strict';
 import {existsSync, readFileSync} from 'node:fs';
 import {request} from 'node:http';
 import {createRequire} from 'node:module';
+import {join} from 'node:path';
 import {type Browser, type BrowserContext, chromium, type Page} from 'playwright-core';
 import type {Cloud} from '../../cli/cloud/cloud.ts';
 import {type Dashboard, serveDashboard} from '../../dashboard/serve.ts';
 import {streamId} from '../../shared/domain/names.ts';
 import type {Store} from '../../shared/ports.ts';
 import {aConfig, aRun, aStream, aWorker} from '../support/builders.ts';
+import {gleaner} from '../support/command.ts';
 import {someObjects} from '../support/dashboard.ts';
 import {aStore, putDocuments} from '../support/put-documents.ts';
 import {WAIT_S} from '../support/until.ts';
@@ -142,15 +144,10 @@ describe('The pages in a browser', () => {
     const broken: string[] = [];
     page.on('console', message => void (message.type() === 'error' && broken.push(message.text())));
     page.on('pageerror', error => void broken.push(error.message));
-    for (const path of ADDRESSES) {
+    for (const [index, path] of ADDRESSES.entries()) {
+      await page.emulateMedia({colorScheme: index % 2 === 0 ? 'light' : 'dark'});
       await page.goto(at(path));
-      await page.evaluate(AXE);
-      const {violations} = await page.evaluate(() => (globalThis as unknown as {axe: Axe}).axe.run());
-      const serious = violations.filter(({impact}) => impact === 'serious' || impact === 'critical');
-      assert.deepEqual(
-        serious.map(({id, nodes}) => `${path}: ${id} ${nodes[0]?.html}`),
-        [],
-      );
+      assert.deepEqual(await faultsOf(page), [], path);
     }
     assert.equal(await page.evaluate(() => (globalThis as {hacked?: number}).hacked), undefined);
     assert.deepEqual(broken, []);
@@ -251,10 +248,33 @@ describe('The pages in a browser', () => {
       assert.ok((await page.locator('.waterfall tr').count()) > 2);
       await page.close();
     });
+
+    it('has a report that asks for nothing, fits a phone and has no serious fault for a screen reader', async () => {
+      const file = join(home.dir, 'report.html');
+      await gleaner(['run', 'report', 'my-run', '--dir', home.dir, '-o', file]);
+      const page = await browser.newPage({viewport: {width: 360, height: 740}, colorScheme: 'dark'});
+      const asked: string[] = [];
+      page.on('request', request => void asked.push(request.url()));
+      await page.goto(`file://${file}`);
+      await page.getByText('preempted or taken by Google').waitFor(wait);
+      assert.deepEqual(asked, [`file://${file}`]);
+      assert.deepEqual(await page.evaluate<string[]>(TOO_WIDE), []);
+      assert.deepEqual(await faultsOf(page), []);
+      await page.close();
+    });
   });
 });
 
 /** Elements that reach beyond the window, and are not within a box that scrolls. */
 const TOO_WIDE = `[...document.querySelectorAll('body *')].filter(each => !each.closest('.scroll, .log') && each.getBoundingClientRect().right > innerWidth + 0.5).map(each => each.outerHTML.slice(0, 200)).concat(document.documentElement.scrollWidth > innerWidth ? ['the page'] : [])`;
+
+/** Serious faults that axe-core finds. */
+async function faultsOf(page: Page): Promise<string[]> {
+  await page.evaluate(AXE);
+  const {violations} = await page.evaluate(() => (globalThis as unknown as {axe: Axe}).axe.run());
+  return violations
+    .filter(({impact}) => impact === 'serious' || impact === 'critical')
+    .map(({id, nodes}) => `${id} ${nodes[0]?.html}`);
+}
 
 type Axe = {run: () => Promise<{violations: {id: string; impact: string; nodes: {html: string}[]}[]}>};
