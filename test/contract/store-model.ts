@@ -1,5 +1,6 @@
 /** The contract of the Store in its simplest form, a Map. Adapters are compared with it. */
-import type {Document, Filter, Query, Store, Stored, Value} from '../../shared/ports.ts';
+import type {Document, Query, Store} from '../../shared/ports.ts';
+import {compareText, select} from '../support/memory-query.ts';
 
 export type Operation =
   | {kind: 'create' | 'set'; path: string; data: Document}
@@ -43,16 +44,11 @@ export class ModelStore {
   }
 
   #query({collection, query}: Step & {step: 'query'}): Seen {
-    const {where = [], order_by, limit, after} = query;
-    const field = order_by?.field;
-    const found = [...this.#documents]
+    const stored = [...this.#documents]
       .map(([path, data]) => ({path, id: path.slice(path.lastIndexOf('/') + 1), data}))
       .filter(({path, id}) => path === `${collection}/${id}`)
-      .filter(({data}) => where.every(filter => matches(data, filter)))
-      .filter(({id}) => after === undefined || compareText(id, after) > 0)
-      .filter(({data}) => field === undefined || fieldOf(data, field) !== undefined)
-      .sort((a, b) => compareBy(a, b, field) * (order_by?.direction === 'desc' ? -1 : 1));
-    return {outcome: 'done', documents: found.slice(0, limit)};
+      .sort((a, b) => compareText(a.id, b.id));
+    return {outcome: 'done', documents: select(stored, query)};
   }
 }
 
@@ -72,53 +68,4 @@ export async function runOn(store: Store, step: Step): Promise<Seen> {
     })
     .catch((error: Error) => error.name);
   return {outcome, documents};
-}
-
-function fieldOf(data: Document, field: string): Value | undefined {
-  let value: Value | undefined = data;
-  for (const name of field.split('.')) {
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
-    value = Object.hasOwn(value, name) ? value[name] : undefined;
-  }
-  return value;
-}
-
-function matches(data: Document, {field, op, value}: Filter): boolean {
-  const own = fieldOf(data, field);
-  if (own === undefined) return false;
-  if (op === 'in') return (value as Value[]).includes(own);
-  if (rank(own) !== rank(value)) return false;
-  const order = compare(own, value);
-  switch (op) {
-    case '==':
-      return order === 0;
-    case '<':
-      return order < 0;
-    case '<=':
-      return order <= 0;
-    case '>':
-      return order > 0;
-    case '>=':
-      return order >= 0;
-  }
-}
-
-function compareBy(a: Stored, b: Stored, field: string | undefined): number {
-  const order = field ? compare(fieldOf(a.data, field) ?? null, fieldOf(b.data, field) ?? null) : 0;
-  return order || compareText(a.id, b.id);
-}
-
-function compare(a: Value, b: Value): number {
-  if (rank(a) !== rank(b)) return rank(a) - rank(b);
-  if (typeof a === 'string') return compareText(a, String(b));
-  return Number(a) - Number(b) || 0;
-}
-
-function rank(value: Value): number {
-  return value === null ? 0 : 1 + ['boolean', 'number', 'string', 'object'].indexOf(typeof value);
-}
-
-/** Compares UTF-8 bytes, which orders by code point. JavaScript's own order differs beyond the basic plane. */
-function compareText(a: string, b: string): number {
-  return Buffer.compare(Buffer.from(a), Buffer.from(b));
 }

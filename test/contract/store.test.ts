@@ -2,10 +2,25 @@ import {mkdtempSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
+import {SimStore} from '../simulation/store.ts';
+import {callAtOnce} from '../support/call.ts';
+import {checkedStore} from '../support/checked-store.ts';
+import {Clockwork} from '../support/kernel.ts';
 import {keepsTheContract} from './store-contract.ts';
 import type {Effort} from './store-handles.ts';
 
 const HARD: Effort = {increments: 100, stories: 150};
+
+describe('Store: memory of the tests', () => {
+  keepsTheContract(
+    () => {
+      const store = checkedStore(new SimStore(new Clockwork(0)).through(callAtOnce));
+      return [store, store];
+    },
+    // Each round of attempts commits one of them, as in Firestore a transaction has five attempts.
+    {...HARD, increments: 5},
+  );
+});
 
 describe('Store: SQLite in memory', () => {
   keepsTheContract(() => {

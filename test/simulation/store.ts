@@ -1,8 +1,9 @@
 /** The Store in memory, with optimistic transactions over versions. Each read and each commit is one event. */
 import {AlreadyExists, Contention} from '../../shared/contracts/errors.ts';
-import type {Document, Filter, Query, Store, Stored, Transaction, Value} from '../../shared/ports.ts';
+import type {Document, Store, Stored, Transaction} from '../../shared/ports.ts';
 import type {Call} from '../support/call.ts';
 import type {Clockwork} from '../support/kernel.ts';
+import {compareText, fieldOf, select} from '../support/memory-query.ts';
 
 type Entry = {data: Document; version: number};
 type Write = {kind: 'create' | 'set'; path: string; data: Document} | {kind: 'delete'; path: string};
@@ -41,7 +42,7 @@ export class SimStore {
   collection(name: string): Stored[] {
     const collection = this.#collections.get(name);
     if (!collection) return [];
-    collection.stored ??= [...collection.paths].sort().map(path => {
+    collection.stored ??= [...collection.paths].sort(compareText).map(path => {
       const {data} = this.#entries.get(path) as Entry;
       return {path, id: path.slice(name.length + 1), data};
     });
@@ -57,8 +58,9 @@ export class SimStore {
   through(call: Call): Store {
     return {
       get: path => call('get', () => this.peek(path)),
-      query: (collection, query) => call('query', () => this.#query(collection, query)),
-      count: (collection, where) => call('count', () => this.#query(collection, where && {where}).length),
+      query: (collection, query) => call('query', () => select(this.collection(collection), query ?? {})),
+      count: (collection, where) =>
+        call('count', () => select(this.collection(collection), where ? {where} : {}).length),
       sum: (collection, fields) => call('sum', () => this.#sum(collection, fields)),
       transaction: work => this.#transaction(call, work),
       close: async () => {},
@@ -68,19 +70,6 @@ export class SimStore {
   /** Changes documents as a person does: at once, and without faults. */
   edit(work: (tx: Transaction) => unknown): Promise<unknown> {
     return this.through(async (_, effect) => effect()).transaction(async tx => work(tx));
-  }
-
-  #query(collection: string, {where = [], order_by, limit, after = ''}: Query = {}): Stored[] {
-    let found = this.collection(collection).filter(
-      ({id, data}) => id > after && where.every(filter => matches(data, filter)),
-    );
-    if (order_by) {
-      const sign = order_by.direction === 'desc' ? -1 : 1;
-      found = found
-        .filter(({data}) => fieldOf(data, order_by.field) !== undefined)
-        .sort((a, b) => sign * compare(fieldOf(a.data, order_by.field), fieldOf(b.data, order_by.field)));
-    }
-    return found.slice(0, limit);
   }
 
   #sum<Field extends string>(collection: string, fields: readonly Field[]): Record<Field, number> {
@@ -141,9 +130,12 @@ export class SimStore {
 
   #commit(seen: ReadonlyMap<string, number>, writes: Write[]): boolean {
     for (const [path, version] of seen) if ((this.#entries.get(path)?.version ?? 0) !== version) return false;
-    for (const write of writes)
-      if (write.kind === 'create' && this.#entries.has(write.path))
-        throw new AlreadyExists(`${write.path} already exists`);
+    for (const [index, {kind, path}] of writes.entries()) {
+      if (kind !== 'create') continue;
+      const earlier = writes.slice(0, index).findLast(write => write.path === path);
+      const isThere = earlier ? earlier.kind !== 'delete' : this.#entries.has(path);
+      if (isThere) throw new AlreadyExists(`${path} already exists`);
+    }
     for (const write of writes) {
       const {path} = write;
       const before = this.#entries.get(path)?.data;
@@ -162,24 +154,4 @@ export class SimStore {
     this.onCommitted(writes.map(({path}) => path));
     return true;
   }
-}
-
-function fieldOf(data: Document, field: string): Value | undefined {
-  return field
-    .split('.')
-    .reduce<Value | undefined>((value, name) => (value as Document | undefined)?.[name], data);
-}
-
-function matches(data: Document, {field, op, value}: Filter): boolean {
-  const found = fieldOf(data, field);
-  if (found === undefined) return false;
-  if (op === '==') return found === value;
-  if (op === 'in') return (value as Value[]).includes(found);
-  if (typeof found !== typeof value || found === null) return false;
-  const order = compare(found, value);
-  return op === '<' ? order < 0 : op === '<=' ? order <= 0 : op === '>' ? order > 0 : order >= 0;
-}
-
-function compare(a: Value | undefined, b: Value | undefined): number {
-  return (a as string) < (b as string) ? -1 : (a as string) > (b as string) ? 1 : 0;
 }

@@ -13,10 +13,11 @@ import {Rejected} from '../../shared/contracts/errors.ts';
 import type {Deps} from '../../shared/control-plane/deps.ts';
 import {TickQueue} from '../../shared/control-plane/tick-queue.ts';
 import {iso} from '../../shared/domain/time.ts';
-import {openSqliteStore} from '../../shared/embedded/sqlite-store.ts';
 import type {Document, Store} from '../../shared/ports.ts';
+import {SimStore} from '../simulation/store.ts';
 import {aConfig, T0} from './builders.ts';
-import type {Call} from './call.ts';
+import {type Call, callAtOnce} from './call.ts';
+import {checkedStore} from './checked-store.ts';
 import {depsOf, newMemory} from './deps.ts';
 import type {Answer} from './fake-agent.ts';
 import {FakeBucket} from './fake-bucket.ts';
@@ -91,7 +92,7 @@ export class FunctionWorld {
       void this.#enqueue('object', id =>
         notificationData(id, {bucket: 'bucket', name, generation}, iso(this.now)),
       );
-    this.store = openSqliteStore(':memory:', () => 0);
+    this.store = this.#newStore();
     this.deps = this.#compose();
   }
 
@@ -101,6 +102,10 @@ export class FunctionWorld {
 
   set now(now: number) {
     this.clockwork.now = now;
+  }
+
+  #newStore(): Store {
+    return checkedStore(new SimStore(this.clockwork).through(callAtOnce));
   }
 
   #compose(): Deps {
@@ -138,8 +143,7 @@ export class FunctionWorld {
 
   /** Loses the database, and neither the bucket, nor nodes, nor the instances of functions with their memory. */
   async wipe(): Promise<void> {
-    await this.store.close();
-    this.store = openSqliteStore(':memory:', () => 0);
+    this.store = this.#newStore();
     this.deps = this.#compose();
   }
 
