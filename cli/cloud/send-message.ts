@@ -1,6 +1,5 @@
 /** Messages of a command: their publication, their recorded outcome, and the command of gcloud that publishes the same. */
 import {setTimeout as sleep} from 'node:timers/promises';
-import {nearText} from '../../shared/contracts/near-names.ts';
 import {jsonText} from '../../shared/contracts/printable.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
 import {paths} from '../../shared/domain/names.ts';
@@ -14,6 +13,7 @@ import {print, quoted} from '../terminal/output.ts';
 import {type Cloud, withCloud} from './cloud.ts';
 import type {CloudOptions} from './connect.ts';
 import {type Connection, requireRunning} from './connection.ts';
+import {unknownRun} from './unknown-run.ts';
 
 export const POLL_MS = 250;
 /** Limit of waiting for the record of a message. */
@@ -107,10 +107,4 @@ export async function outcomeOf(store: Store, id: string, wait_s = WAIT_S): Prom
 export async function readOutcome(store: Store, id: string): Promise<Outcome | undefined> {
   const record = await store.get(paths.control(id));
   return record && {outcome: String(record.outcome), reason: String(record.reason)};
-}
-
-/** Error for a name that no run has, with similar names. */
-export async function unknownRun(store: Store, run: string): Promise<CliError> {
-  const known = (await store.query('runs')).map(({id}) => id);
-  return new CliError(`There is no run "${run}": \`gleaner status\` lists the runs${nearText(run, known)}`);
 }

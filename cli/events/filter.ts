@@ -2,7 +2,7 @@
 import {paths} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Store} from '../../shared/ports.ts';
-import {unknownRun} from '../cloud/send-message.ts';
+import {unknownRun} from '../cloud/unknown-run.ts';
 import {tpusOfRun} from '../logs/run-tpus.ts';
 import type {Entry} from './entry.ts';
 

@@ -1,7 +1,7 @@
 /** `gleaner run report`: a run as one HTML file that loads nothing. */
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
-import {unknownRun} from '../cloud/send-message.ts';
+import {unknownRun} from '../cloud/unknown-run.ts';
 import {bytesText} from '../terminal/format.ts';
 import {complain, print, say} from '../terminal/output.ts';
 import {readReport} from '../views/report.ts';

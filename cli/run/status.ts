@@ -5,7 +5,7 @@ import {utcText} from '../../shared/domain/time.ts';
 import type {Worker} from '../../shared/domain/worker/worker.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
-import {unknownRun} from '../cloud/send-message.ts';
+import {unknownRun} from '../cloud/unknown-run.ts';
 import type {Entry} from '../events/entry.ts';
 import {EventFilter} from '../events/filter.ts';
 import {EventReader, listRejected} from '../events/read.ts';

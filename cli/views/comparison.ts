@@ -5,7 +5,7 @@ import type {RunResult, Stats} from '../../shared/domain/run/result.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
 import type {Objects} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
-import {unknownRun} from '../cloud/send-message.ts';
+import {unknownRun} from '../cloud/unknown-run.ts';
 import type {Answers} from '../json/index.ts';
 import {usdPerMillionTokens} from '../run/rates.ts';
 import {differencesOf} from '../run/write-spec.ts';

@@ -15,10 +15,10 @@ import {isFor} from '../logs/run-tpus.ts';
 import {usdPerHourFor, usdPerMillionTokens} from '../run/rates.ts';
 import {type CountedBill, countedBill} from '../run/whole-bill.ts';
 import {type Line, Timeline} from '../screen/timeline.ts';
-import {explain} from '../why.ts';
 import {type Pace, paceOf} from './pace.ts';
 import {type RunState, readResult, readRun} from './run.ts';
 import {MOST_READ} from './timeline.ts';
+import {explain} from './why.ts';
 
 /** A page shows each stream of a run with so many. Of a larger run it shows those at work and those that failed. */
 const MOST_STREAMS = 10_000;

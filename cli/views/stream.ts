@@ -6,7 +6,7 @@ import type {Shard} from '../../shared/domain/stream/checkpoint.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Answers} from '../json/index.ts';
-import {explain} from '../why.ts';
+import {explain} from './why.ts';
 
 const MOST_SHARDS = 100;
 

@@ -2,7 +2,7 @@
 import {runRecords, workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Store} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
-import {unknownRun} from '../cloud/send-message.ts';
+import {unknownRun} from '../cloud/unknown-run.ts';
 import type {Entry} from '../events/entry.ts';
 import {EventFilter} from '../events/filter.ts';
 import {EventReader} from '../events/read.ts';

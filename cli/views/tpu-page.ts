@@ -8,8 +8,8 @@ import type {Cloud} from '../cloud/cloud.ts';
 import {readFleet} from '../cloud/fleet.ts';
 import type {Answers} from '../json/index.ts';
 import {type LogLine, parseLogLine} from '../logs/log-line.ts';
-import {explain} from '../why.ts';
 import {readTpu, type TpuView} from './tpus.ts';
+import {explain} from './why.ts';
 
 const MAX_LOG_BYTES = 8_000_000;
 const MOST_LINES = 80;

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import type {Cloud} from '../../cli/cloud/cloud.ts';
 import {TPU_STATUSES} from '../../cli/screen/tpu-status.ts';
-import {explain} from '../../cli/why.ts';
+import {explain} from '../../cli/views/why.ts';
 import {FAULT_KINDS, faultHelp} from '../../emulator/faults.ts';
 import {jobDocument} from '../../shared/domain/job/job.ts';
 import {runDocument} from '../../shared/domain/run/run.ts';

@@ -4,7 +4,7 @@ import {parseWork} from '../../../shared/domain/names.ts';
 import type {Store} from '../../../shared/ports.ts';
 import {type Cloud, withCloud} from '../../cloud/cloud.ts';
 import type {CloudOptions} from '../../cloud/connect.ts';
-import {unknownRun} from '../../cloud/send-message.ts';
+import {unknownRun} from '../../cloud/unknown-run.ts';
 import {EventFilter} from '../../events/filter.ts';
 import {EventReader} from '../../events/read.ts';
 import type {Answers} from '../../json/index.ts';
