@@ -54,6 +54,11 @@ function show({at, all, changed}) {
   countAges();
 }
 
+/** A sign-in that has ended closes the stream for good. A load of the page renews the sign-in. */
+function signInAgain() {
+  if (source?.readyState === EventSource.CLOSED) location.reload();
+}
+
 /** A page that nobody sees asks for nothing. */
 function connect() {
   source?.close();
@@ -61,7 +66,10 @@ function connect() {
   if (document.hidden || live === undefined) return;
   source = new EventSource(live);
   source.addEventListener('sections', event => show(JSON.parse(event.data)));
-  source.addEventListener('error', () => document.body.classList.add('offline'));
+  source.addEventListener('error', () => {
+    document.body.classList.add('offline');
+    setTimeout(signInAgain, 30_000);
+  });
 }
 
 /** A stream in the grid: its number on hover, its page on click. */
