@@ -14,6 +14,8 @@ locals {
     jobs         = { control = "read", worker = "create" }
     execs        = { worker = "create" }
     system       = { control = "replace" }
+    # Only the pages fetch their code by themselves. The deployer reads that of the functions.
+    functions = {}
   }
   folder_roles = merge([
     for folder, roles in local.folders : { for account, role in roles : "${folder}/${account}" => { folder = folder, account = account, role = role } }

@@ -165,6 +165,7 @@ describe('gleaner deploy @full', () => {
       'cloudbuild',
       'cloudfunctions',
       'eventarc',
+      'iap',
       'pubsub',
       'run',
     ]);
@@ -192,7 +193,7 @@ describe('gleaner deploy @full', () => {
     const {code, stderr} = await deployAtOnce(['--yes']);
     assert.equal(code, 0, stderr);
     assert.match(stderr, /cloudbuild has no account to make: .*The service has no identity/);
-    assert.equal(google.identities.size, 5);
+    assert.equal(google.identities.size, 6);
   });
 
   it('prints the most that an hour can cost in the dearest zone, and changes nothing', async () => {
