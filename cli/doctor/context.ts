@@ -1,9 +1,10 @@
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {runtimeOf} from '../../shared/domain/fleet/accelerators.ts';
+import {isNotFound} from '../../shared/google/errors.ts';
 import type {Objects, Store} from '../../shared/ports.ts';
 import type {Record} from '../deploy/records.ts';
 import type {Settings} from '../deploy/settings.ts';
-import type {GoogleApi} from '../google/api.ts';
+import type {GoogleApi, Json} from '../google/api.ts';
 
 /** Input of the checks: the deployment as it should be, and the clients that read the deployment as it is. */
 export type Context = {
@@ -81,4 +82,22 @@ export function deployedOf(settings: Settings): Deployed {
     spot: spot !== false,
     workers_per_zone: Number(settings.workers_per_zone ?? 1),
   };
+}
+
+/** The answer of a call, or null for a resource that does not exist. */
+export async function absentAsNull(call: Promise<Json>): Promise<Json | null> {
+  try {
+    return await call;
+  } catch (error) {
+    if (isNotFound(error)) return null;
+    throw error;
+  }
+}
+
+type Binding = {role: string; members?: string[]};
+
+/** Members of the roles of a policy, by `ROLE MEMBER`. */
+export function grantsIn(policy: Json): Set<string> {
+  const bindings = (policy.bindings ?? []) as Binding[];
+  return new Set(bindings.flatMap(({role, members = []}) => members.map(member => `${role} ${member}`)));
 }

@@ -9,14 +9,15 @@ import {ageText, oldestDay} from '../../shared/domain/billing/prices.ts';
 import {nameIn, tickJobOf} from '../../shared/domain/deployment.ts';
 import {paths, regionOf} from '../../shared/domain/names.ts';
 import {iso, utcText} from '../../shared/domain/time.ts';
-import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
+import {isForbidden} from '../../shared/google/errors.ts';
 import type {Filter, Store} from '../../shared/ports.ts';
 import {lacksOf} from '../checks/offer.ts';
-import {type Json, listAll} from '../google/api.ts';
+import {listAll} from '../google/api.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted} from '../terminal/format.ts';
 import {quoted, warn} from '../terminal/output.ts';
-import {broken, type Check, ok, warning} from './context.ts';
+import {absentAsNull, broken, type Check, ok, warning} from './context.ts';
+import {pages} from './pages-check.ts';
 
 const read = (path: string) => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
 
@@ -329,26 +330,6 @@ const write: Check = {
 };
 
 export const DEPLOYMENT_CHECKS: Check[] = [
-  ...[
-    zones,
-    network,
-    subscriptions,
-    database,
-    schedule,
-    bucket,
-    digests,
-    environments,
-    prices,
-    notifications,
-  ],
-  write,
+  ...[zones, network, subscriptions, database, schedule, bucket, digests, pages],
+  ...[environments, prices, notifications, write],
 ];
-
-async function absentAsNull(call: Promise<Json>): Promise<Json | null> {
-  try {
-    return await call;
-  } catch (error) {
-    if (isNotFound(error)) return null;
-    throw error;
-  }
-}

@@ -6,13 +6,16 @@ import {regionOf} from '../../shared/domain/names.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import type {Store} from '../../shared/ports.ts';
 import {enabledApis, neededApis} from '../deploy/project.ts';
-import type {GoogleApi, Json} from '../google/api.ts';
+import type {GoogleApi} from '../google/api.ts';
 import {quoted} from '../terminal/output.ts';
-import {broken, type Check, type Context, ok, warning} from './context.ts';
+import {broken, type Check, type Context, grantsIn, ok, warning} from './context.ts';
+import {membersOf} from './pages-check.ts';
 
 const RESOURCES = 'cloudresourcemanager.googleapis.com/v1/projects';
 const IAM = 'iam.googleapis.com/v1/projects';
 const ACCOUNTS = ['build', 'control', 'invoker', 'worker', 'worker-api'];
+
+const hasPages = ({settings}: Context) => membersOf(settings).length > 0;
 
 /** Permissions that the commands need on the project, each with a role that has it. */
 const PROJECT_PERMISSIONS: Readonly<Record<string, string>> = {
@@ -20,16 +23,8 @@ const PROJECT_PERMISSIONS: Readonly<Record<string, string>> = {
   'tpu.nodes.list': 'roles/tpu.viewer',
 };
 
-type Binding = {role: string; members?: string[]};
-
 const emailOf = ({name, project}: Context, account: string) =>
   `${name}-${account}@${project}.iam.gserviceaccount.com`;
-
-/** Members of the roles of a policy, by `ROLE MEMBER`. */
-function grantsIn(policy: Json): Set<string> {
-  const bindings = (policy.bindings ?? []) as Binding[];
-  return new Set(bindings.flatMap(({role, members = []}) => members.map(member => `${role} ${member}`)));
-}
 
 const apis: Check = {
   name: 'APIs',
@@ -47,7 +42,8 @@ const accounts: Check = {
   async check(context) {
     const {api, project} = context;
     const problems: string[] = [];
-    for (const account of ACCOUNTS) {
+    const wanted = [...ACCOUNTS, ...(hasPages(context) ? ['dashboard'] : [])];
+    for (const account of wanted) {
       const email = emailOf(context, account);
       try {
         const {disabled} = await api.call('GET', `${IAM}/${project}/serviceAccounts/${email}`);
@@ -58,7 +54,7 @@ const accounts: Check = {
       }
     }
     const disabled = problems.find(each => each.endsWith('disabled'))?.split(' ', 1)[0];
-    if (problems.length === 0) return ok(`${ACCOUNTS.length} exist`);
+    if (problems.length === 0) return ok(`${wanted.length} exist`);
     const cure = disabled
       ? `gcloud iam service-accounts enable ${disabled} --project=${project}`
       : 'gleaner deploy';
@@ -83,6 +79,9 @@ const roles: Check = {
       `projects/${project}/roles/${name.replaceAll('-', '_')}_tpu ${control}`,
       `roles/datastore.user ${control}`,
       `roles/datastore.user serviceAccount:${emailOf(context, 'worker-api')}`,
+      ...(hasPages(context)
+        ? [`roles/datastore.viewer serviceAccount:${emailOf(context, 'dashboard')}`]
+        : []),
       `roles/eventarc.serviceAgent ${agent('eventarc')}`,
       `roles/pubsub.serviceAgent ${agent('pubsub')}`,
     ];
