@@ -10,9 +10,11 @@ type Row = {threat: string; file: string; title: string};
 function rowsOf(text: string): Row[] {
   const [, section = ''] = text.split('## Threats');
   const table = (section.split('\n## ')[0] ?? '').split('\n');
-  const lines = table.filter(line => line.startsWith('| ')).slice(1);
+  const lines = table.filter(line => line.startsWith('| ') && !/ \| test \|$/.test(line));
   return lines.map(line => {
-    const [threat = '', , test = ''] = line.slice(2, -2).split(' | ');
+    const cells = line.slice(2, -2).split(' | ');
+    const [threat = ''] = cells;
+    const test = cells.at(-1) ?? '';
     const [, file = '', title = ''] = /^`([^`]+)`: (.+)$/.exec(test) ?? [];
     return {threat, file, title};
   });
