@@ -12,6 +12,7 @@ import {addTpuCommands} from './commands/tpus.ts';
 import {GleanerCommand} from './terminal/command.ts';
 import {setTyped, startOf} from './terminal/hints.ts';
 import {setQuiet} from './terminal/output.ts';
+import {versionText} from './version.ts';
 
 /** Every command. */
 export function gleanerProgram(): GleanerCommand {
@@ -35,7 +36,7 @@ const GROUPS: {title: string; add: ((program: GleanerCommand) => void)[]}[] = [
 function programOfWork(): GleanerCommand {
   const program = new GleanerCommand('gleaner')
     .description('LLM activation extraction on spare Cloud TPUs')
-    .version('0.1.0')
+    .version(versionText())
     .showHelpAfterError('(add --help for the options)')
     // Usage errors quote arguments, which may contain control characters.
     .configureOutput({writeErr: text => process.stderr.write(text.split('\n').map(printable).join('\n'))})

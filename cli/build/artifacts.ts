@@ -9,6 +9,7 @@ import {packWorker} from '../python/bundle.ts';
 import type {Environment} from './environment/environment.ts';
 import {ROOT, zipFunctions} from './functions.ts';
 import {keptZip, recordZip} from './kept-zip.ts';
+import {type Bill, billOf} from './sbom.ts';
 
 export const DIST = fileURLToPath(new URL('../../dist/', import.meta.url));
 
@@ -21,6 +22,8 @@ export type Artifacts = {
   functions: Artifact;
   bundle: Artifact;
   environment?: Artifact;
+  /** Software bill of materials. */
+  sbom: Bill & {file: string};
   /** Unpacked module that registers the functions. */
   module: string;
 };
@@ -37,16 +40,21 @@ export async function buildArtifacts(environment?: Environment): Promise<Artifac
     size_bytes: environment.size_bytes,
   };
   const unpacked = functions.file.replace(/\.zip$/, '');
-  await removeOthers([unpacked, functions.file, bundle.file, archive?.file]);
+  const listed = functions.file.replace(
+    /^functions-(.*)\.zip$/,
+    `sbom-$1-${bundle.sha256.slice(0, 16)}.cdx.json`,
+  );
+  await removeOthers([unpacked, functions.file, bundle.file, archive?.file, listed]);
   await writeFile(join(DIST, functions.file), zip);
   await writeFile(join(DIST, bundle.file), worker.bytes);
   if (environment && archive) await linkOrCopy(environment.archive, join(DIST, archive.file));
   await unpack(zip, join(DIST, unpacked));
+  const sbom = {file: listed, ...(await billOf(join(DIST, listed)))};
   const both = {functions: named(functions), bundle: named(bundle)};
   const variables = {artifacts: {...both, ...(archive ? {environment: named(archive)} : {})}};
   await writeFile(join(DIST, VARIABLES_FILE), `${JSON.stringify(variables, null, 2)}\n`);
   const module = join(DIST, unpacked, 'functions/index.js');
-  return {functions, bundle, ...(archive ? {environment: archive} : {}), module};
+  return {functions, bundle, ...(archive ? {environment: archive} : {}), sbom, module};
 }
 
 /** The zip that `dist/` has of the same sources, or a new one. */
@@ -91,7 +99,8 @@ async function unpack(zip: Uint8Array, folder: string): Promise<void> {
 
 /** Removes artefacts of other sources and nothing else: a person may keep a plan of Terraform in the folder. */
 async function removeOthers(kept: (string | undefined)[]): Promise<void> {
-  const built = /^(functions-[0-9a-f]{64}(\.zip)?|(bundle|environment)-[0-9a-f]{64}\.tar\.gz)$/;
+  const built =
+    /^(functions-[0-9a-f]{64}(\.zip)?|(bundle|environment)-[0-9a-f]{64}\.tar\.gz|sbom-[0-9a-f]{64}-[0-9a-f]{16}\.cdx\.json)$/;
   for (const name of await readdir(DIST))
     if (built.test(name) && !kept.includes(name)) await rm(join(DIST, name), {recursive: true, force: true});
 }

@@ -1,4 +1,5 @@
 import {join} from 'node:path';
+import {counted} from '../terminal/format.ts';
 import {print, say} from '../terminal/output.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from './artifacts.ts';
 import {buildEnvironment, builtEnvironment} from './environment/environment.ts';
@@ -10,20 +11,28 @@ import {buildEnvironment, builtEnvironment} from './environment/environment.ts';
 export async function build(options: {environment?: boolean; json?: boolean}): Promise<void> {
   const built = options.environment ? await buildEnvironment({say}) : await builtEnvironment();
   say('Building the functions and the worker bundle');
-  const {functions, bundle, environment, module} = await buildArtifacts(built);
+  const {functions, bundle, environment, sbom, module} = await buildArtifacts(built);
   const variables = join(DIST, VARIABLES_FILE);
   const line = (what: string, {file, size_bytes}: {file: string; size_bytes: number}) =>
     `${what.padEnd(11)} ${(size_bytes / 1e6).toFixed(1).padStart(5)} MB  dist/${file}`;
   print<'build'>(
     options.json,
-    {dist: DIST, variables, functions, bundle, ...(environment ? {environment} : {}), module},
+    {dist: DIST, variables, functions, bundle, ...(environment ? {environment} : {}), sbom, module},
     [
       line('functions', functions),
       line('worker', bundle),
       environment
         ? line('environment', environment)
         : 'environment           not built: a deployment needs `gleaner build --environment`',
+      `${'packages'.padEnd(11)}           dist/${sbom.file}: ${counted(sbom.components, 'package')} in CycloneDX`,
+      `${'licences'.padEnd(11)}           ${licencesText(sbom.licences)}; those of Python lie beside its packages`,
       `${'variables'.padEnd(11)}           dist/${VARIABLES_FILE}`,
     ],
   );
+}
+
+/** The most frequent first. */
+function licencesText(licences: Record<string, number>): string {
+  const sorted = Object.entries(licences).sort(([a, of_a], [b, of_b]) => of_b - of_a || (a < b ? -1 : 1));
+  return sorted.map(([name, count]) => `${name} ${count}`).join(', ');
 }

@@ -12,6 +12,7 @@ import {
   zone,
 } from '../terminal/arguments.ts';
 import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
+import {VERSION} from '../version.ts';
 import {addSourceOptions} from './source-options.ts';
 
 /** Registers the commands about pools. */
@@ -152,7 +153,5 @@ export function addHostCommands(program: GleanerCommand): void {
     .onCloud()
     .dryRun()
     .examples('gleaner versions', 'gleaner versions --available us-central1-a')
-    .action(async (name, options) =>
-      (await import('../versions.ts')).versions(name, options, program.version() ?? ''),
-    );
+    .action(async (name, options) => (await import('../versions.ts')).versions(name, options, VERSION));
 }

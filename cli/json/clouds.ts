@@ -29,6 +29,12 @@ export const cloudAnswers = {
     ...{functions: artifact, bundle: artifact},
     /** Left out before its first build. */
     environment: artifact.optional(),
+    /** Software bill of materials, and how many packages have each licence. */
+    sbom: z.strictObject({
+      file: text,
+      components: z.number().int(),
+      licences: z.record(text, z.number().int()),
+    }),
   }),
   doctor: z.strictObject({
     findings: z.array(

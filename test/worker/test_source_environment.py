@@ -29,6 +29,8 @@ def index(tmp_path, monkeypatch):
 
 
 def test_the_requested_version_of_jax_replaces_the_locked_version_and_is_recorded(index, prepare):
+    """Also where the index of releases has a higher version: an index never takes a package of another one."""
+    index.add("jax", "99.0.0.dev20260102")
     prepared = prepare(jax_version="nightly")
     assert prepared.ran["jax_version"] == "98.2.0.dev20260101"
     code = "import jax, numpy; print(jax.__version__)"

@@ -67,6 +67,20 @@ describe('gleaner build @full', () => {
     }
   });
 
+  it('lists the packages of npm and of Python with their licences, and the digests of its artefacts', async () => {
+    const {components} = JSON.parse(readFileSync(DIST + built.sbom.file, 'utf8'));
+    const purls: string[] = components.map(({purl}: {purl: string}) => purl);
+    assert.ok(
+      purls.some(purl => /^pkg:npm\/%40google-cloud\/firestore@\d/.test(purl)),
+      purls.join(),
+    );
+    assert.ok(purls.some(purl => /^pkg:pypi\/jax@\d/.test(purl)));
+    assert.equal(built.sbom.components, purls.length);
+    assert.ok((built.sbom.licences.MIT ?? 0) > 50, JSON.stringify(built.sbom.licences));
+    const {stdout} = await gleaner(['--version']);
+    assert.match(stdout, new RegExp(`^0\\.1\\.0\\nfunctions sha256:${built.functions.sha256}\\n`));
+  });
+
   it('names the environment in the worker bundle', async () => {
     await extract({file: DIST + built.bundle.file, cwd: folder.path}, ['environment']);
     const {key, sha256, size_bytes} = await putBuiltEnvironment(folder.path);

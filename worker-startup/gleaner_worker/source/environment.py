@@ -100,7 +100,8 @@ class Environments:
         package = "jax[tpu]" if is_tpu else "jax"
         command = [uv, "pip", "install", "--quiet", "--python", f"{folder}/bin/python"]
         if version == "nightly":
-            command += ["--pre", "--extra-index-url", _NIGHTLY, "--index-strategy", "unsafe-best-match"]
+            # The first index that has a package decides: no other index can offer a higher version of jax.
+            command += ["--pre", "--extra-index-url", _NIGHTLY]
         elif version != "newest":
             package += f"=={version}"
             if is_tpu and tuple(map(int, version.split("."))) < _LIBTPU_ON_PYPI:

@@ -1,0 +1,78 @@
+/** Software bill of materials of a deployment, in CycloneDX: packages of npm by `npm sbom`, and packages of Python by the lock of the worker. */
+import {execFile} from 'node:child_process';
+import {existsSync} from 'node:fs';
+import {readFile, writeFile} from 'node:fs/promises';
+import {promisify} from 'node:util';
+import {z} from 'zod';
+import {jsonText} from '../../shared/contracts/printable.ts';
+import {CliError} from '../terminal/errors.ts';
+import {ROOT} from './functions.ts';
+
+const LOCK = `${ROOT}worker-startup/requirements.lock`;
+const MOST_BYTES = 64 << 20;
+
+const license = z.looseObject({
+  license: z.looseObject({id: z.string().optional(), name: z.string().optional()}).optional(),
+  expression: z.string().optional(),
+});
+const component = z.looseObject({
+  name: z.string(),
+  version: z.string().optional(),
+  purl: z.string(),
+  licenses: z.array(license).optional(),
+});
+const bill = z.looseObject({
+  bomFormat: z.literal('CycloneDX'),
+  serialNumber: z.string().optional(),
+  metadata: z.looseObject({timestamp: z.string().optional(), component: z.looseObject({})}),
+  components: z.array(component),
+});
+
+export type Bill = {components: number; licences: Record<string, number>};
+
+/**
+ * Writes the bill of this repository's packages into `path`, or reads the bill that is there. The zip of the functions has most packages
+ * inside of its own files, so its lock does not name them. Equal locks give equal bytes.
+ */
+export async function billOf(path: string): Promise<Bill> {
+  if (!existsSync(path)) await writeFile(path, await makeBill());
+  const {components} = bill.parse(JSON.parse(await readFile(path, 'utf8')));
+  const licences: Record<string, number> = {};
+  for (const {licenses = []} of components)
+    for (const {license, expression} of licenses) {
+      const name = expression ?? license?.id ?? license?.name ?? 'unknown';
+      licences[name] = (licences[name] ?? 0) + 1;
+    }
+  return {components: components.length, licences};
+}
+
+async function makeBill(): Promise<string> {
+  const {serialNumber: _, metadata, components, ...rest} = bill.parse(JSON.parse(await npmSbom()));
+  const {timestamp: _made, component: about, ...described} = metadata;
+  const python = packagesIn(await readFile(LOCK, 'utf8')).map(({name, version}) => {
+    const purl = `pkg:pypi/${name}@${version}`;
+    return {'bom-ref': purl, type: 'library', name, version, purl};
+  });
+  return `${jsonText({...rest, metadata: {...described, component: {...about, name: 'gleaner'}}, components: [...components, ...python]})}\n`;
+}
+
+async function npmSbom(): Promise<string> {
+  const args = ['sbom', '--package-lock-only', '--omit', 'dev', '--sbom-format', 'cyclonedx', '--offline'];
+  try {
+    const {stdout} = await promisify(execFile)('npm', args, {cwd: ROOT, maxBuffer: MOST_BYTES});
+    return stdout;
+  } catch (cause) {
+    throw new CliError(
+      `Failed to list the packages of the functions with npm sbom: ${(cause as Error).message}; install npm 10 or newer`,
+      {cause},
+    );
+  }
+}
+
+/** Packages of a lock file, in its order. */
+export function packagesIn(lock: string): {name: string; version: string}[] {
+  return [...lock.matchAll(/^([A-Za-z0-9][\w.-]*)==([^\s;\\]+)/gm)].map(([, name = '', version = '']) => ({
+    name,
+    version,
+  }));
+}
