@@ -44,28 +44,28 @@ export const FORGED_HEADERS: {name: string; header: () => string}[] = [
   {name: 'for another service', header: changed({aud: AUDIENCE.replace('gleaner', 'team-b')})},
   {name: 'for a list of audiences', header: changed({aud: [AUDIENCE]})},
   {name: 'of another issuer', header: changed({iss: 'https://accounts.google.com'})},
-  {name: 'that has expired', header: changed({exp: now_s() - 31})},
+  {name: 'expired', header: changed({exp: now_s() - 31})},
   {name: 'without an expiry', header: changed({exp: undefined})},
   {name: 'of the future', header: changed({iat: now_s() + 90})},
-  {name: 'that is good for longer than a day', header: changed({exp: now_s() + 90_000})},
+  {name: 'good for longer than a day', header: changed({exp: now_s() + 90_000})},
   {name: 'signed with another key', header: forged(ecdsa(foreign.privateKey), {})},
   {name: 'signed with a key that IAP does not have', header: forged(ecdsa(foreign.privateKey), {kid: 'x'})},
-  {name: 'with the key __proto__', header: forged(ecdsa(foreign.privateKey), {kid: '__proto__'})},
-  {name: 'without a key', header: forged(ecdsa(own.privateKey), {kid: undefined})},
+  {name: 'signed with the key __proto__', header: forged(ecdsa(foreign.privateKey), {kid: '__proto__'})},
+  {name: 'signed without the name of a key', header: forged(ecdsa(own.privateKey), {kid: undefined})},
   {name: 'without an algorithm', header: forged(() => 'AAAA', {alg: 'none'})},
   {
-    name: 'with the algorithm none and the right signature',
+    name: 'signed rightly with the algorithm none',
     header: forged(ecdsa(own.privateKey), {alg: 'none'}),
   },
   {name: 'signed HS256 with the public key', header: forged(hmac, {alg: 'HS256'})},
   {name: 'signed RS256', header: forged(withRsa, {alg: 'RS256'})},
   {
-    name: 'with the signature of other claims',
+    name: 'signed for other claims',
     header: () => {
       const [, , signature] = iapHeader(iapClaims({email: 'x@example.com'})).split('.');
       return `${iapHeader().split('.').slice(0, 2).join('.')}.${signature}`;
     },
   },
   {name: 'of two parts', header: () => iapHeader().split('.').slice(0, 2).join('.')},
-  {name: 'of nonsense', header: () => 'aaaa.bbbb.cccc'},
+  {name: 'nonsense', header: () => 'aaaa.bbbb.cccc'},
 ];

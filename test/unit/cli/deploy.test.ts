@@ -83,7 +83,7 @@ fi
 case $verb in
   plan) for word in "$@"; do case $word in -out=*) echo planned > "\${word#-out=}" ;; esac; done ;;
   show) cat "$PLAN_FILE" ;;
-  output) echo '{"bucket":{"value":"my-project-123-gleaner"},"next_commands":{"value":{"start":"gcloud storage cp a b"}}}' ;;
+  output) echo '{"bucket":{"value":"my-project-123-gleaner"},"next_commands":{"value":{"start":"gcloud storage cp a b"}},"dashboard":{"value":"https://pages.run.app"}}' ;;
 esac
 `;
 
@@ -209,8 +209,9 @@ describe('gleaner deploy @full', () => {
 
   it('repeats until the agents of Google are ready, and says what is left', async () => {
     const env = {FAIL_VERB: 'apply', FAIL_TIMES: '3', FAIL_TEXT: EVENTARC};
-    const {code, stderr} = await deployAtOnce(['--yes'], env);
+    const {code, stdout, stderr} = await deployAtOnce(['--yes'], env);
     assert.equal(code, 0, stderr);
+    assert.match(stdout, /^The pages are at https:\/\/pages\.run\.app$/m);
     const again = ['plan', 'show', 'apply'];
     assert.deepEqual(verbs(), ['init', 'plan', 'show', 'apply', ...again, ...again, ...again, 'output']);
     assert.match(stderr, /Google has not finished an earlier step: .*Eventarc Service Agent/);

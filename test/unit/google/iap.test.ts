@@ -35,11 +35,11 @@ describe('the header of Identity-Aware Proxy', () => {
   });
 
   for (const {name, header} of FORGED_HEADERS)
-    it(`is refused ${name}`, async () => {
+    it(`is refused when it is ${name}`, async () => {
       await assert.rejects(checkWith({GLEANER_IAP_KEYS: address})(header()), isRefused);
     });
 
-  it('is refused where it is missing', async () => {
+  it('is refused when it is missing', async () => {
     for (const header of [undefined, ''])
       await assert.rejects(checkWith({GLEANER_IAP_KEYS: address})(header), isRefused);
   });
