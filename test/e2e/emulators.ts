@@ -83,6 +83,29 @@ export function testEmulators(cloud: () => {home: TestHome; job: DocumentReferen
       assert.ok(found?.[time] instanceof Timestamp, time);
   });
 
+  it('has pages, which follow its Firestore', async () => {
+    const {home, job} = cloud();
+    const {origin} = new URL(home.ready.dashboard);
+    const opened = await fetch(home.ready.dashboard, {redirect: 'manual'});
+    const cookie = opened.headers.get('set-cookie')?.split(';')[0] ?? '';
+    const read = async (path: string) => {
+      const answer = await fetch(origin + path, {headers: {cookie}});
+      const text = await answer.text();
+      assert.ok(answer.ok && !text.includes('does not answer'), `${path}: ${text}`);
+      return text;
+    };
+    const polledAt = (text: string) => /id="fresh">[\s\S]*?datetime="([^"]+)"/.exec(text)?.[1];
+    for (const path of ['/', '/fleet', '/jobs', `/jobs/${job.id}`, '/events', '/documents/runs/first']) {
+      const first = polledAt(await read(path));
+      await home.until(
+        `a second poll of ${path}`,
+        () => read(path),
+        text => polledAt(text) !== first,
+      );
+    }
+    assert.match(await read('/runs/first'), /first/);
+  });
+
   it('takes the job of the Python of docs/jobs.md as it stands, and jobs follow prints its result @long', async () => {
     const {home} = cloud();
     const python = join(home.dir, 'client', 'bin', 'python');
