@@ -1,4 +1,4 @@
-/** Pools, their zones and their TPUs, with why a zone gives none and what it met in the last day. */
+/** Pools, their zones and their TPUs, with why a zone gives none and what it met since yesterday. */
 import {zoneRecords} from '../../shared/control-plane/documents/documents.ts';
 import type {Pool} from '../../shared/domain/fleet/pool.ts';
 import {iso} from '../../shared/domain/time.ts';

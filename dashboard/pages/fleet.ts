@@ -1,4 +1,4 @@
-/** Pools, zones and TPUs: what each TPU does, why a zone gives none, and what it met in the last day. */
+/** Pools, zones and TPUs: what each TPU does, why a zone gives none, and what it met since yesterday. */
 import {counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
 import type {FleetView, PoolView, ZoneView} from '../../cli/views/fleet.ts';
 import {type TpuRow, totalsOf} from '../../cli/views/tpus.ts';
@@ -70,15 +70,15 @@ function zonePart({zone, waits, day, held, tpus}: ZoneView, now: number): Html {
   }${held > 0 ? html`<p class="note">Holds ${counted(held, 'silent TPU')} until a new TPU speaks.</p>` : ''}<p class="quiet">${dayText(day)}</p></div>`;
 }
 
-/** `9 requests in the last day, 3 refused; 6 TPUs came after 2.1 min; 4 lives of 3.2 h, 3 preempted`. */
+/** `9 requests since yesterday, 3 refused; 6 TPUs came after 2.1 min; 4 lives of 3.2 h, 3 preempted`. */
 function dayText({tries, refusals, given, wait_s, lives, life_s, preemptions}: Counts): string {
-  if (tries === 0 && lives === 0) return 'No request in the last day.';
+  if (tries === 0 && lives === 0) return 'No request since yesterday.';
   const came = given > 0 ? `; ${counted(given, 'TPU')} came after ${durationText(wait_s / given)}` : '';
   const lived =
     lives > 0
       ? `; ${counted(lives, 'life', 'lives')} of ${durationText(life_s / lives)}, ${numberText(preemptions)} preempted`
       : '';
-  return `${counted(tries, 'request')} in the last day, ${numberText(refusals)} refused${came}${lived}.`;
+  return `${counted(tries, 'request')} since yesterday, ${numberText(refusals)} refused${came}${lived}.`;
 }
 
 /** Each TPU by its slot, and the number and the dollars of each state. */
