@@ -14,7 +14,10 @@ const browser = await chromium.launch({
   args: ['--no-sandbox'],
 });
 try {
-  await home.drop('datasets/my-run/run.json', JSON.stringify({...JSON.parse(SPEC), budget_usd: 5}));
+  await home.drop(
+    'datasets/my-run/run.json',
+    JSON.stringify({...JSON.parse(SPEC), budget_usd: 5, shard_size_gb: 0.002}),
+  );
   for (let stream = 0; stream < STREAMS; stream++)
     await home.drop(
       `datasets/my-run/stream_${String(stream).padStart(3, '0')}.jsonl`,
