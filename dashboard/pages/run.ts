@@ -83,13 +83,16 @@ function lead(why: RunPage['why'], result: RunPage['result']): Html {
 function streams({state}: RunPage): Html {
   const {run, streams} = state;
   const total = streamCount(state);
+  const isWhole = streams.length >= total;
+  // The document of the run has the counts of the last tick; the streams have their own state.
+  const countOf = (status: Stream['status']) =>
+    isWhole ? streams.filter(each => each.status === status).length : run[`streams_${status}`];
   const counts = {
-    ...{completed: run.streams_completed, in_progress: run.streams_in_progress},
-    ...{pending: run.streams_pending, failed: run.streams_failed},
+    ...{completed: countOf('completed'), in_progress: countOf('in_progress')},
+    ...{pending: countOf('pending'), failed: countOf('failed')},
   };
   if (total === 0)
     return html`<h2>Streams</h2>${empty('No stream yet. Upload streams into the folder of the run:', `gleaner streams upload streams ${run.run}`)}`;
-  const isWhole = streams.length >= total;
   const share = (run.streams_completed + run.streams_failed) / total;
   return html`<h2>${counted(total, 'stream')}</h2>${legend(counts)}${
     isWhole ? streamGrid(streams) : html`<p>${bar(share, `${Math.floor(share * 100)} % have ended`)}</p>`
