@@ -16,25 +16,31 @@ _REMOVE_S = 5.0
 
 
 class ControlGroup:
-    """The control group of one process of a job. path: its folder."""
+    """The control group of one process of a job.
+
+    entrance: a file of the group. A process that writes 0 to it enters the group.
+    """
 
     def __init__(self, path: str):
-        self.path = path
+        self._path = path
+        # A process in the read-only world of an attempt could not open it.
+        self.entrance = os.open(os.path.join(path, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
 
     def oom_kills(self) -> int:
         """Number of processes of the group that the kernel has killed at the limit of memory."""
-        with open(os.path.join(self.path, "memory.events"), encoding="ascii") as file:
+        with open(os.path.join(self._path, "memory.events"), encoding="ascii") as file:
             return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
 
     def remove(self) -> None:
         """The kernel may count a dead process of the group for some milliseconds more."""
+        os.close(self.entrance)
         give_up = time.monotonic() + _REMOVE_S
         while True:
             try:
-                return os.rmdir(self.path)
+                return os.rmdir(self._path)
             except OSError as error:
                 if time.monotonic() >= give_up:
-                    return log.warning("Failed to remove %s: %s", self.path, error.strerror)
+                    return log.warning("Failed to remove %s: %s", self._path, error.strerror)
             time.sleep(0.01)
 
 

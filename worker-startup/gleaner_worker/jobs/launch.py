@@ -53,10 +53,7 @@ def _start(order: dict, report: int) -> int:
     """Starts the process and returns its pid. Raises OSError if it cannot be isolated."""
     if _IS_LINUX and _prctl(_SET_CHILD_SUBREAPER, 1) != 0:
         raise OSError("prctl refuses a subreaper; use a Linux image that allows prctl")
-    group = None
     if order["uid"] is not None:
-        if order["group"] is not None:
-            group = os.open(os.path.join(order["group"], "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC)
         _enter_world(order)
     problem, problem_end = os.pipe()
     pid = os.fork()
@@ -64,8 +61,9 @@ def _start(order: dict, report: int) -> int:
         os.close(problem)
         try:
             os.setsid()
-            if group is not None:
-                os.write(group, b"0")
+            if order["group"] is not None:
+                os.write(order["group"], b"0")
+                os.close(order["group"])
             _limit(order["limits"], order["uid"] is not None)
             if order["uid"] is not None:
                 _drop_user(order)

@@ -115,7 +115,7 @@ def _order(
         "gid": user.gid,
         "groups": user.groups,
         "has_network": user.has_network,
-        "group": group.path if group is not None else None,
+        "group": group.entrance if group is not None else None,
         "limits": asdict(limits),
         "visible": sorted({*_own_paths(), os.path.realpath(folder), *map(os.path.realpath, visible)}),
         "hidden": [user.home] if user.home else [],
@@ -154,7 +154,7 @@ class _Guarded:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={},
-            pass_fds=(write_end,),
+            pass_fds=(write_end,) if group is None else (write_end, group.entrance),
             start_new_session=True,
         )
         os.close(write_end)
