@@ -28,6 +28,8 @@ const atOnce = (files: number) => ['--parallel', '--jobs', String(files)];
 const LEFT_OUT: Record<Tier, string | undefined> = {fast: '@full|@long', full: '@long', long: undefined};
 /** Folders of mocha with a part of their own; every other test file belongs to the part `unit`. */
 const OWN_PART = ['contract', 'emulator', 'simulation', 'e2e', 'terraform'];
+/** Folders of `unit` that the fast tier leaves out: commands and pages, around the rules and the control plane. */
+const SURFACES = ['unit/cli', 'unit/dashboard'];
 
 export const PARTS: Part[] = [
   {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), ...atOnce(2))},
@@ -36,14 +38,10 @@ export const PARTS: Part[] = [
   {name: 'emulator', tiers: SLOW, run: mocha(testsOf('emulator'), ...atOnce(2))},
   // Most contracts wait for repeated calls.
   {name: 'contract', tiers: [...TIERS], run: mocha(testsOf('contract'), ...atOnce(3))},
-  {
-    name: 'unit',
-    tiers: [...TIERS],
-    run: mocha(testsOf('**'), ...atOnce(2), ...OWN_PART.flatMap(folder => ['--ignore', testsOf(folder)])),
-  },
+  {name: 'unit', tiers: [...TIERS], run: unit},
   {name: 'terraform', tiers: SLOW, run: terraform},
   {name: 'tpu-program', tiers: SLOW, run: tpuProgram},
-  {name: 'worlds', tiers: ['fast'], run: mocha('test/simulation/@(anchors|worlds).test.ts')},
+  {name: 'worlds', tiers: ['fast'], run: mocha('test/simulation/worlds.test.ts')},
   {
     name: 'types',
     tiers: BEFORE_MERGE,
@@ -59,7 +57,7 @@ export const PARTS: Part[] = [
 
 /** How much a tier tries where a test repeats itself; the defaults in the test files are those of full. */
 const EFFORT: Record<Tier, Record<string, string>> = {
-  fast: {GLEANER_RANDOM_RUNS: '8'},
+  fast: {GLEANER_RANDOM_RUNS: '4', GLEANER_SIMULATION_SEEDS: '20'},
   full: {},
   long: {
     GLEANER_CALLS: '1',
@@ -96,6 +94,12 @@ function mocha(tests: string, ...options: string[]): Part['run'] {
   };
 }
 
+function unit(run: Run, tier: Tier): Promise<Counts> {
+  const others = tier === 'fast' ? [...OWN_PART, ...SURFACES] : OWN_PART;
+  const left = others.flatMap(folder => ['--ignore', testsOf(folder)]);
+  return mocha(testsOf('**'), ...atOnce(2), ...left)(run, tier);
+}
+
 /** A command that passes or fails as a whole. */
 function check(command: string, ...args: string[]): Part['run'] {
   return async (run, tier) => wholly(await run(command, args, EFFORT[tier]));
@@ -120,9 +124,9 @@ const MARKS: Record<Tier, string> = {fast: 'not slow and not long', full: 'not l
 
 async function pytest(run: Run, tier: Tier): Promise<Counts> {
   const options = ['-q', '-rs', '--durations=10', '-m', MARKS[tier]];
-  // Two processes; `worksteal`, because some tests take a thousand times as long as others. In the tier full, other parts keep the cores
-  // busy, and a second process would start, import JAX and collect the tests again.
-  const spread = tier === 'full' ? ['-p', 'no:xdist'] : ['--numprocesses=2', '--dist=worksteal'];
+  // In the tier long, two processes; `worksteal`, because some tests take a thousand times as long as others. In the other tiers, other parts
+  // keep the cores busy, and a second process would start, import JAX and collect the tests again.
+  const spread = tier === 'long' ? ['--numprocesses=2', '--dist=worksteal'] : ['-p', 'no:xdist'];
   const command = ['-m', 'pytest', ...options, ...spread, 'test/worker', 'test/reader'];
   // Compiled programs are kept for the next run, for as long as the lock file is the same.
   const kept = join(cacheFolder(), 'test', (await environmentFolder(LOCK)).slice(-16));

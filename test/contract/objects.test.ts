@@ -70,7 +70,7 @@ describe('Objects: Cloud Storage', () => {
     assert.equal(gunzipSync(read ?? '').toString(), '{"text":"a"}\n');
   });
 
-  it('a list returns every object, over several pages', async () => {
+  it('a list returns every object, over several pages @full', async () => {
     const wanted = Array.from({length: 1100}, (_, n) => String(n).padStart(4, '0'));
     await upload(wanted.map(name => folder + name));
     assert.deepEqual(await names(), wanted);

@@ -113,7 +113,7 @@ const CASES = LISTED.map(each => {
   return {...each, size_bytes: (isLarge ? 9 * KIB : 300) * KIB};
 });
 
-describe('Objects: retries of Cloud Storage', () => {
+describe('Objects: retries of Cloud Storage @full', () => {
   const cloud = useLocalCloud({storage_only: true});
   const retries = {...STORAGE_RETRIES, first_wait_ms: 2};
   let proxy: FaultProxy;

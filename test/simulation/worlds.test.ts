@@ -19,11 +19,11 @@ describe('simulated worlds', () => {
   }).timeout(14_400_000);
 
   for (const {seed, without, violation} of kept)
-    it(`seed ${seed} holds, which broke before: ${violation}`, async () => {
+    it(`seed ${seed} holds, which broke before: ${violation} @full`, async () => {
       assert.equal((await simulate(seed, {without: new Set(without)})).violation, undefined);
     });
 
-  it('one seed gives the same world every time', async () => {
+  it('one seed gives the same world every time @full', async () => {
     const [one, two] = [await simulate(7, {trace: true}), await simulate(7, {trace: true})];
     assert.deepEqual(one, two);
     assert.ok(one.trace.length > 50);
