@@ -124,9 +124,8 @@ const MARKS: Record<Tier, string> = {fast: 'not slow and not long', full: 'not l
 
 async function pytest(run: Run, tier: Tier): Promise<Counts> {
   const options = ['-q', '-rs', '--durations=10', '-m', MARKS[tier]];
-  // In the tier long, two processes; `worksteal`, because some tests take a thousand times as long as others. In the other tiers, other parts
-  // keep the cores busy, and a second process would start, import JAX and collect the tests again.
-  const spread = tier === 'long' ? ['--numprocesses=2', '--dist=worksteal'] : ['-p', 'no:xdist'];
+  // `worksteal`, because some tests take a thousand times as long as others. In the tier fast the other parts last as long as one process.
+  const spread = tier === 'fast' ? ['-p', 'no:xdist'] : ['--numprocesses=2', '--dist=worksteal'];
   const command = ['-m', 'pytest', ...options, ...spread, 'test/worker', 'test/reader'];
   // Compiled programs are kept for the next run, for as long as the lock file is the same.
   const kept = join(cacheFolder(), 'test', (await environmentFolder(LOCK)).slice(-16));

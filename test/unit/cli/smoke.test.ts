@@ -47,10 +47,14 @@ describe('The rights of TPUs in the smoke test', () => {
   });
 
   it('are tried in every folder that Terraform gives to TPUs', () => {
-    const [, folders = ''] =
-      /folders = \{\n(.*?)\n {2}\}/s.exec(readFileSync(`${ROOT}terraform/buckets.tf`, 'utf8')) ?? [];
-    const given = [...folders.matchAll(/^ +(\w+) += \{.*\bworker += /gm)].map(([, name]) => `${name}/`);
-    assert.deepEqual(given.sort(), FOLDERS);
+    const buckets = readFileSync(`${ROOT}terraform/buckets.tf`, 'utf8');
+    const [, folders = ''] = /folders = \{\n(.*?)\n {2}\}/s.exec(buckets) ?? [];
+    const given = [...folders.matchAll(/^ +(\w+) += \{.*\bworker += /gm)];
+    const withCondition = buckets.matchAll(
+      /managed_folder\.data\["(\w+)"\]\.name\n[^}]*account\["worker"\]\.member/g,
+    );
+    const names = [...given, ...withCondition].map(([, name]) => `${name}/`);
+    assert.deepEqual(names.sort(), FOLDERS);
   });
 
   const faults: {name: string; inject: () => void; says: RegExp}[] = [
