@@ -1,5 +1,6 @@
 """Code bundles: fetched by their sha256, and unpacked safely."""
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -8,10 +9,12 @@ import random
 import tarfile
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from build import BUCKET, bucket
 from gleaner_worker.jobs.prepared import SourceFailed
-from gleaner_worker.source.bundle import unpack_bundle
+from gleaner_worker.source.bundle import DAMAGED, unpack_archive, unpack_bundle
 from memory import MIB, at_most
 
 
@@ -138,3 +141,30 @@ def test_a_bundle_with_facts_for_every_member_is_refused(unpack):
         tar.addfile(tarfile.TarInfo("main.py"), io.BytesIO())
     with pytest.raises(SourceFailed, match="'main.py' has more than 100 extended facts"):
         unpack(data.getvalue())
+
+
+@settings(max_examples=settings().max_examples // 2)
+@given(
+    changes=st.lists(
+        st.tuples(
+            st.integers(0, 4095), st.sampled_from([b"\0", b"\xff" * 8, b"7" * 11, b"../", b"L", b"x", b"5", b"2"])
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    end=st.integers(0, 4096),
+)
+def test_a_damaged_archive_is_unpacked_within_its_folder_or_refused(tmp_path_factory, changes, end):
+    top = tmp_path_factory.mktemp("bundle")
+    data = bytearray(
+        gzip.decompress(archive_of(("main.py", b"one"), ("lib/deep.py", b"two" * 99), ("long/" * 40, b"")))[:4096]
+    )
+    for at, change in changes:
+        data[at : at + len(change)] = change
+    (top / "archive").write_bytes(gzip.compress(bytes(data[: max(end, 512)])))
+    (top / "folder").mkdir()
+    with at_most(8 * MIB), contextlib.suppress(*DAMAGED):
+        unpack_archive(str(top / "archive"), str(top / "folder"))
+    assert sorted(os.listdir(top)) == ["archive", "folder"]
+    for folder, folders, files in os.walk(top / "folder"):
+        assert not any(os.path.islink(os.path.join(folder, name)) for name in folders + files)

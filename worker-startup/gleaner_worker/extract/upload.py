@@ -7,8 +7,10 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import BinaryIO
 
 from gleaner_reader.limits import MAX_SMALL_OBJECT_BYTES
 
@@ -29,6 +31,8 @@ from .pipeline import Pipeline
 from .state import ExtractionState
 
 log = logging.getLogger(__name__)
+
+_MAX_REJECT_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,7 +120,7 @@ class Uploader:
             self._bucket.download(other.name, f"{path}.stored", other.generation)
             mine.seek(0)
             with open(f"{path}.stored", "rb") as theirs:
-                if not same_rejects(mine, theirs):
+                if not same_rejects(_lines(mine), _lines(theirs)):
                     raise self._contradiction(other.name)
 
     def _create(self, name: str, data: Content, content_type: str) -> ObjectInfo | None:
@@ -137,3 +141,8 @@ class Uploader:
             f"Failed to finish {self._work.object}: {name} exists with other content than this stream and spec "
             "make; move it away and retry the stream",
         )
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of the file. A longer line than any reject comes in pieces, which equal no line."""
+    return iter(lambda: file.readline(_MAX_REJECT_BYTES), b"")

@@ -16,7 +16,7 @@ from .sealed import use
 
 _PIECE_BYTES = 1 << 15
 # tarfile also raises the errors of number parsing and of zlib. It reads a header of a header by a call of itself.
-_DAMAGED = (OSError, EOFError, ValueError, OverflowError, RecursionError, tarfile.TarError, zlib.error)
+DAMAGED = (OSError, EOFError, ValueError, OverflowError, RecursionError, tarfile.TarError, zlib.error)
 
 
 def unpack_bundle(sha256: str, jobs: str, bucket: Bucket) -> str:
@@ -38,9 +38,9 @@ def unpack_bundle(sha256: str, jobs: str, bucket: Bucket) -> str:
         shutil.rmtree(unfinished, ignore_errors=True)
         os.mkdir(unfinished)
         os.chmod(unfinished, 0o755)
-        _unpack(archive, unfinished)
+        unpack_archive(archive, unfinished)
         os.rename(unfinished, folder)
-    except (Failure, *_DAMAGED) as error:
+    except (Failure, *DAMAGED) as error:
         reason = error.reason if isinstance(error, Failure) else str(error)
         raise SourceFailed("source", f"Failed to use gs://{bucket.name}/{name}: {reason}") from error
     finally:
@@ -51,8 +51,8 @@ def unpack_bundle(sha256: str, jobs: str, bucket: Bucket) -> str:
     return use(folder)
 
 
-def _unpack(archive: str, folder: str) -> None:
-    """Writes only files and folders, because every other kind of member may point outside the folder."""
+def unpack_archive(archive: str, folder: str) -> None:
+    """Writes only files and folders, because other members may point outside the folder. Raises DAMAGED."""
     size = number = 0
     with gzip.open(archive) as content, tarfile.open(fileobj=_SmallReads(content), mode="r:") as tar:  # type: ignore[arg-type]
         while member := tar.next():
