@@ -50,7 +50,7 @@ describe('A hostile web page in a browser', () => {
     await scratch.end();
   });
 
-  /** What a page reads: the text of each answer, or the word `blocked`. */
+  /** Answers that a page reads: the text of each, or the word `blocked`. */
   const reads = (page: Page, urls: string[]) =>
     page.evaluate(
       async addresses =>
