@@ -1,5 +1,6 @@
 """The world of an attempt: nothing that it leaves reaches another attempt or the agent, and it reaches no other one."""
 
+import ctypes
 import os
 import socket
 import sys
@@ -14,8 +15,10 @@ pytestmark = [needs_root, pytest.mark.slow]
 
 PYTHON = (sys.executable, "-c")
 RAMFS = "/mnt/gleaner/a-world"
+KEYCTL, ADD_KEY = (219, 217) if os.uname().machine == "aarch64" else (250, 248)
+JOIN, SEARCH, SESSION = 1, 10, -3
 
-# Leaves what a process of the machine can leave: files in every folder that it may change, and memory of System V.
+# Leaves what a process of the machine can leave: files in every folder that it may change, memory of System V, a key.
 LEAVE = f"""
 import ctypes, os
 left = [os.getcwd(), {RAMFS!r}]
@@ -27,6 +30,7 @@ for folder in set(left):
     open(folder + '/left', 'w').close()
 libc = ctypes.CDLL(None, use_errno=True)
 print(libc.shmget(0x61, ctypes.c_size_t(1 << 20), 0o1666) >= 0, libc.shmget(0x62, ctypes.c_size_t(2 << 30), 0o1666))
+libc.syscall({ADD_KEY}, b'user', b'left', b'x', ctypes.c_size_t(1), {SESSION})
 if os.fork() == 0:
     os.setsid()
     os.execlp('sleep', 'sleep', '1000')
@@ -36,20 +40,22 @@ FIND = f"""
 import ctypes, os
 print([folder for folder in ('/tmp', '/var/tmp', '/dev/shm', '/run/lock', '/dev/mqueue', {RAMFS!r})
     if os.path.exists(folder + '/left')])
-print(ctypes.CDLL(None).shmget(0x61, ctypes.c_size_t(1), 0))
+libc = ctypes.CDLL(None)
+print(libc.shmget(0x61, ctypes.c_size_t(1), 0), libc.syscall({KEYCTL}, {SEARCH}, {SESSION}, b'user', b'left', 0))
 print(sorted(open(f'/proc/{{pid}}/comm').read().strip() for pid in os.listdir('/proc') if pid.isdigit()))
 print(os.getuid())
 """
 
 
 def test_an_attempt_finds_nothing_of_an_earlier_one_and_leaves_nothing_on_the_host(jobs):
+    ctypes.CDLL(None).syscall(KEYCTL, JOIN, None)  # as the agent, which systemd gives a keyring
     pieces = []
     for code in (LEAVE, FIND):
         ended = jobs.process(*PYTHON, code, write=pieces.append, ramfs=RAMFS)
         assert ended.exit_code == 0, pieces
     made, first_uid, *found, second_uid = b"".join(pieces).decode().splitlines()
     assert made == "True -1"  # more System V memory than the limit of the attempt is refused
-    assert found == ["[]", "-1", "['python', 'python']"]
+    assert found == ["[]", "-1 -1", "['python', 'python']"]
     assert first_uid != second_uid
     folders = ["/tmp", "/var/tmp", "/dev/shm", "/run/lock", "/dev/mqueue", RAMFS, *sys.path]
     assert [folder for folder in folders if os.path.exists(f"{folder}/left")] == []

@@ -8,7 +8,9 @@ process. `K` kills the process and all its descendants, and so does the end of t
 reports lines of JSON: {"pid"}, {"memory"} above the limit, then {"exit", "signal"}, or {"error"}.
 """
 
+import contextlib
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -24,6 +26,7 @@ from .descendants import descendants, memory_bytes, shared_memory_bytes
 from .mounts import show_only
 
 _SET_NO_NEW_PRIVS, _SET_CHILD_SUBREAPER = 38, 36
+_KEYCTL, _JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}, 1
 _GET_FLAGS, _SET_FLAGS, _IS_UP = 0x8913, 0x8914, 1  # of a network interface
 _MEASURE_EVERY_S = 0.2
 _MEASURE_S = 2.0  # limit for measuring the memory of many processes
@@ -87,8 +90,8 @@ def _start(order: dict, report: int) -> int:
 def _enter_world(order: dict) -> None:
     """Completes the namespaces that this process has: System V memory, the network and the files."""
     memory = order["limits"]["memory_bytes"]
-    with open("/proc/sys/kernel/shmall", "w", encoding="ascii") as file:
-        file.write(str(memory // resource.getpagesize()))
+    with contextlib.suppress(FileNotFoundError), open("/proc/sys/kernel/shmall", "w", encoding="ascii") as file:
+        file.write(str(memory // resource.getpagesize()))  # a kernel without System V has no such file
     if not order["has_network"]:
         _raise_loopback()
     show_only(
@@ -139,12 +142,23 @@ def _drop_user(order: dict) -> None:
     os.setresuid(order["uid"], order["uid"], order["uid"])
     if _prctl(_SET_NO_NEW_PRIVS, 1) != 0:
         raise OSError("prctl refuses no_new_privs; use a Linux image that allows prctl")
+    _join_keyring()
     for path in order["visible"]:
         if not os.access(path, os.R_OK):
             raise PermissionError(f"user {order['uid']} cannot read {path}; run chmod o+x on each folder above it")
     for path in order["secret"]:
         if os.access(path, os.R_OK):
             raise PermissionError(f"user {order['uid']} can read {path}; run chmod o-rwx on it")
+
+
+def _join_keyring() -> None:
+    """Leaves the session keyring of the agent, which would carry keys from one attempt to the next."""
+    number = _KEYCTL.get(os.uname().machine)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if number is None or libc.syscall(ctypes.c_long(number), ctypes.c_long(_JOIN_SESSION_KEYRING), None) >= 0:
+        return
+    if ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):  # a kernel or a container without keyrings
+        raise OSError(f"keyctl refuses a session keyring: {os.strerror(ctypes.get_errno())}; restart this machine")
 
 
 def _execute(argv: list[str], environment: dict[str, str]) -> None:
