@@ -59,7 +59,9 @@ async function makeBill(): Promise<string> {
 async function npmSbom(): Promise<string> {
   const args = ['sbom', '--package-lock-only', '--omit', 'dev', '--sbom-format', 'cyclonedx', '--offline'];
   try {
-    const {stdout} = await promisify(execFile)('npm', args, {cwd: ROOT, maxBuffer: MOST_BYTES});
+    // npm would leave its compiled sources in the folder of temporary files.
+    const env = {...process.env, NODE_DISABLE_COMPILE_CACHE: '1'};
+    const {stdout} = await promisify(execFile)('npm', args, {cwd: ROOT, env, maxBuffer: MOST_BYTES});
     return stdout;
   } catch (cause) {
     throw new CliError(

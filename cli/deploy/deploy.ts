@@ -50,7 +50,8 @@ export async function deploy(
   const folder = await mkdtemp(join(tmpdir(), 'gleaner-plan-'));
   const stop = new AbortController();
   const interrupt = () => stop.abort();
-  for (const signal of SIGNALS) process.on(signal, interrupt);
+  // A second signal ends the process at once. Terraform ends in order by itself.
+  for (const signal of SIGNALS) process.once(signal, interrupt);
   try {
     const api = openGoogle();
     const {path, settings} = await chooseSettings(file, options, {api, folder});
