@@ -94,6 +94,7 @@ def test_the_agent_is_a_unit_of_its_own_without_needless_rights(tmp_path):
     assert {"--setenv=GLEANER_HOME=/home", "--setenv=JAX_PLATFORMS=tpu", "--setenv=PYTHONPATH=/bundle"} <= set(
         arguments
     )
+    assert {"--property=Delegate=yes", "--setenv=GLEANER_CGROUP_DELEGATED=1"} <= set(arguments)  # for groups of jobs
     (bounds,) = [text for text in arguments if "CapabilityBoundingSet" in text]
     dropped = bounds.partition("=~")[2].split()
     assert {"CAP_SYS_MODULE", "CAP_SYS_BOOT"} <= set(dropped)
