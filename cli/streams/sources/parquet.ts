@@ -141,7 +141,8 @@ export async function* parquetRows(
           parsers: PHYSICAL,
           geoparquet: false,
           onComplete: (read: unknown[][]) => {
-            rows = rows ? rows.map((values, index) => [...values, ...(read[index] ?? [])]) : read;
+            if (rows === undefined) rows = read;
+            else for (const [index, values] of read.entries()) rows[index]?.push(...values);
           },
         });
         // The library does not wait between pages: signals and progress come now.
