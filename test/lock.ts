@@ -13,6 +13,7 @@ const LOCKS: {name: string; base?: string}[] = [
   {name: WORKER},
   {name: 'worker-startup/requirements-tpu', base: WORKER},
   {name: 'cli/run/export-requirements', base: WORKER},
+  {name: 'cli/run/reference-requirements', base: WORKER},
   {name: 'test/worker/requirements', base: WORKER},
   {name: 'test/reference/requirements', base: 'test/worker/requirements'},
 ];

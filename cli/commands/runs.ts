@@ -169,8 +169,13 @@ export function addShortForms(parent: GleanerCommand): void {
       'read the streams and every shard of a run, and count the samples that are stored exactly once',
     )
     .argument('<run>', 'run id', runId)
+    .option(
+      '--reference <n>',
+      'then compute so many samples again with transformers in fp32, and write the drift of each layer into the manifest',
+      positive,
+    )
     .onCloud(RUNNING_OR_STOPPED)
-    .examples(`${of} verify my-run`)
+    .examples(`${of} verify my-run`, `${of} verify my-run --reference 8`)
     .action(async (run, options) => (await import('../run/verify.ts')).verify(run, options));
   parent
     .about(

@@ -1,5 +1,6 @@
 /** Answers of the commands about runs. Documents keep the fields that later releases add. */
 import {z} from 'zod';
+import {comparedManifest} from '../../shared/contracts/manifest.ts';
 import {runDocument} from '../../shared/domain/run/run.ts';
 import {streamDocument} from '../../shared/domain/stream/stream.ts';
 import {waiting} from '../../shared/domain/waiting/constraint.ts';
@@ -60,6 +61,8 @@ const report = {
   ...{run: text, ok: z.boolean(), truncated: count, bytes: count, tokens: count},
   streams: z.array(z.looseObject({stream: text, ...counts})),
 };
+/** `reference`: with --reference. */
+const verified = z.strictObject({...report, reference: comparedManifest.shape.reference.optional()});
 
 const span = z.looseObject({estimate: z.number(), low: z.number(), high: z.number().nullable()});
 const estimate = z.looseObject({
@@ -154,8 +157,8 @@ export const runAnswers = {
   'run report': z.strictObject({file: text, size_bytes: count}),
   'run compare': compared,
   'run export': exported,
-  verify: z.strictObject(report),
-  'run verify': z.strictObject(report),
+  verify: verified,
+  'run verify': verified,
   estimate,
   'run estimate': estimate,
   preflight,

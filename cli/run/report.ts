@@ -5,6 +5,7 @@ import {unknownRun} from '../cloud/unknown-run.ts';
 import {bytesText} from '../terminal/format.ts';
 import {complain, print, say} from '../terminal/output.ts';
 import {readReport} from '../views/report.ts';
+import {readComparison} from './reference.ts';
 import {replaceFile} from './replace-file.ts';
 import {verifyRun} from './verify.ts';
 
@@ -22,12 +23,13 @@ export async function report(run: string, options: Options): Promise<void> {
 }
 
 async function reportText(cloud: Cloud, run: string, verifies: boolean): Promise<string> {
-  const {connection, store} = cloud;
+  const {connection, store, objects} = cloud;
   const found = await readReport(cloud, run);
   if (!found) throw await unknownRun(store, run);
   found.page.state.invalid.forEach(complain);
   const verified = verifies ? await verifyRun(connection, run, say) : null;
+  const compared = await readComparison(objects, run);
   const {runReport} = await import('../../dashboard/report/run-report.ts');
   const {bucket, project} = connection;
-  return runReport(found, {at: new Date().toISOString(), bucket, project, verified});
+  return runReport(found, {at: new Date().toISOString(), bucket, project, verified, compared});
 }

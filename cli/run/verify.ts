@@ -1,5 +1,7 @@
+import type {StoredComparison} from '../../shared/contracts/manifest.ts';
 import {runRecords} from '../../shared/control-plane/documents/documents.ts';
 import {expiresFrom} from '../../shared/domain/run/run.ts';
+import {openObjects} from '../../shared/google/objects.ts';
 import {type CloudOptions, connect, storeOf} from '../cloud/connect.ts';
 import type {Connection} from '../cloud/connection.ts';
 import type {Answers} from '../json/index.ts';
@@ -8,22 +10,36 @@ import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted, numberText, table} from '../terminal/format.ts';
 import {complain, printJson, say} from '../terminal/output.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
+import {compareWithReference, comparisonLines, storeComparison} from './reference.ts';
 
 /** Report of `gleaner_worker.verify`. `truncated`: stored samples that were cut to the length limit, as the spec asked. */
 export type Report = Answers['run verify'];
 
-/** Verifies a run. Exit 0: every sample is stored exactly once and equals its stream. Exit 1: another result, or no result. */
-export async function verify(run: string, options: CloudOptions): Promise<void> {
+/**
+ * Verifies a run. Exit 0: every sample is stored exactly once and equals its stream. Exit 1: another result, or no result. `reference`:
+ * samples of a verified run to compute again with transformers.
+ */
+export async function verify(run: string, options: CloudOptions & {reference?: number}): Promise<void> {
   const connection = await connect(options);
   try {
     const report = await verifyRun(connection, run, options.json ? undefined : say);
-    if (options.json) printJson<'run verify'>(report);
-    else printLines(verdictLines(report));
+    const compared = report.ok && options.reference !== undefined;
+    const reference = compared ? await compare(connection, run, options.reference ?? 1) : undefined;
+    if (options.json) printJson<'run verify'>({...report, ...(reference ? {reference} : {})});
+    else printLines([...verdictLines(report), ...(reference ? comparisonLines(reference) : [])]);
     if (!report.ok) await sayExpiry(connection, run);
     process.exitCode = report.ok ? 0 : 1;
   } finally {
     await connection.close();
   }
+}
+
+async function compare(connection: Connection, run: string, samples: number): Promise<StoredComparison> {
+  const {project, bucket, storage_endpoint: endpoint, token} = connection;
+  const found = await compareWithReference(connection, run, samples, say);
+  const reference = {at: new Date().toISOString(), ...found};
+  await storeComparison(openObjects({project, bucket, endpoint, token}), run, reference);
+  return reference;
 }
 
 /** Missing shards of a run that expires are no fault. */

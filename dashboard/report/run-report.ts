@@ -1,8 +1,10 @@
 /** A run as a file to mail or to attach to a paper: its origin, its course, its content, how to load it, and its checks. */
+import {comparedText, driftRows} from '../../cli/run/reference.ts';
 import type {Report as Verified} from '../../cli/run/verify.ts';
 import {bytesText, counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
 import type {Life, Reason, Report} from '../../cli/views/report.ts';
 import {streamCount} from '../../cli/views/run.ts';
+import type {StoredComparison} from '../../shared/contracts/manifest.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import {outputsPrefix} from '../../shared/domain/names.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
@@ -20,8 +22,14 @@ const FEWEST_BINNED = 12;
 const MOST_STREAMS = 1000;
 const MOST_FILES = 200;
 
-/** `verified`: the report of `gleaner run verify`, where it was asked for. */
-export type Made = {at: string; bucket: string; project: string; verified: Verified | null};
+/** `verified`: the report of `gleaner run verify`, where it was asked for. `compared`: what `--reference` of a verify stored. */
+export type Made = {
+  at: string;
+  bucket: string;
+  project: string;
+  verified: Verified | null;
+  compared: StoredComparison | null;
+};
 
 export function runReport(report: Report, made: Made): string {
   const {run} = report.page.state;
@@ -280,7 +288,7 @@ function firstLayer(layers: unknown): number {
   return Number.isInteger(Number(first)) ? Number(first) : 0;
 }
 
-function verification({page}: Report, {verified}: Made): Html {
+function verification({page}: Report, {verified, compared}: Made): Html {
   const {run} = page.state;
   const always = html`<ul class="plain checks">
 <li>A shard is created whole and never replaced. Its metadata names its stream, its samples, the hash of the spec and the lease.</li>
@@ -288,7 +296,7 @@ function verification({page}: Report, {verified}: Made): Html {
 <li>A TPU that continued a stream compared the stored shards with its plan first.</li>
 </ul>`;
   if (!verified)
-    return html`${always}<p>This file was made without reading the shards again: ${line(`gleaner run report ${run.run} --verify`)} does so.</p>`;
+    return html`${always}${drifts(compared)}<p>This file was made without reading the shards again: ${line(`gleaner run report ${run.run} --verify`)} does so.</p>`;
   const {ok, samples, stored_once, missing, doubled, different, rejected} = verified;
   return html`<p class="verdict">${state(ok ? 'verified' : 'not verified', ok ? 'good' : 'bad')}: every stream and every shard was read again for this file.</p>${figures(
     [
@@ -299,7 +307,25 @@ function verification({page}: Report, {verified}: Made): Html {
       ['Doubled', numberText(doubled)],
       ['Different', numberText(different), 'from the stream'],
     ],
-  )}${verified.problems.map(problem => html`<p class="note">${problem}</p>`)}${always}`;
+  )}${verified.problems.map(problem => html`<p class="note">${problem}</p>`)}${always}${drifts(compared)}`;
+}
+
+/** How far the stored rows are from transformers. */
+function drifts(compared: StoredComparison | null): Html {
+  if (!compared) return html``;
+  const number = (title: string) => ({title, number: true});
+  const columns = [
+    {title: 'Layer'},
+    number('Relative error'),
+    number('Cosine'),
+    number('Worst row'),
+    {title: 'Place'},
+  ];
+  return html`<h3>Compared with transformers</h3><p>${comparedText(compared)}, at ${utcText(compared.at)}.</p>${table(
+    'Drift of each layer',
+    columns,
+    driftRows(compared),
+  )}`;
 }
 
 function appendix({page, dataset}: Report): Html {

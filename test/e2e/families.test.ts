@@ -3,8 +3,10 @@ import {mkdtemp, readdir, readFile, rm} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join} from 'node:path';
 import {runWorkerModule} from '../../cli/python/python.ts';
+import {readComparison} from '../../cli/run/reference.ts';
+import type {Report} from '../../cli/run/verify.ts';
 import {FAMILIES} from '../../shared/contracts/model-config.ts';
-import {TestHome, texts} from './home.ts';
+import {gleaner, TestHome, texts} from './home.ts';
 
 /** gemma3_text is the text part of gemma3. */
 const families = Object.keys(FAMILIES).filter(family => family !== 'gemma3');
@@ -32,6 +34,8 @@ describe('A local cloud with a tiny model of every family @long', () => {
     const spec = {
       model: `gs://${home.ready.bucket}/models/${family}`,
       layers: '0-3',
+      dtype: 'fp32',
+      compute_dtype: 'fp32',
       sites: ['resid_post', 'mlp_out'],
     };
     await home.drop(`datasets/${runOf(family)}/run.json`, JSON.stringify(spec));
@@ -39,10 +43,17 @@ describe('A local cloud with a tiny model of every family @long', () => {
   }
 
   for (const family of families)
-    it(`extracts and verifies a run of ${family}`, async () => {
+    it(`extracts a run of ${family} whose rows are those of transformers`, async () => {
       const view = await home.runEnds(runOf(family));
       assert.equal(view?.run.status, 'completed', view?.run.reason ?? '');
       const report = await home.verify(runOf(family));
       assert.deepEqual([report.ok, report.stored_once, report.problems], [true, 20, []]);
+      const args = ['verify', runOf(family), '--reference', '2', '--json', '--dir', home.dir];
+      const {stdout, stderr} = await gleaner(args);
+      const {reference}: Report = JSON.parse(stdout || assert.fail(stderr));
+      assert.equal(Object.keys(reference?.drift ?? {}).length, 8);
+      for (const [name, {relative_error, cosine}] of Object.entries(reference?.drift ?? {}))
+        assert.ok(relative_error < 1e-5 && cosine > 0.99999, `${name} ${relative_error} ${cosine}`);
+      assert.deepEqual(await readComparison(home.objects, runOf(family)), reference);
     });
 });

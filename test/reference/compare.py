@@ -22,8 +22,8 @@ import jax
 import numpy as np
 import torch
 import transformers
-import transformers_model as reference
 from jax.sharding import Mesh
+from transformers_model import make_folder
 
 from gleaner_worker.model.config import parse_config
 from gleaner_worker.model.decoder import Rows, run_blocks
@@ -32,6 +32,7 @@ from gleaner_worker.model.place import place
 from gleaner_worker.model.tuning import CPU
 from gleaner_worker.model.weight_files import DiskFile
 from gleaner_worker.model.weights import open_weights
+from gleaner_worker.reference import transformers_model as reference
 from gleaner_worker.spec import SITES
 
 LIMIT = 1e-5
@@ -69,7 +70,7 @@ def compare(name: str, rng: random.Random, only_fp32: bool = False) -> float:
     token_ids = np.random.default_rng(rng.randrange(2**32)).integers(0, text["vocab_size"] - 1, length).astype(np.int32)
     with tempfile.TemporaryDirectory() as folder:
         # Both compute in bf16 and in fp32 with the same numbers, because the files hold bf16.
-        reference.make_folder(folder, raw, rng.randrange(2**32), dtype=torch.bfloat16, **special)
+        make_folder(folder, raw, rng.randrange(2**32), dtype=torch.bfloat16, **special)
         wanted = reference.run(reference.load(folder), token_ids)
         config = parse_config(raw, name)
         errors = distances(ours(folder, config, "fp32", token_ids), wanted)

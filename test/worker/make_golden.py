@@ -17,8 +17,10 @@ import numpy as np
 import torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "reference"))
-import transformers_model as reference
+sys.path[:0] = [os.path.join(HERE, "..", "..", "worker-startup"), os.path.join(HERE, "..", "reference")]
+from transformers_model import make_folder
+
+from gleaner_worker.reference import transformers_model as reference
 
 FOLDER = os.path.join(HERE, "golden")
 LENGTH, WINDOW = 100, 24  # more than four windows: a short prompt cannot show a wrong window
@@ -307,7 +309,7 @@ def main() -> None:
             continue
         folder = os.path.join(FOLDER, name)
         shutil.rmtree(folder, ignore_errors=True)
-        reference.make_folder(folder, config, seed, **special)
+        make_folder(folder, config, seed, **special)
         text = config.get("text_config", config)
         token_ids = np.random.default_rng(seed).integers(0, text["vocab_size"] - 1, LENGTH).astype(np.int32)
         sites = reference.run(reference.load(folder), token_ids)

@@ -20,7 +20,9 @@ const stats = z.object({
   int8_error: amount.optional(),
 });
 export type Stats = z.infer<typeof stats>;
-const statsByName = z.record(z.string().regex(/^[a-z_]{1,20}\.\d{1,4}$/), stats);
+/** `{site}.{layer}`. */
+export const layerName = z.string().regex(/^[a-z_]{1,20}\.\d{1,4}$/);
+const statsByName = z.record(layerName, stats);
 
 const model = z.object({
   name: short,

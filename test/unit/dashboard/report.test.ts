@@ -13,7 +13,17 @@ import {aStore} from '../../support/put-documents.ts';
 
 const HOSTILE = `</style><script src=x>alert(1)</script><img src=x>"'\u202e&{{`;
 const TPU = 'tpu-us-central1-a-0';
-const MADE: Made = {at: at(0), bucket: 'bucket', project: 'a-project', verified: null};
+const MADE: Made = {at: at(0), bucket: 'bucket', project: 'a-project', verified: null, compared: null};
+
+const COMPARED = {
+  ...{at: at(0), samples: 2, rows: 40, versions: {[HOSTILE]: HOSTILE}},
+  drift: {
+    'resid_post.4': {
+      ...{relative_error: 0.00412, cosine: 0.999991},
+      worst: {stream: '007', sample: 3, position: 11, relative_error: 0.031},
+    },
+  },
+};
 
 const ATTEMPT = attemptDocument.parse({
   ...{worker: TPU, incarnation: 1, cause: HOSTILE, cause_kind: 'taken'},
@@ -63,8 +73,9 @@ function assertAlone(text: string): void {
 
 describe('The report of a run', () => {
   it('loads nothing, and escapes every text', async () => {
-    const text = runReport(await aReport(), MADE);
+    const text = runReport(await aReport(), {...MADE, compared: COMPARED});
     assertAlone(text);
+    assert.match(text, /resid_post\.4.*4\.1e-3.*sample 3, token 11/);
     assert.ok(text.split('&lt;script').length > 4, 'the hostile texts are shown');
   });
 

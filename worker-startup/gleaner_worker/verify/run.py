@@ -21,13 +21,13 @@ def verify_run(bucket: Bucket, run: str, folder: str, on_progress: Callable[[dic
     folder: scratch space for one stream and one shard. on_progress: receives the changed keys of `stream`,
     `streams_done`, `streams`, `shards_done` and `shards`, and each `problem`.
     """
-    spec, spec_hash = _read_manifest(bucket, run)
+    spec, spec_hash = read_manifest(bucket, run)
     problems: list[str] = []
     model_folder, fingerprint = _find_model(spec, run, folder, bucket, problems)
     config, layers = read_config(spec, model_folder)
     settings = make_sample_settings(model_folder, spec, config.vocab_size, config.max_positions)
     expect = Expectation(run, spec, spec_hash, fingerprint, layers, config.d_model, settings)
-    streams = _list_streams(bucket, run, problems)
+    streams = list_streams(bucket, run, problems)
     outputs = _list_outputs(bucket, run)
     if not streams:
         name = f"datasets/{run_folder(run)}stream_000.jsonl"
@@ -58,7 +58,7 @@ def _find_model(spec: Spec, run: str, folder: str, bucket: Bucket, problems: lis
     return find_run_model(spec, run, folder, bucket, weights=False).folder, lock.fingerprint if lock else None
 
 
-def _read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str]:
+def read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str]:
     name = manifest_name(run)
     text = bucket.read(name)
     if text is None:
@@ -78,7 +78,7 @@ def _read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str]:
         ) from error
 
 
-def _list_streams(bucket: Bucket, run: str, problems: list[str]) -> dict[str, ObjectInfo]:
+def list_streams(bucket: Bucket, run: str, problems: list[str]) -> dict[str, ObjectInfo]:
     streams: dict[str, ObjectInfo] = {}
     for info in bucket.list(f"datasets/{run_folder(run) or 'stream_'}"):
         parsed = parse_stream(info.name)

@@ -1,0 +1,104 @@
+/** `gleaner run verify --reference`: computes samples of a run with transformers, and keeps the drift in the manifest of the run. */
+import {fileURLToPath} from 'node:url';
+import {Rejected} from '../../shared/contracts/errors.ts';
+import {
+  type Comparison,
+  comparedManifest,
+  comparison,
+  MAX_MANIFEST_BYTES,
+  type StoredComparison,
+} from '../../shared/contracts/manifest.ts';
+import {parseJson} from '../../shared/contracts/schemas.ts';
+import {readText} from '../../shared/control-plane/runs/run-manifest.ts';
+import {manifestObject} from '../../shared/domain/names.ts';
+import type {Objects} from '../../shared/ports.ts';
+import type {Connection} from '../cloud/connection.ts';
+import {runWorkerModule} from '../python/python.ts';
+import {CliError} from '../terminal/errors.ts';
+import {counted, table} from '../terminal/format.ts';
+import type {StyledLine} from '../terminal/styled-lines.ts';
+
+/** Packages of the worker, and transformers with torch. */
+const LOCK = fileURLToPath(new URL('reference-requirements.lock', import.meta.url));
+const ATTEMPTS = 5;
+
+/** Computes `samples` of the run again, from all over its streams. */
+export async function compareWithReference(
+  {bucket, storage_endpoint}: Connection,
+  run: string,
+  samples: number,
+  say: (line: string) => void,
+): Promise<Comparison> {
+  const args = ['gleaner_worker.reference', '--bucket', bucket, '--run', run, '--samples', String(samples)];
+  const env = storage_endpoint ? {STORAGE_EMULATOR_HOST: storage_endpoint} : {};
+  const {code, stdout, stderr} = await runWorkerModule(args, env, say, LOCK);
+  const last = stdout.at(-1);
+  if (code !== 0 || last === undefined)
+    throw new CliError(
+      stderr.at(-1) ?? `Failed to compare ${run} with transformers: Python ended with exit ${code}`,
+    );
+  return parseJson(comparison, last, 'The comparison');
+}
+
+/** Adds the comparison to the manifest of the run, in place of an earlier one. */
+export async function storeComparison(
+  objects: Objects,
+  run: string,
+  reference: StoredComparison,
+): Promise<void> {
+  const name = manifestObject(run);
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const found = await objects.head(name);
+    const text = found && (await readText(objects, name, MAX_MANIFEST_BYTES));
+    if (found === undefined || text === undefined)
+      throw new CliError(
+        `Failed to store the comparison of ${run}: there is no ${name}; start the run again`,
+      );
+    const bytes = Buffer.from(`${JSON.stringify({...JSON.parse(text), reference}, null, 2)}\n`);
+    const as = {content_type: 'application/json'};
+    if ((await objects.replace(name, found.generation, bytes, as)) === 'replaced') return;
+  }
+  throw new CliError(`Failed to store the comparison of ${run}: ${name} changes all the time; try again`);
+}
+
+/** The comparison in the manifest of the run; null without one. */
+export async function readComparison(objects: Objects, run: string): Promise<StoredComparison | null> {
+  const name = manifestObject(run);
+  const text = await readText(objects, name, MAX_MANIFEST_BYTES);
+  try {
+    return parseJson(comparedManifest, text ?? '', name).reference;
+  } catch (error) {
+    if (!(error instanceof Rejected)) throw error;
+    return null;
+  }
+}
+
+/** A row for each layer of each site: its drift, and the place of its worst row. */
+export function driftRows({drift}: Comparison): string[][] {
+  return Object.entries(drift).map(([name, {relative_error, cosine, worst}]) => [
+    name,
+    relative_error.toExponential(1),
+    cosine.toFixed(6),
+    worst.relative_error.toExponential(1),
+    `stream ${worst.stream}, sample ${worst.sample}${worst.position === null ? '' : `, token ${worst.position}`}`,
+  ]);
+}
+
+/** The counts of a comparison, and the versions that computed it. */
+export function comparedText({samples, rows, versions}: Comparison): string {
+  const names = Object.entries(versions).map(([name, version]) => `${name} ${version}`);
+  return `${counted(samples, 'sample')} with ${counted(rows, 'row')}, computed again in fp32 by ${names.join(', ')}`;
+}
+
+export function comparisonLines(found: Comparison): StyledLine[] {
+  const columns = ['LAYER', 'RELATIVE ERROR', 'COSINE', 'WORST ROW', 'PLACE'];
+  const [head = '', ...lines] = table(
+    columns.map((title, at) => ({title, right: at > 0 && at < 4})),
+    driftRows(found),
+  );
+  return [
+    {text: head, style: 'dim'},
+    ...lines.map(text => ({text})),
+    {text: `compared: ${comparedText(found)}`, style: ['bold', 'green']},
+  ];
+}

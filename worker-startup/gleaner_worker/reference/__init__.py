@@ -1,0 +1,1 @@
+"""Compares the stored activations of a run with transformers, in an environment that has torch and transformers."""

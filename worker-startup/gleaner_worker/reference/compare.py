@@ -1,0 +1,150 @@
+"""Computes samples of a run again with a reference, and measures the drift of the stored rows."""
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+
+import numpy as np
+
+from gleaner_reader import Run, open_folder
+from gleaner_reader import Sample as StoredSample
+
+from ..failures import Failure
+from ..model.model_lock import find_run_model, read_model_lock
+from ..model.model_source import find_model, read_config
+from ..model.weight_files import BucketFile
+from ..names import output_prefix, run_folder
+from ..records.sample import Sample
+from ..records.sample_settings import SampleSettings, make_sample_settings
+from ..records.samples import read_samples
+from ..spec import Spec
+from ..storage.objects import Bucket, ObjectInfo
+from ..verify.run import list_streams, read_manifest
+from .drift import Drift
+
+# {site: fp32 [layers, T, d_model]} of token ids, sites and layers.
+Reference = Callable[[np.ndarray, tuple[str, ...], tuple[int, ...]], dict[str, np.ndarray]]
+
+
+def compare_run(
+    bucket: Bucket, run: str, count: int, folder: str, load: Callable[[str], Reference], report: Callable[[str], None]
+) -> dict:
+    """The drift of `count` stored samples, spread over all streams: {"samples", "rows", "drift": {"site.layer": …}}.
+
+    folder: for the model and one stream. load: gives the reference of a folder with a model. Raises Failure, OSError
+    and ShardError.
+    """
+    spec, _ = read_manifest(bucket, run)
+    stored = Run(open_folder(f"gs://{bucket.name}/activations/{run_folder(run)}"))
+    chosen = choose_samples(stored, count)
+    model_folder = _copy_model(spec, run, bucket, folder, report)
+    config, layers = read_config(spec, model_folder)
+    settings = make_sample_settings(model_folder, spec, config.vocab_size, config.max_positions)
+    problems: list[str] = []
+    streams = list_streams(bucket, run, problems)
+    reference = load(model_folder)
+    drifts: dict[str, Drift] = defaultdict(Drift)
+    for stream, numbers in chosen.items():
+        name = f"{stream:03d}"
+        if name not in streams:
+            raise Failure("stream", f"Failed to compare {run}: {output_prefix(run, name)} has shards of no stream")
+        for sample in _samples(bucket, streams[name], numbers, settings, folder):
+            report(f"Computing sample {sample.index} of stream {name}, {len(sample.token_ids)} tokens")
+            wanted = reference(sample.token_ids, tuple(spec.sites), layers)
+            _add(drifts, spec, layers, stored.sample(stream, sample.index, dtype="float32"), wanted, sample, name)
+    first = next(iter(drifts.values()))
+    return {
+        "samples": sum(map(len, chosen.values())),
+        "rows": first.rows,
+        "drift": {name: drift.report() for name, drift in drifts.items()},
+    }
+
+
+def choose_samples(stored: Run, count: int) -> dict[int, list[int]]:
+    """{stream: numbers of samples}: at most `count` stored samples, at equal distances."""
+    shards = [(stream, shard) for stream, shards in stored.streams.items() for shard in shards]
+    ends = list(accumulate(shard.num_samples for _, shard in shards))
+    total = ends[-1] if ends else 0
+    if total == 0:
+        raise Failure("stream", f"Failed to compare {stored.url}: no sample is stored; wait for the first shard")
+    count, chosen = min(count, total), defaultdict(list)
+    for place in sorted({(2 * number + 1) * total // (2 * count) for number in range(count)}):
+        at = int(np.searchsorted(ends, place, "right"))
+        stream, shard = shards[at]
+        numbers = stored.index(shard).sample_idx
+        chosen[stream].append(int(numbers[place - ends[at] + len(numbers)]))
+    return dict(chosen)
+
+
+def _samples(
+    bucket: Bucket, stream: ObjectInfo, numbers: list[int], settings: SampleSettings, folder: str
+) -> Iterator[Sample]:
+    path = os.path.join(folder, "stream")
+    bucket.download(stream.name, path, stream.generation)
+    missing = set(numbers)
+    for item in read_samples(path, stream.name, settings):
+        if isinstance(item, Sample) and item.index in missing:
+            missing.remove(item.index)
+            yield item
+        if not missing:
+            return
+    raise Failure(
+        "stream",
+        f"Failed to compare {stream.name}: it has no sample {min(missing)}, which is stored; verify the run without a "
+        "reference",
+    )
+
+
+def _add(
+    drifts: dict[str, Drift],
+    spec: Spec,
+    layers: tuple[int, ...],
+    stored: StoredSample,
+    wanted: dict[str, np.ndarray],
+    sample: Sample,
+    stream: str,
+) -> None:
+    positions = np.arange(len(sample.token_ids)) if sample.positions is None else sample.positions
+    for site in spec.sites:
+        for layer, values in zip(layers, wanted[site], strict=True):
+            rows, name = values[positions], f"{site}.{layer}"
+            found = stored.activations[name]
+            is_mean = spec.tokens == "mean"
+            rows = rows.mean(axis=0, keepdims=True) if is_mean else rows
+            if found.shape != rows.shape:
+                raise Failure(
+                    "stream",
+                    f"Failed to compare sample {sample.index} of stream {stream}: {name} has {list(found.shape)} "
+                    f"values, and the stream makes {list(rows.shape)}; verify the run without a reference",
+                )
+            if not (np.isfinite(found).all() and np.isfinite(rows).all()):
+                raise Failure(
+                    "stream",
+                    f"Failed to compare sample {sample.index} of stream {stream}: {name} has values that are not "
+                    "finite, stored or computed; verify the run without a reference",
+                )
+            drifts[name].add(found, rows, stream, sample.index, None if is_mean else positions)
+
+
+def _copy_model(spec: Spec, run: str, bucket: Bucket, home: str, report: Callable[[str], None]) -> str:
+    """A folder with the files of the run's model and its weights. Writes nothing to the bucket."""
+    if read_model_lock(bucket, run):
+        files = find_run_model(spec, run, home, bucket)
+    else:
+        files = find_model(spec.model, home, bucket, revision=spec.revision)
+    size_bytes = sum(weights.size_bytes for weights in files.weights)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 2 * size_bytes > memory:
+        raise Failure(
+            "model",
+            f"Failed to compare {run} with transformers: in fp32 its model takes up to {2 * size_bytes / 1e9:.3g} GB, "
+            f"and this machine has {memory / 1e9:.3g} GB of memory; take a machine with more",
+        )
+    report(f"Reading {size_bytes / 1e9:.3g} GB of weights of {spec.model}")
+    for weights in files.weights:
+        if isinstance(weights, BucketFile):
+            weights.bucket.download(
+                weights.info.name, os.path.join(files.folder, weights.name), weights.info.generation
+            )
+    return files.folder

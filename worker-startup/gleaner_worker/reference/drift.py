@@ -1,0 +1,46 @@
+"""The distance between stored rows and the rows of a reference, for one site of one layer."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass
+class Drift:
+    """Sums over all rows, and the row that is farthest away in relation to its length."""
+
+    rows: int = 0
+    cosines: float = 0.0
+    error_squares: float = 0.0
+    squares: float = 0.0
+    worst: dict[str, Any] | None = None
+
+    def add(self, stored: np.ndarray, wanted: np.ndarray, stream: str, sample: int, positions: np.ndarray | None):
+        """stored, wanted: [rows, d_model]. positions: of the token of each row; None for a mean of tokens."""
+        stored, wanted = stored.astype(np.float64), wanted.astype(np.float64)
+        errors, sizes = np.linalg.norm(stored - wanted, axis=1), np.linalg.norm(wanted, axis=1)
+        lengths = np.maximum(np.linalg.norm(stored, axis=1) * sizes, np.finfo(np.float64).tiny)
+        self.rows += len(wanted)
+        self.cosines += float(((stored * wanted).sum(axis=1) / lengths).sum())
+        self.error_squares += float((errors**2).sum())
+        self.squares += float((sizes**2).sum())
+        relative = errors / np.maximum(sizes, np.finfo(np.float64).tiny)
+        row = int(relative.argmax())
+        if self.worst is None or relative[row] > self.worst["relative_error"]:
+            position = None if positions is None else int(positions[row])
+            place = {"stream": stream, "sample": sample, "position": position}
+            self.worst = place | {"relative_error": rounded(relative[row])}
+
+    def report(self) -> dict:
+        """relative_error: the L2 norm of all differences over that of the reference; cosine: the mean over rows."""
+        size = max(self.squares, np.finfo(np.float64).tiny)
+        return {
+            "relative_error": rounded((self.error_squares / size) ** 0.5),
+            "cosine": rounded(self.cosines / max(self.rows, 1)),
+            "worst": self.worst,
+        }
+
+
+def rounded(value: float) -> float:
+    return float(f"{value:.6g}")
