@@ -195,7 +195,7 @@ def test_a_command_that_this_host_cannot_start_is_refused_with_the_reason(host, 
     (tmp_path / "home" / "jobs").write_text("in the way")
     end, _ = host.exec("e1", "id")
     assert end[0] == "refused" and end[2].startswith("Failed to run the command: FileExistsError: ")
-    assert os.listdir(tmp_path / "home" / "execs") == []
+    until(lambda: os.listdir(tmp_path / "home" / "execs") == [])
 
 
 def test_the_end_of_a_command_is_reported_again_after_a_lost_report(host):
