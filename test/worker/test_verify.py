@@ -10,6 +10,8 @@ import pytest
 
 from arc_tasks import TASK
 from build import BUCKET, SPEC_HASH, a_stream, bucket, outputs, put_manifest, run_extract
+from gleaner_reader.files import open_folder
+from gleaner_reader.verify import verify as verify_files
 from gleaner_worker.verify.__main__ import Progress
 from gleaner_worker.verify.run import verify_run
 from verified_run import LINES, PREFIX, SPEC
@@ -25,6 +27,11 @@ def test_a_correct_run_is_verified(stored, verify):
     assert (report["samples"], report["stored_once"], report["rejected"], report["shards"]) == (42, 41, 1, len(shards))
     assert report["missing"] == report["doubled"] == report["different"] == 0
     assert report["bytes"] == sum(len(outputs(stored)[name]) for name in shards)
+    found = verify_files(open_folder(f"gs://{BUCKET}/activations/my-run"))
+    assert (found.shards, found.problems) == (
+        len(shards),
+        ("its manifest has no result: the run has not completed",),
+    )
 
 
 def test_each_shard_names_the_code_that_made_it(stored):

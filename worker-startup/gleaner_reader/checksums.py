@@ -13,8 +13,12 @@ _PIECE_BYTES = 1 << 22
 
 def crc32c(data) -> int:
     """The checksum of a bytes-like object."""
+    return extend(0, data)
+
+
+def extend(checksum: int, data) -> int:
+    """The checksum of data of that checksum and more data after it."""
     view = np.frombuffer(data, np.uint8)
-    checksum = 0
     for begin in range(0, len(view), _PIECE_BYTES):
         checksum = google_crc32c.extend(checksum, view[begin : begin + _PIECE_BYTES])
     return checksum

@@ -1,0 +1,81 @@
+"""A run is verified by its files alone: every byte of every shard, and the digest of all shards."""
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gleaner_reader.__main__ import main
+from gleaner_reader.checksums import as_text, crc32c
+from gleaner_reader.files import open_folder
+from gleaner_reader.verify import verify
+from stored_run import put_in_bucket, store_run
+
+
+def summarise(folder):
+    """Writes metadata.json of each stream, with the keys that the reader needs."""
+    for stream in Path(folder).glob("tpu_*"):
+        shards = [
+            {"filename": path.name, "size_bytes": path.stat().st_size, "crc32c": as_text(crc32c(path.read_bytes()))}
+            for path in sorted(stream.glob("shard_*"))
+        ]
+        (stream / "metadata.json").write_text(json.dumps({"shards": shards}))
+
+
+@pytest.fixture
+def stored(tmp_path):
+    store_run(tmp_path / "my-run", count=12)
+    summarise(tmp_path / "my-run")
+    return tmp_path / "my-run"
+
+
+def flip(path, at):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_run_is_verified_on_a_disk_and_in_a_bucket_with_one_digest(stored, storage, capsys):
+    printed = subprocess.run(
+        "sha256sum tpu_0/shard_* tpu_7/shard_*", shell=True, cwd=stored, capture_output=True, check=True
+    ).stdout
+    digest = hashlib.sha256(printed).hexdigest()
+    put_in_bucket(storage, str(stored), "b", "activations/my-run")
+    for where in (str(stored), "gs://b/activations/my-run"):
+        found = verify(open_folder(where))
+        assert (found.problems, found.digest, found.shards) == ((), digest, 6)
+    assert main(["verify", str(stored), "--digest", digest]) == 0
+    assert f"digest: {digest}\nverified: {stored}" in capsys.readouterr().out
+    assert main(["verify", str(stored), "--digest", "0" * 64]) == 1
+    assert "its publisher states 000" in capsys.readouterr().out
+
+
+def test_each_changed_file_is_a_problem(stored, capsys):
+    flip(stored / "tpu_0/shard_0002.safetensors", -1)
+    (stored / "tpu_7/shard_0003.safetensors").unlink()
+    (stored / "manifest.json").write_text(json.dumps({"spec_hash": "5" * 64, "result": {"shards": 6}}))
+    assert main(["verify", str(stored)]) == 1
+    printed = capsys.readouterr().out
+    assert "tpu_0/shard_0002.safetensors has" in printed and "its metadata.json states" in printed
+    assert "stream 7 lacks shard_0003.safetensors" in printed
+    assert printed.count("was made with another spec") == 5
+    assert f"NOT verified: {stored}" in printed
+
+
+@pytest.mark.parametrize("text", [None, "[", '{"shards": [3]}', "{}"])
+def test_a_stream_without_stated_checksums_is_a_problem(stored, text):
+    path = stored / "tpu_0/metadata.json"
+    path.unlink() if text is None else path.write_text(text)
+    assert any("metadata.json" in problem for problem in verify(open_folder(str(stored))).problems)
+
+
+def test_the_last_shard_of_another_attempt_is_right_where_its_own_checksums_hold(stored):
+    path = stored / "tpu_0/metadata.json"
+    summary = json.loads(path.read_text())
+    summary["shards"][-1]["crc32c"] = "AAAAAA=="
+    path.write_text(json.dumps(summary))
+    assert verify(open_folder(str(stored))).problems == ()
+    flip(stored / "tpu_0/shard_0003.safetensors", -1)
+    assert len(verify(open_folder(str(stored))).problems) == 1
