@@ -1,4 +1,4 @@
-import type {z} from 'zod';
+import {z} from 'zod';
 import {RELEASE} from '../../contracts/config.ts';
 import {NotUnderstood, Rejected} from '../../contracts/errors.ts';
 import {reasonsOf} from '../../contracts/rejection-reasons.ts';
@@ -35,6 +35,8 @@ const notUnderstood = new WeakMap<Store | Transaction, Set<string>>();
 export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true) {
   /** A version of a document is one object, which nothing changes: it is parsed once. */
   const understood = new WeakMap<Document, T>();
+  /** Documents as each transaction has read them: a write checks the fields that differ. */
+  const read = new WeakMap<Store | Transaction, Map<string, T>>();
   const parse = (path: string, data: Document): T => {
     const known = understood.get(data);
     if (known) return known;
@@ -51,6 +53,7 @@ export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true
       notUnderstood.set(from, alone.add(path));
       const value = data && parse(path, data);
       alone.delete(path);
+      if (value && 'set' in from) read.set(from, (read.get(from) ?? new Map()).set(path, value));
       return value;
     },
     parse,
@@ -68,18 +71,37 @@ export function recordsOf<T extends object>(schema: z.ZodType<T>, isNamed = true
     /** Writes a valid document. An invalid document throws, and the transaction changes nothing. */
     set: (tx: Transaction, path: string, value: T): void => {
       if (notUnderstood.get(tx)?.has(path)) return;
-      const parsed = schema.safeParse(value);
-      if (!parsed.success)
-        throw new Error(
-          `Refused to write ${path}: ${firstOf(parsed.error, value)}. No reader accepts it; the transaction changes nothing`,
-          {cause: parsed.error},
-        );
+      const parsed = withChanges(schema, read.get(tx)?.get(path), value) ?? parseToWrite(schema, path, value);
       const named = isNamed ? {release: RELEASE} : {};
       const data = {...value, ...named} as unknown as Document;
-      understood.set(data, {...parsed.data, ...named});
+      understood.set(data, {...parsed, ...named});
       tx.set(path, data);
     },
   };
+}
+
+function parseToWrite<T extends object>(schema: z.ZodType<T>, path: string, value: T): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new Error(
+    `Refused to write ${path}: ${firstOf(parsed.error, value)}. No reader accepts it; the transaction changes nothing`,
+    {cause: parsed.error},
+  );
+}
+
+/** The value with the fields parsed that differ from a parsed one. Undefined where a field is invalid or missing, or the schema checks more. */
+function withChanges<T extends object>(schema: z.ZodType<T>, before: T | undefined, value: T): T | undefined {
+  if (!before || !(schema instanceof z.ZodObject) || schema.def.checks?.length) return undefined;
+  const known = before as Record<string, unknown>;
+  const next = {...value} as Record<string, unknown>;
+  for (const key of Object.keys(known)) if (next[key] === undefined) return undefined;
+  for (const [key, each] of Object.entries(next)) {
+    if (each === known[key]) continue;
+    const parsed = (schema.shape[key] as z.ZodType | undefined)?.safeParse(each);
+    if (parsed?.success === false) return undefined;
+    if (parsed) next[key] = parsed.data;
+  }
+  return next as T;
 }
 
 /** Reads and writes the documents of one schema at their paths: by ids, or by the fields of a document. */
