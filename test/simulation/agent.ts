@@ -21,6 +21,8 @@ export type Machine = {
   isLying: () => boolean;
   /** Stops the machine: a job has killed it, or its boot has failed. */
   die: () => void;
+  /** Bytes of the weights of each run. */
+  weights_bytes: number;
   /** A command starts on the machine. */
   onExec: (exec: string) => void;
 };
@@ -29,8 +31,6 @@ export const RETRY_MS = 5_000;
 const HEARTBEAT_MS = 30_000;
 /** Time until the load of a model fails. */
 const LOAD_MS = 60_000;
-/** Bytes of the weights of each run. Their network costs as much as some minutes of a TPU. */
-const WEIGHTS_BYTES = 100_000_000;
 /** The way of the weights, by the last digit of the run. */
 const WAYS = ['nat_bytes', 'bucket_bytes', 'other_bytes', 'nat_bytes'] as const;
 /** Time between two looks of a job at the orders of its agent. */
@@ -112,6 +112,7 @@ export class AgentLoop {
     for (let run_s = 0; run_s < ends_s && !this.#isLost(); run_s += JOB_STEP_S)
       await sleep(JOB_STEP_S * 1000);
     if (course === 'deadly' && !this.#isLost()) return die();
+    if (course === 'restarts' && !this.#isLost()) return this.#restart();
     const isLate = course === 'endless' || Number(seconds) > order.timeout_s;
     const end = isLate
       ? ({outcome: 'failed', cause: 'timeout'} as const)
@@ -122,6 +123,14 @@ export class AgentLoop {
           : ({outcome: 'completed', result: resultOf(lease.job, lease.epoch)} as const);
     while (!this.#isLost() && agent.job?.lease === lease && !(await agent.finish(end))) await sleep(RETRY_MS);
     agent.giveUp();
+  }
+
+  /** The agent starts again. The first heartbeat of its setup has no lease. */
+  async #restart(): Promise<void> {
+    this.#agent.giveUp();
+    this.#agent.phase = 'setup';
+    await this.#machine.sleep(HEARTBEAT_MS + RETRY_MS);
+    this.#agent.phase = 'idle';
   }
 
   async #work(): Promise<void> {
@@ -171,7 +180,7 @@ export class AgentLoop {
   #load(run: string): void {
     if (run === this.#loaded) return;
     this.#loaded = run;
-    this.#agent.received[WAYS[Number(run.at(-1))] ?? 'nat_bytes'] += WEIGHTS_BYTES;
+    this.#agent.received[WAYS[Number(run.at(-1))] ?? 'nat_bytes'] += this.#machine.weights_bytes;
   }
 
   #isLost(): boolean {

@@ -75,7 +75,12 @@ export class Delivery {
       const {id, topic, content, data, attempt} = message;
       const process = topic === 'tick' ? this.processes.tickInstance() : this.processes.instance();
       this.#context.note(() => `${process.name} receives ${topic} ${id}, attempt ${attempt}`);
-      const actor = {topic, id, ...(topic === 'tasks' ? {task: String(content.task)} : {})};
+      const actor = {
+        topic,
+        id,
+        at: this.#context.clockwork.now,
+        ...(topic === 'tasks' ? {task: String(content.task)} : {}),
+      };
       const event = topic === 'job' ? jobEvent(id, String(content.job)) : eventOf(id, topic, data);
       this.#handle(
         process,

@@ -9,8 +9,10 @@ import {Execs} from './invariants/execs.ts';
 import {FailureAttribution} from './invariants/failure-attribution.ts';
 import {Jobs} from './invariants/jobs.ts';
 import {Leases} from './invariants/leases.ts';
+import {Ledger} from './invariants/ledger.ts';
 import {Marks} from './invariants/marks.ts';
 import {Money} from './invariants/money.ts';
+import {Need} from './invariants/need.ts';
 import {Nodes} from './invariants/nodes.ts';
 import {Notices} from './invariants/notices.ts';
 import {OperatorIntent} from './invariants/operator-intent.ts';
@@ -41,6 +43,8 @@ export class Invariants extends Check {
   readonly #zones = new Zones(...this.#of);
   readonly #money = new Money(...this.#of);
   readonly #caps = new Caps(...this.#of);
+  readonly #ledger = new Ledger(...this.#of);
+  readonly #need = new Need(...this.#of);
   readonly execs = new Execs(...this.#of);
   readonly #effects = new Effects(...this.#of);
   readonly operatorIntent = new OperatorIntent(...this.#of);
@@ -56,7 +60,7 @@ export class Invariants extends Check {
   readonly #all: Check[] = [
     ...[this.#leases, this.#failureAttribution, this.progress, this.#jobs, this.silence, this.#zones],
     ...[this.#money, this.#caps, this.#ticks, this.#tasks, this.nodes, this.operatorIntent, this.waiting],
-    ...[this.execs, this.#effects, this.notices, this.#retention, this.#turns],
+    ...[this.execs, this.#effects, this.notices, this.#retention, this.#turns, this.#need],
     new Marks(...this.#of),
   ];
 
@@ -108,7 +112,10 @@ export class Invariants extends Check {
           this.progress.onStreamChange(path, before, after);
           this.#failureAttribution.onStream(path, before, after);
           this.operatorIntent.onStream(path, before, after);
-        } else this.progress.onStreamCreated(path, after);
+        } else {
+          this.progress.onStreamCreated(path, after);
+          this.#retention.onStreamCreated(path, id);
+        }
         if (this.violations.isBy('object') && before?.generation !== after.generation)
           this.#wakes.expectTick(`${path} was registered`);
         this.progress.onStream(path, after);
@@ -127,6 +134,8 @@ export class Invariants extends Check {
         this.operatorIntent.onWorker(id, before, after);
         this.#money.onWorker(id, before, after);
         this.#caps.onWorker(id, before, after);
+        this.#ledger.onWorker(id, before, after);
+        this.#need.onWorker(id, before, after);
         this.#jobs.onWorker(id, before, after);
         this.#turns.onWorker(id, before, after);
         break;
@@ -151,12 +160,16 @@ export class Invariants extends Check {
         break;
       case 'pools':
         this.#zones.onPool(before, after);
+        this.nodes.onPool(id, after);
         break;
       case 'execs':
         this.execs.onExec(path, before, after);
         break;
       case 'execs/hosts':
         this.execs.onHost(path, before, after);
+        break;
+      case 'system':
+        if (id === 'creates') this.#need.onCreates(before, after);
         break;
       case 'tasks':
         this.#tasks.onTask(path, before, after);

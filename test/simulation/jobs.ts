@@ -15,17 +15,18 @@ const MOST_JOBS = 8;
 const MOST_DEADLY = 1;
 const MACHINES_OF_A_JOB = 5;
 const HASTY_JOBS = 8;
+const SHORT_JOBS = 16;
 /** Time between two looks of a person at a job. */
 const LOOK_MS = 15_000;
 
 /**
  * Course of a job in its agent. `works` and `fails` end after some seconds. `endless` ends at its timeout. `stuck` is never
- * reported. `deadly` kills its machine. `broken` cannot start.
+ * reported. `deadly` kills its machine. `restarts` ends its agent, which starts again. `broken` cannot start.
  * `invalid` is no valid document.
  */
-export type Course = 'works' | 'fails' | 'endless' | 'stuck' | 'deadly' | 'broken' | 'invalid';
+export type Course = 'works' | 'fails' | 'endless' | 'stuck' | 'deadly' | 'restarts' | 'broken' | 'invalid';
 
-type Fields = {code: string; timeout: number; max_retries: number; priority?: number};
+type Fields = {code: string; timeout: number; max_retries: number; priority?: number; deadline_at?: string};
 
 /** `isBounded`: the job has a deadline or a budget. */
 export type Submitted = {course: Course; max_retries: number; isDeleted: boolean; isBounded?: boolean};
@@ -47,6 +48,7 @@ export class Jobs {
     this.#second = second;
     this.#chance = new Chance(seed * 7919 + 1);
     this.#more = hasOrders(seed) ? new Chance(seed * 613 + 7) : undefined;
+    this.#planShort();
     if (seed % JOBS_EVERY !== 1 || !context.hasPart('jobs')) return;
     const count = this.#chance.integer(1, MOST_JOBS);
     for (let number = 0; number < count; number++) this.#planJob(`job-${number}`);
@@ -69,9 +71,27 @@ export class Jobs {
       if (chance.happens(0.5)) this.#cancelWhileRunning(`job-${number}`, chance.between(5, 60) * 1000);
   }
 
+  /** Many short jobs wait in a line when their deadlines pass, and one job restarts its agent. */
+  #planShort(): void {
+    const {context, chance} = {context: this.#context, chance: this.#context.drawsOf('short deadlines')};
+    if (!chance) return;
+    const fields = {code: 'restarts 20', timeout: 600, max_retries: 0, priority: -1};
+    context.after(chance.between(0, 15) * 60_000, () => this.#submit('restarts', 'restarts', fields));
+    const from = chance.between(3, 15);
+    for (let number = 0; number < SHORT_JOBS; number++) {
+      const [minutes, due_ms] = [from + chance.next(), chance.between(1, 10) * 60_000];
+      const code = `works ${chance.integer(5, 40)}`;
+      context.after(minutes * 60_000, () => {
+        const deadline_at = iso(context.clockwork.now + due_ms);
+        this.#submit(`short-${number}`, 'works', {code, timeout: 600, max_retries: 0, deadline_at});
+      });
+    }
+  }
+
   #submit(id: string, course: Course, fields: Fields): void {
     if (this.#context.isCalm) return;
-    this.#context.submitted.set(id, {course, max_retries: fields.max_retries, isDeleted: false});
+    const isBounded = fields.deadline_at !== undefined;
+    this.#context.submitted.set(id, {course, max_retries: fields.max_retries, isDeleted: false, isBounded});
     this.#write(id, {...fields, status: 'pending', created_at: iso(this.#context.clockwork.now)});
   }
 

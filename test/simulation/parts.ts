@@ -14,6 +14,14 @@ const PARTS = {
   hung: {every: 12, remainder: 2, draws: 350_377},
   /** A machine that greets in the name of others before they do. */
   'early forger': {every: 12, remainder: 6, draws: 224_737},
+  /** Jobs whose deadlines pass in their line, and a job that restarts its agent. */
+  'short deadlines': {every: 12, remainder: 5, draws: 433_494_437},
+  /** People who pause or resume a pool in the moment in which it requests a TPU. */
+  'hasty pauses': {every: 12, remainder: 5, draws: 87_178_291},
+  /** A zone in which the deployment lacks a permission for an hour or two. */
+  'forbidden zone': {every: 12, remainder: 9, draws: 27_644_437},
+  /** Runs with small budgets, and traffic between regions that costs as much as their TPUs. */
+  'run budgets': {every: 24, remainder: 22, draws: 39_916_801},
   /** The database is lost, and a rebuild of every run follows at once. */
   'lost database': {every: 24, remainder: 15, draws: 15_485_867},
   /** Runs whose retention ends. */

@@ -16,6 +16,9 @@ import type {Speech} from './invariants.ts';
 import type {Process, Processes} from './processes.ts';
 
 const REQUEST_TIMEOUT_MS = MINUTE_MS;
+/** Their network costs as much as some minutes of a TPU, and in a world of small budgets as much as an hour. */
+const WEIGHTS_BYTES = 100_000_000;
+const HEAVY_BYTES = 3_000_000_000;
 export const UNHEALTHY = ['TIMEOUT', 'UNHEALTHY_TENSORFLOW', 'UNHEALTHY_MAINTENANCE'];
 /** Symptoms that a working node can have. */
 export const SYMPTOMS = [
@@ -99,6 +102,7 @@ export class Vms {
       },
       modelFailure: run => context.modelFailure(run),
       hangs: () => !context.isCalm && (this.#hangs?.happens(0.05) ?? false),
+      weights_bytes: context.drawsOf('run budgets') ? HEAVY_BYTES : WEIGHTS_BYTES,
       isLying: () => context.strikes('lie'),
       onExec: exec => context.invariants.execs.onStarted(exec, node.name, incarnation),
       die: () => {

@@ -9,6 +9,11 @@ import type {Delivery} from './delivery.ts';
 const EVERY = 4;
 const REMAINDER = 1;
 const MOST_MESSAGES = 3;
+const MOST_PAUSES = 8;
+const MOST_BUDGETS = 6;
+const RUSH = 6;
+/** Bytes of an object for each byte of its content: a stream costs some cents to move. */
+const HEAVY = 1_000_000;
 
 /** Plans the messages with draws of their own, so that the other worlds stay as they are. */
 export function planKeeping(context: Context, delivery: Delivery, seed: number): void {
@@ -49,4 +54,57 @@ export function planPriorities(context: Context, delivery: Delivery): void {
     };
     context.after(chance.between(0, 15) * 60_000, () => context.isCalm || delivery.command(message));
   }
+}
+
+/** In some worlds each run has a small budget, and its traffic costs as much as its TPUs. */
+export function planRunBudgets(context: Context, delivery: Delivery): void {
+  const chance = context.drawsOf('run budgets');
+  if (!chance) return;
+  context.objects.weight = HEAVY;
+  for (let count = MOST_BUDGETS; count > 0; count--) {
+    const run = chance.pick(['run-0', 'run-1']);
+    const message = {action: 'configure', run, budget_usd: chance.between(0.03, 0.25)};
+    context.after(chance.between(2, 16) * 60_000, () => context.isCalm || delivery.command(message));
+  }
+}
+
+/** In some worlds a permission is missing in a zone for an hour or two, and no person resumes the pool. */
+export function planForbiddenZone(context: Context): void {
+  const chance = context.drawsOf('forbidden zone');
+  const zone = chance?.pick([...context.tpus.zones.values()]);
+  if (!chance || !zone) return;
+  const forbid = (isForbidden: boolean) => Object.assign(zone, {isForbidden});
+  const from_ms = chance.between(0, 20) * 60_000;
+  context.after(from_ms, () => forbid(true));
+  context.after(from_ms + chance.between(40, 100) * 60_000, () => forbid(false));
+}
+
+/** Returns a look at each commit. In some worlds people pause or resume a pool in the moment in which it requests a TPU. */
+export function planHastyPauses(
+  context: Context,
+  delivery: Delivery,
+): (before: Document | undefined, after: Document) => void {
+  const chance = context.drawsOf('hasty pauses');
+  let left = MOST_PAUSES;
+  return (before, after) => {
+    const isRequested = after.phase === 'creating' && before?.phase !== 'creating';
+    if (!chance || !isRequested || context.isCalm || left === 0 || chance.happens(0.3)) return;
+    left -= 1;
+    const pool = String(after.pool);
+    const isResume = chance.happens(0.5);
+    delivery.command({action: isResume ? 'resume' : 'pause', pool});
+    const resume = () => context.isCalm || delivery.command({action: 'resume', pool});
+    if (!isResume) context.after(chance.between(1, 5) * 60_000, resume);
+  };
+}
+
+/** In worlds with slow ticks the pool of the deployment wants further TPUs at each tick. */
+export function planRush(context: Context, delivery: Delivery): void {
+  const chance = context.drawsOf('slow ticks');
+  if (!chance) return;
+  context.after(60_000, () => delivery.command({action: 'scale', workers_per_zone: RUSH}));
+  for (let stream = 10; stream < 10 + RUSH; stream++)
+    context.after(chance.between(2, 20) * 60_000, () =>
+      context.drop(streamObject('run-0', streamId(stream)), someLines(1, `0/${stream} in the rush`)),
+    );
 }

@@ -20,7 +20,15 @@ import {PERMISSIONS} from './processes.ts';
 import {SecondPool} from './second-pool.ts';
 import type {SimStore} from './store.ts';
 import {Vms} from './vms.ts';
-import {planKeeping, planPriorities, planRebuilds} from './wishes.ts';
+import {
+  planForbiddenZone,
+  planHastyPauses,
+  planKeeping,
+  planPriorities,
+  planRebuilds,
+  planRunBudgets,
+  planRush,
+} from './wishes.ts';
 
 /**
  * The longest calm. All work must end in it: no rule may need the six hours after which a silent worker ends by itself. A zone
@@ -99,9 +107,11 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   };
   tpus.onDeleted = node => invariants.nodes.onNodeDeleted(node);
   const oldRuns = new OldRuns(context, delivery);
+  const onWorker = planHastyPauses(context, delivery);
   const onCommit: SimStore['onCommit'] = (path, before, after) => {
     context.note(() => `  ${path} ${describe(after)}`);
     invariants.onCommit(path, before, after);
+    if (/^workers\/[^/]+$/.test(path) && after) onWorker(before, after);
     if (/^runs\/[^/]+$/.test(path) && after) oldRuns.onRun(path.slice(5), before, after);
   };
   store.onCommit = onCommit;
@@ -117,6 +127,9 @@ export async function startWorld(seed: number, options: Options = {}): Promise<W
   planKeeping(context, delivery, seed);
   planRebuilds(context, delivery);
   planPriorities(context, delivery);
+  planRunBudgets(context, delivery);
+  planForbiddenZone(context);
+  planRush(context, delivery);
   changeFaults(context, vms);
   delivery.startScheduler();
   invariants.watchCaps();

@@ -11,6 +11,8 @@ type Metadata = Record<string, string>;
 export class FakeBucket {
   readonly #objects = new Map<string, {info: ObjectInfo; bytes: Uint8Array}>();
   readonly #now: Now;
+  /** Bytes that the bucket reports for each byte of content. */
+  weight = 1;
   #generation = 1_700_000_000_000_000n;
   /** Called for each object that is made or replaced. */
   onFinalized: (info: ObjectInfo) => void = () => {};
@@ -32,7 +34,7 @@ export class FakeBucket {
     const info = {
       name,
       generation: String(this.#generation),
-      size_bytes: bytes.length,
+      size_bytes: bytes.length * this.weight,
       crc32c: crc32cOf(bytes),
       created_at: iso(this.#now()),
       metadata: {...metadata},

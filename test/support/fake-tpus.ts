@@ -43,8 +43,8 @@ type Faults = {
   isDark: boolean;
   isOmitted: boolean;
 };
-/** `refusals`: why it has refused nodes. */
-type Zone = Faults & {refusals: Set<string>};
+/** `isForbidden`: a permission is missing there. `refusals`: why it has refused nodes. */
+type Zone = Faults & {isForbidden: boolean; refusals: Set<string>};
 const OPEN: Faults = {soldOut: false, overQuota: false, unreachable: false, isDark: false, isOmitted: false};
 
 export class FakeTpus {
@@ -68,7 +68,7 @@ export class FakeTpus {
   }
 
   zone(name: string): Zone {
-    const zone = this.zones.get(name) ?? {...OPEN, refusals: new Set()};
+    const zone = this.zones.get(name) ?? {...OPEN, isForbidden: false, refusals: new Set()};
     this.zones.set(name, zone);
     return zone;
   }
@@ -158,8 +158,9 @@ export class FakeTpus {
   create(request: TpuRequest): 'started' | 'exists' {
     const {name, zone, queue, metadata} = request;
     this.onAskedFor(request);
-    const {soldOut, overQuota} = this.#reach(zone, `create ${name}`);
+    const {soldOut, overQuota, isForbidden} = this.#reach(zone, `create ${name}`);
     if (queue ? this.queue.has(name) : this.nodes.has(name)) return 'exists';
+    if (isForbidden) throw this.#refusal('permission', zone, `Failed to create ${name}: permission denied`);
     if (!queue) {
       // A zone without capacity says so at once, or in an operation that no function watches.
       if (soldOut && this.#faults.chance.happens(0.3)) return 'started';
@@ -174,7 +175,7 @@ export class FakeTpus {
     return 'started';
   }
 
-  #refusal(kind: 'no-capacity' | 'quota', zone: string, text: string): TpuError {
+  #refusal(kind: 'no-capacity' | 'quota' | 'permission', zone: string, text: string): TpuError {
     this.zone(zone).refusals.add(kind);
     return new TpuError(kind, zone, text);
   }

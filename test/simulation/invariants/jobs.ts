@@ -21,6 +21,9 @@ const ROUNDING_H = 0.002 / 3600;
 /** Time after which a due job must have ended: the tick of each minute ends it. */
 const DUE_MS = 4 * 60_000;
 
+/** A tick of each quarter of an hour compares the running jobs with the workers, and a job that it misses waits for the next. */
+const UNHELD_MINUTES = 17;
+
 const FINAL: JobStatus[] = ['completed', 'failed', 'cancelled'];
 
 /** Changes of the status that the control plane makes by itself. */
@@ -45,6 +48,9 @@ const NEXT: Record<string, JobStatus> = {
 const OWN = ['exit', 'timeout', 'memory', 'output', 'result'];
 
 export class Jobs extends Check {
+  /** Running jobs that no worker holds, and for how many minutes in a row. */
+  #unheld = new Map<string, number>();
+
   /** `before` of a document that the control plane has not completed yet is what a person wrote. */
   onJob(path: string, before: Document | undefined, after: Document): void {
     const job = after as unknown as Job;
@@ -60,7 +66,11 @@ export class Jobs extends Check {
     this.#checkSteps(path, was, job);
     this.#checkAttempts(path, was, job);
     this.#checkVerdict(path, was, job);
-    if (job.status === 'running' && job.epoch > was.epoch) this.#checkGrant(path, job);
+    if (job.status === 'running' && job.epoch > was.epoch) {
+      this.#checkGrant(path, job);
+      // A worker that asks again for its job gets it again.
+      if (was.status === 'scheduled') this.#checkOrder(job);
+    }
     this.#checkActor(path, was, job);
   }
 
@@ -150,10 +160,10 @@ export class Jobs extends Check {
       this.breach(`${path} has an attempt of ${hours} hours for $${cost_usd}`);
   }
 
-  /** A job is due at its deadline, its timeout or the end of its budget, and goes before jobs of a lower priority. */
-  #checkGrant(path: string, {job, pool, priority, started_at, due_at, timeout, ...bounds}: Job): void {
+  /** A job is due at its deadline, its timeout or the end of its budget. */
+  #checkGrant(path: string, {started_at, due_at, timeout, ...bounds}: Job): void {
     const {deadline_at, budget_usd, spent_usd, lease} = bounds;
-    const {clockwork, config, everAlone, storm, store} = this.context;
+    const {store} = this.context;
     const started_ms = Date.parse(started_at ?? '');
     const price = Number(store.peek(paths.worker(lease?.worker ?? ''))?.usd_per_hour);
     const ends = [started_ms + timeout * 1000 + GRACE_MS, Date.parse(deadline_at ?? '9999-01-01')];
@@ -161,8 +171,15 @@ export class Jobs extends Check {
       ends.push(started_ms + ((budget_usd - spent_usd) / price) * 3_600_000);
     if (!(Math.abs(Date.parse(due_at ?? '') - Math.min(...ends)) < 1000))
       this.breach(`${path} is due at ${due_at}, and not at ${new Date(Math.min(...ends)).toISOString()}`);
+    if (deadline_at !== null && Date.parse(deadline_at) <= started_ms)
+      this.breach(`${path} starts at ${started_at}, after its deadline ${deadline_at}`);
     if (budget_usd !== null && spent_usd >= budget_usd)
       this.breach(`${path} is granted with $${spent_usd} of $${budget_usd}`);
+  }
+
+  /** A job goes before jobs of a lower priority. */
+  #checkOrder({job, pool, priority}: Job): void {
+    const {clockwork, config, everAlone, storm, store} = this.context;
     const since = clockwork.now - (storm.hang > 0 ? MAX_HANG_MINUTES : 3) * 60_000;
     const first = store
       .collection(config.jobs_collection)
@@ -178,14 +195,31 @@ export class Jobs extends Check {
       this.breach(`${job} of priority ${priority} is granted before ${first.id} of ${first.data.priority}`);
   }
 
-  /** In the calm, a due job ends soon. */
+  /** In the calm, a due job ends soon, and so does the attempt of a job that no worker holds. */
   override onMinute(): void {
     const {clockwork, config, everAlone, store} = this.context;
     if (!this.context.isSettled(DUE_MS)) return;
+    this.#checkHolders();
     for (const {path, data} of store.collection(config.jobs_collection)) {
       const late_ms = clockwork.now - Date.parse(String(data.due_at));
       if (late_ms > DUE_MS && !everAlone.has(path))
         this.breach(`${path} is ${data.status} ${late_ms} ms after it was due`);
+    }
+  }
+
+  #checkHolders(): void {
+    const {config, store} = this.context;
+    const before = this.#unheld;
+    this.#unheld = new Map();
+    for (const {path, id, data} of store.collection(config.jobs_collection)) {
+      const lease = data.lease as Lease | null;
+      const holder = store.peek(paths.worker(lease?.worker ?? ''));
+      const isHeld = holder?.work === jobWork(id) && holder.incarnation === lease?.incarnation;
+      if (!lease || isHeld) continue;
+      const minutes = (before.get(path) ?? 0) + 1;
+      this.#unheld.set(path, minutes);
+      if (minutes > UNHELD_MINUTES)
+        this.breach(`${path} runs without a holder for ${minutes} minutes: ${JSON.stringify(lease)}`);
     }
   }
 
@@ -311,7 +345,7 @@ export class Jobs extends Check {
 
   /** Every job has ended, and in the way of its course. A deleted job is not made again. */
   override atTheEnd(): void {
-    const {config, store, submitted} = this.context;
+    const {config, storm, store, submitted} = this.context;
     for (const [id, {course, isBounded, isDeleted, max_retries}] of submitted) {
       const job = store.peek(paths.job(config.jobs_collection, id)) as unknown as Job | undefined;
       if (isDeleted) {
@@ -328,7 +362,7 @@ export class Jobs extends Check {
           ? job.status === 'completed' || isMachine
           : course === 'invalid'
             ? job.cause === 'invalid'
-            : course === 'deadly'
+            : course === 'deadly' || course === 'restarts'
               ? isMachine
               : course === 'broken'
                 ? isMachine || job.cause === 'setup'
@@ -338,7 +372,10 @@ export class Jobs extends Check {
       const isCut =
         (isBounded === true && ['deadline', 'budget'].includes(String(job.cause))) ||
         (wasAlone && job.cause === 'timeout');
-      if (!isRight && !isCut) this.breach(`${id} (${course}) is ${job.status}: ${job.cause} ${job.error}`);
+      // A word of a dead machine may arrive late.
+      const isLate = course === 'deadly' && storm.late > 0 && job.cause === 'timeout';
+      if (!isRight && !isCut && !isLate)
+        this.breach(`${id} (${course}) is ${job.status}: ${job.cause} ${job.error}`);
     }
   }
 }

@@ -184,8 +184,9 @@ export class Leases extends Check {
     const job = parseJobWork(work as string | null);
     const {config, hasMonthBudget} = this.context;
     const hasBudget = hasMonthBudget || config.pool.budget_usd !== null || pool?.budget_usd != null;
-    // A scale-down lets a job finish, however long it takes.
-    if (cause_kind === 'not-needed' && job !== undefined && !hasBudget)
+    // A scale-down lets a job finish, however long it takes. An agent that starts again has ended its job.
+    const isAtJob = job !== undefined && last_phase !== 'booting';
+    if (cause_kind === 'not-needed' && isAtJob && !hasBudget)
       this.breach(`${name} was deleted as not needed, at work on ${work}`);
     const isInterrupted = cause_kind === 'not-needed' && last_phase === 'working' && work !== null;
     const isAnyRunConfigured = this.context.store

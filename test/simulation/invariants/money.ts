@@ -16,6 +16,7 @@ import type {Costs, Worker} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
 import type {Context} from '../context.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
+import {timeUsd} from './ledger.ts';
 import {isNewIncarnation, isUp, workersOf} from './nodes.ts';
 import {Check} from './violations.ts';
 
@@ -210,14 +211,6 @@ export class Money extends Check {
 
 /** The highest price of a world over the list price. */
 const PRICES_TO_LIST = 3;
-
-/** Dollars of these costs for the time of the TPU, without downloads. */
-function timeUsd(costs: Costs): number {
-  return Object.entries(costs).reduce(
-    (sum, [key, usd]) => sum + (key.startsWith(downloadsOf('')) ? 0 : usd),
-    0,
-  );
-}
 
 export function usdPerHourIn(zone: string): number {
   return usdPerHour(LIST_PRICES, {accelerator: 'v5litepod-1', spot: true, zone}) ?? Number.NaN;

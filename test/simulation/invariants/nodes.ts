@@ -29,6 +29,8 @@ export class Nodes extends Check {
   readonly #ended = new Set<string>();
   /** The incarnation of each request id in the queue. */
   readonly #requests = new Map<string, string>();
+  /** Pools that a person has paused, and since when. */
+  readonly #paused_at = new Map<string, number>();
   #wiped_at = Number.NEGATIVE_INFINITY;
 
   onWorker(name: string, before: Document, after: Document): void {
@@ -53,21 +55,24 @@ export class Nodes extends Check {
       this.context.see('the second pool has: a worker');
     if (isNew && living > max_workers && this.#wiped_at <= 0)
       this.breach(`${name} was created as one of ${living} workers, and at most ${max_workers} are allowed`);
-    if (isNew) this.#checkPaused(name, String(after.pool));
+    if (isNew) this.#checkPaused(`${name} is created`, String(after.pool));
     const node = this.context.tpus.nodes.get(name);
     const isThere = node?.state === 'READY' && Number(node.metadata['gleaner-incarnation']) === incarnation;
     const isVanished = after.last_death !== before.last_death && /vanished/.test(String(after.last_death));
     if (isVanished && isThere) this.breach(`${name} is recorded as vanished, and its node is READY`);
   }
 
-  /** A pool that a person paused gets no node. A tick may have planned one before. */
-  #checkPaused(name: string, pool: string): void {
-    const {clockwork, storm, store} = this.context;
-    const {cause, since_at} = (store.peek(paths.pool(pool))?.limiter ?? {}) as Partial<Limiter>;
-    const paused_ms = clockwork.now - Date.parse(since_at ?? '');
-    const late_ms = (storm.hang > 0 ? MAX_HANG_MINUTES : 2) * 60_000 + MAX_SKEW_MS;
-    if (cause === 'person' && paused_ms > late_ms)
-      this.breach(`${name} is created, and ${pool} was paused ${paused_ms} ms before`);
+  onPool(name: string, after: Document): void {
+    if ((after.limiter as Limiter).cause !== 'person') this.#paused_at.delete(name);
+    else if (!this.#paused_at.has(name)) this.#paused_at.set(name, this.context.clockwork.now);
+  }
+
+  /** A call that began after a person paused the pool requests no node for it. */
+  #checkPaused(what: string, pool: string): void {
+    const {actor} = this.violations;
+    const paused_at = this.#paused_at.get(pool);
+    if (paused_at !== undefined && actor && 'at' in actor && actor.at > paused_at)
+      this.breach(`${what}, and ${pool} was paused ${actor.at - paused_at} ms before the call`);
   }
 
   #seeFull(): void {
@@ -153,6 +158,7 @@ export class Nodes extends Check {
     const incarnation = metadata['gleaner-incarnation'];
     const areRight = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] === incarnation;
     if (!areRight) this.breach(`${name} is requested with labels ${JSON.stringify(labels)}`);
+    this.#checkPaused(`${name} is requested`, String(labels['gleaner-pool']));
     if (!queue) return;
     const waits_s = (Date.parse(queue.valid_until_at) - clockwork.now) / 1000;
     const most_s = config.placement.queue_s + MAX_SKEW_MS / 1000;
@@ -173,6 +179,7 @@ export class Nodes extends Check {
   override onWipe(): void {
     this.#wiped_at = this.context.clockwork.now;
     this.#ended.clear();
+    this.#paused_at.clear();
   }
 
   override atTheEnd(): void {

@@ -1,5 +1,5 @@
 /** Checks that messages of operators apply once and in order, and that final messages stay final until the Store is lost. */
-import {outputsPrefix, paths, streamPrefix} from '../../../shared/domain/names.ts';
+import {outputsPrefix, paths, stopObject, streamPrefix} from '../../../shared/domain/names.ts';
 import {iso} from '../../../shared/domain/time.ts';
 import type {Limiter} from '../../../shared/domain/zone/limiter.ts';
 import type {Document} from '../../../shared/ports.ts';
@@ -121,8 +121,10 @@ export class OperatorIntent extends Check {
     if (action === 'cancel' && isCancelled) this.#cancelled.add(path);
     const deleted = paths.worker(String(worker));
     if (action === 'delete' && store.peek(deleted)?.held) this.#held.add(deleted);
-    if (action === 'stop' && store.peek(paths.run(String(run)))?.status === 'cancelled')
-      this.#final.add(String(run));
+    if (action !== 'stop' || store.peek(paths.run(String(run)))?.status !== 'cancelled') return;
+    this.#final.add(String(run));
+    if (!this.context.objects.info(stopObject(String(run))))
+      this.breach(`run ${run} was stopped, and the bucket does not have the stop`);
   }
 
   /** A document that is created again keeps the effect of earlier messages. A run that has a shard waits for an operator. */
@@ -195,7 +197,7 @@ export class OperatorIntent extends Check {
   /** A lost Store loses the messages. */
   override onWipe(): void {
     this.#expected = new Map();
-    for (const effects of [this.#last, this.#final, this.#cancelled, this.#held]) effects.clear();
+    for (const effects of [this.#last, this.#cancelled, this.#held]) effects.clear();
   }
 
   override atTheEnd(): void {

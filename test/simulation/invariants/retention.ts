@@ -35,6 +35,13 @@ export class Retention extends Check {
       this.breach(`run ${run} is expired, and ${changed} went from ${before[changed]} to ${after[changed]}`);
   }
 
+  /** A run that is over for good gets no document of a stream after its documents expired. A new stream may open a failed run. */
+  onStreamCreated(path: string, run: string): void {
+    const {expired_at, status} = this.context.store.peek(paths.run(run)) ?? {};
+    if (typeof expired_at === 'string' && status === 'cancelled')
+      this.breach(`${path} was created, and run ${run} is ${status} and expired`);
+  }
+
   /**
    * The documents of a run that ended long ago are gone, and stay gone until the run goes on. A stream that is dropped into a failed run
    * since then has its document until the next day, in which no world is.

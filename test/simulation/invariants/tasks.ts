@@ -1,7 +1,8 @@
 /** Checks that tasks end and record their result, and that they read the bucket only where a document is missing. */
 import {datasetPrefix, paths} from '../../../shared/domain/names.ts';
 import type {Document} from '../../../shared/ports.ts';
-import {Check} from './violations.ts';
+import {MAX_SKEW_MS} from '../faults.ts';
+import {type Actor, Check} from './violations.ts';
 
 /** The greatest age of a task that is open at the end of the world. */
 const RECENT_MS = 10 * 60_000;
@@ -11,12 +12,27 @@ const REBUILT =
   /^refused: |^rebuilt (?<run>\S+): (?<streams>\d+) streams? |^\d+ runs have a rebuild task each: /;
 
 export class Tasks extends Check {
+  /** By task: the delivery that has claimed it. */
+  readonly #claims = new Map<string, Actor>();
+
   onTask(path: string, before: Document | undefined, task: Document): void {
+    this.#checkClaim(path, before, task);
     if (task.created_at !== before?.created_at) this.#checkNeed(path, task);
     if (task.status !== 'done' || before?.status === 'done') return;
     this.context.see(`a task is done: ${task.task}`);
     if (typeof task.result !== 'string') this.breach(`${path} is done, and has no result`);
     if (task.task === 'rebuild') this.#checkRebuilt(path, task);
+  }
+
+  /** Until its time is over, only the delivery that claimed a task works on it. A message may open the task again. */
+  #checkClaim(path: string, before: Document | undefined, task: Document): void {
+    const {actor} = this.violations;
+    const isClaimed = Date.parse(String(before?.busy_until_at)) > this.context.clockwork.now + MAX_SKEW_MS;
+    const isSame = task.created_at === before?.created_at;
+    if (isSame && isClaimed && this.#claims.has(path) && this.#claims.get(path) !== actor)
+      this.breach(`two deliveries work on ${path}, which one has claimed until ${before?.busy_until_at}`);
+    if (task.busy_until_at === null) this.#claims.delete(path);
+    else this.#claims.set(path, actor);
   }
 
   /** A rebuild reads every stream that was in the bucket at its start, and no stream twice. */

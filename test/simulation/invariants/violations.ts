@@ -32,10 +32,10 @@ export function streamLeaseOf(request: Pick<WorkerRequest, 'lease'> | undefined)
   return request?.lease && 'run' in request.lease ? request.lease : undefined;
 }
 
-/** The cause of a call: the request of a worker, or a message. */
+/** The cause of a call: the request of a worker, or a message that is handled since `at`. */
 export type Actor =
   | {request: WorkerRequest; isForged?: boolean}
-  | {topic: Topic; id: string; task?: string}
+  | {topic: Topic; id: string; at: number; task?: string}
   | undefined;
 
 export class Violations {

@@ -1,4 +1,5 @@
 /** Checks that waiting work has a reason that is true in the world, and that the refusals of a zone are one event with their count. */
+import {type Pool, slotsOf} from '../../../shared/domain/fleet/pool.ts';
 import {isWaiting} from '../../../shared/domain/job/queue.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Waiting as Reason} from '../../../shared/domain/waiting/constraint.ts';
@@ -21,6 +22,7 @@ const PHASES: Record<string, string[]> = {
   idle: ['idle', 'booting'],
   leaving: ['deleting', 'draining', 'gone'],
 };
+const UP = ['creating', 'booting', 'idle', 'working'];
 const REFUSED = ['no-capacity', 'quota', 'permission', 'unreachable', 'not-read'];
 
 export class Waiting extends Check {
@@ -60,7 +62,8 @@ export class Waiting extends Check {
       const streams = store.collection(paths.streams(id));
       const waits = streams.some(({data: {status}}) => status === 'pending');
       const isOpen = data.status === 'active' && data.spec !== null && this.#isUnderstood(String(data.pool));
-      const text = waits && isOpen ? this.#wrongReason(data.waits as Reason | null) : undefined;
+      const text =
+        waits && isOpen ? this.#wrongReason(String(data.pool), data.waits as Reason | null) : undefined;
       if (text) wrong.set(`run ${id}`, text);
       const next_at = data.status === 'paused' && data.model_next_at;
       if (next_at && Date.parse(String(next_at)) < this.context.clockwork.now)
@@ -70,7 +73,7 @@ export class Waiting extends Check {
     for (const {id, data} of store.collection('pools')) {
       const waits = jobs.some(job => job.data.pool === id && isWaiting({...job.data, job: job.id} as never));
       const text =
-        waits && this.#isUnderstood(id) ? this.#wrongReason(data.jobs_wait as Reason | null) : undefined;
+        waits && this.#isUnderstood(id) ? this.#wrongReason(id, data.jobs_wait as Reason | null) : undefined;
       if (text) wrong.set(`pool ${id}`, text);
     }
     return wrong;
@@ -81,8 +84,10 @@ export class Waiting extends Check {
   }
 
   /** Why the reason is missing or wrong; undefined for a reason that is true. */
-  #wrongReason(waits: Reason | null): string | undefined {
+  #wrongReason(name: string, waits: Reason | null): string | undefined {
     if (!waits) return 'waits without a reason';
+    const untrue = this.#untrue(waits, this.context.store.peek(paths.pool(name)) as Pool);
+    if (untrue) return `waits for ${waits.kind}, and ${untrue}: ${waits.evidence}`;
     const {kind, about} = waits;
     const {store} = this.context;
     const worker = store.peek(paths.worker(about));
@@ -94,10 +99,50 @@ export class Waiting extends Check {
     if (kind === 'deleted' && worker?.held !== true) return `waits for ${about}, whose slot is not held`;
     if (kind === 'behind-run' && store.peek(paths.run(about))?.status !== 'active')
       return `waits behind run ${about}, which is not active`;
-    // A create of the storm may never end: the control plane gives it up after `create_s`.
-    if (REFUSED.includes(kind) && this.context.isCalm && !this.#isStuckIn(about))
+    // A create of the storm may never end: the control plane gives it up after `create_s`. A zone without a permission is tried each hour.
+    const isForbidden = kind === 'permission' && this.context.tpus.zone(about).refusals.has(kind);
+    if (REFUSED.includes(kind) && this.context.isCalm && !isForbidden && !this.#isStuckIn(about))
       return `waits because ${about} refuses nodes in the calm: ${kind}`;
     return undefined;
+  }
+
+  /** The contradiction of the reason by the pool and its TPUs; undefined without one. */
+  #untrue({kind, about}: Reason, pool: Pool): string | undefined {
+    const {config, store} = this.context;
+    const workers = slotsOf(pool).map(({name}) => store.peek(paths.worker(name)));
+    const empty = workers.filter(worker => (worker?.phase ?? 'gone') === 'gone').length;
+    const isUp = (worker: Document | undefined) =>
+      UP.includes(String(worker?.phase)) || (worker?.phase === 'draining' && worker.work !== null);
+    const isThere = workers.some(isUp);
+    const limiters = store.collection('zones').map(({data}) => (data as Zone).limiter);
+    const causes = [pool.limiter, ...limiters].map(({cause}) => cause);
+    switch (kind) {
+      case 'turn':
+        return empty > 0 || !isThere
+          ? `${empty} of ${workers.length} slots of ${about} are empty`
+          : undefined;
+      case 'no-slot':
+        return workers.length > 0 ? `${about} has ${workers.length} slots` : undefined;
+      case 'pool-paused':
+        return pool.limiter.cause === 'person' ? undefined : `no person paused ${about}`;
+      case 'failed-boots':
+        return causes.includes('boots') ? undefined : 'no limiter counts failed boots';
+      case 'unreadable':
+        return `every document of ${about} is understood`;
+      case 'budget':
+        return this.#hasBudget(pool) ? undefined : `${about} has no budget`;
+      case 'ceiling':
+        return Number.isFinite(config.ceilings.max_workers) ? undefined : 'the deployment has no ceiling';
+      default:
+        return undefined;
+    }
+  }
+
+  #hasBudget({pool, budget_usd}: Pool): boolean {
+    const {config, store} = this.context;
+    const runs = store.collection('runs').filter(({data}) => data.pool === pool);
+    const all = [budget_usd, config.ceilings.max_budget_usd, ...runs.map(({data}) => data.budget_usd)];
+    return all.some(each => typeof each === 'number');
   }
 
   /** True if a request for a node in the zone never ends. */

@@ -13,6 +13,8 @@ const RETRY_MS = 60_000;
 const LONGEST_RETRY_MS = 300_000;
 const TRY_MS = 3_600_000;
 const MOST_FAILED_BOOTS = 5;
+/** Minutes after which a tick has seen the word of an agent. */
+const WORD_MINUTES = 5;
 
 /** States of a node that exists and is not READY. */
 const SHOWN = ['CREATING', 'STARTING', 'UNHIDING', 'UNKNOWN', 'REPAIRING', 'RESTARTING', 'REIMAGING'];
@@ -33,10 +35,14 @@ export class Zones extends Check {
   /** Of one commit: the incarnations that end, and the losses that their zones count. */
   #ends: {zone: string; wasReady: boolean; isFailedBoot: boolean}[] = [];
   #counts: {zone: string; losses: number; unheard: number}[] = [];
+  /** By zone: the ends of failed boots, and the first words of agents. */
+  readonly #boots = new Map<string, {failed: number[]; spoken: number[]}>();
 
   /** A zone that is not open gets one create at a time, and a refused slot waits for no other zone. */
   onWorker(before: Document, after: Document): void {
     this.#noteAnswer(before, after);
+    if (before.agent_at === null && after.agent_at !== null)
+      this.#bootsIn(keyOf(after.pool, after.zone)).spoken.push(this.context.clockwork.now);
     const isRequestedAgain =
       after.phase === 'creating' && before.phase === 'creating' && after.asked_at !== before.asked_at;
     if (!isNewIncarnation(before, after) && !isRequestedAgain) return;
@@ -91,8 +97,8 @@ export class Zones extends Check {
     }
     for (const {zone, since_at} of this.#opened) {
       const isGiven = this.#given.some(node => node.zone === zone && node.asked_at > String(since_at));
-      if (!isGiven && !this.violations.isForOperator)
-        this.breach(`${zone} is open again without a node since ${since_at}`);
+      if (!isGiven && !(this.#resumed_at >= String(since_at)))
+        this.breach(`${zone} is open again without a node or a later message since ${since_at}`);
     }
     // The node of another slot may open the zone in the same commit.
     for (const {zone, text} of this.#hasty)
@@ -106,6 +112,13 @@ export class Zones extends Check {
     [this.#given, this.#refused, this.#opened, this.#hasty, this.#asked] = [[], [], [], [], []];
   }
 
+  /** Publish time of the message that causes the present commit; empty without one. */
+  get #resumed_at(): string {
+    const {actor} = this.violations;
+    const id = actor && 'topic' in actor && actor.topic === 'control' ? actor.id : undefined;
+    return id === undefined ? '' : String(this.context.store.peek(paths.control(id))?.published_at);
+  }
+
   #isOpen({state, cause, bundle}: Limiter, deployed: unknown): boolean {
     return state === 'open' || (cause === 'boots' && bundle !== deployed);
   }
@@ -116,7 +129,26 @@ export class Zones extends Check {
     // A refusal is no loss.
     if (['not-needed', 'asked', 'setup'].includes(String(cause_kind))) return;
     const wasReady = ALIVE.includes(String(last_phase));
-    this.#ends.push({zone: keyOf(document?.pool, document?.zone), wasReady, isFailedBoot});
+    const zone = keyOf(document?.pool, document?.zone);
+    this.#ends.push({zone, wasReady, isFailedBoot});
+    if (isFailedBoot) this.#bootsIn(zone).failed.push(this.context.clockwork.now);
+  }
+
+  #bootsIn(zone: string): {failed: number[]; spoken: number[]} {
+    const boots = this.#boots.get(zone) ?? {failed: [], spoken: []};
+    this.#boots.set(zone, boots);
+    return boots;
+  }
+
+  /** A limiter counts the boots that failed since an agent spoke. The word counts from the next tick on. */
+  #checkBoots(zone: string, {failed_boots}: Limiter): void {
+    const {clockwork, storm} = this.context;
+    const late_ms = (storm.hang > 0 ? 2 * MAX_HANG_MINUTES : WORD_MINUTES) * 60_000;
+    const {failed, spoken} = this.#bootsIn(zone);
+    const since = spoken.findLast(at => at < clockwork.now - late_ms) ?? 0;
+    const most = failed.filter(at => at > since - MAX_SKEW_MS).length;
+    if (failed_boots > most)
+      this.breach(`${zone} counts ${failed_boots} failed boots, and ${most} failed since an agent spoke`);
   }
 
   /** A zone counts the losses of nodes that were preempted or failed, and no others, and the failed boots. */
@@ -162,7 +194,8 @@ export class Zones extends Check {
     });
     if (was.state !== is.state) this.context.see(`a limiter is: ${is.state}`);
     this.#checkLimiter(after.zone, was, is);
-    if (was.state === 'probing' && is.state === 'open')
+    this.#checkBoots(keyOf(after.pool ?? this.context.config.pool.pool, after.zone), is);
+    if (was.state !== 'open' && was.cause !== 'boots' && is.state === 'open')
       this.#opened.push({zone: paths.zone(after.zone, after.pool), since_at: was.since_at});
     if (is.asked_at === null || is.asked_at === was.asked_at) return;
     const since = (minutes: number) =>
@@ -212,6 +245,7 @@ export class Zones extends Check {
 
   override onWipe(): void {
     this.#created_at.clear();
+    this.#boots.clear();
   }
 }
 

@@ -121,4 +121,8 @@ export const DOUBLE: Mistakes = {
     find: '$seen.get($path)',
     replace: 'undefined',
   },
+  'a task that two deliveries work on at once': {
+    in: 'claimTask',
+    find: 'if ($found.busy_until_at !== null && $msOf($found.busy_until_at) > $now) return undefined;',
+  },
 };

@@ -146,4 +146,12 @@ export const LOSE: Mistakes = {
     find: '$other.at > $notice.at',
     replace: '$other.at < $notice.at',
   },
+  'a stop that is not kept in the bucket': {
+    in: 'stop',
+    find: "if ((await $get($store, $run))?.status === 'cancelled') $copy;",
+  },
+  'a rebuild of a run that was stopped and is expired': {
+    in: 'rebuildRun',
+    find: "if ($parent.expired_at !== null && $parent.status === 'cancelled') return $refused;",
+  },
 };

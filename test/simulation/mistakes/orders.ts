@@ -207,4 +207,23 @@ export const ORDERS: Mistakes = {
     find: 'due_at: $job.deadline_at',
     replace: 'due_at: null',
   },
+  'a job that starts after its deadline': {
+    in: 'grantProblem',
+    find: "if ($deadline !== null && $msOf($deadline) <= $now) return $failed('deadline', $text);",
+  },
+  'an agent that starts again and again and charges no machine': {
+    in: 'endByRequest',
+    find: "$claimed === null ? {outcome: 'failed', cause: 'machine', error: $text} : {outcome: 'preempted', cause: 'preempted', error: $other}",
+    replace: "{outcome: 'preempted', cause: 'preempted', error: $other}",
+  },
+  'a resume that opens a zone that refused a node since': {
+    in: 'resumePool',
+    find: 'for (const $zone of $zones.filter($isEarlier)) $records.set($tx, {...$zone, limiter: $open, updated_at: $at});',
+    replace: 'for (const $zone of $zones) $records.set($tx, {...$zone, limiter: $open, updated_at: $at});',
+  },
+  'a pause of a pool that stops no create under way': {
+    in: 'createNode',
+    find: "const $isPaused = $pool?.limiter.cause === 'person';",
+    replace: 'const $isPaused = false;',
+  },
 };

@@ -132,4 +132,38 @@ export const OVERSPEND: Mistakes = {
     find: '$readShared($deps, $tx, $inputs.pool.pool, $$of)',
     replace: '$readShared($deps, $tx, $deps.config.pool.pool, $$of)',
   },
+  'idle time that no payer is billed for': {
+    in: 'accrue',
+    find: '{...$worker, costs: $costs, costs_at: $until, charged_to: $run}',
+    replace:
+      '$run === null ? {...$worker, costs_at: $until} : {...$worker, costs: $costs, costs_at: $until, charged_to: $run}',
+  },
+  'a budget of a run that pays for no downloads': [
+    {
+      in: 'decideBudgets',
+      find: 'const $usd = $run.spent_usd + $run.spent_download_usd;',
+      replace: 'const $usd = $run.spent_usd;',
+    },
+    {
+      in: 'decideBudgets',
+      find: '($living.runs.get($run.run) ?? 0) + ($living.runs.get($downloadsOf($run.run)) ?? 0)',
+      replace: '$living.runs.get($run.run) ?? 0',
+    },
+  ],
+  'a budget of a run that pays for no traffic': {
+    in: 'decideBudgets',
+    find: '$ended_usd + $run.network_usd + $living_usd',
+    replace: '$ended_usd + $living_usd',
+  },
+  'a stopped zone that is asked each minute': {
+    in: 'afterAsk',
+    within: "case 'stopped': $$steps",
+    find: '$iso($now + $try * 1000)',
+    replace: '$iso($now + 60_000)',
+  },
+  'a pool that keeps TPUs beside those at work': {
+    in: 'remainingWork',
+    find: 'const $kept = $whole === undefined ? $keptBy($pool, $now) - $asked : 0;',
+    replace: 'const $kept = $whole === undefined ? $keptBy($pool, $now) : 0;',
+  },
 };

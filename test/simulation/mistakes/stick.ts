@@ -174,4 +174,18 @@ export const STICK: Mistakes = {
     find: '$msOf($sent_at) + $quiet * 1000',
     replace: '$now + $quiet * 1000',
   },
+  'failed boots that no agent clears': {
+    in: 'afterAgent',
+    find: '$failed !== null && $agent > $failed ? $cleared : $limiter',
+    replace: '$limiter',
+  },
+  'a paused pool that is no reason': {
+    in: 'limiterConstraint',
+    find: "return $constraint('pool-paused', $about, null, $times);",
+    replace: 'return undefined;',
+  },
+  'a pool without slots that is no reason': {
+    in: 'whyWaiting',
+    find: "if ($slots.length === 0) return $constraint('no-slot', $pool.pool);",
+  },
 };
