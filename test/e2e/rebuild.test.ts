@@ -23,7 +23,7 @@ describe('a local cloud whose database is lost in mid-run @long', () => {
   });
   after(() => home.remove());
 
-  it('is rebuilt from the bucket: each run waits for an operator, nothing stored is computed again, and all is verified', async () => {
+  it('is rebuilt from the bucket: a stopped run stays stopped, another waits for an operator, nothing stored is computed again, and all is verified', async () => {
     // Stream 002 is for a third TPU, which this cloud does not have: the run cannot end before the stop.
     await home.drop('datasets/halted/run.json', JSON.stringify({...JSON.parse(SPEC), affinity: 'fixed'}));
     await home.drop('datasets/halted/stream_000.jsonl', texts(40, 'halted'));
@@ -77,7 +77,7 @@ describe('a local cloud whose database is lost in mid-run @long', () => {
     await home.publish({action: 'resume', run: 'my-run'});
     const ended = await home.runEnds('my-run');
     assert.equal(ended?.run.status, 'completed', JSON.stringify(ended));
-    assert.equal((await home.view('halted'))?.run.status, 'paused', 'the stop was lost with the database');
+    assert.equal((await home.view('halted'))?.run.status, 'cancelled', 'the bucket has the stop');
     const found = await gleaner(['rebuild', '--dry-run', '--dir', home.dir]);
     assert.equal(found.code, 0, `the documents say what the bucket holds: ${found.stdout}${found.stderr}`);
     const report = await home.verify('my-run');
