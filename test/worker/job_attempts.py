@@ -127,7 +127,7 @@ def processes_of(home: Path) -> list[int]:
         try:
             if os.stat(f"/proc/{pid}").st_uid >= FIRST_UID and os.readlink(f"/proc/{pid}/cwd").startswith(f"{home}/"):
                 found.append(pid)
-        except (FileNotFoundError, ProcessLookupError):
+        except OSError:  # it has ended, or the path of its folder is too long to read
             pass
     return found
 
