@@ -36,10 +36,11 @@ export async function expirePage(deps: Deps, after: string): Promise<string | un
 /** Deletes some documents of a run that ended long ago. Returns false if none is left. */
 async function expireSome(deps: Deps, run: Run): Promise<boolean> {
   const {store} = deps;
-  if (!isOlderThan(run.updated_at, KEPT_DAYS.streams * 86_400, deps.now())) return false;
+  const isMarked = run.expired_at !== null;
+  if (!isMarked && !isOlderThan(run.updated_at, KEPT_DAYS.streams * 86_400, deps.now())) return false;
   const collection = paths.streams(run.run);
   const streams = await store.query(collection, {limit: STREAMS});
-  if (streams.length === 0 || (run.expired_at === null && !(await markExpired(deps, run)))) return false;
+  if (streams.length === 0 || (!isMarked && !(await markExpired(deps, run)))) return false;
   await forEachConcurrently(streams, ({path, id}) => deleteStream(deps, run, path, id));
   return true;
 }
