@@ -19,6 +19,7 @@ import {EventReader} from '../events/read.ts';
 import {deployLocally, type LocalDeployment} from '../local/local-deployment.ts';
 import {type Report, verdictLines, verifyRun} from '../run/verify.ts';
 import {CliError} from '../terminal/errors.ts';
+import {setTypedPort} from '../terminal/hints.ts';
 import {printJson, quoted} from '../terminal/output.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
 import {printLines, type StyledLine} from '../terminal/styled-lines.ts';
@@ -62,6 +63,7 @@ export async function demo(options: DemoOptions): Promise<void> {
   const fresh = options.dir === undefined;
   const {begin, say} = screen;
   const deployment = await deployLocally({dir, port, workers, fresh, stopped: interrupted, begin, say});
+  setTypedPort(deployment.cloud.port);
   const connection = running(deployment.cloud);
   const cloud = openCloud(connection);
   const {store} = cloud;

@@ -1,6 +1,7 @@
 import {openCloud} from '../cloud/cloud.ts';
 import {type CloudOptions, running} from '../cloud/connect.ts';
 import {serveBeside} from '../dashboard.ts';
+import {setTypedPort} from '../terminal/hints.ts';
 import {complain, print, say} from '../terminal/output.ts';
 import {stopSignal} from '../terminal/stop-signal.ts';
 import {DEFAULT_PORT} from './address.ts';
@@ -27,6 +28,7 @@ export async function up(options: Options): Promise<void> {
     say,
   });
   const {url, project, bucket, dir, port} = deployment.cloud;
+  setTypedPort(port);
   const cloud = openCloud(running(deployment.cloud));
   const page = await serveBeside(cloud, options.port);
   const ready = {ready: true as const, url, project, bucket, dir, dashboard: page.url};

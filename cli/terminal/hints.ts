@@ -15,6 +15,11 @@ export function setTyped(given: Typed): void {
   typed = given;
 }
 
+/** The cloud that this command has started itself: its port may have been any free one. */
+export function setTypedPort(port: number): void {
+  typed = {...typed, cloud: {port}};
+}
+
 /** Events of npm that start this command: `npx gleaner`, `npm start` and `npm run gleaner`. */
 const NPM_EVENTS = ['npx', 'start', 'gleaner'];
 

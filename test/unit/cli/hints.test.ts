@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import {gleanerProgram} from '../../../cli/program.ts';
-import {setTyped, startOf, withHints} from '../../../cli/terminal/hints.ts';
+import {setTyped, setTypedPort, startOf, withHints} from '../../../cli/terminal/hints.ts';
 
 describe('A command that a text names', () => {
   const program = gleanerProgram();
@@ -26,6 +26,12 @@ describe('A command that a text names', () => {
     {what: 'has npx once', text: '`npx gleaner local up`', then: '`npx gleaner local up --port 9000`'},
     {what: 'of another program stays', text: '`gcloud storage ls`', then: '`gcloud storage ls`'},
   ];
+  it('has the port that a cloud on any free port has', () => {
+    setTyped({start: 'gleaner', cloud: {port: 0}, program});
+    setTypedPort(9000);
+    assert.equal(withHints('`gleaner run resume x`'), '`gleaner run resume x --port 9000`');
+  });
+
   it('is the rest of a line too', () => {
     setTyped({start: 'npx gleaner', cloud: {port: 9000}, program});
     assert.equal(
