@@ -34,6 +34,8 @@ export async function serveBeside(cloud: Cloud, port: number): Promise<Dashboard
 export function openBrowser(url: string): void {
   const [program, ...args] = process.platform === 'darwin' ? ['open', url] : ['xdg-open', url];
   const child = spawn(program ?? '', args, {stdio: 'ignore', detached: true});
-  child.once('error', () => say(`There is no browser to open: open ${url}`));
+  const complain = () => say(`There is no browser to open: open ${url}`);
+  child.once('error', complain);
+  child.once('exit', code => code !== 0 && complain());
   child.unref();
 }

@@ -78,7 +78,7 @@ function addDemo(program: GleanerCommand): void {
     .dir('folder of all files (default: .gleaner/demo, emptied first)')
     .option('--port <port>', 'port of the local cloud; 0 is any free port', portFrom(0), 0)
     .option('--keep', 'keep the local cloud running until Ctrl-C')
-    .option('--open', 'open the page of the run in a browser, and keep it until Ctrl-C')
+    .option('--open', 'open the pages in a browser, and keep them until Ctrl-C')
     .json()
     .examples(
       'gleaner demo',
