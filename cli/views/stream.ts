@@ -6,17 +6,22 @@ import type {Shard} from '../../shared/domain/stream/checkpoint.ts';
 import type {Stream} from '../../shared/domain/stream/stream.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import type {Answers} from '../json/index.ts';
+import {type Rejects, readRejects} from './run-page.ts';
 import {explain} from './why.ts';
 
 const MOST_SHARDS = 100;
 
-/** `shards`: the newest, the newest first. */
-export type StreamPage = {stream: Stream; shards: Shard[]; why: Answers['why']};
+/** Rejected lines that the page shows. */
+const MOST_REJECTED = 1000;
+
+/** `shards`: the newest, the newest first. `rejects`: empty for a stream without rejected lines. */
+export type StreamPage = {stream: Stream; shards: Shard[]; rejects: Rejects[]; why: Answers['why']};
 
 export async function readStreamPage(cloud: Cloud, run: string, id: string): Promise<StreamPage | undefined> {
   const stream = await streamRecords.get(cloud.store, run, id);
   if (!stream) return undefined;
   const newest = {order_by: {field: 'shard', direction: 'desc'}, limit: MOST_SHARDS} as const;
   const shards = shardRecords.parseAll(await cloud.store.query(paths.shards(run, id), newest), () => {});
-  return {stream, shards, why: await explain(cloud, `${run}/${id}`)};
+  const rejects = await readRejects(cloud.objects, [stream], {streams: 1, lines: MOST_REJECTED});
+  return {stream, shards, rejects, why: await explain(cloud, `${run}/${id}`)};
 }

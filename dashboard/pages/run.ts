@@ -5,7 +5,7 @@ import {tpuStatus} from '../../cli/screen/tpu-status.ts';
 import {bytesText, counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
 import {progressOf} from '../../cli/views/pace.ts';
 import {streamCount} from '../../cli/views/run.ts';
-import type {Rejects, RunPage, StatsView} from '../../cli/views/run-page.ts';
+import type {RunPage, StatsView} from '../../cli/views/run-page.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import type {Stats} from '../../shared/domain/run/result.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
@@ -17,6 +17,7 @@ import {address, bar, empty, figures, further, type Html, html, link, state, tab
 import {runCommands} from './commands.ts';
 import {eventList} from './events.ts';
 import {historyCharts} from './history.ts';
+import {rejectedLines} from './rejects.ts';
 import {section} from './section.ts';
 import {sentence} from './why.ts';
 
@@ -215,21 +216,15 @@ function short(value: number): string {
   return Math.abs(value) >= 1000 ? value.toExponential(1) : value.toPrecision(2);
 }
 
-function rejects({rejects, rejected, state: {run}}: RunPage): Html {
+function rejects({rejects, rejected, state: {run, streams}}: RunPage): Html {
   if (rejects.length === 0 && rejected.length === 0) return html``;
-  return html`<h2>Rejected</h2>${rejected.length > 0 ? html`<ul class="plain">${rejected.map(({text}) => html`<li>${text}</li>`)}</ul>` : ''}${rejects.map(each => rejectedLines(run.run, each))}`;
-}
-
-function rejectedLines(run: string, {stream, object, lines, more}: Rejects): Html {
-  const title = html`<h3>Stream ${link(address('runs', run, 'streams', stream), stream)}</h3>`;
-  if (lines.length === 0)
-    return html`${title}<p class="quiet">${counted(more ?? 0, 'rejected sample')}; <code>${object}</code> says why.</p>`;
-  const rows = lines.map(({line, reason, samples}) => [
-    numberText(line),
-    samples > 1 ? numberText(samples) : '',
-    reason,
-  ]);
-  return html`${title}${table(`Rejected lines of stream ${stream}`, [{title: 'Line', number: true}, {title: 'Samples', number: true}, {title: 'Reason'}], rows)}${further(more ?? 0, 'lines')}`;
+  const rejecting = streams.filter(({rejected_samples}) => rejected_samples > 0).length;
+  return html`<h2>Rejected</h2>${rejected.length > 0 ? html`<ul class="plain">${rejected.map(({text}) => html`<li>${text}</li>`)}</ul>` : ''}${rejects.map(
+    each => {
+      const href = address('runs', run.run, 'streams', each.stream);
+      return html`<h3>Stream ${link(href, each.stream)}</h3>${rejectedLines(each, href)}`;
+    },
+  )}${further(rejecting - rejects.length, 'streams with rejected lines')}`;
 }
 
 function spec({state: {run}, bill}: RunPage): Html {

@@ -3,10 +3,11 @@ import {bytesText, counted, numberText} from '../../cli/terminal/format.ts';
 import type {StreamPage} from '../../cli/views/stream.ts';
 import type {Section} from '../feed.ts';
 import {address, empty, figures, further, html, link, state, table, time} from '../html.ts';
+import {rejectedLines} from './rejects.ts';
 import {section} from './section.ts';
 import {sentence} from './why.ts';
 
-export function streamPage({stream, shards, why}: StreamPage, now: number): Section[] {
+export function streamPage({stream, shards, rejects, why}: StreamPage, now: number): Section[] {
   const {run, rejected_samples} = stream;
   const head = html`<h1>Stream ${stream.stream} ${state(stream.status)}</h1><p class="quiet">of run ${link(address('runs', run), run)}</p>${sentence(why)}${figures(
     [
@@ -46,6 +47,10 @@ export function streamPage({stream, shards, why}: StreamPage, now: number): Sect
   return [
     section('head', head),
     section('shards', html`<h2>Shards</h2>${body}`),
+    section(
+      'rejects',
+      html`${rejects.map(each => html`<h2>Rejected lines</h2>${rejectedLines(each, null)}`)}`,
+    ),
     section(
       'document',
       html`<p>${link(address('documents', 'runs', run, 'streams', stream.stream), 'The document of the stream')}</p>`,

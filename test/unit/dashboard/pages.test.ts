@@ -64,6 +64,7 @@ describe('The pages', () => {
       shown += text.split('&lt;img src=x').length - 1;
     }
     assert.ok(shown > 15, `${shown} hostile texts are shown`);
+      /Rejected lines of stream 007.*&lt;img src=x/s,
   });
 
   it('say in an empty deployment what to do next, with the command', async () => {

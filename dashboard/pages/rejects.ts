@@ -1,0 +1,24 @@
+/** Rejected lines of a stream, with the reason of each. */
+import {counted, numberText} from '../../cli/terminal/format.ts';
+import type {Rejects} from '../../cli/views/run-page.ts';
+import {type Html, html, link, table} from '../html.ts';
+
+/** `all`: address of a page with more of them; null on that page. */
+export function rejectedLines({stream, object, lines, more}: Rejects, all: string | null): Html {
+  if (lines.length === 0)
+    return html`<p class="quiet">${counted(more ?? 0, 'rejected sample')}; <code>${object}</code> says why.</p>`;
+  const hasMany = lines.some(({samples}) => samples > 1);
+  const columns = [
+    {title: 'Line', number: true},
+    ...(hasMany ? [{title: 'Samples', number: true}] : []),
+    {title: 'Reason'},
+  ];
+  const rows = lines.map(({line, reason, samples}) => [
+    numberText(line),
+    ...(hasMany ? [numberText(samples)] : []),
+    reason,
+  ]);
+  const rest = `… ${counted(more ?? 0, 'further line')}`;
+  const where = all === null ? html`${rest} in <code>${object}</code>` : link(all, rest);
+  return html`${table(`Rejected lines of stream ${stream}`, columns, rows)}${more ? html`<p class="quiet">${where}</p>` : ''}`;
+}
