@@ -14,6 +14,7 @@ import type {Answers} from '../json/index.ts';
 import {isFor} from '../logs/run-tpus.ts';
 import {usdPerHourFor, usdPerMillionTokens} from '../run/rates.ts';
 import {type CountedBill, countedBill} from '../run/whole-bill.ts';
+import {verbOf} from '../screen/story.ts';
 import {type Line, Timeline} from '../screen/timeline.ts';
 import {type Pace, paceOf} from './pace.ts';
 import {type RunState, readResult, readRun} from './run.ts';
@@ -76,7 +77,19 @@ export async function readRunPage(
 async function newestLines({store}: Cloud, {run, workers}: RunState): Promise<Line[]> {
   const tpus = workers.filter(worker => isFor(run.run, worker)).map(({name}) => name);
   const reader = new EventReader(store, EventFilter.ofRun(run, tpus));
-  return foldedLines(await reader.newest(MOST_EVENTS, MOST_READ));
+  return foldedLines(ownEvents(await reader.newest(MOST_EVENTS, MOST_READ), run));
+}
+
+/** Behind the last event of a run that does not work, a TPU that is created again works for others. */
+function ownEvents(entries: readonly Entry[], {run, status}: RunState['run']): Entry[] {
+  if (status === 'active') return [...entries];
+  const last = entries.findLastIndex(entry => entry.run === run);
+  const others = new Set<string>();
+  return entries.filter(({worker, text}, index) => {
+    if (worker === null || index <= last) return true;
+    if (/^(re)?created$/.test(verbOf(text)?.verb ?? '')) others.add(worker);
+    return !others.has(worker);
+  });
 }
 
 /** Events as lines, the newest first. Consecutive shards of a stream share a line. */

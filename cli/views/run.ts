@@ -78,6 +78,19 @@ export function streamCount({run, streams}: RunState): number {
   return Math.max(streams.length, streams_pending + streams_in_progress + streams_completed + streams_failed);
 }
 
+/** The last point of the history: later changes of the document are late costs. Null for a run that is open. */
+export function endOf({status, history, created_at, updated_at}: Run): string | null {
+  if (status === 'active' || status === 'paused') return null;
+  const last_s = history?.at_s.at(-1);
+  return last_s === undefined ? updated_at : new Date(Date.parse(created_at) + last_s * 1000).toISOString();
+}
+
+/** Seconds from the start to the end; null for a run that is open. */
+export function tookSeconds(run: Run): number | null {
+  const end = endOf(run);
+  return end === null ? null : (Date.parse(end) - Date.parse(run.created_at)) / 1000;
+}
+
 /** A run with all of its streams, and the events about uploaded objects that it rejected. */
 export type RunView = RunState & {rejected: Entry[]};
 

@@ -4,7 +4,7 @@ import {resultLines} from '../../cli/run/result-lines.ts';
 import {tpuStatus} from '../../cli/screen/tpu-status.ts';
 import {bytesText, counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
 import {progressOf} from '../../cli/views/pace.ts';
-import {streamCount} from '../../cli/views/run.ts';
+import {endOf, streamCount, tookSeconds} from '../../cli/views/run.ts';
 import type {RunPage, StatsView} from '../../cli/views/run-page.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import type {Stats} from '../../shared/domain/run/result.ts';
@@ -53,13 +53,12 @@ function head(
   const each =
     usd_per_million_tokens === null ? '' : `${dollarText(usd_per_million_tokens)} a million tokens`;
   const left = run.status === 'active' && pace.seconds_left !== null ? durationText(pace.seconds_left) : '–';
-  return html`<h1>${run.run} ${state(run.status)}</h1>${lead(why, result)}<p class="quiet">Started ${time(run.created_at, now)}, on pool ${run.pool}</p>${figures(
+  const speed = pace.tokens_per_s > 0 ? `${numberText(Math.round(pace.tokens_per_s))} tokens/s` : '';
+  const [end, took_s] = [endOf(run), tookSeconds(run)];
+  const ended = end === null ? '' : html`, ended ${time(end, now)}`;
+  return html`<h1>${run.run} ${state(run.status)}</h1>${lead(why, result)}<p class="quiet">Started ${time(run.created_at, now)}${ended}, on pool ${run.pool}</p>${figures(
     [
-      [
-        'Time left',
-        left,
-        pace.tokens_per_s > 0 ? `${numberText(Math.round(pace.tokens_per_s))} tokens/s` : '',
-      ],
+      took_s === null ? ['Time left', left, speed] : ['Took', durationText(took_s)],
       ['Cost', dollarText(capped(run)), budget],
       [
         'Samples',
@@ -144,14 +143,14 @@ function streamRow(stream: Stream, {run, tpus}: RunPage['state']) {
 }
 
 function tpus({state: {run, tpus: all, work}}: RunPage, now: number): Html {
-  const isOpen = run.status === 'active' || run.status === 'paused';
-  const tpus = isOpen ? all : all.filter(({charged_to}) => charged_to === run.run);
+  const tpus = run.status === 'active' ? all : all.filter(({charged_to}) => charged_to === run.run);
   if (tpus.length === 0) {
-    const text =
-      run.status === 'active'
-        ? 'No TPU now. The reason stands at the top.'
-        : 'No TPU: the run is over, or paused.';
-    return html`<h2>TPUs</h2><p class="quiet">${text}</p>`;
+    const text = {
+      ...{active: 'No TPU now. The reason stands at the top.', paused: 'No TPU: the run is paused.'},
+      ...{completed: 'No TPU: the run is over.', failed: 'No TPU: the run is over.'},
+      cancelled: 'No TPU: the run is over.',
+    };
+    return html`<h2>TPUs</h2><p class="quiet">${text[run.status]}</p>`;
   }
   const columns = [
     ...[{title: 'TPU'}, {title: 'State'}, {title: 'Works on'}, {title: 'Since', number: true}],

@@ -3,7 +3,7 @@ import {comparedText, driftRows} from '../../cli/run/reference.ts';
 import type {Report as Verified} from '../../cli/run/verify.ts';
 import {bytesText, counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
 import type {Life, Reason, Report} from '../../cli/views/report.ts';
-import {streamCount} from '../../cli/views/run.ts';
+import {endOf, streamCount, tookSeconds} from '../../cli/views/run.ts';
 import type {StoredComparison} from '../../shared/contracts/manifest.ts';
 import {capped, networkOf} from '../../shared/domain/billing/network.ts';
 import {outputsPrefix} from '../../shared/domain/names.ts';
@@ -48,7 +48,7 @@ function head({page, lives}: Report, {bucket, project}: Made): Html {
   const {run} = page.state;
   const {total_samples_processed, rejected_samples, total_tokens, total_shards, total_bytes} = run;
   const end = endOf(run);
-  const took_s = end === null ? null : (Date.parse(end) - Date.parse(run.created_at)) / 1000;
+  const took_s = tookSeconds(run);
   const preempted = lives.filter(({kind}) => kind === 'taken').length;
   return html`<header class="cover">
 <p class="eyebrow">Activations of a language model</p>
@@ -76,13 +76,6 @@ ${figures([
   ],
 ])}
 <p class="quiet">${utcText(run.created_at)}${end === null ? '' : ` to ${utcText(end)}`} · <code class="exact">gs://${bucket}/${outputsPrefix(run.run).replace(/tpu_$/, '')}</code> · project ${project}</p>`;
-}
-
-/** The last point of the past: later changes of the document are late costs. Null for a run that is open. */
-function endOf({status, history, created_at, updated_at}: Run): string | null {
-  if (status === 'active' || status === 'paused') return null;
-  const last_s = history?.at_s.at(-1);
-  return last_s === undefined ? updated_at : new Date(Date.parse(created_at) + last_s * 1000).toISOString();
 }
 
 /** The spec in one sentence. */

@@ -64,7 +64,10 @@ describe('The pages', () => {
       shown += text.split('&lt;img src=x').length - 1;
     }
     assert.ok(shown > 15, `${shown} hostile texts are shown`);
+    assert.match(
+      (await get('/runs/my-run/streams/007')).text,
       /Rejected lines of stream 007.*&lt;img src=x/s,
+    );
   });
 
   it('say in an empty deployment what to do next, with the command', async () => {
@@ -81,6 +84,25 @@ describe('The pages', () => {
     }
     for (const address of ['/runs/none', '/tpus/tpu-us-central1-a-7', '/jobs/none', '/documents/secrets/x'])
       assert.equal((await get(address)).status, 404, address);
+  });
+
+  it('show on the page of a run that is over nothing of the work of others', async () => {
+    const event = (second: number, kind: string, text: string, more: object) => ({
+      ...{kind, text, at: at(second), expire_at: at(9999)},
+      ...more,
+    });
+    const tpu = {worker: TPU};
+    const store = await aStore({
+      'runs/my-run': aRun({status: 'completed'}),
+      'events/1': event(1, 'worker', `${TPU} works on my-run/000 from sample 0`, {run: 'my-run', ...tpu}),
+      'events/2': event(2, 'run', 'Run my-run is completed', {run: 'my-run'}),
+      'events/3': event(3, 'worker', `${TPU} is gone`, tpu),
+      'events/4': event(4, 'worker', `${TPU} is wanted: creating it, incarnation 2`, tpu),
+      'events/5': event(5, 'worker', `${TPU} is READY and boots`, tpu),
+    });
+    const {text} = await somePages(store, now).get('/runs/my-run');
+    assert.match(text, /is gone/);
+    assert.doesNotMatch(text, /is wanted|READY/);
   });
 
   it('have commands to copy that exist', async () => {
