@@ -21,7 +21,8 @@ export type PoolView = {
   zones: ZoneView[];
 };
 
-export type FleetView = {totals: Totals; pools: PoolView[]; none: string[]};
+/** `none`: why no TPU is there, and whether work waits for one. */
+export type FleetView = {totals: Totals; pools: PoolView[]; none: {text: string; waits: boolean}[]};
 
 export async function readFleetView(cloud: Cloud, now: number): Promise<FleetView> {
   const fleet = await readFleet(cloud);
@@ -37,7 +38,7 @@ export async function readFleetView(cloud: Cloud, now: number): Promise<FleetVie
     };
   });
   const totals = totalsOf(rows);
-  const none = totals.tpus > 0 ? [] : (await whyNone(cloud.store)).map(({text}) => text);
+  const none = totals.tpus > 0 ? [] : await whyNone(cloud.store);
   return {totals, pools, none};
 }
 

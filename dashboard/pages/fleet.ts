@@ -37,10 +37,19 @@ export function fleetPage(view: FleetView, now: number): Section[] {
           dollarText(totals.usd_per_hour),
           totals.unknown_prices > 0 ? `and ${counted(totals.unknown_prices, 'unknown price')}` : '',
         ],
-      ])}${none.length > 0 ? empty(none.map(text => `${capitalised(text)}.`).join(' '), 'gleaner run start my-run --streams streams') : ''}`,
+      ])}${noTpu(none)}`,
     ),
     ...pools.map(pool => section(`pool-${pool.name}`, poolPart(pool, now))),
   ];
+}
+
+/** Without work the next step is a run; where work waits, its reason names the next step. */
+function noTpu(none: FleetView['none']): Html {
+  if (none.length === 0) return html``;
+  const text = none.map(each => `${capitalised(each.text)}.`).join(' ');
+  return none.some(({waits}) => waits)
+    ? empty(text)
+    : empty(text, 'gleaner run start my-run --streams streams');
 }
 
 function poolPart({name, pool, kept, totals, zones}: PoolView, now: number): Html {
@@ -63,10 +72,10 @@ function poolPart({name, pool, kept, totals, zones}: PoolView, now: number): Htm
 }
 
 function zonePart({zone, waits, day, held, tpus}: ZoneView, now: number): Html {
-  const next = waits?.next_try_at ? html`, tried again ${time(waits.next_try_at, now)}` : '';
-  const times = waits && waits.refusals > 1 ? ` Refused ${numberText(waits.refusals)} times` : '';
+  const next = waits?.next_try_at ? html`; tried again ${time(waits.next_try_at, now)}` : '';
+  const times = waits && waits.refusals > 1 ? `; refused ${numberText(waits.refusals)} times` : '';
   return html`<div class="zone"><h3>${zone}</h3>${chips(tpus)}${
-    waits ? html`<p class="note">${withCommands(shortText(waits))}.${times}${next}</p>` : ''
+    waits ? html`<p class="note">${withCommands(shortText(waits))}${times}${next}.</p>` : ''
   }${held > 0 ? html`<p class="note">Holds ${counted(held, 'silent TPU')} until a new TPU speaks.</p>` : ''}<p class="quiet">${dayText(day)}</p></div>`;
 }
 

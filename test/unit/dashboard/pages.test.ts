@@ -86,6 +86,21 @@ describe('The pages', () => {
       assert.equal((await get(address)).status, 404, address);
   });
 
+  it('name the wait of a run, and no first step, where it has no TPU', async () => {
+    const waits = {kind: 'no-capacity', about: 'us-central1-a', evidence: 'none', since_at: at(0)} as const;
+    const store = await aStore({
+      'runs/my-run': aRun({waits: {...waits, refusals: 2, next_try_at: at(90)}}),
+      'pools/tpu': {
+        ...aConfig().pool,
+        zones_wait: {'us-central1-a': {...waits, refusals: 2, next_try_at: at(90)}},
+      },
+    });
+    const {text} = await somePages(store, now).get('/fleet');
+    assert.match(text, /run my-run waits: us-central1-a has no capacity/);
+    assert.match(text, /: none; refused 2 times; tried again <time[^>]*>in 30 s<\/time>\.</);
+    assert.doesNotMatch(text, /gleaner run start/);
+  });
+
   it('show on the page of a run that is over nothing of the work of others', async () => {
     const event = (second: number, kind: string, text: string, more: object) => ({
       ...{kind, text, at: at(second), expire_at: at(9999)},
