@@ -34,7 +34,7 @@ export type Life = {
   phases: LifePhases;
 };
 
-/** Rejected lines with one reason: numbers in a reason do not count. `first`: an example. */
+/** Rejected lines with one reason, where a number that differs is `…`. `first`: an example. */
 export type Reason = {reason: string; samples: number; first: {stream: string; line: number}};
 
 export type Report = {
@@ -91,17 +91,19 @@ async function livesOf(store: Store, tpu: string, run: string): Promise<Life[]> 
 async function readReasons(objects: Objects, streams: readonly Stream[]): Promise<Report['reasons']> {
   const rejecting = streams.filter(({rejected_samples}) => rejected_samples > 0);
   const read = await readRejects(objects, rejecting, REJECTING);
-  const groups = new Map<string, Reason>();
+  const groups = new Map<string, Omit<Reason, 'reason'> & {parts: string[]}>();
   for (const {stream, lines} of read)
     for (const {line, reason, samples} of lines) {
+      const parts = reason.split(/(\d+)/);
       const key = reason.replace(/\d+/g, '#');
-      const known = groups.get(key) ?? {reason, samples: 0, first: {stream, line}};
-      groups.set(key, {...known, samples: known.samples + samples});
+      const known = groups.get(key) ?? {parts, samples: 0, first: {stream, line}};
+      const same = known.parts.map((part, index) => (part === parts[index] ? part : '…'));
+      groups.set(key, {...known, parts: same, samples: known.samples + samples});
     }
   const all = [...groups.values()].sort((a, b) => b.samples - a.samples);
   const isUnread = ({lines}: Rejects) => lines.length === 0;
   return {
-    most: all.slice(0, MOST_REASONS),
+    most: all.slice(0, MOST_REASONS).map(({parts, ...others}) => ({...others, reason: parts.join('')})),
     others: all.slice(MOST_REASONS).reduce((sum, {samples}) => sum + samples, 0),
     unread: read.filter(isUnread).length + rejecting.length - read.length,
   };

@@ -82,10 +82,10 @@ describe('The report of a run', () => {
   it('adds up reasons that differ in their numbers, and the lives that the run has paid for', async () => {
     const {reasons, lives} = await aReport();
     assert.deepEqual(
-      reasons.most.map(({samples, first}) => [samples, first]),
+      reasons.most.map(({reason, samples, first}) => [reason, samples, first]),
       [
-        [2, {stream: '007', line: 1}],
-        [1, {stream: '007', line: 2}],
+        ['has … tokens', 2, {stream: '007', line: 1}],
+        [HOSTILE, 1, {stream: '007', line: 2}],
       ],
     );
     assert.deepEqual(
