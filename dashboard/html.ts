@@ -84,9 +84,9 @@ export function withCommands(text: string): Html {
   return html`${parts.map((part, index) => (index % 2 === 1 ? command(part) : part))}`;
 }
 
-/** Text of an empty place: why it is empty, and the command of the next step. */
-export function empty(text: string, line?: string): Html {
-  return html`<div class="empty"><p>${text}</p>${line === undefined ? '' : html`<p>${command(line)}</p>`}</div>`;
+/** Text of an empty place: why it is empty, and the commands of the next steps. */
+export function empty(text: string, ...lines: string[]): Html {
+  return html`<div class="empty"><p>${text}</p>${lines.map(line => html`<p>${command(line)}</p>`)}</div>`;
 }
 
 /** Figures of a page: each a value with its name. */

@@ -1,4 +1,4 @@
-/** Every run, what costs money now, and what waits for a person. */
+/** Every run, what costs money now, and the alerts. */
 import {bytesText, counted, dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
 import type {Overview, RunLine} from '../../cli/views/overview.ts';
 import {capped} from '../../shared/domain/billing/network.ts';
@@ -45,7 +45,7 @@ function moneyFigures({totals, month, proven_at, runs}: Overview, now: number): 
 
 function alerts(texts: readonly string[]): Html {
   if (texts.length === 0) return html``;
-  return html`<h2>Waits for a person</h2><ul class="alerts">${texts.map(
+  return html`<h2>Alerts</h2><ul class="alerts">${texts.map(
     text => html`<li><span class="state bad" aria-hidden="true">▲</span> ${withCommands(text)}</li>`,
   )}</ul>`;
 }
@@ -63,6 +63,7 @@ function runs({runs, unreadable}: Overview, now: number): Html {
           )
         : empty(
             'No runs yet. Make streams of a file, then start a run:',
+            'gleaner streams create my.jsonl --num-streams 4 --output-dir streams',
             'gleaner run start my-run --streams streams',
           )
     }`;
