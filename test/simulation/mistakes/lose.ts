@@ -141,11 +141,6 @@ export const LOSE: Mistakes = {
     find: '$isLost ? null : $iso($now + $wait_s * 1000)',
     replace: 'null',
   },
-  'a notification that is folded into an earlier one of its key': {
-    in: 'decideDue',
-    find: '$other.at > $notice.at',
-    replace: '$other.at < $notice.at',
-  },
   'a stop that is not kept in the bucket': {
     in: 'stop',
     find: "if ((await $get($store, $run))?.status === 'cancelled') $copy;",
