@@ -79,8 +79,8 @@ export function waterfall(caption: string, bars: readonly Bar[]): Html {
   )}</tbody></table>`;
 }
 
-/** A heat map: rows and columns with a value for each pair. `shade` is from 0 to 1. */
-export type Cell = {shade: number; text: string; warns?: boolean} | null;
+/** A heat map: rows and columns with a value for each pair. `shade` is from 0 to 1. `more`: shown on hover. */
+export type Cell = {shade: number; text: string; more?: string; warns?: boolean} | null;
 
 export function heatMap(
   caption: string,
@@ -97,5 +97,6 @@ export function heatMap(
 function heatCell(cell: Cell): Part {
   if (!cell) return html`<td></td>`;
   const step = Math.max(0, Math.min(9, Math.floor(cell.shade * 10)));
-  return html`<td class="heat-${step}${cell.warns ? ' warns' : ''}">${cell.text}</td>`;
+  const more = cell.more === undefined ? '' : html` title="${cell.more}"`;
+  return html`<td class="heat-${step}${cell.warns ? ' warns' : ''}"${more}>${cell.text}</td>`;
 }

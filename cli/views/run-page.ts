@@ -34,8 +34,8 @@ export type RejectedLine = {line: number; reason: string; samples: number};
 /** `more`: rejected lines that are not shown; null where the object is too large to count them. */
 export type Rejects = {stream: string; object: string; lines: RejectedLine[]; more: number | null};
 
-/** `of`: the run, or the one stream whose statistics stand for an unfinished run. */
-export type StatsView = {of: string; stats: Record<string, Stats>};
+/** `of`: the run, or the one stream whose statistics stand for an unfinished run. `rows`: vectors of each layer and site. */
+export type StatsView = {of: string; stats: Record<string, Stats>; rows: number};
 
 export type RunPage = {
   state: RunState;
@@ -66,7 +66,9 @@ export async function readRunPage(
     usd_per_million_tokens: usdPerMillionTokens(run),
     bill: countedBill(run, usdPerHourFor(name, workers)),
     expires_from: expiresFrom(run),
-    stats: result ? {of: `run ${name}`, stats: result.stats} : await statsOfOne(objects, streams),
+    stats: result
+      ? {of: `run ${name}`, stats: result.stats, rows: result.rows}
+      : await statsOfOne(objects, streams),
     rejects: await readRejects(objects, streams, REJECTING),
     rejected: (await listRejected(store, each => each === name)).slice(-MOST_REJECTED),
     events: await newestLines(cloud, state),
@@ -105,8 +107,8 @@ async function statsOfOne(objects: Objects, streams: readonly Stream[]): Promise
   try {
     const bytes = await objects.read(name, {max_bytes: MAX_SUMMARY_BYTES});
     if (!bytes) return null;
-    const {stats} = parseJson(streamSummary, Buffer.from(bytes).toString('utf8'), name);
-    return {of: `stream ${first.stream}`, stats};
+    const {stats, total_rows} = parseJson(streamSummary, Buffer.from(bytes).toString('utf8'), name);
+    return {of: `stream ${first.stream}`, stats, rows: total_rows};
   } catch {
     // A worker writes the object, so it may have any content. The page has statistics when the run is complete.
     return null;

@@ -180,7 +180,7 @@ function statistics(view: StatsView): Html {
 }
 
 /** Heat maps by layer and site. */
-export function statisticMaps({stats}: Pick<StatsView, 'stats'>): Html {
+export function statisticMaps({stats, rows}: Omit<StatsView, 'of'>): Html {
   const names = Object.keys(stats).map(name => name.split('.') as [string, string]);
   const sites = [...new Set(names.map(([site]) => site))];
   const layers = [...new Set(names.map(([, layer]) => Number(layer)))].sort((a, b) => a - b);
@@ -201,12 +201,13 @@ export function statisticMaps({stats}: Pick<StatsView, 'stats'>): Html {
   const most_broken = Math.max(...Object.values(stats).map(({non_finite}) => non_finite));
   const broken = rowsOf(({non_finite}) => ({
     shade: non_finite / most_broken,
-    text: numberText(non_finite),
+    text: `${short((100 * non_finite) / Math.max(1, rows))} %`,
+    more: `${numberText(non_finite)} of ${numberText(rows)} rows`,
     warns: non_finite > 0,
   }));
   return html`${heatMap('Mean norm, by layer', {columns, rows: norms})}${heatMap('Largest value by mean norm, by layer', {columns, rows: massive})}${
     most_broken > 0
-      ? heatMap('Values that are not finite, by layer', {columns, rows: broken})
+      ? heatMap('Share of rows with a value that is not finite, by layer', {columns, rows: broken})
       : html`<p class="quiet">Every value is finite.</p>`
   }`;
 }

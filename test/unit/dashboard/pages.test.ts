@@ -1,6 +1,7 @@
 /** Pages of documents: what is escaped, what an empty place says, and what a page weighs. */
 import assert from 'node:assert/strict';
 import {streamGrid} from '../../../dashboard/grid.ts';
+import {metadataObject} from '../../../shared/domain/names.ts';
 import type {Store} from '../../../shared/ports.ts';
 import {aConfig, aRun, aStream, at, aWorker, T0} from '../../support/builders.ts';
 import {someObjects, somePages} from '../../support/dashboard.ts';
@@ -154,6 +155,24 @@ describe('The pages', () => {
     assert.doesNotMatch(headers.get('content-security-policy') ?? '', /unsafe|http|\*/);
     assert.match(headers.get('x-robots-tag') ?? '', /noindex/);
     assert.match(await (await app.request('/robots.txt')).text(), /Disallow: \//);
+  });
+
+  it('show the share of rows with a value that is not finite, and their number on hover', async () => {
+    const sha256 = 'b'.repeat(64);
+    const weights = {weights_sha256: sha256, tokenizer_sha256: sha256, files: {}};
+    const summary = {
+      ...{total_samples: 4, total_rejected: 0, total_tokens: 8, total_shards: 1, total_truncated: 0},
+      ...{total_rows: 800, versions: {}, code: null},
+      stats: {'resid_post.0': {mean: 0, norm: 1, max_abs: 1, non_finite: 2}},
+      model: {name: 'a', revision: null, fingerprint: 'f', ...weights},
+    };
+    const store = await aStore({
+      'runs/my-run': aRun(),
+      'runs/my-run/streams/007': aStream({status: 'completed', total_shards: 1}),
+    });
+    const objects = someObjects({[metadataObject('my-run', '007')]: JSON.stringify(summary)});
+    const {text} = await somePages(store, now, objects).get('/runs/my-run');
+    assert.match(text, /title="2 of 800 rows">0\.25 %</);
   });
 
   it('never show the secrets of hosts', async () => {
