@@ -2,12 +2,11 @@
 import {type Html, html, type Part} from './html.ts';
 
 export type Point = {at_ms: number; value: number};
-/** `text`: a value with its unit. `marks`: instants that a line marks, such as preemptions. */
+/** `text`: a value with its unit. */
 export type Chart = {
   title: string;
   points: readonly Point[];
   text: (value: number) => string;
-  marks?: readonly {at_ms: number; text: string}[];
   /** Steps hold a value until the next point; else a line joins the points. */
   steps?: boolean;
 };
@@ -23,14 +22,14 @@ export function thinned<T>(points: readonly T[], most = MOST_POINTS): T[] {
 }
 
 /** A line over time, from zero to the largest value. */
-export function lineChart({title, points, text, marks = [], steps = false}: Chart): Html {
+export function lineChart({title, points, text, steps = false}: Chart): Html {
   const shown = thinned(points);
   const [first, last] = [shown[0], shown.at(-1)];
   if (!first || !last || shown.length < 2) return html``;
-  const most = Math.max(...shown.map(({value}) => value)) || 1;
+  const most = Math.max(...shown.map(({value}) => value));
   const span_ms = Math.max(1, last.at_ms - first.at_ms);
   const x = (at_ms: number) => (((at_ms - first.at_ms) / span_ms) * WIDTH).toFixed(1);
-  const y = (value: number) => (HEIGHT - (value / most) * (HEIGHT - 8)).toFixed(1);
+  const y = (value: number) => (HEIGHT - (value / (most || 1)) * (HEIGHT - 8)).toFixed(1);
   const path = shown
     .map(({at_ms, value}, index) =>
       index === 0
@@ -41,14 +40,12 @@ export function lineChart({title, points, text, marks = [], steps = false}: Char
     )
     .join('');
   const slot = WIDTH / shown.length;
-  const near = marks.filter(({at_ms}) => at_ms >= first.at_ms && at_ms <= last.at_ms);
   const label = `${title}: ${text(last.value)} now, ${text(most)} at most`;
   return html`<figure class="chart">
 <figcaption>${title} <strong>${text(last.value)}</strong></figcaption>
 <svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${label}">
 <line class="base" x1="0" y1="${HEIGHT}" x2="${WIDTH}" y2="${HEIGHT}"/>
 <path class="area" d="${path}V${HEIGHT}H0Z"/><path class="line" d="${path}"/>
-${near.map(mark => html`<line class="mark" x1="${x(mark.at_ms)}" x2="${x(mark.at_ms)}" y1="0" y2="${HEIGHT}"><title>${mark.text}</title></line>`)}
 ${shown.map(
   ({at_ms, value}, index) =>
     html`<rect class="hover" x="${(index * slot).toFixed(1)}" width="${slot.toFixed(1)}" height="${HEIGHT}"><title>${clock(at_ms)}  ${text(value)}</title></rect>`,

@@ -1,42 +1,37 @@
-/** The curves of a run: tokens a second, dollars, and streams at work, with the preemptions that are known. */
-import type {Line} from '../../cli/screen/timeline.ts';
+/** The curves of a run: tokens a second, dollars, streams at work, and preemptions. */
 import {dollarText, numberText} from '../../cli/terminal/format.ts';
 import type {Run} from '../../shared/domain/run/run.ts';
-import {type Chart, lineChart, type Point} from '../charts.ts';
+import {lineChart, type Point} from '../charts.ts';
 import {type Html, html} from '../html.ts';
 
-export function historyCharts(run: Run, events: readonly Line[]): Html {
-  const marks = events
-    .filter(({text}) => text.includes('preempted'))
-    .map(({at, text}) => ({at_ms: Date.parse(at), text}));
-  const charts = runCharts(run, marks);
+export function historyCharts(run: Run): Html {
+  const charts = runCharts(run);
   return charts === null ? html`` : html`<h2>History</h2>${charts}`;
 }
 
-/** Null for a run without a past. `marks`: preemptions. */
-export function runCharts(
-  {history, created_at, total_tokens}: Run,
-  marks: NonNullable<Chart['marks']>,
-): Html | null {
+/** Null for a run without a past. */
+export function runCharts({history, created_at, total_tokens, preemptions}: Run): Html | null {
   if (!history || history.at_s.length < 2) return null;
   const start_ms = Date.parse(created_at);
   const pointsOf = (values: readonly number[]): Point[] =>
     values.map((value, index) => ({at_ms: start_ms + (history.at_s[index] ?? 0) * 1000, value}));
   const rate = (value: number) => `${numberText(Math.round(value))} tokens/s`;
+  const whole = (value: number) => numberText(Math.round(value));
+  // The node of the last preempted TPU may go after the last point.
+  const counts = preemptions === null ? [] : [...history.preemptions.slice(0, -1), preemptions];
   const charts = [
-    lineChart({
-      title: 'Stored tokens a second',
-      points: ratesOf(pointsOf(history.tokens)),
-      text: rate,
-      marks,
-    }),
+    lineChart({title: 'Stored tokens a second', points: ratesOf(pointsOf(history.tokens)), text: rate}),
     lineChart({title: 'Dollars', points: pointsOf(history.usd), text: dollarText}),
     lineChart({
-      ...{title: 'Streams in progress', points: pointsOf(history.leases), marks, steps: true},
-      text: value => numberText(Math.round(value)),
+      ...{title: 'Streams in progress', points: pointsOf(history.leases), steps: true},
+      text: whole,
     }),
+    lineChart({...{title: 'Preemptions', points: pointsOf(counts), steps: true}, text: whole}),
   ];
-  const note = marks.length > 0 ? html`<p class="quiet">A dashed line is a preemption.</p>` : '';
+  const note =
+    preemptions === null
+      ? html`<p class="quiet">Preemptions: unknown. The run has no count of them.</p>`
+      : '';
   return total_tokens === 0 && history.usd.every(usd => usd === 0)
     ? null
     : html`<div class="charts">${charts}</div>${note}`;

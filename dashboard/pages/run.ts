@@ -31,7 +31,7 @@ export function runPage(page: RunPage, now: number): Section[] {
   const {run} = page.state;
   return [
     section('head', head(page, now)),
-    section('history', historyCharts(run, page.events)),
+    section('history', historyCharts(run)),
     section('streams', streams(page)),
     section('tpus', tpus(page, now)),
     section('stats', page.stats ? statistics(page.stats) : html``),

@@ -44,12 +44,11 @@ export function runReport(report: Report, made: Made): string {
   ]);
 }
 
-function head({page, lives}: Report, {bucket, project}: Made): Html {
+function head({page}: Report, {bucket, project}: Made): Html {
   const {run} = page.state;
   const {total_samples_processed, rejected_samples, total_tokens, total_shards, total_bytes} = run;
   const end = endOf(run);
   const took_s = tookSeconds(run);
-  const preempted = lives.filter(({kind}) => kind === 'taken').length;
   return html`<header class="cover">
 <p class="eyebrow">Activations of a language model</p>
 <h1>${run.run} ${state(run.status)}</h1>
@@ -72,7 +71,7 @@ ${figures([
   [
     'Took',
     took_s === null ? '–' : durationText(took_s),
-    preempted > 0 ? counted(preempted, 'preemption') : '',
+    run.preemptions ? counted(run.preemptions, 'preemption') : '',
   ],
 ])}
 <p class="quiet">${utcText(run.created_at)}${end === null ? '' : ` to ${utcText(end)}`} · <code class="exact">gs://${bucket}/${outputsPrefix(run.run).replace(/tpu_$/, '')}</code> · project ${project}</p>`;
@@ -138,14 +137,7 @@ function flat(name: string, value: unknown): [string, string][] {
 
 function course({page, lives}: Report): Html {
   const {run} = page.state;
-  return html`${runCharts(run, marksOf(lives))}${costs(page)}${lifeTable(lives)}${phaseBars(lives)}`;
-}
-
-/** Preemptions, as the lines that a chart marks. */
-function marksOf(lives: readonly Life[]): {at_ms: number; text: string}[] {
-  return lives
-    .filter(({kind}) => kind === 'taken')
-    .map(({tpu, cause, ended_at}) => ({at_ms: Date.parse(ended_at), text: `${tpu}: ${cause}`}));
+  return html`${runCharts(run)}${costs(page)}${lifeTable(lives)}${phaseBars(lives)}`;
 }
 
 function costs({state: {run}, bill}: Report['page']): Html {

@@ -86,7 +86,10 @@ describe('The documents of an earlier release', () => {
     for (const {name, text} of read().objects.filter(each => each.name.startsWith('datasets/')))
       await world.assertStoredOnce('my-run', /stream_(\d+)/.exec(name)?.[1] ?? '', text);
     const run = await world.run('my-run');
-    assert.deepEqual([run?.status, run?.streams_completed, run?.priority], ['completed', 3, 3]);
+    assert.deepEqual(
+      [run?.status, run?.streams_completed, run?.priority, run?.preemptions],
+      ['completed', 3, 3, null],
+    );
     const tpu = await world.store.get('pools/tpu');
     assert.deepEqual([tpu?.workers_per_zone, tpu?.budget_usd], [2, 50]);
   });

@@ -28,7 +28,7 @@ async function largeStore(): Promise<Store> {
   const counts = {streams_completed: 6000, streams_in_progress: 1, streams_pending: 3998, streams_failed: 1};
   const history = {
     ...{step_s: 60, at_s: [0, 60, 120, 180], tokens: [0, 10, 500, 900], usd: [0, 0.1, 0.2, 0.3]},
-    leases: [0, 1, 1, 1],
+    ...{leases: [0, 1, 1, 1], preemptions: [0, 0, 1, 1]},
   };
   const store = await aStore({
     'runs/large': aRun({run: 'large', ...counts, history, total_tokens: 900}),

@@ -61,6 +61,7 @@ export function aRun(changes: Partial<Run> = {}): Run {
     ...NO_MESSAGES,
     spent_usd: 0,
     cost_usd: 0,
+    preemptions: 0,
     ...NO_STREAMS,
     changed_at: at(0),
     expired_at: null,

@@ -19,6 +19,7 @@ export async function documentsOf(world: World) {
       'epoch',
       'cost_usd',
       'spent_usd',
+      'preemptions',
       'bundle',
     ];
     return [path, Object.entries(data).filter(([field]) => !past.includes(field))];

@@ -53,6 +53,7 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
       bundle: null,
       spent_usd: 0,
       cost_usd: 0,
+      preemptions: isLost ? null : 0,
       ...(current && current.version > 0 ? settingsOf(current) : {}),
     };
     runRecords.set(tx, next);

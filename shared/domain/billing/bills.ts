@@ -63,6 +63,14 @@ export function addBill<P extends Payers>(payers: P, ended: readonly Worker[], n
   };
 }
 
+/** Counts a preempted TPU in the run that paid for it. A run without a count gets none. */
+export function addPreemption<P extends Payers>(payers: P, {charged_to}: Worker, now: number): P {
+  const run = payers.runs.get(charged_to ?? '');
+  if (!run || run.preemptions === null) return payers;
+  const counted = {...run, preemptions: run.preemptions + 1, updated_at: iso(now)};
+  return {...payers, runs: new Map(payers.runs).set(run.run, counted)};
+}
+
 /** Says that the payer lacks these dollars for good. */
 export function unpaidText(payer: string, usd: number): string {
   return `${usd} USD are not added to the document of ${payer}, which is missing or left alone`;

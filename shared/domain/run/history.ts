@@ -16,13 +16,23 @@ export const runHistory = stored({
   tokens: numbers.describe('Stored tokens at each point.'),
   usd: numbers.describe('Dollars at each point.'),
   leases: numbers.describe('Streams in progress at each point.'),
+  preemptions: numbers
+    .default([])
+    .describe('Preemptions up to each point. Empty for a run without a count of them.'),
 });
 export type RunHistory = z.infer<typeof runHistory>;
 
-const NO_HISTORY: RunHistory = {step_s: FIRST_STEP_S, at_s: [], tokens: [], usd: [], leases: []};
-const SERIES = ['at_s', 'tokens', 'usd', 'leases'] as const;
+const NO_POINTS = {at_s: [], tokens: [], usd: [], leases: [], preemptions: []};
+const NO_HISTORY: RunHistory = {step_s: FIRST_STEP_S, ...NO_POINTS};
+const SERIES = ['at_s', 'tokens', 'usd', 'leases', 'preemptions'] as const;
 
-type Totals = {created_at: string; total_tokens: number; cost_usd: number; streams_in_progress: number};
+type Totals = {
+  created_at: string;
+  total_tokens: number;
+  cost_usd: number;
+  streams_in_progress: number;
+  preemptions: number | null;
+};
 
 /** The history with the totals of now, unless the last point is too young. */
 export function withPoint(history: RunHistory | null, run: Totals, now: number): RunHistory {
@@ -37,6 +47,7 @@ export function withPoint(history: RunHistory | null, run: Totals, now: number):
     tokens: [...kept.tokens, run.total_tokens],
     usd: [...kept.usd, Number(run.cost_usd.toPrecision(6))],
     leases: [...kept.leases, run.streams_in_progress],
+    preemptions: run.preemptions === null ? [] : [...kept.preemptions, run.preemptions],
   };
 }
 

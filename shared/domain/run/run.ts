@@ -60,7 +60,7 @@ const history = {
   paused_at: orNull(instant).describe('Since when the run is paused, or was last. Null: it never was.'),
   stopped_at: orNull(instant).describe('Time of a final `stop`; else null.'),
   history: orNull(runHistory).describe(
-    'The past of the run in at most 288 points over its life, for curves: `at_s`, `tokens`, `usd` and `leases`, in steps of `step_s` seconds or more. Null before the first summary.',
+    'The past of the run in at most 288 points over its life, for curves: `at_s`, `tokens`, `usd`, `leases` and `preemptions`, in steps of `step_s` seconds or more. Null before the first summary.',
   ),
   said,
   ...machineDeaths,
@@ -109,6 +109,9 @@ export const runDocument = stored({
   ),
   cost_usd: dollars.describe(
     'Dollars of ended and living incarnations, as of the last tick. The budget compares with the sum of this cost, `network_usd` and `download_usd`.',
+  ),
+  preemptions: orNull(count).describe(
+    'TPUs that Google preempted or took away while the run paid for them. Counted when the node is gone. Null: unknown, because an earlier release began the run or its document was lost.',
   ),
   ...history,
   ...totals,

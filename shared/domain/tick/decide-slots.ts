@@ -1,5 +1,5 @@
 /** Decisions about several slots, from the documents that one transaction has read. The transaction writes what they return. */
-import {addBill} from '../billing/bills.ts';
+import {addBill, addPreemption} from '../billing/bills.ts';
 import {pricedAs, priceOf} from '../billing/budget.ts';
 import {totalOf} from '../billing/cost.ts';
 import type {Pool} from '../fleet/pool.ts';
@@ -246,15 +246,19 @@ function endIncarnation(
 /** Adds the cost of the incarnation to its attempt, and later to its payers. */
 function bill(writes: SlotWrites, worker: Worker, {documents, inputs, now}: Context): void {
   const path = paths.attempt(worker.name, worker.incarnation);
-  const attempt = documents.attempts.get(path) ?? writes.attempts.get(path);
+  const stored = documents.attempts.get(path);
+  const attempt = stored ?? writes.attempts.get(path);
   if (attempt) writes.attempts.set(path, withBill(attempt, worker, now));
   writes.ended.push(worker);
   const {ready_at, zone, costs, computed_tokens, unstored_tokens} = worker;
   if (ready_at === null) return;
+  const isTaken = attempt?.cause_kind === 'taken';
+  // The node of a billed incarnation was seen again: it was preempted once.
+  if (isTaken && stored?.gone_at === undefined) writes.shared = addPreemption(writes.shared, worker, now);
   const life = {
     lives: 1,
     life_s: secondsFrom(ready_at, now),
-    preemptions: attempt?.cause_kind === 'taken' ? 1 : 0,
+    preemptions: isTaken ? 1 : 0,
     usd: totalOf(costs),
     tokens: computed_tokens - unstored_tokens,
   };

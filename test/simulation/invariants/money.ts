@@ -49,6 +49,8 @@ export function poolsOf({config, store}: Context): Pool[] {
 export class Money extends Check {
   /** Minutes since each budget was spent: of a pool or of the month. */
   readonly #overspentMinutes = new Map<string, number>();
+  /** Payer of each incarnation whose node is gone, by the path of its attempt. */
+  readonly #payers = new Map<string, string>();
   #isWiped = false;
 
   override onMinute(): void {
@@ -66,6 +68,9 @@ export class Money extends Check {
 
   /** No node is created when the budget is spent, counting what living workers cost until their nodes are deleted. */
   onWorker(name: string, before: Document, after: Document): void {
+    const attempt = paths.attempt(name, Number(after.incarnation));
+    const isEnd = after.phase === 'gone' && after.ready_at !== null;
+    if (isEnd && !this.#payers.has(attempt)) this.#payers.set(attempt, String(after.charged_to));
     if (!isNewIncarnation(before, after)) return;
     const allowed = this.context.faults.hang > 0 ? HUNG_MINUTES : 1;
     for (const {budget, budget_usd, spent_usd} of this.#spentFor(name))
@@ -135,8 +140,13 @@ export class Money extends Check {
       .filter(({data}) => data.gone_at !== undefined && data.ready_at !== null);
     const owed = new Map<string, number>();
     const byPool = new Map<string, number>();
+    const taken = new Map<string, number>();
     let total = 0;
     for (const {path, data} of attempts) {
+      const payer = this.#payers.get(path) ?? '';
+      // A node that was READY only after its bill was seen again.
+      if (data.cause_kind === 'taken' && data.ready_at !== data.seen_again_at)
+        taken.set(payer, (taken.get(payer) ?? 0) + 1);
       this.#checkBill(path, data);
       total += Number(data.cost_usd);
       const pool = parseWorkerName(String(data.worker))?.pool ?? '';
@@ -159,6 +169,9 @@ export class Money extends Check {
         this.breach(
           `${pool} has spent $${spent_usd}, its incarnations and its network cost $${byPool.get(pool) ?? 0}`,
         );
+    for (const {id, data} of store.collection('runs'))
+      if (data.preemptions !== null && data.preemptions !== (taken.get(id) ?? 0))
+        this.breach(`run ${id} has ${data.preemptions} preemptions, its TPUs had ${taken.get(id) ?? 0}`);
     for (const {id, data} of store.collection('runs'))
       for (const [field, key] of [
         ['spent_usd', id] as const,

@@ -166,4 +166,9 @@ export const OVERSPEND: Mistakes = {
     find: 'const $kept = $whole === undefined ? $keptBy($pool, $now) - $asked : 0;',
     replace: 'const $kept = $whole === undefined ? $keptBy($pool, $now) : 0;',
   },
+  'a preempted TPU that its run does not count': {
+    in: 'addPreemption',
+    find: '$run.preemptions + 1',
+    replace: '$run.preemptions',
+  },
 };

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import {streamGrid} from '../../../dashboard/grid.ts';
 import {metadataObject} from '../../../shared/domain/names.ts';
+import type {Run} from '../../../shared/domain/run/run.ts';
 import type {Store} from '../../../shared/ports.ts';
 import {aConfig, aRun, aStream, at, aWorker, T0} from '../../support/builders.ts';
 import {someObjects, somePages} from '../../support/dashboard.ts';
@@ -156,6 +157,17 @@ describe('The pages', () => {
     assert.match(headers.get('x-robots-tag') ?? '', /noindex/);
     assert.match(await (await app.request('/robots.txt')).text(), /Disallow: \//);
   });
+
+  for (const [name, of, says] of [
+    ['as a curve', {preemptions: 2}, /aria-label="Preemptions: 2 now, 2 at most"/],
+    ['as unknown where the run has no count', {preemptions: null}, /Preemptions: unknown/],
+  ] as [string, Partial<Run>, RegExp][])
+    it(`show the preemptions of a run ${name}`, async () => {
+      const history = {step_s: 5, at_s: [0, 9], tokens: [0, 5], usd: [0, 1], leases: [1, 1]};
+      const run = aRun({...of, total_tokens: 5, history: {...history, preemptions: [0, 1]}});
+      const {text} = await somePages(await aStore({'runs/my-run': run}), now).get('/runs/my-run');
+      assert.match(text, says);
+    });
 
   it('show the share of rows with a value that is not finite, and their number on hover', async () => {
     const sha256 = 'b'.repeat(64);

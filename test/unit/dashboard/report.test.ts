@@ -40,7 +40,11 @@ async function aReport(): Promise<Report> {
     ...{status: 'completed', reason: HOSTILE, spec: {model: HOSTILE, layers: '4-7', sites: ['resid_post']}},
     ...{streams_completed: 1, streams_pending: 0, rejected_samples: 3, total_samples_processed: 5},
     ...{total_tokens: 50, cost_usd: 2},
-    history: {step_s: 5, at_s: [0, 300, 660], tokens: [0, 20, 50], usd: [0, 1, 2], leases: [1, 1, 0]},
+    preemptions: 3,
+    history: {
+      ...{step_s: 5, at_s: [0, 300, 660], tokens: [0, 20, 50], usd: [0, 1, 2], leases: [1, 1, 0]},
+      preemptions: [0, 1, 2],
+    },
   });
   const store = await aStore({
     'runs/my-run': run,
@@ -92,6 +96,12 @@ describe('The report of a run', () => {
       lives.map(({kind, seconds, usd}) => [kind, seconds, usd]),
       [['taken', 660, 1.5]],
     );
+  });
+
+  it('shows the preemptions of the run as a number and as a curve', async () => {
+    const text = runReport(await aReport(), MADE);
+    assert.match(text, /3 preemptions/);
+    assert.match(text, /aria-label="Preemptions: 3 now, 3 at most"/);
   });
 
   it('says whether the shards were read again for it', async () => {

@@ -7,15 +7,23 @@ describe('The history of a run', () => {
     let history: RunHistory | null = null;
     const days_s = 30 * 86_400;
     for (let s = 0; s <= days_s; s += 60)
-      history = withPoint(history, aRun({total_tokens: s, cost_usd: s / 1000}), T0 + s * 1000);
-    const {at_s, tokens, usd, leases, step_s} = history ?? assert.fail();
+      history = withPoint(
+        history,
+        aRun({total_tokens: s, cost_usd: s / 1000, preemptions: s}),
+        T0 + s * 1000,
+      );
+    const {at_s, tokens, usd, leases, preemptions, step_s} = history ?? assert.fail();
     assert.ok(at_s.length > 120 && at_s.length <= 288, `${at_s.length} points`);
     assert.deepEqual([usd.length, leases.length], [at_s.length, at_s.length]);
-    assert.deepEqual(tokens, at_s);
+    assert.deepEqual([tokens, preemptions], [at_s, at_s]);
     assert.equal(at_s[0], 0);
     const gaps = at_s.slice(1).map((value, index) => value - (at_s[index] ?? 0));
     assert.ok(Math.max(...gaps) <= 2 * Math.min(...gaps), `${step_s}: ${gaps}`);
     assert.ok(days_s - (at_s.at(-1) ?? 0) <= step_s);
+  });
+
+  it('has no preemptions where the run has no count of them', () => {
+    assert.deepEqual(withPoint(null, aRun({preemptions: null}), T0).preemptions, []);
   });
 
   it('stays the same object while its last point is young', () => {

@@ -8,7 +8,7 @@ import {
   type SlotWrites,
 } from '../../../../shared/domain/tick/decide-slots.ts';
 import {changedSlots, type PlanInputs, slotOf} from '../../../../shared/domain/tick/slots.ts';
-import {attemptOf} from '../../../../shared/domain/worker/attempt.ts';
+import {attemptOf, type WorkerAttempt} from '../../../../shared/domain/worker/attempt.ts';
 import {sortNodes} from '../../../../shared/domain/worker/nodes.ts';
 import type {Worker} from '../../../../shared/domain/worker/worker.ts';
 import {afterFailedBoot, afterRefusal, type Limiter, OPEN} from '../../../../shared/domain/zone/limiter.ts';
@@ -61,6 +61,8 @@ type Given = {
   streams?: ReadonlyMap<string, Stream>;
   suspected?: Stream;
   works?: SlotDocuments['works'];
+  /** Fields of the stored records. */
+  attempt?: Partial<WorkerAttempt> & {cause_kind?: string};
 };
 
 function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): SlotWrites {
@@ -107,7 +109,7 @@ function decide({workers, wanted = 'wanted', node = 'READY', ...given}: Given): 
     attempts: new Map(
       all.map(worker => [
         `workers/${worker.name}/attempts/${String(worker.incarnation).padStart(6, '0')}`,
-        attemptOf(worker, {worker}, 'logs', T0),
+        {...attemptOf(worker, {worker}, 'logs', T0), ...given.attempt},
       ]),
     ),
   };
@@ -402,5 +404,22 @@ describe('decideSlots', () => {
         [{cost_usd: 2, gone_at: later(0)}],
       );
     });
+
+    for (const [name, attempt, before, after] of [
+      ['counts its preemption', {cause_kind: 'taken'}, 1, 2],
+      ['counts no other end', {cause_kind: 'silent'}, 1, 1],
+      [
+        'counts the preemption of a node that is seen again once',
+        {cause_kind: 'taken', gone_at: at(9)},
+        1,
+        1,
+      ],
+      ['counts nothing in a run without a count', {cause_kind: 'taken'}, null, null],
+    ] as const)
+      it(`and ${name}`, () => {
+        const run = {preemptions: before};
+        const {shared} = decide({workers: [deleting], node: null, wanted: 'unwanted', attempt, run});
+        assert.equal(shared.runs.get('my-run')?.preemptions, after);
+      });
   });
 });
