@@ -60,13 +60,18 @@ FAMILY_CONFIGS = {
     "mixtral": {"architectures": ["MixtralForCausalLM"]} | _EXPERTS,
     "olmo2": {"architectures": ["Olmo2ForCausalLM"]},
     "olmo3": {"architectures": ["Olmo3ForCausalLM"], "sliding_window": 256},
-    "phi3": {"architectures": ["Phi3ForCausalLM"], "partial_rotary_factor": 0.75, "sliding_window": 256},
+    "phi3": {
+        "architectures": ["Phi3ForCausalLM"],
+        "pad_token_id": None,  # the default is no token of a small vocabulary
+        "partial_rotary_factor": 0.75,
+        "sliding_window": 256,
+    },
     "qwen2": {},
     "qwen3": {"architectures": ["Qwen3ForCausalLM"], "head_dim": 64},
     "qwen3_moe": {"architectures": ["Qwen3MoeForCausalLM"], "moe_intermediate_size": 64, "norm_topk_prob": True}
     | {"mlp_only_layers": [1]}  # a dense layer among mixtures
     | _EXPERTS,
-    "smollm3": {"architectures": ["SmolLM3ForCausalLM"]},
+    "smollm3": {"architectures": ["SmolLM3ForCausalLM"], "pad_token_id": None},
 }
 # One line per turn. Names of roles have no tokens of their own, because the model is untrained.
 _CHAT_TEMPLATE = (
