@@ -49,10 +49,11 @@ def heartbeats(cloud, job):
 
 @pytest.mark.usefixtures("hold_until_heartbeat")
 def test_an_agent_runs_the_next_job_after_a_failed_job(cloud, storage, job_agent):
+    cloud.attributes["gleaner-job-egress"] = "none"
     cloud.leases = [
         a_job_answer(command="echo 42 > $JOB_RESULT"),
         a_job_answer("j2", 1, command=["false"]),
-        a_job_answer("j3", 5, command=["bash", "-c", f"{HOLD}; echo hi > $JOB_ARTIFACTS/x"]),
+        a_job_answer("j3", 5, command=["bash", "-c", f"{HOLD}; readlink /proc/self/ns/net > $JOB_ARTIFACTS/x"]),
     ]
     ended(job_agent())
     first, second, third = cloud.finishes()
@@ -67,7 +68,8 @@ def test_an_agent_runs_the_next_job_after_a_failed_job(cloud, storage, job_agent
     assert first["ran"].keys() == {"bundle", "worker_bundle", "repo", "commit", "jax_version", "environment"}
     assert (second["outcome"], second["cause"], second["lease"]["job"]) == ("failed", "exit", "j2")
     assert (third["outcome"], third["has_artifacts"]) == ("completed", True)
-    assert storage.data(BUCKET, "jobs/j3/epoch_5/artifacts/x") == b"hi\n"
+    network = storage.data(BUCKET, "jobs/j3/epoch_5/artifacts/x").decode().strip()
+    assert network.startswith("net:") and network != os.readlink("/proc/self/ns/net")
     assert {a["phase"] for a in heartbeats(cloud, "j3")} <= {"loading", "running", "uploading"}
     assert all(a["progress"] is None for a in heartbeats(cloud, "j3")) and heartbeats(cloud, "j3")
 

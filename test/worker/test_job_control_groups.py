@@ -1,6 +1,7 @@
-"""Control groups of attempts, on a machine whose root makes them. Elsewhere the guard measures."""
+"""Control groups of attempts. The kernel's own need a machine whose root makes them; elsewhere the guard measures."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,17 +9,11 @@ from pathlib import Path
 import pytest
 
 from environment import WORKER
+from gleaner_worker.jobs import control_group
 from job_attempts import a_host, needs_root
 
 CONTROLLERS = Path("/sys/fs/cgroup/cgroup.controllers")
-pytestmark = [
-    needs_root,
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not CONTROLLERS.exists() or "memory" not in CONTROLLERS.read_text().split(),
-        reason="this machine has no control groups (v2) with memory",
-    ),
-]
+pytestmark = [needs_root, pytest.mark.slow]
 
 # An agent in a group that systemd left to it. It runs each code within 200 MB and 50 processes.
 AGENT = """
@@ -65,6 +60,31 @@ except BlockingIOError:
 """
 
 
+def test_an_attempt_enters_a_control_group_that_has_each_of_its_limits(jobs, tmp_path, monkeypatch):
+    groups = []
+
+    class Group(control_group.ControlGroup):
+        """A folder in the place of a group: the kernel makes `cgroup.procs`, and removes all files of a group."""
+
+        def __init__(self, path):
+            Path(path, "cgroup.procs").touch()
+            super().__init__(path)
+
+        def remove(self):
+            os.close(self.entrance)
+            groups.append({file.name: file.read_text() for file in Path(self._path).iterdir()})
+
+    monkeypatch.setattr(control_group, "ControlGroup", Group)
+    monkeypatch.setattr(control_group, "_parent", lambda: str(tmp_path))
+    assert jobs.process("true", memory_bytes=200 << 20, processes=50).exit_code == 0
+    limits = {"memory.max": str(200 << 20), "memory.oom.group": "1", "memory.swap.max": "0", "pids.max": "50"}
+    assert groups == [limits | {"cpu.weight": "50", "cgroup.procs": "0"}]
+
+
+@pytest.mark.skipif(
+    not CONTROLLERS.exists() or "memory" not in CONTROLLERS.read_text().split(),
+    reason="this machine has no control groups (v2) with memory",
+)
 def test_a_control_group_counts_each_kind_of_memory_and_the_processes_of_an_attempt(tmp_path):
     variables = a_host(tmp_path / "agent") | {"GLEANER_CGROUP_DELEGATED": "1", "PYTHONPATH": WORKER}
     argv = [sys.executable, "-c", AGENT, str(tmp_path / "agent"), json.dumps([*HOGS.values(), FORKS, "pass"])]

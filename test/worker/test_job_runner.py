@@ -192,6 +192,7 @@ import os, time, version
 print('version', version.NUMBER, os.getcwd() == os.environ['JOB_SOURCE'], os.environ['EXTRA'], flush=True)
 if version.NUMBER == 1:
     time.sleep(1000)
+open(os.environ['JAX_COMPILATION_CACHE_DIR'] + '/jit_f-1-cache', 'w').write('compiled')
 result = version.NUMBER
 """
     runner = jobs.runner(prepare=lambda order: source(1), code=code)
@@ -201,6 +202,7 @@ result = version.NUMBER
     assert (ending["outcome"], ending["result"]) == ("completed", "2")
     assert ending["ran"]["commit"] == f"{2:040d}"
     assert "version 1 True 1\n[gleaner] restarted" in jobs.output and "version 2 True 2\n" in jobs.output
+    assert not (jobs.home / "jobs" / "programs").exists()  # no later attempt of the first source gets a program
 
 
 def test_a_restarted_job_keeps_its_deadline(jobs, monkeypatch):

@@ -4,12 +4,14 @@ import ctypes
 import os
 import socket
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from gleaner_worker.jobs.prepared import Prepared
-from job_attempts import RAN, needs_root
+from gleaner_worker.jobs.programs import Programs
+from job_attempts import RAN, an_order, needs_root
 
 pytestmark = [needs_root, pytest.mark.slow]
 
@@ -124,3 +126,21 @@ def test_bytecode_and_programs_of_an_attempt_reach_the_same_code_alone(jobs, tmp
     (kept,) = (jobs.home / "jobs" / "programs").glob("*/*")
     assert kept.read_text() == "x" and (kept.stat().st_uid, kept.stat().st_mode & 0o777) == (0, 0o644)
     assert not list(Path(source).glob("__pycache__"))
+
+
+def test_programs_are_those_of_the_same_code_inputs_environment_and_commit(tmp_path):
+    def programs_of(ran=RAN, **changes):
+        return Programs(str(tmp_path / "programs"), an_order(**changes), Prepared(sys.executable, None, ran))
+
+    def lent(ran=RAN, **changes):
+        folder = tempfile.mkdtemp(dir=tmp_path)
+        programs_of(ran, **changes).lend(folder)
+        return os.listdir(folder)
+
+    left = tmp_path / "left"
+    left.mkdir()
+    (left / "jit_f-1-cache").write_text("x")
+    programs_of().keep(str(left), os.geteuid())
+    assert lent(id="j2", timeout_s=1) == ["jit_f-1-cache"]
+    inputs = ({"code": "1"}, {"command": "true"}, {"challenge_number": 1}, {"environment": {"setup_script": "true"}})
+    assert [lent(**changes) for changes in (*inputs, *({"ran": RAN | {name: "x"}} for name in RAN))] == [[]] * 10

@@ -128,7 +128,7 @@ def test_filters_and_submodules_of_a_repository_do_nothing_and_no_fetch_finds_an
 @pytest.mark.parametrize("limit", ["_MAX_FILES", "_MAX_BYTES"])
 def test_a_repository_over_a_limit_is_refused_before_its_files_are_written(server, fetch, tmp_path, monkeypatch, limit):
     monkeypatch.setattr(git, limit, 2)
-    server.commit({"main.py": "one", "a/b.py": "two", "c": "three"})
+    server.commit({"main.py": "", "a/b": "xx", "a/c": "xx"})
     with pytest.raises(
         SourceFailed, match="Failed to fetch refs/heads/main of .*: it has more than .* files or .* bytes"
     ):
