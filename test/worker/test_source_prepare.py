@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.jobs.user import FIRST_UID
 from gleaner_worker.source.environment import environment_digest
 from job_attempts import needs_root
 
@@ -26,14 +27,16 @@ def test_a_setup_script_runs_once_and_again_where_a_reboot_left_its_environment_
     echo building the tokenizer
     mkdir -p "$VIRTUAL_ENV/share" && date +%N > "$VIRTUAL_ENV/share/ran"
     test "$(id -u)" != 0
+    readlink /proc/self/ns/net > "$VIRTUAL_ENV/share/network"
     """
     prepared = prepare(setup_script=script)
     assert "building the tokenizer" in caplog.text
     folder = Path(prepared.python).parents[1]
     ran = (folder / "share" / "ran").read_text()
+    assert (folder / "share" / "network").read_text().strip() != os.readlink("/proc/self/ns/net")
     assert prepare(2, setup_script=script).python == prepared.python
     assert (folder / "share" / "ran").read_text() == ran
-    (folder / "complete").unlink()
+    os.chown(folder / "complete", FIRST_UID, FIRST_UID)  # a mark of the script itself
     prepare(3, setup_script=script)
     assert (folder / "share" / "ran").read_text() != ran
 

@@ -252,6 +252,8 @@ describe('gleaner deploy @full', () => {
   it('keeps the settings, the digests, the account and the hashes of the provider beside the state', async () => {
     const lock = `provider "registry.terraform.io/hashicorp/google" {\n  version     = "7.45.0"\n}\n`;
     writeFileSync(join(folder, 'lock.hcl'), lock);
+    google.makeBucket(STATE);
+    await google.put(STATE, 'gleaner/terraform.lock.hcl', lock.replace('7.45.0', '7.44.0'));
     assert.equal((await deployAtOnce(['--yes'])).code, 0);
     assert.deepEqual(await google.names(STATE), [
       'gleaner/deployments/2026-11-25T10:00:02.000Z.json',

@@ -1,8 +1,10 @@
 /** Input that would destroy a dataset, leak a credential, or never end. */
 import assert from 'node:assert/strict';
+import {once} from 'node:events';
 import {mkdirSync, symlinkSync} from 'node:fs';
 import {createServer, type Server} from 'node:http';
 import type {AddressInfo} from 'node:net';
+import {ResumableUploads} from '../../../../cli/google/resumable.ts';
 import {crc32cOf} from '../../../../cli/streams/hash-file.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import * as home from '../../../e2e/home.ts';
@@ -159,6 +161,24 @@ describe('gleaner streams upload @full', () => {
     assert.equal((await to.start()).uploaded, 1);
     assert.deepEqual(requests, []);
     assert.equal((await to.stored()).length, 1);
+  });
+
+  it('follows no redirect of a session to another server', async () => {
+    const {port} = foreign.address() as AddressInfo;
+    const bucket = createServer((request, response) => {
+      const answer = () => response.writeHead(307, {location: `http://127.0.0.1:${port}/steal`}).end();
+      request.resume().on('end', answer);
+    }).listen(0, '127.0.0.1');
+    await once(bucket, 'listening');
+    const endpoint = `http://127.0.0.1:${(bucket.address() as AddressInfo).port}`;
+    const uploads = new ResumableUploads({project: 'p', bucket: 'b', endpoint, token: 'secret'});
+    const content = {name: 'a', size_bytes: 4, crc32c: 'AAAAAA==', content_type: 'application/jsonl'};
+    await assert.rejects(
+      uploads.send(`${endpoint}/session`, content, 0, Buffer.from('mine')),
+      /Failed to upload/,
+    );
+    assert.deepEqual(requests, []);
+    bucket.close();
   });
 
   it('refuses sessions behind a link', async () => {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {rmSync} from 'node:fs';
 import {answers} from '../../../../cli/json/index.ts';
 import type {LocalCloud} from '../../../../emulator/cloud.ts';
 import {put, Scratch} from '../../../emulator/a-cloud.ts';
@@ -58,6 +59,17 @@ describe('The upload of streams', () => {
       await assert.rejects(to.start(), /stream_001\.jsonl exists with other content .* choose another --run/);
       assert.deepEqual(await to.stored(), [['stream_001.jsonl', there]]);
     });
+
+  it('replaces no object of the same size for a folder without checksums', async () => {
+    await to.streams(4, 2);
+    rmSync(to.folder.at('streams/checksums.json'));
+    const there = to.folder.streams('streams')[1]?.replaceAll('row', 'ROW');
+    await put(cloud, `datasets/${to.run}/stream_001.jsonl`, there);
+    await assert.rejects(
+      to.start(),
+      /stream_001\.jsonl exists with other content .*: crc32c .* there, .* here/,
+    );
+  });
 
   it('refuses a stream that the run has in its other form', async () => {
     await to.streams(2, 1);
