@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from build import BUCKET, bucket
 from gleaner_worker.jobs.prepared import SourceFailed
+from gleaner_worker.source import bundle
 from gleaner_worker.source.bundle import DAMAGED, unpack_archive, unpack_bundle
 from memory import MIB, at_most
 
@@ -119,14 +120,25 @@ def a_header(kind, size):
     return info.tobuf(tarfile.GNU_FORMAT) + bytes(size)
 
 
-@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE, tarfile.XGLTYPE])
-def test_a_bundle_with_a_long_name_or_many_facts_is_refused_in_little_memory(unpack, kind):
-    data = gzip.compress(a_header(kind, 64 * MIB))
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [(tarfile.GNUTYPE_LONGNAME, 64 * MIB), (tarfile.XHDTYPE, (64 << 10) + 512), (tarfile.XGLTYPE, (64 << 10) + 512)],
+)
+def test_a_bundle_with_a_long_name_or_many_facts_is_refused_in_little_memory(unpack, kind, size):
+    data = gzip.compress(a_header(kind, size))
     with (
         at_most(8 * MIB),
-        pytest.raises(SourceFailed, match="a name or extended facts of 67108864 bytes, and the most"),
+        pytest.raises(SourceFailed, match=f"a name or extended facts of {size} bytes, and the most"),
     ):
         unpack(data)
+
+
+@pytest.mark.parametrize(("limit", "most"), [("MAX_TAR_FILES", 1), ("MAX_TAR_BYTES", 5)])
+def test_a_bundle_over_a_limit_of_all_its_files_is_refused(unpack, tmp_path, monkeypatch, limit, most):
+    monkeypatch.setattr(bundle, limit, most)
+    with pytest.raises(SourceFailed, match=r"code/.*\.tar\.gz: it has more than .* files or .* bytes; leave files out"):
+        unpack(archive_of(("a", b"one"), ("b", b"two")))
+    assert os.listdir(tmp_path / "jobs" / "bundles") == []
 
 
 def test_a_bundle_of_headers_inside_of_headers_is_the_fault_of_its_source(unpack):

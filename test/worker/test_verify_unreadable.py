@@ -3,9 +3,12 @@
 import pytest
 
 from build import BUCKET, a_stream, bucket
+from gleaner_reader.limits import MAX_SMALL_OBJECT_BYTES
 from gleaner_worker.model.model_lock import write_model_lock
+from gleaner_worker.storage.objects import ObjectInfo
 from gleaner_worker.verify.__main__ import Progress
 from gleaner_worker.verify.run import verify_run
+from gleaner_worker.verify.small_objects import read_object
 from verified_run import PREFIX, rot
 
 pytestmark = pytest.mark.slow
@@ -107,3 +110,10 @@ def test_the_other_streams_are_counted_beside_an_unreadable_stream(stored, verif
     assert not report["ok"]
     assert report["stored_once"] == 41
     assert "stream_008.jsonl.gz" in problems
+
+
+def test_an_object_beside_the_shards_that_is_too_large_is_named_and_not_read(storage):
+    problems = []
+    info = ObjectInfo(f"{PREFIX}metadata.json", 1, MAX_SMALL_OBJECT_BYTES + 1, "", {})
+    assert read_object(bucket(), info, problems) is None
+    assert problems == [f"{info.name} has {info.size_bytes} bytes, and the most is {MAX_SMALL_OBJECT_BYTES}"]

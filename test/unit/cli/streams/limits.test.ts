@@ -1,6 +1,8 @@
 /** Files that claim more than they hold. On a parser without limits each takes minutes, or all memory. */
 import assert from 'node:assert/strict';
 import {gzipSync} from 'node:zlib';
+import {parquetWriteBuffer} from 'hyparquet-writer';
+import {openParquet, parquetRows} from '../../../../cli/streams/sources/parquet.ts';
 import {openSources} from '../../../../cli/streams/sources/resolve.ts';
 import type {Watch} from '../../../../cli/streams/sources/row.ts';
 import {CliError} from '../../../../cli/terminal/errors.ts';
@@ -9,10 +11,8 @@ import {Folder} from '../../../support/folder.ts';
 import {parquetFile} from './parquet-bytes.ts';
 
 const LEAF = [{name: 'root', children: 1}, {name: 'text'}];
-const OPTIONAL = [
-  {name: 'root', children: 1},
-  {name: 'text', isOptional: true},
-];
+const TEXT = {name: 'text', isOptional: true};
+const OPTIONAL = [{name: 'root', children: 1}, TEXT];
 const DEEP = 3000;
 const nested = Array.from({length: DEEP}, (_, level) => ({name: `c${level}`, children: 1}));
 const watch: Watch = {stop: new AbortController().signal, moved: () => {}};
@@ -63,6 +63,18 @@ const CASES: {name: string; file: string; bytes: () => string | Buffer; says: Re
     bytes: () =>
       parquetFile({schema: LEAF, rows: 1, values: 1, unpacked: 2 ** 31 - 1, codec: 2, page: [1, 2, 3]}),
     says: /claims 1 values in 2147483647 bytes of a page of 3 bytes/,
+  },
+  {
+    name: 'a million values, each 90 levels deep',
+    file: 'a.parquet',
+    bytes: () =>
+      parquetFile({
+        schema: [...nested.slice(0, 90), TEXT],
+        rows: MIB,
+        values: MIB,
+        page: [5, 0, 0, 0, 0x80, 0x80, 0x80, 0x01, 0],
+      }),
+    says: /needs memory for more than 67108864 values/,
   },
   {
     name: 'a header of CSV with 60,000 columns',
@@ -129,5 +141,21 @@ describe('a source that claims more than it holds', () => {
       for await (const some of source.rows(watch, undefined)) found += some.length;
     assert.equal(found, rows + 1);
     assert.ok(LIMITS.free_units >= rows);
+  });
+
+  it('is left at a signal within a row group of many columns', async () => {
+    const columnData = Array.from({length: 40}, (_, column) => ({name: `c${column}`, data: ['x']}));
+    const bytes = parquetWriteBuffer({columnData});
+    const file = {
+      byteLength: bytes.byteLength,
+      slice: async (from: number, to?: number) => bytes.slice(from, to),
+    };
+    const stop = new AbortController();
+    const read = async () => {
+      const parquet = await openParquet('a.parquet', file);
+      setImmediate(() => stop.abort());
+      for await (const rows of parquetRows(parquet, {...watch, stop: stop.signal}, undefined)) void rows;
+    };
+    await assert.rejects(read(), {name: 'AbortError'});
   });
 });
