@@ -98,7 +98,10 @@ export async function readTpus(
 /** Why no TPU is there: the reason of each run and of the jobs that wait for one. */
 export async function whyNone(store: Store, pool?: string): Promise<{text: string; waits: boolean}[]> {
   const isMeant = (each: {pool: string}) => pool === undefined || each.pool === pool;
-  const runs = runRecords.parseAll(await store.query('runs'), () => {}).filter(isMeant);
+  // The document of a run that is over keeps its last reason.
+  const runs = runRecords
+    .parseAll(await store.query('runs'), () => {})
+    .filter(each => isMeant(each) && each.status === 'active');
   const pools = poolRecords.parseAll(await store.query('pools'), () => {}).filter(isMeant);
   const waits = [
     ...runs.flatMap(({run, waits}) => (waits ? `run ${run} waits: ${waitText(waits)}` : [])),
@@ -107,7 +110,7 @@ export async function whyNone(store: Store, pool?: string): Promise<{text: strin
     ),
   ];
   if (waits.length > 0) return waits.map(text => ({text: `no TPU: ${text}`, waits: true}));
-  const isNew = runs.some(({status, streams_pending}) => status === 'active' && streams_pending > 0);
+  const isNew = runs.some(({streams_pending}) => streams_pending > 0);
   const text = isNew ? 'no TPU: the next tick creates some' : 'no TPU: TPUs are created when there is work';
   return [{text, waits: false}];
 }

@@ -100,6 +100,9 @@ describe('A list of TPUs', () => {
       'no TPU: jobs of pool tpu wait: the quota in us-central1-a is used up since 03:04: exhausted',
     ]);
     assert.deepEqual(await textsOf({streams_pending: 3}), ['no TPU: the next tick creates some']);
+    assert.deepEqual(await textsOf({status: 'failed', streams_pending: 3, waits}), [
+      'no TPU: TPUs are created when there is work',
+    ]);
     assert.deepEqual(await textsOf({}), ['no TPU: TPUs are created when there is work']);
   });
 
