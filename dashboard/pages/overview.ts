@@ -39,7 +39,8 @@ function moneyFigures({totals, month, proven_at, runs}: Overview, now: number): 
     ['TPUs', numberText(totals.tpus), `${numberText(totals.working)} at work`],
     ['Active runs', numberText(active)],
     ['Dollars this month', dollarText(month.usd), month.month],
-    ['Last proof of a tick', time(proven_at, now)],
+    // Ticks prove that messages arrive while a TPU lives, and only then.
+    ...(totals.tpus > 0 ? [['Last proof of a tick', time(proven_at, now)] as [string, Html]] : []),
   ]);
 }
 
