@@ -10,8 +10,15 @@ import {readFleet} from '../cloud/fleet.ts';
 import {keptText} from '../screen/kept.ts';
 import {rowOf, type Totals, type TpuRow, totalsOf, whyNone} from './tpus.ts';
 
-/** `waits`: why the zone gets no further TPU. `day`: what its requests and TPUs met today and yesterday, in UTC. */
-export type ZoneView = {zone: string; waits: Waiting | null; day: Counts; held: number; tpus: TpuRow[]};
+/** `waits`: why the zone gets no further TPU. `day`: what its requests and TPUs met today and yesterday, in UTC. `gone`: names of TPUs. */
+export type ZoneView = {
+  zone: string;
+  waits: Waiting | null;
+  day: Counts;
+  held: number;
+  tpus: TpuRow[];
+  gone: string[];
+};
 /** `pool`: its document; null for the deployment's own pool before a message has changed it. */
 export type PoolView = {
   name: string;
@@ -53,11 +60,13 @@ function zonesOf(
   const places = new Set([...(pool?.zones ?? []), ...rows.map(({zone}) => zone)]);
   const isShown = ({phase, held}: TpuRow) => phase !== 'gone' || held;
   return [...places].sort().map(zone => {
+    const own = rows.filter(row => row.zone === zone).sort(bySlot);
     const known = zones.find(each => each.zone === zone && (each.pool ?? name) === name);
     return {
       ...{zone, waits: pool?.zones_wait[zone] ?? null, held: known?.brake?.held ?? 0},
       day: lastDay(known, now),
-      tpus: rows.filter(row => row.zone === zone && isShown(row)).sort(bySlot),
+      tpus: own.filter(isShown),
+      gone: own.filter(row => !isShown(row)).map(({tpu}) => tpu),
     };
   });
 }

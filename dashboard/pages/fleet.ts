@@ -12,6 +12,7 @@ import {
   further,
   type Html,
   html,
+  link,
   markOf,
   state,
   time,
@@ -71,12 +72,12 @@ function poolPart({name, pool, kept, totals, zones}: PoolView, now: number): Htm
   }${zones.map(zone => zonePart(zone, now))}${poolCommands(name, pool?.limiter)}`;
 }
 
-function zonePart({zone, waits, day, held, tpus}: ZoneView, now: number): Html {
+function zonePart({zone, waits, day, held, tpus, gone}: ZoneView, now: number): Html {
   const next = waits?.next_try_at ? html`; tried again ${time(waits.next_try_at, now)}` : '';
   const times = waits && waits.refusals > 1 ? `; refused ${numberText(waits.refusals)} times` : '';
   return html`<div class="zone"><h3>${zone}</h3>${chips(tpus)}${
     waits ? html`<p class="note">${withCommands(shortText(waits))}${times}${next}.</p>` : ''
-  }${held > 0 ? html`<p class="note">Holds ${counted(held, 'silent TPU')} until a new TPU speaks.</p>` : ''}<p class="quiet">${dayText(day)}</p></div>`;
+  }${held > 0 ? html`<p class="note">Holds ${counted(held, 'silent TPU')} until a new TPU speaks.</p>` : ''}<p class="quiet">${dayText(day)}</p>${goneTpus(gone)}</div>`;
 }
 
 /** `9 requests since yesterday, 3 refused; 6 TPUs came after 2.1 min; 4 lives of 3.2 h, 3 preempted`. */
@@ -88,6 +89,15 @@ function dayText({tries, refusals, given, wait_s, lives, life_s, preemptions}: C
       ? `; ${counted(lives, 'life', 'lives')} of ${durationText(life_s / lives)}, ${numberText(preemptions)} preempted`
       : '';
   return `${counted(tries, 'request')} since yesterday, ${numberText(refusals)} refused${came}${lived}.`;
+}
+
+/** The page of a TPU that is gone says how each of its lives ended. */
+function goneTpus(names: readonly string[]): Html {
+  if (names.length === 0) return html``;
+  const links = names
+    .slice(0, MOST_CHIPS)
+    .map((name, index) => html`${index > 0 ? ', ' : ''}${link(address('tpus', name), name)}`);
+  return html`<details><summary>${counted(names.length, 'TPU')} gone</summary><p>${links}</p></details>`;
 }
 
 /** Each TPU by its slot, and the number and the dollars of each state. */

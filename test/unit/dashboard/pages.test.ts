@@ -103,6 +103,12 @@ describe('The pages', () => {
     assert.doesNotMatch(text, /gleaner run start/);
   });
 
+  it('lead to a TPU that is gone, which says how it ended', async () => {
+    const gone = aWorker({name: TPU, phase: 'gone'});
+    const {get} = somePages(await aStore({'pools/tpu': aConfig().pool, [`workers/${TPU}`]: gone}), now);
+    assert.match((await get('/fleet')).text, new RegExp(`1 TPU gone<.*href="/tpus/${TPU}"`));
+  });
+
   it('show on the page of a run that is over nothing of the work of others', async () => {
     const event = (second: number, kind: string, text: string, more: object) => ({
       ...{kind, text, at: at(second), expire_at: at(9999)},
