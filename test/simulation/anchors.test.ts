@@ -10,7 +10,7 @@ const ALL = Object.entries({...MISTAKES, ...EDITS}).flatMap(([name, edits]) =>
 );
 
 describe('the edits of the control plane', () => {
-  it('keep their places and need no other name when every name, file and line changes', () => {
+  it('keep their places and need no other name when every name, file and line changes @long', () => {
     const texts = readTexts();
     const renamed = new Map([...texts].map(([file, text]) => [moved(file), withOtherNames(text)]));
     const [sources, copy] = [new Sources(texts), new Sources(renamed)];

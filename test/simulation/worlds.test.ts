@@ -4,7 +4,7 @@ import {gaps} from './coverage.ts';
 import {type Case, runSeeds} from './run.ts';
 import {simulate} from './world.ts';
 
-const SEEDS = Number(process.env.GLEANER_SIMULATION_SEEDS ?? 40);
+const SEEDS = Number(process.env.GLEANER_SIMULATION_SEEDS ?? 16);
 
 const kept: Case[] = JSON.parse(readFileSync(new URL('./regressions.json', import.meta.url), 'utf8'));
 
