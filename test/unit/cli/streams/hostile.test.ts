@@ -168,7 +168,9 @@ describe('gleaner streams upload @full', () => {
     const bucket = createServer((request, response) => {
       const answer = () => response.writeHead(307, {location: `http://127.0.0.1:${port}/steal`}).end();
       request.resume().on('end', answer);
-    }).listen(0, '127.0.0.1');
+    });
+    // A failed test leaves it open.
+    bucket.listen(0, '127.0.0.1').unref();
     await once(bucket, 'listening');
     const endpoint = `http://127.0.0.1:${(bucket.address() as AddressInfo).port}`;
     const uploads = new ResumableUploads({project: 'p', bucket: 'b', endpoint, token: 'secret'});
