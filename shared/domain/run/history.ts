@@ -34,12 +34,17 @@ type Totals = {
   preemptions: number | null;
 };
 
-/** The history with the totals of now, unless the last point is too young. */
-export function withPoint(history: RunHistory | null, run: Totals, now: number): RunHistory {
+/** The history with the totals of now, unless the last point is too young. `turns`: the run changes its status, which has a point. */
+export function withPoint(
+  history: RunHistory | null,
+  run: Totals,
+  now: number,
+  {turns = false} = {},
+): RunHistory {
   const before = history ?? NO_HISTORY;
   const at_s = Math.max(0, Math.round((now - msOf(run.created_at)) / 1000));
   const last_s = before.at_s.at(-1);
-  if (last_s !== undefined && at_s < last_s + before.step_s) return before;
+  if (last_s !== undefined && at_s < last_s + before.step_s && !turns) return before;
   const kept = before.at_s.length < MOST_POINTS ? before : thinned(before);
   return {
     ...kept,

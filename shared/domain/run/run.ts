@@ -281,7 +281,9 @@ export function summarizeRun(
     else if (!isHeld) next.reason = wait ?? ((unfinished === 0 && ending) || warningOf(next, gone));
   }
   const changed = (Object.keys(next) as (keyof Run)[]).some(field => next[field] !== run[field]);
-  return changed ? {...next, history: withPoint(run.history, next, now), updated_at: iso(now)} : run;
+  if (!changed) return run;
+  const history = withPoint(run.history, next, now, {turns: next.status !== run.status});
+  return {...next, history, updated_at: iso(now)};
 }
 
 /** Instant from which the bucket may have deleted shards of the run; null for a run that keeps them. */

@@ -29,5 +29,13 @@ describe('The history of a run', () => {
   it('stays the same object while its last point is young', () => {
     const first = withPoint(null, aRun(), T0);
     assert.equal(withPoint(first, aRun({total_tokens: 9}), T0 + 1000), first);
+    const end = withPoint(first, aRun({total_tokens: 9}), T0 + 1000, {turns: true});
+    assert.deepEqual(
+      [end.at_s, end.tokens],
+      [
+        [0, 1],
+        [0, 9],
+      ],
+    );
   });
 });
