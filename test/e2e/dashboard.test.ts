@@ -13,7 +13,7 @@ import {aConfig, aRun, aStream, aWorker} from '../support/builders.ts';
 import {gleaner} from '../support/command.ts';
 import {someObjects} from '../support/dashboard.ts';
 import {aStore, putDocuments} from '../support/put-documents.ts';
-import {WAIT_S} from '../support/until.ts';
+import {until, WAIT_S} from '../support/until.ts';
 import {FAST, SPEC, TestHome, texts} from './home.ts';
 
 const CHROMIUM = process.env.CHROMIUM ?? '/usr/bin/chromium';
@@ -21,6 +21,13 @@ const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 const TPU = 'tpu-us-central1-a-0';
 const HOSTILE = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>`;
 const wait = {timeout: WAIT_S * 1000};
+
+/** Stops the processes of the VM in the middle of the stream, so that the page has the time that it needs. */
+async function freezeAtFirstShard(home: TestHome): Promise<void> {
+  const shards = join(home.dir, 'buckets', home.ready.bucket, 'activations/my-run/tpu_0');
+  await until('the first shard', () => existsSync(shards));
+  for (const group of new Set(home.vmGroups())) process.kill(-group, 'SIGSTOP');
+}
 
 /** A deployment with hostile texts and a run of 10,000 streams. */
 async function largeStore(): Promise<Store> {
@@ -226,11 +233,13 @@ describe('The pages in a browser', () => {
       await page.getByText('No runs yet').waitFor(wait);
       await page.evaluate(() => Object.assign(globalThis, {isFirst: true}));
       await home.drop('datasets/my-run/run.json', SPEC);
-      await home.drop('datasets/my-run/stream_000.jsonl', texts(400, 'a'));
+      await home.drop('datasets/my-run/stream_000.jsonl', texts(1200, 'a'));
+      const frozen = freezeAtFirstShard(home);
       await page.getByRole('link', {name: 'my-run'}).waitFor(wait);
       assert.equal(await page.evaluate(() => (globalThis as {isFirst?: boolean}).isFirst), true);
       await page.getByRole('link', {name: 'my-run'}).click();
       await page.evaluate(() => Object.assign(globalThis, {isFirst: true}));
+      await frozen;
       await page
         .getByText(/^Shards? [\d-]+ of my-run\/000 stored$/)
         .first()
