@@ -45,6 +45,7 @@ export async function start(run: string, options: StartOptions): Promise<void> {
     await writeSpec(cloud, run, spec);
     if (spec.budget_usd === undefined || spec.budget_usd === null)
       say('The run has no budget of its own: --budget-usd N gives it one');
+    if (spec.compute_dtype === 'fp32') say('compute_dtype fp32 takes about 7 times the TPU time of bf16');
     const since = await newestEvent(cloud);
     const numbers = folder
       ? await drop(cloud, run, folder, options.parallel, stopped)

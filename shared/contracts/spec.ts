@@ -54,19 +54,26 @@ export function completeSpec(
   const {pool = default_pool, priority = 0, budget_usd = null, ...others} = input;
   const {affinity = 'any', stream_offset = 0, ...rest} = others;
   const {allow_cross_region = false, expire_days = null, ...given} = rest;
-  const {format = 'safetensors', record = {}, sites = ['resid_post']} = given;
-  const dtype = given.dtype ?? (format === 'pkl.gz' ? 'fp32' : 'bf16');
+  const {record = {}, sites = ['resid_post']} = given;
   const chosen = {
     model: given.model ?? default_model,
     sites: SITES.filter(site => sites.includes(site)),
-    dtype,
-    compute_dtype: given.compute_dtype ?? (dtype === 'fp32' ? 'fp32' : 'bf16'),
+    dtype: dtypeOf(given),
     max_seq_length: given.max_seq_length ?? Math.max(2048, given.context_size ?? 0),
     record: withDefaults(recordFields, record),
   };
   const spec = withDefaults(specFields, {...given, ...chosen}) as RunSpec;
   const assignment = {affinity, stream_offset, expire_days};
   return {spec, placement: {pool, priority, budget_usd, ...assignment, allow_cross_region}};
+}
+
+function dtypeOf({dtype, format}: RunSpecInput) {
+  return dtype ?? (format === 'pkl.gz' ? 'fp32' : 'bf16');
+}
+
+/** The spec with the `compute_dtype` of releases that computed in fp32 where `dtype` was fp32. */
+export function earlierMeaning(spec: RunSpecInput): RunSpecInput {
+  return {...spec, compute_dtype: spec.compute_dtype ?? (dtypeOf(spec) === 'fp32' ? 'fp32' : 'bf16')};
 }
 
 /** The value of each key: the given one, or the default of its schema. */
@@ -93,8 +100,10 @@ function canonicalJson(value: unknown): string {
 
 /** Why a `run.json` from after the freeze changes nothing; undefined if it agrees with the run, with whatever number of keys. */
 export function laterSpecProblem(run: Run, input: RunSpecInput, defaults: Defaults): string | undefined {
-  const {spec, placement} = completeSpec(input, defaults);
-  if (run.spec && specHash(completeSpec(run.spec, defaults).spec) !== specHash(spec))
+  const hashOf = (each: RunSpecInput) => specHash(completeSpec(each, defaults).spec);
+  const {placement} = completeSpec(input, defaults);
+  const meanings = [input, earlierMeaning(input)].map(hashOf);
+  if (run.spec && !meanings.includes(hashOf(earlierMeaning(run.spec))))
     return `the spec of run "${run.run}" was frozen when its first stream was accepted`;
   const changed = (Object.keys(placement) as (keyof RunPlacement)[]).filter(
     key => placement[key] !== run[key],
