@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {MOST_OPEN_EXECS} from '../../shared/domain/exec/exec.ts';
-import type {Worker} from '../../shared/domain/worker/worker.ts';
+import {NO_HOST, type Worker} from '../../shared/domain/worker/worker.ts';
 import {at, aWorker} from '../support/builders.ts';
 import {World} from '../support/control-plane-harness.ts';
 import {A0, A1, TWO_SLOTS} from '../support/places.ts';
@@ -255,8 +255,8 @@ describe('a host without an answer', () => {
 
 describe('the next incarnation of a worker', () => {
   it('begins without commands, names and a source', async () => {
-    const world = await aWorld({name: A0, execs: ['e1'], hosts: {0: {hostname: 'h', address: '10.0.0.1'}}});
-    await save(world, {name: A0, phase: 'gone', execs: ['e1'], hosts: {0: {hostname: 'h', address: 'a'}}});
+    const world = await aWorld({name: A0, execs: ['e1'], hosts: {0: {...NO_HOST, hostname: 'h'}}});
+    await save(world, {name: A0, phase: 'gone', execs: ['e1'], hosts: {0: {...NO_HOST, hostname: 'h'}}});
     world.drop('my-run', 0, '{"text": "a"}\n');
     await world.until('a new life', async () => (await world.worker(A0))?.incarnation === 3, 9, 0);
     const {execs, hosts} = (await world.worker(A0)) ?? {};

@@ -11,7 +11,16 @@ import {A0, ONE_SLOT} from './places.ts';
 export function aJob(changes: Partial<Job> = {}): Job {
   const job: Job = {
     ...{job: 'my-job', challenge_number: null, code: 'result = 1', command: null, timeout: 300, pool: 'tpu'},
-    ...{priority: 0, max_retries: 0, source: null, environment: null, limits: null, metadata: {}},
+    ...{
+      slices: 1,
+      ends: {},
+      priority: 0,
+      max_retries: 0,
+      source: null,
+      environment: null,
+      limits: null,
+      metadata: {},
+    },
     ...{
       deadline_at: null,
       budget_usd: null,
@@ -39,7 +48,7 @@ export const HOLDER = {worker: A0, incarnation: 2};
 
 /** A job in its third attempt, which began at the beginning. */
 export function aRunningJob(changes: Partial<Job> = {}): Job {
-  const lease = {...HOLDER, epoch: 3};
+  const lease = {...HOLDER, epoch: 3, members: []};
   return aJob({
     ...{status: 'running', queue: null, epoch: 3, lease, started_at: at(0), due_at: at(420)},
     ...changes,

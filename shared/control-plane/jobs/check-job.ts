@@ -105,7 +105,7 @@ function completed({config, now}: Deps, id: string, data: Document, fields: Writ
     challenge_number: fields.challenge_number ?? null,
     code: fields.code ?? null,
     command: fields.command ?? null,
-    ...{timeout: fields.timeout, priority: fields.priority, max_retries: fields.max_retries},
+    ...{timeout: fields.timeout, priority: fields.priority, max_retries: fields.max_retries, slices: 1},
     pool: fields.pool ?? config.pool.pool,
     source: fields.source ?? null,
     environment: (fields.environment ?? null) as Job['environment'],

@@ -82,8 +82,8 @@ export async function authenticate<Action extends AgentAction>(
   request: AgentRequest<Action>,
 ): Promise<Worker | RequestDecision> {
   const rule: Rule<Action> = RULES[action];
-  if (!hasHost(request.host)) return refuseHost(rule.task, request);
   const worker = await workerRecords.get(from, request.worker);
+  if (!hasHost(worker, request.host)) return refuseHost(rule.task, request);
   if (usesForeignIdentity(worker, request)) return refuseImpostor(rule.task, request);
   if (!worker || request.incarnation > worker.incarnation)
     return {answer: await rule.unknown(request, worker, deps)};

@@ -3,8 +3,19 @@
 /** Failures of the job's own, which count against `max_retries`. */
 export const OWN_CAUSES = ['exit', 'timeout', 'memory', 'output', 'result'] as const;
 
-/** Causes that an agent reports. A retry cannot mend `source`, `setup`, `isolation` and `tpu`. Few ends by `machine` fail the job. */
-export const REPORTED_CAUSES = [...OWN_CAUSES, 'source', 'setup', 'isolation', 'tpu', 'machine'] as const;
+/**
+ * Causes that an agent reports. A retry cannot mend `source`, `setup`, `isolation` and `tpu`. Few ends by `machine` fail the job. `peer`: JAX
+ * ended the process because another host was lost, so the cause of that host counts.
+ */
+export const REPORTED_CAUSES = [
+  ...OWN_CAUSES,
+  'source',
+  'setup',
+  'isolation',
+  'tpu',
+  'machine',
+  'peer',
+] as const;
 
 /**
  * Why an attempt ended. A retry cannot mend `invalid` (the document), `deadline` and `budget` either. `machine` is also a worker that

@@ -4,6 +4,7 @@ import {jobFolder, jobWork} from '../names.ts';
 import {NO_ENVIRONMENT} from '../source/source.ts';
 import {type Holder, isLeasedTo} from '../stream/lease.ts';
 import {beganWork} from '../worker/heartbeat.ts';
+import {FIRST_HOST, sliceOrder} from '../worker/hosts.ts';
 import type {GrantDecision} from '../worker/requests.ts';
 import {isAlive, type Worker, withoutWork} from '../worker/worker.ts';
 import type {Job} from './job.ts';
@@ -46,7 +47,7 @@ export function decideJobGrant(
   const folder = jobFolder(id, epoch);
   const text = `${worker.name} runs job ${id}, attempt ${epoch}`;
   return {
-    order: jobOrder(granted, pool, folder, bucket),
+    order: jobOrder(granted, worker, pool, folder, bucket),
     writes: {
       job: {...granted, log_path: `gs://${bucket}/${folder}output/`},
       worker: beganWork(worker, {job: id, epoch}, now),
@@ -62,11 +63,12 @@ function endByRequest({name, claimed_at}: Worker): JobEnd {
     : {outcome: 'preempted', cause: 'preempted', error: `${name} asked for work again`};
 }
 
-function jobOrder(granted: Job, pool: Pool | undefined, folder: string, bucket: string) {
+function jobOrder(granted: Job, worker: Worker, pool: Pool | undefined, folder: string, bucket: string) {
   const {job: id, epoch, code, command, challenge_number, timeout, limits, source, environment} = granted;
   return {
     action: 'job',
     lease: {job: id, epoch},
+    slice: sliceOrder(worker, FIRST_HOST),
     job: {
       ...{id, code, command, challenge_number, timeout_s: timeout, limits, folder, bucket},
       source: source ?? pool?.source ?? null,

@@ -20,6 +20,23 @@ const cause = describing(CAUSES).nullable();
 const ran = kept<Ran>().nullable();
 const limit = z.number().nullable();
 
+/** The end of an attempt on one host. An attempt of several hosts ends with the first failure, or with the last host. */
+const ends = z
+  .record(
+    text,
+    stored({
+      outcome: describing(['completed', 'failed', 'preempted', 'drained']),
+      cause,
+      error: text.nullable(),
+      exit_code: integer.nullable(),
+    }),
+  )
+  .default({});
+export type HostEnd = z.infer<typeof ends>[string];
+
+/** The lease of a job: the worker of slice 0, and all members where the job has several slices. */
+const jobLease = lease.extend({members: z.array(stored({worker: text, incarnation})).default([])});
+
 /** An ended attempt: the epoch of its lease is its number. */
 const attempt = stored({
   ...{epoch, worker: text, incarnation, started_at: instant, ended_at: instant, cause},
@@ -40,7 +57,14 @@ export const ownFields = {
     .nullable()
     .describe('Place in the queue while the job waits: `POOL/PRIORITY/TIME/ID`. Else null.'),
   epoch: epoch.describe('Count of attempts: each lease adds 1.'),
-  lease: lease.nullable().describe('The holder: `worker`, `incarnation` and `epoch`. Null without a holder.'),
+  lease: jobLease
+    .nullable()
+    .describe(
+      'The holder: `worker`, `incarnation`, `epoch`, and `members` of a job of several slices. Null without a holder.',
+    ),
+  ends: ends.describe(
+    'Ends that hosts of the newest attempt have reported, by the number of the process: slice times hosts, plus host.',
+  ),
   due_at: instant
     .nullable()
     .describe('Time at which a tick ends the job: deadline, timeout or budget. Null for an ended job.'),
@@ -92,6 +116,10 @@ export const jobDocument = stored({
     .describe('Arguments of a program, or one text for `bash -c`. Null where `code` is set.'),
   timeout: z.number().positive().describe('Seconds that one attempt may take.'),
   pool: text.describe('Pool whose TPUs may run the job.'),
+  slices: count
+    .min(1)
+    .default(1)
+    .describe('TPUs that run the job together, in one zone of the pool: more than one needs Multislice.'),
   priority: integer.describe('Order among the jobs of the pool: the higher number goes first.'),
   max_retries: count.describe('Own failures after which the job is tried again.'),
   source: kept<Source>().nullable().describe('Code of the job. Null: the source of its pool.'),

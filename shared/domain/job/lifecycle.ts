@@ -3,7 +3,6 @@
 import {jobWork} from '../names.ts';
 import type {Ran} from '../source/source.ts';
 import {type Holder, isLeasedTo} from '../stream/lease.ts';
-import type {Lease} from '../stream/stream.ts';
 import {isOlderThan, iso, msOf, utcText} from '../time.ts';
 import {type Death, isMachineDeath} from '../worker/liveness.ts';
 import {nodeStanding} from '../worker/provider-states.ts';
@@ -69,9 +68,9 @@ export function grantJob(
   holder: Holder,
   usd_per_hour: number | null,
   now: number,
-): Job & {lease: Lease} {
+): Job & {lease: NonNullable<Job['lease']>} {
   const epoch = job.epoch + 1;
-  const lease = {...holder, epoch};
+  const lease = {...holder, epoch, members: []};
   return {
     ...job,
     ...{
@@ -83,7 +82,7 @@ export function grantJob(
       started_at: iso(now),
       updated_at: iso(now),
     },
-    ...{due_at: dueAt(job, usd_per_hour, now), artifacts_path: null},
+    ...{due_at: dueAt(job, usd_per_hour, now), artifacts_path: null, ends: {}},
   };
 }
 
@@ -133,7 +132,7 @@ export function endAttempt(job: Job, end: JobEnd, usd_per_hour: number | null, n
         exit_code: end.exit_code ?? null,
         ran: end.ran ?? null,
       };
-      if (cause === 'machine') {
+      if (cause === 'machine' || cause === 'peer') {
         const machine_failures = job.machine_failures + 1;
         const next = {...told, machine_failures};
         return machine_failures < MAX_MACHINE_FAILURES

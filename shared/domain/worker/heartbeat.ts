@@ -4,7 +4,7 @@ import {withReceived} from '../billing/downloads.ts';
 import type {BucketRegion} from '../billing/network.ts';
 import type {Job} from '../job/job.ts';
 import {holdsJob} from '../job/lifecycle.ts';
-import {leasedWork} from '../names.ts';
+import {leasedWork, parseJobWork} from '../names.ts';
 import {isOpen, type Run} from '../run/run.ts';
 import type {SourceReport} from '../source/source.ts';
 import {chargeSuspect, type Holder, holds, RESTARTED, returnedStream, saysItHas} from '../stream/lease.ts';
@@ -72,6 +72,7 @@ export function decideHeartbeat(
     answer: ok({
       ...verdict(heard, lease, isHeld, run).body,
       lease_expires_at: isHeld ? iso(now + lease_s * 1000) : null,
+      lease: jobLeaseOf(heard),
       execs: heard.execs,
       source_version: heard.source_version,
     }),
@@ -80,6 +81,12 @@ export function decideHeartbeat(
       ...(charged && charged !== suspected ? returnedStream(charged, suspectedRun, now) : {}),
     },
   };
+}
+
+/** The job that the slice has now: a host whose attempt is over stops its process, and a host without an attempt joins. */
+function jobLeaseOf({work, epoch}: Worker): {job: string; epoch: number} | null {
+  const job = parseJobWork(work);
+  return job === undefined || epoch === null ? null : {job, epoch};
 }
 
 /** True if the host restarted in the middle of its work. A repair by Google is no evidence against the work. */

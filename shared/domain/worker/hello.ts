@@ -1,6 +1,6 @@
 /** The hello of a host: its secret is bound to its incarnation, and every later request of the host must have this secret. */
 import {advise, type RequestDecision, refuse} from './requests.ts';
-import type {Worker} from './worker.ts';
+import {NO_HOST, type Worker} from './worker.ts';
 
 export type Hello = {
   host: number;
@@ -51,7 +51,7 @@ export function decideHello(
 
 /** The worker with the name and the address of the host. The same object if they are known, or if the hello has neither. */
 function withHostName(worker: Worker, {host, hostname, address}: Hello): Worker {
-  const before = worker.hosts[host] ?? {hostname: '', address: ''};
+  const before = worker.hosts[host] ?? NO_HOST;
   const after = {...before, hostname: hostname ?? before.hostname, address: address ?? before.address};
   if (before.hostname === after.hostname && before.address === after.address) return worker;
   return {...worker, hosts: {...worker.hosts, [host]: after}};

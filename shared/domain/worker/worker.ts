@@ -8,6 +8,7 @@ import {
   epoch,
   incarnation,
   instant,
+  integer,
   kept,
   orNull,
   said,
@@ -25,6 +26,23 @@ export type Suspect = z.infer<typeof suspect>;
 /** Bytes that a host has downloaded since its boot: through Cloud NAT, from the bucket of the deployment, and from other buckets. */
 const received = stored({nat_bytes: count, bucket_bytes: count, other_bytes: count});
 export type Received = z.infer<typeof received>;
+
+/** A host of a node, and its last word. Host 0 has no word here: the fields of the worker have it. */
+const host = stored({
+  hostname: text,
+  address: text,
+  heartbeat_at: orNull(instant),
+  phase: orNull(text),
+  source_version: orNull(count),
+  source_error: orNull(text),
+});
+/** A host that has said nothing. */
+export const NO_HOST = {
+  hostname: '',
+  address: '',
+  ...emptyOf(host.omit({hostname: true, address: true}).shape),
+};
+export type Host = z.infer<typeof host>;
 
 /** Observed fields of a slot: states of its node and of its queued resource. */
 const shown = {
@@ -94,9 +112,11 @@ const node = {
     .default({})
     .describe('SHA-256 of the secret of each host that has said hello, by the number of the host.'),
   hosts: z
-    .record(text, stored({hostname: text, address: text}))
+    .record(text, host)
     .default({})
-    .describe('`hostname` and `address` of each host, by its number, as the agents report them.'),
+    .describe(
+      '`hostname` and `address` of each host, by its number, as the agents report them. Of each host but 0 also its last word: `heartbeat_at`, `phase`, `source_version`, `source_error`. The fields of the document have the last word of host 0.',
+    ),
   execs: z.array(text).default([]).describe('Ids of commands that the hosts have not finished.'),
   source_version: count.default(0).describe('Version of the source of the pool that the TPU shall have.'),
   source_report: orNull(kept<SourceReport>()).describe(
@@ -213,6 +233,10 @@ export const workerDocument = stored({
   priced_as: orNull(text).describe(
     'Type and kind of node that the price is of, such as `v6e-8 on spot`. Null: the price stays.',
   ),
+  host_count: integer
+    .positive()
+    .default(1)
+    .describe('Hosts of each node of the slot, by the type of its last request. Host 0 speaks for the work.'),
   provisioning: orNull(describing(['node', 'queued-resource'])).describe(
     'Kind of the request: `node` at once, or `queued-resource`. Null before the first request.',
   ),
@@ -244,6 +268,7 @@ export function newWorker(
     ...NO_SLOT,
     name,
     ...slot,
+    host_count: 1,
     phase: 'gone',
     // Older than every observation.
     phase_since_at: iso(0),

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import {poolAnswers} from '../../../cli/json/pools.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
+import {NO_HOST} from '../../../shared/domain/worker/worker.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 import {aConfig, at, aWorker} from '../../support/builders.ts';
 import {gleaner} from '../../support/command.ts';
@@ -18,7 +19,10 @@ describe('The commands about pools and hosts @full', () => {
       'pools/bad': {...pool, pool: 'bad', zones: 'us-central1-a'},
       'workers/tpu-us-central1-a-0': aWorker({
         phase: 'idle',
-        hosts: {0: {hostname: 't1v\u001b[31m', address: ''}, 1: {hostname: 't1w', address: '10.0.0.2'}},
+        hosts: {
+          0: {...NO_HOST, hostname: 't1v\u001b[31m'},
+          1: {...NO_HOST, hostname: 't1w', address: '10.0.0.2'},
+        },
       }),
       'workers/tpu-us-central1-a-1': aWorker({name: 'tpu-us-central1-a-1', phase: 'booting'}),
     });

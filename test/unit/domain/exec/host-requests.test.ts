@@ -6,10 +6,11 @@ import {
   type EndExecState,
   type TakeExecState,
 } from '../../../../shared/domain/exec/host-requests.ts';
+import {NO_HOST} from '../../../../shared/domain/worker/worker.ts';
 import {aConfig, at, aWorker, T0} from '../../../support/builders.ts';
 import {HOLDER} from '../../../support/jobs.ts';
 
-const NAMES_IT = aWorker({phase: 'idle', execs: ['e1'], hosts: {0: {hostname: 'h', address: '10.0.0.1'}}});
+const NAMES_IT = aWorker({phase: 'idle', execs: ['e1'], hosts: {0: {...NO_HOST, hostname: 'h'}}});
 const EXEC: Exec = {
   ...{exec: 'e1', target: 'tpu', argv: ['hostname'], shell: false, timeout_s: 60, requested_by: null},
   ...{message_id: 'm', status: 'running', reason: null, is_assigned: true},

@@ -62,7 +62,7 @@ describe('the decision about the end of an attempt', () => {
     {name: 'of a job that waits again is refused', job: aJob({epoch: 3}), worker: FREE, then: {status: 409}},
     {
       name: 'of a job under a later epoch is refused',
-      job: aRunningJob({epoch: 4, lease: {...HOLDER, epoch: 4}}),
+      job: aRunningJob({epoch: 4, lease: {...HOLDER, epoch: 4, members: []}}),
       worker: {...AT_WORK, epoch: 4},
       then: {status: 409},
     },

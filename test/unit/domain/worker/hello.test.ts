@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import {decideHello, type Hello, type HelloProof} from '../../../../shared/domain/worker/hello.ts';
-import type {Worker} from '../../../../shared/domain/worker/worker.ts';
+import {NO_HOST, type Worker} from '../../../../shared/domain/worker/worker.ts';
 import {aWorker, T0} from '../../../support/builders.ts';
 
 describe('the decision about a hello', () => {
   const [secret_sha256, other] = ['a'.repeat(64), 'b'.repeat(64)];
-  const named = {hostname: 'host-0', address: '10.0.0.1'};
+  const named = {...NO_HOST, hostname: 'host-0', address: '10.0.0.1'};
   const cases: {
     name: string;
     given: Partial<Worker>;
