@@ -16,6 +16,7 @@ import {servePublisher} from './pubsub/grpc.ts';
 import {pubsubRoutes} from './pubsub/rest.ts';
 import {onRememberedPort} from './remembered-port.ts';
 import {secretRoutes} from './secrets.ts';
+import {vmsOf} from './tpu/node.ts';
 import {tpuRoutes} from './tpu/routes.ts';
 
 export type {CloudAddress} from './functions/environment.ts';
@@ -81,9 +82,10 @@ function faultsOf({options, log}: CloudContext, {faults, queue, nodes}: Parts): 
 /** Starts the servers of HTTP and of Pub/Sub's gRPC, notes their addresses, and returns the port of HTTP. */
 async function listen(context: CloudContext, parts: Parts, fault: LocalCloud['fault']): Promise<number> {
   const {options, where, ends, trouble} = context;
-  const {database, google, publisher, token, identities, names, triggers} = parts;
+  const {database, fleet, google, publisher, token, identities, names, triggers} = parts;
   const invokers = invokersOf(where.project, names, httpFunctions(triggers.functions));
-  const guard = {token, identities, invokers, url: () => where.url};
+  const cutFor = (vm: string) => fleet.cutFor(vm);
+  const guard = {token, identities, invokers, cutFor, url: () => where.url};
   const handle = guarded(guard, routesOf(context, parts, fault));
   const server = await onRememberedPort(database, options.storage_only ? '' : 'port', options.port, port =>
     serve(handle, {port, trouble}),
@@ -134,11 +136,11 @@ function infoOf(where: CloudContext['where'], parts: Parts): JsonObject {
   const {nodes, fleet, queue, scheduler, faults, events, google} = parts;
   return {
     ...where,
-    tpus: nodes.list().map(({name, zone, id, state}) => ({
-      ...{name, zone, id, state},
-      is_running: fleet.isOn(id),
-      pid: fleet.pid(id),
-    })),
+    tpus: nodes.list().map(node => {
+      const {name, zone, id, state} = node;
+      const vms = vmsOf(node).map(vm => ({name: vm.name, pid: fleet.pid(vm.id)}));
+      return {name, zone, id, state, vms};
+    }),
     queued_resources: queue.list().map(({name, zone, state}) => ({name, zone, state})),
     scheduler: scheduler.state(),
     faults: faults.list(),

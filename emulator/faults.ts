@@ -3,7 +3,10 @@ import {LocalCloudError} from './http/errors.ts';
 import {zones} from './zones.ts';
 
 /** Faults of nodes and queued resources happen once. Faults of zones and events last until `clear`. */
-const nodeFaults = ['preempt', 'preempt-with-notice', 'maintenance', 'vanish', 'dead'] as const;
+const nodeFaults = [
+  ...(['preempt', 'preempt-with-notice', 'maintenance', 'vanish', 'dead', 'restart'] as const),
+  'cut',
+] as const;
 const queueFaults = ['suspend', 'fail'] as const;
 /** `seconds`: default of a fault that takes time. */
 type ZoneEffect = {seconds?: number; effect: (zone: string, seconds: number) => string};
@@ -13,6 +16,10 @@ const zoneFaults = {
   unreachable: {effect: zone => `${zone} does not answer until`},
   'slow-create': {seconds: 30, effect: (zone, seconds) => `creates in ${zone} take ${seconds} s until`},
   'endless-create': {effect: zone => `creates in ${zone} never end, also after`},
+  'slow-boot': {
+    seconds: 30,
+    effect: (zone, seconds) => `the last host of each TPU in ${zone} boots ${seconds} s late until`,
+  },
   'late-failure': {seconds: 5, effect: (zone, seconds) => `creates in ${zone} fail after ${seconds} s until`},
 } satisfies Record<string, ZoneEffect>;
 const eventFaults = ['drop', 'double', 'reorder'] as const;
@@ -37,6 +44,8 @@ export const faultHelp = `  preempt NAME                 preempts a TPU: its VM 
   maintenance NAME             announces a maintenance in the metadata of a TPU's VM, and preempts the TPU later
   vanish NAME                  removes a TPU and its VM
   dead NAME                    stops the VM of a TPU; the TPU stays READY
+  restart NAME                 stops the VM of a TPU, and boots it again on its disk
+  cut NAME[=SECONDS]           keeps every request of a TPU from worker-api (default 60 s)
   suspend NAME                 suspends a queued resource: its node is deleted and gets no replacement
   fail NAME                    fails a queued resource, which stays FAILED until its deletion
   stockout ZONE                fails creates in a zone with "no more capacity"; queued resources wait
@@ -44,11 +53,13 @@ export const faultHelp = `  preempt NAME                 preempts a TPU: its VM 
   unreachable ZONE             answers requests to a zone with 503, and lists the zone as unreachable
   slow-create ZONE[=SECONDS]   delays creates in a zone (default 30 s)
   endless-create ZONE          keeps creates in a zone open for ever; no queued resource becomes ACTIVE
+  slow-boot ZONE[=SECONDS]     boots the last host of each new TPU in a zone late (default 30 s)
   late-failure ZONE[=SECONDS]  fails creates in a zone after a delay (default 5 s)
   drop TARGET[=RATE]           drops events; TARGET is object, document, a topic or all; RATE is 0 to 1 (default 1)
   double TARGET[=RATE]         delivers events twice
   reorder TARGET[=RATE]        delivers events late and in another order
   clear [KIND|all]             ends lasting faults: those of zones and events
+NAME-w-1 in place of NAME is host 1 of a TPU of several hosts. Only preempt and vanish take the whole TPU.
 ZONE is a zone or all.`;
 
 export function badFault(reason: string): LocalCloudError {

@@ -34,7 +34,14 @@ export class FunctionHosts {
     const extra = (deployment: Deployment) =>
       typeof env === 'function' ? env(where, deployment) : (env ?? {});
     const {project} = where;
-    const vm = {id: '1', name: 'functions', zone: 'us-central1-a', machine_type: '', attributes: {}};
+    const vm = {
+      id: '1',
+      name: 'functions',
+      zone: 'us-central1-a',
+      machine_type: '',
+      address: '127.0.0.1',
+      attributes: {},
+    };
     this.#trouble = given.trouble;
     this.#metadata = new Map(
       deployments.map(({name}) => {

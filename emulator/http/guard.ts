@@ -2,6 +2,7 @@
 import {createHmac, randomBytes} from 'node:crypto';
 import type {IncomingHttpHeaders} from 'node:http';
 import {join} from 'node:path';
+import {setTimeout as sleep} from 'node:timers/promises';
 import {isSameText} from '../../shared/contracts/constant-time.ts';
 import {ApiError} from './errors.ts';
 import type {Handle} from './http.ts';
@@ -49,6 +50,8 @@ export type Guard = {
   token: string;
   identities: Identities;
   invokers: (path: string) => string[];
+  /** Milliseconds for which the requests of a VM reach no function. */
+  cutFor: (vm: string) => number;
   url: () => string;
 };
 
@@ -69,18 +72,25 @@ export function guarded(guard: Guard, handle: Handle): Handle {
     );
     if (!(isTrusted || isRead || isResumable)) {
       if (called === undefined) throw unauthenticated();
-      requireInvoker(guard, bearer(request.headers), called);
+      await passInvoker(guard, bearer(request.headers), called, request.signal);
     }
     return handle({...request, path});
   };
 }
 
-/** The audience of a token for a function is the address of the function. */
-function requireInvoker({identities, invokers, url}: Guard, identity: string, called: string): void {
-  const email = identities.emailOf(identity, `${url()}${called}`);
-  if (email === undefined) throw unauthenticated();
-  if (!invokers(called).includes(email))
-    throw new ApiError(403, `Refused a call of ${called}: ${email} is no invoker of it`);
+/** The audience of a token for a function is the address of the function. The request of a VM that is cut off waits. */
+async function passInvoker(
+  {identities, invokers, url, cutFor}: Guard,
+  identity: string,
+  called: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const caller = identities.callerOf(identity, `${url()}${called}`);
+  if (caller === undefined) throw unauthenticated();
+  if (!invokers(called).includes(caller.email))
+    throw new ApiError(403, `Refused a call of ${called}: ${caller.email} is no invoker of it`);
+  const cut_ms = cutFor(caller.vm);
+  if (cut_ms > 0) await sleep(cut_ms, undefined, {signal, ref: false});
 }
 
 export function unauthenticated(): ApiError {

@@ -99,16 +99,18 @@ export class Identities {
     return [...text, signature].join('.');
   }
 
-  /** E-mail address of a valid token for the audience; undefined for another token. */
-  emailOf(token: string, audience: string): string | undefined {
+  /** Account of a valid token for the audience, and the id of its VM, empty without one; undefined for another token. */
+  callerOf(token: string, audience: string): {email: string; vm: string} | undefined {
     const [header = '', payload = '', signature = ''] = token.split('.');
     const signed = Buffer.from(`${header}.${payload}`);
     const key = createPublicKey(this.#key);
     if (!verify('sha256', signed, key, Buffer.from(signature, 'base64url'))) return undefined;
-    const {aud, exp, iat, iss, email, email_verified} = decoded(payload);
+    const {aud, exp, iat, iss, email, email_verified, google} = decoded(payload);
     const isInTime = Number(iat) * 1000 <= Date.now() && Date.now() < Number(exp) * 1000;
     const isOfGoogle = decoded(header).alg === 'RS256' && iss === ISSUER && email_verified === true;
-    return isOfGoogle && isInTime && aud === audience ? String(email) : undefined;
+    if (!isOfGoogle || !isInTime || aud !== audience) return undefined;
+    const {compute_engine} = (google ?? {}) as {compute_engine?: {instance_id?: string}};
+    return {email: String(email), vm: compute_engine?.instance_id ?? ''};
   }
 
   /** Certificates at the path of `www.googleapis.com`, as PEM by key id. */

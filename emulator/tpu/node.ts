@@ -1,8 +1,8 @@
 import type {VmSpec} from '../vm/vm-spec.ts';
-import type {NodeState} from './catalog.ts';
+import {CHIPS_OF_A_HOST, hostsOfType, type NodeState} from './catalog.ts';
 import type {NodeSpec} from './spec.ts';
 
-/** TPU node of one host. */
+/** TPU node: a slice of one or more hosts. */
 export type TpuNode = {
   zone: string;
   name: string;
@@ -25,18 +25,48 @@ export type NodeChange =
 /** Account of a node that names none, as at Google. */
 const DEFAULT_ACCOUNT = '1-compute@developer.gserviceaccount.com';
 
-/** VM of a node, with the metadata attributes that Cloud TPU adds. */
-export function vmOf({id, name, zone, spec}: TpuNode): VmSpec {
+/** Port of the coordinator of JAX on TPUs. */
+const COORDINATOR_PORT = 8482;
+
+/** VMs of a node, one for each host, with the metadata attributes that Cloud TPU adds. */
+export function vmsOf(node: TpuNode): VmSpec[] {
+  const {id, name, zone, spec} = node;
   const {acceleratorType, metadata, serviceAccount} = spec;
-  return {
-    ...{id, name, zone, machine_type: acceleratorType},
+  const addresses = addressesOf(node);
+  const isSlice = addresses.length > 1;
+  return addresses.map((address, host) => ({
+    id: String(BigInt(id) + BigInt(host)),
+    name: isSlice ? `${name}-w-${host}` : name,
+    ...{zone, machine_type: acceleratorType, address},
     email: typeof serviceAccount?.email === 'string' ? serviceAccount.email : DEFAULT_ACCOUNT,
     attributes: {
-      'agent-worker-number': '0',
+      'agent-worker-number': String(host),
       'accelerator-type': acceleratorType,
       'instance-id': name,
-      'worker-network-endpoints': 'unknown:unknown:127.0.0.1',
+      'worker-network-endpoints': addresses.map(each => `unknown:unknown:${each}`).join(','),
       ...metadata,
     },
+    env: isSlice ? sliceVariables(address) : {},
+  }));
+}
+
+/** JAX on the CPU with one device for each chip of a host, and a coordinator on the address of the host alone. */
+function sliceVariables(address: string): Record<string, string> {
+  return {
+    XLA_FLAGS: `--xla_force_host_platform_device_count=${CHIPS_OF_A_HOST}`,
+    JAX_COORDINATOR_BIND_ADDRESS: `${address}:${COORDINATOR_PORT}`,
   };
+}
+
+/** Addresses of the hosts of a node. The hosts of a slice have their own, so each slice can use the same ports. */
+export function addressesOf({id, spec}: TpuNode): string[] {
+  const count = hostsOfType(spec.acceleratorType);
+  if (count === 1) return ['127.0.0.1'];
+  return Array.from({length: count}, (_, host) => `${subnetOf(id)}.${host + 1}`);
+}
+
+/** First three bytes of the addresses of a slice: 127.1.0 to 127.254.255. */
+export function subnetOf(id: string): string {
+  const number = Number(BigInt(id) % (254n * 256n));
+  return `127.${1 + Math.floor(number / 256)}.${number % 256}`;
 }

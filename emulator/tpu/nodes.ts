@@ -4,12 +4,16 @@ import type {CloudDatabase} from '../database.ts';
 import {badFault, type Faults, type NodeFault} from '../faults.ts';
 import {ApiError} from '../http/errors.ts';
 import type {JsonObject} from '../http/json.ts';
+import type {VmSpec} from '../vm/vm-spec.ts';
 import type {Fleet} from '../vm/vms.ts';
 import type {NodeState} from './catalog.ts';
-import {type NodeChange, type TpuNode, vmOf} from './node.ts';
+import {type NodeChange, subnetOf, type TpuNode, vmsOf} from './node.ts';
 import {type Operation, Operations} from './operations.ts';
 import {type NodeSpec, parseNode} from './spec.ts';
 import {Timers} from './timers.ts';
+
+/** Duration of a cut that names none. */
+const CUT_S = 60;
 
 type Row = Omit<TpuNode, 'spec'> & {resource: string};
 
@@ -40,15 +44,15 @@ export class Nodes {
   /** Continues every node from its stored state. A READY node boots again on its old disk. */
   async start(): Promise<void> {
     const nodes = this.list();
-    await this.#options.fleet.sweepDisks(nodes.map(node => node.id));
+    await this.#options.fleet.sweepDisks(nodes.flatMap(vmsOf).map(({id}) => id));
     for (const node of nodes) {
-      if (node.state === 'READY') await this.#options.fleet.boot(vmOf(node));
+      if (node.state === 'READY') await this.#bootVms(vmsOf(node));
       this.#schedule(node);
     }
   }
 
   stop(): void {
-    this.#timers.clear();
+    this.#timers.clearAll();
   }
 
   list(zone = '-'): TpuNode[] {
@@ -85,7 +89,7 @@ export class Nodes {
         throw new ApiError(409, `Resource '${this.path({zone, name})}' already exists`);
       const begun = this.operations.begin(zone, this.path({zone, name}), 'create');
       const made: TpuNode = {
-        ...{zone, name, id: newId(), state: 'CREATING', spec, created_at: new Date().toISOString()},
+        ...{zone, name, id: this.#newId(), state: 'CREATING', spec, created_at: new Date().toISOString()},
         ...{operation: begun.name, due_at},
       };
       database.run(
@@ -109,39 +113,63 @@ export class Nodes {
       this.#move(node, 'DELETING', {operation: begun.name, due_at: Date.now() + this.#options.delete_ms});
       return begun;
     });
-    await this.#options.fleet.stop(node.id);
+    await this.#stopVms(node);
     return operation;
   }
 
-  /** Injects a fault into the node of a name and returns a sentence about the effect. */
-  async inflict(kind: NodeFault, name: string): Promise<string> {
+  /** Injects a fault into a node or one of its hosts, such as `NAME-w-1`. Returns a sentence about the effect. */
+  async inflict(kind: NodeFault, target: string): Promise<string> {
     const {fleet, notice_ms} = this.#options;
-    const node = this.list().find(candidate => candidate.name === name && candidate.state !== 'DELETING');
-    if (!node) {
-      const names = this.list().map(candidate => candidate.name);
-      throw badFault(
-        `Unknown TPU "${name}"; the pool has ${names.length > 0 ? names.join(', ') : 'no TPU now'}`,
-      );
-    }
+    const [name = '', seconds] = target.split(/=(.*)/s);
+    const {node, vms} = this.#targetOf(name);
+    if ((kind === 'preempt' || kind === 'vanish') && name !== node.name)
+      throw badFault(`${name} is a host, and Cloud TPU takes all hosts of a TPU: name ${node.name}`);
+    if (seconds !== undefined && !(kind === 'cut' && Number(seconds) > 0))
+      throw badFault(`Bad amount "${seconds}" for ${kind}`);
+    if (kind !== 'preempt' && kind !== 'vanish' && node.state !== 'READY')
+      throw badFault(`${node.name} is ${node.state}: the VMs of a READY TPU alone are on`);
     switch (kind) {
       case 'preempt':
         await this.#preempt(node);
-        return `preempted ${name}: its VM is gone, the node is PREEMPTED until it is deleted`;
+        return `preempted ${name}: ${vmsIn(vms)} gone, the node is PREEMPTED until it is deleted`;
       case 'preempt-with-notice':
       case 'maintenance':
-        if (node.state !== 'READY')
-          throw badFault(`${name} is ${node.state}: only a READY TPU gets a notice`);
         this.#move(node, 'READY', {operation: null, due_at: Date.now() + notice_ms});
-        if (kind === 'maintenance') fleet.announceMaintenance(node.id);
-        else fleet.giveNotice(node.id);
-        return `gave ${name} notice: it is PREEMPTED in ${notice_ms / 1000} s`;
+        for (const {id} of vms) {
+          if (kind === 'maintenance') fleet.announceMaintenance(id);
+          else fleet.giveNotice(id);
+        }
+        return `gave ${name} notice: ${node.name} is PREEMPTED in ${notice_ms / 1000} s`;
       case 'vanish':
         await this.#remove(node);
-        return `${name} vanished: the node and its VM are gone`;
+        return `${name} vanished: the node and ${vmsIn(vms)} gone`;
       case 'dead':
-        await fleet.stop(node.id);
+        await Promise.all(vms.map(({id}) => fleet.stop(id)));
         return `stopped the VM of ${name}: the node stays ${node.state}`;
+      case 'restart':
+        await Promise.all(vms.map(vm => fleet.restart(vm)));
+        return `restarted the VM of ${name} on its disk: the node stays ${node.state}`;
+      case 'cut': {
+        const cut_s = Number(seconds ?? CUT_S);
+        for (const {id} of vms) fleet.cut(id, cut_s * 1000);
+        return `cut ${name} off: worker-api hears nothing of it for ${cut_s} s`;
+      }
     }
+  }
+
+  /** The node of a name, with all of its VMs; of the name of a VM, with this VM alone. */
+  #targetOf(name: string): {node: TpuNode; vms: VmSpec[]} {
+    const nodes = this.list().filter(({state}) => state !== 'DELETING');
+    for (const node of nodes) {
+      const vms = vmsOf(node);
+      if (node.name === name) return {node, vms};
+      const vm = vms.find(each => each.name === name);
+      if (vm) return {node, vms: [vm]};
+    }
+    const names = nodes.flatMap(node => [...new Set([node.name, ...vmsOf(node).map(vm => vm.name)])]);
+    throw badFault(
+      `Unknown TPU "${name}"; the pool has ${names.length > 0 ? names.join(', ') : 'no TPU now'}`,
+    );
   }
 
   #find(zone: string, name: string): TpuNode | undefined {
@@ -166,6 +194,14 @@ export class Nodes {
     this.#timers.set(node.id, node.due_at, () => this.#advance(node).catch(this.#options.trouble));
   }
 
+  /** An id whose addresses no other node has. */
+  #newId(): string {
+    const taken = new Set(this.list().map(({id}) => subnetOf(id)));
+    let id = newId();
+    while (taken.has(subnetOf(id))) id = newId();
+    return id;
+  }
+
   async #advance(node: TpuNode): Promise<void> {
     switch (node.state) {
       case 'CREATING':
@@ -173,8 +209,8 @@ export class Nodes {
       case 'READY':
         return this.#preempt(node);
       case 'DELETING':
-        // The operation ends when the VM and its disk are gone. A fault may remove the node before.
-        await this.#options.fleet.destroy(node.id);
+        // The operation ends when the VMs and their disks are gone. A fault may remove the node before.
+        await this.#destroyVms(node);
         if (this.#find(node.zone, node.name)?.id !== node.id) return;
         return this.#remove(node);
       case 'PREEMPTED':
@@ -183,7 +219,7 @@ export class Nodes {
   }
 
   async #finishCreate(node: TpuNode): Promise<void> {
-    const {database, faults, fleet} = this.#options;
+    const {database, faults} = this.#options;
     if (faults.zone('late-failure', node.zone) !== undefined)
       return this.#failCreate(node, 13, 'An internal error has occurred');
     if (faults.zone('stockout', node.zone) !== undefined) {
@@ -196,7 +232,33 @@ export class Nodes {
       if (node.operation) this.operations.succeed(node.operation, {node: node.name});
       this.onChange(node, {kind: 'ready'});
     });
-    await fleet.boot(vmOf(ready));
+    await this.#bootVms(this.#withoutLate(ready));
+  }
+
+  async #bootVms(vms: VmSpec[]): Promise<void> {
+    await Promise.all(vms.map(vm => this.#options.fleet.boot(vm)));
+  }
+
+  /** VMs of a new node that boot now. Under the fault `slow-boot`, the VM of the last host boots later. */
+  #withoutLate(node: TpuNode): VmSpec[] {
+    const vms = vmsOf(node);
+    const slow_s = this.#options.faults.zone('slow-boot', node.zone);
+    if (slow_s === undefined) return vms;
+    const late = vms.splice(-1);
+    this.#timers.set(lateBoot(node), Date.now() + slow_s * 1000, () =>
+      this.#bootVms(late).catch(this.#options.trouble),
+    );
+    return vms;
+  }
+
+  async #stopVms(node: TpuNode): Promise<void> {
+    this.#timers.clear(lateBoot(node));
+    await Promise.all(vmsOf(node).map(({id}) => this.#options.fleet.stop(id)));
+  }
+
+  async #destroyVms(node: TpuNode): Promise<void> {
+    this.#timers.clear(lateBoot(node));
+    await Promise.all(vmsOf(node).map(({id}) => this.#options.fleet.destroy(id)));
   }
 
   #failCreate(node: TpuNode, code: number, message: string): void {
@@ -213,7 +275,7 @@ export class Nodes {
       this.#move(node, 'PREEMPTED', {operation: null, due_at: null});
       this.onChange(node, {kind: 'preempted'});
     });
-    await this.#options.fleet.stop(node.id);
+    await this.#stopVms(node);
   }
 
   async #remove(node: TpuNode): Promise<void> {
@@ -224,12 +286,21 @@ export class Nodes {
       this.#options.database.run('DELETE FROM nodes WHERE id = ?', node.id);
       this.onChange(node, {kind: 'gone'});
     });
-    await this.#options.fleet.destroy(node.id);
+    await this.#destroyVms(node);
   }
 }
 
 function fromRow({resource, ...row}: Row): TpuNode {
   return {...row, spec: JSON.parse(resource) as NodeSpec};
+}
+
+/** Key of the timer of a late boot. */
+function lateBoot({id}: TpuNode): string {
+  return `boot of ${id}`;
+}
+
+function vmsIn(vms: VmSpec[]): string {
+  return vms.length === 1 ? 'its VM is' : `its ${vms.length} VMs are`;
 }
 
 function newId(): string {

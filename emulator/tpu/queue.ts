@@ -44,7 +44,7 @@ export class Queue {
   }
 
   stop(): void {
-    this.#timers.clear();
+    this.#timers.clearAll();
   }
 
   list(zone = '-'): QueuedResource[] {

@@ -13,7 +13,7 @@ import {
   stateNumbers,
   wantsNumbers,
 } from './catalog.ts';
-import type {TpuNode} from './node.ts';
+import {addressesOf, type TpuNode} from './node.ts';
 import type {Nodes} from './nodes.ts';
 import {type Operation, operationResource} from './operations.ts';
 import type {Queue} from './queue.ts';
@@ -66,7 +66,7 @@ export function tpuRoutes(nodes: Nodes, queue: Queue, faults: Faults, project: s
         enableExternalIps: false,
         ...spec.networkConfig,
       },
-      networkEndpoints: isUp ? [{ipAddress: '127.0.0.1', port: 8470}] : [],
+      networkEndpoints: isUp ? addressesOf(node).map(ipAddress => ({ipAddress, port: 8470})) : [],
       apiVersion: 'V2_ALPHA1',
       ...(queued ? {queuedResource: queue.path(queued)} : {}),
     };

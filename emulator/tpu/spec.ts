@@ -1,7 +1,7 @@
 import {ApiError} from '../http/errors.ts';
 import {isObject, type Json, type JsonObject} from '../http/json.ts';
 import {optionalString, stringMap} from '../http/request-body.ts';
-import {acceleratorTypes, runtimeVersions} from './catalog.ts';
+import {acceleratorTypes, hostsOfType, runtimeVersions} from './catalog.ts';
 
 /** Writable fields of a node, under the names of the API. */
 export type NodeSpec = {
@@ -24,8 +24,12 @@ export function parseNode(name: string, body: JsonObject): NodeSpec {
   if (!acceleratorTypes.includes(acceleratorType)) {
     throw new ApiError(
       400,
-      `Invalid acceleratorType "${acceleratorType}"; the local cloud has slices of one host: ${acceleratorTypes.join(', ')}`,
+      `Invalid acceleratorType "${acceleratorType}"; the local cloud has types of up to four hosts: ${acceleratorTypes.join(', ')}`,
     );
+  }
+  if (hostsOfType(acceleratorType) > 1 && process.platform !== 'linux') {
+    const why = 'each host needs a loopback address of its own, which this system lacks';
+    throw new ApiError(400, `Invalid acceleratorType "${acceleratorType}": ${why}; use a type of one host`);
   }
   const runtimeVersion = optionalString(body.runtimeVersion, 'runtimeVersion') ?? '';
   if (!runtimeVersions.includes(runtimeVersion)) {

@@ -4,8 +4,7 @@ export class Timers {
 
   /** Calls `onDue` at `due_at` (milliseconds since 1970), never for null. Replaces the earlier timer of the key. */
   set(key: string, due_at: number | null, onDue: () => void): void {
-    clearTimeout(this.#timers.get(key));
-    this.#timers.delete(key);
+    this.clear(key);
     if (due_at === null) return;
     const fire = () => {
       this.#timers.delete(key);
@@ -14,8 +13,12 @@ export class Timers {
     this.#timers.set(key, setTimeout(fire, Math.max(0, due_at - Date.now())));
   }
 
-  clear(): void {
-    for (const timer of this.#timers.values()) clearTimeout(timer);
-    this.#timers.clear();
+  clear(key: string): void {
+    clearTimeout(this.#timers.get(key));
+    this.#timers.delete(key);
+  }
+
+  clearAll(): void {
+    for (const key of [...this.#timers.keys()]) this.clear(key);
   }
 }

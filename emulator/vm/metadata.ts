@@ -155,7 +155,7 @@ function metadataTree(
   {project, token, identities}: MetadataOptions,
   preempted: () => string,
 ): Tree {
-  const {name, zone, id, machine_type, attributes, email} = vm;
+  const {name, zone, id, machine_type, address, attributes, email} = vm;
   const account: Tree = {
     aliases: ['default'],
     email,
@@ -184,6 +184,7 @@ function metadataTree(
           preempted,
           'maintenance-event': 'NONE',
           attributes,
+          'network-interfaces': {0: {ip: address}},
           'service-accounts': {default: account, [email]: account},
         },
         universe: {'universe-domain': 'googleapis.com', universe_domain: 'googleapis.com'},

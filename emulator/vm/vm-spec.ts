@@ -5,8 +5,12 @@ export type VmSpec = {
   name: string;
   zone: string;
   machine_type: string;
+  /** Address of its network interface, on loopback. */
+  address: string;
   /** Service account, by its e-mail address. */
   email: string;
   /** Metadata attributes; `startup-script` is the program that a boot runs. */
   attributes: Record<string, string>;
+  /** Variables of its processes, on top of those of every VM. */
+  env?: Record<string, string>;
 };

@@ -21,7 +21,12 @@ export type FleetOptions = {
   trouble: (error: unknown) => void;
 };
 
-type Vm = {machine: Machine; metadata: MetadataServer};
+type Vm = {
+  machine: Machine;
+  metadata: MetadataServer;
+  /** End of the time without a way to worker-api, in milliseconds since 1970. */
+  cut_until: number;
+};
 
 /** VMs by id. Each VM has a disk and a log for each boot; a running VM has a metadata server and a process group. */
 export class Fleet {
@@ -60,19 +65,15 @@ export class Fleet {
     await metadata.start(this.#options.trouble);
     const log_file = join(this.#logs, `${name}-${this.#countBoot(name)}.log`);
     const network = this.#options.network();
-    const env = vmEnvironment({disk, metadata_host: metadata.host, network});
+    const env = {...vmEnvironment({disk, metadata_host: metadata.host, network}), ...vm.env};
     const machine = new Machine({script, cwd: disk, env, log_file});
-    this.#vms.set(id, {machine, metadata});
+    this.#vms.set(id, {machine, metadata, cut_until: 0});
     this.#options.log(name, `booted; its console is ${log_file}`);
     void machine.scriptEnd.then(end => this.#options.log(name, `the startup script ended (${end})`));
     void machine.off.then(() => {
       this.#options.log(name, 'switched off');
       return metadata.stop();
     });
-  }
-
-  isOn(id: string): boolean {
-    return this.#vms.get(id)?.machine.isOn ?? false;
   }
 
   /** Number of the process group; null while the VM is off. */
@@ -94,12 +95,33 @@ export class Fleet {
   }
 
   stop(id: string): Promise<void> {
-    return this.#inTurn(id, async () => {
-      const vm = this.#vms.get(id);
-      await vm?.machine.kill();
-      await vm?.metadata.stop();
-      this.#vms.delete(id);
+    return this.#inTurn(id, () => this.#stop(id));
+  }
+
+  async #stop(id: string): Promise<void> {
+    const vm = this.#vms.get(id);
+    await vm?.machine.kill();
+    await vm?.metadata.stop();
+    this.#vms.delete(id);
+  }
+
+  /** Stops a VM and boots it again on its disk. */
+  restart(vm: VmSpec): Promise<void> {
+    return this.#inTurn(vm.id, async () => {
+      await this.#stop(vm.id);
+      await this.#boot(vm);
     });
+  }
+
+  /** Keeps the requests of a VM from worker-api for a time. */
+  cut(id: string, duration_ms: number): void {
+    const vm = this.#vms.get(id);
+    if (vm) vm.cut_until = Date.now() + duration_ms;
+  }
+
+  /** Milliseconds until worker-api hears a VM again. */
+  cutFor(id: string): number {
+    return Math.max(0, (this.#vms.get(id)?.cut_until ?? 0) - Date.now());
   }
 
   /** Stops a VM and removes its disk. The logs stay. */

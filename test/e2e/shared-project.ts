@@ -30,7 +30,9 @@ export type StoredOperation = {
   error: string | null;
 };
 
-export type State = Omit<LocalState, 'tpus'> & {tpus: {name: string; state: string; pid: number | null}[]};
+export type State = Omit<LocalState, 'tpus'> & {
+  tpus: {name: string; state: string; vms: {pid: number | null}[]}[];
+};
 
 export class SharedProject {
   readonly #dir: string;
@@ -126,7 +128,7 @@ export class SharedProject {
   /** Identity token of the VM of a node for an audience, from the metadata server of the VM. */
   async identityOf(node: string, audience: string): Promise<string> {
     const {tpus} = await this.state();
-    const pid = tpus.find(({name}) => name === node)?.pid;
+    const pid = tpus.find(({name}) => name === node)?.vms[0]?.pid;
     if (!pid) throw new Error(`The VM of ${node} is off`);
     const [, host] = /(?:^|\0)GCE_METADATA_HOST=([^\0]+)/.exec(environmentOf(pid)) ?? [];
     const path = '/computeMetadata/v1/instance/service-accounts/default/identity';

@@ -54,8 +54,15 @@ export async function stateOf(client: v2.TpuClient) {
   return (await client.getNode({name: NODE}))[0].state;
 }
 
+/** Names of the VMs that are on. */
+export async function runningVms(cloud: LocalCloud): Promise<string[]> {
+  const {tpus} = (await (await fetch(`${cloud.url}/_local`)).json()) as {
+    tpus: {vms: {name: string; pid: number | null}[]}[];
+  };
+  return tpus.flatMap(({vms}) => vms.filter(({pid}) => pid !== null).map(({name}) => name));
+}
+
 /** True while the VM of the first node is on. */
-export async function isRunning(cloud: LocalCloud): Promise<boolean | undefined> {
-  const {tpus} = (await (await fetch(`${cloud.url}/_local`)).json()) as {tpus: {is_running: boolean}[]};
-  return tpus[0]?.is_running;
+export async function isRunning(cloud: LocalCloud): Promise<boolean> {
+  return (await runningVms(cloud)).includes(NODE_ID);
 }

@@ -87,9 +87,9 @@ describe('Cloud TPU through @google-cloud/tpu', () => {
       says: /gpu-1/,
     },
     {
-      say: 'a slice of many hosts',
-      request: {nodeId: NODE_ID, node: {...aNode(), acceleratorType: 'v4-32'}},
-      says: /one host/,
+      say: 'a slice of eight hosts',
+      request: {nodeId: NODE_ID, node: {...aNode(), acceleratorType: 'v4-64'}},
+      says: /up to four hosts/,
     },
     {
       say: 'no runtime version',

@@ -116,9 +116,9 @@ wait`;
     process.kill(-leader, 'SIGKILL');
     await until('the VM is off', async () => {
       const {tpus} = (await (await fetch(`${cloud.url}/_local`)).json()) as {
-        tpus: {state: string; is_running: boolean}[];
+        tpus: {state: string; vms: {pid: number | null}[]}[];
       };
-      return tpus[0]?.state === 'READY' && !tpus[0].is_running;
+      return tpus[0]?.state === 'READY' && tpus[0].vms[0]?.pid === null;
     });
   });
 

@@ -58,6 +58,21 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
     given: () => aSilentWorker(),
     ...{kind: 'silent', about: A0},
   },
+  restart: {
+    name: 'no wait where a TPU restarts at work',
+    given: async () => {
+      const world = await aWorkingWorld();
+      world.boot(A0);
+      await world.minute();
+      return world;
+    },
+    ...MOVES,
+  },
+  cut: {
+    name: 'a TPU that worker-api does not hear',
+    given: () => aSilentWorker(),
+    ...{kind: 'silent', about: A0},
+  },
   suspend: {
     name: 'a queued resource that is suspended',
     given: async () => {
@@ -106,6 +121,14 @@ export const FAULT_WAITS: Record<FaultKind, Wait> = {
     name: 'creates that never end',
     given: () => aWorldWith(unfinished, 18),
     ...{kind: 'no-node', about: ZONE, evidence: /not READY within/},
+  },
+  'slow-boot': {
+    name: 'a boot that takes minutes',
+    given: () =>
+      aWorldWith(world => {
+        world.isStillborn = () => true;
+      }),
+    ...{kind: 'boot', about: A0},
   },
   'late-failure': {
     name: 'creates that fail late',
