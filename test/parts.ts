@@ -9,8 +9,6 @@ const TIERS = ['fast', 'full', 'long'] as const;
 export type Tier = (typeof TIERS)[number];
 export type Counts = {passed: number; failed: number; skipped: number};
 export type Part = {name: string; tiers: readonly Tier[]; run: (run: Run, tier: Tier) => Promise<Counts>};
-/** The longest part is one process, so the others leave it a core. */
-export const LONGEST = 'pytest';
 
 export const isTier = (text: string): text is Tier => TIERS.some(tier => tier === text);
 
@@ -35,8 +33,8 @@ const SURFACES = ['unit/cli', 'unit/dashboard'];
 
 export const PARTS: Part[] = [
   {name: 'e2e', tiers: SLOW, run: mocha(testsOf('e2e'), ...atOnce(2))},
-  {name: LONGEST, tiers: [...TIERS], run: pytest},
   {name: 'simulation', tiers: SLOW, run: mocha(testsOf('simulation'))},
+  {name: 'pytest', tiers: [...TIERS], run: pytest},
   {name: 'emulator', tiers: SLOW, run: mocha(testsOf('emulator'), ...atOnce(2))},
   // Most contracts wait for repeated calls.
   {name: 'contract', tiers: [...TIERS], run: mocha(testsOf('contract'), ...atOnce(3))},
@@ -125,9 +123,9 @@ const MARKS: Record<Tier, string> = {fast: 'not slow and not long', full: 'not l
 
 async function pytest(run: Run, tier: Tier): Promise<Counts> {
   const options = ['-q', '-rs', '--durations=10', '-m', MARKS[tier]];
-  // In the tier long, two processes; `worksteal`, because some tests take a thousand times as long as others. In the other tiers, other parts
-  // keep the cores busy, and a second process would start, import JAX and collect the tests again.
-  const spread = tier === 'long' ? ['--numprocesses=2', '--dist=worksteal'] : ['-p', 'no:xdist'];
+  // Two processes, so that pytest is not the part that everything waits for; `worksteal`, because some tests take a thousand times as long as
+  // others. In the tier fast other parts are as long, and a second process would start, import JAX and collect the tests again.
+  const spread = tier === 'fast' ? ['-p', 'no:xdist'] : ['--numprocesses=2', '--dist=worksteal'];
   const command = ['-m', 'pytest', ...options, ...spread, 'test/worker', 'test/reader'];
   // Compiled programs are kept for the next run, for as long as the lock file is the same.
   const kept = join(cacheFolder(), 'test', (await environmentFolder(LOCK)).slice(-16));

@@ -7,11 +7,10 @@
  * alone prints at once. The table before the last line says where the time went.
  */
 import {mkdirSync, writeFileSync} from 'node:fs';
-import {constants, cpus} from 'node:os';
-import {type Counts, isTier, LONGEST, PARTS, type Part, type Tier} from './parts.ts';
+import {cpus} from 'node:os';
+import {type Counts, isTier, PARTS, type Part, type Tier} from './parts.ts';
 import {ROOT, type Run, runCommand} from './support/process.ts';
 
-const {PRIORITY_BELOW_NORMAL, PRIORITY_NORMAL} = constants.priority;
 const LOGS = `${ROOT}.gleaner/test`;
 /** Parts side by side. A third part computes while two wait for repeated calls. */
 const AT_ONCE: Record<Tier, number> = {fast: 3, full: 3, long: 2};
@@ -42,8 +41,7 @@ async function runPart(part: Part): Promise<void> {
     output.push(line);
     if (isAlone) console.log(line);
   };
-  const priority = part.name === LONGEST ? PRIORITY_NORMAL : PRIORITY_BELOW_NORMAL;
-  const run: Run = (command, args, env = {}) => runCommand(command, args, env, note, priority);
+  const run: Run = (command, args, env = {}) => runCommand(command, args, env, note);
   const counts = await part.run(run, tier).catch((error: Error): Counts => {
     note(String(error.stack));
     return {passed: 0, failed: 1, skipped: 0};

@@ -1,6 +1,5 @@
 /** Commands as the tests run them: their lines in order of arrival, their exit code, and the Python environments. */
 import {spawn} from 'node:child_process';
-import os from 'node:os';
 import {join} from 'node:path';
 import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
@@ -25,7 +24,6 @@ export function runCommand(
   args: string[],
   env: Record<string, string>,
   note: (line: string) => void,
-  priority = os.constants.priority.PRIORITY_NORMAL,
 ): Promise<Outcome> {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
@@ -33,7 +31,6 @@ export function runCommand(
       env: {...process.env, METADATA_SERVER_DETECTION: 'none', ...COMPILED, ...env},
       stdio: ['ignore', 'pipe', 'pipe'],
     });
-    if (child.pid !== undefined) os.setPriority(child.pid, priority);
     const lines: string[] = [];
     createInterface({input: child.stdout}).on('line', line => {
       lines.push(line);
