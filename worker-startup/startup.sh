@@ -206,14 +206,15 @@ report_failure() {
   say "Failed to report the failure of the boot: the answer of worker-api is ${answer##*$'\n'}"
 }
 
-# ship_log: writes the last 200 lines of the log to the object of this incarnation, as the agent does.
+# ship_log: writes the last 200 lines of the log to the object of this host and incarnation, as the agent does.
 ship_log() {
-  local token
+  local token host=${WORKER_NUMBER#0} name
+  name="$INCARNATION${host:+.$host}.log"
   token=$(access_token) || return 1
   tail -n 200 "$GLEANER_HOME/host.log" |
     curl -fsS --retry 3 --max-time 20 -o /dev/null -H 'Content-Type: application/x-ndjson' -H @<(bearer "$token") --data-binary @- \
-      "$(storage_endpoint)/upload/storage/v1/b/$LOGS_BUCKET/o?uploadType=media&name=logs%2F$WORKER%2F$INCARNATION.log" ||
-    say "Failed to store this log as gs://$LOGS_BUCKET/logs/$WORKER/$INCARNATION.log: see curl's message above"
+      "$(storage_endpoint)/upload/storage/v1/b/$LOGS_BUCKET/o?uploadType=media&name=logs%2F$WORKER%2F$name" ||
+    say "Failed to store this log as gs://$LOGS_BUCKET/logs/$WORKER/$name: see curl's message above"
 }
 
 access_token() {

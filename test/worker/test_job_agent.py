@@ -90,19 +90,27 @@ def test_an_agent_releases_the_chips_before_a_job_and_keeps_its_log(cloud, stora
 
 
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("how", ["409", "stop"])
-def test_an_agent_ends_a_cancelled_job_and_requests_another_lease(cloud, storage, job_agent, how):
-    cloud.leases = [a_job_answer(command="echo begun; sleep 1000")]
+@pytest.mark.parametrize("how", ["the next epoch", "409", "stop"])
+def test_a_host_stops_an_attempt_that_is_over_and_requests_another_lease(cloud, storage, job_agent, how):
+    cloud.attributes["agent-worker-number"] = "1"
+    hosts = {"host": 1, "hosts": 2, "addresses": ["10.0.0.1", "10.0.0.2"], "port": 8482}
+    cloud.leases = [a_job_answer(command="echo begun; sleep 1000") | {"slice": hosts}]
+    answer = cloud.on_heartbeat
 
     def is_running(body):
-        return body["action"] == "heartbeat" and body["lease"] and storage.names(BUCKET, "jobs/")
+        names = storage.names(BUCKET, "jobs/j1/epoch_2/host_1/output/")
+        return body["action"] == "heartbeat" and body["lease"] and names
 
     if how == "409":
         cloud.status = lambda body: 409 if is_running(body) else 200
-    else:
+    elif how == "stop":
         cloud.action = lambda body: "stop" if is_running(body) else "continue"
+    else:
+        held = {"job": "j1", "epoch": 2}
+        cloud.on_heartbeat = lambda body: answer(body) | {"lease": held | {"epoch": 3} if is_running(body) else held}
     ended(job_agent())
     assert cloud.finishes() == [] and [a["action"] for a in cloud.asked].count("lease") == 2
+    assert {body["host"] for body in cloud.asked} == {1} and storage.names(BUCKET, "logs/")[-1].endswith("/3.1.log")
 
 
 @pytest.mark.usefixtures("hold_until_heartbeat")

@@ -1,11 +1,8 @@
 """Attempts of jobs that a limit, a preemption, a lost lease or a restart ends."""
 
-import os
 import re
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -15,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 
 from build import BUCKET
-from gleaner_worker.agent import job_work
 from gleaner_worker.failures import LeaseLost
 from gleaner_worker.jobs import process
 from gleaner_worker.jobs import runner as runner_module
@@ -222,49 +218,3 @@ def test_a_restarted_job_keeps_its_deadline(jobs, monkeypatch):
     runner.request("flush")
     wait()
     assert wall_s[1] <= wall_s[0] - ran_s
-
-
-def test_only_a_machine_without_the_attribute_has_no_settings_of_libtpu(cloud, monkeypatch):
-    monkeypatch.setenv("GCE_METADATA_HOST", cloud.host)
-    assert job_work._machine_settings() == {}
-    cloud.attributes["tpu-env"] = "TOPOLOGY: '2x4'\n"
-    assert job_work._machine_settings()["TPU_TOPOLOGY"] == "2x4"
-    cloud.attributes["tpu-env"] = b"nonsense\r\n\r\n"
-    with pytest.raises(OSError, match="the metadata server's answer ended early"):
-        job_work._machine_settings()
-
-
-def test_the_settings_of_libtpu_come_from_the_metadata_of_the_vm():
-    text = "ACCELERATOR_TYPE: 'v5litepod-8'\nALT: 'false'\nCHIPS_PER_HOST_BOUNDS: '2,4,1'\nTOPOLOGY: '2x4'\nBAD: '\n"
-    assert job_work.tpu_settings(text) == {
-        "TPU_SKIP_MDS_QUERY": "1",
-        "TPU_WORKER_ID": "0",
-        "TPU_WORKER_HOSTNAMES": "localhost",
-        "JAX_COORDINATOR_ADDRESS": "localhost:8482",
-        "JAX_COORDINATOR_BIND_ADDRESS": "localhost:8482",
-        "MEGASCALE_NUM_SLICES": "1",
-        "MEGASCALE_SLICE_ID": "0",
-        "TPU_ACCELERATOR_TYPE": "v5litepod-8",
-        "TPU_CHIPS_PER_HOST_BOUNDS": "2,4,1",
-        "TPU_TOPOLOGY": "2x4",
-    }
-    assert job_work.tpu_settings("") == {}
-
-
-def test_jax_forms_a_cluster_of_one_host_from_the_settings_without_the_metadata_server():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"localhost:{server.getsockname()[1]}"
-    settings = job_work.tpu_settings("TOPOLOGY: '2x4'\n")
-    settings |= {"JAX_COORDINATOR_ADDRESS": address, "JAX_COORDINATOR_BIND_ADDRESS": address}
-    code = """
-from jax._src.clusters import cloud_tpu_cluster, cluster
-cloud_tpu_cluster.running_in_cloud_tpu_vm = True
-import jax
-jax.distributed.initialize()
-print(jax.process_count(), jax.distributed.is_initialized())
-"""
-    closed = {"GCE_METADATA_IP": "127.0.0.1:1", "GCE_METADATA_HOST": "127.0.0.1:1", "JAX_PLATFORMS": "cpu"}
-    ran = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, **closed, **settings}, capture_output=True, text=True
-    )
-    assert (ran.returncode, ran.stdout) == (0, "1 True\n"), ran.stderr

@@ -38,7 +38,7 @@ def programs(tmp_path, monkeypatch):
             (tmp_path / name).chmod(0o755)
         (tmp_path / "rules").touch()
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-        monkeypatch.setattr("gleaner_worker.jobs.user._has_ipv6", lambda: True)
+        monkeypatch.setattr("gleaner_worker.jobs.user.has_ipv6", lambda: True)
         return tmp_path
 
     return make

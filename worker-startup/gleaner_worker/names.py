@@ -63,6 +63,6 @@ def parse_stream(name: str) -> tuple[str, str] | None:
     return (match[1] or "default", f"{index:03d}") if f"{index:03d}" == match[2] else None
 
 
-def log_name(worker: str, incarnation: int) -> str:
-    """The object of the agent's log. incarnation: counts the lives of the worker's TPU."""
-    return f"logs/{worker}/{incarnation}.log"
+def log_name(worker: str, incarnation: int, host: int) -> str:
+    """The object of the agent's log. incarnation: counts the lives of the worker's TPU. host: its number in a slice."""
+    return f"logs/{worker}/{incarnation}{f'.{host}' if host else ''}.log"

@@ -201,7 +201,7 @@ class Agent:
                 phase = state.phase if state else "idle"
                 answer = self.api.heartbeat(phase, lease, progress, self.orders.report(), self.downloads.report())
                 self.heartbeat_s = float(answer.get("heartbeat_s") or self.heartbeat_s)
-                self._handle_answer(answer, state)
+                self._handle_answer(answer, lease, state)
                 self.orders.follow(answer)
             except LeaseLost:
                 if state:
@@ -219,10 +219,14 @@ class Agent:
             self.orders.changed.wait(self.heartbeat_s)
             self.orders.changed.clear()
 
-    def _handle_answer(self, answer: dict, state: ExtractionState | JobRunner | None) -> None:
+    def _handle_answer(self, answer: dict, lease: dict | None, state: ExtractionState | JobRunner | None) -> None:
         action = answer["action"]
         if action == "exit":
             self.exiting.set()
+        # Another host of the slice may have ended the attempt.
+        if state and lease and "job" in lease and "lease" in answer and answer["lease"] != lease:
+            log.info("Job %s, epoch %s, has ended", lease["job"], lease["epoch"])
+            state.request("stop")
         if state and action in ("drain", "stop", "exit"):
             log.info("worker-api requests %s: %s", action, answer.get("reason", ""))
             state.request("drain" if action == "drain" else "stop")
@@ -248,9 +252,10 @@ def main() -> int:
 
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
-    name = log_name(agent.identity.worker, agent.identity.incarnation)
+    identity = agent.identity
+    name = log_name(identity.worker, identity.incarnation, identity.host)
     shipper.start(agent.logs, name)
-    shutil.rmtree(os.path.join(agent.identity.home, "work"), ignore_errors=True)
+    shutil.rmtree(os.path.join(identity.home, "work"), ignore_errors=True)
     try:
         code = agent.run()
     except Refused as error:

@@ -3,11 +3,11 @@
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+from ..jobs.cluster import Cluster
 from ..jobs.runner import JobRunner
 from ..jobs.user import JobUser
 from ..storage.objects import Bucket
@@ -16,30 +16,13 @@ from .orders import Orders
 
 log = logging.getLogger(__name__)
 
-# Variables that replace libtpu's requests to the metadata server, which is blocked for jobs: by name in `tpu-env`.
-_TPU_VARIABLES = {
-    "ACCELERATOR_TYPE": "TPU_ACCELERATOR_TYPE",
-    "CHIPS_PER_HOST_BOUNDS": "TPU_CHIPS_PER_HOST_BOUNDS",
-    "HOST_BOUNDS": "TPU_HOST_BOUNDS",
-    "TOPOLOGY": "TPU_TOPOLOGY",
-}
-# With these, a bare `jax.distributed.initialize()` forms a cluster of this one host and asks no metadata server. JAX
-# takes port 8482 on TPUs. The coordinator accepts connections of its own host alone.
-_CLUSTER = {
-    "JAX_COORDINATOR_ADDRESS": "localhost:8482",
-    "JAX_COORDINATOR_BIND_ADDRESS": "localhost:8482",
-    "MEGASCALE_NUM_SLICES": "1",
-    "MEGASCALE_SLICE_ID": "0",
-}
-_LINE = re.compile(r"([A-Z0-9_]+): '([^'\0]*)'")
-
 
 @dataclass(frozen=True)
 class JobOrder:
     """The order to run one attempt of a job."""
 
     lease: dict  # {"job", "epoch"}
-    job: dict  # as worker-api describes it
+    job: dict  # as worker-api describes it, with `slice`: the hosts that run the attempt together
 
 
 class JobWork:
@@ -51,7 +34,8 @@ class JobWork:
 
     def new_order(self, answer: dict) -> JobOrder:
         """The order of a new lease. If this process holds the chips, restarts the agent and never returns."""
-        order = JobOrder({key: answer["lease"][key] for key in ("job", "epoch")}, answer["job"])
+        job = answer["job"] | {"slice": answer.get("slice")}
+        order = JobOrder({key: answer["lease"][key] for key in ("job", "epoch")}, job)
         if _holds_chips():
             log.info("Restarting the agent, because it holds the chips that job %s needs", order.lease["job"])
             self._restart(order)
@@ -89,18 +73,8 @@ def _holds_chips() -> bool:
     return bridge is not None and getattr(bridge, "backends_are_initialized", lambda: True)()
 
 
-def _machine_settings() -> dict[str, str]:
+def _machine_settings(cluster: Cluster) -> dict[str, str]:
     try:
-        return tpu_settings(get("instance/attributes/tpu-env"))
+        return cluster.tpu_variables(get("instance/attributes/tpu-env"))
     except FileNotFoundError:  # a machine without a TPU has none
         return {}
-
-
-def tpu_settings(tpu_env: str) -> dict[str, str]:
-    """The variables for a slice of one host, from the metadata attribute `tpu-env`: lines such as `TOPOLOGY: '2x4'`."""
-    values = {match[1]: match[2] for line in tpu_env.splitlines() if (match := _LINE.fullmatch(line.strip()))}
-    variables = {variable: values[name] for name, variable in _TPU_VARIABLES.items() if values.get(name)}
-    if not variables:
-        return {}
-    host = {"TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost"}
-    return {**host, **_CLUSTER, **variables}

@@ -15,7 +15,8 @@ _RUN_JOB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run_job.py"
 class JobFolder:
     """Makes the folder. It belongs to the agent until all its files exist, so that the job user cannot replace a file.
 
-    home: the agent's folder. order: the job, as worker-api sends it. machine: variables for libtpu. Raises OSError.
+    home: the agent's folder. order: the job, as worker-api sends it. machine: variables of the cluster and for libtpu.
+    Raises OSError.
     """
 
     is_restarted = False  # with another source; then its programs are not those of the first one

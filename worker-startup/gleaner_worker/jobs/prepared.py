@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Variables of the agent that jobs and commands inherit.
-_INHERITED = ("LANG", "LC_ALL", "TZ", "JAX_PLATFORMS")
+# Variables of the agent that jobs and commands inherit. XLA_FLAGS is the number of chips of a host of the local cloud.
+_INHERITED = ("LANG", "LC_ALL", "TZ", "JAX_PLATFORMS", "XLA_FLAGS")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,10 @@ from typing import NoReturn
 
 _PIECE_CHARS = 1 << 20
 _MAX_ERROR_CHARS = 4000
+_JOIN_S = 120  # from the first host that calls to the last one
+_HEARTBEAT_S = 30  # without a heartbeat, after which a host counts as lost
+_SHUTDOWN_S = 7 * 86_400  # hosts that have ended wait for the others: the timeout of the job is the limit
+_HOSTS = int(os.environ["JOB_HOSTS"])
 
 
 def main() -> None:
@@ -30,7 +34,9 @@ def main() -> None:
         import jax
         import jax.numpy as jnp
 
+        _join(jax.distributed, report_file)
         _check_tpu(jax, jnp)
+        _check_hosts(jax, jnp)
         _accept_initialize(jax.distributed)
     except Exception as error:
         traceback.print_exc()
@@ -53,11 +59,30 @@ def main() -> None:
         exec(compile(code, name, "exec", dont_inherit=True), module.__dict__)
     except SystemExit as error:
         if error.code not in (None, 0):
-            raise
+            _exit(error)
     except BaseException as error:
         _print_traceback(error, name)
         _fail(report_file, "memory" if isinstance(error, MemoryError) else "exit", _last_line(error))
     _write_result(module.__dict__.get("result"), report_file, name)
+
+
+def _join(distributed, report_file: str) -> None:
+    """Connects the processes of all hosts. JAX accepts this before its first use of a device alone."""
+    if _HOSTS == 1:
+        return
+    try:
+        distributed.initialize(
+            os.environ["JAX_COORDINATOR_ADDRESS"],
+            _HOSTS,
+            int(os.environ["JOB_HOST"]),
+            cluster_detection_method="deactivate",
+            initialization_timeout=_JOIN_S,
+            heartbeat_timeout_seconds=_HEARTBEAT_S,
+            shutdown_timeout_seconds=_SHUTDOWN_S,
+        )
+    except Exception as error:
+        traceback.print_exc()
+        _fail(report_file, "machine", f"Failed to connect {_HOSTS} hosts: {_last_line(error)}")
 
 
 def _check_tpu(jax, jnp) -> None:
@@ -70,8 +95,20 @@ def _check_tpu(jax, jnp) -> None:
     jnp.dot(ones, ones).block_until_ready()
 
 
+def _check_hosts(jax, jnp) -> None:
+    """Raises unless a sum over the devices of all hosts is right."""
+    if _HOSTS == 1:
+        return
+    count = jax.device_count()
+    devices = jax.make_mesh((count,), ("devices",))
+    split = jax.sharding.NamedSharding(devices, jax.sharding.PartitionSpec("devices"))
+    ones = jax.make_array_from_callback((count,), split, lambda index: jnp.ones(1))
+    if (total := int(jax.jit(jnp.sum)(ones))) != count or jax.process_count() != _HOSTS:
+        raise RuntimeError(f"the sum of {count} ones over {jax.process_count()} of {_HOSTS} hosts is {total}")
+
+
 def _accept_initialize(distributed) -> None:
-    """Lets a bare `jax.distributed.initialize()` return: JAX refuses it after the check, and one host has no other."""
+    """Lets a bare `jax.distributed.initialize()` return: the hosts are connected, and JAX refuses a second call."""
     initialize = distributed.initialize
     distributed.initialize = lambda *args, **named: initialize(*args, **named) if args or named else None
 
@@ -123,7 +160,18 @@ def _write_result(result: object, report_file: str, name: str) -> None:
 def _fail(report_file: str, cause: str, error: str) -> NoReturn:
     with open(report_file, "w", encoding="utf-8", errors="replace") as file:
         json.dump({"cause": cause, "error": error}, file)
-    raise SystemExit(1)
+    _exit(SystemExit(1))
+
+
+def _exit(error: SystemExit) -> NoReturn:
+    """Ends the process. At a usual end JAX waits for all hosts, and these may wait for this host."""
+    if _HOSTS == 1:
+        raise error
+    if not isinstance(error.code, int):
+        print(error.code, file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(error.code if isinstance(error.code, int) else 1)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 from ..failures import Failure, LeaseLost
 from ..storage.objects import Bucket
+from .cluster import ONE_HOST, Cluster, cluster_of, has_lost_peer
+from .egress import reaching
 from .job_folder import JobFolder
 from .left_files import read_report
 from .output import OutputParts
@@ -25,7 +27,7 @@ _FLUSH_S = 24.0
 # Times that the timeout does not count; the control plane allows both and one minute.
 _PREPARE_S = 60.0  # of the preparation
 _START_S = 60.0  # of JAX, before the code
-_TAIL_BYTES = 4096
+_TAIL_BYTES = 16_384  # a fatal error of JAX ends with a long stack trace
 _MAX_ERROR_CHARS = 10_000
 _GB = 10**9
 
@@ -43,9 +45,10 @@ class JobRunner:
         bucket: Bucket,
         prepare: Callable[[dict], Prepared],
         find_user: Callable[[], JobUser] = find_job_user,
-        machine_settings: Callable[[], Mapping[str, str]] = dict,  # variables for libtpu
+        machine_settings: Callable[[Cluster], Mapping[str, str]] = lambda cluster: {},  # variables for libtpu
     ):
         self.order, self.phase = order, "loading"
+        self._cluster, self._folder = ONE_HOST, order["folder"]
         self._machine_settings = machine_settings
         self._epoch, self._home, self._prepare, self._find_user = epoch, home, prepare, find_user
         self._bucket = bucket.checked(self._check)
@@ -72,9 +75,12 @@ class JobRunner:
             self._stop.set()
 
     def restart(self, prepared: Prepared) -> None:
-        """Ends the process with TERM and runs it again with another source. The deadline stays."""
+        """Ends the process with TERM and runs it again with another source. The deadline stays.
+
+        Processes of several hosts restart together alone: the first host ends the attempt, and the job runs anew.
+        """
         with self._lock:
-            if self._ended_as is None:
+            if self._ended_as is None and self._cluster.process == 0:
                 self._next = prepared
                 self._stop.set()
 
@@ -87,11 +93,16 @@ class JobRunner:
         folder = None
         began = time.monotonic()
         try:
+            self._cluster = cluster_of(self.order)
+            if self._cluster.processes > 1:
+                self._folder += f"host_{self._cluster.process}/"
             user = self._find_user()
             prepared = self._prepare(self.order)
             self._check()
-            folder = JobFolder(self._home, self.order, self._epoch, user, self._machine_settings(), prepared)
-            return self._attempt(folder, prepared, began)
+            variables = {**self._cluster.variables(), **self._machine_settings(self._cluster)}
+            with reaching(user, self._cluster) as user:
+                folder = JobFolder(self._home, self.order, self._epoch, user, variables, prepared)
+                return self._attempt(folder, prepared, began)
         except LeaseLost:
             raise
         except SourceFailed as error:
@@ -116,7 +127,7 @@ class JobRunner:
         prepared_s = time.monotonic() - began
         wall_s = max(1.0, self.order["timeout_s"] - max(0.0, prepared_s - _PREPARE_S))
         limits = job_limits(self.order.get("limits") or {}, wall_s)
-        output = OutputParts(self._bucket, f"{self.order['folder']}output")
+        output = OutputParts(self._bucket, f"{self._folder}output")
         try:
             self.phase = "running"
             ended, prepared = self._run_process(folder, prepared, limits, output)
@@ -131,7 +142,7 @@ class JobRunner:
         finish = self._conclude(folder, ended)
         if ended.cause != "stopped":
             folder.keep_programs()
-        stored, problems = store_artifacts(folder.artifacts, folder.user.uid, self._bucket, self.order["folder"])
+        stored, problems = store_artifacts(folder.artifacts, folder.user.uid, self._bucket, self._folder)
         output.close(max(1.0, min(600.0, self._give_up_at - time.monotonic())), note_left_out(problems))
         if self._ended_as == "stop":
             raise LeaseLost
@@ -167,7 +178,8 @@ class JobRunner:
             )
             start_s, deadline = start_s - ended.start_s, deadline + ended.start_s
             with self._lock:
-                if ended.cause != "stopped" or self._next is None or self._ended_as is not None:
+                is_alone = self._cluster.processes == 1
+                if ended.cause != "stopped" or self._next is None or self._ended_as is not None or not is_alone:
                     return ended, prepared
                 prepared, self._next = self._next, None
                 self._stop.clear()
@@ -178,15 +190,23 @@ class JobRunner:
     def _conclude(self, folder: JobFolder, ended: Ended) -> dict:
         code = ended.exit_code if ended.signal is None else 128 + ended.signal
         if ended.cause == "stopped":
-            return _ending("preempted", None, None, code)
+            return _ending("drained" if self._ended_as is None else "preempted", None, None, code)
+        has_peers = self._cluster.processes > 1
         if ended.cause == "timeout":
+            if has_peers and folder.has_started is not None and not folder.has_started():
+                return _failed("peer", "The hosts did not start JAX together in time", code)
             limit = f"{self.order['timeout_s']:g} s"
             return _failed("timeout", f"The job took longer than its timeout of {limit}; raise its timeout", code)
         if ended.cause == "memory":
             return _failed("memory", "The job used more memory than its limit; raise limits.memory_gb", code)
         if code != 0:
             report = read_report(folder.report, folder.user.uid)
-            return _failed(report.get("cause", "exit"), report.get("error") or self._why(ended), code)
+            error = report.get("error") or self._why(ended)
+            if has_peers and has_lost_peer(code, error, bytes(self._tail)):
+                return _failed("peer", f"JAX ended the process because it lost another host: {error}", code)
+            return _failed(report.get("cause", "exit"), error, code)
+        if self._cluster.process != 0:  # the result is that of the first host
+            return _ending("completed", None, None, code)
         try:
             result = store_result(folder.result, folder.user.uid, self._bucket, self.order["folder"])
         except ResultFailed as error:

@@ -89,18 +89,18 @@ def block_metadata() -> None:
     NotIsolated.
     """
     for program, address in _METADATA:
-        if program == "ip6tables" and not _has_ipv6():
+        if program == "ip6tables" and not has_ipv6():
             continue
         rule = ["OUTPUT", "-d", address, "-p", "tcp", "!", "--dport", "53"]
         rule += ["-m", "owner", "--uid-owner", _OTHERS, "-j", "REJECT"]
-        if _call(program, "-w", "10", "-C", *rule) is not None and (problem := _call(program, "-w", "10", "-I", *rule)):
+        if call(program, "-w", "10", "-C", *rule) is not None and (problem := call(program, "-w", "10", "-I", *rule)):
             raise NotIsolated(f"Failed to block the metadata server for jobs: {problem}; install {program} on the VM")
 
 
 @functools.cache
 def _require_namespaces() -> None:
     """Raises NotIsolated on a host that refuses a namespace."""
-    if problem := _call(*NAMESPACES, NO_NETWORK, "true"):
+    if problem := call(*NAMESPACES, NO_NETWORK, "true"):
         raise NotIsolated(
             f"Failed to isolate jobs: {problem}; use a Linux image whose root makes namespaces, or {_LOCAL}"
         )
@@ -128,7 +128,7 @@ def _grant_chips() -> None:
             os.chmod(path, (mode & 0o7777) | 0o060)
 
 
-def _call(program: str, *arguments: str) -> str | None:
+def call(program: str, *arguments: str) -> str | None:
     """Returns the problem, or None."""
     try:
         done = subprocess.run(
@@ -141,7 +141,7 @@ def _call(program: str, *arguments: str) -> str | None:
     return f"{program} exited with {done.returncode}: {' '.join(done.stderr.split())[:300]}"
 
 
-def _has_ipv6() -> bool:
+def has_ipv6() -> bool:
     try:
         with open("/proc/net/if_inet6", encoding="ascii") as file:
             return bool(file.read(1))
