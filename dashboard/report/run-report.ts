@@ -108,6 +108,14 @@ function extracted({page, dataset}: Report, {bucket}: Made): Html {
         : 'the run has more streams than this report reads',
     ],
   ])}
+<h3>Shards</h3>${facts([
+    [
+      'Digest',
+      page.result?.digest
+        ? html`${sha256(page.result.digest)} <small>of all shards; <code>gleaner-reader verify</code> compares it</small>`
+        : 'the manifest of a completed run has it',
+    ],
+  ])}
 <h3>Spec and code</h3>${facts([
     ['Spec', sha256(run.spec_hash)],
     ['Worker bundle', sha256((page.result?.code ?? []).join(' ') || run.bundle)],

@@ -92,6 +92,12 @@ export const shardMetadata = z.object({
   tokens: whole(0, MAX_SHARD_TOKENS),
   spec_hash: z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hexadecimal digits'),
   stream_crc32c: z.string().regex(/^[A-Za-z0-9+/=]{1,16}$/, 'expected a crc32c in base64'),
+  /** Shards of an earlier release lack it. */
+  sha256: z
+    .string()
+    .regex(/^[0-9a-f]{64}$/, 'expected 64 hexadecimal digits')
+    .nullable()
+    .default(null),
   final: z.enum(['true', 'false']).transform(text => text === 'true'),
 });
 

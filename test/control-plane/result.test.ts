@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import {hash} from 'node:crypto';
 import {readManifest} from '../../shared/control-plane/runs/run-manifest.ts';
 import {metadataObject} from '../../shared/domain/names.ts';
 import {World} from '../support/control-plane-harness.ts';
@@ -12,7 +13,7 @@ describe('the manifest of a run that is complete', () => {
     await world.untilAsleep();
     const run = await world.run('my-run');
     assert.equal(run?.status, 'completed');
-    const {model, stats, ...result} = resultIn(world) ?? assert.fail('there is no result');
+    const {model, stats, digest, ...result} = resultIn(world) ?? assert.fail('there is no result');
     assert.deepEqual(result, {
       streams: 2,
       samples: 8,
@@ -28,6 +29,14 @@ describe('the manifest of a run that is complete', () => {
       unread_streams: 0,
     });
     assert.equal(model?.fingerprint, 'f'.repeat(16));
+    const digestOf = (sums: [string, string][]) =>
+      sums.reduce((before, [sum, name]) => hash('sha256', `${before}${sum}  ${name}\n`), '');
+    const shardsOf = (stream: string) =>
+      world.objects
+        .names(`activations/my-run/${stream}/shard_`)
+        .map((name): [string, string] => [hash('sha256', world.text(name)), name.split('/')[3] ?? '']);
+    const streams = ['tpu_0', 'tpu_1'].map((name): [string, string] => [digestOf(shardsOf(name)), name]);
+    assert.equal(digest, digestOf(streams));
     const [a, b] = TEXTS.map(
       text => metadataOf({run: 'my-run', stream: '000', spec_hash: ''}, text).total_rows,
     );

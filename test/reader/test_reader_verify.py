@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from forged import forged
 from gleaner_reader.__main__ import main
 from gleaner_reader.checksums import as_text, crc32c
+from gleaner_reader.digest import digest_of, run_digest
 from gleaner_reader.files import open_folder
 from gleaner_reader.verify import verify
 from stored_run import put_in_bucket, store_run
@@ -18,10 +20,32 @@ def summarise(folder):
     """Writes metadata.json of each stream, with the keys that the reader needs."""
     for stream in Path(folder).glob("tpu_*"):
         shards = [
-            {"filename": path.name, "size_bytes": path.stat().st_size, "crc32c": as_text(crc32c(path.read_bytes()))}
+            {
+                "filename": path.name,
+                "size_bytes": path.stat().st_size,
+                "crc32c": as_text(crc32c(path.read_bytes())),
+                "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+            }
             for path in sorted(stream.glob("shard_*"))
         ]
         (stream / "metadata.json").write_text(json.dumps({"shards": shards}))
+
+
+# The digest of the run, by the tools of a shell.
+DIGEST = """
+digest_of() { local digest= line
+  while read -r line; do digest=$(printf '%s%s\\n' "$digest" "$line" | sha256sum | cut -d ' ' -f 1); done
+  printf %s "$digest"
+}
+for stream in tpu_0 tpu_7; do
+  echo "$(cd $stream && sha256sum shard_* | digest_of)  $stream"
+done | digest_of
+"""
+
+
+def state_digest(folder, digest, shards=6):
+    manifest = {"schema": "gleaner/1", "spec": {}, "result": {"shards": shards, "digest": digest}}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
 
 
 @pytest.fixture
@@ -38,10 +62,7 @@ def flip(path, at):
 
 
 def test_a_run_is_verified_on_a_disk_and_in_a_bucket_with_one_digest(stored, storage, capsys):
-    printed = subprocess.run(
-        "sha256sum tpu_0/shard_* tpu_7/shard_*", shell=True, cwd=stored, capture_output=True, check=True
-    ).stdout
-    digest = hashlib.sha256(printed).hexdigest()
+    digest = subprocess.run(["bash", "-c", DIGEST], cwd=stored, capture_output=True, check=True, text=True).stdout
     put_in_bucket(storage, str(stored), "b", "activations/my-run")
     for where in (str(stored), "gs://b/activations/my-run"):
         found = verify(open_folder(where))
@@ -79,3 +100,34 @@ def test_the_last_shard_of_another_attempt_is_right_where_its_own_checksums_hold
     assert verify(open_folder(str(stored))).problems == ()
     flip(stored / "tpu_0/shard_0003.safetensors", -1)
     assert len(verify(open_folder(str(stored))).problems) == 1
+
+
+def test_a_shard_of_the_stated_size_and_crc32c_with_other_bytes_is_a_problem(stored, capsys):
+    digest = verify(open_folder(str(stored))).digest
+    state_digest(stored, digest)
+    assert main(["verify", str(stored)]) == 0
+    last = stored / "tpu_0/shard_0003.safetensors"
+    last.write_bytes(forged(last.read_bytes()))
+    assert main(["verify", str(stored)]) == 1
+    assert f"and its manifest states {digest}" in capsys.readouterr().out
+    summarise(stored)  # the forger states the SHA-256 of the forged bytes
+    problems = verify(open_folder(str(stored))).problems
+    assert len(problems) == 1 and f"and its manifest states {digest}" in problems[0]
+
+
+def test_a_run_of_an_earlier_release_is_verified_by_its_checksums(stored, capsys):
+    for path in stored.glob("tpu_*/metadata.json"):
+        summary = json.loads(path.read_text())
+        for shard in summary["shards"]:
+            del shard["sha256"]
+        path.write_text(json.dumps(summary))
+    assert main(["verify", str(stored)]) == 0
+    assert "6 shards have no stated SHA-256" in capsys.readouterr().out
+    flip(stored / "tpu_0/shard_0001.safetensors", -1)
+    assert main(["verify", str(stored)]) == 1
+
+
+def test_streams_count_in_the_order_of_their_ids():
+    shards = {999: [("a", "shard_0001.safetensors")], 1000: [("b", "shard_0001.safetensors")]}
+    parts = [(digest_of(shards[stream]), f"tpu_{stream}") for stream in (1000, 999)]
+    assert run_digest(shards) == digest_of(parts)

@@ -1,5 +1,6 @@
 /** Valid documents of each kind, with the changes of a test. */
 
+import {hash} from 'node:crypto';
 import {type Config, loadConfig} from '../../shared/contracts/config.ts';
 import {secretHash} from '../../shared/control-plane/worker-api/authenticate.ts';
 import {parseWorkerName, shardObject} from '../../shared/domain/names.ts';
@@ -107,6 +108,7 @@ export function aShard(shard: number, changes: Partial<Shard> = {}): Shard {
     samples: 9,
     rejected: 1,
     tokens: 100,
+    sha256: hash('sha256', String(shard)),
     spec_hash: SPEC_HASH,
     stream_crc32c: CRC,
     final: false,

@@ -1,4 +1,5 @@
 /** Streams of a few lines and the shards that they make: shards follow from the stream alone, as for a real worker. */
+import {hash} from 'node:crypto';
 import {crc32} from 'node:zlib';
 import {streamIndexOf} from '../../shared/domain/names.ts';
 
@@ -64,6 +65,7 @@ export function shardMetadata(plan: Plan, source: Source, epoch: number): Record
     spec_hash: source.spec_hash,
     stream_crc32c: source.dataset.crc32c,
     tokens_sha256: String(crc32(samples.join('\n'))),
+    sha256: hash('sha256', storedText(plan)),
     epoch: String(epoch),
     format: 'safetensors',
     final: String(plan.final),

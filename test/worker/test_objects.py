@@ -1,4 +1,5 @@
 import base64
+import hashlib
 import http.client
 import io
 import random
@@ -13,6 +14,7 @@ import urllib3.exceptions
 from google.cloud.storage import Blob
 
 from build import BUCKET, a_stream, a_work, bucket, fails
+from forged import forged
 from gleaner_worker.failures import Damaged, Failure, LeaseLost
 from gleaner_worker.shards.shard_bytes import ShardBytes
 from gleaner_worker.storage import objects
@@ -147,6 +149,10 @@ def test_an_existing_object_is_never_overwritten(storage, tmp_path):
     with pytest.raises(Contradicts, match=f"7 bytes of crc32c .* 7 bytes of crc32c {re.escape(Content().crc32c)}"):
         bucket().create("a", Content(), {"k": "2"}, "text/plain")
     assert storage.data(BUCKET, "a") == b"another"
+    storage.put(BUCKET, "a", forged(b"content"), {"sha256": hashlib.sha256(b"content").hexdigest()})
+    assert bucket().head("a").crc32c == Content().crc32c
+    with pytest.raises(Contradicts, match=f"exists with sha256 .* {hashlib.sha256(b'content').hexdigest()}"):
+        bucket().create("a", Content(), {"k": "2"}, "text/plain")
 
 
 @pytest.mark.sample(2)

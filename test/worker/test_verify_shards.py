@@ -1,5 +1,6 @@
 """Shards whose content, metadata, statistics or checksums are wrong."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 
 from build import BUCKET, SPEC_HASH, bucket, outputs
 from encoded_shards import parse_tensors
+from forged import forged
+from gleaner_reader.digest import run_digest
 from gleaner_worker.model.model_lock import write_model_lock
 from verified_run import PREFIX, rewrite
 
@@ -202,6 +205,32 @@ def test_a_tensor_with_a_wrong_checksum_is_found(stored, verify, finds):
     checksums = json.loads(inside["checksums"]) | {"token_ids": "AAAAAA=="}
     rewrite(stored, "shard_0002.safetensors", inside={"checksums": json.dumps(checksums)})
     assert f"{name} is damaged: token_ids has the checksum" in verify()[1]
+
+
+def test_other_bytes_of_the_same_size_and_crc32c_are_found(stored, verify, finds):
+    name = PREFIX + "shard_0001.safetensors"
+    stored.put(BUCKET, name, forged(stored.data(BUCKET, name)), stored.metadata(BUCKET, name))
+    report, _ = finds(f"{name} holds other bytes than were stored (sha256 ")
+    assert report["different"] == int(stored.metadata(BUCKET, name)["samples"])
+    del stored.metadata(BUCKET, name)["sha256"]  # as of an earlier release
+    finds("metadata.json lists other shards, sizes or checksums than are stored")
+
+
+def test_the_digest_of_the_manifest_is_compared_once_it_counts_each_shard(stored, verify, finds, tiny_folder):
+    names = [name for name in outputs(stored) if name.startswith("shard_")]
+    hashes = {7: [(hashlib.sha256(stored.data(BUCKET, PREFIX + name)).hexdigest(), name) for name in sorted(names)]}
+    manifest = json.loads(stored.data(BUCKET, "activations/my-run/manifest.json"))
+
+    def state(shards, digest):
+        text = json.dumps(manifest | {"result": {"shards": shards, "digest": digest}})
+        stored.put(BUCKET, "activations/my-run/manifest.json", text.encode())
+
+    state(len(names), run_digest(hashes))
+    assert verify()[0]["ok"], verify()
+    state(len(names) - 1, "0" * 64)
+    assert verify()[0]["ok"], verify()
+    state(len(names), "0" * 64)
+    finds(f"the manifest states the digest {'0' * 64}, and its shards have {run_digest(hashes)}")
 
 
 def test_shards_of_another_model_than_the_model_lock_names_are_found(stored, verify, finds, tiny_models):

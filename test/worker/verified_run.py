@@ -1,5 +1,6 @@
 """A run to verify: `stored` is finished in the fake bucket, `verify` gives its report, other functions damage it."""
 
+import hashlib
 import io
 import json
 
@@ -66,7 +67,7 @@ def finds(verify):
 def rewrite(storage, name, change=lambda tensors: None, inside=None, signed=False, **metadata):
     """Changes the tensors of a safetensors shard and their checksums; custom metadata stay, except for `metadata`.
 
-    inside: changes of the header. signed: the metadata state the checksum of the new bytes.
+    inside: changes of the header. signed: the metadata state the digests of the new bytes.
     """
     data = storage.data(BUCKET, PREFIX + name)
     is_packed = name.endswith(".zst")
@@ -80,7 +81,7 @@ def rewrite(storage, name, change=lambda tensors: None, inside=None, signed=Fals
     if is_packed:
         data = b"".join(compress([np.frombuffer(data, np.uint8)], threads=1))
     if signed:
-        metadata["crc32c"] = as_text(crc32c(data))
+        metadata |= {"crc32c": as_text(crc32c(data)), "sha256": hashlib.sha256(data).hexdigest()}
     storage.put(BUCKET, PREFIX + name, data, storage.metadata(BUCKET, PREFIX + name) | metadata)
 
 

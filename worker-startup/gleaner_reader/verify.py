@@ -1,13 +1,17 @@
-"""Compares every byte of a run with the checksums that its streams state. Needs the files of the run alone."""
+"""Compares every byte of a run with the digests that its streams and its manifest state.
+
+Needs the files of the run alone.
+"""
 
 import hashlib
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .checksums import as_text, extend
+from .digest import run_digest
 from .errors import ShardError
 from .files import File, Folder
 from .limits import MAX_SMALL_OBJECT_BYTES
@@ -22,14 +26,15 @@ _THREADS = 4
 class Verification:
     """The outcome for a run.
 
-    digest: the SHA-256 of the text that `sha256sum` prints for all shards, by stream and number. The same shards have
-    the same digest, on any disk and in any bucket.
+    digest: of all shards. The same shards have the same digest, on any disk and in any bucket.
+    unhashed: shards without a stated SHA-256, because an earlier release stored them. Their CRC-32C is compared.
     """
 
     run: str
     shards: int
     size_bytes: int
     digest: str
+    unhashed: int
     problems: tuple[str, ...]
 
     @property
@@ -38,9 +43,12 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class _Digests:
-    sha256: str
-    crc32c: str
+class _Facts:
+    """Facts of a shard: of its bytes, or as metadata.json states them."""
+
+    size_bytes: Any
+    crc32c: Any
+    sha256: Any
 
 
 def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, total: None) -> Verification:
@@ -50,34 +58,48 @@ def verify(folder: Folder, progress: Callable[[int, int], None] = lambda done, t
     """
     run, files = Run(folder), {file.url: file for file in folder.files().values()}
     metadata = {name: file for name, file in folder.files().items() if name.rpartition("/")[2] == "metadata.json"}
-    problems, lines, done = list(run.problems), [], 0
+    problems, done, unhashed = list(run.problems), 0, 0
+    hashes: dict[int, list[tuple[str, str]]] = {}
     with ThreadPoolExecutor(_THREADS, "verify") as pool:
-        digests = pool.map(lambda shard: _digests(files[shard.url]), run.shards)
+        facts = pool.map(lambda shard: _facts(files[shard.url]), run.shards)
         for stream, shards in run.streams.items():
             summary = metadata.get(f"tpu_{stream}/metadata.json") or metadata.get("metadata.json")
             stated = _stated(summary, stream, problems)
+            hashes[stream] = []
             for shard in shards:
-                found, name = next(digests), shard.url.replace("\\", "/").rpartition("/")[2]
-                lines.append(f"{found.sha256}  tpu_{stream}/{name}\n")
-                problems += [f"{shard.url} {why}" for why in _faults(run, shard, found, stated.pop(name, None))]
+                found, name = next(facts), shard.url.replace("\\", "/").rpartition("/")[2]
+                hashes[stream].append((found.sha256, name))
+                problems += [f"{shard.url} {why}" for why in _faults(run, shard, found, stated.get(name))]
+                unhashed += name in stated and stated.pop(name).sha256 is None
                 done += 1
                 progress(done, len(run.shards))
             problems += [f"stream {stream} lacks {name}, which its metadata.json lists" for name in stated]
-    digest = hashlib.sha256("".join(lines).encode()).hexdigest()
-    return Verification(run.url, len(run.shards), sum(s.size_bytes for s in run.shards), digest, tuple(problems))
+    digest = run_digest(hashes)
+    problems += _wrong_digest(run, digest)
+    size_bytes = sum(shard.size_bytes for shard in run.shards)
+    return Verification(run.url, len(run.shards), size_bytes, digest, unhashed, tuple(problems))
 
 
-def _digests(file: File) -> _Digests:
+def _wrong_digest(run: Run, digest: str) -> list[str]:
+    result = (run.manifest or {}).get("result")
+    # A missing or further shard is a problem already.
+    if not isinstance(result, dict) or result.get("shards") != len(run.shards):
+        return []
+    stated = result.get("digest")
+    return [f"its digest is {digest}, and its manifest states {stated}"] if stated not in (None, digest) else []
+
+
+def _facts(file: File) -> _Facts:
     sha256, checksum = hashlib.sha256(), 0
     for begin in range(0, file.size, _PIECE_BYTES):
         piece = file.read(begin, min(begin + _PIECE_BYTES, file.size))
         sha256.update(piece)
         checksum = extend(checksum, piece)
-    return _Digests(sha256.hexdigest(), as_text(checksum))
+    return _Facts(file.size, as_text(checksum), sha256.hexdigest())
 
 
-def _stated(file: File | None, stream: int, problems: list[str]) -> dict[str, tuple[Any, Any]]:
-    """{name: (size, CRC-32C)} of the shards that metadata.json of a stream lists."""
+def _stated(file: File | None, stream: int, problems: list[str]) -> dict[str, _Facts]:
+    """The shards that metadata.json of a stream lists, by name. Those of an earlier release have no SHA-256."""
     if file is None:
         problems.append(f"stream {stream} has no metadata.json, which states the checksums of its shards")
         return {}
@@ -85,25 +107,30 @@ def _stated(file: File | None, stream: int, problems: list[str]) -> dict[str, tu
         if file.size > MAX_SMALL_OBJECT_BYTES:
             raise ValueError(f"it has {file.size} bytes")
         shards = json.loads(bytes(file.read(0, file.size)))["shards"]
-        return {str(shard["filename"]): (shard["size_bytes"], shard["crc32c"]) for shard in shards}
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return {
+            str(shard["filename"]): _Facts(shard["size_bytes"], shard["crc32c"], shard.get("sha256"))
+            for shard in shards
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         problems.append(f"{file.url} is no metadata.json of a stream: {str(error)[:200]}")
         return {}
 
 
-def _faults(run: Run, shard: Shard, found: _Digests, stated: tuple[Any, Any] | None) -> list[str]:
+def _faults(run: Run, shard: Shard, found: _Facts, stated: _Facts | None) -> list[str]:
     wrong = []
     hash_of_run = (run.manifest or {}).get("spec_hash")
     if hash_of_run is not None and shard.metadata.get("spec_hash") != hash_of_run:
         wrong.append("was made with another spec than the manifest has")
-    is_same = stated == (shard.size_bytes, found.crc32c)
+    if stated is not None and stated.sha256 is None:
+        found = replace(found, sha256=None)
     # metadata.json is stored before the last shard, so a TPU that was lost in between leaves other last bits there.
-    if not is_same and not (shard.is_final and _holds_its_checksums(shard)):
-        size, checksum = stated or ("no size", "no checksum")
-        wrong.append(
-            f"has {shard.size_bytes} bytes of CRC-32C {found.crc32c}; its metadata.json states {size} and {checksum}"
-        )
+    if stated != found and not (shard.is_final and _holds_its_checksums(shard)):
+        wrong.append(f"has {_text(found)}; its metadata.json states {_text(stated) if stated else 'nothing of it'}")
     return wrong
+
+
+def _text(facts: _Facts) -> str:
+    return f"{facts.size_bytes} bytes of CRC-32C {facts.crc32c} and SHA-256 {facts.sha256}"
 
 
 def _holds_its_checksums(shard: Shard) -> bool:

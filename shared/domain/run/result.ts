@@ -1,6 +1,8 @@
 /** The `result` in the manifest of a completed run, folded from its streams. */
 import {z} from 'zod';
+import {withEntry} from '../digest.ts';
 import {amount, count, emptyOf} from '../fields.ts';
+import {streamIndexOf} from '../names.ts';
 import type {StreamFacts} from './run.ts';
 
 export const total = count.max(Number.MAX_SAFE_INTEGER);
@@ -49,7 +51,7 @@ export const streamSummary = z.object({
 export type StreamSummary = z.infer<typeof streamSummary>;
 
 /**
- * Shards give `streams`, `samples`, `rejected`, `tokens`, `shards` and `bytes`. Every metadata.json gives the rest.
+ * Shards give `streams`, `samples`, `rejected`, `tokens`, `shards`, `bytes` and `digest`. Every metadata.json gives the rest.
  * `unread_streams` counts the streams without a usable metadata.json. `unread` has the reasons of the first thousand.
  */
 export const runResult = z.object({
@@ -61,6 +63,8 @@ export const runResult = z.object({
   rows: total,
   shards: total,
   bytes: total,
+  /** Digest of the digests of all streams, by name. Null where an earlier release stored a shard. */
+  digest: sha256.nullable().default(null),
   stats: statsByName,
   model: model.nullable(),
   versions: z.record(short, z.array(short)),
@@ -100,6 +104,8 @@ export class ResultFold {
   add(stream: StreamFacts, summary: StreamSummary | {unread: string}): void {
     const {total_samples_processed, rejected_samples, total_tokens, total_shards, total_bytes} = stream;
     const result = this.#result;
+    const before = {digest: result.digest ?? null, entries: result.streams};
+    result.digest = withEntry(before, stream.digest, `tpu_${streamIndexOf(stream.stream)}`);
     result.streams += 1;
     result.samples += total_samples_processed;
     result.rejected += rejected_samples;

@@ -150,7 +150,10 @@ export type StreamTotals = typeof NO_STREAMS & {
   gone?: {object: string; count: number} | undefined;
 };
 
-export type StreamFacts = Pick<Stream, 'stream' | 'status' | 'last_error' | (typeof SUMMED)[number]>;
+export type StreamFacts = Pick<
+  Stream,
+  'stream' | 'status' | 'last_error' | 'digest' | (typeof SUMMED)[number]
+>;
 
 /** Seconds after which a manifest without a document proves that the document was lost: a function creates both within minutes. */
 export const LOST_AFTER_S = 3600;

@@ -4,7 +4,8 @@
  */
 import {z} from 'zod';
 import {MAX_EPOCH, MAX_SHARD_SAMPLES, MAX_SHARD_TOKENS} from '../bounds.ts';
-import {count, emptyOf, instant, integer, stored, text} from '../fields.ts';
+import {withEntry} from '../digest.ts';
+import {count, emptyOf, instant, integer, orNull, stored, text} from '../fields.ts';
 
 /** A shard object and its custom metadata. */
 export const shardDocument = stored({
@@ -17,6 +18,9 @@ export const shardDocument = stored({
   rejected: count.max(MAX_SHARD_SAMPLES).describe('Rejected samples of the range.'),
   tokens: count.max(MAX_SHARD_TOKENS).describe('Tokens of the stored samples.'),
   size_bytes: count.describe('Bytes of the object.'),
+  sha256: orNull(text).describe(
+    'SHA-256 of the object, as its TPU states it; null where an earlier release stored it.',
+  ),
   spec_hash: text.describe('The spec under which the shard was made.'),
   stream_crc32c: text.describe('CRC-32C of the stream content from which the shard was made.'),
   final: z.boolean().describe('True for the last shard of the stream.'),
@@ -38,6 +42,9 @@ export const progress = {
   rejected_samples: count.describe('Rejected samples.'),
   total_tokens: count.describe('Tokens of the stored samples.'),
   total_bytes: count.describe('Bytes of the stored shards.'),
+  digest: orNull(text).describe(
+    '[Digest](formats.md#the-digest-of-a-run) of the stored shards; null before the first, and where the SHA-256 of a shard is unknown.',
+  ),
   finished: z.boolean().describe('True when the final shard is stored.'),
 };
 export type Progress = z.infer<z.ZodObject<typeof progress>>;
@@ -85,6 +92,11 @@ export function foldShards(from: Progress, origin: Origin, shards: readonly Shar
       rejected_samples: progress.rejected_samples + shard.rejected,
       total_tokens: progress.total_tokens + shard.tokens,
       total_bytes: progress.total_bytes + shard.size_bytes,
+      digest: withEntry(
+        {digest: progress.digest, entries: progress.total_shards},
+        shard.sha256,
+        shard.object.slice(shard.object.lastIndexOf('/') + 1),
+      ),
       finished: shard.final,
     };
     const excess = sumBeyondBounds(next);

@@ -80,6 +80,7 @@ describe('A comparison of runs', () => {
     run: aRun({run, status: 'completed', total_samples_processed: samples, total_tokens: 900}),
     result: {
       ...{...totals, samples, streams: 1, model: null, versions: {}, code: [], unread: {}, unread_streams: 0},
+      digest: null,
       stats: {'resid_post.0': {...STATS, ...stats}},
     },
     shards: new Map([

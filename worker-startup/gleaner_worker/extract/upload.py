@@ -25,7 +25,7 @@ from ..shards.shard_bytes import ShardBytes
 from ..shards.shard_identity import OTHER_SUMMARY, shard_identity, shard_metadata
 from ..shards.summary import has_final_entry, same_summary, shard_entry, stream_summary
 from ..storage.objects import Bucket, Contradicts, ObjectInfo
-from ..storage.upload_content import BytesContent, Content, FileContent
+from ..storage.upload_content import BytesContent, Content, FileContent, sha256_of
 from ..work import Work
 from .pipeline import Pipeline
 from .state import ExtractionState
@@ -64,13 +64,16 @@ class Uploader:
 
     def skip(self, plan: ShardPlan, info: ObjectInfo) -> None:
         """Counts a shard that the bucket has already."""
-        self._add(plan, shard_entry(self._work, self._model, plan, info.size_bytes, info.crc32c))
+        sha256 = info.metadata.get("sha256")  # a shard of an earlier release has none
+        self._add(plan, shard_entry(self._work, self._model, plan, info.size_bytes, info.crc32c, sha256))
 
     def store(self, shard: EncodedShard, pipeline: Pipeline) -> None:
         """Returns when the bucket has the shard. Raises Contradicts where another attempt stored other bytes first."""
         plan, work, data = shard.plan, self._work, shard.data
-        entry = shard_entry(work, self._model, plan, data.size, data.crc32c) | {"stats": shard.stats}
-        metadata = shard_metadata(work, shard_identity(work, plan, self._model.fingerprint), data.crc32c)
+        sha256 = sha256_of(data)
+        entry = shard_entry(work, self._model, plan, data.size, data.crc32c, sha256) | {"stats": shard.stats}
+        identity = shard_identity(work, plan, self._model.fingerprint)
+        metadata = shard_metadata(work, identity, data.crc32c, sha256)
         if plan.final:
             pipeline.wait_until(lambda: len(self._entries) == plan.number - 1)
             if not self._store_summary(entry):

@@ -35,7 +35,7 @@ def compare_run(
     folder: for the model and one stream. load: gives the reference of a folder with a model. Raises Failure, OSError
     and ShardError.
     """
-    spec, _ = read_manifest(bucket, run)
+    spec, _, _ = read_manifest(bucket, run)
     stored = Run(open_folder(f"gs://{bucket.name}/activations/{run_folder(run)}"))
     chosen = choose_samples(stored, count)
     model_folder = _copy_model(spec, run, bucket, folder, report)

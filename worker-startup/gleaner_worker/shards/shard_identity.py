@@ -33,10 +33,10 @@ def shard_identity(work: Work, plan: ShardPlan, model_fingerprint: str) -> dict[
     }
 
 
-def shard_metadata(work: Work, identity: dict[str, str], crc32c: str) -> dict[str, str]:
-    """The custom metadata of the object: its identity, its checksum, and the attempt and the code that made it."""
+def shard_metadata(work: Work, identity: dict[str, str], crc32c: str, sha256: str) -> dict[str, str]:
+    """The custom metadata of the object: its identity, its digests, and the attempt and the code that made it."""
     attempt = {"run": work.run, "epoch": str(work.epoch), "stream_generation": str(work.generation)}
-    return identity | attempt | code_metadata() | {"crc32c": crc32c}
+    return identity | attempt | code_metadata() | {"crc32c": crc32c, "sha256": sha256}
 
 
 def disagreement(identity: dict[str, str], metadata: dict[str, str]) -> str | None:

@@ -17,10 +17,10 @@ _PACKAGES = ("jax", "jaxlib", "numpy", "ml_dtypes", "tokenizers", "safetensors")
 # Fields that may differ between two attempts with the same shards.
 _CIRCUMSTANCES = ("versions", "code", "environment")
 # Fields of the final shard's bytes. Another attempt may store that shard after this summary, with other last bits.
-_FINAL_BYTES = ("crc32c", "size_bytes", "file_size_mb", "stats")
+_FINAL_BYTES = ("crc32c", "sha256", "size_bytes", "file_size_mb", "stats")
 
 
-def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc32c: str) -> dict:
+def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc32c: str, sha256: str | None) -> dict:
     """The summary's entry of a shard, without `stats`."""
     name = shard_name(work.output_prefix, plan.number, work.spec.format)
     return {
@@ -35,6 +35,7 @@ def shard_entry(work: Work, model: Model, plan: ShardPlan, size_bytes: int, crc3
         "total_samples_in_shard": len(plan.samples),
         "size_bytes": size_bytes,
         "crc32c": crc32c,
+        "sha256": sha256,
         "first_sample": plan.first_sample,
         "last_sample": plan.last_sample,
         "tokens": plan.tokens,

@@ -1,5 +1,6 @@
 """The bucket, as the worker needs it: list, read one generation, and create new objects. Objects are never deleted."""
 
+import hashlib
 import http.client
 import os
 import random
@@ -22,7 +23,7 @@ from ..failures import Damaged, Failure, Unreachable
 from ..waits import wait
 from .disk import writing
 from .downloads import Downloads
-from .upload_content import CheckedContent, Content
+from .upload_content import CheckedContent, Content, sha256_of
 
 GIVE_UP_AFTER_S = 600.0
 FIRST_WAIT_S = 0.25
@@ -30,6 +31,7 @@ FIRST_WAIT_S = 0.25
 _DOWNLOADS_OF_DAMAGED = 3
 _CONNECTIONS = 64  # kept open; uploads of a host with many cores need more than the client's ten
 _READ_BYTES = 1 << 20
+_COMPARED_BYTES = 16 << 20  # of a stored object, at once
 _TIMEOUT_S = (10, 60)  # to connect, and between two reads
 _TRANSIENT = (
     api.TooManyRequests,
@@ -63,12 +65,12 @@ class ObjectInfo:
 class Contradicts(Failure):
     """An object of the name exists with other bytes. `stored` describes it."""
 
-    def __init__(self, name: str, stored: ObjectInfo, content: Content):
-        self.stored = stored
+    def __init__(self, name: str, stored: ObjectInfo, found: str, made: str):
+        """found, made: the digests of the stored bytes and of those that this worker made."""
+        self.stored, self.found, self.made = stored, found, made
         super().__init__(
             "infrastructure",
-            f"Failed to create {name}: it exists with {stored.size_bytes} bytes of crc32c {stored.crc32c}, and these "
-            f"are {content.size} bytes of crc32c {content.crc32c}; find out who wrote it",
+            f"Failed to create {name}: it exists with {found}, and these are {made}; find out who wrote it",
         )
 
 
@@ -232,9 +234,28 @@ class Bucket:
             return None
 
         stored = self._retry(f"create gs://{self.name}/{name}", upload)
-        if stored and (stored.size_bytes, stored.crc32c) != (content.size, content.crc32c):
-            raise Contradicts(f"gs://{self.name}/{name}", stored, content)
+        if stored:
+            self._compare(stored, content)
         return stored
+
+    def _compare(self, stored: ObjectInfo, content: Content) -> None:
+        """Raises Contradicts for other bytes. Bytes of any CRC-32C can be made, so equal ones are read and hashed."""
+        where = f"gs://{self.name}/{stored.name}"
+        found = f"{stored.size_bytes} bytes of crc32c {stored.crc32c}"
+        made = f"{content.size} bytes of crc32c {content.crc32c}"
+        if found != made:
+            raise Contradicts(where, stored, found, made)
+        digest = hashlib.sha256()
+        try:
+            for begin in range(0, stored.size_bytes, _COMPARED_BYTES):
+                end = min(begin + _COMPARED_BYTES, stored.size_bytes)
+                digest.update(self.read_range(stored.name, stored.generation, begin, end))
+        except FileNotFoundError as error:
+            raise Failure(
+                "infrastructure", f"Failed to create {where}: it existed and was deleted; try again"
+            ) from error
+        if digest.hexdigest() != (sha256 := sha256_of(content)):
+            raise Contradicts(where, stored, f"sha256 {digest.hexdigest()}", f"bytes of sha256 {sha256}")
 
     def overwrite(self, name: str, data: bytes, content_type: str) -> None:
         """Writes the agent's log: one attempt, because the next write repeats it."""

@@ -1,5 +1,6 @@
 """Contents to upload: seekable files that know their size and checksum, so that an upload reads them once."""
 
+import hashlib
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,6 +32,18 @@ class InMemory(Protocol):
     def views(self, size: int) -> list[memoryview]:
         """The next bytes, at most `size`, without a copy."""
         ...
+
+
+def sha256_of(content: Content) -> str:
+    """SHA-256 of the whole content, hexadecimal. Holds no lock of the interpreter while it computes."""
+    digest = hashlib.sha256()
+    content.seek(0)
+    for _ in range(0, content.size, _READ_BYTES):
+        is_in_memory = isinstance(content, InMemory)
+        for part in content.views(_READ_BYTES) if is_in_memory else [content.read(_READ_BYTES)]:
+            digest.update(part)
+    content.seek(0)
+    return digest.hexdigest()
 
 
 class BytesContent(io.BytesIO):

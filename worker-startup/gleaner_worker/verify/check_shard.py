@@ -1,5 +1,6 @@
 """Compares the content of one shard with the stream that it was made from."""
 
+import hashlib
 import json
 import os
 from itertools import pairwise
@@ -41,6 +42,9 @@ def check_content(
     wrong: list[str] = []
     if stated != shard.crc32c:
         wrong.append(f"holds other bytes than were stored (crc32c {shard.crc32c}, its metadata says {stated})")
+    elif (sha256 := shard.metadata.get("sha256")) not in (None, content.sha256):  # None: of an earlier release
+        stated = None
+        wrong.append(f"holds other bytes than were stored (sha256 {content.sha256}, its metadata says {sha256})")
     wrong += content.problems
     if not content.is_read:
         return wrong, content.stats
@@ -81,7 +85,8 @@ def check_content(
 def _read(expect: Expectation, bucket: Bucket, shard: ObjectInfo, folder: str) -> ShardContent:
     path = os.path.join(folder, shard.name.rpartition("/")[2])
     bucket.download(shard.name, path, shard.generation)
-    content = ShardContent()
+    with open(path, "rb") as file:
+        content = ShardContent(hashlib.file_digest(file, "sha256").hexdigest())
     read = read_pickle if expect.spec.format == "pkl.gz" else read_tensors
     try:
         read(path, shard.metadata, expect, content)

@@ -4,10 +4,12 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 
+from gleaner_reader.digest import run_digest
+
 from ..failures import Failure
 from ..model.model_lock import find_run_model, read_model_lock
 from ..model.model_source import find_model, read_config
-from ..names import manifest_name, output_prefix, parse_stream, run_folder
+from ..names import manifest_name, output_prefix, parse_shard, parse_stream, run_folder
 from ..records.sample_settings import make_sample_settings
 from ..spec import Spec, parse_spec
 from ..storage.objects import Bucket, ObjectInfo
@@ -21,7 +23,7 @@ def verify_run(bucket: Bucket, run: str, folder: str, on_progress: Callable[[dic
     folder: scratch space for one stream and one shard. on_progress: receives the changed keys of `stream`,
     `streams_done`, `streams`, `shards_done` and `shards`, and each `problem`.
     """
-    spec, spec_hash = read_manifest(bucket, run)
+    spec, spec_hash, result = read_manifest(bucket, run)
     problems: list[str] = []
     model_folder, fingerprint = _find_model(spec, run, folder, bucket, problems)
     config, layers = read_config(spec, model_folder)
@@ -45,7 +47,26 @@ def verify_run(bucket: Bucket, run: str, folder: str, on_progress: Callable[[dic
             results.append(verify_stream(expect, bucket, stream, info, objects, folder, on_progress))
         except (Failure, FileNotFoundError) as error:  # of this stream alone; verify continues with the next stream
             results.append(unread_stream(run, stream, info, objects, error))
+    problems += _wrong_digest(result, outputs)
     return report_on(run, results, problems)
+
+
+def _wrong_digest(result: dict, outputs: dict[str, list[ObjectInfo]]) -> list[str]:
+    """A problem where the manifest states another digest. The bytes of each shard have been compared with its own."""
+    shards: dict[int, list[tuple[int, str, str]]] = {}
+    for prefix, infos in outputs.items():
+        found = [(parsed[0], info) for info in infos if (parsed := parse_shard(prefix, info.name))]
+        if found:
+            stream = int(prefix.rstrip("/").rpartition("tpu_")[2])
+            shards[stream] = sorted(
+                (n, info.metadata.get("sha256", ""), info.name.removeprefix(prefix)) for n, info in found
+            )
+    stated = result.get("digest")
+    # A shard that was stored since the manifest was written belongs to the next result.
+    if stated is None or result.get("shards") != sum(map(len, shards.values())):
+        return []
+    digest = run_digest({stream: [entry[1:] for entry in entries] for stream, entries in shards.items()})
+    return [f"the manifest states the digest {stated}, and its shards have {digest}"] if digest != stated else []
 
 
 def _find_model(spec: Spec, run: str, folder: str, bucket: Bucket, problems: list[str]) -> tuple[str, str | None]:
@@ -58,7 +79,8 @@ def _find_model(spec: Spec, run: str, folder: str, bucket: Bucket, problems: lis
     return find_run_model(spec, run, folder, bucket, weights=False).folder, lock.fingerprint if lock else None
 
 
-def read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str]:
+def read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str, dict]:
+    """The spec, its hash, and the result, which is empty before the end of the run."""
     name = manifest_name(run)
     text = bucket.read(name)
     if text is None:
@@ -69,7 +91,7 @@ def read_manifest(bucket: Bucket, run: str) -> tuple[Spec, str]:
         )
     try:
         manifest = json.loads(text)
-        return parse_spec(manifest["spec"]), manifest["spec_hash"]
+        return parse_spec(manifest["spec"]), manifest["spec_hash"], dict(manifest.get("result") or {})
     except (ValueError, KeyError, TypeError) as error:
         raise Failure(
             "stream",

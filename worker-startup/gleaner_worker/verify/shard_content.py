@@ -47,10 +47,11 @@ class Expectation:
 class ShardContent:
     """The samples that a shard holds; `problems` are phrases that complete "<object> …".
 
-    is_read: the samples are known, also those of a shard with problems. has_wrong_values: some values are damaged or
-    not finite.
+    sha256: of its bytes. is_read: the samples are known, also those of a shard with problems. has_wrong_values: some
+    values are damaged or not finite.
     """
 
+    sha256: str
     is_read: bool = False
     has_wrong_values: bool = False
     sample_idx: list[int] = field(default_factory=list)

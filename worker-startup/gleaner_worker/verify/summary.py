@@ -43,7 +43,10 @@ def check_summary(
     try:
         summary = json.loads(text)
         listed_facts = {key: summary[key] for key in stored}
-        entries = [(entry["gcs_path"], entry["size_bytes"], entry["crc32c"]) for entry in summary["shards"]]
+        entries = [
+            (entry["gcs_path"], entry["size_bytes"], entry["crc32c"], entry.get("sha256"))
+            for entry in summary["shards"]
+        ]
         listed_stats = {entry["gcs_path"]: entry["stats"] for entry in summary["shards"]}
         non_finite = [name for name, values in summary["stats"].items() if values["non_finite"] != 0]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -52,7 +55,10 @@ def check_summary(
     wrong = [f"{key} {listed_facts[key]}, not {value}" for key, value in stored.items() if listed_facts[key] != value]
     if wrong:
         problems.append(f"{info.name} says {'; '.join(wrong)}")
-    listed = [(f"gs://{bucket.name}/{shard.name}", shard.size_bytes, shard.crc32c) for shard in shards]
+    listed = [
+        (f"gs://{bucket.name}/{shard.name}", shard.size_bytes, shard.crc32c, shard.metadata.get("sha256"))
+        for shard in shards
+    ]
     if shards[-1].metadata.items() >= OTHER_SUMMARY.items():
         entries, listed = _without_last_bytes(entries), _without_last_bytes(listed)
         stats = {name: values for name, values in stats.items() if name != shards[-1].name}

@@ -35,6 +35,7 @@ function facts(stream: string, summary: StreamSummary, changes: Partial<StreamFa
     stream,
     status: 'completed',
     last_error: null,
+    digest: SHA,
     total_samples_processed: summary.total_samples,
     rejected_samples: summary.total_rejected,
     total_tokens: summary.total_tokens,
@@ -54,6 +55,7 @@ describe('the result of a run', () => {
   it('the result of a run adds up its streams', () => {
     const {
       stats: _,
+      digest: __,
       model,
       versions,
       ...counts
@@ -75,6 +77,16 @@ describe('the result of a run', () => {
       unread_streams: 0,
     });
     assert.deepEqual([model, versions], [MODEL, {python: ['3.11.2'], jax: ['0.10.2']}]);
+  });
+
+  it('the result has no digest where a stream has none', () => {
+    const folded = new ResultFold();
+    const summary = aSummary();
+    const digests = [SHA, null, SHA].map((digest, index) => {
+      folded.add(facts(`00${index}`, summary, {digest}), summary);
+      return typeof folded.result().digest;
+    });
+    assert.deepEqual(digests, ['string', 'object', 'object']);
   });
 
   it('the result weighs means and norms by rows, keeps the largest value and counts non-finite values', () => {
