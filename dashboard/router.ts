@@ -3,8 +3,9 @@ import {type Context, Hono, type MiddlewareHandler} from 'hono';
 import {streamSSE} from 'hono/streaming';
 import type {Cloud} from '../cli/cloud/cloud.ts';
 import {CliError} from '../cli/terminal/errors.ts';
+import {readArtifact} from '../cli/views/attempt-files.ts';
 import {epochOf, MAX_ARTIFACT_BYTES} from '../cli/views/jobs.ts';
-import {isRunId, JOB, jobFolder, paths, streamId} from '../shared/domain/names.ts';
+import {isRunId, JOB, paths, streamId} from '../shared/domain/names.ts';
 import {Feed, type FeedOptions, type LivePage, PageError, type Section, type Shown} from './feed.ts';
 import {strict} from './guard.ts';
 import {address, command, html} from './html.ts';
@@ -141,8 +142,8 @@ export function unaged(text: string): string {
 async function artifact(c: Context, {store, objects, jobs}: Cloud): Promise<Response> {
   const {job = '', name = ''} = c.req.param();
   const found = JOB.test(job) ? await store.get(paths.job(jobs, job)) : undefined;
-  const object = `${jobFolder(job, epochOf(found ?? {}))}artifacts/${name}`;
-  const bytes = found ? await objects.read(object, {max_bytes: MAX_ARTIFACT_BYTES}) : undefined;
+  const epoch = epochOf(found ?? {});
+  const bytes = found && (await readArtifact(objects, job, epoch, name, MAX_ARTIFACT_BYTES));
   if (!bytes) throw new PageError(`There is no file ${name} of job ${job}`, 404);
   const file = name.slice(name.lastIndexOf('/') + 1);
   return c.body(Buffer.from(bytes), 200, {

@@ -5,6 +5,7 @@ import {
   instant,
   integer,
   jobName,
+  natural,
   pair,
   positive,
   seconds,
@@ -44,9 +45,10 @@ export function addJobCommands(program: GleanerCommand): void {
     .about('logs', 'print the stored output of an attempt')
     .argument('<id>', 'job id', jobName)
     .option('--attempt <n>', 'number of the attempt, as `jobs show` lists it (default: the newest)', positive)
+    .option('--host <n>', 'number of the host, where the job has several (default: 0)', natural)
     .port()
     .dir('folder of a local cloud')
-    .examples('gleaner jobs logs my-job', 'gleaner jobs logs my-job --attempt 2')
+    .examples('gleaner jobs logs my-job', 'gleaner jobs logs my-job --attempt 2 --host 1')
     .action(async (id, options) => (await import('../jobs/logs.ts')).logs(id, options));
   jobs
     .about('get', 'print the result of a completed job, and nothing else')

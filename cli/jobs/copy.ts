@@ -1,12 +1,12 @@
 import {resolve} from 'node:path';
 import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
-import {jobFolder} from '../../shared/domain/names.ts';
 import type {ObjectInfo} from '../../shared/ports.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {CliError} from '../terminal/errors.ts';
 import {bytesText, counted} from '../terminal/format.ts';
 import {print, say} from '../terminal/output.ts';
+import {listArtifacts} from '../views/attempt-files.ts';
 import {epochOf, readJob} from '../views/jobs.ts';
 import {downloadsOf} from './result.ts';
 
@@ -15,16 +15,15 @@ const SAY_EVERY_MS = 2000;
 
 type Options = CloudOptions & {attempt?: number};
 
-/** Downloads the artifacts of an attempt into a folder. Files that are there are kept, and a broken download goes on. */
+/** Downloads the artifacts of an attempt into a folder, those of several hosts into a folder for each. Files that are there are kept, and a broken download goes on. */
 export async function copy(id: string, folder: string, {attempt, ...options}: Options): Promise<void> {
   await withCloud(options, async cloud => {
     const epoch = attempt ?? epochOf(await readJob(cloud, id));
-    const prefix = `${jobFolder(id, epoch)}artifacts/`;
-    const found = epoch > 0 ? await cloud.objects.list(prefix) : [];
+    const found = epoch > 0 ? await listArtifacts(cloud.objects, id, epoch) : [];
     if (found.length === 0) throw new CliError(await noArtifacts(cloud, id, epoch));
-    const files = found.map(info => ({info, path: pathIn(folder, info.name.slice(prefix.length))}));
+    const files = found.map(({info, name}) => ({info, path: pathIn(folder, name)}));
     const written = await download(cloud, files);
-    const bytes = sizeOf(found);
+    const bytes = sizeOf(found.map(({info}) => info));
     const there = found.length > written ? `, ${counted(found.length - written, 'file')} were there` : '';
     const answer = {folder: resolve(folder), attempt: epoch, files: found.length, written, bytes};
     print<'jobs cp'>(options.json, answer, [

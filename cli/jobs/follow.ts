@@ -1,15 +1,19 @@
 import {setTimeout as sleep} from 'node:timers/promises';
-import {jobFolder} from '../../shared/domain/names.ts';
+import {FIRST_HOST} from '../../shared/domain/worker/hosts.ts';
 import type {Document} from '../../shared/ports.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import type {CloudOptions} from '../cloud/connect.ts';
 import {CliError} from '../terminal/errors.ts';
 import {printText, say} from '../terminal/output.ts';
 import {Parts} from '../terminal/output-parts.ts';
+import {findOutput} from '../views/attempt-files.ts';
 import {epochOf, readJob} from '../views/jobs.ts';
+import {outputTail} from '../views/output.ts';
 import {endLines, isEnded, reasonOf} from './job-view.ts';
 
 const FOLLOW_MS = 500;
+/** Lines of a failed host that are shown beside the output of host 0. */
+const HOST_LINES = 20;
 
 export async function follow(id: string, options: CloudOptions): Promise<void> {
   await withCloud(options, cloud => followJob(cloud, id));
@@ -18,8 +22,9 @@ export async function follow(id: string, options: CloudOptions): Promise<void> {
 export const toOutput = (line: string) => printText([line]);
 
 /**
- * Prints the output of a job while it comes, and every change of its state on standard error, until the job has ended. Returns its
- * document. Exit code 1: the job did not complete. `caughtUp` is called after each read of the output.
+ * Prints the output of a job while it comes, on several hosts that of host 0, until the job has ended. Standard error has every change of
+ * its state and the failures of the other hosts. Returns the document. Exit code 1: the job did not complete. `caughtUp` is called after
+ * each read of the output.
  */
 export async function followJob(
   cloud: Cloud,
@@ -27,7 +32,7 @@ export async function followJob(
   write = toOutput,
   caughtUp = () => {},
 ): Promise<Document> {
-  let [said, parts, epoch]: [string, Parts | undefined, number] = ['', undefined, 0];
+  let [said, output, epoch]: [string, Output | undefined, number] = ['', undefined, 0];
   for (;;) {
     const job = await readJob(cloud, id);
     if (typeof (job.status ?? 'pending') !== 'string')
@@ -36,13 +41,14 @@ export async function followJob(
       );
     const now = epochOf(job);
     if (now !== epoch) {
-      await parts?.end();
-      parts = new Parts(cloud.objects, outputFolder(id, now), write);
+      await output?.end();
+      output = new Output(cloud, id, now, write);
       epoch = now;
     }
     // The state is read before the output: the output of an ended attempt is complete.
-    if (isEnded(job)) await parts?.end();
-    else await parts?.read();
+    if (isEnded(job)) await output?.end();
+    else await output?.read();
+    await output?.sayFailures(job);
     caughtUp();
     const state = stateLine(job);
     if (state !== said) say(`${id}: ${state}`);
@@ -56,8 +62,50 @@ export async function followJob(
   }
 }
 
-export function outputFolder(id: string, epoch: number): string {
-  return `${jobFolder(id, epoch)}output/`;
+/** Output of an attempt: that of its first host, and failures of the others. */
+class Output {
+  readonly #cloud: Cloud;
+  readonly #id: string;
+  readonly #epoch: number;
+  readonly #write: (line: string) => void;
+  #parts: Parts | undefined;
+  readonly #said = new Set<string>();
+
+  constructor(cloud: Cloud, id: string, epoch: number, write: (line: string) => void) {
+    this.#cloud = cloud;
+    this.#id = id;
+    this.#epoch = epoch;
+    this.#write = write;
+  }
+
+  async read(): Promise<void> {
+    await (await this.#found())?.read();
+  }
+
+  async end(): Promise<void> {
+    await (await this.#found())?.end();
+  }
+
+  async #found(): Promise<Parts | undefined> {
+    const {objects} = this.#cloud;
+    const folder = this.#parts ? undefined : await findOutput(objects, this.#id, this.#epoch);
+    if (folder !== undefined) this.#parts = new Parts(objects, folder, this.#write);
+    return this.#parts;
+  }
+
+  /** Says once how each further host failed, with the end of its output. A host that lost another one has nothing to add. */
+  async sayFailures(job: Document): Promise<void> {
+    if (epochOf(job) !== this.#epoch) return;
+    for (const [host, end] of Object.entries((job.ends ?? {}) as Record<string, Document>)) {
+      if (Number(host) === FIRST_HOST || end.outcome !== 'failed' || this.#said.has(host)) continue;
+      this.#said.add(host);
+      say(`${this.#id}: host ${host} failed${reasonOf(end)}`);
+      if (end.cause === 'peer') continue;
+      const folder = await findOutput(this.#cloud.objects, this.#id, this.#epoch, Number(host));
+      const lines = folder ? await outputTail(this.#cloud.objects, folder, HOST_LINES) : [];
+      for (const line of lines) say(`host ${host} | ${line}`);
+    }
+  }
 }
 
 function stateLine(job: Document): string {

@@ -3,22 +3,22 @@ import type {CloudOptions} from '../cloud/connect.ts';
 import {CliError} from '../terminal/errors.ts';
 import {say} from '../terminal/output.ts';
 import {Parts} from '../terminal/output-parts.ts';
+import {findOutput} from '../views/attempt-files.ts';
 import {epochOf, readJob} from '../views/jobs.ts';
-import {outputFolder, toOutput} from './follow.ts';
+import {toOutput} from './follow.ts';
 
-/** Prints the stored output of one attempt. */
-export async function logs(
-  id: string,
-  {attempt, ...options}: CloudOptions & {attempt?: number},
-): Promise<void> {
-  await withCloud(options, cloud => printStored(cloud, id, attempt, toOutput));
+type Part = {attempt?: number | undefined; host?: number | undefined};
+
+/** Prints the stored output of one host of an attempt. */
+export async function logs(id: string, {attempt, host, ...options}: CloudOptions & Part): Promise<void> {
+  await withCloud(options, cloud => printStored(cloud, id, {attempt, host}, toOutput));
 }
 
-/** Writes the stored output of an attempt; by default of the newest. */
+/** Writes the stored output of a host of an attempt; by default of host 0 of the newest attempt. */
 export async function printStored(
   cloud: Cloud,
   id: string,
-  attempt: number | undefined,
+  {attempt, host}: Part,
   write: (line: string) => void,
 ): Promise<void> {
   const job = await readJob(cloud, id);
@@ -30,11 +30,8 @@ export async function printStored(
   const epoch = attempt ?? newest;
   if (epoch > newest)
     throw new CliError(`There is no attempt ${epoch} of job ${id}: the newest is ${newest}`);
-  let lines = 0;
-  const parts = new Parts(cloud.objects, outputFolder(id, epoch), line => {
-    lines++;
-    write(line);
-  });
-  await parts.end();
-  if (lines === 0) say(`attempt ${epoch} of job ${id} has written no output`);
+  const folder = await findOutput(cloud.objects, id, epoch, host);
+  if (folder !== undefined) return new Parts(cloud.objects, folder, write).end();
+  const where = host === undefined ? '' : ` on host ${host}`;
+  say(`attempt ${epoch} of job ${id} has written no output${where}`);
 }

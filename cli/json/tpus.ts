@@ -55,6 +55,7 @@ const logLine = z.union([
   z.strictObject({
     tpu: text,
     incarnation: count,
+    host: count,
     time: maybe,
     severity: maybe,
     message: text,

@@ -1,4 +1,4 @@
-/** Log of one incarnation of a TPU. Its agent rewrites one object with its latest lines. */
+/** Log of one incarnation of a TPU on one host. Its agent rewrites one object with its latest lines. */
 import {ObjectTooLarge} from '../../shared/contracts/errors.ts';
 import {logObject} from '../../shared/domain/names.ts';
 import type {Objects} from '../../shared/ports.ts';
@@ -11,21 +11,15 @@ const MAX_LOG_BYTES = 67_108_864;
 const COMPARED_LINES = 100;
 
 export class AgentLog {
-  readonly tpu: string;
-  readonly incarnation: number;
+  readonly name: string;
   readonly #objects: Objects;
   #generation = '';
   /** The newest lines that were read. */
   #last: string[] = [];
 
-  constructor(objects: Objects, tpu: string, incarnation: number) {
-    this.tpu = tpu;
-    this.incarnation = incarnation;
+  constructor(objects: Objects, tpu: string, incarnation: number, host: number) {
+    this.name = logObject(tpu, incarnation, host);
     this.#objects = objects;
-  }
-
-  get name(): string {
-    return logObject(this.tpu, this.incarnation);
   }
 
   /** Lines that no earlier call returned. Undefined: the object does not exist. */

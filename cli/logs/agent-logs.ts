@@ -3,6 +3,7 @@ import {setTimeout as sleep} from 'node:timers/promises';
 import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
 import {parseWorkerName} from '../../shared/domain/names.ts';
+import {FIRST_HOST, hostsOf} from '../../shared/domain/worker/hosts.ts';
 import {hasEnded} from '../../shared/domain/worker/worker.ts';
 import {openObjects} from '../../shared/google/objects.ts';
 import type {Objects, Store} from '../../shared/ports.ts';
@@ -25,6 +26,10 @@ export type LogOptions = {
   json?: boolean;
 };
 
+/** An incarnation on one of its hosts. */
+type Source = Incarnation & {host: number};
+type AgentLine = Source & {line: LogLine};
+
 const FOLLOW_MS = 1000;
 /** Interval of searches for further TPUs of a run. */
 const SEARCH_MS = 10_000;
@@ -32,7 +37,7 @@ const SEARCH_MS = 10_000;
 const LAST_LINES_MS = 20_000;
 
 export async function runLogs(cloud: Cloud, run: string, options: LogOptions): Promise<void> {
-  const logs = new AgentLogs(openLogs(cloud.connection), options);
+  const logs = new AgentLogs(openLogs(cloud.connection), options, ({tpu}) => tpu);
   let over_ms: number | undefined;
   let [tpus, searched_ms]: [Incarnation[], number] = [[], 0];
   for (;;) {
@@ -43,7 +48,7 @@ export async function runLogs(cloud: Cloud, run: string, options: LogOptions): P
     // The state is read before the logs: the logs of an ended run are complete.
     const isOver = await isRunOver(cloud.store, run);
     const isQuiet = isOver && (await haveEnded(cloud.store, tpus));
-    await logs.read(tpus);
+    await logs.read(tpus.map(each => ({...each, host: FIRST_HOST})));
     if (!options.follow) return logs.sayNothing(`no TPU has worked on run ${run}`);
     if (isOver) over_ms ??= Date.now();
     if (isQuiet || (over_ms !== undefined && Date.now() - over_ms > LAST_LINES_MS)) return;
@@ -51,16 +56,20 @@ export async function runLogs(cloud: Cloud, run: string, options: LogOptions): P
   }
 }
 
-/** Prints the log of an incarnation, by default of the newest, and with `follow` of each later one, until Ctrl-C. */
+/** Prints the log of each host of an incarnation, by default of the newest, and with `follow` of each later one, until Ctrl-C. */
 export async function tpuLogs(cloud: Cloud, tpu: string, options: LogOptions): Promise<void> {
-  const logs = new AgentLogs(openLogs(cloud.connection), options, false);
-  const newest = async () => (await workerRecords.get(cloud.store, tpu))?.incarnation ?? 0;
+  let hosts: number[] = [FIRST_HOST];
+  const nameOf = ({host}: Source) => (hosts.length > 1 ? `${tpu}/${host}` : '');
+  const logs = new AgentLogs(openLogs(cloud.connection), options, nameOf);
   let shown = 0;
   for (;;) {
-    const incarnation = options.incarnation ?? (await newest());
+    const worker = await workerRecords.get(cloud.store, tpu);
+    // An earlier incarnation had as many hosts as the newest.
+    if (worker) hosts = hostsOf(worker);
+    const incarnation = options.incarnation ?? worker?.incarnation ?? 0;
     if (shown > 0 && incarnation > shown) say(`${tpu} is created again: incarnation ${incarnation}`);
     shown = incarnation;
-    await logs.read(incarnation > 0 ? [{tpu, incarnation}] : []);
+    await logs.read(incarnation > 0 ? hosts.map(host => ({tpu, incarnation, host})) : []);
     if (!options.follow) return logs.sayNothing(`slot ${tpu} has had no TPU yet`, bootText(cloud, tpu));
     await sleep(FOLLOW_MS);
   }
@@ -107,7 +116,7 @@ async function haveEnded(store: Store, tpus: readonly Incarnation[]): Promise<bo
 class AgentLogs {
   readonly #objects: Objects;
   readonly #options: LogOptions;
-  readonly #hasNames: boolean;
+  readonly #nameOf: (source: Source) => string;
   readonly #logs = new Map<string, AgentLog>();
   readonly #tail: Tail<AgentLine>;
   #lines = 0;
@@ -115,23 +124,24 @@ class AgentLogs {
   #width = 0;
   #missing: string[] = [];
 
-  constructor(objects: Objects, options: LogOptions, hasNames = true) {
+  /** `nameOf`: the name that stands before each line of a log; empty for none. */
+  constructor(objects: Objects, options: LogOptions, nameOf: (source: Source) => string) {
     this.#objects = objects;
     this.#options = options;
-    this.#hasNames = hasNames;
-    this.#tail = new Tail(options.tail, line => writeAgentLine(line, this.#width, options.json));
+    this.#nameOf = nameOf;
+    this.#tail = new Tail(options.tail, line => this.#write(line));
   }
 
-  async read(tpus: readonly Incarnation[]): Promise<void> {
+  async read(sources: readonly Source[]): Promise<void> {
     const batch: AgentLine[][] = [];
     this.#missing = [];
-    await forEachConcurrently(tpus, async each => {
+    await forEachConcurrently(sources, async each => {
       const log = this.#logOf(each);
       const lines = await log.read();
       if (lines === undefined) this.#missing.push(log.name);
       else batch.push(this.#newest(lines.map(line => ({...each, line: parseLogLine(line)}))));
     });
-    if (this.#hasNames) this.#width = Math.max(this.#width, ...tpus.map(({tpu}) => tpu.length));
+    this.#width = Math.max(this.#width, ...sources.map(each => this.#nameOf(each).length));
     for (const line of inOrder(batch.flat())) {
       this.#lines++;
       this.#tail.add(line);
@@ -148,11 +158,21 @@ class AgentLogs {
     else say(names.length > 0 ? none : 'no line matches');
   }
 
-  #logOf({tpu, incarnation}: Incarnation): AgentLog {
-    const name = `${tpu}#${incarnation}`;
-    const log = this.#logs.get(name) ?? new AgentLog(this.#objects, tpu, incarnation);
+  #logOf({tpu, incarnation, host}: Source): AgentLog {
+    const name = `${tpu}#${incarnation}/${host}`;
+    const log = this.#logs.get(name) ?? new AgentLog(this.#objects, tpu, incarnation, host);
     this.#logs.set(name, log);
     return log;
+  }
+
+  #write({line, ...source}: AgentLine): void {
+    if (this.#options.json) {
+      printJson<'logs'>({...source, ...fieldsOf(line)});
+      return;
+    }
+    const prefix = this.#width > 0 ? `${this.#nameOf(source).padEnd(this.#width)} | ` : '';
+    const style = logStyle(line);
+    printLines(logText(line).map(text => ({text: `${prefix}${text}`, style})));
   }
 
   /** Lines since the time of the options. A line without a time belongs to the line before. */
@@ -171,19 +191,6 @@ class AgentLogs {
 
 function inOrder(lines: AgentLine[]): AgentLine[] {
   return lines.sort((a, b) => (a.line.time ?? '').localeCompare(b.line.time ?? ''));
-}
-
-type AgentLine = Incarnation & {line: LogLine};
-
-/** Writes a line of an agent. `width` above 0: the name of the TPU stands before each line. */
-function writeAgentLine({tpu, incarnation, line}: AgentLine, width: number, json = false): void {
-  if (json) {
-    printJson<'logs'>({tpu, incarnation, ...fieldsOf(line)});
-    return;
-  }
-  const prefix = width > 0 ? `${tpu.padEnd(width)} | ` : '';
-  const style = logStyle(line);
-  printLines(logText(line).map(text => ({text: `${prefix}${text}`, style})));
 }
 
 function fieldsOf({raw, time, severity, message, traceback}: LogLine) {

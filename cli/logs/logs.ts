@@ -34,7 +34,7 @@ async function jobLogs(cloud: Cloud, job: string, {follow, tail, since, json}: L
   const add = (line: string) => lines.add(line);
   if (follow) await followJob(cloud, job, add, () => lines.flush());
   else {
-    await printStored(cloud, job, undefined, add);
+    await printStored(cloud, job, {}, add);
     lines.flush();
   }
 }

@@ -1,11 +1,12 @@
 /** Jobs, and why each waits, as the last tick stored it in the documents of their pools. */
 import {poolRecords} from '../../shared/control-plane/documents/documents.ts';
-import {jobFolder, paths} from '../../shared/domain/names.ts';
+import {paths} from '../../shared/domain/names.ts';
 import {waitText} from '../../shared/domain/waiting/constraint.ts';
 import type {Document, Store, Stored} from '../../shared/ports.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {newestFirst} from '../cloud/newest-first.ts';
 import {CliError} from '../terminal/errors.ts';
+import {findOutput, listArtifacts} from './attempt-files.ts';
 import {outputTail} from './output.ts';
 
 /** The sentence for a waiting job; undefined for any other job, and before a tick has seen it. */
@@ -78,18 +79,13 @@ export async function readJobPage(cloud: Cloud, id: string): Promise<JobPage | u
   const waits = (await readWaits(cloud.store))(job);
   const epoch = epochOf(job);
   if (epoch === 0) return {id, job, waits, output: [], artifacts: []};
-  const folder = jobFolder(id, epoch);
-  const artifacts = (await cloud.objects.list(`${folder}artifacts/`)).map(({name, size_bytes}) => ({
-    ...{name: name.slice(`${folder}artifacts/`.length), size_bytes},
+  const artifacts = (await listArtifacts(cloud.objects, id, epoch)).map(({name, info: {size_bytes}}) => ({
+    ...{name, size_bytes},
     isLarge: size_bytes > MAX_ARTIFACT_BYTES,
   }));
-  return {
-    id,
-    job,
-    waits,
-    output: await outputTail(cloud.objects, `${folder}output/`, MOST_OUTPUT),
-    artifacts,
-  };
+  const folder = await findOutput(cloud.objects, id, epoch);
+  const output = folder === undefined ? [] : await outputTail(cloud.objects, folder, MOST_OUTPUT);
+  return {id, job, waits, output, artifacts};
 }
 
 /** Number of the newest attempt; 0 without one, and for a value that is no number. */

@@ -25,10 +25,7 @@ export type NodeChange =
 /** Account of a node that names none, as at Google. */
 const DEFAULT_ACCOUNT = '1-compute@developer.gserviceaccount.com';
 
-/** Port of the coordinator of JAX on TPUs. */
-const COORDINATOR_PORT = 8482;
-
-/** VMs of a node, one for each host, with the metadata attributes that Cloud TPU adds. */
+/** VMs of a node, one for each host, with the metadata attributes that Cloud TPU adds. JAX has a device for each chip of a slice. */
 export function vmsOf(node: TpuNode): VmSpec[] {
   const {id, name, zone, spec} = node;
   const {acceleratorType, metadata, serviceAccount} = spec;
@@ -46,16 +43,8 @@ export function vmsOf(node: TpuNode): VmSpec[] {
       'worker-network-endpoints': addresses.map(each => `unknown:unknown:${each}`).join(','),
       ...metadata,
     },
-    env: isSlice ? sliceVariables(address) : {},
+    env: isSlice ? {XLA_FLAGS: `--xla_force_host_platform_device_count=${CHIPS_OF_A_HOST}`} : {},
   }));
-}
-
-/** JAX on the CPU with one device for each chip of a host, and a coordinator on the address of the host alone. */
-function sliceVariables(address: string): Record<string, string> {
-  return {
-    XLA_FLAGS: `--xla_force_host_platform_device_count=${CHIPS_OF_A_HOST}`,
-    JAX_COORDINATOR_BIND_ADDRESS: `${address}:${COORDINATOR_PORT}`,
-  };
 }
 
 /** Addresses of the hosts of a node. The hosts of a slice have their own, so each slice can use the same ports. */

@@ -209,9 +209,9 @@ export function parseWorkerName(name: string): Slot | undefined {
   return {pool: match[1], zone: match[2], slot: Number(match[3])};
 }
 
-/** Log of the agent of one incarnation, in the bucket of logs. */
-export function logObject(worker: string, incarnation: number): string {
-  return `logs/${worker}/${incarnation}.log`;
+/** Log of the agent of one incarnation on a host, in the bucket of logs. */
+export function logObject(worker: string, incarnation: number, host = 0): string {
+  return `logs/${worker}/${incarnation}${host === 0 ? '' : `.${host}`}.log`;
 }
 
 /** Folder of all attempts of a job. */

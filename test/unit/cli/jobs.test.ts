@@ -34,12 +34,25 @@ describe('gleaner jobs @full', () => {
         attempts: [{epoch: 1, worker: 'tpu-us-central1-a-0', outcome: 'completed'}],
         created_at: '2026-01-01T03:04:05.000Z',
       }),
+      'jobs/slice': ended({
+        ...{status: 'failed', cause: 'exit', error: 'host 1 of 3: ValueError: x', result: null},
+        ends: {
+          0: {outcome: 'failed', cause: 'peer', error: 'lost host 1', exit_code: 134},
+          1: {outcome: 'failed', cause: 'exit', error: 'ValueError: x', exit_code: 1},
+          2: {outcome: 'failed', cause: 'peer', error: 'lost host 1', exit_code: 134},
+        },
+        created_at: '2026-01-01T01:04:05.000Z',
+      }),
       'jobs/long': ended({
         ...{result: null, result_path: 'gs://gleaner-local/jobs/long/epoch_1/result.txt'},
         created_at: '2026-01-01T02:04:05.000Z',
       }),
     });
     await put(cloud, 'jobs/long/epoch_1/result.txt', 'a long result');
+    for (const [host, text] of ['from the first\n', 'before\nValueError: x\n', 'lost\n'].entries()) {
+      await put(cloud, `jobs/slice/epoch_1/host_${host}/output/000001.txt`, text);
+      await put(cloud, `jobs/slice/epoch_1/host_${host}/artifacts/a.txt`, `${host}`);
+    }
     await put(cloud, 'jobs/whole/epoch_1/artifacts/a.txt', 'one');
     await put(cloud, 'jobs/whole/epoch_1/artifacts/sub/b.txt', 'two');
     await put(cloud, 'jobs/good/epoch_1/artifacts/../../outside', 'hostile');
@@ -53,9 +66,9 @@ describe('gleaner jobs @full', () => {
       const {stdout} = await gleaner(['jobs', 'list', '--json', ...args, ...at()]);
       return jobAnswers['jobs list'].parse(JSON.parse(stdout)).map(({id}) => id);
     };
-    assert.deepEqual(await ids(), ['bad', 'good', 'whole', 'long']);
+    assert.deepEqual(await ids(), ['bad', 'good', 'whole', 'long', 'slice']);
     assert.deepEqual(await ids('--limit', '1'), ['bad']);
-    assert.deepEqual(await ids('--status', 'failed'), ['bad']);
+    assert.deepEqual(await ids('--status', 'failed'), ['bad', 'slice']);
   });
 
   it('lists state, pool, worker, duration and cost under a header', async () => {
@@ -134,6 +147,25 @@ describe('gleaner jobs @full', () => {
     assert.equal((await gleaner(['jobs', 'follow', 'bad', ...at()])).code, 1);
     const none = await gleaner(['jobs', 'follow', 'none', ...at()]);
     assert.deepEqual([none.code, none.stderr.startsWith('gleaner: There is no job "none"')], [1, true]);
+  });
+
+  it('prints the output of host 0 of a slice, and what failed on the others', async () => {
+    const {stdout, stderr} = await gleaner(['jobs', 'follow', 'slice', ...at()]);
+    assert.equal(stdout, 'from the first\n');
+    assert.deepEqual(stderr.split('\n').slice(0, 5), [
+      'slice: host 1 failed (exit): ValueError: x',
+      'host 1 | before',
+      'host 1 | ValueError: x',
+      'slice: host 2 failed (peer): lost host 1',
+      'slice: failed (exit): host 1 of 3: ValueError: x',
+    ]);
+    const second = await gleaner(['jobs', 'logs', 'slice', '--host', '2', ...at()]);
+    assert.equal(second.stdout, 'lost\n');
+    const none = await gleaner(['jobs', 'logs', 'good', '--host', '2', ...at()]);
+    assert.match(none.stderr, /attempt 1 of job good has written no output on host 2/);
+    const folder = join(scratch.dir(), 'hosts');
+    assert.match((await gleaner(['jobs', 'cp', 'slice', folder, ...at()])).stdout, /^3 files/);
+    assert.equal(readFileSync(join(folder, 'host_2/a.txt'), 'utf8'), '2');
   });
 
   it('prints the gcloud commands of a submit without publishing', async () => {

@@ -12,6 +12,7 @@ import {until} from '../../support/until.ts';
 
 const A = 'tpu-us-central1-a-0';
 const B = 'tpu-us-central1-a-1';
+const SLICE = 'big-us-central1-a-0';
 
 const line = (seconds: number, message: string, severity = 'INFO') =>
   `${JSON.stringify({time: at(seconds), severity, message})}\n`;
@@ -33,11 +34,14 @@ describe('gleaner logs @full', () => {
       'runs/bad-run': {status: 7},
       [`workers/${A}`]: aWorker({incarnation: 3, phase: 'working', work: 'my-run/007'}),
       [`workers/${B}`]: aWorker({name: B, incarnation: 1, phase: 'working', work: 'my-run/008'}),
+      [`workers/${SLICE}`]: aWorker({name: SLICE, incarnation: 1, host_count: 2}),
       'workers/tpu-us-central1-a-2': {name: 7},
       'workers/tpu-us-central1-a-3': aWorker({name: 'tpu-us-central1-a-3', incarnation: 0}),
     });
     await put(cloud, `logs/${A}/3.log`, first);
     await put(cloud, `logs/${A}/2.log`, line(-9, 'Earlier life'));
+    await put(cloud, `logs/${SLICE}/1.log`, line(0, 'First'));
+    await put(cloud, `logs/${SLICE}/1.1.log`, line(1, 'Second'));
     await put(cloud, `logs/${B}/1.log`, `${line(1, 'Leased too')}no JSON\n`);
   });
   after(() => scratch.end());
@@ -60,6 +64,9 @@ describe('gleaner logs @full', () => {
     assert.equal(await logs(A, '--incarnation', '2'), '03:03:56 INFO Earlier life\n');
   });
 
+  it('prints the logs of the hosts of a slice in the order of time', async () =>
+    assert.equal(await logs(SLICE), `${SLICE}/0 | 03:04:05 INFO First\n${SLICE}/1 | 03:04:06 INFO Second\n`));
+
   it('prints an object a line with --json', async () => {
     const found = (await logs('my-run', '--json'))
       .trim()
@@ -69,6 +76,7 @@ describe('gleaner logs @full', () => {
       ...{
         tpu: A,
         incarnation: 3,
+        host: 0,
         time: at(2),
         severity: 'ERROR',
         message: 'Bad \u001b[31m\u202e',

@@ -55,7 +55,7 @@ describe('A log that its agent rewrites', () => {
 
   it('gives each line once', async () => {
     const bucket = new FakeBucket(() => T0);
-    const log = new AgentLog(bucket.through(callAtOnce), A, 2);
+    const log = new AgentLog(bucket.through(callAtOnce), A, 2, 0);
     assert.equal(await log.read(), undefined);
     bucket.put(log.name, '1\n2\n');
     assert.deepEqual(await log.read(), ['1', '2']);
