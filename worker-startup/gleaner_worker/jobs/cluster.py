@@ -96,7 +96,11 @@ ONE_HOST = Cluster(0, 1, ("localhost",), 8482)
 
 
 def cluster_of(order: dict) -> Cluster:
-    """The cluster of a job, as worker-api sends it. Raises Failure for a host without an address."""
+    """The cluster of a job, as worker-api sends it. Raises Failure for a host without an address.
+
+    order["slice"]: host, hosts, addresses and port, and for several slices also slice and slices. The addresses
+    are then those of the hosts of all slices, slice by slice.
+    """
     found = order.get("slice")
     if found is None:  # an earlier release sends none
         return ONE_HOST
