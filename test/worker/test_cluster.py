@@ -132,7 +132,7 @@ class Slice:
         for number in range(hosts * slices):
             (folder / str(number)).mkdir()
             self.places.append(Jobs(storage, folder / str(number) / "agent"))
-        self.endings = {}
+        self.runners, self.endings = {}, {}
 
     def start(self, *numbers, **order):
         """Starts the job on the hosts with these numbers, or on all hosts."""
@@ -147,6 +147,7 @@ class Slice:
             runner = self.places[number].runner(
                 lambda order: Prepared(sys.executable, None, RAN, flags), **order, slice=where
             )
+            self.runners[number] = runner
             self.threads.append(threading.Thread(target=self.run_host, args=(number, runner)))
         for thread in self.threads:
             thread.start()
@@ -154,7 +155,7 @@ class Slice:
     def run_host(self, number, runner):
         self.endings[number] = runner.run()
 
-    def wait(self, number=None):
+    def wait(self):
         for thread in self.threads:
             thread.join(HANG_S)
             assert not thread.is_alive()
@@ -196,6 +197,20 @@ def test_two_hosts_sum_over_their_devices_and_host_0_gives_the_result(storage, t
     found = Slice(storage, tmp_path)
     found.start(code=SUM)
     is_summed(found, 2)
+
+
+@needs_root
+@pytest.mark.slow
+def test_host_0_ends_the_attempt_for_a_new_source(storage, tmp_path):
+    found = Slice(storage, tmp_path)
+    found.start(command="echo begun; sleep 1000")
+    until(lambda: found.output(0) and found.output(1))
+    prepared = found.places[0].prepare()
+    found.runners[1].restart(prepared)
+    found.runners[0].restart(prepared)
+    until(lambda: 0 in found.endings)
+    found.runners[1].request("flush")
+    assert found.wait() == {0: ("drained", None), 1: ("preempted", None)}
 
 
 @needs_root
