@@ -39,8 +39,7 @@ def sha256_of(content: Content) -> str:
     digest = hashlib.sha256()
     content.seek(0)
     for _ in range(0, content.size, _READ_BYTES):
-        is_in_memory = isinstance(content, InMemory)
-        for part in content.views(_READ_BYTES) if is_in_memory else [content.read(_READ_BYTES)]:
+        for part in content.views(_READ_BYTES) if isinstance(content, InMemory) else [content.read(_READ_BYTES)]:
             digest.update(part)
     content.seek(0)
     return digest.hexdigest()
