@@ -2,7 +2,18 @@ import {DASHBOARD_PORT} from '../local/address.ts';
 import {portFrom, positive, runId, since, tail, text} from '../terminal/arguments.ts';
 import {type GleanerCommand, RUNNING_OR_STOPPED} from '../terminal/command.ts';
 
-const KINDS = ['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control', 'job', 'exec'];
+const KINDS = [
+  'run',
+  'stream',
+  'shard',
+  'worker',
+  'zone',
+  'rejected',
+  'control',
+  'job',
+  'exec',
+  'contradiction',
+];
 const FOLLOW = ['-f, --follow', 'print new lines until the end, or Ctrl-C'] as const;
 const JSON_LINES = 'print one JSON object a line';
 

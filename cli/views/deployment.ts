@@ -1,4 +1,4 @@
-/** The documents of a deployment, and its alerts: documents that are left alone, silent TPUs, stopped creates and old prices. */
+/** The documents of a deployment, and its alerts: documents that are left alone, silent TPUs, stopped creates, contradictions, old prices. */
 import {
   createsRecords,
   poolRecords,
@@ -23,6 +23,7 @@ import type {Worker} from '../../shared/domain/worker/worker.ts';
 import type {Limiter} from '../../shared/domain/zone/limiter.ts';
 import type {Zone} from '../../shared/domain/zone/placement.ts';
 import type {Store} from '../../shared/ports.ts';
+import {entriesOf} from '../events/entry.ts';
 import {counted, dollarText} from '../terminal/format.ts';
 
 function nameOf({zone, pool}: Pick<Zone, 'zone' | 'pool'>): string {
@@ -31,15 +32,18 @@ function nameOf({zone, pool}: Pick<Zone, 'zone' | 'pool'>): string {
 
 /** Documents of jobs, commands and tasks of each kind that are read: the newest. */
 const MOST = 200;
+/** Contradictions that are alerts: the newest of a week. Their events stay for 30 days. */
+const CONTRADICTED_MS = 7 * 86_400_000;
+const MOST_CONTRADICTIONS = 5;
 
 /** The understood documents of a deployment, and what waits for a person. */
 export type DeploymentView = {runs: Run[]; pools: Pool[]; workers: Worker[]; alerts: string[]};
 
 /**
  * Reads runs, pools and workers. `alerts`: sentences about documents that are left alone, about silent workers that a zone holds, and about
- * stopped creates. `jobs`: the collection of the jobs.
+ * stopped creates, and about objects with other bytes. `jobs`: the collection of the jobs.
  */
-export async function viewDeployment(store: Store, jobs: string): Promise<DeploymentView> {
+export async function viewDeployment(store: Store, jobs: string, now = Date.now()): Promise<DeploymentView> {
   const newest = (field: string) => ({order_by: {field, direction: 'desc'}, limit: MOST}) as const;
   const alone: string[] = [];
   const note = ({message}: {message: string}) => void alone.push(message.replace('Failed to read ', ''));
@@ -64,7 +68,19 @@ export async function viewDeployment(store: Store, jobs: string): Promise<Deploy
   const limited = [...zones, ...pools].flatMap(
     ({limiter}, index) => limiterText(names[index] ?? '', limiter) ?? [],
   );
-  return {runs, pools, workers, alerts: [...alone, ...held, ...limited, ...(await priceAlerts(store))]};
+  const others = [...(await contradictions(store, now)), ...(await priceAlerts(store))];
+  return {runs, pools, workers, alerts: [...alone, ...held, ...limited, ...others]};
+}
+
+/** A sentence about each object that was found with other bytes than were to be created, the newest first. */
+async function contradictions(store: Store, now: number): Promise<string[]> {
+  const where = [{field: 'kind', op: '==' as const, value: 'contradiction'}];
+  const found = entriesOf(await store.query('events', {where, limit: MOST}), () => {});
+  return found
+    .filter(({at}) => now - Date.parse(at) < CONTRADICTED_MS)
+    .sort((a, b) => b.at.localeCompare(a.at))
+    .slice(0, MOST_CONTRADICTIONS)
+    .map(({at, text}) => `${text} (${utcText(at)})`);
 }
 
 /** A sentence about a zone that refuses nodes, or about stopped creates; undefined where all wanted nodes are created. */

@@ -55,7 +55,7 @@ export async function listRuns(store: Store): Promise<Run[]> {
 }
 
 export async function readOverview({store, jobs}: Cloud, now: number): Promise<Overview> {
-  const {runs, pools, workers, alerts} = await viewDeployment(store, jobs);
+  const {runs, pools, workers, alerts} = await viewDeployment(store, jobs, now);
   const known = new Set(runs.map(({run}) => run));
   const kept = pools.flatMap(pool => {
     const text = keptText(pool, workers, now);

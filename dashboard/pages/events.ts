@@ -9,7 +9,18 @@ import type {Section} from '../feed.ts';
 import {empty, type Html, html, type Mark, withCommands} from '../html.ts';
 import {section} from './section.ts';
 
-const KINDS = ['run', 'stream', 'shard', 'worker', 'zone', 'rejected', 'control', 'job', 'exec'];
+const KINDS = [
+  'run',
+  'stream',
+  'shard',
+  'worker',
+  'zone',
+  'rejected',
+  'control',
+  'job',
+  'exec',
+  'contradiction',
+];
 
 export function eventsPage(
   {entries, runs}: Awaited<ReturnType<typeof readTimeline>>,

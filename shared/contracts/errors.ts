@@ -1,3 +1,4 @@
+import type {Contradiction} from '../domain/timeline.ts';
 import type {Refusal} from '../domain/worker/provider-states.ts';
 
 /** A document that Firestore would refuse, or that we could not read back unchanged. */
@@ -77,6 +78,16 @@ export class Rejected extends Error {
   constructor(message: string, options?: ErrorOptions) {
     const text = message.length > MOST_SAID ? `${message.slice(0, MOST_SAID)} …` : message;
     super(text.toWellFormed(), options);
+  }
+}
+
+/** An object of the control plane has other content than the control plane wrote. */
+export class Contradicted extends Rejected {
+  override name = 'Contradicted';
+  readonly contradiction: Contradiction;
+  constructor(message: string, contradiction: Contradiction) {
+    super(message);
+    this.contradiction = contradiction;
   }
 }
 

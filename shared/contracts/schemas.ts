@@ -36,6 +36,15 @@ function toWellFormed(text: string): string {
 /** Longest result in a request, in UTF-16 units: never more than its bytes of UTF-8. */
 const MAX_RESULT_CHARS = 262_144;
 
+/** Text of a worker, which people read in events. */
+function said(most: number) {
+  return z
+    .string()
+    .min(1)
+    .max(most)
+    .transform(text => printable(text.toWellFormed()));
+}
+
 function printableText(most: number) {
   return z.string().regex(new RegExp(`^[\\x21-\\x7e]{1,${most}}$`), `1 to ${most} visible characters`);
 }
@@ -116,6 +125,12 @@ const bytes = upTo(Number.MAX_SAFE_INTEGER);
 const received = z.object({nat_bytes: bytes, bucket_bytes: bytes, other_bytes: bytes});
 const sender = {worker: workerNameText, incarnation: upTo(MAX_ORDINAL), host: upTo(MAX_ORDINAL)};
 
+/** An object that exists with other bytes than the worker made. Workers of an earlier release report none. */
+const contradiction = z
+  .object({object: said(1024), found: said(200), made: said(200)})
+  .nullable()
+  .default(null);
+
 export const workerRequest = z.discriminatedUnion('action', [
   // The tick checks that worker-api works.
   z.object({action: z.literal('ping')}),
@@ -150,11 +165,7 @@ export const workerRequest = z.discriminatedUnion('action', [
   z.object({
     action: z.literal('setup-failed'),
     ...sender,
-    reason: z
-      .string()
-      .min(1)
-      .max(4000)
-      .transform(text => printable(text.toWellFormed())),
+    reason: said(4000),
   }),
   // The end of an attempt of a job.
   z.object({
@@ -170,6 +181,7 @@ export const workerRequest = z.discriminatedUnion('action', [
     result_object: z.string().max(1024).nullable(),
     has_artifacts: z.boolean(),
     ran: ran.nullable(),
+    contradiction,
   }),
   // The source and environment of the worker's pool.
   z.object({action: z.literal('source'), ...sender}),
@@ -193,6 +205,7 @@ export const workerRequest = z.discriminatedUnion('action', [
         .object({
           kind: z.enum(['stream', 'model', 'hub', 'infrastructure']),
           reason: z.string().max(20_000).transform(toWellFormed),
+          contradiction,
         })
         .nullable(),
       progress: progress.nullable().optional(),

@@ -98,12 +98,16 @@ function canonicalJson(value: unknown): string {
   );
 }
 
+/** True if the frozen spec has what a `run.json` asks for, as this release or an earlier one completes it. */
+export function isSameSpec(frozen: RunSpecInput, input: RunSpecInput, defaults: Defaults): boolean {
+  const hashOf = (each: RunSpecInput) => specHash(completeSpec(each, defaults).spec);
+  return [input, earlierMeaning(input)].map(hashOf).includes(hashOf(earlierMeaning(frozen)));
+}
+
 /** Why a `run.json` from after the freeze changes nothing; undefined if it agrees with the run, with whatever number of keys. */
 export function laterSpecProblem(run: Run, input: RunSpecInput, defaults: Defaults): string | undefined {
-  const hashOf = (each: RunSpecInput) => specHash(completeSpec(each, defaults).spec);
   const {placement} = completeSpec(input, defaults);
-  const meanings = [input, earlierMeaning(input)].map(hashOf);
-  if (run.spec && !meanings.includes(hashOf(earlierMeaning(run.spec))))
+  if (run.spec && !isSameSpec(run.spec, input, defaults))
     return `the spec of run "${run.run}" was frozen when its first stream was accepted`;
   const changed = (Object.keys(placement) as (keyof RunPlacement)[]).filter(
     key => placement[key] !== run[key],

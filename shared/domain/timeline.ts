@@ -1,6 +1,16 @@
 /** Event of the timeline: a change that people read about. The store keeps it for 30 days. */
 export type TimelineEvent = {
-  kind: 'run' | 'stream' | 'shard' | 'worker' | 'zone' | 'rejected' | 'control' | 'job' | 'exec';
+  kind:
+    | 'run'
+    | 'stream'
+    | 'shard'
+    | 'worker'
+    | 'zone'
+    | 'rejected'
+    | 'control'
+    | 'job'
+    | 'exec'
+    | 'contradiction';
   text: string;
   run?: string;
   stream?: string;
@@ -12,6 +22,22 @@ export type TimelineEvent = {
   /** Control message that the event is about. */
   message_id?: string;
   object?: string;
+  /** Digests of a contradiction. */
+  found?: string;
+  made?: string;
   /** Events with the same words here are one event, with the text and the time of the last. */
   fold?: string | undefined;
 };
+
+/** An object that was to be created exists with other bytes. `found`, `made`: digests of the stored bytes, and of those to create. */
+export type Contradiction = {object: string; found: string; made: string};
+
+/** `maker`: creates the object. Repeated attempts are one event. */
+export function contradictionEvent(
+  {object, found, made}: Contradiction,
+  maker: string,
+  about: Pick<TimelineEvent, 'run' | 'stream' | 'job' | 'worker' | 'epoch'>,
+): TimelineEvent {
+  const text = `${object} exists with ${found}, and ${maker} made ${made}: find out who wrote it`;
+  return {kind: 'contradiction', ...about, object, found, made, text, fold: `${object} ${found} ${made}`};
+}

@@ -1,11 +1,16 @@
 /** The agent of a TPU VM, as small as it can be: it asks, stores shards, and believes each answer. Its caller decides when it acts. */
 import {metadataObject, shardObject} from '../../shared/domain/names.ts';
+import type {Contradiction} from '../../shared/domain/timeline.ts';
 import type {Objects} from '../../shared/ports.ts';
 import {metadataOf, type Plan, planShards, type Source, shardMetadata, storedText} from './shard-plan.ts';
 
 export type Answer = {status: number; body: Record<string, unknown>};
 type Api = (request: object) => Promise<Answer>;
-export type Failure = {kind: 'stream' | 'model' | 'hub' | 'infrastructure'; reason: string};
+export type Failure = {
+  kind: 'stream' | 'model' | 'hub' | 'infrastructure';
+  reason: string;
+  contradiction?: Contradiction;
+};
 
 type Lease = {run: string; stream: string; epoch: number};
 type JobLease = {job: string; epoch: number};
@@ -16,6 +21,7 @@ export type JobEnd = {
   error?: string;
   exit_code?: number;
   result?: string;
+  contradiction?: Contradiction;
 };
 /** A job in hand: its lease, and the order of worker-api. */
 export type JobInHand = {lease: JobLease; order: {code: string | null; timeout_s: number}};
@@ -195,8 +201,8 @@ export class FakeAgent {
 
   /** Reports the end of the job in hand. False when worker-api did not answer. */
   async finish(end: JobEnd): Promise<boolean> {
-    const {outcome, cause = null, error = null, exit_code = null, result = null} = end;
-    const report = {outcome, cause, error, result, result_object: null, exit_code};
+    const {outcome, cause = null, error = null, exit_code = null, result = null, contradiction = null} = end;
+    const report = {outcome, cause, error, result, result_object: null, exit_code, contradiction};
     const {status} = await this.#post({
       ...{action: 'finish', lease: this.job?.lease, ...report},
       ...{has_artifacts: false, ran: null},

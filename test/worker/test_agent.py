@@ -1,6 +1,7 @@
 """Agents that lease streams, follow worker-api, and end."""
 
 import json
+import re
 import socket
 
 import pytest
@@ -14,18 +15,25 @@ pytestmark = pytest.mark.slow
 def test_an_agent_reports_failed_streams_and_extracts_the_next_stream(cloud, storage, agent, tiny_folder):
     empty = a_stream(storage, b"", stream="001")
     missing = a_stream(storage, text_lines(3), stream="002")
+    planted = a_stream(storage, text_lines(3), stream="003")
+    storage.put(BUCKET, "activations/my-run/tpu_3/metadata.json", b"planted")
     good = a_stream(storage, text_lines(30))
     cloud.leases = [
         a_work_answer(empty, stream="001", model=tiny_folder),
         {"action": "wait", "retry_s": 0.1, "reason": "nothing yet"},
         a_work_answer(missing, stream="002", model="/no/such/model"),
+        a_work_answer(planted, stream="003", model=tiny_folder),
         a_work_answer(good, epoch=5, model=tiny_folder),
     ]
     ended(agent())
-    assert [release_of(cloud, i) for i in range(3)] == [("failed", "stream"), ("failed", "model"), ("completed", None)]
+    kinds = ["stream", "model", "stream", None]
+    assert [release_of(cloud, i) for i in range(4)] == [("failed" if kind else "completed", kind) for kind in kinds]
     assert "stream_001.jsonl: it has no lines" in cloud.releases()[0]["failure"]["reason"]
     assert "/no/such/model" in cloud.releases()[1]["failure"]["reason"]
-    last = cloud.releases()[2]
+    contradiction = cloud.releases()[2]["failure"]["contradiction"]
+    assert contradiction["object"] == "activations/my-run/tpu_3/metadata.json"
+    assert re.match("7 bytes of crc32c ", contradiction["found"]) and "bytes of crc32c" in contradiction["made"]
+    last = cloud.releases()[3]
     assert last["lease"] == {"run": "my-run", "stream": "007", "epoch": 5}
     assert last["progress"]["samples_done"] == last["progress"]["samples_total"] == 30
     assert {(a["worker"], a["incarnation"], a["host"]) for a in cloud.asked} == {("tpu-us-central1-a-0", 3, 0)}

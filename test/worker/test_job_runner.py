@@ -104,6 +104,8 @@ def test_a_job_fails_where_another_writer_stored_its_output_artifact_or_result(j
     ending = runner.run()
     assert (ending["outcome"], ending["cause"], ending["has_artifacts"]) == ("failed", "machine", False)
     assert re.search(f"exists with 6 bytes of crc32c {re.escape(forged['crc32c'])}, .* crc32c", ending["error"])
+    assert ending["contradiction"]["object"] == FOLDER + name
+    assert forged["crc32c"] in ending["contradiction"]["found"]
 
 
 def test_a_job_whose_source_cannot_be_fetched_fails_before_its_process_starts(jobs):

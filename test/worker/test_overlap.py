@@ -153,8 +153,9 @@ def test_a_shard_that_another_writer_stored_with_other_bytes_ends_the_attempt_wi
     other = data[:-1] + bytes([data[-1] ^ 1])
     storage.before_create = lambda wanted: storage.put(BUCKET, name, other, metadata) if wanted == name else None
     mine, theirs = BytesContent(data).crc32c, BytesContent(other).crc32c
-    with fails("infrastructure", f"crc32c {re.escape(theirs)}, .* crc32c {re.escape(mine)}"):
+    with fails("infrastructure", f"crc32c {re.escape(theirs)}, .* crc32c {re.escape(mine)}") as failure:
         extract(stream, **spec)
+    assert failure.value.contradiction["object"] == name
     assert storage.data(BUCKET, name) == other
     storage.before_create = lambda wanted: None
     assert extract(stream, **spec) == "completed"

@@ -8,12 +8,15 @@ class Failure(Exception):
     model: the model, the tokenizer or the spec cannot be used; every stream of the run has the same problem.
     hub: the model does not arrive; neither the stream nor this machine is at fault, and a later try may succeed.
     infrastructure: this machine or its network fails; another worker may succeed.
+    contradiction: the object that exists with other bytes than this worker made, and the digests of both, for
+    worker-api; None for every other failure.
     """
 
-    def __init__(self, kind: str, reason: str):
+    def __init__(self, kind: str, reason: str, contradiction: dict[str, str] | None = None):
         super().__init__(reason)
         self.kind = kind
         self.reason = reason
+        self.contradiction = contradiction
 
 
 class Damaged(Failure):

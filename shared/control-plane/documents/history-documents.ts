@@ -22,8 +22,9 @@ export const eventRecords = recordsOf(
       'control',
       'job',
       'exec',
+      'contradiction',
     ]).describe(
-      'Subject of the event: `run`, `stream`, `shard`, `worker`, `zone`, `rejected`, `control`, `job` or `exec`.',
+      'Subject of the event: `run`, `stream`, `shard`, `worker`, `zone`, `rejected`, `control`, `job` or `exec`; or `contradiction`, an object that exists with other bytes than were to be created.',
     ),
     text: text.max(MAX_TEXT).describe('The event as a sentence.'),
     at: instant.describe('Time of the event. Sort by this field.'),

@@ -1,8 +1,9 @@
-import {Rejected} from '../../contracts/errors.ts';
+import {Contradicted, Rejected} from '../../contracts/errors.ts';
 import {completeSpec} from '../../contracts/spec.ts';
 import {outputsPrefix, parseOutputObject, stopObject} from '../../domain/names.ts';
 import {isOpen, LOST_AFTER_S, lostReason, NO_MESSAGES, NO_STREAMS, type Run} from '../../domain/run/run.ts';
 import {isOlderThan, iso} from '../../domain/time.ts';
+import {type Contradiction, contradictionEvent} from '../../domain/timeline.ts';
 import type {Deps} from '../deps.ts';
 import {runRecords} from '../documents/documents.ts';
 import {recordEvent} from '../documents/event-log.ts';
@@ -19,15 +20,18 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
   let reason: string | null = null;
   let isLost = false;
   let isStopped = false;
+  let contradiction: Contradiction | null = null;
   try {
     frozen = await freezeSpec(deps, run);
     isLost = await hadDocument(deps, run, frozen.frozen_at);
     if (isLost) reason = lostReason(run);
+    else contradiction = frozen.contradiction;
     isStopped = await wasStopped(deps, run);
     if (isStopped) reason = stoppedText(run);
   } catch (error) {
     if (!(error instanceof Rejected)) throw error;
     reason = error.message;
+    if (error instanceof Contradicted) contradiction = error.contradiction;
   }
   return deps.store.transaction(async tx => {
     const current = await runRecords.get(tx, run);
@@ -60,6 +64,7 @@ export async function ensureRun(deps: Deps, run: string): Promise<Run | undefine
     const text =
       reason ?? `Run ${run} begins: model ${frozen?.spec.model}, spec ${frozen?.spec_hash.slice(0, 12)}`;
     recordEvent(tx, {kind: frozen ? 'run' : 'rejected', run, text}, now);
+    if (contradiction) recordEvent(tx, contradictionEvent(contradiction, 'the control plane', {run}), now);
     return next;
   });
 }

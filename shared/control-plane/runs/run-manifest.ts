@@ -1,9 +1,11 @@
-import {Rejected} from '../../contracts/errors.ts';
+import {Contradicted, Rejected} from '../../contracts/errors.ts';
 import {MAX_MANIFEST_BYTES, manifest, manifestText} from '../../contracts/manifest.ts';
+import {printable} from '../../contracts/printable.ts';
 import {parseJson, parseValue} from '../../contracts/schemas.ts';
 import {
   completeSpec,
   frozenSpec,
+  isSameSpec,
   MAX_SPEC_BYTES,
   parseRunSpec,
   type RunPlacement,
@@ -12,6 +14,7 @@ import {
 } from '../../contracts/spec.ts';
 import {modelProblem} from '../../domain/billing/ceilings.ts';
 import {manifestObject, specObject} from '../../domain/names.ts';
+import type {Contradiction} from '../../domain/timeline.ts';
 import type {Objects} from '../../ports.ts';
 import {missingPoolText, readPool} from '../caches/pool-cache.ts';
 import type {Deps} from '../deps.ts';
@@ -21,22 +24,30 @@ import {bucketModelProblem} from './check-model.ts';
 /** A spec with exactly the keys of its manifest, maybe fewer than this release knows, and its hash. */
 export type Frozen = {spec: RunSpecInput; spec_hash: string; placement?: RunPlacement};
 
+/** `found`, `made`: hashes of the spec in the manifest, and of the spec to freeze. */
+function contradictionOf(object: string, found: string, made: string): Contradiction {
+  return {object, found: printable(found.toWellFormed()), made};
+}
+
 /**
  * Freezes the spec of a run by creating its manifest. If a manifest exists, its spec counts, whatever run.json contains. `frozen_at`:
- * creation time of a manifest that existed before.
+ * creation time of a manifest that existed before. `contradiction`: it has another spec than run.json asks for.
  */
 export async function freezeSpec(
   deps: Deps,
   run: string,
-): Promise<Frozen & {placement: RunPlacement; frozen_at: string | null}> {
+): Promise<
+  Frozen & {placement: RunPlacement; frozen_at: string | null; contradiction: Contradiction | null}
+> {
   const {config, log, objects} = deps;
   const name = manifestObject(run);
   const frozen = await readManifest(deps, run);
   const readInput = async () => (await readRunSpec(objects, run)) ?? {};
-  // Manifests of the first release lack the placement. A run.json that became invalid since does not stop the run.
-  const readLeniently = async () => (frozen?.placement ? {} : ((await skipIfInvalid(log, readInput)) ?? {}));
-  const completed = completeSpec(frozen ? await readLeniently() : await readInput(), config);
+  // A run.json that became invalid since does not stop the run.
+  const input = frozen ? await skipIfInvalid(log, readInput) : await readInput();
+  const completed = completeSpec(input ?? {}, config);
   const {spec} = frozen ?? completed;
+  // Manifests of the first release lack the placement.
   const placement = frozen?.placement ?? completed.placement;
   // The workers' account may read more than the author of the spec.
   const problem = modelProblem(spec.model ?? config.default_model, config.ceilings);
@@ -45,7 +56,13 @@ export async function freezeSpec(
   if (frozen) {
     const frozen_at = (await objects.head(name))?.created_at ?? null;
     // Another deployment may have written the manifest, or the documents of pools were lost.
-    return {...frozen, placement: {...placement, pool: pool?.pool ?? config.pool.pool}, frozen_at};
+    const asked = specHash(completed.spec);
+    const isSame = input === undefined || isSameSpec(frozen.spec, input, config);
+    const contradiction = isSame ? null : contradictionOf(name, `spec ${frozen.spec_hash}`, `spec ${asked}`);
+    return {
+      ...frozen,
+      ...{placement: {...placement, pool: pool?.pool ?? config.pool.pool}, frozen_at, contradiction},
+    };
   }
   if (!pool) throw new Rejected(`${specObject(run)}: ${await missingPoolText(deps, placement.pool)}`);
   const unusable = await bucketModelProblem(objects, completed.spec);
@@ -54,7 +71,11 @@ export async function freezeSpec(
   const bytes = Buffer.from(manifestText({run, spec, spec_hash, placement}));
   const outcome = await objects.create(name, bytes, {content_type: 'application/json'});
   const first = outcome === 'exists' ? await readManifest(deps, run) : undefined;
-  return {spec, spec_hash, placement, ...first, frozen_at: null};
+  const isOther = first !== undefined && first.spec_hash !== spec_hash;
+  const contradiction = isOther
+    ? contradictionOf(name, `spec ${first.spec_hash}`, `spec ${spec_hash}`)
+    : null;
+  return {spec, spec_hash, placement, ...first, frozen_at: null, contradiction};
 }
 
 /**
@@ -69,9 +90,11 @@ export async function readManifest(
   const text = await readText(objects, name, MAX_MANIFEST_BYTES);
   if (text === undefined) return undefined;
   const frozen = parseJson(manifest, text, name);
-  if (frozen.run !== run || frozen.spec_hash !== specHash(frozen.spec))
-    throw new Rejected(
+  const hash = specHash(frozen.spec);
+  if (frozen.run !== run || frozen.spec_hash !== hash)
+    throw new Contradicted(
       `${name} is not the manifest of run "${run}": move it away and drop the streams again`,
+      contradictionOf(name, `spec ${frozen.spec_hash} of run ${frozen.run}`, `spec ${hash} of run ${run}`),
     );
   const {spec_hash, placement} = frozen;
   const spec = parseValue(frozenSpec, frozen.spec, `The spec in ${name}`);

@@ -16,8 +16,10 @@ import {
   totalsOf,
 } from '../../domain/run/run.ts';
 import {isUnfinished, type Stream} from '../../domain/stream/stream.ts';
+import {contradictionEvent} from '../../domain/timeline.ts';
 import type {Deps} from '../deps.ts';
 import {skipIfInvalid, streamRecords} from '../documents/documents.ts';
+import {recordEventNow} from '../documents/event-log.ts';
 import {type Frozen, readManifest} from '../runs/run-manifest.ts';
 import {summariesOf} from '../runs/stream-summaries.ts';
 import {registerUnknown} from '../streams/resync-streams.ts';
@@ -103,15 +105,23 @@ export async function foldPage(deps: Deps, run: Run, fold: Fold, until_ms: numbe
   return {kind: 'later', fold: await newFold(deps, run.run)};
 }
 
-/** The frozen spec of a run that can be complete. If the manifest is missing or invalid, the run's document has the same spec. */
+/**
+ * The frozen spec of a run that can be complete. The run's document has the same spec. It counts where the manifest is missing, invalid or
+ * of another spec: the streams were made by the document.
+ */
 async function frozenOf(deps: Deps, run: Run): Promise<Frozen | undefined> {
   const {spec, spec_hash, pool, priority, budget_usd, affinity, stream_offset} = run;
   const {allow_cross_region, expire_days} = run;
   if (!spec || !spec_hash || run.status === 'cancelled') return undefined;
   const frozen = await skipIfInvalid(deps.log, () => readManifest(deps, run.run));
+  if (frozen && frozen.spec_hash !== spec_hash) {
+    const found = `spec ${frozen.spec_hash}`;
+    const contradiction = {object: manifestObject(run.run), found, made: `spec ${spec_hash}`};
+    await recordEventNow(deps, contradictionEvent(contradiction, 'the control plane', {run: run.run}));
+  }
   const assignment = {affinity, stream_offset, expire_days};
   const placement = {pool, priority, budget_usd, ...assignment, allow_cross_region};
-  return frozen ?? {spec, spec_hash, placement};
+  return frozen?.spec_hash === spec_hash ? frozen : {spec, spec_hash, placement};
 }
 
 /** Writes the result. Returns false if the streams or the manifest changed since they were read. */

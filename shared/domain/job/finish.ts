@@ -1,13 +1,17 @@
 /** The end of an attempt of a job, as its worker reports it. */
 import {jobWork} from '../names.ts';
 import type {Claim, Holder} from '../stream/lease.ts';
+import {type Contradiction, contradictionEvent} from '../timeline.ts';
 import {gaveBack} from '../worker/heartbeat.ts';
 import {advise, isCurrent, type RequestDecision, type WorkerAnswer} from '../worker/requests.ts';
 import type {Worker} from '../worker/worker.ts';
 import type {Job, JobAttempt} from './job.ts';
 import {endAttempt, holdsJob, type JobEnd} from './lifecycle.ts';
 
-export type Finish = Holder & {lease: {job: string; epoch: number}};
+export type Finish = Holder & {
+  lease: {job: string; epoch: number};
+  contradiction?: Contradiction | null;
+};
 
 export function lostJob({worker, lease}: Finish): WorkerAnswer {
   return advise('stop', `${worker} does not hold job ${lease.job} any more`, 409);
@@ -23,7 +27,7 @@ export function decideFinish(
   end: JobEnd,
   now: number,
 ): RequestDecision {
-  const {lease} = request;
+  const {lease, contradiction} = request;
   const claim = {...request, epoch: lease.epoch};
   const isHeld = job !== undefined && holdsJob(job, claim);
   const isKnown = job?.attempts.some(attempt => isReportOf(attempt, claim, end));
@@ -39,6 +43,10 @@ export function decideFinish(
         ? {endedJob: {before: job, after: endAttempt(job, end, worker?.usd_per_hour ?? null, now)}}
         : {}),
       worker: isAtWork ? gaveBack(worker, end.outcome, fault, now) : undefined,
+      events:
+        isHeld && contradiction
+          ? [contradictionEvent(contradiction, request.worker, {...lease, worker: request.worker})]
+          : [],
     },
     wakes: true,
   };

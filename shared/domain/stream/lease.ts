@@ -2,6 +2,7 @@ import {leasedWork} from '../names.ts';
 import {afterMachineFailedStream} from '../run/machine-deaths.ts';
 import type {Run} from '../run/run.ts';
 import {iso, msOf} from '../time.ts';
+import type {Contradiction} from '../timeline.ts';
 import type {Death} from '../worker/liveness.ts';
 import {isBadHost, isBrokenBy, nodeStanding} from '../worker/provider-states.ts';
 import type {RequestWrites, WorkLease} from '../worker/requests.ts';
@@ -21,7 +22,11 @@ export type ReleaseOutcome = 'completed' | 'drained' | 'preempted' | 'failed';
  * `stream`: the input is bad. `model`: the model or the spec cannot be used. `hub`: the hub does not deliver the model.
  * `infrastructure`: the machine or its network fails.
  */
-export type Failure = {kind: 'stream' | 'model' | 'hub' | 'infrastructure'; reason: string};
+export type Failure = {
+  kind: 'stream' | 'model' | 'hub' | 'infrastructure';
+  reason: string;
+  contradiction?: Contradiction | null;
+};
 
 /** True if this incarnation holds the lease of the stream or the job, of any epoch. */
 export function isLeasedTo({lease}: {lease: Lease | null}, holder: Holder): boolean {

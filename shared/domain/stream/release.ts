@@ -3,6 +3,7 @@
 import {afterMachineFailedStream} from '../run/machine-deaths.ts';
 import {afterCertainFailure, afterModelMiss, isCertain, type ModelRetry} from '../run/model-failures.ts';
 import {isOpen, type Run} from '../run/run.ts';
+import {contradictionEvent, type TimelineEvent} from '../timeline.ts';
 import {gaveBack} from '../worker/heartbeat.ts';
 import {advise, isCurrent, type RequestDecision, type WorkerAnswer} from '../worker/requests.ts';
 import type {Worker} from '../worker/worker.ts';
@@ -59,9 +60,7 @@ export function decideRelease(
       ...(next === stream ? {} : {stream: next}),
       ...(run && after && after !== run ? {breaker: {before: run, after}} : {}),
       worker: workerAfter(worker, request, next, now),
-      events: isHeld
-        ? [{kind: 'stream', ...lease, worker: request.worker, text: releaseText(request, next)}]
-        : [],
+      events: isHeld ? eventsOf(request, next) : [],
     },
     wakes: true,
   };
@@ -97,6 +96,15 @@ function workerAfter(worker: Worker | undefined, request: Release, {total_shards
   const fault = (failure?.kind === 'infrastructure' && failure.reason) || null;
   const free = gaveBack(worker, outcome, fault, now);
   return {...free, suspect: free.fault === null ? null : {work, epoch: lease.epoch, total_shards}};
+}
+
+function eventsOf(request: Release, stream: Stream): TimelineEvent[] {
+  const {worker, failure} = request;
+  const about = {...request.lease, worker};
+  const released = {kind: 'stream' as const, ...about, text: releaseText(request, stream)};
+  return failure?.contradiction
+    ? [released, contradictionEvent(failure.contradiction, worker, about)]
+    : [released];
 }
 
 function releaseText({worker, outcome, failure}: Release, {run, stream, status}: Stream): string {

@@ -108,7 +108,8 @@ export const STICK: Mistakes = {
   },
   'an ended job that asks for no tick': {
     in: 'decideFinish',
-    within: "{answer: $advise('continue', ''), writes: {$$ended, worker: $worker}, wakes: true}",
+    within:
+      "{answer: $advise('continue', ''), writes: {$$ended, worker: $worker, events: $events}, wakes: true}",
     find: 'wakes: true',
   },
   'a job that no count of machines fails': {

@@ -102,7 +102,12 @@ class Agent:
             self.current = None
             return
         except Failure as error:
-            outcome, failure = "failed", {"kind": error.kind, "reason": error.reason[:_REASON_CHARS]}
+            failure = {
+                "kind": error.kind,
+                "reason": error.reason[:_REASON_CHARS],
+                "contradiction": error.contradiction,
+            }
+            outcome = "failed"
             log.error("%s", error.reason)
         except BaseException as error:  # also a panic of native code
             raise_exits(error)

@@ -107,42 +107,45 @@ class Uploader:
         entries = self._existing.add_stats(entries)
         text = json.dumps(stream_summary(self._work, self._model, [*entries, final]), indent=1) + "\n"
         data = BytesContent(text.encode("ascii"))
-        other = self._create("metadata.json", data, "application/json")
-        if other is None:
+        error = self._create("metadata.json", data, "application/json")
+        if error is None:
             return True
+        other = error.stored
         theirs = b"" if other.size_bytes > MAX_SMALL_OBJECT_BYTES else self._bucket.read(other.name) or b""
         if not same_summary(data.getvalue(), theirs):
-            raise self._contradiction(other.name)
+            raise self._contradiction(error)
         return has_final_entry(theirs, final)
 
     def _store_rejects(self, path: str) -> None:
         with open(path, "rb") as mine:
-            other = self._create("rejects.jsonl", FileContent(mine), "application/x-ndjson")
-            if other is None:
+            error = self._create("rejects.jsonl", FileContent(mine), "application/x-ndjson")
+            if error is None:
                 return
+            other = error.stored
             self._bucket.download(other.name, f"{path}.stored", other.generation)
             mine.seek(0)
             with open(f"{path}.stored", "rb") as theirs:
                 if not same_rejects(_lines(mine), _lines(theirs)):
-                    raise self._contradiction(other.name)
+                    raise self._contradiction(error)
 
-    def _create(self, name: str, data: Content, content_type: str) -> ObjectInfo | None:
-        """Creates the object, or returns a stored object whose bytes differ."""
+    def _create(self, name: str, data: Content, content_type: str) -> Contradicts | None:
+        """Creates the object, or returns the error of a stored object whose bytes differ."""
         facts = {"spec_hash": self._work.spec_hash, "stream_crc32c": self._work.crc32c}
         try:
             self._bucket.create(self._work.output_prefix + name, data, facts, content_type, self._custom_time())
         except Contradicts as error:
-            return error.stored
+            return error
         return None
 
     def _custom_time(self) -> datetime | None:
         return self._work.custom_time(datetime.now(UTC))
 
-    def _contradiction(self, name: str) -> Failure:
+    def _contradiction(self, error: Contradicts) -> Failure:
         return Failure(
             "stream",
-            f"Failed to finish {self._work.object}: {name} exists with other content than this stream and spec "
-            "make; move it away and retry the stream",
+            f"Failed to finish {self._work.object}: {error.stored.name} exists with other content than this stream and "
+            "spec make; move it away and retry the stream",
+            error.contradiction,
         )
 
 

@@ -118,7 +118,9 @@ class JobRunner:
                 return self.preempted()
             log.exception("Failed to run job %s", self.order["id"])
             reason = error.reason if isinstance(error, Failure) else f"{type(error).__name__}: {error}"
-            return _failed("machine", f"Failed to run job {self.order['id']}: {reason}")
+            contradiction = error.contradiction if isinstance(error, Failure) else None
+            ending = _failed("machine", f"Failed to run job {self.order['id']}: {reason}")
+            return ending | {"contradiction": contradiction}
         finally:
             if folder is not None:
                 folder.remove()

@@ -65,12 +65,14 @@ class ObjectInfo:
 class Contradicts(Failure):
     """An object of the name exists with other bytes. `stored` describes it."""
 
-    def __init__(self, name: str, stored: ObjectInfo, found: str, made: str):
+    def __init__(self, bucket: str, stored: ObjectInfo, found: str, made: str):
         """found, made: the digests of the stored bytes and of those that this worker made."""
-        self.stored, self.found, self.made = stored, found, made
+        self.stored = stored
         super().__init__(
             "infrastructure",
-            f"Failed to create {name}: it exists with {found}, and these are {made}; find out who wrote it",
+            f"Failed to create gs://{bucket}/{stored.name}: it exists with {found}, and these are {made}; "
+            "find out who wrote it",
+            {"object": stored.name, "found": found, "made": made},
         )
 
 
@@ -240,11 +242,10 @@ class Bucket:
 
     def _compare(self, stored: ObjectInfo, content: Content) -> None:
         """Raises Contradicts for other bytes. Bytes of any CRC-32C can be made, so equal ones are read and hashed."""
-        where = f"gs://{self.name}/{stored.name}"
         found = f"{stored.size_bytes} bytes of crc32c {stored.crc32c}"
         made = f"{content.size} bytes of crc32c {content.crc32c}"
         if found != made:
-            raise Contradicts(where, stored, found, made)
+            raise Contradicts(self.name, stored, found, made)
         digest = hashlib.sha256()
         try:
             for begin in range(0, stored.size_bytes, _COMPARED_BYTES):
@@ -252,10 +253,12 @@ class Bucket:
                 digest.update(self.read_range(stored.name, stored.generation, begin, end))
         except FileNotFoundError as error:
             raise Failure(
-                "infrastructure", f"Failed to create {where}: it existed and was deleted; try again"
+                "infrastructure",
+                f"Failed to create gs://{self.name}/{stored.name}: it existed and was deleted; try again",
             ) from error
         if digest.hexdigest() != (sha256 := sha256_of(content)):
-            raise Contradicts(where, stored, f"sha256 {digest.hexdigest()}", f"bytes of sha256 {sha256}")
+            found, made = f"bytes of sha256 {digest.hexdigest()}", f"bytes of sha256 {sha256}"
+            raise Contradicts(self.name, stored, found, made)
 
     def overwrite(self, name: str, data: bytes, content_type: str) -> None:
         """Writes the agent's log: one attempt, because the next write repeats it."""
