@@ -8,23 +8,28 @@ import {uvCache, WORKER_FOLDER} from '../cli/python/python.ts';
 import {ROOT, type Run, runCommand} from './support/process.ts';
 
 const WORKER = 'worker-startup/requirements';
-const LOCKS: {name: string; base?: string}[] = [
+const LOCKS: {name: string; base?: string; overrides?: string}[] = [
   {name: 'worker-startup/uv-requirements'},
   {name: WORKER},
   {name: 'worker-startup/requirements-tpu', base: WORKER},
   {name: 'cli/run/export-requirements', base: WORKER},
   {name: 'cli/run/reference-requirements', base: WORKER},
   {name: 'test/worker/requirements', base: WORKER},
-  {name: 'test/reference/requirements', base: 'test/worker/requirements'},
+  {
+    name: 'test/reference/requirements',
+    base: 'test/worker/requirements',
+    overrides: 'test/reference/overrides.txt',
+  },
 ];
 
 const SCRIPT =
   'source "$1/startup.sh"; umask 022; uv=$(ensure_uv "$1/uv-requirements.lock") || exit 1; shift; exec "$uv" pip compile "$@"';
 const run: Run = (command, args, env = {}) => runCommand(command, args, env, () => {});
 
-for (const {name, base} of LOCKS) {
+for (const {name, base, overrides} of LOCKS) {
   const known = process.argv.includes('--upgrade') ? [] : ['--constraints', `${name}.lock`];
   const below = base ? ['--constraints', `${base}.lock`] : [];
+  const instead = overrides ? ['--overrides', overrides] : [];
   const options = [
     '--quiet',
     '--universal',
@@ -34,7 +39,17 @@ for (const {name, base} of LOCKS) {
     '--no-header',
     '--no-annotate',
   ];
-  const args = ['-c', SCRIPT, 'bash', WORKER_FOLDER, ...options, ...below, ...known, `${name}.in`];
+  const args = [
+    '-c',
+    SCRIPT,
+    'bash',
+    WORKER_FOLDER,
+    ...options,
+    ...below,
+    ...instead,
+    ...known,
+    `${name}.in`,
+  ];
   const {code, lines} = await run('bash', args, {UV_CACHE_DIR: uvCache()});
   if (code !== 0) throw new Error(`Failed to lock ${name}.in: ${lines.slice(-5).join(' | ')}`);
   const locked = packagesOf(lines);

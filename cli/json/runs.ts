@@ -109,7 +109,7 @@ const compared = z.strictObject({
 
 const exported = z.union([
   z.strictObject({
-    to: z.enum(['numpy', 'safetensors', 'dictionary_learning']),
+    to: z.enum(['numpy', 'safetensors', 'dictionary_learning', 'pairs']),
     ...{run: text, site: text, layer: count, dtype: text, rows: count, d_model: count, samples: count},
     ...{files: z.record(text, text), output: text},
     parts: count.optional(),
@@ -120,6 +120,11 @@ const exported = z.union([
     to: z.literal('saelens'),
     ...{hook_name: text, context_size: count, d_in: count, contexts: count, rows: count},
     ...{rows_left_out: count, output: text},
+  }),
+  z.strictObject({
+    to: z.literal('speculators'),
+    ...{target_layer_ids: z.array(count), last_layer_id: count, dtype: text, d_model: count},
+    ...{samples: count, tokens: count, output: text},
   }),
 ]);
 

@@ -11,10 +11,13 @@ import {print, say} from '../terminal/output.ts';
 
 type Options = CloudOptions & {
   to: string;
-  layer: number;
+  layer?: number;
+  layers?: number[];
   site?: string;
   dtype: string;
   context_size: number;
+  window: number;
+  tokenizer?: string;
   output: string;
 };
 
@@ -22,10 +25,11 @@ type Exported = Answers['run export'];
 
 const BYTES: Record<string, number> = {float32: 4, float16: 2, bfloat16: 2};
 
-/** Packages of the worker, and those that write the files of SAELens. */
-const SAELENS_LOCK = fileURLToPath(new URL('export-requirements.lock', import.meta.url));
+/** Packages of the worker, and those that write Arrow files. */
+const ARROW_LOCK = fileURLToPath(new URL('export-requirements.lock', import.meta.url));
+const ARROW_EXPORTS = ['saelens', 'speculators'];
 
-/** Writes one layer of a run to files of another project. An export that was interrupted goes on. */
+/** Writes layers of a run to files of another project. An export that was interrupted goes on. */
 export async function exportRun(run: string, options: Options): Promise<void> {
   const output = resolve(options.output);
   if (existsSync(output))
@@ -34,12 +38,10 @@ export async function exportRun(run: string, options: Options): Promise<void> {
   try {
     const env = connection.storage_endpoint ? {STORAGE_EMULATOR_HOST: connection.storage_endpoint} : {};
     const folder = `gs://${connection.bucket}/${outputsPrefix(run).replace(/\/tpu_$/, '')}`;
-    const args = ['gleaner_reader.export', folder, '--layer', String(options.layer), '--output', output];
-    if (options.site !== undefined) args.push('--site', options.site);
-    args.push('--to', options.to, '--dtype', options.dtype, '--context-size', String(options.context_size));
+    const args = ['gleaner_reader.export', folder, '--output', output, ...exporterOptions(options)];
     // The last line of a failure is the error of this command.
     const sayProgress = (line: string) => (/ rows$/.test(line) ? say(line) : undefined);
-    const lock = options.to === 'saelens' ? SAELENS_LOCK : undefined;
+    const lock = ARROW_EXPORTS.includes(options.to) ? ARROW_LOCK : undefined;
     await workerPython(say, lock);
     const {code, stdout, stderr} = await runWorkerModule(args, env, sayProgress, lock);
     const last = stdout.at(-1);
@@ -52,6 +54,20 @@ export async function exportRun(run: string, options: Options): Promise<void> {
   }
 }
 
+function exporterOptions({to, layer, layers, site, dtype, context_size, window, tokenizer}: Options) {
+  if (to === 'speculators' ? layer !== undefined : layers !== undefined)
+    throw new CliError(
+      to === 'speculators' ? '--to speculators takes --layers' : `--to ${to} takes one layer: --layer`,
+    );
+  if (to !== 'speculators' && layer === undefined)
+    throw new CliError(`--to ${to} exports one layer: pass --layer`);
+  const given = {to, layer, site, dtype, 'context-size': context_size, window, tokenizer};
+  const options = Object.entries(given).flatMap(([name, value]) =>
+    value === undefined ? [] : [`--${name}`, String(value)],
+  );
+  return layers ? [...options, '--layers', ...layers.map(String)] : options;
+}
+
 function linesOf(exported: Exported, output: string): string[] {
   if (exported.to === 'saelens') {
     const {hook_name, context_size, d_in, contexts, rows_left_out} = exported;
@@ -59,6 +75,13 @@ function linesOf(exported: Exported, output: string): string[] {
     return [
       `${counted(contexts, 'context')} of ${context_size} rows of ${hook_name} [${d_in}]${left}`,
       `${output}: cached_activations_path of SAELens`,
+    ];
+  }
+  if (exported.to === 'speculators') {
+    const {target_layer_ids, last_layer_id, dtype, d_model, samples, tokens} = exported;
+    return [
+      `${counted(samples, 'sample')}, ${counted(tokens, 'token')} of [${target_layer_ids.length + 1}, ${d_model}] as ${dtype}`,
+      `${output}: --data-path of speculators, with --target-layer-ids ${target_layer_ids.join(' ')}; layer ${last_layer_id} is taken as the last of the model`,
     ];
   }
   const {to, site, layer, dtype, rows, d_model, samples, files} = exported;

@@ -44,6 +44,8 @@ export const zone = valid(isZone, 'a zone such as us-central1-a.');
 export const whole = (least: number, most = 9999) =>
   numeric(/^\d{1,10}$/, value => value >= least && value <= most, `a whole number from ${least} to ${most}.`);
 export const natural = whole(0);
+/** Whole numbers of an option that is given several. */
+export const naturals = (text: string, before: number[] = []): number[] => [...before, natural(text)];
 export const positive = whole(1);
 /** Number of rows, samples or streams, and the place of a row. */
 export const count = whole(1, 9_999_999_999);

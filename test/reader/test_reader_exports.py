@@ -1,15 +1,20 @@
 """Exports that are interrupted and go on, safetensors parts, and the folder for dictionary_learning."""
 
+import hashlib
 import json
 import os
+from functools import partial
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 import gleaner_reader
 from gleaner_reader.convert import as_stored
-from gleaner_reader.export import npy, parts, to_npy, to_safetensors, to_shuffled_safetensors
+from gleaner_reader.export import npy, open_tokenizer, parts, to_npy, to_pairs, to_safetensors, to_shuffled_safetensors
 from gleaner_reader.export.dictionary_learning import FolderBuffer, _activations
+from gleaner_reader.export.parts import part_name
 from gleaner_reader.files import LocalFile
 from gleaner_reader.safetensors_header import read_safetensors_header
 from stored_run import store_run
@@ -54,8 +59,18 @@ def content(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("write", [to_npy, to_safetensors, to_shuffled_safetensors])
-def test_an_interrupted_export_goes_on_and_equals_an_uninterrupted_export(tmp_path, small_steps, reads, write):
+@pytest.fixture(scope="module")
+def tokenizer():
+    """Token N is the word wN."""
+    return Tokenizer(WordLevel({f"w{number}": number for number in range(1000)}, "w0"))
+
+
+@pytest.mark.parametrize("write", [to_npy, to_safetensors, to_shuffled_safetensors, to_pairs])
+def test_an_interrupted_export_goes_on_and_equals_an_uninterrupted_export(
+    tmp_path, small_steps, reads, tokenizer, write
+):
+    if write is to_pairs:
+        write = partial(to_pairs, tokenizer=tokenizer)
     run = gleaner_reader.open(store_run(tmp_path / "run").folder)
     write(run, str(tmp_path / "whole"), 2)
     rows_of_whole = sum(end - begin for _, begin, end in reads)
@@ -99,6 +114,41 @@ def test_parts_hold_every_row_with_its_origin(tmp_path, small_steps, dtype, toke
         assert column.dtype == np.int64 and np.array_equal(column, np.load(tmp_path / f"npy/{name}.npy"))
     assert ("position" in together) == (tokens == "all")
     assert json.loads((tmp_path / "out/export.json").read_text())["parts"] == len(found) > 1
+
+
+@pytest.mark.parametrize("tokens", ["all", slice(1, 9, 2), "mean"])
+def test_each_line_of_pairs_has_the_tokens_that_its_vector_knows(tmp_path, small_steps, tokenizer, tokens):
+    run = gleaner_reader.open(store_run(tmp_path / "run", tokens=tokens).folder)
+    export = to_pairs(run, str(tmp_path / "out"), 2, tokenizer=tokenizer, window=3)
+    found = {name: tensors_of(tmp_path / "out" / name) for name in (part_name(1 + n) for n in range(export.parts))}
+    lines = [
+        json.loads(line)
+        for name in sorted(found)
+        for line in (tmp_path / "out" / name.replace("safetensors", "jsonl")).read_text().splitlines()
+    ]
+    vectors = [found[line["vector"]["file"]]["activations"][line["vector"]["row"]] for line in lines]
+    assert np.array_equal(vectors, run.layer(2, dtype="float32")[:])
+    for line in lines:
+        sample = run.sample(line["stream"], line["sample"], layers=[0])
+        end = len(sample.token_ids) if tokens == "mean" else line["position"] + 1
+        known = sample.token_ids[0 if tokens == "mean" else max(0, end - 3) : end]
+        assert line["text"] == " ".join(f"w{each}" for each in known)
+        assert tokens == "mean" or (line["token_id"], line["token"]) == (known[-1], f"w{known[-1]}")
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path, tokenizer):
+    path = tmp_path / "tokenizer.json"
+    tokenizer.save(str(path))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert open_tokenizer(str(tmp_path), sha256=digest).decode([7]) == "w7"
+    with pytest.raises(ValueError, match=f"has SHA-256 {digest}, and the run was made with 0000"):
+        open_tokenizer(str(path), sha256="0" * 64)
+    path.write_text("{}")
+    with pytest.raises(ValueError, match=r"Failed to read the tokenizer\.json of "):
+        open_tokenizer(str(tmp_path))
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"has no tokenizer\.json"):
+        open_tokenizer(str(tmp_path))
 
 
 def test_a_dtype_that_would_round_or_is_unknown_is_refused(tmp_path):

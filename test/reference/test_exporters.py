@@ -168,6 +168,69 @@ def test_an_interrupted_export_goes_on_and_equals_an_uninterrupted_export(tmp_pa
         assert np.array_equal(np.asarray(first[name]), np.asarray(second[name]))
 
 
+@pytest.mark.parametrize("dtype", ["bf16", "int8"])
+def test_speculators_loads_every_sample_with_its_layers(tmp_path, monkeypatch, dtype):
+    from speculators.train.data import ArrowDataset
+
+    from gleaner_reader.export import speculators
+
+    monkeypatch.setattr(speculators, "_KEPT_BYTES", 4000)
+    run = gleaner_reader.open(store_run(tmp_path / "run", dtype=dtype, layers=(1, 3, 4, 7)).folder)
+    write, out = export.to_speculators, str(tmp_path / "out")
+
+    def interrupt(done, total):
+        if done > total // 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(run, out, progress=interrupt)
+    seen = []
+    exported = write(run, out, progress=lambda done, total: seen.append(done))
+    assert seen[0] > run.num_rows // 3 and seen[-1] == run.num_rows == exported.tokens
+    assert (exported.target_layer_ids, exported.last_layer_id) == ([2, 4, 5], 8)
+    found = ArrowDataset(max_len=64, datapath=out, on_missing="raise")
+    samples = [(stream, int(index)) for stream in run.streams for index in indices_of(run, stream)]
+    assert len(found) == len(samples) == exported.samples
+    for place, (stream, index) in enumerate(samples):
+        item, sample = found[place], run.sample(stream, index, as_="torch")
+        layers = [sample.activations[f"resid_post.{layer}"] for layer in (1, 3, 4, 7)]
+        assert torch.equal(item["hidden_states"], torch.cat(layers[:3], dim=1))
+        assert torch.equal(item["verifier_last_hidden_states"], layers[3])
+        assert item["input_ids"].tolist() == sample.token_ids.tolist()
+        assert item["loss_mask"].all() and len(item["loss_mask"]) == len(sample.token_ids)
+    write(run, str(tmp_path / "two"), [4, 8])
+    assert torch.equal(
+        ArrowDataset(64, str(tmp_path / "two"), on_missing="raise")[0]["hidden_states"], layers_of(run)[3]
+    )
+
+
+def indices_of(run, stream):
+    return [index for shard in run.streams[stream] for index in run.index(shard).sample_idx]
+
+
+def layers_of(run):
+    stream = next(iter(run.streams))
+    activations = run.sample(stream, int(indices_of(run, stream)[0]), as_="torch").activations
+    return {layer: activations[f"resid_post.{layer}"] for layer in run.layers}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "layers", "words"),
+    [
+        ("mean", None, "needs a row for each token"),
+        (slice(1, 9), None, "needs a row for each token"),
+        ("all", [2, 8], "layer 2 of speculators is resid_post 1 or resid_pre 2, and .* are 1, 3"),
+        ("all", [3], "needs a target layer and the last layer"),
+    ],
+)
+def test_a_run_that_speculators_cannot_use_is_refused(tmp_path, tokens, layers, words):
+    pytest.importorskip("datasets")
+    run = gleaner_reader.open(store_run(tmp_path / "run", tokens=tokens).folder)
+    with pytest.raises(ValueError, match=words):
+        export.to_speculators(run, str(tmp_path / "out"), layers)
+    assert not (tmp_path / "out.unfinished").exists()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_folder_for_dictionary_learning_gives_tensors_of_each_row(tmp_path, dtype):
     stored = store_run(tmp_path / "run")

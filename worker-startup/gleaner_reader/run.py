@@ -72,7 +72,8 @@ class Run(Shards[Shard]):
                 f"Failed to open {self.url}: there are no shards, such as tpu_0/shard_0001.safetensors; "
                 f"{_contents(list(files))}. Pass the folder activations/RUN of a run"
             )
-        self.manifest = _read_manifest(files.get("manifest.json"))
+        self.manifest = _read_object(files.get("manifest.json"), "manifest")
+        self._model_file = files.get("model.json")
 
     def __repr__(self) -> str:
         """Reads no shard. Leaves out the values that the manifest lacks."""
@@ -112,6 +113,11 @@ class Run(Shards[Shard]):
             if isinstance(spec.get("sites"), list):
                 facts.append(f"sites {', '.join(map(str, spec['sites'])):.{_SHOWN_CHARS}}")
         return facts
+
+    @cached_property
+    def model(self) -> dict | None:
+        """model.json: the name, the revision and the digests of the model's files; None without the file."""
+        return _read_object(self._model_file, "model.json")
 
     @cached_property
     def problems(self) -> list[str]:
@@ -235,15 +241,15 @@ def _and_more(count: int) -> str:
     return f", and {count} more" if count > 0 else ""
 
 
-def _read_manifest(file) -> dict | None:
+def _read_object(file, what: str) -> dict | None:
     if file is None:
         return None
     if file.size > _MAX_MANIFEST_BYTES:
-        raise ShardError(f"{file.url} is no manifest: it has {file.size} bytes")
+        raise ShardError(f"{file.url} is no {what}: it has {file.size} bytes")
     try:
-        manifest = json.loads(bytes(file.read(0, file.size)))
+        value = json.loads(bytes(file.read(0, file.size)))
     except (ValueError, RecursionError) as error:
-        raise ShardError(f"{file.url} is no manifest: {str(error)[:200]}") from error
-    if not isinstance(manifest, dict):
-        raise ShardError(f"{file.url} is no manifest: it is not a JSON object")
-    return manifest
+        raise ShardError(f"{file.url} is no {what}: {str(error)[:200]}") from error
+    if not isinstance(value, dict):
+        raise ShardError(f"{file.url} is no {what}: it is not a JSON object")
+    return value

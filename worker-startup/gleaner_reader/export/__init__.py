@@ -2,14 +2,20 @@
 
 from .dictionary_learning import open_dictionary_learning, to_dictionary_learning
 from .npy import to_npy
+from .pairs import open_tokenizer, to_pairs, tokenizer_of
 from .parts import to_safetensors, to_shuffled_safetensors
 from .saelens import to_saelens
+from .speculators import to_speculators
 
 __all__ = [
     "open_dictionary_learning",
+    "open_tokenizer",
     "to_dictionary_learning",
     "to_npy",
+    "to_pairs",
     "to_saelens",
     "to_safetensors",
     "to_shuffled_safetensors",
+    "to_speculators",
+    "tokenizer_of",
 ]

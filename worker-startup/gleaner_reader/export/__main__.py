@@ -1,4 +1,4 @@
-"""Exports one layer of a run to files: python -m gleaner_reader.export RUN --to numpy --layer 12 --output FOLDER.
+"""Exports layers of a run to files: python -m gleaner_reader.export RUN --to numpy --layer 12 --output FOLDER.
 
 RUN: a folder, or gs://BUCKET/activations/RUN. Prints the export as JSON, and progress on stderr. Exit status: 0, or 1
 with one line on stderr.
@@ -8,20 +8,17 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 import gleaner_reader
 from gleaner_reader.errors import printable
 
-from . import npy, parts, saelens
+from . import npy, pairs, parts, saelens, speculators
 
 _PROGRESS_EVERY_S = 3.0
-_KINDS = {
-    "numpy": lambda args: (npy.to_npy, {}),
-    "safetensors": lambda args: (parts.to_safetensors, {}),
-    "saelens": lambda args: (saelens.to_saelens, {"context_size": args.context_size}),
-    "dictionary_learning": lambda args: (parts.to_shuffled_safetensors, {"seed": args.seed}),
-}
+_KINDS = ("numpy", "safetensors", "saelens", "dictionary_learning", "pairs", "speculators")
 
 
 def main() -> int:
@@ -29,12 +26,19 @@ def main() -> int:
         prog="python -m gleaner_reader.export", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("run")
-    parser.add_argument("--layer", type=int, required=True)
+    parser.add_argument("--layer", type=int, help="needed for all but speculators")
+    parser.add_argument(
+        "--layers", type=int, nargs="+", help="as speculators counts them (default: all that are stored)"
+    )
     parser.add_argument("--site", help="needed if the run has several sites")
     parser.add_argument("--to", choices=_KINDS, default="numpy")
     parser.add_argument("--dtype", choices=parts.DTYPES, default=parts.DTYPES[0])
     parser.add_argument("--context-size", type=int, default=128, help="rows of a context of SAELens")
     parser.add_argument("--seed", type=int, default=0, help="order of the rows for dictionary_learning")
+    parser.add_argument("--window", type=int, default=64, help="tokens of the text of a pair")
+    parser.add_argument(
+        "--tokenizer", help="tokenizer.json, its folder, or a model of the hub (default: the run's model)"
+    )
     parser.add_argument("--output", required=True, help="folder that does not exist yet")
     args = parser.parse_args()
     reported_at = time.monotonic()
@@ -49,8 +53,7 @@ def main() -> int:
         run = gleaner_reader.open(args.run)
         if not isinstance(run, gleaner_reader.Run):
             raise ValueError(f"{args.run} is one shard: name the folder of its run")
-        write, more = _KINDS[args.to](args)
-        export = write(run, args.output, args.layer, args.site, dtype=args.dtype, progress=progress, **more)
+        export = _export(run, args, progress)
     except (OSError, ValueError, LookupError, ImportError) as error:
         print(printable(f"Failed to export {args.run}: {error}"), file=sys.stderr)
         return 1
@@ -61,6 +64,29 @@ def main() -> int:
     facts.pop("path", None)
     print(json.dumps(facts))
     return 0
+
+
+def _export(run: gleaner_reader.Run, args: argparse.Namespace, progress: Callable[[int, int], None]):
+    if args.to == "speculators":
+        return speculators.to_speculators(run, args.output, args.layers, progress=progress)
+    if args.layer is None:
+        raise ValueError(f"--to {args.to} exports one layer: pass --layer")
+    write, more = _writer(run, args)
+    return write(run, args.output, args.layer, args.site, dtype=args.dtype, progress=progress, **more)
+
+
+def _writer(run: gleaner_reader.Run, args: argparse.Namespace) -> tuple[Callable[..., Any], dict[str, Any]]:
+    match args.to:
+        case "safetensors":
+            return parts.to_safetensors, {}
+        case "saelens":
+            return saelens.to_saelens, {"context_size": args.context_size}
+        case "dictionary_learning":
+            return parts.to_shuffled_safetensors, {"seed": args.seed}
+        case "pairs":
+            return pairs.to_pairs, {"tokenizer": pairs.tokenizer_of(run, args.tokenizer), "window": args.window}
+        case _:
+            return npy.to_npy, {}
 
 
 if __name__ == "__main__":

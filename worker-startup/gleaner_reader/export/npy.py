@@ -51,7 +51,7 @@ def to_npy(
     if dtype not in DTYPES:
         raise ValueError(f"dtype is {dtype!r}, known are {', '.join(DTYPES)}")
     site = site_of(run, layer, site)
-    unfinished = Unfinished(out_dir, settings_of(run, "numpy", site, layer, dtype=dtype))
+    unfinished = Unfinished(out_dir, settings_of(run, "numpy", site=site, layer=layer, dtype=dtype))
     names = ["activations", *columns_of(run)]
     _write(run, unfinished, layer, site, dtype, progress)
     files = {name: f"{name}.npy" for name in names}

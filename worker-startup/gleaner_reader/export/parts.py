@@ -54,16 +54,16 @@ def to_safetensors(
     run that stores bf16. Raises FileExistsError, and ValueError for a wrong option or a value that float16 cannot hold.
     An export that was interrupted leaves `out_dir.unfinished`, and goes on there.
     """
-    site = _check(run, layer, site, dtype)
-    unfinished = Unfinished(out_dir, settings_of(run, "safetensors", site, layer, dtype=dtype))
+    site = check_parts(run, layer, site, dtype)
+    unfinished = Unfinished(out_dir, settings_of(run, "safetensors", site=site, layer=layer, dtype=dtype))
     done = unfinished.done.get("rows", 0)
 
     def tensors() -> Iterator[tuple[dict[str, np.ndarray], dict]]:
         for piece in pieces(run, site, layer, done):
-            values = _as(piece.rows, dtype, f"{site}.{layer}")
+            values = as_dtype(piece.rows, dtype, f"{site}.{layer}")
             yield {"activations": values, **piece.columns}, {"rows": piece.end}
 
-    return _export(run, unfinished, tensors(), site, layer, dtype, None, progress)
+    return export_parts(run, unfinished, tensors(), site, layer, dtype, None, progress)
 
 
 def to_shuffled_safetensors(
@@ -77,8 +77,8 @@ def to_shuffled_safetensors(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PartsExport:
     """`to_safetensors` in the order of one epoch of `run.batches(layer, seed=seed)`. A part has `activations` alone."""
-    site = _check(run, layer, site, dtype)
-    unfinished = Unfinished(out_dir, settings_of(run, "shuffled", site, layer, dtype=dtype, seed=seed))
+    site = check_parts(run, layer, site, dtype)
+    unfinished = Unfinished(out_dir, settings_of(run, "shuffled", site=site, layer=layer, dtype=dtype, seed=seed))
     rows_at_once = max(1, _BATCH_BYTES // (max(run.d_model, 1) * 4))
     options = {"batch_rows": rows_at_once, "seed": seed, "drop_last": False}
 
@@ -87,10 +87,10 @@ def to_shuffled_safetensors(
         with run.batches(layer, site, state=unfinished.done.get("state"), **options) as batches:
             while (stored := _next_rows(batches)) is not None:
                 rows += len(stored.stored)
-                values = _as(stored, dtype, f"{site}.{layer}")
+                values = as_dtype(stored, dtype, f"{site}.{layer}")
                 yield {"activations": values}, {"rows": rows, "state": batches.state()}
 
-    return _export(run, unfinished, tensors(), site, layer, dtype, seed, progress)
+    return export_parts(run, unfinished, tensors(), site, layer, dtype, seed, progress)
 
 
 def _next_rows(batches: "Batches") -> Rows | None:
@@ -104,7 +104,7 @@ def part_name(number: int) -> str:
     return f"part-{number:05d}.safetensors"
 
 
-def _export(
+def export_parts(
     run: "Run",
     unfinished: Unfinished,
     tensors: Iterator[tuple[dict[str, np.ndarray], dict]],
@@ -113,15 +113,21 @@ def _export(
     dtype: str,
     seed: int | None,
     progress: Callable[[int, int], None],
+    beside: Callable[[int], None] = lambda part: None,
+    more_files: dict[str, str] | None = None,
 ) -> PartsExport:
-    """Writes a part whenever the tensors have `_PART_BYTES`, and the place after them."""
+    """Writes a part whenever the tensors have `_PART_BYTES`, and the place after them.
+
+    beside(part): writes the other files of the part of that number. more_files: their patterns, by their name.
+    """
     waiting: list[dict[str, np.ndarray]] = []
     parts, size, place = unfinished.done.get("parts", 0), 0, dict(unfinished.done)
 
     def write() -> None:
         nonlocal parts, size
         together = {name: np.concatenate([each[name] for each in waiting]) for name in waiting[0]}
-        _write_safetensors(unfinished.path(part_name(parts + 1)), together)
+        write_safetensors(unfinished.path(part_name(parts + 1)), together)
+        beside(parts + 1)
         parts, size = parts + 1, 0
         waiting.clear()
         unfinished.keep(**(place | {"parts": parts}))
@@ -134,14 +140,14 @@ def _export(
         progress(after["rows"], run.num_rows)
     if waiting:
         write()
-    files = {"rows": "part-*.safetensors"}
+    files = {"rows": "part-*.safetensors"} | (more_files or {})
     rows, d_model, samples = run.num_rows, run.d_model, run.num_samples
     export = PartsExport(run.url, site, layer, dtype, rows, d_model, samples, files, parts, seed)
     unfinished.finish(asdict(export))
     return export
 
 
-def _check(run: "Run", layer: int, site: str | None, dtype: str) -> str:
+def check_parts(run: "Run", layer: int, site: str | None, dtype: str) -> str:
     """The site. Raises ValueError for a layer, a site or a dtype that the run lacks."""
     site = site_of(run, layer, site)
     if dtype not in DTYPES or (dtype == "bfloat16" and run.dtype != "bf16"):
@@ -150,14 +156,14 @@ def _check(run: "Run", layer: int, site: str | None, dtype: str) -> str:
     return site
 
 
-def _as(rows: Rows, dtype: str, what: str) -> np.ndarray:
+def as_dtype(rows: Rows, dtype: str, what: str) -> np.ndarray:
     """The values as float32, float16, or the bits of bf16."""
     if dtype == "bfloat16":
         return rows.stored
     return as_float(rows.to_float32(), dtype, what)
 
 
-def _write_safetensors(path: str, tensors: dict[str, np.ndarray]) -> None:
+def write_safetensors(path: str, tensors: dict[str, np.ndarray]) -> None:
     """Writes a whole file or none."""
     header, begin = {}, 0
     for name, array in tensors.items():

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..convert import Rows, to_float16
 from ..errors import ShardError
+from ..index import Index
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -17,11 +18,16 @@ _ROWS_AT_ONCE = 1 << 14
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows `begin` to `end` of the run. columns: int64 [rows] each, by the name of the origin."""
+    """Rows `begin` to `end` of the run. columns: int64 [rows] each, by the name of the origin.
+
+    index: of the shard of the rows, in which the first of them is `begin_in_shard`.
+    """
 
     begin: int
     rows: Rows
     columns: dict[str, np.ndarray]
+    index: Index
+    begin_in_shard: int
 
     @property
     def end(self) -> int:
@@ -66,5 +72,6 @@ def pieces(run: "Run", site: str, layer: int, begin: int = 0) -> Iterator[Piece]
         for first in range(max(0, begin - int(offsets[number])), shard.num_rows, step):
             last = min(first + step, shard.num_rows)
             rows = shard.rows(site, layer, first, last)
-            yield Piece(int(offsets[number]) + first, rows, {name: columns[name][first:last] for name in names})
+            origins = {name: columns[name][first:last] for name in names}
+            yield Piece(int(offsets[number]) + first, rows, origins, index, first)
         shard.release()

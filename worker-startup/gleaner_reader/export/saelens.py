@@ -3,16 +3,13 @@
 A folder for `datasets.load_from_disk`: one column named as the hook, [context_size, d_model], and `token_ids`.
 """
 
-import hashlib
-import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import MissingPackage
+from .arrow import ArrowFolder, import_datasets
 from .pieces import as_float, columns_of, pieces, site_of
 from .unfinished import Unfinished, settings_of
 
@@ -53,22 +50,23 @@ def to_saelens(
     export has no column of them. Raises FileExistsError, MissingPackage, and ValueError for a wrong option or a value
     that float16 cannot hold. An export that was interrupted leaves `out_dir.unfinished`, and goes on there.
     """
-    datasets = _import_datasets()
+    datasets = import_datasets("SAELens")
     if dtype not in _DTYPES:
         raise ValueError(f"dtype is {dtype!r}, known are {', '.join(_DTYPES)}")
     if context_size < 1:
         raise ValueError(f"context_size is {context_size}; set it to at least 1")
     site = site_of(run, layer, site)
     hook = f"blocks.{layer}.hook_{site}"  # TransformerLens has a hook of each site
-    settings = settings_of(run, "saelens", site, layer, dtype=dtype, context_size=context_size)
+    settings = settings_of(run, "saelens", site=site, layer=layer, dtype=dtype, context_size=context_size)
     unfinished = Unfinished(out_dir, settings)
     has_tokens = "token_id" in columns_of(run)
     shape = (context_size, run.d_model)
     features = {hook: datasets.Array2D(shape=shape, dtype=dtype)}
     if has_tokens:
         features["token_ids"] = datasets.Sequence(datasets.Value("int32"), length=context_size)
-    writer = _Writer(datasets, datasets.Features(features), unfinished, context_size * run.d_model * 4)
-    begin = writer.contexts * context_size
+    writer = ArrowFolder(datasets, datasets.Features(features), unfinished)
+    contexts_per_file = max(1, _FILE_BYTES // (context_size * run.d_model * 4))
+    begin = writer.rows * context_size
     for rows, tokens, end in _contexts(run, layer, site, context_size, has_tokens, begin):
         left = len(rows) % context_size
         full = len(rows) - left
@@ -77,8 +75,10 @@ def to_saelens(
         if tokens is not None:
             columns["token_ids"] = tokens[:full].reshape(-1, context_size)
         writer.write(columns, full // context_size)
+        if writer.rows_in_file >= contexts_per_file:
+            writer.end_file()
         progress(end, run.num_rows)
-    contexts = writer.finish(hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16])
+    contexts = writer.finish(settings)
     rows_left_out = run.num_rows - contexts * context_size
     exported = Exported(out_dir, hook, context_size, run.d_model, contexts, contexts * context_size, rows_left_out)
     unfinished.finish(asdict(exported))
@@ -103,71 +103,3 @@ def _contexts(
         rows = rows[len(rows) - left :].copy()
         if tokens is not None:
             tokens = tokens[len(tokens) - left :].copy()
-
-
-class _Writer:
-    """Writes Arrow files of a bounded size, and the two JSON files that turn a folder into a dataset.
-
-    contexts: in the whole files, also those of an interrupted export.
-    """
-
-    def __init__(self, datasets, features, unfinished: Unfinished, context_bytes: int):
-        self._datasets, self._features, self._unfinished = datasets, features, unfinished
-        self._contexts_per_file = max(1, _FILE_BYTES // context_bytes)
-        self._files, self.contexts = unfinished.done.get("files", 0), unfinished.done.get("contexts", 0)
-        self._writer = None
-        self._in_file = 0
-
-    def write(self, columns: dict[str, np.ndarray], count: int) -> None:
-        if count == 0 and (self._writer is not None or self._files):
-            return
-        if self._writer is None:
-            path = self._unfinished.path(_part(self._files))
-            self._writer = self._datasets.arrow_writer.ArrowWriter(features=self._features, path=path)
-            self._in_file = 0
-        if count:
-            self._writer.write_batch(columns)
-        self._in_file += count
-        if self._in_file >= self._contexts_per_file:
-            self._end_file()
-
-    def finish(self, fingerprint: str) -> int:
-        """fingerprint: identifies the dataset for `datasets`. Returns the number of contexts."""
-        self._end_file()
-        names = [f"data-{number:05d}-of-{self._files:05d}.arrow" for number in range(self._files)]
-        for number, name in enumerate(names):
-            os.rename(self._unfinished.path(_part(number)), self._unfinished.path(name))
-        self._datasets.DatasetInfo(features=self._features).write_to_directory(self._unfinished.folder)
-        state = {
-            "_data_files": [{"filename": name} for name in names],
-            "_fingerprint": fingerprint,
-            "_format_columns": None,
-            "_format_kwargs": {},
-            "_format_type": None,
-            "_output_all_columns": False,
-            "_split": None,
-        }
-        with open(self._unfinished.path("state.json"), "w", encoding="ascii") as file:
-            json.dump(state, file, indent=2)
-        return self.contexts
-
-    def _end_file(self) -> None:
-        if self._writer is not None:
-            self._writer.finalize()
-            self._writer = None
-            self._files, self.contexts = self._files + 1, self.contexts + self._in_file
-            self._unfinished.keep(files=self._files, contexts=self.contexts)
-
-
-def _part(number: int) -> str:
-    return f"part-{number:05d}.arrow"
-
-
-def _import_datasets():
-    try:
-        import datasets
-        import datasets.arrow_writer
-
-        return datasets
-    except ImportError:
-        raise MissingPackage("export to SAELens", "datasets") from None

@@ -60,8 +60,8 @@ class Unfinished:
         os.replace(self.path(f"{name}.new"), self.path(name))
 
 
-def settings_of(run: "Run", kind: str, site: str, layer: int, **more: Any) -> dict[str, Any]:
+def settings_of(run: "Run", kind: str, **options: Any) -> dict[str, Any]:
     """All that decides the content of an export, as values of JSON."""
     shards = "\n".join(f"{shard.url} {shard.size_bytes}" for shard in run.shards)
     digest = hashlib.sha256(shards.encode()).hexdigest()
-    return {"kind": kind, "run": run.url, "shards": digest, "site": site, "layer": layer, **more}
+    return {"kind": kind, "run": run.url, "shards": digest, **options}

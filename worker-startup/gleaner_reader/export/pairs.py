@@ -1,0 +1,147 @@
+"""An export of pairs of a text and a vector, which activation oracles and natural-language autoencoders train on."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import MissingPackage
+from ..files import open_folder
+from .parts import PartsExport, as_dtype, check_parts, export_parts, part_name
+from .pieces import Piece, pieces
+from .unfinished import Unfinished, settings_of
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+    from ..run import Run
+
+_MAX_TOKENIZER_BYTES = 1 << 28
+_TOKENIZER = "tokenizer.json"
+
+
+def to_pairs(
+    run: "Run",
+    out_dir: str,
+    layer: int,
+    site: str | None = None,
+    *,
+    tokenizer: "Tokenizer",
+    window: int = 64,
+    dtype: str = "float32",
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> PartsExport:
+    """Writes one layer of the run to `out_dir`, which must not exist: vectors, and a line of JSON for each of them.
+
+    `part-00001.safetensors` has `activations` [rows, d_model], and line N of `part-00001.jsonl` tells of row N: `text`,
+    `token`, `token_id`, `position`, `stream`, `sample` and `vector`, which has the `file` and the `row`. The text are
+    the last `window` tokens up to the token of the row, which are what the vector knows; for a mean of tokens, which
+    has no token and no position, it is the whole sample. Raises FileExistsError, and ValueError for a wrong option, a
+    value that float16 cannot hold, or a run without token ids. An export that was interrupted leaves
+    `out_dir.unfinished`, and goes on there.
+    """
+    site = check_parts(run, layer, site, dtype)
+    if window < 1:
+        raise ValueError(f"window is {window}; set it to at least 1")
+    if run.index(run.first).token_ids is None:
+        raise ValueError(f"{run.url} has no token ids, so a row has no text")
+    options = {"dtype": dtype, "window": window}
+    unfinished = Unfinished(out_dir, settings_of(run, "pairs", site=site, layer=layer, **options))
+    lines: list[dict] = []
+
+    def tensors() -> Iterator[tuple[dict[str, np.ndarray], dict]]:
+        for piece in pieces(run, site, layer, unfinished.done.get("rows", 0)):
+            lines.extend(_lines(piece, tokenizer, window))
+            yield {"activations": as_dtype(piece.rows, dtype, f"{site}.{layer}")}, {"rows": piece.end}
+
+    def write_lines(part: int) -> None:
+        name = part_name(part)
+        path = unfinished.path(name.replace(".safetensors", ".jsonl"))
+        with open(f"{path}.new", "w", encoding="utf-8") as file:
+            for row, line in enumerate(lines):
+                file.write(json.dumps(line | {"vector": {"file": name, "row": row}}, ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(f"{path}.new", path)
+        lines.clear()
+
+    files = {"texts": "part-*.jsonl"}
+    return export_parts(run, unfinished, tensors(), site, layer, dtype, None, progress, write_lines, files)
+
+
+def open_tokenizer(where: str, revision: str | None = None, sha256: str | None = None) -> "Tokenizer":
+    """The tokenizer of a model: a tokenizer.json, a folder or gs:// prefix that has one, or a model of the hub.
+
+    sha256: of its tokenizer.json; None for any. Raises OSError for what is not there, MissingPackage, and ValueError
+    for what is no tokenizer or another one.
+    """
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise MissingPackage("export pairs", "tokenizers") from None
+    data = _tokenizer_bytes(where, revision)
+    if sha256 is not None and (actual := hashlib.sha256(data).hexdigest()) != sha256:
+        raise ValueError(f"The {_TOKENIZER} of {where} has SHA-256 {actual}, and the run was made with {sha256}")
+    try:
+        return Tokenizer.from_str(data.decode())
+    except Exception as error:  # tokenizers raises Exception itself
+        raise ValueError(f"Failed to read the {_TOKENIZER} of {where}: {str(error)[:200]}") from error
+
+
+def tokenizer_of(run: "Run", where: str | None = None) -> "Tokenizer":
+    """The tokenizer of the run's model, with the digest that the run recorded. where: another place that has it.
+
+    Raises what `open_tokenizer` raises, and ValueError for a run that names no model.
+    """
+    model = run.model or {}
+    place = where or model.get("name")
+    if not isinstance(place, str):
+        raise ValueError(f"{run.url} has no model.json, which names the model: pass its tokenizer")
+    files = model.get("files")
+    sha256 = files.get(_TOKENIZER) if isinstance(files, dict) else None
+    return open_tokenizer(place, model.get("revision") if where is None else None, sha256)
+
+
+def _tokenizer_bytes(where: str, revision: str | None) -> bytes:
+    if os.path.isfile(where):
+        folder, name = os.path.split(os.path.abspath(where))
+    elif where.startswith("gs://") or os.path.isdir(where):
+        folder, name = where, _TOKENIZER
+    else:
+        try:
+            from huggingface_hub import hf_hub_download
+        except ImportError:
+            raise MissingPackage(f"download the tokenizer of {where}", "huggingface_hub") from None
+        folder, name = os.path.split(hf_hub_download(where, _TOKENIZER, revision=revision))
+    file = open_folder(folder).files().get(name)
+    if file is None:
+        raise FileNotFoundError(f"{where} has no {_TOKENIZER}")
+    if file.size > _MAX_TOKENIZER_BYTES:
+        raise ValueError(f"{file.url} has {file.size} bytes; a tokenizer has at most {_MAX_TOKENIZER_BYTES}")
+    return bytes(file.read(0, file.size))
+
+
+def _lines(piece: Piece, tokenizer: "Tokenizer", window: int) -> Iterator[dict]:
+    index = piece.index
+    assert index.token_ids is not None  # to_pairs has looked
+    rows = np.arange(piece.begin_in_shard, piece.begin_in_shard + len(piece.rows.stored))
+    samples = np.searchsorted(index.row_offsets, rows, "right") - 1
+    begins, ends = index.sample_offsets[samples], index.sample_offsets[samples + 1]
+    if index.positions is not None:
+        ends = begins + index.positions[rows] + 1
+        begins = np.maximum(begins, ends - window)
+    texts = tokenizer.decode_batch(
+        [index.token_ids[begin:end].tolist() for begin, end in zip(begins, ends, strict=True)],
+        skip_special_tokens=False,
+    )
+    columns = {name: column.tolist() for name, column in piece.columns.items()}
+    own: list[dict] = [{}] * len(texts)
+    if "token_id" in columns:
+        tokens = tokenizer.decode_batch([[each] for each in columns["token_id"]], skip_special_tokens=False)
+        facts = zip(tokens, columns["token_id"], columns["position"], strict=True)
+        own = [{"token": token, "token_id": token_id, "position": position} for token, token_id, position in facts]
+    for text, fact, stream, sample in zip(texts, own, columns["stream"], columns["sample_idx"], strict=True):
+        yield {"text": text} | fact | {"stream": stream, "sample": sample}
