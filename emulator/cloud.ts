@@ -1,7 +1,9 @@
 import {resolve} from 'node:path';
 import {catalogRoutes} from './billing/catalog.ts';
+import {vmOf} from './compute/instance.ts';
+import {computeRoutes} from './compute/routes.ts';
 import {lockFolder} from './database.ts';
-import {badFault, isQueueFault, type NodeFault} from './faults.ts';
+import {badFault, isQueueFault, type NodeFault, nodeTargetOf} from './faults.ts';
 import {deploymentsIn} from './functions/subscriptions.ts';
 import {httpFunctions} from './functions/triggers.ts';
 import {LocalCloudError} from './http/errors.ts';
@@ -68,11 +70,17 @@ function contextOf(options: LocalCloudOptions): CloudContext {
   };
 }
 
-function faultsOf({options, log}: CloudContext, {faults, queue, nodes}: Parts): LocalCloud['fault'] {
+function faultsOf(
+  {options, log}: CloudContext,
+  {faults, queue, nodes, instances}: Parts,
+): LocalCloud['fault'] {
   return async (kind, target) => {
     if (options.storage_only) throw badFault('This emulator has storage only: it has no target for a fault');
-    const toOne = () =>
-      isQueueFault(kind) ? queue.inflict(kind, target) : nodes.inflict(kind as NodeFault, target);
+    const toOne = () => {
+      if (isQueueFault(kind)) return queue.inflict(kind, target);
+      const {name} = nodeTargetOf(kind as NodeFault, target);
+      return (instances.has(name) ? instances : nodes).inflict(kind as NodeFault, target);
+    };
     const done = faults.set(kind, target) ?? (await toOne());
     log('cloud', `fault: ${done}`);
     return done;
@@ -108,10 +116,12 @@ function routesOf(
   parts: Parts,
   fault: LocalCloud['fault'],
 ): Handle {
-  const {storage, google, publisher, nodes, queue, faults, scheduler, hosts, identities, token} = parts;
+  const {storage, google, publisher, nodes, instances, queue, faults, scheduler, hosts} = parts;
+  const {identities, token} = parts;
   const cloudRoutes = (): Route[] => [
     ...(google?.pubsub.routes() ?? pubsubRoutes(publisher)),
     ...tpuRoutes(nodes, queue, faults, where.project),
+    ...computeRoutes(instances, faults, where.project),
     ...scheduler.routes(),
     ...catalogRoutes(),
     ...secretRoutes(where.dir, token, options.secret_readers),
@@ -133,14 +143,16 @@ function routesOf(
 
 /** The answer of `GET /_local`. */
 function infoOf(where: CloudContext['where'], parts: Parts): JsonObject {
-  const {nodes, fleet, queue, scheduler, faults, events, google} = parts;
+  const {nodes, instances, fleet, queue, scheduler, faults, events, google} = parts;
   return {
     ...where,
-    tpus: nodes.list().map(node => {
-      const {name, zone, id, state} = node;
-      const vms = vmsOf(node).map(vm => ({name: vm.name, pid: fleet.pid(vm.id)}));
-      return {name, zone, id, state, vms};
-    }),
+    tpus: [
+      ...nodes.list().map(node => ({...node, vms: vmsOf(node)})),
+      ...instances.list().map(({status: state, ...rest}) => ({...rest, state, vms: [vmOf(rest)]})),
+    ].map(({name, zone, id, state, vms}) => ({
+      ...{name, zone, id, state},
+      vms: vms.map(vm => ({name: vm.name, pid: fleet.pid(vm.id)})),
+    })),
     queued_resources: queue.list().map(({name, zone, state}) => ({name, zone, state})),
     scheduler: scheduler.state(),
     faults: faults.list(),

@@ -62,6 +62,17 @@ export const faultHelp = `  preempt NAME                 preempts a TPU: its VM 
 NAME-w-1 in place of NAME is host 1 of a TPU of several hosts. Only preempt and vanish take the whole TPU.
 ZONE is a zone or all.`;
 
+/** Duration of a cut that names none. */
+const CUT_S = 60;
+
+/** Name of the target of a fault of nodes, and the duration of a cut, such as `NAME=30`. */
+export function nodeTargetOf(kind: NodeFault, target: string): {name: string; cut_s: number} {
+  const [name = '', seconds] = target.split(/=(.*)/s);
+  if (seconds !== undefined && !(kind === 'cut' && Number(seconds) > 0))
+    throw badFault(`Bad amount "${seconds}" for ${kind}`);
+  return {name, cut_s: Number(seconds ?? CUT_S)};
+}
+
 export function badFault(reason: string): LocalCloudError {
   return new LocalCloudError('bad-fault', `${reason}; \`gleaner local fault help\` lists the faults`);
 }

@@ -1,6 +1,8 @@
 /** The parts of a local cloud: opened without effect, then started in the order in which they need each other. */
 import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {vmOf} from './compute/instance.ts';
+import {Instances} from './compute/instances.ts';
 import {CloudDatabase} from './database.ts';
 import {Faults} from './faults.ts';
 import {documentTriggersOf} from './functions/document-events.ts';
@@ -20,6 +22,7 @@ import {infoOf, resourceOf} from './storage/resource.ts';
 import {type RequireRight, rightsOf} from './storage/rights.ts';
 import {openStorage} from './storage/routes.ts';
 import {startExpiry} from './store-expiry.ts';
+import {vmsOf} from './tpu/node.ts';
 import {Nodes} from './tpu/nodes.ts';
 import {Queue} from './tpu/queue.ts';
 import {Fleet} from './vm/vms.ts';
@@ -98,13 +101,16 @@ export async function openParts(context: CloudContext) {
     ...{dir, project, database, token, identities, log, trouble},
     network: () => ({...vmNetwork(where), ...options.vm_env}),
   });
-  const nodes = new Nodes({
+  const timed = {
     ...{database, faults, fleet, project, trouble},
     create_ms: options.create_ms ?? 500,
     delete_ms: options.delete_ms ?? 200,
     notice_ms: options.preemption_notice_ms ?? 10_000,
-  });
-  const queue = new Queue({database, faults, nodes, project, trouble, step_ms: options.queue_ms ?? 200});
+  };
+  const step_ms = options.queue_ms ?? 200;
+  const nodes = new Nodes(timed);
+  const instances = new Instances({...timed, step_ms});
+  const queue = new Queue({database, faults, nodes, project, trouble, step_ms});
   const scheduler = new Scheduler({
     ...{database, project, deployments: names, interval_ms: options.tick_interval_ms ?? 1000},
     publish: (topic, message) => void events.publish(topic, [message]),
@@ -113,7 +119,7 @@ export async function openParts(context: CloudContext) {
   const publisher = new Topics(database, events, project, topics);
   return {
     ...{token, identities, database, triggers, names, documents, google, faults, hosts, events, listeners},
-    ...{storage, fleet, nodes, queue, scheduler, publisher},
+    ...{storage, fleet, nodes, instances, queue, scheduler, publisher},
   };
 }
 
@@ -194,18 +200,22 @@ export async function startParts(
   {options, where, deployments, ends, trouble}: CloudContext,
   parts: Parts,
 ): Promise<void> {
-  const {google, documents, hosts, events, storage, fleet, nodes, queue, scheduler} = parts;
+  const {google, documents, hosts, events, storage, fleet, nodes, instances, queue, scheduler} = parts;
   ends.add(() => fleet.close());
   ends.add(async () => {
     queue.stop();
     nodes.stop();
+    instances.stop();
     // Deliveries under way wait for their functions, so both stop at the same time.
     scheduler.stop();
     await Promise.all([events.bus.stop(), hosts?.stop()]);
   });
   await hosts?.start();
   events.bus.start();
+  const vms = [...nodes.list().flatMap(vmsOf), ...instances.list().map(vmOf)];
+  await fleet.sweepDisks(vms.map(({id}) => id));
   await nodes.start();
+  await instances.start();
   queue.start();
   scheduler.start();
   ends.add(startSweeps(storage.objects, trouble));

@@ -16,7 +16,7 @@ import {openCallers} from './google/callers.ts';
 import {openFirestoreStore} from './google/firestore-store.ts';
 import {openObjects} from './google/objects.ts';
 import {sendPing} from './google/ping.ts';
-import {openTpus} from './google/tpus.ts';
+import {openProviders} from './google/providers.ts';
 import {openWebhook} from './google/webhook.ts';
 import type {Store, Webhook} from './ports.ts';
 
@@ -30,10 +30,9 @@ export function composeDeps(config: Config): Deps {
     webhook: webhookOf(config),
     objects: openObjects({project, bucket, endpoint: endpoints.storage, token}),
     bus: openBus({project, deployment, token}),
-    tpus: openTpus({
-      ...{project, token, endpoint: endpoints.tpu},
+    tpus: openProviders(config.providers, {
+      ...{project, token, endpoints, network: config.network},
       service_account: config.identity.worker_account,
-      network: config.network,
     }),
     // Only on-tick pings, so only on-tick needs the address of worker-api.
     catalog: openCatalog({endpoint: endpoints.billing, token}),

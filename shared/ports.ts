@@ -4,6 +4,7 @@
  */
 
 import type {Sku} from './domain/billing/catalog.ts';
+import type {Provider} from './domain/fleet/providers.ts';
 import type {Tpu} from './domain/worker/nodes.ts';
 
 export type Value = string | number | boolean | null | Value[] | {[field: string]: Value};
@@ -116,24 +117,34 @@ export type {Tpu} from './domain/worker/nodes.ts';
 export type TpuRequest = {
   name: string;
   zone: string;
+  provider: Provider;
   accelerator: string;
+  /** Software of the node: a runtime version of Cloud TPU, or an image of Compute Engine. */
   runtime_version: string;
+  /** Size of the boot disk of an instance. Null: Cloud TPU chooses the disk. */
+  disk_gb: number | null;
   spot: boolean;
   labels: Record<string, string>;
   metadata: Record<string, string>;
-  /** Null: a node request. Else a queued resource, valid until an instant. The id (a UUID) makes repeated requests one request. */
+  /**
+   * Null: a node request. Else a queued resource, or a flex-start instance, valid until an instant. The id (a UUID) makes repeated
+   * requests one request.
+   */
   queue: {valid_until_at: string; request_id: string} | null;
 };
 
 /**
- * Cloud TPU nodes of one project, and the queued resources that create them. A queued resource has the name of its node, so one name
- * finds both. `create` and `delete` start an operation and return; a later `list` shows the outcome. Both are safe to repeat: creating
+ * TPU nodes of one project, and the requests in a queue that create them: nodes and queued resources of Cloud TPU, instances of Compute
+ * Engine. A queued resource has the name of its node, so one name finds both. `create` and `delete` start an operation and return; a later `list` shows the outcome. Both are safe to repeat: creating
  * an existing name and deleting an absent name are no errors. Failures are `TpuError` with a kind, so no caller parses messages.
  */
 export interface Tpus {
-  /** All nodes of the project, and the unreachable zones. Nodes of an unreachable zone are not listed: unknown, not gone. */
+  /**
+   * All nodes of the project, and the unreachable zones. Nodes of an unreachable zone are not listed: unknown, not gone. Compute Engine
+   * lists the instances of Gleaner alone.
+   */
   list(): Promise<{tpus: Tpu[]; unreachable: string[]}>;
-  /** The node, its queued resource or both; undefined if Cloud TPU answers that neither exists. No answer is an error. */
+  /** The node, its queued resource or both; undefined if the provider answers that neither exists. No answer is an error. */
   get(name: string, zone: string): Promise<Tpu | undefined>;
   create(request: TpuRequest): Promise<'started' | 'exists'>;
   /** Deletes the queued resource with its node, or the node. */

@@ -4,6 +4,7 @@ import {fileURLToPath} from 'node:url';
 import {build} from 'esbuild';
 import {zipSync} from 'fflate';
 import {staticPaths} from '../../dashboard/static-files.ts';
+import {computeProtos} from './compute-protos.ts';
 import {lockOf, type Manifest} from './package-lock.ts';
 
 export const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -22,6 +23,7 @@ const STARTUP = 'worker-startup/startup.sh';
 const OTHER_SOURCES = [
   ...[LOCK, MANIFEST, STARTUP, 'tsconfig.json', 'cli/build/functions.ts', 'cli/build/package-lock.ts'],
   ...[...staticPaths().values()].map(path => relative(ROOT, path)),
+  'cli/build/compute-protos.ts',
   ...['esbuild/package.json', 'fflate/package.json', '.package-lock.json'].map(
     name => `node_modules/${name}`,
   ),
@@ -59,6 +61,7 @@ export async function zipFunctions(): Promise<FunctionsZip> {
     banner: {js: REQUIRE},
     // CommonJS packages read their folder from names that an ES module lacks.
     define: {__dirname: 'import.meta.dirname', __filename: 'import.meta.filename'},
+    plugins: [computeProtos],
     logLevel: 'error',
   });
   const files: Files = new Map();

@@ -5,7 +5,7 @@ import {join} from 'node:path';
 import {tickLocation} from '../../emulator/scheduler.ts';
 import {DEFAULT_DEPLOYMENT, tickJobOf} from '../../shared/domain/deployment.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
-import {openTpus} from '../../shared/google/tpus.ts';
+import {openProviders} from '../../shared/google/providers.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import {type CloudOptions, connect, requireCredentials} from '../cloud/connect.ts';
 import {type Connection, requireRunning} from '../cloud/connection.ts';
@@ -65,7 +65,11 @@ async function destroyIn(
     const draining: Draining = {
       cloud,
       api,
-      tpus: openTpus({project, endpoint: api.endpoint, token: api.token}),
+      // Earlier settings may have had another provider.
+      tpus: openProviders(['tpu-api', 'compute-engine'], {
+        ...{project, token: api.token},
+        endpoints: {tpu: api.endpoint, compute: api.endpoint},
+      }),
       zones,
       pauseTick: () =>
         pauseTick(api, `projects/${project}/locations/${region}/jobs/${tickJobOf(deployment)}`),

@@ -1,7 +1,7 @@
 /** `gleaner smoke`: ten steps on a deployment, from its project to a verified run, with a ceiling of dollars. */
 import {resolve} from 'node:path';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
-import {openTpus} from '../../shared/google/tpus.ts';
+import {openProviders} from '../../shared/google/providers.ts';
 import {type Cloud, withCloud} from '../cloud/cloud.ts';
 import {type CloudOptions, requireCredentials} from '../cloud/connect.ts';
 import {type Connection, requireRunning} from '../cloud/connection.ts';
@@ -62,7 +62,8 @@ async function smokeIn(cloud: Cloud, options: SmokeOptions): Promise<void> {
     await requireConsent([`This buys TPUs for at most ${dollarText(budget_usd)} in ${project}.`], {yes});
   }
   const api = googleOf(connection);
-  const tpus = openTpus({project, endpoint: api.endpoint, token: api.token});
+  const endpoints = {tpu: api.endpoint, compute: api.endpoint};
+  const tpus = openProviders(['tpu-api', 'compute-engine'], {project, endpoints, token: api.token});
   const keep = () => writeState(file, state);
   keep();
   const stop = new AbortController();

@@ -51,6 +51,7 @@ export function functionEnvironment(
     GLEANER_WORKER_API: `${url}/functions/${nameIn(deployment.name, 'worker-api')}`,
     GLEANER_STORAGE_ENDPOINT: url,
     GLEANER_TPU_ENDPOINT: url,
+    GLEANER_COMPUTE_ENDPOINT: url,
     GLEANER_BILLING_ENDPOINT: url,
     GLEANER_LOCAL_TOKEN: token,
     GLEANER_WORKER_SERVICE_ACCOUNT: worker,

@@ -8,12 +8,12 @@ import {readBytes} from '../http/request-body.ts';
 const max_bytes = 10 << 20;
 const max_calls = 100;
 
-/** `POST /batch/storage/v1`: several calls in one request, in the format of Python's `with client.batch()`. */
-export function batchRoute(routes: Route[]): Route {
+/** `POST` at the path: several calls in one request, in the format of Python's `with client.batch()`, which gcloud uses too. */
+export function batchRoute(path: string, routes: Route[]): Route {
   const answer = router(routes);
   return [
     'POST',
-    '/batch/storage/v1',
+    path,
     async request => {
       const boundary = /boundary="?([^";]+)"?/i.exec(request.headers['content-type'] ?? '')?.[1];
       if (!boundary) throw new ApiError(400, 'Failed to read the batch: its Content-Type names no boundary');

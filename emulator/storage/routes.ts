@@ -38,7 +38,7 @@ export function openStorage(
   const routes = [...objectRoutes(stores), ...bucketRoutes(objects)];
   return {
     objects,
-    routes: [...routes, ...routes.flatMap(withoutPrefix), batchRoute(routes)],
+    routes: [...routes, ...routes.flatMap(withoutPrefix), batchRoute('/batch/storage/v1', routes)],
     lastRoute: [
       'GET',
       '/{bucket}/{object...}',

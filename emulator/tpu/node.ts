@@ -23,7 +23,7 @@ export type NodeChange =
   | {kind: 'failed'; code: number; message: string};
 
 /** Account of a node that names none, as at Google. */
-const DEFAULT_ACCOUNT = '1-compute@developer.gserviceaccount.com';
+export const DEFAULT_ACCOUNT = '1-compute@developer.gserviceaccount.com';
 
 /** VMs of a node, one for each host, with the metadata attributes that Cloud TPU adds. JAX has a device for each chip of a slice. */
 export function vmsOf(node: TpuNode): VmSpec[] {

@@ -1,7 +1,7 @@
 import {randomInt} from 'node:crypto';
 import {regionOf} from '../../shared/domain/names.ts';
 import type {CloudDatabase} from '../database.ts';
-import {badFault, type Faults, type NodeFault} from '../faults.ts';
+import {badFault, type Faults, type NodeFault, nodeTargetOf} from '../faults.ts';
 import {ApiError} from '../http/errors.ts';
 import type {JsonObject} from '../http/json.ts';
 import type {VmSpec} from '../vm/vm-spec.ts';
@@ -11,9 +11,6 @@ import {type NodeChange, subnetOf, type TpuNode, vmsOf} from './node.ts';
 import {type Operation, Operations} from './operations.ts';
 import {type NodeSpec, parseNode} from './spec.ts';
 import {Timers} from './timers.ts';
-
-/** Duration of a cut that names none. */
-const CUT_S = 60;
 
 type Row = Omit<TpuNode, 'spec'> & {resource: string};
 
@@ -43,9 +40,7 @@ export class Nodes {
 
   /** Continues every node from its stored state. A READY node boots again on its old disk. */
   async start(): Promise<void> {
-    const nodes = this.list();
-    await this.#options.fleet.sweepDisks(nodes.flatMap(vmsOf).map(({id}) => id));
-    for (const node of nodes) {
+    for (const node of this.list()) {
       if (node.state === 'READY') await this.#bootVms(vmsOf(node));
       this.#schedule(node);
     }
@@ -120,12 +115,10 @@ export class Nodes {
   /** Injects a fault into a node or one of its hosts, such as `NAME-w-1`. Returns a sentence about the effect. */
   async inflict(kind: NodeFault, target: string): Promise<string> {
     const {fleet, notice_ms} = this.#options;
-    const [name = '', seconds] = target.split(/=(.*)/s);
+    const {name, cut_s} = nodeTargetOf(kind, target);
     const {node, vms} = this.#targetOf(name);
     if ((kind === 'preempt' || kind === 'vanish') && name !== node.name)
       throw badFault(`${name} is a host, and Cloud TPU takes all hosts of a TPU: name ${node.name}`);
-    if (seconds !== undefined && !(kind === 'cut' && Number(seconds) > 0))
-      throw badFault(`Bad amount "${seconds}" for ${kind}`);
     if (kind !== 'preempt' && kind !== 'vanish' && node.state !== 'READY')
       throw badFault(`${node.name} is ${node.state}: the VMs of a READY TPU alone are on`);
     switch (kind) {
@@ -149,11 +142,9 @@ export class Nodes {
       case 'restart':
         await Promise.all(vms.map(vm => fleet.restart(vm)));
         return `restarted the VM of ${name} on its disk: the node stays ${node.state}`;
-      case 'cut': {
-        const cut_s = Number(seconds ?? CUT_S);
+      case 'cut':
         for (const {id} of vms) fleet.cut(id, cut_s * 1000);
         return `cut ${name} off: worker-api hears nothing of it for ${cut_s} s`;
-      }
     }
   }
 

@@ -82,11 +82,11 @@ export class Fleet {
     return (vm?.machine.isOn && vm.machine.pid) || null;
   }
 
-  /** Announces a preemption to a VM: in its metadata and by SIGTERM. */
-  giveNotice(id: string): void {
+  /** Announces a preemption to a VM: in its metadata, and by SIGTERM where the signal does not follow later. */
+  giveNotice(id: string, {signal} = {signal: true}): void {
     const vm = this.#vms.get(id);
     vm?.metadata.announcePreemption();
-    vm?.machine.terminate();
+    if (signal) vm?.machine.terminate();
   }
 
   /** Announces a maintenance that stops the VM, in its metadata alone. */

@@ -1,7 +1,7 @@
 import {poolOf} from '../domain/deployment.ts';
 import {runtimeOf} from '../domain/fleet/accelerators.ts';
 import {NEW_POOL, type Pool} from '../domain/fleet/pool.ts';
-import {ceilingsOf, environment, keptDays} from './environment.ts';
+import {ceilingsOf, environment, keptDays, ownTerms} from './environment.ts';
 import {ConfigError} from './errors.ts';
 import {identityOf} from './identity-settings.ts';
 
@@ -67,15 +67,15 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     endpoints: {
       storage: v.GLEANER_STORAGE_ENDPOINT,
       tpu: v.GLEANER_TPU_ENDPOINT,
+      compute: v.GLEANER_COMPUTE_ENDPOINT,
       billing: v.GLEANER_BILLING_ENDPOINT,
     },
     pool: {
       ...NEW_POOL,
       pool: poolOf(v.GLEANER_DEPLOYMENT),
       accelerator: v.GLEANER_ACCELERATOR,
-      runtime_version: v.GLEANER_RUNTIME_VERSION ?? runtimeOf(v.GLEANER_ACCELERATOR),
-      spot: v.GLEANER_SPOT === 'true',
-      provisioning: v.GLEANER_PROVISIONING,
+      runtime_version: v.GLEANER_RUNTIME_VERSION ?? runtimeOf(v.GLEANER_ACCELERATOR, v.GLEANER_PROVIDER),
+      ...ownTerms(v),
       zones: v.GLEANER_ZONES,
       workers_per_zone: v.GLEANER_WORKERS_PER_ZONE,
       budget_usd: v.GLEANER_BUDGET_USD ?? null,
@@ -86,6 +86,8 @@ export function loadConfig(env: Readonly<Record<string, string | undefined>> = p
     notify: v.GLEANER_NOTIFY
       ? {format: v.GLEANER_NOTIFY, url: v.GLEANER_NOTIFY_URL, key: v.GLEANER_NOTIFY_KEY}
       : null,
+    /** Providers that pools may have. */
+    providers: v.GLEANER_PROVIDERS,
     /** Collection of the documents of jobs. */
     jobs_collection: v.GLEANER_JOBS_COLLECTION,
     /** True if workers reach the internet: sources of git, other JAX versions and setup scripts need it. */

@@ -2,6 +2,7 @@ import {z} from 'zod';
 import {type Ceilings, modelProblem, poolProblem} from '../domain/billing/ceilings.ts';
 import {DEFAULT_DEPLOYMENT, isDeployment} from '../domain/deployment.ts';
 import {JOB_WAIT_S, POLL_S} from '../domain/fleet/pool.ts';
+import {DISK_GB, diskGb, provider, providerProblem} from '../domain/fleet/providers.ts';
 import {isZone} from '../domain/names.ts';
 import {provisioning} from '../domain/zone/placement.ts';
 import {identityEnvironment} from './identity-settings.ts';
@@ -120,9 +121,10 @@ const variables = z.object({
       `no collection of the control plane: ${STATE_COLLECTIONS.join(', ')}`,
     )
     .default('jobs'),
-  /** Addresses of the three APIs on a local cloud, instead of Google's. */
+  /** Addresses of the APIs on a local cloud, instead of Google's. */
   GLEANER_STORAGE_ENDPOINT: z.url().optional(),
   GLEANER_TPU_ENDPOINT: z.url().optional(),
+  GLEANER_COMPUTE_ENDPOINT: z.url().optional(),
   GLEANER_BILLING_ENDPOINT: z.url().optional(),
   /** Token that a client sends to write to a local cloud. */
   GLEANER_LOCAL_TOKEN: z.string().min(1).optional(),
@@ -154,9 +156,15 @@ const variables = z.object({
       'hub, hub:ORG/, gs://BUCKET/PREFIX/ or folder, with commas between them',
     )
     .optional(),
+  /** Providers that pools may have. Each is listed at every tick, so each needs its API and its role. */
+  GLEANER_PROVIDERS: z.string().default('tpu-api').transform(listOf).pipe(z.array(provider).min(1)),
+  /** Provider of the deployment's own pool. */
+  GLEANER_PROVIDER: provider.default('tpu-api'),
   GLEANER_ACCELERATOR: z.string().min(1).default('v5litepod-1'),
-  /** By default the usual version of the accelerator's generation. */
+  /** By default the usual version, or image, of the accelerator's generation. */
   GLEANER_RUNTIME_VERSION: z.string().min(1).optional(),
+  /** Boot disk of each instance of Compute Engine. */
+  GLEANER_DISK_GB: z.coerce.number().pipe(diskGb).default(DISK_GB),
   /** Delay of an idle worker before its next request, plus up to a quarter. Short in a pool that people wait for. */
   GLEANER_POLL_S: seconds(POLL_S),
   /** Time that a job waits until a worker gives its stream back: see domain/fleet/yields.ts. */
@@ -243,6 +251,13 @@ export function ceilingsOf(given: Environment): Ceilings {
   };
 }
 
+/** Terms of the deployment's own pool. */
+export function ownTerms(given: Environment) {
+  const {GLEANER_PROVIDER: provider, GLEANER_PROVISIONING: provisioning, GLEANER_SPOT} = given;
+  const disk_gb = provider === 'compute-engine' ? given.GLEANER_DISK_GB : null;
+  return {provider, provisioning, spot: GLEANER_SPOT === 'true', disk_gb};
+}
+
 /** The variables of the functions, with their defaults, parsed and checked against each other. */
 export const environment = variables.superRefine((given, {addIssue}) => {
   const {GLEANER_HEARTBEAT_S: beat, GLEANER_LEASE_S: lease, GLEANER_SILENT_S: silent} = given;
@@ -266,6 +281,8 @@ export const environment = variables.superRefine((given, {addIssue}) => {
   const {GLEANER_ZONES: zones, GLEANER_WORKERS_PER_ZONE: workers_per_zone} = given;
   const whyPool = poolProblem({zones, workers_per_zone}, ceilings);
   if (whyPool) refuse('GLEANER_ZONES', whyPool);
+  const whyProvider = providerProblem(ownTerms(given), given.GLEANER_PROVIDERS);
+  if (whyProvider) refuse('GLEANER_PROVIDER', whyProvider);
   if (!isLocal(given) && ceilings.model_sources.includes('folder'))
     refuse('GLEANER_MODEL_SOURCES', 'folder is for a local cloud: name a bucket instead');
   // Without the internet each run names its model.

@@ -3,7 +3,7 @@ import type {protos} from '@google-cloud/tpu';
 import type {Tpu, TpuRequest} from '../ports.ts';
 import {queuedFailure, reasonOf} from './errors.ts';
 
-const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
+export const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
 const MOST_DETAILS = 500;
 export const UNSPECIFIED = 'STATE_UNSPECIFIED';
 

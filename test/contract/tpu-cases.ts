@@ -1,4 +1,4 @@
-/** Cloud TPU of a local cloud for the tests of one `describe`. */
+/** A provider of TPUs on a local cloud for the tests of one `describe`. */
 import {setTimeout as sleep} from 'node:timers/promises';
 import type {LocalCloud} from '../../emulator/cloud.ts';
 import {openTpus} from '../../shared/google/tpus.ts';
@@ -9,7 +9,7 @@ import type {TpuCloud} from './tpus-contract.ts';
 type Use = TpuCloud & {cloud: () => LocalCloud};
 
 /** Every test starts without faults and TPUs. */
-export function useTpus(): Use {
+export function useTpus(open: typeof openTpus = openTpus): Use {
   const cloud = useLocalCloud({queue_ms: 20});
   let tpus: Tpus;
   const listUntil: Use['listUntil'] = async isReached => {
@@ -21,7 +21,7 @@ export function useTpus(): Use {
   };
   beforeEach(() => {
     const {project, url, token} = cloud();
-    tpus = openTpus({project, endpoint: url, token});
+    tpus = open({project, endpoint: url, token});
   });
   afterEach(async () => {
     await cloud().fault('clear', 'all');

@@ -51,7 +51,7 @@ describe('Tpus: the queue of Cloud TPU', () => {
     await cloud().fault('stockout', zone);
     await tpus.create(inQueue());
     const [waiting] = await listUntil(([one]) => one?.queued?.state === 'WAITING_FOR_RESOURCES');
-    const labels = {gleaner: 'yes', pool: 'tpu'};
+    const labels = {'managed-by': 'gleaner', pool: 'tpu'};
     const valid_until_at = waiting?.queued?.valid_until_at ?? null;
     const queued = {state: 'WAITING_FOR_RESOURCES', initiator: 'USER', error: null, valid_until_at, labels};
     const {created_at, ...rest} = waiting ?? {};

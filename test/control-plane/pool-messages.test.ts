@@ -44,6 +44,16 @@ describe('the message pool', () => {
     assert.equal((await poolOf(world))?.runtime_version, 'v2-alpha-tpuv5');
   });
 
+  it('gives a new pool of instances the image of its accelerator, and a disk', async () => {
+    const set = {GLEANER_PROVIDERS: 'tpu-api,compute-engine'};
+    const terms = {provider: 'compute-engine', accelerator: 'tpu7x-8', runtime_version: undefined};
+    const {provider, runtime_version, disk_gb} = (await poolOf(await aWorldWithFast(set, terms))) ?? {};
+    assert.deepEqual(
+      [provider, runtime_version, disk_gb],
+      ['compute-engine', 'ubuntu-accel-2404-amd64-tpu-tpu7x', 100],
+    );
+  });
+
   const refused: {name: string; message: object; says: RegExp; set?: Record<string, string>}[] = [
     {
       name: 'without an accelerator',
@@ -60,6 +70,7 @@ describe('the message pool', () => {
       message: {accelerator: 'v6e-1', runtime_version: 'v2-alpha-tpuv5-lite'},
       says: /"v2-alpha-tpuv5-lite" is not for v6e-1: leave it out, or use v2-alpha-tpuv6e or v6e-ubuntu-2404/,
     },
+    {name: 'of another provider', message: {provider: 'compute-engine'}, says: /GLEANER_PROVIDERS/},
     {name: 'with several hosts', message: {accelerator: 'v6e-16'}, says: /"v6e-16" has several hosts/},
     {name: 'larger than the ceiling', message: {workers_per_zone: 101}, says: /GLEANER_MAX_WORKERS/},
     {

@@ -16,16 +16,19 @@ function dropStreams(world: World, run: string, count: number, lines = 40): void
 }
 
 describe('two pools', () => {
-  it('serve the runs that name them, each with nodes of its own accelerator', async () => {
-    const world = await aWorldWithFast();
+  it('serve the runs that name them, each with nodes of its own accelerator and provider', async () => {
+    const instances = {provider: 'compute-engine', runtime_version: undefined};
+    const world = await aWorldWithFast({GLEANER_PROVIDERS: 'tpu-api,compute-engine'}, instances);
     const asked = new Map<string, string>();
-    world.tpus.onAskedFor = ({name, accelerator}) => asked.set(name, accelerator);
+    world.tpus.onAskedFor = ({name, provider, accelerator}) => asked.set(name, `${provider} ${accelerator}`);
     namePool(world, 'quick', 'fast');
     dropStreams(world, 'quick', 2, 9);
     dropStreams(world, 'slow', 1, 9);
     await world.untilAsleep();
     const {accelerator} = world.deps.config.pool;
-    assert.deepEqual(Object.fromEntries(asked), {[A0]: accelerator, [F0]: 'v6e-1', [F1]: 'v6e-1'});
+    assert.deepEqual(Object.fromEntries(asked), {
+      ...{[A0]: `tpu-api ${accelerator}`, [F0]: 'compute-engine v6e-1', [F1]: 'compute-engine v6e-1'},
+    });
     for (const [run, index] of [
       ['quick', 0],
       ['quick', 1],

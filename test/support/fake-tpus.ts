@@ -1,6 +1,7 @@
-/** Cloud TPU in virtual time, as `shared/ports.ts` promises it. */
+/** Cloud TPU and Compute Engine in virtual time, as `shared/ports.ts` promises them. */
 import {TpuError} from '../../shared/contracts/errors.ts';
 import {isLabelled} from '../../shared/domain/deployment.ts';
+import type {Provider} from '../../shared/domain/fleet/providers.ts';
 import {iso} from '../../shared/domain/time.ts';
 import type {Tpu, TpuRequest, Tpus} from '../../shared/ports.ts';
 import type {Call} from './call.ts';
@@ -8,8 +9,12 @@ import type {TpuFaults} from './tpu-faults.ts';
 import {joined, type Listed, nodeAsListed, queuedAsListed} from './tpu-lists.ts';
 import {type NodeRequest, type QueuedResource, TpuQueue} from './tpu-queue.ts';
 
-/** `before` is the state that the node had until `changed_at`; `from` is the queued resource that brought it. */
+/**
+ * `before` is the state that the node had until `changed_at`; `from` is the queued resource that brought it. `state` is in the words of Cloud TPU, also
+ * for an instance of Compute Engine: lists translate it.
+ */
 export type FakeNode = Tpu & {
+  provider: Provider;
   state: string;
   metadata: Record<string, string>;
   before: string;
@@ -28,6 +33,9 @@ export const TAKEN = [
   'HIDING',
   'HIDDEN',
 ];
+
+/** Seconds after which an instance that was taken away is gone. */
+const GONE_S = {least: 30, most: 120};
 
 /** Seconds that a delete takes. */
 export const DELETE_S = {least: 5, most: 90};
@@ -100,7 +108,7 @@ export class FakeTpus {
     const {name, zone} = tpu;
     if (state !== null) {
       const was = {before: 'CREATING', changed_at: this.#faults.clockwork.now};
-      this.nodes.set(name, {...tpu, state, queued: null, ...was, metadata, from: null});
+      this.nodes.set(name, {...tpu, provider: 'tpu-api', state, queued: null, ...was, metadata, from: null});
     }
     if (queued) this.queue.set(name, {...queued, request: {name, zone, labels: queued.labels, metadata}});
   }
@@ -132,6 +140,9 @@ export class FakeTpus {
   turn(node: FakeNode, state: string): void {
     Object.assign(node, {state, before: node.state, changed_at: this.#faults.clockwork.now});
     this.#faults.see(`a node is: ${state}`);
+    // An instance deletes itself.
+    if (node.provider === 'compute-engine' && TAKEN.includes(state))
+      this.#later(node, this.#faults.chance.between(GONE_S.least, GONE_S.most), () => this.remove(node));
   }
 
   through(call: Call): Tpus {
@@ -199,7 +210,8 @@ export class FakeTpus {
     return 'started';
   }
 
-  make({name, zone, labels, metadata}: NodeRequest, from: QueuedResource | null): void {
+  make(request: NodeRequest, from: QueuedResource | null): void {
+    const {name, zone, labels, metadata, provider = 'tpu-api'} = request;
     const {chance, clockwork} = this.#faults;
     const created_at = iso(clockwork.now);
     const was = {
@@ -209,9 +221,10 @@ export class FakeTpus {
       symptoms: [],
       queued: null,
     };
-    const node = {name, zone, state: 'CREATING', ...was, labels, metadata, created_at, from};
+    const node = {name, zone, provider, state: 'CREATING', ...was, labels, metadata, created_at, from};
     this.nodes.set(name, node);
     this.#faults.see('a node is: CREATING');
+    this.#faults.see(`a node comes from: ${provider}`);
     if (this.#faults.strikes('stuck')) {
       // The operation never ends, or it fails after minutes and its node is gone.
       if (chance.happens(0.5)) this.#later(node, chance.between(60, 600), () => this.remove(node));

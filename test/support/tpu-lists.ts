@@ -1,17 +1,33 @@
-/** Nodes and queued resources as Cloud TPU lists them. */
+/** Nodes and queued resources as Cloud TPU lists them, and instances as Compute Engine does. */
 import {iso} from '../../shared/domain/time.ts';
 import type {Tpu} from '../../shared/ports.ts';
 import type {FakeNode} from './fake-tpus.ts';
 import type {QueuedResource} from './tpu-queue.ts';
 
+/** Words for a node that exists and costs money. */
+export const UP = ['READY', 'RUNNING'];
+
+/** Status of an instance by the state of a node. The other words are the same. */
+const STATUSES: Readonly<Record<string, string>> = {
+  ...{CREATING: 'PROVISIONING', STARTING: 'STAGING', UNHIDING: 'STAGING', UNKNOWN: 'UNDEFINED_STATUS'},
+  ...{READY: 'RUNNING', RESTARTING: 'REPAIRING', REIMAGING: 'REPAIRING'},
+  ...{DELETING: 'STOPPING', PREEMPTED: 'STOPPING', HIDING: 'STOPPING', HIDDEN: 'DEPROVISIONING'},
+};
+
 export type Listed = {tpus: Tpu[]; unreachable: string[]};
 
 export function nodeAsListed(
-  {name, zone, state, before, health, labels, symptoms, created_at}: FakeNode,
+  {name, zone, provider, state, before, health, labels, symptoms, created_at}: FakeNode,
   isStale: boolean,
 ): Tpu {
+  const shown = isStale ? before : state;
+  if (provider === 'compute-engine') {
+    const status = STATUSES[shown] ?? shown;
+    const bare = {health: 'HEALTH_UNSPECIFIED', symptoms: [], queued: null};
+    return {name, zone, state: status, labels: {...labels}, created_at, ...bare};
+  }
   return {
-    ...{name, zone, state: isStale ? before : state, health, labels: {...labels}},
+    ...{name, zone, state: shown, health, labels: {...labels}},
     ...{symptoms: [...symptoms], queued: null, created_at},
   };
 }

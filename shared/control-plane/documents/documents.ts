@@ -84,10 +84,11 @@ export function withDeployed(found: Pool, deployed: Pool): Pool {
     const own = {spent_usd, said, limiter, keep, source, environment, source_version};
     return {...found, ...deployed, ...own, budget_mark, jobs_wait, zones_wait};
   }
-  const {pool, accelerator, runtime_version, spot} = deployed;
+  const {pool, provider, accelerator, runtime_version, disk_gb, spot} = deployed;
   const poll_s = found.said.poll_s_at === undefined ? deployed.poll_s : found.poll_s;
   const job_wait_s = found.said.job_wait_s_at === undefined ? deployed.job_wait_s : found.job_wait_s;
-  return {...found, pool, accelerator, runtime_version, spot, poll_s, job_wait_s};
+  const terms = {provider, accelerator, runtime_version, disk_gb, spot};
+  return {...found, pool, ...terms, poll_s, job_wait_s};
 }
 
 export const poolRecords = {

@@ -197,8 +197,10 @@ async function nodeRequest(deps: Deps, pool: Pool, worker: Worker): Promise<TpuR
   return {
     name: worker.name,
     zone: worker.zone,
+    provider: pool.provider,
     accelerator: pool.accelerator,
     runtime_version: pool.runtime_version,
+    disk_gb: pool.disk_gb,
     spot: pool.spot,
     labels: {
       ...labelsOf(config.deployment),

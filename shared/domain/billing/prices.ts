@@ -10,11 +10,12 @@ import {GENERATIONS, LIST_PRICES, LISTED, type Price, type PriceSource, withHigh
 export type Prices = Record<string, Price | null>;
 
 /**
- * Generation and chips of a type. The number of a type counts cores up to v4 and for v5p, two to a chip, and chips otherwise.
+ * Generation and chips of a type. The number of a type counts chips of v5e and v6e, and cores of the others, two to a chip.
  * A type without whole chips is unknown.
  */
 export function chipsOf(accelerator: string): {generation: string; chips: number} | undefined {
-  const [, generation = '', size] = /^(v2|v3|v4|v5p|v5litepod|v6e)-([1-9]\d{0,4})$/.exec(accelerator) ?? [];
+  const [, generation = '', size] =
+    /^(v2|v3|v4|v5p|v5litepod|v6e|tpu7x)-([1-9]\d{0,4})$/.exec(accelerator) ?? [];
   if (!generation) return undefined;
   const chips = Number(size) / (['v5litepod', 'v6e'].includes(generation) ? 1 : 2);
   return Number.isInteger(chips) ? {generation, chips} : undefined;
@@ -40,10 +41,13 @@ export function overList(given: Prices): Prices {
   return {...Object.fromEntries(Object.entries(known).filter(isKept)), ...persons};
 }
 
+/** Generations whose chips may have a price. The list has none of TPU7x. */
+const PRICED: readonly string[] = [...GENERATIONS, 'tpu7x'];
+
 /** True if a price may have this key: a generation, a type or the accelerator of a pool, with or without a region. */
 export function isPriceKey(key: string, accelerators: readonly string[]): boolean {
   const [what = '', ...regions] = key.split('@');
-  const isKnown = GENERATIONS.includes(what) || chipsOf(what) !== undefined || accelerators.includes(what);
+  const isKnown = PRICED.includes(what) || chipsOf(what) !== undefined || accelerators.includes(what);
   return isKnown && regions.length <= 1 && regions.every(region => /^[a-z]+-[a-z]+\d+$/.test(region));
 }
 

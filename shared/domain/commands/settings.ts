@@ -2,6 +2,7 @@
 import {type Ceilings, nodeNameProblem, poolProblem} from '../billing/ceilings.ts';
 import {acceleratorProblem, runtimeProblem} from '../fleet/accelerators.ts';
 import type {Pool} from '../fleet/pool.ts';
+import {type Provider, providerProblem} from '../fleet/providers.ts';
 import type {Run} from '../run/run.ts';
 import {iso, msOf, utcText} from '../time.ts';
 import {type Decision, isOutdated, noRun, outdatedBy} from './commands.ts';
@@ -40,7 +41,7 @@ export function decideScale(
   pool: Pool,
   settings: PoolSettings,
   if_version: number | undefined,
-  {ceilings, elsewhere = 0, longest_poll_s = Number.POSITIVE_INFINITY}: PoolLimits,
+  {ceilings, elsewhere = 0, longest_poll_s = Number.POSITIVE_INFINITY, providers}: PoolLimits,
   published_at: string,
 ): Decision<Pool> {
   const stale = staleFor(`pool "${pool.pool}"`, pool.version, if_version);
@@ -54,7 +55,9 @@ export function decideScale(
   const tooLarge = isEmptied
     ? undefined
     : poolProblem({...pool, ...current}, ceilings, isLarger ? elsewhere : 0);
-  const refused = tooLarge ?? nodeNameProblem({...pool, ...current});
+  const isKind = current.provisioning !== undefined;
+  const unfit = isKind ? providerProblem({...pool, ...current}, providers ?? [pool.provider]) : undefined;
+  const refused = tooLarge ?? nodeNameProblem({...pool, ...current}) ?? unfit;
   if (refused) return {kind: 'rejected', reason: refused};
   const slow = pollProblem(current.poll_s, longest_poll_s);
   if (slow) return {kind: 'rejected', reason: slow};
@@ -63,8 +66,16 @@ export function decideScale(
   return {kind: 'applied', next, what};
 }
 
-/** `elsewhere`: slots of the other pools. `longest_poll_s`: an idle worker that is silent for longer counts as stalled. */
-export type PoolLimits = {ceilings: Ceilings; elsewhere?: number; longest_poll_s?: number};
+/**
+ * `elsewhere`: slots of the other pools. `longest_poll_s`: an idle worker that is silent for longer counts as stalled. `providers`: those of
+ * the deployment; by default that of the pool.
+ */
+export type PoolLimits = {
+  ceilings: Ceilings;
+  elsewhere?: number;
+  longest_poll_s?: number;
+  providers?: readonly Provider[];
+};
 
 export function slotsIn({zones, workers_per_zone}: Pick<Pool, 'zones' | 'workers_per_zone'>): number {
   return zones.length * workers_per_zone;
@@ -103,16 +114,17 @@ export function decideKeep(
   return {kind: 'applied', next: {...pool, said, keep: {workers, until_at: iso(until_ms)}}, what};
 }
 
-/** A pool that no document describes yet. Accelerator, runtime version and spot stay as they are then. */
+/** A pool that no document describes yet. Provider, accelerator, runtime version, disk and spot stay as they are then. */
 export function decideNewPool(
   pool: Pool,
-  {ceilings, elsewhere = 0, longest_poll_s = Number.POSITIVE_INFINITY}: PoolLimits,
+  {ceilings, elsewhere = 0, longest_poll_s = Number.POSITIVE_INFINITY, providers}: PoolLimits,
   fields: readonly string[],
   published_at: string,
 ): Decision<Pool> {
   const refused =
-    acceleratorProblem(pool.accelerator) ??
-    runtimeProblem(pool.accelerator, pool.runtime_version) ??
+    providerProblem(pool, providers ?? [pool.provider]) ??
+    acceleratorProblem(pool.accelerator, pool.provider) ??
+    runtimeProblem(pool.accelerator, pool.runtime_version, pool.provider) ??
     poolProblem(pool, ceilings, elsewhere) ??
     nodeNameProblem(pool) ??
     pollProblem(pool.poll_s, longest_poll_s);

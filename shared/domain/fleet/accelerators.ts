@@ -1,6 +1,7 @@
 import {chipsOf} from '../billing/prices.ts';
+import {acceleratorOf, INSTANCE_TYPES, isImage, type Provider} from './providers.ts';
 
-/** Types of TPUs with one host: a worker is one host. */
+/** Types of the Cloud TPU API with one host: a worker is one host. */
 export const ONE_HOST = [
   ...['v2-8', 'v3-8', 'v4-8', 'v5litepod-1', 'v5litepod-4', 'v5litepod-8'],
   ...['v5p-8', 'v6e-1', 'v6e-4', 'v6e-8'],
@@ -10,15 +11,24 @@ export const ONE_HOST = [
 export const COMPILED = ONE_HOST.filter(type => !/^v[234]-/.test(type));
 
 /** Why a pool cannot have this accelerator, or undefined. */
-export function acceleratorProblem(accelerator: string): string | undefined {
-  if (ONE_HOST.includes(accelerator)) return undefined;
-  const types = `use one of ${ONE_HOST.join(', ')}`;
+export function acceleratorProblem(accelerator: string, provider: Provider = 'tpu-api'): string | undefined {
+  const own = provider === 'tpu-api' ? ONE_HOST : INSTANCE_TYPES;
+  if (own.includes(accelerator)) return undefined;
+  const types = `use one of ${own.join(', ')}`;
+  const named = acceleratorOf(accelerator);
+  if (named) return `"${accelerator}" is the machine type of ${named}: name the accelerator ${named}`;
+  if (INSTANCE_TYPES.includes(accelerator))
+    return `the Cloud TPU API has no ${accelerator}: use provider "compute-engine"`;
+  if (ONE_HOST.includes(accelerator))
+    return `Compute Engine has no instance with a ${accelerator}: ${types}, or provider "tpu-api"`;
   if (!chipsOf(accelerator)) return `there is no accelerator "${accelerator}": ${types}`;
   return `"${accelerator}" has several hosts, and a worker is one host: ${types}`;
 }
 
+type Versions = Readonly<Record<string, readonly [string, ...string[]]>>;
+
 /** Runtime versions of each generation, as Cloud TPU documents them. The first is the default. */
-const RUNTIMES: Readonly<Record<string, readonly [string, ...string[]]>> = {
+const RUNTIMES: Versions = {
   v2: ['tpu-ubuntu2204-base'],
   v3: ['tpu-ubuntu2204-base'],
   v4: ['tpu-ubuntu2204-base'],
@@ -27,19 +37,43 @@ const RUNTIMES: Readonly<Record<string, readonly [string, ...string[]]>> = {
   v6e: ['v2-alpha-tpuv6e', 'v6e-ubuntu-2404'],
 };
 
-/** Every known runtime version. */
+/** Families of Google's images with the drivers of each generation, for instances of Compute Engine. */
+const IMAGES: Versions = {
+  v5p: ['ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e'],
+  v6e: ['ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e'],
+  tpu7x: ['ubuntu-accel-2404-amd64-tpu-tpu7x'],
+};
+
+const versionsOf = (provider: Provider) => (provider === 'tpu-api' ? RUNTIMES : IMAGES);
+
+/** Every known runtime version of the Cloud TPU API. */
 export const RUNTIME_VERSIONS: readonly string[] = [...new Set(Object.values(RUNTIMES).flat())].sort();
+
+/** Every known family of images. */
+export const IMAGE_FAMILIES: readonly string[] = [...new Set(Object.values(IMAGES).flat())].sort();
 
 const generationOf = (accelerator: string) => accelerator.split('-', 1)[0] ?? '';
 
-/** The usual runtime version of an accelerator; empty for an unknown generation. */
-export function runtimeOf(accelerator: string): string {
-  return RUNTIMES[generationOf(accelerator)]?.[0] ?? '';
+/** The usual runtime version of an accelerator, or image of its instance; empty for an unknown generation. */
+export function runtimeOf(accelerator: string, provider: Provider = 'tpu-api'): string {
+  return versionsOf(provider)[generationOf(accelerator)]?.[0] ?? '';
 }
 
-/** Why nodes of this accelerator cannot have the runtime version, or undefined. An unknown generation has no table. */
-export function runtimeProblem(accelerator: string, runtime_version: string): string | undefined {
-  const known = RUNTIMES[generationOf(accelerator)];
+/**
+ * Why nodes of this accelerator cannot have the runtime version, or undefined. An unknown generation has no table. An instance may
+ * have any image that a path names.
+ */
+export function runtimeProblem(
+  accelerator: string,
+  runtime_version: string,
+  provider: Provider = 'tpu-api',
+): string | undefined {
+  if (provider === 'compute-engine') {
+    if (runtime_version.includes('/') && isImage(runtime_version)) return undefined;
+    if (runtime_version.includes('/'))
+      return `runtime_version "${runtime_version}" is no path of an image: use projects/PROJECT/global/images/family/FAMILY`;
+  }
+  const known = versionsOf(provider)[generationOf(accelerator)];
   if (!known || known.includes(runtime_version)) return undefined;
   return `runtime_version "${runtime_version}" is not for ${accelerator}: leave it out, or use ${known.join(' or ')}`;
 }
@@ -54,15 +88,42 @@ const QUOTAS: Readonly<Record<string, readonly [on_demand: string, spot: string]
   v6e: ['V6E', 'V6EPreemptible'],
 };
 
+/** Quotas of Compute Engine in each region. v6e has none of its own on demand, and shares that of its family. */
+const INSTANCE_QUOTAS: Readonly<Record<string, readonly [on_demand: string, spot: string]>> = {
+  v5p: ['TPU-V5P-per-project-region', 'PREEMPTIBLE-TPU-V5P-per-project-region'],
+  v6e: ['TPUS-PER-TPU-FAMILY-per-project-region', 'PREEMPTIBLE-TPU-V6E-per-project-region'],
+  tpu7x: ['TPUS-PER-TPU-FAMILY-per-project-region', 'TPUS-PER-TPU-FAMILY-per-project-region'],
+};
+
+/** Service that counts the TPUs of a provider. */
+export const QUOTA_SERVICE: Readonly<Record<Provider, string>> = {
+  'tpu-api': 'tpu.googleapis.com',
+  'compute-engine': 'compute.googleapis.com',
+};
+
+/** Count of a node against its quotas: the number in the name of its type, or the chips of an instance. */
+export function quotaSizeOf(accelerator: string, provider: Provider = 'tpu-api'): number {
+  const size = Number(accelerator.split('-')[1]);
+  return provider === 'tpu-api' ? size : (chipsOf(accelerator)?.chips ?? size);
+}
+
+/** True for a quota of a region, false for a quota of a zone. */
+export function isRegional(quota: string): boolean {
+  return /PerRegion|-region$/.test(quota);
+}
+
 /**
- * Ids of the quotas of `tpu.googleapis.com` that bound nodes of an accelerator: one of the zone and one of the region. Each counts the
- * number in the name of the type. Types of v5e with one host have the quota of serving, apart from larger slices.
+ * Ids of the quotas that bound nodes of an accelerator. `tpu.googleapis.com` has one of the zone and one of the region, and each
+ * counts the number in the name of the type. Its types of v5e with one host have the quota of serving, apart from larger slices.
+ * `compute.googleapis.com` has one of the region, apart from both: a project may have one without the other. Flex-start TPUs count as spot.
  */
-export function quotaIdsOf(accelerator: string, spot: boolean): string[] {
+export function quotaIdsOf(accelerator: string, spot: boolean, provider: Provider = 'tpu-api'): string[] {
   const generation = generationOf(accelerator);
-  const names = QUOTAS[generation];
-  if (!names) return [];
+  const names = (provider === 'tpu-api' ? QUOTAS : INSTANCE_QUOTAS)[generation];
+  const name = names?.[spot ? 1 : 0];
+  if (!name) return [];
+  if (provider === 'compute-engine') return [name];
   const serving = generation === 'v5litepod' && ONE_HOST.includes(accelerator) ? 'Serving' : '';
-  const start = `TPU${names[spot ? 1 : 0]}${serving}PerProjectPer`;
+  const start = `TPU${name}${serving}PerProjectPer`;
   return [`${start}ZoneForTPUAPI`, `${start}RegionForTPUAPI`];
 }

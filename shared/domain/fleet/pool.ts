@@ -10,6 +10,7 @@ import type {Phase, Worker} from '../worker/worker.ts';
 import {limiterField, OPEN} from '../zone/limiter.ts';
 import {ALLOWS_ALL, type Allowance, provisioning} from '../zone/placement.ts';
 import {isHeard} from '../zone/silence-brake.ts';
+import {provider} from './providers.ts';
 
 /** Seconds until a worker without work asks again, where neither the deployment nor a message says otherwise. */
 export const POLL_S = 60;
@@ -26,12 +27,16 @@ const keep = stored({workers: count, until_at: instant});
 export const poolDocument = stored({
   pool: text.describe('Name of the pool.'),
   accelerator: text.describe('Type of each TPU, such as `v5litepod-8`.'),
-  runtime_version: text.describe('Software version of the TPU VMs.'),
+  provider: provider
+    .default('tpu-api')
+    .describe('Where the TPUs come from: `tpu-api`, or `compute-engine` for instances.'),
+  runtime_version: text.describe('Software version of the TPU VMs, or image of the instances.'),
+  disk_gb: orNull(count).describe('Size of the boot disk of each instance, in GB. Null with `tpu-api`.'),
   spot: z.boolean().describe('True: the TPUs are Spot VMs, which Google may preempt.'),
   provisioning: provisioning
     .default('node')
     .describe(
-      '`node`: asks for nodes at once. `queued-resource`: in the queue. `auto`: in the queue while a zone is sold out.',
+      '`node`: asks for nodes at once. `queued-resource`: in the queue. `auto`: in the queue while a zone is sold out. `flex-start`: instances that wait for up to two hours.',
     ),
   zones: z.array(text).min(1).describe('Zones of the pool, in order.'),
   workers_per_zone: count.describe('Slots in each zone.'),
@@ -75,6 +80,7 @@ export type Pool = z.infer<typeof poolDocument>;
 
 /** A pool that nothing was decided about. */
 export const NEW_POOL = {
+  ...{provider: 'tpu-api' as const, disk_gb: null},
   ...{version: 0, said: {}, budget_usd: null, spent_usd: 0, limiter: OPEN},
   ...{source: null, environment: NO_ENVIRONMENT, source_version: 0},
   ...{keep: null, budget_mark: null, jobs_wait: null, zones_wait: {}},

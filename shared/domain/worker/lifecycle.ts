@@ -15,7 +15,7 @@ import {
   otherIncarnation,
   UNBILLED,
 } from './observation.ts';
-import {nodeStanding, symptomText} from './provider-states.ts';
+import {isUp, nodeStanding, symptomText} from './provider-states.ts';
 import {isServedFor, type Moment} from './served-time.ts';
 import {
   askAgain,
@@ -51,7 +51,7 @@ export function decideWorker(
   const seen = afterLook(worker, observation, now);
   const events = newSymptoms(worker, seen).map(symptom => `${worker.name} shows ${symptomText(symptom)}`);
   const isRepaired = hasBeenRepaired(worker, seen);
-  if (isRepaired) events.push(`${worker.name} is READY again and boots`);
+  if (isRepaired) events.push(`${worker.name} is ${seen.provider_state} again and boots`);
   const booting = isRepaired ? enter(seen, 'booting', bootsSince(worker, now), {heartbeat_at: null}) : seen;
   const decision = decideSeen(booting, observation, wanted, {limits, moment, silence});
   return events.length === 0 ? decision : {...decision, events: [...events, ...decision.events]};
@@ -201,11 +201,11 @@ function decideLiving(
   if (worker.phase === 'draining' && !hasJob && isServedFor(served, worker.phase_since_at, limits.drain_s))
     return toDeleting(worker, `${worker.name} is not drained after ${limits.drain_s} s: deleting it`, now);
   if (worker.phase === 'creating') {
-    if (observation.kind === 'found' && observation.state === 'READY')
+    if (observation.kind === 'found' && isUp(observation.state))
       return {
         worker: enter(worker, 'booting', now),
         actions: [],
-        events: [`${worker.name} is READY and boots`],
+        events: [`${worker.name} is ${observation.state} and boots`],
       };
     if (observation.kind === 'absent') return askAgain(worker, 'create', limits, now);
   }

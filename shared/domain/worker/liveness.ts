@@ -5,6 +5,7 @@ import type {FoundNode, Observation} from './observation.ts';
 import {
   isBadHost,
   isBrokenBy,
+  isUp,
   nodeStanding,
   queueStanding,
   type Refusal,
@@ -62,7 +63,7 @@ export function causeOfDeath(
       return notReady(worker, limits, now);
     case 'booting':
       if (worker.heartbeat_at === null) {
-        const cause = `it is READY but said nothing within ${limits.boot_s} s`;
+        const cause = `it is ${worker.provider_state ?? 'READY'} but said nothing within ${limits.boot_s} s`;
         return isLate(limits.boot_s) ? {kind: 'unheard', cause} : undefined;
       }
       return withClues(worker, unfinishedBoot(worker, limits, moment));
@@ -156,7 +157,7 @@ function withClues({health, symptoms}: Worker, death: Death | undefined): Death 
 function tooLongUnderRepair(worker: Worker, limits: Limits, now: number): Death | undefined {
   if (!isOlderThan(worker.provider_since_at, limits.repair_s, now)) return undefined;
   const {provider_state, health} = worker;
-  const what = provider_state === 'READY' ? health : provider_state;
+  const what = isUp(provider_state) ? health : provider_state;
   return {kind: 'taken', cause: `it has been ${what} for over ${limits.repair_s} s`};
 }
 

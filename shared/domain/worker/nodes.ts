@@ -34,7 +34,7 @@ export type Nodes = {
   deployment: string;
   /** Nodes by the name of their slot. */
   tpus: ReadonlyMap<string, Tpu>;
-  /** Nodes of ours whose name or zone fits no slot. */
+  /** Nodes of ours whose name or zone fits no slot, and the second node of a name. */
   strays: readonly Tpu[];
   /** Zones that gave no answer. */
   unreachable: readonly string[];
@@ -52,7 +52,7 @@ export const NOT_LISTED: Nodes = {
   absent: new Set(),
 };
 
-/** Sorts a list by slot. */
+/** Sorts a list by slot. Each provider may have a node of one name: the second is a stray, whose delete deletes both. */
 export function sortNodes(
   listed: readonly Tpu[],
   {deployment, unreachable, at_ms}: Pick<Nodes, 'deployment' | 'unreachable' | 'at_ms'>,
@@ -60,7 +60,7 @@ export function sortNodes(
   const tpus = new Map<string, Tpu>();
   const strays: Tpu[] = [];
   for (const tpu of listed)
-    if (parseWorkerName(tpu.name)?.zone === tpu.zone) tpus.set(tpu.name, tpu);
+    if (parseWorkerName(tpu.name)?.zone === tpu.zone && !tpus.has(tpu.name)) tpus.set(tpu.name, tpu);
     else if (isManaged(tpu, deployment)) strays.push(tpu);
   return {at_ms, deployment, tpus, strays, unreachable, absent: new Set()};
 }

@@ -1,6 +1,6 @@
 /** Observations of a slot in Cloud TPU, and the worker document after each of them. */
 import {isOlderThan, iso, msOf} from '../time.ts';
-import {nodeStanding, type Queued, queueStanding, type Shown, type Symptom} from './provider-states.ts';
+import {isUp, nodeStanding, type Queued, queueStanding, type Shown, type Symptom} from './provider-states.ts';
 import {readySince, type Worker} from './worker.ts';
 
 /**
@@ -36,7 +36,7 @@ const MOST_SYMPTOMS = 5;
 /** Costs of a new bill: the finished incarnation is billed already. */
 export const UNBILLED = {costs: {}, costs_at: null, priced_from_at: null, ready_at: null};
 
-/** Records the observation in the worker, before any decision. A READY node costs money, even a node that has to go. */
+/** Records the observation in the worker, before any decision. A node that is up costs money, even a node that has to go. */
 export function afterLook(before: Worker, observation: Observation, now: number): Worker {
   if (observation.kind === 'missing' && before.missing_since_at === null)
     return {...before, missing_since_at: observation.listed_at};
@@ -44,7 +44,7 @@ export function afterLook(before: Worker, observation: Observation, now: number)
   const seen = withProvider(before, observation, now);
   const worker = before.phase === 'gone' ? {...seen, ...UNBILLED} : seen;
   if (worker.ready_at !== null) return worker;
-  if (observation.state !== 'READY') {
+  if (!isUp(observation.state)) {
     const isNews = worker.unready_at === null || isOlderThan(worker.unready_at, UNREADY_S, now);
     return isNews && nodeStanding(worker) === 'coming' ? {...worker, unready_at: iso(now)} : worker;
   }

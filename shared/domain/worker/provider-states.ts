@@ -1,5 +1,6 @@
 /**
- * Meaning of every Node state, health value, symptom and QueuedResource state of the Cloud TPU API v2.
+ * Meaning of every Node state, health value, symptom and QueuedResource state of the Cloud TPU API v2, and of every status of an instance
+ * of Compute Engine.
  * A node in an unknown state counts as lost.
  */
 import type {z} from 'zod';
@@ -41,13 +42,20 @@ const NODE_STANDINGS: Record<string, NodeStanding> = {
   STARTING: 'coming',
   UNHIDING: 'coming',
   READY: 'up',
+  // An instance of Compute Engine. RUNNING says that the machine is on, and nothing about its chips or its boot.
+  UNDEFINED_STATUS: 'coming',
+  PENDING: 'coming',
+  PROVISIONING: 'coming',
+  STAGING: 'coming',
+  RUNNING: 'up',
   RESTARTING: 'mending',
   REIMAGING: 'mending',
   REPAIRING: 'mending',
 };
 
 /**
- * A preemption has many names: PREEMPTED, TERMINATED, STOPPING, STOPPED, DELETING, HIDING and HIDDEN are all `over`.
+ * A preemption has many names: PREEMPTED, TERMINATED, STOPPING, STOPPED, DELETING, HIDING and HIDDEN are all `over`, and so are
+ * PENDING_STOP, SUSPENDING, SUSPENDED and DEPROVISIONING of an instance.
  * UNHEALTHY_MAINTENANCE ("will resume running once rescheduled") is the only health value that changes the standing.
  * TIMEOUT and UNHEALTHY_TENSORFLOW say no more than a silent or hanging agent, and a stream can cause them.
  */
@@ -55,6 +63,11 @@ export function nodeStanding({provider_state, health}: Shown): NodeStanding | nu
   if (provider_state === null) return null;
   const standing = NODE_STANDINGS[provider_state] ?? 'over';
   return standing === 'up' && health === 'UNHEALTHY_MAINTENANCE' ? 'mending' : standing;
+}
+
+/** True for a node that exists and costs money, whatever its health. */
+export function isUp(state: string | null): boolean {
+  return state !== null && NODE_STANDINGS[state] === 'up';
 }
 
 /** `waiting`: costs nothing. `given`: the node exists or is being created. `over`: the resource must go, or goes already. */

@@ -237,8 +237,8 @@ export const workerDocument = stored({
     .positive()
     .default(1)
     .describe('Hosts of each node of the slot, by the type of its last request. Host 0 speaks for the work.'),
-  provisioning: orNull(describing(['node', 'queued-resource'])).describe(
-    'Kind of the request: `node` at once, or `queued-resource`. Null before the first request.',
+  provisioning: orNull(describing(['node', 'queued-resource', 'flex-start'])).describe(
+    'Kind of the request: `node` at once, `queued-resource` or `flex-start`. Null before the first request.',
   ),
   valid_until_at: orNull(instant).describe('Expiry of the queued request; null without one.'),
   ...node,

@@ -63,12 +63,16 @@ export type PlacementLimits = RetryLimits & {
  * Kind of a pool's requests. `node`: the zone answers at once, and after a stock-out another zone is tried.
  * `queued-resource`: the request waits in the queue of the zone.
  * `auto`: at once, or through the queue while the zone is sold out.
+ * `flex-start`: an instance of Compute Engine that waits for its machine, and may then live for a week.
  */
-export const provisioning = z.enum(['node', 'queued-resource', 'auto']);
+export const provisioning = z.enum(['node', 'queued-resource', 'auto', 'flex-start']);
 export type Provisioning = z.infer<typeof provisioning>;
 
 /** Kind of a request for one node. A request in the queue always expires: a late node would serve no work. */
-export type Ask = {provisioning: 'node' | 'queued-resource'; valid_until_at: string | null};
+export type Ask = {provisioning: 'node' | 'queued-resource' | 'flex-start'; valid_until_at: string | null};
+
+/** The longest wait of a flex-start instance. */
+const FLEX_START_S = 7200;
 
 export function askOf(
   provisioning: Provisioning,
@@ -76,6 +80,10 @@ export function askOf(
   limits: PlacementLimits,
   now: number,
 ): Ask {
+  if (provisioning === 'flex-start') {
+    const wait_s = Math.min(limits.queue_s, FLEX_START_S);
+    return {provisioning, valid_until_at: iso(now + wait_s * 1000)};
+  }
   const isSoldOut = limiter.state === 'probing' && limiter.cause === 'no-capacity';
   const queues = provisioning === 'queued-resource' || (provisioning === 'auto' && isSoldOut);
   if (!queues) return {provisioning: 'node', valid_until_at: null};

@@ -9,8 +9,9 @@ import {openGoogle} from '../../../cli/google/api.ts';
 import {setQuiet} from '../../../cli/terminal/output.ts';
 import type {LocalCloud} from '../../../emulator/cloud.ts';
 import {labelsOf} from '../../../shared/domain/deployment.ts';
+import {runtimeOf} from '../../../shared/domain/fleet/accelerators.ts';
 import {openSqliteStore} from '../../../shared/embedded/sqlite-store.ts';
-import {openTpus} from '../../../shared/google/tpus.ts';
+import {openProviders} from '../../../shared/google/providers.ts';
 import type {Store} from '../../../shared/ports.ts';
 import {Scratch} from '../../emulator/a-cloud.ts';
 import {brokenStore} from '../../support/broken-store.ts';
@@ -23,6 +24,8 @@ import {steppedClock} from '../../support/stepped-clock.ts';
 const REQUEST = {
   ...{
     accelerator: 'v5litepod-1',
+    provider: 'tpu-api' as const,
+    disk_gb: null,
     runtime_version: 'v2-alpha-tpuv5-lite',
     spot: true,
     metadata: {},
@@ -62,7 +65,8 @@ describe('The end of TPUs without a control plane @full', () => {
     withCloud({port: cloud.port}, async opened => {
       const {project, url: endpoint, token} = cloud;
       const api = openGoogle({endpoint, token});
-      const tpus = openTpus({project, endpoint, token});
+      const endpoints = {tpu: endpoint, compute: endpoint};
+      const tpus = openProviders(['tpu-api', 'compute-engine'], {project, endpoints, token});
       const zones = ['us-central1-a', 'us-east5-a'];
       await work({cloud: opened, api, tpus, zones, pauseTick: async () => {}, clock: steppingClock()});
     });
@@ -75,11 +79,18 @@ describe('The end of TPUs without a control plane @full', () => {
       await tpus.create({...REQUEST, name: 'tpu-us-west4-a-0', zone: 'us-west4-a'});
       const queue = {valid_until_at: '2099-01-01T00:00:00.000Z', request_id: crypto.randomUUID()};
       await tpus.create({...REQUEST, name: 'tpu-us-east5-a-0', zone: 'us-east5-a', queue});
+      const instance = {
+        accelerator: 'v6e-1',
+        runtime_version: runtimeOf('v6e-1', 'compute-engine'),
+        spot: true,
+      };
+      const [name, zone] = ['tpu-us-central1-b-0', 'us-central1-b'];
+      await tpus.create({...REQUEST, ...instance, provider: 'compute-engine', name, zone});
       const foreign = {...REQUEST, labels: labelsOf('team-a'), name: 'team-a-tpu-us-central1-a-0'};
       await tpus.create({...foreign, zone: 'us-central1-a'});
       const fleet = await fleetOf(given.cloud, given.zones);
       const names = (await leftIn(given, fleet)).map(({name}) => name).sort();
-      assert.deepEqual(names, ['tpu-us-central1-a-0', 'tpu-us-east5-a-0', 'tpu-us-west4-a-0']);
+      assert.deepEqual(names, ['tpu-us-central1-a-0', name, 'tpu-us-east5-a-0', 'tpu-us-west4-a-0']);
       await drain(given, fleet);
       const left = (await tpus.list()).tpus.map(({name}) => name);
       assert.deepEqual(left, ['team-a-tpu-us-central1-a-0']);

@@ -140,7 +140,9 @@ describe('configuration', () => {
     assert.deepEqual(config.pool.zones, ['us-central1-a']);
     assert.equal(config.pool.spot, true);
     assert.equal(config.store, 'firestore');
-    assert.deepEqual(config.endpoints, {storage: undefined, tpu: undefined, billing: undefined});
+    assert.deepEqual(config.endpoints, {
+      ...{storage: undefined, tpu: undefined, compute: undefined, billing: undefined},
+    });
   });
 
   it('gives nodes no external address unless it is asked for, and takes names or paths of a network', () => {

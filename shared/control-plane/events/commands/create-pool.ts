@@ -6,6 +6,7 @@ import {decideNewPool, decideScale, type PoolSettings} from '../../../domain/com
 import {poolNameProblem} from '../../../domain/deployment.ts';
 import {runtimeOf} from '../../../domain/fleet/accelerators.ts';
 import {NEW_POOL, type Pool} from '../../../domain/fleet/pool.ts';
+import {DISK_GB, diskGb, provider} from '../../../domain/fleet/providers.ts';
 import {
   type Environment,
   environment,
@@ -23,8 +24,10 @@ const name = z.string().min(1).max(100);
 const schema = z.strictObject({
   action: z.literal('pool'),
   pool: poolName,
+  provider: provider.optional(),
   accelerator: name.optional(),
-  runtime_version: name.optional(),
+  runtime_version: z.string().min(1).max(250).optional(),
+  disk_gb: diskGb.optional(),
   spot: z.boolean().optional(),
   ...poolSettings,
   source: source.nullable().optional(),
@@ -61,7 +64,9 @@ function newPool({config}: Deps, name: string, given: Given): Pool {
     throw new Rejected(
       `there is no pool "${name}": a new pool needs accelerator, zones and workers_per_zone`,
     );
-  const {runtime_version = runtimeOf(accelerator)} = given;
+  const {provider = 'tpu-api'} = given;
+  const {runtime_version = runtimeOf(accelerator, provider)} = given;
+  const {disk_gb = provider === 'compute-engine' ? DISK_GB : null} = given;
   const {source = null, budget_usd = null, job_wait_s = config.pool.job_wait_s} = given;
   const {spot = config.pool.spot, provisioning = 'node', poll_s = config.pool.poll_s} = given;
   const environment = {...NO_ENVIRONMENT, ...given.environment} as Environment;
@@ -72,12 +77,13 @@ function newPool({config}: Deps, name: string, given: Given): Pool {
     );
   const code = {source, environment, source_version: given.source || given.environment ? 1 : 0};
   const terms = {accelerator, runtime_version, spot, provisioning, zones, workers_per_zone};
-  return {...NEW_POOL, pool: name, ...terms, budget_usd, poll_s, job_wait_s, ...code};
+  const machine = {provider, disk_gb};
+  return {...NEW_POOL, pool: name, ...machine, ...terms, budget_usd, poll_s, job_wait_s, ...code};
 }
 
 /** The settings of the message for an existing pool. Throws `Rejected` for a value that cannot change, or that "update" changes. */
 function settingsOf({config}: Deps, found: Pool, given: Given): PoolSettings {
-  for (const key of ['accelerator', 'runtime_version', 'spot'] as const) {
+  for (const key of ['provider', 'accelerator', 'runtime_version', 'disk_gb', 'spot'] as const) {
     if (given[key] === undefined || given[key] === found[key]) continue;
     const advice =
       found.pool === config.pool.pool ? 'the deployment sets it for its own pool' : 'create another pool';

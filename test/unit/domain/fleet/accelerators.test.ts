@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
 import {readFileSync} from 'node:fs';
 import {
+  acceleratorProblem,
   COMPILED,
   ONE_HOST,
   quotaIdsOf,
+  quotaSizeOf,
   runtimeOf,
   runtimeProblem,
 } from '../../../../shared/domain/fleet/accelerators.ts';
+import {INSTANCE_TYPES, type Provider} from '../../../../shared/domain/fleet/providers.ts';
 
 const WORKER = new URL('../../../../worker-startup/', import.meta.url);
 
@@ -23,6 +26,29 @@ describe('types of TPUs', () => {
       assert.equal(quotaIdsOf(type, true).length, 2, type);
     }
   });
+
+  it('each instance has an image that fits, a quota, and its chips as the count', () => {
+    const provider = 'compute-engine';
+    for (const type of INSTANCE_TYPES) {
+      assert.equal(acceleratorProblem(type, provider), undefined, type);
+      assert.equal(runtimeProblem(type, runtimeOf(type, provider), provider), undefined, type);
+      assert.equal(quotaIdsOf(type, true, provider).length, 1, type);
+    }
+    assert.deepEqual(
+      ['v6e-8', 'v5p-8', 'tpu7x-8'].map(type => quotaSizeOf(type, provider)),
+      [8, 4, 4],
+    );
+    assert.equal(quotaSizeOf('v5p-8'), 8);
+  });
+
+  for (const [accelerator, provider, says] of [
+    ['ct6e-standard-8t', 'compute-engine', /name the accelerator v6e-8/],
+    ['tpu7x-8', 'tpu-api', /use provider "compute-engine"/],
+    ['v5litepod-8', 'compute-engine', /or provider "tpu-api"/],
+    ['v6e-16', 'compute-engine', /several hosts/],
+  ] as [string, Provider, RegExp][])
+    it(`${accelerator} is refused for ${provider}`, () =>
+      assert.match(acceleratorProblem(accelerator, provider) ?? '', says));
 
   for (const [accelerator, spot, first] of [
     ['v5litepod-8', true, 'TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI'],

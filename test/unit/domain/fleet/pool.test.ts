@@ -10,6 +10,8 @@ import {at, aWorker, T0} from '../../../support/builders.ts';
 const POOL: Pool = {
   pool: 'tpu',
   accelerator: 'v5litepod-1',
+  provider: 'tpu-api',
+  disk_gb: null,
   runtime_version: 'v2',
   spot: true,
   provisioning: 'node',

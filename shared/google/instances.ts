@@ -1,0 +1,146 @@
+/**
+ * Calls to Compute Engine for instances with TPUs. The client repeats no call by itself; reads repeat in tpu-reads.ts. Plain instances, in
+ * no group: a group would replace a lost instance, and so does the next tick.
+ */
+import {setTimeout as sleep} from 'node:timers/promises';
+import {quotaIdsOf} from '../domain/fleet/accelerators.ts';
+import type {Tpus} from '../ports.ts';
+import type {InstancesClient, Operation, ScopedList, ZoneOperationsClient} from './compute-client.d.ts';
+import {clientOptionsFor} from './endpoint.ts';
+import {isAlreadyExists, isContention, isNotFound, tpuError} from './errors.ts';
+import {instanceFor, tpuOf} from './instance-resources.ts';
+import {memoizeAsync} from './memoize-async.ts';
+import {readAll, readOne} from './tpu-reads.ts';
+import type {NodeSettings} from './tpu-resources.ts';
+
+const CALL = {timeout: 20_000, maxRetries: 0};
+/** The answer to an insert shows no stock-out. Its operation does, often within a second. */
+const FAILS_FAST_MS = [300, 700, 1000];
+/** Other instances of a project may be thousands. */
+const FILTER = 'labels.managed-by=gleaner';
+
+type Opened = {instances: InstancesClient; operations: ZoneOperationsClient};
+type Options = {
+  project: string;
+  endpoint?: string | undefined;
+  token?: string | undefined;
+} & NodeSettings;
+
+export function openInstances({project, endpoint, token, ...settings}: Options): Tpus {
+  const open = memoizeAsync(async (): Promise<Opened> => {
+    // The index of the package loads 200 clients.
+    const [{InstancesClient}, {ZoneOperationsClient}] = await Promise.all([
+      import('@google-cloud/compute/build/src/v1/instances_client.js'),
+      import('@google-cloud/compute/build/src/v1/zone_operations_client.js'),
+    ]);
+    const options = {projectId: project, ...clientOptionsFor(endpoint, token)};
+    return {instances: new InstancesClient(options), operations: new ZoneOperationsClient(options)};
+  });
+  return {
+    async list() {
+      const {instances} = await open();
+      await instances.initialize();
+      const unreachable = new Set<string>();
+      const scopes = await readAll('list instances', unreachable, async pageToken => {
+        const request = {project, filter: FILTER, maxResults: 500, pageToken};
+        const options = {...CALL, autoPaginate: false};
+        const [, , answer] = await instances.innerApiCalls.aggregatedList(request, options);
+        const {items, unreachables, nextPageToken = ''} = answer;
+        const scopes = Object.entries(items ?? {});
+        const silent = scopes.filter(([, scope]) => isSilent(scope)).map(([scope]) => scope);
+        return {items: scopes, page: {nextPageToken, unreachable: [...(unreachables ?? []), ...silent]}};
+      });
+      const tpus = scopes.flatMap(([, scope]) => scope.instances ?? []).map(tpuOf);
+      return {tpus: tpus.filter(({zone}) => !unreachable.has(zone)), unreachable: [...unreachable]};
+    },
+
+    async get(name, zone) {
+      const {instances} = await open();
+      const [found] = await readOne(`get ${name}`, zone, () =>
+        instances.get({project, zone, instance: name}, CALL),
+      );
+      return found && tpuOf(found);
+    },
+
+    async create(request) {
+      const opened = await open();
+      const {name, zone, accelerator, provider, queue} = request;
+      const what = `create ${name}`;
+      const quotas = quotaIdsOf(accelerator, request.spot || queue !== null, provider);
+      try {
+        const instanceResource = instanceFor(request, settings, Date.now());
+        const ids = queue ? {requestId: queue.request_id} : {};
+        const [{latestResponse}] = await opened.instances.insert(
+          {project, zone, instanceResource, ...ids},
+          CALL,
+        );
+        await failFast(opened.operations, {project, zone}, latestResponse);
+        return 'started';
+      } catch (error) {
+        const {tpu} = isAlreadyExists(error) || isContention(error) ? await stateNow(name, zone) : {};
+        if (tpu && tpu.labels['managed-by'] === 'gleaner') return 'exists';
+        // The list of instances leaves it out, so the tick would ask for it for ever.
+        if (tpu)
+          throw tpuError(
+            what,
+            zone,
+            new NotOurs(`there is an instance ${name} that is not Gleaner's`),
+            quotas,
+          );
+        throw tpuError(what, zone, error, quotas);
+      }
+    },
+
+    async delete(name, zone) {
+      const {instances} = await open();
+      try {
+        await instances.delete({project, zone, instance: name}, CALL);
+        return 'started';
+      } catch (error) {
+        if (isNotFound(error)) return 'absent';
+        const {tpu} = await stateNow(name, zone);
+        if (tpu && ['STOPPING', 'DEPROVISIONING'].includes(tpu.state ?? '')) return 'started';
+        throw tpuError(`delete ${name}`, zone, error);
+      }
+    },
+  };
+
+  /** The instance; empty without an instance or an answer. */
+  async function stateNow(name: string, zone: string) {
+    const {instances} = await open();
+    const [found] = await instances.get({project, zone, instance: name}, CALL).catch(() => []);
+    return found ? {tpu: tpuOf(found)} : {};
+  }
+}
+
+/** `code`: INVALID_ARGUMENT, because the same request fails until a person deletes the instance. */
+class NotOurs extends Error {
+  readonly code = 3;
+}
+
+/** True for a scope that gave a warning instead of its instances. */
+function isSilent({warning}: ScopedList): boolean {
+  return Boolean(warning?.code) && warning?.code !== 'NO_RESULTS_ON_PAGE';
+}
+
+/** Throws the error of an insert that fails within seconds. No call waits for success: an instance may start for minutes. */
+async function failFast(
+  operations: ZoneOperationsClient,
+  place: {project: string; zone: string},
+  begun: Operation,
+): Promise<void> {
+  let operation = begun;
+  for (const pause of FAILS_FAST_MS) {
+    if (operation.status === 'DONE') break;
+    await sleep(pause);
+    // An operation without a readable state has still started.
+    const [read] = await operations
+      .get({...place, operation: begun.name ?? ''}, CALL)
+      .catch((): Operation[] => []);
+    operation = read ?? operation;
+  }
+  const [first] = operation.error?.errors ?? [];
+  if (operation.status !== 'DONE' || !first) return;
+  const text = `${first.message ?? 'no reason given'} (${first.code ?? 'no code'})`;
+  throw Object.assign(new Error(text), {code: operation.httpErrorStatusCode ?? undefined});
+}
