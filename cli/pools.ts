@@ -15,9 +15,10 @@ export async function createPool(
   options: CloudOptions & NewPool & {check?: boolean},
 ): Promise<void> {
   const {accelerator, runtime_version, zones, workers_per_zone, spot, ...settings} = options;
-  const {poll_s, job_wait_s, budget_usd} = settings;
+  const {poll_s, job_wait_s, budget_usd, provider, disk_gb, provisioning} = settings;
   const required = {action: 'pool', pool, accelerator, zones, workers_per_zone};
-  const message = {...required, runtime_version, spot, poll_s, job_wait_s, budget_usd};
+  const terms = {provider, disk_gb, provisioning};
+  const message = {...required, runtime_version, spot, ...terms, poll_s, job_wait_s, budget_usd};
   await withCloud(options, async cloud => {
     if (!options.dry_run && (options.check ?? true)) await checkPool(cloud, pool, options);
     await sendTo(cloud, message, options);
@@ -43,11 +44,12 @@ function poolLine(row: Row, {workers}: Fleet): string {
   if (!('accelerator' in row)) return `${row.pool}  as the deployment sets it, ${running}`;
   const {accelerator, runtime_version, workers_per_zone, zones, budget_usd, spent_usd, limiter} = row;
   const spot = row.spot ? 'spot' : 'on demand';
+  const type = row.provider === 'compute-engine' ? `${accelerator} instances` : accelerator;
   const budget = budget_usd === null ? '' : `, ${dollarText(spent_usd)} of ${dollarText(budget_usd)}`;
   const kept = keptText(row, workers, Date.now());
   const stopped =
     limiter.state === 'open' || limiter.since_at === null
       ? ''
       : `, creates stopped since ${utcText(limiter.since_at)}: \`gleaner pool resume ${row.pool}\``;
-  return `${row.pool}  ${accelerator}  ${runtime_version}  ${spot}  ${workers_per_zone} in each of ${zones.join(', ')}  ${running}${budget}${kept ? `, ${kept}` : ''}${stopped}`;
+  return `${row.pool}  ${type}  ${runtime_version}  ${spot}  ${workers_per_zone} in each of ${zones.join(', ')}  ${running}${budget}${kept ? `, ${kept}` : ''}${stopped}`;
 }

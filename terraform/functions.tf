@@ -2,8 +2,10 @@ locals {
   # Cloud Run gives each service this URL before it exists, so no function needs an attribute of itself.
   urls = { for name in keys(local.functions) : name => "https://${var.name}-${name}-${local.project_number}.${var.region}.run.app" }
 
+  tpu_providers = coalesce(var.tpu_providers, [var.tpu_provider])
+
   # Generation of TPUs => software versions of its nodes. The first one is the default.
-  runtime_versions = {
+  node_versions = {
     v2        = ["tpu-ubuntu2204-base"]
     v3        = ["tpu-ubuntu2204-base"]
     v4        = ["tpu-ubuntu2204-base"]
@@ -11,8 +13,15 @@ locals {
     v5p       = ["v2-alpha-tpuv5"]
     v6e       = ["v2-alpha-tpuv6e", "v6e-ubuntu-2404"]
   }
-  generation      = split("-", var.accelerator)[0]
-  runtime_version = coalesce(var.runtime_version, try(local.runtime_versions[local.generation][0], null))
+  # Generation of TPUs => families of Google's images for its instances.
+  images = {
+    v5p   = ["ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"]
+    v6e   = ["ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e"]
+    tpu7x = ["ubuntu-accel-2404-amd64-tpu-tpu7x"]
+  }
+  runtime_versions = { "tpu-api" = local.node_versions, "compute-engine" = local.images }[var.tpu_provider]
+  generation       = split("-", var.accelerator)[0]
+  runtime_version  = coalesce(var.runtime_version, try(local.runtime_versions[local.generation][0], null))
 
   allowed_zones = coalesce(var.allowed_zones, var.zones)
   model_sources = coalesce(var.model_sources, ["hub", "gs://${local.bucket}/models/"])
@@ -41,6 +50,9 @@ locals {
       GLEANER_MAX_WORKERS             = tostring(var.max_workers)
       GLEANER_MAX_BUDGET_USD          = tostring(var.max_budget_usd)
       GLEANER_MODEL_SOURCES           = join(",", local.model_sources)
+      GLEANER_PROVIDER                = var.tpu_provider
+      GLEANER_PROVIDERS               = join(",", local.tpu_providers)
+      GLEANER_DISK_GB                 = tostring(var.disk_gb)
       GLEANER_ACCELERATOR             = var.accelerator
       GLEANER_RUNTIME_VERSION         = local.runtime_version
       GLEANER_SPOT                    = tostring(var.spot)

@@ -8,7 +8,16 @@ locals {
   }, local.has_dashboard ? { dashboard = "Runs the pages, which read state and change nothing." } : {})
   # A subset of tpu.admin, without rights to start, stop, simulate or reimage nodes.
   # Cloud TPU has no permissions of queued resources: their methods need those of nodes.
-  tpu_permissions = concat([for verb in ["create", "delete", "get", "list"] : "tpu.nodes.${verb}"], ["tpu.operations.get"])
+  tpu_node_permissions = concat([for verb in ["create", "delete", "get", "list"] : "tpu.nodes.${verb}"], ["tpu.operations.get"])
+  # Instances with TPUs have a boot disk, labels, metadata and the account of the workers.
+  tpu_instance_permissions = concat(
+    [for verb in ["create", "delete", "get", "list", "setLabels", "setMetadata", "setServiceAccount"] : "compute.instances.${verb}"],
+    ["compute.disks.create", "compute.disks.setLabels", "compute.subnetworks.use", "compute.subnetworks.useExternalIp", "compute.zoneOperations.get"],
+  )
+  tpu_permissions = concat(
+    contains(local.tpu_providers, "tpu-api") ? local.tpu_node_permissions : [],
+    contains(local.tpu_providers, "compute-engine") ? local.tpu_instance_permissions : [],
+  )
 }
 
 resource "google_service_account" "account" {

@@ -70,24 +70,57 @@ variable "model_sources" {
   }
 }
 
+variable "tpu_provider" {
+  description = "Where the TPUs of the default pool come from: tpu-api, or compute-engine for instances."
+  type        = string
+  default     = "tpu-api"
+
+  validation {
+    condition     = contains(["tpu-api", "compute-engine"], var.tpu_provider)
+    error_message = "tpu_provider must be tpu-api or compute-engine."
+  }
+}
+
+variable "tpu_providers" {
+  description = "Providers that a pool may have. Each is listed every minute. Default: tpu_provider."
+  type        = list(string)
+  default     = null
+
+  validation {
+    condition     = var.tpu_providers == null || (length(setsubtract(coalesce(var.tpu_providers, []), ["tpu-api", "compute-engine"])) == 0 && contains(coalesce(var.tpu_providers, []), var.tpu_provider))
+    error_message = "tpu_providers must name tpu-api, compute-engine or both, and tpu_provider among them."
+  }
+}
+
+variable "disk_gb" {
+  description = "Size of the boot disk of each instance of Compute Engine, in GB."
+  type        = number
+  default     = 100
+
+  validation {
+    condition     = var.disk_gb >= 50 && var.disk_gb <= 10000 && floor(var.disk_gb) == var.disk_gb
+    error_message = "disk_gb must be a whole number from 50 to 10000."
+  }
+}
+
 variable "accelerator" {
   description = "Accelerator type of each TPU node."
   type        = string
   default     = "v5litepod-1"
 
   validation {
-    condition     = can(regex("^v[0-9]+[a-z]*-[0-9]+$", var.accelerator))
+    condition     = can(regex("^(v[0-9]+[a-z]*|tpu7x)-[0-9]+$", var.accelerator))
     error_message = "accelerator must be an accelerator type such as v5litepod-1 or v6e-8."
   }
 }
 
 variable "runtime_version" {
-  description = "Software version of the TPU nodes. Default: that of the generation of accelerator."
+  description = "Software version of the TPU nodes, or image of the instances. Default: that of the generation of accelerator."
   type        = string
   default     = null
 
   validation {
-    condition     = var.runtime_version == null || contains(lookup(local.runtime_versions, local.generation, [coalesce(var.runtime_version, "any")]), coalesce(var.runtime_version, "any"))
+    condition     = var.runtime_version == null || strcontains(coalesce(var.runtime_version, "any"), "/") || contains(lookup(local.runtime_versions, local.generation, [coalesce(var.runtime_version, "any")]), coalesce(var.runtime_version, "any"))
     error_message = "runtime_version does not fit accelerator: ${var.accelerator} needs ${join(" or ", lookup(local.runtime_versions, local.generation, []))}."
   }
   validation {
@@ -103,13 +136,17 @@ variable "spot" {
 }
 
 variable "provisioning" {
-  description = "How the default pool asks for nodes: node (at once), or queued-resource (through the queue of the zone)."
+  description = "How the default pool asks for nodes: node (at once), queued-resource (through the queue of the zone), or flex-start (instances that wait)."
   type        = string
   default     = "node"
 
   validation {
-    condition     = contains(["node", "queued-resource"], var.provisioning)
-    error_message = "provisioning must be node or queued-resource."
+    condition     = contains(var.tpu_provider == "tpu-api" ? ["node", "queued-resource"] : ["node", "flex-start"], var.provisioning)
+    error_message = "provisioning must be node, queued-resource with tpu-api, or flex-start with compute-engine."
+  }
+  validation {
+    condition     = var.provisioning != "flex-start" || !var.spot
+    error_message = "provisioning flex-start needs spot = false: a flex-start instance is not preempted."
   }
 }
 

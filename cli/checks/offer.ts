@@ -1,29 +1,42 @@
-/** Checks that each zone offers the type of TPU and its runtime version. */
+/** Checks that each zone offers the type of TPU and its runtime version, or the machine type and the image of an instance. */
+import {imagePath, machineTypeOf, type Provider} from '../../shared/domain/fleet/providers.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import type {GoogleApi} from '../google/api.ts';
 import type {Finding} from './findings.ts';
 
-type Offer = {zones: readonly string[]; accelerator: string; runtime_version: string};
+type Offer = {zones: readonly string[]; accelerator: string; runtime_version: string; provider: Provider};
 type Lack = {zone: string; lacks: string};
 
-/** Zones without the type or without the runtime version. Throws for an API that does not answer. */
-export async function lacksOf(
-  api: GoogleApi,
+/** Addresses that exist where a zone has the offer, each with the part of the offer that it stands for. */
+function addressesOf(
   project: string,
-  {zones, accelerator, runtime_version}: Offer,
-): Promise<Lack[]> {
+  zone: string,
+  {accelerator, runtime_version, provider}: Offer,
+): [part: string, address: string][] {
+  if (provider === 'compute-engine') {
+    const at = 'compute.googleapis.com/compute/v1/';
+    const machine = machineTypeOf(accelerator) ?? accelerator;
+    return [
+      [accelerator, `${at}projects/${project}/zones/${zone}/machineTypes/${machine}`],
+      [runtime_version, `${at}${imagePath(runtime_version)}`],
+    ];
+  }
+  const at = `tpu.googleapis.com/v2/projects/${project}/locations/${zone}`;
+  return [
+    [accelerator, `${at}/acceleratorTypes/${accelerator}`],
+    [runtime_version, `${at}/runtimeVersions/${runtime_version}`],
+  ];
+}
+
+/** Zones without the type or without the runtime version. Throws for an API that does not answer. */
+export async function lacksOf(api: GoogleApi, project: string, offer: Offer): Promise<Lack[]> {
   const lacks: Lack[] = [];
-  for (const zone of zones)
-    for (const [kind, name] of [
-      ['acceleratorTypes', accelerator],
-      ['runtimeVersions', runtime_version],
-    ] as const)
-      await api
-        .call('GET', `tpu.googleapis.com/v2/projects/${project}/locations/${zone}/${kind}/${name}`)
-        .catch((error: unknown) => {
-          if (!isNotFound(error) && !isForbidden(error)) throw error;
-          lacks.push({zone, lacks: name});
-        });
+  for (const zone of offer.zones)
+    for (const [part, address] of addressesOf(project, zone, offer))
+      await api.call('GET', address).catch((error: unknown) => {
+        if (!isNotFound(error) && !isForbidden(error)) throw error;
+        lacks.push({zone, lacks: part});
+      });
   return lacks;
 }
 

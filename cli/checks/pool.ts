@@ -1,6 +1,8 @@
 /** Checks before a pool is created: its type of TPU, the offer of its zones, and its budget. */
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {acceleratorProblem, runtimeOf, runtimeProblem} from '../../shared/domain/fleet/accelerators.ts';
+import type {Provider} from '../../shared/domain/fleet/providers.ts';
+import type {Provisioning} from '../../shared/domain/zone/placement.ts';
 import type {Cloud} from '../cloud/cloud.ts';
 import {googleOf} from '../google/api.ts';
 import {warn} from '../terminal/output.ts';
@@ -10,7 +12,10 @@ import {checkOffer} from './offer.ts';
 
 export type NewPool = {
   accelerator: string;
+  provider?: Provider;
   runtime_version?: string;
+  disk_gb?: number;
+  provisioning?: Provisioning;
   zones: string[];
   workers_per_zone: number;
   spot?: boolean;
@@ -21,11 +26,13 @@ export type NewPool = {
 
 /** Throws `CliError` where no TPU of the pool could exist. */
 export async function checkPool({connection, store}: Cloud, name: string, pool: NewPool): Promise<void> {
-  const {accelerator, runtime_version = runtimeOf(accelerator), zones, budget_usd, spot = true} = pool;
+  const {accelerator, provider = 'tpu-api', zones, budget_usd, spot = true} = pool;
+  const {runtime_version = runtimeOf(accelerator, provider)} = pool;
   const what = `create pool ${name}`;
-  const wrong = acceleratorProblem(accelerator) ?? runtimeProblem(accelerator, runtime_version);
+  const wrong =
+    acceleratorProblem(accelerator, provider) ?? runtimeProblem(accelerator, runtime_version, provider);
   if (wrong !== undefined) refuseProblems(what, [{problem: wrong}]);
-  const offer = {zones, accelerator, runtime_version};
+  const offer = {zones, accelerator, runtime_version, provider};
   const findings: Finding[] = await checkOffer(googleOf(connection), connection.project, offer);
   if (budget_usd !== undefined) {
     const prices = await readPrices({store, log: warn}, [{accelerator}]);

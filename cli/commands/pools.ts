@@ -1,3 +1,5 @@
+import type {Provider} from '../../shared/domain/fleet/providers.ts';
+import type {Provisioning} from '../../shared/domain/zone/placement.ts';
 import {scaleMessage} from '../scale.ts';
 import {
   dollars,
@@ -26,8 +28,14 @@ export function addPoolCommands(program: GleanerCommand): void {
   pool
     .about('create', 'create a pool: TPUs come when there is work')
     .argument('<name>', 'name of the pool', text)
+    .choice('--provider <name>', 'the Cloud TPU API, or instances of Compute Engine', PROVIDERS)
     .requiredOption('--accelerator <type>', 'type of each TPU, such as v5litepod-1', text)
-    .option('--runtime-version <version>', "software of each TPU VM (default: the accelerator's own)", text)
+    .option(
+      '--runtime-version <version>',
+      "software or image of each TPU VM (default: the accelerator's own)",
+      text,
+    )
+    .option('--disk-gb <n>', 'boot disk of each instance of Compute Engine (default: 100)', positive)
     .requiredOption('--zones <zones>', 'zones, with commas between them', words)
     .requiredOption('--workers-per-zone <n>', 'most TPUs in each zone', natural)
     .option(
@@ -35,13 +43,17 @@ export function addPoolCommands(program: GleanerCommand): void {
       'spare capacity, cheaper and preemptible (default: as deployed)',
       trueOrFalse,
     )
+    .choice(...PROVISIONING)
     .option('--poll-s <s>', 'seconds until a worker without work asks again', seconds)
     .option(...JOB_WAIT)
     .option('--budget-usd <usd>', 'most dollars that the pool may ever cost', dollars)
     .noCheck()
     .onCloud()
     .dryRun()
-    .examples('gleaner pool create big --accelerator v5litepod-8 --zones us-central1-a --workers-per-zone 2')
+    .examples(
+      'gleaner pool create big --accelerator v5litepod-8 --zones us-central1-a --workers-per-zone 2',
+      'gleaner pool create new --provider compute-engine --accelerator v6e-8 --disk-gb 200 --zones us-east5-a --workers-per-zone 1',
+    )
     .action(async (name, options) => (await import('../pools.ts')).createPool(name, options));
   pool
     .about('keep', 'keep TPUs without work for the next job or command; 0 minutes ends it')
@@ -106,10 +118,12 @@ const JOB_WAIT: [flags: string, about: string, parse: (text: string) => number] 
   whole(0, 604_800),
 ];
 
+const PROVIDERS = ['tpu-api', 'compute-engine'] satisfies Provider[];
+
 export const PROVISIONING: [flags: string, about: string, kinds: string[]] = [
   '--provisioning <kind>',
-  'nodes at once, through the queue of the zone, or as the zone answers',
-  ['node', 'queued-resource', 'auto'],
+  'nodes at once, through the queue of the zone, as the zone answers, or waiting instances',
+  ['node', 'queued-resource', 'auto', 'flex-start'] satisfies Provisioning[],
 ];
 
 /** Registers the commands about the hosts of pools and their code. */

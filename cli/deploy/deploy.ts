@@ -3,12 +3,13 @@ import {mkdtemp, rm, writeFile} from 'node:fs/promises';
 import {tmpdir} from 'node:os';
 import {join, resolve} from 'node:path';
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
-import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
+import {quotaIdsOf, quotaSizeOf} from '../../shared/domain/fleet/accelerators.ts';
 import {utcText} from '../../shared/domain/time.ts';
 import type {Objects} from '../../shared/ports.ts';
 import {buildArtifacts, DIST, VARIABLES_FILE} from '../build/artifacts.ts';
 import {buildEnvironment, builtEnvironment} from '../build/environment/environment.ts';
 import {SETTINGS_FILE} from '../cloud/google-connection.ts';
+import {deployedOf} from '../doctor/context.ts';
 import {type GoogleApi, openGoogle} from '../google/api.ts';
 import {requireConsent, requireTerminal} from '../terminal/ask.ts';
 import {CliError, Interrupted} from '../terminal/errors.ts';
@@ -235,11 +236,13 @@ function report(
 }
 
 /** Quotas that the project needs before its first TPU. */
-function quotaLines({accelerator, zones}: Ceilings, {spot, project}: Settings): string[] {
-  const ids = quotaIdsOf(accelerator, spot !== false);
+function quotaLines({accelerator, zones}: Ceilings, settings: Settings): string[] {
+  const {spot, project, provisioning} = settings;
+  const {provider} = deployedOf(settings);
+  const ids = quotaIdsOf(accelerator, spot !== false || provisioning === 'flex-start', provider);
   if (ids.length === 0) return [];
   return [
-    `Each ${accelerator} counts ${accelerator.split('-')[1]} against the quotas ${ids.join(' and ')} of ${zones.join(', ')}.`,
+    `Each ${accelerator} counts ${quotaSizeOf(accelerator, provider)} against the quotas ${ids.join(' and ')} of ${zones.join(', ')}.`,
     `Ask for them at https://console.cloud.google.com/iam-admin/quotas?project=${project}`,
   ];
 }

@@ -7,6 +7,7 @@ import {Rejected} from '../../shared/contracts/errors.ts';
 import {parseJson} from '../../shared/contracts/schemas.ts';
 import {isDeployment} from '../../shared/domain/deployment.ts';
 import {acceleratorProblem, runtimeOf, runtimeProblem} from '../../shared/domain/fleet/accelerators.ts';
+import {provider as providers} from '../../shared/domain/fleet/providers.ts';
 import {CliError} from '../terminal/errors.ts';
 
 export const EXAMPLE = fileURLToPath(new URL('../../terraform/example.tfvars.json', import.meta.url));
@@ -45,10 +46,12 @@ export async function readSettings(file: string): Promise<Settings> {
 }
 
 /** Terraform has no table of accelerators. */
-function typeProblems({accelerator, runtime_version}: Settings): string[] {
+function typeProblems({accelerator, runtime_version, tpu_provider}: Settings): string[] {
   const type = String(accelerator ?? DEFAULT_ACCELERATOR);
+  const provider = providers.catch('tpu-api').parse(tpu_provider);
   const problem =
-    acceleratorProblem(type) ?? runtimeProblem(type, String(runtime_version ?? runtimeOf(type)));
+    acceleratorProblem(type, provider) ??
+    runtimeProblem(type, String(runtime_version ?? runtimeOf(type, provider)), provider);
   return problem ? [problem] : [];
 }
 

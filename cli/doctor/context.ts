@@ -1,6 +1,7 @@
 import {DEFAULT_DEPLOYMENT} from '../../shared/domain/deployment.ts';
 import {runtimeOf} from '../../shared/domain/fleet/accelerators.ts';
 import {isNotFound} from '../../shared/google/errors.ts';
+import {type Provider, provider as providers} from '../../shared/domain/fleet/providers.ts';
 import type {Objects, Store} from '../../shared/ports.ts';
 import type {Record} from '../deploy/records.ts';
 import type {Settings} from '../deploy/settings.ts';
@@ -22,6 +23,7 @@ export type Context = {
   zones: string[];
   accelerator: string;
   runtime_version: string;
+  provider: Provider;
   spot: boolean;
   workers_per_zone: number;
   settings: Settings;
@@ -58,7 +60,7 @@ export const broken = (evidence: string, cure: string): Found => ({severity: 'er
 
 type Deployed = Pick<
   Context,
-  'region' | 'zones' | 'accelerator' | 'runtime_version' | 'spot' | 'workers_per_zone' | 'name'
+  'region' | 'zones' | 'accelerator' | 'runtime_version' | 'provider' | 'spot' | 'workers_per_zone' | 'name'
 >;
 
 /** Values of the settings, with the defaults of `terraform/variables.tf`. */
@@ -73,12 +75,14 @@ export function deployedOf(settings: Settings): Deployed {
     spot,
   } = settings;
   const type = String(accelerator ?? 'v5litepod-1');
+  const provider = providers.catch('tpu-api').parse(settings.tpu_provider);
   return {
     name,
     region: String(region),
     zones: (allowed_zones ?? zones ?? []) as string[],
     accelerator: type,
-    runtime_version: String(runtime_version ?? runtimeOf(type)),
+    runtime_version: String(runtime_version ?? runtimeOf(type, provider)),
+    provider,
     spot: spot !== false,
     workers_per_zone: Number(settings.workers_per_zone ?? 1),
   };

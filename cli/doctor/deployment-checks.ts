@@ -7,6 +7,7 @@ import {receiverRecords} from '../../shared/control-plane/documents/notices.ts';
 import {readPrices} from '../../shared/control-plane/documents/prices.ts';
 import {ageText, oldestDay} from '../../shared/domain/billing/prices.ts';
 import {nameIn, tickJobOf} from '../../shared/domain/deployment.ts';
+import type {Provider} from '../../shared/domain/fleet/providers.ts';
 import {paths, regionOf} from '../../shared/domain/names.ts';
 import {iso, utcText} from '../../shared/domain/time.ts';
 import {isForbidden} from '../../shared/google/errors.ts';
@@ -28,17 +29,24 @@ const functionsOf = () => (JSON.parse(read('functions/triggers.json')) as Trigge
 const zones: Check = {
   name: 'TPUs of the zones',
   is_local: true,
-  async check({api, project, zones, accelerator, runtime_version}) {
-    const problems = await lacksOf(api, project, {zones, accelerator, runtime_version});
+  async check({api, project, zones, accelerator, runtime_version, provider}) {
+    const problems = await lacksOf(api, project, {zones, accelerator, runtime_version, provider});
     const [first] = problems;
     if (!first) return ok(`${zones.join(', ')} offer ${accelerator} and ${runtime_version}`);
-    const list = first.lacks === accelerator ? 'accelerator-types list' : 'tpu-vm versions list';
+    const list = offerOf(provider, first.lacks === accelerator, first.zone);
     return broken(
       problems.map(({zone, lacks}) => `${zone} has no ${lacks}`).join(', '),
-      `take ${first.zone} out of \`zones\`, or ask for TPU quota there; its offer: gcloud compute tpus ${list} --zone=${first.zone} --project=${project}`,
+      `take ${first.zone} out of \`zones\`, or ask for TPU quota there; its offer: gcloud compute ${list} --project=${project}`,
     );
   },
 };
+
+/** Command of gcloud that lists types, or software, of a zone. */
+function offerOf(provider: Provider, isType: boolean, zone: string): string {
+  if (provider === 'compute-engine')
+    return isType ? `machine-types list --zones=${zone}` : 'images list --no-standard-images';
+  return `tpus ${isType ? 'accelerator-types list' : 'tpu-vm versions list'} --zone=${zone}`;
+}
 
 type Network = {name?: string; subnetwork?: string; nat?: boolean; external_ips?: boolean};
 

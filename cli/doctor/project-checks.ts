@@ -1,7 +1,8 @@
 /** Checks of the project: its APIs, accounts, roles, policies and quotas. */
 
 import {nameIn} from '../../shared/domain/deployment.ts';
-import {quotaIdsOf} from '../../shared/domain/fleet/accelerators.ts';
+import {isRegional, QUOTA_SERVICE, quotaIdsOf, quotaSizeOf} from '../../shared/domain/fleet/accelerators.ts';
+import {machineTypeOf} from '../../shared/domain/fleet/providers.ts';
 import {regionOf} from '../../shared/domain/names.ts';
 import {isForbidden, isNotFound} from '../../shared/google/errors.ts';
 import type {Store} from '../../shared/ports.ts';
@@ -204,22 +205,34 @@ const policies: Check = {
   },
 };
 
-type QuotaInfo = {dimensionsInfos?: {applicableLocations?: string[]; details?: {value?: string}}[]};
+type QuotaInfo = {
+  dimensionsInfos?: {
+    applicableLocations?: string[];
+    /** A quota of Compute Engine may have a value for each family of machines. */
+    dimensions?: {tpu_family?: string};
+    details?: {value?: string};
+  }[];
+};
 
 const quota: Check = {
   name: 'TPU quota',
   async check(context) {
-    const {api, project, zones, accelerator, spot, workers_per_zone} = context;
-    const size = Number(accelerator.split('-')[1]);
+    const {api, project, zones, accelerator, provider, spot, workers_per_zone, settings} = context;
+    const size = quotaSizeOf(accelerator, provider);
+    const family = machineTypeOf(accelerator)?.split('-')[0]?.toUpperCase();
+    const isSpot = spot || settings.provisioning === 'flex-start';
     const seen: string[] = [];
     const short: string[] = [];
     let isZero = false;
-    for (const id of quotaIdsOf(accelerator, spot)) {
-      const address = `cloudquotas.googleapis.com/v1/projects/${project}/locations/global/services/tpu.googleapis.com/quotaInfos/${id}`;
+    for (const id of quotaIdsOf(accelerator, isSpot, provider)) {
+      const address = `cloudquotas.googleapis.com/v1/projects/${project}/locations/global/services/${QUOTA_SERVICE[provider]}/quotaInfos/${id}`;
       const {dimensionsInfos = []} = (await api.call('GET', address)) as QuotaInfo;
       for (const zone of zones) {
-        const place = id.includes('PerRegion') ? regionOf(zone) : zone;
-        const info = dimensionsInfos.find(each => each.applicableLocations?.includes(place));
+        const place = isRegional(id) ? regionOf(zone) : zone;
+        const info = dimensionsInfos.find(
+          ({applicableLocations, dimensions}) =>
+            applicableLocations?.includes(place) && (dimensions?.tpu_family ?? family) === family,
+        );
         const value = Number(info?.details?.value ?? 0);
         const wanted = size * workers_per_zone;
         // -1 is no limit.

@@ -13,6 +13,7 @@ export async function printEnvironment(options: CloudOptions): Promise<void> {
     CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE: `${base}storage/v1/`,
     CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB: base,
     CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU: base,
+    CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE: `${base}compute/v1/`,
     CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER: base,
     CLOUDSDK_AUTH_ACCESS_TOKEN_FILE: tokenFile(info.dir),
     CLOUDSDK_CORE_PROJECT: info.project,

@@ -244,6 +244,8 @@ function functionEnvironment(bucket: string, workers: number, bundle: string): R
     GLEANER_ZONES: ZONE,
     GLEANER_WORKERS_PER_ZONE: String(workers),
     GLEANER_MAX_WORKERS: process.env.GLEANER_MAX_WORKERS ?? String(Math.max(100, workers)),
+    // Each listed provider costs every tick a call.
+    GLEANER_PROVIDERS: process.env.GLEANER_PROVIDERS ?? 'tpu-api',
     ...WATCHED,
     ...Object.fromEntries(given),
   };

@@ -2,7 +2,7 @@
 import {setTimeout as sleep} from 'node:timers/promises';
 import {forEachConcurrently} from '../../shared/control-plane/concurrency.ts';
 import {workerRecords} from '../../shared/control-plane/documents/documents.ts';
-import {parseWorkerName} from '../../shared/domain/names.ts';
+import {parseWorkerName, paths} from '../../shared/domain/names.ts';
 import {FIRST_HOST, hostsOf} from '../../shared/domain/worker/hosts.ts';
 import {hasEnded} from '../../shared/domain/worker/worker.ts';
 import {openObjects} from '../../shared/google/objects.ts';
@@ -70,7 +70,7 @@ export async function tpuLogs(cloud: Cloud, tpu: string, options: LogOptions): P
     if (shown > 0 && incarnation > shown) say(`${tpu} is created again: incarnation ${incarnation}`);
     shown = incarnation;
     await logs.read(incarnation > 0 ? hosts.map(host => ({tpu, incarnation, host})) : []);
-    if (!options.follow) return logs.sayNothing(`slot ${tpu} has had no TPU yet`, bootText(cloud, tpu));
+    if (!options.follow) return logs.sayNothing(`slot ${tpu} has had no TPU yet`, await bootText(cloud, tpu));
     await sleep(FOLLOW_MS);
   }
 }
@@ -93,12 +93,14 @@ export function logsBucketOf(
 }
 
 /** The place of what a VM prints before its agent starts. */
-function bootText({connection}: Cloud, tpu: string): string {
+async function bootText({connection, store}: Cloud, tpu: string): Promise<string> {
   const {storage_endpoint, project} = connection;
   if (storage_endpoint !== undefined)
     return '; the console of its VM is in logs/ of the folder of the local cloud';
-  const zone = parseWorkerName(tpu)?.zone ?? 'ZONE';
-  const line = `gcloud compute tpus tpu-vm ssh ${tpu} --zone=${zone} --project=${quoted(project)} --command='sudo journalctl -u google-startup-scripts'`;
+  const {pool = '', zone = 'ZONE'} = parseWorkerName(tpu) ?? {};
+  const {provider} = (pool && (await store.get(paths.pool(pool)))) || {};
+  const ssh = provider === 'compute-engine' ? 'ssh' : 'tpus tpu-vm ssh';
+  const line = `gcloud compute ${ssh} ${tpu} --zone=${zone} --project=${quoted(project)} --command='sudo journalctl -u google-startup-scripts'`;
   return `; \`${line}\` prints its boot`;
 }
 

@@ -206,9 +206,24 @@ run "another_deployment_with_another_pool" {
   }
 }
 
-run "workers_without_a_way_to_the_internet" {
+run "workers_without_a_way_to_the_internet_on_instances" {
   variables {
-    network = { nat = false }
+    network       = { nat = false }
+    tpu_provider  = "compute-engine"
+    tpu_providers = ["compute-engine", "tpu-api"]
+    accelerator   = "tpu7x-8"
+    disk_gb       = 200
+    spot          = false
+    provisioning  = "flex-start"
+  }
+  assert {
+    condition     = length(setsubtract(["compute.instances.create", "compute.disks.create", "compute.subnetworks.use", "compute.zoneOperations.get", "tpu.nodes.create"], google_project_iam_custom_role.tpu.permissions)) == 0
+    error_message = "The role needs the rights of both providers."
+  }
+  assert {
+    condition = [for name in ["PROVIDER", "PROVIDERS", "RUNTIME_VERSION", "DISK_GB", "PROVISIONING"] :
+    google_cloudfunctions2_function.function["on-tpu"].service_config[0].environment_variables["GLEANER_${name}"]] == ["compute-engine", "compute-engine,tpu-api", "ubuntu-accel-2404-amd64-tpu-tpu7x", "200", "flex-start"]
+    error_message = "Each function needs the provider, the image and the disk."
   }
   assert {
     condition     = alltrue([for function in google_cloudfunctions2_function.function : function.service_config[0].environment_variables.GLEANER_INTERNET == "false"])

@@ -5,6 +5,8 @@ import {mkdirSync, readdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {promisify} from 'node:util';
 import type {LocalCloud} from '../../emulator/cloud.ts';
+import {openInstances} from '../../shared/google/instances.ts';
+import {aRequest, COMPUTE_ENGINE} from '../contract/tpus-contract.ts';
 import {gcloudEnvironment} from '../support/gcloud-environment.ts';
 import {until} from '../support/until.ts';
 import {Scratch, type Seen} from './a-cloud.ts';
@@ -26,6 +28,7 @@ describe('gcloud on the local cloud', () => {
       ...gcloudEnvironment(cloud, join(dir, 'config')),
       CLOUDSDK_API_ENDPOINT_OVERRIDES_PUBSUB: `${cloud.url}/`,
       CLOUDSDK_API_ENDPOINT_OVERRIDES_TPU: `${cloud.url}/`,
+      CLOUDSDK_API_ENDPOINT_OVERRIDES_COMPUTE: `${cloud.url}/compute/v1/`,
       CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER: `${cloud.url}/`,
       // Low thresholds: gcloud transfers small files in the way of large files.
       CLOUDSDK_STORAGE_PARALLEL_COMPOSITE_UPLOAD_ENABLED: 'true',
@@ -137,6 +140,19 @@ describe('gcloud on the local cloud', () => {
     await gcloud(`compute tpus tpu-vm delete tpu-us-central1-a-0 ${zone}`);
     await cloud.fault('stockout', 'us-central1-a');
     await assert.rejects(gcloud(create), /no more capacity in the zone/);
+  });
+
+  // Before a merge, test/contract/instances.test.ts makes the same requests through the client of Compute Engine.
+  it('lists, describes and deletes instances @long', async () => {
+    const {project, url, token} = cloud;
+    const name = 'tpu-us-central1-a-7';
+    await openInstances({project, endpoint: url, token}).create(aRequest({...COMPUTE_ENGINE.request, name}));
+    const list = 'compute instances list --filter=labels.managed-by=gleaner --format=value(name)';
+    assert.equal(await gcloud(list), name);
+    const type = `compute instances describe ${name} --zone=us-central1-a --format=value(machineType.basename())`;
+    assert.equal(await gcloud(type), 'ct6e-standard-1t');
+    await gcloud(`compute instances delete ${name} --zone=us-central1-a --quiet`);
+    assert.equal(await gcloud(list), '');
   });
 
   // Before a merge, test/contract/tpu-queue.test.ts makes the same requests through the client of Cloud TPU.

@@ -198,6 +198,7 @@ describe('The offer of zones', () => {
       zones: ['us-central1-a', 'us-east5-b'],
       accelerator: 'v6e-1',
       runtime_version: 'v2-alpha-tpuv6e',
+      provider: 'tpu-api' as const,
     };
     const api = (code: number) =>
       ({
@@ -211,6 +212,17 @@ describe('The offer of zones', () => {
       /^us-central1-a has no v6e-1: take another zone[^\n]*$/,
     );
     assert.match(said(await checkOffer(api(503), 'p', offer)), /^unchecked: /);
+  });
+
+  it('asks Compute Engine for the machine type and the image of an instance', async () => {
+    const asked: string[] = [];
+    const call = async (_: string, address: string) => void asked.push(address);
+    const image = 'projects/mine/global/images/family/workers';
+    const terms = {accelerator: 'tpu7x-8', runtime_version: image, provider: 'compute-engine' as const};
+    await checkOffer({call} as unknown as GoogleApi, 'p', {zones: ['us-central1-c'], ...terms});
+    const at = 'compute.googleapis.com/compute/v1';
+    const machine = `${at}/projects/p/zones/us-central1-c/machineTypes/tpu7x-standard-4t`;
+    assert.deepEqual(asked, [machine, `${at}/${image}`]);
   });
 });
 
