@@ -35,6 +35,8 @@ export const WIDE_SLOTS = 7;
 const BAD_IMAGE = {every: 16, remainder: 5};
 /** Every second wide world has enough boots at once to stop a zone. */
 const WIDE_BAD_IMAGE = {every: 2 * WIDE_EVERY, remainder: 2 * WIDE_EVERY - 1};
+/** Worlds whose own pool has instances of Compute Engine. A second pool has nodes of Cloud TPU. */
+const INSTANCES = {every: 9, remainder: 5};
 const ROLL_BACK = {every: 10, remainder: 7};
 
 /** Parts that a smaller world can leave out, in addition to kinds of faults. */
@@ -49,6 +51,7 @@ export const SIMPLER = [
   'jobs',
   'second pool',
   'broken model',
+  'instances',
   'keeping',
   'orders',
   ...PART_NAMES,
@@ -177,6 +180,7 @@ export class Context {
       ...this.#budget(),
       ...this.#ceilings(zones.length * (options.plan?.slots ?? slots)),
       GLEANER_PROVISIONING: this.#provisioning(),
+      ...this.#instances(),
       ...options.settings,
     });
     this.tpus.deployment = this.config.deployment;
@@ -213,6 +217,15 @@ export class Context {
     if (!this.hasPart('queue')) return 'node';
     this.see(`provisioning: ${provisioning}`);
     return provisioning;
+  }
+
+  #instances(): Record<string, string> {
+    const {every, remainder} = INSTANCES;
+    if (this.#seed % every !== remainder || !this.hasPart('instances')) return {};
+    return {
+      ...{GLEANER_PROVIDER: 'compute-engine', GLEANER_PROVIDERS: 'tpu-api,compute-engine'},
+      ...{GLEANER_PROVISIONING: 'node', GLEANER_RUNTIME_VERSION: 'ubuntu-accel-2204-amd64-tpu-v5e-v5p-v6e'},
+    };
   }
 
   /** False if the world leaves the part out, or has a plan in place of its draws. */

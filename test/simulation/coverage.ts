@@ -52,6 +52,7 @@ export const EXPECTED: Record<string, readonly string[]> = {
   'a run is': RUNS,
   'a job is': JOBS,
   'a node is': [...new Set(['CREATING', 'READY', 'DELETING', ...TAKEN, ...TRANSIENT])],
+  'a node comes from': ['tpu-api', 'compute-engine'],
   'a limiter is': ['open', 'probing', 'stopped'],
   'a command is': ['running', 'done', 'rejected'],
   'a command on a host is': ['waiting', 'running', 'exited', 'timeout', 'lost'],

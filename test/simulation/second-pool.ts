@@ -1,6 +1,7 @@
 /** In some worlds operators create a second pool, name it in a run and in jobs, and change it by messages and by edits. */
 import type {Config} from '../../shared/contracts/config.ts';
 import {nameIn} from '../../shared/domain/deployment.ts';
+import {runtimeOf} from '../../shared/domain/fleet/accelerators.ts';
 import {type Pool, slotsOf} from '../../shared/domain/fleet/pool.ts';
 import {paths} from '../../shared/domain/names.ts';
 import type {Document} from '../../shared/ports.ts';
@@ -42,12 +43,13 @@ export class SecondPool {
     const {config, tpus} = context;
     this.name = secondPoolOf(config);
     this.#isThere = context.hasSecondPool;
-    const {accelerator, runtime_version, provisioning} = config.pool;
+    const {accelerator, provisioning} = config.pool;
     const zones = [this.#chance.pick([...tpus.zones.keys()])];
     const workers_per_zone = this.#chance.integer(1, SECOND_SLOTS);
     const budget = this.#chance.happens(0.2) ? {budget_usd: this.#chance.between(0.1, 1) * SPOT_V5E_USD} : {};
     this.#creation = {
-      ...{action: 'pool', pool: this.name, accelerator, runtime_version, provisioning},
+      ...{action: 'pool', pool: this.name, accelerator, provisioning},
+      runtime_version: runtimeOf(accelerator),
       ...{zones, workers_per_zone, ...budget},
     };
   }

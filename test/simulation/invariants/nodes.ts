@@ -153,8 +153,11 @@ export class Nodes extends Check {
   }
 
   /** A create of a node or of a queued resource was requested. */
-  onNodeRequest({name, labels, metadata, queue}: TpuRequest): void {
+  onNodeRequest({name, provider, labels, metadata, queue}: TpuRequest): void {
     const {clockwork, config} = this.context;
+    const isOwn = parseWorkerName(name)?.pool === config.pool.pool;
+    const due = isOwn ? config.pool.provider : 'tpu-api';
+    if (provider !== due) this.breach(`${name} is requested from ${provider}, and its pool has ${due}`);
     const incarnation = metadata['gleaner-incarnation'];
     const areRight = labels['managed-by'] === 'gleaner' && labels['gleaner-incarnation'] === incarnation;
     if (!areRight) this.breach(`${name} is requested with labels ${JSON.stringify(labels)}`);

@@ -3,6 +3,7 @@ import {type Pool, slotsOf} from '../../../shared/domain/fleet/pool.ts';
 import {paths} from '../../../shared/domain/names.ts';
 import type {Suspect} from '../../../shared/domain/worker/worker.ts';
 import type {Document} from '../../../shared/ports.ts';
+import {UP} from '../../support/tpu-lists.ts';
 import {MAX_SKEW_MS} from '../faults.ts';
 import {streamPathOf} from './leases.ts';
 import {Check} from './violations.ts';
@@ -121,7 +122,7 @@ export class Silence extends Check {
     const isSilent = heartbeat_at <= claimed_at && claimed_ms > config.lease_s * 1000;
     const hasSymptoms = (before.symptoms as unknown[]).length > 0;
     const isHealthy =
-      !hasSymptoms && before.provider_state === 'READY' && before.health !== 'UNHEALTHY_MAINTENANCE';
+      !hasSymptoms && UP.includes(String(before.provider_state)) && before.health !== 'UNHEALTHY_MAINTENANCE';
     if (!isSilent || !isHealthy) return;
     const work = String(before.work);
     this.context.after(0, () => {

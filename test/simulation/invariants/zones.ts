@@ -4,6 +4,7 @@ import {paths} from '../../../shared/domain/names.ts';
 import type {Limiter} from '../../../shared/domain/zone/limiter.ts';
 import type {Zone} from '../../../shared/domain/zone/placement.ts';
 import type {Document} from '../../../shared/ports.ts';
+import {UP} from '../../support/tpu-lists.ts';
 import {MAX_HANG_MINUTES, MAX_SKEW_MS} from '../faults.ts';
 import {isNewIncarnation} from './nodes.ts';
 import {Check} from './violations.ts';
@@ -17,7 +18,20 @@ const MOST_FAILED_BOOTS = 5;
 const WORD_MINUTES = 5;
 
 /** States of a node that exists and is not READY. */
-const SHOWN = ['CREATING', 'STARTING', 'UNHIDING', 'UNKNOWN', 'REPAIRING', 'RESTARTING', 'REIMAGING'];
+const COMING = ['CREATING', 'PROVISIONING'];
+const SHOWN = [
+  ...COMING,
+  ...[
+    'STARTING',
+    'UNHIDING',
+    'UNKNOWN',
+    'REPAIRING',
+    'RESTARTING',
+    'REIMAGING',
+    'STAGING',
+    'UNDEFINED_STATUS',
+  ],
+];
 
 export const ALIVE = ['booting', 'idle', 'working', 'draining'];
 
@@ -67,8 +81,9 @@ export class Zones extends Check {
   #noteAnswer(before: Document, after: Document): void {
     const {pool} = this.context.config.pool;
     const zone = paths.zone(String(after.zone), after.pool === pool ? null : String(after.pool));
-    const wasComing = before.provider_state === null || before.provider_state === 'CREATING';
-    const isReady = wasComing && after.provider_state === 'READY' && ALIVE.includes(String(after.phase));
+    const wasComing = before.provider_state === null || COMING.includes(String(before.provider_state));
+    const isReady =
+      wasComing && UP.includes(String(after.provider_state)) && ALIVE.includes(String(after.phase));
     const isShown =
       wasComing &&
       after.provider_state !== before.provider_state &&

@@ -226,4 +226,9 @@ export const ORDERS: Mistakes = {
     find: "const $isPaused = $pool?.limiter.cause === 'person';",
     replace: 'const $isPaused = false;',
   },
+  'a node of another provider than that of its pool': {
+    in: 'nodeRequest',
+    find: 'provider: $pool.provider',
+    replace: "provider: 'tpu-api'",
+  },
 };

@@ -189,4 +189,14 @@ export const STICK: Mistakes = {
     in: 'whyWaiting',
     find: "if ($slots.length === 0) return $constraint('no-slot', $pool.pool);",
   },
+  'an instance that runs and counts as lost': {
+    in: 'NODE_STANDINGS',
+    find: "RUNNING: 'up'",
+    replace: "RUNNING: 'over'",
+  },
+  'an instance that is made and counts as lost': {
+    in: 'NODE_STANDINGS',
+    find: "PROVISIONING: 'coming'",
+    replace: "PROVISIONING: 'over'",
+  },
 };
