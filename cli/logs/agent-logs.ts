@@ -92,6 +92,9 @@ export function logsBucketOf(
   return env.GLEANER_LOGS_BUCKET || `${project}-${deployment}-logs`;
 }
 
+/** Prints the output of the startup script. */
+const BOOT_LOG = 'sudo journalctl -u google-startup-scripts';
+
 /** The place of what a VM prints before its agent starts. */
 async function bootText({connection, store}: Cloud, tpu: string): Promise<string> {
   const {storage_endpoint, project} = connection;
@@ -99,8 +102,11 @@ async function bootText({connection, store}: Cloud, tpu: string): Promise<string
     return '; the console of its VM is in logs/ of the folder of the local cloud';
   const {pool = '', zone = 'ZONE'} = parseWorkerName(tpu) ?? {};
   const {provider} = (pool && (await store.get(paths.pool(pool)))) || {};
-  const ssh = provider === 'compute-engine' ? 'ssh' : 'tpus tpu-vm ssh';
-  const line = `gcloud compute ${ssh} ${tpu} --zone=${zone} --project=${quoted(project)} --command='sudo journalctl -u google-startup-scripts'`;
+  const place = `--zone=${zone} --project=${quoted(project)}`;
+  const line =
+    provider === 'compute-engine'
+      ? `gcloud compute ssh ${tpu} ${place} --command='${BOOT_LOG}'`
+      : `gcloud compute tpus tpu-vm ssh ${tpu} ${place} --command='${BOOT_LOG}'`;
   return `; \`${line}\` prints its boot`;
 }
 
