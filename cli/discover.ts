@@ -3,6 +3,7 @@ import type {CloudOptions} from './cloud/connect.ts';
 import {aliveIn, readFleet} from './cloud/fleet.ts';
 import {table} from './terminal/format.ts';
 import {print} from './terminal/output.ts';
+import {viewHosts} from './views/hosts.ts';
 
 const COLUMNS = [{title: 'HOST'}, {title: 'NAME'}, {title: 'ADDRESS'}, {title: 'PHASE'}];
 
@@ -10,20 +11,21 @@ const COLUMNS = [{title: 'HOST'}, {title: 'NAME'}, {title: 'ADDRESS'}, {title: '
 export async function discover(target: string, options: CloudOptions): Promise<void> {
   await withCloud(options, async cloud => {
     const workers = aliveIn(await readFleet(cloud), target);
-    const hosts = workers.flatMap(({name, pool, phase, hosts}) =>
-      Object.entries(hosts).map(([host, at]) => ({worker: name, host: Number(host), ...at, pool, phase})),
-    );
-    const silent = workers.filter(({hosts}) => Object.keys(hosts).length === 0);
-    const lines = table(COLUMNS, [
-      ...hosts.map(({worker, host, hostname, address, phase}) => [
+    const all = workers.flatMap(worker => {
+      const {name, pool} = worker;
+      return viewHosts(worker).map(host => ({worker: name, pool, ...host}));
+    });
+    const lines = table(
+      COLUMNS,
+      all.map(({worker, host, hostname, address, isKnown, phase}) => [
         `${worker}/${host}`,
-        hostname || '-',
+        isKnown ? hostname || '-' : 'no hello yet',
         address || '-',
         phase,
       ]),
-      ...silent.map(({name, phase}) => [name, 'no host has said hello yet', '-', phase]),
-    ]);
+    );
     const none = 'no TPU is running: TPUs are created when there is work';
-    print<'discover'>(options.json, hosts, workers.length > 0 ? lines : [none]);
+    const known = all.filter(({isKnown}) => isKnown).map(({isKnown: _, ...host}) => host);
+    print<'discover'>(options.json, known, workers.length > 0 ? lines : [none]);
   });
 }

@@ -15,6 +15,7 @@ import {CliError, UsageError} from './terminal/errors.ts';
 import {given} from './terminal/fields.ts';
 import {counted, durationText} from './terminal/format.ts';
 import {print, say} from './terminal/output.ts';
+import {type HostCode, hostName, viewCode} from './views/hosts.ts';
 
 type Options = CloudOptions & SourceOptions & {wait: boolean; check?: boolean};
 
@@ -52,24 +53,30 @@ export async function update(pool: string, options: Options): Promise<void> {
     if (!options.wait) return print<'update'>(options.json, {done}, [done]);
     const workers = await reported(cloud, pool);
     const seconds = Math.round((performance.now() - began) / 10) / 100;
-    const isReady = workers.every(({source_report}) => source_report?.status === 'ready');
-    const reports = workers.map(({name, source_report}) => ({worker: name, ...source_report}));
+    const hosts = workers.flatMap(worker => viewCode(worker).map(code => ({worker, code})));
+    const isReady = hosts.every(({code}) => code.status === 'ready');
+    const reports = hosts.map(({code}) => code);
     const none = `no TPU of pool ${pool} is running: the next one starts with this code`;
     print<'update'>(options.json, {done, ready: isReady, seconds, workers: reports}, [
-      ...workers.map(reportLine),
+      ...hosts.map(({worker, code}) => reportLine(hostName(worker, code.host), code)),
       workers.length === 0 ? none : `${counted(workers.length, 'TPU')} in ${durationText(seconds)}`,
     ]);
     if (!isReady) process.exitCode = 1;
   });
 }
 
-function reportLine({name, source_report}: Worker): string {
-  if (source_report?.status === 'ready')
-    return `${name}  ready  ${ranText(source_report.ran as Document | null)}`.trimEnd();
-  return `${name}  failed: ${source_report?.error ?? 'without a reason'}; the code before goes on`;
+function reportLine(name: string, {status, ran, error}: HostCode): string {
+  if (status === 'ready') return `${name}  ready  ${ranText(ran as Document | null)}`.trimEnd();
+  return `${name}  failed: ${error ?? 'without a reason'}; the code before goes on`;
 }
 
-/** Waits until every running worker of the pool has reported the pool's version or a later one. A worker that ends leaves the list. */
+/** True if a host has not reported the version or a later one. */
+function isPreparing(worker: Worker, version: number): boolean {
+  const done = viewCode(worker).filter(code => code.version >= version && code.status !== 'preparing');
+  return done.length < worker.host_count;
+}
+
+/** Waits until each host of the pool has reported the pool's version or a later one. A worker that ends leaves the list. */
 async function reported(cloud: Cloud, name: string): Promise<Worker[]> {
   const began = Date.now();
   let [told, version] = [began, 0];
@@ -78,9 +85,7 @@ async function reported(cloud: Cloud, name: string): Promise<Worker[]> {
     const pool = fleet.pools.find(({pool}) => pool === name);
     version = Math.max(version, pool?.source_version ?? 0);
     const alive = aliveIn(fleet, name);
-    const open = alive.filter(
-      ({source_report: report}) => !report || report.version < version || report.status === 'preparing',
-    );
+    const open = alive.filter(worker => isPreparing(worker, version));
     if (open.length === 0) return alive;
     const names = open.map(({name}) => name).join(', ');
     if (Date.now() - began > WAIT_S * 1000)

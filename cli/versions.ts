@@ -1,4 +1,5 @@
 import type {Source} from '../shared/domain/source/source.ts';
+import {FIRST_HOST} from '../shared/domain/worker/hosts.ts';
 import type {Worker} from '../shared/domain/worker/worker.ts';
 import {clientOptionsFor} from '../shared/google/endpoint.ts';
 import type {Document} from '../shared/ports.ts';
@@ -9,6 +10,7 @@ import {aliveIn, type Fleet, readFleet, requirePool} from './cloud/fleet.ts';
 import {ranText} from './jobs/job-view.ts';
 import {CliError} from './terminal/errors.ts';
 import {print, quoted} from './terminal/output.ts';
+import {type HostCode, viewCode} from './views/hosts.ts';
 
 type Options = CloudOptions & {available?: string | boolean};
 
@@ -29,16 +31,15 @@ export async function versions(only: string | undefined, options: Options, glean
           source: found?.source ?? null,
           source_version: found?.source_version ?? 0,
           jax_version: found?.environment.jax_version ?? null,
-          workers: aliveIn(fleet, name).map(({name, bundle, source_report}) => ({
-            worker: name,
-            bundle,
-            source_report,
-          })),
+          workers: aliveIn(fleet, name).map(worker => {
+            const {name, bundle, source_report} = worker;
+            return {worker: name, bundle, source_report, hosts: viewCode(worker)};
+          }),
         };
       });
     const lines = rows.flatMap(row => [
       `${row.pool}  ${row.accelerator ?? 'accelerator of the deployment'}  ${row.runtime_version ?? ''}  ${sourceText(row.source)}`.trimEnd(),
-      ...row.workers.map(workerText),
+      ...row.workers.flatMap(workerLines),
     ]);
     print<'versions'>(options.json, {gleaner, pools: rows}, [`gleaner ${gleaner}`, ...lines]);
   });
@@ -102,13 +103,18 @@ export function sourceText(source: Source | null): string {
     : `${repo} commit ${source.commit.slice(0, 12)}`;
 }
 
-function workerText({
+function workerLines({
   worker,
   bundle,
   source_report,
-}: Pick<Worker, 'bundle' | 'source_report'> & {worker: string}): string {
+  hosts,
+}: Pick<Worker, 'bundle' | 'source_report'> & {worker: string; hosts: HostCode[]}): string[] {
   const code = source_report
     ? `${source_report.status}${source_report.error ? `: ${source_report.error}` : ''} ${ranText(source_report.ran as Document | null)}`
     : 'no report of its code';
-  return `  ${worker}  worker bundle ${bundle?.slice(0, 12) ?? 'unknown'}  ${code}`.trimEnd();
+  const failed = hosts.filter(({host, error}) => host !== FIRST_HOST && error !== null);
+  return [
+    `  ${worker}  worker bundle ${bundle?.slice(0, 12) ?? 'unknown'}  ${code}`.trimEnd(),
+    ...failed.map(({host, error}) => `    host ${host}  failed: ${error}`),
+  ];
 }

@@ -3,7 +3,7 @@ import {z} from 'zod';
 import {execHostRecords, execRecords} from '../../shared/control-plane/documents/exec-documents.ts';
 import {poolDocument} from '../../shared/domain/fleet/pool.ts';
 import {ran, source, sourceReport} from '../../shared/domain/source/source.ts';
-import {commands, count, dollars, text} from './fields.ts';
+import {commands, count, dollars, maybe, text} from './fields.ts';
 
 const alive = z.looseObject({pool: text, alive: z.array(text)});
 
@@ -16,10 +16,14 @@ const host = z.strictObject({
   address: text,
   pool: text,
   phase: text,
+  heartbeat_at: maybe,
 });
 
 /** A document with the documents of its hosts. */
 const exec = z.intersection(execRecords.schema, z.looseObject({results: z.array(execHostRecords.schema)}));
+
+/** Code of a host: the newest version that is ready or failed there. */
+const codeOfHost = report.partial().extend({worker: text, host: count});
 
 const codeOfPool = z.strictObject({
   pool: text,
@@ -28,7 +32,14 @@ const codeOfPool = z.strictObject({
   source: source.nullable(),
   source_version: count,
   jax_version: text.nullable(),
-  workers: z.array(z.strictObject({worker: text, bundle: text.nullable(), source_report: report.nullable()})),
+  workers: z.array(
+    z.strictObject({
+      worker: text,
+      bundle: text.nullable(),
+      source_report: report.nullable(),
+      hosts: z.array(codeOfHost),
+    }),
+  ),
 });
 
 /** Counts of the last week. A mean is null before the first TPU, and a price before the first stored token. */
@@ -56,7 +67,7 @@ export const poolAnswers = {
       done: text,
       ready: z.boolean(),
       seconds: z.number(),
-      workers: z.array(report.partial().extend({worker: text})),
+      workers: z.array(codeOfHost),
     }),
     z.strictObject({done: text}),
     commands,

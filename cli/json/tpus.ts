@@ -40,6 +40,15 @@ const attempt = z.strictObject({
   log: maybe,
 });
 
+/** A host with its last word. */
+const host = z.strictObject({
+  host: count,
+  hostname: text,
+  address: text,
+  phase: text,
+  heartbeat_at: maybe,
+});
+
 const outcome = z.strictObject({tpu: text, outcome: text, reason: text});
 const results = z.strictObject({results: z.array(outcome)});
 
@@ -95,6 +104,7 @@ export const tpuAnswers = {
     provisioning: maybe,
     ready_at: maybe,
     symptoms: z.array(z.looseObject({symptom: text, details: text, created_at: text})),
+    hosts: z.array(host),
     costs: z.record(text, dollars),
     attempts: z.array(attempt),
   }),

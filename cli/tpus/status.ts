@@ -7,6 +7,7 @@ import {readFleet} from '../cloud/fleet.ts';
 import type {Attempt} from '../json/tpus.ts';
 import {dollarText, durationText} from '../terminal/format.ts';
 import {print} from '../terminal/output.ts';
+import {viewHosts} from '../views/hosts.ts';
 import {hourText, readTpu, type TpuRow} from '../views/tpus.ts';
 import {ageText} from './list.ts';
 import {unknownTpu} from './named.ts';
@@ -21,7 +22,8 @@ export async function status(name: string, options: CloudOptions): Promise<void>
     const {row, worker, attempts} = view;
     const {provider_state, queue_state, health, provisioning, symptoms, ready_at} = worker;
     const node = {provider_state, queue_state, health, provisioning, ready_at};
-    print<'tpus status'>(options.json, {...row, ...node, symptoms, costs: worker.costs, attempts}, [
+    const hosts = viewHosts(worker).map(({isKnown: _, ...host}) => host);
+    print<'tpus status'>(options.json, {...row, ...node, symptoms, hosts, costs: worker.costs, attempts}, [
       ...tpuLines(row, worker, now),
       ...attempts.flatMap(attemptLines),
     ]);
@@ -55,7 +57,10 @@ function tpuLines(row: TpuRow, worker: Worker, now: number): string[] {
     ...line('valid until', worker.valid_until_at && utcText(worker.valid_until_at)),
     ...line('health', worker.health),
     ...worker.symptoms.flatMap(symptom => line('symptom', symptomText(symptom))),
-    ...line('heartbeat', age(worker.heartbeat_at)),
+    ...line('heartbeat', worker.host_count > 1 ? null : age(worker.heartbeat_at)),
+    ...(worker.host_count > 1 ? viewHosts(worker) : []).flatMap(({host, phase, address, heartbeat_at}) =>
+      line(`host ${host}`, [phase, address, age(heartbeat_at) ?? 'no word yet'].filter(Boolean).join(', ')),
+    ),
     ...line('boot step', row.boot_step),
     ...line('works on', row.work && `${row.work}${row.activity ? ` (${row.activity})` : ''}${done}${rate}`),
     ...line('waits for', worker.waits_for),

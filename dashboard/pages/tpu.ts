@@ -3,6 +3,7 @@
 import type {Attempt} from '../../cli/json/tpus.ts';
 import {logText} from '../../cli/logs/log-line.ts';
 import {dollarText, durationText, numberText} from '../../cli/terminal/format.ts';
+import {viewHosts} from '../../cli/views/hosts.ts';
 import type {LogTail, TpuPage} from '../../cli/views/tpu-page.ts';
 import {hourText} from '../../cli/views/tpus.ts';
 import {parseJobWork, parseWork} from '../../shared/domain/names.ts';
@@ -35,6 +36,10 @@ function livingHead({row, worker, why, incarnation}: TpuPage, now: number): Html
     ['Pool', `${row.pool}, ${row.zone}${row.accelerator ? `, ${row.accelerator}` : ''}`],
     ['Works on', workLink(row.work, row.activity)],
     ['Node', [worker.provider_state, worker.health, worker.queue_state].filter(Boolean).join(', ')],
+    ...(worker.host_count > 1 ? viewHosts(worker) : []).map(({host, phase, heartbeat_at}): [string, Part] => [
+      `Host ${host}`,
+      heartbeat_at === null ? html`${phase}, no word yet` : html`${phase}, heard ${time(heartbeat_at, now)}`,
+    ]),
     ['Boot step', row.boot_step ?? ''],
     ['Last error', row.last_error ?? ''],
     ['Last end', worker.last_death ?? ''],

@@ -18,10 +18,18 @@ describe('The commands about pools and hosts @full', () => {
       'pools/tpu': {...pool, limiter: {...pool.limiter, state: 'stopped', since_at: at(0)}},
       'pools/bad': {...pool, pool: 'bad', zones: 'us-central1-a'},
       'workers/tpu-us-central1-a-0': aWorker({
-        phase: 'idle',
+        ...{phase: 'idle', host_count: 3},
         hosts: {
           0: {...NO_HOST, hostname: 't1v\u001b[31m'},
-          1: {...NO_HOST, hostname: 't1w', address: '10.0.0.2'},
+          1: {
+            ...NO_HOST,
+            hostname: 't1w',
+            address: '10.0.0.2',
+            phase: 'running',
+            heartbeat_at: at(5),
+            source_version: 1,
+            source_error: 'no such branch',
+          },
         },
       }),
       'workers/tpu-us-central1-a-1': aWorker({name: 'tpu-us-central1-a-1', phase: 'booting'}),
@@ -44,11 +52,29 @@ describe('The commands about pools and hosts @full', () => {
   it('list the hosts in columns, with a dash for an address that is unknown', async () => {
     const {stdout} = await run('discover');
     assert.deepEqual(stdout.trimEnd().split('\n'), [
-      'HOST                   NAME                        ADDRESS   PHASE',
-      'tpu-us-central1-a-0/0  t1v\ufffd[31m                    -         idle',
-      'tpu-us-central1-a-0/1  t1w                         10.0.0.2  idle',
-      'tpu-us-central1-a-1    no host has said hello yet  -         booting',
+      'HOST                   NAME          ADDRESS   PHASE',
+      'tpu-us-central1-a-0/0  t1v\ufffd[31m      -         idle',
+      'tpu-us-central1-a-0/1  t1w           10.0.0.2  running',
+      'tpu-us-central1-a-0/2  no hello yet  -         booting',
+      'tpu-us-central1-a-1/0  no hello yet  -         booting',
     ]);
+    const json = await run('discover', '--json');
+    const known = poolAnswers.discover.parse(JSON.parse(json.stdout));
+    assert.deepEqual(
+      known.map(({host, heartbeat_at}) => [host, heartbeat_at]),
+      [
+        [0, aWorker().heartbeat_at],
+        [1, at(5)],
+      ],
+    );
+  });
+
+  it('name the hosts of a slice whose code failed, and the last word of each', async () => {
+    const {stdout} = await run('versions');
+    assert.match(stdout, /tpu-us-central1-a-0 .*\n {4}host 1 {2}failed: no such branch\n/);
+    const status = (await run('tpus', 'status', 'tpu-us-central1-a-0')).stdout;
+    assert.match(status, /\n {2}host 1 {6}running, 10\.0\.0\.2, 2026-01-02 03:04:10 UTC, /);
+    assert.match(status, /\n {2}host 2 {6}booting, no word yet\n/);
   });
 
   it('list the runtime versions that a zone offers', async () => {

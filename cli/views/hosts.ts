@@ -1,0 +1,48 @@
+/** Hosts of a TPU, each with its last word. The fields of a worker are the word of host 0. */
+import {FIRST_HOST, hostsOf} from '../../shared/domain/worker/hosts.ts';
+import {NO_HOST, type Worker} from '../../shared/domain/worker/worker.ts';
+
+export type HostView = {
+  host: number;
+  hostname: string;
+  address: string;
+  /** False before the first hello. */
+  isKnown: boolean;
+  phase: string;
+  heartbeat_at: string | null;
+};
+
+export function viewHosts(worker: Worker): HostView[] {
+  return hostsOf(worker).map(host => {
+    const known = worker.hosts[host];
+    const {hostname, address, phase, heartbeat_at} = known ?? NO_HOST;
+    const said = host === FIRST_HOST ? worker : {phase: phase ?? 'booting', heartbeat_at};
+    const {phase: now, heartbeat_at: at} = said;
+    return {host, hostname, address, isKnown: known !== undefined, phase: now, heartbeat_at: at};
+  });
+}
+
+/** `tpu-us-central1-a-0`, or `tpu-us-central1-a-0/1` of a TPU of several hosts. */
+export function hostName({name, host_count}: Worker, host: number): string {
+  return host_count === 1 ? name : `${name}/${host}`;
+}
+
+/** Code of a host: the newest version that is ready or failed there. A host but host 0 names no commit. */
+export type HostCode = {
+  worker: string;
+  host: number;
+  version: number;
+  error: string | null;
+} & Partial<NonNullable<Worker['source_report']>>;
+
+/** Reports of the code of a pool, of each host that has given one. */
+export function viewCode(worker: Worker): HostCode[] {
+  return hostsOf(worker).flatMap((host): HostCode[] => {
+    const at = {worker: worker.name, host};
+    const {source_report: report} = worker;
+    if (host === FIRST_HOST) return report ? [{...at, ...report}] : [];
+    const {source_version: version = null, source_error: error = null} = worker.hosts[host] ?? {};
+    if (version === null) return [];
+    return [{...at, version, status: error === null ? 'ready' : 'failed', error}];
+  });
+}
