@@ -15,9 +15,9 @@ describe('A pool of instances on a local cloud', () => {
       const pool = fault === 'preempt' ? 'fast' : 'fair';
       const terms = {provider: 'compute-engine', accelerator: 'v6e-1', zones: [ZONE], workers_per_zone: 1};
       await home.publish({action: 'pool', pool, ...terms});
-      const spec = {layers: '0-1', shard_size_gb: 0.0002, pool};
+      const spec = {layers: '0-1', shard_size_gb: 0.001, pool};
       await home.drop(`datasets/${pool}/run.json`, JSON.stringify(spec));
-      await home.drop(`datasets/${pool}/stream_000.jsonl`, texts(400, 'a'));
+      await home.drop(`datasets/${pool}/stream_000.jsonl`, texts(6000, 'a'));
       await home.until(
         'the first shard',
         () => home.view(pool),
@@ -28,7 +28,7 @@ describe('A pool of instances on a local cloud', () => {
       assert.equal(view?.run.status, 'completed');
       assert.ok((view?.streams[0]?.epoch ?? 0) > 1, 'the instance was replaced');
       const report = await home.verify(pool);
-      assert.deepEqual([report.ok, report.stored_once], [true, 400]);
+      assert.deepEqual([report.ok, report.stored_once], [true, 6000]);
       await home.until('no instance', async () => (await home.state()).tpus.length === 0);
     });
 });
