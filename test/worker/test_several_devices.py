@@ -2,11 +2,15 @@
 
 import os
 
+import numpy as np
 import pytest
 
-from build import BUCKET, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
+from build import BUCKET, TINY_CONFIG, a_stream, a_work, a_work_answer, outputs, run_extract, shard_gb, text_lines
 from fake_storage import serving
 from gleaner_worker.extract.state import ExtractionState
+from gleaner_worker.model.capture import Capture
+from gleaner_worker.model.config import parse_config
+from gleaner_worker.model.device_output import HostRow, OutputPart
 from gleaner_worker.model.model import Model
 
 pytestmark = pytest.mark.slow
@@ -110,3 +114,27 @@ def test_eight_real_devices_store_the_bytes_of_one(storage, tmp_path, tiny_folde
     done = forks.run("extract_process:run", answer, str(tmp_path / "home"), environment=variables)
     assert done.stdout == "completed\n", done.stderr[-3000:]
     assert outputs(storage) == stored
+
+
+def test_a_row_of_which_this_process_holds_a_part_is_refused():
+    """Each process of a mesh over several processes holds the parts of its own devices."""
+    layers, width, site = 2, 8, "resid_post"
+    config = parse_config(TINY_CONFIG, "tiny")
+    capture = Capture(config, (0, 1), (site,), "all", "int8")
+    half = np.zeros((layers, 1, width, config.d_model // 2), np.int8)
+    stats = np.zeros((1, 1, width, len(capture.stats_columns) - 1), np.float32)
+
+    def row_without(kind=None):
+        parts = {
+            "rows": [OutputPart(0, 0, 0, half), OutputPart(0, 0, config.d_model // 2, half)],
+            "scale": [OutputPart(0, 0, 0, np.zeros((layers, 1, width), np.float32))],
+            "stats": [OutputPart(0, 0, 0, stats), OutputPart(1, 0, 0, stats)],
+        }
+        if kind:
+            parts[kind].pop()
+        HostRow({name: {site: each} for name, each in parts.items()}, 0, np.array([5, 3]), capture)
+
+    row_without()
+    for kind in ("rows", "scale", "stats"):
+        with pytest.raises(AssertionError, match=f"numbers for each vector in the {kind} of {site}"):
+            row_without(kind)

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import jax
 import numpy as np
@@ -66,16 +67,22 @@ class InFlightStep:
 class HostRow:
     """One row on the host. counts: int32 [samples], the stored vectors of each sample, in the order of the row.
 
-    Methods take the index of a sample in the row.
+    Methods take the index of a sample in the row. Raises AssertionError when this process holds a part of the row
+    alone, as in a mesh over several processes: the rest of a shard's memory has the values of an earlier shard.
     """
 
     def __init__(self, parts: dict[str, dict[str, list[OutputPart]]], row: int, counts: np.ndarray, capture: Capture):
         self.counts = counts
         self._capture = capture
         self._ends = np.cumsum(counts)
-        self._values = {site: _of_row(values, row) for site, values in parts["rows"].items()}
-        self._scale = {site: _of_row(scales, row) for site, scales in parts.get("scale", {}).items()}
-        self._stats = {site: self._table(_of_row(stats, row)) for site, stats in parts["stats"].items()}
+        held = {kind: {site: _of_row(each, row) for site, each in sites.items()} for kind, sites in parts.items()}
+        # `_fold` counts the vectors that are not finite, so the device has no such column.
+        widths = {"rows": capture.config.d_model, "scale": 1, "stats": len(capture.stats_columns) - 1}
+        for kind, sites in held.items():
+            for site, each in sites.items():
+                _check_whole(each, len(capture.layers) * widths[kind], f"{kind} of {site}")
+        self._values, self._scale = held["rows"], held.get("scale", {})
+        self._stats = {site: self._table(each) for site, each in held["stats"].items()}
 
     def store(self, sample: int, rows: dict, scale: dict, begin: int) -> None:
         """Copies the vectors of the sample to `begin` and after it, in `rows` {site: [L, rows, D]} and, for int8, in
@@ -134,6 +141,13 @@ def _of_row(parts: list[OutputPart], row: int) -> list[OutputPart]:
         for part in parts
         if part.row <= row < part.row + part.data.shape[1]
     ]
+
+
+def _check_whole(parts: list[OutputPart], size: int, name: str) -> None:
+    """Raises AssertionError unless disjoint parts of a row hold `size` numbers for each vector."""
+    found = sum(len(part.data) * prod(part.data.shape[2:]) for part in parts)
+    if found != size:
+        raise AssertionError(f"this process holds {found} of the {size} numbers for each vector in the {name}")
 
 
 def _parts(runs: Sequence[jax.Array], rows: int) -> list[OutputPart]:
